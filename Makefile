@@ -1,4 +1,4 @@
-# Sheen: what there is to make. `make help` lists it.
+# Targets to build, test and install Sheen. `make help` lists them.
 CARGO ?= cargo
 DEMO ?= ./demo
 
@@ -15,7 +15,7 @@ demo: ## a file system with four layouts under ./demo, filled and checked; stays
 	$(CARGO) build --release -p sheen -p sheen-bench --bin sheen --bin demo
 	@target/release/demo $(DEMO)
 
-demo-stop: ## ends the demonstration's file system; its data stays
+demo-stop: ## stops the demonstration's file system; its data is preserved
 	@target/release/sheen down --dir $(DEMO)/fs
 
 test: ## the gate: every test that must pass, about 8 minutes (docs/testing.md)
@@ -47,5 +47,5 @@ install: build ## into /usr/local: sheen, lfs, lctl, liblustreapi with its heade
 	install -D -m 644 -t $(DESTDIR)/usr/local/include/lustre $(wildcard crates/llapi/include/lustre/*.h)
 	install -D -m 644 -t $(DESTDIR)/usr/local/include/linux/lustre crates/llapi/include/linux/lustre/lustre_user.h
 
-clean: ## what was built
+clean: ## removes the build results
 	$(CARGO) clean

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what Sheen needs from the distribution, and says what and why. Debian and Ubuntu.
-#   scripts/deps.sh [run|test]      run: to mount (default); test: also what the tests use
+# Installs the packages of the distribution that Sheen needs, and prints each with its reason. For
+# Debian and Ubuntu.
+#   scripts/deps.sh [run|test]      run: for mounts (default); test: also for the tests
 set -euo pipefail
 want=${1:-run}
 need=()
@@ -18,7 +19,7 @@ if [ "$want" = test ]; then
   check git git "tests clone a repository on the mount"
   check attr attr "tests list extended attributes with it"
   check xxd xxd "tests read binary layouts with it"
-  check python3 python3 "tests make system calls with it that no command makes"
+  check python3 python3 "tests use it for system calls that no command makes"
   check filefrag e2fsprogs "tests ask for extents and flags of files with it"
   check ip iproute2 "tests make network namespaces with it"
   [ -e /usr/include/sys/acl.h ] || { echo "needs libacl1-dev: pjdfstest links with it"; need+=(libacl1-dev); }

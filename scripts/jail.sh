@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Runs one test program in namespaces of its own, and leaves nothing behind.
+# Runs one test program in namespaces of its own, and cleans up after it.
 #   scripts/jail.sh PROGRAM [ARGUMENT...]
-# The program sees its own mounts (an empty /dev/shm and /run/sheen), its own processes and its own loopback network;
-# TMPDIR is a directory on disk of its own.
-# When it ends, or is told to end, its mounts are aborted and its processes killed. A program that is told to end is
-# hanging: the kernel stacks of its processes are printed first.
-# Without root the program runs as it is, with a runtime directory of its own.
+# The program sees only its own mounts (with an empty /dev/shm and /run/sheen), its own processes
+# and its own loopback network. TMPDIR is a directory of its own on disk.
+# When the program ends, or on SIGTERM or SIGINT, the script aborts its mounts and kills its
+# processes. A signal means that the program hangs: the script first prints the kernel stacks of its
+# processes.
+# Without root the program runs without namespaces, with a runtime directory of its own.
 set -u
 
-# The FUSE connections of this mount namespace end, so that no process waits for a server that died or hangs.
+# Aborts the FUSE connections of this mount namespace: no process then waits for a server that
+# died or hangs.
 abort_mounts() {
   local minor
   awk '/ - fuse\.sheen / { split($3, dev, ":"); print dev[2] }' /proc/self/mountinfo | while read -r minor; do
@@ -16,7 +18,7 @@ abort_mounts() {
   done 2>/dev/null
 }
 
-print_stacks() { # the processes of the namespace whose first process is $1
+print_stacks() { # of the processes in the namespace whose first process is $1
   local space task
   space=$(readlink "/proc/$1/ns/pid_for_children")
   for task in /proc/[0-9]*/task/[0-9]*; do
@@ -43,14 +45,15 @@ case ${1:-} in
   set +e
   unshare --pid --fork --kill-child --mount-proc -- bash "$0" --first "$@" &
   child=$!
-  # What waits on a mount cannot be killed before the mount is aborted.
+  # A process that waits on a mount cannot be killed before the mount is aborted.
   trap 'print_stacks $child; abort_mounts; kill -9 $child; exit 143' TERM INT
   trap 'rm -rf --one-file-system "$TMPDIR"' EXIT
   wait $child
   exit $?
   ;;
 --first)
-  # The first process of the namespace: it reaps what the test leaves, and its end kills all others.
+  # The first process of the namespace: it reaps the processes that the test leaves, and its end
+  # kills all others.
   shift
   "$@"
   code=$?

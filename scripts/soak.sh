@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What needs luck or time: random seeds, long races, kills, counts that need a warm page cache.
+# The soak: tests that need luck or time (random seeds, long races, kills, counts that need a warm
+# page cache).
 #   SOAK_MINUTES=60 scripts/soak.sh [ARGUMENT...]     the arguments go to `cargo nextest run`
-# Runs rounds until the time is over, each with seeds of its own, prints the seeds, and writes target/soak/report.md.
-# The end of the time does not break a round off.
+# Runs rounds until the time is over, each with its own seed. Prints the seeds, and writes
+# target/soak/report.md. A round that has started is always completed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 scripts/deps.sh test && scripts/tools.sh nextest pjdfstest fsx || exit 1
@@ -15,7 +16,7 @@ cargo build --quiet --workspace && cargo nextest run --workspace --no-run --carg
 {
   echo "# Soak of $(git rev-parse --short HEAD 2>/dev/null || echo 'an unknown commit'), $(date -u +%F)"
   echo
-  echo "$(nproc) processors, Linux $(uname -r), $minutes minutes asked."
+  echo "$(nproc) processors, Linux $(uname -r), $minutes minutes requested."
   echo
   echo "| round | seed | seconds | result |"
   echo "|---|---|---|---|"
@@ -34,7 +35,7 @@ for ((round = 1; round == 1 || SECONDS < minutes * 60; round++)); do
   grep -hoE '^ +(FAIL|TIMEOUT|SIG[A-Z]+) .*' "$out/round-$round.log" | sort -u | sed 's/^ */* /' >>"$out/failed.$$"
 done
 if [ -s "$out/failed.$$" ]; then
-  { echo; echo "Failed (a round is repeated with SOAK_SEED and one round: SOAK_MINUTES=0):"; echo; cat "$out/failed.$$"; } >>"$report"
+  { echo; echo "Failed (to repeat a round: SOAK_SEED=<its seed> SOAK_MINUTES=0 scripts/soak.sh):"; echo; cat "$out/failed.$$"; } >>"$report"
 fi
 rm -f "$out/failed.$$"
 echo

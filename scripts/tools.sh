@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Installs the programs that the tests and the checks use into target/tools, from the package registry, at fixed versions.
+# Installs the programs that the tests and checks use into target/tools, at fixed versions, from the
+# package registry.
 #   scripts/tools.sh TOOL...
-# Optimised where the tests would wait for them: compiling the others costs more time than they run.
+# Only programs that the tests wait for are optimised: optimising the others costs more time than it
+# saves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/target/tools

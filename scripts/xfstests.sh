@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Runs xfstests on two file systems of Sheen, and compares what fails with tests/xfstests.txt.
+# Runs xfstests on two file systems of Sheen, and compares the failures with tests/xfstests.txt.
 #   XFSTESTS_DIR=DIR scripts/xfstests.sh [ARGUMENT...]     the arguments go to xfstests' check (-g generic/quick)
-# DIR is a built checkout of xfstests. SHEEN names another program than target/release/sheen. Needs root.
-# Mounts and mount(8)'s helper are made in a mount namespace of their own: nothing is installed.
+# DIR is a built checkout of xfstests. SHEEN can name another program than target/release/sheen.
+# Needs root.
+# Mounts and the helper of mount(8) exist only in a separate mount namespace: nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ -z "${XFSTESTS_INSIDE:-}" ]; then
   if ! [ -x "${XFSTESTS_DIR:-}/check" ] || ! [ -x "$XFSTESTS_DIR/src/lstat64" ] || [ "$(id -u)" != 0 ]; then
     cat >&2 <<'EOF'
-xfstests.sh: run it as root, with XFSTESTS_DIR set to a built checkout of xfstests:
+xfstests.sh: run this as root, with XFSTESTS_DIR set to a built checkout of xfstests:
   git clone https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git
   cd xfstests-dev     # its README says which packages it needs
   make
@@ -39,16 +40,16 @@ clean_up() {
 trap clean_up EXIT
 
 mkdir -p "$results" "$work"/{bin,sbin,mnt/test,mnt/scratch}
-# mount(8) looks for its helpers in /sbin alone.
+# mount(8) looks for its helpers only in /sbin.
 mount -t tmpfs none "$work/sbin"
 mkdir "$work"/sbin/{upper,work}
 ln -s "$SHEEN" "$work/sbin/upper/mount.sheen"
 ln -s "$SHEEN" "$work/sbin/upper/mount.fuse.sheen"
 mount -t overlay -o "lowerdir=$sbin,upperdir=$work/sbin/upper,workdir=$work/sbin/work" none "$sbin"
-# xfstests knows the type "fuse" only, and asks df for it.
+# xfstests knows only the type "fuse", and gets it from df.
 printf '#!/bin/sh\n%s "$@" | sed "s/fuse\\.sheen/fuse      /"\n' "$(type -P df)" >"$work/bin/df"
 chmod +x "$work/bin/df"
-source_of() { # a new file system of this name
+source_of() { # creates a file system of this name and prints its mount source
   "$SHEEN" up --dir "$work/$1" --fsname "$1" --osts 4 --listen 127.0.0.1:0 >&2
   "$SHEEN" status --json --dir "$work/$1" | sed -n 's/.*"source": *"\([^"]*\)".*/\1/p'
 }
@@ -62,7 +63,7 @@ EOF
 [ $# -gt 0 ] || set -- -g generic/quick
 (cd "$XFSTESTS_DIR" && PATH=$work/bin:$PATH HOST_OPTIONS=$work/config ./check "$@") | tee "$results/check.out" || true
 if ! grep -qE '^(Failures: |Passed all )' "$results/check.out"; then
-  echo "xfstests.sh: check did not come to its end" >&2
+  echo "xfstests.sh: xfstests' check did not finish; see $results/check.out" >&2
   exit 1
 fi
 
@@ -74,6 +75,6 @@ for name in $failed; do
 done
 new=$(comm -23 <(echo "$failed") <(echo "$known") | tr '\n' ' ')
 if [ -n "${new// /}" ]; then
-  echo "not expected: $new(see $results)"
+  echo "unexpected failures: $new(see $results)"
   exit 1
 fi

@@ -1,5 +1,5 @@
-//! Names the shared object as Lustre's is named, so that a program linked with either finds the
-//! other.
+//! Gives the shared object the same soname as Lustre's: a program linked with either library also
+//! finds the other.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

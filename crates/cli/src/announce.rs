@@ -1,12 +1,12 @@
-//! Where a server listens, and the NID that it registers with the MGS.
+//! The address at which a server listens, and the NID that it registers with the MGS.
 //!
 //! Invariants:
 //! * A server registers a loopback address only if the MGS is on loopback: then all of the file
 //!   system is on this host. `--announce` is the exception, for tunnels.
 //! * A server that listens on a wildcard address registers the source address of its connections
 //!   to the MGS.
-//! * A host's own name may resolve to a loopback address there (Debian: 127.0.1.1). An MGS that is
-//!   named so is not on loopback for other hosts.
+//! * A host's own name may resolve to a loopback address on that host (Debian: 127.0.1.1). An MGS
+//!   that is named so counts as reachable from other hosts.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -18,13 +18,12 @@ use sheen_rt::Rt;
 
 use crate::error::{Context, Failure, Result};
 
-/// Port of `sheen mds` where `--listen` names none. The MGS has [`DEFAULT_PORT`].
+/// Port of `sheen mds` if `--listen` names none. The MGS uses [`DEFAULT_PORT`].
 pub const MDS_PORT: u16 = DEFAULT_PORT + 1;
 /// Port of `sheen oss`, for all of its OSTs.
 pub const OSS_PORT: u16 = DEFAULT_PORT + 2;
 
-/// How long one NID of the MGS may take to accept a connection, where that decides what is
-/// registered.
+/// Time for one NID of the MGS to accept a connection, if that decides which address is registered.
 const PROBE: Duration = Duration::from_secs(2);
 /// Wait before all NIDs of the MGS are tried again.
 const PROBE_RETRY: Duration = Duration::from_millis(500);
@@ -37,38 +36,39 @@ const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2
 pub struct MgsAt {
     /// In the order in which they are tried.
     pub nids: Vec<Nid>,
-    /// A name, other than `localhost`, that resolves to loopback addresses here: this host's own.
+    /// A host name, other than `localhost`, that resolves only to loopback addresses here: this
+    /// host's own name.
     own_name: Option<String>,
 }
 
-/// Where a server listens, and what it registers.
+/// The listen address of a server, and the address that it registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Where it listens.
+    /// The listen address.
     pub listen: SocketAddr,
     /// The address that it registers.
     pub ip: IpAddr,
-    /// The port that it registers; else the one that it listens on.
+    /// The port that it registers. `None`: the port that it listens on.
     pub port: Option<u16>,
 }
 
 impl Plan {
-    /// The NID to register of a server that listens at `bound`.
+    /// Returns the NID that a server registers if it listens at `bound`.
     pub fn nid(&self, bound: SocketAddr) -> Nid {
         Nid::Tcp(SocketAddr::new(self.ip, self.port.unwrap_or(bound.port())))
     }
 }
 
 impl MgsAt {
-    /// The MGS's NIDs from the words of a user.
+    /// Parses and resolves the MGS NIDs that a user gave.
     pub async fn resolve(rt: &Rt, text: &str) -> Result<MgsAt> {
         let mut mgs = MgsAt::default();
         for word in text.split(',').filter(|w| !w.is_empty()) {
             let name: NidName = word.parse().map_err(|e| {
-                Failure::new(format!("'{word}' is no NID: {e}"))
+                Failure::new(format!("invalid NID '{word}': {e}"))
                     .advise(format!("write it as HOST@tcp (port {DEFAULT_PORT}) or HOST:PORT@tcp"))
             })?;
-            let found = name.resolve(rt).await.context(format!("cannot find {word}"))?;
+            let found = name.resolve(rt).await.context(format!("cannot resolve {word}"))?;
             if let NidName::Tcp { host, .. } = name
                 && is_host_name(&host)
                 && addresses(&found).all(|addr| is_loopback(addr.ip()))
@@ -77,15 +77,16 @@ impl MgsAt {
             }
             mgs.nids.extend(found);
         }
-        if mgs.nids.is_empty() { Err(Failure::new("no MGS was named")) } else { Ok(mgs) }
+        if mgs.nids.is_empty() { Err(Failure::new("--mgs contains no NID")) } else { Ok(mgs) }
     }
 
-    /// Its addresses that are not on loopback.
+    /// Returns the addresses that are not on loopback.
     fn remote(&self) -> Vec<SocketAddr> {
         addresses(&self.nids).filter(|addr| !is_loopback(addr.ip())).collect()
     }
 
-    /// This host's address as others see it. Loopback if the MGS is on loopback.
+    /// Returns this host's address as other hosts see it, or a loopback address if the MGS is on
+    /// loopback.
     async fn own_address(&self, rt: &Rt) -> Result<IpAddr> {
         let remote = self.remote();
         if !remote.is_empty() {
@@ -95,7 +96,7 @@ impl MgsAt {
             && let Some(ip) = network_address(rt, |_| true).await
         {
             tracing::info!(
-                "{name} is a loopback address on this host: registering {ip}; --announce names another address"
+                "{name} resolves to a loopback address on this host: registering {ip}; use --announce to register another address"
             );
             return Ok(ip);
         }
@@ -104,7 +105,7 @@ impl MgsAt {
     }
 }
 
-/// Decides where an MDS or OSS listens and what it registers. `port`: its default port.
+/// Decides where an MDS or OSS listens and which address it registers. `port`: its default port.
 pub async fn plan(rt: &Rt, mgs: &MgsAt, listen: Option<SocketAddr>, port: u16, announce: Option<&str>) -> Result<Plan> {
     if let Some(text) = announce {
         let (ip, named) = announced(rt, text).await?;
@@ -124,7 +125,8 @@ pub async fn plan(rt: &Rt, mgs: &MgsAt, listen: Option<SocketAddr>, port: u16, a
     Ok(Plan { listen, ip, port: None })
 }
 
-/// Refuses a loopback address that other hosts would be told, and warns of one that they might be.
+/// Refuses a loopback address that other hosts would receive. Warns if only this host can reach the
+/// registered address.
 fn check_loopback(mgs: &MgsAt, listen: SocketAddr, ip: IpAddr) -> Result {
     if let Some(far) = mgs.remote().first() {
         let nid = Nid::Tcp(*far);
@@ -132,27 +134,27 @@ fn check_loopback(mgs: &MgsAt, listen: SocketAddr, ip: IpAddr) -> Result {
             "other hosts cannot reach a server at {ip}, and the MGS at {nid} is not on loopback"
         ))
         .advise(format!(
-            "leave --listen out, or name an address that they reach: --listen 0.0.0.0:{}@tcp",
+            "omit --listen, or specify an address that other hosts can reach: --listen 0.0.0.0:{}@tcp",
             listen.port()
         )));
     }
     if listen.ip().is_unspecified() || mgs.own_name.is_some() {
         tracing::warn!(
-            "registering {ip}, which only this host reaches, as the MGS is on loopback; for other hosts \
-             name the MGS by an address that they reach, or this server's with --announce"
+            "registering {ip}, which only this host can reach, because the MGS is on loopback; to serve other hosts, \
+             give --mgs an address that they can reach, or use --announce"
         );
     }
     Ok(())
 }
 
-/// What `sheen up` announces, whose MGS is in the same process.
+/// Returns the plan of `sheen up`, whose MGS is in the same process.
 pub async fn plan_alone(rt: &Rt, bound: SocketAddr) -> Plan {
     let ip = match bound.ip() {
         ip if !ip.is_unspecified() => ip,
         ip => {
             let found = network_address(rt, |own| ip.is_ipv6() || own.is_ipv4()).await;
             found.unwrap_or_else(|| {
-                tracing::warn!("this host has no address but loopback: others do not reach the file system");
+                tracing::warn!("this host has only loopback addresses: other hosts cannot reach the file system");
                 if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() }
             })
         }
@@ -160,19 +162,20 @@ pub async fn plan_alone(rt: &Rt, bound: SocketAddr) -> Plan {
     Plan { listen: bound, ip, port: None }
 }
 
-/// What a server registers that listens on a wildcard address and reaches the MGS from `own`.
+/// Returns the address that a server registers if it listens on a wildcard address and reaches the
+/// MGS from `own`.
 fn wildcard(listen: SocketAddr, own: IpAddr) -> Result<IpAddr> {
     if listen.is_ipv4() && own.is_ipv6() {
         return Err(Failure::new(format!(
-            "{} takes IPv4 alone, and this host reaches the MGS from {own}",
+            "{} accepts only IPv4, and this host reaches the MGS from {own}",
             listen.ip()
         ))
-        .advise(format!("--listen [::]:{}@tcp takes both", listen.port())));
+        .advise(format!("use --listen [::]:{}@tcp, which accepts IPv4 and IPv6", listen.port())));
     }
     Ok(own)
 }
 
-/// On loopback for loopback, else on all addresses.
+/// Returns the default listen address: `ip` itself if it is a loopback address, else all addresses.
 fn listen_by_default(ip: IpAddr, port: u16) -> SocketAddr {
     match ip {
         ip if is_loopback(ip) => SocketAddr::new(ip, port),
@@ -181,17 +184,17 @@ fn listen_by_default(ip: IpAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// The address, and the port if it is named, of `--announce`.
+/// Parses `--announce`. Returns the address, and the port if it names one.
 async fn announced(rt: &Rt, text: &str) -> Result<(IpAddr, Option<u16>)> {
     let name: NidName = text.parse().context(format!("--announce {text}"))?;
     let nids = name.resolve(rt).await.context(format!("--announce {text}"))?;
     match addresses(&nids).next() {
         Some(addr) => Ok((addr.ip(), names_port(text).then_some(addr.port()))),
-        None => Err(Failure::new(format!("--announce {text} has no address that others reach"))),
+        None => Err(Failure::new(format!("--announce {text} is no address that other hosts can reach"))),
     }
 }
 
-/// Whether a NID that was understood names a port.
+/// Returns whether a valid NID names a port.
 fn names_port(text: &str) -> bool {
     let address = text.split_once('@').map_or(text, |(address, _)| address);
     match address.strip_prefix('[') {
@@ -200,15 +203,15 @@ fn names_port(text: &str) -> bool {
     }
 }
 
-/// From where this host reaches the MGS. If that depends on the NID, by the first one that accepts
-/// a connection.
+/// Returns the address from which this host reaches the MGS. If it differs between the NIDs, the
+/// first NID that accepts a connection decides.
 async fn source_address(rt: &Rt, mgs: &[SocketAddr]) -> Result<IpAddr> {
     let route = |to: &SocketAddr| rt.source_address(*to).ok().map(|from| (*to, from));
     let routes: Vec<(SocketAddr, IpAddr)> = mgs.iter().filter_map(route).collect();
     let Some((to, first)) = routes.first() else {
         let nids: Vec<String> = mgs.iter().map(|addr| Nid::Tcp(*addr).to_string()).collect();
         return Err(Failure::new(format!("this host has no route to the MGS at {}", nids.join(", ")))
-            .advise("bring the network up first, or name an MGS that this host reaches with --mgs"));
+            .advise("bring the network up first, or use --mgs to specify an MGS that this host can reach"));
     };
     let from = match routes.iter().all(|(_, from)| from == first) {
         true => *first,
@@ -219,13 +222,13 @@ async fn source_address(rt: &Rt, mgs: &[SocketAddr]) -> Result<IpAddr> {
             "this host reaches the MGS at {} from {from}, a loopback address",
             Nid::Tcp(*to)
         ))
-        .advise("--announce names the address to register"));
+        .advise("use --announce to specify the address to register"));
     }
     Ok(from)
 }
 
-/// The source address of a connection to the first of the MGS's addresses that accepts one. Waits
-/// until one does.
+/// Returns the source address of a connection to the first address of the MGS that accepts one.
+/// Waits until one does.
 async fn answering(rt: &Rt, routes: &[(SocketAddr, IpAddr)]) -> IpAddr {
     let mut said = false;
     loop {
@@ -238,20 +241,21 @@ async fn answering(rt: &Rt, routes: &[(SocketAddr, IpAddr)]) -> IpAddr {
         }
         if !std::mem::replace(&mut said, true) {
             tracing::warn!(
-                "no MGS answers yet: waiting, as the one that does decides which address to register; \
-                 --announce names one"
+                "no MGS answers yet: waiting, because the first one that answers decides which address to register; \
+                 use --announce to specify the address"
             );
         }
         rt.sleep(PROBE_RETRY).await;
     }
 }
 
-/// An address of this host that others reach: the one that its name means, else that of the
-/// default route.
+/// Returns an address of this host that other hosts can reach: the one that the host name resolves
+/// to, else the source address of the default route.
 async fn network_address(rt: &Rt, fits: impl Fn(&IpAddr) -> bool) -> Option<IpAddr> {
     let host = NidName::Tcp { host: sheen_rt::proc::hostname(), port: DEFAULT_PORT };
     let named = host.resolve(rt).await.unwrap_or_default();
-    // The name may mean an address that the host had once. Packets to an own address leave from it.
+    // The name may resolve to a former address of this host. A host's own address is its own
+    // source.
     let is_own = |ip: &IpAddr| rt.source_address(SocketAddr::new(*ip, DEFAULT_PORT)).is_ok_and(|from| from == *ip);
     let usable = |ip: &IpAddr| !is_loopback(*ip) && fits(ip);
     let own = addresses(&named).map(|addr| addr.ip()).filter(|ip| usable(ip) && is_own(ip));
@@ -269,7 +273,7 @@ fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Whether it names a host, and not loopback or an address.
+/// Returns whether `host` is a host name: neither an address nor a name of loopback.
 fn is_host_name(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     host.parse::<IpAddr>().is_err() && !host.contains("localhost") && host != "ip6-loopback"
@@ -281,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// The plan of a server of host 10.0.0.2.
+    /// Returns the plan of a server on host 10.0.0.2.
     fn planned(mgs: &str, listen: Option<&str>, announce: Option<&str>) -> Result<Plan> {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(2);
@@ -293,7 +297,7 @@ mod tests {
         sim.run(planned).unwrap()
     }
 
-    /// Where it listens, and what it registers.
+    /// Returns the listen address and the registered NID.
     fn says(mgs: &str, listen: Option<&str>, announce: Option<&str>) -> (String, String) {
         let plan = planned(mgs, listen, announce).unwrap();
         (plan.listen.to_string(), plan.nid(plan.listen).to_string())

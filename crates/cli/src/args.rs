@@ -1,4 +1,4 @@
-//! The command line, and with it the help texts.
+//! The command line: arguments, options and their help texts.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use sheen_layout::{Asked, Template};
 const EXAMPLES: &str = "\
 Examples:
   sheen up --mount ~/sheen          start a file system with 4 OSTs and mount it
-  lfs setstripe -c 4 ~/sheen/data   stripe what is made there over all of them
-  sheen status                      what runs, and how others can mount it
+  lfs setstripe -c 4 ~/sheen/data   stripe new files in this directory over 4 OSTs
+  sheen status                      show what is running and how to mount it elsewhere
   sheen mount node1@tcp:/sheen /mnt/sheen
-  sheen down                        stop; all data stays
+  sheen down                        stop the file system; its data is preserved
 
 `sheen lfs …` and `sheen lctl …` are Lustre's tools; link sheen to those names to call them directly.";
 
@@ -19,7 +19,7 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "sheen", version, about = "A parallel file system in user space that speaks Lustre", after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -27,22 +27,22 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Start a whole file system in one process, and mount it
+    /// Start a complete file system (MGS, MDT and OSTs) in one process, and optionally mount it
     #[command(
-        after_help = "Again on the same directory, it comes back with all its data.\n\nExample:\n  sheen up --dir /scratch/fs --mount /mnt/fs --osts 8"
+        after_help = "Run it again with the same --dir to restart the file system with all its data.\n\nExample:\n  sheen up --dir /scratch/fs --mount /mnt/fs --osts 8"
     )]
     Up(UpArgs),
-    /// Unmount and stop what `sheen up` started; the data stays
+    /// Unmount and stop a file system that `sheen up` started; its data is preserved
     Down(DownArgs),
-    /// Show what runs in a directory, and how to mount it
+    /// Show the state of the file system in a directory, and how to mount it
     Status(StatusArgs),
-    /// Serve the management service: the registry that clients and servers ask first
+    /// Run an MGS: the registry that clients and servers contact first
     #[command(after_help = "Example:\n  sheen mgs --dir /srv/mgs --listen 0.0.0.0@tcp")]
     Mgs(MgsArgs),
-    /// Serve metadata: one MDT
+    /// Run an MDS with one MDT
     #[command(after_help = "Example:\n  sheen mds --mgs node1@tcp --fsname scratch --dir /srv/mdt0")]
     Mds(MdsArgs),
-    /// Serve objects: one or more OSTs; joins a running file system without a restart of anything
+    /// Run an OSS with one or more OSTs; it can join a running file system
     #[command(after_help = "Example:\n  sheen oss --mgs node1@tcp --fsname scratch --dir /srv/oss1 --osts 4")]
     Oss(OssArgs),
     /// Mount a file system: HOST@tcp:/FSNAME DIRECTORY
@@ -50,23 +50,23 @@ pub enum Command {
         after_help = "Examples:\n  sheen mount node1@tcp:/scratch /mnt/scratch\n  sheen mount 127.0.0.1:40001@tcp:/sheen ~/sheen\n  mount -t fuse.sheen node1@tcp:/scratch /mnt/scratch     (where mount.fuse.sheen is installed)\n  sheen mount -o remount,ro node1@tcp:/scratch /mnt/scratch"
     )]
     Mount(MountArgs),
-    /// Unmount
+    /// Unmount a file system
     Umount(UmountArgs),
-    /// Lustre's lfs: stripes, space, FIDs (`sheen lfs --list-commands`)
+    /// Lustre's lfs: striping, space, FIDs (`sheen lfs --list-commands`)
     #[command(disable_help_flag = true)]
     Lfs {
-        /// As for lfs.
+        /// Arguments of lfs
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Lustre's lctl: devices and parameters (`sheen lctl help`)
     #[command(disable_help_flag = true)]
     Lctl {
-        /// As for lctl.
+        /// Arguments of lctl
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Print completions for a shell, such as: sheen completions bash >
+    /// Print a completion script for a shell, for example: sheen completions bash >
     /// /etc/bash_completion.d/sheen
     Completions {
         /// bash, zsh, fish, elvish or powershell
@@ -74,7 +74,7 @@ pub enum Command {
     },
 }
 
-/// Where the file system lives.
+/// The directory of a file system.
 #[derive(Debug, Args)]
 pub struct DirArg {
     /// The file system's directory [default: ~/.local/share/sheen]
@@ -90,18 +90,18 @@ pub struct ForegroundArg {
     pub foreground: bool,
 }
 
-/// How a mount behaves.
+/// Options of a mount.
 #[derive(Debug, Args, Clone)]
 pub struct MountArgsCommon {
-    /// Threads that take requests from the kernel
+    /// Number of threads that serve requests from the kernel
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub fuse_threads: u32,
-    /// Only the user who mounts may use the mount (ordinary users: unless user_allow_other is set,
-    /// always so)
+    /// Allow only the mounting user to use the mount; for ordinary users this is always so unless
+    /// /etc/fuse.conf sets user_allow_other
     #[arg(long)]
     pub private: bool,
-    /// Options as for mount(8) and mount.lustre(8): ro, suid, dev, noexec, noatime, …; what Sheen
-    /// cannot do is refused
+    /// Options of mount(8) and mount.lustre(8): ro, suid, dev, noexec, noatime, …; unsupported
+    /// options are refused
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub mount_options: Vec<String>,
 }
@@ -111,10 +111,10 @@ pub struct MountArgsCommon {
 pub struct UpArgs {
     #[command(flatten)]
     pub dir: DirArg,
-    /// Mount it here (the directory is made if missing)
+    /// Mount the file system here; the directory is created if it does not exist
     #[arg(long, value_name = "M")]
     pub mount: Option<PathBuf>,
-    /// Number of OSTs; more than before adds some [default: 4, or as before]
+    /// Number of OSTs; a larger number than before adds OSTs [default: 4, or the existing number]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub osts: Option<u32>,
     /// Name of the file system, at most 8 characters [default: sheen]
@@ -122,8 +122,8 @@ pub struct UpArgs {
     pub fsname: Option<String>,
     #[command(flatten)]
     pub default_layout: DefaultLayoutArg,
-    /// Address and port for further mounts and servers [default: 127.0.0.1:7988, or another port if
-    /// that is taken]
+    /// Address and port at which other mounts and servers connect [default: 127.0.0.1:7988, or
+    /// another port if it is in use]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<String>,
     #[command(flatten)]
@@ -132,26 +132,27 @@ pub struct UpArgs {
     pub foreground: ForegroundArg,
 }
 
-/// The layout of files where their directories say nothing.
+/// The default layout of a new file system.
 #[derive(Debug, Args)]
 pub struct DefaultLayoutArg {
-    /// Layout of files in a new file system, where their directory says nothing; later
-    /// `lfs setstripe` on the mount point changes it
+    /// Default layout of a new file system, for files whose directory has none; `lfs setstripe` on
+    /// the mount point changes it later
     #[arg(long, value_enum, value_name = "LAYOUT", default_value_t = DefaultLayout::Progressive)]
     pub default_layout: DefaultLayout,
 }
 
-/// See [`DefaultLayoutArg`].
+/// The choices of [`DefaultLayoutArg`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DefaultLayout {
-    /// Small files on the MDT, then 1 stripe up to 256 MiB, 4 up to 16 GiB, then one on every OST
+    /// Small files on the MDT, then 1 stripe up to 256 MiB, 4 stripes up to 16 GiB, then one stripe
+    /// on each OST
     Progressive,
     /// One stripe
     Plain,
 }
 
 impl DefaultLayout {
-    /// What is set on the root directory.
+    /// Returns the layout to set on the root directory.
     pub fn asked(self) -> Asked {
         match self {
             DefaultLayout::Progressive => Asked::Composite(Template::progressive()),
@@ -165,7 +166,7 @@ impl DefaultLayout {
 pub struct DownArgs {
     #[command(flatten)]
     pub dir: DirArg,
-    /// Detach the mount even while programs use it
+    /// Detach the mount even if programs use it
     #[arg(long)]
     pub force: bool,
 }
@@ -175,7 +176,7 @@ pub struct DownArgs {
 pub struct StatusArgs {
     #[command(flatten)]
     pub dir: DirArg,
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
 }
@@ -183,32 +184,32 @@ pub struct StatusArgs {
 /// `sheen mgs`
 #[derive(Debug, Args)]
 pub struct MgsArgs {
-    /// Where it keeps its registry
+    /// Directory of the MGS, which stores its registry there
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Address to listen on, such as 0.0.0.0@tcp for all addresses; its port by default is 7988
+    /// Address to listen on, such as 0.0.0.0@tcp for all addresses; the default port is 7988
     #[arg(long, value_name = "NID", default_value = "127.0.0.1@tcp")]
     pub listen: String,
 }
 
-/// What `sheen mds` and `sheen oss` have in common.
+/// Options common to `sheen mds` and `sheen oss`.
 #[derive(Debug, Args)]
 pub struct TargetArgs {
     /// The server's directory
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// NID of the MGS, such as node1@tcp
+    /// NID of the MGS, such as node1@tcp; separate several NIDs with commas
     #[arg(long, value_name = "NID")]
     pub mgs: String,
-    /// The file system to belong to
+    /// Name of the file system that the server joins
     #[arg(long, value_name = "NAME", default_value = "sheen")]
     pub fsname: String,
-    /// Address to listen on; port 0 takes any free one [default: all addresses, or loopback if the
-    /// MGS is on loopback; port 7989 of mds, 7990 of oss]
+    /// Address to listen on; port 0 selects any free port [default: all addresses, or loopback if
+    /// the MGS is on loopback; port 7989 for mds, 7990 for oss]
     #[arg(long, value_name = "NID")]
     pub listen: Option<String>,
-    /// Address to register [default: --listen's; of all addresses the one from which this host
-    /// reaches the MGS]
+    /// Address to register with the MGS [default: that of --listen; if that is all addresses, the
+    /// one from which this host reaches the MGS]
     #[arg(long, value_name = "NID")]
     pub announce: Option<String>,
 }
@@ -227,7 +228,7 @@ pub struct MdsArgs {
 pub struct OssArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Number of OSTs in the directory; more than before adds some
+    /// Number of OSTs in the directory; a larger number than before adds OSTs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub osts: u32,
 }
@@ -235,11 +236,11 @@ pub struct OssArgs {
 /// `sheen mount`
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// HOST@tcp:/FSNAME, HOST:PORT@tcp:/FSNAME; several MGS are separated by commas
+    /// HOST@tcp:/FSNAME or HOST:PORT@tcp:/FSNAME; separate several MGS NIDs with commas
     pub source: String,
-    /// Where to mount it
+    /// Directory to mount the file system at
     pub mountpoint: PathBuf,
-    /// Check everything on this host, ask no server and mount nothing
+    /// Check everything that this host can check, without contacting a server or mounting
     #[arg(long, short = 'f')]
     pub fake: bool,
     #[command(flatten)]
@@ -251,9 +252,9 @@ pub struct MountArgs {
 /// `sheen umount`
 #[derive(Debug, Args)]
 pub struct UmountArgs {
-    /// Where it is mounted
+    /// The mount point
     pub mountpoint: PathBuf,
-    /// Detach it even while programs use it
+    /// Detach the mount even if programs use it
     #[arg(long)]
     pub force: bool,
 }

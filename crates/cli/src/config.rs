@@ -1,5 +1,5 @@
-//! `sheen.toml`: what a directory of `sheen up` holds. Written at the first start, read at every
-//! further one, and open to the user's editor.
+//! `sheen.toml`: the configuration of a directory of `sheen up`. Each start reads it and writes it
+//! back with the changes that the user asked for. Users may edit it.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -15,24 +15,24 @@ pub struct Config {
     pub fsname: String,
     /// OSTs in this directory: `ost0` … `ost<n-1>`.
     pub osts: u32,
-    /// Where the process listens. Port 0 is replaced by the port that was free at the first start.
+    /// The address at which the process listens. A start replaces port 0 by the port that it got.
     pub listen: SocketAddr,
 }
 
 impl Config {
-    /// Reads the file; `None` where there is none yet.
+    /// Reads the file. Returns `None` if it does not exist.
     pub fn load(path: &Path) -> Result<Option<Config>> {
         match std::fs::read_to_string(path) {
             Ok(text) => toml::from_str(&text).map(Some).map_err(|e| {
-                Failure::new(format!("{} is not understood: {}", path.display(), e.message()))
-                    .advise("mend it by hand; it needs fsname = \"NAME\", osts = N, listen = \"ADDRESS:PORT\"")
+                Failure::new(format!("cannot parse {}: {}", path.display(), e.message()))
+                    .advise("edit it; it must contain fsname = \"NAME\", osts = N, listen = \"ADDRESS:PORT\"")
             }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Failure::new(format!("cannot read {}: {e}", path.display()))),
         }
     }
 
-    /// Writes the file whole or not at all.
+    /// Replaces the file atomically.
     pub fn store(&self, path: &Path) -> Result {
         let text = toml::to_string(self).context("cannot write the configuration")?;
         let part = path.with_extension("part");
@@ -49,8 +49,8 @@ pub fn check_fsname(name: &str) -> Result {
     if fine {
         return Ok(());
     }
-    Err(Failure::new(format!("'{name}' cannot be a file system's name"))
-        .advise("use 1 to 8 letters, digits, '_' or '-', as Lustre asks"))
+    Err(Failure::new(format!("invalid file system name '{name}'"))
+        .advise("use 1 to 8 letters, digits, '_' or '-', as in Lustre"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! Going to the background without a fork: the command starts this program again with
-//! `--foreground` in a session of its own, its output in a log file, and waits until the new
-//! process says on a pipe that it is ready, or why it is not.
+//! Background processes, started without a fork.
+//!
+//! The command starts this program again with `--foreground`, in a new session, with its output in
+//! a log file. It then waits until the new process reports on a pipe that it is ready, or why it
+//! failed.
 
 use std::{
     ffi::OsString,
@@ -16,11 +18,11 @@ use std::{
 
 use crate::error::{Context, Failure, Result};
 
-/// Names the pipe in the environment of the background process.
+/// Environment variable that names the pipe's descriptor to the background process.
 const READY_FD: &str = "SHEEN_READY_FD";
 const OK: &str = "ok\n";
 
-/// Starts this program again as `sheen WORDS --foreground`; returns its pid once it is ready.
+/// Starts this program again as `sheen WORDS --foreground`. Returns its pid once it is ready.
 pub fn background(words: &[OsString], log: &Path) -> Result<u32> {
     let log_file =
         OpenOptions::new().create(true).append(true).open(log).context(format!("cannot write {}", log.display()))?;
@@ -41,13 +43,13 @@ pub fn background(words: &[OsString], log: &Path) -> Result<u32> {
     let mut child = command.spawn().context("cannot start the background process")?;
     drop(write);
     let mut said = String::new();
-    std::fs::File::from(read).read_to_string(&mut said).context("lost the background process")?;
+    std::fs::File::from(read).read_to_string(&mut said).context("cannot read the state of the background process")?;
     match said.strip_suffix(OK) {
         Some("") => Ok(child.id()),
         _ if said.is_empty() => {
             let status = child.wait().map(|s| s.to_string()).unwrap_or_default();
-            Err(Failure::new(format!("the background process ended early ({status})"))
-                .advise(format!("its log says why: {}", log.display())))
+            Err(Failure::new(format!("the background process exited before it was ready ({status})"))
+                .advise(format!("see its log: {}", log.display())))
         }
         _ => {
             let _ = child.wait();
@@ -56,16 +58,17 @@ pub fn background(words: &[OsString], log: &Path) -> Result<u32> {
     }
 }
 
-/// The background process's end of the pipe; does nothing in a process started by hand.
+/// The background process's end of the pipe. Does nothing in a process that a user started by hand.
 #[derive(Debug)]
 pub struct Ready(Option<std::fs::File>);
 
 impl Ready {
-    /// Takes the pipe that the parent named. Call it once, early: what inherits it would keep the
-    /// parent waiting.
+    /// Takes the pipe that the parent named. Call it once and early: a child process that inherits
+    /// the pipe would keep the parent waiting.
     pub fn from_env() -> Ready {
         let fd = std::env::var(READY_FD).ok().and_then(|v| v.parse::<i32>().ok()).filter(|fd| *fd > 2);
-        // SAFETY: the parent made this descriptor for us and nothing else in this process knows it.
+        // SAFETY: the parent created this descriptor for this process, and no other code here uses
+        // it.
         let pipe = fd.map(|fd| std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
         if let Some(pipe) = &pipe {
             let _ = rustix::io::fcntl_setfd(pipe, rustix::io::FdFlags::CLOEXEC);
@@ -73,14 +76,14 @@ impl Ready {
         Ready(pipe)
     }
 
-    /// All is up.
+    /// Reports that the process is ready.
     pub fn ok(mut self) {
         if let Some(mut pipe) = self.0.take() {
             let _ = pipe.write_all(OK.as_bytes());
         }
     }
 
-    /// It did not work; the parent will say so.
+    /// Reports that the start failed. The parent prints the failure.
     pub fn failed(mut self, failure: &Failure) {
         if let Some(mut pipe) = self.0.take() {
             let _ = writeln!(pipe, "{failure}");

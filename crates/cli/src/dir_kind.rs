@@ -1,5 +1,5 @@
-//! What a directory holds of Sheen, by the files that are in it, so that no server takes the
-//! directory of another one: a new OST in the directory of an MDT would be registered for good.
+//! The kind of Sheen data in a directory, detected by its files. A server refuses the directory of
+//! another server: a new OST in the directory of an MDT would be registered permanently.
 
 use std::{fmt, fs, io::Read, path::Path};
 
@@ -12,14 +12,14 @@ use crate::{
     paths::CONFIG_FILE,
 };
 
-/// How the identity of a target begins. Other programs have files of these names, too.
+/// First bytes of the identity of a target. Other programs have files of these names, too.
 const IDENTITY_START: &[u8] = b"# A Sheen target";
-/// A word at the beginning of an MGS's registry.
+/// A word near the start of an MGS's registry.
 const REGISTRY_WORD: &[u8] = b"\"file_systems\"";
-/// Bytes of a file that are looked at.
+/// Bytes of a file that are examined.
 const START_BYTES: u64 = 256;
 
-/// What a server, or `sheen up`, keeps in a directory.
+/// The kind of data that a server, or `sheen up`, stores in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirKind {
     /// A file system of `sheen up`.
@@ -49,7 +49,8 @@ impl fmt::Display for DirKind {
 impl DirKind {
     const ALL: [DirKind; 5] = [DirKind::FileSystem, DirKind::Mgs, DirKind::Mdt, DirKind::Ost, DirKind::Osts];
 
-    /// Whether this is in the directory. What cannot be read is not.
+    /// Returns whether the directory holds data of this kind. A file that cannot be read counts as
+    /// missing.
     pub fn is_in(self, dir: &Path) -> bool {
         let is_target = |file: &str| start_of(&dir.join(file)).starts_with(IDENTITY_START);
         match self {
@@ -64,28 +65,29 @@ impl DirKind {
         }
     }
 
-    /// What the directory holds, if anything.
+    /// Returns the kind of data in the directory, if any.
     pub fn of(dir: &Path) -> Option<DirKind> {
         DirKind::ALL.into_iter().find(|kind| kind.is_in(dir))
     }
 
-    /// Refuses a directory that holds something else. Fine: this kind, or nothing of Sheen's.
+    /// Refuses a directory that holds another kind of data. Accepts one that holds this kind or no
+    /// data of Sheen.
     ///
     /// # Errors
-    /// It holds another kind.
+    /// The directory holds another kind.
     pub fn expect_in(self, dir: &Path) -> Result {
         match DirKind::of(dir).filter(|_| !self.is_in(dir)) {
             None => Ok(()),
             Some(found) => Err(Failure::new(format!("{} holds {found}, not {self}", dir.display()))
-                .advise("name another directory with --dir; a new one is made if it is missing")),
+                .advise("use --dir to specify another directory; it is created if it does not exist")),
         }
     }
 }
 
-/// The first bytes of a file; none where there is no such file.
+/// Returns the first bytes of a regular file; none if there is no such file.
 fn start_of(path: &Path) -> Vec<u8> {
     let mut start = Vec::new();
-    // Only of a regular file: to open a fifo waits.
+    // Only regular files: opening a fifo would block.
     if fs::metadata(path).is_ok_and(|found| found.is_file())
         && let Ok(file) = fs::File::open(path)
     {

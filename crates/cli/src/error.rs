@@ -1,4 +1,4 @@
-//! What a command says when it cannot do its work: what went wrong, and what to do about it.
+//! Failures of commands: what failed, and what the user can do about it.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl Failure {
         Failure { what: what.into(), advice: None }
     }
 
-    /// The same with what to do next.
+    /// Adds what the user can do next.
     pub fn advise(self, advice: impl Into<String>) -> Failure {
         Failure { advice: Some(advice.into()), ..self }
     }
@@ -36,9 +36,9 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Adds what was being done to an error of another kind.
+/// Adds to an error of another type what was being done.
 pub trait Context<T> {
-    /// `what: the error`.
+    /// Turns the error into the failure `what: error`.
     fn context(self, what: impl fmt::Display) -> Result<T>;
 }
 

@@ -1,7 +1,7 @@
-//! What a process hosts: any set of services and mounts, put together from the same parts.
+//! The services and mounts of a process: any set of them, assembled from the same parts.
 //!
-//! All services of a process share one listening socket and one set of parameters; among themselves
-//! they talk over `lo`.
+//! All services of a process share one listening socket and one set of parameters. They talk to
+//! each other over `lo`.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -29,27 +29,28 @@ mod registration;
 
 use held::Held;
 
-/// Threads of the runtime: enough that a few slow disk writes do not hold up everything else.
+/// Least number of runtime threads: enough that a few slow disk writes do not block all other work.
 const RUNTIME_THREADS_MIN: usize = 4;
-/// How long a mount waits for the file system's servers to be known and reached.
+/// Time limit for a mount to find and reach the file system's servers.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a start waits for its OSTs to take new objects: as long as the MDT lets creates wait
-/// for them.
+/// Time limit for a start to wait until its OSTs accept new objects. The MDT lets creates wait for
+/// them as long.
 const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an OST waits, before it starts, for the MGS to say what lasts: long enough for an MGS
-/// that is there, and an OST need not wait for one that is not.
+/// Time that an OST waits, before it starts, for the permanent settings of the MGS. It suffices for
+/// an MGS that is running. Without one, the OST starts without them.
 const SETTINGS_WAIT: Duration = Duration::from_secs(1);
-/// Wait before the MGS is asked again after it refused.
+/// Wait before the next request to the MGS after it refused one.
 const SETTINGS_RETRY: Duration = Duration::from_secs(5);
 
-/// A port that is in use plus this is suggested instead: beyond the default ports of all servers.
+/// Added to a port in use to suggest another port. The sum is beyond the default ports of all
+/// servers.
 const OTHER_PORT: u16 = 10;
 
-/// There is one MDT for now.
+/// Index of the MDT. There is only one so far.
 const MDT_INDEX: u32 = 0;
-/// Longest delay that can be set: ten seconds, less than what any timeout allows.
+/// Longest delay that can be set: 10 s, shorter than every timeout.
 const DELAY_MAX_US: u64 = 10_000_000;
 
 /// A process's services and mounts.
@@ -58,8 +59,8 @@ pub struct Host {
     pub net: Arc<Net>,
     pub params: Params,
     server: Arc<Server>,
-    /// OSTs and MDTs count apart: `df` adds up the OSTs alone, and a file is to show there with all
-    /// its bytes.
+    /// Share the space of a disk among the targets on it. OSTs and MDTs are counted separately:
+    /// `df` adds up only the OSTs, and must include all bytes of a file.
     ost_sharing: Sharing,
     mdt_sharing: Sharing,
     mgs: Mutex<Option<Arc<Mgs>>>,
@@ -67,14 +68,14 @@ pub struct Host {
     osts: Mutex<Vec<Arc<Ost>>>,
     /// The data services of the MDTs.
     data: Mutex<Vec<Arc<Ost>>>,
-    /// For the OSTs of a file system, by its name: the task that hears of settings that last.
+    /// By file system name: the task that applies the permanent settings to the OSTs.
     hears: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
     held: Mutex<Vec<Held>>,
     _control: Option<Control>,
 }
 
-/// Starts the runtime that a host runs in.
+/// Starts the runtime of a host.
 pub fn runtime() -> Result<(Runtime, Rt)> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).max(RUNTIME_THREADS_MIN);
     let options = RealOptions { worker_threads: threads, ..RealOptions::default() };
@@ -83,15 +84,15 @@ pub fn runtime() -> Result<(Runtime, Rt)> {
     Ok(started)
 }
 
-/// Raises the soft limit of open files to the hard one: an OST keeps many objects open.
+/// Raises the soft limit of open files to the hard limit: an OST has many objects open.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// `lnet.delay_us`: how long each frame that this process sends over tcp is held back, for
-/// measuring what distance costs.
+/// `lnet.delay_us`: delay of each frame that this process sends over tcp, to measure the effect of
+/// network latency.
 fn register_delay(params: &Params, net: &Arc<Net>) {
     let (get, set) = (net.clone(), net.clone());
     let read = move || get.fault().delay.as_micros() as u64;
@@ -102,7 +103,7 @@ fn register_delay(params: &Params, net: &Arc<Net>) {
     params.register("lnet.delay_us", Param::u64(0..=DELAY_MAX_US, read, write));
 }
 
-/// An MDT's data service, as the MDT asks it.
+/// The data service of an MDT, which the MDT calls directly.
 struct Beside(Arc<Ost>);
 
 impl DataService for Beside {
@@ -112,7 +113,7 @@ impl DataService for Beside {
 }
 
 impl Host {
-    /// A process that hosts nothing yet. Its parameters can be reached by `lctl` at once.
+    /// Creates a process that hosts nothing yet. `lctl` can reach its parameters at once.
     pub async fn new(rt: Rt) -> Host {
         let net = Net::new(rt.clone());
         let params = Params::new();
@@ -120,7 +121,7 @@ impl Host {
         let control = match Control::serve(&params) {
             Ok(control) => Some(control),
             Err(e) => {
-                tracing::warn!("lctl will not see this process: {e}");
+                tracing::warn!("lctl cannot reach this process, because it has no control socket: {e}");
                 None
             }
         };
@@ -141,19 +142,19 @@ impl Host {
         }
     }
 
-    /// Listens; returns the address with its port.
+    /// Listens at an address. Returns the address with its port.
     pub async fn listen(&self, addr: SocketAddr) -> Result<SocketAddr> {
         let bound = self.server.listen(addr).await.map_err(|e| {
             let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
             match e.kind() {
                 std::io::ErrorKind::AddrInUse => failure.advise(format!(
-                    "another process has port {port} (`ss -tlnp sport = :{port}` shows it); choose another one, such as \
-                     --listen {}@tcp, or port 0 for any that is free",
+                    "another process uses port {port} (`ss -tlnp sport = :{port}` shows it); choose another port, such as \
+                     --listen {}@tcp, or port 0 for any free port",
                     SocketAddr::new(addr.ip(), addr.port().saturating_add(OTHER_PORT)),
                     port = addr.port(),
                 )),
                 std::io::ErrorKind::PermissionDenied => {
-                    failure.advise("ports below 1024 are for root; name another one with --listen")
+                    failure.advise("ports below 1024 are reserved for root; use --listen to specify another port")
                 }
                 _ => failure,
             }
@@ -164,10 +165,11 @@ impl Host {
         Ok(bound)
     }
 
-    /// Says that the process, which listens at `bound`, can be reached as planned. Returns its NID.
+    /// Records that the process, which listens at `bound`, can be reached as planned. Returns its
+    /// NID.
     pub fn announced(&self, plan: &Plan, bound: SocketAddr) -> Nid {
         let nid = plan.nid(bound);
-        // Its own targets are then called directly.
+        // Requests to this address then go directly to the targets of this process.
         if let Nid::Tcp(addr) = nid {
             self.net.add_address(addr);
         }
@@ -175,7 +177,7 @@ impl Host {
         nid
     }
 
-    /// Serves the management service from a directory.
+    /// Serves an MGS from a directory.
     pub async fn mgs(&self, dir: &Path) -> Result {
         let mgs = Mgs::start(self.rt.clone(), dir, self.params.clone()).await.context("cannot start the MGS")?;
         self.server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
@@ -183,8 +185,8 @@ impl Host {
         self.hold(dir)
     }
 
-    /// Serves an MDT from a directory, with its data service beside it. If it is new, the file
-    /// system's root belongs to who runs this process, and has this default layout.
+    /// Serves an MDT and its data service from a directory. In a new MDT, the root of the file
+    /// system belongs to the user of this process and has the default layout `root_layout`.
     pub async fn mdt(&self, dir: &Path, fsname: &str, root_layout: Asked, mgs: &[Nid], me: Nid) -> Result {
         let config = MdtConfig {
             sharing: self.mdt_sharing.clone(),
@@ -215,26 +217,27 @@ impl Host {
         self.hold(dir)
     }
 
-    /// Returns when the MDTs of this process place new objects on so many OSTs.
+    /// Returns when the MDTs of this process place new objects on `osts` OSTs, or after
+    /// [`OSTS_TIMEOUT`].
     ///
-    /// An OST that takes long, because it has much to clean up after a crash, only delays this:
-    /// creates wait for it, too.
+    /// An OST may need longer because it cleans up after a crash. That only delays the start:
+    /// creates wait for that OST, too.
     pub async fn takes_creates(&self, osts: u32) -> Result {
         let mdts = self.mdts.lock().clone();
         let ready = async {
             for mdt in mdts {
-                mdt.registered().await.context(format!("the MGS does not take {}", mdt.name()))?;
+                mdt.registered().await.context(format!("the MGS refused to register {}", mdt.name()))?;
                 mdt.wait_osts(osts as usize).await;
             }
             Ok(())
         };
         self.rt.timeout(OSTS_TIMEOUT, ready).await.unwrap_or_else(|_| {
-            tracing::warn!("not all of the {osts} OSTs take new objects after {OSTS_TIMEOUT:?}");
+            tracing::warn!("not all of the {osts} OSTs accept new objects after {OSTS_TIMEOUT:?}: creates may wait");
             Ok(())
         })
     }
 
-    /// Serves an OST from a directory; returns when it is ready.
+    /// Serves an OST from a directory. Returns when it is ready.
     pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result {
         self.hear_settings(fsname, mgs).await;
         let config = OstConfig {
@@ -253,8 +256,8 @@ impl Host {
         self.hold(dir)
     }
 
-    /// Has parameters of OSTs follow the settings that last, as MDTs and mounts do by themselves:
-    /// one task for all OSTs of a file system.
+    /// Starts the task that applies permanent settings to the parameters of OSTs: one task for all
+    /// OSTs of a file system. MDTs and mounts do this by themselves.
     async fn hear_settings(&self, fsname: &str, mgs: &[Nid]) {
         if self.hears.lock().contains_key(fsname) {
             return;
@@ -277,7 +280,7 @@ impl Host {
                         params.keep(&of, version, &settings);
                     }
                     Err(e) => {
-                        tracing::warn!("{of}: the MGS does not say which parameters last ({e}); trying again");
+                        tracing::warn!("{of}: cannot get the permanent parameters from the MGS ({e}); trying again");
                         rt.sleep(SETTINGS_RETRY).await;
                     }
                 }
@@ -309,7 +312,7 @@ impl Host {
             }
             Err(_) => {
                 return Err(Failure::new(format!("cannot mount {source}: no answer within {MOUNT_TIMEOUT:?}")).advise(
-                    "is the address right, and is an MGS running there? `sheen status` on that machine shows it",
+                    "check the address, and that an MGS is running there: `sheen status` on that host shows it",
                 ));
             }
         };
@@ -317,13 +320,13 @@ impl Host {
         started.context(format!("cannot mount at {}", mountpoint.display()))
     }
 
-    /// Ends all services in order: what they hold is committed and synced.
+    /// Stops all services in order: each commits and syncs its data.
     pub async fn stop(&self) {
         std::mem::take(&mut *self.hears.lock()).into_values().for_each(|task| task.abort());
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
             if let Err(e) = mdt.stop().await {
-                tracing::error!("the last commit failed: {e}; what was not committed is lost");
+                tracing::error!("the last commit failed: {e}; uncommitted changes are lost");
             }
         }
         let (data, osts) = (std::mem::take(&mut *self.data.lock()), std::mem::take(&mut *self.osts.lock()));
@@ -339,11 +342,11 @@ impl Host {
     }
 }
 
-/// `ADDRESS[:PORT]` or a NID, as something to listen on.
+/// Parses `ADDRESS[:PORT]` or a NID as a listen address.
 pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr> {
     let bad = || {
-        Failure::new(format!("'{text}' is no address to listen on"))
-            .advise("write it as 127.0.0.1:7988, 0.0.0.0@tcp or 10.0.0.1:40001@tcp")
+        Failure::new(format!("invalid listen address '{text}': expected ADDRESS[:PORT]@tcp"))
+            .advise("examples: 127.0.0.1:7988, 0.0.0.0@tcp, 10.0.0.1:40001@tcp")
     };
     let address = text.split_once('@').map_or(text, |(a, _)| a);
     if let Ok(addr) = address.parse::<SocketAddr>() {
@@ -353,12 +356,13 @@ pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr> {
     Ok(SocketAddr::new(ip, default_port))
 }
 
-/// Takes `HOST@tcp:/FSNAME` apart.
+/// Parses `HOST@tcp:/FSNAME` and resolves its hosts. Returns the NIDs of the MGS and the file
+/// system's name.
 pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(Vec<Nid>, String)> {
     let (names, fsname) = parse_source(source).map_err(|e| Failure::new(e.to_string()))?;
     let mut nids = Vec::new();
     for name in names {
-        nids.extend(name.resolve(rt).await.context(format!("cannot find {name}"))?);
+        nids.extend(name.resolve(rt).await.context(format!("cannot resolve {name}"))?);
     }
     Ok((nids, fsname))
 }
@@ -375,8 +379,7 @@ pub async fn asked_to_end() -> Result {
     Ok(())
 }
 
-/// Logs to standard error, as RUST_LOG says, else warnings and what the services report of
-/// themselves.
+/// Logs to standard error. RUST_LOG sets the filter; the default is `info`.
 pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();

@@ -1,5 +1,6 @@
-//! Targets of a file system of `sheen up` whose directories are missing. They must not be formatted
-//! anew: the MGS would refuse them, and the new directory would be in the way of a backup.
+//! Missing target directories of a file system of `sheen up`. They must not be formatted again: the
+//! MGS would refuse the new targets, and their directories would hinder the restoration of a
+//! backup.
 
 use std::path::Path;
 
@@ -11,11 +12,11 @@ use crate::{
     paths::Home,
 };
 
-/// The OSTs to serve of the first `osts`: all but those that are missing and out of use. `known`:
-/// what the MGS knows of the file system.
+/// Returns the indices of the OSTs to serve among the first `osts`: all except the missing ones
+/// that are inactive. `known`: the MGS's configuration of the file system.
 ///
 /// # Errors
-/// The MDT is missing, or an OST that is in use.
+/// The MDT is missing, or an OST that is not inactive.
 pub fn osts_to_serve(home: &Home, osts: u32, known: Option<&Config>) -> Result<Vec<u32>> {
     let Some(known) = known else { return Ok((0..osts).collect()) };
     let is_known = |kind: TargetKind, index: u32| known.targets.iter().any(|t| t.kind == kind && t.index == index);
@@ -31,7 +32,7 @@ pub fn osts_to_serve(home: &Home, osts: u32, known: Option<&Config>) -> Result<V
         if DirKind::Ost.is_in(&dir) || !is_known(TargetKind::Ost, index) {
             found.push(index);
         } else if is_out_of_use(known, index) {
-            tracing::warn!("OST {index} is out of use, and {} does not hold it: going on without it", dir.display());
+            tracing::warn!("OST {index} is inactive, and {} does not hold it: starting without it", dir.display());
         } else {
             return Err(missing(&format!("OST {index}"), &dir).advise(advice(home, known, index)));
         }
@@ -50,19 +51,19 @@ fn missing(target: &str, dir: &Path) -> Failure {
 fn advice(home: &Home, known: &Config, ost: u32) -> String {
     let name = target_name(&known.fsname, TargetKind::Ost, ost);
     format!(
-        "restore it from a backup. To go on without it, run `sheen mgs --dir {}`, then beside it\n  \
-         `lctl set_param -P osc.{name}-osc-*.active=0`; end `sheen mgs` and start this again.\n  \
-         If `sheen oss` serves this OST, ask for fewer with --osts",
+        "restore it from a backup. To continue without it, run `sheen mgs --dir {}` and, while it runs,\n  \
+         `lctl set_param -P osc.{name}-osc-*.active=0`; then stop `sheen mgs` and repeat this command.\n  \
+         If `sheen oss` serves this OST, specify a smaller number with --osts",
         home.mgs().display()
     )
 }
 
-/// Whether `lctl set_param -P` took the OST out of use, for the MDT at least.
+/// Returns whether `lctl set_param -P` deactivated the OST, at least for the MDT.
 fn is_out_of_use(known: &Config, ost: u32) -> bool {
     let name = target_name(&known.fsname, TargetKind::Ost, ost);
     let params = ["osp", "osc"].map(|kind| format!("{kind}/{name}-osc-MDT0000/active"));
     let is_meant = |pattern: &str| params.iter().any(|param| sheen_params::matches(pattern, param));
-    // The last one that matches counts.
+    // The last setting that matches takes effect.
     let setting = known.params.iter().rev().find(|setting| is_meant(&setting.pattern));
     setting.is_some_and(|setting| setting.value.trim() == "0")
 }

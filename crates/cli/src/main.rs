@@ -1,7 +1,8 @@
-//! The sheen binary: one program that serves metadata and objects, mounts, and brings the tools
-//! `lfs` and `lctl`, which it becomes when called by their names.
+//! The `sheen` binary: it runs servers, mounts file systems, and contains the tools `lfs` and
+//! `lctl`.
 //!
-//! Each command is a file under `commands/`; what a process hosts is put together in [`host`].
+//! Called as `lfs`, `lctl`, `mount.sheen` or `mount.fuse.sheen`, it becomes that tool. Each other
+//! command is a file under `commands/`. [`host`] assembles the services and mounts of a process.
 #![allow(
     clippy::disallowed_methods,
     reason = "the process's outer shell: it starts and stops processes before any Rt exists"
@@ -40,7 +41,7 @@ fn main() {
     std::process::exit(code);
 }
 
-/// The program's name without its directory.
+/// Returns the program's name without its directory.
 fn called_as(args: &[OsString]) -> Option<&str> {
     Path::new(args.first()?).file_name()?.to_str()
 }

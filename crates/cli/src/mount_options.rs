@@ -1,8 +1,8 @@
-//! `-o` of `sheen mount` and `sheen up`: the words of mount(8), of Lustre's mount.lustre(8), and
+//! `-o` of `sheen mount` and `sheen up`: the options of mount(8), of Lustre's mount.lustre(8), and
 //! Sheen's own.
 //!
-//! Sheen does what it can and takes what changes nothing here. It refuses everything else:
-//! somebody's safety may rest on an option that is silently ignored.
+//! Sheen implements what it can, and accepts options that change nothing here. It refuses all other
+//! options: a user's safety may depend on an option that would be ignored silently.
 
 use sheen_mount::{Locks, MountFlags};
 
@@ -11,7 +11,8 @@ use crate::{
     error::{Failure, Result},
 };
 
-/// Words that say what is so anyway, or that concern mount(8), fstab(5) and systemd alone.
+/// Options without effect: they ask for the default, or concern only mount(8), fstab(5) and
+/// systemd.
 const HARMLESS: &[&str] = &[
     // mount(8)
     "defaults",
@@ -46,57 +47,59 @@ const HARMLESS: &[&str] = &[
     "nostatfs_project",
     "noencrypt",
 ];
-/// The same with a value.
+/// Options without effect that have a value.
 const HARMLESS_WITH_VALUE: &[&str] = &["comment", "helper", "uhelper"];
-/// What the kernel shows of a mount; mount(8) hands it back with a remount.
+/// Options that the kernel shows for a mount. mount(8) passes them on in a remount.
 const SHOWN_BY_THE_KERNEL: &[&str] = &["user_id", "group_id", "max_read", "blksize"];
-/// The one of these that is always there.
+/// The one of these options that is always present.
 const ALWAYS_SHOWN: &str = "user_id=";
-/// What others know and Sheen cannot do, and what to do in its place.
+/// Known options that Sheen does not support, and what to use instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("sync", "open files with O_SYNC, or call fsync"),
     ("dirsync", "call fsync on directories; `sync MOUNTPOINT` makes everything durable"),
     ("strictatime", "access times follow the rules of relatime"),
-    ("mand", "Linux has no mandatory locks any more"),
-    ("iversion", "`lfs data_version` tells whether a file has changed"),
-    ("noacl", "access control lists are always in force"),
-    ("nolazystatfs", "df never waits for an OST that is away"),
-    ("user_fid2path", "only root may ask for the paths of a FID"),
-    ("checksum", "`lctl set_param osc.*.checksums=1` sets it"),
-    ("nochecksum", "`lctl set_param osc.*.checksums=0` sets it"),
-    ("allow_root", "take allow_other or private"),
-    ("bind", "it goes with remount; `mount --bind` makes a bind mount"),
+    ("mand", "Linux no longer has mandatory locks"),
+    ("iversion", "`lfs data_version` shows whether a file has changed"),
+    ("noacl", "access control lists are always enforced"),
+    ("nolazystatfs", "df never waits for a disconnected OST"),
+    ("user_fid2path", "only root may look up the paths of a FID"),
+    ("checksum", "use `lctl set_param osc.*.checksums=1`"),
+    ("nochecksum", "use `lctl set_param osc.*.checksums=0`"),
+    ("allow_root", "use allow_other or private"),
+    ("bind", "it is valid only with remount; use `mount --bind` to make a bind mount"),
 ];
-/// Most threads of a mount.
+/// Largest number of threads of a mount.
 const THREADS_MAX: u32 = 256;
-/// Most times that mounting is tried again: with a second between them, a day.
+/// Largest number of retries of a mount: a day, with one second between them.
 const RETRIES_MAX: u32 = 86_400;
 
-/// What is asked of `sheen mount`.
+/// The parsed options of `sheen mount`.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// How to mount.
+    /// Options of the mount.
     pub options: sheen_mount::Options,
-    /// The mount is there, and shall have other flags.
+    /// The mount exists, and its flags are to change.
     pub remount: bool,
-    /// With `remount`: this mount point alone.
+    /// With `remount`: change only this mount point.
     pub bind: bool,
-    /// How often mounting is tried again.
+    /// Number of retries if mounting fails.
     pub retries: u32,
 }
 
-/// How `sheen up` is to mount.
+/// Returns the mount options of `sheen up`.
 pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
     let asked = asked(args)?;
     if asked.remount {
-        return Err(Failure::new("mount option 'remount' is for `sheen mount` and mount(8)"));
+        return Err(Failure::new(
+            "mount option 'remount' is not supported by `sheen up`; use `sheen mount` or mount(8)",
+        ));
     }
     Ok(asked.options)
 }
 
-/// What the flags and options of `sheen mount` mean. Set-user-id bits and device files count only
-/// where they are asked for, and only for root: whoever reaches a server's port may say that he is
-/// anybody (docs/operations.md, Trust).
+/// Parses the flags and options of `sheen mount`. Set-user-id bits and device files take effect
+/// only if asked for, and only for root: a client that reaches a server's port can claim to be any
+/// user (docs/operations.md, Trust).
 pub fn asked(args: &MountArgsCommon) -> Result<Asked> {
     let options = sheen_mount::Options {
         threads: args.fuse_threads,
@@ -109,11 +112,11 @@ pub fn asked(args: &MountArgsCommon) -> Result<Asked> {
     Ok(asked)
 }
 
-/// The flags that a remount with these words makes of those that a mount has. What is not named
-/// stays.
+/// Returns the flags of a mount after a remount with these words. A flag that no word names stays
+/// as it is.
 ///
-/// mount(8) puts the options that the mount has in front of the new ones, and leaves out what is on
-/// by itself (`suid`, `dev`, `exec`): its words say everything.
+/// mount(8) puts the present options of the mount in front of the new ones, and omits those that
+/// are on by default (`suid`, `dev`, `exec`). The words of mount(8) are therefore complete.
 pub fn remounted(words: &[String], has: MountFlags) -> MountFlags {
     let is_complete = words.iter().any(|word| word.starts_with(ALWAYS_SHOWN));
     let mut flags = if is_complete { MountFlags { suid: true, dev: true, ..MountFlags::default() } } else { has };
@@ -123,7 +126,7 @@ pub fn remounted(words: &[String], has: MountFlags) -> MountFlags {
     flags
 }
 
-/// Those of the words that are known: for mount(8)'s `-s`.
+/// Returns those of the words that are known, for mount(8)'s `-s`.
 pub fn known(words: Vec<String>) -> Vec<String> {
     let remount = words.iter().any(|word| word == "remount");
     let mut asked = Asked { options: sheen_mount::Options::default(), remount, bind: false, retries: 0 };
@@ -160,13 +163,14 @@ fn take(asked: &mut Asked, word: &str) -> Result {
     Ok(())
 }
 
-/// Takes a word that is about the kernel's flags; whether it is one. The last of several counts.
+/// Applies a word that sets one of the kernel's flags. Returns whether it is such a word. Of words
+/// that contradict each other the last one wins.
 fn take_flag(flags: &mut MountFlags, word: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     match word {
         "ro" => flags.read_only = true,
         "rw" => flags.read_only = false,
-        // mount(8) keeps `suid` and `dev` to itself, so they have other names as well.
+        // mount(8) does not pass `suid` and `dev` to its helper: they have other names as well.
         "suid" | "allow_suid" => flags.suid = root,
         "nosuid" => flags.suid = false,
         "dev" | "allow_dev" => flags.dev = root,
@@ -191,7 +195,9 @@ fn take_flag(flags: &mut MountFlags, word: &str) -> bool {
 fn number(name: &str, value: Option<&str>, least: u32, most: u32) -> Result<u32> {
     let value = value.unwrap_or_default();
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| Failure::new(format!("mount option '{name}' is {least} to {most}, not '{value}'")))
+    number.ok_or_else(|| {
+        Failure::new(format!("invalid value '{value}' for mount option '{name}': expected {least} to {most}"))
+    })
 }
 
 fn refusal(name: &str, value: Option<&str>) -> Failure {
@@ -199,13 +205,13 @@ fn refusal(name: &str, value: Option<&str>) -> Failure {
         return Failure::new(format!("mount option '{name}' is not supported")).advise(*instead);
     }
     let word = value.map_or(name.to_owned(), |value| format!("{name}={value}"));
-    Failure::new(format!("mount option '{word}' is not known")).advise(
-        "known are those of mount(8) and mount.lustre(8) that Sheen can do, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N",
+    Failure::new(format!("unknown mount option '{word}'")).advise(
+        "supported are the options of mount(8) and mount.lustre(8) that docs/operations.md lists, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N",
     )
 }
 
-/// Whether fusermount3 lets this user open a mount to others: root always, others if /etc/fuse.conf
-/// says user_allow_other.
+/// Returns whether fusermount3 lets this user open a mount to others: root always, others if
+/// /etc/fuse.conf contains user_allow_other.
 fn may_allow_other() -> bool {
     rustix::process::geteuid().is_root()
         || std::fs::read_to_string("/etc/fuse.conf").is_ok_and(|t| t.lines().any(|l| l.trim() == "user_allow_other"))
@@ -279,14 +285,14 @@ mod tests {
         for (options, what) in [
             ("sync", "mount option 'sync' is not supported\n  open files with O_SYNC"),
             ("ro,strictatime", "mount option 'strictatime' is not supported"),
-            ("bogus", "mount option 'bogus' is not known"),
-            ("ro=1", "mount option 'ro=1' is not known"),
-            ("comment", "mount option 'comment' is not known"),
-            ("network=o2ib", "mount option 'network=o2ib' is not known"),
-            ("user_id=0", "mount option 'user_id=0' is not known"),
-            ("fuse_threads=0", "mount option 'fuse_threads' is 1 to 256, not '0'"),
-            ("fuse_threads", "mount option 'fuse_threads' is 1 to 256, not ''"),
-            ("retry=x", "mount option 'retry' is 0 to 86400, not 'x'"),
+            ("bogus", "unknown mount option 'bogus'"),
+            ("ro=1", "unknown mount option 'ro=1'"),
+            ("comment", "unknown mount option 'comment'"),
+            ("network=o2ib", "unknown mount option 'network=o2ib'"),
+            ("user_id=0", "unknown mount option 'user_id=0'"),
+            ("fuse_threads=0", "invalid value '0' for mount option 'fuse_threads': expected 1 to 256"),
+            ("fuse_threads", "invalid value '' for mount option 'fuse_threads': expected 1 to 256"),
+            ("retry=x", "invalid value 'x' for mount option 'retry': expected 0 to 86400"),
             ("bind", "mount option 'bind' is not supported"),
         ] {
             assert!(said(options).starts_with(what), "{options}: {}", said(options));
@@ -310,7 +316,7 @@ mod tests {
             remounted("remount,relatime,exec,nodiratime"),
             MountFlags { nodiratime: true, ..MountFlags::default() }
         );
-        // As mount(8) calls its helper: with everything, but for what is on by itself.
+        // As mount(8) calls its helper: with all options except those that are on by default.
         let all = "rw,nodev,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other,max_read=524288";
         assert_eq!(remounted(all), MountFlags { suid: true, noatime: true, ..MountFlags::default() });
         assert!(parsed("remount,bind,ro").unwrap().bind);

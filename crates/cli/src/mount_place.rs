@@ -1,9 +1,8 @@
-//! Where a file system may be mounted: neither over a directory in which servers keep it, nor
-//! inside.
+//! Valid mount points: neither above nor inside a directory in which servers store a file system.
 //!
-//! A server whose directory is covered by the mount asks itself for its own files, and waits:
-//! nobody can end it. A mount inside is copied by a backup of the directory, and emptied by
-//! `rm -r`.
+//! If the mount covers the directory of its server, the server sends requests for its own files to
+//! itself. It waits for itself and cannot be killed. A backup of the directory would copy a mount
+//! inside it, and `rm -r` would empty that mount.
 
 use std::{
     fs,
@@ -17,10 +16,10 @@ use crate::{
     error::{Failure, Result},
 };
 
-/// Names in a mount point that are looked at.
+/// Number of names in a mount point that are checked at most.
 const NAMES_MAX: usize = 1000;
 
-/// Refuses to mount the file system of `sheen up` in `dir` over this directory or inside.
+/// Refuses a mount point at, above or below `dir`, the directory of a file system of `sheen up`.
 ///
 /// # Errors
 /// The mount point is `dir`, or lies above or below it.
@@ -34,18 +33,19 @@ pub fn check_beside(dir: &Path, mountpoint: &Path) -> Result {
         return Ok(());
     };
     let (mountpoint, dir) = (mountpoint.display(), dir.display());
-    Err(Failure::new(format!("the mount point {mountpoint} {how} {dir}, where the file system is kept"))
-        .advise("name a mount point beside that directory with --mount"))
+    Err(Failure::new(format!("the mount point {mountpoint} {how} {dir}, where the file system is stored"))
+        .advise("use --mount to specify a mount point that is neither above nor inside that directory"))
 }
 
-/// Refuses to mount over the directory of a server, inside, or right above, as far as the files
-/// there tell. Servers further below, or in directories of other users, are not seen.
+/// Refuses a mount point over, inside or directly above the directory of a server, as far as the
+/// files there show. Servers further below, or in directories that this user cannot read, are not
+/// detected.
 ///
 /// # Errors
-/// There is such a directory.
+/// The mount point conflicts with such a directory.
 pub fn check_no_server(mountpoint: &Path) -> Result {
     if is_mounted(mountpoint) {
-        return Ok(()); // What is mounted there is refused, or cleared away, later.
+        return Ok(()); // The caller refuses or removes the existing mount later.
     }
     let above = mountpoint.ancestors().map(Path::to_owned);
     match above.chain(names_in(mountpoint)).find_map(|dir| Some((DirKind::of(&dir)?, dir))) {
@@ -53,19 +53,19 @@ pub fn check_no_server(mountpoint: &Path) -> Result {
         Some((kind, dir)) => {
             let (mountpoint, dir) = (mountpoint.display(), dir.display());
             Err(Failure::new(format!("cannot mount at {mountpoint}: {dir} holds {kind}"))
-                .advise("name a mount point beside the directories of servers"))
+                .advise("use a mount point that is neither above nor inside the directory of a server"))
         }
     }
 }
 
-/// The directories in a directory.
+/// Returns the subdirectories of a directory, of its first [`NAMES_MAX`] names.
 fn names_in(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let found = entries.take(NAMES_MAX).flatten();
     found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
 }
 
-/// The real path of what may not be there yet: that of the part which is there, and the rest.
+/// Resolves a path that may not exist yet: resolves the part that exists and appends the rest.
 fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| {
         let rest = path.strip_prefix(above).ok()?;
@@ -74,7 +74,8 @@ fn real(path: &Path) -> PathBuf {
     found.unwrap_or_else(|| path.to_owned())
 }
 
-/// The real path of a mount point, of which only what lies above is asked.
+/// Resolves the parent of a mount point. The mount point itself is not accessed: its mount may not
+/// respond.
 fn real_mountpoint(path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real(parent).join(name),
@@ -82,8 +83,8 @@ fn real_mountpoint(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether `above` is `below`, or a directory above it: by name, or, for links and bind mounts, by
-/// identity.
+/// Returns whether `above` is `below` or a directory above it: by name or, for links and bind
+/// mounts, by device and inode.
 fn is_at_or_above(above: &Path, below: &Path) -> bool {
     if below.starts_with(above) {
         return true;
@@ -92,8 +93,8 @@ fn is_at_or_above(above: &Path, below: &Path) -> bool {
     below.ancestors().any(|dir| identity(dir) == Some(wanted))
 }
 
-/// Device and inode of a directory; `None` where there is none, and where Sheen is mounted, which
-/// may not answer.
+/// Returns device and inode of a directory. `None` if there is none, or if Sheen is mounted there,
+/// because that mount may not respond.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     if is_mounted(path) {
         return None;

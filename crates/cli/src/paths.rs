@@ -1,17 +1,17 @@
-//! Where a file system made by `sheen up` keeps its things.
+//! The files of a file system that `sheen up` created.
 //!
 //! ```text
-//! DIR/sheen.toml   what it is: name, number of OSTs, address
+//! DIR/sheen.toml   its configuration: name, number of OSTs, address
 //! DIR/mgs, DIR/mdt0, DIR/ost0, …   the targets
-//! DIR/run.json     the process that serves it, while there is one
-//! DIR/sheen.log    what that process has to say
+//! DIR/run.json     the process that serves it, while it runs
+//! DIR/sheen.log    the log of that process
 //! ```
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Failure, Result};
 
-/// What the file system is.
+/// Name of the configuration file.
 pub const CONFIG_FILE: &str = "sheen.toml";
 
 /// The directory of a file system.
@@ -34,28 +34,28 @@ impl Home {
         &self.0
     }
 
-    /// What the file system is.
+    /// The configuration file.
     pub fn config(&self) -> PathBuf {
         self.0.join(CONFIG_FILE)
     }
 
-    /// Why a command on a file system fails here: there is none.
+    /// Returns the failure of a command that needs a file system in this directory and finds none.
     pub fn no_file_system(&self) -> Failure {
         Failure::new(format!("no file system in {}", self.0.display()))
-            .advise(format!("it has no {CONFIG_FILE}; name the directory that `sheen up` was given, with --dir"))
+            .advise(format!("it has no {CONFIG_FILE}; use --dir to specify the directory that was given to `sheen up`"))
     }
 
-    /// Who serves it.
+    /// The file that describes the process that serves the file system.
     pub fn run(&self) -> PathBuf {
         self.0.join("run.json")
     }
 
-    /// What they say.
+    /// The log file of that process.
     pub fn log(&self) -> PathBuf {
         self.0.join("sheen.log")
     }
 
-    /// The management service's directory.
+    /// The directory of the MGS.
     pub fn mgs(&self) -> PathBuf {
         self.0.join("mgs")
     }
@@ -79,11 +79,11 @@ fn default_dir() -> PathBuf {
     home.join(".local/share/sheen")
 }
 
-/// The real path of a mount point, as the kernel shows it in /proc/mounts. Touches only what lies
-/// above it: what is mounted there may be dead. The directory need not exist.
+/// Returns the real path of a mount point, as the kernel shows it in /proc/mounts. Accesses only
+/// the directories above it: its mount may not respond. The directory need not exist.
 pub fn mount_point(path: &Path) -> Result<PathBuf> {
     let mut path = std::path::absolute(path).context(path.display())?;
-    // A link as the last component is followed by hand, as often as the kernel would.
+    // Follow links in the last component by hand, up to the kernel's limit.
     for _ in 0..40 {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path) };
         let parent = parent.canonicalize().unwrap_or_else(|_| parent.to_owned());
@@ -96,16 +96,16 @@ pub fn mount_point(path: &Path) -> Result<PathBuf> {
     Err(Failure::new(format!("{}: too many levels of symbolic links", path.display())))
 }
 
-/// Makes a directory that only its owner can enter, unless it is there: on a server's disk,
-/// everybody's bytes lie as plain files, whatever mode they have on the mount.
+/// Creates a directory that only its owner can enter, unless it exists. On a server's disk the data
+/// of all users is in plain files, without the modes that the files have on the mount.
 pub fn private_dir(dir: &Path) -> Result {
     use std::os::unix::fs::DirBuilderExt;
     if let Some(parent) = dir.parent() {
-        std::fs::create_dir_all(parent).context(format!("cannot make {}", parent.display()))?;
+        std::fs::create_dir_all(parent).context(format!("cannot create {}", parent.display()))?;
     }
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(Failure::new(format!("cannot make {}: {e}", dir.display())))
+            Err(Failure::new(format!("cannot create {}: {e}", dir.display())))
         }
         _ => Ok(()),
     }

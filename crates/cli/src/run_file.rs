@@ -1,6 +1,7 @@
-//! `run.json`: who serves a directory right now. A process holds a lock on it for as long as it
-//! lives, so that a killed one is told from a living one without believing a pid that may long
-//! belong to another program.
+//! `run.json`: the process that serves a directory at present.
+//!
+//! The process holds a lock on the file while it lives. The lock tells a live process from a killed
+//! one. The pid in the file cannot: it may since belong to another program.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,7 +17,7 @@ use crate::{
     error::{Context, Failure, Result},
 };
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     /// The process.
@@ -25,29 +26,29 @@ pub struct Running {
     pub fsname: String,
     /// NID of the MGS: what `sheen mount` takes before `:/fsname`.
     pub mgs: String,
-    /// Where this process mounted it, if it did.
+    /// Where this process mounted the file system, if it did.
     pub mount: Option<PathBuf>,
     /// OSTs that it serves.
     pub osts: u32,
-    /// When it was ready, in seconds since 1970.
+    /// Time at which it became ready, in seconds since 1970.
     pub since: u64,
 }
 
 impl Running {
-    /// What `sheen mount` takes.
+    /// Returns the source argument of `sheen mount`.
     pub fn source(&self) -> String {
         format!("{}:/{}", self.mgs, self.fsname)
     }
 
-    /// Where this process has it mounted still: somebody may have unmounted it, or have mounted
-    /// another one there.
+    /// Returns the mount point if the mount of this process is still there. A user may have
+    /// unmounted it, or mounted another file system there.
     pub fn mounted(&self) -> Option<&Path> {
         let at = self.mount.as_deref()?;
         mounted_from(at).is_some_and(|source| source == self.source()).then_some(at)
     }
 }
 
-/// The lock of a serving process; lost with the process.
+/// The lock of a serving process. The kernel releases it when the process ends.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
@@ -55,7 +56,7 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock. Fails if another process holds it.
     pub fn take(path: &Path) -> Result<RunLock> {
         let file = OpenOptions::new()
             .read(true)
@@ -66,12 +67,12 @@ impl RunLock {
             .context(format!("cannot open {}", path.display()))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(RunLock { file, path: path.to_owned() }),
-            Err(_) => Err(Failure::new(format!("{} is served by another process", path.display()))
-                .advise("`sheen status` shows it, `sheen down` ends it")),
+            Err(_) => Err(Failure::new(format!("another process holds the lock on {}", path.display()))
+                .advise("`sheen status` shows that process, `sheen down` stops it")),
         }
     }
 
-    /// Says what is served.
+    /// Writes what this process serves into the file.
     pub fn announce(&mut self, running: &Running) -> Result {
         let text = serde_json::to_vec_pretty(running).context("cannot describe this process")?;
         self.file.set_len(0).context(self.path.display())?;
@@ -79,24 +80,24 @@ impl RunLock {
         self.file.write_all(&text).context(self.path.display())
     }
 
-    /// The process ends in order: nothing is served any more.
+    /// Empties the file: the process ends in order and no longer serves anything.
     pub fn release(self) {
         let _ = self.file.set_len(0);
     }
 }
 
-/// Whether a directory is served.
+/// The state of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// By nobody.
+    /// No process serves it.
     Down,
-    /// By a process that is not ready yet, or is just ending.
+    /// A process that serves it is starting or stopping.
     Changing,
-    /// By this process.
+    /// This process serves it.
     Up(Running),
 }
 
-/// Whether the directory whose file this is is served.
+/// Returns the state of the directory to which the `run.json` at `path` belongs.
 pub fn state(path: &Path) -> Result<State> {
     let Ok(mut file) = File::open(path) else { return Ok(State::Down) };
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {

@@ -1,7 +1,7 @@
-//! The border to C: pointers in, `errno` and return values out, panics kept inside.
+//! The boundary to C: pointers in, `errno` and return values out. No panic crosses it.
 //!
-//! Invariant: nothing here believes more of a pointer than what C can promise: that it is null or
-//! points to what the header says.
+//! Invariant: this module assumes of a pointer only what C can guarantee: it is null, or points to
+//! what the header says.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -13,13 +13,12 @@ use std::{
 use sheen_wire::{Errno, Result};
 
 fn set_errno(e: Errno) {
-    // SAFETY: the C library gives each thread an `errno` of its own, which lives as long as the
-    // thread.
+    // SAFETY: the C library gives each thread its own `errno`, which lives as long as the thread.
     unsafe { *libc::__errno_location() = e.0 }
 }
 
 fn guard<T>(failed: impl FnOnce(Errno) -> T, body: impl FnOnce() -> Result<T>) -> T {
-    // A panic is a defect of ours; what it may have left half done is the layout in question alone.
+    // A panic is a defect of this library. It can leave only the layout in question half changed.
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::EIO));
     result.unwrap_or_else(|e| {
         set_errno(e);
@@ -27,84 +26,84 @@ fn guard<T>(failed: impl FnOnce(Errno) -> T, body: impl FnOnce() -> Result<T>) -
     })
 }
 
-/// For functions that return -1 and set `errno`.
+/// Runs a function that returns -1 and sets `errno` if it fails.
 pub fn or_minus_one(body: impl FnOnce() -> Result<c_int>) -> c_int {
     guard(|_| -1, body)
 }
 
-/// For functions that return an errno negated; `errno` is set, too.
+/// Runs a function that returns a negated errno if it fails. Sets `errno`, too.
 pub fn or_minus_errno(body: impl FnOnce() -> Result<c_int>) -> c_int {
     guard(|e| -e.0, body)
 }
 
-/// For functions that return a pointer, null where they fail.
+/// Runs a function that returns a pointer, or null if it fails.
 pub fn or_null<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     guard(|_| ptr::null_mut(), body)
 }
 
-/// For functions that have an answer for everything.
+/// Runs a function that returns `otherwise` if it fails.
 pub fn or_else<T: Copy>(otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
     guard(|_| otherwise, body)
 }
 
-/// What a pointer points to. EINVAL: null.
+/// Returns the value to which a pointer points. EINVAL: null.
 ///
 /// # Safety
-/// It is null or points to a `T` that nobody changes during `'a`.
+/// It is null, or points to a `T` that does not change during `'a`.
 pub unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { pointer.as_ref() }.ok_or(Errno::EINVAL)
 }
 
-/// What a pointer points to, to be changed. EINVAL: null.
+/// Returns the value to which a pointer points, as mutable. EINVAL: null.
 ///
 /// # Safety
-/// It is null or points to a `T` that nobody else uses during `'a`.
+/// It is null, or points to a `T` that no other code uses during `'a`.
 pub unsafe fn exclusive<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { pointer.as_mut() }.ok_or(Errno::EINVAL)
 }
 
-/// Writes to where a pointer points, which needs not hold anything yet. EINVAL: null.
+/// Writes to the memory to which a pointer points, which may be uninitialised. EINVAL: null.
 ///
 /// # Safety
-/// It is null or points to room for a `T`.
+/// It is null, or points to room for a `T`.
 pub unsafe fn put<T>(pointer: *mut T, value: T) -> Result<()> {
     if pointer.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise. A C program may pack what it likes, so nothing is said of
-    // alignment.
+    // SAFETY: guaranteed by the caller. A C program may pack its structs, so no alignment is
+    // assumed.
     unsafe { pointer.write_unaligned(value) };
     Ok(())
 }
 
-/// A string. EINVAL: null.
+/// Returns a string. EINVAL: null.
 ///
 /// # Safety
-/// It is null or points to bytes that end with a NUL and that nobody changes during `'a`.
+/// It is null, or points to bytes that end with a NUL and do not change during `'a`.
 pub unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a CStr> {
     if pointer.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// A string that may be absent: null or empty.
+/// Returns a string that may be absent: null or empty.
 ///
 /// # Safety
 /// As [`text`].
 pub unsafe fn optional<'a>(pointer: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { text(pointer) }.ok().filter(|text| !text.is_empty())
 }
 
-/// Writes a string and its NUL into `room` bytes. EINVAL: null. `too_small`: it does not fit;
-/// nothing is written.
+/// Writes a string and its NUL into `room` bytes. EINVAL: null. `too_small`: the error if it does
+/// not fit; nothing is written then.
 ///
 /// # Safety
-/// `pointer` is null or points to room for that many bytes.
+/// `pointer` is null, or points to room for that many bytes.
 pub unsafe fn put_text(pointer: *mut c_char, room: usize, text: &[u8], too_small: Errno) -> Result<()> {
     if pointer.is_null() {
         return Err(Errno::EINVAL);
@@ -112,8 +111,8 @@ pub unsafe fn put_text(pointer: *mut c_char, room: usize, text: &[u8], too_small
     if text.len() >= room {
         return Err(too_small);
     }
-    // SAFETY: the caller's promise, and `text` and the NUL are not more than `room`. They do not
-    // overlap: `text` is ours.
+    // SAFETY: guaranteed by the caller. `text` and the NUL need at most `room` bytes. They do not
+    // overlap: `text` belongs to this library.
     unsafe {
         ptr::copy_nonoverlapping(text.as_ptr(), pointer.cast(), text.len());
         pointer.add(text.len()).write(0);
@@ -121,16 +120,15 @@ pub unsafe fn put_text(pointer: *mut c_char, room: usize, text: &[u8], too_small
     Ok(())
 }
 
-/// An open file. EBADF: it cannot be one.
+/// Returns an open file. EBADF: the number is negative.
 ///
 /// # Safety
-/// It stays open during `'a`. (If it does not, a system call says so; nothing else is done with
-/// it.)
+/// It stays open during `'a`. If it does not, a system call fails; the number has no other use.
 pub unsafe fn file<'a>(fd: c_int) -> Result<BorrowedFd<'a>> {
     if fd < 0 {
         return Err(Errno::EBADF);
     }
-    // SAFETY: the caller's promise, and it is not -1.
+    // SAFETY: guaranteed by the caller, and the number is not -1.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
@@ -156,7 +154,7 @@ mod tests {
     fn text_is_written_whole_or_not_at_all() {
         let mut room = [7 as c_char; 4];
         let at = room.as_mut_ptr();
-        // SAFETY: the room is as large as is said.
+        // SAFETY: the buffer has the size that is passed.
         unsafe {
             assert_eq!(put_text(at, 4, b"four", Errno::ENAMETOOLONG), Err(Errno::ENAMETOOLONG));
             assert_eq!(put_text(ptr::null_mut(), 4, b"", Errno::ENAMETOOLONG), Err(Errno::EINVAL));

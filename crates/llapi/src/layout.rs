@@ -1,95 +1,101 @@
-//! A layout as a C program holds it: components, and which of them the getters and setters speak
-//! of.
+//! A layout as a C program holds it: components, of which one is current. Getters and setters apply
+//! to the current component.
 //!
-//! Numbers are those of the interface: [`DEFAULT`] for what is left open, [`WIDE`] for all OSTs.
-//! Invariants: there is at least one component, and `current` is one of them; setters take only
-//! what can be encoded ([`crate::lum`]); whether components fit together is asked when a layout is
-//! used ([`crate::sanity`]), so that they can be built in any order.
+//! Numbers are those of the interface: [`DEFAULT`] for a value that is not set, [`WIDE`] for all
+//! OSTs.
+//!
+//! Invariants:
+//! * There is at least one component, and `current` is one of them.
+//! * Setters accept only what can be encoded ([`crate::lum`]).
+//! * Whether the components fit together is checked when a layout is used ([`crate::sanity`]): they
+//!   can be built in any order.
 
 use sheen_layout::{PER_OST_MAX, POOL_NAME_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 use sheen_wire::{Errno, Result};
 
 mod mirrors;
 
-/// No number of anything.
+/// An invalid number.
 pub const INVALID: u64 = 0x1000_0000_0000_0001;
 /// Left to the file system.
 pub const DEFAULT: u64 = INVALID + 1;
-/// A stripe on every OST; the numbers after it up to [`WIDE_MAX`]: two on every OST, three, and so
-/// on.
+/// One stripe on every OST. The numbers after it, up to [`WIDE_MAX`], mean two on every OST, three,
+/// and so on.
 pub const WIDE: u64 = INVALID + 2;
-/// As many on every OST as can be asked for.
+/// As many stripes on every OST as a request may contain.
 pub const WIDE_MAX: u64 = WIDE + PER_OST_MAX as u64 - 1;
 /// One above the largest index of an OST.
 pub const OST_INDEX_MAX: u64 = 0xffff_ffff;
-/// A place in a list of OSTs that was not filled.
+/// An entry in a list of OSTs that is not set.
 pub const OST_UNSET: u32 = u32::MAX;
 
 /// Round robin.
 pub const RAID0: u64 = 0;
-/// Data in the inode.
+/// Data on the MDT.
 pub const MDT: u64 = 2;
-/// Several stripes an OST.
+/// Several stripes per OST.
 pub const OVERSTRIPING: u64 = 4;
 
-/// End of a component that has none.
+/// End of a component without an end.
 pub const EOF: u64 = u64::MAX;
-/// Most mirrors of a file, as in Lustre.
+/// Largest number of mirrors of a file, as in Lustre.
 pub const MIRRORS_MAX: u16 = 16;
-/// Extension sizes are counted in these many bytes where they are stored.
+/// Unit of stored extension sizes, in bytes.
 pub const EXTENSION_UNIT: u64 = 1024;
 
 /// Flags of components.
 pub mod flag {
     /// Its data is outdated.
     pub const STALE: u32 = 1;
-    /// Of several mirrors this is the one to read or write.
+    /// Its mirror is preferred for reading or writing.
     pub const PREFER: u32 = 6;
     /// Its OSTs cannot be reached.
     pub const OFFLINE: u32 = 8;
     /// It has objects.
     pub const INIT: u32 = 0x10;
-    /// Not to be synchronised with other mirrors.
+    /// Resyncs skip its mirror.
     pub const NOSYNC: u32 = 0x20;
-    /// Space that the component before it may grow into.
+    /// Extension space: the component before it may grow into it.
     pub const EXTENSION: u32 = 0x40;
-    /// All that there are, and the mark of their negation.
+    /// All known flags, including the mark of negation.
     pub const KNOWN: u32 = STALE | PREFER | OFFLINE | INIT | NOSYNC | EXTENSION | PARITY | NEGATED;
-    /// Codes of erasure coding.
+    /// Parity of erasure coding.
     const PARITY: u32 = 0x80;
-    /// In a request: those that do not have the other flags.
+    /// In a request: selects the components without the other flags.
     pub const NEGATED: u32 = 0x8000_0000;
 }
 
 const MIRROR_ID_MASK: u32 = 0x7fff_0000;
 const MIRROR_ID_SHIFT: u32 = 16;
 
-/// One component; the whole layout if that is plain.
+/// One component, or the whole of a plain layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Component {
-    /// [`DEFAULT`], [`RAID0`], [`MDT`], [`OVERSTRIPING`], or the bits of one that cannot be set.
+    /// [`DEFAULT`], [`RAID0`], [`MDT`], [`OVERSTRIPING`], or the bits of a pattern that cannot be
+    /// set.
     pub pattern: u64,
-    /// Bytes, or [`DEFAULT`]. Of an [`flag::EXTENSION`] how much the one before it grows at a time.
+    /// Bytes, or [`DEFAULT`]. Of an [`flag::EXTENSION`]: how much the component before it grows at
+    /// a time.
     pub stripe_size: u64,
-    /// Number, [`DEFAULT`], or from [`WIDE`].
+    /// A number, [`DEFAULT`], or [`WIDE`] and above.
     pub stripe_count: u64,
     /// First OST, or [`DEFAULT`].
     pub start_ost: u64,
-    /// OSTs of its objects, or those asked for; [`OST_UNSET`] in between.
+    /// OSTs of its objects, or the requested ones. [`OST_UNSET`] where none is set.
     pub osts: Vec<u32>,
-    /// Whether exactly these OSTs are asked for.
+    /// Whether exactly these OSTs are requested.
     pub specific: bool,
-    /// At most 15 bytes; empty: none.
+    /// At most 15 bytes; empty if there is no pool.
     pub pool: Vec<u8>,
     /// First byte.
     pub start: u64,
     /// Byte after the last, or [`EOF`].
     pub end: u64,
-    /// Unique in a file; 0 before it has one. The upper half is the mirror's.
+    /// Unique in a file; 0 before it is assigned. The upper half is the id of the mirror.
     pub id: u32,
-    /// Of [`flag`].
+    /// Bits of [`flag`].
     pub flags: u32,
-    /// When a mirror was set aside; kept as it is.
+    /// `lcme_timestamp`, passed on unchanged.
     pub timestamp: u64,
 }
 
@@ -113,17 +119,18 @@ impl Default for Component {
 }
 
 impl Component {
-    /// Whether it is space for the one before it.
+    /// Returns whether it is extension space of the component before it.
     pub fn is_extension(&self) -> bool {
         self.flags & flag::EXTENSION != 0
     }
 
-    /// The mirror that it belongs to, 0 where there is but one.
+    /// Returns the id of its mirror; 0 in a file without mirrors.
     pub fn mirror_id(&self) -> u32 {
         (self.id & MIRROR_ID_MASK) >> MIRROR_ID_SHIFT
     }
 
-    /// EINVAL: not [`DEFAULT`], and not a multiple of 64 KiB below 4 GiB; or it is an extension.
+    /// Sets the stripe size. EINVAL: neither [`DEFAULT`] nor a multiple of 64 KiB below 4 GiB, or
+    /// it is extension space.
     pub fn set_stripe_size(&mut self, bytes: u64) -> Result<()> {
         let fits = bytes == DEFAULT || (bytes <= u64::from(STRIPE_SIZE_MAX) && is_whole_stripe(bytes));
         if self.is_extension() || !fits {
@@ -133,7 +140,8 @@ impl Component {
         Ok(())
     }
 
-    /// EINVAL: it is no extension, or the size is not a multiple of 64 KiB below 4 TiB.
+    /// Sets the extension size. EINVAL: not a multiple of 64 KiB below 4 TiB, or it is no extension
+    /// space.
     pub fn set_extension_size(&mut self, bytes: u64) -> Result<()> {
         if !self.is_extension() || !is_whole_stripe(bytes) || bytes / EXTENSION_UNIT > u64::from(u32::MAX) {
             return Err(Errno::EINVAL);
@@ -142,7 +150,7 @@ impl Component {
         Ok(())
     }
 
-    /// EINVAL: see [`is_stripe_count`].
+    /// Sets the stripe count. EINVAL: see [`is_stripe_count`].
     pub fn set_stripe_count(&mut self, count: u64) -> Result<()> {
         if !is_stripe_count(count) {
             return Err(Errno::EINVAL);
@@ -151,7 +159,7 @@ impl Component {
         Ok(())
     }
 
-    /// EOPNOTSUPP: none that can be asked for.
+    /// Sets the pattern. EOPNOTSUPP: a request cannot contain it.
     pub fn set_pattern(&mut self, pattern: u64) -> Result<()> {
         if !matches!(pattern, DEFAULT | RAID0 | MDT | OVERSTRIPING) {
             return Err(Errno::EOPNOTSUPP);
@@ -160,11 +168,11 @@ impl Component {
         Ok(())
     }
 
-    /// The first OST alone is where to begin; any other makes a list of them all. [`DEFAULT`] as
-    /// the first forgets them.
+    /// Sets the OST of a stripe. If only stripe 0 has an OST, the stripes start there. An OST of
+    /// any other stripe makes the OSTs a complete list. [`DEFAULT`] for stripe 0 clears them.
     ///
-    /// EINVAL: a stripe past the 2,000th, an index past the largest, or [`DEFAULT`] elsewhere than
-    /// at first.
+    /// EINVAL: a stripe past the 2,000th, an index above the largest, or [`DEFAULT`] for another
+    /// stripe than 0.
     pub fn set_ost(&mut self, stripe: usize, ost: u64) -> Result<()> {
         if ost == DEFAULT && stripe == 0 {
             self.reset_osts();
@@ -186,7 +194,7 @@ impl Component {
         Ok(())
     }
 
-    /// EINVAL: there is no such stripe, or none was chosen for it yet.
+    /// Returns the OST of a stripe. EINVAL: there is no such stripe, or no OST is set for it.
     pub fn ost(&self, stripe: u64) -> Result<u64> {
         let ost = usize::try_from(stripe).ok().and_then(|stripe| self.osts.get(stripe));
         ost.filter(|ost| **ost != OST_UNSET).map(|ost| u64::from(*ost)).ok_or(Errno::EINVAL)
@@ -199,8 +207,8 @@ impl Component {
         self.specific = false;
     }
 
-    /// Takes `pool` or `fsname.pool`; empty: none. EINVAL: longer than 15 bytes, or of other signs
-    /// than letters, digits, `-` and `_`.
+    /// Sets the pool from `pool` or `fsname.pool`; empty: none. EINVAL: longer than 15 bytes, or
+    /// with characters other than letters, digits, `-` and `_`.
     pub fn set_pool(&mut self, name: &[u8]) -> Result<()> {
         let name = name.iter().position(|b| *b == b'.').map_or(name, |dot| &name[dot + 1..]);
         let sign = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
@@ -216,54 +224,55 @@ fn is_whole_stripe(bytes: u64) -> bool {
     bytes != 0 && bytes.is_multiple_of(u64::from(STRIPE_SIZE_UNIT))
 }
 
-/// Whether so many stripes can be asked for: 1 to 2,000, [`DEFAULT`], or from [`WIDE`].
+/// Returns whether a request may contain this count: 1 to 2,000, [`DEFAULT`], or from [`WIDE`] to
+/// [`WIDE_MAX`].
 pub fn is_stripe_count(count: u64) -> bool {
     matches!(count, DEFAULT | WIDE..=WIDE_MAX) || (1..=STRIPES_MAX as u64).contains(&count)
 }
 
-/// What a `struct llapi_layout` is.
+/// The `struct llapi_layout` of C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Whether it has components by name, be it but one.
+    /// Whether it is composite, even if it has only one component.
     pub composite: bool,
     /// Generation of the file's layout.
     pub generation: u32,
     /// State of the mirrors (`LCM_FL_…`).
     pub flags: u16,
-    /// From 1.
+    /// At least 1.
     pub mirror_count: u16,
     components: Vec<Component>,
     current: usize,
 }
 
 impl Default for Layout {
-    /// Plain, with nothing asked for.
+    /// Plain, without settings.
     fn default() -> Layout {
         Layout::plain(Component::default())
     }
 }
 
-/// Where to go among the components.
+/// A position among the components.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
-    /// To the first.
+    /// The first component.
     First,
-    /// To the last.
+    /// The last component.
     Last,
-    /// To the one after this.
+    /// The component after the current one.
     Next,
-    /// To the one before this.
+    /// The component before the current one.
     Previous,
 }
 
 impl Layout {
-    /// Of one component.
+    /// Creates a plain layout.
     pub fn plain(component: Component) -> Layout {
         let components = vec![component];
         Layout { composite: false, generation: 0, flags: 0, mirror_count: 1, components, current: 0 }
     }
 
-    /// Of these, the first being the current one. EINVAL: there is none.
+    /// Creates a composite layout, whose first component is current. EINVAL: there is no component.
     pub fn composite(components: Vec<Component>) -> Result<Layout> {
         if components.is_empty() {
             return Err(Errno::EINVAL);
@@ -271,28 +280,28 @@ impl Layout {
         Ok(Layout { composite: true, components, ..Layout::default() })
     }
 
-    /// All of them, in order.
+    /// Returns all components, in order.
     pub fn components(&self) -> &[Component] {
         &self.components
     }
 
-    /// All of them, in order, to be changed.
+    /// Returns all components as mutable, in order.
     pub fn components_mut(&mut self) -> &mut [Component] {
         &mut self.components
     }
 
-    /// The one that is spoken of.
+    /// Returns the current component.
     pub fn current(&self) -> &Component {
-        // `current` is always one of them.
+        // `current` is always a valid index.
         &self.components[self.current]
     }
 
-    /// The one that is spoken of, to be changed.
+    /// Returns the current component as mutable.
     pub fn current_mut(&mut self) -> &mut Component {
         &mut self.components[self.current]
     }
 
-    /// Whether there was one there. ENOENT is the reason if not.
+    /// Goes to another component. Returns false if there is none; the errno for C is then ENOENT.
     pub fn go(&mut self, to: Move) -> bool {
         let last = self.components.len() - 1;
         let at = match to {
@@ -305,7 +314,7 @@ impl Layout {
         at.is_some()
     }
 
-    /// Goes to the one of that id. EINVAL: the layout is plain. ENOENT: there is none.
+    /// Goes to the component with this id. EINVAL: the layout is plain. ENOENT: there is none.
     pub fn go_to(&mut self, id: u32) -> Result<()> {
         if !self.composite {
             return Err(Errno::EINVAL);
@@ -314,15 +323,15 @@ impl Layout {
         Ok(())
     }
 
-    /// Goes to the last one that has its objects, if one has.
+    /// Goes to the last component that has its objects, if there is one.
     pub fn go_to_last_init(&mut self) {
         let last = self.components.iter().rposition(|c| c.flags & flag::INIT != 0);
         self.current = last.filter(|_| self.composite).unwrap_or(self.current);
     }
 
-    /// Sets where the current one begins and ends, which makes the layout composite. EINVAL: it
-    /// ends before it begins, or begins elsewhere than where the one before it, of the same mirror,
-    /// ends.
+    /// Sets start and end of the current component, which makes the layout composite. EINVAL: it
+    /// ends before it starts, or does not start at the end of the component before it in the same
+    /// mirror.
     pub fn set_extent(&mut self, start: u64, end: u64) -> Result<()> {
         let before = self.current.checked_sub(1).map(|at| &self.components[at]);
         let fits = start == 0 || before.is_none_or(|before| before.end == start);
@@ -335,8 +344,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Appends a component that goes on where the last one ends, to the end of all files, with its
-    /// stripes' size, number and pool; it is the current one then. EINVAL: the last one has no end.
+    /// Appends a component without an end that starts where the last one ends. It has the stripe
+    /// size, count and pool of the last one, and becomes current. EINVAL: the last one has no end.
     /// E2BIG: there are too many to encode.
     pub fn add(&mut self) -> Result<()> {
         let last = self.components.last().ok_or(Errno::EINVAL)?;
@@ -344,7 +353,7 @@ impl Layout {
             return Err(Errno::EINVAL);
         }
         let added = Component {
-            // What an extension has for a stripe size is none.
+            // The size of an extension is no stripe size.
             stripe_size: if last.is_extension() { DEFAULT } else { last.stripe_size },
             stripe_count: last.stripe_count,
             pool: last.pool.clone(),
@@ -354,8 +363,8 @@ impl Layout {
         self.push(added)
     }
 
-    /// Appends the first component of another mirror; it is the current one then. E2BIG: there are
-    /// too many to encode.
+    /// Appends the first component of another mirror, which becomes current. E2BIG: there are too
+    /// many to encode.
     pub fn add_first_of_mirror(&mut self) -> Result<()> {
         self.push(Component::default())
     }
@@ -370,8 +379,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Takes the current one out, which must be the last (else there would be a gap). EINVAL: it is
-    /// not, or the only one.
+    /// Removes the current component, which must be the last one: otherwise a gap would remain.
+    /// EINVAL: it is not the last one, or it is the only one.
     pub fn remove(&mut self) -> Result<()> {
         if !self.composite || self.components.len() == 1 || self.current + 1 != self.components.len() {
             return Err(Errno::EINVAL);
@@ -381,8 +390,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Appends another's components. EINVAL: one of them is plain. E2BIG: there are too many to
-    /// encode.
+    /// Appends the components of another layout. EINVAL: one of the two layouts is plain. E2BIG:
+    /// there are too many to encode.
     pub fn merge(&mut self, other: &Layout) -> Result<()> {
         if !self.composite || !other.composite {
             return Err(Errno::EINVAL);
@@ -395,8 +404,8 @@ impl Layout {
         Ok(())
     }
 
-    /// What to ask for to get a file like this one: without what only a file has (ids, objects,
-    /// what became of them).
+    /// Returns a request for a file like this one: without the ids, objects and states that only an
+    /// existing file has.
     pub fn as_request(&self) -> Layout {
         let mut asked = self.clone();
         asked.generation = 0;

@@ -1,22 +1,23 @@
-//! `liblustreapi`: what programs in C (and in what calls C) ask of a mount about layouts, FIDs,
-//! group locks and advice, by the names, types and errors of Lustre's library of that name.
-//! `include/` holds its headers, `docs/api.md` what there is.
+//! `liblustreapi`: the library by which C programs (and languages that call C) handle layouts,
+//! FIDs, group locks and advice on a mount. Its names, types and errors are those of Lustre's
+//! library of that name. `include/` contains the headers; `docs/api.md` lists what is implemented.
 //!
-//! No client is inside: everything goes through system calls on paths and open files of a mount
-//! (extended attributes and ioctl(2), as `lfs` does), so that a program needs no privilege and no
-//! configuration, and a hung server hangs a system call and not the library.
+//! The library contains no client. Everything goes through system calls on paths and open files of
+//! a mount: extended attributes and ioctl(2), as in `lfs`. A program therefore needs neither
+//! privileges nor configuration. A hung server blocks a system call, not the library.
 //!
-//! * [`layout`]: a layout being read or built; [`lum`]: as bytes; [`sanity`]: whether its
-//!   components fit together. Pure.
-//! * [`sys`]: the system calls; [`mounts`]: what a mount says of itself; [`open`]: files with a
+//! * [`layout`]: a layout that is read or built; [`lum`]: its bytes; [`sanity`]: checks that its
+//!   components fit together. These three are pure.
+//! * [`sys`]: the system calls; [`mounts`]: information from a mount; [`open`]: files with a
 //!   layout; [`mirror`]: single mirrors.
-//! * [`capi`]: the exported functions. They translate and call.
+//! * [`capi`]: the exported functions. They only translate and call.
 //!
-//! Invariants of [`capi`], kept by [`border`]: a null pointer is EINVAL unless its meaning is
-//! defined; no panic crosses into C; what failed is in `errno`, also where the function returns it
-//! negated.
+//! Invariants of [`capi`], which [`border`] maintains:
+//! * A null pointer is EINVAL unless it has a defined meaning.
+//! * No panic crosses into C.
+//! * The error is in `errno`, even if the function also returns it negated.
 
-#![allow(clippy::missing_safety_doc, reason = "what C must pass is said once, in `capi`")]
+#![allow(clippy::missing_safety_doc, reason = "`capi` states once what C must guarantee")]
 
 pub mod border;
 pub mod capi;

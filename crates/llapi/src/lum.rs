@@ -1,9 +1,9 @@
-//! Layouts as bytes: `lov_user_md` v1, v3 and with a list of OSTs, `lov_comp_md_v1`. Little-endian,
-//! whatever the machine, as the attribute `lustre.lov` holds them.
+//! Layouts as bytes: `lov_user_md` v1, v3 and with a list of OSTs, `lov_comp_md_v1`. Little-endian
+//! on every machine, as in the attribute `lustre.lov`.
 //!
-//! Sizes: v1 32 bytes, v3 48, an object 24; composite header 32, entry 48. What is decoded may come
-//! from anywhere: it is refused with an errno, never believed. What is encoded is what to ask for;
-//! objects are not, but a list of OSTs is.
+//! Sizes: v1 32 bytes, v3 48, an object 24; composite header 32, entry 48. Bytes to decode may come
+//! from anywhere: invalid ones are refused with an errno. Encoded bytes are a request for a layout.
+//! It contains no objects, but may contain a list of OSTs.
 
 use sheen_layout::{LAYOUT_BYTES_MAX, STRIPES_MAX, codec::Magic};
 use sheen_wire::{Errno, Result};
@@ -16,7 +16,7 @@ use crate::layout::{
     Component, DEFAULT, EXTENSION_UNIT, INVALID, Layout, MDT, OST_UNSET, OVERSTRIPING, RAID0, WIDE, WIDE_MAX, flag,
 };
 
-/// The objects of a layout do not agree with its counts.
+/// The objects of a layout do not agree with its stripe counts.
 pub const EBADSLT: Errno = Errno(57);
 
 const PLAIN_BYTES: usize = size_of::<Plain>();
@@ -26,17 +26,17 @@ const HEADER_BYTES: usize = size_of::<Header>();
 const ENTRY_BYTES: usize = size_of::<Entry>();
 const _: () = assert!(PLAIN_BYTES == 32 && OBJECT_BYTES == 24 && HEADER_BYTES == 32 && ENTRY_BYTES == 48);
 
-/// Most components that fit the bytes of a layout.
+/// Largest number of components whose layout fits into [`LAYOUT_BYTES_MAX`].
 pub const COMPONENTS_MAX: usize = (LAYOUT_BYTES_MAX - HEADER_BYTES) / (ENTRY_BYTES + PLAIN_BYTES);
 
-/// `lmm_pattern`'s bits.
+/// Bits of `lmm_pattern`.
 const PATTERN_RAID0: u32 = 1;
 const PATTERN_MDT: u32 = 0x100;
 const PATTERN_OVERSTRIPED: u32 = 0x201;
-/// `lmm_stripe_offset` where no OST is named.
+/// `lmm_stripe_offset` if no OST is given.
 const ANY_OST: u16 = u16::MAX;
 
-/// `lov_user_md_v1` without objects; v3 goes on with the pool's name.
+/// `lov_user_md_v1` without objects. In v3 the pool's name follows.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Plain {
@@ -45,7 +45,7 @@ struct Plain {
     oi: [u8; 16],
     stripe_size: U32<LE>,
     stripe_count: U16<LE>,
-    /// The first OST; a generation or nothing once there are objects.
+    /// The first OST. With objects: a generation, or unused.
     offset: U16<LE>,
 }
 
@@ -67,7 +67,7 @@ struct Header {
     generation: U32<LE>,
     flags: U16<LE>,
     entry_count: U16<LE>,
-    /// Mirrors less one.
+    /// Number of mirrors, minus one.
     mirror_count: U16<LE>,
     rest: [u8; 14],
 }
@@ -91,7 +91,7 @@ fn head<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) -> Res
     T::read_from_prefix(bytes).map_err(|_| Errno::ERANGE)
 }
 
-/// ERANGE: too short, or of no kind that is known. EOPNOTSUPP: another system's.
+/// Returns the magic. ERANGE: too short, or of no known kind. EOPNOTSUPP: a foreign layout.
 fn magic(bytes: &[u8]) -> Result<Magic> {
     match Magic::of(bytes).map_err(|_| Errno::ERANGE)? {
         Magic::Foreign => Err(Errno::EOPNOTSUPP),
@@ -99,14 +99,14 @@ fn magic(bytes: &[u8]) -> Result<Magic> {
     }
 }
 
-/// How many bytes a layout has whose first `have` bytes these are, by what it says of itself.
+/// Returns the length in bytes that a layout states in its first bytes.
 ///
-/// Errors: as [`decode`]. More than that many are not needed to know.
+/// Errors: as [`decode`].
 pub fn length(first: &[u8; HEADER_BYTES]) -> Result<usize> {
     let magic = magic(first)?;
     let bytes = match magic {
         Magic::CompV1 | Magic::Sel => head::<Header>(first)?.0.size.get() as usize,
-        // Objects of a file are not needed to ask for one like it; a list of OSTs is.
+        // A request for a file like this one needs no objects, but it needs a list of OSTs.
         Magic::Specific => {
             PLAIN_BYTES + POOL_BYTES + usize::from(head::<Plain>(first)?.0.stripe_count.get()) * OBJECT_BYTES
         }
@@ -116,10 +116,10 @@ pub fn length(first: &[u8; HEADER_BYTES]) -> Result<usize> {
     if (HEADER_BYTES..=LAYOUT_BYTES_MAX).contains(&bytes) { Ok(bytes) } else { Err(Errno::EINVAL) }
 }
 
-/// Reads a layout. `check`: of a file whose objects must be as many as its stripes.
+/// Decodes a layout. `check`: it belongs to a file, which must have as many objects as stripes.
 ///
 /// # Errors
-/// ERANGE: cut short, or no layout. EOPNOTSUPP: another system's. EINVAL: it contradicts itself.
+/// ERANGE: truncated, or no layout. EOPNOTSUPP: a foreign layout. EINVAL: it is inconsistent.
 /// [`EBADSLT`]: the check fails.
 pub fn decode(bytes: &[u8], check: bool) -> Result<Layout> {
     match magic(bytes)? {
@@ -168,7 +168,7 @@ fn decode_composite(bytes: &[u8], check: bool) -> Result<Layout> {
     Ok(layout)
 }
 
-/// The component, and how many objects it has where it has them.
+/// Returns the component, and the number of objects that it has once they exist.
 fn decode_plain(bytes: &[u8]) -> Result<(Component, usize)> {
     let magic = magic(bytes)?;
     let (plain, mut rest) = head::<Plain>(bytes)?;
@@ -183,7 +183,7 @@ fn decode_plain(bytes: &[u8]) -> Result<(Component, usize)> {
                 return Err(Errno::EINVAL);
             }
         }
-        // A component of components.
+        // A component that is itself composite.
         _ => return Err(Errno::EINVAL),
     }
     if rest.len() / OBJECT_BYTES > STRIPES_MAX {
@@ -236,13 +236,13 @@ fn pattern_from(bits: u32) -> u64 {
         PATTERN_RAID0 => RAID0,
         PATTERN_MDT => MDT,
         PATTERN_OVERSTRIPED => OVERSTRIPING,
-        // Bits of nothing that there is, which as numbers of the interface would mean something.
+        // Unknown bits whose value has a meaning as a number of the interface.
         other if matches!(u64::from(other), MDT | OVERSTRIPING) => INVALID,
         other => u64::from(other),
     }
 }
 
-/// As bits, of which [`DEFAULT`] has Lustre's.
+/// Returns the bits of a pattern. For [`DEFAULT`] they are those of Lustre's default.
 pub fn pattern_to(pattern: u64) -> u32 {
     match pattern {
         DEFAULT | RAID0 => PATTERN_RAID0,
@@ -252,11 +252,11 @@ pub fn pattern_to(pattern: u64) -> u32 {
     }
 }
 
-/// What to ask for.
+/// Encodes a request for this layout.
 ///
 /// # Errors
-/// EINVAL: a list of OSTs with gaps or of another length than the stripe count, a component in the
-/// MDT without an end, a pattern of nothing. E2BIG: more than 65,536 bytes.
+/// EINVAL: a list of OSTs with gaps, or of another length than the stripe count; a component on the
+/// MDT without an end; an invalid pattern. E2BIG: more than 65,536 bytes.
 pub fn encode(layout: &Layout) -> Result<Vec<u8>> {
     let components = layout.components();
     let mut parts = Vec::new();
@@ -293,8 +293,8 @@ pub fn encode(layout: &Layout) -> Result<Vec<u8>> {
     within_bounds([header.as_bytes(), entries.as_bytes(), &parts].concat())
 }
 
-/// What names components by id and flags, each with nothing else: how they are taken out of a
-/// file's layout, or marked.
+/// Encodes a selection of components by id and flags alone. A request with it deletes these
+/// components from a file's layout, or sets their flags.
 pub fn encode_selection(chosen: &[(u32, u32)]) -> Result<Vec<u8>> {
     let entry = |(id, flags): &(u32, u32)| Entry { id: U32::new(*id), flags: U32::new(*flags), ..Entry::default() };
     let entries: Vec<Entry> = chosen.iter().map(entry).collect();
@@ -327,7 +327,7 @@ fn encode_plain(c: &Component, out: &mut Vec<u8>) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let size = match c.stripe_size {
-        // A component in the MDT is one stripe.
+        // A component on the MDT is one stripe.
         _ if in_mdt => c.end,
         DEFAULT => 0,
         bytes if c.is_extension() => bytes / EXTENSION_UNIT,

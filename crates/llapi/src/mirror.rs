@@ -1,14 +1,15 @@
-//! Single mirrors of an open file: reading and writing one, copying one to others, and the lease
-//! under which that is done.
+//! Single mirrors of an open file: reads and writes one, copies one to others, and manages the
+//! lease that this needs.
 //!
-//! A lease is the MDT's ticket (decision 017): the layout's generation, from which on the leased
-//! mirrors are stale and every writer has to ask first. It is lost when anybody writes to the file,
-//! and costs nobody a wait. It is kept here, by descriptor and FID: a descriptor that was closed
-//! without giving it back, and is another file's now, has none.
+//! A lease is a generation of the layout, which the MDT assigned (decision 017). From this
+//! generation on the leased mirrors are stale, and every writer must first ask the MDT. A write to
+//! the file ends the lease; no writer waits for it. This module stores leases by descriptor and
+//! FID. If a descriptor with a lease was closed and now belongs to another file, that file has no
+//! lease.
 //!
-//! Invariant: a mirror is written only under a lease, while the layout is of its generation
-//! ([`write_to`]): the mount itself refuses what comes later than the next change of the layout. So
-//! what is declared fresh ([`end`]) was written by nobody else.
+//! Invariant: a mirror is written only under a lease, while the layout has the lease's generation
+//! ([`write_to`]). The mount refuses writes that come after the next change of the layout. Only
+//! this process has therefore written a mirror that [`end`] declares up to date.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +26,10 @@ use sheen_wire::{
 
 use crate::sys::{self, At, errno};
 
-/// Bytes that are copied at a time: as many as travel in one request.
+/// Bytes copied at a time: as many as one request carries.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Mirrors that this process alone writes, while nobody writes the file.
+/// Mirrors that only this process writes, as long as no other write changes the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Lease {
     fid: Fid,
@@ -36,14 +37,14 @@ struct Lease {
     mirrors: Vec<u16>,
 }
 
-/// By descriptor: at most as many as a process can have.
+/// By descriptor: at most as many as a process can open.
 static LEASES: Mutex<BTreeMap<i32, Lease>> = Mutex::new(BTreeMap::new());
 
 fn leases() -> MutexGuard<'static, BTreeMap<i32, Lease>> {
     LEASES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// That of an open file. ENOLCK: it has none.
+/// Returns the lease of an open file. ENOLCK: it has none.
 fn lease(file: BorrowedFd<'_>) -> Result<Lease> {
     let fid = sys::fid(At::File(file))?;
     leases().get(&file.as_raw_fd()).filter(|lease| lease.fid == fid).cloned().ok_or(Errno::ENOLCK)
@@ -62,11 +63,11 @@ fn size(file: BorrowedFd<'_>) -> Result<u64> {
     Ok(u64::try_from(stat(file)?.st_size).unwrap_or(0))
 }
 
-/// Takes a lease: the mirrors named, or with none all stale ones, are to be written.
+/// Takes a lease to write the mirrors in `named`, or all stale ones if `named` is empty.
 ///
-/// EINVAL: the file has no mirrors, or not these. EALREADY: none is stale. EBUSY: somebody else
+/// EINVAL: the file has no mirrors, or not these. EALREADY: none is stale. EBUSY: another client
 /// changed the layout at the same moment. EUCLEAN: no other mirror is up to date. EPERM: the file
-/// is somebody else's.
+/// belongs to another user.
 pub fn begin(file: BorrowedFd<'_>, named: &[u16]) -> Result<()> {
     let before = layout(file)?;
     let known = before.mirror_ids();
@@ -77,7 +78,7 @@ pub fn begin(file: BorrowedFd<'_>, named: &[u16]) -> Result<()> {
     if mirrors.is_empty() {
         return Err(Errno::EALREADY);
     }
-    // What is written to a mirror by name may be longer than the file.
+    // A mirror that is named may be written beyond the end of the file.
     let end = if named.is_empty() { size(file)? } else { u64::MAX };
     let change = Change::Resync { mirrors: mirrors.clone(), end };
     sys::set(At::File(file), XATTR, &change.encode()?, false)?;
@@ -90,7 +91,7 @@ pub fn begin(file: BorrowedFd<'_>, named: &[u16]) -> Result<()> {
     Ok(())
 }
 
-/// Whether an open file has a lease that nobody broke.
+/// Returns whether an open file has a lease that is still valid.
 pub fn holds(file: BorrowedFd<'_>) -> Result<bool> {
     match lease(file) {
         Ok(lease) => Ok(layout(file)?.generation() == lease.generation),
@@ -99,8 +100,9 @@ pub fn holds(file: BorrowedFd<'_>) -> Result<bool> {
     }
 }
 
-/// Gives a lease back, and declares those mirrors up to date of which all components are listed.
-/// Whether it was held until now: if not, none of them is. ENOLCK: there is none.
+/// Releases a lease, and declares those mirrors up to date of which all components are listed.
+/// Returns whether the lease was valid until now. If not, no mirror is declared up to date. ENOLCK:
+/// there is none.
 pub fn end(file: BorrowedFd<'_>, components: &[u32]) -> Result<bool> {
     let lease = lease(file)?;
     leases().remove(&file.as_raw_fd());
@@ -114,7 +116,8 @@ pub fn end(file: BorrowedFd<'_>, components: &[u32]) -> Result<bool> {
     if mirrors.is_empty() {
         return Ok(true);
     }
-    // What was copied may not be durable yet, and must not be less so than its copies.
+    // The source of the copies may not be durable yet, and must not be less durable than the
+    // copies.
     rustix::fs::fsync(file).map_err(errno)?;
     for id in &mirrors {
         as_mirror(file, *id, || rustix::fs::fsync(file).map_err(errno))?;
@@ -128,8 +131,8 @@ pub fn end(file: BorrowedFd<'_>, components: &[u32]) -> Result<bool> {
     }
 }
 
-/// Does something while an open file is one of its mirrors; afterwards it is itself again. Errors:
-/// [`sheen_wire::ioctl::SET_MIRROR`], and what is done.
+/// Runs `what` while an open file refers to one of its mirrors. Afterwards it refers to the whole
+/// file again. Errors: [`sheen_wire::ioctl::SET_MIRROR`], and those of `what`.
 pub fn as_mirror<T>(file: BorrowedFd<'_>, id: u16, what: impl FnOnce() -> Result<T>) -> Result<T> {
     sys::use_mirror(file, id)?;
     let done = what();
@@ -137,11 +140,11 @@ pub fn as_mirror<T>(file: BorrowedFd<'_>, id: u16, what: impl FnOnce() -> Result
     done.and_then(|done| cleared.map(|()| done))
 }
 
-/// The same to change it. EBUSY: there is no lease on this mirror, or it was lost.
+/// As [`as_mirror`], to change the mirror. EBUSY: no lease covers this mirror, or it has ended.
 pub fn write_to<T>(file: BorrowedFd<'_>, id: u16, what: impl FnOnce() -> Result<T>) -> Result<T> {
     let lease = lease(file).ok().filter(|lease| lease.mirrors.contains(&id)).ok_or(Errno::EBUSY)?;
     as_mirror(file, id, || {
-        // From here on the mount sees to it.
+        // From here on the mount checks the generation.
         if layout(file)?.generation() != lease.generation {
             return Err(Errno::EBUSY);
         }
@@ -149,7 +152,7 @@ pub fn write_to<T>(file: BorrowedFd<'_>, id: u16, what: impl FnOnce() -> Result<
     })
 }
 
-/// Reads until the buffer is full or the file ends.
+/// Reads from a mirror until the buffer is full or the file ends.
 pub fn read(file: BorrowedFd<'_>, id: u16, buffer: &mut [u8], at: u64) -> Result<usize> {
     as_mirror(file, id, || {
         let mut done = 0;
@@ -163,7 +166,7 @@ pub fn read(file: BorrowedFd<'_>, id: u16, buffer: &mut [u8], at: u64) -> Result
     })
 }
 
-/// Writes all of it.
+/// Writes all bytes to a mirror.
 pub fn write(file: BorrowedFd<'_>, id: u16, bytes: &[u8], at: u64) -> Result<()> {
     write_to(file, id, || {
         let mut done = 0;
@@ -174,25 +177,25 @@ pub fn write(file: BorrowedFd<'_>, id: u16, bytes: &[u8], at: u64) -> Result<()>
     })
 }
 
-/// Sets where it ends.
+/// Sets the size of a mirror.
 pub fn truncate(file: BorrowedFd<'_>, id: u16, size: u64) -> Result<()> {
     write_to(file, id, || rustix::fs::ftruncate(file, size).map_err(errno))
 }
 
-/// The first data from `at` on, and how long it is; where there is no more the end of the file, and
-/// 0. (The file's offset is moved, as lseek(2) does.)
+/// Returns start and length of the first data from `at` on; if there is none, the end of the file
+/// and 0. Moves the offset of the file, as lseek(2) does.
 pub fn data(file: BorrowedFd<'_>, at: u64) -> Result<(u64, u64)> {
     let seek = |to| rustix::fs::seek(file, to);
     match seek(SeekFrom::Data(at)).and_then(|start| Ok((start, seek(SeekFrom::Hole(start))?))) {
         Ok((start, end)) => Ok((start, end.saturating_sub(start))),
-        // Also where somebody cuts the file between the two.
+        // Also if the file is truncated between the two calls.
         Err(rustix::io::Errno::NXIO) => Ok((size(file)?.max(at), 0)),
         Err(e) => Err(errno(e)),
     }
 }
 
-/// Makes mirrors hold what one does (`None`: one that is up to date), holes included. Those on
-/// which it failed are taken out of `targets`; why is told if none is left.
+/// Copies one mirror (`None`: one that is up to date) to others, including holes. Removes the
+/// mirrors that failed from `targets`. Returns an error only if none is left.
 pub fn copy(file: BorrowedFd<'_>, source: Option<u16>, targets: &mut Vec<u16>) -> Result<()> {
     let source = match source {
         Some(id) => id,
@@ -227,8 +230,8 @@ pub fn copy(file: BorrowedFd<'_>, source: Option<u16>, targets: &mut Vec<u16>) -
     each(targets, &mut |id| truncate(file, id, end))
 }
 
-/// Makes a range of a mirror hold what another one (0: the file) does: how many bytes, fewer than
-/// asked for where the file ends, at which the copy ends then, too.
+/// Copies a range of one mirror (0: the file) to another. Returns the number of bytes. If it is
+/// less than `count`, the file ended, and the target is truncated there.
 pub fn copy_range(file: BorrowedFd<'_>, source: u16, target: u16, at: u64, count: u64) -> Result<u64> {
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! What mounts say of themselves, and where they are.
+//! The mounts of this host, and the information that a mount gives.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -15,33 +15,33 @@ use sheen_wire::{
 
 use crate::sys::{self, At};
 
-/// The type of Sheen's mounts in the table of mounts.
+/// Type of Sheen's mounts in the mount table.
 pub const MOUNT_TYPE: &str = "fuse.sheen";
 
-/// The mount on which a file is. ENOTTY: none.
+/// Returns information about the mount of a file. ENOTTY: not on a mount.
 pub fn info(at: At<'_>) -> Result<MountInfo> {
     serde_json::from_slice(&sys::ask(at, control::MOUNT)?).map_err(|_| Errno::ENOTTY)
 }
 
-/// Its targets of a kind, by index. ENOTTY: it is on no mount.
+/// Returns the mount's targets of a kind, by index. ENOTTY: not on a mount.
 pub fn targets(at: At<'_>, kind: TargetKind) -> Result<Vec<TargetInfo>> {
     let all: Vec<TargetInfo> = serde_json::from_slice(&sys::ask(at, control::DF)?).map_err(|_| Errno::ENOTTY)?;
     Ok(all.into_iter().filter(|target| target.kind == kind).collect())
 }
 
-/// The pools of its file system, by name. ENOTTY: it is on no mount. E2BIG: they are too many for
-/// the mount to say.
+/// Returns the pools of the file system, by name. ENOTTY: not on a mount. E2BIG: there are more
+/// than the mount can return.
 pub fn pools(at: At<'_>) -> Result<Vec<Pool>> {
     control::decode_pools(&sys::ask(at, control::POOLS)?).ok_or(Errno::ENOTTY)
 }
 
-/// The indices of the OSTs of a pool. ENOENT: there is no such pool. Otherwise as [`pools`].
+/// Returns the indices of the OSTs of a pool. ENOENT: no such pool. Otherwise as [`pools`].
 pub fn pool_of(at: At<'_>, name: &[u8]) -> Result<Vec<u32>> {
     let pool = pools(at)?.into_iter().find(|pool| pool.name.as_bytes() == name);
     pool.map(|pool| pool.osts).ok_or(Errno::ENOENT)
 }
 
-/// The mount of a path, or of where it shall be. ENOTTY: none.
+/// Returns information about the mount of a path, which need not exist yet. ENOTTY: not on a mount.
 pub fn info_of_place(path: &CStr) -> Result<MountInfo> {
     match info(At::Path(path)) {
         Err(Errno::ENOENT) => info(At::Path(&parent(path))),
@@ -49,33 +49,33 @@ pub fn info_of_place(path: &CStr) -> Result<MountInfo> {
     }
 }
 
-/// The directory that holds what a path names.
+/// Returns the directory of the last name of a path.
 pub fn parent(path: &CStr) -> CString {
     let parent = Path::new(OsStr::from_bytes(path.to_bytes())).parent();
     let parent = parent.map(|p| p.as_os_str().as_bytes()).filter(|p| !p.is_empty());
-    // A part of what has no NUL has none.
+    // A part of a string without NUL has no NUL.
     CString::new(parent.unwrap_or(b".")).unwrap_or_default()
 }
 
-/// A mount as the table of mounts has it.
+/// An entry of the mount table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mounted {
-    /// Where.
+    /// Mount point.
     pub point: Vec<u8>,
     /// The file system's name.
     pub fsname: String,
-    /// What stat(2) says of its files.
+    /// Device number that stat(2) returns for its files.
     pub device: u64,
 }
 
-/// All mounts of this host, without touching them: one of a dead server would hang.
+/// Returns all mounts of this host without accessing them: a mount with a dead server would hang.
 pub fn all() -> Vec<Mounted> {
     #[allow(clippy::disallowed_methods, reason = "the library is a part of other programs, which have no `Rt`")]
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     table.split(|b| *b == b'\n').filter_map(mounted).collect()
 }
 
-/// `36 35 0:45 / /mnt/c1 rw,nosuid shared:1 - fuse.sheen 10.0.2.15@tcp:/sheen rw`
+/// Parses `36 35 0:45 / /mnt/c1 rw,nosuid shared:1 - fuse.sheen 10.0.2.15@tcp:/sheen rw`.
 fn mounted(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|b| *b == b' ');
     let (device, point) = (fields.nth(2)?, fields.nth(1)?);
@@ -89,13 +89,14 @@ fn mounted(line: &[u8]) -> Option<Mounted> {
     Some(Mounted { point: unescape(point), fsname, device })
 }
 
-/// The mount that holds a path, by the longest mount point that begins it: its place in [`all`].
+/// Returns the mount that holds a path: the one whose mount point is the longest prefix of the
+/// path.
 pub fn holding<'a>(mounts: &'a [Mounted], path: &Path) -> Option<&'a Mounted> {
     let holds = |m: &&Mounted| path.starts_with(Path::new(OsStr::from_bytes(&m.point)));
     mounts.iter().filter(holds).max_by_key(|m| m.point.len())
 }
 
-/// Undoes the kernel's `\040` for a space and the like.
+/// Decodes the kernel's escapes, such as `\040` for a space.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -114,8 +115,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Where a file system's name or an absolute path on a mount says to ask. ENODEV: there is no such
-/// mount.
+/// Returns a path on the mount that an absolute path or a file system's name denotes. ENODEV: no
+/// such mount.
 pub fn root_of(device: &CStr) -> Result<CString> {
     let path = Path::new(OsStr::from_bytes(device.to_bytes()));
     if path.components().next() == Some(Component::RootDir) {
@@ -125,7 +126,7 @@ pub fn root_of(device: &CStr) -> Result<CString> {
     CString::new(mount.point).map_err(|_| Errno::ENODEV)
 }
 
-/// The path by which a mount reaches any file of it (the superuser's alone).
+/// Returns the path at which a mount shows a file by its FID. Only the superuser can use it.
 pub fn by_fid(mount: &MountInfo, fid: Fid) -> Result<CString> {
     let root = mount.mountpoint.trim_end_matches('/');
     CString::new(format!("{root}/.lustre/fid/{fid}")).map_err(|_| Errno::EINVAL)
@@ -141,7 +142,7 @@ mod tests {
         let found = mounted(line).unwrap();
         assert_eq!((found.point.as_slice(), found.fsname.as_str()), (&b"/mnt/a b"[..], "sheen"));
         assert_eq!(found.device, rustix::fs::makedev(0, 45));
-        // Without a field between, and with two.
+        // Without an optional field, and with two.
         assert_eq!(mounted(b"1 2 0:3 / /m rw - fuse.sheen 0@lo:/one/sub rw").unwrap().fsname, "one");
         assert_eq!(mounted(b"1 2 0:3 / /m rw shared:1 master:2 - fuse.sheen 0@lo:/one rw").unwrap().fsname, "one");
         assert_eq!(mounted(b"23 1 0:21 / /tmp rw - tmpfs tmpfs rw"), None);

@@ -1,8 +1,8 @@
-//! Opens files and gives new ones a layout, and reads the layout that a file has or would get.
+//! Opens files, sets the layouts of new ones, and reads the layout that a file has or would get.
 //!
-//! A file gets its layout between being made and being opened, so that nobody who finds it open
-//! finds it with another. Where its layout is refused it stays behind empty and without one, as in
-//! Lustre; it gets the directory's when it is first written.
+//! A new file is created, then gets its layout, and is opened last. While it is open, it thus never
+//! has another layout. If the layout is refused, the file remains, empty and without a layout, as
+//! in Lustre. The first write then gives it the directory's default.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -22,25 +22,26 @@ use crate::{
     sys::{self, At, LOV, errno},
 };
 
-/// Most links in a row, as the kernel's.
+/// Largest number of links that are followed in a row, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// What an owner needs to open a file that was just made.
+/// Mode bits that an owner needs to open a new file.
 const OWNER: u32 = 0o600;
 
-/// Where a layout goes.
+/// The files that get a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Onto {
-    /// Onto a new file alone; one that is there is opened as it is.
+    /// Only a new file. An existing one is opened as it is.
     New,
-    /// Also onto a file without one (EEXIST: it has one), or a directory, for what is made in it.
+    /// Also an existing file without a layout (EEXIST: it has one), or a directory, as the default
+    /// of new files in it.
     Any,
 }
 
-/// Opens a file as open(2) does; a new one gets a layout, given as `lustre.lov` has it.
+/// Opens a file as open(2) does. A new file gets `layout`, in the format of `lustre.lov`.
 ///
 /// # Errors
-/// ENOTTY: not on a mount. EINVAL: the layout. EOPNOTSUPP: a file without a name. EEXIST, and
-/// whatever open(2) and mknod(2) say.
+/// ENOTTY: not on a mount. EINVAL: an invalid layout. EOPNOTSUPP: a file without a name
+/// (`O_TMPFILE`). EEXIST, and the errors of open(2) and mknod(2).
 pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: Onto) -> Result<OwnedFd> {
     if flags.contains(OFlags::TMPFILE) {
         return Err(Errno::EOPNOTSUPP);
@@ -48,7 +49,7 @@ pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: Onto) ->
     let existing = flags - OFlags::CREATE - OFlags::EXCL;
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        // Before anything is made, also where a link leads.
+        // Check for a mount before anything is created, also where a link leads.
         match sys::fid(At::Path(&path)) {
             Err(Errno::ENOENT) => sys::fid(At::Path(&mounts::parent(&path)))?,
             there => there?,
@@ -68,32 +69,32 @@ pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: Onto) ->
         if !matches!(opened, Err(Errno::ENOENT)) || !flags.contains(OFlags::CREATE) {
             return opened;
         }
-        // A link may lead to where there is nothing yet.
+        // The link may lead to a path that does not exist yet.
         let Ok(target) = rustix::fs::readlink(path.as_c_str(), Vec::new()) else { return opened };
         path = beside(&path, &target)?;
     }
     Err(Errno::ELOOP)
 }
 
-/// open(2).
+/// Calls open(2).
 pub fn plain(path: &CStr, flags: OFlags, mode: u32) -> Result<OwnedFd> {
     rustix::fs::open(path, flags, Mode::from_raw_mode(mode & 0o7777)).map_err(errno)
 }
 
-/// The number of an open file, which is the caller's to close.
+/// Returns the number of an open file, which the caller must close.
 pub fn give(file: OwnedFd) -> i32 {
     file.into_raw_fd()
 }
 
-/// Gives what was just made its layout and opens it, also with a mode that keeps its owner out: of
-/// open(2), which makes a file, none is asked.
+/// Sets the layout of a new file and opens it, even if its mode denies access to its owner. As in
+/// open(2), that mode does not restrict the call that creates the file.
 fn open_made(path: &CStr, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
     let attempt = |new| sys::set(At::Path(path), LOV, layout, new).and_then(|()| plain(path, flags, 0));
     match attempt(true) {
         Err(Errno::EACCES) => {
             let mode = stat(path)?.st_mode & 0o7777;
             rustix::fs::chmod(path, Mode::from_raw_mode(mode | OWNER)).map_err(errno)?;
-            // It may have its layout already; then this one counts for nothing.
+            // The first attempt may have set the layout. Setting it again then has no effect.
             let opened = attempt(false);
             rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(errno)?;
             opened
@@ -109,7 +110,7 @@ fn stat(path: &CStr) -> Result<Stat> {
 fn lay_onto(path: &CStr, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
     let flags = if FileType::from_raw_mode(stat(path)?.st_mode) == FileType::Directory {
         sys::set(At::Path(path), LOV, layout, false)?;
-        // A directory opens for reading alone.
+        // A directory can only be opened for reading.
         (flags - OFlags::RWMODE - OFlags::TRUNC) | OFlags::DIRECTORY
     } else {
         sys::set(At::Path(path), LOV, layout, true)?;
@@ -118,15 +119,15 @@ fn lay_onto(path: &CStr, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
     plain(path, flags, 0)
 }
 
-/// Where a link leads.
+/// Returns the path to which a link leads.
 fn beside(link: &CStr, target: &CStr) -> Result<CString> {
     let dir = mounts::parent(link);
     let path = Path::new(OsStr::from_bytes(dir.to_bytes())).join(OsStr::from_bytes(target.to_bytes()));
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)
 }
 
-/// The layout of a file or a directory; with nothing in it where there is none. ENOTTY: not on a
-/// mount. [`lum::decode`]'s.
+/// Returns the layout of a file or a directory, or a layout without settings if it has none.
+/// ENOTTY: not on a mount. Other errors as [`lum::decode`].
 pub fn layout_of(at: At<'_>) -> Result<Layout> {
     match sys::layout(at)? {
         Some(value) => lum::decode(&value, false),
@@ -134,9 +135,9 @@ pub fn layout_of(at: At<'_>) -> Result<Layout> {
     }
 }
 
-/// The same with what is left open filled from the directory, the root and the file system: what a
-/// file there gets. The path needs not lead to anything yet, but its directory must. ENOENT: it
-/// does not.
+/// Returns the layout that a file at this path has or would get: values that are not set come from
+/// the directory, the root and the file system. The path need not exist, but its directory must
+/// (ENOENT).
 pub fn expected_layout_of(path: &CStr) -> Result<Layout> {
     let (own, is_dir) = match sys::layout(At::Path(path)) {
         Err(Errno::ENOENT) => (None, false),
@@ -150,7 +151,7 @@ pub fn expected_layout_of(path: &CStr) -> Result<Layout> {
     let mut layout = said.next().unwrap_or_else(|| Ok(Layout::default()))?;
     for level in said {
         let level = level?;
-        // What a composite default says is said of its components.
+        // A composite default describes only its own components.
         if !level.composite {
             layout.components_mut().iter_mut().for_each(|c| fill(c, level.current()));
         }
@@ -169,8 +170,8 @@ pub fn expected_layout_of(path: &CStr) -> Result<Layout> {
     Ok(layout)
 }
 
-/// Size, number (with the right to several an OST) and pool come from the first that says
-/// something.
+/// Fills the values that `c` does not set: size, count (with the permission for several stripes per
+/// OST) and pool.
 fn fill(c: &mut Component, from: &Component) {
     if c.stripe_size == DEFAULT {
         c.stripe_size = from.stripe_size;

@@ -1,14 +1,15 @@
-//! Whether the components of a layout fit together, and whether a file system has what they name.
+//! Checks that the components of a layout fit together, and that a file system has the OSTs and
+//! pools that they name.
 //!
-//! Components of a mirror follow each other from byte 0 without gaps; another mirror begins where
-//! one begins at byte 0 again.
+//! The components of a mirror follow each other from byte 0 without gaps. A component that starts
+//! at byte 0 again begins another mirror.
 
 use sheen_layout::STRIPE_SIZE_UNIT;
 use sheen_wire::mgs::Pool;
 
 use crate::layout::{Component, DEFAULT, EOF, Layout, MDT, OST_UNSET, flag};
 
-/// What is wrong with a layout. The numbers are what `llapi_layout_sanity` returns.
+/// A defect of a layout. The numbers are those that `llapi_layout_sanity` returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Wrong {
@@ -18,33 +19,33 @@ pub enum Wrong {
     AdjacentExtension,
     /// Extension space with objects.
     InitExtension,
-    /// A flag that is none.
+    /// An unknown flag.
     Flags,
-    /// Extension space in the MDT.
+    /// Extension space on the MDT.
     DomExtension,
-    /// Extension space after a component in the MDT.
+    /// Extension space after a component on the MDT.
     DomBeforeExtension,
-    /// A component in the MDT that is not the first of its mirror.
+    /// A component on the MDT that is not the first of its mirror.
     DomFirst,
-    /// Extension space with nothing before it.
+    /// Extension space without a component before it.
     NothingToExtend,
-    /// A component of no bytes that nothing extends.
+    /// An empty component that no extension space follows.
     Empty,
     /// A component that does not begin where the one before it ends.
     NotAdjacent,
     /// A component that ends before it begins.
     Backwards,
-    /// An end that is no multiple of 64 KiB.
+    /// An end that is not a multiple of 64 KiB.
     AlignEnd,
-    /// An end that is no multiple of the stripe size.
+    /// An end that is not a multiple of the stripe size.
     AlignStripe,
-    /// An extension size that is missing or no multiple of 64 KiB.
+    /// An extension size that is missing or not a multiple of 64 KiB.
     AlignExtension,
     /// A list of OSTs with gaps.
     UnknownOst,
-    /// A pool that the file system has not.
+    /// A pool that the file system does not have.
     NoSuchPool,
-    /// An OST that the file system has not, or not in the pool.
+    /// An OST that the file system, or the pool, does not have.
     NoSuchOst,
 }
 
@@ -69,13 +70,13 @@ impl Wrong {
         (Wrong::NoSuchOst, "the file system, or the pool, has no such OST"),
     ];
 
-    /// For people. `None`: the number means nothing.
+    /// Returns a description for users. `None`: the number is unknown.
     pub fn text_of(number: i32) -> Option<&'static str> {
         Wrong::ALL.iter().find(|(wrong, _)| *wrong as i32 == number).map(|(_, text)| *text)
     }
 }
 
-/// The first thing that is wrong. `incomplete`: the end may be missing, as where components are
+/// Finds the first defect. `incomplete`: the end may be missing, because the components are to be
 /// added to a file. `mirrors`: each mirror must reach to the end.
 pub fn check(layout: &Layout, incomplete: bool, mirrors: bool) -> Result<(), Wrong> {
     if !layout.composite {
@@ -106,7 +107,7 @@ pub fn check(layout: &Layout, incomplete: bool, mirrors: bool) -> Result<(), Wro
     ends(before, incomplete || !mirrors)
 }
 
-/// The first name of an OST or a pool that is not one of these.
+/// Checks that each OST and pool that a layout names exists. Finds the first that does not.
 pub fn check_names(layout: &Layout, osts: &[u32], pools: &[Pool]) -> Result<(), Wrong> {
     for c in layout.components() {
         let members = match pools.iter().find(|pool| pool.name.as_bytes() == c.pool) {

@@ -1,20 +1,22 @@
-//! The control socket: how `lctl` reaches the parameters of every process of this machine.
+//! The control socket, through which `lctl` reaches the parameters of every process of this
+//! machine.
 //!
 //! A process listens on `<pid>.sock` in its runtime directory. A connection carries one request and
-//! one reply, each a line of JSON. The socket can be reached by its owner (and root) alone: the
+//! one reply, each a line of JSON. Only the owner of the process and root can reach the socket: the
 //! directory has mode 0700, the socket 0600.
 //!
-//! A thread of its own sleeps in `accept`: it costs nothing while idle and answers even when the
-//! runtime is stuck, which is when one wants to look. Each connection gets a thread, up to a bound.
-//! A peer that stalls is cut off after [`STALL`].
+//! A separate thread blocks in `accept`. It costs nothing while idle, and answers even if the
+//! runtime is stuck, which is when an administrator needs it. Each connection gets a thread, up to
+//! a limit. A peer that stalls is disconnected after [`STALL`].
 //!
-//! A process that runs accepts at once, a process that is stopped does not. So the server sends a
-//! greeting before it reads the request, and a client gives up after [`GREETING_WAIT`] without it.
-//! A request that takes long in a living process has until [`STALL`]. The greeting is white space
-//! before the JSON of the reply, which older clients skip; an older server sends the reply alone.
+//! A running process accepts at once; a stopped process does not. The server therefore sends a
+//! greeting before it reads the request. A client that receives no greeting times out after
+//! [`GREETING_WAIT`]. A request that takes long in a running process has until [`STALL`]. The
+//! greeting is white space before the JSON of the reply, which older clients skip. An older server
+//! sends only the reply.
 //!
-//! Invariant: a process does not carry out a request whose sender gave up before the greeting. When
-//! the process is resumed, the greeting fails, and the request is not read.
+//! Invariant: a process does not execute a request whose sender timed out before the greeting. When
+//! the process is resumed, its greeting fails, and it does not read the request.
 
 #![allow(
     clippy::disallowed_methods,
@@ -43,24 +45,25 @@ use crate::{Device, Found, Node, ParamError, Params, Set};
 pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Longest reply, in bytes: some 100,000 parameters.
 pub const REPLY_BYTES_MAX: u64 = 16 << 20;
-/// How long a peer may keep the other waiting for its next bytes.
+/// Time limit for a peer to send or to take its next bytes.
 pub const STALL: Duration = Duration::from_secs(5);
-/// How long a process may take to greet. Its thread waits for nothing but a processor, so this is
-/// ample on a loaded host, and a user hardly notices it.
+/// Time limit for a process to send its greeting. Its thread waits only for a processor, so this is
+/// ample on a loaded host. A user hardly notices it.
 pub const GREETING_WAIT: Duration = Duration::from_millis(300);
-/// That wait consists of so many: a pause of the whole machine (of a virtual one, say) uses up one
-/// of them, and the process still has the others.
+/// Number of parts of that wait. A pause of the whole machine, such as a virtual one, uses up one
+/// part; the process still has the others.
 const GREETING_WAIT_PARTS: u32 = 3;
 /// Sent to a peer at once, before its request is read.
 const GREETING: &[u8] = b" ";
-/// Connections that a process serves at once; further ones wait for the first of these.
+/// Connections that a process serves in threads of their own. The accepting thread serves a further
+/// one itself; later ones wait for it.
 const SERVED_AT_ONCE_MAX: usize = 16;
-/// Processes that are asked at once; with more than these they are asked in turns.
+/// Processes that are queried at once. If there are more, they are queried in groups.
 const ASKED_AT_ONCE_MAX: usize = 64;
-/// Names the runtime directory, for tests and for several systems side by side.
+/// Environment variable with the runtime directory, for tests and for several systems side by side.
 pub const DIR_ENV: &str = "SHEEN_RUNTIME_DIR";
 
-/// What is asked of a process.
+/// A request to a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
@@ -85,8 +88,8 @@ pub enum Request {
     Devices,
     /// The NIDs of the process.
     Nids,
-    /// The same of one file system alone. A request of its own, so that a process that does not
-    /// know it refuses it rather than set parameters of other file systems.
+    /// Another request, restricted to one file system. It is a variant of its own: a process that
+    /// does not know it refuses it, instead of setting parameters of other file systems.
     Of {
         /// The file system.
         fsname: String,
@@ -95,7 +98,7 @@ pub enum Request {
     },
 }
 
-/// What a process answers.
+/// The reply of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -109,28 +112,29 @@ pub enum Reply {
     Devices(Vec<Device>),
     /// To `Nids`.
     Nids(Vec<String>),
-    /// Nothing matched, or the request made no sense.
+    /// Nothing matched, or the request was invalid.
     Error {
-        /// Linux's number.
+        /// Linux's errno.
         errno: i32,
     },
 }
 
-/// What became of setting one parameter.
+/// Result of setting one parameter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetResult {
     /// With dots.
     pub name: String,
-    /// 0, or Linux's number.
+    /// 0, or Linux's errno.
     pub errno: i32,
-    /// What would be accepted, where that is known.
+    /// The accepted values, if they are known.
     pub accepts: Option<String>,
-    /// The file systems that the parameter belongs to: all of the process if the name holds none.
+    /// The file systems that the parameter belongs to: all of the process if its name contains
+    /// none.
     #[serde(default)]
     pub fsnames: Vec<String>,
 }
 
-/// The control socket of this process; closed and removed when dropped.
+/// The control socket of this process. It is closed and removed when this is dropped.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
@@ -167,7 +171,7 @@ impl Control {
         Ok(Control { path, stop, thread: Some(thread) })
     }
 
-    /// Where the socket is.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -176,7 +180,7 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        // A connection wakes the thread from accept.
+        // A connection wakes the thread that blocks in accept.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
@@ -186,7 +190,7 @@ impl Drop for Control {
 }
 
 fn run(listener: &UnixListener, params: &Params, stop: &AtomicBool) {
-    // Held once more by each connection that is being served.
+    // Each connection that is being served holds another reference.
     let served = Arc::new(());
     thread::scope(|scope| {
         loop {
@@ -195,21 +199,22 @@ fn run(listener: &UnixListener, params: &Params, stop: &AtomicBool) {
                 return;
             }
             let Ok((stream, _)) = peer else {
-                // Out of file descriptors: wait for some to be closed rather than spin.
+                // Out of file descriptors: wait until some are closed, instead of spinning.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
             let is_full = Arc::strong_count(&served) > SERVED_AT_ONCE_MAX;
             let ticket = served.clone();
             let serve = move || {
-                // A failure is the peer's loss: it went away, stalled or sent nonsense.
+                // An error concerns only the peer: it disconnected, stalled or sent an invalid
+                // request.
                 let _ = serve_one(&stream, params);
                 drop(ticket);
             };
             if is_full {
                 serve();
             } else {
-                // Without a thread the peer finds its connection closed.
+                // If no thread can be started, the peer finds its connection closed.
                 let _ = thread::Builder::new().name("control".into()).spawn_scoped(scope, serve);
             }
         }
@@ -256,14 +261,14 @@ fn result_of(set: Set, params: &Params) -> SetResult {
     SetResult { name: set.name, errno, accepts, fsnames }
 }
 
-/// Why there is no reply of a process.
+/// Why a process sent no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum NoReply {
-    /// The process did not go on for so long: it is stopped, or it hangs.
+    /// The process did not respond for this time: it is stopped, or it hangs.
     #[error("no answer within {} ms", .0.as_millis())]
     Silent(Duration),
-    /// ConnectionRefused, NotFound: that process has ended. PermissionDenied: it is another user's.
-    /// InvalidData: not a Sheen process.
+    /// ConnectionRefused, NotFound: that process has ended. PermissionDenied: it belongs to another
+    /// user. InvalidData: not a Sheen process.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
@@ -273,12 +278,12 @@ pub enum NoReply {
 pub struct Silent {
     /// Its control socket.
     pub socket: PathBuf,
-    /// How long it was waited for.
+    /// Time that the caller waited for it.
     pub waited: Duration,
 }
 
 impl Silent {
-    /// The process, by the name of its socket.
+    /// Returns the process id, from the name of the socket.
     pub fn pid(&self) -> Option<u32> {
         self.socket.file_stem()?.to_str()?.parse().ok()
     }
@@ -294,17 +299,17 @@ impl fmt::Display for Silent {
     }
 }
 
-/// What came of a request to several processes.
+/// Replies to a request to several processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replies {
     /// In the order of the sockets.
     pub replies: Vec<Reply>,
-    /// Those that did not answer in time, in the same order.
+    /// The processes that did not answer in time, in the same order.
     pub silent: Vec<Silent>,
 }
 
-/// Asks the processes behind several sockets at once, so that all together take as long as the
-/// slowest one. A process that ended, or is another user's, is passed over.
+/// Queries the processes behind several sockets at once: all together take as long as the slowest
+/// one. Skips processes that have ended or belong to another user.
 pub fn ask_all(sockets: &[PathBuf], request: &Request) -> Replies {
     let mut all = Replies::default();
     for sockets in sockets.chunks(ASKED_AT_ONCE_MAX) {
@@ -319,7 +324,7 @@ pub fn ask_all(sockets: &[PathBuf], request: &Request) -> Replies {
     all
 }
 
-/// A thread for each socket.
+/// Queries each socket in a thread of its own.
 fn ask_together(sockets: &[PathBuf], request: &Request) -> Vec<Result<Reply, NoReply>> {
     if let [socket] = sockets {
         return vec![ask(socket, request)];
@@ -331,14 +336,14 @@ fn ask_together(sockets: &[PathBuf], request: &Request) -> Vec<Result<Reply, NoR
             .collect();
         let replies = threads.into_iter().zip(sockets).map(|(thread, socket)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::Other).into())),
-            // No thread is to be had: in turn.
+            // No thread could be started: query this socket from here.
             Err(_) => ask(socket, request),
         });
         replies.collect()
     })
 }
 
-/// Asks the process behind a socket.
+/// Sends a request to the process behind a socket. Returns its reply.
 ///
 /// # Errors
 /// [`NoReply`].
@@ -378,8 +383,8 @@ fn finish(stream: &UnixStream, first: [u8; 1]) -> io::Result<Reply> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Connects without waiting. A stopped process accepts nothing: once its queue is full, the kernel
-/// would block this connect for ever. Now it fails with WouldBlock.
+/// Connects without waiting. A stopped process accepts no connections: once its queue is full, the
+/// kernel would block this connect for ever. Without waiting, the connect fails with WouldBlock.
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -401,8 +406,8 @@ fn write_line<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<
     stream.write_all(&line)
 }
 
-/// The directory of this user's control sockets: `$SHEEN_RUNTIME_DIR`; for root `/run/sheen`; else
-/// `$XDG_RUNTIME_DIR/sheen`; else `/tmp/sheen-<uid>`.
+/// Returns the directory of this user's control sockets: `$SHEEN_RUNTIME_DIR`; for root
+/// `/run/sheen`; else `$XDG_RUNTIME_DIR/sheen`; else `/tmp/sheen-<uid>`.
 pub fn runtime_dir() -> PathBuf {
     let uid = rustix::process::geteuid();
     if let Some(dir) = std::env::var_os(DIR_ENV).filter(|d| !d.is_empty()) {
@@ -417,9 +422,9 @@ pub fn runtime_dir() -> PathBuf {
     }
 }
 
-/// The control sockets that this user may reach, sorted. Root reaches everybody's, of all file
-/// systems, unless `$SHEEN_RUNTIME_DIR` names one directory. (`$XDG_RUNTIME_DIR` does not confine
-/// root: it only says where an ordinary user's processes listen.)
+/// Returns the control sockets that this user can reach, sorted. Root reaches those of all users
+/// and all file systems, unless `$SHEEN_RUNTIME_DIR` names one directory. `$XDG_RUNTIME_DIR` does
+/// not restrict root: it only determines where the processes of an ordinary user listen.
 pub fn sockets() -> Vec<PathBuf> {
     let mut dirs = vec![runtime_dir()];
     if std::env::var_os(DIR_ENV).is_none() {
@@ -438,7 +443,7 @@ pub fn sockets() -> Vec<PathBuf> {
     found
 }
 
-/// The control sockets in one directory, sorted.
+/// Returns the control sockets in one directory, sorted.
 pub fn sockets_in(dir: &Path) -> Vec<PathBuf> {
     let is_socket = |p: &PathBuf| fs::symlink_metadata(p).is_ok_and(|m| m.file_type().is_socket());
     let mut found: Vec<_> =
@@ -455,8 +460,8 @@ fn name_of(path: &Path) -> std::borrow::Cow<'_, str> {
     path.file_name().unwrap_or_default().to_string_lossy()
 }
 
-/// Makes `dir` with mode 0700. One that exists must be ours and closed to others: whoever may write
-/// there could pose as us.
+/// Creates `dir` with mode 0700. An existing directory must belong to this user and be closed to
+/// others: a user who can write there could impersonate a process of this user.
 fn private_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let meta = fs::symlink_metadata(dir)?;
@@ -465,13 +470,13 @@ fn private_dir(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{} must be a directory of yours that others cannot write to; remove it, or set {DIR_ENV}",
+        "{} must belong to you and not be writable by other users; remove it, or set {DIR_ENV} to another directory",
         dir.display()
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Removes what processes that were killed left behind.
+/// Removes the sockets of processes that were killed.
 fn remove_stale(dir: &Path) {
     for socket in sockets_in(dir) {
         if connect(&socket).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
@@ -531,7 +536,7 @@ mod tests {
         assert_eq!(read_line(&stream, 1000).unwrap(), " {\"error\":{\"errno\":71}}\n");
         drop(UnixStream::connect(control.path()).unwrap());
         let mut flood = UnixStream::connect(control.path()).unwrap();
-        // The service stops reading at its bound, so the rest may meet a closed socket.
+        // The service stops reading at its limit, so the last bytes may meet a closed socket.
         let _ = flood.write_all(&vec![b'x'; 2 * REQUEST_BYTES_MAX as usize]);
         assert_eq!(ask(control.path(), &Request::Nids).unwrap(), Reply::Nids(vec![]));
     }
@@ -541,11 +546,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let control = Control::serve_in(dir.path(), &Params::new()).unwrap();
         let (hung, full) = (dir.path().join("4000000001.sock"), dir.path().join("4000000002.sock"));
-        // The kernel takes connections for a process that is stopped, until its queue is full.
+        // The kernel accepts connections for a stopped process until its queue is full.
         let listeners = [UnixListener::bind(&hung).unwrap(), UnixListener::bind(&full).unwrap()];
         rustix::net::listen(&listeners[1], 0).unwrap();
         let _waiting = UnixStream::connect(&full).unwrap();
-        // Ended, and no process of ours.
+        // The socket of a process that has ended.
         drop(UnixListener::bind(dir.path().join("4000000003.sock")).unwrap());
         let asked = ask_all(&sockets_in(dir.path()), &Request::Nids);
         assert_eq!(asked.replies, [Reply::Nids(vec![])]);
@@ -564,7 +569,7 @@ mod tests {
         let goes_on = Mutex::new(goes_on);
         let set = move |_: &str| {
             begins.send(()).unwrap();
-            // A test that fails drops the sender and leaves nobody waiting.
+            // A failing test drops the sender, which ends this wait.
             let _ = goes_on.lock().recv();
             Ok(())
         };
@@ -609,7 +614,7 @@ mod tests {
         let Reply::Results(results) = of("b", set("*.*.max")) else { panic!() };
         assert_eq!((results.len(), &results[0].name[..]), (1, "osc.b-OST0000-osc-ff00.max"));
         assert_eq!(params.get("osc.a-*.max").unwrap()[0].value, "8");
-        // The process has two, so what is the process's is neither's.
+        // The process has two file systems, so its own parameters belong to neither.
         assert_eq!(of("b", set("lnet.delay_us")), Reply::Error { errno: 2 });
         let Reply::Results(results) = answer(&set("lnet.delay_us"), &params) else { panic!() };
         assert_eq!(results[0].fsnames, ["a", "b"]);

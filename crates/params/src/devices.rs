@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One device: a service, a target, or a client's end of one.
+/// One device: a service, a target, or a client's connection to one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Device {
-    /// `UP`, or what else Lustre calls a state (`AT`, `IN`, `ST`).
+    /// `UP`, or another of Lustre's states (`AT`, `IN`, `ST`).
     pub status: String,
     /// Lustre's type: `mgs`, `mgc`, `mds`, `mdt`, `ost`, `obdfilter`, `lod`, `osp`, `lov`, `lmv`,
     /// `mdc`, `osc`.
@@ -14,19 +14,19 @@ pub struct Device {
     pub name: String,
     /// The target's or the client's uuid.
     pub uuid: String,
-    /// How many refer to it: exports of a target, 1 otherwise.
+    /// Number of references: the exports of a target, otherwise 1.
     pub refcount: u64,
-    /// The NID at its other end, shown by `lctl dl -t` where there is one.
+    /// NID of its other end, if it has one. `lctl dl -t` shows it.
     pub peer: Option<String>,
 }
 
 impl Device {
-    /// A device that is up, with one reference and no peer.
+    /// Creates a device that is up, with one reference and no peer.
     pub fn new(kind: &str, name: &str, uuid: &str) -> Device {
         Device { status: "UP".into(), kind: kind.into(), name: name.into(), uuid: uuid.into(), refcount: 1, peer: None }
     }
 
-    /// With the NID of its other end.
+    /// Sets the NID of its other end.
     pub fn peer(mut self, nid: impl Into<String>) -> Device {
         self.peer = Some(nid.into());
         self

@@ -3,12 +3,12 @@
 //! Names are Lustre's. The component that names a target, a mount or one of its devices begins with
 //! the name of the file system: `osc.scratch-OST0000-osc-ff00.active`, `llite.scratch-ff00.stats`,
 //! `ldlm.namespaces.filter-scratch-OST0000_UUID.stats`. A file system's name has letters, digits,
-//! `_` and `-`; so the first `-OST0000` and the like ends it, not the first `-`.
+//! `_` and `-`. It therefore ends at the first part such as `-OST0000`, not at the first `-`.
 
-/// The file system that a name belongs to. `None`: the name belongs to the whole process, such as
-/// `version` and `lnet.delay_us`.
+/// Returns the file system that a name belongs to. `None`: the name belongs to the whole process,
+/// such as `version` and `lnet.delay_us`.
 pub fn fsname_of(name: &str) -> Option<&str> {
-    // A registered name has `/` between components, a printed one `.`.
+    // A registered name has `/` between components, a printed one has `.`.
     let parts: Vec<&str> = name.split(['.', '/']).collect();
     match parts[..] {
         ["mgs", "MGS", "live", "params"] => None,
@@ -19,19 +19,20 @@ pub fn fsname_of(name: &str) -> Option<&str> {
     }
 }
 
-/// A server names its locks `filter-TARGET_UUID` or `mdt-TARGET_UUID`, a client as its device.
+/// Returns the target in the name of a lock namespace: `filter-TARGET_UUID` or `mdt-TARGET_UUID` on
+/// a server, the name of the device on a client.
 fn target_of_locks(name: &str) -> &str {
     let server = name.strip_suffix("_UUID");
     server.and_then(|name| name.strip_prefix("filter-").or_else(|| name.strip_prefix("mdt-"))).unwrap_or(name)
 }
 
-/// `scratch` of `scratch-OST0000-osc-ff00`, `scratch-MDT0000` and `scratch-clilov-ff00`.
+/// Returns `scratch` for `scratch-OST0000-osc-ff00`, `scratch-MDT0000` and `scratch-clilov-ff00`.
 fn fsname_of_device(name: &str) -> Option<&str> {
     let mut parts = name.match_indices('-').map(|(at, _)| name.split_at(at));
     parts.find(|(fsname, rest)| !fsname.is_empty() && ends_fsname(rest)).map(|(fsname, _)| fsname)
 }
 
-/// `-OST0000…`, `-MDT0000…`, `-clilov-…`
+/// Returns whether a file system's name ends before `rest`: `-OST0000…`, `-MDT0000…`, `-clilov-…`.
 fn ends_fsname(rest: &str) -> bool {
     let index = rest.strip_prefix("-OST").or_else(|| rest.strip_prefix("-MDT")).and_then(|index| index.get(..4));
     index.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit())) || rest.starts_with("-clilov-")

@@ -1,15 +1,15 @@
 //! Shell patterns over parameter names.
 //!
-//! A name is kept with `/` between its components, because a component may hold dots itself
-//! (`mgc/MGC10.0.2.15@tcp/active`). A pattern may write either: `.` matches a separator or a dot,
-//! `/` a separator alone, and the wildcards never cross a separator.
+//! A name is stored with `/` between its components, because a component may contain dots
+//! (`mgc/MGC10.0.2.15@tcp/active`). A pattern may use either: `.` matches a separator or a dot, `/`
+//! only a separator. Wildcards never match a separator.
 
-/// Whether `pattern` (with `*`, `?`, `[abc]`, `[!a-z]`) matches the whole of `name` (with `/`
-/// between components).
+/// Returns whether `pattern` (with `*`, `?`, `[abc]`, `[!a-z]`) matches the whole of `name` (with
+/// `/` between components).
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    // The classic two-finger match: on a mismatch go back to the last star and let it swallow one
-    // byte more. Linear in memory, and at most pattern × name in time.
+    // On a mismatch, go back to the last star and let it match one byte more. Linear in memory, and
+    // at most pattern × name in time.
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
@@ -33,7 +33,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&b| b == b'*')
 }
 
-/// Matches one byte against the pattern at `p`; the position after it, or `None`.
+/// Matches one byte against the pattern at `p`. Returns the position after it, or `None`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match *pattern.get(p)? {
         b'?' => (byte != b'/').then_some(p + 1),
@@ -46,8 +46,8 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// A bracket expression after its `[`: its length with the `]`, and whether it has `byte`. `None`:
-/// it never closes.
+/// Parses a bracket expression after its `[`. Returns its length including the `]`, and whether it
+/// contains `byte`. Returns `None` if it has no `]`.
 fn class(pattern: &[u8], byte: u8) -> Option<(usize, bool)> {
     let negated = matches!(pattern.first(), Some(b'!' | b'^'));
     let start = usize::from(negated);

@@ -1,11 +1,13 @@
-//! Settings that last (`lctl set_param -P`), as this process has heard of them: each parameter that
-//! matches gets the value once when the setting is heard of, and once when the parameter comes to
-//! be. In between it can be set to something else.
+//! Permanent settings (`lctl set_param -P`) that this process has received.
 //!
-//! Invariants: an older configuration never takes the place of a newer one; of several settings
-//! that match a parameter the one with the largest index is the last that reaches it, also where
-//! configurations and parameters come at the same moment; what is an order ([`Param::is_order`])
-//! gets none.
+//! A matching parameter gets the value once: when the setting arrives or, if the parameter is
+//! registered later, at its registration. Afterwards it can be set to another value.
+//!
+//! Invariants:
+//! * An older configuration never replaces a newer one.
+//! * If several settings match a parameter, the one with the largest index is applied last, even if
+//!   configurations and parameters arrive concurrently.
+//! * A parameter that is a command ([`Param::is_order`]) gets no setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,39 +18,39 @@ use tracing::warn;
 
 use crate::{Param, Params, glob};
 
-/// The settings of every file system that this process has to do with.
+/// The settings of every file system that this process serves or mounts.
 #[derive(Default)]
 pub(crate) struct Kept {
     by_fsname: BTreeMap<String, Heard>,
-    /// Raised with every change of a list.
+    /// Incremented with every change of a list.
     generation: u64,
 }
 
-/// What was heard of one file system.
+/// The settings received for one file system.
 #[derive(Default)]
 struct Heard {
-    /// Of the configuration.
+    /// Version of the configuration.
     version: u64,
     settings: Arc<[Setting]>,
-    /// The largest index so far.
+    /// The largest index received so far.
     last: u64,
-    /// The newest list that has reached all parameters, and the version that it came with.
+    /// The newest list that has been applied to all parameters, with its version.
     done: (u64, Arc<[Setting]>),
-    /// By index: those of which it was said that a parameter refuses them.
+    /// Indices of settings that a parameter refused and for which the refusal has been logged.
     refused: BTreeSet<u64>,
 }
 
-/// Which settings a parameter is to get.
+/// The settings that a parameter is to get.
 #[derive(Clone, Copy)]
 enum Which<'a> {
     All,
-    /// Those of a file system that come after an index.
+    /// Those of a file system with a larger index than this one.
     After(&'a str, u64),
 }
 
 impl Kept {
-    /// Takes a list over. The index after which settings are new; `None` where this list is no
-    /// newer than what is known.
+    /// Stores a list. Returns the index after which settings are new, or `None` if this list is no
+    /// newer than the stored one.
     fn adopt(&mut self, fsname: &str, version: u64, settings: &Arc<[Setting]>) -> Option<u64> {
         let heard = self.by_fsname.entry(fsname.to_owned()).or_default();
         if version <= heard.version {
@@ -63,7 +65,7 @@ impl Kept {
         Some(after)
     }
 
-    /// What a parameter is to get, in order.
+    /// Returns the settings that a parameter is to get, in order.
     fn matching(&self, path: &str, which: Which<'_>) -> Vec<Setting> {
         let wanted = |fsname: &str, setting: &Setting| match which {
             Which::All => true,
@@ -73,7 +75,7 @@ impl Kept {
         all.filter(|(fsname, s)| wanted(fsname, s) && glob::matches(&s.pattern, path)).map(|(_, s)| s.clone()).collect()
     }
 
-    /// Whether this is the first time that a setting is refused.
+    /// Records that a parameter refused a setting. Returns whether this is the first time.
     fn note_refused(&mut self, setting: &Setting) -> bool {
         let of = self.by_fsname.values_mut().find(|heard| heard.settings.contains(setting));
         of.is_some_and(|heard| heard.refused.insert(setting.index))
@@ -81,9 +83,9 @@ impl Kept {
 }
 
 impl Params {
-    /// Hears of the settings of a file system's configuration of this version: what is new among
-    /// them is set wherever it matches, now, and all of them in parameters that are registered
-    /// later. `mgc.FSNAME.params` shows them from then on.
+    /// Receives the settings of one version of a file system's configuration. New settings are
+    /// applied now to the parameters that match. All settings are applied to parameters that are
+    /// registered later. From now on `mgc.FSNAME.params` shows the settings.
     pub fn keep(&self, fsname: &str, version: u64, settings: &[Setting]) {
         let settings: Arc<[Setting]> = settings.into();
         let Some(after) = self.kept().lock().adopt(fsname, version, &settings) else { return };
@@ -102,12 +104,12 @@ impl Params {
         self.register(&format!("mgc/{fsname}/params"), Param::text(show));
     }
 
-    /// A parameter that came to be gets what lasts.
+    /// Applies the permanent settings to a new parameter.
     pub(crate) fn settle_new(&self, path: &str, param: &Param) {
         self.settle(path, param, Which::All);
     }
 
-    /// Sets a parameter as the settings say; once more where they have changed meanwhile.
+    /// Applies the settings to a parameter, and repeats this if they have changed meanwhile.
     fn settle(&self, path: &str, param: &Param, which: Which<'_>) {
         let mut done = None;
         loop {
@@ -124,7 +126,7 @@ impl Params {
                 {
                     let accepts = e.accepts.map(|a| format!("; it accepts {a}")).unwrap_or_default();
                     warn!(
-                        "{} does not take the value '{}' of 'lctl set_param -P {}': {}{accepts}",
+                        "{} rejects the value '{}' of 'lctl set_param -P {}': {}{accepts}",
                         path.replace('/', "."),
                         setting.value,
                         setting.pattern,
@@ -177,16 +179,16 @@ mod tests {
         let later = number(&params, "osc.b.max");
         assert_eq!((here.load(Relaxed), later.load(Relaxed)), (16, 32), "the later setting counts");
         params.set("osc.*.max", "9").unwrap();
-        // Another change of the configuration is no reason to set it again, nor is an old
-        // configuration that comes late.
+        // Neither another change of the configuration nor an old configuration that arrives late
+        // sets the value again.
         params.keep("sheen", 6, &first);
         params.keep("sheen", 4, &[setting(1, "osc.*.max", "16")]);
         assert_eq!((here.load(Relaxed), later.load(Relaxed)), (9, 9));
-        // Given again it is a new one, and the last word.
+        // A setting that is given again is a new one, and is applied last.
         params.keep("sheen", 7, &[setting(2, "osc.b.max", "32"), setting(3, "osc.*.max", "16")]);
         assert_eq!((here.load(Relaxed), later.load(Relaxed)), (16, 16));
         assert_eq!(number(&params, "osc.c.max").load(Relaxed), 16);
-        // Taken back: what has it keeps it.
+        // After the deletion of a setting, parameters retain the value.
         params.keep("sheen", 8, &[]);
         assert_eq!((here.load(Relaxed), number(&params, "osc.d.max").load(Relaxed)), (16, 8));
     }
@@ -216,7 +218,7 @@ mod tests {
         assert_eq!(params.set("mgc.sheen.params", "x").unwrap()[0].result.as_ref().unwrap_err().errno, Errno::EACCES);
     }
 
-    /// A setter that lets a newer list in while it runs: the newer one's value is what stays.
+    /// A newer list arrives while a setter runs: the newer value remains.
     #[test]
     fn the_newest_value_stays_when_lists_overtake_each_other() {
         let (params, cell) = (Params::new(), Arc::new(AtomicU64::new(8)));

@@ -1,16 +1,16 @@
 //! Tunable parameters by Lustre's names, counters in Lustre's form, the list of devices, and the
 //! control socket through which `lctl` reaches all three.
 //!
-//! A process has one [`Params`]; services and mounts register what they let others see or turn, as
-//! `osc.<name>.max_rpcs_in_flight`. No value is stored here: a [`Param`] reads and sets its owner's
-//! own field, so there is one truth. Settings that last ([`Params::keep`]) are what such fields are
-//! set to when they come to be.
+//! A process has one [`Params`]. Services and mounts register the values that others may read or
+//! set, such as `osc.<name>.max_rpcs_in_flight`. No value is stored here: a [`Param`] reads and
+//! sets a field of its owner, so there is one copy only. Permanent settings ([`Params::keep`]) are
+//! applied to parameters when they are registered.
 //!
 //! Invariants:
-//! * a getter or setter runs without any lock of this crate held, so it may take its owner's;
-//! * results come sorted by name, whatever the order of registration;
-//! * a value outside its range never reaches its setter;
-//! * a request for one file system sees and sets what belongs to it alone ([`Params::get_of`]).
+//! * No lock of this crate is held while a getter or setter runs, so it may take its owner's locks.
+//! * Results are sorted by name, whatever the order of registration.
+//! * A setter never receives a value outside the parameter's range.
+//! * A request for one file system reads and sets only what belongs to it ([`Params::get_of`]).
 
 pub mod control;
 mod devices;

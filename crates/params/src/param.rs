@@ -10,15 +10,15 @@ type Get<T> = Box<dyn Fn() -> T + Send + Sync>;
 type SetFn<T> = Box<dyn Fn(T) -> Result<(), Errno> + Send + Sync>;
 type SetText = Box<dyn Fn(&str) -> Result<(), Errno> + Send + Sync>;
 
-/// A value that could not be read or set: the errno that `lctl` exits with, and what would be
-/// accepted.
+/// Error of a value that could not be read or set: the errno that `lctl` exits with, and the
+/// accepted values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{errno}")]
 pub struct ParamError {
     /// ENOENT: no such parameter. EACCES: read only. EINVAL: not a value of this kind. ERANGE:
-    /// outside the range. Else what the owner of the parameter answered.
+    /// outside the range. Otherwise the error of the parameter's owner.
     pub errno: Errno,
-    /// What is accepted, such as `1 to 256`, where that is known.
+    /// The accepted values, such as `1 to 256`, if they are known.
     pub accepts: Option<String>,
 }
 
@@ -28,10 +28,10 @@ impl From<Errno> for ParamError {
     }
 }
 
-/// A parameter, to be given to [`crate::Params::register`].
+/// A parameter, for [`crate::Params::register`].
 pub struct Param {
     kind: Kind,
-    /// What is written to it is done once: there is no value for a setting to give it.
+    /// Text written to it is a command, executed once. Permanent settings do not apply to it.
     is_order: bool,
 }
 
@@ -42,8 +42,8 @@ enum Kind {
 }
 
 impl Param {
-    /// A number that can be set within `range`. A value with `K`, `M`, `G`, `T` (powers of 1024) is
-    /// taken as that many, or, after [`Param::unit`], as bytes.
+    /// A number that can be set within `range`. A suffix `K`, `M`, `G` or `T` multiplies by a power
+    /// of 1024. After [`Param::unit`] a value with a suffix is in bytes.
     pub fn u64(
         range: RangeInclusive<u64>,
         get: impl Fn() -> u64 + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl Param {
         Param::number(0..=i128::from(u64::MAX), move || i128::from(get()), None)
     }
 
-    /// A number kept in an atomic.
+    /// A number stored in an atomic.
     pub fn atomic(range: RangeInclusive<u64>, cell: Arc<AtomicU64>) -> Param {
         let read = cell.clone();
         Param::u64(
@@ -95,7 +95,7 @@ impl Param {
         Param::u64(0..=1, move || u64::from(get()), move |v| set(v != 0))
     }
 
-    /// A switch kept in an atomic.
+    /// A switch stored in an atomic.
     pub fn atomic_bool(cell: Arc<AtomicBool>) -> Param {
         let read = cell.clone();
         Param::bool(
@@ -107,7 +107,7 @@ impl Param {
         )
     }
 
-    /// A share in per cent: shown as `17%`, set as `17` or `17%`.
+    /// A percentage: shown as `17%`, set as `17` or `17%`.
     pub fn percent(
         get: impl Fn() -> u64 + Send + Sync + 'static,
         set: impl Fn(u64) -> Result<(), Errno> + Send + Sync + 'static,
@@ -119,13 +119,13 @@ impl Param {
         param
     }
 
-    /// Text that can only be read. Where it has several lines, such as statistics, each ends with a
+    /// Text that can only be read. If it has several lines, such as statistics, each ends with a
     /// newline.
     pub fn text(get: impl Fn() -> String + Send + Sync + 'static) -> Param {
         Param::of(Kind::Text { get: Box::new(get), set: None })
     }
 
-    /// Text that can be set; the owner checks the value.
+    /// Text that can be set. The owner checks the value.
     pub fn text_rw(
         get: impl Fn() -> String + Send + Sync + 'static,
         set: impl Fn(&str) -> Result<(), Errno> + Send + Sync + 'static,
@@ -133,8 +133,8 @@ impl Param {
         Param::of(Kind::Text { get: Box::new(get), set: Some(Box::new(set)) })
     }
 
-    /// As [`Param::text_rw`], where what is written is an order that is carried out then. No
-    /// setting that lasts is ever written to it.
+    /// As [`Param::text_rw`], for text that is a command: writing executes it. Permanent settings
+    /// are never written to it.
     pub fn order(
         get: impl Fn() -> String + Send + Sync + 'static,
         set: impl Fn(&str) -> Result<(), Errno> + Send + Sync + 'static,
@@ -142,7 +142,7 @@ impl Param {
         Param { is_order: true, ..Param::text_rw(get, set) }
     }
 
-    /// One step of this number in bytes: with 4096, `4M` sets 1024. Must not be 0 (taken as 1).
+    /// Sets the size in bytes of one unit of this number: with 4096, `4M` sets 1024. 0 counts as 1.
     pub fn unit(mut self, bytes: u64) -> Param {
         if let Kind::Number { unit, .. } = &mut self.kind {
             *unit = bytes.max(1);
@@ -162,12 +162,12 @@ impl Param {
         Param { kind, is_order: false }
     }
 
-    /// Whether it was made by [`Param::order`].
+    /// Returns whether [`Param::order`] made it.
     pub fn is_order(&self) -> bool {
         self.is_order
     }
 
-    /// Whether it can be set.
+    /// Returns whether it can be set.
     pub fn writable(&self) -> bool {
         match &self.kind {
             Kind::Number { set, .. } => set.is_some(),
@@ -175,7 +175,7 @@ impl Param {
         }
     }
 
-    /// The value as `lctl get_param` prints it.
+    /// Returns the value as `lctl get_param` prints it.
     pub fn get(&self) -> String {
         match &self.kind {
             Kind::Number { get, suffix, .. } => format!("{}{suffix}", get()),
@@ -186,8 +186,8 @@ impl Param {
     /// Sets the value from text.
     ///
     /// # Errors
-    /// EACCES: read only. EINVAL: not such a value. ERANGE: outside the range. Others are the
-    /// owner's.
+    /// EACCES: read only. EINVAL: not a value of this kind. ERANGE: outside the range. Otherwise
+    /// the owner's error.
     pub fn set(&self, value: &str) -> Result<(), ParamError> {
         match &self.kind {
             Kind::Number { set: None, .. } | Kind::Text { set: None, .. } => Err(Errno::EACCES.into()),
@@ -205,7 +205,7 @@ impl Param {
     }
 }
 
-/// Reads `123`, `-1`, `0x10`, `64K`, `4MB`, `1GiB`, or with the suffix of the parameter itself.
+/// Parses `123`, `-1`, `0x10`, `64K`, `4MB`, `1GiB`, or a number with the parameter's own suffix.
 fn parse(text: &str, unit: u64, suffix: &str) -> Result<i128, Errno> {
     let text = text.trim();
     let text = text.strip_suffix(suffix).unwrap_or(text);
@@ -222,7 +222,7 @@ fn parse(text: &str, unit: u64, suffix: &str) -> Result<i128, Errno> {
     if digits.is_empty() {
         return Err(Errno::EINVAL);
     }
-    // All digits, so the only way to fail is to be too long.
+    // All characters are digits, so this fails only if the number is too large.
     let number = i128::from_str_radix(digits, radix).map_err(|_| Errno::ERANGE)?;
     let number = match shift(tail) {
         None => return Err(Errno::EINVAL),
@@ -232,7 +232,7 @@ fn parse(text: &str, unit: u64, suffix: &str) -> Result<i128, Errno> {
     Ok(if negative { -number } else { number })
 }
 
-/// The power of two that a size suffix stands for.
+/// Returns the power of two for which a size suffix stands.
 fn shift(suffix: &str) -> Option<u32> {
     let mut chars = suffix.chars();
     let shift = match chars.next() {

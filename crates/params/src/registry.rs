@@ -34,20 +34,20 @@ pub struct Node {
     pub writable: bool,
 }
 
-/// What became of setting one parameter.
+/// Result of setting one parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Set {
     /// With dots.
     pub name: String,
-    /// Done, or why not.
+    /// Success, or the error.
     pub result: Result<(), ParamError>,
 }
 
-/// Which names are meant: all, or those of one file system.
+/// The names that a request covers: all, or those of one file system.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     fsname: Option<&'a str>,
-    /// The process has no other file system, so what belongs to the process belongs to it.
+    /// The process has no other file system, so parameters of the whole process belong to this one.
     is_alone: bool,
 }
 
@@ -58,11 +58,11 @@ impl Scope<'_> {
     }
 }
 
-/// The parameters and devices of one process. A cheap handle.
+/// The parameters and devices of one process. A handle that is cheap to clone.
 #[derive(Clone, Default)]
 pub struct Params(Arc<Inner>);
 
-/// A handle that keeps nothing alive.
+/// A handle that does not keep the parameters alive.
 pub(crate) struct WeakParams(Weak<Inner>);
 
 impl WeakParams {
@@ -93,19 +93,20 @@ impl fmt::Debug for Params {
 }
 
 impl Params {
-    /// With nothing in it but `version`.
+    /// Creates a registry that contains only `version`.
     pub fn new() -> Params {
         let params = Params::default();
         params.register("version", Param::text(|| env!("CARGO_PKG_VERSION").to_string()));
         params
     }
 
-    /// Makes a parameter known, or replaces the one of that name. `name` has dots between its
-    /// components; where a component holds dots itself, write `/` between all of them.
+    /// Registers a parameter, or replaces the one of that name. `name` has dots between its
+    /// components. If a component itself contains dots, write `/` between all components.
     ///
-    /// One that is new is set at once to what lasts for its name ([`Params::keep`]), so its owner's
-    /// setter must be ready, and no lock that it takes be held. One that replaces another has the
-    /// value that its owner gave it.
+    /// A new parameter is set at once to the permanent settings for its name ([`Params::keep`]).
+    /// Its owner's setter must therefore be ready, and the caller must not hold a lock that the
+    /// setter takes. A parameter that replaces another one retains the value that its owner gave
+    /// it.
     pub fn register(&self, name: &str, param: Param) {
         let (path, param) = (path(name), Arc::new(param));
         let known = self.0.params.write().insert(path.clone(), param.clone()).is_some();
@@ -114,7 +115,7 @@ impl Params {
         }
     }
 
-    /// Forgets the parameter `name` and all below it.
+    /// Removes the parameter `name` and all below it.
     pub fn unregister(&self, name: &str) {
         let path = path(name);
         self.0
@@ -123,7 +124,7 @@ impl Params {
             .retain(|k, _| !(k.starts_with(&path) && matches!(k.as_bytes().get(path.len()), None | Some(b'/'))));
     }
 
-    /// Names and values of the parameters that match, sorted by name.
+    /// Returns names and values of the parameters that match, sorted by name.
     ///
     /// # Errors
     /// ENOENT: nothing matches.
@@ -131,8 +132,8 @@ impl Params {
         self.get_of(pattern, None)
     }
 
-    /// As [`Params::get`], of one file system alone if it is named. A parameter of the whole
-    /// process, such as `version`, belongs to a file system if the process has no other one.
+    /// As [`Params::get`], but only for the file system `fsname` if it is given. A parameter of the
+    /// whole process, such as `version`, belongs to a file system if the process has no other one.
     ///
     /// # Errors
     /// As [`Params::get`].
@@ -144,7 +145,7 @@ impl Params {
             .collect())
     }
 
-    /// Sets every parameter that matches; says of each what became of it, sorted by name.
+    /// Sets every parameter that matches. Returns the result of each, sorted by name.
     ///
     /// # Errors
     /// ENOENT: nothing matches.
@@ -152,7 +153,8 @@ impl Params {
         self.set_of(pattern, value, None)
     }
 
-    /// As [`Params::set`], of one file system alone if it is named, as in [`Params::get_of`].
+    /// As [`Params::set`], but only for the file system `fsname` if it is given, as in
+    /// [`Params::get_of`].
     ///
     /// # Errors
     /// As [`Params::set`].
@@ -164,8 +166,8 @@ impl Params {
             .collect())
     }
 
-    /// The names that match, also those that only have others below them (`osc.*` lists the OSCs),
-    /// sorted.
+    /// Returns the names that match, sorted. They include names that only have other names below
+    /// them: `osc.*` lists the OSCs.
     ///
     /// # Errors
     /// ENOENT: nothing matches.
@@ -173,7 +175,8 @@ impl Params {
         self.list_of(pattern, None)
     }
 
-    /// As [`Params::list`], of one file system alone if it is named, as in [`Params::get_of`].
+    /// As [`Params::list`], but only for the file system `fsname` if it is given, as in
+    /// [`Params::get_of`].
     ///
     /// # Errors
     /// As [`Params::list`].
@@ -194,13 +197,13 @@ impl Params {
         if nodes.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(nodes.into_values().collect()) }
     }
 
-    /// The file systems that the parameters of this process belong to, sorted.
+    /// Returns the file systems to which the parameters of this process belong, sorted.
     pub fn fsnames(&self) -> BTreeSet<String> {
         self.0.params.read().keys().filter_map(|name| fsname_of(name)).map(str::to_owned).collect()
     }
 
-    /// Puts a device on the list of `lctl dl`, or replaces the one of that name; `read` says how it
-    /// is now.
+    /// Adds a device to the list of `lctl dl`, or replaces the one of that name. `read` returns its
+    /// current state.
     pub fn add_device(&self, name: &str, read: impl Fn() -> Device + Send + Sync + 'static) {
         let mut devices = self.0.devices.write();
         let source = Source { name: name.to_string(), read: Arc::new(read) };
@@ -210,27 +213,28 @@ impl Params {
         }
     }
 
-    /// Takes a device off the list.
+    /// Removes a device from the list.
     pub fn remove_device(&self, name: &str) {
         self.0.devices.write().retain(|d| d.name != name);
     }
 
-    /// All devices, in order of registration.
+    /// Returns all devices, in order of registration.
     pub fn devices(&self) -> Vec<Device> {
         self.devices_of(None)
     }
 
-    /// As [`Params::devices`], of one file system alone if it is named, as in [`Params::get_of`].
+    /// As [`Params::devices`], but only for the file system `fsname` if it is given, as in
+    /// [`Params::get_of`].
     pub fn devices_of(&self, fsname: Option<&str>) -> Vec<Device> {
         let scope = self.scope(fsname);
         let devices = self.0.devices.read();
         let read: Vec<_> = devices.iter().filter(|d| scope.has(&d.name)).map(|d| d.read.clone()).collect();
-        // As for parameters: no lock is held while a device is read.
+        // As for parameters, no lock is held while a device is read.
         drop(devices);
         read.into_iter().map(|read| read()).collect()
     }
 
-    /// Notes a NID under which this process can be reached.
+    /// Adds a NID at which this process can be reached.
     pub fn add_nid(&self, nid: impl Into<String>) {
         let nid = nid.into();
         let mut nids = self.0.nids.write();
@@ -239,7 +243,7 @@ impl Params {
         }
     }
 
-    /// The NIDs of this process.
+    /// Returns the NIDs of this process.
     pub fn nids(&self) -> Vec<String> {
         self.0.nids.read().clone()
     }
@@ -252,7 +256,7 @@ impl Params {
         WeakParams(Arc::downgrade(&self.0))
     }
 
-    /// All parameters, by path.
+    /// Returns all parameters, by path.
     pub(crate) fn all(&self) -> Vec<(String, Arc<Param>)> {
         self.0.params.read().iter().map(|(path, param)| (path.clone(), param.clone())).collect()
     }
@@ -342,7 +346,7 @@ mod tests {
         for fsname in ["a", "a-b-OST0000", "none", ""] {
             assert_eq!(params.get_of("osc.*.*", Some(fsname)).unwrap_err().errno, Errno::ENOENT, "{fsname}");
         }
-        // What belongs to the process belongs to its only file system.
+        // A parameter of the whole process belongs to the only file system of that process.
         assert_eq!(params.get_of("version", Some("sheen")).unwrap_err().errno, Errno::ENOENT);
         params.unregister("osc.a-b-OST0000-osc-2");
         assert_eq!(names(params.get_of("version", Some("sheen")).unwrap()), ["version"]);

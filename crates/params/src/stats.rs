@@ -7,8 +7,8 @@
 //! open                                129 samples [usecs] 365 32900 333235 2244011785
 //! ```
 //!
-//! A line is: name, count, unit, least, most, sum, sum of squares. Recording takes no lock; a
-//! reader may see a sample's count a moment before its sum.
+//! A line contains name, count, unit, minimum, maximum, sum and sum of squares. Recording takes no
+//! lock. A reader may see the count of a sample a moment before its sum.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,39 +33,39 @@ struct Counter {
 }
 
 impl Stats {
-    /// Counters by `(name, unit)`, the unit such as `usecs`, `bytes` or `reqs`, printed in this
-    /// order. `now`: real time.
+    /// Creates counters from `(name, unit)` pairs, with units such as `usecs`, `bytes` or `reqs`.
+    /// They are printed in this order. `now`: real time.
     pub fn new(counters: &[(&'static str, &'static str)], now: Time) -> Stats {
         let counters = counters.iter().map(|&(name, unit)| Counter::new(name, unit)).collect();
         Stats { counters, start: Mutex::new(now) }
     }
 
-    /// Adds a sample to the counter `name`; an unknown name is left out.
+    /// Adds a sample to the counter `name`. Ignores an unknown name.
     pub fn record(&self, name: &str, value: u64) {
         if let Some(counter) = self.counters.iter().find(|c| c.name == name) {
             counter.record(value);
         }
     }
 
-    /// Adds a sample to the counter at `index` of those given at the start: for hot paths.
+    /// Adds a sample to the counter at `index` in the list given to [`Stats::new`]. For hot paths.
     pub fn record_at(&self, index: usize, value: u64) {
         if let Some(counter) = self.counters.get(index) {
             counter.record(value);
         }
     }
 
-    /// Samples counted under `name`.
+    /// Returns the number of samples of `name`.
     pub fn count(&self, name: &str) -> u64 {
         self.counters.iter().find(|c| c.name == name).map_or(0, |c| c.count.load(Relaxed))
     }
 
-    /// Back to nothing, from `now` (`lctl set_param …stats=clear`).
+    /// Resets all counters (`lctl set_param …stats=clear`). They start again at `now`.
     pub fn clear(&self, now: Time) {
         *self.start.lock() = now;
         self.counters.iter().for_each(Counter::clear);
     }
 
-    /// The text of the file; counters without a sample are left out.
+    /// Returns the text of the file. Omits counters without a sample.
     pub fn render(&self, now: Time) -> String {
         let start = *self.start.lock();
         let mut out = String::new();

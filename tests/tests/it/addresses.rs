@@ -127,7 +127,7 @@ fn servers_of_an_mgs_on_loopback_stay_on_loopback() {
         servers.says("mgs", "MGS ready at 127.0.0.1@tcp");
         servers.says("mds", "net-MDT0000 ready at 127.0.0.1:7989@tcp");
         servers.says("oss", "1 OSTs of net ready at 127.0.0.1:7990@tcp");
-        servers.says("oss", "registering 127.0.0.1, which only this host reaches");
+        servers.says("oss", "registering 127.0.0.1, which only this host can reach");
     });
 }
 
@@ -137,7 +137,7 @@ fn an_mgs_named_by_the_hosts_own_name_is_not_on_loopback() {
         servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
         servers.start("mds", "mds --mgs node1@tcp --fsname net");
         servers.start("oss", "oss --mgs node1@tcp --fsname net --listen 0.0.0.0:0@tcp");
-        servers.says("mds", "node1 is a loopback address on this host: registering 10.77.0.1");
+        servers.says("mds", "node1 resolves to a loopback address on this host: registering 10.77.0.1");
         servers.says("mds", "net-MDT0000 ready at 10.77.0.1:7989@tcp");
         servers.says("oss", "1 OSTs of net ready at 10.77.0.1:");
     });
@@ -179,7 +179,7 @@ fn a_port_in_use_is_named_and_another_one_suggested() {
         servers.says("oss", "1 OSTs of net ready");
         let ran = servers.refused("oss2", "oss --mgs 10.77.0.1@tcp --fsname net");
         assert!(ran.err.contains("cannot listen on 0.0.0.0:7990"), "{ran:?}");
-        assert!(ran.err.contains("another process has port 7990"), "{ran:?}");
+        assert!(ran.err.contains("another process uses port 7990"), "{ran:?}");
         assert!(ran.err.contains("--listen 0.0.0.0:8000@tcp"), "{ran:?}");
         servers.start("oss2", "oss --mgs 10.77.0.1@tcp --fsname net --listen 0.0.0.0:8000@tcp");
         servers.says("oss2", "1 OSTs of net ready at 10.77.0.1:8000@tcp");

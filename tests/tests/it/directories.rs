@@ -63,7 +63,7 @@ fn up_refuses_a_mount_point_over_its_directory_or_inside() {
         let is_bound = is_mounted(&at);
         let words = [OsStr::new("up"), "--dir".as_ref(), dir.as_os_str(), "--mount".as_ref(), at.as_os_str()];
         let said = refused(words);
-        assert!(said.contains("where the file system is kept"), "{}: {said}", at.display());
+        assert!(said.contains("where the file system is stored"), "{}: {said}", at.display());
         assert_eq!(is_mounted(&at), is_bound);
     };
     symlink(&base, base.join("link")).unwrap();
@@ -161,7 +161,7 @@ fn a_second_mdt_ends_before_it_is_ready() {
     let mut other = Cluster::start();
     other.kill("mds");
     let said = refused(server(&cluster, "mds", &other.base.join("mds"), "many"));
-    assert!(said.contains("the MGS does not take many-MDT0000: File exists"), "{said}");
+    assert!(said.contains("the MGS refused to register many-MDT0000: File exists"), "{said}");
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
         cluster.kill("mds");
         lctl("lctl set_param -n -P mdt.many-MDT0000.commit_interval_ms=0 2>/dev/null");
         cluster.spawn("mds");
-        let refusals = || cluster.log().matches("does not take the value '0' of 'lctl set_param -P mdt.many").count();
+        let refusals = || cluster.log().matches("rejects the value '0' of 'lctl set_param -P mdt.many").count();
         eventually("the parameter refuses the value", || refusals() > 0);
         ok("lctl pool_new many.p");
         assert_eq!(refusals(), 1);

@@ -100,12 +100,12 @@ fn a_fake_mount_checks_and_mounts_nothing() {
     }
     run(sheen(), ["mount", "--fake", &source, &at.to_string_lossy()]).ok();
     for (source, at, words, code, what) in [
-        (&*source, &at, "-f -o ro,bogus", 32, "mount option 'bogus' is not known"),
+        (&*source, &at, "-f -o ro,bogus", 32, "unknown mount option 'bogus'"),
         (&*source, &at, "-f -o sync", 32, "mount option 'sync' is not supported"),
         (&*source, &file, "-f", 32, "cannot mount"),
         (&*source, &fs.mnt, "-f", 32, "mounted at"),
         ("nowhere", &at, "-f", 32, "nowhere"),
-        (&*source, &at, "-f -x", 1, "'-x' is not known"),
+        (&*source, &at, "-f -x", 1, "unknown option '-x'"),
     ] {
         let ran = helper(&fs, source, at, words);
         assert!(ran.code == code && ran.err.contains(what), "{source} {at:?} {words}: {ran:?}");
@@ -149,7 +149,7 @@ fn mounting_is_tried_as_often_as_asked() {
     let source = source(&fs).replace(":/sheen", ":/other");
     let words = ["mount", "--foreground", "-o", "retry=2", &source];
     let ran = run(sheen(), words.into_iter().chain([&*beside(&fs, "m").to_string_lossy()]));
-    let tried = |left| ran.err.matches(&format!("trying {left} times more")).count();
+    let tried = |left| ran.err.matches(&format!("{left} attempts left")).count();
     assert!(ran.code == 1 && (tried(2), tried(1), tried(0)) == (1, 1, 0), "{ran:?}");
 }
 

@@ -1,8 +1,8 @@
-//! `sheen completions`: what a shell offers when a word is not finished.
+//! `sheen completions`: completion scripts for shells.
 //!
-//! For `sheen` itself that follows from its arguments. `lfs` and `lctl` have options in Lustre's
-//! form, which nobody lists but their help; so bash, which is told how, asks them: for commands,
-//! for the options of a command, and `lctl` for the names of parameters.
+//! clap generates the script of `sheen` itself from its arguments. `lfs` and `lctl` have options in
+//! Lustre's form, which only their help texts list. The bash script therefore asks these tools at
+//! run time: for commands, for the options of a command, and `lctl` for parameter names.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 
-/// What bash is told of `lfs` and `lctl`.
+/// The part of the bash script for `lfs` and `lctl`.
 const TOOLS: &str = r#"
 _sheen_tool() {
     local tool="$1" word="$2" command="${COMP_WORDS[1]}" words=
@@ -27,13 +27,13 @@ _sheen_tool() {
 complete -o default -o bashdefault -F _sheen_tool lfs lctl
 "#;
 
-/// Prints it.
+/// Prints the completion script.
 pub fn run(shell: Shell) {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "sheen", &mut text);
     if shell == Shell::Bash {
         text.extend_from_slice(TOOLS.as_bytes());
     }
-    // A reader that went away is no failure.
+    // A reader that closed the pipe is no error.
     let _ = io::stdout().write_all(&text);
 }

@@ -1,5 +1,5 @@
-//! `sheen down`: unmounts what the process of a directory mounted, then ends the process, which
-//! commits all it holds.
+//! `sheen down`: unmounts the file system of a directory and stops its process. The process commits
+//! its data before it exits.
 
 use std::{
     thread,
@@ -17,33 +17,34 @@ use crate::{
     run_file::{Running, State, state},
 };
 
-/// How long a process may take to commit and end.
+/// Time limit for a process to commit and exit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-/// After this long, say what is being waited for.
+/// After this time the command reports what it waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs the command. Nothing to stop is no failure.
+/// Runs the command. A file system that is not running is no error.
 ///
 /// # Errors
-/// The directory holds no file system: another one was meant. Or it does not stop.
+/// The directory holds no file system: the user probably meant another one. Or the process does not
+/// stop in time.
 pub fn run(args: &DownArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
     let Some(running) = settled(&home)? else {
         if Config::load(&home.config())?.is_none() {
             return Err(home.no_file_system());
         }
-        println!("nothing runs in {}", home.dir().display());
+        println!("not running: the file system in {}", home.dir().display());
         return Ok(());
     };
     if let Some(mount) = running.mounted() {
         unmount(mount, args.force)?;
     }
     stop(&home, &running)?;
-    println!("stopped {}; its data stays in {}", running.fsname, home.dir().display());
+    println!("stopped {}; its data remains in {}", running.fsname, home.dir().display());
     Ok(())
 }
 
-/// What runs, once a process that is just starting or ending has done so.
+/// Waits for a process that is starting or stopping, then returns what is running.
 fn settled(home: &Home) -> Result<Option<Running>> {
     let start = Instant::now();
     loop {
@@ -51,8 +52,8 @@ fn settled(home: &Home) -> Result<Option<Running>> {
             State::Down => return Ok(None),
             State::Up(running) => return Ok(Some(running)),
             State::Changing if start.elapsed() > STOP_TIMEOUT => {
-                return Err(Failure::new("the file system neither gets up nor ends")
-                    .advise(format!("its log may say why: {}", home.log().display())));
+                return Err(Failure::new("timed out while the file system was starting or stopping")
+                    .advise(format!("see its log: {}", home.log().display())));
             }
             State::Changing => thread::sleep(Duration::from_millis(10)),
         }
@@ -60,23 +61,23 @@ fn settled(home: &Home) -> Result<Option<Running>> {
 }
 
 fn stop(home: &Home, process: &Running) -> Result {
-    let pid = Pid::from_raw(process.pid as i32).ok_or_else(|| Failure::new("run.json names no process"))?;
+    let pid = Pid::from_raw(process.pid as i32).ok_or_else(|| Failure::new("run.json contains no valid pid"))?;
     match kill_process(pid, Signal::TERM) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(e) => {
             return Err(Failure::new(format!("cannot stop process {}: {e}", process.pid))
-                .advise("it belongs to another user; run this command as that user"));
+                .advise("it belongs to another user; run this command as that user or as root"));
         }
     }
     let start = Instant::now();
     let mut told = false;
-    while state(&home.run()).context("while waiting")? != State::Down {
+    while state(&home.run()).context("cannot tell whether the process has exited")? != State::Down {
         if start.elapsed() > STOP_TIMEOUT {
-            return Err(Failure::new(format!("process {} has not ended within {STOP_TIMEOUT:?}", process.pid))
-                .advise(format!("its log may say why: {}", home.log().display())));
+            return Err(Failure::new(format!("process {} did not exit within {STOP_TIMEOUT:?}", process.pid))
+                .advise(format!("see its log: {}", home.log().display())));
         }
         if !told && start.elapsed() > PATIENCE {
-            eprintln!("waiting for process {} to commit and end …", process.pid);
+            eprintln!("waiting for process {} to commit its data and exit …", process.pid);
             told = true;
         }
         thread::sleep(Duration::from_millis(10));

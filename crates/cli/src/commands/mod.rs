@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands of `sheen`, one per file.
 
 pub mod completions;
 pub mod down;
@@ -19,7 +19,8 @@ use crate::{
     error::{Failure, Result},
 };
 
-/// Parses and runs; returns the exit code (0 done, 1 failed, 2 not understood).
+/// Parses the arguments and runs the command. Returns the exit code: 0 success, 1 failure, 2
+/// invalid arguments.
 pub fn main(args: Vec<OsString>) -> i32 {
     let words = args.get(1..).unwrap_or_default().to_vec();
     let cli = match Cli::try_parse_from(args) {
@@ -32,7 +33,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     finish(run(cli.command, &words))
 }
 
-/// Prints a failure and turns it into an exit code.
+/// Prints a failure and returns the exit code.
 pub fn finish(result: Result) -> i32 {
     match result {
         Ok(()) => 0,
@@ -57,7 +58,7 @@ fn run(command: Command, words: &[OsString]) -> Result {
             completions::run(shell);
             Ok(())
         }
-        // main() hands these to the tools before clap sees them.
-        Command::Lfs { .. } | Command::Lctl { .. } => Err(Failure::new("call this as `sheen lfs …` or `sheen lctl …`")),
+        // main() passes these to the tools before clap parses them.
+        Command::Lfs { .. } | Command::Lctl { .. } => Err(Failure::new("call it as `sheen lfs …` or `sheen lctl …`")),
     }
 }

@@ -1,4 +1,4 @@
-//! `sheen mount`.
+//! `sheen mount`: mounts a file system, served by a background process.
 
 use std::{
     ffi::OsString,
@@ -19,10 +19,10 @@ use crate::{
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
-/// Before mounting is tried again (`-o retry=N`).
+/// Wait before the next attempt to mount (`-o retry=N`).
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs the command, given as `words` without the program's name.
+/// Runs the command. `words`: its arguments without the program's name, for the background process.
 pub fn run(args: &MountArgs, words: &[OsString]) -> Result {
     let asked = mount_options::asked(&args.options)?;
     let mountpoint = paths::mount_point(&args.mountpoint)?;
@@ -41,11 +41,11 @@ pub fn run(args: &MountArgs, words: &[OsString]) -> Result {
     Ok(())
 }
 
-/// `--fake`: whether mounting could work, as far as this host can tell.
+/// `--fake`: checks whether the mount could succeed, as far as this host can tell.
 fn check(args: &MountArgs, mountpoint: &Path) -> Result {
     if is_mounted(mountpoint) {
-        return Err(Failure::new(format!("something is mounted at {} already", mountpoint.display()))
-            .advise("`sheen umount` takes it away"));
+        return Err(Failure::new(format!("a Sheen file system is already mounted at {}", mountpoint.display()))
+            .advise("unmount it first with `sheen umount`, or use another mount point"));
     }
     sheen_mount::check(mountpoint, &args.source).context(format!("cannot mount at {}", mountpoint.display()))?;
     let (runtime, rt) = host::runtime()?;
@@ -54,7 +54,7 @@ fn check(args: &MountArgs, mountpoint: &Path) -> Result {
     found.map(drop)
 }
 
-/// Where the background process logs: a directory that nobody else can write to.
+/// Returns the log file of the background process. No other user can write to its directory.
 fn log_file() -> Result<PathBuf> {
     let dir = sheen_params::control::runtime_dir();
     private_dir(&dir)?;
@@ -79,7 +79,7 @@ fn serve(args: &MountArgs, asked: &Asked, mountpoint: PathBuf, ready: Ready) -> 
             asked = host::asked_to_end() => asked?,
         }
         if let Err(e) = mount.unmount(true) {
-            tracing::debug!("unmount: {e}");
+            tracing::debug!("unmount failed: {e}");
         }
         let _ = host.rt.timeout(SHUTDOWN, mount.ended()).await;
         Ok(())
@@ -88,12 +88,12 @@ fn serve(args: &MountArgs, asked: &Asked, mountpoint: PathBuf, ready: Ready) -> 
     outcome
 }
 
-/// Mounts, as often as it is to be tried.
+/// Mounts, with as many retries as asked for.
 async fn start(args: &MountArgs, asked: &Asked, mountpoint: &Path, host: &Host) -> Result<sheen_mount::Mount> {
     let mut left = asked.retries;
     loop {
         match start_once(args, asked, mountpoint, host).await {
-            Err(failure) if left > 0 => tracing::warn!("{failure}; trying {left} times more"),
+            Err(failure) if left > 0 => tracing::warn!("{failure}; retrying, {left} attempts left"),
             outcome => return outcome,
         }
         left -= 1;

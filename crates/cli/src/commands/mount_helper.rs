@@ -1,5 +1,5 @@
-//! mount(8)'s helper, `mount.sheen` or `mount.fuse.sheen`, by which `mount -t sheen` and lines of
-//! /etc/fstab mount.
+//! The helper of mount(8), `mount.sheen` or `mount.fuse.sheen`: it serves `mount -t sheen` and the
+//! entries of /etc/fstab.
 //!
 //! `mount.sheen SOURCE DIRECTORY [-sfnvrw] [-o OPTIONS] [-t TYPE]`
 
@@ -13,21 +13,21 @@ use crate::{
     mount_options,
 };
 
-/// mount(8)'s exit codes: the call is wrong; mounting failed.
+/// Exit codes of mount(8): invalid call; mount failed.
 const WRONG_CALL: i32 = 1;
 const FAILED: i32 = 32;
 const USAGE: &str = "usage: mount.sheen SOURCE DIRECTORY [-sfnvrw] [-o OPTIONS] [-t TYPE]";
 
-/// The helper's words, taken apart.
+/// The parsed arguments of the helper.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Call {
     operands: Vec<OsString>,
     options: Vec<String>,
-    /// `-s`: unknown options are passed over.
+    /// `-s`: ignore unknown options.
     sloppy: bool,
-    /// `-f`: nothing is mounted.
+    /// `-f`: mount nothing.
     fake: bool,
-    /// `-v`: what was done is said.
+    /// `-v`: print the result.
     verbose: bool,
 }
 
@@ -60,7 +60,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
 }
 
 impl Call {
-    /// The same as a call of `sheen mount`.
+    /// Returns the equivalent arguments of `sheen mount`.
     fn line(&self) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec!["sheen".into(), "mount".into()];
         line.extend(self.operands.iter().cloned());
@@ -74,7 +74,8 @@ impl Call {
         line
     }
 
-    /// Letters behind one `-`, and what follows. What is wrong with them, if anything is.
+    /// Parses the letters behind one `-`. The value of `-o` or `-t` may be the next argument in
+    /// `rest`. The error is a message for the user.
     fn letters(&mut self, letters: &str, rest: &mut impl Iterator<Item = OsString>) -> Result<(), String> {
         for (at, letter) in letters.char_indices() {
             match letter {
@@ -86,16 +87,18 @@ impl Call {
                 'w' => self.options.push("rw".into()),
                 'o' | 't' => {
                     let value = match &letters[at + 1..] {
-                        "" => rest.next().ok_or(format!("-{letter} needs a value"))?,
+                        "" => rest.next().ok_or(format!("option '-{letter}' requires a value"))?,
                         value => value.into(),
                     };
-                    let value = value.into_string().map_err(|value| format!("'{}' is no option", value.display()))?;
+                    let value = value
+                        .into_string()
+                        .map_err(|value| format!("invalid value '{}': not UTF-8", value.display()))?;
                     if letter == 'o' {
                         self.options.extend(value.split(',').filter(|word| !word.is_empty()).map(str::to_owned));
                     }
                     return Ok(());
                 }
-                letter => return Err(format!("'-{letter}' is not known")),
+                letter => return Err(format!("unknown option '-{letter}'")),
             }
         }
         Ok(())
@@ -113,7 +116,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Call, String> {
     if call.operands.len() == 2 {
         return Ok(call);
     }
-    Err(format!("SOURCE and DIRECTORY, not {}", listed(&call.operands)))
+    Err(format!("expected SOURCE and DIRECTORY, got {}", listed(&call.operands)))
 }
 
 fn listed(words: &[OsString]) -> String {
@@ -148,11 +151,11 @@ mod tests {
     #[test]
     fn wrong_calls_say_what_is_wrong() {
         for (call, wrong) in [
-            ("", "SOURCE and DIRECTORY, not nothing"),
-            ("a", "SOURCE and DIRECTORY, not 'a'"),
-            ("a b c", "SOURCE and DIRECTORY, not 'a' 'b' 'c'"),
-            ("a b -N 3", "'-N' is not known"),
-            ("a b -o", "-o needs a value"),
+            ("", "expected SOURCE and DIRECTORY, got nothing"),
+            ("a", "expected SOURCE and DIRECTORY, got 'a'"),
+            ("a b c", "expected SOURCE and DIRECTORY, got 'a' 'b' 'c'"),
+            ("a b -N 3", "unknown option '-N'"),
+            ("a b -o", "option '-o' requires a value"),
         ] {
             assert_eq!(called(call).unwrap_err(), wrong);
         }

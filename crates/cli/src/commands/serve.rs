@@ -1,5 +1,5 @@
-//! `sheen mgs`, `sheen mds`, `sheen oss`: one kind of service in a process of its own, in the
-//! foreground, for a supervisor such as systemd to start.
+//! `sheen mgs`, `sheen mds`, `sheen oss`: one kind of service per process. The process stays in the
+//! foreground; a supervisor such as systemd starts it.
 
 use std::{path::Path, time::Duration};
 
@@ -29,7 +29,7 @@ pub fn mgs(args: &MgsArgs) -> Result {
     })
 }
 
-/// `sheen mds`: ready when the MGS has taken its MDT.
+/// `sheen mds`: ready when the MGS has registered its MDT.
 pub fn mds(args: &MdsArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Mdt.expect_in(dir)?;
@@ -44,7 +44,7 @@ pub fn mds(args: &MdsArgs) -> Result {
     })
 }
 
-/// `sheen oss`: its OSTs live in `DIR/0`, `DIR/1`, …; the MGS gives each its index.
+/// `sheen oss`: its OSTs are in `DIR/0`, `DIR/1`, …; the MGS assigns each an index.
 pub fn oss(args: &OssArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Osts.expect_in(dir)?;
@@ -72,7 +72,7 @@ fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], N
     })
 }
 
-/// Starts what `start` says and serves until asked to end, or until the directory of a target is
+/// Runs `start`, then serves until SIGTERM or SIGINT, or until the directory of a target is
 /// removed. Each target locks its own directory.
 fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
     host::log_to_stderr();

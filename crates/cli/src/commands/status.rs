@@ -1,4 +1,4 @@
-//! `sheen status`: what runs in a directory, and how others can mount it.
+//! `sheen status`: shows the state of the file system in a directory, and how to mount it.
 
 use serde::Serialize;
 
@@ -14,12 +14,12 @@ use crate::{
 struct Report {
     dir: String,
     running: bool,
-    /// Just starting or ending.
+    /// A process is starting or stopping.
     changing: bool,
     fsname: Option<String>,
-    /// What `sheen mount` takes before `:/fsname`.
+    /// The part of `sheen mount`'s source argument before `:/fsname`.
     mgs: Option<String>,
-    /// The whole argument of `sheen mount`.
+    /// The whole source argument of `sheen mount`.
     source: Option<String>,
     mount: Option<String>,
     osts: Option<u32>,
@@ -28,10 +28,11 @@ struct Report {
     log: String,
 }
 
-/// Runs the command. Exit code 0 whether or not something runs: that is what the answer says.
+/// Runs the command. The exit code is 0 whether or not the file system is running: the output says
+/// which.
 ///
 /// # Errors
-/// The directory holds no file system: another one was meant.
+/// The directory holds no file system: the user probably meant another one.
 pub fn run(args: &StatusArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
     let state = state(&home.run())?;
@@ -68,7 +69,7 @@ impl Report {
 
     fn print(&self) {
         let Some(fsname) = &self.fsname else {
-            println!("the file system in {} is just being made", self.dir);
+            println!("the file system in {} is being created", self.dir);
             return;
         };
         let line = |label: &str, value: &str| println!("{label:12}{value}");
@@ -78,7 +79,7 @@ impl Report {
             line("OSTs", &osts.to_string());
         }
         let Some(pid) = self.pid else {
-            line("state", if self.changing { "just starting or ending" } else { "stopped; `sheen up` starts it" });
+            line("state", if self.changing { "starting or stopping" } else { "stopped; `sheen up` starts it" });
             return;
         };
         line("state", &format!("running, pid {pid}"));

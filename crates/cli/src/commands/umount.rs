@@ -1,4 +1,4 @@
-//! `sheen umount`.
+//! `sheen umount`: unmounts a file system.
 
 use std::path::Path;
 
@@ -13,12 +13,13 @@ pub fn run(args: &UmountArgs) -> Result {
     let mountpoint = mount_point(&args.mountpoint)?;
     if !is_mounted(&mountpoint) {
         return Err(Failure::new(format!("no Sheen file system is mounted at {}", mountpoint.display()))
-            .advise("`grep fuse.sheen /proc/mounts` lists what is mounted"));
+            .advise("`grep fuse.sheen /proc/mounts` lists the Sheen mounts of this host"));
     }
     unmount(&mountpoint, args.force)
 }
 
-/// Unmounts; `force` detaches a mount that is in use. Not mounted is fine.
+/// Unmounts a Sheen file system. `force` detaches a mount that is in use. Does nothing if none is
+/// mounted there.
 pub fn unmount(mountpoint: &Path, force: bool) -> Result {
     if !is_mounted(mountpoint) {
         return Ok(());
@@ -31,19 +32,21 @@ pub fn unmount(mountpoint: &Path, force: bool) -> Result {
             if !users.is_empty() {
                 failure += &format!(" by {}", users.join(", "));
             }
-            Err(Failure::new(failure).advise("end those programs, or repeat with --force to detach it under them"))
+            Err(Failure::new(failure)
+                .advise("stop the programs that use it, or repeat with --force to detach it anyway"))
         }
         Err(e) => Err(Failure::new(format!("cannot unmount {}: {e}", mountpoint.display()))),
     }
 }
 
-/// Whether Sheen is mounted there.
+/// Returns whether a Sheen file system is mounted there.
 pub fn is_mounted(mountpoint: &Path) -> bool {
     mounted_from(mountpoint).is_some()
 }
 
-/// The source of the Sheen file system that is mounted there, by /proc/mounts (asking the path
-/// itself could hang). The last one of several counts: it covers the others.
+/// Returns the source of the Sheen file system that is mounted there, from /proc/mounts: a system
+/// call on the path itself could hang. Of several mounts the last one counts, because it covers the
+/// others.
 pub fn mounted_from(mountpoint: &Path) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
     let here = mounts.lines().rev().find_map(|line| {
@@ -59,8 +62,8 @@ fn unescape(word: &str) -> String {
     word.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
-/// Programs whose working directory or open files lie below, as far as this user may see; at most
-/// five.
+/// Returns at most five programs whose working directory or open files are on the mount, as far as
+/// this user may see them.
 fn users_of(mountpoint: &Path) -> Vec<String> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let uses = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.starts_with(mountpoint));

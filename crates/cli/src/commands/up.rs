@@ -1,4 +1,4 @@
-//! `sheen up`: a whole file system in one process.
+//! `sheen up`: starts a complete file system in one process.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -28,14 +28,14 @@ use crate::{
 const OSTS_DEFAULT: u32 = 4;
 /// Name of a new file system.
 const FSNAME_DEFAULT: &str = "sheen";
-/// How long the runtime may take to end its threads.
+/// Time limit for the mount, and then the runtime's threads, to end.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 pub fn run(args: &UpArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
     let mountpoint = args.mount.as_deref().map(mount_point).transpose()?;
-    // What is wrong with the words is said before anything is started.
+    // Report invalid options before anything starts.
     let options = mount_options::parse(&args.options)?;
     DirKind::FileSystem.expect_in(home.dir())?;
     if let Some(at) = &mountpoint {
@@ -50,11 +50,11 @@ pub fn run(args: &UpArgs) -> Result {
         State::Down => {}
         State::Up(now) => return already(&home, &plan, &now, mountpoint.as_deref()),
         State::Changing => {
-            return Err(Failure::new("another process is just starting or ending this file system")
-                .advise("try again in a moment"));
+            return Err(Failure::new("another process is starting or stopping this file system")
+                .advise("try again in a moment; `sheen status` shows the state"));
         }
     }
-    std::fs::create_dir_all(home.dir()).context(format!("cannot make {}", home.dir().display()))?;
+    std::fs::create_dir_all(home.dir()).context(format!("cannot create {}", home.dir().display()))?;
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     daemon::background(&words, &home.log())?;
     match state(&home.run())? {
@@ -62,29 +62,30 @@ pub fn run(args: &UpArgs) -> Result {
             report(&now);
             Ok(())
         }
-        _ => Err(Failure::new("the file system ended as soon as it was up")
-            .advise(format!("its log may say why: {}", home.log().display()))),
+        _ => Err(Failure::new("the file system stopped immediately after its start")
+            .advise(format!("see its log: {}", home.log().display()))),
     }
 }
 
-/// It runs already: fine if it is what the user asks for.
+/// Reports a file system that is already running. Fails unless its configuration and its mount
+/// point are those that the user asks for.
 fn already(home: &Home, plan: &Config, now: &Running, mountpoint: Option<&Path>) -> Result {
     let dir = home.dir().display();
     if Config::load(&home.config())?.as_ref() != Some(plan) {
-        return Err(Failure::new(format!("{} runs already, and not as asked for", now.fsname))
-            .advise(format!("`sheen down --dir {dir}`, then this command again")));
+        return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
+            .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));
     }
     match mountpoint {
         Some(wanted) if now.mounted() != Some(wanted) => {
             let at = now.mounted().map_or("not mounted".into(), |m| format!("mounted at {}", m.display()));
-            Err(Failure::new(format!("{} runs already, {at}", now.fsname)).advise(format!(
-                "`sheen mount {} {}` mounts it there too; `sheen down --dir {dir}` ends it",
+            Err(Failure::new(format!("{} is already running, {at}", now.fsname)).advise(format!(
+                "run `sheen mount {} {}` to mount it there as well, or `sheen down --dir {dir}` to stop it",
                 now.source(),
                 wanted.display(),
             )))
         }
         _ => {
-            println!("{} runs already", now.fsname);
+            println!("{} is already running", now.fsname);
             report(now);
             Ok(())
         }
@@ -96,10 +97,11 @@ fn report(now: &Running) {
         Some(at) => println!("{} is up, mounted at {}", now.fsname, at.display()),
         None => println!("{} is up", now.fsname),
     }
-    println!("  further mounts: sheen mount {} DIRECTORY", now.source());
+    println!("  to mount it elsewhere: sheen mount {} DIRECTORY", now.source());
 }
 
-/// What to serve: what the directory holds, changed by what the user asks.
+/// Returns the configuration to serve: that of the directory, with the changes that the user asks
+/// for.
 fn plan(args: &UpArgs, home: &Home) -> Result<Config> {
     let listen = args.listen.as_deref().map(|l| host::listen_address(l, DEFAULT_PORT)).transpose()?;
     let Some(mut config) = Config::load(&home.config())? else {
@@ -114,12 +116,12 @@ fn plan(args: &UpArgs, home: &Home) -> Result<Config> {
             home.dir().display(),
             config.fsname
         ))
-        .advise("leave --fsname out, or name another directory with --dir"));
+        .advise("omit --fsname, or specify another directory with --dir"));
     }
     if let Some(osts) = args.osts {
         if osts < config.osts {
-            return Err(Failure::new(format!("the file system has {} OSTs; it cannot do with {osts}", config.osts))
-                .advise("leave --osts out, or ask for more"));
+            return Err(Failure::new(format!("cannot reduce the number of OSTs from {} to {osts}", config.osts))
+                .advise("omit --osts, or specify a larger number"));
         }
         config.osts = osts;
     }
@@ -135,7 +137,7 @@ fn serve_or_say_why(
     ready: Ready,
 ) -> Result {
     host::log_to_stderr();
-    std::fs::create_dir_all(home.dir()).context(format!("cannot make {}", home.dir().display()))?;
+    std::fs::create_dir_all(home.dir()).context(format!("cannot create {}", home.dir().display()))?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt).await;
@@ -149,14 +151,14 @@ fn serve_or_say_why(
         };
         ready.ok();
         if let Some(mount) = &mount {
-            // An unmount by somebody else does not end the services: other mounts may use them.
+            // When a user unmounts it, the services continue: other mounts may use them.
             let _detached = host.rt.spawn("mount", ended(mount.clone()));
         }
         let asked = host.to_end().await;
-        tracing::info!("ending");
+        tracing::info!("stopping");
         if let Some(mount) = mount {
             if let Err(e) = mount.unmount(true) {
-                tracing::debug!("unmount: {e}");
+                tracing::debug!("unmount failed: {e}");
             }
             let _ = host.rt.timeout(SHUTDOWN, mount.ended()).await;
         }
@@ -164,7 +166,8 @@ fn serve_or_say_why(
         asked.map(|()| lock)
     });
     runtime.shutdown(SHUTDOWN);
-    // Last of all, so that whoever waits for the end finds the process all but gone.
+    // Released last: `sheen down` waits for the release, and returns when this process is about to
+    // exit.
     outcome.map(RunLock::release)
 }
 
@@ -193,7 +196,7 @@ async fn start(
     host.mgs(&home.mgs()).await?;
     let osts = osts_to_serve(home, config.osts, host.registered_targets(&config.fsname).as_ref())?;
     private_dir(&home.mdt(0))?;
-    // The MDT last: it then finds every OST in this process, and needs no connection.
+    // Start the MDT last: it then finds every OST in this process and needs no connection.
     for index in osts {
         private_dir(&home.ost(index))?;
         host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, me).await?;
@@ -215,7 +218,8 @@ async fn start(
     Ok((lock, mount))
 }
 
-/// Listens where the file system always did; a new one takes any port if the default one is taken.
+/// Listens at the file system's address. A new file system takes any free port if the default port
+/// is in use.
 async fn listen(host: &Host, wanted: SocketAddr, any_port: bool) -> Result<SocketAddr> {
     match host.listen(wanted).await {
         Err(_) if any_port => host.listen(SocketAddr::new(wanted.ip(), 0)).await,
@@ -223,19 +227,19 @@ async fn listen(host: &Host, wanted: SocketAddr, any_port: bool) -> Result<Socke
     }
 }
 
-/// Makes the mount point if it is missing; clears away what a killed process left mounted there.
+/// Creates the mount point if it is missing. Removes a dead mount that a killed process left there.
 pub fn prepare(mountpoint: &Path) -> Result {
     if is_mounted(mountpoint) {
         let dead = std::fs::metadata(mountpoint)
             .is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()));
         if !dead {
-            return Err(Failure::new(format!("something is mounted at {} already", mountpoint.display()))
-                .advise("`sheen umount` takes it away"));
+            return Err(Failure::new(format!("a Sheen file system is already mounted at {}", mountpoint.display()))
+                .advise("unmount it first with `sheen umount`, or use another mount point"));
         }
         sheen_mount::unmount(mountpoint, true)
-            .context(format!("cannot clear the dead mount at {}", mountpoint.display()))?;
+            .context(format!("cannot remove the dead mount at {}", mountpoint.display()))?;
     }
-    std::fs::create_dir_all(mountpoint).context(format!("cannot make the mount point {}", mountpoint.display()))
+    std::fs::create_dir_all(mountpoint).context(format!("cannot create the mount point {}", mountpoint.display()))
 }
 
 fn describe(config: &Config, me: &Nid, mountpoint: Option<&Path>, host: &Host) -> Running {

@@ -1,5 +1,5 @@
 //! The directories of the targets that a process serves. When one of them is removed, the process
-//! ends: without its directory a target loses what is written, and reads objects as empty.
+//! ends: a target without its directory loses writes and reads its objects as empty.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,7 @@ use sheen_rt::OpenDir;
 use super::{Host, asked_to_end};
 use crate::error::{Context, Failure, Result};
 
-/// Between two looks at the directories.
+/// Interval between two checks of the directories.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A directory that is served.
@@ -21,14 +21,14 @@ pub(super) struct Held {
 }
 
 impl Host {
-    /// Has [`Host::to_end`] watch this directory.
+    /// Makes [`Host::to_end`] watch this directory.
     pub(super) fn hold(&self, path: &Path) -> Result {
         let dir = self.rt.disk().open_dir(path).context(format!("cannot open {}", path.display()))?;
         self.held.lock().push(Held { path: path.to_owned(), dir });
         Ok(())
     }
 
-    /// Waits until this process is to end: for SIGTERM or SIGINT.
+    /// Waits for SIGTERM or SIGINT, upon which this process is to end.
     ///
     /// # Errors
     /// The directory of a target was removed.
@@ -38,11 +38,11 @@ impl Host {
             path = self.removed() => path,
         };
         let what = format!("{} was removed while it was served", path.display());
-        tracing::error!("{what}: this process ends, and unmounts what it mounted");
+        tracing::error!("{what}: unmounting and stopping this process; restore the directory before the next start");
         Err(Failure::new(what))
     }
 
-    /// Answers when a directory is removed: which one.
+    /// Waits until a directory is removed. Returns its path.
     async fn removed(&self) -> PathBuf {
         loop {
             self.rt.sleep(LOOK_INTERVAL).await;

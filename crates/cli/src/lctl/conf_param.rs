@@ -1,5 +1,5 @@
-//! `lctl conf_param`: Lustre's older way to say a value that lasts, by the target and the kind of
-//! device: `sheen-OST0001.osc.active=0` is `set_param -P osc.sheen-OST0001-osc-*.active=0`.
+//! `lctl conf_param`: Lustre's older command for permanent settings, by target and kind of device.
+//! `sheen-OST0001.osc.active=0` means `set_param -P osc.sheen-OST0001-osc-*.active=0`.
 
 use std::io;
 
@@ -26,8 +26,8 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(pattern) = pattern(keyword) else {
         writeln!(
             tool.err,
-            "error: conf_param: '{keyword}' is none of FSNAME-OST0000.{{osc,ost}}.PARAM, FSNAME-MDT0000.{{mdc,mdt,lov}}.PARAM, \
-             FSNAME.{{osc,mdc,llite}}.PARAM; 'set_param -P' takes any pattern"
+            "error: conf_param: invalid keyword '{keyword}': expected FSNAME-OST0000.{{osc,ost}}.PARAM, \
+             FSNAME-MDT0000.{{mdc,mdt,lov}}.PARAM or FSNAME.{{osc,mdc,llite}}.PARAM; 'set_param -P' accepts any pattern"
         )?;
         return Ok(Errno::EINVAL.0);
     };
@@ -35,11 +35,11 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     lasting::set(&[arg], given.has("d"), true, tool)
 }
 
-/// The pattern that names the same parameters.
+/// Returns the pattern that names the same parameters.
 fn pattern(keyword: &str) -> Option<String> {
     let (target, rest) = keyword.split_once('.')?;
     let (device, param) = rest.split_once('.').filter(|(_, param)| !param.is_empty())?;
-    // A file system may have a `-` in its name.
+    // A file system's name may contain `-`.
     let (fsname, name) = match target.rsplit_once('-') {
         Some((fsname, name)) if name.starts_with("OST") || name.starts_with("MDT") => (fsname, Some(name)),
         _ => (target, None),

@@ -11,7 +11,7 @@ use crate::lfs::getopt::{Spec, Value};
 const DL: Spec = Spec { short: "t", long: &[("target", Value::No, "t"), FSNAME] };
 const LIST_NIDS: Spec = Spec { short: "", long: &[FSNAME] };
 
-/// The devices of all processes, numbered through.
+/// Prints the devices of all processes, numbered consecutively.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -29,7 +29,7 @@ pub fn dl(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     Ok(0)
 }
 
-/// The NIDs of all processes.
+/// Prints the NIDs of all processes.
 ///
 /// # Errors
 /// The output cannot be written.

@@ -1,11 +1,11 @@
-//! `lctl set_param -P` and `-d`: settings that last; and `llog_print params`, which shows them.
+//! `lctl set_param -P` and `-d`: permanent settings; and `llog_print params`, which prints them.
 //!
-//! A value is first set as without `-P` on this machine, so that one that no parameter takes is
-//! refused at once, and is not kept. Then the MGS keeps it: the process that serves it has a
-//! parameter `mgs.MGS.live.params`, which shows the settings and is set to what is to be done
-//! (`sheen_mgs::settings`). So `lctl` does this for those who may reach that process's control
-//! socket. At last the command waits until the processes of this machine have heard of it; those
-//! elsewhere hear of it a moment later.
+//! A value is first set on this machine, as without `-P`. A value that no parameter accepts is thus
+//! refused at once and not stored. Then the MGS stores the setting. The process that serves it has
+//! a parameter `mgs.MGS.live.params`, which shows the settings; writing to it changes them
+//! (`sheen_mgs::settings`). A user who can reach the control socket of that process can therefore
+//! change settings. Finally the command waits until the processes of this machine have received the
+//! setting. Processes on other machines receive it a moment later.
 
 use std::{io, thread, time::Duration};
 
@@ -17,13 +17,13 @@ use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX};
 use super::param::{SetHere, first, set_here, slashes};
 use super::{Tool, usage};
 
-/// How long to wait for the processes of this machine.
+/// Time limit for the processes of this machine to receive a setting.
 const HEARD_MAX: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// `set_param -P PATTERN=VALUE...`; with `delete` `set_param -P -d PATTERN...`. A value that is
-/// empty takes the setting back, too.
+/// `set_param -P PATTERN=VALUE...`; with `delete`: `set_param -P -d PATTERN...`. An empty value
+/// deletes the setting, too.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -57,7 +57,7 @@ pub fn print(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         return Ok(usage::EXIT);
     };
     if log != "params" {
-        writeln!(tool.err, "llog_print: there is no log '{log}': the one that there is is called 'params'")?;
+        writeln!(tool.err, "llog_print: no log '{log}': the only log is 'params'")?;
         return Ok(Errno::ENOENT.0);
     }
     let mgs = match mgs_of("llog_print", None, tool)? {
@@ -87,13 +87,13 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
     if let Some(fsname) = tool.fsname.as_ref().filter(|fsname| mgs.fsnames.len() > 1 && !names(pattern, fsname)) {
         writeln!(
             tool.err,
-            "error: set_param: the MGS keeps '{}' for its other file systems, too: name '{fsname}' in the pattern \
+            "error: set_param: the MGS would set '{}' in its other file systems, too: include '{fsname}' in the pattern \
              (osc.{fsname}-*.active)",
             slashes(pattern)
         )?;
         return Ok(Err(Errno::EINVAL));
     }
-    // Where some parameters take the value and others do not, it is kept for those that do.
+    // If some parameters accept the value and others do not, it is stored for those that do.
     let mut partly = None;
     if let SettingChange::Set { pattern, value } = change {
         if let Err(errno) = settings::check(pattern, value) {
@@ -103,7 +103,7 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
             SetHere { done: 0, refused: Some(errno) } => return Ok(Err(errno)),
             SetHere { done: 0, refused: None } => writeln!(
                 tool.err,
-                "warning: set_param: no parameter of this machine matches '{}' now; those elsewhere, and those that come, will be set",
+                "warning: set_param: no parameter on this machine matches '{}' now; parameters elsewhere, and later ones, will be set",
                 slashes(pattern)
             )?,
             SetHere { refused, .. } => partly = refused,
@@ -123,24 +123,24 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
 fn refuse(change: SettingChange<'_>, errno: Errno, tool: &mut Tool<'_>) -> io::Result<Result<(), Errno>> {
     let why = match (change, errno) {
         (SettingChange::Delete { .. }, Errno::ENOENT) => {
-            "it has no setting that lasts; 'lctl llog_print params' shows those that there are".to_owned()
+            "it has no permanent setting; 'lctl llog_print params' lists all settings".to_owned()
         }
-        (_, Errno::ENOSPC) => format!("the MGS keeps {SETTINGS_MAX} settings already; take some back with -d"),
+        (_, Errno::ENOSPC) => format!("the MGS already stores {SETTINGS_MAX} settings; delete some with -d"),
         (_, Errno::ENAMETOOLONG) => format!("more than {SETTING_BYTES_MAX} characters"),
         (_, Errno::EINVAL) => {
-            "a parameter of the MGS itself, or a pattern or value with other than plain characters".to_owned()
+            "it names a parameter of the MGS itself, or the pattern or value has unsupported characters".to_owned()
         }
-        (_, Errno::ETIMEDOUT) => "the MGS's disk takes long; it is kept when that is done".to_owned(),
+        (_, Errno::ETIMEDOUT) => "the MGS waits for its disk; the setting is stored when the disk responds".to_owned(),
         (_, errno) => errno.to_string(),
     };
     let (SettingChange::Set { pattern, .. } | SettingChange::Delete { pattern }) = change;
-    let what = if matches!(change, SettingChange::Set { .. }) { "keeping" } else { "deleting" };
+    let what = if matches!(change, SettingChange::Set { .. }) { "storing" } else { "deleting" };
     writeln!(tool.err, "error: set_param: {what} '{}': {why}", slashes(pattern))?;
     Ok(Err(errno))
 }
 
-/// The MGS of this machine; of several the one with the file system that `--fsname` or the pattern
-/// names. What is wrong has been said.
+/// Returns the MGS of this machine. If there are several, returns the one with the file system that
+/// `--fsname` or the pattern names. On failure it has printed an error.
 fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Result<Result<Reached, Errno>> {
     let mut known: Vec<Vec<String>> = values("mgs.MGS.filesystems", tool)
         .iter()
@@ -158,7 +158,7 @@ fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Resu
         writeln!(tool.err, "This command must be run on the MGS.\nerror: {command}: {}", Errno::ENODEV)?;
         writeln!(
             tool.err,
-            "no MGS{of} that you may reach runs on this machine; call this where 'sheen up' or 'sheen mgs' runs"
+            "no MGS{of} that you can reach runs on this machine; run this command where 'sheen up' or 'sheen mgs' runs"
         )?;
         return Ok(Err(Errno::ENODEV));
     }
@@ -173,23 +173,23 @@ fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Resu
                 if pattern.is_some() { "name the file system in the pattern (osc.FSNAME-*.active), or " } else { "" };
             writeln!(
                 tool.err,
-                "error: {command}: several MGSs run on this machine; {hint}say with --fsname or SHEEN_RUNTIME_DIR \
-                 which is meant"
+                "error: {command}: several MGSs run on this machine; {hint}use --fsname or SHEEN_RUNTIME_DIR to select \
+                 one"
             )?;
             Ok(Err(Errno::EINVAL))
         }
     }
 }
-
+/// Returns whether a component of the pattern names a target or mount of the file system.
 /// Whether a part of a pattern is that of a target or mount of a file system.
 fn names(pattern: &str, fsname: &str) -> bool {
     let is_of = |part: &str| part.strip_prefix(fsname).is_some_and(|rest| rest.starts_with('-'));
-    // A server's locks are `filter-TARGET_UUID` or `mdt-TARGET_UUID`.
+    // A server names its locks `filter-TARGET_UUID` or `mdt-TARGET_UUID`.
     let is_locks = |part: &str| ["filter-", "mdt-"].iter().any(|kind| part.strip_prefix(kind).is_some_and(is_of));
     pattern.split(['.', '/']).any(|part| is_of(part) || is_locks(part))
 }
 
-/// Waits until the processes of this machine that follow the MGS have set what it keeps.
+/// Waits until the processes of this machine that follow the MGS have applied its settings.
 fn wait_until_heard(mgs: &Reached, tool: &mut Tool<'_>) -> io::Result<()> {
     let kept = values(&mgs.param, tool);
     for _ in 0..HEARD_MAX.as_millis() / LOOK.as_millis() {
@@ -199,7 +199,7 @@ fn wait_until_heard(mgs: &Reached, tool: &mut Tool<'_>) -> io::Result<()> {
         }
         thread::sleep(LOOK);
     }
-    writeln!(tool.err, "warning: set_param: not all processes of this machine have heard of it yet")
+    writeln!(tool.err, "warning: set_param: not all processes on this machine have received the setting yet")
 }
 
 fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {

@@ -1,14 +1,14 @@
-//! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user may
+//! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user can
 //! reach, and pools of OSTs.
 //!
-//! Each process answers on a control socket ([`sheen_params::control`]); `lctl` asks them all at
-//! once and merges what they say, sorted by name, so that one process or ten look alike. A process
-//! that does not answer is named and left out. Options, output and exit codes are Lustre's: a
-//! failure exits with its errno (2, 13, 22, 34), a usage error with 4 and the usage on standard
-//! output.
+//! Each process answers on a control socket ([`sheen_params::control`]). `lctl` queries all of them
+//! at once and merges the replies, sorted by name: the output does not depend on the number of
+//! processes. It reports and skips a process that does not answer. Options, output and exit codes
+//! are Lustre's. A failure exits with its errno (2, 13, 22, 34). A usage error exits with 4 and
+//! prints the usage on standard output.
 //!
-//! Lustre has no `--fsname`. Its `lctl` speaks to one kernel's modules; this one reaches every file
-//! system of the machine, so a user must be able to mean one.
+//! `--fsname` is Sheen's own. Lustre's `lctl` speaks to the modules of one kernel. Sheen's reaches
+//! every file system of the machine, so a user must be able to select one.
 
 mod conf_param;
 mod devices;
@@ -27,14 +27,15 @@ use sheen_wire::Errno;
 
 use processes::{Processes, Running};
 
-/// The commands that `--fsname` confines. The others name their file system themselves.
+/// The commands that `--fsname` restricts to one file system. The others name their file system
+/// themselves.
 const CONFINED: [&str; 7] = ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
 
-/// What a command works with; injected so that tests need no process.
+/// The environment of a command. Tests inject their own, so that they need no process.
 pub struct Tool<'a> {
     /// The processes of this machine.
     pub processes: &'a dyn Processes,
-    /// The only file system that is meant (`--fsname`).
+    /// The file system that `--fsname` selects.
     pub fsname: Option<String>,
     /// Standard output.
     pub out: &'a mut dyn Write,
@@ -43,8 +44,7 @@ pub struct Tool<'a> {
 }
 
 impl Tool<'_> {
-    /// Asks all processes for what they have, or for what they have of the file system that
-    /// `--fsname` names.
+    /// Sends a request to all processes. With `--fsname`, the request covers only that file system.
     fn ask(&self, request: Request) -> Vec<Reply> {
         match &self.fsname {
             Some(fsname) => self.processes.ask(&Request::Of { fsname: fsname.clone(), request: Box::new(request) }),
@@ -53,24 +53,24 @@ impl Tool<'_> {
     }
 }
 
-/// Runs `lctl` with its arguments, the first being its name. Answers the exit code.
+/// Runs `lctl` with its arguments, of which the first is its name. Returns the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
     let processes = Running::new(control::sockets);
     let code = run(&args, &mut Tool { processes: &processes, fsname: None, out: &mut out, err: &mut err });
     match (code, out.flush()) {
-        // Whoever read the output has seen enough, as `head` does.
+        // The reader has seen enough and closed the pipe, as `head` does.
         (Ok(code), Ok(())) => code,
         (Err(e), _) | (_, Err(e)) if e.kind() == io::ErrorKind::BrokenPipe => 0,
         (Err(e), _) | (_, Err(e)) => {
-            let _ = writeln!(err, "lctl: cannot write: {e}");
+            let _ = writeln!(err, "lctl: cannot write the output: {e}");
             1
         }
     }
 }
 
-/// Runs one command and names the processes that did not answer; answers the exit code.
+/// Runs one command and reports the processes that did not answer. Returns the exit code.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -103,7 +103,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "list_param" => param::list(rest, tool),
         "conf_param" => conf_param::run(rest, tool),
         "llog_print" => lasting::print(rest, tool),
-        // The only device with commands of its own, and they find it by themselves.
+        // MGS is the only device with commands of its own, and they find the MGS by themselves.
         "--device" if rest.first().is_some_and(|device| device == "MGS") => command(&rest[1..], tool),
         "--fsname" => confined(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
         option if option.starts_with("--fsname=") => confined(option.split_once('=').map(|(_, name)| name), rest, tool),
@@ -135,7 +135,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 fn confined(fsname: Option<&str>, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let fsname = fsname.filter(|_| args.first().is_some_and(|command| CONFINED.contains(&command.as_str())));
     let Some(fsname) = fsname else {
-        writeln!(tool.err, "lctl: '--fsname NAME' goes before one of {}", CONFINED.join(", "))?;
+        writeln!(tool.err, "lctl: '--fsname NAME' must be followed by one of {}", CONFINED.join(", "))?;
         return Ok(usage::EXIT);
     };
     tool.fsname = Some(fsname.to_owned());

@@ -1,4 +1,4 @@
-//! Options of a command, and what is said of wrong ones.
+//! Options of a command, and the errors for invalid ones.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,23 +9,23 @@ use crate::lfs::getopt::{Item, Spec, Value};
 /// `--fsname NAME`, for [`Spec::long`] of the commands that it confines.
 pub const FSNAME: (&str, Value, &str) = ("fsname", Value::Required, "fsname");
 
-/// What was given.
+/// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Given {
     options: Vec<&'static str>,
-    /// What is no option, in order.
+    /// The operands, in order.
     pub rest: Vec<String>,
 }
 
 impl Given {
-    /// Whether an option was given, by its letter.
+    /// Returns whether an option was given, by its letter.
     pub fn has(&self, letter: &str) -> bool {
         self.options.contains(&letter)
     }
 }
 
-/// Reads the arguments of a command; `None` after a usage error, which has then been printed. Notes
-/// [`FSNAME`] in `tool`.
+/// Parses the arguments of a command. Stores the value of [`FSNAME`] in `tool`. Returns `None`
+/// after a usage error, which it has printed.
 ///
 /// # Errors
 /// The output cannot be written.

@@ -33,7 +33,7 @@ const LIST: Spec = Spec {
     long: &[("classify", Value::No, "F"), ("recursive", Value::No, "R"), ("dir-only", Value::No, "D"), FSNAME],
 };
 
-/// Components that a recursive listing goes down at most; no parameter lies deeper.
+/// Number of components that a recursive listing descends at most. No parameter is deeper.
 const DEPTH_MAX: usize = 6;
 
 /// Prints values.
@@ -55,7 +55,7 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        // Every process has a `version`; where they agree one line is enough.
+        // Every process has a `version`. Equal lines are printed once.
         found.dedup();
         if !seen {
             missing("get_param", pattern, tool)?;
@@ -117,17 +117,17 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     Ok(code)
 }
 
-/// What became of the parameters of this machine that match a pattern.
+/// Result of setting the parameters of this machine that match a pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SetHere {
-    /// How many were set.
+    /// Number of parameters that were set.
     pub done: usize,
-    /// Why the first of those that were not.
+    /// Error of the first parameter that was not set.
     pub refused: Option<Errno>,
 }
 
-/// Sets what matches one pattern on this machine: a line for each that was set, an error for each
-/// that was not, and one for the whole.
+/// Sets the parameters of this machine that match a pattern. Prints a line for each that was set,
+/// an error for each that was not, and an error for the whole pattern.
 pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<SetHere> {
     let request = Request::Set { pattern: pattern.to_string(), value: value.to_string() };
     let mut results: Vec<SetResult> = Vec::new();
@@ -155,8 +155,8 @@ pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<
     Ok(SetHere { done, refused: Some(errno) })
 }
 
-/// Says which file systems were touched, if there is more than one: a pattern reaches every file
-/// system of the machine, which the user may not have in mind.
+/// Warns if parameters of several file systems were set. A pattern reaches every file system of the
+/// machine, which the user may not intend.
 fn name_systems(pattern: &str, results: &[SetResult], tool: &mut Tool<'_>) -> io::Result<()> {
     let set = results.iter().filter(|r| r.errno == 0);
     let fsnames: BTreeSet<&str> = set.flat_map(|r| &r.fsnames).map(String::as_str).collect();
@@ -166,7 +166,7 @@ fn name_systems(pattern: &str, results: &[SetResult], tool: &mut Tool<'_>) -> io
     let (count, names) = (fsnames.len(), fsnames.into_iter().collect::<Vec<_>>().join(", "));
     writeln!(
         tool.err,
-        "warning: set_param: '{}' was set in {count} file systems: {names}; --fsname NAME confines it to one",
+        "warning: set_param: '{}' was set in {count} file systems: {names}; use --fsname NAME to restrict it to one",
         slashes(pattern)
     )
 }
@@ -205,7 +205,7 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     Ok(code)
 }
 
-/// Reads options and at least one pattern; `None` after a usage error.
+/// Parses options and at least one pattern. Returns `None` after a usage error.
 fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<Given>> {
     let Some(given) = options::parse(command, spec, args, tool)? else { return Ok(None) };
     if given.rest.is_empty() {
@@ -215,7 +215,7 @@ fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) ->
     Ok(Some(given))
 }
 
-/// The pattern, and those for what lies below it.
+/// Returns the pattern and, if `recursive`, the patterns of the names below it.
 fn deeper(pattern: &str, recursive: bool) -> Vec<String> {
     let below = if recursive { DEPTH_MAX } else { 0 };
     (0..=below).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect()
@@ -228,12 +228,15 @@ fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<()> 
     }
     match &tool.fsname {
         Some(fsname) => {
-            writeln!(tool.err, "no Sheen process that you may reach here serves or mounts the file system '{fsname}'")
+            writeln!(tool.err, "no Sheen process that you can reach here serves or mounts the file system '{fsname}'")
         }
         None if tool.processes.silent().is_empty() => {
-            writeln!(tool.err, "no Sheen process that you may reach runs here; 'sheen up' or 'sheen mount' starts one")
+            writeln!(
+                tool.err,
+                "no Sheen process that you can reach runs here; start one with 'sheen up' or 'sheen mount'"
+            )
         }
-        // They are named at the end.
+        // The caller reports these processes at the end.
         None => Ok(()),
     }
 }
@@ -243,7 +246,7 @@ pub(super) fn slashes(name: &str) -> String {
     name.replace('.', "/")
 }
 
-/// The first error decides the exit code.
+/// Returns the exit code after an error: the first error decides.
 pub(super) fn first(code: i32, errno: Errno) -> i32 {
     if code == 0 { errno.0 } else { code }
 }

@@ -1,10 +1,10 @@
 //! `lctl pool_new`, `pool_add`, `pool_remove`, `pool_destroy` and `pool_list`.
 //!
-//! A change is made by the MGS: the process that serves it has a parameter `mgs.MGS.pools.FSNAME`,
-//! which shows the pools and is set to what is to be done (`sheen_mgs::pools`). So `lctl` changes
-//! pools for those who may reach that process's control socket. When the MGS has done it, the
-//! command waits until the MDTs of this machine have heard of it, so that the next command finds
-//! the pool; those elsewhere hear of it a moment later.
+//! The MGS makes each change. The process that serves it has a parameter `mgs.MGS.pools.FSNAME`,
+//! which shows the pools; writing to it changes them (`sheen_mgs::pools`). A user who can reach the
+//! control socket of that process can therefore change pools. After the change the command waits
+//! until the MDTs of this machine have received it, so that the next command finds the pool. MDTs
+//! on other machines receive it a moment later.
 
 use std::io;
 use std::{fmt, thread, time::Duration};
@@ -17,9 +17,9 @@ use sheen_wire::mgs::{NO_POOLS, Pool, PoolChange, TARGETS_MAX, TargetKind, parse
 use super::{Tool, usage};
 use crate::lfs::pool_list;
 
-/// How long to wait for the MDTs of this machine.
+/// Time limit for the MDTs of this machine to receive a change.
 const HEARD_MAX: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// `pool_new FSNAME.POOL`
@@ -54,8 +54,8 @@ pub fn remove(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     several("pool_remove", args, |ost| PoolChange::Remove { ost }, tool)
 }
 
-/// `pool_list FSNAME[.POOL] | PATH`: what the MGS of this machine says, or, where there is none,
-/// the one of a mount.
+/// `pool_list FSNAME[.POOL] | PATH`: prints the pools that the MGS of this machine knows. Without
+/// such an MGS, prints those of a mount.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -84,7 +84,7 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     }
 }
 
-/// A pool of a file system that the MGS of this machine knows.
+/// A pool name in a file system that the MGS of this machine knows.
 struct Named {
     fsname: String,
     pool: String,
@@ -124,7 +124,10 @@ fn several(command: &str, args: &[String], change: impl Fn(u32) -> PoolChange, t
             Some(index) => make(command, &named, change(index), tool)?,
             None => {
                 let fsname = &named.fsname;
-                writeln!(tool.err, "{command}: '{ost}' names no OST of '{fsname}': write OST0000 or {fsname}-OST0000")?;
+                writeln!(
+                    tool.err,
+                    "{command}: invalid OST '{ost}' of '{fsname}': expected OST0000 or {fsname}-OST0000"
+                )?;
                 Errno::EINVAL.0
             }
         };
@@ -134,14 +137,14 @@ fn several(command: &str, args: &[String], change: impl Fn(u32) -> PoolChange, t
     Ok(code)
 }
 
-/// Called wrongly: the usage.
+/// Prints the usage after an invalid call.
 fn wrong(command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     tool.out.write_all(usage::of(command).unwrap_or_default().as_bytes())?;
     Ok(usage::EXIT)
 }
 
-/// Takes `FSNAME.POOL` apart and looks whether the MGS of this machine knows the file system; what
-/// is wrong has been said.
+/// Parses `FSNAME.POOL` and checks that exactly one MGS of this machine knows the file system. On
+/// failure it has printed an error.
 fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Named, Errno>> {
     let Some((fsname, pool)) = name.split_once('.') else {
         return refuse(command, Errno::EINVAL, Errno::EINVAL.text(), tool);
@@ -163,12 +166,13 @@ fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Na
             refuse(command, Errno::EINVAL, &format!("the MGS knows no file system '{fsname}'"), tool)
         }
         0 => {
-            let text = "no MGS that you may reach runs on this machine; call this where 'sheen up' or 'sheen mgs' runs";
+            let text =
+                "no MGS that you can reach runs on this machine; run this command where 'sheen up' or 'sheen mgs' runs";
             refuse(command, Errno::ENODEV, text, tool)
         }
         _ => {
             let text = format!(
-                "several MGSs of this machine know a file system '{fsname}'; say with SHEEN_RUNTIME_DIR which is meant"
+                "several MGSs on this machine know a file system '{fsname}'; use SHEEN_RUNTIME_DIR to select one"
             );
             refuse(command, Errno::EINVAL, &text, tool)
         }
@@ -180,7 +184,7 @@ fn refuse(command: &str, errno: Errno, what: &str, tool: &mut Tool<'_>) -> io::R
     Ok(Err(errno))
 }
 
-/// Has the MGS make a change, and says how it went.
+/// Makes the MGS apply a change, and prints the result.
 fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
     let value = pools::write(&named.fsname, &named.pool, change);
     let request = Request::Set { pattern: format!("mgs.*.pools.{}", named.fsname), value };
@@ -205,7 +209,7 @@ fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -
                     format!("{} not found in pool {named}", ost(index))
                 }
                 (Errno::EINVAL, PoolChange::New) if NO_POOLS.contains(&named.pool.as_str()) => {
-                    format!("poolname cannot be '{}': it stands for no pool", named.pool)
+                    format!("poolname cannot be '{}': the name is reserved and means no pool", named.pool)
                 }
                 (errno, _) => errno.to_string(),
             };
@@ -216,7 +220,7 @@ fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -
     Ok(errno.0)
 }
 
-/// Waits until the MDTs of this machine see the pool as the MGS does.
+/// Waits until the MDTs of this machine have the same version of the pool as the MGS.
 fn wait_until_heard(named: &Named, tool: &mut Tool<'_>) -> io::Result<()> {
     let Named { fsname, pool } = named;
     let mdts = values(&format!("lod.{fsname}-MDT*-mdtlov.numobd"), tool).len();
@@ -233,10 +237,10 @@ fn wait_until_heard(named: &Named, tool: &mut Tool<'_>) -> io::Result<()> {
         }
         thread::sleep(LOOK);
     }
-    writeln!(tool.err, "Warning, not all MDTs have heard of the change of pool {named} yet")
+    writeln!(tool.err, "Warning, not all MDTs have received the change of pool {named} yet")
 }
 
-/// The pools of a file system, of each MGS of this machine that knows it.
+/// Returns the pools of a file system, once per MGS of this machine that knows it.
 fn pools_of(fsname: &str, tool: &Tool<'_>) -> Vec<Vec<Pool>> {
     let texts = values(&format!("mgs.*.pools.{fsname}"), tool);
     texts.iter().map(|text| pools::parse(fsname, text)).collect()
@@ -252,9 +256,9 @@ fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
     found.map(|f| f.value).collect()
 }
 
-/// `OST[0-3,8]`, `sheen-OST[0-10/2]_UUID`: every OST of the list, indices in hexadecimal as in the
-/// names themselves, the step in decimal. Without brackets the text itself. `None`: no such list,
-/// or a longer one than there can be OSTs.
+/// Expands a list of OSTs such as `OST[0-3,8]` or `sheen-OST[0-10/2]_UUID`. Indices are
+/// hexadecimal, as in the names themselves; the step is decimal. Returns the text itself if it has
+/// no brackets. Returns `None` if the list is invalid, or longer than the number of possible OSTs.
 fn expand(list: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = list.split_once('[') else { return Some(vec![list.to_string()]) };
     let (ranges, after) = rest.split_once(']')?;

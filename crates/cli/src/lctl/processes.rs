@@ -5,26 +5,26 @@ use std::path::PathBuf;
 
 use sheen_params::control::{self, Reply, Request, Silent};
 
-/// Processes that can be asked. A trait, so that tests need none.
+/// Processes that can be queried. A trait, so that tests need no processes.
 pub trait Processes {
-    /// What those answer that do.
+    /// Sends a request to all processes. Returns the replies of those that answer.
     fn ask(&self, request: &Request) -> Vec<Reply>;
 
-    /// Those that have not answered a request.
+    /// Returns the processes that have not answered a request.
     fn silent(&self) -> Vec<Silent>;
 }
 
 /// The processes behind control sockets.
 ///
-/// A process that has not answered once is not asked again: a command that asks several times names
-/// it once and waits for it once.
+/// A process that has not answered once is not queried again: a command that sends several requests
+/// waits for it and reports it once.
 pub struct Running<F> {
     sockets: F,
     silent: RefCell<Vec<Silent>>,
 }
 
 impl<F: Fn() -> Vec<PathBuf>> Running<F> {
-    /// Those whose sockets `sockets` finds, each time anew.
+    /// Creates the set of processes behind the sockets that `sockets` finds, anew for each request.
     pub fn new(sockets: F) -> Running<F> {
         Running { sockets, silent: RefCell::default() }
     }

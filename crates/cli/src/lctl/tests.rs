@@ -1,4 +1,4 @@
-//! What lctl prints and how it ends, against the captures of Lustre's.
+//! Output and exit codes of lctl, compared with captures of Lustre's.
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn processes() -> [Params; 2] {
     [mount, server]
 }
 
-/// Processes that are asked without a socket.
+/// Processes that are queried without a socket.
 pub(super) struct Fakes<'a>(pub(super) &'a [Params]);
 
 impl Processes for Fakes<'_> {
@@ -38,7 +38,7 @@ impl Processes for Fakes<'_> {
     }
 }
 
-/// Runs a command line; answers exit code, output and errors.
+/// Runs a command line. Returns exit code, output and errors.
 pub(super) fn run_with(processes: &dyn Processes, args: &[String]) -> (i32, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = run(args, &mut Tool { processes, fsname: None, out: &mut out, err: &mut err }).unwrap();
@@ -141,7 +141,7 @@ fn usage_errors_exit_4_with_the_usage() {
     assert!(lctl(&p, "help dl").1.contains("usage: dl"));
 }
 
-/// A mount of each of two file systems, and a server that has both.
+/// A mount of each of two file systems, and a server of both.
 fn two_systems() -> [Params; 3] {
     let mount = |fsname: &str| {
         let params = Params::new();
@@ -171,7 +171,7 @@ fn one_file_system_is_meant_with_fsname() {
     assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "8\n16\n");
     assert_eq!(lctl(&p, "--fsname home get_param -n *.*.max_rpcs_in_flight").1, "8\n");
     assert_eq!(lctl(&p, "--fsname scratch list_param obdfilter.*").1, "obdfilter.scratch-OST0000\n");
-    // A parameter of a process belongs to the only file system of the process.
+    // A parameter of the whole process belongs to the only file system of that process.
     assert_eq!(lctl(&p, "--fsname home set_param lnet.delay_us=5").1, "lnet.delay_us=5\n");
     assert_eq!(lctl(&p, "get_param -n lnet.delay_us").1, "5\n0\n");
     let (code, out, err) = lctl(&p, "--fsname none get_param osc.*.*");
@@ -179,7 +179,7 @@ fn one_file_system_is_meant_with_fsname() {
     assert!(err.contains("serves or mounts the file system 'none'"), "{err}");
     for line in ["--fsname", "--fsname home", "--fsname home pool_new home.p", "--fsname= nosuchcmd"] {
         let (code, _, err) = lctl(&p, line);
-        assert!(code == 4 && err.contains("'--fsname NAME' goes before"), "{line}: {err}");
+        assert!(code == 4 && err.contains("'--fsname NAME' must be followed by"), "{line}: {err}");
     }
     assert_eq!(lctl(&p, "get_param --fsname").0, 4);
 }
@@ -189,7 +189,7 @@ fn set_param_names_the_file_systems_that_it_touched() {
     let p = two_systems();
     let both = "osc.home-OST0000-osc-ff00.max_rpcs_in_flight=9\nosc.scratch-OST0000-osc-ff00.max_rpcs_in_flight=9\n";
     let warned = "warning: set_param: 'osc/*/max_rpcs_in_flight' was set in 2 file systems: home, scratch; \
-                  --fsname NAME confines it to one\n";
+                  use --fsname NAME to restrict it to one\n";
     assert_eq!(lctl(&p, "set_param osc.*.max_rpcs_in_flight=9"), (0, both.into(), warned.into()));
     assert!(lctl(&p, "set_param -n lnet.delay_us=5").2.contains("in 2 file systems: home, scratch;"));
     assert_eq!(lctl(&p, "set_param -n osc.home-*.max_rpcs_in_flight=7"), (0, String::new(), String::new()));
@@ -199,7 +199,7 @@ fn set_param_names_the_file_systems_that_it_touched() {
 fn a_process_that_does_not_answer_is_named_and_the_others_are_shown() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::serve_in(dir.path(), &processes()[1]).unwrap();
-    // The kernel takes connections for a process that is stopped.
+    // The kernel accepts connections for a stopped process.
     let hung = UnixListener::bind(dir.path().join("4000000001.sock")).unwrap();
     let run = |line: &str| {
         let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
@@ -209,7 +209,7 @@ fn a_process_that_does_not_answer_is_named_and_the_others_are_shown() {
                  ('kill -CONT 4000000001' resumes a stopped one)\n";
     let blocksize = "obdfilter.sheen-OST0000.blocksize=4096\n";
     assert_eq!(run("get_param obdfilter.*.blocksize"), (0, blocksize.into(), named.into()));
-    // Asked once for all components, so it is named once.
+    // A recursive command sends several requests, but waits for and reports the process only once.
     assert_eq!(run("get_param -R obdfilter"), (0, blocksize.into(), named.into()));
     assert_eq!(run("help dl").2, "");
     drop(control);

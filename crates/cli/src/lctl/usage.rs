@@ -1,20 +1,20 @@
-//! What `lctl help` prints.
+//! The texts of `lctl help`.
 
-/// Exit code of a usage error, as Lustre's CMD_HELP becomes.
+/// Exit code of a usage error: that of Lustre's CMD_HELP.
 pub const EXIT: i32 = 4;
 
-/// Without arguments.
+/// Printed if no command is given.
 pub const TOP: &str = "\
 usage: lctl [--fsname NAME] COMMAND [OPTIONS]... [ARGS]
-Shows and sets what the Sheen processes of this machine have to show and set:
+Shows and sets parameters of the Sheen processes on this machine:
 of all file systems, or of one with --fsname.
 
-  dl           devices: targets, services and clients' ends of them
+  dl           devices: targets, services and the clients' connections to them
   get_param    values of parameters, by name or pattern
   set_param    set parameters
   list_param   names of parameters
   list_nids    network identifiers of this machine
-  llog_print   the settings that last
+  llog_print   permanent settings
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
 
 Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
@@ -43,11 +43,11 @@ const SET_PARAM: &str = "\
 set the Lustre or LNET parameter
 set value of Lustre or LNet parameter(s) at the specified path,
 which can contain shell-style filename patterns. A size may be
-given as 64K, 4M or 1G. With -P, on the MGS, the value lasts: it is
-set wherever the pattern matches, and again whenever a process starts;
--d takes such a setting back, and leaves the value as it is.
-A pattern reaches all file systems of this machine; with --fsname
-it reaches that one alone.
+given as 64K, 4M or 1G. With -P, on the MGS, the setting is permanent:
+it is applied wherever the pattern matches, and again whenever a process
+starts; -d deletes such a setting and leaves the current values unchanged.
+A pattern applies to all file systems of this machine; with --fsname
+it applies only to that one.
 usage: set_param [--no-name|-n] [--permanent|-P] [--fsname NAME]
                  PARAM1=VALUE1 [PARAM2=VALUE2 ...]
        set_param --permanent|-P --delete|-d PARAM1 [PARAM2 ...]
@@ -68,7 +68,7 @@ usage: conf_param [--delete|-d] <target.keyword=val>
   -d  Delete the permanent setting from the configuration.
 ";
 const LLOG_PRINT: &str = "\
-print the settings that last (set_param -P)
+print the permanent settings (set_param -P)
 usage: [--device MGS | --fsname NAME] llog_print params
 ";
 const POOL_NEW: &str = "\
@@ -114,7 +114,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("pool_list", POOL_LIST),
 ];
 
-/// The usage of a command.
+/// Returns the usage of a command.
 pub fn of(command: &str) -> Option<&'static str> {
     COMMANDS.iter().find(|(name, _)| *name == command).map(|(_, text)| *text)
 }

@@ -1,11 +1,13 @@
 /*
- * liblustreapi: what programs ask of a Sheen mount about layouts, names by FID, group locks, advice and targets. Link with -llustreapi.
+ * liblustreapi: layouts, names by FID, group locks, advice and targets of a Sheen mount. Link with
+ * -llustreapi.
  *
- * The functions, types and numbers are those of Lustre's library of this name; what is not here is not there yet (docs/api.md). Nothing here
- * needs a privilege, but for names by FID, which are the superuser's.
+ * The functions, types and numbers are those of Lustre's library of this name; docs/api.md lists
+ * what is implemented. Only names by FID need a privilege: they are restricted to the superuser.
  *
- * A function returns 0 or more on success. "-1": it failed, and errno says why. "-errno": it failed, and returns why, negated (errno has it,
- * too). A null pointer where something is needed is EINVAL. ENOTTY: not on a mount.
+ * A function returns 0 or more on success. A heading states how its functions report an error:
+ * "-1" (or null): errno has the error. "-errno": the function returns the error negated, and errno
+ * has it, too. Null for a required pointer is EINVAL. ENOTTY: not on a mount.
  */
 #ifndef SHEEN_LUSTREAPI_H
 #define SHEEN_LUSTREAPI_H
@@ -23,9 +25,9 @@ extern "C" {
 
 #define lustre_fid struct lu_fid
 
-/* Of statx(2), with _GNU_SOURCE of <sys/stat.h>. */
+/* The type of statx(2), from <sys/stat.h> with _GNU_SOURCE. */
 typedef struct statx lstatx_t;
-/* With _GNU_SOURCE of <fcntl.h>, and of <mntent.h>. */
+/* From <fcntl.h> with _GNU_SOURCE, and from <mntent.h>. */
 struct file_handle;
 struct mntent;
 
@@ -42,7 +44,7 @@ enum llapi_message_level {
 	LLAPI_MSG_MAX
 };
 #define LLAPI_MSG_MASK 0x00000007
-#define LLAPI_MSG_NO_ERRNO 0x00000010 /* with a level: the text alone */
+#define LLAPI_MSG_NO_ERRNO 0x00000010 /* with a level: print only the text */
 
 static inline const char *llapi_msg_level2str(enum llapi_message_level level)
 {
@@ -51,18 +53,18 @@ static inline const char *llapi_msg_level2str(enum llapi_message_level level)
 	return (unsigned int)level < LLAPI_MSG_MAX ? names[level] : NULL;
 }
 
-/* What is above the level is not said; at first everything is. */
+/* Messages above the level are not printed. Initially all are printed. */
 void llapi_msg_set_level(int level);
 int llapi_msg_get_level(void);
 
-/* What the two below end in; not to be called otherwise. */
+/* For llapi_error and llapi_printf below only. */
 void sheen_llapi_error(int level, int error, const char *message);
 void sheen_llapi_printf(int level, const char *message);
 
-/* Longest message, in bytes; what goes past it is left out. */
+/* Longest message, in bytes. A longer one is truncated. */
 #define SHEEN_LLAPI_MESSAGE_MAX 4096
 
-/* Says something went wrong: the text, and what the errno (also negated) means. */
+/* Prints an error: the text, and the meaning of the errno (possibly negated). */
 __attribute__((__format__(__printf__, 3, 4), __unused__))
 static inline void llapi_error(int level, int error, const char *format, ...)
 {
@@ -76,7 +78,7 @@ static inline void llapi_error(int level, int error, const char *format, ...)
 }
 #define llapi_err_noerrno(level, ...) llapi_error((level) | LLAPI_MSG_NO_ERRNO, 0, __VA_ARGS__)
 
-/* Says something, as it is. */
+/* Prints a message unchanged. */
 __attribute__((__format__(__printf__, 2, 3), __unused__))
 static inline void llapi_printf(int level, const char *format, ...)
 {
@@ -96,8 +98,8 @@ struct llapi_stripe_param {
 	char *lsp_pool;
 	int lsp_stripe_offset; /* -1: any OST */
 	int lsp_stripe_pattern; /* enum lov_pattern; 0: default */
-	int lsp_stripe_count; /* 0: default; -1: every OST; length of lsp_osts if that is used */
-	bool lsp_is_specific; /* use lsp_osts and no others */
+	int lsp_stripe_count; /* 0: default; -1: every OST; length of lsp_osts if it is used */
+	bool lsp_is_specific; /* use exactly the OSTs in lsp_osts */
 	bool lsp_is_create;
 	__u8 lsp_max_inherit;
 	__u8 lsp_max_inherit_rr;
@@ -105,32 +107,36 @@ struct llapi_stripe_param {
 };
 #define lsp_tgts lsp_osts
 
-/* Opens a file, with O_CREAT a new one, and gives it stripes if it has none (EEXIST: it has); of a directory sets the default. */
+/* Opens a file (with O_CREAT a new one) and sets its layout if it has none (EEXIST: it has one); of
+ * a directory sets the default. */
 int llapi_file_open(const char *name, int flags, int mode, unsigned long long stripe_size, int stripe_offset,
 		    int stripe_count, int stripe_pattern);
 int llapi_file_open_pool(const char *name, int flags, int mode, unsigned long long stripe_size, int stripe_offset,
 			 int stripe_count, int stripe_pattern, char *pool_name);
 int llapi_file_open_param(const char *name, int flags, mode_t mode, const struct llapi_stripe_param *param);
-/* 0, or -EINVAL: no file can have such stripes. */
+/* Returns 0, or -EINVAL: no file can have such stripes. */
 int llapi_stripe_limit_check(unsigned long long stripe_size, int stripe_offset, int stripe_count, int stripe_pattern);
-/* The same with O_CREAT | O_WRONLY and 0644, and closes it. */
+/* As llapi_file_open with O_CREAT | O_WRONLY and 0644; closes the file again. */
 int llapi_file_create(const char *name, unsigned long long stripe_size, int stripe_offset, int stripe_count,
 		      int stripe_pattern);
 int llapi_file_create_pool(const char *name, unsigned long long stripe_size, int stripe_offset, int stripe_count,
 			   int stripe_pattern, char *pool_name);
-/* The layout of a file or directory; room for lov_user_md_size(LOV_MAX_STRIPE_COUNT, LOV_USER_MAGIC_V3) bytes, 65536 if composite. */
+/* Stores the layout of a file or directory. It needs room for
+ * lov_user_md_size(LOV_MAX_STRIPE_COUNT, LOV_USER_MAGIC_V3) bytes, or 65536 if it is composite. */
 int llapi_file_get_stripe(const char *path, struct lov_user_md *lum);
 int llapi_file_fget_mdtidx(int fd, int *mdtidx);
 /*
- * Attributes, which of them are told (OBD_MD_FL...), and layout of a name, be it a symbolic link, or of what is open; any pointer may be
- * null. lmm_magic is 0 where there is no layout. EOVERFLOW: lumsize is too small.
+ * Store the attributes, a mask of the stored attributes (OBD_MD_FL...), and the layout of a name
+ * (even if it is a symbolic link) or of an open file. Any pointer may be null. lmm_magic is 0 if
+ * there is no layout. EOVERFLOW: lumsize is too small.
  */
 int llapi_get_lum_file(const char *path, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum, size_t lumsize);
 int llapi_get_lum_dir(const char *path, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum, size_t lumsize);
 int llapi_get_lum_file_fd(int dir_fd, const char *fname, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum,
 			  size_t lumsize);
 int llapi_get_lum_dir_fd(int dir_fd, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum, size_t lumsize);
-/* A new file without a name in a directory, open for reading and writing; null: the layout of files there. mdt_idx: -1. */
+/* Creates a file without a name in a directory, open for reading and writing. stripe_param null:
+ * the default layout of the directory. mdt_idx: -1. */
 int llapi_create_volatile_param(const char *directory, int mdt_idx, int open_flags, mode_t mode,
 				const struct llapi_stripe_param *stripe_param);
 int llapi_create_volatile_idx(const char *directory, int mdt_idx, int open_flags);
@@ -143,8 +149,9 @@ static inline int llapi_create_volatile(const char *directory, int open_flags)
 /* ---- directories over MDTs: -errno ---- */
 
 /*
- * Of the struct lsp_stripe_offset is the first MDT (-1: any), lsp_osts lists MDTs, lsp_stripe_pattern is an enum lmv_hash_type, and lsp_max_inherit and
- * lsp_max_inherit_rr are of defaults. A default of count 0 and offset -1 deletes the one that is there. Pools: null.
+ * In the struct, lsp_stripe_offset is the first MDT (-1: any), lsp_osts lists MDTs,
+ * lsp_stripe_pattern is an enum lmv_hash_type, and lsp_max_inherit and lsp_max_inherit_rr apply to
+ * defaults. A default with count 0 and offset -1 deletes the existing one. Pools: null.
  */
 int llapi_dir_create(const char *name, mode_t mode, const struct llapi_stripe_param *param);
 int llapi_dir_create_pool(const char *name, int flags, int stripe_offset, int stripe_count, int stripe_pattern,
@@ -153,7 +160,7 @@ int llapi_dir_set_default_lmv(const char *name, const struct llapi_stripe_param 
 int llapi_dir_set_default_lmv_stripe(const char *name, int stripe_offset, int stripe_count, int stripe_pattern,
 				     const char *pool_name);
 
-/* raid0,overstriped and the like; null: no room */
+/* Such as "raid0,overstriped". Null: it does not fit. */
 char *llapi_lov_pattern_string(enum lov_pattern pattern, char *buf, size_t buflen);
 int llapi_lov_string_pattern(const char *string, enum lov_pattern *pattern);
 
@@ -164,7 +171,7 @@ struct llapi_layout;
 #define LLAPI_LAYOUT_INVALID 0x1000000000000001ULL
 /* Left to the file system. */
 #define LLAPI_LAYOUT_DEFAULT (LLAPI_LAYOUT_INVALID + 1)
-/* A stripe on every OST; WIDE_MIN + n: n + 1 of them. */
+/* One stripe on every OST. WIDE_MIN + n: n + 1 stripes on every OST. */
 #define LLAPI_LAYOUT_WIDE (LLAPI_LAYOUT_INVALID + 2)
 #define LLAPI_LAYOUT_WIDE_MIN LLAPI_LAYOUT_WIDE
 #define LLAPI_LAYOUT_WIDE_MAX (LLAPI_LAYOUT_WIDE_MIN + 31)
@@ -176,9 +183,9 @@ struct llapi_layout;
 #define LLAPI_LAYOUT_IDX_MAX 0x00000000FFFFFFFFULL
 
 enum llapi_layout_get_flags {
-	LLAPI_LAYOUT_GET_EXPECTED = 0x1, /* fill in what a file there gets */
-	LLAPI_LAYOUT_GET_COPY = 0x2, /* (the attribute is never changed) */
-	LLAPI_LAYOUT_GET_CHECK = 0x4, /* EBADSLT: objects do not agree with stripes */
+	LLAPI_LAYOUT_GET_EXPECTED = 0x1, /* set the values that a file there would get */
+	LLAPI_LAYOUT_GET_COPY = 0x2, /* no effect: the attribute is never changed */
+	LLAPI_LAYOUT_GET_CHECK = 0x4, /* EBADSLT: the objects do not agree with the stripes */
 };
 #define LAYOUT_GET_EXPECTED LLAPI_LAYOUT_GET_EXPECTED
 #define LLAPI_LXF_COPY LLAPI_LAYOUT_GET_COPY
@@ -194,16 +201,17 @@ struct llapi_layout *llapi_layout_get_by_fid(const char *path, const struct lu_f
 struct llapi_layout *llapi_layout_get_by_xattr(void *lov_xattr, ssize_t lov_xattr_size,
 					       enum llapi_layout_get_flags flags);
 
-/* The value of lustre.lov that asks for such a file; to be freed. (Not exported by Lustre's library.) */
+/* Returns a request for a file with this layout, as a value of lustre.lov, to be freed with free().
+ * (Lustre's library does not export this function.) */
 struct lov_user_md *llapi_layout_to_lum(const struct llapi_layout *layout, size_t *lum_size);
 
-/* open(2), a new file gets the layout; null: the directory's. */
+/* As open(2); a new file gets the layout (null: the directory's default). */
 int llapi_layout_file_open(const char *path, int open_flags, mode_t mode, const struct llapi_layout *layout);
 int llapi_layout_file_create(const char *path, int open_flags, int mode, const struct llapi_layout *layout);
 int llapi_layout_set_by_fd(int fd, struct llapi_layout *layout);
 int llapi_layout_set_by_xattr(int fd, struct lov_user_md *lum);
 
-/* Of the current component, which is the first unless another is used. */
+/* Attributes of the current component, which is the first one initially. */
 int llapi_layout_stripe_count_get(const struct llapi_layout *layout, uint64_t *count);
 int llapi_layout_stripe_count_set(struct llapi_layout *layout, uint64_t count);
 bool llapi_layout_stripe_count_is_valid(int64_t stripe_count);
@@ -228,7 +236,7 @@ int llapi_layout_comp_flags_clear(struct llapi_layout *layout, uint32_t flags);
 int llapi_layout_comp_id_get(const struct llapi_layout *layout, uint32_t *id);
 int llapi_layout_mirror_id_get(const struct llapi_layout *layout, uint32_t *id);
 
-/* Of the whole. */
+/* Attributes of the whole layout. */
 int llapi_layout_flags_get(struct llapi_layout *layout, uint32_t *flags);
 int llapi_layout_flags_set(struct llapi_layout *layout, uint32_t flags);
 const char *llapi_layout_flags_string(uint32_t flags);
@@ -245,16 +253,17 @@ enum llapi_layout_comp_use {
 	LLAPI_LAYOUT_COMP_USE_PREV = 4,
 };
 
-/* Add at the end; delete the current one, which must be the last; go to another (1: there is none). */
+/* Add a component at the end; delete the current one, which must be the last; go to another one
+ * (returns 1: there is none). */
 int llapi_layout_comp_add(struct llapi_layout *layout);
 int llapi_layout_add_first_comp(struct llapi_layout *layout);
 int llapi_layout_comp_del(struct llapi_layout *layout);
 int llapi_layout_comp_use(struct llapi_layout *layout, uint32_t pos);
 int llapi_layout_comp_use_id(struct llapi_layout *layout, uint32_t id);
-int llapi_layout_get_last_init_comp(struct llapi_layout *layout); /* goes to the last one that has its objects */
+int llapi_layout_get_last_init_comp(struct llapi_layout *layout); /* goes to the last component with objects */
 int llapi_layout_merge(struct llapi_layout **dst_layout, const struct llapi_layout *src_layout);
 
-/* Stripe size and count of the current component of one for that of the other; -errno. */
+/* Copies stripe size and count of f_layout's current component to that of m_layout; -errno. */
 int llapi_layout_mirror_inherit(struct llapi_layout *f_layout, struct llapi_layout *m_layout);
 
 enum {
@@ -264,27 +273,28 @@ enum {
 typedef int (*llapi_layout_iter_cb)(struct llapi_layout *layout, void *cbdata);
 int llapi_layout_comp_iterate(struct llapi_layout *layout, llapi_layout_iter_cb cb, void *cbdata);
 
-/* 0, or a number for what does not fit together. */
+/* Return 0, or the number of a defect: components that do not fit together. */
 int llapi_layout_sanity(struct llapi_layout *layout, bool incomplete, bool flr);
-/* And whether the file system (null: not asked) has the pools and OSTs that are named. */
+/* Also checks that the file system (null: no check) has the pools and OSTs that are named. */
 int llapi_layout_v2_sanity(struct llapi_layout *layout, bool incomplete, bool flr, char *fsname);
 void llapi_layout_sanity_perror(int error);
 
-/* Of a file that is there. */
+/* Components of an existing file. */
 int llapi_layout_file_comp_add(const char *path, const struct llapi_layout *layout);
 int llapi_layout_file_comp_del(const char *path, uint32_t id, uint32_t flags);
 int llapi_layout_file_comp_set(const char *path, uint32_t *ids, uint32_t *flags, size_t count);
 
-/* ---- single mirrors, of a file that was opened with O_DIRECT or for writing: -errno ---- */
+/* ---- single mirrors of a file that was opened with O_DIRECT or for writing: -errno ---- */
 
-/* From now on the open file is that mirror, stale or not; 0: the file again. */
+/* Makes the open file refer to that mirror from now on, stale or not; 0: to the whole file again. */
 int llapi_mirror_set(int fd, unsigned int id);
 int llapi_mirror_clear(int fd);
 ssize_t llapi_mirror_read(int fd, unsigned int id, void *buf, size_t count, off_t pos);
 off_t llapi_mirror_data_seek(int fd, unsigned int id, off_t pos, size_t *size);
 bool llapi_mirror_is_sparse(int fd, unsigned int id);
 
-/* Of a layout: one that is up to date and has the bytes from file_start on, and up to where; all components of those that are not. */
+/* A mirror of a layout that is up to date and has the bytes from file_start, and the end of these
+ * bytes; the components of the mirrors that are not up to date. */
 struct llapi_resync_comp {
 	uint64_t lrc_start;
 	uint64_t lrc_end;
@@ -297,9 +307,11 @@ int llapi_mirror_find_stale(struct llapi_layout *layout, struct llapi_resync_com
 			    __u16 *mirror_ids, int ids_nr);
 
 /*
- * A mirror is written under a lease (EBUSY: there is none), from which on it is stale. LL_LEASE_WRLCK with LL_LEASE_RESYNC takes one, on the mirrors
- * of these ids or all stale ones (EALREADY: none is). It is lost when somebody writes to the file. LL_LEASE_UNLCK with LL_LEASE_RESYNC_DONE and
- * the ids of the components that were copied gives it back: LL_LEASE_WRLCK, or 0 if it was lost. Other leases: EOPNOTSUPP.
+ * A mirror is written only under a lease (EBUSY: there is none), which makes it stale.
+ * LL_LEASE_WRLCK with LL_LEASE_RESYNC takes a lease on the mirrors with these ids, or on all stale
+ * ones (EALREADY: there are none). A write to the file by another process ends the lease.
+ * LL_LEASE_UNLCK with LL_LEASE_RESYNC_DONE and the ids of the copied components releases it, and
+ * returns LL_LEASE_WRLCK, or 0 if the lease had ended. Other leases: EOPNOTSUPP.
  */
 int llapi_lease_set(int fd, const struct ll_ioc_lease *data);
 int llapi_lease_check(int fd); /* LL_LEASE_WRLCK or 0 */
@@ -308,16 +320,16 @@ int llapi_lease_acquire(int fd, enum ll_lease_mode mode);
 ssize_t llapi_mirror_write(int fd, unsigned int id, const void *buf, size_t count, off_t pos);
 int llapi_mirror_truncate(int fd, unsigned int id, off_t length);
 int llapi_mirror_punch(int fd, unsigned int id, off_t start, size_t length);
-/* How many are done, which come first in dst then. */
+/* Returns the number of mirrors that were copied, which then come first in dst. */
 ssize_t llapi_mirror_copy_many(int fd, __u16 src, __u16 *dst, size_t count);
-int llapi_mirror_copy(int fd, unsigned int src, unsigned int dst, off_t pos, size_t count); /* src 0: the file; bytes */
+int llapi_mirror_copy(int fd, unsigned int src, unsigned int dst, off_t pos, size_t count); /* src 0: the file; returns bytes */
 int llapi_mirror_resync_many(int fd, struct llapi_layout *layout, struct llapi_resync_comp *comp_array, int comp_size,
 			     uint64_t start, uint64_t end);
 
 /* ---- holes of any open file: -errno ---- */
 
 bool llapi_file_is_sparse(int fd);
-off_t llapi_data_seek(int src_fd, off_t offset, size_t *length); /* no more data: the end, and 0 */
+off_t llapi_data_seek(int src_fd, off_t offset, size_t *length); /* no more data: end of file, and length 0 */
 int llapi_hole_punch(int fd, off_t start, size_t length);
 
 /* ---- files by FID: -errno ---- */
@@ -325,7 +337,7 @@ int llapi_hole_punch(int fd, off_t start, size_t length);
 int llapi_path2fid(const char *path, struct lu_fid *fid);
 int llapi_fd2fid(int fd, struct lu_fid *fid);
 int llapi_fid_parse(const char *fidstr, struct lu_fid *fid, char **endptr);
-/* The superuser's; paths from the root, without a slash before them. */
+/* For the superuser. Paths start at the root of the file system, without a leading slash. */
 int llapi_fid2path(const char *device, const char *fidstr, char *path, int pathlen, long long *recno, int *linkno);
 int llapi_fid2path_at(int mnt_fd, const struct lu_fid *fid, char *path, int pathlen, long long *recno, int *linkno);
 int llapi_path2parent(const char *path, unsigned int linkno, struct lu_fid *parent_fid, char *name, size_t name_size);
@@ -333,7 +345,7 @@ int llapi_fd2parent(int fd, unsigned int linkno, struct lu_fid *parent_fid, char
 int llapi_open_by_fid(const char *dir, const struct lu_fid *fid, int open_flags); /* -1 */
 int llapi_open_by_fid_at(int dir_fd, const struct lu_fid *fid, int open_flags); /* -1 */
 
-/* For open_by_handle_at(2), which is the superuser's; to be freed. */
+/* For open_by_handle_at(2), which only the superuser can use. Free the handle with free(). */
 int llapi_fid_to_handle(struct file_handle **handle, const struct lu_fid *fid);
 int llapi_get_mdt_index_by_fid(int fd, const struct lu_fid *fid, int *mdt_index);
 
@@ -344,18 +356,19 @@ int llapi_group_unlock(int fd, int gid);
 int llapi_group_lock64(int fd, __u64 gid);
 int llapi_group_unlock64(int fd, __u64 gid);
 
-/* lla_end: the byte after the last where it is a multiple of 4096, else the last. */
+/* lla_end: the byte after the last if it is a multiple of 4096, else the last byte. */
 int llapi_ladvise(int fd, unsigned long long flags, int num_advise, struct llapi_lu_ladvise *ladvise);
 
 /* ---- data versions: -errno ---- */
 
-/* Another number after each change of the file's bytes, and perhaps without one: after a restart of an OST. flags:
- * LL_DV_RD_FLUSH, LL_DV_WR_FLUSH, or 0: what mounts keep to be written does not count yet. */
+/* The number differs after each change of the file's data. It may also differ without a change,
+ * after a restart of an OST. flags: LL_DV_RD_FLUSH, LL_DV_WR_FLUSH, or 0: dirty data of mounts does
+ * not count yet. */
 int llapi_get_data_version(int fd, __u64 *data_version, __u64 flags);
 
 /* ---- swap of layouts: -errno ---- */
 
-/* Times always stay; versions that are to be checked are refused (EOPNOTSUPP). */
+/* Times never change. A check of data versions is refused (EOPNOTSUPP). */
 int llapi_swap_layouts(const char *path1, const char *path2, __u64 dv1, __u64 dv2, __u64 flags);
 int llapi_fswap_layouts(int fd1, int fd2, __u64 dv1, __u64 dv2, __u64 flags);
 int llapi_fswap_layouts_grouplock(int fd1, int fd2, __u64 dv1, __u64 dv2, int gid, __u64 flags); /* gid: 0 */
@@ -374,24 +387,26 @@ int llapi_get_fsname_instance(const char *path, char *fsname, size_t fsname_len,
 int llapi_get_fsname(const char *path, char *fsname, size_t fsname_len);
 int llapi_get_instance(const char *path, char *instance, size_t instance_len);
 int llapi_get_obd_count(char *mnt, int *count, int is_mdt);
-/* Room for *count of them; then *count is how many there are. */
+/* *count: room for so many uuids; afterwards the number of targets. */
 int llapi_lov_get_uuids(int fd, struct obd_uuid *uuidp, int *ost_count);
 int llapi_lmv_get_uuids(int fd, struct obd_uuid *uuidp, int *mdt_count);
 /*
- * type: LL_STATFS_LMV or LL_STATFS_LOV. ENODEV: past the last target; EAGAIN: none of this index. ENODATA: not active; as with other errors of
- * the target its uuid is stored.
+ * type: LL_STATFS_LMV or LL_STATFS_LOV. ENODEV: past the last target; EAGAIN: no target has this
+ * index. ENODATA: the target is inactive. With ENODATA and other errors of the target, its uuid is
+ * stored.
  */
 int llapi_obd_statfs(char *path, __u32 type, __u32 index, struct obd_statfs *stat_buf, struct obd_uuid *uuid_buf);
 int llapi_obd_fstatfs(int fd, __u32 type, __u32 index, struct obd_statfs *stat_buf, struct obd_uuid *uuid_buf);
-/* What a mount's OSTs, or MDTs, are called together. */
+/* Common name of the OSTs, or MDTs, of a mount. */
 int llapi_file_get_lov_uuid(const char *path, struct obd_uuid *lov_uuid);
 int llapi_file_fget_lov_uuid(int fd, struct obd_uuid *lov_uuid);
 int llapi_file_get_lmv_uuid(const char *path, struct obd_uuid *lmv_uuid);
 int llapi_uuid_match(char *real_uuid, char *search_uuid); /* 1 or 0 */
-/* By the file system's name or a path on it. EOVERFLOW: more than there is room for. */
+/* By the file system's name or a path on it. EOVERFLOW: the result does not fit. */
 int llapi_get_poollist(const char *name, char **poollist, int list_size, char *buffer, int buffer_size);
 int llapi_get_poolmembers(const char *poolname, char **members, int list_size, char *buffer, int buffer_size);
-/* Whether the file system, or its pool, has the target, or the pool any: 1 or 0. Of pool and target one may be null. */
+/* Return 1 if the file system, or its pool, has the target, or if the pool has any; else 0. Either
+ * pool or target may be null. */
 int llapi_search_tgt(const char *fsname, const char *poolname, const char *tgtname, bool is_mdt);
 int llapi_search_mdt(const char *fsname, const char *poolname, const char *mdtname);
 int llapi_search_ost(const char *fsname, const char *poolname, const char *ostname);
@@ -400,10 +415,11 @@ int llapi_root_path_open(const char *device, int *outfd);
 
 /* ---- other: -1 ---- */
 
-/* 64k, 1M and the like; a number alone counts in *size_units, which then has what was taken. bytes_spec: b stands for bytes. */
+/* Parses 64k, 1M and the like. A number alone is in units of *size_units, which then holds the unit
+ * that was used. bytes_spec: b means bytes. */
 int llapi_parse_size(const char *string, unsigned long long *size, unsigned long long *size_units, int bytes_spec);
 
-/* Sheen's version, as lctl get_param version says it. */
+/* Sheen's version, as in lctl get_param version. */
 int llapi_get_version_string(char *version, unsigned int version_size);
 
 #if defined(__cplusplus)

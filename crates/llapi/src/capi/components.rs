@@ -1,4 +1,4 @@
-//! `llapi_layout_comp_*` and its like: components of a layout being read or built.
+//! `llapi_layout_comp_*` and similar functions: components of a layout that is read or built.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -19,30 +19,31 @@ use crate::{
 /// `LLAPI_LAYOUT_ITER_CONT`.
 const GO_ON: c_int = 0;
 
-/// What `llapi_layout_comp_iterate` calls for each component, which is the current one then.
+/// The function that `llapi_layout_comp_iterate` calls for each component, which is then the
+/// current one.
 pub type Visit = unsafe extern "C" fn(layout: *mut Layout, data: *mut c_void) -> c_int;
 
-/// Appends a component that begins where the last one ends, with its stripe size, count and pool,
-/// and makes it the current one. EINVAL: the last one has no end. E2BIG: too many.
+/// Appends a component that starts where the last one ends, with its stripe size, count and pool,
+/// and makes it current. EINVAL: the last one has no end. E2BIG: too many components.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_add(layout: *mut Layout) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)? }.add().map(|()| 0))
 }
 
-/// Appends the first component of another mirror and makes it the current one. E2BIG: too many.
+/// Appends the first component of another mirror and makes it current. E2BIG: too many components.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_add_first_comp(layout: *mut Layout) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)? }.add_first_of_mirror().map(|()| 0))
 }
 
-/// Takes the current component out. EINVAL: it is not the last, or the only one.
+/// Removes the current component. EINVAL: it is not the last one, or it is the only one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_del(layout: *mut Layout) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)? }.remove().map(|()| 0))
 }
 
-/// Goes to another component: 1 to the first, 2 the last, 3 the next, 4 the one before. Returns 1,
-/// with ENOENT, if there is none; -1 with EINVAL for anything else.
+/// Goes to another component: 1 the first, 2 the last, 3 the next, 4 the previous one. Returns 1
+/// with ENOENT if there is none, and -1 with EINVAL for any other number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_use(layout: *mut Layout, position: u32) -> c_int {
     let mut end = false;
@@ -60,14 +61,14 @@ pub unsafe extern "C" fn llapi_layout_comp_use(layout: *mut Layout, position: u3
     if end { 1 } else { code }
 }
 
-/// Goes to the component of that id. ENOENT: there is none. EINVAL: the layout is plain.
+/// Goes to the component with this id. ENOENT: there is none. EINVAL: the layout is plain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_use_id(layout: *mut Layout, id: u32) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)? }.go_to(id).map(|()| 0))
 }
 
-/// Goes to the last component that has its objects; where none has them, or the layout is plain, it
-/// stays where it is. 0.
+/// Goes to the last component that has its objects. Stays at the current one if none has them, or
+/// if the layout is plain. Returns 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_last_init_comp(layout: *mut Layout) -> c_int {
     or_minus_one(|| {
@@ -76,8 +77,8 @@ pub unsafe extern "C" fn llapi_layout_get_last_init_comp(layout: *mut Layout) ->
     })
 }
 
-/// Calls for each component until told to stop: the first answer that is not
-/// `LLAPI_LAYOUT_ITER_CONT`, or that. EINVAL, returned as -1: null.
+/// Calls `visit` for each component, until it returns another value than `LLAPI_LAYOUT_ITER_CONT`.
+/// Returns that value, or `LLAPI_LAYOUT_ITER_CONT`. EINVAL, returned as -1: null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_iterate(
     layout: *mut Layout,
@@ -86,8 +87,8 @@ pub unsafe extern "C" fn llapi_layout_comp_iterate(
 ) -> c_int {
     or_minus_one(|| {
         let visit = visit.ok_or(Errno::EINVAL)?;
-        // No reference is held while the program has its turn: it may go elsewhere in the layout,
-        // or add to it.
+        // No reference is held during the call: the program may go elsewhere in the layout, or add
+        // to it.
         let mut more = unsafe { exclusive(layout)? }.go(Move::First);
         while more {
             match unsafe { visit(layout, data) } {
@@ -99,8 +100,8 @@ pub unsafe extern "C" fn llapi_layout_comp_iterate(
     })
 }
 
-/// Appends copies of another's components; where the first is null it becomes a copy. EINVAL: one
-/// is plain.
+/// Appends copies of another layout's components. If `*into` is null, it becomes a copy. EINVAL:
+/// one of the two layouts is plain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_merge(into: *mut *mut Layout, from: *const Layout) -> c_int {
     or_minus_one(|| {
@@ -113,8 +114,7 @@ pub unsafe extern "C" fn llapi_layout_merge(into: *mut *mut Layout, from: *const
     })
 }
 
-/// 0, or a number for what does not fit together: `llapi_layout_sanity_perror`. -1 with EINVAL:
-/// null.
+/// Returns 0, or the number of a defect, for `llapi_layout_sanity_perror`. -1 with EINVAL: null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_sanity(layout: *const Layout, incomplete: bool, mirrors: bool) -> c_int {
     or_minus_one(|| {
@@ -122,8 +122,8 @@ pub unsafe extern "C" fn llapi_layout_sanity(layout: *const Layout, incomplete: 
     })
 }
 
-/// The same, and whether the file system of that name (or of an absolute path; null: it is not
-/// asked) has the pools and OSTs that are named.
+/// As [`llapi_layout_sanity`]. Also checks that a file system has the pools and OSTs that are
+/// named. `fsname`: its name or an absolute path on it; null: no such check.
 ///
 /// -1 with ENODEV: it is not mounted here; ENOTTY, ENOENT: the path; EINVAL: no layout.
 #[unsafe(no_mangle)]
@@ -152,9 +152,9 @@ fn check_names(layout: &Layout, root: &CStr) -> Result<Result<(), Wrong>> {
     Ok(sanity::check_names(layout, &osts, &mounts::pools(At::Path(root))?))
 }
 
-/// Gives the current component of a layout the stripe size and count of the current one of another,
-/// as a new mirror that is asked for without saying them has those of the file. -EINVAL: null, or
-/// one of them is extension space.
+/// Copies stripe size and count of the current component of `file` to that of `mirror`. A new
+/// mirror without these settings thus gets those of the file. -EINVAL: null, or one of the
+/// components is extension space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_mirror_inherit(file: *const Layout, mirror: *mut Layout) -> c_int {
     or_minus_errno(|| {
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn llapi_layout_mirror_inherit(file: *const Layout, mirror
             return unsafe { shared(file) }.map(|_| 0);
         }
         let (from, to) = unsafe { (shared(file)?.current(), exclusive(mirror)?.current_mut()) };
-        // What an extension has for a stripe size is none.
+        // The size of an extension is no stripe size.
         if from.is_extension() || to.is_extension() {
             return Err(Errno::EINVAL);
         }
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn llapi_layout_mirror_inherit(file: *const Layout, mirror
     })
 }
 
-/// Says what such a number means, on standard error.
+/// Prints the meaning of such a number on standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_layout_sanity_perror(number: c_int) {
     let _ = or_minus_one(|| {
@@ -181,16 +181,16 @@ pub extern "C" fn llapi_layout_sanity_perror(number: c_int) {
     });
 }
 
-/// What `LCM_FL_…` is called: `0` for a file without mirrors.
+/// Names of the states `LCM_FL_…`. `0`: a file without mirrors.
 const STATES: [(u16, &CStr); 4] = [(0, c"0"), (1, c"ro"), (2, c"wp"), (3, c"sp")];
 
-/// The name of a state of mirrors; other bits are left out.
+/// Returns the name of a state of mirrors. Ignores other bits.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_layout_flags_string(flags: u32) -> *const c_char {
     STATES[(flags & 3) as usize].1.as_ptr()
 }
 
-/// The state of mirrors that is called so; 0 for any other name, or none.
+/// Returns the state of mirrors with this name; 0 for any other name, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_string_flags(name: *const c_char) -> u16 {
     let found = || -> Result<u16> {

@@ -1,8 +1,8 @@
-//! Directories that are spread over MDTs: `llapi_dir_create`, `llapi_dir_set_default_lmv` and their
-//! like. They return an errno negated.
+//! Directories striped over MDTs: `llapi_dir_create`, `llapi_dir_set_default_lmv` and similar
+//! functions. They return a negated errno if they fail.
 //!
-//! As `lfs mkdir` a directory is made, and then laid out; one that the MDT does not lay out as
-//! asked is not left behind.
+//! As in `lfs mkdir`, a directory is created and then gets its layout. If the MDT refuses the
+//! layout, the directory is removed.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -17,17 +17,17 @@ use crate::{
     sys::{self, At, errno},
 };
 
-/// The layout of a directory, and the default of those that are made in it.
+/// The layout of a directory, and the default for new directories in it.
 const LMV: &str = "lustre.lmv";
 const DEFAULT_LMV: &str = "lustre.dmv";
-/// What an owner needs to lay out a directory.
+/// Mode bits that an owner needs to set the layout of a directory.
 const OWNER: u32 = 0o700;
 
-/// Makes a directory; the umask is taken off its mode. Of the struct the offset is the first MDT
-/// (-1: any), the list is of MDTs, and the pattern is the hash of names; it may not be null.
+/// Creates a directory; the umask applies to its mode. In the struct, the offset is the first MDT
+/// (-1: any), the list contains MDTs, and the pattern is the hash of names. It may not be null.
 ///
-/// -EEXIST; -ENODEV: there is no such MDT; -EINVAL: a number that cannot be, or a pool; -ENOENT,
-/// -ENOTTY, and what mkdir(2) says.
+/// -EEXIST; -ENODEV: no such MDT; -EINVAL: an invalid number, or a pool; -ENOENT, -ENOTTY, and the
+/// errors of mkdir(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_dir_create(name: *const c_char, mode: libc::mode_t, param: *const StripeParam) -> c_int {
     or_minus_errno(|| {
@@ -35,13 +35,13 @@ pub unsafe extern "C" fn llapi_dir_create(name: *const c_char, mode: libc::mode_
         verify(&mounts::parent(name), &wanted)?;
         rustix::fs::mkdirat(CWD, name, Mode::from_raw_mode(mode & 0o7777)).map_err(errno)?;
         lay_out(name, &wanted).map(|()| 0).inspect_err(|_| {
-            // If somebody uses it by now, it stays.
+            // This fails if the directory is no longer empty; it then remains.
             let _ = rustix::fs::rmdir(name);
         })
     })
 }
 
-/// The same by numbers, with no list. `pool`: null.
+/// As [`llapi_dir_create`], with numbers instead of a struct, and without a list. `pool`: null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_dir_create_pool(
     name: *const c_char,
@@ -55,10 +55,10 @@ pub unsafe extern "C" fn llapi_dir_create_pool(
     unsafe { llapi_dir_create(name, mode as libc::mode_t, &raw const param) }
 }
 
-/// Sets what is made in a directory gets, or with offset -1 and count 0 deletes that. Of the struct
-/// `lsp_max_inherit` and `lsp_max_inherit_rr` count, too.
+/// Sets the default layout for new directories in a directory. With offset -1 and count 0, deletes
+/// it. The fields `lsp_max_inherit` and `lsp_max_inherit_rr` of the struct are used, too.
 ///
-/// -ENOTDIR; -EPERM: it is somebody else's; otherwise as [`llapi_dir_create`].
+/// -ENOTDIR; -EPERM: it belongs to another user; otherwise as [`llapi_dir_create`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_dir_set_default_lmv(name: *const c_char, param: *const StripeParam) -> c_int {
     or_minus_errno(|| {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn llapi_dir_set_default_lmv(name: *const c_char, param: *
     })
 }
 
-/// The same by numbers.
+/// As [`llapi_dir_set_default_lmv`], with numbers instead of a struct.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_dir_set_default_lmv_stripe(
     name: *const c_char,
@@ -85,12 +85,12 @@ pub unsafe extern "C" fn llapi_dir_set_default_lmv_stripe(
     unsafe { llapi_dir_set_default_lmv(name, &raw const param) }
 }
 
-/// The value to send.
+/// Returns the value to send.
 ///
 /// # Safety
 /// As [`with_list`].
 unsafe fn wanted(param: *const StripeParam) -> Result<LmvUser> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (p, mdts) = unsafe { with_list(param)? };
     if unsafe { optional(p.lsp_pool) }.is_some() {
         return Err(Errno::EINVAL);
@@ -109,15 +109,15 @@ unsafe fn wanted(param: *const StripeParam) -> Result<LmvUser> {
     Ok(if mdts.len() > 1 { one.with_mdts(mdts) } else { one })
 }
 
-/// The directory must be on a mount, and what is asked for on MDTs that there are. ENODEV: it is
-/// not.
+/// Checks that the directory is on a mount that has the requested MDTs. ENODEV: it does not have
+/// them.
 fn verify(directory: &CStr, wanted: &LmvUser) -> Result<()> {
     let there = mounts::targets(At::Path(directory), TargetKind::Mdt)?;
     let mut named = wanted.mdt.into_iter().chain(wanted.stripes.iter().map(|stripe| stripe.mdt));
     if named.all(|mdt| there.iter().any(|target| target.index == mdt)) { Ok(()) } else { Err(Errno::ENODEV) }
 }
 
-/// Lays out a directory that was just made, also one with a mode that keeps its owner out.
+/// Sets the layout of a new directory, even if its mode denies access to its owner.
 fn lay_out(name: &CStr, wanted: &LmvUser) -> Result<()> {
     let set = || sys::set(At::Path(name), LMV, &wanted.encode(), false);
     match set() {

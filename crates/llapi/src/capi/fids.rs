@@ -1,5 +1,5 @@
-//! Names of files: `llapi_path2fid`, `_fd2fid`, `_fid2path`, `_fid_parse` and their like. They
-//! return an errno negated.
+//! FIDs and names of files: `llapi_path2fid`, `_fd2fid`, `_fid2path`, `_fid_parse` and similar
+//! functions. They return a negated errno if they fail.
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
 
@@ -13,37 +13,38 @@ use crate::{
     sys::{self, At},
 };
 
-/// The FID of what a path names, be it a symbolic link. -ENOENT, -ENOTTY (not on a mount), -EINVAL.
+/// Stores the FID of a path, even if it is a symbolic link. -ENOENT, -ENOTTY (not on a mount),
+/// -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_path2fid(path: *const c_char, fid: *mut LuFid) -> c_int {
     or_minus_errno(|| unsafe { put(fid, sys::fid(At::Name(text(path)?))?.into()) }.map(|()| 0))
 }
 
-/// The FID of an open file. -EBADF, -ENOTTY.
+/// Stores the FID of an open file. -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_fd2fid(fd: c_int, fid: *mut LuFid) -> c_int {
     or_minus_errno(|| unsafe { put(fid, sys::fid(At::File(file(fd)?))?.into()) }.map(|()| 0))
 }
 
-/// Reads a FID, in brackets or not, after any white space; `end`, if not null, is what follows it,
-/// or where it goes wrong.
+/// Parses a FID, in brackets or not, after any white space. Stores in `end`, if it is not null, the
+/// position after the FID, or of the error.
 ///
-/// -EINVAL: it is none. -ERANGE: one of its numbers is too large.
+/// -EINVAL: it is no FID. -ERANGE: one of its numbers is too large.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_fid_parse(from: *const c_char, fid: *mut LuFid, end: *mut *mut c_char) -> c_int {
     or_minus_errno(|| {
         let bytes = unsafe { text(from)? }.to_bytes();
         let (read, found) = parse(bytes);
         if !end.is_null() {
-            // SAFETY: `read` is at most the string's length. C gets back what it gave, with the
-            // right to change it that it had.
+            // SAFETY: `read` is at most the string's length. C gets back its own pointer, which it
+            // may use to change the string as before.
             unsafe { put(end, from.add(read).cast_mut())? };
         }
         unsafe { put(fid, found?.into()) }.map(|()| 0)
     })
 }
 
-/// How far was read, and what it says.
+/// Returns the number of bytes that were parsed, and the FID.
 fn parse(bytes: &[u8]) -> (usize, Result<Fid>) {
     let mut at = bytes.iter().take_while(|b| b.is_ascii_whitespace()).count();
     let bracket = bytes.get(at) == Some(&b'[');
@@ -79,10 +80,11 @@ fn parse(bytes: &[u8]) -> (usize, Result<Fid>) {
     (at, Ok(Fid { seq, oid: oid as u32, ver: ver as u32 }))
 }
 
-/// A path of a file by its FID, for the superuser: from the root of the file system, without a
-/// slash before it (the root itself is `/`). `device`: an absolute path on the mount, or the file
-/// system's name. `link`, if not null: which of its names; the number of the next is stored, that
-/// of the last again after the last. `recno` is left as it is.
+/// Stores a path of a file by its FID, for the superuser. The path starts at the root of the file
+/// system, without a leading slash; that of the root itself is `/`. `device`: an absolute path on
+/// the mount, or the file system's name. `link`, if it is not null, is the number of the name. The
+/// number of the next name is stored there; after the last name it stays that of the last. `recno`
+/// is unchanged.
 ///
 /// -EINVAL; -ENODEV: no such mount; -ENOENT: no such file; -EPERM; -EOVERFLOW: it does not fit.
 #[unsafe(no_mangle)]
@@ -105,7 +107,7 @@ pub unsafe extern "C" fn llapi_fid2path(
     })
 }
 
-/// The same, by an open file of the mount.
+/// As [`llapi_fid2path`], by an open file of the mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_fid2path_at(
     mount: c_int,
@@ -125,9 +127,9 @@ unsafe fn path_of(at: At<'_>, fid: Fid, path: *mut c_char, room: c_int, link: *m
         e => e,
     })?;
     let paths = control::decode_paths(&value);
-    // SAFETY: as C promises.
+    // SAFETY: guaranteed by C.
     let asked = unsafe { link.as_ref() }.and_then(|link| usize::try_from(*link).ok()).unwrap_or(0);
-    // Lustre answers with the first name for a number that there is not.
+    // For a number that is too large, Lustre returns the first name.
     let at = if asked < paths.len() { asked } else { 0 };
     let found = paths.get(at).ok_or(Errno::ENOENT)?;
     let found = if found.is_empty() { &b"/"[..] } else { found };
@@ -139,10 +141,10 @@ unsafe fn path_of(at: At<'_>, fid: Fid, path: *mut c_char, room: c_int, link: *m
     Ok(0)
 }
 
-/// The directory in which a file lies and its name there, for the superuser; `link`: which of its
-/// names, from 0.
+/// Stores the FID of a file's parent directory and the file's name there, for the superuser.
+/// `link`: the number of the name, from 0.
 ///
-/// -ENODATA: it has no more. -EPERM, -ENOENT, -ENOTTY. -EOVERFLOW: the name does not fit.
+/// -ENODATA: it has no such name. -EPERM, -ENOENT, -ENOTTY. -EOVERFLOW: the name does not fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_path2parent(
     path: *const c_char,
@@ -154,7 +156,7 @@ pub unsafe extern "C" fn llapi_path2parent(
     or_minus_errno(|| unsafe { parent_of(At::Name(text(path)?), link, parent, name, room) })
 }
 
-/// The same of an open file.
+/// As [`llapi_path2parent`], for an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_fd2parent(
     fd: c_int,
@@ -176,14 +178,14 @@ unsafe fn parent_of(at: At<'_>, link: c_uint, parent: *mut LuFid, name: *mut c_c
     unsafe { put_text(name, room, rest, Errno::EOVERFLOW) }.map(|()| 0)
 }
 
-/// Opens a file by its FID, for the superuser; `place`: any path on the mount. The open file, or -1
-/// with `errno`.
+/// Opens a file by its FID, for the superuser. `place`: any path on the mount. Returns the open
+/// file, or -1 with `errno`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_open_by_fid(place: *const c_char, fid: *const LuFid, flags: c_int) -> c_int {
     or_minus_one(|| open_by(At::Path(unsafe { text(place)? }), unsafe { *shared(fid)? }, flags))
 }
 
-/// The same, by an open file of the mount.
+/// As [`llapi_open_by_fid`], by an open file of the mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_open_by_fid_at(place: c_int, fid: *const LuFid, flags: c_int) -> c_int {
     or_minus_one(|| open_by(At::File(unsafe { file(place)? }), unsafe { *shared(fid)? }, flags))
@@ -195,8 +197,8 @@ fn open_by(place: At<'_>, fid: LuFid, flags: c_int) -> Result<c_int> {
     opened.map(open::give).map_err(sys::errno)
 }
 
-/// `struct file_handle` with what the kernel keeps of a file on FUSE: its node, and that node's
-/// generation, which is always 0.
+/// `struct file_handle` with the kernel's data of a file on FUSE: node id, and generation of the
+/// node, which is always 0.
 #[repr(C)]
 struct Handle {
     bytes: u32,
@@ -205,14 +207,14 @@ struct Handle {
     generation: u32,
 }
 
-/// `FILEID_INO64_GEN`, and the bytes of it.
+/// `FILEID_INO64_GEN`, and its size in bytes.
 const NODE_AND_GENERATION: c_int = 0x81;
 const NODE_AND_GENERATION_BYTES: u32 = 12;
-/// The root's node, which the kernel chose. All others are inode numbers.
+/// Node id of the root, which the kernel chose. All other node ids are inode numbers.
 const ROOT_NODE: u64 = 1;
 
-/// The handle of a file for open_by_handle_at(2), by its FID, in memory to be freed with `free`.
-/// Nobody is asked whether there is such a file.
+/// Creates the handle of a file for open_by_handle_at(2) from its FID, in memory to be freed with
+/// `free`. Does not check that the file exists.
 ///
 /// -EINVAL: no file can have that FID. -ENOMEM.
 #[unsafe(no_mangle)]
@@ -222,7 +224,7 @@ pub unsafe extern "C" fn llapi_fid_to_handle(handle: *mut *mut c_void, fid: *con
             return Err(Errno::EINVAL);
         }
         let node = node_of(unsafe { *shared(fid)? }.into()).ok_or(Errno::EINVAL)?;
-        // SAFETY: any size may be asked for; it is not 0.
+        // SAFETY: malloc accepts any size, and this one is not 0.
         let room = unsafe { libc::malloc(size_of::<Handle>()) };
         if room.is_null() {
             return Err(Errno::ENOMEM);
@@ -233,13 +235,13 @@ pub unsafe extern "C" fn llapi_fid_to_handle(handle: *mut *mut c_void, fid: *con
             node: [(node >> 32) as u32, node as u32],
             generation: 0,
         };
-        // SAFETY: it is as large as that, aligned for anything, and nobody else's.
+        // SAFETY: the memory has this size, is aligned for any type, and no other code uses it.
         unsafe { room.cast::<Handle>().write(made) };
         unsafe { put(handle, room) }.map(|()| 0)
     })
 }
 
-/// By what number the kernel knows a file. `None`: there can be no such file.
+/// Returns the node id by which the kernel knows a file. `None`: there can be no such file.
 fn node_of(fid: Fid) -> Option<u64> {
     if fid == ROOT {
         return Some(ROOT_NODE);
@@ -284,7 +286,7 @@ mod tests {
     fn a_fid_is_written_where_c_says() {
         let (mut fid, mut end) = (LuFid::default(), std::ptr::null_mut());
         let text: &CStr = c"[0x200000401:0x2:0x0]:rest";
-        // SAFETY: all three pointers are good.
+        // SAFETY: all three pointers are valid.
         unsafe {
             assert_eq!(llapi_fid_parse(text.as_ptr(), &raw mut fid, &raw mut end), 0);
             assert_eq!(CStr::from_ptr(end), c":rest");

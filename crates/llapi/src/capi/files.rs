@@ -1,6 +1,6 @@
-//! The older way to make files with a layout, and to see it: `llapi_file_create`, `_open`,
-//! `_get_stripe` and their like. They return an errno negated, and say what went wrong on standard
-//! error (`llapi_msg_set_level`).
+//! The older functions that create files with a layout and read it: `llapi_file_create`, `_open`,
+//! `_get_stripe` and similar ones. They return a negated errno if they fail, and print the error on
+//! standard error (`llapi_msg_set_level`).
 
 use std::{
     ffi::{CStr, c_char, c_int, c_ulonglong, c_void},
@@ -38,15 +38,15 @@ pub struct StripeParam {
     pub lsp_is_specific: bool,
     /// Unused here.
     pub lsp_is_create: bool,
-    /// Of directories' striping.
+    /// For striped directories.
     pub lsp_max_inherit: u8,
-    /// Of directories' striping.
+    /// For striped directories.
     pub lsp_max_inherit_rr: u8,
-    /// There are more of these.
+    /// The entries of the list follow the struct.
     pub lsp_osts: [u32; 0],
 }
 
-/// How a file shall be striped, as the older calls say it.
+/// Striping of a file, as the older functions express it.
 pub(super) struct Striping<'a> {
     size: u64,
     offset: c_int,
@@ -56,14 +56,14 @@ pub(super) struct Striping<'a> {
     osts: &'a [u32],
 }
 
-/// `LOV_PATTERN_RAID0` and with `LOV_PATTERN_OVERSTRIPING`.
+/// `LOV_PATTERN_RAID0`, and the same with `LOV_PATTERN_OVERSTRIPING`.
 const PATTERN_RAID0: c_int = 1;
 const PATTERN_OVERSTRIPED: c_int = 0x201;
-/// Mode of files made by `llapi_file_create`.
+/// Mode of files that `llapi_file_create` creates.
 const MODE: u32 = 0o644;
 
 impl Striping<'_> {
-    /// EINVAL: one of the numbers.
+    /// Returns the layout. EINVAL: one of the numbers is invalid.
     pub fn layout(&self) -> Result<Layout> {
         let mut c = Component::default();
         c.set_pattern(match self.pattern {
@@ -113,14 +113,14 @@ unsafe fn striped<'a>(
     pattern: c_int,
     pool: *const c_char,
 ) -> Striping<'a> {
-    // SAFETY: as C promises.
+    // SAFETY: guaranteed by C.
     Striping { size, offset, count, pattern, pool: unsafe { optional(pool) }, osts: &[] }
 }
 
-/// Opens a file, which may be made by it (`O_CREAT`), and gives it stripes if it has none; of a
+/// Opens a file, and creates it if `O_CREAT` says so. Sets its layout if it has none; of a
 /// directory sets the default. Returns the open file.
 ///
-/// -EINVAL: a number that cannot be, a pool that is not there or empty. -EEXIST: it has stripes.
+/// -EINVAL: an invalid number, or a pool that does not exist or is empty. -EEXIST: it has a layout.
 /// -ENOTTY: not on a mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_open(
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn llapi_file_open(
     }
 }
 
-/// The same in a pool: `pool` or `fsname.pool`, null for none.
+/// As [`llapi_file_open`], in a pool: `pool` or `fsname.pool`, null for none.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "Lustre's")]
 pub unsafe extern "C" fn llapi_file_open_pool(
@@ -156,7 +156,8 @@ pub unsafe extern "C" fn llapi_file_open_pool(
     })
 }
 
-/// The same, said by a struct; with `lsp_is_specific` its list of OSTs is used and no others.
+/// As [`llapi_file_open_pool`], with a struct. With `lsp_is_specific`, uses exactly the OSTs of its
+/// list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_open_param(
     name: *const c_char,
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn llapi_file_open_param(
 }
 
 impl StripeParam {
-    /// One without a size and a list.
+    /// Creates one without a stripe size and a list.
     pub(super) fn plain(pool: *const c_char, offset: c_int, count: c_int, pattern: c_int) -> StripeParam {
         StripeParam {
             lsp_stripe_size: 0,
@@ -188,33 +189,34 @@ impl StripeParam {
     }
 }
 
-/// A struct and its list, which is empty where it is not to be used. EINVAL: null, or a list
-/// without a length.
+/// Returns a struct and its list. The list is empty if it is not to be used. EINVAL: null, or a
+/// list without a length.
 ///
 /// # Safety
-/// It is null or points to such a struct, with as many targets behind it as it says.
+/// It is null, or points to such a struct that is followed by as many targets as it says.
 pub(super) unsafe fn with_list<'a>(param: *const StripeParam) -> Result<(&'a StripeParam, &'a [u32])> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let p = unsafe { shared(param)? };
     let count = usize::try_from(p.lsp_stripe_count).ok().filter(|n| (1..=STRIPES_MAX).contains(n));
     match (p.lsp_is_specific, count) {
         (false, _) => Ok((p, &[])),
         (true, None) => Err(Errno::EINVAL),
-        // SAFETY: as many follow the struct, as C promises. The pointer is from the whole of it.
+        // SAFETY: C guarantees that as many follow the struct. The pointer covers all of it.
         (true, Some(count)) => Ok((p, unsafe { slice::from_raw_parts((&raw const (*param).lsp_osts).cast(), count) })),
     }
 }
 
-/// What a struct says of a file. Errors and safety: [`with_list`].
+/// Returns the striping of a file that a struct describes. Errors and safety: [`with_list`].
 pub(super) unsafe fn striping<'a>(param: *const StripeParam) -> Result<Striping<'a>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (p, osts) = unsafe { with_list(param)? };
     let (offset, pattern) = (p.lsp_stripe_offset, p.lsp_stripe_pattern);
     let striping = unsafe { striped(p.lsp_stripe_size, offset, p.lsp_stripe_count, pattern, p.lsp_pool) };
     Ok(Striping { osts, ..striping })
 }
 
-/// Whether files can have such stripes: 0, or -EINVAL, and says so on standard error.
+/// Checks whether files can have this striping. Returns 0, or -EINVAL with a message on standard
+/// error.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_stripe_limit_check(
     stripe_size: c_ulonglong,
@@ -234,8 +236,9 @@ pub extern "C" fn llapi_stripe_limit_check(
     })
 }
 
-/// Makes a file with stripes, or gives them to one that has none: mode 0644, `O_CREAT | O_WRONLY`,
-/// and closed again. 0, or as [`llapi_file_open`].
+/// Creates a file with this striping, or sets the striping of a file that has none. Opens it with
+/// mode 0644 and `O_CREAT | O_WRONLY`, and closes it again. Returns 0, or errors as
+/// [`llapi_file_open`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_create(
     name: *const c_char,
@@ -247,7 +250,7 @@ pub unsafe extern "C" fn llapi_file_create(
     unsafe { llapi_file_create_pool(name, stripe_size, stripe_offset, stripe_count, stripe_pattern, ptr::null()) }
 }
 
-/// The same in a pool.
+/// As [`llapi_file_create`], in a pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_create_pool(
     name: *const c_char,
@@ -260,18 +263,18 @@ pub unsafe extern "C" fn llapi_file_create_pool(
     or_minus_errno(|| {
         let striping = unsafe { striped(stripe_size, stripe_offset, stripe_count, stripe_pattern, pool) };
         let made = open(unsafe { text(name)? }, OFlags::CREATE | OFlags::WRONLY, MODE, &striping)?;
-        // SAFETY: it was opened for this call alone.
+        // SAFETY: only this call uses the file.
         unsafe { rustix::io::close(made) };
         Ok(0)
     })
 }
 
-/// Where `lmm_stripe_offset` lies in a plain layout.
+/// Offset of `lmm_stripe_offset` in a plain layout, in bytes.
 const OFFSET_AT: usize = 30;
 
-/// Stores the layout of a file, or the default of a directory, as `lustre.lov` has it (to 65,536
-/// bytes: as many as it has stripes), with the first OST of a plain file as its
-/// `lmm_stripe_offset`. 0, or an errno negated and in `errno`.
+/// Stores the layout of a file, or the default of a directory, as in `lustre.lov`: up to 65,536
+/// bytes, depending on the number of stripes. In a plain file's layout, `lmm_stripe_offset` is the
+/// first OST. Returns 0, or a negated errno, which is also in `errno`.
 ///
 /// -ENOENT, -ENOTTY, -EINVAL; -ENODATA: it has none.
 #[unsafe(no_mangle)]
@@ -287,23 +290,24 @@ pub unsafe extern "C" fn llapi_file_get_stripe(path: *const c_char, value: *mut 
         if let (false, Some(first), Some(field)) = (layout.composite, first, found.get_mut(OFFSET_AT..OFFSET_AT + 2)) {
             field.copy_from_slice(&first.to_le_bytes());
         }
-        // SAFETY: C promises room for a layout, as its documentation asks for.
+        // SAFETY: C guarantees room for a layout, as the documentation requires.
         unsafe { ptr::copy_nonoverlapping(found.as_ptr(), value.cast(), found.len()) };
         Ok(0)
     })
 }
 
-/// The index of the MDT that holds an open file. 0, or an errno negated: -ENOTTY, -EBADF.
+/// Stores the index of the MDT that holds an open file. Returns 0, or a negated errno: -ENOTTY,
+/// -EBADF.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_fget_mdtidx(fd: c_int, index: *mut c_int) -> c_int {
     or_minus_errno(|| unsafe { put(index, sys::mdt(At::File(file(fd)?))?) }.map(|()| 0))
 }
 
-/// Names of bits of `lmm_pattern`.
+/// Names of the bits of `lmm_pattern`.
 const PATTERNS: [(u32, &str); 5] =
     [(1, "raid0"), (0x100, "mdt"), (0x200, "overstriped"), (0x400, "foreign"), (0x8000_0000, "released")];
 
-/// Writes the names of a pattern's bits with commas between, and returns where. Null with
+/// Writes the names of a pattern's bits, separated by commas, and returns the buffer. Null with
 /// EOVERFLOW: they do not fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lov_pattern_string(pattern: u32, buffer: *mut c_char, room: usize) -> *mut c_char {
@@ -314,7 +318,7 @@ pub unsafe extern "C" fn llapi_lov_pattern_string(pattern: u32, buffer: *mut c_c
     })
 }
 
-/// Reads what [`llapi_lov_pattern_string`] writes. -EINVAL: a name of nothing.
+/// Parses the output of [`llapi_lov_pattern_string`]. -EINVAL: an unknown name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lov_string_pattern(names: *const c_char, pattern: *mut u32) -> c_int {
     or_minus_errno(|| {

@@ -1,4 +1,4 @@
-//! Layouts to and from files and bytes: `llapi_layout_get_by_*`, `_file_open`, `_file_create`,
+//! Layouts from and to files and bytes: `llapi_layout_get_by_*`, `_file_open`, `_file_create`,
 //! `_set_by_*`, `_file_comp_*`.
 
 use std::{
@@ -25,22 +25,22 @@ const GET_EXPECTED: c_uint = 1;
 const GET_COPY: c_uint = 2;
 const GET_CHECK: c_uint = 4;
 
-/// How Lustre calls changes of a file's components; what it does to them comes after `lustre.lov`.
+/// Lustre's attributes for changes of a file's components: `lustre.lov` and the change.
 const ADD: &str = "lustre.lov.add";
 const DELETE: &str = "lustre.lov.del";
 const SET_FLAGS: &str = "lustre.lov.set.flags";
 
-/// A plain layout with nothing asked for; to be freed with `llapi_layout_free`.
+/// Creates a plain layout without settings. Free it with `llapi_layout_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_layout_alloc() -> *mut Layout {
     or_null(|| Ok(boxed(Layout::default())))
 }
 
-/// Frees one; null is none.
+/// Frees a layout. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_free(layout: *mut Layout) {
     if !layout.is_null() {
-        // SAFETY: it came from a `Box` (`boxed`), and C gives it up.
+        // SAFETY: it came from a `Box` (`boxed`), and C no longer uses it.
         drop(unsafe { Box::from_raw(layout) });
     }
 }
@@ -49,8 +49,8 @@ fn boxed(layout: Layout) -> *mut Layout {
     Box::into_raw(Box::new(layout))
 }
 
-/// The layout of a file or directory. With `LLAPI_LAYOUT_GET_EXPECTED` what is left open is filled
-/// with what a file there gets. Null with ENOENT, ENOTTY (not on a mount), EINVAL.
+/// Returns the layout of a file or directory. With `LLAPI_LAYOUT_GET_EXPECTED`, values that are not
+/// set are those that a file there would get. Null with ENOENT, ENOTTY (not on a mount), EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_by_path(path: *const c_char, flags: c_uint) -> *mut Layout {
     or_null(|| {
@@ -64,14 +64,14 @@ pub unsafe extern "C" fn llapi_layout_get_by_path(path: *const c_char, flags: c_
     })
 }
 
-/// The layout of an open file or directory. Null with EBADF, ENOTTY.
+/// Returns the layout of an open file or directory. Null with EBADF, ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_by_fd(fd: c_int, _flags: c_uint) -> *mut Layout {
     or_null(|| open::layout_of(At::File(unsafe { file(fd)? })).map(boxed))
 }
 
-/// The layout of a file by its FID, for the superuser. `place`: any path on the mount. Null with
-/// ENOENT, ENOTTY, EACCES, EINVAL.
+/// Returns the layout of a file by its FID, for the superuser. `place`: any path on the mount. Null
+/// with ENOENT, ENOTTY, EACCES, EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_by_fid(
     place: *const c_char,
@@ -85,42 +85,40 @@ pub unsafe extern "C" fn llapi_layout_get_by_fid(
     })
 }
 
-/// The layout that the value of `lustre.lov` holds. Nothing is changed in it, whatever the flags.
-/// With `LLAPI_LAYOUT_GET_CHECK` its objects must be as many as its stripes (EBADSLT), which is not
-/// so of a directory's.
+/// Returns the layout in a value of `lustre.lov`. The value is never changed, whatever the flags.
+/// With `LLAPI_LAYOUT_GET_CHECK` there must be as many objects as stripes (EBADSLT). A directory's
+/// layout has no objects, so it fails this check if it sets a stripe count.
 ///
-/// Null with EINVAL: null, empty, or it contradicts itself. ERANGE: cut short, or no layout.
+/// Null with EINVAL: null, empty, or inconsistent. ERANGE: truncated, or no layout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_by_xattr(value: *const c_void, size: isize, flags: c_uint) -> *mut Layout {
     or_null(|| {
         let size = usize::try_from(size).ok().filter(|size| *size > 0 && !value.is_null()).ok_or(Errno::EINVAL)?;
-        // SAFETY: not null, and of that size, as C promises.
+        // SAFETY: not null, and C guarantees that size.
         let value = unsafe { slice::from_raw_parts(value.cast::<u8>(), size) };
         lum::decode(value, flags & GET_CHECK != 0).map(boxed)
     })
 }
 
-/// What to ask for to get a file of this layout, as the value of `lustre.lov`, in memory to be
-/// freed with `free`; its size is stored. Null with EINVAL, E2BIG. (In Lustre this function is not
-/// exported.)
+/// Returns a request for a file with this layout, as a value of `lustre.lov`, in memory to be freed
+/// with `free`. Stores its size. Null with EINVAL, E2BIG. (Lustre does not export this function.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_to_lum(layout: *const Layout, size: *mut usize) -> *mut c_void {
     or_null(|| {
         let value = lum::encode(unsafe { shared(layout)? })?;
         unsafe { put(size, value.len())? };
-        // SAFETY: any size may be asked for; it is not 0.
+        // SAFETY: malloc accepts any size, and this one is not 0.
         let room = unsafe { libc::malloc(value.len()) };
         if room.is_null() {
             return Err(Errno::ENOMEM);
         }
-        // SAFETY: it has room for just that, and is nobody else's.
+        // SAFETY: the memory has exactly this size, and no other code uses it.
         unsafe { ptr::copy_nonoverlapping(value.as_ptr(), room.cast(), value.len()) };
         Ok(room)
     })
 }
 
-/// The bytes with which to ask for a file of this layout. EINVAL: its components do not fit
-/// together.
+/// Encodes a request for a file with this layout. EINVAL: its components do not fit together.
 fn request(layout: &Layout) -> Result<Vec<u8>> {
     sanity::check(layout, false, layout.mirror_count > 1).map_err(|_| Errno::EINVAL)?;
     lum::encode(&layout.as_request())
@@ -128,7 +126,7 @@ fn request(layout: &Layout) -> Result<Vec<u8>> {
 
 unsafe fn open_file(path: *const c_char, flags: OFlags, mode: u32, layout: *const Layout) -> Result<c_int> {
     let path = unsafe { text(path)? };
-    // SAFETY: as C promises. A null one has a meaning here.
+    // SAFETY: guaranteed by C. A null layout has a meaning here.
     let opened = match unsafe { layout.as_ref() } {
         Some(layout) => open::open(path, flags, mode, &request(layout)?, Onto::New)?,
         None => open::plain(path, flags, mode)?,
@@ -136,11 +134,11 @@ unsafe fn open_file(path: *const c_char, flags: OFlags, mode: u32, layout: *cons
     Ok(open::give(opened))
 }
 
-/// open(2); a file that it makes gets the layout, one that is there keeps its own. A null layout is
-/// the directory's.
+/// Opens a file as open(2) does. A new file gets the layout; an existing one retains its own. With
+/// a null layout, a new file gets the directory's default.
 ///
-/// -1 with ENOTTY: not on a mount. EINVAL: the layout does not fit together, or the file system
-/// refuses it (an unknown pool or OST).
+/// -1 with ENOTTY: not on a mount. EINVAL: the components do not fit together, or the file system
+/// refuses the layout (an unknown pool or OST).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_open(
     path: *const c_char,
@@ -151,7 +149,7 @@ pub unsafe extern "C" fn llapi_layout_file_open(
     or_minus_one(|| unsafe { open_file(path, OFlags::from_bits_retain(flags as u32), mode, layout) })
 }
 
-/// The same with `O_CREAT | O_EXCL`.
+/// As [`llapi_layout_file_open`], with `O_CREAT | O_EXCL`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_create(
     path: *const c_char,
@@ -163,20 +161,21 @@ pub unsafe extern "C" fn llapi_layout_file_create(
     or_minus_one(|| unsafe { open_file(path, flags, mode as u32, layout) })
 }
 
-/// Gives an open file without one a layout (EEXIST: it has one), or a directory its default.
+/// Sets the layout of an open file that has none (EEXIST: it has one), or the default of a
+/// directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_set_by_fd(fd: c_int, layout: *const Layout) -> c_int {
     or_minus_one(|| unsafe { set(fd, &request(shared(layout)?)?) })
 }
 
-/// The same with the value of a `lustre.lov`, whose length it says itself.
+/// As [`llapi_layout_set_by_fd`], with a value of `lustre.lov`, which states its own length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_set_by_xattr(fd: c_int, value: *const c_void) -> c_int {
     or_minus_one(|| {
         let head = unsafe { shared(value.cast::<[u8; 32]>())? };
         let size = lum::length(head)?;
         debug_assert!(size <= LAYOUT_BYTES_MAX);
-        // SAFETY: C promises a whole layout, which has that size.
+        // SAFETY: C guarantees a whole layout, which has that size.
         unsafe { set(fd, slice::from_raw_parts(value.cast(), size)) }
     })
 }
@@ -189,8 +188,8 @@ unsafe fn set(fd: c_int, value: &[u8]) -> Result<c_int> {
     sys::set(At::File(file), sys::LOV, value, !is_dir).map(|()| 0)
 }
 
-/// Appends a layout's components to a file's. -1 with EINVAL, ENOENT, and what the file system
-/// says.
+/// Appends the components of a layout to those of a file. -1 with EINVAL, ENOENT, and errors of the
+/// file system.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_comp_add(path: *const c_char, layout: *const Layout) -> c_int {
     or_minus_one(|| {
@@ -202,8 +201,8 @@ pub unsafe extern "C" fn llapi_layout_file_comp_add(path: *const c_char, layout:
     })
 }
 
-/// Takes components out of a file's layout: that of an id, or (id 0) those with flags. -1 with
-/// EINVAL: both or neither.
+/// Deletes components of a file's layout: the one with this id, or (id 0) those with these flags.
+/// -1 with EINVAL: both are given, or neither.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_comp_del(path: *const c_char, id: u32, flags: u32) -> c_int {
     or_minus_one(|| {
@@ -215,7 +214,7 @@ pub unsafe extern "C" fn llapi_layout_file_comp_del(path: *const c_char, id: u32
     })
 }
 
-/// Sets flags of components of a file by their ids, or clears those with `LCME_FL_NEG`.
+/// Sets flags of a file's components by their ids. With `LCME_FL_NEG`, clears them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_comp_set(
     path: *const c_char,
@@ -228,7 +227,7 @@ pub unsafe extern "C" fn llapi_layout_file_comp_set(
         if ids.is_null() || flags.is_null() || count == 0 || count > lum::COMPONENTS_MAX {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null, and of that many, as C promises.
+        // SAFETY: not null, and C guarantees that many elements.
         let (ids, flags) = unsafe { (slice::from_raw_parts(ids, count), slice::from_raw_parts(flags, count)) };
         let chosen: Vec<(u32, u32)> = ids.iter().copied().zip(flags.iter().copied()).collect();
         edit(path, SET_FLAGS, &lum::encode_selection(&chosen)?)

@@ -16,57 +16,57 @@ use crate::{
     sys,
 };
 
-/// `LAH_COUNT_MAX`: most pieces of advice in one call.
+/// `LAH_COUNT_MAX`: largest number of pieces of advice in one call.
 const ADVICES_MAX: usize = 1024;
-/// `LF_ASYNC`, and `LF_UNSET`, which undoes what is not supported.
+/// `LF_ASYNC`; and `LF_UNSET`, which withdraws advice and is not supported.
 const ASYNC: u32 = 1;
 const UNSET: u32 = 2;
-/// Ranges that end at a multiple of this are taken to name the byte after the last.
+/// The end of a range counts as the byte after the last if it is a multiple of this.
 const PAGE: u64 = 4096;
 
-/// Takes a group lock on an open file for a group, whose number is not 0; waits until those of
-/// others are given back, unless it was opened with `O_NONBLOCK`. It ends with the open file. 0, or
-/// an errno negated.
+/// Takes a group lock on an open file. The group's number must not be 0. Waits until conflicting
+/// locks are cancelled, unless the file was opened with `O_NONBLOCK`. The lock ends when the file
+/// is closed. Returns 0, or a negated errno.
 ///
-/// -EBADF, -ENOTTY; -EINVAL: in a group already, group 0, or no objects yet; -EAGAIN: others are in
-/// the way; -EINTR.
+/// -EBADF, -ENOTTY; -EINVAL: the file has a group lock already, group 0, or no objects yet;
+/// -EAGAIN: a lock conflicts; -EINTR.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_group_lock(fd: c_int, group: c_int) -> c_int {
     llapi_group_lock64(fd, i64::from(group) as u64)
 }
 
-/// The same for a group of a larger number.
+/// As [`llapi_group_lock`], with a group number of 64 bits.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_group_lock64(fd: c_int, group: u64) -> c_int {
     or_minus_errno(|| {
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let done = sys::group_lock(unsafe { file(fd)? }, group);
         done.inspect_err(|e| messages::say(messages::ERROR, Some(*e), "cannot get group lock")).map(|()| 0)
     })
 }
 
-/// Gives it back. -EINVAL: it has none, or that of another group.
+/// Releases a group lock. -EINVAL: the file has none, or that of another group.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_group_unlock(fd: c_int, group: c_int) -> c_int {
     llapi_group_unlock64(fd, i64::from(group) as u64)
 }
 
-/// The same for a group of a larger number.
+/// As [`llapi_group_unlock`], with a group number of 64 bits.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_group_unlock64(fd: c_int, group: u64) -> c_int {
     or_minus_errno(|| {
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let done = sys::group_unlock(unsafe { file(fd)? }, group);
         done.inspect_err(|e| messages::say(messages::ERROR, Some(*e), "cannot put group lock")).map(|()| 0)
     })
 }
 
-/// Gives advice on an open file; the results of locks ahead are stored in it. 0, or -1 with
-/// `errno`.
+/// Gives advice on an open file. Stores the results of lockahead requests in the advice. Returns 0,
+/// or -1 with `errno`.
 ///
-/// `lla_end`: the byte after the last, as the manual page of Lustre has it, or the last, as its
-/// header and MPI libraries do: a multiple of 4 KiB is the former. EINVAL: an empty range, unknown
-/// flags, none or more than 1,024. EBADF, ENOTTY, EOPNOTSUPP.
+/// `lla_end` is the byte after the last, as in Lustre's manual page, or the last byte, as in its
+/// header and in MPI libraries. A multiple of 4 KiB counts as the byte after the last. EINVAL: an
+/// empty range, unknown flags, no advice or more than 1,024 pieces. EBADF, ENOTTY, EOPNOTSUPP.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_ladvise(fd: c_int, flags: c_ulonglong, count: c_int, advices: *mut Ladvise) -> c_int {
     or_minus_one(|| {
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn llapi_ladvise(fd: c_int, flags: c_ulonglong, count: c_i
         if advices.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null, and of that many, as C promises.
+        // SAFETY: not null, and C guarantees that many elements.
         let advices = unsafe { slice::from_raw_parts_mut(advices, count) };
         let file = unsafe { file(fd)? };
         for advice in advices {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn llapi_ladvise(fd: c_int, flags: c_ulonglong, count: c_i
     })
 }
 
-/// As the mount takes it.
+/// Converts advice to the form that the mount accepts.
 fn ask(advice: &Ladvise, flags: u32) -> Result<Ladvise> {
     let flags = flags | advice.flags;
     let last = match advice.last {

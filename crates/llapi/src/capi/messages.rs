@@ -1,9 +1,9 @@
-//! What is said on standard error, and how much: `llapi_msg_set_level`, and what `llapi_error` of
-//! the header ends in. And which version this is.
+//! Messages on standard error and their level: `llapi_msg_set_level`, and the function behind
+//! `llapi_error` of the header. Also the version of this library.
 //!
-//! A function of C with as many arguments as one likes cannot be written in Rust, so `llapi_error`
-//! and `llapi_printf` are inline functions of the header: they put the text together, and it comes
-//! here.
+//! Rust cannot define a C function with a variable number of arguments. `llapi_error` and
+//! `llapi_printf` are therefore inline functions of the header. They format the text and pass it to
+//! this module.
 
 use std::{
     ffi::{c_char, c_int, c_uint},
@@ -17,17 +17,17 @@ use crate::border::{or_minus_one, put_text, text};
 
 /// `LLAPI_MSG_ERROR`.
 pub const ERROR: c_int = 2;
-/// Nothing, everything, what goes to standard output, and the bits of a level that are the level.
+/// Levels: nothing, everything, messages for standard output; and the mask of a level's bits.
 const OFF: c_int = 0;
 const MAX: c_int = 7;
 const NORMAL: c_int = 4;
 const LEVEL_MASK: c_int = 7;
-/// `LLAPI_MSG_NO_ERRNO`: the text alone.
+/// `LLAPI_MSG_NO_ERRNO`: print only the text.
 const NO_ERRNO: c_int = 0x10;
 
 static LEVEL: AtomicI32 = AtomicI32::new(MAX);
 
-/// Says something, if that much is to be said. `e`: why.
+/// Prints a message if its level is enabled. `e`: the cause.
 pub fn say(level: c_int, e: Option<Errno>, text: &str) {
     if level & LEVEL_MASK > LEVEL.load(Relaxed) {
         return;
@@ -36,30 +36,31 @@ pub fn say(level: c_int, e: Option<Errno>, text: &str) {
         Some(e) => format!("{text}: {e} ({})\n", e.0),
         None => format!("{}\n", text.trim_end_matches('\n')),
     };
-    // Where even that fails there is nobody to tell.
+    // A failure of standard error cannot be reported anywhere.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// From 0, nothing, to 7, everything; what is beyond counts as that.
+/// Sets the level, from 0 (nothing) to 7 (everything). Other values are clamped.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_msg_set_level(level: c_int) {
     LEVEL.store(level.clamp(OFF, MAX), Relaxed);
 }
 
-/// The level that was set.
+/// Returns the level.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_msg_get_level() -> c_int {
     LEVEL.load(Relaxed)
 }
 
-/// This library's version: 0, or -1 with `errno`. EINVAL: null. EOVERFLOW: it does not fit.
+/// Stores this library's version. Returns 0, or -1 with `errno`. EINVAL: null. EOVERFLOW: it does
+/// not fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_version_string(version: *mut c_char, room: c_uint) -> c_int {
     let text = env!("CARGO_PKG_VERSION").as_bytes();
     or_minus_one(|| unsafe { put_text(version, room as usize, text, Errno::EOVERFLOW) }.map(|()| 0))
 }
 
-/// What `llapi_error` of the header calls: `error` is an errno, also negated.
+/// The function that `llapi_error` of the header calls. `error`: an errno, possibly negated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sheen_llapi_error(level: c_int, error: c_int, message: *const c_char) {
     let _ = or_minus_one(|| {
@@ -70,8 +71,8 @@ pub unsafe extern "C" fn sheen_llapi_error(level: c_int, error: c_int, message: 
     });
 }
 
-/// What `llapi_printf` of the header calls: as it is, on standard output; warnings and worse on
-/// standard error.
+/// The function that `llapi_printf` of the header calls. It prints the text unchanged on standard
+/// output; warnings and worse on standard error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sheen_llapi_printf(level: c_int, message: *const c_char) {
     let _ = or_minus_one(|| {

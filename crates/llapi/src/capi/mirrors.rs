@@ -1,8 +1,8 @@
-//! Single mirrors of a file: `llapi_mirror_set`, `_read`, `_write`, `_copy` and their like, and
-//! which are stale. They return an errno negated.
+//! Single mirrors of a file: `llapi_mirror_set`, `_read`, `_write`, `_copy` and similar functions,
+//! and the search for stale mirrors. They return a negated errno if they fail.
 //!
-//! A mirror is written under a lease alone ([`super::leases`]): else, and where the lease was lost,
-//! -EBUSY.
+//! A mirror is written only under a lease ([`super::leases`]). Without a lease, or after it has
+//! ended, a write fails with -EBUSY.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -20,7 +20,7 @@ use crate::{
     mirror, sys,
 };
 
-/// Most mirrors that one call names.
+/// Largest number of mirrors in one call.
 const IDS_MAX: usize = 1 << 16;
 
 /// `struct llapi_resync_comp`.
@@ -44,35 +44,35 @@ fn id(id: c_uint) -> Result<u16> {
     u16::try_from(id).map_err(|_| Errno::EINVAL)
 }
 
-/// The mirror `id` of an open file, for what is done to it.
+/// Returns an open file and the id of its mirror, for an operation on that mirror.
 ///
 /// # Safety
 /// As [`file`].
 unsafe fn named<'a>(fd: c_int, id: c_uint) -> Result<(BorrowedFd<'a>, u16)> {
     let id = self::id(id)?;
-    // 0 would be the file as a whole.
+    // 0 would mean the whole file.
     if id == 0 { Err(Errno::EINVAL) } else { Ok((unsafe { file(fd)? }, id)) }
 }
 
-/// From now on an open file is that mirror, stale or not; 0: the file again. It is to be opened
-/// with `O_DIRECT`, or for writing.
+/// Makes an open file refer to one of its mirrors from now on, stale or not; 0: to the whole file
+/// again. The file must be open with `O_DIRECT`, or for writing.
 ///
-/// -EINVAL: there is no such mirror, or it was opened otherwise. -EPERM: it is open for writing,
-/// and somebody else's. -ENOTTY, -EBADF.
+/// -EINVAL: no such mirror, or the file was opened otherwise. -EPERM: it is open for writing, and
+/// belongs to another user. -ENOTTY, -EBADF.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_set(fd: c_int, mirror: c_uint) -> c_int {
-    // SAFETY: the file is C's to keep open.
+    // SAFETY: C keeps the file open.
     or_minus_errno(|| sys::use_mirror(unsafe { file(fd)? }, id(mirror)?).map(|()| 0))
 }
 
-/// The file again.
+/// Makes an open file refer to the whole file again.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_clear(fd: c_int) -> c_int {
     llapi_mirror_set(fd, 0)
 }
 
-/// Reads from a mirror: how many bytes, fewer than asked for at the end of the file alone. As
-/// [`llapi_mirror_set`].
+/// Reads from a mirror. Returns the number of bytes, which is less than `count` only at the end of
+/// the file. Errors as [`llapi_mirror_set`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_read(
     fd: c_int,
@@ -87,13 +87,13 @@ pub unsafe extern "C" fn llapi_mirror_read(
         if buffer.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null, and of that many bytes, as C promises.
+        // SAFETY: not null, and C guarantees that many bytes.
         let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), count) };
         mirror::read(file, id, buffer, at)
     })
 }
 
-/// Writes to a mirror: `count`. As [`llapi_mirror_set`].
+/// Writes to a mirror. Returns `count`. Errors as [`llapi_mirror_set`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_write(
     fd: c_int,
@@ -108,17 +108,17 @@ pub unsafe extern "C" fn llapi_mirror_write(
         if bytes.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null, and of that many bytes, as C promises.
+        // SAFETY: not null, and C guarantees that many bytes.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), count) };
         mirror::write(file, id, bytes, at).map(|()| count)
     })
 }
 
-/// Sets where a mirror ends.
+/// Sets the size of a mirror.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_truncate(fd: c_int, mirror: c_uint, length: libc::off_t) -> c_int {
     or_minus_errno(|| {
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let (file, id) = unsafe { named(fd, mirror)? };
         mirror::truncate(file, id, offset(length)?).map(|()| 0)
     })
@@ -128,7 +128,7 @@ pub extern "C" fn llapi_mirror_truncate(fd: c_int, mirror: c_uint, length: libc:
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_punch(fd: c_int, mirror: c_uint, start: libc::off_t, length: usize) -> c_int {
     or_minus_errno(|| {
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let (file, id) = unsafe { named(fd, mirror)? };
         let (start, length) = (offset(start)?, length as u64);
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -136,8 +136,8 @@ pub extern "C" fn llapi_mirror_punch(fd: c_int, mirror: c_uint, start: libc::off
     })
 }
 
-/// The first data of a mirror from `at` on, whose length is stored; where there is none the end of
-/// the file, and 0.
+/// Returns the start of the first data of a mirror from `at` on, and stores its length. If there is
+/// none, returns the end of the file and stores 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_data_seek(
     fd: c_int,
@@ -154,11 +154,11 @@ pub unsafe extern "C" fn llapi_mirror_data_seek(
     })
 }
 
-/// Whether a mirror has holes. False where it cannot be told, with `errno`.
+/// Returns whether a mirror has holes. If it fails, returns false and sets `errno`.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_is_sparse(fd: c_int, mirror: c_uint) -> bool {
     or_else(false, || {
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let (file, id) = unsafe { named(fd, mirror)? };
         mirror::as_mirror(file, id, || {
             let end = rustix::fs::fstat(file).map_err(sys::errno)?.st_size;
@@ -168,8 +168,8 @@ pub extern "C" fn llapi_mirror_is_sparse(fd: c_int, mirror: c_uint) -> bool {
     })
 }
 
-/// Makes mirrors hold what another one does, whole and with its holes. How many are done, which are
-/// the first of `targets` then; or why none is.
+/// Copies a whole mirror, with its holes, to others. Returns the number of mirrors that were
+/// copied, which are then the first ones in `targets`. Returns an error only if none was copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_copy_many(fd: c_int, source: u16, targets: *mut u16, count: usize) -> isize {
     sized(|| {
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn llapi_mirror_copy_many(fd: c_int, source: u16, targets:
         if targets.is_null() || count > IDS_MAX {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null, and of that many, as C promises.
+        // SAFETY: not null, and C guarantees that many elements.
         let given = unsafe { slice::from_raw_parts_mut(targets, count) };
         let mut targets = given.to_vec();
         if targets.contains(&source) {
@@ -192,12 +192,12 @@ pub unsafe extern "C" fn llapi_mirror_copy_many(fd: c_int, source: u16, targets:
     })
 }
 
-/// Copies bytes from one mirror (0: the file) to another: how many, fewer than asked for at the end
-/// of the file alone, where the copy ends then, too.
+/// Copies bytes from one mirror (0: the file) to another. Returns their number. If it is less than
+/// `count`, the file ended, and the copy ends there, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_copy(fd: c_int, source: c_uint, target: c_uint, at: libc::off_t, count: usize) -> c_int {
     let copied = sized(|| {
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let (file, target) = unsafe { named(fd, target)? };
         let (source, at) = (id(source)?, offset(at)?);
         if source == target {
@@ -208,8 +208,8 @@ pub extern "C" fn llapi_mirror_copy(fd: c_int, source: c_uint, target: c_uint, a
     c_int::try_from(copied).unwrap_or(c_int::MAX)
 }
 
-/// A mirror of a layout that is up to date and has the bytes from `start` on; up to where, at most
-/// `end`, is stored. -ENOENT: there is none.
+/// Returns a mirror of a layout that is up to date and has the bytes from `start`. Stores the end
+/// of the bytes that it has, at most `end`. -ENOENT: there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_find(layout: *const Layout, start: u64, end: u64, to: *mut u64) -> c_int {
     or_minus_errno(|| {
@@ -219,9 +219,9 @@ pub unsafe extern "C" fn llapi_mirror_find(layout: *const Layout, start: u64, en
     })
 }
 
-/// The components of a layout that have to be brought up to date, of these mirrors or (`count` 0)
-/// of all but those that are marked `nosync`: how many. -EINVAL: there are more than there is room
-/// for.
+/// Stores the components of a layout that a resync must bring up to date. `count` 0: of all mirrors
+/// that are not marked `nosync`; else of these mirrors. Returns their number. -EINVAL: they do not
+/// fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_find_stale(
     layout: *const Layout,
@@ -235,23 +235,23 @@ pub unsafe extern "C" fn llapi_mirror_find_stale(
         if count > 0 && mirrors.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null where there are any, and of that many, as C promises.
+        // SAFETY: not null if there are any, and C guarantees that many elements.
         let mirrors = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(mirrors, count) } };
         let stale = unsafe { shared(layout)? }.stale_components(mirrors);
         if stale.len() > room {
             return Err(Errno::EINVAL);
         }
         for (i, c) in stale.iter().enumerate() {
-            // SAFETY: below the room that C says there is.
+            // SAFETY: within the room that C guarantees.
             unsafe { put(found.wrapping_add(i), ResyncComponent::from(*c))? };
         }
         c_int::try_from(stale.len()).map_err(|_| Errno::EINVAL)
     })
 }
 
-/// Brings the mirrors of these components up to date, each as a whole (the range is of no account),
-/// and marks the components of which that was done. -EUCLEAN: no mirror to copy from. 0 if one was
-/// done, or why none was.
+/// Brings the mirrors of these components up to date, each as a whole; the range is ignored. Marks
+/// the components that are up to date. Returns 0 if at least one mirror was copied, else an error.
+/// -EUCLEAN: there is no mirror to copy from.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_resync_many(
     fd: c_int,
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn llapi_mirror_resync_many(
         if components.is_null() || count == 0 {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null, and of that many, as C promises.
+        // SAFETY: not null, and C guarantees that many elements.
         let components = unsafe { slice::from_raw_parts_mut(components, count) };
         let mut mirrors = components.iter().map(|c| id(c.mirror)).collect::<Result<Vec<_>>>()?;
         mirrors.sort_unstable();
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn llapi_mirror_resync_many(
     })
 }
 
-/// For functions that return a count of bytes or an errno negated.
+/// Runs a function that returns a count of bytes or a negated errno.
 fn sized(body: impl FnOnce() -> Result<usize>) -> isize {
     let mut done = 0;
     let code = or_minus_errno(|| {
@@ -291,7 +291,7 @@ fn sized(body: impl FnOnce() -> Result<usize>) -> isize {
     if code < 0 { code as isize } else { done }
 }
 
-/// EINVAL: no buffer is so large.
+/// Checks the size of a buffer. EINVAL: no buffer is so large.
 fn fits(count: usize) -> Result<usize> {
     if isize::try_from(count).is_ok() { Ok(count) } else { Err(Errno::EINVAL) }
 }

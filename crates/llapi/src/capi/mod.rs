@@ -1,11 +1,15 @@
-//! The exported functions, by what they are about. They translate and call; what each does is said
-//! in `include/` and `docs/api.md`.
+//! The exported functions, by topic. They only translate and call. `include/` and `docs/api.md`
+//! describe what each does.
 //!
-//! # What C must pass
-//! A pointer is null or points to what the header says, valid and not used by another thread until
-//! the function returns; a string ends with a NUL; a buffer is as large as the length beside it
-//! says. A `struct llapi_layout` came from this library and was not freed. An open file stays open.
-//! Null where something is needed is EINVAL.
+//! # What C must guarantee
+//! * A pointer is null, or valid for what the header says. No other thread uses the memory until
+//!   the function returns.
+//! * A string ends with a NUL.
+//! * A buffer is as large as the length argument beside it says.
+//! * A `struct llapi_layout` came from this library and was not freed.
+//! * An open file stays open.
+//!
+//! Null for a required pointer is EINVAL.
 
 pub mod attributes;
 pub mod components;

@@ -1,5 +1,5 @@
-//! Mounts and their pools: `llapi_search_fsname`, `_getname`, `_get_poollist` and their like. They
-//! return an errno negated.
+//! Mounts and their pools: `llapi_search_fsname`, `_getname`, `_get_poollist` and similar
+//! functions. They return a negated errno if they fail.
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_int},
@@ -20,12 +20,12 @@ use crate::{
     sys::At,
 };
 
-/// What a buffer without a length holds: a path with its NUL.
+/// Size of a buffer for a path whose length is not passed, including the NUL.
 const PATH_BYTES: usize = 4096;
-/// The same for a file system's name, which is at most 8 characters.
+/// Size of such a buffer for a file system's name (at most 8 characters), including the NUL.
 const FSNAME_BYTES: usize = 9;
 
-/// The name of the file system on which a path is or shall be, into a buffer of
+/// Stores the name of the file system of a path, which need not exist yet, in a buffer of
 /// `LUSTRE_MAXFSNAME + 1` bytes. -ENOTTY, -ENOENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c_char) -> c_int {
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c
     })
 }
 
-/// Where a file system is mounted, into a buffer of `PATH_MAX` bytes; with no name (null or empty)
-/// any. -ENODEV: nowhere.
+/// Stores the mount point of a file system in a buffer of `PATH_MAX` bytes. Without a name (null or
+/// empty): that of any file system. -ENODEV: not mounted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_rootpath(path: *mut c_char, fsname: *const c_char) -> c_int {
     or_minus_errno(|| {
@@ -47,8 +47,8 @@ pub unsafe extern "C" fn llapi_search_rootpath(path: *mut c_char, fsname: *const
     })
 }
 
-/// Where a file system is mounted, by the device number that stat(2) says of its files, into a
-/// buffer of `PATH_MAX` bytes. -ENODEV: nowhere.
+/// Stores the mount point of the file system whose files have this device number in stat(2), in a
+/// buffer of `PATH_MAX` bytes. -ENODEV: not mounted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_rootpath_by_dev(path: *mut c_char, device: libc::dev_t) -> c_int {
     or_minus_errno(|| {
@@ -60,10 +60,10 @@ pub unsafe extern "C" fn llapi_search_rootpath_by_dev(path: *mut c_char, device:
     })
 }
 
-/// The mount that holds a path (`index` 0), or with no path (null or empty) that of the index, in
-/// the order of the table of mounts: where it is, and its file system's name, in buffers of
-/// `PATH_MAX` and `LUSTRE_MAXFSNAME + 1` bytes, either of which may be null. -ENODEV: there is
-/// none.
+/// Stores a mount point and the file system's name, in buffers of `PATH_MAX` and
+/// `LUSTRE_MAXFSNAME + 1` bytes. Either buffer may be null. With a path, the mount is the one that
+/// holds the path, and `index` is 0. Without a path (null or empty), it is the mount of this index
+/// in the mount table. -ENODEV: no such mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_mounts(
     path: *const c_char,
@@ -92,24 +92,24 @@ pub unsafe extern "C" fn llapi_search_mounts(
 }
 
 /// # Safety
-/// As [`put_text`]; null is nowhere.
+/// As [`put_text`]. If it is null, nothing is written.
 unsafe fn put_if(pointer: *mut c_char, room: usize, value: &[u8]) -> Result<()> {
     if pointer.is_null() { Ok(()) } else { unsafe { put_text(pointer, room, value, Errno::ENAMETOOLONG) } }
 }
 
-/// 1 if that is the type of mounts of this library in the table of mounts, else 0.
+/// Returns 1 if the mount table uses this type for mounts of this library, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_is_lustre_mnttype(kind: *const c_char) -> c_int {
     or_else(0, || Ok(c_int::from(unsafe { text(kind)? }.to_bytes() == MOUNT_TYPE.as_bytes())))
 }
 
-/// The same of an entry of a table of mounts, as getmntent(3) gives it.
+/// As [`llapi_is_lustre_mnttype`], for an entry of getmntent(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_is_lustre_mnt(entry: *const libc::mntent) -> c_int {
     or_else(0, || Ok(unsafe { llapi_is_lustre_mnttype(shared(entry)?.mnt_type) }))
 }
 
-/// `fsname-instance`, as in names of parameters. -ENOTTY, -ENOENT, -ENAMETOOLONG.
+/// Stores `fsname-instance`, as in names of parameters. -ENOTTY, -ENOENT, -ENAMETOOLONG.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_getname(path: *const c_char, name: *mut c_char, room: usize) -> c_int {
     or_minus_errno(|| {
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn llapi_getname(path: *const c_char, name: *mut c_char, r
     })
 }
 
-/// The two parts of [`llapi_getname`] apart. Nothing is written where one does not fit.
+/// Stores the two parts of [`llapi_getname`] separately. Writes nothing if one does not fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_fsname_instance(
     path: *const c_char,
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn llapi_get_fsname_instance(
     })
 }
 
-/// The file system's name.
+/// Stores the file system's name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_fsname(path: *const c_char, fsname: *mut c_char, room: usize) -> c_int {
     or_minus_errno(|| {
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn llapi_get_fsname(path: *const c_char, fsname: *mut c_ch
     })
 }
 
-/// What tells this mount from others of the host.
+/// Stores the instance, which distinguishes this mount from other mounts of the host.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_instance(path: *const c_char, instance: *mut c_char, room: usize) -> c_int {
     or_minus_errno(|| {
@@ -162,9 +162,9 @@ pub unsafe extern "C" fn llapi_get_instance(path: *const c_char, instance: *mut 
     })
 }
 
-/// The pools of a file system, by its name or a path on it: how many, each as `fsname.pool` in
-/// `buffer`, to which `list` points. -EOVERFLOW: they are too many or too long for the room given.
-/// -ENODEV, -ENOTTY, -ENOENT: there is no such mount.
+/// Lists the pools of a file system, by its name or a path on it. Stores each as `fsname.pool` in
+/// `buffer`, and pointers to them in `list`. Returns their number. -EOVERFLOW: they do not fit.
+/// -ENODEV, -ENOTTY, -ENOENT: no such mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_poollist(
     name: *const c_char,
@@ -181,9 +181,9 @@ pub unsafe extern "C" fn llapi_get_poollist(
     })
 }
 
-/// The OSTs of a pool, `fsname.pool`: how many, each as a uuid in `buffer`, to which `members`
-/// points. -EINVAL: no such name. -ENOENT: no such pool. -EOVERFLOW, -ENODEV as
-/// [`llapi_get_poollist`].
+/// Lists the OSTs of a pool, `fsname.pool`. Stores the uuid of each in `buffer`, and pointers to
+/// them in `members`. Returns their number. -EINVAL: invalid name. -ENOENT: no such pool.
+/// -EOVERFLOW, -ENODEV as [`llapi_get_poollist`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_poolmembers(
     pool: *const c_char,
@@ -202,8 +202,8 @@ pub unsafe extern "C" fn llapi_get_poolmembers(
     })
 }
 
-/// Opens the root of a mount, by its file system's name or a path on it, for functions that end in
-/// `_at`. 0; -ENODEV, -ENOTTY: there is no such mount.
+/// Opens the root of a mount, by its file system's name or a path on it, for functions whose names
+/// end in `_at`. Returns 0. -ENODEV, -ENOTTY: no such mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_root_path_open(device: *const c_char, fd: *mut c_int) -> c_int {
     or_minus_errno(|| {
@@ -217,11 +217,12 @@ pub unsafe extern "C" fn llapi_root_path_open(device: *const c_char, fd: *mut c_
     })
 }
 
-/// Strings one after another into a buffer, and pointers to them into a list; how many.
+/// Writes strings one after another into a buffer, and pointers to them into a list. Returns their
+/// number.
 ///
 /// # Safety
-/// `list` is null or points to room for so many pointers, `buffer` is null or points to room for so
-/// many bytes.
+/// `list` is null, or points to room for that many pointers. `buffer` is null, or points to room
+/// for that many bytes.
 unsafe fn put_list(
     texts: impl Iterator<Item = String>,
     list: *mut *mut c_char,

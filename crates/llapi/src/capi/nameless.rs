@@ -1,6 +1,7 @@
-//! Files without names (Lustre's volatile files), for programs that move bytes to another layout
-//! themselves: make one beside a file, copy, and exchange the layouts (`llapi_fswap_layouts`). One
-//! that is closed is gone. They return an errno negated.
+//! Volatile files, which have no name, for programs that move data to another layout themselves.
+//! Such a program creates one beside a file, copies the data, and swaps the layouts
+//! (`llapi_fswap_layouts`). Closing a volatile file deletes it. The functions return a negated
+//! errno if they fail.
 
 use std::{
     ffi::{c_char, c_int},
@@ -18,16 +19,16 @@ use crate::{
     sys::{self, At},
 };
 
-/// What is of no account to a file that nobody finds: `O_CREAT`, `O_EXCL`, `O_TRUNC`.
+/// Flags without a meaning for a file without a name: `O_CREAT`, `O_EXCL`, `O_TRUNC`.
 const NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::TRUNC);
 /// Index of the one MDT.
 const MDT: c_int = 0;
 
-/// Opens a new file without a name, for reading and writing, in a directory; with a layout, where
-/// one is given. Returns the open file.
+/// Creates a volatile file in a directory, with a layout if one is given, and opens it for reading
+/// and writing. Returns the open file.
 ///
 /// -ENODEV: no MDT of that index (-1: any); -ENOTDIR, -ENOTTY: not on a mount; -EINVAL: the layout;
-/// and whatever open(2) says.
+/// and the errors of open(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_create_volatile_param(
     directory: *const c_char,
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn llapi_create_volatile_param(
     })
 }
 
-/// The same with mode 0600 and the layout that files get there.
+/// As [`llapi_create_volatile_param`], with mode 0600 and the default layout of that directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_create_volatile_idx(directory: *const c_char, mdt: c_int, flags: c_int) -> c_int {
     let mode = Mode::RUSR | Mode::WUSR;

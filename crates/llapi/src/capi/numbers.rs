@@ -1,4 +1,4 @@
-//! `llapi_parse_size`: sizes as command lines have them.
+//! `llapi_parse_size`: parses sizes of command lines.
 
 use std::ffi::{c_char, c_int, c_ulonglong};
 
@@ -6,8 +6,8 @@ use sheen_wire::{Errno, Result};
 
 use crate::border::{or_minus_one, put, shared, text};
 
-/// A size, and what one of its units has. `bytes`: `b` stands for bytes, and not for blocks of 512.
-/// `unit`: of a number alone.
+/// Parses a size. Returns its bytes, and the bytes of its unit. `bytes`: `b` means bytes, not
+/// blocks of 512 bytes. `unit`: the unit of a number without a suffix.
 fn parse(text: &str, unit: u64, bytes: bool) -> Result<(u64, u64)> {
     let (digits, radix) = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => (&text[2..], 16),
@@ -16,7 +16,7 @@ fn parse(text: &str, unit: u64, bytes: bool) -> Result<(u64, u64)> {
     };
     let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
     let (digits, suffix) = digits.split_at(end);
-    // `0k`: the nought is the number.
+    // `0k`: the zero is the number, and no octal prefix.
     let number = if digits.is_empty() && radix == 8 { Ok(0) } else { u64::from_str_radix(digits, radix) };
     let unit = match suffix {
         "" => unit,
@@ -34,9 +34,10 @@ fn parse(text: &str, unit: u64, bytes: bool) -> Result<(u64, u64)> {
     Ok((size, unit))
 }
 
-/// Reads a size such as `64k` or `0x10M`, from blocks of 512 (`b`; with `bytes_spec` bytes) to
-/// exabytes (`e`); one without a letter is of `*units`, which then holds what was taken. 0, or -1
-/// with EINVAL: it is none, is negative, or too large.
+/// Parses a size such as `64k` or `0x10M`. Suffixes go from `b` (blocks of 512 bytes; with
+/// `bytes_spec` bytes) to `e` (exabytes). A number without a suffix is in units of `*units`, which
+/// then holds the unit that was used. Returns 0, or -1 with EINVAL: no size, negative, or too
+/// large.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_parse_size(
     string: *const c_char,

@@ -1,5 +1,5 @@
-//! Holes of an open file: `llapi_file_is_sparse`, `_data_seek`, `_hole_punch`. They are of any file
-//! system.
+//! Holes of an open file: `llapi_file_is_sparse`, `_data_seek`, `_hole_punch`. They work on any
+//! file system.
 
 use std::ffi::c_int;
 
@@ -11,21 +11,21 @@ use crate::{
     mirror, sys,
 };
 
-/// What a block of `st_blocks` has.
+/// Bytes in a block of `st_blocks`.
 const BLOCK_BYTES: i64 = 512;
 
-/// Whether a file has fewer blocks than bytes. False where that cannot be told, with `errno`.
+/// Returns whether a file has fewer blocks than bytes. If it fails, returns false and sets `errno`.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_file_is_sparse(fd: c_int) -> bool {
     or_else(false, || {
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let stat = rustix::fs::fstat(unsafe { file(fd)? }).map_err(sys::errno)?;
         Ok(stat.st_blocks.saturating_mul(BLOCK_BYTES) < stat.st_size)
     })
 }
 
-/// The first data from `offset` on, whose length is stored; where there is none the end of the
-/// file, and 0. An errno negated: -EBADF, -EINVAL.
+/// Returns the start of the first data from `offset` on, and stores its length. If there is none,
+/// returns the end of the file and stores 0. Or returns a negated errno: -EBADF, -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_data_seek(fd: c_int, offset: libc::off_t, length: *mut usize) -> libc::off_t {
     placed(|| {
@@ -36,18 +36,18 @@ pub unsafe extern "C" fn llapi_data_seek(fd: c_int, offset: libc::off_t, length:
     })
 }
 
-/// Makes a hole; the file's size stays. 0, or an errno negated: what fallocate(2) says.
+/// Makes a hole without changing the file's size. Returns 0, or a negated errno of fallocate(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_hole_punch(fd: c_int, start: libc::off_t, length: usize) -> c_int {
     or_minus_errno(|| {
         let start = u64::try_from(start).map_err(|_| Errno::EINVAL)?;
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         rustix::fs::fallocate(unsafe { file(fd)? }, how, start, length as u64).map_err(sys::errno).map(|()| 0)
     })
 }
 
-/// For functions that return a place in a file or an errno negated.
+/// Runs a function that returns an offset in a file or a negated errno.
 pub(super) fn placed(body: impl FnOnce() -> Result<u64>) -> libc::off_t {
     let mut at = 0;
     let code = or_minus_errno(|| {

@@ -1,8 +1,7 @@
-//! Attributes and layout of a file in one call: `llapi_get_lum_file`, `_dir` and their like. They
-//! return an errno negated.
+//! Attributes and layout of a file in one call: `llapi_get_lum_file`, `_dir` and similar functions.
+//! They return a negated errno if they fail.
 //!
-//! Sizes are always those of the objects: what Lustre calls lazy, a size that may be wrong, is not
-//! kept.
+//! Sizes are always those of the objects. There are no lazy sizes as in Lustre, which may be wrong.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -22,9 +21,9 @@ const _: () = assert!(size_of::<Statx>() == 256);
 
 /// Bytes of the smallest layout, `struct lov_user_md`.
 const LUM_BYTES: usize = 32;
-/// `OBD_MD_FLBLKSZ`, `OBD_MD_FLRDEV`: what statx(2) always tells.
+/// `OBD_MD_FLBLKSZ`, `OBD_MD_FLRDEV`: attributes that statx(2) always returns.
 const ALWAYS: u64 = 0x40 | 0x1_0000;
-/// What statx(2) told, and `OBD_MD_FL…` for it.
+/// Attributes that statx(2) returned, and `OBD_MD_FL…` for each.
 const VALID: [(StatxFlags, u64); 12] = [
     (StatxFlags::INO, 0x1),
     (StatxFlags::ATIME, 0x2),
@@ -40,7 +39,7 @@ const VALID: [(StatxFlags, u64); 12] = [
     (StatxFlags::BTIME, 0x1000_0000_0000_0000),
 ];
 
-/// Where answers go; null is nowhere.
+/// Where the results are stored. Nothing is stored for a null pointer.
 struct Room {
     valid: *mut u64,
     stat: *mut Statx,
@@ -48,12 +47,12 @@ struct Room {
     lum_bytes: usize,
 }
 
-/// Attributes and layout of what a path names, be it a symbolic link. Any of the pointers may be
-/// null. `valid`: which attributes (`OBD_MD_FL…`) are told. What has no layout has a `lmm_magic` of
-/// 0 in `lum`, which has room for `lum_bytes` bytes.
+/// Stores attributes and layout of a path, even if it is a symbolic link. Any of the pointers may
+/// be null. `valid`: the attributes (`OBD_MD_FL…`) that are stored. `lum` has room for `lum_bytes`
+/// bytes; its `lmm_magic` is 0 if there is no layout.
 ///
-/// -ENOENT, -ENOTTY; -EINVAL: less room than for `struct lov_user_md`; -EOVERFLOW: less than the
-/// layout needs.
+/// -ENOENT, -ENOTTY; -EINVAL: less room than for `struct lov_user_md`; -EOVERFLOW: less room than
+/// the layout needs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_lum_file(
     path: *const c_char,
@@ -65,7 +64,7 @@ pub unsafe extern "C" fn llapi_get_lum_file(
     or_minus_errno(|| unsafe { tell(At::Name(text(path)?), Room { valid, stat, lum, lum_bytes }) })
 }
 
-/// The same, for a directory, whose layout is its default.
+/// As [`llapi_get_lum_file`], for a directory, whose layout is its default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_lum_dir(
     path: *const c_char,
@@ -77,7 +76,8 @@ pub unsafe extern "C" fn llapi_get_lum_dir(
     unsafe { llapi_get_lum_file(path, valid, stat, lum, lum_bytes) }
 }
 
-/// The same of a name in an open directory; without a name (null or empty) of what is open. -EBADF.
+/// As [`llapi_get_lum_file`], for a name in an open directory. Without a name (null or empty): for
+/// the open file itself. -EBADF.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_lum_file_fd(
     dir: c_int,
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn llapi_get_lum_file_fd(
     })
 }
 
-/// The same of an open directory.
+/// As [`llapi_get_lum_file`], for an open directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_lum_dir_fd(
     dir: c_int,
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn llapi_get_lum_dir_fd(
     unsafe { llapi_get_lum_file_fd(dir, ptr::null(), valid, stat, lum, lum_bytes) }
 }
 
-/// The path of a name in an open directory: no system call reads an attribute of such a name on
-/// kernels before 6.13.
+/// Returns a path of a name in an open directory. Before kernel 6.13, no system call reads an
+/// attribute of such a name.
 fn place(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
     if name.to_bytes().starts_with(b"/") {
         return Ok(name.to_owned());
@@ -120,7 +120,7 @@ fn place(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
 }
 
 /// # Safety
-/// The pointers of `room` are null or point to room for what they are to hold.
+/// Each pointer of `room` is null, or points to room for its value.
 unsafe fn tell(at: At<'_>, room: Room) -> Result<c_int> {
     if !room.lum.is_null() && room.lum_bytes < LUM_BYTES {
         return Err(Errno::EINVAL);
@@ -136,7 +136,7 @@ unsafe fn tell(at: At<'_>, room: Room) -> Result<c_int> {
         At::File(file) => rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted),
     };
     let stat = stat.map_err(errno)?;
-    // SAFETY: as the caller promises; `found` fits, and is ours.
+    // SAFETY: guaranteed by the caller. `found` fits, and belongs to this library.
     unsafe {
         if !room.lum.is_null() {
             ptr::copy_nonoverlapping(found.as_ptr(), room.lum.cast(), found.len());

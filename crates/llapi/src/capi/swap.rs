@@ -1,9 +1,9 @@
-//! `llapi_swap_layouts`, `llapi_fswap_layouts`: two files exchange their bytes. They return an
-//! errno negated.
+//! `llapi_swap_layouts`, `llapi_fswap_layouts`: swap the data of two files. They return a negated
+//! errno if they fail.
 //!
-//! Lustre exchanges times as well unless it is told to keep them, and does nothing where data
-//! versions that it is given are not those of the files. Here times always stay; a version cannot
-//! be asked for, so one that is to be checked is refused.
+//! Lustre also swaps the times, unless flags say otherwise, and swaps nothing if given data
+//! versions differ from those of the files. Here the times never change. A check of data versions
+//! is not supported and is refused.
 
 use std::{
     ffi::{c_char, c_int},
@@ -19,13 +19,13 @@ use crate::{
     sys,
 };
 
-/// `SWAP_LAYOUTS_KEEP_MTIME`, `SWAP_LAYOUTS_KEEP_ATIME`: what happens anyway.
+/// `SWAP_LAYOUTS_KEEP_MTIME`, `SWAP_LAYOUTS_KEEP_ATIME`: always in effect.
 const KEEP: u64 = 1 << 2 | 1 << 3;
 
-/// Exchanges the layouts of two files of one mount. The versions are of no account.
+/// Swaps the layouts of two files of one mount. The versions are ignored.
 ///
-/// What open(2) says of either for writing; -ENOTTY: not on a mount; -EXDEV: on different ones. As
-/// [`llapi_fswap_layouts`].
+/// Errors of open(2) for writing of either file; -ENOTTY: not on a mount; -EXDEV: on different
+/// mounts. Otherwise as [`llapi_fswap_layouts`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_swap_layouts(
     one: *const c_char,
@@ -51,22 +51,23 @@ pub unsafe extern "C" fn llapi_swap_layouts(
     })
 }
 
-/// The same of two open files.
+/// Swaps the layouts of two open files of one mount.
 ///
-/// -EACCES: the caller may not write to both; -EPERM: they are not of the same user and group;
-/// -EINVAL: one is no regular file; -EOPNOTSUPP: one is mirrored, or flags say that versions are
-/// checked; -EBUSY: somebody does not let go of one. Nothing is changed then.
+/// -EACCES: the caller may not write to both. -EPERM: they belong to different users or groups.
+/// -EINVAL: one is not a regular file. -EOPNOTSUPP: one is mirrored or has data on the MDT, or
+/// flags request a check of versions. -EBUSY: a client holds a group lock on one, or adds objects
+/// to one all the time. If it fails, nothing has changed.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_fswap_layouts(fd1: c_int, fd2: c_int, _version1: u64, _version2: u64, flags: u64) -> c_int {
     or_minus_errno(|| {
         check(flags)?;
-        // SAFETY: the files are C's to keep open.
+        // SAFETY: C keeps the files open.
         sys::swap_layouts(unsafe { file(fd1)? }, unsafe { file(fd2)? }).map(|()| 0)
     })
 }
 
-/// The same with a group's lock on both, with which nobody else comes in between: here nobody does
-/// anyway, so that only 0, no group, is taken (else -EOPNOTSUPP).
+/// As [`llapi_fswap_layouts`] under a group lock on both files, which excludes other writers. Here
+/// a swap excludes them anyway. Only group 0 (none) is therefore accepted; others are -EOPNOTSUPP.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_fswap_layouts_grouplock(
     fd1: c_int,

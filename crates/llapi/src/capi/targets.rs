@@ -1,5 +1,5 @@
-//! Targets: how many, their uuids and space, which there are: `llapi_get_obd_count`,
-//! `_lov_get_uuids`, `_obd_statfs`, `_search_tgt` and their like. They return an errno negated.
+//! Targets, their number, uuids and space: `llapi_get_obd_count`, `_lov_get_uuids`, `_obd_statfs`,
+//! `_search_tgt` and similar functions. They return a negated errno if they fail.
 
 use std::{
     ffi::{c_char, c_int},
@@ -21,13 +21,12 @@ use crate::{
 
 /// `struct obd_uuid`.
 const UUID_BYTES: usize = 40;
-/// `LL_STATFS_LMV`, `LL_STATFS_LOV`: of an MDT, of an OST. (`LL_STATFS_NODELAY` beside them changes
-/// nothing.)
+/// `LL_STATFS_LMV`, `LL_STATFS_LOV`: of an MDT, of an OST. `LL_STATFS_NODELAY` has no effect.
 const STATFS_MDT: u32 = 1;
 const STATFS_OST: u32 = 2;
-/// `os_type`: the magic of a file system as statfs(2) says it.
+/// `os_type`: the magic of a file system, as in statfs(2).
 const SUPER_MAGIC: u64 = 0x0BD0_0BD0;
-/// Bytes of a name.
+/// Largest length of a file name, in bytes.
 const NAME_MAX: u32 = 255;
 
 /// `struct obd_statfs`.
@@ -44,7 +43,7 @@ pub struct ObdStatFs {
     os_bsize: u32,
     os_namelen: u32,
     os_maxbytes: u64,
-    /// 1 where the target is degraded; nothing else is told.
+    /// 1 if the target is degraded. No other bits are set.
     os_state: u32,
     os_fprecreated: u32,
     os_granted: u32,
@@ -71,8 +70,8 @@ impl From<StatFs> for ObdStatFs {
     }
 }
 
-/// How many OSTs, or with `is_mdt` MDTs, the file system of a directory has. -ENOENT, -ENOTDIR,
-/// -ENOTTY.
+/// Stores the number of OSTs, or with `is_mdt` of MDTs, in the file system of a directory. -ENOENT,
+/// -ENOTDIR, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_int, is_mdt: c_int) -> c_int {
     or_minus_errno(|| {
@@ -86,41 +85,41 @@ pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_i
     })
 }
 
-/// The uuids of the OSTs, by index, as many as `*count` says that there is room for (none if
-/// `uuids` is null); then `*count` is how many there are. -ENOTTY, -EBADF.
+/// Stores the uuids of the OSTs, by index, up to `*count` of them (none if `uuids` is null). Then
+/// stores the number of OSTs in `*count`. -ENOTTY, -EBADF.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lov_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
     or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Ost, uuids, count) })
 }
 
-/// The same of the MDTs.
+/// As [`llapi_lov_get_uuids`], for the MDTs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lmv_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
     or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Mdt, uuids, count) })
 }
 
 /// # Safety
-/// `uuids` is null or points to room for `*count` of them.
+/// `uuids` is null, or points to room for `*count` of them.
 unsafe fn put_uuids(fd: c_int, kind: TargetKind, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> Result<c_int> {
     let targets = mounts::targets(At::File(unsafe { file(fd)? }), kind)?;
     if count.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: not null; C set it.
+    // SAFETY: not null, and C has initialised it.
     let room = usize::try_from(unsafe { ptr::read_unaligned(count) }).unwrap_or(0);
     for (i, target) in targets.iter().take(if uuids.is_null() { 0 } else { room }).enumerate() {
-        // SAFETY: within the room that C says.
+        // SAFETY: within the room that C guarantees.
         unsafe { put_text(uuids.add(i).cast(), UUID_BYTES, target.uuid.as_bytes(), Errno::ENAMETOOLONG)? };
     }
     unsafe { put(count, targets.len() as c_int) }.map(|()| 0)
 }
 
-/// The space of the target of an index on the mount of a path, and its uuid; `kind`:
+/// Stores the space and the uuid of the target with this index, on the mount of a path. `kind`:
 /// `LL_STATFS_LMV` or `LL_STATFS_LOV`.
 ///
-/// -ENODEV: there is none of this or a larger index; -EAGAIN: none of this one. -ENODATA: it is not
-/// active; its uuid is stored. What it answers or why it does not; its uuid is stored. -ENOENT,
-/// -ENOTTY.
+/// -ENODEV: no target has this or a larger index; -EAGAIN: none has this index. -ENODATA: the
+/// target is inactive; its uuid is stored. Other errors are those of the target; its uuid is
+/// stored. -ENOENT, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_obd_statfs(
     path: *const c_char,
@@ -132,7 +131,7 @@ pub unsafe extern "C" fn llapi_obd_statfs(
     or_minus_errno(|| unsafe { statfs(At::Path(text(path)?), kind, index, space, uuid) })
 }
 
-/// The same by an open file of the mount.
+/// As [`llapi_obd_statfs`], by an open file of the mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_obd_fstatfs(
     fd: c_int,
@@ -145,7 +144,7 @@ pub unsafe extern "C" fn llapi_obd_fstatfs(
 }
 
 /// # Safety
-/// Both pointers are null or point to room for what they are to hold.
+/// Each pointer is null, or points to room for its value.
 unsafe fn statfs(
     at: At<'_>,
     kind: u32,
@@ -169,42 +168,42 @@ unsafe fn statfs(
     unsafe { put(space, target.statfs?.into()) }.map(|()| 0)
 }
 
-/// The one of that index. EAGAIN: it is not there, but others are behind it. ENODEV: it is past the
-/// last.
+/// Returns the target with this index. EAGAIN: there is none, but some have a larger index. ENODEV:
+/// the index is past the last target.
 fn nth(targets: Vec<TargetInfo>, index: u32) -> Result<TargetInfo> {
     let e = if targets.iter().any(|target| target.index > index) { Errno::EAGAIN } else { Errno::ENODEV };
     targets.into_iter().find(|target| target.index == index).ok_or(e)
 }
 
-/// What a mount's OSTs are called together (`fsname-clilov-instance`, as in names of parameters),
-/// by a path on it. -ENOENT, -ENOTTY.
+/// Stores the common name of the OSTs of a mount (`fsname-clilov-instance`, as in names of
+/// parameters), by a path on it. -ENOENT, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_get_lov_uuid(path: *const c_char, uuid: *mut [u8; UUID_BYTES]) -> c_int {
     or_minus_errno(|| unsafe { put_group(At::Path(text(path)?), "clilov", uuid) })
 }
 
-/// The same by an open file. -EBADF, -ENOTTY.
+/// As [`llapi_file_get_lov_uuid`], by an open file. -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_fget_lov_uuid(fd: c_int, uuid: *mut [u8; UUID_BYTES]) -> c_int {
     or_minus_errno(|| unsafe { put_group(At::File(file(fd)?), "clilov", uuid) })
 }
 
-/// What its MDTs are called together.
+/// Stores the common name of the MDTs of a mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_get_lmv_uuid(path: *const c_char, uuid: *mut [u8; UUID_BYTES]) -> c_int {
     or_minus_errno(|| unsafe { put_group(At::Path(text(path)?), "clilmv", uuid) })
 }
 
 /// # Safety
-/// `uuid` is null or points to room for one.
+/// `uuid` is null, or points to room for one.
 unsafe fn put_group(at: At<'_>, kind: &str, uuid: *mut [u8; UUID_BYTES]) -> Result<c_int> {
     let mount = mounts::info(at)?;
     let name = format!("{}-{kind}-{}", mount.fsname, mount.instance);
     unsafe { put_text(uuid.cast(), UUID_BYTES, name.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
 }
 
-/// The index of the MDT that holds a file, by its FID and an open file of the mount. -EINVAL: that
-/// is no file's FID. -EBADF, -ENOTTY.
+/// Stores the index of the MDT that holds a file, by its FID and an open file of the mount.
+/// -EINVAL: no file can have that FID. -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_mdt_index_by_fid(fd: c_int, fid: *const LuFid, index: *mut c_int) -> c_int {
     or_minus_errno(|| {
@@ -212,23 +211,23 @@ pub unsafe extern "C" fn llapi_get_mdt_index_by_fid(fd: c_int, fid: *const LuFid
         if fid.f_seq == 0 || fid.f_oid == 0 {
             return Err(Errno::EINVAL);
         }
-        // All files are on the one that holds this one while there is but one MDT.
+        // As long as there is only one MDT, it holds all files.
         unsafe { put(index, sys::mdt(At::File(file))?) }.map(|()| 0)
     })
 }
 
-/// 1 if both are the uuid of the same target, or one is empty (any), else 0; `_UUID` may be missing
-/// at the end.
+/// Returns 1 if both are uuids of the same target, or one is empty (any target), else 0. Either may
+/// lack `_UUID` at its end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_uuid_match(one: *const c_char, other: *const c_char) -> c_int {
     or_else(0, || Ok(c_int::from(unsafe { matches(text(one)?.to_bytes(), text(other)?.to_bytes()) })))
 }
 
-/// Whether a file system has a target (by its name or uuid), or a pool of it has; with no target,
-/// whether there is any in the pool: 1 or 0. No MDT is in a pool.
+/// Returns 1 if a file system, or a pool of it, has a target, given by name or uuid; else 0.
+/// Without a target: 1 if the pool has any. No MDT is in a pool.
 ///
-/// -ENOENT: there is no such pool. -EINVAL: no file system, or neither a pool nor a target. -ENODEV
-/// as `llapi_get_poollist`.
+/// -ENOENT: no such pool. -EINVAL: no file system, or neither a pool nor a target. -ENODEV as
+/// `llapi_get_poollist`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_tgt(
     fsname: *const c_char,
@@ -254,19 +253,19 @@ pub unsafe extern "C" fn llapi_search_tgt(
     })
 }
 
-/// The same of an OST.
+/// As [`llapi_search_tgt`], for an OST.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_ost(fsname: *const c_char, pool: *const c_char, ost: *const c_char) -> c_int {
     unsafe { llapi_search_tgt(fsname, pool, ost, false) }
 }
 
-/// The same of an MDT.
+/// As [`llapi_search_tgt`], for an MDT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_mdt(fsname: *const c_char, pool: *const c_char, mdt: *const c_char) -> c_int {
     unsafe { llapi_search_tgt(fsname, pool, mdt, true) }
 }
 
-/// A uuid without what all of them end in.
+/// Returns a uuid without its common suffix.
 fn plain_name(uuid: &[u8]) -> &[u8] {
     uuid.strip_suffix(b"_UUID").unwrap_or(uuid)
 }

@@ -1,4 +1,5 @@
-//! Whether a file's bytes have changed: `llapi_get_data_version`.
+//! The data version, by which a program detects that a file's data has changed:
+//! `llapi_get_data_version`.
 
 use std::ffi::c_int;
 
@@ -12,17 +13,17 @@ use crate::{
     sys,
 };
 
-/// A number that is another one after each change of an open file's bytes. With flags
-/// (`LL_DV_RD_FLUSH`, `LL_DV_WR_FLUSH`) what mounts keep to be written is written before, and what
-/// programs here have stored into mappings of it; else it does not count yet. 0, or an errno
-/// negated.
+/// Stores a number that differs after each change of an open file's data. With flags
+/// (`LL_DV_RD_FLUSH`, `LL_DV_WR_FLUSH`), mounts first write their dirty data, and data that
+/// programs on this host stored into mappings of the file. Without flags, such data does not count
+/// yet. Returns 0, or a negated errno.
 ///
-/// -EINVAL: a flag that there is not, or a directory; -EBADF, -ENOTTY.
+/// -EINVAL: an unknown flag, or a directory; -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_data_version(fd: c_int, version: *mut u64, flags: u64) -> c_int {
     or_minus_errno(|| {
         let known = u32::try_from(flags).ok().filter(|flags| flags & !(READ_FLUSH | WRITE_FLUSH) == 0);
-        // SAFETY: the file is C's to keep open.
+        // SAFETY: C keeps the file open.
         let now = sys::data_version(unsafe { file(fd)? }, known.ok_or(Errno::EINVAL)?)?;
         unsafe { put(version, now) }.map(|()| 0)
     })

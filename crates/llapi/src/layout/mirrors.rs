@@ -1,10 +1,10 @@
-//! Which mirrors of a layout are up to date. As in the file system a mirror is, if none of its
-//! components is stale.
+//! Mirrors of a layout that are up to date. As in the file system, a mirror is up to date if none
+//! of its components is stale.
 
 use super::{Component, Layout, flag};
 
 impl Layout {
-    /// The mirrors' ids, in order.
+    /// Returns the ids of the mirrors, in order.
     pub fn mirror_ids(&self) -> Vec<u32> {
         let mut ids: Vec<u32> = self.components().iter().map(Component::mirror_id).collect();
         ids.dedup();
@@ -19,8 +19,9 @@ impl Layout {
         self.of_mirror(id).all(|c| c.flags & flag::STALE == 0)
     }
 
-    /// A mirror that is up to date and has the bytes from `start` on, and up to where, at most
-    /// `end`: the one that has most of them, of several the preferred one.
+    /// Returns a mirror that is up to date and has the bytes from `start`, and the end of the bytes
+    /// that it has (at most `end`). Chooses the mirror with most of these bytes; among equal ones a
+    /// preferred one.
     pub fn find_mirror(&self, start: u64, end: u64) -> Option<(u32, u64)> {
         let covered = |id: u32| {
             self.of_mirror(id)
@@ -28,13 +29,13 @@ impl Layout {
         };
         let preferred = |id: u32| self.of_mirror(id).any(|c| c.flags & flag::PREFER != 0);
         let fresh = self.mirror_ids().into_iter().filter(|id| self.is_fresh(*id));
-        // Of equal ones the first.
+        // Of equal mirrors the first one.
         let best = fresh.rev().max_by_key(|id| (covered(*id), preferred(*id)));
         best.map(|id| (id, covered(id))).filter(|(_, to)| *to > start)
     }
 
-    /// The components of stale mirrors: of these, or with none of all that are not to be left out
-    /// ([`flag::NOSYNC`]).
+    /// Returns the components of the stale mirrors among `ids`. If `ids` is empty: of all stale
+    /// mirrors that are not marked [`flag::NOSYNC`].
     pub fn stale_components(&self, ids: &[u16]) -> Vec<&Component> {
         let named = |id: u32| ids.iter().any(|named| u32::from(*named) == id);
         let wanted = |id: u32| match ids {

@@ -1,4 +1,4 @@
-//! What setters take and refuse, and how components are moved among.
+//! Values that setters accept and refuse, and moves between components.
 
 use super::*;
 

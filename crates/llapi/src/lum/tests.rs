@@ -1,4 +1,4 @@
-//! Bytes that a real Lustre stored, and everything that can be asked for, there and back.
+//! Layouts that a real Lustre stored, and encoding and decoding of all possible requests.
 
 use proptest::prelude::*;
 use sheen_layout::{Asked, Mark};
@@ -94,7 +94,7 @@ fn a_file_like_a_real_one_can_be_asked_for() {
         layout.components_mut().iter_mut().for_each(Component::reset_osts);
         let again = decode(&encode(&layout).unwrap(), false).unwrap();
         assert_eq!(again, layout);
-        // What the file system makes of it: the same sizes, counts and pools.
+        // The file system gives it the same sizes, counts and pools.
         let first = decode(&bytes(hex), true).unwrap();
         for (a, b) in again.components().iter().zip(first.components()) {
             assert_eq!(
@@ -195,7 +195,7 @@ fn selections_name_components() {
     assert_eq!((value.len(), value[14], value[32], value[84]), (32 + 96, 2, 3, 0x10));
 }
 
-/// The file system reads what is asked for as it was meant.
+/// The file system decodes an encoded request with the same meaning.
 #[test]
 fn the_file_system_understands() {
     let mut layout = Layout::default();
@@ -240,7 +240,7 @@ fn component() -> impl Strategy<Value = Component> {
         }
         c.set_stripe_count(if c.specific { osts.len() as u64 } else { count }).unwrap();
         if !c.specific {
-            // Where to begin is all that is asked for.
+            // Only the first OST is requested.
             c.osts.clear();
         }
         c

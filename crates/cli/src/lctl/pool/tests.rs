@@ -1,4 +1,4 @@
-//! What the pool commands print and how they end, against the captures of Lustre's.
+//! Output and exit codes of the pool commands, compared with captures of Lustre's.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -88,13 +88,13 @@ fn ranges_are_of_hexadecimal_indices() {
     let (code, _, err) = lctl(&p, "pool_add lustre.p lustre-OST[0002-0003]");
     assert_eq!(code, 0);
     assert_eq!(err, "OST lustre-OST0002_UUID added to pool lustre.p\nOST lustre-OST0003_UUID added to pool lustre.p\n");
-    // The first failure is the exit code, and the rest is done.
+    // The exit code is the first failure. The remaining OSTs are processed all the same.
     let (code, _, err) = lctl(&p, "pool_add lustre.p OST[3,0]_UUID other-OST0001 OST0001");
     let said: Vec<&str> = err.lines().collect();
     assert_eq!(code, 17);
     assert_eq!(said[0], "pool_add: lustre-OST0003_UUID is already in pool lustre.p");
     assert_eq!(said[1], "OST lustre-OST0000_UUID added to pool lustre.p");
-    assert!(said[2].starts_with("pool_add: 'other-OST0001' names no OST of 'lustre'"), "{err}");
+    assert!(said[2].starts_with("pool_add: invalid OST 'other-OST0001' of 'lustre'"), "{err}");
     assert_eq!(said[3], "OST lustre-OST0001_UUID added to pool lustre.p");
 
     let names = |list: &str| expand(list).map(|names| names.join(" "));
@@ -132,7 +132,7 @@ fn called_wrongly_they_print_the_usage() {
 fn who_has_no_mgs_or_several_is_told() {
     let none = lctl(&[Params::new()], "pool_new lustre.p1");
     assert_eq!(none.0, 19);
-    assert!(none.2.starts_with("pool_new: no MGS that you may reach runs on this machine"), "{}", none.2);
+    assert!(none.2.starts_with("pool_new: no MGS that you can reach runs on this machine"), "{}", none.2);
     let unknown = lctl(&[mgs()], "pool_new nofs.p2");
     assert_eq!(unknown, (22, String::new(), "pool_new: the MGS knows no file system 'nofs'\n".into()));
     let two = [mgs(), mgs()];
@@ -144,10 +144,10 @@ fn who_has_no_mgs_or_several_is_told() {
     }
 }
 
-/// How often a command looks before the MDT of [`LateMdt`] has heard of a pool.
+/// Number of checks before the MDT of [`LateMdt`] has received a pool.
 const LOOKS: u32 = 5;
 
-/// Processes of which the MDT hears of a new pool late.
+/// Processes whose MDT receives a new pool late.
 struct LateMdt<'a> {
     processes: Fakes<'a>,
     mds: &'a Params,

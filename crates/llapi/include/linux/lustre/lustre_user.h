@@ -1,8 +1,9 @@
 /*
- * What programs see of layouts: their bytes in the attribute lustre.lov, and names of files.
+ * Layouts as programs see them: their bytes in the attribute lustre.lov; and file identifiers.
  *
- * The names, sizes and numbers are those of Lustre's header of this name; the words are Sheen's. All fields of a layout are little-endian in
- * the attribute; the structs here read them on a little-endian machine.
+ * The names, sizes and numbers are those of Lustre's header of this name; the comments are Sheen's.
+ * All fields of a layout are little-endian in the attribute. The structs here read them on a
+ * little-endian machine.
  */
 #ifndef SHEEN_LUSTRE_USER_H
 #define SHEEN_LUSTRE_USER_H
@@ -30,7 +31,7 @@ struct lu_fid {
 /* and read: sscanf(text, SFID, RFID(&fid)) */
 #define SFID "0x%llx:0x%x:0x%x"
 #define RFID(fid) (unsigned long long *)&(fid)->f_seq, &(fid)->f_oid, &(fid)->f_ver
-/* Characters of the longest, with and without brackets, and the NUL. */
+/* Length of the longest FID in characters, with the NUL: without and with brackets. */
 #define FID_NOBRACE_LEN 40
 #define FID_LEN (FID_NOBRACE_LEN + 2)
 
@@ -39,7 +40,7 @@ static inline bool fid_is_zero(const struct lu_fid *fid)
 	return fid->f_seq == 0 && fid->f_oid == 0;
 }
 
-/* An object of an OST: its FID. (The pair is how it was named of old.) */
+/* An object of an OST: its FID. (The pair is its older name.) */
 struct ost_id {
 	union {
 		struct {
@@ -62,7 +63,7 @@ static inline char *obd_uuid2str(const struct obd_uuid *uuid)
 
 /* ---- space and attributes ---- */
 
-/* For llapi_obd_statfs(): MDTs, OSTs; the third changes nothing. */
+/* For llapi_obd_statfs(): MDTs; OSTs; the third has no effect. */
 #define LL_STATFS_LMV 1
 #define LL_STATFS_LOV 2
 #define LL_STATFS_NODELAY 4
@@ -70,7 +71,7 @@ static inline char *obd_uuid2str(const struct obd_uuid *uuid)
 /* Space of a target: 144 bytes. */
 struct obd_statfs {
 	__u64 os_type;
-	__u64 os_blocks; /* of os_bsize bytes, as all here */
+	__u64 os_blocks; /* of os_bsize bytes, as the next two */
 	__u64 os_bfree;
 	__u64 os_bavail;
 	__u64 os_files;
@@ -91,7 +92,7 @@ struct obd_statfs {
 	__u32 os_spare9;
 };
 
-/* Which attributes llapi_get_lum_file() tells. (A size is never lazy here.) */
+/* Attributes that llapi_get_lum_file() stores. (Sizes are never lazy here.) */
 #define OBD_MD_FLID 0x00000001ULL
 #define OBD_MD_FLATIME 0x00000002ULL
 #define OBD_MD_FLMTIME 0x00000004ULL
@@ -178,7 +179,7 @@ struct lov_user_md_v1 {
 #define lmm_object_id lmm_oi.oi.oi_id
 #define lmm_object_seq lmm_oi.oi.oi_seq
 
-/* The same in a pool: 48 bytes. */
+/* A plain layout in a pool: 48 bytes, then its objects. */
 struct lov_user_md_v3 {
 	__u32 lmm_magic;
 	__u32 lmm_pattern;
@@ -193,7 +194,7 @@ struct lov_user_md_v3 {
 	struct lov_user_ost_data_v1 lmm_objects[];
 } __attribute__((packed));
 
-/* Bytes of a plain layout of so many objects. */
+/* Size in bytes of a plain layout with that many objects. */
 static inline size_t lov_user_md_size(__u16 stripes, __u32 magic)
 {
 	size_t head = magic == LOV_USER_MAGIC_V1 ? sizeof(struct lov_user_md_v1) : sizeof(struct lov_user_md_v3);
@@ -243,7 +244,8 @@ static inline __u16 mirror_id_of(__u32 id)
 	return (id & MIRROR_ID_MASK) >> MIRROR_ID_SHIFT;
 }
 
-/* A component of a composite layout: 48 bytes; its plain layout lies lcme_offset bytes after the header. */
+/* A component of a composite layout: 48 bytes. Its plain layout is lcme_offset bytes after the
+ * start of the composite layout. */
 struct lov_comp_md_entry_v1 {
 	__u32 lcme_id;
 	__u32 lcme_flags;
@@ -258,11 +260,11 @@ struct lov_comp_md_entry_v1 {
 /* A composite layout: 32 bytes, then its components. */
 struct lov_comp_md_v1 {
 	__u32 lcm_magic;
-	__u32 lcm_size; /* of all of it */
+	__u32 lcm_size; /* of the whole layout, in bytes */
 	__u32 lcm_layout_gen;
 	__u16 lcm_flags;
 	__u16 lcm_entry_count;
-	__u16 lcm_mirror_count; /* mirrors less one */
+	__u16 lcm_mirror_count; /* number of mirrors, minus one */
 	__u16 lcm_padding1[3];
 	__u64 lcm_padding2;
 	struct lov_comp_md_entry_v1 lcm_entries[];
@@ -271,20 +273,22 @@ struct lov_comp_md_v1 {
 /* ---- layouts by ioctl(2), of open files ---- */
 
 /*
- * Open a new file for writing with this flag, and it has no layout until LL_IOC_LOV_SETSTRIPE, or the first write, gives it one. The
- * first ioctl takes a struct lov_user_md_v1 or _v3 (EEXIST: the file has a layout). The second fills one in, with all objects: of a
- * composite layout the last component with objects, of an empty file the last one. The attribute lustre.lov has all components.
+ * A new file that is opened for writing with this flag has no layout until LL_IOC_LOV_SETSTRIPE, or
+ * the first write, gives it one. The first ioctl takes a struct lov_user_md_v1 or _v3 (EEXIST: the
+ * file has a layout). The second stores one, with all objects: of a composite layout the last
+ * component with objects, of an empty file the last component. The attribute lustre.lov has all
+ * components.
  */
 #define O_LOV_DELAY_CREATE (O_NOCTTY | FASYNC)
 #define LL_IOC_LOV_SETSTRIPE 0x4030669aU
 #define LL_IOC_LOV_GETSTRIPE 0xbfff669bU
-/* Files without locks, which there are none of here: ENOTTY. */
+/* Files without locks. Not supported here: ENOTTY. */
 #define LL_IOC_SETFLAGS 0x40086698U
 #define LL_FILE_IGNORE_LOCK 0x00000001
 
 /* ---- directories ---- */
 
-/* How names are spread over the stripes of a directory. */
+/* How names are distributed over the stripes of a directory. */
 enum lmv_hash_type {
 	LMV_HASH_TYPE_UNKNOWN = 0, /* the MDT chooses */
 	LMV_HASH_TYPE_ALL_CHARS = 1,
@@ -292,7 +296,8 @@ enum lmv_hash_type {
 	LMV_HASH_TYPE_CRUSH = 3,
 	LMV_HASH_TYPE_CRUSH2 = 4,
 };
-/* To how many levels a default is handed on, and for how many of them new directories go round-robin. */
+/* Number of levels to which a default is inherited, and for how many of them new directories are
+ * placed round-robin. */
 enum {
 	LMV_INHERIT_UNLIMITED = 0,
 	LMV_INHERIT_END = 1,
