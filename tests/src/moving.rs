@@ -27,7 +27,7 @@ pub const COMMAND_MAX: Duration = Duration::from_secs(240);
 /// Steps that succeed between two kills. The first of them may have begun before the servers
 /// restarted.
 const STEPS_BETWEEN: u64 = 2;
-/// Pause between these steps and the next kill, which so hits a step at an arbitrary moment.
+/// Pause between these steps and the next kill, so that it hits a step at an arbitrary moment.
 const PEACE: Duration = Duration::from_millis(400);
 /// Time between the kill of servers and their restart.
 const DOWN: Duration = Duration::from_millis(300);

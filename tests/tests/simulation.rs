@@ -15,7 +15,7 @@ use sheen_tests::sim::{
 
 /// Number of operations of a run.
 const OPS: usize = 200;
-/// Number of operations before, and again after, the start of the phase with a crash.
+/// Number of operations of each phase of a run with a crash.
 const OPS_AROUND_A_CRASH: usize = 100;
 
 #[test]
