@@ -1,5 +1,5 @@
-//! How often a thread asks for memory: the system's allocator, counted. A program that wants to
-//! know makes [`Counting`] its global allocator.
+//! Counts the memory allocations of a thread. A program that uses this makes [`Counting`] its
+//! global allocator.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -7,29 +7,30 @@ use std::{
 };
 
 thread_local! {
-    // Needs no memory itself, neither to begin nor to end.
+    // Must not allocate memory itself, neither when it is created nor when it is dropped.
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
 fn count_one() {
-    // Nothing is counted where the thread is ending.
+    // A thread that is ending is not counted.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-/// The system's allocator, which counts.
+/// The system's allocator with a counter.
 #[derive(Debug)]
 pub struct Counting;
 
-// SAFETY: every call goes to the system's allocator as it is, which keeps the contract.
+// SAFETY: every call goes unchanged to the system's allocator, which keeps the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_one();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is the system's.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is also the system
+        // allocator's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` or `realloc` above, so from the system's.
+        // SAFETY: `at` came from `alloc` or `realloc` above, and so from the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 
@@ -40,7 +41,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Allocations and reallocations of this thread so far; 0 in a program whose allocator is another.
+/// Returns the number of allocations and reallocations of this thread so far. 0 in a program with
+/// another allocator.
 pub fn count() -> u64 {
     COUNT.try_with(Cell::get).unwrap_or(0)
 }

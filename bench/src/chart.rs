@@ -1,10 +1,10 @@
-//! Charts of a measurement: small panels side by side over one axis of categories, drawn alike as
-//! SVG and as PNG.
+//! Charts of measurements: small panels side by side over a common axis of categories. SVG and PNG
+//! have the same drawing.
 //!
 //! A [`Chart`] is laid out into a [`Scene`] of lines, dots and words, in pixels from the upper left
-//! corner; [`Scene::svg`] and [`Scene::png`] write it down. A line has round ends and a dot is a
-//! line without length, so that a backend needs to know little. The PNG brings its own letters
-//! ([`font`]): it looks the same on every machine.
+//! corner. [`Scene::svg`] and [`Scene::png`] encode it. A line has round ends, and a dot is a line
+//! without length, so that a backend needs few primitives. The PNG backend has its own font
+//! ([`font`]), so that a chart looks the same on every machine.
 
 pub mod font;
 mod png;
@@ -17,16 +17,16 @@ pub type Color = [u8; 3];
 
 const INK: Color = [0x22, 0x22, 0x22];
 const FAINT: Color = [0xdd, 0xdd, 0xdd];
-/// Colours that people who see few colours tell apart (Okabe and Ito), and that differ in
-/// brightness too.
+/// Colours that colour-blind people can distinguish (Okabe and Ito). They also differ in
+/// brightness.
 const SERIES: [Color; 4] = [[0x00, 0x72, 0xb2], [0xd5, 0x5e, 0x00], [0x00, 0x9e, 0x73], [0xcc, 0x79, 0xa7]];
 
 const WIDTH: f64 = 960.0;
 const PANEL_HEIGHT: f64 = 300.0;
 const COLUMNS: usize = 2;
-/// Above the panels: title and legend.
+/// Height of the title and the legend above the panels.
 const HEAD: f64 = 78.0;
-/// Around the plot within a panel: left for the numbers, above for its title, below for the
+/// Margins around the plot within a panel: left for the numbers, above for the title, below for the
 /// categories.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 20.0;
@@ -35,12 +35,12 @@ const BELOW: f64 = 48.0;
 const TITLE_SIZE: f64 = 17.0;
 const TEXT_SIZE: f64 = 12.0;
 
-/// How values become heights.
+/// How values are mapped to heights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
-    /// From zero.
+    /// Linear, from zero.
     Linear,
-    /// By decades; zero lies one decade below the smallest.
+    /// Logarithmic. Zero is one decade below the smallest value.
     Log,
 }
 
@@ -49,32 +49,32 @@ pub enum Scale {
 pub struct Panel {
     /// The quantity, with its unit.
     pub title: String,
-    /// How it is drawn.
+    /// The scale of its values.
     pub scale: Scale,
-    /// A curve for each series of the chart: a value for each category, where there is one.
+    /// One curve for each series of the chart, with a value for each category that has one.
     pub curves: Vec<Vec<Option<f64>>>,
-    /// The smallest and the largest of what each value is the middle of. Where this is not empty,
-    /// categories do not follow from each other: values are dots side by side with a line from the
-    /// smallest to the largest, and not joined.
+    /// Minimum and maximum of the samples of which each value is the median. If this is not empty,
+    /// the categories are independent: values are drawn as dots side by side, with a line from the
+    /// minimum to the maximum, and are not joined.
     pub spreads: Vec<Vec<Option<(f64, f64)>>>,
 }
 
-/// Panels with a title, a legend and categories in common.
+/// Panels with a common title, legend and categories.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What is shown.
+    /// The title.
     pub title: String,
-    /// What the categories are.
+    /// The title of the category axis.
     pub axis: String,
     /// The categories, from left to right.
     pub categories: Vec<String>,
-    /// What the curves are called.
+    /// The names of the curves.
     pub series: Vec<String>,
-    /// The panels, two a row.
+    /// The panels, two in a row.
     pub panels: Vec<Panel>,
 }
 
-/// Where a word begins.
+/// Alignment of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Anchor {
     Start,
@@ -97,7 +97,7 @@ pub struct Scene {
 }
 
 impl Chart {
-    /// Lays it out.
+    /// Lays out the chart.
     pub fn scene(&self) -> Scene {
         let rows = self.panels.len().div_ceil(COLUMNS);
         let mut scene = Scene { width: WIDTH, height: HEAD + rows as f64 * PANEL_HEIGHT, marks: Vec::new() };
@@ -119,11 +119,11 @@ impl Chart {
         scene
     }
 
-    /// Writes it into a directory, as NAME.svg and NAME.png.
+    /// Writes the chart into a directory, as NAME.svg and NAME.png.
     pub fn save(&self, dir: &Path, name: &str) -> io::Result<()> {
         let scene = self.scene();
         fs::create_dir_all(dir)?;
-        // Two pixels for one, so that it is sharp on today's screens.
+        // Two pixels per unit, for high-resolution screens.
         for (ending, content) in [("svg", scene.svg().into_bytes()), ("png", scene.png(2)?)] {
             let path = dir.join(format!("{name}.{ending}"));
             fs::write(&path, content)?;
@@ -163,7 +163,7 @@ impl Chart {
             return dots(scene, panel, plot);
         }
         for (n, (curve, color)) in panel.curves.iter().zip(SERIES.iter().cycle()).enumerate() {
-            // Thinner than what lies below it: curves that coincide are all seen.
+            // A curve is thinner than those below it, so that coinciding curves are all visible.
             let extra = (panel.curves.len() - 1 - n) as f64;
             let (pen, dot) = (2.0 + 1.5 * extra, 7.0 + 3.5 * extra);
             let mut before = None;
@@ -181,7 +181,7 @@ impl Chart {
     }
 }
 
-/// Draws values that are not joined.
+/// Draws values that are not joined by lines.
 fn dots(scene: &mut Scene, panel: &Panel, plot: &Plot) {
     let apart = (plot.x(1) - plot.x(0)) * 0.6 / panel.curves.len().max(1) as f64;
     for (n, (curve, color)) in panel.curves.iter().zip(SERIES.iter().cycle()).enumerate() {
@@ -227,7 +227,7 @@ impl Plot {
     }
 }
 
-/// The axis of a panel: heights run from 0 to 1.
+/// The axis of a panel. Heights run from 0 to 1.
 struct Ticks {
     scale: Scale,
     low: f64,
@@ -251,7 +251,7 @@ impl Ticks {
                 let first = if first.is_finite() { first as i32 } else { 0 };
                 let last = positive().fold(f64::NEG_INFINITY, f64::max).log10().ceil();
                 let last = if last.is_finite() { (last as i32).max(first + 1) } else { 1 };
-                // A decade more, whose lower end stands for zero.
+                // One more decade, whose lower end stands for zero.
                 let below = i32::from(values().any(|v| v <= 0.0));
                 let decades = (first..=last).map(|d| 10f64.powi(d));
                 let zero = (below == 1).then_some(0.0);
@@ -273,7 +273,7 @@ impl Ticks {
     }
 }
 
-/// The smallest of 1, 2, 5, 10, 20, … that is not below `least`.
+/// Returns the smallest of 1, 2, 5, 10, 20, … that is not below `least`.
 fn round_step(least: f64) -> f64 {
     if least <= 0.0 || !least.is_finite() {
         return 1.0;
@@ -282,7 +282,7 @@ fn round_step(least: f64) -> f64 {
     [1.0, 2.0, 5.0].into_iter().map(|m| m * decade).find(|step| *step >= least).unwrap_or(10.0 * decade)
 }
 
-/// A number on an axis: thousands set apart, and as many decimals as it has.
+/// Formats a number on an axis, with thousands separators and without trailing zeros.
 fn label(value: f64) -> String {
     let text = format!("{value:.9}");
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
@@ -347,7 +347,7 @@ mod tests {
         let svg = chart().scene().svg();
         assert!(svg.starts_with("<svg xmlns"), "{svg}");
         assert!(svg.contains("Writes &amp; &lt;stripes&gt;") && svg.contains(">overstripes<"));
-        // A curve with a missing value is not drawn through it: one segment, and three dots.
+        // A curve is interrupted at a missing value: one segment, and three dots.
         let of = |color: &str, what: &str| svg.lines().filter(|l| l.starts_with(what) && l.contains(color)).count();
         assert_eq!((of("#0072b2", "<circle"), of("#d55e00", "<circle")), (1 + 2 + 2, 1 + 1));
     }
@@ -357,10 +357,11 @@ mod tests {
         let mut chart = chart();
         chart.panels.truncate(1);
         chart.panels[0].spreads = vec![vec![None, Some((300.0, 900.0))], vec![Some((100.0, 101.0)), None]];
-        assert_eq!(Ticks::of(&chart.panels[0]).high, 1000.0, "the axis reaches over the spreads");
+        assert_eq!(Ticks::of(&chart.panels[0]).high, 1000.0, "the axis covers the spreads");
         let svg = chart.scene().svg();
         let of = |color: &str, what: &str| svg.lines().filter(|l| l.starts_with(what) && l.contains(color)).count();
-        // Besides the legend's dot and line: two values and one spread, one of each.
+        // Besides the dot and the line of the legend: two values (dots) and one spread (a line),
+        // and one of each.
         assert_eq!((of("#0072b2", "<circle"), of("#0072b2", "<line")), (1 + 2, 1 + 1));
         assert_eq!((of("#d55e00", "<circle"), of("#d55e00", "<line")), (1 + 1, 1 + 1));
         let x = |color: &str| {

@@ -1,7 +1,8 @@
-//! A file system with several mounts: servers in one process of `sheen up`, each mount in a process
-//! of its own over tcp, the first one if wanted in the servers' process over `lo`. All that belongs
-//! to a run lies in its [`Place`] and is taken down with it, also after a failure; what a killed
-//! run has left, the next one clears away.
+//! A file system with several mounts. The servers run in one process of `sheen up`. Each mount has
+//! a process of its own over tcp; optionally, the first mount is in the servers' process over `lo`.
+//!
+//! All files of a run are in its [`Place`], which is removed at the end, even after a failure. The
+//! next run removes the leftovers of a killed run.
 
 use std::{
     fs, io,
@@ -19,19 +20,20 @@ use crate::{
     stop,
 };
 
-/// How long a process may take to end by itself, writing back what it holds.
+/// Time in which a process must end by itself and write back its dirty data.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long objects of a removed file may take to go, if there are any.
+/// Time limit for the destruction of a removed file's objects. A file without objects takes this
+/// long.
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(3);
-/// Nothing is destroyed for so long when all is.
+/// All objects are destroyed when none has been destroyed for this long.
 const DESTROY_QUIET: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Locks granted to clients, in the statistics of a namespace.
+/// Counter of locks granted to clients, in the statistics of a namespace.
 pub const GRANTS: &str = "grants";
-/// Locks that clients were asked to give back.
+/// Counter of blocking callbacks sent to clients.
 pub const CALLBACKS: &str = "ldlm_bl_callback";
-/// Locks that the server took for itself, to do what a client without a lock asks for.
+/// Counter of locks that the server took for itself, to serve clients that hold no lock.
 pub const OWN: &str = "local";
 
 /// The directory of one run of a program.
@@ -42,7 +44,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes `base/NAME.PID`, and clears away what killed runs have left in `base`.
+    /// Creates `base/NAME.PID`, and removes what killed runs have left in `base`.
     pub fn claim(base: &Path, name: &str, program: &Path) -> io::Result<Place> {
         fs::create_dir_all(base)?;
         let program = program
@@ -51,7 +53,7 @@ impl Place {
         for entry in fs::read_dir(base)?.flatten() {
             let left = entry.file_name().to_str().and_then(|n| n.rsplit_once('.')?.1.parse::<u32>().ok());
             if left.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                eprintln!("clearing away what a killed run has left in {}", entry.path().display());
+                eprintln!("removing the leftovers of a killed run: {}", entry.path().display());
                 clear(&entry.path(), &program);
             }
         }
@@ -60,7 +62,7 @@ impl Place {
         Ok(Place { dir, program })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -72,36 +74,36 @@ impl Drop for Place {
     }
 }
 
-/// What a cluster consists of.
+/// The parameters of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Name in tables; also of its directory.
+    /// Name in tables, and name of its directory.
     pub name: &'static str,
-    /// OSTs, all in the servers' process.
+    /// Number of OSTs, all in the servers' process.
     pub osts: usize,
-    /// Mounts.
+    /// Number of mounts.
     pub mounts: usize,
-    /// Whether the first mount is one of the servers' process, over `lo`.
+    /// Whether the first mount is in the servers' process, over `lo`.
     pub lo: bool,
     /// FUSE threads of each mount.
     pub threads: usize,
 }
 
-/// A file system that is up.
+/// A running file system.
 #[derive(Debug)]
 pub struct Cluster {
-    /// What it is.
+    /// Its parameters.
     pub plan: Plan,
-    /// Where it is mounted.
+    /// Its mount points.
     pub mounts: Vec<PathBuf>,
-    /// Its program.
+    /// The program that serves it.
     pub sheen: Sheen,
     dir: PathBuf,
     program: PathBuf,
 }
 
 impl Cluster {
-    /// Brings it up.
+    /// Starts a file system and its mounts.
     pub fn up(place: &Place, plan: Plan) -> io::Result<Cluster> {
         let dir = place.dir.join(plan.name.replace(' ', "-"));
         fs::create_dir_all(&dir)?;
@@ -150,8 +152,8 @@ impl Cluster {
         self.dir.join("fs").to_string_lossy().into_owned()
     }
 
-    /// Takes a mount away and brings it back, so that its client knows nothing; over `lo` the
-    /// servers start anew with it.
+    /// Unmounts and mounts again, so that the client's caches are empty. Over `lo`, this restarts
+    /// the servers as well.
     pub fn remount(&self, index: usize) -> io::Result<()> {
         if self.plan.lo && index == 0 {
             self.sheen.run(["down", "--dir", &self.fs()])?;
@@ -164,8 +166,8 @@ impl Cluster {
         self.mount(at)
     }
 
-    /// Removes a file or a directory with all in it, and waits until its objects are destroyed too:
-    /// else that would be part of what is measured next.
+    /// Removes a file, or a directory with its content, and waits until the OSTs have destroyed the
+    /// objects. Otherwise the destruction would run during the next measurement.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         let destroyed = || Ok::<u64, io::Error>(self.sheen.counters(&["obdfilter.*.stats"])?.get("destroy").count);
         let before = destroyed()?;
@@ -174,7 +176,7 @@ impl Cluster {
         } else {
             fs::remove_file(path)?
         }
-        // Objects go when the MDT has committed that their files are gone.
+        // Objects are destroyed after the MDT has committed the removal of their files.
         fs::File::open(path.parent().unwrap_or(path))?.sync_all()?;
         let (end, mut last) = (Instant::now() + DESTROY_TIMEOUT, before);
         while Instant::now() < end {
@@ -188,11 +190,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the OSTs have done so far (`write`, `write_bytes`), and what their locks cost:
-    /// [`GRANTS`], [`CALLBACKS`], [`OWN`].
+    /// Returns the counters of the OSTs (`write`, `write_bytes`) and of their locks: [`GRANTS`],
+    /// [`CALLBACKS`], [`OWN`].
     ///
     /// # Errors
-    /// A server does not count one of these: what is explained by them would be wrong.
+    /// If a server lacks one of the lock counters: conclusions from them would be wrong.
     pub fn counters(&self) -> io::Result<Counters> {
         let all = self.sheen.counters(&["obdfilter.*.stats", "ldlm.namespaces.filter-*.stats"])?;
         match [GRANTS, CALLBACKS, OWN].into_iter().find(|name| !all.has(name)) {
@@ -201,12 +203,12 @@ impl Cluster {
         }
     }
 
-    /// Requests to MDT and OSTs so far.
+    /// Returns the counters of requests to MDT and OSTs.
     pub fn requests(&self) -> io::Result<Counters> {
         self.sheen.counters(&["mdt.*.md_stats", "obdfilter.*.stats"])
     }
 
-    /// Makes an empty file with this layout, given as words of `lfs setstripe`.
+    /// Creates an empty file with this layout, given as arguments of `lfs setstripe`.
     pub fn setstripe(&self, path: &Path, words: &[&str]) -> io::Result<()> {
         let path = path.to_string_lossy();
         let words = ["lfs", "setstripe"].iter().chain(words).copied().chain([path.as_ref()]);
@@ -220,7 +222,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Takes down all clusters in a place, and removes it.
+/// Stops all clusters in a place, and removes the place.
 fn clear(place: &Path, program: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         take_down(&entry.path(), program);
@@ -228,7 +230,7 @@ fn clear(place: &Path, program: &Path) {
     let _ = fs::remove_dir(place);
 }
 
-/// Unmounts what is mounted in the directory, ends what runs there, and removes it.
+/// Unmounts the mounts in the directory, ends its processes, and removes it.
 fn take_down(dir: &Path, program: &Path) {
     let sheen = Sheen::new(program, dir.join("run"));
     let fs_dir = dir.join("fs");
@@ -237,7 +239,7 @@ fn take_down(dir: &Path, program: &Path) {
             let _ = Command::new("umount").args(["--lazy", &at]).stderr(Stdio::null()).status();
         }
     }
-    // Clients write back what they hold before the servers go.
+    // Clients write back their dirty data before the servers end.
     until(|| sheen.pids().len() <= 1);
     if fs_dir.exists() {
         let _ = sheen.run(["down", "--force", "--dir", &fs_dir.to_string_lossy()]);
@@ -248,20 +250,20 @@ fn take_down(dir: &Path, program: &Path) {
             stop::kill(pid, Signal::KILL);
         }
     }
-    // What still is mounted would be emptied, not removed.
+    // If a file system is still mounted, remove_dir_all would delete its content.
     if mounted_below(dir).is_empty() {
         let _ = fs::remove_dir_all(dir);
     }
 }
 
-/// Mount points in a directory, the newest first.
+/// Returns the mount points in a directory, the newest first.
 fn mounted_below(dir: &Path) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     let points = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
     points.filter(|at| Path::new(at).starts_with(dir)).map(str::to_owned).collect()
 }
 
-/// Waits until something holds, for a while; whether it does.
+/// Waits until a condition holds, for at most [`END_TIMEOUT`]. Returns whether it holds.
 fn until(mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + END_TIMEOUT;
     while !holds() {

@@ -1,9 +1,9 @@
-//! Jobs done by processes of their own that start together, on different mounts if wanted.
+//! Jobs done by processes of their own that start together, if wanted on different mounts.
 //!
-//! The parent ([`run`]) starts this program again as `… crew JOB` for each job, the job written as
-//! JSON. A worker opens what it needs, says `ready`, waits for a line, works, says `wrote` when the
-//! last byte is handed over, and `done` when it also is durable. What is measured is the wall time
-//! between the release and the last worker's word.
+//! The parent ([`run`]) starts this program again as `… crew JOB` for each job, with the job as
+//! JSON. A worker opens its files, prints `ready`, waits for a line, and works. It prints `wrote`
+//! when the last write(2) has returned, and `done` when its data is durable. The result is the wall
+//! time from the release of the workers to the last worker's message.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,30 +20,30 @@ use serde::{Deserialize, Serialize};
 use crate::stop;
 
 const WORD: &str = "crew";
-/// A page of memory.
+/// Page size of memory in bytes.
 const PAGE: usize = 4096;
 
-/// Records of one process in a file: at `first`, `first + stride`, …
+/// Records of one process in a file, at the offsets `first`, `first + stride`, …
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Records {
     /// The file.
     pub path: PathBuf,
     /// Bytes of a record.
     pub bytes: usize,
-    /// Where the first one lies.
+    /// Offset of the first record.
     pub first: u64,
-    /// Bytes from the beginning of one to that of the next.
+    /// Bytes from the start of one record to the start of the next.
     pub stride: u64,
-    /// How many.
+    /// Number of records.
     pub count: usize,
-    /// Whose they are: part of the content.
+    /// Rank of the process, which is part of the content.
     pub rank: usize,
-    /// Where the memory begins that they are written from, counted from the beginning of a page: 0
-    /// is what IOR has, 16 what `malloc` gives.
+    /// Offset in a page of the memory from which records are written. IOR uses 0, `malloc` returns
+    /// 16.
     pub aside: usize,
 }
 
-/// Bytes in memory that begins where it is to.
+/// Bytes in memory that begins at a given offset in a page.
 struct Memory {
     bytes: Vec<u8>,
     from: usize,
@@ -74,8 +74,8 @@ impl DerefMut for Memory {
 }
 
 impl Records {
-    /// Record `index` of `rank`'s, as it must be in the file: `buffer` with the two numbers in
-    /// front.
+    /// Puts the rank and the index at the start of `buffer`, which then has the content of record
+    /// `index`.
     fn fill(&self, buffer: &mut [u8], index: usize) {
         for (to, number) in buffer.chunks_mut(8).zip([self.rank as u64, index as u64]) {
             to.copy_from_slice(&number.to_le_bytes()[..to.len()]);
@@ -115,34 +115,35 @@ impl Records {
     }
 }
 
-/// What a process is to do.
+/// The job of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Job {
-    /// Write the records (the file is made if missing), then fsync.
+    /// Write the records, then fsync. Creates the file if it does not exist.
     Write(Records),
-    /// Read the records, and fail if they are not what `Write` wrote.
+    /// Read the records, and fail if they differ from those of `Write`.
     Check(Records),
-    /// Make `files` files of `bytes` bytes in a directory.
+    /// Create a number of files of a number of bytes each in a directory.
     Fill(PathBuf, usize, usize),
-    /// Open, read and close each of them.
+    /// Open, read and close each of these files.
     Open(PathBuf, usize),
-    /// `stat` each of them.
+    /// Call `stat` on each of these files.
     Stat(PathBuf, usize),
 }
 
 /// Wall time of a crew.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// Until all had handed over their last byte.
+    /// Until the last write(2) of all workers returned.
     pub wrote: Duration,
-    /// Until all of it was durable.
+    /// Until all data was durable.
     pub done: Duration,
 }
 
-/// Does the jobs, all at once.
+/// Runs the jobs, all at the same time.
 ///
 /// # Errors
-/// A worker failed (it has said why on standard error), or the user wants to break off.
+/// If a worker failed (it reports the reason on standard error), or if the user interrupts the
+/// program.
 pub fn run(jobs: &[Job]) -> io::Result<Took> {
     stop::check()?;
     let me = std::env::current_exe()?;
@@ -169,7 +170,7 @@ fn expect(workers: &mut [Worker], word: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A process that says how far it is.
+/// A process that reports its progress.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
@@ -177,7 +178,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it.
+    /// Starts a worker.
     pub fn start(command: &mut Command) -> io::Result<Worker> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         stop::born(child.id());
@@ -185,14 +186,14 @@ impl Worker {
         Ok(Worker { child, lines: BufReader::new(out) })
     }
 
-    /// Waits until it says `word`.
+    /// Waits until the worker prints `word`.
     pub fn expect(&mut self, word: &str) -> io::Result<()> {
         let mut line = String::new();
         self.lines.read_line(&mut line)?;
-        if line.trim() == word { Ok(()) } else { Err(io::Error::other(format!("worker said {line:?}, not {word}"))) }
+        if line.trim() == word { Ok(()) } else { Err(io::Error::other(format!("worker printed {line:?}, not {word}"))) }
     }
 
-    /// Lets it begin.
+    /// Lets the worker begin.
     pub fn release(&mut self) -> io::Result<()> {
         let stdin = self.child.stdin.as_mut().ok_or_else(|| io::Error::other("no pipe to the worker"))?;
         stdin.write_all(b"go\n")?;
@@ -211,7 +212,8 @@ impl Drop for Worker {
     }
 }
 
-/// What `main` does first: if this process was started as a worker, works and returns true.
+/// Runs the job and returns true if this process was started as a worker. To be called first in
+/// `main`.
 pub fn maybe_worker() -> io::Result<bool> {
     let args: Vec<String> = std::env::args().collect();
     let [_, word, job] = args.as_slice() else { return Ok(false) };
@@ -222,15 +224,16 @@ pub fn maybe_worker() -> io::Result<bool> {
     Ok(true)
 }
 
-/// Says `ready`, and waits until the parent lets it begin; a parent that has gone away is an error.
+/// Prints `ready`, and waits until the parent releases this worker. Fails if the parent process has
+/// ended.
 pub fn ready() -> io::Result<()> {
     say("ready")?;
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
-    if line.is_empty() { Err(io::Error::other("the parent has gone away")) } else { Ok(()) }
+    if line.is_empty() { Err(io::Error::other("the parent process has ended")) } else { Ok(()) }
 }
 
-/// Says a word to the parent.
+/// Prints a word for the parent.
 pub fn say(word: &str) -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{word}")?;
@@ -297,9 +300,9 @@ mod tests {
             aside: 16,
         };
         of(0).write(&file).unwrap();
-        assert!(of(1).check(&file).is_err(), "the other's records are not there yet");
+        assert!(of(1).check(&file).is_err(), "the records of process 1 are missing");
         of(1).write(&file).unwrap();
-        assert_eq!(file.metadata().unwrap().len(), 6000, "they fill the file without a gap");
+        assert_eq!(file.metadata().unwrap().len(), 6000, "the records fill the file without a gap");
         of(0).check(&file).unwrap();
         of(1).check(&file).unwrap();
         file.write_all_at(b"?", 5999).unwrap();

@@ -1,7 +1,12 @@
-//! What the measuring programs share: file systems to measure ([`stage`] for one mount, [`cluster`]
-//! for several), work to do on them ([`work`], [`crew`]), the program as users call it ([`sheen`]),
-//! arithmetic ([`stats`]), and how it is told ([`report`], [`chart`]). Programs in `src/bin/` put
-//! them together; `docs/performance.md` keeps what they print.
+//! Library of the measuring programs.
+//!
+//! * File systems to measure: [`stage`] with one mount, [`cluster`] with several.
+//! * Work on them: [`work`], [`crew`], and the workloads' parts [`netflow`] and [`patterns`].
+//! * The `sheen` program as users call it: [`sheen`].
+//! * Statistics ([`stats`], [`allocs`]) and their presentation ([`report`], [`chart`]).
+//! * Interruption by signals: [`stop`].
+//!
+//! The programs in `src/bin/` combine these modules. `docs/performance.md` has their results.
 
 pub mod allocs;
 pub mod chart;

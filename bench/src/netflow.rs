@@ -1,33 +1,34 @@
 //! Flow records, as the netflow workload of "Evaluating Dynamic File Striping For Lustre" reads
-//! them: generated, indexed, and made into a model of how each internal host behaves.
+//! them. This module generates them, indexes them, and computes a model of the behaviour of each
+//! internal host.
 //!
-//! A record is a line of comma-separated fields and has any length:
+//! A record is a line of comma-separated fields, of any length:
 //! `start_ms,duration_ms,protocol,source,sport,destination,dport,bytes` and then the sizes of its
-//! first packets, as many as there were (up to [`PACKETS_MAX`]). One end is an internal host,
-//! `10.…`. The same number always gives the same records.
+//! first packets (up to [`PACKETS_MAX`]). One end is an internal host, `10.…`. Two calls
+//! of [`generate`] with the same size return the same records.
 
 use std::{collections::BTreeMap, fmt::Write};
 
-/// Internal hosts; few of them make most of the flows.
+/// Number of internal hosts. Few of them cause most of the flows.
 pub const HOSTS: u32 = 512;
-/// Packets of a flow whose sizes are kept: records are about 840 bytes long on average then, the
-/// paper's 55 GB over 70 million.
+/// Maximum number of packet sizes in a record. With this value, records have about 840 bytes on
+/// average, as in the paper (55 GB for 70 million records).
 const PACKETS_MAX: u64 = 360;
-/// Bits of the sizes in a model's histogram.
+/// Number of bit lengths in a model's histogram of packet sizes.
 const SIZE_BITS: usize = 12;
 
 /// A source of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
-    /// Below `bound`, which is above 0.
+    /// Returns a number below `bound`, which is above 0.
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) % bound
     }
 }
 
-/// At least `bytes` bytes of whole records.
+/// Generates whole records, of at least `bytes` bytes in total.
 pub fn generate(bytes: usize) -> Vec<u8> {
     let mut random = Random(1);
     let mut out = String::with_capacity(bytes + 2048);
@@ -40,7 +41,7 @@ pub fn generate(bytes: usize) -> Vec<u8> {
 }
 
 fn record(out: &mut String, now_ms: u64, random: &mut Random) {
-    // The product of two prefers the small.
+    // The product of two random numbers prefers small numbers.
     let host = random.below(u64::from(HOSTS)) * random.below(u64::from(HOSTS)) / u64::from(HOSTS);
     let inside = format!("10.1.{}.{}", host / 256, host % 256);
     let outside = format!("198.{}.{}.{}", 18 + random.below(2), random.below(256), random.below(256));
@@ -60,23 +61,23 @@ fn record(out: &mut String, now_ms: u64, random: &mut Random) {
     out.push('\n');
 }
 
-/// Where records lie, by internal host: what the first pass makes.
+/// Positions of the records, by internal host. Phase 1 of the workload creates it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Index(BTreeMap<u32, Vec<Place>>);
 
-/// A record in the file.
+/// Position of a record in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub offset: u64,
-    /// Its bytes, with the end of the line.
+    /// Its length in bytes, including the line end.
     pub len: u32,
 }
 
 impl Index {
-    /// Notes the records of a segment: those that begin in `text[skip..limit]`, where `text` lies
-    /// at `offset` in the file. What is cut by its end is left out, so `text` must go on beyond
-    /// `limit` for as long as a record may be.
+    /// Adds the records of a segment: those that begin in `text[skip..limit]`, where `text` is at
+    /// `offset` in the file. A record cut off by the end of `text` is left out. So `text` must
+    /// extend beyond `limit` by the maximum length of a record.
     pub fn add(&mut self, text: &[u8], offset: u64, skip: usize, limit: usize) {
         let mut at = skip;
         while at < limit {
@@ -89,14 +90,14 @@ impl Index {
         }
     }
 
-    /// Takes up what another segment's holds.
+    /// Adds the index of another segment.
     pub fn merge(&mut self, other: Index) {
         for (host, places) in other.0 {
             self.0.entry(host).or_default().extend(places);
         }
     }
 
-    /// Hosts, and their records in the order of the file.
+    /// Returns the hosts, with their records in the order of the file.
     pub fn hosts(&self) -> Vec<(u32, Vec<Place>)> {
         let sorted = |(host, places): (&u32, &Vec<Place>)| {
             let mut places = places.clone();
@@ -106,27 +107,27 @@ impl Index {
         self.0.iter().map(sorted).collect()
     }
 
-    /// Records.
+    /// Returns the number of records.
     pub fn records(&self) -> usize {
         self.0.values().map(Vec::len).sum()
     }
 
-    /// Bytes of all records.
+    /// Returns the size of all records in bytes.
     pub fn bytes(&self) -> u64 {
         self.0.values().flatten().map(|p| u64::from(p.len)).sum()
     }
 }
 
-/// Where the first record that begins at or after `text[1]` begins, for `text` that begins a byte
-/// before the segment; at 1 where a record begins with the segment.
+/// Returns the start of the first record that begins at or after `text[1]`. `text` begins one byte
+/// before the segment, so the result is 1 if a record begins with the segment.
 pub fn first_record(text: &[u8]) -> usize {
     text.iter().position(|b| *b == b'\n').map_or(text.len(), |n| n + 1)
 }
 
-/// Longest record, in bytes.
+/// Maximum length of a record in bytes.
 pub const RECORD_MAX: usize = 2048;
 
-/// What a record says.
+/// The fields of a record.
 struct Flow<'a> {
     fields: std::str::Split<'a, char>,
     source: &'a str,
@@ -144,7 +145,7 @@ impl Flow<'_> {
         Some(Flow { fields, source, destination, port, bytes })
     }
 
-    /// The internal host's number.
+    /// Returns the number of the internal host.
     fn host(&self) -> Option<u32> {
         let inside = [self.source, self.destination].into_iter().find_map(|end| end.strip_prefix("10.1."))?;
         let (high, low) = inside.split_once('.')?;
@@ -152,21 +153,21 @@ impl Flow<'_> {
     }
 }
 
-/// How a host behaves.
+/// The behaviour of a host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Model {
-    /// Flows that it made, and that were made to it.
+    /// Number of outgoing flows, and of incoming flows.
     pub flows: [u64; 2],
-    /// Bytes of them.
+    /// Bytes of these flows.
     pub bytes: u64,
-    /// Flows by the port that was called.
+    /// Number of flows by destination port.
     pub ports: BTreeMap<u16, u64>,
-    /// Packets by the number of bits of their sizes.
+    /// Number of packets by the bit length of their sizes.
     pub sizes: [u64; SIZE_BITS],
 }
 
 impl Model {
-    /// Learns from a record of `host`; whether it is one.
+    /// Adds a record. Returns whether it is a record of `host`.
     pub fn learn(&mut self, host: u32, line: &[u8]) -> bool {
         let Some(flow) = Flow::parse(line).filter(|flow| flow.host() == Some(host)) else { return false };
         self.flows[usize::from(!flow.source.starts_with("10."))] += 1;
@@ -178,7 +179,7 @@ impl Model {
         true
     }
 
-    /// Takes up what another one has learned.
+    /// Adds the counts of another model.
     pub fn merge(&mut self, other: &Model) {
         self.bytes += other.bytes;
         self.flows.iter_mut().zip(other.flows).for_each(|(all, flows)| *all += flows);

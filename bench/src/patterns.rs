@@ -1,28 +1,29 @@
-//! The striping patterns of "Evaluating Dynamic File Striping For Lustre": directory types A to J
-//! (its Table II) and the experiments of its Tables III, IV and V, as words of `lfs setstripe` for
-//! files that are smaller by a stated factor.
+//! The striping patterns of "Evaluating Dynamic File Striping For Lustre", as arguments of
+//! `lfs setstripe`. They are the directory types A to J (Table II of the paper) and the experiments
+//! of its Tables III, IV and V. Files are smaller than in the paper by a given factor.
 //!
-//! The paper cut files at its watermarks and kept the pieces in directories of different striping;
-//! here one file has a component for each piece. Stripe counts are the paper's. Where there are
-//! fewer OSTs than stripes, several stripes lie on an OST. Bytes, watermarks that is and where it
-//! is said stripe widths, are divided by the [`Scale`]: widths to multiples of 64 KiB, which
-//! layouts are made of, and watermarks to multiples of the widths before them, as composite layouts
-//! have it. A component has no more stripes than units.
+//! The paper cut files at its watermarks and stored the pieces in directories of different
+//! striping. Here one file has a component for each piece. Stripe counts are the paper's. If there
+//! are fewer OSTs than stripes, several stripes are on one OST.
+//!
+//! Watermarks and stripe widths are divided by the factors of the [`Scale`]. Widths are then
+//! rounded to multiples of 64 KiB, the unit of layouts. Watermarks are rounded to multiples of the
+//! widths before them, as composite layouts require. A component has no more stripes than units.
 
 use std::io;
 
-/// What stripe sizes are multiples of.
+/// Unit of stripe sizes in bytes.
 const UNIT: u64 = 64 << 10;
 const MIB: u64 = 1 << 20;
-/// The paper's GB.
+/// A GB of the paper in bytes.
 const GIB: u64 = 1 << 30;
 
-/// A directory type of Table II: stripe count, and stripe width in MiB.
+/// A directory type of Table II.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Type {
-    /// Stripes.
+    /// Stripe count.
     pub count: u64,
-    /// Stripe width in MiB, in the paper.
+    /// Stripe width in MiB, as in the paper.
     pub mib: u64,
 }
 
@@ -40,13 +41,13 @@ const J: Type = Type { count: 64, mib: 4 };
 /// A row of Table III, IV or V.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// As the paper calls it: `IOR.4`.
+    /// Its name in the paper, such as `IOR.4`.
     pub name: &'static str,
-    /// As the paper says it.
+    /// Its striping in the words of the paper.
     pub says: &'static str,
     /// Watermarks in GiB, ascending.
     marks: &'static [u64],
-    /// Types of the pieces: one more than watermarks.
+    /// Types of the pieces, one more than watermarks.
     types: &'static [Type],
 }
 
@@ -101,40 +102,40 @@ pub const BLAST: &[Experiment] = &[
     experiment("blast.18", "A to 8 GB, F to 28 GB, J", &[8, 28], &[A, F, J]),
 ];
 
-/// By how much files are smaller than in the paper, and on what.
+/// The factors by which files are smaller than in the paper, and the number of OSTs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Watermarks are divided by this.
+    /// Divisor of watermarks.
     pub bytes: u64,
-    /// Stripe widths are divided by this.
+    /// Divisor of stripe widths.
     pub widths: u64,
-    /// OSTs of the file system.
+    /// Number of OSTs of the file system.
     pub osts: u64,
 }
 
 /// A piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Byte behind the last; `None`: no end.
+    /// End (exclusive) in bytes. `None`: no end.
     pub end: Option<u64>,
-    /// Stripes.
+    /// Stripe count.
     pub count: u64,
     /// Stripe size in bytes.
     pub size: u64,
 }
 
-/// The multiple of `unit` at or below, but not 0.
+/// Rounds down to a multiple of `unit`, but not to 0.
 fn multiple(bytes: u64, unit: u64) -> u64 {
     (bytes / unit).max(1) * unit
 }
 
 impl Experiment {
-    /// Whether the striping changes as the file grows.
+    /// Returns whether the striping changes as the file grows.
     pub fn is_dynamic(&self) -> bool {
         !self.marks.is_empty()
     }
 
-    /// The pieces of a file of this scale.
+    /// Returns the pieces of a file of this scale.
     pub fn pieces(&self, scale: Scale) -> Vec<Piece> {
         let marks = self.marks.iter().map(|gib| Some(gib * GIB / scale.bytes.max(1))).chain([None]);
         let piece = |(mark, t): (Option<u64>, &Type)| {
@@ -152,7 +153,7 @@ impl Experiment {
         pieces
     }
 
-    /// The same as words of `lfs setstripe`.
+    /// Returns the pieces as arguments of `lfs setstripe`.
     pub fn words(&self, scale: Scale) -> Vec<String> {
         let mut words = Vec::new();
         for piece in self.pieces(scale) {
@@ -166,11 +167,11 @@ impl Experiment {
         words
     }
 
-    /// Whether a file that is full to `size` bytes is as it should be, by what `lfs getstripe` says
-    /// of it.
+    /// Checks the layout of a file with `size` bytes of data against this experiment, by the output
+    /// of `lfs getstripe`.
     ///
     /// # Errors
-    /// It is not; the error says how.
+    /// If they differ. The message shows the difference.
     pub fn check(&self, scale: Scale, size: u64, getstripe: &str) -> io::Result<()> {
         let shown = Shown::all(getstripe);
         let wanted = self.pieces(scale);
@@ -201,18 +202,19 @@ struct Shown {
 }
 
 impl Shown {
-    /// All components in the text, one for a plain layout.
+    /// Parses all components of the output. A plain layout counts as one.
     fn all(text: &str) -> Vec<Shown> {
         let mut all: Vec<Shown> = Vec::new();
         let mut next = None;
-        // A plain layout's objects are rows below this header, to the next line without numbers.
+        // The objects of a plain layout are rows below this header, up to the next line without a
+        // number.
         let mut rows = false;
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let (name, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             rows &= name.parse::<u64>().is_ok();
             match (name, all.last_mut()) {
-                // `EOF` is no number.
+                // `EOF` does not parse as a number.
                 ("lcme_extent.e_end:", _) => next = value.parse().ok(),
                 ("lmm_stripe_count:", _) => {
                     let piece = Piece { end: next, count: value.parse().unwrap_or(0), size: 0 };
@@ -253,9 +255,10 @@ mod tests {
         let words = |name: &str| named(name).words(SCALE).join(" ");
         assert_eq!(words("IOR.2"), "-c 8 -S 64K");
         assert_eq!(words("IOR.6"), "-E 131072K -c 4 -S 64K -E 262144K -c 8 -S 64K -E -1 -c 16 -S 64K");
-        // 26 GiB / 8192 = 3.25 MiB, of 52 units; more stripes than OSTs.
+        // 26 GiB / 8192 = 3.25 MiB, which is 52 units. There are more stripes than OSTs.
         assert_eq!(words("blast.12"), "-E 3328K -C 52 -S 64K -E 6656K -c 26 -S 128K -E -1 -C 64 -S 256K");
-        // 26 GiB and 52 GiB / 9000 are 2.96 and 5.92 MiB: cut to units of 64 KiB and of 128 KiB.
+        // 26 GiB and 52 GiB / 9000 are 2.96 and 5.92 MiB, rounded down to units of 64 KiB and of
+        // 128 KiB.
         let pieces = named("blast.10").pieces(Scale { bytes: 9000, ..SCALE });
         assert_eq!((pieces[0].end, pieces[1].end), (Some(47 << 16), Some(47 << 17)));
         let tiny = Scale { bytes: 1 << 30, ..SCALE };
@@ -299,10 +302,10 @@ file
             text + "\n"
         };
         named("IOR.2").check(SCALE, 1, &plain(8, 8)).unwrap();
-        let told = named("IOR.2").check(SCALE, 1, &plain(4, 4)).unwrap_err().to_string();
-        assert!(told.contains("count: 4"), "{told}");
-        let told = named("IOR.2").check(SCALE, 1, &plain(8, 7)).unwrap_err().to_string();
-        assert!(told.contains("has 7 objects, not 8"), "{told}");
+        let error = named("IOR.2").check(SCALE, 1, &plain(4, 4)).unwrap_err().to_string();
+        assert!(error.contains("count: 4"), "{error}");
+        let error = named("IOR.2").check(SCALE, 1, &plain(8, 7)).unwrap_err().to_string();
+        assert!(error.contains("has 7 objects, not 8"), "{error}");
         assert!(named("IOR.6").check(SCALE, 1, composite).is_err());
     }
 }

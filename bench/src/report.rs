@@ -1,5 +1,5 @@
-//! What the measuring programs have in common with each other as programs: how they begin and end,
-//! options, a bar that shows how far they are, tables for people and JSON for programs.
+//! Common parts of the measuring programs: start and end, options, a progress bar, tables in
+//! Markdown, and results as JSON.
 
 use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{crew, stop};
 
-/// The `main` of a program that measures: does a worker's job if it was started as one, else
-/// `measure`; tells what went wrong.
+/// The `main` of a measuring program. Runs a worker's job if this process was started as a worker,
+/// and `measure` otherwise. Prints errors.
 pub fn program(measure: impl FnOnce() -> io::Result<()>) -> ExitCode {
     let outcome = crew::maybe_worker().and_then(|worked| {
         if worked {
@@ -28,23 +28,23 @@ pub fn program(measure: impl FnOnce() -> io::Result<()>) -> ExitCode {
     }
 }
 
-// A doc comment here would become what `--help` says of the program.
+// A doc comment here would become the program's description in `--help`.
 #[allow(missing_docs, reason = "as above")]
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Rounds; the median counts
+    /// Number of rounds; the median is reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Only what has this in its name
+    /// Run only measurements whose names contain this
     #[arg(long)]
     pub only: Option<String>,
-    /// Also write the figures here, as JSON
+    /// Also write the figures to this file, as JSON
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// The sheen program
+    /// Path of the sheen program
     #[arg(long, default_value = "target/release/sheen")]
     pub sheen: PathBuf,
-    /// Where the file systems keep their bytes: memory, so that no disk is measured
+    /// Directory of the file systems; in memory, so that no disk is measured
     #[arg(long, default_value = "/dev/shm/sheen-bench")]
     pub base: PathBuf,
     /// FUSE threads of every mount
@@ -53,18 +53,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether what is called `name` is to be measured.
+    /// Returns whether the measurement `name` is selected.
     pub fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 }
 
-/// Shows which step of how many is being done, on a terminal.
+/// A progress bar on the terminal.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// `steps` steps are to come.
+    /// Shows a progress bar for `steps` steps.
     pub fn new(steps: usize) -> Progress {
         let bar = ProgressBar::new(steps as u64);
         if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {elapsed}, left {eta}: {msg}") {
@@ -74,10 +74,10 @@ impl Progress {
         Progress(bar)
     }
 
-    /// Does a step.
+    /// Runs a step.
     ///
     /// # Errors
-    /// Those of the step; or the user wants to break off.
+    /// Errors of the step, or an interruption by the user.
     pub fn step<T>(&self, what: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         stop::check()?;
         self.0.set_message(what.to_owned());
@@ -93,7 +93,7 @@ impl Drop for Progress {
     }
 }
 
-/// A table, with the figures behind each row.
+/// A table for people, with the figures of each row for programs.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -101,18 +101,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub fn new(columns: &[&str]) -> Table {
         Table { rows: vec![columns.iter().map(|c| (*c).to_owned()).collect()], json: Vec::new() }
     }
 
-    /// Adds a row: its cells, and its figures.
+    /// Adds a row with its cells and its figures.
     pub fn row(&mut self, cells: Vec<String>, figures: Value) {
         self.rows.push(cells);
         self.json.push(figures);
     }
 
-    /// Prints it, in Markdown with its columns aligned.
+    /// Prints the table in Markdown, with aligned columns.
     pub fn print(&self) {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width = |c: usize| self.rows.iter().filter_map(|r| r.get(c)).map(|cell| cell.chars().count()).max();
@@ -127,13 +127,13 @@ impl Table {
         }
     }
 
-    /// Prints it, and writes the figures where the options say.
+    /// Prints the table, and writes the figures to the file of the option `--json`.
     pub fn finish(self, options: &Options) -> io::Result<()> {
         finish(vec![self], options)
     }
 }
 
-/// Prints tables, and writes the figures of all of them where the options say.
+/// Prints tables, and writes their figures to the file of the option `--json`.
 pub fn finish(tables: Vec<Table>, options: &Options) -> io::Result<()> {
     for (i, table) in tables.iter().enumerate() {
         if i > 0 {

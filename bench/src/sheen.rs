@@ -1,5 +1,5 @@
-//! The `sheen` program as a user calls it, with a control directory of its own: `lctl` then reaches
-//! the processes of this measurement and no others that happen to run on the machine.
+//! The `sheen` program as a user calls it, with a control directory of its own. So `lctl` reaches
+//! only the processes of this measurement, and no other Sheen processes on the machine.
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Exit code of `lctl get_param` where no parameter has the name.
+/// Exit code of `lctl get_param` if no parameter matches.
 const NO_SUCH_PARAM: i32 = 2;
 
-/// The program, and where the processes that it starts can be controlled.
+/// The program, with the control directory of the processes that it starts.
 #[derive(Clone, Debug)]
 pub struct Sheen {
     program: PathBuf,
@@ -20,22 +20,22 @@ pub struct Sheen {
 }
 
 impl Sheen {
-    /// `program`, whose processes keep their control sockets in `run`.
+    /// Returns the program `program`, whose processes have their control sockets in `run`.
     pub fn new(program: &Path, run: PathBuf) -> Sheen {
         Sheen { program: program.to_owned(), run }
     }
 
-    /// The program, called with `words`.
+    /// Returns a command that runs the program with `words`.
     pub fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words).env("SHEEN_RUNTIME_DIR", &self.run);
         command
     }
 
-    /// Runs it and returns what it printed.
+    /// Runs the program and returns its standard output.
     ///
     /// # Errors
-    /// It failed; the error holds what it said.
+    /// If it fails. The message contains its standard error.
     pub fn run(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<String> {
         let mut command = self.command(words);
         let out = command.stdin(Stdio::null()).output()?;
@@ -46,8 +46,7 @@ impl Sheen {
         Err(io::Error::other(format!("{command:?}: {}: {said}", out.status)))
     }
 
-    /// Values of the parameters that match, one after the other; nothing where there is no such
-    /// parameter.
+    /// Returns the values of the parameters that match, or `None` if no parameter matches.
     pub fn get_param(&self, pattern: &str) -> io::Result<Option<String>> {
         let out = self.command(["lctl", "get_param", "-n", pattern]).stdin(Stdio::null()).output()?;
         match out.status.code() {
@@ -57,12 +56,12 @@ impl Sheen {
         }
     }
 
-    /// Sets the parameters that match, in all processes.
+    /// Sets the matching parameters in all processes.
     pub fn set_param(&self, pattern: &str, value: impl std::fmt::Display) -> io::Result<()> {
         self.run(["lctl", "set_param", "-n", &format!("{pattern}={value}")]).map(drop)
     }
 
-    /// Counters of the parameters that match, those of one name added up.
+    /// Returns the counters of the matching parameters. Counters of the same name are added.
     pub fn counters(&self, patterns: &[&str]) -> io::Result<Counters> {
         let mut all = Counters::default();
         for pattern in patterns {
@@ -71,9 +70,9 @@ impl Sheen {
         Ok(all)
     }
 
-    /// Processes that can be controlled: all that were started and have not ended. Each names a
-    /// path beside its sockets on its command line; a pid that is another's by now does not, nor
-    /// does a process that only waits to be reaped.
+    /// Returns the processes that were started and have not ended. Each has a control socket, and
+    /// its command line contains a path next to the control directory. So a reused process id does
+    /// not count, nor does a zombie.
     pub fn pids(&self) -> Vec<u32> {
         let beside = self.run.parent().unwrap_or(&self.run).to_string_lossy().into_owned();
         let ours = |pid: &u32| {
@@ -85,12 +84,12 @@ impl Sheen {
     }
 }
 
-/// What was counted under one name.
+/// A counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counter {
-    /// How often.
+    /// Number of samples.
     pub count: u64,
-    /// The samples added up, in the counter's unit.
+    /// Sum of the samples, in the counter's unit.
     pub sum: u64,
 }
 
@@ -99,8 +98,8 @@ pub struct Counter {
 pub struct Counters(BTreeMap<String, Counter>);
 
 impl Counters {
-    /// Adds what stands in `text`: lines `NAME COUNT samples [UNIT] MIN MAX SUM …` as in Lustre's
-    /// `stats`, or `NAME COUNT`.
+    /// Adds the counters in `text`. Its lines are `NAME COUNT samples [UNIT] MIN MAX SUM …` as in
+    /// Lustre's `stats`, or `NAME COUNT`.
     fn read(&mut self, text: &str) {
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -115,7 +114,7 @@ impl Counters {
         }
     }
 
-    /// What came since `before`.
+    /// Returns the increase since `before`.
     pub fn since(&self, before: &Counters) -> Counters {
         let less = |(name, now): (&String, &Counter)| {
             let then = before.get(name);
@@ -125,22 +124,23 @@ impl Counters {
         Counters(self.0.iter().filter_map(less).collect())
     }
 
-    /// The counter `name`.
+    /// Returns the counter `name`.
     pub fn get(&self, name: &str) -> Counter {
         self.0.get(name).copied().unwrap_or_default()
     }
 
-    /// Whether there is a counter `name`, if only at 0.
+    /// Returns whether there is a counter `name`, even if it is 0.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Requests: what is counted, but for the lines that count the bytes of a request once more.
+    /// Returns the number of requests. Counters of bytes are left out, because they count the same
+    /// requests again.
     pub fn requests(&self) -> u64 {
         self.kinds().map(|(_, c)| c.count).sum()
     }
 
-    /// The same by kind, as `10000 open, 3 getattr`; the most frequent first.
+    /// Formats the requests by kind, the most frequent first: `10000 open, 3 getattr`.
     pub fn render_requests(&self) -> String {
         let mut kinds: Vec<_> = self.kinds().map(|(name, c)| (c.count, name)).collect();
         kinds.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));

@@ -1,5 +1,4 @@
-//! The file systems to measure, each brought up in a directory of its own and taken down when
-//! dropped.
+//! File systems to measure. Each is started in a directory of its own and stopped on drop.
 
 use std::{
     fs, io,
@@ -11,30 +10,30 @@ use std::{
 
 use crate::sheen::Sheen;
 
-/// How long a file system may take to appear.
+/// Time limit for a file system to become mounted.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A mounted file system.
 pub struct Stage {
     /// Name in tables.
     pub name: &'static str,
-    /// Where it is mounted.
+    /// Its mount point.
     pub mount: PathBuf,
-    /// Its program, which reaches its processes and no others.
+    /// The program that serves it, with a control directory of its own.
     pub sheen: Sheen,
     dir: PathBuf,
     children: Vec<Child>,
-    /// What it is mounted from, where servers are processes of their own.
+    /// The source to mount, if the servers run in processes of their own.
     source: String,
 }
 
 impl Stage {
-    /// The baseline, served by the program of that name beside this one, on `threads` threads.
+    /// Starts the baseline, served by the program `baseline` beside this one, on `threads` threads.
     pub fn baseline(base: &Path, threads: usize) -> io::Result<Stage> {
         Stage::baseline_with(base, threads, &[])
     }
 
-    /// The same with names and attributes kept by the kernel.
+    /// As [`Stage::baseline`], but the kernel caches names and attributes.
     pub fn baseline_cached(base: &Path, threads: usize) -> io::Result<Stage> {
         Stage::baseline_with(base, threads, &["--cache"])
     }
@@ -49,21 +48,21 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Everything in one process, over `lo`.
+    /// Starts servers and mount in one process, over `lo`.
     pub fn sheen_lo(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
         let mut stage = Stage::new("sheen lo", base, sheen)?;
         let mut up = stage.sheen.command(["up"]);
         up.arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
-        // A daemon has a session of its own, and the kernel shares processors out among sessions
-        // first: not what the baseline has.
+        // Runs in the foreground like the baseline. A daemon has a session of its own, and the
+        // kernel divides CPU time among sessions first, so the two would not be comparable.
         up.args(["--default-layout", "plain", "--osts", "4", "--foreground", "--fuse-threads", &threads.to_string()]);
         stage.children.push(up.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
         stage.wait_mounted()?;
         Ok(stage)
     }
 
-    /// MGS and MDT, two servers of two OSTs each, and the mount, in processes of their own over
-    /// `tcp` on loopback.
+    /// Starts MGS and MDT, two servers of two OSTs each, and the mount, in processes of their own
+    /// over `tcp` on loopback.
     pub fn sheen_tcp(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
         let mut stage = Stage::new("sheen tcp", base, sheen)?;
         let mgs = format!("127.0.0.1:{}@tcp", free_port()?);
@@ -87,7 +86,7 @@ impl Stage {
                 break;
             }
             if Instant::now() > until {
-                return Err(io::Error::other("sheen tcp did not come up"));
+                return Err(io::Error::other("sheen tcp did not start in time"));
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -95,14 +94,14 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Mounts it; whether that worked.
+    /// Mounts the file system. Returns whether that succeeded.
     fn mount_again(&self, threads: usize, more: &[&str]) -> io::Result<bool> {
         let mut mount = self.sheen.command(["mount", &self.source]);
         mount.arg(&self.mount).args(["--fuse-threads", &threads.to_string()]).args(more);
         Ok(mount.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
     }
 
-    /// Unmounts and mounts it, so that the client knows nothing; for [`Stage::sheen_tcp`].
+    /// Unmounts and mounts again, so that the client's caches are empty. For [`Stage::sheen_tcp`].
     pub fn remount(&mut self, threads: usize, more: &[&str]) -> io::Result<()> {
         succeed(Command::new("umount").arg(&self.mount))?;
         if !self.mount_again(threads, more)? {
@@ -131,7 +130,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Process ids of what serves it.
+    /// Returns the ids of the processes that serve it.
     pub fn pids(&self) -> Vec<u32> {
         self.children.iter().map(Child::id).collect()
     }

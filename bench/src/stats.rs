@@ -1,7 +1,7 @@
-//! Medians and their spread. These machines are noisy, so nothing here is a mean.
+//! Medians and ranges. The machines are noisy, so there are no means.
 
-/// The middle of `values` (the mean of the two middle ones where their number is even). `NaN` for
-/// none.
+/// Returns the median. For an even number of values, it is the mean of the two middle ones. `NaN`
+/// for no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,7 +12,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Smallest and largest.
+/// Returns the minimum and the maximum.
 pub fn range(values: &[f64]) -> (f64, f64) {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -1,8 +1,8 @@
-//! Ctrl-C and SIGTERM: a measurement that is broken off takes down all that it brought up.
+//! Ctrl-C and SIGTERM: an interrupted measurement stops everything that it has started.
 //!
-//! Nothing is torn down in the signal's name: workers are killed, which fails whatever waits for
-//! them, and the way out through `Drop` is the one that a failure takes too. A second signal ends
-//! the process at once.
+//! The signal handler itself cleans up nothing. It kills the workers, so that every wait for them
+//! fails. The program then cleans up through `Drop`, as after any failure. A second signal ends the
+//! process at once.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 static ASKED: AtomicBool = AtomicBool::new(false);
 static WORKERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Begins to listen for signals; to be called once, before anything is brought up.
+/// Starts to listen for signals. To be called once, before anything is started.
 pub fn listen() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
@@ -39,7 +39,7 @@ pub fn listen() -> io::Result<()> {
 async fn wait(mut next: impl AsyncFnMut()) {
     next().await;
     ASKED.store(true, SeqCst);
-    eprintln!("breaking off; once more ends at once and leaves everything mounted");
+    eprintln!("interrupted: cleaning up (a second signal exits at once and leaves everything mounted)");
     for &pid in workers().iter() {
         kill(pid, Signal::KILL);
     }
@@ -47,22 +47,22 @@ async fn wait(mut next: impl AsyncFnMut()) {
     std::process::exit(130);
 }
 
-/// An error if the user wants to break off: to be called between steps.
+/// Returns an error if the user has interrupted the program. To be called between steps.
 pub fn check() -> io::Result<()> {
-    if ASKED.load(SeqCst) { Err(io::Error::new(io::ErrorKind::Interrupted, "broken off")) } else { Ok(()) }
+    if ASKED.load(SeqCst) { Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")) } else { Ok(()) }
 }
 
-/// A worker runs.
+/// Registers a worker that has started.
 pub fn born(pid: u32) {
     workers().insert(pid);
 }
 
-/// A worker is about to be waited for; its pid may soon be another's.
+/// Removes a worker before it is reaped, because its process id may then be reused.
 pub fn gone(pid: u32) {
     workers().remove(&pid);
 }
 
-/// Sends a signal to a process that this program has started, if it still is there.
+/// Sends a signal to a process that this program has started, if it still exists.
 pub fn kill(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);

@@ -1,8 +1,8 @@
 //! Work on a directory, done by processes of their own that start together.
 //!
-//! The parent ([`run`]) starts this program again as `… worker KIND DIR RANK COUNT` for each rank;
-//! a worker opens what it needs, says `ready`, waits for a line, works, and says `done`. What is
-//! measured is the wall time between the release and the last `done`.
+//! The parent ([`run`]) starts this program again as `… worker KIND DIR RANK COUNT` for each rank.
+//! A worker opens its files, prints `ready`, waits for a line, works, and prints `done`. The result
+//! is the wall time from the release of the workers to the last `done`.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,27 +13,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of one read or write.
+/// Size in bytes of a read or write.
 pub const BLOCK: usize = 1 << 20;
 const O_DIRECT: i32 = 0o40000;
 
-/// What to do.
+/// Kinds of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// `count` O_DIRECT writes of 1 MiB into one file a process.
+    /// `count` O_DIRECT writes of 1 MiB into one file per process.
     Write,
-    /// The same, reading what `Write` left.
+    /// `count` O_DIRECT reads of 1 MiB from the files of `Write`.
     Read,
-    /// `count` files created, and closed, empty.
+    /// Creation of `count` empty files.
     Create,
-    /// `stat` of what `Create` left.
+    /// `stat` of the files of `Create`.
     Stat,
-    /// `unlink` of what `Create` left.
+    /// `unlink` of the files of `Create`.
     Unlink,
 }
 
 impl Kind {
-    /// Its name on the command line and in tables.
+    /// Returns its name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Write => "write",
@@ -48,7 +48,7 @@ impl Kind {
         [Kind::Write, Kind::Read, Kind::Create, Kind::Stat, Kind::Unlink].into_iter().find(|k| k.name() == s)
     }
 
-    /// Whether the work called `name` reads or stats what this one leaves.
+    /// Returns whether the work `name` uses the files of this one.
     pub fn leaves_for(self, name: &str) -> bool {
         match self {
             Kind::Write => name.starts_with("read"),
@@ -57,19 +57,19 @@ impl Kind {
         }
     }
 
-    /// Whether it moves bytes (its rate is MiB/s) or does operations (its rate is 1/s).
+    /// Returns whether it transfers data (its rate is MiB/s) or does operations (its rate is 1/s).
     pub fn is_data(self) -> bool {
         matches!(self, Kind::Write | Kind::Read)
     }
 }
 
-/// Does `kind` in `dir` with `processes` processes, `count` times each; returns operations (or MiB)
-/// a second. Each process has a directory of its own.
+/// Runs `kind` in `dir` with `processes` processes, `count` times each. Returns the rate in
+/// operations (or MiB) per second. Each process has a directory of its own.
 pub fn run(kind: Kind, dir: &Path, processes: usize, count: usize) -> io::Result<f64> {
     start_and_time(kind, dir, processes, count, "worker")
 }
 
-/// The same with all files in one directory, `dir/shared`.
+/// As [`run`], with all files in one directory, `dir/shared`.
 pub fn run_in_one_directory(kind: Kind, dir: &Path, processes: usize, count: usize) -> io::Result<f64> {
     fs::create_dir_all(dir.join("shared"))?;
     start_and_time(kind, dir, processes, count, SHARED)
@@ -118,7 +118,7 @@ impl Worker {
     fn expect(&mut self, word: &str) -> io::Result<()> {
         let mut line = String::new();
         self.lines.read_line(&mut line)?;
-        if line.trim() == word { Ok(()) } else { Err(io::Error::other(format!("worker said {line:?}, not {word}"))) }
+        if line.trim() == word { Ok(()) } else { Err(io::Error::other(format!("worker printed {line:?}, not {word}"))) }
     }
 
     fn release(&mut self) -> io::Result<()> {
@@ -135,7 +135,7 @@ impl Drop for Worker {
     }
 }
 
-/// What `main` does first: if this process was started as a worker, works and returns true.
+/// Works and returns true if this process was started as a worker. To be called first in `main`.
 pub fn maybe_worker() -> io::Result<bool> {
     let args: Vec<String> = std::env::args().collect();
     let [_, word, kind, dir, rank, count] = args.as_slice() else { return Ok(false) };
@@ -215,14 +215,14 @@ fn direct(path: &Path, write: bool) -> io::Result<File> {
     OpenOptions::new().read(!write).write(write).create(write).custom_flags(O_DIRECT).open(path)
 }
 
-/// A buffer on a page boundary, as O_DIRECT wants.
+/// Returns a page-aligned buffer, as O_DIRECT requires.
 fn aligned(len: usize) -> &'static mut [u8] {
     let spare = Box::leak(vec![0u8; len + 4096].into_boxed_slice());
     let skip = spare.as_ptr().align_offset(4096);
     &mut spare[skip..skip + len]
 }
 
-/// Time that a command takes.
+/// Runs a command and returns its duration.
 pub fn time(command: &mut Command) -> io::Result<Duration> {
     let start = Instant::now();
     let status = command.status()?;

@@ -1,4 +1,4 @@
-//! Servers in processes of their own, over tcp, as on many hosts.
+//! File systems whose servers run in processes of their own and talk over tcp, as on many hosts.
 
 use std::{
     fs,
@@ -14,22 +14,22 @@ use crate::{
     wait::{EVENTUALLY, eventually},
 };
 
-/// Ports of the servers, by kind: below those that the kernel gives away, so that nobody takes one
-/// while its server is down.
+/// Ports of the servers, by kind. They are below the kernel's ephemeral ports, so that no other
+/// process takes one while its server is down.
 const PORTS: [(&str, u16); 3] = [("mgs", 9880), ("mds", 9881), ("oss", 9882)];
 
 /// A file system of one MGS, one MDT and two OSTs, each kind in a process of its own.
 pub struct Cluster {
-    /// Its directory.
+    /// The directory of the file system.
     pub base: PathBuf,
     /// The processes of its servers.
     pub children: Vec<(&'static str, Child)>,
-    /// Where its servers listen: an address of its own.
+    /// The address on which its servers listen. No other cluster uses it.
     address: Ipv4Addr,
 }
 
 impl Cluster {
-    /// Starts the servers and waits until a client finds them.
+    /// Starts the servers and waits until they are registered with the MGS.
     #[track_caller]
     pub fn start() -> Cluster {
         let base = new_dir(Path::new("/dev/shm"));
@@ -37,32 +37,32 @@ impl Cluster {
         for kind in ["mgs", "mds", "oss"] {
             cluster.spawn(kind);
         }
-        // A mount does not wait for servers that the MGS has never heard of.
+        // A mount does not wait for servers that are not registered with the MGS.
         eventually("the servers are ready", || {
             ["many-MDT0000 (", "OSTs of many ready"].iter().all(|said| cluster.log().contains(said))
         });
         cluster
     }
 
-    /// What the servers wrote.
+    /// Returns the log of all servers.
     pub fn log(&self) -> String {
         fs::read_to_string(self.base.join("log")).unwrap_or_default()
     }
 
-    /// Where the servers of a kind listen.
+    /// Returns the NID on which the servers of a kind listen.
     pub fn nid(&self, kind: &str) -> String {
         let (_, port) = PORTS.iter().find(|(k, _)| *k == kind).expect("a kind");
         format!("{}:{port}@tcp", self.address)
     }
 
-    /// Starts the servers of a kind (again).
+    /// Starts the servers of a kind, for the first time or again.
     #[track_caller]
     pub fn spawn(&mut self, kind: &'static str) {
         let nid = self.nid(kind);
         self.spawn_at(kind, &nid);
     }
 
-    /// Starts the servers of a kind again, at another address than [`Cluster::nid`] says.
+    /// Starts the servers of a kind at another address than [`Cluster::nid`] returns.
     #[track_caller]
     pub fn spawn_at(&mut self, kind: &'static str, listen: &str) {
         let mut command = Command::new(sheen());
@@ -81,7 +81,7 @@ impl Cluster {
         self.children.push((kind, command.spawn().expect("the server starts")));
     }
 
-    /// kill -9
+    /// Kills the servers of a kind with SIGKILL.
     #[track_caller]
     pub fn kill(&mut self, kind: &str) {
         let at = self.children.iter().position(|(k, _)| *k == kind).expect("it runs");
@@ -90,13 +90,13 @@ impl Cluster {
         child.wait().expect("its own child");
     }
 
-    /// Mounts it.
+    /// Mounts the file system.
     #[track_caller]
     pub fn mount(&self) -> Mount {
         self.mount_as("mnt")
     }
 
-    /// Mounts it at a place of that name.
+    /// Mounts the file system at `name` below its directory.
     #[track_caller]
     pub fn mount_as(&self, name: &str) -> Mount {
         Mount::new(&format!("{}:/many", self.nid("mgs")), self.base.join(name))
@@ -116,20 +116,20 @@ impl Drop for Cluster {
     }
 }
 
-/// An address of the loopback network that no other cluster has: neither one of this process nor
-/// one of another process on this machine.
+/// Returns a loopback address that no other cluster uses, neither in this process nor in another
+/// one on this machine.
 fn own_address() -> Ipv4Addr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    /// Of the 24 bits of such an address, those that tell the clusters of one process apart; a
-    /// process number has 22 at most.
+    /// Low bits of the address that distinguish the clusters of one process. Of the 24 free bits of
+    /// a loopback address, a process number takes up to 22.
     const CLUSTER_BITS: u32 = 2;
     let host = std::process::id() << CLUSTER_BITS | NEXT.fetch_add(1, Relaxed) & ((1 << CLUSTER_BITS) - 1);
     let [_, b, c, d] = host.to_be_bytes();
     Ipv4Addr::new(127, b, c, d)
 }
 
-/// Runs a script that ends at its first failure. It is to end within [`EVENTUALLY`], which is less
-/// than a request lives whose server does not come back.
+/// Runs a script that stops at its first failure. Its time limit is [`EVENTUALLY`]: less than the
+/// lifetime of a request whose server does not return.
 #[track_caller]
 pub fn bash(dir: &Path, script: &str) -> Ran {
     let mut command = Command::new("bash");

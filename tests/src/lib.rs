@@ -1,7 +1,7 @@
-//! Helpers shared by the tests: a file system brought up as a user does it, and commands that
-//! cannot hang.
+//! Helpers shared by the tests: they start a file system as a user does, and run commands with a
+//! time limit.
 //!
-//! The tests use the program that `cargo build -p sheen` made for the same profile ([`sheen`]);
+//! The tests use the program that `cargo build -p sheen` built for the same profile ([`sheen`]).
 //! `scripts/test.sh` builds it first.
 
 pub mod cluster;
@@ -30,13 +30,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::eventually;
 
-/// A command on a mount may take this long before the mount counts as stuck.
+/// Time limit of a command on a mount. A command that takes longer fails the test.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A command that cleans up may take this long before what it waits for is killed.
+/// Time limit of a cleanup command, which is then killed.
 const CLEAN_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The sheen program beside the running test.
+/// Returns the path of the sheen program that was built beside the running test.
 pub fn sheen() -> PathBuf {
     let mut path = std::env::current_exe().expect("the test has a path");
     path.pop();
@@ -48,7 +48,7 @@ pub fn sheen() -> PathBuf {
     path
 }
 
-/// Whether this machine lets us mount at all.
+/// Returns whether this machine allows FUSE mounts.
 pub fn can_mount() -> bool {
     fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
 }
@@ -58,7 +58,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Objects in the directories of OSTs (and of data services of MDTs) at or below this one.
+/// Returns the number of objects of OSTs, and of DoM data of MDTs, whose directories are `dir` or
+/// below it.
 pub fn objects_below(dir: &Path) -> usize {
     fn count(dir: &Path, inside: bool) -> usize {
         let Ok(entries) = fs::read_dir(dir) else { return 0 };
@@ -68,7 +69,7 @@ pub fn objects_below(dir: &Path) -> usize {
     count(dir, false)
 }
 
-/// What a command printed and how it ended.
+/// Output and exit code of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
     /// Exit code, or -1 after a signal.
@@ -80,7 +81,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Asserts success and returns what it printed.
+    /// Asserts success and returns the standard output.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "failed: {}\n{}", self.out, self.err);
@@ -88,7 +89,7 @@ impl Ran {
     }
 }
 
-/// Runs a command with a time limit; one that overruns it is killed and fails the test.
+/// Runs a command with a time limit. A command that exceeds it is killed and the test fails.
 #[track_caller]
 pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: impl IntoIterator<Item = S>) -> Ran {
     let mut command = Command::new(program);
@@ -102,13 +103,13 @@ pub fn sh(script: &str) -> Ran {
     run("bash", ["-c", script])
 }
 
-/// Runs what was prepared, with a time limit.
+/// Runs a prepared command with a time limit of [`COMMAND_TIMEOUT`].
 #[track_caller]
 pub fn run_command(command: Command) -> Ran {
     run_within(command, COMMAND_TIMEOUT)
 }
 
-/// Runs what was prepared, within `limit`.
+/// Runs a prepared command. If it takes longer than `limit`, it is killed and the test fails.
 #[track_caller]
 pub fn run_within(mut command: Command, limit: Duration) -> Ran {
     let mut child = command
@@ -146,8 +147,9 @@ pub fn run_within(mut command: Command, limit: Duration) -> Ran {
     }
 }
 
-/// Runs a command of a guard: without its output, for at most [`CLEAN_UP_TIMEOUT`], and without a
-/// panic, which would end the whole test program. Whether it succeeded.
+/// Runs a cleanup command of a guard and returns whether it succeeded. Its output is discarded. It
+/// is killed after [`CLEAN_UP_TIMEOUT`]. This function never panics: a panic in a destructor would
+/// end the whole test program.
 pub fn clean_up(command: &mut Command) -> bool {
     let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let Ok(mut child) = started else { return false };
@@ -159,13 +161,13 @@ pub fn clean_up(command: &mut Command) -> bool {
             Err(_) => return false,
         }
     }
-    // Not waited for: it may hang in the kernel until its mount is aborted.
+    // The child is not waited for: it may hang in the kernel until its mount is aborted.
     let _ = child.kill();
-    eprintln!("{command:?} hangs and is killed");
+    eprintln!("{command:?} hangs: killed");
     false
 }
 
-/// Processes whose command lines have all of these words.
+/// Returns the processes whose command lines contain all of these words.
 pub fn processes(words: &[&OsStr]) -> Vec<Pid> {
     let is_one = |pid: &Pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -176,14 +178,14 @@ pub fn processes(words: &[&OsStr]) -> Vec<Pid> {
     pids.filter(is_one).collect()
 }
 
-/// Sends a signal to each of the [`processes`] that have these words.
+/// Sends a signal to each of the [`processes`] whose command lines contain these words.
 pub fn signal_all(words: &[&OsStr], signal: Signal) {
     for pid in processes(words) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// A process of a test, which is killed when this is dropped.
+/// A process started by a test. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Guarded(pub Child);
 
@@ -194,29 +196,30 @@ impl Drop for Guarded {
     }
 }
 
-/// Copies a program to where every user may run it. By another process: while this one has it open
-/// for writing, a child that another test is just starting has it open as well, and nobody can run
-/// it (ETXTBSY).
+/// Copies a program to a place where every user may run it. The copy is made by cp(1). If this
+/// process wrote the file itself, a child that another test is just starting could inherit the open
+/// descriptor. Running the program would then fail with ETXTBSY.
 #[track_caller]
 pub fn copy_program(from: &Path, to: &Path) {
     run("cp", [from, to]).ok();
 }
 
-/// The layout of files where a test asks for none: one stripe, or what `SHEEN_TEST_LAYOUT` says, to
-/// see whether a suite holds for another one.
+/// Returns the default layout for tests that ask for none: the value of `SHEEN_TEST_LAYOUT`, or one
+/// stripe. The variable runs a whole suite with another layout.
 fn default_layout() -> String {
     std::env::var("SHEEN_TEST_LAYOUT").unwrap_or_else(|_| "plain".into())
 }
 
-/// A new directory below `place`; the caller removes it. Its name is unique also between process
-/// namespaces, where numbers of processes are not.
+/// Creates a new directory below `place`. The caller removes it. Its name is unique even across PID
+/// namespaces, in which process numbers repeat.
 pub fn new_dir(place: &Path) -> PathBuf {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let made = tempfile::Builder::new().prefix("sheen-test-").permissions(mode).tempdir_in(place);
     made.unwrap_or_else(|e| panic!("a directory below {}: {e}", place.display())).keep()
 }
 
-/// A file system made by `sheen up` in a directory of its own; stopped and removed when dropped.
+/// A file system started by `sheen up` in a directory of its own. It is stopped and removed on
+/// drop.
 pub struct Fs {
     base: PathBuf,
     /// Where it is mounted.
@@ -226,13 +229,13 @@ pub struct Fs {
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl Fs {
-    /// With `osts` OSTs, its bytes in memory.
+    /// Starts a file system with `osts` OSTs in memory.
     #[track_caller]
     pub fn up(osts: u32) -> Fs {
         Fs::up_in(Path::new("/dev/shm"), osts, &[])
     }
 
-    /// With its bytes below `place`, and further options of `sheen up`.
+    /// Starts a file system whose directory is below `place`, with further options of `sheen up`.
     #[track_caller]
     pub fn up_in(place: &Path, osts: u32, options: &[&str]) -> Fs {
         let base = new_dir(place);
@@ -244,7 +247,7 @@ impl Fs {
         fs
     }
 
-    /// Starts it (again).
+    /// Starts the file system, for the first time or again.
     #[track_caller]
     pub fn start(&self, options: &[&str]) -> Ran {
         let mut command = Command::new(sheen());
@@ -256,7 +259,7 @@ impl Fs {
         run_command(command)
     }
 
-    /// Stops it.
+    /// Stops the file system.
     #[track_caller]
     pub fn stop(&self) -> Ran {
         let mut command = Command::new(sheen());
@@ -264,17 +267,17 @@ impl Fs {
         run_command(command)
     }
 
-    /// Its directory.
+    /// Returns the directory of the file system.
     pub fn dir(&self) -> PathBuf {
         self.base.join("fs")
     }
 
-    /// A path on the mount.
+    /// Returns the path of `name` on the mount.
     pub fn path(&self, name: &str) -> PathBuf {
         self.mnt.join(name)
     }
 
-    /// What `sheen status --json` says.
+    /// Returns the output of `sheen status --json`.
     #[track_caller]
     pub fn status(&self) -> serde_json::Value {
         let text = run(sheen(), ["status", "--json", "--dir", &self.dir().to_string_lossy()]).ok();
@@ -297,7 +300,7 @@ impl Fs {
         run_command(command)
     }
 
-    /// A second mount of the same file system, by a process of its own over tcp.
+    /// Mounts the same file system a second time, by a process of its own over tcp.
     #[track_caller]
     pub fn second_mount(&self) -> Mount {
         let at = self.base.join(format!("mnt{}", NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -305,17 +308,18 @@ impl Fs {
         Mount::new(&source, at)
     }
 
-    /// Kills the serving process outright.
+    /// Kills the serving process with SIGKILL.
     #[track_caller]
     pub fn kill(&self) {
         let pid = self.status()["pid"].as_u64().expect("it runs");
         let pid = Pid::from_raw(pid as i32).expect("a pid");
         kill_process(pid, Signal::KILL).expect("kills its own child");
-        eventually("the killed process is gone", || self.status()["running"].as_bool() != Some(true));
+        eventually("the killed process has ended", || self.status()["running"].as_bool() != Some(true));
         detach(&self.mnt);
     }
 
-    /// Ends it, whatever it takes. For guards.
+    /// Ends the file system: `sheen down --force`, and if that fails, abort and SIGKILL. For
+    /// guards.
     pub fn end(&self) {
         let dir = self.dir();
         let ended = clean_up(Command::new(sheen()).args(["down", "--force", "--dir"]).arg(&dir));
@@ -336,7 +340,7 @@ impl Drop for Fs {
     }
 }
 
-/// A mount made by `sheen mount`; unmounted when dropped.
+/// A mount made by `sheen mount`. It is unmounted on drop.
 pub struct Mount {
     /// Where.
     pub mnt: PathBuf,
@@ -349,13 +353,14 @@ impl Mount {
         fs::create_dir_all(&at).expect("a mount point");
         let mut command = Command::new(sheen());
         command.args(["mount", source]).arg(&at);
-        // Before the command: a mount that hangs on its way is cleaned up as well.
+        // Created before the command runs: a mount that hangs while it starts is cleaned up as
+        // well.
         let mount = Mount { mnt: at };
         run_command(command).ok();
         mount
     }
 
-    /// A path on the mount.
+    /// Returns the path of `name` on the mount.
     pub fn path(&self, name: &str) -> PathBuf {
         self.mnt.join(name)
     }
@@ -364,7 +369,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let words = [OsStr::new("mount"), self.mnt.as_os_str()];
-        // A test may have stopped it.
+        // A test may have stopped the process with SIGSTOP.
         signal_all(&words, Signal::CONT);
         let unmounted = clean_up(Command::new(sheen()).args(["umount", "--force"]).arg(&self.mnt));
         if !unmounted || is_mounted(&self.mnt) || thread::panicking() {
@@ -375,13 +380,14 @@ impl Drop for Mount {
     }
 }
 
-/// Whether anything is mounted there, without touching it.
+/// Returns whether anything is mounted at `at`. Reads /proc/mounts, because touching a dead mount
+/// may hang.
 pub fn is_mounted(at: &Path) -> bool {
     let at = at.to_string_lossy();
     fs::read_to_string("/proc/mounts").is_ok_and(|m| m.lines().any(|l| l.split(' ').nth(1) == Some(&at)))
 }
 
-/// Ends the kernel's side of a stuck mount, so that nothing on it stays unkillable.
+/// Aborts the FUSE connection of a stuck mount, so that no process that uses it stays unkillable.
 pub fn abort(at: &Path) {
     if is_root() && !fs::read_dir("/sys/fs/fuse/connections").is_ok_and(|mut d| d.next().is_some()) {
         clean_up(Command::new("mount").args(["-t", "fusectl", "none", "/sys/fs/fuse/connections"]));
@@ -395,13 +401,13 @@ pub fn abort(at: &Path) {
     }
 }
 
-/// Takes a dead mount out of the way.
+/// Detaches a dead mount.
 pub fn detach(at: &Path) {
     clean_up(Command::new("umount").arg("-l").arg(at));
     clean_up(Command::new("fusermount3").args(["-u", "-z"]).arg(at));
 }
 
-/// Pseudo-random bytes from a seed: the same for the same seed.
+/// Returns pseudo-random bytes. Equal seeds give equal bytes.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; len];
@@ -409,7 +415,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The output of a command, for those who need it raw.
+/// Runs a command and returns its raw output.
 pub fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }

@@ -1,5 +1,5 @@
-//! Several mounts of one file system: set up, watched so that nothing hangs, and asked what they
-//! send to the servers.
+//! Two mounts of one file system: setup, a watchdog for hanging operations, and counts of the
+//! requests that the mounts send.
 
 use std::{
     cell::RefCell,
@@ -25,34 +25,36 @@ use crate::{
     wait::{eventually, eventually_some, let_pass},
 };
 
-/// What a test with a [`Watch`] may take: less than the runner gives it, so that the test itself
-/// says what hangs.
+/// Time limit of a test with a [`Watch`]. It is below the test runner's limit, so that the test
+/// itself reports the hanging operation.
 pub const LIMIT: Duration = Duration::from_secs(280);
 
-/// Closes are told some 20 ms after they returned, many at a time.
+/// Time without a request after which mounts count as quiet. Clients send close requests in
+/// batches, about 20 ms after close(2) returned.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// What was counted: by device and operation.
+/// Counts of requests, by device and operation.
 pub type Counts = BTreeMap<String, u64>;
 
-/// A file system with two mounts: one in the process that serves it, one in a process of its own
-/// over tcp.
+/// A file system with two mounts. The process that serves it has the first one. A process of its
+/// own has the second one, over tcp.
 pub struct TwoMounts {
-    /// Its name, unlike those of others on this machine.
+    /// The file system's name, which is unique on this machine.
     pub fsname: String,
-    /// Ends operations that hang; before the mounts, so that it is gone before they are.
+    /// Aborts the mounts when an operation hangs. Declared before the mounts, so that it is dropped
+    /// first.
     _watch: Watch,
-    /// The second.
+    /// The second mount.
     pub second: Mount,
-    /// The first.
+    /// The file system with the first mount.
     pub fs: Fs,
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl TwoMounts {
-    /// With 4 OSTs and small stripes, so that files of 200 KiB have objects on all of them. A test
-    /// that takes longer than `limit` is ended.
+    /// Starts a file system with 4 OSTs and 64 KiB stripes, so that files of 200 KiB have objects
+    /// on all OSTs. A test that takes longer than `limit` is aborted.
     #[track_caller]
     pub fn up(limit: Duration) -> TwoMounts {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -65,22 +67,22 @@ impl TwoMounts {
         TwoMounts { fsname, _watch: watch, second, fs }
     }
 
-    /// Directory `name`, made anew, as the two mounts see it.
+    /// Creates directory `name` and returns its paths on the two mounts.
     #[track_caller]
     pub fn dir(&self, name: &str) -> Two {
         fs::create_dir_all(self.fs.path(name)).expect("a directory");
         Two { a: self.fs.path(name), b: self.second.path(name) }
     }
 
-    /// What `lctl get_param` prints of parameters of this file system, the pattern's `{}` standing
-    /// for its name.
+    /// Returns the output of `lctl get_param` for parameters of this file system. `{}` in the
+    /// pattern stands for the file system's name.
     #[track_caller]
     pub fn param(&self, pattern: &str) -> String {
         get_param(&pattern.replace("{}", &self.fsname))
     }
 
-    /// Requests that all mounts have sent to the servers so far, by device and operation. How full
-    /// the targets are is asked now and then by itself, and is left out.
+    /// Returns the requests that all mounts have sent to the servers so far, by device and
+    /// operation. It leaves out statfs and ping, which mounts send periodically.
     #[track_caller]
     pub fn requests(&self) -> Counts {
         let mut found = self.counters("mdc.{}-*.stats", "[reqs]");
@@ -90,13 +92,13 @@ impl TwoMounts {
         found
     }
 
-    /// Requests of the kernel that all mounts have executed so far, by mount and operation.
+    /// Returns the kernel's requests that all mounts have executed so far, by mount and operation.
     #[track_caller]
     pub fn operations(&self) -> Counts {
         self.counters("llite.{}-*.stats", "[usecs]")
     }
 
-    /// The requests that are sent to the servers while `work` is done.
+    /// Returns the requests that the mounts send to the servers while `work` runs.
     #[track_caller]
     pub fn cost(&self, work: impl FnOnce()) -> Counts {
         let before = self.requests();
@@ -104,22 +106,22 @@ impl TwoMounts {
         between(&before, &self.requests())
     }
 
-    /// Does `work` again and again until `is_so` holds for the requests of one pass. Mounts send
-    /// some by themselves (closes, dirty data that got old), which may fall into any pass. `work`
-    /// gets the number of the pass: where it can be done once only, it does it to another file in
+    /// Repeats `work` until `is_so` holds for the requests of one pass. Mounts send some requests
+    /// by themselves (closes, writes of old dirty data), which may fall into any pass. `work` gets
+    /// the number of the pass: if `work` has its effect only once per file, it uses another file in
     /// each pass.
     #[track_caller]
     pub fn cost_settles(&self, what: impl Display, work: impl FnMut(usize), is_so: impl FnMut(&Counts) -> bool) {
         settles(what, || self.requests(), work, is_so);
     }
 
-    /// As [`TwoMounts::cost_settles`], for what the kernel asks the mounts.
+    /// As [`TwoMounts::cost_settles`], but counts the requests that the kernel sends to the mounts.
     #[track_caller]
     pub fn operations_settle(&self, what: impl Display, work: impl FnMut(usize), is_so: impl FnMut(&Counts) -> bool) {
         settles(what, || self.operations(), work, is_so);
     }
 
-    /// Waits until no mount has dirty data, and none sends a request for a while.
+    /// Waits until no mount has dirty data and none has sent a request for `QUIET`.
     #[track_caller]
     pub fn quiet(&self) {
         eventually("no mount sends a request", || {
@@ -128,7 +130,7 @@ impl TwoMounts {
         });
     }
 
-    /// How often each server has evicted a client.
+    /// Returns the number of evictions by each target.
     pub fn evictions(&self) -> Counts {
         let log = fs::read_to_string(self.fs.dir().join("sheen.log")).expect("the log of the servers");
         let mut found = Counts::new();
@@ -158,17 +160,18 @@ impl TwoMounts {
     }
 }
 
-/// What `lctl get_param` prints of parameters, which all processes tell that have them: lctl does
-/// without one that does not answer for 300 ms, and a slow machine may keep it waiting as long.
+/// Returns the output of `lctl get_param`, with the values of all processes that have such
+/// parameters. lctl leaves out a process that does not answer within 300 ms. On a slow machine a
+/// live process may exceed that, so the command is repeated until none is left out.
 #[track_caller]
 pub fn get_param(pattern: &str) -> String {
-    eventually_some(format!("all processes tell {pattern}"), || {
+    eventually_some(format!("all processes answer lctl get_param {pattern}"), || {
         let ran = run(sheen(), ["lctl", "get_param", pattern]);
         (!ran.err.contains("is left out")).then(|| ran.ok())
     })
 }
 
-/// Does `work` until `is_so` holds for what one pass adds to `count`.
+/// Repeats `work` until `is_so` holds for the counts that one pass adds to `count`.
 #[track_caller]
 fn settles(
     what: impl Display,
@@ -186,7 +189,7 @@ fn settles(
     });
 }
 
-/// What was counted between two looks.
+/// Returns the difference between two counts.
 pub fn between(before: &Counts, after: &Counts) -> Counts {
     let more = |(name, n): (&String, &u64)| {
         let more = n - before.get(name).copied().unwrap_or(0);
@@ -198,36 +201,36 @@ pub fn between(before: &Counts, after: &Counts) -> Counts {
 /// One directory on two mounts.
 #[derive(Clone, Debug)]
 pub struct Two {
-    /// On the one.
+    /// On mount A.
     pub a: PathBuf,
-    /// On the other.
+    /// On mount B.
     pub b: PathBuf,
 }
 
 impl Two {
-    /// The same two, the other way round.
+    /// Returns the same directory with the mounts swapped.
     pub fn swapped(&self) -> Two {
         Two { a: self.b.clone(), b: self.a.clone() }
     }
 
-    /// A path on the one mount.
+    /// Returns the path of `name` on mount A.
     pub fn a(&self, name: &str) -> PathBuf {
         self.a.join(name)
     }
 
-    /// A path on the other mount.
+    /// Returns the path of `name` on mount B.
     pub fn b(&self, name: &str) -> PathBuf {
         self.b.join(name)
     }
 
-    /// Both.
+    /// Returns both paths.
     pub fn both(&self) -> [&Path; 2] {
         [&self.a, &self.b]
     }
 }
 
-/// Ends all operations on some mounts when a test takes too long: they fail, the test's threads
-/// come back and it fails.
+/// A watchdog. If a test takes too long, it aborts all operations on some mounts. The operations
+/// fail, the test's threads return, and the test fails.
 #[derive(Debug)]
 pub struct Watch {
     done: Option<mpsc::Sender<()>>,
@@ -236,7 +239,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts the watchdog.
     pub fn over(mounts: &[&Path], limit: Duration) -> Watch {
         let mounts: Vec<PathBuf> = mounts.iter().map(|m| m.to_path_buf()).collect();
         let (done, wait) = mpsc::channel::<()>();
@@ -245,7 +248,10 @@ impl Watch {
         let thread = thread::spawn(move || {
             if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
                 flag.store(true, Ordering::SeqCst);
-                eprintln!("the test hangs: no end after {limit:?}; {} is cut off from the kernel", mounts[0].display());
+                eprintln!(
+                    "test not finished after {limit:?}: aborting the FUSE connections ({}, …)",
+                    mounts[0].display()
+                );
                 mounts.iter().for_each(|m| abort(m));
             }
         });
@@ -262,31 +268,31 @@ impl Drop for Watch {
 }
 
 impl Mount {
-    /// The process that serves it.
+    /// Returns the id of the process that serves this mount.
     #[track_caller]
     pub fn pid(&self) -> Pid {
         let found = processes(&[OsStr::new("mount"), self.mnt.as_os_str()]);
         *found.first().unwrap_or_else(|| panic!("no process serves {}", self.mnt.display()))
     }
 
-    /// `kill -9` of the process that serves it.
+    /// Kills the process that serves this mount with SIGKILL.
     #[track_caller]
     pub fn kill(&self) {
         let pid = self.pid();
         kill_process(pid, Signal::KILL).expect("kills what it started");
-        eventually("the killed process is gone", || {
+        eventually("the killed process has ended", || {
             !fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) || is_zombie(pid)
         });
     }
 
-    /// Stops the process that serves it in its tracks, until [`Mount::go_on`] or the end of the
-    /// test.
+    /// Stops the process that serves this mount with SIGSTOP, until [`Mount::go_on`] or the end of
+    /// the test.
     #[track_caller]
     pub fn freeze(&self) {
         kill_process(self.pid(), Signal::STOP).expect("stops what it started");
     }
 
-    /// Lets it run again.
+    /// Continues a process that [`Mount::freeze`] stopped.
     #[track_caller]
     pub fn go_on(&self) {
         kill_process(self.pid(), Signal::CONT).expect("continues what it started");
@@ -297,16 +303,16 @@ fn is_zombie(pid: Pid) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") Z "))
 }
 
-/// A command as a user without privileges, who is in no group.
+/// Returns a command that runs a script as an unprivileged user who is in no group.
 pub fn as_nobody(script: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "bash", "-c", script]);
     command
 }
 
-/// Two mounts of a new file system ([`TwoMounts::up`] with this limit), and with the name of a
-/// directory that directory on both. Where nothing can be mounted the test ends with a word about
-/// it.
+/// Mounts a new file system twice ([`TwoMounts::up`] with this limit). With the name of a
+/// directory, it also returns that directory on both mounts. If this machine allows no FUSE mounts,
+/// it prints a message and the test returns.
 #[macro_export]
 macro_rules! two_mounts {
     ($limit:expr) => {

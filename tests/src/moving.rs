@@ -1,5 +1,5 @@
-//! Files whose bytes are moved (`lfs migrate`, `lfs swap_layouts`, mirrors) while programs use them
-//! and servers are killed.
+//! Helpers for tests that move files' data (`lfs migrate`, `lfs swap_layouts`, mirrors) while
+//! programs use the files and servers are killed.
 
 use std::{
     fs::{self, OpenOptions},
@@ -22,56 +22,58 @@ use crate::{
     wait::{eventually, let_pass},
 };
 
-/// A command that takes longer hangs. Less than a test's limit: so the message names the command.
+/// Time limit of a command. It is below the test's limit, so that the message names the command.
 pub const COMMAND_MAX: Duration = Duration::from_secs(240);
-/// Steps that succeed between two kills. The first may have begun before the servers were back.
+/// Steps that succeed between two kills. The first of them may have begun before the servers
+/// restarted.
 const STEPS_BETWEEN: u64 = 2;
-/// After these steps and before the next kill, which so comes at any moment of a step.
+/// Pause between these steps and the next kill, so that it hits a step at an arbitrary moment.
 const PEACE: Duration = Duration::from_millis(400);
-/// How long killed servers are down.
+/// Time between the kill of servers and their restart.
 const DOWN: Duration = Duration::from_millis(300);
-/// Rounds of counters on each mount, and appends, that make [`Busy`] programs busy.
+/// Minimum rounds of counters on each mount, and minimum appends, of [`Busy`] programs.
 const ROUNDS: RangeInclusive<u64> = at_least(11);
 const APPENDS: RangeInclusive<u64> = at_least(50);
-/// Bytes of a file of [`Busy`].
+/// Size in bytes of file `f` of [`Busy`].
 const BUSY_BYTES: usize = 1 << 19;
 
-/// `lfs` with these words, on a file.
+/// Runs `lfs` with these words on a file.
 pub fn lfs(line: &str, path: &Path) -> Ran {
     let mut command = Command::new(sheen());
     command.arg("lfs").args(line.split_whitespace()).arg(path);
     run_within(command, COMMAND_MAX)
 }
 
-/// `lfs setstripe`, which succeeds.
+/// Runs `lfs setstripe`, which must succeed.
 #[track_caller]
 pub fn setstripe(options: &str, path: &Path) {
     lfs(&format!("setstripe {options}"), path).ok();
 }
 
-/// `lfs migrate`.
+/// Runs `lfs migrate`.
 pub fn migrate(options: &str, path: &Path) -> Ran {
     lfs(&format!("migrate {options}"), path)
 }
 
-/// `lfs swap_layouts`.
+/// Runs `lfs swap_layouts`.
 pub fn swap(one: &Path, other: &Path) -> Ran {
     let mut command = Command::new(sheen());
     command.args(["lfs", "swap_layouts"]).args([one, other]);
     run_within(command, COMMAND_MAX)
 }
 
-/// Where a file's bytes are, those of all mirrors: OST, object, version.
+/// Returns a file's objects, of all mirrors, as (OST, object id, object version).
 pub fn objects(path: &Path) -> Vec<(u32, u32, u32)> {
     layout(path).all_objects().map(|s| (s.ost, s.object.oid, s.object.ver)).collect()
 }
 
-/// Ids of a file's mirrors that are up to date.
+/// Returns the ids of a file's mirrors that are not stale.
 pub fn fresh(path: &Path) -> Vec<u16> {
     layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
 }
 
-/// Files that hold bytes of objects below a directory, and how many of them have several names.
+/// Returns the number of non-empty object files below a directory, and how many of them have
+/// several hard links.
 pub fn stored_objects(place: &Path) -> (usize, usize) {
     let mut count = (0, 0);
     let mut dirs = vec![place.to_owned()];
@@ -90,7 +92,7 @@ pub fn stored_objects(place: &Path) -> (usize, usize) {
     count
 }
 
-/// Waits until so many objects below a directory hold bytes, each of them with one name.
+/// Waits until `wanted` objects below a directory hold data and each of them has one hard link.
 #[track_caller]
 pub fn expect_stored_objects(place: &Path, wanted: usize) {
     let mut last = None;
@@ -103,8 +105,9 @@ pub fn expect_stored_objects(place: &Path, wanted: usize) {
     });
 }
 
-/// Does `step` again and again while these servers are killed and started again, one after another.
-/// Between two kills, and after the last, some steps succeed. Returns how many did and did not.
+/// Repeats `step` while these servers are killed and restarted one after another. At least
+/// `STEPS_BETWEEN` steps succeed before each kill and after the last restart. Returns the numbers
+/// of successful and failed steps.
 pub fn while_killed(
     cluster: &mut Cluster,
     kinds: &[&'static str],
@@ -112,7 +115,7 @@ pub fn while_killed(
 ) -> (u32, u32) {
     const KILLING: usize = 0;
     const STEPPING: usize = 1;
-    // The killing counts once, when all of it is done.
+    // The killing is one step, counted when all servers have been killed and restarted.
     let race = Race::new([at_least(1), at_least(1)]);
     thread::scope(|scope| {
         let steps = scope.spawn(|| {
@@ -140,18 +143,19 @@ pub fn while_killed(
     })
 }
 
-/// Programs that write all the time: counters at places that all stripes have, overwritten again
-/// and again through both mounts, in the file `f`; and numbers that the other mount appends to the
-/// file `log`. Both files are there.
+/// Programs that write all the time. Two programs, one per mount, overwrite counters in file `f`,
+/// at offsets that lie in all stripes. A third one appends numbers to file `log` through mount B.
+/// `log` must exist.
 pub struct Busy<'a> {
     pub at: &'a Two,
-    /// Between two rounds of counters, and between two appends.
+    /// Pause between two rounds of counters, and pause between two appends.
     pub pauses: [Duration; 2],
 }
 
 impl Busy<'_> {
-    /// Has them write while `work` is done, and finds nothing lost afterwards, on either mount.
-    /// `parts`: those of the race that `work` does. Returns the rounds of counters and the appends.
+    /// Runs the programs while `work` runs. Then it asserts that no write and no append was lost,
+    /// on either mount. `parts`: the parts of the race that `work` does. Returns the rounds of
+    /// counters and the appends.
     pub fn during(&self, parts: &[RangeInclusive<u64>], work: impl FnOnce(&Race)) -> (u64, u64) {
         fs::write(self.at.a("f"), vec![0u8; BUSY_BYTES]).expect("f is written");
         let (counting, appending) = ([parts.len(), parts.len() + 1], parts.len() + 2);

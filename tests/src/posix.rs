@@ -1,4 +1,5 @@
-//! Calls that the standard library does not make: fcntl(2) locks, shared mappings, a file's layout.
+//! System calls that the standard library does not offer: fcntl(2) locks, shared mappings, the
+//! layout attribute of a file.
 
 use std::{
     ffi::c_int,
@@ -10,21 +11,21 @@ use std::{
 use rustix::{io::Errno, mm};
 use sheen_layout::Layout;
 
-/// A page of memory here; mappings begin at one.
+/// Page size of this machine in bytes. Mappings are page-aligned.
 const PAGE: usize = 4096;
 
-/// What a lock permits its holder.
+/// Lock types of fcntl(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Shared with other readers.
     Read,
     /// Exclusive.
     Write,
-    /// None.
+    /// No lock.
     Unlock,
 }
 
-/// Whom a lock belongs to.
+/// Owner of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// The process.
@@ -33,16 +34,16 @@ pub enum Owner {
     Description,
 }
 
-/// A lock that is in the way.
+/// A lock that conflicts with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conflict {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// First byte.
     pub start: i64,
-    /// Bytes; 0 is all that follow.
+    /// Length in bytes. 0: up to the end of the file, however large it grows.
     pub len: i64,
-    /// Who holds it.
+    /// Process id of its owner.
     pub pid: i32,
 }
 
@@ -65,8 +66,8 @@ fn call(file: &impl AsRawFd, command: c_int, lock: &mut libc::flock) -> Result<(
     Ok(())
 }
 
-/// Takes (or gives back) a lock of `len` bytes from `start`, 0 bytes being all; waits for it if
-/// told to.
+/// Takes or releases a lock of `len` bytes from `start`. A `len` of 0 covers everything from
+/// `start` on. With `wait`, blocks until the lock is granted.
 pub fn lock(file: &impl AsRawFd, owner: Owner, wait: bool, kind: Kind, start: i64, len: i64) -> Result<(), Errno> {
     let command = match (owner, wait) {
         (Owner::Process, false) => libc::F_SETLK,
@@ -77,7 +78,7 @@ pub fn lock(file: &impl AsRawFd, owner: Owner, wait: bool, kind: Kind, start: i6
     call(file, command, &mut request(kind, start, len))
 }
 
-/// What is in the way of a lock of this process.
+/// Returns a lock that conflicts with the given lock of this process, if any.
 pub fn conflict(file: &impl AsRawFd, kind: Kind, start: i64, len: i64) -> Result<Option<Conflict>, Errno> {
     let mut found = request(kind, start, len);
     call(file, libc::F_GETLK, &mut found)?;
@@ -89,8 +90,8 @@ pub fn conflict(file: &impl AsRawFd, kind: Kind, start: i64, len: i64) -> Result
     Ok(Some(Conflict { kind, start: found.l_start, len: found.l_len, pid: found.l_pid }))
 }
 
-/// A shared mapping of the start of a file. Whoever touches bytes past the file's last page is
-/// killed by SIGBUS, as ever.
+/// A shared mapping of the start of a file. Access to bytes past the file's last page kills the
+/// process with SIGBUS, as in every mapping.
 #[derive(Debug)]
 pub struct Map {
     at: *mut u8,
@@ -107,28 +108,29 @@ impl Map {
         Map { at: at.expect("mmap").cast(), len }
     }
 
-    /// Bytes from `offset`.
+    /// Returns bytes from `offset`.
     #[track_caller]
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         self.try_read(offset, len).expect("a mapped page")
     }
 
-    /// Bytes from `offset`; an error (EFAULT) where touching them would end this process.
+    /// Returns bytes from `offset`, or EFAULT where an access would end this process with SIGBUS.
     pub fn try_read(&self, offset: usize, len: usize) -> Result<Vec<u8>, Errno> {
         assert!(offset + len <= self.len);
         self.populate(offset, len, mm::Advice::LinuxPopulateRead)?;
-        // SAFETY: within the mapping. Others change these bytes at any time, hence one volatile
-        // load a byte.
+        // SAFETY: within the mapping. Other processes change these bytes at any time, hence one
+        // volatile load per byte.
         Ok((offset..offset + len).map(|i| unsafe { self.at.add(i).read_volatile() }).collect())
     }
 
-    /// Changes bytes from `offset`.
+    /// Writes bytes from `offset`.
     #[track_caller]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.try_write(offset, bytes).expect("a mapped page");
     }
 
-    /// Changes bytes from `offset`; an error (EFAULT) where touching them would end this process.
+    /// Writes bytes from `offset`. Fails with EFAULT where an access would end this process with
+    /// SIGBUS.
     pub fn try_write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
         assert!(offset + bytes.len() <= self.len);
         self.populate(offset, bytes.len(), mm::Advice::LinuxPopulateWrite)?;
@@ -145,7 +147,7 @@ impl Map {
         unsafe { mm::madvise(self.at.add(offset - skip).cast(), len + skip, how) }
     }
 
-    /// msync(2) of everything.
+    /// Calls msync(2) on the whole mapping.
     pub fn sync(&self) -> Result<(), Errno> {
         // SAFETY: the whole mapping.
         unsafe { mm::msync(self.at.cast(), self.len, mm::MsyncFlags::SYNC) }
@@ -154,27 +156,27 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping; `self` was the last to know of it.
+        // SAFETY: the whole mapping; no other reference to it exists.
         let _ = unsafe { mm::munmap(self.at.cast(), self.len) };
     }
 }
 
-// SAFETY: an address; whoever reads and writes through it does so byte by byte.
+// SAFETY: the struct holds only an address, and all access through it is volatile and byte by byte.
 unsafe impl Send for Map {}
 
-/// A file open for reading and writing, made if it is not there.
+/// Opens a file for reading and writing. Creates it if it does not exist.
 ///
 /// # Panics
-/// It cannot be opened.
+/// If the file cannot be opened.
 #[track_caller]
 pub fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("opened for writing")
 }
 
-/// A file's layout, as its attribute has it.
+/// Returns a file's layout, from its attribute `lustre.lov`.
 ///
 /// # Panics
-/// If it has none, or one that is none.
+/// If the file has no layout or the attribute cannot be decoded.
 pub fn layout(path: &Path) -> Layout {
     let mut value = vec![0; 65536];
     let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).expect("it has a layout");

@@ -1,9 +1,10 @@
-//! Races in tests: they go on until every party has done its part. So a slow machine fails no test.
+//! Races in tests. A race lasts until every party has done its part, so that a slow machine fails
+//! no test.
 //!
 //! Invariants:
-//! * a race is over when each part is done as often as its minimum says, or when a party panics;
-//! * no party does its part more often than its maximum says;
-//! * a party with a maximum spreads its steps over the race: it waits while it is ahead of others.
+//! * A race is over when each part has reached its minimum of steps, or when a party panics.
+//! * No party does more steps than the maximum of its part.
+//! * A party with a maximum spreads its steps over the race: it waits while it is ahead of others.
 
 use std::{
     ops::RangeInclusive,
@@ -12,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks of a party that waits for the others.
+/// Pause between two checks of a waiting party.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The minimum of a part that has no maximum.
+/// Returns the range of a part with a minimum and no maximum.
 pub const fn at_least(steps: u64) -> RangeInclusive<u64> {
     steps..=u64::MAX
 }
@@ -36,17 +37,17 @@ struct Part {
 }
 
 impl Part {
-    /// How often it is done, if that is less than its minimum.
+    /// Returns the steps done, if they are fewer than the minimum.
     fn lacking(&self) -> Option<u64> {
         Some(self.done.load(SeqCst)).filter(|done| *done < self.minimum)
     }
 }
 
 impl Race {
-    /// With these parts: how often each is done at least, and at most.
+    /// Starts a race. `parts`: the minimum and maximum number of steps of each part.
     ///
     /// # Panics
-    /// A minimum above its maximum.
+    /// If a minimum is above its maximum.
     #[track_caller]
     pub fn new(parts: impl IntoIterator<Item = RangeInclusive<u64>>) -> Race {
         let part = |steps: RangeInclusive<u64>| {
@@ -56,22 +57,23 @@ impl Race {
         Race { parts: parts.into_iter().map(part).collect(), failed: AtomicBool::new(false) }
     }
 
-    /// Someone who does part number `part`. Several may share one part that has no maximum.
+    /// Returns a party that does part number `part`. Several parties may share a part that has no
+    /// maximum.
     pub fn party(&self, part: usize) -> Party<'_> {
         Party { race: self, part }
     }
 
-    /// Whether a part is still to be done, and nobody has panicked.
+    /// Returns whether a part is below its minimum and no party has panicked.
     pub fn goes_on(&self) -> bool {
         !self.failed.load(SeqCst) && self.parts.iter().any(|part| part.lacking().is_some())
     }
 
-    /// How often a part is done.
+    /// Returns the number of steps done of a part.
     pub fn count(&self, part: usize) -> u64 {
         self.parts[part].done.load(SeqCst)
     }
 
-    /// Waits until a part is done `more` times more than now, or the race is over.
+    /// Waits until a part has done `more` further steps, or the race is over.
     pub fn wait_for(&self, part: usize, more: u64) {
         let wanted = self.count(part) + more;
         while self.goes_on() && self.count(part) < wanted {
@@ -79,9 +81,9 @@ impl Race {
         }
     }
 
-    /// Whether the next step of `part` is too early: its steps up to the maximum are shared out
-    /// evenly among the steps of each other part up to the minimum. No maximum is below a minimum,
-    /// so parties are not ahead of each other in a circle, and nobody waits for ever.
+    /// Returns whether the next step of `part` is too early. Its steps up to the maximum are spread
+    /// evenly over the steps of each other part up to that part's minimum. No maximum is below its
+    /// minimum, so parties cannot be ahead of each other in a circle, and none waits for ever.
     fn is_ahead(&self, part: usize) -> bool {
         let (next, maximum) = (u128::from(self.count(part)) + 1, u128::from(self.parts[part].maximum));
         let too_early = |other: &Part, done: u64| next > maximum * u128::from(done + 1) / u128::from(other.minimum);
@@ -90,7 +92,7 @@ impl Race {
     }
 }
 
-/// Someone who does a part of a race. A panic of this thread ends the race for all.
+/// A thread's share in a race. A panic of this thread ends the race for all parties.
 #[derive(Debug)]
 pub struct Party<'a> {
     race: &'a Race,
@@ -98,7 +100,7 @@ pub struct Party<'a> {
 }
 
 impl Party<'_> {
-    /// Whether to do one more step. Waits while this part is ahead of the others.
+    /// Returns whether to do one more step. Waits while this part is ahead of the others.
     pub fn goes_on(&self) -> bool {
         while self.race.goes_on() {
             if !self.race.is_ahead(self.part) {
@@ -114,7 +116,7 @@ impl Party<'_> {
         self.race.parts[self.part].done.fetch_add(1, SeqCst);
     }
 
-    /// How often the part is done.
+    /// Returns the number of steps done of this part.
     pub fn count(&self) -> u64 {
         self.race.count(self.part)
     }

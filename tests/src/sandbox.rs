@@ -1,9 +1,9 @@
-//! A corner of this machine for tests that compare what commands print: the commands see one file
+//! Sandboxes for tests that compare the output of commands. In a sandbox, commands see one file
 //! system, at paths of the test's choice, and no other Sheen process.
 //!
-//! The corner is a mount namespace of its own. In it `/mnt` and `/run/sheen` are fresh, its files
-//! are in memory of their own, and mounts of other tests are taken away, so that `lfs df` or
-//! `lctl dl`, which show all that there is, show this file system alone. It takes root to make one.
+//! A sandbox is a mount namespace with a fresh `/mnt` and a fresh `/run/sheen`. Its files are in a
+//! tmpfs of its own. Mounts of other tests are unmounted in it. `lfs df` and `lctl dl`, which show
+//! all mounts of the host, so show only this file system. Creating a sandbox requires root.
 
 use std::{
     fs,
@@ -18,19 +18,19 @@ use crate::{
     Ran, can_mount, clean_up, copy_program, is_root, new_dir, run_within, sheen, signal_all, wait::EVENTUALLY,
 };
 
-/// Space of the file system: its own, so that no other test makes its OSTs unevenly full. Of this,
-/// memory is used as it fills.
+/// Size of the sandbox's tmpfs. It is separate, so that other tests do not fill this file system's
+/// OSTs unevenly. The tmpfs takes memory only as it fills.
 const SPACE: &str = "4g";
 
-/// The corner, with a file system in it if one was started; all of it ends when dropped.
+/// A mount namespace, with a file system if one was started. Both end on drop.
 #[derive(Debug)]
 pub struct Sandbox {
     base: PathBuf,
 }
 
 impl Sandbox {
-    /// Runs a test in a corner of its own. Says so and does nothing where this machine does not
-    /// allow one.
+    /// Runs a test in a sandbox of its own. Prints a message and does nothing if this machine does
+    /// not allow a sandbox.
     pub fn enter(name: &str, test: impl FnOnce(&Sandbox) + Send + 'static) {
         if !can_mount() || !is_root() {
             return println!("skipped: needs root and /dev/fuse");
@@ -38,8 +38,8 @@ impl Sandbox {
         let base = new_dir(Path::new("/dev/shm"));
         // A namespace belongs to a thread and to the processes that it starts.
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // SAFETY: nothing is unshared but the view of mounts; file descriptors and memory stay
-            // as they are.
+            // SAFETY: only the mount namespace is unshared; file descriptors and memory stay
+            // shared.
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
                 .expect("root may unshare mounts");
             let sandbox = Sandbox { base };
@@ -77,17 +77,17 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
         }
     }
 
-    /// Where `sheen`, `lfs` and `lctl` lie.
+    /// Returns the directory of the programs `sheen`, `lfs` and `lctl`.
     pub fn bin(&self) -> PathBuf {
         self.base.join("bin")
     }
 
-    /// The directory of the file system.
+    /// Returns the directory of the file system.
     pub fn dir(&self) -> PathBuf {
         self.base.join("fs")
     }
 
-    /// Runs a script in a directory, with the tools on the path and messages in English.
+    /// Runs a script in a directory, with the programs in PATH and messages in English.
     #[track_caller]
     pub fn sh(&self, cwd: &Path, script: &str) -> Ran {
         run_within(self.script(cwd, script), EVENTUALLY)
@@ -101,7 +101,8 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
         command
     }
 
-    /// Starts a file system of 4 OSTs and mounts it; files have one stripe by default, as Lustre's.
+    /// Starts a file system of 4 OSTs and mounts it. Files have one stripe by default, as in
+    /// Lustre.
     #[track_caller]
     pub fn up(&self, fsname: &str, mnt: &str) {
         self.up_with(fsname, mnt, "--default-layout plain");
@@ -118,7 +119,7 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
         self.sh(Path::new("/"), &line).ok();
     }
 
-    /// Mounts it a second time, by a process of its own.
+    /// Mounts the file system a second time, by a process of its own.
     #[track_caller]
     pub fn mount_again(&self, mnt: &str) {
         let line = format!(
@@ -129,8 +130,8 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
     }
 }
 
-/// Ends the kernel's side of the mounts, so that nobody waits for a process that hangs or is
-/// stopped.
+/// Script that aborts the FUSE connections of all mounts. No process then waits for a mount whose
+/// process hangs or is stopped.
 const ABORT: &str =
     "awk '/ - fuse[.]sheen / { split($3, dev, \":\"); print dev[2] }' /proc/self/mountinfo | while read -r minor; do
   echo 1 >/sys/fs/fuse/connections/$minor/abort

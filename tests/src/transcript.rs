@@ -1,51 +1,56 @@
-//! Records of commands and what they answered, as text:
+//! Transcripts: commands and their output, as text.
 //!
 //! ```text
 //! # case NAME ; cwd=DIRECTORY ; …
-//! ! REASON                            only in lists of differences; `!2 REASON` means the command's second time in its case
-//! $ COMMAND                           may go on over several lines
+//! ! REASON
+//! $ COMMAND
 //! [exit CODE]
 //! --- stdout
-//! …                                   `<no newline at end>` on a line of its own: the line before has none
+//! …
 //! --- stderr
 //! …
 //! ===
 //! ```
+//!
+//! * A line `! REASON` stands only in lists of differences. `!2 REASON` means the second time that
+//!   the command is given in its case.
+//! * COMMAND may continue on further lines.
+//! * A line `<no newline at end>` says that the line before it has no newline.
 
 use std::path::PathBuf;
 
 use crate::Ran;
 
-/// Commands that were given one after another in one directory.
+/// Commands that run one after another in one directory.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// `013-getstripe-flags`.
+    /// Name, such as `013-getstripe-flags`.
     pub name: String,
-    /// Where.
+    /// The working directory.
     pub cwd: PathBuf,
-    /// What, in order.
+    /// The commands in order.
     pub steps: Vec<Step>,
 }
 
-/// A command and its answer.
+/// A command and its output.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Why this answer is another than the reference's; empty in the reference.
+    /// Why this output differs from the reference's. Empty in the reference.
     pub reason: String,
-    /// The how-manieth time that this command is given in its case, from 1.
+    /// Number of this command among equal commands of its case, from 1.
     pub time: usize,
     /// A shell script.
     pub command: String,
-    /// What it answered.
+    /// Its output and exit code.
     pub ran: Ran,
 }
 
 const NO_NEWLINE: &str = "\n<no newline at end>\n";
 
-/// Reads cases.
+/// Parses cases.
 ///
 /// # Panics
-/// On text that is no transcript: it is part of the tests.
+/// If the text is not a transcript. Transcripts are part of the tests, not input.
 pub fn parse(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let mut rest = text;
@@ -93,7 +98,7 @@ fn parse_step(text: &str) -> Step {
     Step { reason, time, command, ran: Ran { code: code.parse().expect("a number"), out, err } }
 }
 
-/// What stands before a section's title and what behind it.
+/// Splits `text` at a section's title. Returns the text before the title and the section's body.
 fn section<'a>(text: &'a str, title: &str) -> (&'a str, String) {
     let at = if text.starts_with(title) { Some(0) } else { text.find(&format!("\n{title}")).map(|at| at + 1) };
     match at {

@@ -1,5 +1,5 @@
-//! A tree of files and symbolic links that one mount makes and the other one looks at: for tests of
-//! what that costs.
+//! A tree of files and symbolic links that mount A creates and mount B reads. Tests count the
+//! requests that this costs.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -8,27 +8,27 @@ use crate::{
     noise,
 };
 
-/// Files of the tree; every fifth is [`LEN`] bytes long, over several stripes, the others
-/// [`SHORT`].
+/// Number of files in the tree. Every fifth has [`LEN`] bytes on several stripes, the others
+/// [`SHORT`] bytes.
 pub const FILES: usize = 50;
-/// Subdirectories of the tree, which have the files by turns.
+/// Number of subdirectories of the tree. Files are spread over them round-robin.
 pub const DIRS: usize = 5;
-/// Bytes of a file of several stripes.
+/// Size in bytes of a file on several stripes.
 pub const LEN: usize = 300_000;
-/// Bytes of the other files.
+/// Size in bytes of the other files.
 pub const SHORT: usize = 100;
 
-/// Of a file of the tree.
+/// Returns the path of file number `i`.
 pub fn name(i: usize) -> String {
     format!("tree/sub{}/f{i}", i % DIRS)
 }
 
-/// Bytes of a file of the tree.
+/// Returns the size in bytes of file number `i`.
 pub fn len(i: usize) -> usize {
     if i.is_multiple_of(5) { LEN } else { SHORT }
 }
 
-/// A makes the tree. Its requests are over afterwards.
+/// Creates the tree through mount A and waits until the mounts send no more requests.
 #[track_caller]
 pub fn plant(two: &TwoMounts, at: &Two) {
     for i in 0..DIRS {
@@ -41,7 +41,7 @@ pub fn plant(two: &TwoMounts, at: &Two) {
     two.quiet();
 }
 
-/// B looks at all files and links.
+/// Calls stat on all files and links through mount B.
 #[track_caller]
 pub fn stat_all(at: &Two) {
     for i in 0..FILES {
@@ -50,7 +50,7 @@ pub fn stat_all(at: &Two) {
     }
 }
 
-/// B reads the long files.
+/// Reads the long files through mount B.
 #[track_caller]
 pub fn read_all(at: &Two) {
     for i in (0..FILES).step_by(5) {

@@ -1,7 +1,7 @@
-//! Waiting in tests: for an outcome and never for a fixed time, so that a slow machine fails no
-//! test.
+//! Waiting in tests. Tests wait for an outcome and never for a fixed time, so that a slow machine
+//! fails no test.
 //!
-//! `tidy` keeps other pauses and other upper limits of time out of the tests.
+//! `tidy` rejects other pauses and other time limits in tests.
 
 use std::{
     fmt::Display,
@@ -10,20 +10,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After this long an outcome counts as never coming. Generous: a machine that runs several suites
-/// at once is slow.
+/// Time after which an outcome counts as failed. It is generous, because a machine that runs
+/// several suites at once is slow.
 pub const EVENTUALLY: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// Pause between two checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits until `is_so` holds. Panics with `what` if it does not within [`EVENTUALLY`].
+/// Waits until `is_so` holds. Panics with `what` if it does not hold within [`EVENTUALLY`].
 #[track_caller]
 pub fn eventually(what: impl Display, mut is_so: impl FnMut() -> bool) {
     eventually_some(what, || is_so().then_some(()));
 }
 
-/// Waits until `look` finds something, and returns it.
+/// Waits until `look` returns a value, and returns it. Panics with `what` after [`EVENTUALLY`].
 #[track_caller]
 pub fn eventually_some<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -36,8 +36,8 @@ pub fn eventually_some<T>(what: impl Display, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// Runs an operation while a server is down, which stays down: it is answered all the same. Panics
-/// with `what` if it is not within [`EVENTUALLY`]; its thread is then left behind.
+/// Runs an operation that must finish although a server is down. Panics with `what` if it does not
+/// finish within [`EVENTUALLY`]. The operation's thread then stays behind.
 #[track_caller]
 pub fn while_down<T: Send + 'static>(what: impl Display, operation: impl FnOnce() -> T + Send + 'static) -> T {
     let (answer, answered) = mpsc::channel();
@@ -52,15 +52,15 @@ pub fn while_down<T: Send + 'static>(what: impl Display, operation: impl FnOnce(
     }
 }
 
-/// Lets time pass that the program itself counts (an age, a period), or paces a party of a race.
-/// Sound only where more time changes nothing, for a slow machine takes more.
+/// Sleeps. For periods that the program itself counts (an age, an interval), or to pace a party of
+/// a race. Correct only where a longer sleep changes nothing, because a slow machine sleeps longer.
 pub fn let_pass(time: Duration) {
     thread::sleep(time);
 }
 
-/// Asserts that `operation` waits: it has not returned after `for_a_while`. Sound on a slow
-/// machine, too: there it waits all the more. Returns the thread, which the caller joins once the
-/// operation may go on.
+/// Asserts that `operation` blocks: it has not returned after `for_a_while`. A slow machine cannot
+/// fail this check, because there the operation takes even longer. Returns the thread. The caller
+/// joins it after it has let the operation continue.
 #[track_caller]
 pub fn blocks<T: Send + 'static>(
     what: impl Display,

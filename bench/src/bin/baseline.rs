@@ -1,6 +1,6 @@
-//! The baseline: the least that a FUSE file system can be, on fuser. Names in a hash map, file
-//! bytes in memory, nothing cached by the kernel (with `--cache`: names and attributes). What it
-//! takes is what FUSE itself costs; Sheen is measured as a ratio to it.
+//! The baseline: a minimal FUSE file system on fuser. Names are in a hash map and file data is in
+//! memory. The kernel caches nothing, except for names and attributes with `--cache`. Its cost is
+//! the cost of FUSE itself. Results of Sheen are given as ratios to it.
 //!
 //! `baseline MOUNTPOINT [--threads N] [--cache]` serves until it is unmounted.
 
@@ -23,12 +23,12 @@ struct Args {
     mountpoint: std::path::PathBuf,
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Lets the kernel keep names and attributes.
+    /// Lets the kernel cache names and attributes.
     #[arg(long)]
     cache: bool,
 }
 
-/// How long the kernel may keep names and attributes where it may keep them at all.
+/// Time for which the kernel may cache names and attributes with `--cache`.
 const TTL: Duration = Duration::from_secs(3600);
 
 struct Node {

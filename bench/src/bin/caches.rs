@@ -1,8 +1,12 @@
-//! What caches under locks are worth: the table of the caches in `docs/performance.md`.
+//! The gain from caches under locks: the table of the caches in `docs/performance.md`.
 //!
-//! `caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000] [--sheen PATH] [--base DIR] [--only NAME]`.
-//! Each work is a ratio within a round; the median over the rounds is shown, with the requests that
-//! reached the servers where there should be none.
+//! ```text
+//! caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000]
+//!        [--sheen PATH] [--base DIR] [--only NAME]
+//! ```
+//!
+//! Ratios are formed within a round, and the table shows the median over the rounds. Where the
+//! caches should make requests unnecessary, it also shows the requests that reached the servers.
 
 use std::{
     fs::{self, File},
@@ -21,33 +25,33 @@ use sheen_bench::{
 
 #[derive(Parser)]
 struct Args {
-    /// Rounds; the median counts.
+    /// Number of rounds; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Files that are looked at.
+    /// Number of files for stat and ls.
     #[arg(long, default_value_t = 10_000)]
     files: usize,
-    /// Size of the file that is read again, in MiB.
+    /// Size of the file that is read repeatedly, in MiB.
     #[arg(long, default_value_t = 1024)]
     mib: usize,
-    /// Delay of each message in the works over a distance, in microseconds.
+    /// Delay of each message in the measurements with delay, in microseconds.
     #[arg(long, default_value_t = 1000)]
     delay_us: u64,
-    /// The sheen program.
+    /// Path of the sheen program.
     #[arg(long, default_value = "target/release/sheen")]
     sheen: PathBuf,
-    /// Where the file systems keep their bytes: memory.
+    /// Directory of the file systems; in memory.
     #[arg(long, default_value = "/dev/shm/sheen-bench")]
     base: PathBuf,
     /// FUSE threads of every file system.
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Only works whose name contains this.
+    /// Run only measurements whose names contain this.
     #[arg(long)]
     only: Option<String>,
 }
 
-/// Times that the files are looked at in one measurement.
+/// Passes over the files in one measurement.
 const PASSES: usize = 10;
 const MIB: usize = 1 << 20;
 
@@ -77,7 +81,7 @@ fn row(work: &str, mine: &str, other: &str, ratios: &[f64], asked: &str, request
     println!("| {work} | {mine} | {other} | {:.2} ({low:.2}–{high:.2}) | {asked} | {requests} |", median(ratios));
 }
 
-/// `stat` of known files, again and again: nothing has to be asked.
+/// Repeated `stat` of known files, which needs no request.
 fn warm_stat(args: &Args) -> io::Result<()> {
     let baseline = Stage::baseline_cached(&args.base, args.threads)?;
     let sheen = Stage::sheen_lo(&args.base, &args.sheen, args.threads)?;
@@ -124,12 +128,12 @@ fn stat_all(names: &[PathBuf], passes: usize) -> io::Result<f64> {
     Ok((names.len() * passes) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Requests that MDT and OSTs have executed so far, by their statistics.
+/// Returns the number of requests that MDT and OSTs have executed so far, by their statistics.
 fn requests(stage: &Stage) -> io::Result<u64> {
     Ok(stage.sheen.counters(&["mdt.*.md_stats", "obdfilter.*.stats"])?.requests())
 }
 
-/// Reading again what is in the kernel's page cache.
+/// Repeated read of a file that is in the kernel's page cache.
 fn reread(args: &Args) -> io::Result<()> {
     let sheen = Stage::sheen_lo(&args.base, &args.sheen, args.threads)?;
     let (ours, theirs) = (sheen.mount.join("large"), args.base.join("large"));
@@ -174,7 +178,8 @@ fn read_all(path: &Path, mib: usize) -> io::Result<f64> {
     Ok(mib as f64 / start.elapsed().as_secs_f64())
 }
 
-/// `ls -l` with nothing known, over a distance: with attributes and locks in readdir, and without.
+/// `ls -l` with empty caches and delayed messages: with attributes and locks in readdir, and
+/// without.
 fn cold_list(args: &Args) -> io::Result<()> {
     let mut sheen = Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?;
     let dir = sheen.mount.join("list");
@@ -213,10 +218,10 @@ fn cold_list(args: &Args) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes of a small file.
+/// Size of a small file in bytes.
 const SMALL_BYTES: usize = 4096;
 
-/// Small files with nothing known of them, read in the order in which their directory lists them; a
+/// Read of small files with empty caches, in the order in which their directory lists them. Uses a
 /// fifth of the files.
 fn cold_read(args: &Args, delay_us: u64) -> io::Result<()> {
     let mut sheen = Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?;
@@ -251,7 +256,7 @@ fn cold_read(args: &Args, delay_us: u64) -> io::Result<()> {
     row(
         &format!("reading {count} small files in their order, cold, tcp with {delay_us} us delay"),
         &show(&seconds.0),
-        &format!("{} without anything ahead", show(&seconds.1)),
+        &format!("{} without statahead and readdir attributes", show(&seconds.1)),
         &ratios,
         "",
         "",
@@ -259,7 +264,7 @@ fn cold_read(args: &Args, delay_us: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// How many there are.
+/// Reads all files of a directory and checks their content. Returns their number.
 fn read_in_order(dir: &Path) -> io::Result<usize> {
     let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>()?;
     for name in &names {

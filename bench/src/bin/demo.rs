@@ -1,9 +1,9 @@
-//! The demonstration behind `make demo`: a file system with four layouts, real data in each, every
-//! byte checked after a remount. Prints each command before it runs it, so that a newcomer can go
-//! on by hand.
+//! The demonstration behind `make demo`: a file system with four layouts. It copies real data into
+//! each, remounts, and checks every byte. It prints each command before it runs it, so that a
+//! newcomer can continue by hand.
 //!
-//! `demo DIR [--sheen PATH]` leaves the file system up and mounted at DIR/mnt; `make demo-stop`
-//! ends it.
+//! `demo DIR [--sheen PATH]` leaves the file system running and mounted at DIR/mnt.
+//! `make demo-stop` ends it.
 
 use std::{
     fs::{self, File},
@@ -19,16 +19,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 #[derive(Parser)]
 struct Args {
-    /// Where everything goes.
+    /// Directory for all files of the demonstration.
     dir: PathBuf,
-    /// The sheen program.
+    /// Path of the sheen program.
     #[arg(long, default_value = "target/release/sheen")]
     sheen: PathBuf,
 }
 
-/// The large file is at least this many bytes.
+/// Minimum size of the large file in bytes.
 const LARGE_BYTES: u64 = 1 << 30;
-/// Files copied from the source tree, at most: enough to be real, few enough for a minute.
+/// Maximum number of files copied from the source tree: enough to be realistic, few enough for a
+/// minute.
 const TREE_FILES_MAX: usize = 1500;
 const COPY_BYTES: usize = 4 << 20;
 
@@ -39,7 +40,7 @@ const LAYOUTS: [(&str, &[&str], &str); 4] = [
     ("placed", &["-o", "0,1,0,2,1,2,3,3", "-S", "1M"], "stripes placed by hand"),
 ];
 
-/// A file of the sample with its checksum.
+/// A file to copy.
 struct Sample {
     from: PathBuf,
     to: PathBuf,
@@ -146,7 +147,7 @@ fn run() -> io::Result<()> {
     bar.finish_and_clear();
     println!("{} files, {} MiB read back, {wrong} differ", sums.len(), bytes >> 20);
     if wrong > 0 {
-        return Err(io::Error::other("data came back wrong"));
+        return Err(io::Error::other("the data read back differs from the data written"));
     }
 
     title("What the layouts look like");
@@ -164,7 +165,10 @@ fn run() -> io::Result<()> {
     let path = bin.display();
     println!("\nThe file system stays up, mounted at {}.", mnt.display());
     println!("  try      export PATH={path}:$PATH   then   lfs getstripe {}", mnt.join("over").display());
-    println!("  stop it  make demo-stop   (its data stays in {}; remove that to be rid of it)", fs_dir.display());
+    println!(
+        "  stop it  make demo-stop   (its data stays in {}; delete that directory to free the space)",
+        fs_dir.display()
+    );
     Ok(())
 }
 
@@ -177,7 +181,7 @@ struct Shell {
 }
 
 impl Shell {
-    /// Shows the command, then runs it with its output passed on.
+    /// Prints the command, then runs it with its output visible.
     fn run(&self, program: &str, args: &[&str]) -> io::Result<()> {
         println!("$ {program} {}", args.join(" "));
         io::stdout().flush()?;
@@ -201,8 +205,8 @@ fn rate(bytes: u64, start: Instant) -> f64 {
     bytes as f64 / (1 << 20) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// A real file of at least 1 GiB: the Rust toolchain that built this program, as one archive, as
-/// often as it takes.
+/// Creates a real file of at least 1 GiB: an archive of the Rust toolchain that built this program,
+/// repeated as often as needed.
 fn large_file(dir: &Path) -> io::Result<PathBuf> {
     let path = dir.join("large.tar");
     if fs::metadata(&path).is_ok_and(|m| m.len() >= LARGE_BYTES) {
@@ -224,8 +228,8 @@ fn large_file(dir: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Files of a source tree that is on every machine that can build Sheen: the crates it was built
-/// from.
+/// Returns files of a source tree that is on every machine that can build Sheen: the sources of the
+/// crates from which it was built.
 fn tree() -> io::Result<Vec<Sample>> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
@@ -255,7 +259,7 @@ fn walk(root: &Path, dir: &Path, samples: &mut Vec<Sample>) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies and returns the checksum of what was read at the source.
+/// Copies a file and returns the checksum of the data read from the source.
 fn copy(from: &Path, to: &Path, bar: &ProgressBar) -> io::Result<u64> {
     let (mut source, mut target) = (File::open(from)?, File::create(to)?);
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);

@@ -1,14 +1,14 @@
-//! `lfs find` against find(1): entries of a tree by size, and by size and stripe count, on a mount
-//! that knows nothing and on one that was searched twice by find(1) before.
+//! `lfs find` against find(1): searches of a tree by size, and by size and stripe count. The mount
+//! is cold, or warm after two searches by find(1).
 //!
 //! `find [--rounds 5] [--entries 200000] [--only lo|tcp] [--json FILE]`. The tree has 500 files in
-//! each directory, of four sizes, striped over one, two and four OSTs; every file was written.
-//! Before each cold search the file system is mounted anew (over `lo` the servers start anew with
-//! it). Ratios are formed within a round: the time of find(1) over that of `lfs find`. What is
-//! found is counted, and must be what was made.
+//! each directory, of four sizes, striped over one, two and four OSTs. Every file was written. A
+//! cold search follows a remount of the file system (over `lo` this restarts the servers as well).
+//! Ratios are formed within a round: the time of find(1) over that of `lfs find`. The number of
+//! files found must be correct.
 //!
 //! find(1) has no test of stripes: with `-exec lfs getstripe -c` it would start a process for each
-//! file. So it is given the size alone, and has the less to do.
+//! file. So it searches by size only, which is less work.
 
 use std::{
     fs::{self, File},
@@ -29,16 +29,17 @@ use sheen_bench::{
 
 /// Files in a directory.
 const FILES: usize = 500;
-/// What a file holds more than the one before it, of [`SIZES`] in turn; the first is empty.
+/// Size difference in bytes between one size of files and the next larger one. A directory's files
+/// have [`SIZES`] sizes in turn. The smallest is 0.
 const STEP_BYTES: usize = 1500;
 const SIZES: usize = 4;
-/// Stripes of the directories' files, in turn.
+/// Stripe counts of the directories' files, in turn.
 const STRIPES: [&str; 4] = ["1", "1", "2", "4"];
-/// Searches are for files of more bytes: those of the two larger sizes.
+/// Searches find files larger than this many bytes: those of the two larger sizes.
 const LARGE_BYTES: usize = 2000;
-/// And of so many stripes: those in one of four directories.
+/// Searches by stripe count find files with this count: those in one of four directories.
 const WANTED_STRIPES: &str = "2";
-/// Processes that make the tree.
+/// Number of threads that create the tree.
 const MAKERS: usize = 4;
 
 /// lfs find against find(1), by size and stripe count, on a cold and on a warm mount
@@ -46,7 +47,7 @@ const MAKERS: usize = 4;
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// Files of the tree
+    /// Number of files in the tree
     #[arg(long, default_value_t = 200_000)]
     entries: usize,
 }
@@ -71,7 +72,7 @@ impl Search {
         }
     }
 
-    /// How many files it must find in so many directories.
+    /// Returns the number of files that the search must find in this many directories.
     fn found(self, dirs: usize) -> usize {
         let large = FILES / SIZES * 2;
         let wanted = (0..dirs).filter(|dir| STRIPES[dir % STRIPES.len()] == WANTED_STRIPES).count();
@@ -98,7 +99,7 @@ impl Search {
     }
 }
 
-/// Times of a search over the rounds, in seconds, and the requests of the last one.
+/// Durations of a search over the rounds, in seconds, and the requests of the last round.
 #[derive(Default)]
 struct Times {
     took: Vec<f64>,
@@ -201,7 +202,7 @@ fn row(table: &mut Table, what: (Search, &str), cluster: &Cluster, dirs: usize, 
     );
 }
 
-/// How long a search takes, if it finds what it must.
+/// Runs a search. Returns its duration, or an error if the number of files found is wrong.
 fn seconds(search: Search, cluster: &Cluster, dirs: usize) -> io::Result<f64> {
     let mut command = search.command(cluster, &cluster.mounts[0].join("tree"));
     let began = Instant::now();

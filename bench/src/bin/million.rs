@@ -1,8 +1,8 @@
-//! What a million files cost: memory of the server, time to list them and to start again, memory of
-//! an idle client.
+//! The cost of a million files: memory of the server, time to list them, time to restart, and
+//! memory of an idle client.
 //!
 //! `million [--files 1000000] [--sheen PATH] [--base DIR]`. The server is the all-in-one process of
-//! `sheen up`, so its memory includes MDT, OSTs and a client; the idle client is a further mount by
+//! `sheen up`, so its memory includes MDT, OSTs and a client. The idle client is another mount with
 //! a process of its own.
 
 use std::{
@@ -17,14 +17,13 @@ use sheen_bench::work::{self, Kind};
 
 #[derive(Parser)]
 struct Args {
-    /// Files, in one directory for each of four processes, and as many again as entries of one
-    /// directory.
+    /// Number of files; four processes create them in one directory.
     #[arg(long, default_value_t = 1_000_000)]
     files: usize,
-    /// The sheen program.
+    /// Path of the sheen program.
     #[arg(long, default_value = "target/release/sheen")]
     sheen: PathBuf,
-    /// Where the file system keeps its bytes.
+    /// Directory of the file system.
     #[arg(long, default_value = "/dev/shm/sheen-million")]
     base: PathBuf,
 }
@@ -96,10 +95,11 @@ fn json(args: &Args) -> io::Result<serde_json::Value> {
 }
 
 fn server(args: &Args) -> io::Result<u64> {
-    json(args)?["pid"].as_u64().ok_or_else(|| io::Error::other("it does not run"))
+    json(args)?["pid"].as_u64().ok_or_else(|| io::Error::other("the server does not run"))
 }
 
-/// The process that serves a mount of its own: the one with the mount point on its command line.
+/// Returns the process that serves a mount of its own: the one with the mount point on its command
+/// line.
 fn client(mountpoint: &Path) -> io::Result<u64> {
     let wanted = mountpoint.to_string_lossy().into_owned();
     for process in fs::read_dir("/proc")?.flatten() {
@@ -113,7 +113,7 @@ fn client(mountpoint: &Path) -> io::Result<u64> {
     Err(io::Error::other("the mount's process was not found"))
 }
 
-/// Resident memory, in MiB.
+/// Returns the resident memory of a process, in MiB.
 fn rss(pid: u64) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();

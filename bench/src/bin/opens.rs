@@ -1,10 +1,10 @@
-//! Opening, reading and closing small files, and `stat` of them: with nothing known, and again when
-//! all is known, with the requests that the servers saw.
+//! Open, read and close of small files, and `stat` of them: with empty caches and again with full
+//! caches. Shows the requests that the servers received.
 //!
-//! `opens [--rounds 5] [--files 10000] [--bytes 1024] [--only lo|tcp] [--json FILE]`. Before the
-//! cold pass the file system is mounted anew (over `lo` the servers start anew with it). The warm
-//! pass is also shown as a ratio to the null FUSE baseline with names and attributes kept by the
-//! kernel, formed within a round.
+//! `opens [--rounds 5] [--files 10000] [--bytes 1024] [--only lo|tcp] [--json FILE]`. The cold pass
+//! follows a remount of the file system (over `lo` this restarts the servers as well). The warm
+//! pass is also compared with the null FUSE baseline, whose names and attributes the kernel caches.
+//! Ratios are formed within a round.
 
 use std::{io, process::ExitCode};
 
@@ -18,16 +18,16 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// Opening, reading, closing and stat of small files, cold and again, with the requests that
-/// servers see
+/// Open, read, close and stat of small files, cold and again, with the requests that the servers
+/// receive
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// Files
+    /// Number of files
     #[arg(long, default_value_t = 10_000)]
     files: usize,
-    /// Bytes of a file
+    /// Size of a file in bytes
     #[arg(long, default_value_t = 1024)]
     bytes: usize,
 }
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// Rates and requests of a pass, over the rounds; the requests are those of the last.
+/// Rates of a pass over the rounds, and the requests of the last round.
 #[derive(Default)]
 struct Pass {
     rates: Vec<f64>,
@@ -98,7 +98,8 @@ fn measure(args: &Args, baseline: &Stage, cluster: &Cluster, table: &mut Table) 
     for _ in 0..args.options.rounds {
         for (kind, (null, cold, warm)) in Kind::ALL.into_iter().zip(&mut passes) {
             progress.step(&format!("{}, {}", cluster.plan.name, kind.name()), || {
-                // Its first pass finds attributes that the reads of the last round made stale.
+                // The first pass of the baseline refreshes attributes that the reads of the last
+                // round made stale.
                 rate(args, kind, &baseline.mount)?;
                 null.push(rate(args, kind, &baseline.mount)?);
                 cluster.remount(0)?;

@@ -1,11 +1,15 @@
-//! False sharing, and its cures: processes on mounts of their own write blocks of 1 MiB in turn
-//! into one file on one OST, over 1, 2, 4, … overstripes; with locks that grow as Lustre's do, with
-//! locks that do not grow, and with contention-adaptive locking.
+//! False sharing and its cures. Processes on mounts of their own write alternating blocks of 1 MiB
+//! into one file on one OST, with 1, 2, 4, … overstripes. Three kinds of locking are compared:
+//! locks that expand as in Lustre, locks that do not expand, and contention-adaptive locking.
 //!
-//! `overstripe [--rounds 5] [--mounts 8] [--mib 64] [--stripes 1,2,4,8,16,32] [--delay-us 0] [--pictures docs/pictures] [--only NAME] [--json FILE]`.
+//! ```text
+//! overstripe [--rounds 5] [--mounts 8] [--mib 64] [--stripes 1,2,4,8,16,32] [--delay-us 0]
+//!            [--pictures docs/pictures] [--only NAME] [--json FILE]
+//! ```
+//!
 //! Draws the curve, and the counters that explain it, as `overstripe.svg` and `overstripe.png`:
 //! locks granted, blocking callbacks, and bytes written per callback. A measurement ends when all
-//! processes have fsynced. `--delay-us` puts all processes so far apart.
+//! processes have fsynced. `--delay-us` delays each message.
 
 use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 
@@ -19,29 +23,28 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// False sharing and its cures: shared strided writes over more and more stripes on one OST; draws
+/// False sharing and its cures: shared strided writes with more and more stripes on one OST; draws
 /// the curve
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// Mounts, with one process on each
+    /// Number of mounts, with one process on each
     #[arg(long, default_value_t = 8)]
     mounts: usize,
     /// MiB that each process writes, in blocks of 1 MiB
     #[arg(long, default_value_t = 64)]
     mib: usize,
-    /// Stripes of the file, all on one OST
+    /// Stripe counts of the file; all stripes are on one OST
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32])]
     stripes: Vec<usize>,
     /// Delay of each message over tcp, in microseconds
     #[arg(long, default_value_t = 0)]
     delay_us: u64,
-    /// Where the memory begins that is written, counted from the beginning of a page: 0 as IOR's,
-    /// 16 as what malloc gives
+    /// Offset in a page of the memory from which is written: 0 as with IOR, 16 as with malloc
     #[arg(long, default_value_t = 0)]
     aside: usize,
-    /// Where the pictures go
+    /// Directory of the pictures
     #[arg(long, default_value = "docs/pictures")]
     pictures: PathBuf,
 }
@@ -50,7 +53,7 @@ const BLOCK: usize = 1 << 20;
 /// The default of `lockless_write_kb`.
 const LOCKLESS_KB: u64 = 256;
 
-/// How the OST grants extent locks.
+/// The kinds of locking on the OST.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Policy {
     Growing,
@@ -74,8 +77,8 @@ impl Policy {
             |name: &str, on: bool| cluster.sheen.set_param(&format!("ldlm.namespaces.filter-*.{name}"), u8::from(on));
         set("lock_expand", self != Policy::Exact)?;
         set("lock_adaptive", self == Policy::Adaptive)?;
-        // Large writes lock for themselves, as Lustre's do; or leave it to the OST, as they do by
-        // default.
+        // Without adaptive locking, clients take locks for large writes, as Lustre's do. With it,
+        // they leave that to the OST, as by default.
         let from_kb = if self == Policy::Adaptive { LOCKLESS_KB } else { 0 };
         cluster.sheen.set_param("llite.*.lockless_write_kb", from_kb)
     }
@@ -92,7 +95,7 @@ struct Point {
 }
 
 impl Point {
-    /// The middle of several.
+    /// Returns the median of each figure.
     fn median(points: &[Point]) -> Point {
         let of = |get: fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<f64>>());
         Point {
@@ -104,7 +107,7 @@ impl Point {
         }
     }
 
-    /// What is written between one callback and the next; nothing where there was none.
+    /// Returns the MiB written per callback. `None` if there was no callback.
     fn mib_per_callback(&self) -> Option<f64> {
         (self.callbacks > 0.0).then(|| self.mib_written / self.callbacks)
     }
@@ -144,7 +147,7 @@ fn measure(args: &Args, cluster: &Cluster, policies: &[Policy]) -> io::Result<Po
     Ok(points)
 }
 
-/// Writes the file, and removes it. A new one each time has no contention yet.
+/// Writes the file, and removes it. Each measurement uses a new file, which has no contention yet.
 fn write(args: &Args, cluster: &Cluster, stripes: usize, check: bool) -> io::Result<Point> {
     let path = cluster.mounts[0].join("shared");
     cluster.setstripe(&path, &["-C", &stripes.to_string(), "-S", "1M"])?;
@@ -249,8 +252,8 @@ fn show(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
     Ok(())
 }
 
-/// The fewest stripes with adaptive locking against the overstriped point without that is best in
-/// the median, by rounds.
+/// Returns the ratios of the fewest stripes with adaptive locking to the best point with expanding
+/// locks (by the median), one for each round.
 fn against_best(args: &Args, points: &Points) -> Option<Vec<f64>> {
     let first = args.stripes.first()?;
     let rate = |stripes: usize| Some(Point::median(points.get(&(Policy::Growing, stripes))?).mib_per_s);

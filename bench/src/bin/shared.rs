@@ -1,11 +1,14 @@
-//! Records of several processes on as many mounts, one after the other in one file of one stripe
-//! (IOR's "hard" shape), against the same bytes in a file for each process; with
-//! contention-adaptive locking and without.
+//! Records of several processes, each on its own mount, interleaved in one file of one stripe
+//! (IOR's "hard" shape). It is compared with the same data in a file per process. Locking is
+//! contention-adaptive or not.
 //!
-//! `shared [--rounds 5] [--record 47008] [--count 2000] [--mounts 4] [--only tcp|lo] [--json FILE]`.
-//! Record `i` of process `p` lies at `(i × processes + p) × record`. Processes start together and
-//! fsync at the end, which is part of the time. What was written is read and compared on another
-//! mount. A ratio is formed within a round.
+//! ```text
+//! shared [--rounds 5] [--record 47008] [--count 2000] [--mounts 4] [--only tcp|lo] [--json FILE]
+//! ```
+//!
+//! Record `i` of process `p` is at `(i × processes + p) × record`. Processes start together and
+//! fsync at the end, which is part of the time. Another mount reads and checks the data. Ratios are
+//! formed within a round.
 
 use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 
@@ -19,22 +22,22 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// Records of several mounts, one after the other in one file of one stripe, against a file for
+/// Interleaved records of several mounts in one file of one stripe, against a file for
 /// each process
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// Bytes of a record
+    /// Size of a record in bytes
     #[arg(long, default_value_t = 47_008)]
     record: usize,
-    /// Records of a process
+    /// Number of records of a process
     #[arg(long, default_value_t = 2000)]
     count: usize,
-    /// Mounts, with one process on each
+    /// Number of mounts, with one process on each
     #[arg(long, default_value_t = 4)]
     mounts: usize,
-    /// OSTs of the file system
+    /// Number of OSTs of the file system
     #[arg(long, default_value_t = 4)]
     osts: usize,
 }
@@ -58,8 +61,8 @@ impl Shape {
     }
 }
 
-/// One measurement: MiB/s written, and read back on other mounts, and what the servers counted
-/// while it was written.
+/// One measurement: the write rate and the read rate on other mounts, in MiB/s, and the servers'
+/// counters of the writes.
 struct Point {
     rate: f64,
     read_rate: f64,
@@ -114,7 +117,7 @@ fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes it all, compares it, and removes it.
+/// Writes the files, checks them, and removes them.
 fn write(args: &Args, cluster: &Cluster, shape: Shape, round: u32) -> io::Result<Point> {
     let dir = cluster.mounts[0].join(format!("{round}.{}", shape.name().replace([' ', ','], "")));
     std::fs::create_dir(&dir)?;
@@ -142,7 +145,7 @@ fn write(args: &Args, cluster: &Cluster, shape: Shape, round: u32) -> io::Result
     Ok(Point { rate: mib / took.done.as_secs_f64(), read_rate: mib / read.done.as_secs_f64(), counters })
 }
 
-/// The file of a process, as a mount names it.
+/// Returns the file of a process on a mount.
 fn path(cluster: &Cluster, dir: &std::path::Path, shape: Shape, rank: usize, mount: usize) -> PathBuf {
     let dir = cluster.mounts[mount].join(dir.file_name().unwrap_or_default());
     match shape {

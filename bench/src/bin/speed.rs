@@ -1,9 +1,9 @@
-//! Sheen against the baseline, in one run, as ratios: the table of `docs/performance.md`.
+//! Sheen against the baseline, as ratios: the table of `docs/performance.md`.
 //!
 //! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]`.
-//! Every round measures each work once on each file system, one after the other, so that what the
-//! machine does meanwhile hits them alike; a ratio is formed within a round and the median over the
-//! rounds is shown.
+//! Every round measures each work once on each file system, one after the other, so that other load
+//! of the machine affects them equally. Ratios are formed within a round. The table shows the
+//! median over the rounds.
 
 use std::{collections::BTreeMap, io, path::PathBuf, process::Command};
 
@@ -16,28 +16,28 @@ use sheen_bench::{
 
 #[derive(Parser)]
 struct Args {
-    /// Rounds; the median counts.
+    /// Number of rounds; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// The sheen program.
+    /// Path of the sheen program.
     #[arg(long, default_value = "target/release/sheen")]
     sheen: PathBuf,
-    /// Where the file systems keep their bytes: memory, so that no disk is measured.
+    /// Directory of the file systems; in memory, so that no disk is measured.
     #[arg(long, default_value = "/dev/shm/sheen-bench")]
     base: PathBuf,
     /// FUSE threads of every file system.
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Only works whose name contains this, and what they need to be done before.
+    /// Run only works whose names contain this, and the works whose files they need.
     #[arg(long)]
     only: Option<String>,
-    /// Only this file system besides the baseline: lo or tcp.
+    /// Measure only this file system besides the baseline: lo or tcp.
     #[arg(long)]
     stage: Option<String>,
-    /// Smaller amounts, for a look.
+    /// Smaller amounts, for a first impression.
     #[arg(long)]
     quick: bool,
-    /// Also write the figures here.
+    /// Also write the figures to this file, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ struct Work {
     kind: Kind,
     processes: usize,
     count: usize,
-    /// Ratio asked for over (lo, tcp).
+    /// Target ratios over (lo, tcp).
     goal: (Option<f64>, Option<f64>),
 }
 
@@ -79,7 +79,7 @@ fn main() -> io::Result<()> {
         .into_iter()
         .filter(|w| args.only.as_ref().is_none_or(|o| w.name.contains(o.as_str()) || w.kind.leaves_for(o)))
         .collect();
-    // rates[work][stage] over rounds
+    // Rates by (work, stage), one for each round.
     let mut rates: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     let bar = indicatif::ProgressBar::new((args.rounds * works.len() * stages.len()) as u64);
     for round in 0..args.rounds {
@@ -119,7 +119,7 @@ fn bring_up(args: &Args) -> io::Result<Vec<Stage>> {
     Ok(stages)
 }
 
-/// Unpacks a source tree of at least 5,000 files; seconds by stage and round.
+/// Unpacks a source tree of at least 5,000 files. Returns the seconds by stage and round.
 fn untar(args: &Args, stages: &[Stage]) -> io::Result<Vec<Vec<f64>>> {
     let archive = args.base.join("tree.tar");
     let list = args.base.join("tree.list");
@@ -133,7 +133,7 @@ fn untar(args: &Args, stages: &[Stage]) -> io::Result<Vec<Vec<f64>>> {
     work::time(Command::new("sh").args(["-c", &script]))?;
     let files = std::fs::read_to_string(&list)?.lines().count();
     if files < 5000 {
-        return Err(io::Error::other(format!("only {files} files to unpack; 5,000 are wanted")));
+        return Err(io::Error::other(format!("only {files} files to unpack; at least 5,000 are needed")));
     }
     let mut seconds = vec![Vec::new(); stages.len()];
     for round in 0..args.rounds {

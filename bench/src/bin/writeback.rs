@@ -1,10 +1,10 @@
-//! What write-back is worth: 4 KiB sequential buffered writes of one process, gathered by the
-//! client, against the same written through (`llite.*.writeback=0`), over `lo` and over tcp.
+//! The gain from write-back: sequential buffered 4 KiB writes of one process that the client
+//! gathers, against writes that it sends at once (`llite.*.writeback=0`), over `lo` and over tcp.
 //!
-//! `writeback [--rounds 5] [--mib 64] [--only lo|tcp] [--json FILE]`. A ratio is formed within a
-//! round; the median over the rounds is shown, once until the last byte is handed over and once
-//! until it is durable too. The null FUSE baseline, which keeps what it is given in memory, says
-//! what a request of 4 KiB costs at least.
+//! `writeback [--rounds 5] [--mib 64] [--only lo|tcp] [--json FILE]`. Ratios are formed within a
+//! round. The table shows the median over the rounds, until the last write(2) returned and until
+//! the data is durable. The null FUSE baseline, which stores the data in memory, shows the minimum
+//! cost of a 4 KiB request.
 
 use std::{
     io,
@@ -23,13 +23,13 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// What write-back is worth: 4 KiB sequential writes, gathered by the client, against the same
-/// written through
+/// Gain from write-back: 4 KiB sequential writes that the client gathers, against writes that it
+/// sends at once
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// Bytes of a write
+    /// Size of a write in bytes
     #[arg(long, default_value_t = 4096)]
     bytes: usize,
     /// MiB written in each measurement
@@ -39,8 +39,8 @@ struct Args {
 
 const SWITCH: &str = "llite.*.writeback";
 
-/// One measurement: how many writes a second until handed over and until durable, and the requests
-/// that carried them.
+/// One measurement: writes per second until the last write(2) returned and until the data was
+/// durable, and the number of requests.
 #[derive(Clone, Copy)]
 struct Point {
     wrote: f64,
@@ -101,7 +101,7 @@ fn baseline(args: &Args, place: &Place, table: &mut Table) -> io::Result<()> {
 fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     let can_switch = cluster.sheen.get_param(SWITCH)?.is_some();
     if !can_switch {
-        eprintln!("{}: there is no {SWITCH}: what is measured is not compared", cluster.plan.name);
+        eprintln!("{}: there is no parameter {SWITCH}: results have nothing to compare with", cluster.plan.name);
     }
     let states: &[bool] = if can_switch { &[false, true] } else { &[true] };
     let mut points = [Vec::new(), Vec::new()];
@@ -112,7 +112,7 @@ fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
                 cluster.sheen.set_param(SWITCH, u8::from(on))?;
             }
             let what = format!("{}, write-back {}", cluster.plan.name, if on { "on" } else { "off" });
-            // A file of its own each time: locks and contention of the last one are not in the way.
+            // A new file each time, without locks and contention of the last one.
             let path = cluster.mounts[0].join(format!("sequential.{round}.{on}"));
             points[usize::from(on)].push(progress.step(&what, || point(args, &path, Some(cluster)))?);
         }

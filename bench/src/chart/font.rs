@@ -1,30 +1,31 @@
-//! Letters as a plotter draws them: polylines on a grid, enough for the words of a chart.
+//! A stroke font: glyphs are polylines on a grid. It has the characters that charts need.
 //!
-//! A glyph is written as digits: `03 07 18` goes from x = 0, y = 3 by (0, 7) to (1, 8); `;` lifts
-//! the pen; a single point is a dot. y grows upwards: 0 is how far `g` reaches down, 2 the line
-//! that letters stand on, 6 the height of `x`, 8 that of `H`.
+//! A glyph is written as digits. `03 07 18` goes from x = 0, y = 3 via (0, 7) to (1, 8). `;` lifts
+//! the pen. A single point is a dot. y grows upwards. 0 is the lower end of `g`, 2 the base line, 6
+//! the height of `x`, 8 the height of `H`.
 
-/// Height that letters stand on.
+/// Height of the base line.
 const BASE: f64 = 2.0;
-/// Grid units of one font size: `H` is 6 of them.
+/// Grid units per font size. `H` is 6 units high.
 const UNITS: f64 = 8.4;
-/// Between two letters.
+/// Gap between two letters.
 const GAP: f64 = 1.7;
-/// Of a space, its gap aside.
+/// Width of a space, without its gap.
 const SPACE: f64 = 1.6;
-/// For a character that is not there.
+/// Glyph of characters that the font lacks.
 const BOX: &str = "02 08 38 32 02";
 
 /// A line from one point to another.
 pub type Stroke = ((f64, f64), (f64, f64));
 
-/// Width of `text` at a font size, in pixels.
+/// Returns the width of `text` at a font size, in pixels.
 pub fn width(text: &str, size: f64) -> f64 {
     let advance = |c| glyph_width(c) + GAP;
     (text.chars().map(advance).sum::<f64>() - GAP).max(0.0) * size / UNITS
 }
 
-/// The strokes of `text`, which begins at a point on its base line; y grows downwards, in pixels.
+/// Returns the strokes of `text`, which begins at a point on its base line. y grows downwards, in
+/// pixels.
 pub fn strokes(text: &str, start: (f64, f64), size: f64) -> Vec<Stroke> {
     let unit = size / UNITS;
     let mut pen = start.0;
@@ -155,7 +156,7 @@ mod tests {
         let count = shapes.len();
         shapes.sort_unstable();
         shapes.dedup();
-        // 0 and O are one shape.
+        // 0 and O have the same shape.
         assert_eq!(shapes.len(), count - 1);
         assert_eq!(glyph('☃'), BOX);
     }

@@ -1,15 +1,15 @@
-//! A scene as PNG: every line is a stroke with round ends, covering each pixel as far as the
-//! pixel's centre lies within it.
+//! Scenes as PNG. Every line is a stroke with round ends. It covers a pixel by the degree to which
+//! the pixel's centre lies within the stroke.
 
 use std::io;
 
 use super::{Anchor, Color, INK, Mark, Scene, font};
 
-/// Strokes of letters, as a part of their size.
+/// Pen width of letters, relative to the font size.
 const PEN: f64 = 0.095;
 
 impl Scene {
-    /// The drawing as PNG, `scale` pixels for one of the drawing's.
+    /// Returns the drawing as PNG, with `scale` pixels per unit.
     pub fn png(&self, scale: u32) -> io::Result<Vec<u8>> {
         let factor = f64::from(scale);
         let size = |length: f64| (length * factor).ceil() as usize;
@@ -75,7 +75,7 @@ impl Canvas {
     }
 }
 
-/// From a point to the nearest one of a line.
+/// Returns the distance between a point and the nearest point of a line.
 fn distance(p: (f64, f64), a: (f64, f64), b: (f64, f64)) -> f64 {
     let (along, off) = ((b.0 - a.0, b.1 - a.1), (p.0 - a.0, p.1 - a.1));
     let length = along.0 * along.0 + along.1 * along.1;

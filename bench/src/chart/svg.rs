@@ -1,11 +1,11 @@
-//! A scene as SVG, with real text in whatever sans-serif font the viewer has.
+//! Scenes as SVG, with text in the sans-serif font of the viewer.
 
 use std::fmt::Write;
 
 use super::{Anchor, Color, INK, Mark, Scene};
 
 impl Scene {
-    /// The drawing as SVG.
+    /// Returns the drawing as SVG.
     pub fn svg(&self) -> String {
         let (w, h) = (self.width, self.height);
         let mut out = format!(

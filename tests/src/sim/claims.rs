@@ -1,39 +1,39 @@
-//! Which operations may run at the same time without making each other's results a matter of
-//! chance.
+//! Claims: which operations may run at the same time and still have predictable results.
 //!
-//! The model knows one answer to each operation, so the test keeps operations apart that could see
-//! each other half done (what happens when they meet is the subject of [`super::race`]). An
-//! operation claims what it looks at and what it changes; it starts when its claims fit those of
-//! the operations under way. What commutes (two creates in one directory, two writes to different
-//! chunks of a file) shares a mode and runs together.
+//! The model knows one result of each operation. So the test keeps operations apart that could see
+//! each other's intermediate states. ([`super::race`] tests what happens when they run together.)
+//! An operation claims what it reads and what it changes. It starts when its claims are compatible
+//! with those of the running operations. Operations that commute share a mode and run together: two
+//! creates in one directory, or two writes to different chunks of a file.
 
 use std::collections::BTreeMap;
 
 use sheen_wire::Fid;
 
-/// Something that an operation looks at or changes.
+/// A part of the file system that an operation reads or changes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Key {
-    /// Where directories lie in the tree.
+    /// The positions of all directories in the tree.
     Tree,
     /// A file or directory.
     Inode(Fid),
     /// A name in a directory, whether it exists or not.
     Name(Fid, String),
-    /// A chunk of a file's bytes.
+    /// A chunk of a file's data.
     Chunk(Fid, u64),
     /// An open file, by its number.
     Handle(u64),
-    /// How a file is striped, which changes nothing else.
+    /// A file's layout, which affects no other result.
     Layout(Fid),
 }
 
-/// How. Claims of one mode fit each other, of different modes they do not; `Alone` fits nothing.
+/// Mode of a claim. Claims of the same mode are compatible, claims of different modes are not.
+/// `Alone` is compatible with nothing, not even with `Alone`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Changes it.
+    /// Changes the key.
     Alone,
-    /// Looks at it.
+    /// Reads the key.
     Look,
     /// Uses or changes some of a directory's entries.
     Entries,
@@ -41,26 +41,27 @@ pub enum Mode {
     Chunks,
 }
 
-/// What an operation claims.
+/// Claims that an operation needs.
 pub type Wanted = Vec<(Key, Mode)>;
 
-/// What the operations under way claim.
+/// Claims of all running operations.
 #[derive(Default, Debug)]
 pub struct Claims(BTreeMap<Key, (Mode, u32)>);
 
-/// Claims that were granted; to be given back.
+/// Granted claims of one operation. The caller returns them with [`Claims::give_back`].
 #[derive(Debug)]
 pub struct Granted(BTreeMap<Key, Mode>);
 
 impl Granted {
-    /// What is claimed.
+    /// Returns the claimed keys.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.0.keys()
     }
 }
 
 impl Claims {
-    /// Takes all of `wanted` if it fits. What is wanted in two modes is wanted alone.
+    /// Grants all of `wanted` if they are compatible with the granted claims. A key that is wanted
+    /// in two modes is claimed as `Alone`.
     pub fn take(&mut self, wanted: Wanted) -> Option<Granted> {
         let mut merged = BTreeMap::new();
         for (key, mode) in wanted {
@@ -82,7 +83,7 @@ impl Claims {
         Some(Granted(merged))
     }
 
-    /// Gives claims back.
+    /// Releases granted claims.
     pub fn give_back(&mut self, granted: Granted) {
         for key in granted.0.into_keys() {
             if let Some((_, holders)) = self.0.get_mut(&key) {
@@ -110,7 +111,7 @@ mod tests {
         assert!(claims.take(vec![(key(), Mode::Alone)]).is_none());
         claims.give_back(b);
         let alone = claims.take(vec![(key(), Mode::Look), (key(), Mode::Entries)]).unwrap();
-        assert!(claims.take(vec![(key(), Mode::Look)]).is_none(), "both modes at once are as good as alone");
+        assert!(claims.take(vec![(key(), Mode::Look)]).is_none(), "both modes together mean Alone");
         claims.give_back(alone);
         assert!(claims.take(vec![(key(), Mode::Alone)]).is_some());
     }

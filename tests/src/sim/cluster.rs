@@ -1,4 +1,4 @@
-//! A simulated cluster: the hosts, and the real services and clients on them.
+//! A simulated cluster: its hosts, with the real services and clients on them.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -15,19 +15,19 @@ use sheen_rt::{
 };
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning};
 
-/// Hosts with a mount each.
+/// Client hosts with one mount each.
 pub const CLIENTS: [u32; 3] = [1, 2, 3];
-/// The host of MGS and MDT.
+/// The host of the MGS and the MDT.
 pub const MDS: u32 = 10;
-/// Hosts with an OST each, by index.
+/// OSS hosts with one OST each, by OST index.
 pub const OSSES: [u32; 4] = [20, 21, 22, 23];
 const FSNAME: &str = "sheen";
-/// Where an OST keeps its objects.
+/// Directory of an OST's objects.
 pub const OST_DIR: &str = "/ost";
-/// Where the MDT keeps its files, and in a directory of it what they have there.
+/// Directory of the MDT. DoM data is in a subdirectory.
 pub const MDT_DIR: &str = "/mdt";
 
-/// A network that is slow, uneven, and loses packets; parts of it are different for each seed.
+/// Returns a network that is slow, uneven, and loses packets. Its parameters depend on the seed.
 pub fn weather(seed: u64) -> SimConfig {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x77ea);
     let us = Duration::from_micros;
@@ -42,15 +42,16 @@ pub fn weather(seed: u64) -> SimConfig {
     }
 }
 
-/// What runs on a server host. Dropping it does not stop it in order: that is what crashes are for.
+/// Services of a server host. Dropping it is no orderly stop; the simulation stops servers by
+/// crashes.
 pub enum Node {
-    /// MGS and MDT, and its data service if it has one.
+    /// The MGS, the MDT and, if it has one, its data service (DoM).
     Mds(Arc<Server>, Arc<Mgs>, Arc<Mdt>, Option<Arc<Ost>>),
     /// An OST.
     Oss(Arc<Server>, Arc<Ost>),
 }
 
-/// An MDT's data service, as the MDT asks it.
+/// Interface through which the MDT reads from its data service.
 struct Beside(Arc<Ost>);
 
 impl DataService for Beside {
@@ -70,13 +71,13 @@ async fn listen(rt: &Rt, world: &World, host: u32) -> (Arc<Net>, Arc<Server>) {
     (net, server)
 }
 
-/// Starts the services of a server host, in its present life, on whatever its disk holds. `None`:
-/// it crashed meanwhile.
+/// Starts the services of a server host on the present content of its disk. Returns `None` if the
+/// host crashed meanwhile.
 pub async fn start(world: &World, host: u32) -> Option<Node> {
     start_as(world, host, false).await
 }
 
-/// As [`start`]; `holds_data`: an MDT has a data service.
+/// As [`start`]. With `holds_data`, an MDT gets a data service.
 pub async fn start_as(world: &World, host: u32, holds_data: bool) -> Option<Node> {
     let (rt, inside) = (world.rt(host), world.clone());
     let starting = world.rt(host).spawn("start", async move {
@@ -85,7 +86,7 @@ pub async fn start_as(world: &World, host: u32, holds_data: bool) -> Option<Node
         if host == MDS {
             let started = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.expect("the MGS starts");
             server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, started.clone());
-            // The model knows no file that is gone and can still be opened.
+            // The model has no deleted files that can still be opened.
             let config = MdtConfig {
                 keep_replaced_ms: 0,
                 holds_data,
@@ -118,12 +119,12 @@ async fn start_data(net: &Arc<Net>, server: &Arc<Server>, mdt: &Mdt, params: Par
     data
 }
 
-/// Starts all servers and waits until the MDT uses all OSTs.
+/// Starts all servers and waits until the MDT is connected to all OSTs.
 pub async fn start_all(world: &World) -> Vec<Node> {
     start_some(world, OSSES.len(), false).await
 }
 
-/// As [`start_all`], with fewer OSTs, and perhaps with a data service.
+/// As [`start_all`], with `osts` OSTs and optionally with a data service.
 pub async fn start_some(world: &World, osts: usize, holds_data: bool) -> Vec<Node> {
     let mds = start_as(world, MDS, holds_data).await.expect("nothing crashes yet");
     let mut nodes = Vec::new();

@@ -1,5 +1,5 @@
-//! Copies of files' bytes as tools make them, and what tools do with them: `lfs migrate` and
-//! `lfs mirror resync`, as `crates/cli/src/lfs/{migrate,mirror}/copy.rs` do them through a mount.
+//! Copies of files as tools make them: `lfs migrate` and `lfs mirror resync`, with the same calls
+//! to the client as `crates/cli/src/lfs/{migrate,mirror}/copy.rs` make through a mount.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,18 +18,18 @@ use super::perform::layout;
 
 const ROOT_USER: &Caller = &Caller::ROOT;
 static LOV: Bytes = Bytes::from_static(b"lustre.lov");
-/// Times that a copy is made because somebody wrote meanwhile.
+/// Maximum number of copies before a tool fails, because another client wrote during each copy.
 pub const TRIES: u32 = 3;
-/// Bytes that are copied at a time: few, so that others come in between.
+/// Bytes copied at a time: few, so that operations of other clients run in between.
 const CHUNK: usize = 40_000;
-/// Pause before another one.
+/// Pause between two tries of a resync.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Copies to each of several files, and makes that durable. Holes stay holes, and the length is the
-/// same.
+/// Copies a file to each of several files and flushes them to disk. Holes stay holes, and the size
+/// becomes `size`.
 ///
 /// # Errors
-/// The client's; ENOSPC: not all of it could be written.
+/// Errors of the client. ENOSPC if a write was short.
 pub async fn copy(client: &Client, from: &OpenFile, to: &[&OpenFile], size: u64) -> Result<()> {
     let mut at = 0;
     while at < size {
@@ -44,7 +44,7 @@ pub async fn copy(client: &Client, from: &OpenFile, to: &[&OpenFile], size: u64)
             let len = CHUNK.min((hole - at) as usize);
             let data = client.read_as(from, at, len, false).await?.bulk;
             if data.is_empty() {
-                // It was cut meanwhile, which the servers will say.
+                // The file was truncated meanwhile. The servers report this at the end of the copy.
                 return end(client, to, size).await;
             }
             let len = data.len();
@@ -71,19 +71,21 @@ async fn end(client: &Client, to: &[&OpenFile], size: u64) -> Result<()> {
     Ok(())
 }
 
-/// ftruncate.
+/// Truncates an open file (ftruncate).
 ///
 /// # Errors
-/// The client's.
+/// Errors of the client.
 pub async fn cut(client: &Client, file: &OpenFile, size: u64) -> Result<()> {
     let set = SetAttr { size: Some(size), ..SetAttr::default() };
     client.setattr(ROOT_USER, file.fid(), set, Some(file)).await.map(drop)
 }
 
-/// Gives a file other objects, as they are asked for. `group`: all others wait meanwhile.
+/// Migrates a file to new objects with the layout `asked`. With `group`, it holds a group lock, so
+/// that all other clients wait.
 ///
 /// # Errors
-/// EBUSY: somebody wrote to it, again and again. EOPNOTSUPP: it is mirrored. The client's.
+/// EBUSY if other clients wrote to the file during each of [`TRIES`] copies. EOPNOTSUPP if the file
+/// is mirrored. Errors of the client.
 pub async fn migrate(client: &Client, fid: Fid, asked: Bytes, group: Option<u64>) -> Result<()> {
     let source = client.open(ROOT_USER, fid, flags::RDWR | flags::DIRECT).await?;
     let done = match client.tmpfile(ROOT_USER, ROOT, flags::RDWR, 0o600, 0).await {
@@ -94,7 +96,7 @@ pub async fn migrate(client: &Client, fid: Fid, asked: Bytes, group: Option<u64>
         }
         Err(errno) => Err(errno),
     };
-    // Which leaves the group.
+    // The release drops the group lock.
     let closed = client.release(source).await;
     done.and(closed)
 }
@@ -122,10 +124,10 @@ async fn migrate_by(
     Ok(())
 }
 
-/// Changes the mirrors of a file.
+/// Applies a change to the mirrors of a file.
 ///
 /// # Errors
-/// The client's.
+/// Errors of the client.
 pub async fn change(client: &Client, fid: Fid, change: Change) -> Result<()> {
     let name = Bytes::from_static(mirror::XATTR.as_bytes());
     client.setxattr(ROOT_USER, fid, &name, &change.encode()?.into(), 0).await
@@ -134,7 +136,7 @@ pub async fn change(client: &Client, fid: Fid, change: Change) -> Result<()> {
 /// Opens one mirror of a file.
 ///
 /// # Errors
-/// EINVAL: there is none with that id. The client's.
+/// EINVAL if the file has no mirror with that id. Errors of the client.
 pub async fn open_mirror(client: &Client, fid: Fid, id: u16, how: u32) -> Result<Arc<OpenFile>> {
     let file = client.open(ROOT_USER, fid, how | flags::DIRECT).await?;
     match client.use_mirror(ROOT_USER, &file, id).await {
@@ -143,11 +145,11 @@ pub async fn open_mirror(client: &Client, fid: Fid, id: u16, how: u32) -> Result
     }
 }
 
-/// Brings mirrors up to date.
+/// Resyncs the stale mirrors `to`.
 ///
 /// # Errors
-/// EBUSY: somebody wrote, again and again, or another tool is at it. EUCLEAN: no other mirror is
-/// fresh. EINVAL: one is gone. The client's.
+/// EBUSY if other clients wrote during each try, or if another tool works on the file. EUCLEAN if
+/// no mirror is in sync. EINVAL if a mirror in `to` does not exist. Errors of the client.
 pub async fn resync(client: &Client, rt: &Rt, fid: Fid, to: &[u16]) -> Result<()> {
     for left in (0..TRIES).rev() {
         match resync_once(client, fid, to).await {
@@ -195,7 +197,7 @@ async fn copy_mirror(
     targets: &[Arc<OpenFile>],
     size: u64,
 ) -> Result<()> {
-    // They may be written as long as the layout is what it was then.
+    // The mirrors may be written as long as the layout is the one of the start of the resync.
     if layout(client, source.fid()).await?.generation() != begun.generation() {
         return Err(Errno::EBUSY);
     }

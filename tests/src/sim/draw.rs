@@ -1,7 +1,7 @@
-//! Draws operations at random, and says what they claim.
+//! Draws random operations, and computes their claims.
 //!
-//! Names, sizes and files come from small sets, so that operations meet: most do something, and
-//! enough of them are refused.
+//! Names, sizes and files come from small sets, so that operations meet. Most of them succeed, and
+//! enough of them fail.
 
 use bytes::Bytes;
 use fastrand::Rng;
@@ -19,29 +19,30 @@ use super::{
 };
 
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "longer-than-the-others"];
-/// Open files of a client.
+/// Maximum open files of a client.
 const HANDLES_MAX: usize = 5;
-/// Directories.
+/// Maximum number of directories.
 const DIRS_MAX: usize = 8;
-/// With fewer names than this, more are made first.
+/// With fewer names than this, operations that create names are preferred.
 const NAMES_MIN: usize = 8;
-/// Where a write may begin, at most, in bytes.
+/// Maximum offset of a write in bytes.
 const OFFSET_MAX: u64 = 400 << 10;
-/// Chunks within which writes exclude each other, in bytes: no writes share a stripe's boundary.
+/// Size in bytes of the chunks that a write claims. Stripe boundaries are chunk boundaries, so two
+/// concurrent writes never share a stripe boundary.
 const CHUNK: u64 = 16 << 10;
 
-/// Migrations among a hundred operations, where there are any.
+/// Migrations per 100 operations, in runs with migrations.
 const MIGRATIONS: u32 = 8;
 
-/// Draws operations of one client.
+/// Draws the operations of one client.
 pub struct Draw<'a> {
-    /// Chance.
+    /// The random numbers.
     pub rng: &'a mut Rng,
-    /// What there is.
+    /// The present file system.
     pub model: &'a Model,
-    /// Whose operation.
+    /// Index of the client.
     pub client: usize,
-    /// Whether files are migrated.
+    /// Whether to draw migrations.
     pub migrates: bool,
 }
 
@@ -59,7 +60,7 @@ impl Draw<'_> {
         self.one_of(&all)
     }
 
-    /// A directory; rarely something that is none, or never was.
+    /// Returns a directory; rarely another inode or a FID that never existed.
     fn dir(&mut self) -> Fid {
         match self.rng.u32(0..50) {
             0 => self.any(),
@@ -68,7 +69,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Anything.
+    /// Returns any inode.
     fn any(&mut self) -> Fid {
         let all: Vec<Fid> = self.model.inodes.keys().copied().collect();
         self.one_of(&all).unwrap_or(ROOT)
@@ -78,7 +79,7 @@ impl Draw<'_> {
         NAMES[self.rng.usize(0..NAMES.len())].to_owned()
     }
 
-    /// A name that exists, mostly.
+    /// Returns a directory and a name in it, which mostly exists.
     fn entry(&mut self) -> (Fid, String) {
         let all: Vec<(Fid, String)> = self.model.names().map(|(dir, name, _)| (dir, name.clone())).collect();
         match self.one_of(&all) {
@@ -122,7 +123,7 @@ impl Draw<'_> {
         [0o644, 0o600, 0o755, 0o777, 0o400][self.rng.usize(0..5)]
     }
 
-    /// The next operation, if chance is kind.
+    /// Returns the next operation. `None` if the drawn kind of operation has no target.
     pub fn op(&mut self) -> Option<Op> {
         let open = self.model.handles.values().filter(|h| h.client == self.client).count();
         let dirs = self.model.inodes.values().filter(|i| i.is_dir()).count();
@@ -149,8 +150,8 @@ impl Draw<'_> {
             70..72 => Op::Fsync { handle: self.handle(|_| true)?.0 },
             72..80 => self.rename(),
             80..83 => {
-                // Of several names it is not said whose directory decides on a layout that is yet
-                // to come.
+                // A file without a layout inherits it from its directory. Among several names it is
+                // undefined which directory counts, so only files with a layout get further names.
                 let fid = self.any();
                 let settled =
                     self.model.inode(fid).is_ok_and(|i| i.striping.is_some() || i.kind() != FileKind::Regular);
@@ -218,7 +219,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A path that exists, but for its last name perhaps.
+    /// Returns a path. All its names exist, except for the last one in some cases.
     fn path(&mut self) -> Vec<String> {
         let mut path = Vec::new();
         let mut at = ROOT;
@@ -248,7 +249,7 @@ impl Draw<'_> {
         }
     }
 
-    /// What the root passes on in this run, if anything.
+    /// Returns the default layout of the root in this run, if it has one.
     pub fn root_striping(&mut self) -> Option<Op> {
         let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
         self.chance(60).then_some(Op::SetStripe { fid: ROOT, striping })
@@ -256,12 +257,13 @@ impl Draw<'_> {
 
     fn migration(&mut self) -> Option<Op> {
         let fid = self.of_kind(FileKind::Regular)?;
-        // Of a file without a layout it is not said whether the copy's comes first.
+        // For a file without a layout it is undefined whether it gets its own layout before the
+        // migration.
         self.model.inode(fid).ok()?.striping?;
         let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
         let group = self.rng.bool().then(|| self.rng.u64(1..1 << 40));
-        // A group's lock is on all of the file, which has grown as far as it can then, whatever
-        // becomes of the migration.
+        // A group lock covers the whole file. A self-extending component then extends as far as it
+        // can, even if the migration fails. So such files are migrated without a group.
         let group = group.filter(|_| !self.model.inode(fid).is_ok_and(|i| i.striping.is_some_and(|s| s.grows())));
         Some(Op::Migrate { fid, striping, group })
     }
@@ -285,7 +287,7 @@ impl Draw<'_> {
     }
 }
 
-/// What an operation claims.
+/// Returns the claims that an operation needs.
 pub fn wanted(model: &Model, op: &Op) -> Wanted {
     let mut w = Want { model, all: Vec::new() };
     w.op(op);
@@ -302,7 +304,7 @@ impl Want<'_> {
         self.all.push((Key::Inode(fid), mode));
     }
 
-    /// A name and what it leads to.
+    /// Claims a name and the inode that it names.
     fn name(&mut self, dir: Fid, name: &str, mode: Mode, child: Mode) {
         self.inode(dir, Mode::Entries);
         self.all.push((Key::Name(dir, name.to_owned()), mode));
@@ -320,13 +322,14 @@ impl Want<'_> {
         self.model.inode(fid).is_ok_and(|i| i.is_dir())
     }
 
-    /// An open: it may cut a file, or give it a layout.
+    /// Claims an inode for an open, which may truncate the file or create its layout.
     fn opening(&mut self, fid: Fid, flags: u32) {
         let lays_out = self.laying_out(fid);
         self.inode(fid, if flags & flags::TRUNC != 0 || lays_out { Mode::Alone } else { Mode::Look });
     }
 
-    /// Whether the file has no layout yet; the one that it may get is its directory's.
+    /// Returns whether the file has no layout yet. It then claims the file's directories, from
+    /// which the layout is inherited.
     fn laying_out(&mut self, fid: Fid) -> bool {
         if self.model.inode(fid).map_or(true, |i| i.striping.is_some()) {
             return false;
@@ -344,7 +347,8 @@ impl Want<'_> {
                 let mut at = ROOT;
                 for (i, name) in path.iter().enumerate() {
                     let child = self.model.find(at, name).ok().flatten();
-                    // What stands along the way is looked at too, but only the last is compared.
+                    // The walk reads the directories on the path as well, but only the attributes
+                    // of the last inode are compared.
                     let last = i + 1 == path.len();
                     let mode = if !last && child.is_some_and(|f| self.is_dir(f)) { Mode::Entries } else { Mode::Look };
                     self.name(at, name, Mode::Look, mode);
@@ -357,7 +361,7 @@ impl Want<'_> {
                 self.inode(*fid, Mode::Look);
                 self.all.push((Key::Layout(*fid), Mode::Look));
             }
-            // Whatever else is done to the file comes out the same.
+            // A migration changes no result of other operations on the file.
             Op::Migrate { fid, .. } => self.all.push((Key::Layout(*fid), Mode::Alone)),
             Op::Create { dir, name, flags, .. } => {
                 self.inode(*dir, Mode::Entries);
@@ -382,7 +386,8 @@ impl Want<'_> {
                 self.inode(fid, Mode::Look);
             }
             Op::Write { handle, offset, len, .. } => self.write(*handle, *offset, *len as u64),
-            // A sync promises the file as it is then: with these bytes and under these names.
+            // An fsync makes the file's present bytes and names durable. Nothing may change them
+            // meanwhile.
             Op::Punch { handle, .. } | Op::Fsync { handle } => {
                 let fid = self.handle(*handle, Mode::Look);
                 self.inode(fid, Mode::Alone);

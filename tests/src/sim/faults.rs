@@ -1,4 +1,4 @@
-//! Trouble in the network: connections that break, hosts that do not reach each other for a while.
+//! Network faults: connections that break, and hosts that cannot reach each other for a while.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use sheen_rt::{JoinHandle, sim::World};
 
 use super::{CLIENTS, MDS, OSSES};
 
-/// Where the trouble comes from: a host with nothing else on it.
+/// Host of the task that injects the faults. Nothing else runs on it.
 const DEMON: u32 = 99;
 
-/// All pairs of hosts that talk to each other.
+/// Returns all pairs of hosts that talk to each other.
 fn pairs() -> Vec<(u32, u32)> {
     let clients = CLIENTS.iter().flat_map(|c| OSSES.iter().chain([&MDS]).map(move |s| (*c, *s)));
     clients.chain(OSSES.iter().map(|o| (MDS, *o))).collect()
 }
 
-/// Makes trouble until [`calm`].
+/// Starts a task that injects network faults until [`calm`] stops it.
 pub fn trouble(world: &World, seed: u64) -> JoinHandle<()> {
     let (rt, world, mut rng) = (world.rt(DEMON), world.clone(), Rng::with_seed(seed ^ 0xdeb));
     let ms = Duration::from_millis;
@@ -24,7 +24,7 @@ pub fn trouble(world: &World, seed: u64) -> JoinHandle<()> {
         let pairs = pairs();
         loop {
             rt.sleep(ms(rng.u64(0..40))).await;
-            // Half of it hits the way to the MDT.
+            // Half of the faults hit connections to the MDT.
             let (a, b) = match rng.bool() {
                 true => (CLIENTS[rng.usize(0..CLIENTS.len())], MDS),
                 false => pairs[rng.usize(0..pairs.len())],
@@ -43,7 +43,7 @@ pub fn trouble(world: &World, seed: u64) -> JoinHandle<()> {
     })
 }
 
-/// Ends all trouble.
+/// Stops the fault injection and heals the network.
 pub fn calm(world: &World, trouble: &JoinHandle<()>) {
     trouble.abort();
     pairs().into_iter().for_each(|(a, b)| world.heal(a, b));

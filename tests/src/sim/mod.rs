@@ -1,21 +1,27 @@
-//! The whole system in one thread: real MGS, MDT, OSTs and clients on simulated hosts, with a
-//! network that loses and breaks and disks that forget, all from one seed.
+//! Simulation of the whole system in one thread. Real MGS, MDT, OSTs and clients run on simulated
+//! hosts. The network loses packets and connections, and the disks lose unsynced data. One seed
+//! decides everything.
 //!
-//! Three clients do random operations at the same time; each answer is held against a [`model`],
-//! which knows one right answer: operations that could see each other half done are kept apart
-//! ([`claims`]). Up to 16 clients that are not kept apart [`race`].
+//! There are two kinds of simulations:
+//! * Three clients do random operations at the same time. Each reply is compared with a [`model`],
+//!   which knows one correct reply. [`claims`] keep operations apart that could see each other's
+//!   intermediate states.
+//! * Up to 16 clients [`race`]: their operations may meet.
 //!
-//! * [`cluster`]: hosts, services, mounts; [`faults`]: trouble between them;
-//! * [`op`]: operations and answers; [`striping`]: how files are striped; [`model`]: what they
-//!   ought to be; [`draw`]: which come next; [`perform`]: doing them, [`copy`]: what tools do;
-//! * [`run`]: programs that do all this; [`promise`]: what a crash may take and what not; [`tree`]:
-//!   the outcome as it is read back;
-//! * [`race`]: clients that meet, and whether a legal order of what they did explains all they were
-//!   told;
-//! * [`outage`]: mirrors while an OST is down;
-//! * [`scenario`]: the stories that the tests tell, and their seeds.
+//! Modules:
+//! * [`cluster`]: hosts, services, mounts; [`faults`]: network faults between them.
+//! * [`op`]: operations and their results; [`striping`]: layouts of files; [`model`]: the expected
+//!   file system.
+//! * [`draw`]: the choice of the next operation; [`perform`]: its execution; [`copy`]: the work of
+//!   `lfs` tools.
+//! * [`run`]: programs that do all this; [`promise`]: durability, that is what a crash may destroy;
+//!   [`tree`]: the file system as read back at the end.
+//! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
+//!   replies.
+//! * [`outage`]: mirrors while an OST is down.
+//! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
-#![allow(missing_docs, reason = "fields of operations are named after the system call's")]
+#![allow(missing_docs, reason = "fields of operations have the names of the system call's parameters")]
 
 pub mod claims;
 pub mod cluster;

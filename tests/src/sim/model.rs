@@ -1,9 +1,8 @@
-//! The file system as it ought to be: a map in memory, and what each operation does to it and
-//! answers.
+//! The model of the file system: a map in memory, with the effect and the reply of each operation.
 //!
-//! It is the specification that the real one is held against, so it is as plain as can be: files
-//! are vectors, directories are maps, nothing is shared or cached, and the checks of an operation
-//! stand in the order in which POSIX and Linux make them.
+//! It is the specification with which the real file system is compared, so it is as simple as
+//! possible. Files are vectors, directories are maps, and nothing is shared or cached. The checks
+//! of an operation are in the order of POSIX and Linux.
 
 use std::collections::BTreeMap;
 
@@ -19,68 +18,68 @@ use super::{
     striping::Striping,
 };
 
-/// What a file holds.
+/// Content of an inode.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {
     /// Bytes of a regular file.
     File(Vec<u8>),
-    /// Entries, and the directory above.
+    /// Entries of a directory, and its parent.
     Dir {
         /// Names.
         entries: BTreeMap<String, Fid>,
-        /// Where `..` leads.
+        /// Target of `..`.
         parent: Fid,
     },
-    /// Where it leads.
+    /// Target of a symbolic link.
     Symlink(String),
 }
 
 /// A file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Inode {
-    /// What it holds.
+    /// Its content.
     pub content: Content,
     /// Permission bits.
     pub perm: u32,
-    /// Names; of directories computed instead.
+    /// Number of names. Not used for directories, whose link count is computed.
     pub nlink: u32,
-    /// Its layout, or what it passes on to what is made in it.
+    /// Layout of a file, or default layout of a directory.
     pub striping: Option<Striping>,
-    /// `user.*`.
+    /// Attributes `user.*`.
     pub xattrs: BTreeMap<String, Bytes>,
-    /// How often it is open.
+    /// Number of open handles.
     pub opens: u32,
-    /// Made without a name, so that it may be given one.
+    /// Created by O_TMPFILE and not linked yet.
     pub linkable: bool,
 }
 
 /// An open file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Handle {
-    /// Whose.
+    /// Its client.
     pub client: usize,
-    /// Which file.
+    /// Its file.
     pub fid: Fid,
-    /// How.
+    /// Its open flags.
     pub flags: u32,
 }
 
-/// The file system.
+/// The model of a file system.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Model {
-    /// Everything that has a name or is open.
+    /// All inodes that have a name or are open.
     pub inodes: BTreeMap<Fid, Inode>,
     /// Open files by number.
     pub handles: BTreeMap<u64, Handle>,
 }
 
 impl Inode {
-    /// A file that holds this.
+    /// Returns an inode with this content.
     pub fn new(content: Content, perm: u32) -> Inode {
         Inode { content, perm, nlink: 1, striping: None, xattrs: BTreeMap::new(), opens: 0, linkable: false }
     }
 
-    /// Its type.
+    /// Returns the file type.
     pub fn kind(&self) -> FileKind {
         match self.content {
             Content::File(_) => FileKind::Regular,
@@ -89,12 +88,12 @@ impl Inode {
         }
     }
 
-    /// Whether it is a directory.
+    /// Returns whether the inode is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind() == FileKind::Dir
     }
 
-    /// Bytes of a regular file.
+    /// Returns the data of a regular file.
     pub fn bytes(&self) -> Option<&Vec<u8>> {
         match &self.content {
             Content::File(bytes) => Some(bytes),
@@ -104,8 +103,8 @@ impl Inode {
 }
 
 impl Inode {
-    /// Empties a regular file, and forgets how many stripes it has: there are fewer where an OST
-    /// was down.
+    /// Empties a regular file, and forgets the stripe counts of its layout: a file created while an
+    /// OST was down has fewer stripes.
     pub fn forget_bytes(&mut self) {
         if let Content::File(bytes) = &mut self.content {
             bytes.clear();
@@ -121,9 +120,9 @@ impl Default for Model {
     }
 }
 
-/// Looking.
+/// Read access.
 impl Model {
-    /// A file.
+    /// Returns an inode.
     pub fn inode(&self, fid: Fid) -> Result<&Inode, Errno> {
         self.inodes.get(&fid).ok_or(Errno::ENOENT)
     }
@@ -132,7 +131,7 @@ impl Model {
         self.inodes.get_mut(&fid).ok_or(Errno::ENOENT)
     }
 
-    /// Entries of a directory.
+    /// Returns the entries of a directory.
     pub fn entries(&self, dir: Fid) -> Result<&BTreeMap<String, Fid>, Errno> {
         match &self.inode(dir)?.content {
             Content::Dir { entries, .. } => Ok(entries),
@@ -147,12 +146,12 @@ impl Model {
         }
     }
 
-    /// What a name leads to.
+    /// Looks up a name.
     pub fn find(&self, dir: Fid, name: &str) -> Result<Option<Fid>, Errno> {
         Ok(self.entries(dir)?.get(name).copied())
     }
 
-    /// The directory above a directory.
+    /// Returns the parent of a directory.
     pub fn parent(&self, dir: Fid) -> Fid {
         match self.inode(dir).map(|i| &i.content) {
             Ok(Content::Dir { parent, .. }) => *parent,
@@ -160,7 +159,7 @@ impl Model {
         }
     }
 
-    /// What stat shows.
+    /// Returns the attributes that stat shows.
     pub fn view(&self, fid: Fid) -> Result<View, Errno> {
         let inode = self.inode(fid)?;
         let (nlink, size) = match &inode.content {
@@ -174,7 +173,7 @@ impl Model {
         Ok(View { fid, kind: inode.kind(), perm: inode.perm, nlink, size })
     }
 
-    /// All names: directory, name, file.
+    /// Returns all names, as (directory, name, inode).
     pub fn names(&self) -> impl Iterator<Item = (Fid, &String, Fid)> {
         self.inodes.iter().flat_map(|(&dir, inode)| match &inode.content {
             Content::Dir { entries, .. } => entries.iter().map(|(name, fid)| (dir, name, *fid)).collect(),
@@ -182,7 +181,7 @@ impl Model {
         })
     }
 
-    /// Whether `dir` is `above` or lies in it.
+    /// Returns whether `dir` is `above` or below it.
     fn is_below(&self, mut dir: Fid, above: Fid) -> bool {
         while dir != above && dir != ROOT {
             dir = self.parent(dir);
@@ -190,7 +189,7 @@ impl Model {
         dir == above
     }
 
-    /// The layout of a file made in `dir`.
+    /// Returns the layout of a file created in `dir`.
     fn inherited(&self, dir: Option<Fid>) -> Striping {
         let of = |fid: Fid| self.inodes.get(&fid).and_then(|i| i.striping);
         dir.and_then(of).or(of(ROOT)).unwrap_or(Striping::DEFAULT)
@@ -199,8 +198,8 @@ impl Model {
 
 /// Operations.
 impl Model {
-    /// Executes an operation of a client. `new`: the FID that the file system gave to what the
-    /// operation made; `handle`: the number that an opened file shall have.
+    /// Executes an operation of a client. `new`: the FID that the real file system gave to the
+    /// created inode. `handle`: the number of the handle if the operation opens a file.
     pub fn apply(&mut self, client: usize, op: &Op, new: Fid, handle: u64) -> Answer {
         match op {
             Op::Lookup { dir, name } => self.lookup(*dir, name),
@@ -264,7 +263,7 @@ impl Model {
             Op::SetStripe { fid, striping } => self.set_stripe(*fid, *striping),
             Op::GetStripe { fid } => self.inode(*fid)?.striping.map(Outcome::Striped).ok_or(Errno::ENODATA),
             Op::Migrate { fid, striping, .. } => {
-                // It may have been removed meanwhile.
+                // The file may have been removed meanwhile.
                 if let Ok(inode) = self.edit(*fid) {
                     inode.striping = Some(*striping);
                 }
@@ -274,7 +273,7 @@ impl Model {
         .inspect(|_| self.note_handles(client, op, new, handle))
     }
 
-    /// Open files come and go with operations that succeed.
+    /// Adds or removes the handle of a successful operation.
     fn note_handles(&mut self, client: usize, op: &Op, new: Fid, handle: u64) {
         if let Op::Close { handle } = op {
             self.close(*handle);
@@ -301,7 +300,7 @@ impl Model {
         self.forget(fid);
     }
 
-    /// A file without names that nobody has open is gone.
+    /// Deletes a file that has no names and is not open.
     fn forget(&mut self, fid: Fid) {
         if self.inodes.get(&fid).is_some_and(|i| i.nlink == 0 && i.opens == 0) {
             self.inodes.remove(&fid);
@@ -375,7 +374,7 @@ impl Model {
         Ok(())
     }
 
-    /// The open file, if it may do that.
+    /// Returns the open file if its flags satisfy `may`.
     fn handle(&self, handle: u64, may: fn(u32) -> bool) -> Result<Handle, Errno> {
         self.handles.get(&handle).filter(|h| may(h.flags)).cloned().ok_or(Errno::EBADF)
     }
@@ -536,7 +535,7 @@ impl Model {
     }
 }
 
-/// Writes into a vector as into a file.
+/// Writes into a vector like write(2) into a file.
 pub fn put(bytes: &mut Vec<u8>, start: usize, data: &[u8]) {
     if data.is_empty() {
         return;

@@ -1,5 +1,4 @@
-//! Operations of programs and what they answer: the words that the model, the client and the
-//! generator share.
+//! Operations of programs and their results, shared by the model, the client and the generator.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +9,13 @@ use sheen_wire::{Errno, Fid, FileKind, mds::flags};
 use super::striping::Striping;
 use crate::noise;
 
-/// One operation of a program. Directories and files are named as a kernel would: by what a lookup
-/// gave before.
+/// An operation of a program. Directories and files are given as the kernel gives them: by the FID
+/// of an earlier lookup.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
-    /// stat of a name.
+    /// lookup and stat of a name.
     Lookup { dir: Fid, name: String },
-    /// A path from the root, name by name.
+    /// Lookup of a path from the root, name by name.
     Walk { path: Vec<String> },
     /// fstat.
     GetAttr { fid: Fid },
@@ -36,7 +35,7 @@ pub enum Op {
     Close { handle: u64 },
     /// pread.
     Read { handle: u64, offset: u64, len: usize },
-    /// pwrite of [`noise`]; at the end where the file is open for appending.
+    /// pwrite of [`noise`]. With O_APPEND, at the end of the file.
     Write { handle: u64, offset: u64, len: usize, seed: u64 },
     /// fallocate(PUNCH_HOLE).
     Punch { handle: u64, offset: u64, len: u64 },
@@ -52,7 +51,7 @@ pub enum Op {
     Rmdir { dir: Fid, name: String },
     /// renameat2.
     Rename { dir: Fid, name: String, new_dir: Fid, new_name: String, flags: u32 },
-    /// A directory from start to end, in pages of so many bytes.
+    /// readdir of a whole directory, in pages of `page` bytes.
     ReadDir { dir: Fid, page: u32, plus: bool },
     /// readlink.
     ReadLink { fid: Fid },
@@ -66,7 +65,7 @@ pub enum Op {
     SetStripe { fid: Fid, striping: Striping },
     /// `lfs getstripe`.
     GetStripe { fid: Fid },
-    /// `lfs migrate`; in a group of this number, so that others wait meanwhile.
+    /// `lfs migrate`. With `group`, under a group lock of this number, so that other clients wait.
     Migrate { fid: Fid, striping: Striping, group: Option<u64> },
     /// fsync.
     Fsync { handle: u64 },
@@ -74,18 +73,18 @@ pub enum Op {
     SyncFs,
 }
 
-/// What stat shows, as far as it does not depend on clocks.
+/// Attributes that stat shows, without those that depend on clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View {
-    /// Which file.
+    /// The inode.
     pub fid: Fid,
     /// Its type.
     pub kind: FileKind,
     /// Permission bits.
     pub perm: u32,
-    /// Names.
+    /// Link count.
     pub nlink: u32,
-    /// Bytes; of a directory 0, whatever the file system says.
+    /// Size in bytes. Always 0 for a directory.
     pub size: u64,
 }
 
@@ -96,7 +95,7 @@ impl From<EntryAttr> for View {
     }
 }
 
-/// What an operation answers when it succeeds.
+/// Result of a successful operation.
 #[derive(Clone, PartialEq)]
 pub enum Outcome {
     /// Nothing.
@@ -105,19 +104,19 @@ pub enum Outcome {
     Seen(View),
     /// Bytes read or written.
     Count(usize),
-    /// Content, value or target.
+    /// Data, attribute value or link target.
     Bytes(Bytes),
-    /// Entries of a directory, with `.` and `..`.
+    /// Entries of a directory, including `.` and `..`.
     Entries(BTreeMap<String, (Fid, FileKind, Option<View>)>),
     /// A layout.
     Striped(Striping),
 }
 
-/// What an operation answers.
+/// Result of an operation.
 pub type Answer = Result<Outcome, Errno>;
 
 impl std::fmt::Debug for Outcome {
-    /// Content in short: it is noise anyhow.
+    /// Shows long data as length and digest, because it is random anyway.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Outcome::Done => f.write_str("Done"),
@@ -136,8 +135,8 @@ fn digest(bytes: &Bytes) -> u32 {
 }
 
 impl Outcome {
-    /// Without the attributes in a listing that `listed` came without: those of a file that
-    /// somebody was changing meanwhile under another name.
+    /// Removes the attributes of those entries for which `listed` has none. A listing omits them if
+    /// another client was changing the file under another name.
     pub fn as_listed(mut self, listed: &Outcome) -> Outcome {
         if let (Outcome::Entries(all), Outcome::Entries(listed)) = (&mut self, listed) {
             for (name, entry) in all.iter_mut() {
@@ -149,7 +148,7 @@ impl Outcome {
         self
     }
 
-    /// Without what a lost write changes: sizes and bytes.
+    /// Removes sizes and data, which a lost write changes.
     pub fn without_data(self) -> Outcome {
         let empty = |view: View| View { size: 0, ..view };
         match self {
@@ -158,7 +157,7 @@ impl Outcome {
             Outcome::Entries(entries) => Outcome::Entries(
                 entries.into_iter().map(|(name, (fid, kind, view))| (name, (fid, kind, view.map(empty)))).collect(),
             ),
-            // While it was down, what got its objects got none there.
+            // While an OST was down, new layouts got no objects on it.
             Outcome::Striped(striping) => Outcome::Striped(striping.without_counts()),
             other => other,
         }
@@ -166,7 +165,7 @@ impl Outcome {
 }
 
 impl Op {
-    /// The open file that it goes through.
+    /// Returns the handle that the operation uses.
     pub fn handle(&self) -> Option<u64> {
         match self {
             Op::Close { handle }
@@ -179,12 +178,12 @@ impl Op {
         }
     }
 
-    /// Whether it opens a file.
+    /// Returns whether the operation opens a file.
     pub fn opens(&self) -> bool {
         matches!(self, Op::Create { .. } | Op::Open { .. } | Op::TmpFile { .. })
     }
 
-    /// With which flags it opens one.
+    /// Returns the open flags of the operation.
     pub fn flags(&self) -> u32 {
         match self {
             Op::Create { flags, .. } | Op::Open { flags, .. } => *flags,
@@ -192,7 +191,7 @@ impl Op {
         }
     }
 
-    /// The names that it may make, take away or lead elsewhere.
+    /// Returns the names that the operation may create, remove or redirect.
     pub fn names_changed(&self) -> Vec<(Fid, &str)> {
         match self {
             Op::Create { dir, name, .. }
@@ -207,7 +206,7 @@ impl Op {
         }
     }
 
-    /// What a write writes.
+    /// Returns the data of a write.
     pub fn data(&self) -> Bytes {
         match self {
             Op::Write { seed, len, .. } => noise(*seed, *len).into(),

@@ -1,5 +1,5 @@
-//! Mirrored files while an OST is down: all that was brought up to date is read from the others,
-//! and what is written meanwhile is where it is read afterwards.
+//! Mirrored files while an OST is down. Files whose mirrors are in sync stay readable, and data
+//! written during the outage is read back afterwards.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,13 +19,14 @@ use super::{
 use crate::noise;
 
 const ROOT_USER: &Caller = &Caller::ROOT;
-/// Bytes of the file.
+/// Size of the file in bytes.
 const SIZE: usize = 300_000;
-/// All is read within this time, though the mirror that comes first is down: connections take a
-/// while to be found broken.
+/// Time limit for reading the whole file while its first mirror is down. Clients need a while to
+/// detect a broken connection.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Each of two OSTs with a mirror goes down once; all read meanwhile, and one writes.
+/// Takes down each of two OSTs that have a mirror once. During the outage all clients read and one
+/// writes.
 pub fn read_through_outages(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let mut nodes = start_all(world).await;
@@ -39,8 +40,8 @@ pub fn read_through_outages(seed: u64, log: usize) -> Trace {
         write(&clients[0], fid, 0, bytes.clone()).await;
         for (turn, ost) in osts.into_iter().enumerate() {
             let stale = layout(&clients[0], fid).await.expect("it is there").stale_mirrors();
-            assert_eq!(stale.len(), 1, "the one that was not written");
-            resync(&clients[0], &world.rt(CLIENTS[0]), fid, &stale).await.expect("nobody writes");
+            assert_eq!(stale.len(), 1, "only the mirror that was not written is stale");
+            resync(&clients[0], &world.rt(CLIENTS[0]), fid, &stale).await.expect("no client writes");
             let host = OSSES[ost as usize];
             world.note(&format!("OST {ost} goes down"));
             world.crash_host(host);
@@ -50,7 +51,7 @@ pub fn read_through_outages(seed: u64, log: usize) -> Trace {
             let writer = clients[1 + turn].clone();
             let writing =
                 world.rt(CLIENTS[1 + turn]).spawn("write", async move { write(&writer, fid, at, more).await });
-            // It may be done before, or have to wait.
+            // The write may finish before the restart, or wait for it.
             world.rt(CLIENTS[0]).sleep(Duration::from_millis(seed * 37 % 5000)).await;
             nodes.push(start(world, host).await.expect("it comes up again"));
             writing.await.expect("clients do not crash");
@@ -59,7 +60,7 @@ pub fn read_through_outages(seed: u64, log: usize) -> Trace {
     })
 }
 
-/// A file with a mirror on each of these OSTs.
+/// Creates a file with one mirror on each of these OSTs.
 async fn mirrored(client: &Client, osts: [u32; 2]) -> Fid {
     let mode = FileKind::Regular.mode_bits() | 0o644;
     let made = client.mknod(ROOT_USER, ROOT, &"file".into(), mode, 0, 0).await.expect("the root is empty");
@@ -80,13 +81,13 @@ async fn write(client: &Client, fid: Fid, at: u64, bytes: Vec<u8>) {
     client.release(file).await.expect("it is open");
 }
 
-/// All clients read the whole file at once.
+/// Reads the whole file on all clients at once, and asserts its content.
 async fn all_read(world: &World, clients: &[Arc<Client>], fid: Fid, bytes: &[u8]) {
     let reading = clients.iter().zip(CLIENTS).map(|(client, host)| {
         let client = client.clone();
         world.rt(host).spawn("read", async move {
             let file = client.open(ROOT_USER, fid, flags::RDONLY).await.expect("it is there");
-            let read = client.read(&file, 0, 2 * SIZE).await.expect("one mirror is there").into_bytes();
+            let read = client.read(&file, 0, 2 * SIZE).await.expect("one mirror is available").into_bytes();
             client.release(file).await.expect("it is open");
             read
         })

@@ -1,4 +1,4 @@
-//! Operations as a program on a mount does them: through the real client.
+//! Executes operations through the real client, as the FUSE mount does for a program.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,10 +16,10 @@ use super::{
 const ROOT_USER: &Caller = &Caller::ROOT;
 static LOV: Bytes = Bytes::from_static(b"lustre.lov");
 
-/// What an operation brought besides its answer.
+/// Further results of an operation.
 #[derive(Default)]
 pub struct Made {
-    /// The file that it opened.
+    /// The file that the operation opened.
     pub file: Option<Arc<OpenFile>>,
 }
 
@@ -31,7 +31,7 @@ fn seen(attr: sheen_client::EntryAttr) -> Outcome {
     Outcome::Seen(attr.into())
 }
 
-/// Does it. `file`: the open file that it goes through.
+/// Executes an operation. `file`: the open file that it uses.
 pub async fn perform(client: &Client, op: &Op, file: Option<Arc<OpenFile>>) -> (Answer, Made) {
     let mut made = Made::default();
     let answer = answer(client, op, file, &mut made).await;
@@ -133,7 +133,7 @@ async fn answer(client: &Client, op: &Op, file: Option<Arc<OpenFile>>, made: &mu
     })
 }
 
-/// Reads a directory to its end. Whether its pages fit together is checked here.
+/// Reads a directory to its end. Asserts that its pages are consistent.
 pub async fn entries(
     client: &Client,
     dir: Fid,
@@ -164,7 +164,7 @@ pub async fn entries(
     result.map(|()| all)
 }
 
-/// A file's layout.
+/// Returns a file's layout.
 pub async fn layout(client: &Client, fid: Fid) -> Result<Layout, Errno> {
     let value = client.getxattr(ROOT_USER, fid, &LOV).await?;
     Layout::decode(&value).map_err(|_| Errno::EBADMSG)

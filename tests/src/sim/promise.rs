@@ -1,5 +1,5 @@
-//! What a crash may not take: the bytes and names that an fsync has promised; and what it may, one
-//! way or the other.
+//! Durability: which bytes and names a crash must not destroy, and which states it may leave
+//! behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,26 +12,26 @@ use super::{
     run::Rule,
 };
 
-/// What was promised so far.
+/// All durability guarantees given so far.
 #[derive(Default)]
 pub struct Promises {
     files: BTreeMap<Fid, Bytewise>,
-    /// Names that are durable and that nobody has touched since.
+    /// Names that are durable and that no operation has touched since.
     names: BTreeMap<(Fid, String), Fid>,
-    /// All files there ever were.
+    /// All inodes that ever existed.
     known: BTreeSet<Fid>,
 }
 
-/// What a regular file may hold after a crash.
+/// Contents that a regular file may have after a crash.
 #[derive(Clone, Default)]
 struct Bytewise {
-    /// At the last sync; empty before.
+    /// Data at the last sync. Empty if it was never synced.
     synced: Vec<u8>,
-    /// Whether its layout was there by then.
+    /// Whether the file had a layout at that time.
     layout: bool,
-    /// Changes since, each of which may have reached the disks or not, piece by piece.
+    /// Changes since the last sync. Each may have reached the disks fully, partly or not at all.
     later: Vec<Change>,
-    /// A write landed nobody knows where.
+    /// A write has an unknown offset, so any content is possible.
     anything: bool,
 }
 
@@ -43,7 +43,7 @@ enum Change {
 }
 
 impl Promises {
-    /// Everything is durable, and nothing under way.
+    /// Records that everything is durable and no operation is running.
     pub fn all_synced(&mut self, model: &Model) {
         for (&fid, inode) in &model.inodes {
             self.sync(fid, inode);
@@ -58,14 +58,15 @@ impl Promises {
         self.files.insert(fid, synced);
     }
 
-    /// From now on the names that it touches may be as before or as after.
+    /// Records the start of an operation: after a crash, the names that it touches may be in the
+    /// old or the new state.
     pub fn begins(&mut self, op: &Op) {
         for (dir, name) in op.names_changed() {
             self.names.remove(&(dir, name.to_owned()));
         }
     }
 
-    /// It ended, and the model does not know yet.
+    /// Records the end of an operation. Called before the model executes it.
     pub fn ends(&mut self, op: &Op, model: &Model, rule: Rule) {
         let Some(handle) = op.handle().and_then(|h| model.handles.get(&h)) else { return };
         if let Op::Write { offset, .. } = op {
@@ -77,7 +78,7 @@ impl Promises {
         }
     }
 
-    /// It succeeded, and the model knows.
+    /// Records the success of an operation. Called after the model has executed it.
     pub fn done(&mut self, op: &Op, model: &Model, rule: Rule) {
         let open = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid);
         let named = |dir: &Fid, name: &str| model.find(*dir, name).ok().flatten();
@@ -88,8 +89,8 @@ impl Promises {
             Op::Open { fid, flags } if flags & flags::TRUNC != 0 => self.change(Some(*fid), Change::Size(0)),
             Op::Truncate { fid, size, .. } => self.change(Some(*fid), Change::Size(*size)),
             Op::Punch { offset, len, .. } => self.change(open, Change::Hole(*offset, *len)),
-            // After a crash an fsync knows what its own client lost, not what others did. See
-            // `scenario::lost_bytes`.
+            // After a crash, an fsync reports what its own client lost, not what other clients
+            // lost. See `scenario::lost_bytes`.
             Op::Fsync { .. } if rule == Rule::Exact => {
                 let Some((fid, inode)) = open.and_then(|f| Some((f, model.inode(f).ok()?))) else { return };
                 self.sync(fid, inode);
@@ -109,9 +110,9 @@ impl Promises {
         }
     }
 
-    /// An operation whose end nobody knows: what it wrote may be there. `seen`: the file that it
-    /// was done to, which may be another one than the model has of that name, where a crash took a
-    /// rename back.
+    /// Records an operation with an unknown outcome: its data may be present. `seen`: the file that
+    /// the operation changed. It may differ from the model's file of that name if the crash undid a
+    /// rename.
     pub fn doubtful(&mut self, op: &Op, model: &Model, seen: Option<Fid>) {
         if let Some(fid) = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid) {
             self.files.entry(fid).or_default().anything = true;
@@ -126,28 +127,29 @@ impl Promises {
         }
     }
 
-    /// Whether every promised name is there, and no other file than there ever was.
+    /// Asserts that every durable name exists, and that every inode found was created by an
+    /// operation.
     ///
     /// # Panics
-    /// If not.
+    /// If that is not so.
     pub fn check_names(&self, found: &Model, doubtful: &[Op]) {
         for ((dir, name), fid) in &self.names {
-            assert!(found.inodes.contains_key(dir), "the directory {dir} of the synced {name} {fid} is gone");
+            assert!(found.inodes.contains_key(dir), "the directory {dir} of the synced {name} {fid} is missing");
             assert_eq!(found.find(*dir, name), Ok(Some(*fid)), "{name} in {dir} was synced");
         }
         let in_doubt: BTreeSet<(Fid, &str)> = doubtful.iter().flat_map(Op::names_changed).collect();
         for (dir, name, fid) in found.names() {
             assert!(
                 self.known.contains(&fid) || in_doubt.contains(&(dir, name.as_str())),
-                "{name} in {dir} is {fid}, which nobody made"
+                "{name} in {dir} is {fid}, which no operation created"
             );
         }
     }
 
-    /// Whether a file's bytes are its own, and all that were promised.
+    /// Asserts that a file contains all durable bytes, and no bytes that were not written to it.
     ///
     /// # Panics
-    /// If not.
+    /// If that is not so.
     pub fn check_bytes(&self, fid: Fid, inode: &Inode, found: &[u8]) {
         let unknown = Bytewise::default();
         let file = self.files.get(&fid).unwrap_or(&unknown);
@@ -167,8 +169,9 @@ impl Bytewise {
         for change in &self.later {
             match change {
                 Change::Size(size) => {
-                    // A cut may reach the disk of one stripe and not that of the stripe which was
-                    // to hold the new end. What then keeps the file long is its bytes.
+                    // A truncate may reach the disk of one stripe but not the disk of the stripe
+                    // that was to hold the new end. The bytes that are on disk then determine the
+                    // size, which may be smaller than the requested one.
                     let kept = &self.synced[..least.min(*size) as usize];
                     least = kept.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
                     most = most.max(*size);
@@ -189,7 +192,7 @@ impl Bytewise {
             let synced = self.synced.get(at as usize).copied().unwrap_or(0);
             assert!(
                 synced == *byte || self.later.iter().any(from),
-                "byte {at} of {fid} is {byte}, which nobody wrote there"
+                "byte {at} of {fid} is {byte}, which no operation wrote there"
             );
         }
     }

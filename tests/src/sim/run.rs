@@ -1,5 +1,5 @@
-//! Programs on three clients: they draw operations, run those that fit together, and hold every
-//! answer against the model's.
+//! Programs on three clients. They draw operations, run those whose claims are compatible, and
+//! compare every reply with the model's.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,50 +22,50 @@ use super::{
     promise::Promises,
 };
 
-/// Operations that a client has under way at a time.
+/// Concurrent operations of a client.
 const PROGRAMS: usize = 3;
-/// Draws before a program waits for others to end.
+/// Draws before a program pauses, because none of the drawn operations could start.
 const DRAWS: usize = 8;
-/// That wait.
+/// That pause.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Operations shown when an answer is wrong.
+/// Operations printed when a reply is wrong.
 const HISTORY: usize = 40;
-/// All that is under way ends within this (virtual) time once nothing disturbs it any more.
+/// Time limit (virtual) within which all running operations end once the faults have stopped.
 const END: Duration = Duration::from_secs(600);
 
-/// What is known of the answers to operations that end from now on.
+/// How replies to operations that end from now on are compared with the model's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// The model's.
+    /// They must be equal.
     Exact,
-    /// The model's but for sizes and bytes: an OST lost what was not synced.
+    /// They must be equal except for sizes and data: an OST lost data that was not synced.
     DataLost,
-    /// Nothing: the MDT lost what was not committed.
+    /// They are not compared: the MDT lost transactions that were not committed.
     Doubtful,
 }
 
-/// A cluster's mounts and what ought to be on them.
+/// The mounts of a cluster and the expected file system.
 pub struct Run {
-    /// The world.
+    /// The simulated world.
     pub world: World,
-    /// Mounts by client.
+    /// Mounts, by client index.
     pub clients: Vec<Arc<Client>>,
     state: Mutex<State>,
 }
 
-/// See [`Run`].
+/// State of a [`Run`].
 pub struct State {
-    /// Chance.
+    /// The random numbers.
     pub rng: Rng,
-    /// What ought to be.
+    /// The expected file system.
     pub model: Model,
-    /// What a crash may not take.
+    /// The durability guarantees so far.
     pub promises: Promises,
-    /// How answers are judged.
+    /// How replies are compared.
     pub rule: Rule,
-    /// Whether files are migrated.
+    /// Whether operations include migrations.
     pub migrates: bool,
-    /// Operations whose answers were not judged.
+    /// Operations whose replies were not compared.
     pub doubtful: Vec<Op>,
     /// Files that such operations may have changed.
     pub doubtful_files: BTreeSet<Fid>,
@@ -88,7 +88,7 @@ struct Started {
 }
 
 impl Run {
-    /// With mounts, on a file system that holds what `model` says.
+    /// Returns a run on these mounts of a file system whose content equals `model`.
     pub fn new(world: &World, clients: Vec<Arc<Client>>, seed: u64, model: Model) -> Arc<Run> {
         let state = State {
             rng: Rng::with_seed(seed),
@@ -110,12 +110,12 @@ impl Run {
         Arc::new(Run { world: world.clone(), clients, state: Mutex::new(state) })
     }
 
-    /// What ought to be, and what is going on.
+    /// Locks and returns the state.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic is survived")
     }
 
-    /// Lets all clients do `ops` operations altogether.
+    /// Starts the programs, which do `ops` operations in total.
     pub fn begin(self: &Arc<Self>, ops: usize) -> Vec<JoinHandle<()>> {
         self.state().left = ops;
         let programs = (0..CLIENTS.len()).flat_map(|client| std::iter::repeat_n(client, PROGRAMS));
@@ -127,22 +127,22 @@ impl Run {
             .collect()
     }
 
-    /// Operations that are still to be begun.
+    /// Returns the number of operations that have not started yet.
     pub fn left(&self) -> usize {
         self.state().left
     }
 
-    /// Whether operations are still to be begun.
+    /// Returns whether operations have not started yet.
     pub fn busy(&self) -> bool {
         self.left() > 0
     }
 
-    /// No further operations are begun.
+    /// Starts no further operations.
     pub fn stop(&self) {
         self.state().left = 0;
     }
 
-    /// Waits until all that was begun has ended.
+    /// Waits until all running operations have ended.
     pub async fn end(&self, programs: Vec<JoinHandle<()>>) {
         let all = async {
             for program in programs {
@@ -173,13 +173,13 @@ impl Run {
         self.state().finish(client, number, op, granted, answer, made);
     }
 
-    /// Does one operation while nothing else is under way.
+    /// Runs one operation while no other one is running.
     pub async fn alone(&self, client: usize, op: Op) {
         let started = self.state().admit(op).expect("nothing else is under way");
         self.one(client, started).await;
     }
 
-    /// All files that are open for certain, with their clients.
+    /// Returns all files that are certainly open, with their clients.
     pub fn open_files(&self) -> Vec<(usize, Arc<OpenFile>)> {
         let state = self.state();
         let closing = |n: &u64| state.doubtful.contains(&Op::Close { handle: *n });
@@ -187,7 +187,7 @@ impl Run {
         open.filter_map(|(n, h)| Some((h.client, state.files.get(n)?.clone()))).collect()
     }
 
-    /// Closes all that is open, whatever that answers if the rule is not exact.
+    /// Closes all open files. If the rule is not exact, errors are ignored.
     pub async fn close_all(&self) {
         loop {
             let next = self.state().model.handles.iter().map(|(n, h)| (*n, h.client)).next();
@@ -197,7 +197,7 @@ impl Run {
         }
         let strays = std::mem::take(&mut self.state().strays);
         for (client, file) in strays {
-            // Of an operation in doubt: it may not even be open.
+            // Opened by an operation with an unknown outcome: the file may not even be open.
             let _ = self.clients[client].release(file).await;
         }
     }
@@ -218,7 +218,7 @@ impl State {
         None
     }
 
-    /// Takes what the operation claims.
+    /// Takes the claims of an operation, if they are compatible, and records its start.
     fn admit(&mut self, op: Op) -> Option<Started> {
         let granted = self.claims.take(wanted(&self.model, &op))?;
         let file = op.handle().and_then(|h| self.files.get(&h).cloned());
@@ -241,7 +241,7 @@ impl State {
                 _ => None,
             });
             let touched: Vec<Fid> = touched.collect();
-            // A close or an fsync sends what is kept of earlier writes.
+            // A close or an fsync also sends dirty data of earlier writes.
             let sends = matches!(op, Op::Close { .. } | Op::Fsync { .. });
             if sends || matches!(op, Op::Write { .. } | Op::Punch { .. } | Op::Truncate { .. }) {
                 self.doubtful_writes.extend(&touched);
@@ -258,7 +258,7 @@ impl State {
             _ => Fid::ZERO,
         };
         if let (Op::Migrate { fid, .. }, Rule::DataLost) = (&op, self.rule) {
-            // It may have been on the OST that lost bytes.
+            // The file may have been on the OST that lost data.
             self.doubtful_files.insert(*fid);
         }
         if let (Op::Migrate { .. }, Err(errno)) = (&op, &answer) {
@@ -289,7 +289,7 @@ impl State {
             _ => false,
         };
         if self.rule == Rule::DataLost && syncs && *answer == Err(Errno::EIO) {
-            return; // the truth
+            return; // the error reports the loss correctly
         }
         let expected = match answer {
             Ok(answer) => expected.map(|expected| expected.as_listed(answer)),

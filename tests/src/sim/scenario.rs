@@ -1,4 +1,4 @@
-//! What happens to a simulated cluster, and for which seeds.
+//! The scenarios: crashes and faults of a simulated cluster, and the seeds to run.
 
 use std::{
     collections::BTreeSet,
@@ -28,47 +28,47 @@ use super::{
     tree::{Tree, assert_same, objects, visible, walk},
 };
 
-/// Names the one seed to run, with all its events printed.
+/// Environment variable with the one seed to run. All its events are printed.
 pub const SEED_VARIABLE: &str = "SHEEN_SIM_SEED";
-/// Says how many seeds to run instead of the usual number, for a long search.
+/// Environment variable with the number of seeds to run instead of the default, for a long search.
 pub const SEEDS_VARIABLE: &str = "SHEEN_SIM_SEEDS";
-/// Names the first of them, for a search that goes on where another one ended.
+/// Environment variable with the first seed, to continue an earlier search.
 pub const FROM_VARIABLE: &str = "SHEEN_SIM_FROM";
-/// Events shown when a single seed is run.
+/// Events printed when a single seed is run.
 const EVENTS_SHOWN: usize = 200_000;
-/// How long trouble lasts at most: a client that a server does not hear of for 30 seconds is given
-/// up, which is right and not what is tested.
+/// Maximum duration of network faults. A server evicts a client that it has not heard from for 30
+/// seconds. That is correct, but it is not the subject of these scenarios.
 const STORM_MAX: Duration = Duration::from_secs(20);
-/// Objects of files that are gone are gone within this time: an MDT that comes back keeps those
-/// that may be open for 90 s.
+/// Time within which objects of deleted files are removed. A restarted MDT keeps objects of files
+/// that may still be open for 90 s.
 const CLEANUP: Duration = Duration::from_secs(120);
 
-/// What a run left behind, to be compared with another of the same seed.
+/// Record of a run, to be compared with another run of the same seed.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Trace {
-    /// Of all events.
+    /// Hash of all events.
     pub hash: u64,
-    /// The last events, where they were asked for.
+    /// The last events, if they were requested.
     pub log: Vec<String>,
 }
 
-/// Runs a seed twice: the same must happen.
+/// Runs a seed twice and asserts that both runs are equal.
 ///
 /// # Panics
-/// If not; shows where the two part.
+/// If they differ. The message shows the first differing event.
 pub fn replays(seed: u64, scenario: impl Fn(u64, usize) -> Trace) {
     let (a, b) = (scenario(seed, EVENTS_SHOWN), scenario(seed, EVENTS_SHOWN));
     if let Some(at) = a.log.iter().zip(&b.log).position(|(a, b)| a != b) {
         let before = at.saturating_sub(20);
-        panic!("seed {seed} parts at event {at}:\n{:#?}\n{:#?}", &a.log[before..=at], b.log[at]);
+        panic!("seed {seed}: the runs differ at event {at}:\n{:#?}\n{:#?}", &a.log[before..=at], b.log[at]);
     }
     assert_eq!(a.hash, b.hash, "seed {seed}");
 }
 
-/// Runs a story in a world of this physics.
+/// Runs a scenario in a simulated world with this configuration.
 ///
 /// # Panics
-/// If it has no end.
+/// If the scenario does not end.
 pub fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl AsyncFnOnce(&World)) -> Trace {
     let sim = Sim::new(seed, SimConfig { log_events_max, ..config });
     let world = World::clone(&sim);
@@ -79,7 +79,7 @@ pub fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl
     Trace { hash: sim.trace_hash(), log: sim.log() }
 }
 
-/// Starts all hosts: servers, then clients.
+/// Starts all hosts: first the servers, then the clients.
 async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
     let nodes = start_all(world).await;
     let mut clients = Vec::new();
@@ -98,7 +98,7 @@ async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
     (nodes, run)
 }
 
-/// Does operations amid trouble, then waits for their end in calm.
+/// Runs operations during network faults, stops the faults, and waits until the operations end.
 async fn storm(world: &World, run: &Arc<Run>, seed: u64, ops: usize) {
     let trouble = trouble(world, seed);
     let programs = run.begin(ops);
@@ -111,7 +111,7 @@ async fn storm(world: &World, run: &Arc<Run>, seed: u64, ops: usize) {
     run.end(programs).await;
 }
 
-/// The tree as all clients see it: the same for each.
+/// Reads the tree on all clients, and asserts that they see the same.
 async fn walk_all(world: &World, run: &Run) -> Tree {
     let walks: Vec<_> = (0..CLIENTS.len())
         .map(|client| {
@@ -130,8 +130,8 @@ async fn walk_all(world: &World, run: &Run) -> Tree {
     first
 }
 
-/// All is closed; what was removed leaves no objects behind, and all clients see what the model
-/// says.
+/// Closes all files. Then asserts that all clients see the file system of the model, and that
+/// removed files leave no objects behind.
 async fn settle(world: &World, run: &Run, waste: &Objects) {
     run.close_all().await;
     let tree = walk_all(world, run).await;
@@ -144,8 +144,8 @@ async fn settle(world: &World, run: &Run, waste: &Objects) {
 /// Objects by OST.
 type Objects = BTreeSet<(u32, Fid)>;
 
-/// Waits until there are no objects but those of files, and `waste`. Returns those that nobody
-/// removes.
+/// Waits until the OSTs hold only objects of files and `waste`. Returns further objects that are
+/// not removed in time.
 async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
     let rt = world.rt(CLIENTS[0]);
     let left = || objects(world).into_iter().filter(|o| !tree.objects.contains(o) && !waste.contains(o)).collect();
@@ -159,13 +159,13 @@ async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
     }
 }
 
-/// Operations in bad weather with breaking connections; each done exactly once, and in the end all
-/// is as it ought to be.
+/// Runs operations on a bad network with breaking connections. Each must execute exactly once, and
+/// the final file system must equal the model.
 pub fn bad_network(seed: u64, ops: usize, log: usize) -> Trace {
     bad_network_as(seed, ops, log, false)
 }
 
-/// As [`bad_network`], perhaps with migrations among the operations.
+/// As [`bad_network`], optionally with migrations among the operations.
 pub fn bad_network_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (_nodes, run) = boot(world, seed).await;
@@ -175,14 +175,14 @@ pub fn bad_network_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trac
     })
 }
 
-/// Which hosts lose their power.
+/// Hosts that lose their power.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Victims {
-    /// One OST's.
+    /// One OSS.
     Oss(usize),
-    /// That of MGS and MDT.
+    /// The host of the MGS and the MDT.
     Mds,
-    /// Both.
+    /// Both the MDS and one OSS.
     Both(usize),
 }
 
@@ -216,20 +216,24 @@ impl Victims {
     }
 }
 
-/// Operations; everything synced; more operations, some files synced; the power fails at servers;
-/// they come back. What was synced is there, nothing is mixed up, and all goes on.
+/// A power failure of servers:
+/// 1. Run operations, then sync everything.
+/// 2. Run more operations, among them fsyncs. The power of some servers fails meanwhile.
+/// 3. Restart the servers.
+/// 4. Assert that synced data survived and that no file contains foreign data.
+/// 5. Run more operations, and assert that they work.
 pub fn power_failure(seed: u64, ops: usize, log: usize) -> Trace {
     power_failure_as(seed, ops, log, false)
 }
 
-/// As [`power_failure`], perhaps with migrations among the operations.
+/// As [`power_failure`], optionally with migrations among the operations.
 pub fn power_failure_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         run.state().migrates = migrates;
         let programs = run.begin(ops);
         run.end(programs).await;
-        // Each client knows what it keeps.
+        // A syncfs covers only the dirty data of its own client.
         for client in 0..CLIENTS.len() {
             run.alone(client, Op::SyncFs).await;
         }
@@ -254,7 +258,7 @@ pub fn power_failure_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Tr
 
 type Programs = Vec<sheen_rt::JoinHandle<()>>;
 
-/// Pulls the plug at some moment of the run.
+/// Crashes the victims at a random moment of the run.
 async fn crash(world: &World, run: &Run, victims: Victims, programs: Programs, ops: usize) -> Programs {
     let rt = world.rt(CLIENTS[0]);
     let left = run.state().rng.usize(1..ops);
@@ -270,7 +274,7 @@ async fn crash(world: &World, run: &Run, victims: Victims, programs: Programs, o
     programs
 }
 
-/// The hosts come up again, after a while.
+/// Restarts the crashed hosts one after another.
 async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
     let rt = world.rt(CLIENTS[0]);
     for host in victims.hosts() {
@@ -278,7 +282,7 @@ async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
         world.note(&format!("host {host} comes up"));
         nodes.push(start(world, host).await.expect("it does not crash again"));
     }
-    // Until then a new file may get fewer stripes than were asked for.
+    // Before the MDT is connected to all OSTs, a new file may get fewer stripes than requested.
     for node in &*nodes {
         if let Node::Mds(_, _, mdt, _) = node {
             let _ = rt.timeout(CLEANUP, mdt.wait_osts(OSSES.len())).await;
@@ -286,8 +290,8 @@ async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
     }
 }
 
-/// A file that an MDT lost lives on at the client that has it open; whoever syncs it there must
-/// hear the truth.
+/// Asserts that an fsync succeeds only on files that exist. A file that the MDT lost may
+/// still be open on a client.
 async fn fsyncs_are_honest(run: &Run) {
     let open: Vec<_> = run.open_files();
     for (client, file) in open {
@@ -299,8 +303,8 @@ async fn fsyncs_are_honest(run: &Run) {
     }
 }
 
-/// Every client syncs every file, which may tell it once that bytes were lost, of files on an OST
-/// that crashed.
+/// Syncs every file on every client. For a file on a crashed OST, the first fsync may report lost
+/// data, but the second one may not.
 async fn hear_of_losses(run: &Run, tree: &Tree, victims: Victims) {
     let on_victim = |fid| victims.ost().is_some_and(|ost| tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
     for client in &run.clients {
@@ -309,20 +313,20 @@ async fn hear_of_losses(run: &Run, tree: &Tree, victims: Victims) {
             let synced = client.fsync(&file, false).await;
             let lost = on_victim(fid) && synced == Err(Errno::EIO);
             assert!(lost || synced == Ok(()), "fsync of {fid}: {synced:?}");
-            assert_eq!(client.fsync(&file, false).await, Ok(()), "a loss is told once");
+            assert_eq!(client.fsync(&file, false).await, Ok(()), "a loss is reported once");
             client.release(file).await.expect("it is open");
         }
     }
 }
 
-/// What there is after the crash: all that was promised, nothing that never was. Returns the tree,
-/// and objects that were wasted.
+/// Asserts that after the crash all guaranteed data exists and no other data. Returns the tree, and
+/// leaked objects.
 async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects) {
     for client in &run.clients {
         let synced = client.syncfs().await;
         let lost = victims.ost().is_some() && synced == Err(Errno::EIO);
         assert!(lost || synced == Ok(()), "all servers can be reached again: {synced:?}");
-        assert_eq!(client.syncfs().await, Ok(()), "a loss is told once");
+        assert_eq!(client.syncfs().await, Ok(()), "a loss is reported once");
     }
     fsyncs_are_honest(run).await;
     run.close_all().await;
@@ -336,37 +340,37 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
                 bare.inodes.values_mut().for_each(super::model::Inode::forget_bytes);
                 bare
             };
-            assert_same(&bare(&tree.model), &bare(&state.model), "names and attributes, which no OST holds");
+            assert_same(&bare(&tree.model), &bare(&state.model), "names and attributes, which are not on OSTs");
         }
         state.promises.check_names(&tree.model, &state.doubtful);
         for (fid, inode) in &tree.model.inodes {
             let Some(found) = inode.bytes() else { continue };
             let untouched = victims.ost().is_none_or(|ost| !tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
             let known = state.model.inodes.get(fid).and_then(|i| i.bytes());
-            // An MDT may have lost objects of a component that were not synced.
+            // The MDT may have lost the objects of a component that was not synced.
             let laid_out = inode.striping.is_some_and(|s| !victims.mds() || !s.is_composite());
             match known {
                 Some(known) if untouched && laid_out && !state.doubtful_files.contains(fid) => {
-                    assert!(found == known, "{fid} lies on no OST that crashed, and has other bytes");
+                    assert!(found == known, "{fid} is on no OST that crashed, but its data changed");
                 }
                 _ => state.promises.check_bytes(*fid, inode, found),
             }
         }
     }
     let left = cleaned(world, &tree, &Objects::new()).await;
-    // A write that was under way to a file which the MDT lost, or to a component whose objects it
-    // lost, is sent again when the OST comes back, and makes an object that nobody knows. It is out
-    // of use for ever (its id is), but takes space.
+    // The MDT may have lost a file, or the objects of a component, while a write to it was running.
+    // The client resends the write when the OST returns. The OST then creates an object that
+    // belongs to no file. Its id is never reused, but it takes space.
     let laid_out = |fid| tree.model.inodes.get(fid).is_some_and(|i| i.striping.is_some_and(|s| !s.is_composite()));
-    // A migration writes to a copy, which may be lost.
+    // A migration writes to a temporary copy, which may be lost.
     let migrated = run.state().doubtful.iter().any(|op| matches!(op, Op::Migrate { .. }));
     let excused = migrated || run.state().doubtful_writes.iter().any(|fid| !laid_out(fid));
     assert!(left.is_empty() || excused, "objects that belong to no file: {left:?}");
     (tree, left)
 }
 
-/// An MDT that loses a file which a client has open: the client hears of it, and leaves nothing
-/// behind.
+/// The MDT loses a file that a client has open. The client must get errors, and it must leave no
+/// objects behind.
 pub fn lost_file(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
@@ -377,8 +381,8 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
         let (attr, file) = client.create(who, ROOT, &name, flags::RDWR, 0o644, 0).await.expect("it can be created");
         world.crash_host(MDS);
         restart(world, Victims::Mds, &mut nodes).await;
-        // What a client keeps it may answer until it has heard of the restart, with the first
-        // answer of the new MDT at the latest.
+        // The client may use its caches until it knows of the restart, at the latest from the first
+        // reply of the restarted MDT.
         assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
         assert_eq!(client.getattr(attr.attr.fid, None).await.err(), Some(Errno::ENOENT), "it was lost");
         let data = || Bulk::from(bytes::Bytes::from_static(b"data"));
@@ -386,7 +390,8 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
         assert_eq!(client.write(&file, 0, data()).await, Err(Errno::ESTALE));
         assert_eq!(client.read(&file, 0, 1).await.err(), Some(Errno::ESTALE));
         assert!(objects(world).is_empty());
-        // The name is free, and whoever takes it is not disturbed by the lost file's client.
+        // The name is free. The client of the lost file must not disturb another client that reuses
+        // the name.
         let (attr, new) = other.create(who, ROOT, &name, flags::RDWR, 0o644, 0).await.expect("the name is free");
         assert_eq!(other.write(&new, 0, data()).await, Ok(4));
         assert_eq!(other.fsync(&new, false).await, Ok(()));
@@ -395,15 +400,15 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
     })
 }
 
-/// A new file that has no objects yet.
+/// Creates a file that has no objects yet.
 async fn file_without_layout(client: &Client) -> Fid {
     let regular = sheen_wire::FileKind::Regular.mode_bits();
     let made = client.mknod(&Caller::ROOT, ROOT, &"new".into(), regular | 0o644, 0, 0).await;
     made.expect("it can be made").attr.fid
 }
 
-/// An MDT that loses the layout of a file and gives it another one: no client goes on with the old
-/// one.
+/// The MDT loses the layout of a file and then gives it another layout. No client may continue with
+/// the lost one.
 pub fn lost_layout(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
@@ -417,11 +422,11 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
         world.crash_host(MDS);
         restart(world, Victims::Mds, &mut nodes).await;
         if seed % 2 == 1 {
-            assert_eq!(client.fsync(&old, false).await, Err(Errno::ESTALE), "nobody has told it yet");
+            assert_eq!(client.fsync(&old, false).await, Err(Errno::ESTALE), "the first request after the restart");
         }
         let new = other.open(who, fid, flags::RDWR).await.expect("the file itself was synced");
         assert_eq!(other.write(&new, 0, data("new content")).await, Ok(11));
-        // As above.
+        // The client learns of the restart, as in `lost_file`.
         assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
         assert_eq!(client.getattr(fid, None).await.map(|a| a.attr.size), Ok(11));
         assert_eq!(client.fsync(&old, false).await, Err(Errno::ESTALE));
@@ -431,9 +436,9 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
     })
 }
 
-/// An MDT that loses the objects of a component, and gives it others: no client goes on with the
-/// old ones, and who wrote there hears of it. Of some seeds it asks first: by fsync, or a durable
-/// write.
+/// The MDT loses the objects of a component and then gives it others. No client may continue with
+/// the lost objects, and the client that wrote to them must get an error. With some seeds, that
+/// client calls fsync or writes with O_SYNC before another client uses the file.
 pub fn lost_component(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
@@ -446,7 +451,7 @@ pub fn lost_component(seed: u64, log: usize) -> Trace {
         let end = steps.parts().next().expect("it has parts").end;
         let old = client.open(who, fid, flags::RDWR).await.expect("it can be opened");
         let data = |text: &'static str| Bulk::from(bytes::Bytes::from_static(text.as_bytes()));
-        assert_eq!(client.write(&old, 0, data("kept")).await, Ok(4));
+        assert_eq!(client.write(&old, 0, data("safe")).await, Ok(4));
         assert_eq!(client.fsync(&old, false).await, Ok(()));
         assert_eq!(client.write(&old, end, data("lost")).await, Ok(4));
         world.crash_host(MDS);
@@ -454,43 +459,43 @@ pub fn lost_component(seed: u64, log: usize) -> Trace {
         let synced = match seed % 3 {
             0 => Err(Errno::ESTALE),
             1 => client.fsync(&old, false).await,
-            _ => client.write_as(&old, end, data("gone"), false, true).await.map(drop),
+            _ => client.write_as(&old, end, data("more"), false, true).await.map(drop),
         };
         let there = other.getattr(fid, None).await.map(|a| a.attr.size);
-        // Where the network is slow the MDT has committed the layout before it crashes.
+        // If the network is slow, the MDT has committed the layout before it crashes.
         let is_lost = there != Ok(end + 4);
-        assert!(synced.is_err() || !is_lost, "it is told {synced:?}, and then there are {there:?} bytes");
+        assert!(synced.is_err() || !is_lost, "the sync returned {synced:?}, but the size is {there:?}");
         let new = other.open(who, fid, flags::RDWR).await.expect("the file itself was synced");
         assert_eq!(other.write(&new, end, data("new content")).await, Ok(11));
-        // As above.
+        // The client learns of the restart, as in `lost_file`.
         assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
         assert_eq!(client.getattr(fid, None).await.map(|a| a.attr.size), Ok(end + 11));
         let again = client.open(who, fid, flags::RDONLY).await.expect("it can be opened anew");
         let read = client.read(&again, end, 100).await.expect("and read").into_bytes();
         assert_eq!(&read[..], b"new content");
         let kept = client.read(&again, 0, 4).await.expect("and read").into_bytes();
-        assert_eq!(&kept[..], b"kept");
+        assert_eq!(&kept[..], b"safe");
         if is_lost {
-            assert!(client.fsync(&old, false).await.is_err(), "what it wrote is gone");
+            assert!(client.fsync(&old, false).await.is_err(), "the client's write was lost");
         }
     })
 }
 
-/// How a client asks whether what it wrote is safe.
+/// The call by which a client finds out whether its data is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asks {
-    /// fsync of the file that it wrote to.
+    /// fsync of the written file.
     Fsync,
-    /// fsync after it closed the file and opened it again.
+    /// fsync after closing and reopening the file.
     FsyncLater,
-    /// syncfs, and fsync then.
+    /// syncfs, then fsync.
     SyncFs,
     /// A write with O_SYNC to the same file.
     DurableWrite,
 }
 
-/// An OST whose host loses bytes that a client wrote: whoever asks then is not told that they are
-/// safe. It is told so once; what is written after is safe when it is synced.
+/// An OST crashes after a client wrote to it. If the bytes are lost, the client's next sync must
+/// fail, once. Data written after that is durable after a successful sync.
 pub fn lost_bytes(seed: u64, log: usize) -> Trace {
     let asks = [Asks::Fsync, Asks::FsyncLater, Asks::SyncFs, Asks::DurableWrite][(seed % 4) as usize];
     simulate(seed, log, weather(seed), async |world| {
@@ -524,25 +529,26 @@ pub fn lost_bytes(seed: u64, log: usize) -> Trace {
         };
         let there_yet = there(&file).await;
         for answer in answers {
-            assert!(answer.is_err() || there_yet, "{asks:?}: the bytes are gone, and the answer was {answer:?}");
+            assert!(answer.is_err() || there_yet, "{asks:?}: the bytes are lost, but the sync returned {answer:?}");
             assert!(matches!(answer, Ok(()) | Err(Errno::EIO)), "{asks:?}: {answer:?}");
         }
-        assert_eq!(client.fsync(&file, false).await, Ok(()), "a loss is told once");
+        assert_eq!(client.fsync(&file, false).await, Ok(()), "a loss is reported once");
         assert_eq!(client.syncfs().await, Ok(()));
-        // The file starts anew.
+        // After the reported loss, new data is durable again.
         assert_eq!(client.write(&file, 0, bulk()).await, Ok(1000));
         assert_eq!(client.fsync(&file, false).await, Ok(()));
         fails(&mut nodes).await;
         assert_eq!(client.fsync(&file, false).await, Ok(()), "nothing was lost");
-        assert!(there(&file).await, "{asks:?}: fsync called the bytes safe, and they are gone");
+        assert!(there(&file).await, "{asks:?}: fsync succeeded, but the bytes are lost");
     })
 }
 
-/// Runs `count` seeds from 0 on, as many at a time as there are processors: from another one, or
-/// more, if the environment says so; or the one that it names, with its log.
+/// Runs `count` seeds from 0 on, in one thread per processor. [`FROM_VARIABLE`] and
+/// [`SEEDS_VARIABLE`] change the first seed and the number of seeds. With [`SEED_VARIABLE`], runs
+/// only that seed and prints its events.
 ///
 /// # Panics
-/// If any seed fails; says which and how to run it again.
+/// If a seed fails. The message says which, and how to repeat it.
 pub fn seeds(test: &str, count: u64, scenario: impl Fn(u64, usize) -> Trace + Sync) {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     if let Some(seed) = number(SEED_VARIABLE) {
@@ -560,7 +566,7 @@ pub fn seeds(test: &str, count: u64, scenario: impl Fn(u64, usize) -> Trace + Sy
         {
             if catch_unwind(AssertUnwindSafe(|| scenario(seed, 0))).is_err() {
                 eprintln!(
-                    "seed {seed} failed; again, with a log: {SEED_VARIABLE}={seed} scripts/test.sh -E 'test({test})' --no-capture"
+                    "seed {seed} failed; repeat it with a log: {SEED_VARIABLE}={seed} scripts/test.sh -E 'test({test})' --no-capture"
                 );
                 failed.lock().expect("no panic holds it").push(seed);
             }

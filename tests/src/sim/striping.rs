@@ -1,6 +1,6 @@
-//! How files of the simulation are striped: plainly, overstriped, and by ranges of the file that
-//! are small enough for writes to cross; where the MDT has a data service the first of them may lie
-//! there.
+//! Layouts of files in the simulation: plain, overstriped and composite. The components are small
+//! enough for writes to cross their boundaries. If the MDT has a data service, the first component
+//! may be on the MDT.
 
 use std::fmt;
 
@@ -8,43 +8,43 @@ use sheen_layout::{Asked, Component, Count, Layout, Spec, Template, TemplateComp
 
 use super::OSSES;
 
-/// Most ranges.
+/// Maximum number of components.
 const PARTS_MAX: usize = 3;
-/// No end.
+/// End of a component without an end.
 const EOF: u64 = u64::MAX;
 const K: u64 = 1 << 10;
-/// By which a range grows that grows by itself: it does so once, as soon as it is written into.
+/// Extension size of a self-extending component. It extends once, at the first write into it.
 const EXTENSION: u64 = 64 << 20;
 
-/// A range of a file.
+/// A component.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Byte after its last, [`u64::MAX`] for no end.
+    /// Its end (exclusive) in bytes, [`u64::MAX`] for no end.
     pub end: u64,
-    /// Stripes; 0: there is no such range.
+    /// Stripe count. 0: there is no such component.
     pub count: u16,
-    /// Bytes of a stripe.
+    /// Stripe size in bytes.
     pub size: u32,
-    /// Where its bytes are.
+    /// Location of its data.
     pub kind: Kind,
 }
 
-/// Where the bytes of a range are.
+/// Location of a component's data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// On OSTs.
     Striped,
-    /// On OSTs; it grows by itself.
+    /// On OSTs, self-extending.
     Growing,
     /// On the MDT.
     OnMdt,
 }
 
-/// How a file is striped, or those made in a directory.
+/// Layout of a file, or default layout of a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Striping {
-    /// In order, those that there are before those that there are not. A single one is the whole
-    /// file, of a plain layout.
+    /// The components in order, followed by unused ones. A single component stands for a plain
+    /// layout.
     parts: [Part; PARTS_MAX],
 }
 
@@ -62,8 +62,9 @@ const fn on_mdt(end: u64) -> Part {
 
 const NONE: Part = part(EOF, 0, 0);
 
-/// Stripings that are asked for. No range is too short for its stripes; the sizes of those before
-/// one that grows are others than its.
+/// Layouts that the simulation requests. No component is shorter than its stripes. The components
+/// before a self-extending one have other stripe sizes, so that [`Striping::of_layout`] can tell
+/// them apart.
 pub const STRIPINGS: [Striping; 12] = [
     Striping::plain(1, 64 * K),
     Striping::plain(2, 64 * K),
@@ -79,7 +80,7 @@ pub const STRIPINGS: [Striping; 12] = [
     Striping { parts: [part(64 * K, 1, 64 * K), part(256 * K, 1, 128 * K), growing(1, 64 * K)] },
 ];
 
-/// Those that are asked for where the MDT has a data service, as well.
+/// Further layouts that the simulation requests if the MDT has a data service.
 pub const ON_MDT: [Striping; 4] = [
     Striping { parts: [on_mdt(64 * K), part(EOF, 1, 64 * K), NONE] },
     Striping { parts: [on_mdt(64 * K), part(192 * K, 2, 64 * K), part(EOF, 4, 64 * K)] },
@@ -88,35 +89,35 @@ pub const ON_MDT: [Striping; 4] = [
 ];
 
 impl Striping {
-    /// What nobody asked for.
+    /// The layout of files for which none was requested.
     pub const DEFAULT: Striping = Striping::plain(1, sheen_layout::STRIPE_SIZE_DEFAULT as u64);
 
-    /// The same for the whole file.
+    /// Returns a plain layout.
     const fn plain(count: u16, size: u64) -> Striping {
         Striping { parts: [part(EOF, count, size), NONE, NONE] }
     }
 
-    /// Its ranges.
+    /// Returns the components.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.parts.iter().filter(|part| part.count > 0)
     }
 
-    /// Whether one of them grows by itself.
+    /// Returns whether a component is self-extending.
     pub fn grows(&self) -> bool {
         self.parts().any(|part| part.kind == Kind::Growing)
     }
 
-    /// Whether it has several.
+    /// Returns whether there are several components.
     pub fn is_composite(&self) -> bool {
         self.parts().count() > 1
     }
 
-    /// Whether bytes of one file lie in several objects, if there are so many OSTs.
+    /// Returns whether a file may have data in several objects on a cluster with this many OSTs.
     pub fn spreads(&self, osts: usize) -> bool {
         self.is_composite() || osts > 1 && self.parts().any(|part| part.count > 1)
     }
 
-    /// What a user asks for; more stripes than OSTs overstripe.
+    /// Returns the request for this layout. More stripes than OSTs are requested as overstriping.
     pub fn asked(&self) -> Asked {
         if !self.is_composite() {
             return Asked::Plain(self.parts[0].spec());
@@ -124,7 +125,7 @@ impl Striping {
         Asked::Composite(Template::new(self.components()))
     }
 
-    /// What a user asks for who wants a mirror each.
+    /// Returns the request for a mirrored file with one mirror of each layout.
     pub fn mirrors(all: &[Striping]) -> Asked {
         let components = all.iter().flat_map(Striping::components).collect();
         Asked::Composite(Template { components, mirrors: all.len() as u16 })
@@ -144,16 +145,18 @@ impl Striping {
         components
     }
 
-    /// What a directory passes on. `None`: nothing that was asked for.
+    /// Returns the striping of a directory's default layout. `None` if it is not one of the
+    /// requested ones.
     pub fn of_asked(asked: &Asked) -> Option<Striping> {
         STRIPINGS.into_iter().chain(ON_MDT).find(|striping| striping.asked() == *asked)
     }
 
-    /// A file's. Extensions count as part of what grows into them, and so does what was repeated
-    /// because it could not grow where it was.
+    /// Returns the striping of a file's layout. Extension components count as part of the component
+    /// that extends into them. So does a component that the MDT repeated because it could not be
+    /// extended on its OSTs.
     ///
     /// # Panics
-    /// If no such striping can be asked for.
+    /// If the layout was never requested by the simulation.
     pub fn of_layout(layout: &Layout) -> Striping {
         let grows = layout.components().iter().any(Component::is_extension);
         let mut parts: Vec<Part> = Vec::new();
@@ -171,7 +174,7 @@ impl Striping {
         found
     }
 
-    /// The same, whatever the number of stripes.
+    /// Returns the same striping with all stripe counts 1.
     pub fn without_counts(mut self) -> Striping {
         self.parts.iter_mut().for_each(|part| part.count = part.count.min(1));
         self

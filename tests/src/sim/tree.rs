@@ -1,5 +1,5 @@
-//! The whole file system as a client sees it, read back into a [`Model`]; and the objects that lie
-//! on the OSTs.
+//! The whole file system as a client sees it, read back into a [`Model`], and the objects on the
+//! OSTs' disks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,26 +20,26 @@ use super::{
     perform::{entries, layout, perform},
 };
 
-/// Bytes asked for at a time.
+/// Bytes of a read.
 const READ: usize = 150_000;
-/// Bytes of a page of entries: small, so that there are several.
+/// Bytes of a readdir page: few, so that directories have several pages.
 const PAGE: u32 = 300;
 
-/// What a walk found.
+/// Result of a walk.
 #[derive(PartialEq)]
 pub struct Tree {
-    /// All that has a name.
+    /// All inodes that have a name.
     pub model: Model,
-    /// The objects of all files, by OST.
+    /// The objects of all files, with their OST.
     pub objects: BTreeSet<(u32, Fid)>,
-    /// On which OSTs a file lies.
+    /// The OSTs of each file.
     pub osts: BTreeMap<Fid, BTreeSet<u32>>,
 }
 
-/// Walks the whole tree and reads everything.
+/// Walks the whole tree and reads all inodes.
 ///
 /// # Panics
-/// If what it finds does not fit together: names that lead nowhere, wrong numbers of links.
+/// If the file system is inconsistent: names without inodes, wrong link counts.
 pub async fn walk(client: &Client) -> Tree {
     let mut tree = Tree { model: Model::default(), objects: BTreeSet::new(), osts: BTreeMap::new() };
     tree.model.inodes.clear();
@@ -72,7 +72,7 @@ pub async fn walk(client: &Client) -> Tree {
         inode.nlink = if inode.is_dir() { 1 } else { names.get(fid).copied().unwrap_or(0) };
     }
     for (fid, view) in views {
-        assert_eq!(Ok(view), tree.model.view(fid), "what stat says against what was read");
+        assert_eq!(Ok(view), tree.model.view(fid), "stat against the inodes that were read");
     }
     tree
 }
@@ -130,7 +130,7 @@ async fn with_attributes(client: &Client, view: View, mut inode: Inode, tree: &m
     inode
 }
 
-/// The model without what no walk can see: what has no name, and who has what open.
+/// Returns the model without what a walk cannot see: inodes without names, and open handles.
 pub fn visible(model: &Model) -> Model {
     let named: BTreeSet<Fid> = model.names().map(|(_, _, fid)| fid).chain([ROOT]).collect();
     let mut seen = model.clone();
@@ -140,10 +140,10 @@ pub fn visible(model: &Model) -> Model {
     seen
 }
 
-/// Says what differs.
+/// Asserts that two models are equal.
 ///
 /// # Panics
-/// If anything does.
+/// If they differ. The message shows the differences.
 pub fn assert_same(found: &Model, expected: &Model, who: &str) {
     let fids: BTreeSet<&Fid> = found.inodes.keys().chain(expected.inodes.keys()).collect();
     let mut wrong = Vec::new();
@@ -166,7 +166,7 @@ fn describe(inode: Option<&Inode>) -> String {
     format!("{content} {perm:o} {nlink} names {striping:?} {} xattrs", xattrs.len())
 }
 
-/// The objects that lie on the OSTs' disks.
+/// Returns the objects on the OSTs' disks.
 pub fn objects(world: &World) -> BTreeSet<(u32, Fid)> {
     let mut found = BTreeSet::new();
     for (ost, host) in OSSES.iter().enumerate() {
@@ -186,7 +186,7 @@ pub fn objects(world: &World) -> BTreeSet<(u32, Fid)> {
     found
 }
 
-/// The objects that lie on the MDT's disk.
+/// Returns the DoM objects on the MDT's disk.
 pub fn data_objects(world: &World) -> BTreeSet<(u32, Fid)> {
     let disk = world.rt(MDS).disk();
     let mut found = BTreeSet::new();

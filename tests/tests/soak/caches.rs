@@ -1,5 +1,5 @@
-//! What is cached costs no request, also where that needs pages in the kernel's page cache. A
-//! kernel may drop any page at any time, so these tests belong to soak and not to the gate.
+//! Cached data costs no request, including data in the kernel's page cache. A kernel may drop any
+//! page at any time, so these tests belong to soak and not to the gate.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,20 +21,20 @@ fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// Reads until that asks nobody, twice. What is read while the writer cancels its locks may be
-/// dropped again.
+/// Repeats the reads until two passes in a row send no request. Data read while the writer cancels
+/// its locks may be dropped from the cache again.
 fn read_until_kept(two: &TwoMounts, at: &Two) {
     let mut kept = 0;
-    eventually("what is read is kept", || {
+    eventually("reads are served from the cache", || {
         kept = if two.cost(|| read_all(at)).is_empty() { kept + 1 } else { 0 };
         two.quiet();
         kept == 2
     });
 }
 
-/// Shows something of pages that stay in the kernel, in one direction and the other. It must come
-/// out in one of some tries, each in a directory of its own: a kernel that drops a page meanwhile
-/// counts like a failure of ours.
+/// Runs a check that depends on pages in the kernel's page cache, in both directions between the
+/// mounts. The check must succeed once in `TRIES` tries, each in a directory of its own. A page
+/// that the kernel drops and a bug of Sheen look the same, so one failed try does not count.
 fn in_one_of_some_tries(two: &TwoMounts, show: impl Fn(&Two)) {
     const TRIES: usize = 6;
     for (name, swapped) in [("d", false), ("e", true)] {
@@ -66,11 +66,11 @@ fn a_second_open_asks_no_server() {
         open_all(&|path| File::open(path).unwrap());
         assert_eq!(two.cost(|| open_all(&|path| File::open(path).unwrap())), Counts::new());
         assert_eq!(two.cost(|| open_all(&rw)), Counts::new(), "for writing");
-        // As long as it is open, too.
+        // Also while the file is open.
         let file = File::open(at.b(&name(5))).unwrap();
         assert_eq!(two.cost(|| open_all(&rw)), Counts::new());
         drop(file);
-        // What A does elsewhere does not matter, but what it does to the file.
+        // Changes by A elsewhere do not matter. Changes by A to the file do.
         fs::write(at.a("tree/new"), "x").unwrap();
         fs::remove_file(at.a("tree/new")).unwrap();
         fs::set_permissions(at.a(&name(1)), fs::Permissions::from_mode(0o600)).unwrap();
@@ -99,7 +99,7 @@ fn a_second_read_asks_no_ost() {
     });
 }
 
-/// What others do to other things leaves a file's pages where they are.
+/// Changes of other files through the other mount leave a file's pages cached.
 #[test]
 fn work_elsewhere_leaves_pages_cached() {
     let two = two_mounts!(LIMIT);
@@ -107,10 +107,11 @@ fn work_elsewhere_leaves_pages_cached() {
         plant(&two, at);
         read_until_kept(&two, at);
         fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
-        // What A keeps of it would go to the servers at any time.
+        // Without fsync, A would write its dirty data to the OSTs at any time.
         File::open(at.a("elsewhere")).unwrap().sync_all().unwrap();
         two.quiet();
-        // The directory itself changed, and the kernel wants its attributes to pass it.
+        // The directory itself changed, so the kernel asks for its attributes during the path
+        // lookup.
         let asked = two.cost(|| assert!(fs::metadata(at.b("")).unwrap().is_dir()));
         assert_eq!(asked.values().sum::<u64>(), 1, "{asked:?}");
         assert_eq!(two.cost(|| read_all(at)), Counts::new(), "after A made another file");

@@ -1,3 +1,3 @@
-//! What needs luck or time, or the kernel's page cache. Only `make soak` runs it.
+//! Tests that depend on luck, on time or on the kernel's page cache. Only `make soak` runs them.
 
 mod caches;

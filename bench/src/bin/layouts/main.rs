@@ -1,19 +1,24 @@
-//! What layouts cost, and what they are worth: writing across the boundaries of components,
-//! creating a file of 2,000 stripes, small files kept on the MDT, and mapping.
+//! Cost and gain of layouts: writing across the boundaries of components, creating a file of 2,000
+//! stripes, small files on the MDT, and mapping.
 //!
-//! `layouts [--rounds 5] [--only boundaries|create|small|default|mapping] [--mib 512] [--creates 50] [--delay-us 2000] [--files 20000] [--bytes 3901] [--json FILE]`.
-//! Both sides of a ratio are measured one after the other in each round, in turns the one and the
-//! other first; the median over the rounds is shown.
+//! ```text
+//! layouts [--rounds 5] [--only boundaries|create|small|default|mapping] [--mib 512]
+//!         [--creates 50] [--delay-us 2000] [--files 20000] [--bytes 3901] [--json FILE]
+//! ```
 //!
-//! * *boundaries*: one process writes a new file of `--mib` MiB and fsyncs; in three steps of 64
-//!   MiB, 256 MiB and the rest with 1, 2 and 4 stripes, against 4 stripes all over. In the first
-//!   round the file is read and compared on another mount.
-//! * *create*: `--creates` files are made in a directory whose files get 2,000 stripes, against one
-//!   whose files get one; each message over tcp takes `--delay-us`.
-//! * *small*: `--files` files of `--bytes` bytes are written, and then read on another mount, which
-//!   knows nothing of them; kept on the MDT (`-E 64K -L mdt -E -1 -c 1`), against one stripe. `lo`:
-//!   they are written over `lo`; the mount that reads them is over tcp. Over tcp once more with a
-//!   twentieth of them and every message delayed by 1 ms.
+//! The two sides of a ratio are measured one after the other in each round, in alternating order.
+//! The table shows the median over the rounds.
+//!
+//! * *boundaries*: one process writes a new file of `--mib` MiB and fsyncs it. The file has three
+//!   components, 64 MiB, 256 MiB and the rest, with 1, 2 and 4 stripes. It is compared with a file
+//!   of 4 stripes. In the first round the file is read and checked on another mount.
+//! * *create*: `--creates` files are created in a directory with a default layout of 2,000 stripes,
+//!   and in one with a default layout of one stripe. Each message over tcp is delayed by
+//!   `--delay-us`.
+//! * *small*: `--files` files of `--bytes` bytes are written, and then read on another mount with
+//!   empty caches. Files on the MDT (`-E 64K -L mdt -E -1 -c 1`) are compared with files of one
+//!   stripe. With `lo`, the files are written over `lo`, but the mount that reads them is over tcp.
+//!   Over tcp this is repeated with a twentieth of the files and all messages delayed by 1 ms.
 //! * *default*: see [`usual`].
 //! * *mapping*: see [`mapping`].
 
@@ -35,47 +40,48 @@ mod usual;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What layouts cost: watermarks, 2,000 stripes, small files on the MDT, the default layout,
+/// Cost of layouts: watermarks, 2,000 stripes, small files on the MDT, the default layout,
 /// mapping
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// boundaries: MiB of the file, in writes of 1 MiB; over 256 it reaches all three components
+    /// boundaries: size of the file in MiB, written 1 MiB at a time; above 256 it reaches all three
+    /// components
     #[arg(long, default_value_t = 512)]
     mib: usize,
-    /// create: files made in each measurement
+    /// create: files created in each measurement
     #[arg(long, default_value_t = 50)]
     creates: usize,
     /// create: delay of each message over tcp, in microseconds
     #[arg(long, default_value_t = 2000)]
     delay_us: u64,
-    /// small: files
+    /// small: number of files
     #[arg(long, default_value_t = 20_000)]
     files: usize,
-    /// small: bytes of a file
+    /// small: size of a file in bytes
     #[arg(long, default_value_t = 3901)]
     bytes: usize,
 }
 
-/// MiB, in bytes.
+/// A MiB in bytes.
 const M: u64 = 1 << 20;
 const OSTS: usize = 4;
-/// The stripes of the final component are those of the plain file.
+/// The final component has as many stripes as the plain file.
 const STEPS: &[&str] = &["-E", "64M", "-c", "1", "-E", "256M", "-c", "2", "-E", "-1", "-c", "4"];
 const FINAL: &[&str] = &["-c", "4"];
 const WIDE: &[&str] = &["-C", "2000"];
 const ONE: &[&str] = &["-c", "1"];
 const ON_MDT: &[&str] = &["-E", "64K", "-L", "mdt", "-E", "-1", "-c", "1"];
 
-/// Small files are also measured with each message delayed by so much.
+/// Small files are also measured with each message delayed by this time.
 const SMALL_DELAY_US: u64 = 1000;
 const SMALL_DELAYED_PART: usize = 20;
 
 const ASKED_BOUNDARIES: f64 = 0.95;
 const ASKED_CREATE: f64 = 1.5;
 const ASKED_SMALL: f64 = 1.5;
-/// Millions a second.
+/// In millions per second.
 const ASKED_MAPPINGS: f64 = 50.0;
 
 fn main() -> ExitCode {
@@ -102,12 +108,12 @@ fn run() -> io::Result<()> {
     table.finish(&args.options)
 }
 
-/// What is measured on a mount.
+/// Runs the measurements that need a mount.
 fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     if args.options.wants("boundaries") {
         boundaries(args, cluster, table)?;
     }
-    // Over `lo` there is no delay.
+    // Messages over `lo` are never delayed.
     if args.options.wants("create") && !cluster.plan.lo {
         create(args, cluster, table)?;
     }
@@ -123,8 +129,8 @@ fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
     Ok(())
 }
 
-/// Measures this and that in each round, in turns the one and the other first: their figures by
-/// rounds. `measure` is told which of them (0: this, 1: that) and the round.
+/// Measures both sides of a ratio in each round, in alternating order. Returns the figures of each
+/// side, by round. `measure` gets the side (0: this, 1: that) and the round.
 fn pair<T>(args: &Args, what: &str, mut measure: impl FnMut(usize, u32) -> io::Result<T>) -> io::Result<[Vec<T>; 2]> {
     let mut figures = [Vec::new(), Vec::new()];
     let progress = Progress::new(2 * args.options.rounds as usize);
@@ -137,7 +143,7 @@ fn pair<T>(args: &Args, what: &str, mut measure: impl FnMut(usize, u32) -> io::R
     Ok(figures)
 }
 
-/// Writing across the boundaries of components.
+/// Measures writes across the boundaries of components.
 fn boundaries(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     let what = format!("{}, write across boundaries", cluster.plan.name);
     let rates = pair(args, &what, |which, round| {
@@ -178,14 +184,14 @@ fn boundaries(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<(
     Ok(())
 }
 
-/// Creating files of many stripes, with distance.
+/// Measures the creation of files with many stripes, with delayed messages.
 fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     let what = format!("{}, create with {} us between", cluster.plan.name, args.delay_us);
     let millis = pair(args, &what, |which, round| {
         let dir = cluster.mounts[0].join(format!("create.{round}.{which}"));
         fs::create_dir(&dir)?;
         cluster.setstripe(&dir, [WIDE, ONE][which])?;
-        // The first one tells the mount of the directory's default.
+        // The first file makes the mount cache the directory's default layout.
         fs::File::create(dir.join("first"))?;
         cluster.sheen.set_param("lnet.delay_us", args.delay_us)?;
         let took = crew::run(&[Job::Fill(dir.clone(), args.creates, 0)]);
@@ -199,7 +205,7 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
         fs::remove_dir_all(&dir)?;
         Ok(took.done.as_secs_f64() * 1e3 / args.creates as f64)
     })?;
-    // Smaller is better, so this is over that.
+    // Smaller is better, so the ratio is this over that.
     let ratios = ratios(&millis[0], &millis[1]);
     let shown = |millis: &[f64]| format!("{:.1} ms a file", median(millis));
     row(
@@ -218,8 +224,8 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Small files, on the MDT and not, with a delay of each message; with one a part of the files will
-/// do.
+/// Measures small files on the MDT and on one OST, with each message delayed by `delay_us`. With a
+/// delay, a part of the files is enough.
 fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io::Result<()> {
     let (mut name, bytes) = (cluster.plan.name.to_owned(), args.bytes);
     let files = if delay_us == 0 { args.files } else { args.files.div_ceil(SMALL_DELAYED_PART) };
@@ -270,13 +276,13 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io
     Ok(())
 }
 
-/// Why files on the MDT cannot be had, if it is because they are not supported.
+/// Returns why files cannot be on the MDT, if that is not supported.
 fn refused(cluster: &Cluster) -> io::Result<Option<String>> {
     let path = cluster.mounts[0].join("on-mdt");
     match cluster.setstripe(&path, ON_MDT) {
         Ok(()) => cluster.remove(&path).map(|()| None),
         Err(e) if e.to_string().contains("Operation not supported") => {
-            // What Lustre leaves after a refusal: an empty file.
+            // After the refusal an empty file remains, as with Lustre.
             let _ = fs::remove_file(&path);
             Ok(Some(e.to_string()))
         }
@@ -288,12 +294,12 @@ fn ratios(this: &[f64], that: &[f64]) -> Vec<f64> {
     this.iter().zip(that).map(|(a, b)| a / b).collect()
 }
 
-/// This against that.
+/// A row of the table: this compared with that.
 struct Row<'a> {
     work: &'a str,
     this: &'a str,
     that: &'a str,
-    /// Of the figures, in JSON.
+    /// Name of the figures in JSON.
     unit: &'a str,
     measured: &'a [Vec<f64>; 2],
     shown: &'a dyn Fn(&[f64]) -> String,
@@ -321,7 +327,7 @@ fn row(table: &mut Table, row: Row<'_>) {
     );
 }
 
-/// The cells of a row.
+/// Returns the cells of a row.
 fn text(cells: [&str; 6]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }

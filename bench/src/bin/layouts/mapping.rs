@@ -1,8 +1,8 @@
-//! offset → (component, stripe, object, offset), in this process, a second of one core's time:
-//! [`Layout::locate`] at random offsets of a file, with what it allocates counted.
+//! Speed of the mapping offset → (component, stripe, object, offset), in this process: calls of
+//! [`Layout::locate`] per second of CPU time at random offsets of a file, with its allocations
+//! counted.
 //!
-//! Random offsets are the hard case: which component and which stripe it is cannot be foretold by
-//! the processor.
+//! Random offsets are the hard case: the processor cannot predict the component and the stripe.
 
 use std::{hint::black_box, io, time::Duration};
 
@@ -18,15 +18,16 @@ use sheen_wire::Fid;
 
 use crate::{ASKED_MAPPINGS, M, text};
 
-/// How long one measurement takes.
+/// CPU time of one measurement.
 const TIME: Duration = Duration::from_millis(500);
-/// Mappings between two looks at the clock.
+/// Number of mappings between two reads of the clock.
 const BATCH: u64 = 1 << 16;
 const STRIPE_SIZE: u32 = 1 << 20;
-/// Offsets lie below; in the last component of all layouts by a half or more.
+/// Upper bound of the offsets in bytes. In all layouts at least half of them are in the last
+/// component.
 const SPAN: u64 = 1 << 30;
 
-/// Measures it for layouts of several kinds.
+/// Measures the mapping for several layouts.
 pub fn measure(options: &Options, table: &mut Table) -> io::Result<()> {
     let shapes: [(&str, &[(u64, u16)]); 4] = [
         ("plain, 4 stripes", &[(u64::MAX, 4)]),
@@ -78,17 +79,17 @@ pub fn measure(options: &Options, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// What this thread has used of a processor: neighbours do not count.
+/// Returns the CPU time of this thread, which other processes on the machine do not affect.
 fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Millions of mappings a second, and the allocations in that time.
+/// Returns the millions of mappings per second, and the allocations during the measurement.
 fn run(layout: &Layout) -> io::Result<(f64, u64)> {
     let mut random = 1_u64;
     let (start, before) = (processor_time(), allocs::count());
-    // Made of all that is found, so that all of it has to be found.
+    // Combines all results, so that the compiler cannot leave out a part of the mapping.
     let mut all = 0;
     let mut done = 0;
     let mut took = Duration::ZERO;
@@ -111,8 +112,8 @@ fn run(layout: &Layout) -> io::Result<(f64, u64)> {
     Ok((done as f64 / took.as_secs_f64() / 1e6, allocs::count() - before))
 }
 
-/// A file's layout whose components end at and have as many stripes as `steps` say, with all its
-/// objects; a plain one of one step.
+/// Returns a file's layout with all its objects. Each step gives the end and the stripe count of a
+/// component. One step gives a plain layout.
 fn layout(steps: &[(u64, u16)]) -> io::Result<Layout> {
     let file = Fid::new(1, 1);
     let mut next = 0;
@@ -164,7 +165,7 @@ mod tests {
         let steps = layout(&[(64 * M, 1), (256 * M, 2), (u64::MAX, 4)]).unwrap();
         let at = |offset: u64| steps.locate(offset).map(|p| (p.component, p.stripe, p.offset)).unwrap();
         assert_eq!(at(64 * M - 1), (0, 0, 64 * M - 1));
-        assert_eq!(at(65 * M), (1, 2, 32 * M), "units go round from the beginning of the file");
+        assert_eq!(at(65 * M), (1, 2, 32 * M), "stripes are counted from the beginning of the file");
         assert_eq!(at(256 * M), (2, 3, 64 * M));
         assert!((0..SPAN).step_by(3 << 20).all(|offset| steps.locate(offset).is_some()));
         assert_eq!(layout(&[(u64::MAX, 2000)]).unwrap().stripe_count(), 2000);

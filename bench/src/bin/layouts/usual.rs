@@ -1,5 +1,5 @@
 //! The default layout of a new file system (decision 018) against one stripe, for files of three
-//! sizes: written on one mount, and read on another, which knows nothing of them.
+//! sizes. Files are written on one mount and read on another mount with empty caches.
 
 use std::{fs, io};
 
@@ -11,13 +11,13 @@ use sheen_bench::{
 
 use super::{Args, M, ONE, Row, pair, ratios, row};
 
-/// `sheen_layout::Template::progressive`, in the words of `lfs setstripe`.
+/// `sheen_layout::Template::progressive`, as arguments of `lfs setstripe`.
 const DEFAULT: &[&str] =
     &["-E", "64K", "-L", "mdt", "-E", "256M", "-c", "1", "-E", "16G", "-c", "4", "-E", "-1", "-c", "-1"];
-/// Files, bytes of each; the last one reaches the third component.
+/// Number of files and size of each in bytes. The last file reaches the third component.
 const WORK: [(usize, usize); 3] = [(2000, 4096), (200, M as usize), (1, 512 * M as usize)];
 
-/// Writing and reading by either layout.
+/// Measures writes and reads with both layouts.
 pub fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     for (files, bytes) in WORK {
         let size = if bytes as u64 >= M { format!("{} MiB", bytes as u64 / M) } else { format!("{} KiB", bytes >> 10) };

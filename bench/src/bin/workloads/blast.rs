@@ -1,12 +1,12 @@
-//! BLAST: Debian's `blastp` looks for proteins in a protein database on the file system, a process
-//! on each mount with its share of the queries. It maps the database into memory, scans it
-//! sequentially, and then reads at the places where it found something.
+//! BLAST. Debian's `blastp` searches for proteins in a protein database on the file system, with a
+//! process on each mount for its share of the queries. It maps the database into memory, scans it
+//! sequentially, and then reads at the places of its hits.
 //!
-//! The database is that of mmseqs2's examples, of about 9 MB where the paper's (of nucleotides) has
-//! 79 files of 1 GB: watermarks are scaled by that, and stripe widths by [`WIDTHS`], so that wide
-//! patterns still have several units on each stripe. All of its files get the pattern, from their
-//! directory. What is found is compared with what a database on tmpfs gives, whose time says what
-//! is computing.
+//! The database is that of mmseqs2's examples, with about 9 MB. The paper's database (of
+//! nucleotides) has 79 files of 1 GB. Watermarks are scaled by this ratio, and stripe widths by
+//! [`WIDTHS`], so that wide patterns still have several units on each stripe. All files of the
+//! database inherit the pattern from their directory. The hits are compared with those of a
+//! database on tmpfs. The time on tmpfs shows the computing time.
 
 use std::{
     fs::{self, File},
@@ -28,23 +28,23 @@ use sheen_bench::{
 
 use crate::{Args, against, check, forget, numbers, panel, shown, stripe, turns};
 
-/// Stripe widths are divided by this.
+/// Divisor of stripe widths.
 const WIDTHS: u64 = 16;
 const DATABASE_BYTES: u64 = 79 << 30;
-/// The file of a database that has the sequences.
+/// The file of a database that contains the sequences.
 const SEQUENCES: &str = "db.psq";
 
-/// A database and queries on tmpfs, and what is found.
+/// A database and queries on tmpfs.
 pub struct Input {
     dir: PathBuf,
-    /// A file of queries for each mount.
+    /// The files of queries, one for each mount.
     queries: Vec<PathBuf>,
-    /// Bytes of the sequences.
+    /// Size of the sequences in bytes.
     bytes: u64,
 }
 
 impl Input {
-    /// Makes it of the proteins; or says what is missing for that.
+    /// Creates the database and the queries. The inner error says what is missing.
     pub fn prepare(args: &Args, place: &Place) -> io::Result<Result<Input, String>> {
         for program in ["makeblastdb", "blastp"] {
             let there = Command::new(program).arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -89,8 +89,8 @@ fn succeed(status: std::process::ExitStatus, what: &str) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{what}: {status}"))) }
 }
 
-/// So many sequences of a FASTA file, evenly spaced, dealt out to so many files; not more files
-/// than sequences.
+/// Takes `queries` evenly spaced sequences of a FASTA file and deals them out to `files` files, at
+/// most one file per sequence.
 fn shares(fasta: &str, queries: usize, files: usize) -> Vec<String> {
     let sequences: Vec<String> =
         fasta.split("\n>").map(|one| format!(">{}\n", one.trim_start_matches('>').trim_end())).collect();
@@ -103,7 +103,7 @@ fn shares(fasta: &str, queries: usize, files: usize) -> Vec<String> {
     shares
 }
 
-/// Measures and draws it.
+/// Measures BLAST and draws the picture.
 pub fn measure(args: &Args, cluster: &Cluster, input: &Input) -> io::Result<Table> {
     let factors = input.factors(args);
     let progress = Progress::new(BLAST.len() + args.options.rounds as usize * (1 + BLAST.len()));
@@ -123,7 +123,10 @@ pub fn measure(args: &Args, cluster: &Cluster, input: &Input) -> io::Result<Tabl
                 let databases: Vec<PathBuf> = cluster.mounts.iter().map(|m| m.join(experiment.name)).collect();
                 let (took, here) = search(input, &databases)?;
                 if here != *found || here.iter().all(Vec::is_empty) {
-                    return Err(io::Error::other(format!("{}: blastp did not find the same", experiment.name)));
+                    return Err(io::Error::other(format!(
+                        "{}: the hits of blastp differ from those on tmpfs",
+                        experiment.name
+                    )));
                 }
                 times[i].push(took.as_secs_f64());
                 Ok(())
@@ -138,7 +141,7 @@ pub fn measure(args: &Args, cluster: &Cluster, input: &Input) -> io::Result<Tabl
     Ok(table(&times, &tmpfs))
 }
 
-/// Copies the database into a directory of the experiment's pattern.
+/// Copies the database into a directory with the experiment's pattern.
 fn copy(cluster: &Cluster, input: &Input, experiment: &Experiment, factors: Factors) -> io::Result<()> {
     let dir = cluster.mounts[0].join(experiment.name);
     fs::create_dir(&dir)?;
@@ -152,15 +155,15 @@ fn copy(cluster: &Cluster, input: &Input, experiment: &Experiment, factors: Fact
     check(cluster, &dir.join(SEQUENCES), experiment, factors)
 }
 
-/// Looks for all queries at once, those of each file in a database of its own: the time, and what
-/// was found.
+/// Runs all queries at once, each file of queries with a database of its own. Returns the time and
+/// the hits.
 fn search(input: &Input, databases: &[PathBuf]) -> io::Result<(Duration, Vec<Vec<u8>>)> {
     let start = Instant::now();
     let mut running = Vec::new();
     for (query, database) in input.queries.iter().zip(databases) {
         let mut command = Command::new("blastp");
         command.args(["-num_threads", "1", "-outfmt", "6", "-query"]).arg(query).arg("-out").arg(hits(query));
-        // It would tell its makers over the network that it was used.
+        // Otherwise blastp reports its use to its makers over the network.
         command.arg("-db").arg(database.join("db")).env("BLAST_USAGE_REPORT", "false").stdin(Stdio::null());
         running.push(Running::start(&mut command)?);
     }
@@ -201,13 +204,13 @@ impl Drop for Running {
     }
 }
 
-/// How much faster each round was than its blast.1.
+/// Returns the speedup of each round over blast.1 in the same round.
 fn speedups(times: &[Vec<f64>]) -> Vec<Vec<f64>> {
     times.iter().map(|of| against(&times[0], of)).collect()
 }
 
 fn draw(args: &Args, times: &[Vec<f64>], input: &Input) -> io::Result<()> {
-    // Those of one kind; nothing for the other.
+    // The times of one kind of experiments, and nothing for the other kind.
     let only = |dynamic: bool, all: &[Vec<f64>]| -> Vec<Vec<f64>> {
         let one = |(experiment, of): (&Experiment, &Vec<f64>)| {
             if experiment.is_dynamic() == dynamic { of.clone() } else { Vec::new() }

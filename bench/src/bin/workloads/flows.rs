@@ -1,12 +1,12 @@
-//! The netflow analysis: generated flow records are indexed in one pass over the file (phase 1,
-//! large sequential reads), and then each record is read by itself, host by host, to make a model
-//! of each (phase 2, tiny random reads).
+//! The netflow analysis of generated flow records. Phase 1 indexes them in one pass over the file,
+//! with large sequential reads. Phase 2 reads each record by itself, host by host, and computes a
+//! model of each host, with tiny random reads.
 //!
-//! *Synchronous*: each mount has one task, whose share of the file and of the records is fixed
-//! beforehand. *Asynchronous*: each mount has [`READERS`] tasks, which take the next segment of
-//! [`SEGMENT`] bytes, or the next host, whenever they are ready. (The paper has 128 tasks on 16
-//! nodes either way.) The time of a phase includes the computing between the reads. The models are
-//! compared with those of the records as they were generated.
+//! *Synchronous*: each mount has one task with a fixed share of the file and of the records.
+//! *Asynchronous*: each mount has [`READERS`] tasks. Whenever a task is ready, it takes the next
+//! segment of [`SEGMENT`] bytes or the next host. (The paper has 128 tasks on 16 nodes either way.)
+//! The time of a phase includes the computing between the reads. The models are compared with those
+//! of the generated records.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use sheen_bench::{
 use crate::{Args, MIB, against, check, forget, numbers, panel, shown, stripe, turns};
 
 const READERS: usize = 4;
-/// Bytes of one sequential read.
+/// Size in bytes of a sequential read.
 const SEGMENT: u64 = 1 << 20;
 const FILE_BYTES: u64 = 55 << 30;
 const VARIATIONS: [&str; 2] = ["synchronous", "asynchronous"];
@@ -40,13 +40,13 @@ const PHASES: [&str; 2] = ["phase 1", "phase 2"];
 
 type Models = BTreeMap<u32, Model>;
 
-/// Records of some hosts, each to be read by itself.
+/// Hosts with their records, which are read one by one.
 type Hosts = Vec<(u32, Vec<Place>)>;
 
 /// Rates in MiB/s: by variation, phase, experiment, round.
 type Rates = [[Vec<Vec<f64>>; 2]; 2];
 
-/// Measures and draws it.
+/// Measures the netflow analysis and draws the picture.
 pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
     let text = generate((FILE_BYTES / args.netflow_factor) as usize);
     let mut index = Index::default();
@@ -89,7 +89,7 @@ pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
     Ok(table(&rates, &index))
 }
 
-/// The models of hosts whose records are in memory.
+/// Computes the models of hosts whose records are in memory.
 fn model(text: &[u8], hosts: &Hosts) -> Models {
     let mut models = Models::new();
     for (host, places) in hosts {
@@ -109,7 +109,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Makes the file.
+    /// Creates the file.
     fn write(&self, experiment: &Experiment) -> io::Result<std::path::PathBuf> {
         let factors = self.args.factors(self.args.netflow_factor, 1);
         let path = self.cluster.mounts[0].join(experiment.name);
@@ -120,7 +120,7 @@ impl Run<'_> {
         Ok(path)
     }
 
-    /// Does both phases, each with nothing in the caches: their rates.
+    /// Runs both phases, each with empty caches. Returns their rates.
     fn analyse(&self, experiment: &Experiment, queued: bool) -> io::Result<[f64; 2]> {
         let size = self.text.len() as u64;
         forget(self.cluster)?;
@@ -134,12 +134,12 @@ impl Run<'_> {
             models.entry(*host).or_default().merge(part);
         }
         if models != *self.expected {
-            return Err(io::Error::other(format!("{}: the models are not those of the records", experiment.name)));
+            return Err(io::Error::other(format!("{}: the models differ from those of the records", experiment.name)));
         }
         Ok([first, index.bytes() as f64 / MIB / took.as_secs_f64()])
     }
 
-    /// Phase 1: the index.
+    /// Phase 1: computes the index.
     fn first(&self, name: &str, size: u64, queued: bool) -> io::Result<(Duration, Index)> {
         let segments: Vec<(u64, u64)> =
             (0..size).step_by(SEGMENT as usize).map(|start| (start, (start + SEGMENT).min(size))).collect();
@@ -155,10 +155,10 @@ impl Run<'_> {
         Ok((took, index))
     }
 
-    /// Phase 2: the models.
+    /// Phase 2: computes the models.
     fn second(&self, name: &str, hosts: &Hosts, queued: bool) -> io::Result<(Duration, Vec<Models>)> {
-        // What tasks take: all records of a host, or one record each where shares are fixed and as
-        // large as each other.
+        // The pieces of work: all records of a host, or single records if shares are fixed and must
+        // have equal size.
         let works: Vec<(u32, &[Place])> = match queued {
             true => hosts.iter().map(|(host, places)| (*host, &places[..])).collect(),
             false => hosts.iter().flat_map(|(host, places)| places.chunks(1).map(|one| (*host, one))).collect(),
@@ -180,7 +180,7 @@ impl Run<'_> {
         })
     }
 
-    /// Has all tasks do their share of `works` pieces of work, on the file as their mounts name it.
+    /// Runs all tasks on `works` pieces of work. Each task uses the file on its mount.
     fn tasks<T: Send>(
         &self,
         name: &str,
@@ -212,11 +212,11 @@ impl Run<'_> {
     }
 }
 
-/// The pieces of work of a task.
+/// The pieces of work of a task, by number.
 enum Mine<'a> {
-    /// From the first to before the second.
+    /// A fixed share: from the first number, up to but not including the second.
     Share(usize, usize),
-    /// The next of so many that nobody has taken yet.
+    /// The next number that no task has taken yet, below a limit.
     Queue(&'a AtomicUsize, usize),
 }
 
@@ -235,7 +235,7 @@ impl Mine<'_> {
     }
 }
 
-/// Reads a segment, and a little more on both sides, and indexes the records that begin in it.
+/// Reads a segment with some bytes on both sides, and indexes the records that begin in it.
 fn segment(file: &File, (start, end): (u64, u64), size: u64, index: &mut Index) -> io::Result<()> {
     let from = start.saturating_sub(1);
     let upto = (end + RECORD_MAX as u64).min(size);

@@ -1,7 +1,8 @@
-//! IOR: tasks on all mounts write a block each of one file, 1 MiB at a time, and fsync; then read
-//! the block of a task on another mount, and compare it. The paper's 64 tasks on 16 nodes with 64
-//! GiB each are two tasks on each mount here, with as much as the factor leaves; stripe widths are
-//! the paper's.
+//! IOR. Tasks on all mounts write one block each of one file, 1 MiB at a time, and fsync. Then they
+//! read and check the block of a task on another mount.
+//!
+//! The paper has 64 tasks on 16 nodes with 64 GiB each. Here there are two tasks per mount, which
+//! share the paper's 4 TiB divided by the factor. Stripe widths are the paper's.
 
 use std::io;
 
@@ -21,7 +22,7 @@ const TASKS_PER_MOUNT: usize = 2;
 const BLOCK: u64 = 1 << 20;
 const FILE_BYTES: u64 = 4 << 40;
 
-/// Measures and draws it.
+/// Measures IOR and draws the picture.
 pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
     let tasks = cluster.mounts.len() * TASKS_PER_MOUNT;
     let count = (FILE_BYTES / args.ior_factor / BLOCK / tasks as u64).max(1) as usize;

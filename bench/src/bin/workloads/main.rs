@@ -1,12 +1,19 @@
-//! The three workloads of "Evaluating Dynamic File Striping For Lustre", smaller by a stated
-//! factor, over its striping patterns: IOR, a netflow analysis, and BLAST on real proteins.
+//! The three workloads of "Evaluating Dynamic File Striping For Lustre" with its striping patterns:
+//! IOR, a netflow analysis, and BLAST on real proteins. Files are smaller than in the paper by a
+//! given factor.
 //!
-//! `workloads [--rounds 5] [--only ior|netflow|blast] [--mounts 4] [--osts 64] [--ior-factor 8192] [--netflow-factor 1024] [--queries 4] [--pictures docs/pictures] [--json FILE]`.
-//! Servers are one process, every mount is one of its own over tcp; before whatever is read all
-//! mounts are made anew, so that nothing is in their caches. Patterns are made by `lfs setstripe`
-//! and compared with what `lfs getstripe` says of the full file. Patterns take turns within a
-//! round, each round beginning with another one; speedups are formed within a round, and the median
-//! over the rounds is shown. Each workload draws a picture.
+//! ```text
+//! workloads [--rounds 5] [--only ior|netflow|blast] [--mounts 4] [--osts 64]
+//!           [--ior-factor 8192] [--netflow-factor 1024] [--queries 4]
+//!           [--pictures docs/pictures] [--json FILE]
+//! ```
+//!
+//! The servers are one process, and every mount has a process of its own over tcp. Before each read
+//! phase, all mounts are unmounted and mounted again, so that their caches are empty.
+//! `lfs setstripe` sets a pattern, and the layout of the full file is compared with it by
+//! `lfs getstripe`. Within a round the patterns take turns, and each round begins with another one.
+//! Speedups are formed within a round, and the table shows the median over the rounds. Each
+//! workload draws a picture.
 
 use std::{io, path::PathBuf, process::ExitCode};
 
@@ -28,30 +35,29 @@ mod ior;
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// Mounts; the paper has 16 nodes for IOR and netflow, 8 for BLAST
+    /// Number of mounts; the paper has 16 nodes for IOR and netflow, 8 for BLAST
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     mounts: u16,
-    /// OSTs; where a pattern has more stripes than that, several lie on one
+    /// Number of OSTs; if a pattern has more stripes, several are on one OST
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=256))]
     osts: u16,
-    /// IOR: the paper's 4 TiB and its watermarks are divided by this
+    /// IOR: divisor of the paper's 4 TiB and its watermarks
     #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u64).range(64..))]
     ior_factor: u64,
-    /// netflow: the paper's 55 GiB and its watermarks are divided by this
+    /// netflow: divisor of the paper's 55 GiB and its watermarks
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(8..))]
     netflow_factor: u64,
-    /// BLAST: queries, shared out among the mounts
+    /// BLAST: number of queries, divided among the mounts
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=500))]
     queries: u16,
-    /// BLAST: where the protein sets DB.fasta.gz and QUERY.fasta.gz are, as Debian's
-    /// mmseqs2-examples brings them
+    /// BLAST: directory of the protein sets DB.fasta.gz and QUERY.fasta.gz, as in Debian's
+    /// package mmseqs2-examples
     #[arg(long, default_value = "/usr/share/doc/mmseqs2/example-data")]
     proteins: PathBuf,
-    /// IOR: where the memory begins that is written, counted from the beginning of a page: 0 as
-    /// IOR's, 16 as what malloc gives
+    /// IOR: offset in a page of the memory from which is written: 0 as with IOR, 16 as with malloc
     #[arg(long, default_value_t = 0)]
     aside: usize,
-    /// Where the pictures go
+    /// Directory of the pictures
     #[arg(long, default_value = "docs/pictures")]
     pictures: PathBuf,
 }
@@ -96,41 +102,42 @@ impl Args {
     }
 }
 
-/// The experiments of a round, beginning with another one each time; with their positions.
+/// Returns the experiments of a round with their positions. Each round begins with another
+/// experiment.
 fn turns(experiments: &'static [Experiment], round: u32) -> impl Iterator<Item = (usize, &'static Experiment)> {
     let first = round as usize % experiments.len();
     experiments.iter().enumerate().cycle().skip(first).take(experiments.len())
 }
 
-/// Makes all mounts anew: no client knows anything.
+/// Remounts all mounts, so that the clients' caches are empty.
 fn forget(cluster: &Cluster) -> io::Result<()> {
     (0..cluster.mounts.len()).try_for_each(|mount| cluster.remount(mount))
 }
 
-/// Gives a file, or what is made in a directory from now on, the pattern.
+/// Sets the pattern of a file, or of the files that will be created in a directory.
 fn stripe(cluster: &Cluster, path: &std::path::Path, experiment: &Experiment, factors: Factors) -> io::Result<()> {
     let words = experiment.words(factors);
     cluster.setstripe(path, &words.iter().map(String::as_str).collect::<Vec<&str>>())
 }
 
-/// Compares the pattern with what the file has.
+/// Compares the layout of a file with the pattern.
 fn check(cluster: &Cluster, path: &std::path::Path, experiment: &Experiment, factors: Factors) -> io::Result<()> {
     let shown = cluster.sheen.run(["lfs", "getstripe", &path.to_string_lossy()])?;
     experiment.check(factors, std::fs::metadata(path)?.len(), &shown)
 }
 
-/// The median, with the range.
+/// Formats the median with the range.
 fn shown(values: &[f64], digits: usize) -> String {
     let (low, high) = range(values);
     format!("{:.digits$} ({low:.digits$}–{high:.digits$})", median(values))
 }
 
-/// Values over those of the first experiment in the same round.
+/// Returns the ratios of values to those of the first experiment in the same round.
 fn against(values: &[f64], first: &[f64]) -> Vec<f64> {
     values.iter().zip(first).map(|(value, first)| value / first).collect()
 }
 
-/// A panel of dots: for each series, the figures of each category.
+/// Returns a panel of dots with the figures of each category, for each series.
 fn panel(title: &str, series: &[Vec<Vec<f64>>]) -> Panel {
     let of = |get: fn(&[f64]) -> (f64, f64)| -> Vec<Vec<Option<(f64, f64)>>> {
         let one = |values: &Vec<f64>| (!values.is_empty()).then(|| get(values));
@@ -145,7 +152,7 @@ fn panel(title: &str, series: &[Vec<Vec<f64>>]) -> Panel {
     }
 }
 
-/// Numbers of the experiments, for an axis.
+/// Returns the numbers of the experiments, for an axis.
 fn numbers(experiments: &[Experiment]) -> Vec<String> {
     (1..=experiments.len()).map(|n| n.to_string()).collect()
 }

@@ -1,100 +1,102 @@
-//! What reads of a file may have returned, and its size been.
+//! Data and sizes of a file: checks whether reads and stats returned legal values.
 //!
-//! Every write fills its range with a number of its own ([`fill`]), so a byte that was read tells
-//! which write it is from ([`number`]); zero is from nobody, a cut or a hole. A byte is then a
-//! register whose writes are all different, for which "is there a legal order?" has an exact answer
-//! (Gibbons and Korach 1997). All operations on one value belong together and must be consecutive:
-//! from the moment at which the first of them is over to the moment at which the last of them
-//! begins, the byte has that value and no other. So these periods of two values may not overlap,
-//! and nothing that gives it another value may lie within one.
+//! Every write fills its range with a number of its own ([`fill`]). So a byte that was read
+//! identifies its write ([`number`]). Zero comes from no write: from a truncate or a hole, or from
+//! before the first write. A byte is then a register whose writes are all different. For such
+//! registers, "is there a legal order?" has an exact answer (Gibbons and Korach 1997). All
+//! operations on one value must be consecutive. From the end of the first of them to the start of
+//! the last of them, the byte has that value and no other. So these periods of two values may not
+//! overlap, and no operation that gives the byte another value may lie within one.
 //!
-//! Zeros may come from several operations; of them it is asked whether one of these can explain the
-//! read. Of sizes it is asked whether they lie within what must and what can have been written:
-//! writes of several stripes are not atomic, and what a size was in their midst nobody knows.
+//! Zeros may come from several operations. The check asks whether one of them can explain the read.
+//! A size must lie between what must have been written and what can have been written. Writes of
+//! several stripes are not atomic, so the size during such a write is undefined.
 //!
-//! **What may be lost.** Of a client that died or was given up, a write that it had not synced may
-//! have vanished, byte by byte. If nobody else has seen it, it counts as if it had never been, and
-//! so does what the client itself saw of it.
+//! **Lost writes.** If a client died or was evicted, a write that it had not synced may be lost,
+//! byte by byte. If no other client has seen the write, it counts as if it had never been, and so
+//! do the client's own reads of it.
 
 use std::collections::BTreeSet;
 
 use super::span::Span;
 
-/// Numbers of writes: 1 to this.
+/// Numbers of writes: 1 to this number.
 pub const NUMBERS: u8 = 255;
 
-/// In bytes: no stripe is shorter, and none ends elsewhere than at a multiple of this.
+/// Alignment of stripes in bytes. No stripe is shorter, and all stripes end at multiples of this.
 const UNIT: u64 = 64 << 10;
 
-/// What a change does.
+/// A change of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Gives bytes this number.
+    /// Writes the write's number to a range.
     Write {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
-        /// Which.
+        /// Number of the write.
         number: u8,
     },
-    /// Makes this the size.
+    /// Truncates the file.
     Cut {
-        /// In bytes.
+        /// New size in bytes.
         size: u64,
     },
-    /// Zeros, where the file has bytes.
+    /// Punches a hole: zeros a range, and does not extend the file.
     Hole {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
 }
 
-/// A change, and when.
+/// A change with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
-    /// When.
+    /// Its time.
     pub span: Span,
-    /// Whose.
+    /// Index of its client.
     pub client: usize,
-    /// What.
+    /// The change.
     pub change: Change,
-    /// It may have been lost, and this long its client could see it nonetheless.
+    /// Set if the change may have been lost: the time until which its own client may still have
+    /// seen it.
     pub lost: Option<u64>,
 }
 
-/// What somebody saw of a file.
+/// A read or a stat of a file.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// When.
+    /// Its time.
     pub span: Span,
-    /// Who.
+    /// Index of its client.
     pub client: usize,
     /// First byte of a read.
     pub offset: u64,
-    /// Bytes read, as ends of runs of one number.
+    /// Bytes read, as runs of one number: (end offset, number).
     pub runs: Vec<(u64, u8)>,
     /// The size that it proves, and whether the file may have been larger.
     pub size: Option<(u64, bool)>,
 }
 
-/// Changes that may be done twice, with those of others in between.
+/// The changes that may be executed twice, with changes of other clients in between.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Redone {
     /// None.
     #[default]
     None,
-    /// Those of several objects, of a file that is migrated: some objects are closed before they
-    /// are changed, and all of it is done again.
+    /// Changes of several objects, for a file that is migrated. If the migration has sealed some of
+    /// the objects before they are changed, the client repeats the whole change.
     OfSeveral,
-    /// Any that takes long, of a file that has mirrors: others count by then.
+    /// All changes, for a file that has mirrors. During a change other mirrors may become the valid
+    /// ones.
     Any,
 }
 
 impl Redone {
-    /// Whether this one may.
+    /// Returns whether this change may be executed twice.
     pub fn may(self, change: &Change) -> bool {
         match self {
             Redone::None => false,
@@ -104,36 +106,38 @@ impl Redone {
     }
 }
 
-/// What was done to a file, and seen of it.
+/// All operations on the data of a file.
 #[derive(Clone, Default, Debug)]
 pub struct History {
-    /// It lies on several OSTs: of two cuts at the same time each may win on one of them.
+    /// Whether the file is on several OSTs: of two concurrent truncates, each may be the last one
+    /// on another OST.
     pub striped: bool,
-    /// Which changes may be done once more at their end, so that what was seen of them before says
-    /// nothing.
+    /// The changes that may be repeated at their end. A read before that end says nothing about the
+    /// order of such a change.
     pub redone: Redone,
-    /// In any order.
+    /// The changes, in any order.
     pub changes: Vec<Changed>,
-    /// In any order.
+    /// The reads and stats, in any order.
     pub seen: Vec<Seen>,
 }
 
-/// What makes the bytes of one write differ from one place to the next.
+/// Returns a number that varies with the offset, so that the bytes of one write differ from each
+/// other.
 fn shift(at: u64) -> u64 {
     (at ^ (at >> 9) ^ (at >> 16)).wrapping_mul(7) % 255
 }
 
-/// The bytes of a write.
+/// Returns the bytes of a write.
 pub fn fill(number: u8, offset: u64, len: usize) -> Vec<u8> {
     (offset..offset + len as u64).map(|at| ((u64::from(number) - 1 + shift(at)) % 255) as u8 + 1).collect()
 }
 
-/// From which write a byte is; 0: from none.
+/// Returns the number of the write that wrote a byte. 0: no write.
 pub fn number(at: u64, byte: u8) -> u8 {
     if byte == 0 { 0 } else { ((u64::from(byte) - 1 + 255 - shift(at)) % 255) as u8 + 1 }
 }
 
-/// Bytes that were read at `offset`, as ends of runs of one number.
+/// Splits bytes that were read at `offset` into runs of one number: (end offset, number).
 pub fn runs<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<(u64, u8)> {
     let mut runs: Vec<(u64, u8)> = Vec::new();
     let mut at = offset;
@@ -149,7 +153,7 @@ pub fn runs<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<(u64
 }
 
 impl Change {
-    /// The bytes that it touches.
+    /// Returns the bytes that the change touches, as (start, end).
     pub fn range(&self) -> (u64, u64) {
         match *self {
             Change::Write { offset, len, .. } | Change::Hole { offset, len } => (offset, offset + len),
@@ -157,13 +161,13 @@ impl Change {
         }
     }
 
-    /// Whether it may be one of several objects.
+    /// Returns whether the change may touch several objects.
     pub fn is_of_several(&self) -> bool {
         let (start, end) = self.range();
         start / UNIT != (end - 1).max(start) / UNIT
     }
 
-    /// What it makes of them.
+    /// Returns the number of the touched bytes after the change. 0 for zeros.
     pub fn number(&self) -> u8 {
         match self {
             Change::Write { number, .. } => *number,
@@ -171,7 +175,7 @@ impl Change {
         }
     }
 
-    /// The size that the file has afterwards, at least.
+    /// Returns the minimum size of the file after the change.
     pub fn end(&self) -> Option<u64> {
         match *self {
             Change::Write { len: 0, .. } | Change::Hole { .. } => None,
@@ -190,7 +194,8 @@ impl Seen {
         self.runs.last().map_or(self.offset, |run| run.0)
     }
 
-    /// From which write a byte was that was read; `None`: it was not read.
+    /// Returns the number of the write that wrote a byte of this read. `None`: the byte was not
+    /// read.
     pub fn at(&self, at: u64) -> Option<u8> {
         if at < self.offset {
             return None;
@@ -200,10 +205,10 @@ impl Seen {
 }
 
 impl History {
-    /// Whether some legal order explains everything.
+    /// Checks whether some legal order explains all operations.
     ///
     /// # Errors
-    /// What cannot be.
+    /// A description of the contradiction.
     pub fn check(&self) -> Result<(), String> {
         self.check_sizes()?;
         let changes = self.changes.iter().flat_map(|c| [c.change.range().0, c.change.range().1]);
@@ -230,8 +235,8 @@ impl History {
         Ok(())
     }
 
-    /// What the size was at least, for who looked then: what was there for certain, but for cuts
-    /// that may have come after.
+    /// Returns the minimum size at the time of a stat. Changes that had certainly ended count.
+    /// Truncates that may have come after them reduce the size.
     fn least(&self, look: &Span) -> u64 {
         let mixed = |c: &Changed, t: &Changed| !c.span.before(&t.span) && !t.span.before(&c.span) && c.span != t.span;
         let kept = |c: &Changed| {
@@ -241,7 +246,8 @@ impl History {
             }
             let end = c.change.end()?;
             let later = |t: &&Changed| t.span.from < look.to && t.span.to > c.span.from;
-            // On one OST it is cut already, and on another one not made as long as it shall be.
+            // On one OST the truncate is done. On the OST that is to hold the new end it may not
+            // be.
             let halfway = |t: &Changed| self.striped && !t.span.before(look);
             let size = |t: &Changed| t.change.cut().map(|size| if halfway(t) { 0 } else { size });
             let cuts = self.changes.iter().filter(later).filter_map(size);
@@ -251,7 +257,8 @@ impl History {
         certain.filter_map(kept).max().unwrap_or(0)
     }
 
-    /// What it was at most: what may have been there, but for cuts that came after for certain.
+    /// Returns the maximum size. Changes that may have been done count. Truncates that certainly
+    /// came after them reduce the size.
     fn most(&self, look: &Span) -> u64 {
         let kept = |c: &Changed| {
             let end = c.change.end()?;
@@ -264,15 +271,15 @@ impl History {
     }
 }
 
-/// What happened to one byte.
+/// All operations on one byte.
 struct Byte<'a> {
     changes: Vec<&'a Changed>,
     reads: Vec<(u8, &'a Seen)>,
     redone: Redone,
 }
 
-/// From when to when a byte has one value for certain, if `from < to`; else from `to` to `from` it
-/// has it at some moment.
+/// The period of one value. If `from < to`, the byte certainly has the value from `from` to `to`.
+/// Otherwise it has the value at some moment between `to` and `from`.
 struct Zone {
     number: u8,
     from: u64,
@@ -284,7 +291,7 @@ impl Zone {
         self.from < self.to
     }
 
-    /// Whether all of that lies within the period.
+    /// Returns whether the interval lies within the period.
     fn holds(&self, from: u64, to: u64) -> bool {
         self.from < from && to < self.to
     }
@@ -299,15 +306,15 @@ impl Byte<'_> {
                 let both = i < j && a.is_period() && b.is_period() && earlier < later;
                 let within = i != j && a.is_period() && !b.is_period() && a.holds(b.to, b.from);
                 if both || within {
-                    return Err(self.told(&format!("it cannot have been {} and {} in turn", a.number, b.number)));
+                    return Err(self.told(&format!("it cannot alternate between {} and {}", a.number, b.number)));
                 }
             }
             let zeros = self.changes.iter().filter(|c| c.change.number() == 0);
             if zeros.clone().any(|z| a.is_period() && a.holds(z.span.from, z.span.to)) {
-                return Err(self.told(&format!("{} outlived a cut or a hole", a.number)));
+                return Err(self.told(&format!("{} survived a truncate or a hole", a.number)));
             }
             if self.reads.iter().any(|(n, r)| *n == 0 && a.is_period() && a.holds(r.span.from, r.span.to)) {
-                return Err(self.told(&format!("zero was read while it was {}", a.number)));
+                return Err(self.told(&format!("zero was read while the value was {}", a.number)));
             }
         }
         match self.reads.iter().find(|(n, read)| *n == 0 && !self.may_be_zero(&read.span, &zones)) {
@@ -316,7 +323,8 @@ impl Byte<'_> {
         }
     }
 
-    /// Of each value that counts. Without those that were lost, which nobody is any the wiser of.
+    /// Returns the zones of all values, except for those of lost writes that no other client has
+    /// seen.
     fn zones(&self) -> Result<Vec<Zone>, String> {
         let mut zones = Vec::new();
         let mut writes: Vec<&&Changed> = self.changes.iter().filter(|c| c.change.number() != 0).collect();
@@ -338,13 +346,13 @@ impl Byte<'_> {
         }
         let unknown = |n: &u8| *n != 0 && writes.iter().all(|w| w.change.number() != *n);
         match self.reads.iter().find(|(n, _)| unknown(n)) {
-            Some((n, _)) => Err(self.told(&format!("nobody wrote {n} there"))),
+            Some((n, _)) => Err(self.told(&format!("no client wrote {n} there"))),
             None => Ok(zones),
         }
     }
 
-    /// Whether it was zero at some moment of a look: at first, or by a cut or hole after which no
-    /// other value came for certain.
+    /// Returns whether the byte may have been zero at some moment of a read: before the first
+    /// write, or by a truncate or hole that no other value certainly followed.
     fn may_be_zero(&self, look: &Span, zones: &[Zone]) -> bool {
         let covered = |zero_to: Option<u64>| {
             let after = |zone: &&Zone| zero_to.is_none_or(|to| to < zone.to);
@@ -357,7 +365,7 @@ impl Byte<'_> {
     fn told(&self, what: &str) -> String {
         let mut lines: Vec<(u64, String)> = Vec::new();
         for c in &self.changes {
-            let lost = if c.lost.is_some() { ", lost perhaps" } else { "" };
+            let lost = if c.lost.is_some() { ", possibly lost" } else { "" };
             lines.push((c.span.from, format!("{:?} client {} {:?}{lost}", c.span, c.client, c.change)));
         }
         for (n, r) in &self.reads {
@@ -460,7 +468,7 @@ mod tests {
         let changes = [write(1, 2, 1), lost];
         assert!(legal(&changes, &[read(5, 6, 0, 2), read(10, 11, 1, 1)]));
         assert!(legal(&changes, &[read(5, 6, 0, 2), read(10, 11, 1, 2)]), "or it is not lost");
-        assert!(!legal(&changes, &[read(5, 6, 1, 2), read(10, 11, 1, 1)]), "somebody else saw it");
+        assert!(!legal(&changes, &[read(5, 6, 1, 2), read(10, 11, 1, 1)]), "another client saw it");
         assert!(!legal(&changes, &[read(10, 11, 0, 2), read(12, 13, 0, 1)]), "its client saw it later");
         assert!(!legal(&[write(1, 2, 1), write(3, 4, 2)], &[read(5, 6, 0, 2), read(10, 11, 1, 1)]));
     }

@@ -1,4 +1,4 @@
-//! Judges what a run wrote down.
+//! Checks the record of a run.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ use super::{
 };
 
 impl Trouble {
-    /// Whether something was done while the client may not have known better.
+    /// Returns whether an operation ran while the client may have had outdated data.
     fn covers(&self, client: usize, span: Span) -> bool {
         self.client == client && self.from < span.to && span.from < self.until
     }
 }
 
-/// What became of a run's history.
+/// Result of checking a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Judged {
-    /// The order of names was not found within bounds.
+    /// A search for a legal order (of names or of swaps) exceeded its bounds.
     pub undecided: bool,
 }
 
-/// Whether a legal order explains all that was answered.
+/// Checks whether a legal order explains all replies.
 ///
 /// # Errors
-/// What cannot be.
+/// A description of the contradiction.
 pub fn judge(record: &mut Record) -> Result<Judged, String> {
     let troubles = std::mem::take(&mut record.troubles);
     let troubled = |client, span| troubles.iter().any(|t| t.covers(client, span));
@@ -69,7 +69,8 @@ pub fn judge(record: &mut Record) -> Result<Judged, String> {
 
 fn check_names(record: &mut Record, troubled: impl Fn(usize, Span) -> bool) -> Result<Judged, String> {
     for asked in &mut record.names {
-        // Whether it was done, and what others saw, is another matter.
+        // A troubled client's reply says nothing about what other clients saw. Only a create tells
+        // which file it made.
         if troubled(asked.client, asked.span) && !matches!((asked.ask, asked.answer), (Ask::Create(..), Some(Ok(_)))) {
             asked.answer = None;
             asked.span = asked.span.unanswered();
@@ -87,9 +88,9 @@ fn check_names(record: &mut Record, troubled: impl Fn(usize, Span) -> bool) -> R
     }
 }
 
-/// Files of a client that were seen, and that no create is known to have made, are of its creates
-/// that nobody heard of. Which is of which is told only where there is one; `false` where there are
-/// more.
+/// Finds the create of a file whose create had an unknown outcome. Such a file was seen, but no
+/// create of its client is known to have made it. The assignment is unique only if there is one
+/// such file and one such create. Returns `false` if there are more.
 fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
     let creates = |a: &Asked| a.client == client && matches!(a.ask, Ask::Create(..));
     let file = |a: &Asked| match a.answer {
@@ -105,13 +106,14 @@ fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
             true
         }
         (Some(_), Some(_)) => false,
-        // None to be found; or nobody made it, and the search will say so.
+        // There is no such file, or no create could have made it. The search reports the latter.
         _ => true,
     }
 }
 
-/// Whether the first sync after it, by its client, said that all is well. (What is lost is told
-/// once.) That a write with O_SYNC was done promises no more than itself.
+/// Returns whether a write is guaranteed to be durable: the first sync after it, by its client,
+/// succeeded. (A loss is reported once.) A successful write with O_SYNC guarantees only its own
+/// bytes.
 fn is_promised(synced: &[Synced], file: usize, client: usize, span: Span) -> bool {
     let of_it = synced.iter().filter(|s| s.file == file && s.client == client);
     let after = of_it.filter(|s| s.span == span || span.before(&s.span) && !(s.done && s.write));

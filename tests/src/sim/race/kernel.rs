@@ -1,10 +1,15 @@
-//! The kernel above a mount, as far as it keeps what the mount says: pages of files that are open
-//! for reading alone, and sizes.
+//! A model of the kernel above a mount. It caches file sizes, and pages of files that are open for
+//! reading only.
 //!
-//! It does as Linux does for FUSE: a page stays until somebody drops it; what is being read when
-//! pages are dropped is not kept; a write past the page cache drops the pages in its way before it
-//! is sent, and no others; a cut or hole drops pages when it is done. All the rest is up to the
-//! mount. Whole pages are kept only: where a file ends is asked for each time.
+//! It behaves like Linux with FUSE:
+//! * A page stays until it is dropped explicitly.
+//! * Pages whose read is running when pages of the file are dropped are not cached.
+//! * A write bypasses the page cache. Before it is sent, the pages in its range are dropped, and no
+//!   others.
+//! * A truncate or a hole drops pages when it is done.
+//!
+//! The mount must do everything else. Only whole pages are cached, so each read of the end of a
+//! file asks the mount.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +22,7 @@ use sheen_wire::{Fid, Result};
 
 const PAGE: u64 = 4096;
 
-/// What a kernel keeps of files.
+/// The caches of a kernel.
 #[derive(Default, Debug)]
 pub struct Kernel(Mutex<BTreeMap<Fid, Kept>>);
 
@@ -25,7 +30,7 @@ pub struct Kernel(Mutex<BTreeMap<Fid, Kept>>);
 struct Kept {
     pages: BTreeMap<u64, Bytes>,
     size: Option<u64>,
-    /// Times that pages were dropped, and that attributes were.
+    /// Counts how often pages were dropped, and how often attributes were.
     drops: (u64, u64),
 }
 
@@ -66,7 +71,7 @@ impl Kernel {
         self.all().get(&fid)?.pages.get(&number).cloned()
     }
 
-    /// Drops what is kept of bytes.
+    /// Drops the cached pages that overlap a range.
     pub fn drop_pages(&self, fid: Fid, start: u64, end: u64) {
         let mut all = self.all();
         let kept = all.entry(fid).or_default();
@@ -74,17 +79,17 @@ impl Kernel {
         kept.pages.retain(|page, _| (page + 1) * PAGE <= start || page * PAGE >= end);
     }
 
-    /// A file was opened.
+    /// Handles the open of a file: drops its pages unless the mount allows them to stay.
     pub fn opened(&self, file: &OpenFile) {
         if file.cached() && !file.keep_cache() {
             self.drop_pages(file.fid(), 0, u64::MAX);
         }
     }
 
-    /// Its size.
+    /// Returns the file's size, from the cache if possible.
     ///
     /// # Errors
-    /// The client's.
+    /// Errors of the client.
     pub async fn size(&self, client: &Client, fid: Fid) -> Result<u64> {
         if let Some(size) = self.all().get(&fid).and_then(|kept| kept.size) {
             return Ok(size);
@@ -96,15 +101,15 @@ impl Kernel {
         if attr.keep.attr && kept.drops.1 == drops.1 {
             kept.size = Some(attr.attr.size);
         }
-        // Only now that it is kept may it be called back.
+        // Dropping `keep` allows the lock to be cancelled, so the size must be in the cache before.
         drop(attr.keep);
         Ok(attr.attr.size)
     }
 
-    /// Reads: pages that are not there are asked for, all that follow each other at once.
+    /// Reads through the page cache. Adjacent missing pages are requested together.
     ///
     /// # Errors
-    /// The client's.
+    /// Errors of the client.
     pub async fn read(&self, client: &Client, file: &Arc<OpenFile>, offset: u64, len: usize) -> Result<Vec<u8>> {
         let (fid, end) = (file.fid(), offset + len as u64);
         let mut bytes = Vec::new();

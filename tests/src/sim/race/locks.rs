@@ -1,11 +1,12 @@
-//! Looks at all locks again and again while a race goes on: a bug there may show in what programs
-//! see only by chance.
+//! Lock invariants, checked periodically during a race. A lock bug shows in the results of programs
+//! only by chance.
 //!
-//! * No two locks that a server has granted exclude each other. (Its own aside: they are past those
-//!   of the client for which it takes them. And flock locks of one owner are one lock to programs.)
-//! * A client holds no lock of which the server does not know, unless it has been given up and did
-//!   not hear of it yet.
-//! * An OST promises no more space than it has.
+//! * No two locks that a server has granted conflict. The check ignores the server's own locks,
+//!   because they bypass those of the client for which the server takes them. As for programs,
+//!   flock locks of one owner count as one lock.
+//! * A client holds no lock that the server does not know, unless the server evicted the client and
+//!   the client does not know it yet.
+//! * The grants of an OST do not exceed its free space.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,12 +20,12 @@ use sheen_wire::ldlm::{Policy, Resource, conflict};
 use super::{span::Span, stage::Stage};
 use crate::sim::cluster::Node;
 
-/// Time between two looks while programs get on, in microseconds.
+/// Pause between two checks while programs make progress, in microseconds.
 const PAUSE_US: std::ops::Range<u64> = 100..6000;
-/// Longest time between two looks while all wait for something, in microseconds.
+/// Maximum pause between two checks while all programs wait, in microseconds.
 const PAUSE_US_MAX: u64 = 1_000_000;
 
-/// Looks until it is aborted.
+/// Starts a task that checks until it is aborted.
 pub fn watch(stage: &std::sync::Arc<Stage>, seed: u64) -> JoinHandle<()> {
     let (stage, mut rng) = (stage.clone(), Rng::with_seed(seed ^ 0x10c5));
     stage.demon().spawn("watch", async move {
@@ -41,10 +42,10 @@ pub fn watch(stage: &std::sync::Arc<Stage>, seed: u64) -> JoinHandle<()> {
     })
 }
 
-/// One look.
+/// Checks all locks and grants once.
 ///
 /// # Errors
-/// What must not be.
+/// A description of the violation.
 pub fn look(stage: &Stage) -> Result<(), String> {
     for node in &stage.nodes {
         match node {
@@ -61,12 +62,13 @@ pub fn look(stage: &Stage) -> Result<(), String> {
 fn look_at_ost(stage: &Stage, ost: &Ost, index: u32) -> Result<(), String> {
     let (granted, free) = (ost.granted(), ost.store().free().unwrap_or(0));
     if granted > free {
-        return Err(format!("{} promises {granted} bytes and has {free}", ost.name()));
+        return Err(format!("{} has granted {granted} bytes, but only {free} are free", ost.name()));
     }
     look_at(stage, ost.name(), Some(index), &ost.lockd().all_locks())
 }
 
-/// `ost`: which one the clients know the target as; none, the MDT.
+/// Checks the locks of a target. `ost`: the index by which clients know the target. `None`: the
+/// MDT.
 fn look_at(stage: &Stage, target: &str, ost: Option<u32>, locks: &[Info]) -> Result<(), String> {
     exclude(locks).map_err(|what| format!("{target}: {what}"))?;
     let known: BTreeMap<u64, &Info> = locks.iter().map(|info| (info.lock.id.0, info)).collect();
@@ -90,7 +92,7 @@ fn exclude(locks: &[Info]) -> Result<(), String> {
                 _ => false,
             };
             if !one && conflict(a.lock.mode, &a.lock.policy, b.lock.mode, &b.lock.policy) {
-                return Err(format!("two locks are granted that exclude each other: {a:?} and {b:?}"));
+                return Err(format!("two granted locks conflict: {a:?} and {b:?}"));
             }
         }
     }
@@ -104,12 +106,12 @@ fn is_known(held: &(Resource, Held), known: &BTreeMap<u64, &Info>) -> Result<(),
         info.granted && info.resource == *resource && covers
     });
     let server = known.get(&held.id.0);
-    if fine { Ok(()) } else { Err(format!("it holds {held:?} on {resource:?}; the server knows of {server:?}")) }
+    if fine { Ok(()) } else { Err(format!("the client holds {held:?} on {resource:?}; the server has {server:?}")) }
 }
 
 impl Stage {
-    /// Whether the client may hold what servers do not know: it is dead, or cut off and not back
-    /// yet.
+    /// Returns whether the client may hold locks that servers do not know: it is dead, or it was
+    /// disconnected and has not reached all servers again.
     fn is_unsure(&self, client: usize) -> bool {
         self.record().troubles.iter().any(|t| t.client == client && t.until == Span::NEVER)
     }

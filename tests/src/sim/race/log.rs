@@ -1,48 +1,48 @@
-//! A file to which many append: in the end each record stands there once, whole, and in order; and
-//! whoever read meanwhile saw a beginning of that.
+//! A file to which many programs append. In the end each record is in it once, whole, and in order.
+//! A read during the race saw a prefix of that.
 
 use super::span::Span;
 use crate::noise;
 
-/// Bytes of a record before its noise: its number and its length.
+/// Size in bytes of a record's header: its number and its length.
 const HEADER: usize = 8;
 
 /// An append of one record.
 #[derive(Clone, Copy, Debug)]
 pub struct Append {
-    /// When.
+    /// Its time.
     pub span: Span,
-    /// Whose.
+    /// Index of its client.
     pub client: usize,
-    /// Which record; not 0.
+    /// Number of the record, not 0.
     pub number: u32,
-    /// Bytes, [`HEADER`] included.
+    /// Length in bytes, [`HEADER`] included.
     pub len: usize,
-    /// It may have been lost with its client, in part or whole.
+    /// It may have been lost with its client, partly or completely.
     pub lost: bool,
 }
 
 /// A read of the whole file.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// When.
+    /// Its time.
     pub span: Span,
-    /// Whose.
+    /// Index of its client.
     pub client: usize,
-    /// What was there.
+    /// The bytes read.
     pub bytes: Vec<u8>,
 }
 
-/// All that happened to such a file.
+/// All operations on such a file.
 #[derive(Clone, Default, Debug)]
 pub struct Log {
-    /// In any order.
+    /// The appends, in any order.
     pub appends: Vec<Append>,
-    /// In any order, but for the last, which came when all was over.
+    /// The reads, in any order. The last one follows the end of the race.
     pub reads: Vec<Read>,
 }
 
-/// The bytes of a record.
+/// Returns the bytes of a record.
 pub fn record(number: u32, noise_len: usize) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend(((HEADER + noise_len) as u32).to_le_bytes());
@@ -50,24 +50,24 @@ pub fn record(number: u32, noise_len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A record and where it stands.
+/// A record and its offset.
 struct Placed<'a> {
     append: &'a Append,
     at: usize,
 }
 
 impl Append {
-    /// Whether it is to be found for certain.
+    /// Returns whether the record must be in the file.
     fn is_certain(&self) -> bool {
         !self.lost && self.span.to != Span::NEVER
     }
 }
 
 impl Log {
-    /// Whether records are as they should be.
+    /// Checks the records and the reads.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the violation.
     pub fn check(&self) -> Result<(), String> {
         let Some(last) = self.reads.last() else { return Ok(()) };
         let placed = self.place(&last.bytes)?;
@@ -76,12 +76,12 @@ impl Log {
                 1 => {}
                 0 if !append.is_certain() => {}
                 0 => return Err(format!("{append:?} is lost")),
-                n => return Err(format!("{append:?} stands there {n} times")),
+                n => return Err(format!("{append:?} is in the file {n} times")),
             }
         }
         for (i, earlier) in placed.iter().enumerate() {
             if let Some(later) = placed[i + 1..].iter().find(|later| later.append.span.before(&earlier.append.span)) {
-                return Err(format!("{:?} stands behind {:?}", later.append, earlier.append));
+                return Err(format!("{:?} is in the file after {:?}", later.append, earlier.append));
             }
         }
         self.reads.iter().try_for_each(|read| check_read(read, &placed, &last.bytes))
@@ -104,7 +104,7 @@ impl Log {
         Ok(placed)
     }
 
-    /// The record with which `bytes` begin.
+    /// Returns the record with which `bytes` begin.
     fn stands(&self, bytes: &[u8]) -> Option<&Append> {
         let number = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
         let append = self.appends.iter().find(|a| a.number == number)?;

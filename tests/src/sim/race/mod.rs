@@ -1,20 +1,26 @@
-//! Clients that race: programs on 2 to 16 mounts do what they like to the same few files and names
-//! at the same time, and afterwards it is asked of every answer whether some legal order of the
-//! operations explains it.
+//! Races: programs on 2 to 16 mounts work on the same few files and names at the same time.
+//! Afterwards a check searches for a legal order of the operations that explains every reply.
 //!
-//! The [model](super::model) next door knows the one right answer, and keeps apart what could meet;
-//! here everything meets, and several answers may be right. So operations are written down with the
-//! moments at which they were asked and answered ([`span`]), and judged at the end:
-//! * [`bytes`]: each byte of a file is a register, its size is bounded by what was written and cut,
-//!   [`swaps`]: also where two files exchange them; [`log`]: appended records are there once,
-//!   whole, in order; [`names`]: a directory has a legal order, which is searched for ([`search`]);
-//!   [`turns`]: fcntl locks exclude;
-//! * [`locks`]: while all goes on, no two locks that are granted exclude each other, clients hold
-//!   what servers say, and no OST promises more than it has;
-//! * [`program`]: what the programs do; [`tools`]: what is done to the same files meanwhile, of
-//!   which programs must see nothing; [`stage`]: hosts, mounts, faults; [`kernel`]: the page cache
-//!   above a mount;
-//! * [`story`]: what happens in the run of a seed.
+//! The [model](super::model) knows one correct reply of each operation, so its tests separate
+//! operations that could affect each other. Here all operations may meet, and several replies may
+//! be correct. So each operation is recorded with the times of its request and its reply
+//! ([`span`]), and the record is checked at the end.
+//!
+//! Checks at the end:
+//! * [`bytes`]: each byte of a file is a register, and sizes are bounded by writes and truncates.
+//!   [`swaps`]: the same for two files whose layouts are swapped.
+//! * [`log`]: each appended record is in the file once, whole and in order.
+//! * [`names`]: the operations on a directory have a legal order ([`search`]).
+//! * [`turns`]: fcntl locks exclude each other.
+//!
+//! Checks during the race, in [`locks`]: granted locks do not conflict, clients hold only locks
+//! that the servers know, and no OST grants more space than it has.
+//!
+//! Further modules:
+//! * [`program`]: the operations of programs; [`tools`]: `lfs` tools that work on the same files,
+//!   unnoticed by programs.
+//! * [`stage`]: hosts, mounts, faults; [`kernel`]: the page cache above a mount.
+//! * [`story`]: the run of a seed.
 
 pub mod bytes;
 pub mod judge;

@@ -1,6 +1,7 @@
-//! Whether there is a legal order of what was done to names, and seen of them.
+//! Names in directories: checks whether the operations on them have a legal order.
 //!
-//! A listing is a look at each name, one by one: it need not be of one moment.
+//! A listing counts as one lookup of each name, in any order: it need not be a snapshot of one
+//! moment.
 
 use std::collections::BTreeMap;
 
@@ -11,55 +12,55 @@ use super::{
     span::Span,
 };
 
-/// Choices after which a search is given up. Real histories take some hundreds; one in which
-/// hundreds of operations are under way at once could take for ever.
+/// Choices after which a search stops. Real histories need some hundreds. A history with hundreds
+/// of concurrent operations could take for ever.
 const CHOICES_MAX: usize = 100_000;
 
-/// A name: directory and number.
+/// A name: number of the directory, number of the name.
 pub type Name = (u8, u8);
 
-/// What was asked.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
-    /// What the name leads to.
+    /// Lookup of a name.
     Look(Name),
-    /// How many names a file has.
+    /// Link count of a file.
     Links(Fid),
-    /// open(O_CREAT), with O_EXCL perhaps.
+    /// open(O_CREAT). The flag says whether O_EXCL is set.
     Create(Name, bool),
     /// unlink.
     Unlink(Name),
-    /// link of a known file.
+    /// link of an existing file.
     Link(Fid, Name),
     /// renameat2.
     Rename(Name, Name, u32),
 }
 
-/// What came back, where it succeeded.
+/// Reply to a successful request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
     /// Nothing.
     Done,
     /// A file.
     File(Fid),
-    /// A number of names.
+    /// A link count.
     Count(u32),
 }
 
-/// An operation.
+/// A request with its reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// When.
+    /// Its time.
     pub span: Span,
-    /// Whose.
+    /// Index of its client.
     pub client: usize,
-    /// What.
+    /// The request.
     pub ask: Ask,
-    /// The answer; `None`: nobody knows.
+    /// The reply. `None`: unknown.
     pub answer: Option<Result<Told, Errno>>,
 }
 
-/// Names and what they lead to.
+/// The names with their files.
 #[derive(Clone, Default, Hash, Debug)]
 pub struct State {
     names: BTreeMap<Name, Fid>,
@@ -70,8 +71,7 @@ impl State {
         self.names.values().filter(|f| **f == fid).count() as u32
     }
 
-    /// Whether the answer is right in this state; which it changes to what the operation makes of
-    /// it.
+    /// Executes the operation on this state. Returns whether its reply is correct.
     fn fits(&mut self, asked: &Asked) -> bool {
         let Some(answer) = asked.answer else {
             self.unknown(asked);
@@ -86,8 +86,8 @@ impl State {
             Ask::Create(name, excl) => match (self.names.get(&name), answer) {
                 (Some(_), _) if excl => Err(Errno::EEXIST),
                 (Some(fid), _) => Ok(Told::File(*fid)),
-                // It is the answer that says which file this is. One that had the name before is
-                // another one.
+                // The reply determines the FID of the new file. A file that already has a name
+                // cannot be the new one.
                 (None, Ok(Told::File(fid))) if self.links(fid) == 0 => {
                     self.names.insert(name, fid);
                     answer
@@ -96,7 +96,7 @@ impl State {
             },
             Ask::Unlink(name) => self.names.remove(&name).map(|_| Told::Done).ok_or(Errno::ENOENT),
             Ask::Link(fid, name) => match (self.links(fid), self.names.contains_key(&name)) {
-                // Which of two refusals comes first is nobody's business here.
+                // Both errors apply. POSIX does not fix which check comes first.
                 (0, true) if answer == Err(Errno::EEXIST) => answer,
                 (0, _) => Err(Errno::ENOENT),
                 (_, true) => Err(Errno::EEXIST),
@@ -125,13 +125,13 @@ impl State {
         Ok(Told::Done)
     }
 
-    /// Does what was asked, whatever was answered.
+    /// Executes the operation without checking a reply.
     fn unknown(&mut self, asked: &Asked) {
         match asked.ask {
             Ask::Unlink(name) => drop(self.names.remove(&name)),
             Ask::Rename(from, to, flags) => drop(self.rename(from, to, flags)),
             Ask::Link(fid, name) if self.links(fid) > 0 => drop(self.names.entry(name).or_insert(fid)),
-            // A file that nobody ever saw, but in others' way.
+            // The new file's FID is unknown, but the file occupies the name.
             Ask::Create(name, _) => drop(self.names.entry(name).or_insert(Fid::new(u64::MAX, asked.span.from as u32))),
             _ => {}
         }
@@ -143,7 +143,7 @@ impl Ask {
         matches!(self, Ask::Look(_) | Ask::Links(_))
     }
 
-    /// Whether it may have changed something, given what was answered.
+    /// Returns whether the operation may have changed something, given its reply.
     fn changes(&self, answer: Option<Result<Told, Errno>>) -> bool {
         !self.looks() && !matches!(answer, Some(Err(_)))
     }
@@ -169,7 +169,7 @@ impl Step for Asked {
     }
 }
 
-/// Searches for a legal order. Directories are empty at first.
+/// Searches for a legal order. The directories are empty at first.
 pub fn check(history: &[Asked]) -> Verdict {
     search(history.to_vec(), CHOICES_MAX)
 }
@@ -197,7 +197,7 @@ mod tests {
         match check(history) {
             Verdict::Legal => true,
             Verdict::Illegal(_) => false,
-            Verdict::Unknown => panic!("such a short history"),
+            Verdict::Unknown => panic!("the history is short enough to be decided"),
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let made = asked(1, 2, Ask::Create(A, true), file(1));
         assert!(legal(&[made, asked(3, 4, Ask::Look(A), file(1))]));
         assert!(!legal(&[made, asked(3, 4, Ask::Look(A), Err(Errno::ENOENT))]));
-        assert!(!legal(&[made, asked(3, 4, Ask::Create(A, true), file(2))]), "made twice");
+        assert!(!legal(&[made, asked(3, 4, Ask::Create(A, true), file(2))]), "created twice");
         assert!(legal(&[made, asked(3, 4, Ask::Create(A, false), file(1))]));
         let moved = asked(3, 4, Ask::Rename(A, B, 0), Ok(Told::Done));
         assert!(legal(&[made, moved, asked(5, 6, Ask::Look(B), file(1))]));
@@ -228,8 +228,8 @@ mod tests {
         assert!(legal(&[made, other]));
         assert!(legal(&[made, asked(3, 4, Ask::Look(A), Err(Errno::ENOENT)), asked(5, 6, Ask::Look(A), file(1))]));
         assert!(!legal(&[made, asked(3, 4, Ask::Look(A), file(1)), asked(5, 6, Ask::Look(A), Err(Errno::ENOENT))]));
-        assert!(!legal(&[other]), "nobody made it");
-        // Two that exchange names are seen in one order by all.
+        assert!(!legal(&[other]), "no client created it");
+        // All clients see the exchange of two names in the same order.
         let both = [asked(1, 2, Ask::Create(A, true), file(1)), asked(3, 4, Ask::Create(B, true), file(2))];
         let swap = asked(5, 20, Ask::Rename(A, B, rename::EXCHANGE), Ok(Told::Done));
         let looks = |a, b| [asked(6, 7, Ask::Look(A), file(a)), asked(8, 9, Ask::Look(B), file(b))];

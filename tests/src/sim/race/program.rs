@@ -1,5 +1,4 @@
-//! A program that races: it does operations at random, one after the other, and writes down what
-//! was answered.
+//! A program of a race. It runs random operations one after another and records their replies.
 
 use std::{
     sync::{
@@ -30,21 +29,21 @@ use super::{
 use crate::sim::perform::entries;
 
 const ROOT_USER: &Caller = &Caller::ROOT;
-/// Bytes read of the log: more than it ever has.
+/// Bytes of a read of the log: more than the log ever has.
 const LOG_MAX: usize = 1 << 20;
-/// What needs room that may not be there. A cut does where the range of the file that has the new
-/// end has no objects yet.
+/// Operations that may fail with ENOSPC on a full disk. A truncate needs space if the component
+/// that gets the new end has no objects yet.
 const GROWS: [&str; 4] = ["Write", "Cut", "append", "counting"];
 
-/// Ways to open a file.
+/// Flags with which files are opened.
 const OPENS: [u32; 5] =
     [flags::RDWR, flags::RDWR, flags::RDWR | flags::DIRECT, flags::RDONLY, flags::RDWR | flags::DSYNC];
 
-/// Records of all logs are different.
+/// The last record number. Records of all programs have different numbers.
 #[derive(Default)]
 pub struct Numbers(AtomicU32);
 
-/// See the module.
+/// A program of a race.
 pub struct Program {
     stage: Arc<Stage>,
     numbers: Arc<Numbers>,
@@ -57,7 +56,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The `id`th program, on a client's host.
+    /// Creates program number `id` on a client's host.
     pub fn new(stage: &Arc<Stage>, numbers: &Arc<Numbers>, client: usize, id: u64, seed: u64) -> Program {
         let open = vec![None; stage.files.len()];
         let rng = Rng::with_seed(seed.wrapping_mul(1009).wrapping_add(id));
@@ -65,7 +64,7 @@ impl Program {
         Program { stage, numbers, client, id, rng, open, log: None, known: Vec::new() }
     }
 
-    /// Until there is nothing left to do.
+    /// Runs operations until none are left.
     pub async fn run(mut self) {
         while self.stage.take() {
             if self.rng.u32(0..3) == 0 {
@@ -95,14 +94,14 @@ impl Program {
         self.stage.world.note(&format!("client {} program {}: {}", self.client, self.id, what()));
     }
 
-    /// An operation failed, where it may.
+    /// Handles a failed operation: asserts that it was allowed to fail.
     fn failed(&self, what: &str, from: u64, errno: Errno) {
         let span = Span { from, to: self.tick() };
         self.note(|| format!("{what} failed: {errno}"));
         let excused = self.stage.record().excuses(self.client, span, errno) || self.stage.may_be_unreached(errno);
-        // What was kept was promised room: no sync meets ENOSPC.
+        // Dirty data has a grant, so no sync fails with ENOSPC.
         let plan = &self.stage.plan;
-        // The mirror that a hole is made in may have no objects yet.
+        // The mirror in which a hole is punched may have no objects yet.
         let grows = plan.has_mirrors() && what.starts_with("Hole") || GROWS.iter().any(|g| what.starts_with(g));
         let full = errno == Errno::ENOSPC && plan.tight.is_some() && grows;
         assert!(excused || full, "client {}: {what} at {span:?} failed with {errno}", self.client);
@@ -121,7 +120,7 @@ impl Program {
     }
 }
 
-/// Bytes of files.
+/// Operations on the data of files.
 impl Program {
     async fn bytes(&mut self) {
         let file = self.rng.usize(0..self.stage.files.len());
@@ -177,7 +176,7 @@ impl Program {
         }
     }
 
-    /// Makes a change; when that was, if it was done.
+    /// Executes and records a change. Returns its time if it succeeded.
     async fn change(&self, file: usize, change: Change, done: impl Future<Output = Result<()>>) -> Option<Span> {
         self.note(|| format!("file {file}: {change:?}"));
         let from = self.tick();
@@ -222,15 +221,16 @@ impl Program {
         };
         let done = self.change(file, change, done).await;
         if open.syncs() {
-            // Its own bytes are promised with the answer, and no others; but it tells what is lost.
+            // A successful O_SYNC write guarantees only its own bytes. But like an fsync, it
+            // reports lost data.
             let span = done.unwrap_or(Span { from, to: self.tick() });
             let done = done.is_some();
             self.stage.record().synced.push(Synced { span, client: self.client, file, write: true, done });
         }
     }
 
-    /// A write is done whole, but where there is no room for it, or one of its OSTs is not reached:
-    /// how it ended nobody knows then.
+    /// Converts a short write into an error. A write is short only if an OST is full or cannot be
+    /// reached. Its effect is then unknown.
     fn whole(&self, written: Result<usize>, len: usize) -> Result<()> {
         match written? {
             n if n == len => Ok(()),
@@ -252,7 +252,7 @@ impl Program {
         self.note(|| format!("file {file}: read {len} at {offset}"));
         let from = self.tick();
         let mount = self.mount();
-        // Several pages are not read at one moment.
+        // A read through the page cache is not atomic: its pages may come from different moments.
         let (read, one) = match self.kernel().filter(|_| open.cached()) {
             Some(kernel) => (kernel.read(&mount, open, offset, len).await, false),
             None => (mount.read_as(open, offset, len, false).await.map(|data| data.into_bytes().into()), true),
@@ -322,7 +322,7 @@ fn is_write(change: &Change) -> bool {
     matches!(change, Change::Write { .. })
 }
 
-/// Names.
+/// Operations on names.
 impl Program {
     fn name(&mut self) -> Name {
         (self.rng.u8(0..DIRS), self.rng.u8(0..NAMES))
@@ -374,7 +374,7 @@ impl Program {
         let file = |answer: Result<sheen_client::EntryAttr>| answer.map(|a| Told::File(a.attr.fid));
         let answer = match ask {
             Ask::Look(n) => file(mount.lookup(ROOT_USER, self.dir(n), &name(n.1)).await),
-            // An open file without a name is as good as none.
+            // An orphan that is still open counts as deleted.
             Ask::Links(fid) => match mount.getattr(fid, None).await {
                 Ok(attr) if attr.attr.nlink == 0 => Err(Errno::ENOENT),
                 other => other.map(|a| Told::Count(a.attr.nlink)),
@@ -415,7 +415,7 @@ impl Program {
     }
 }
 
-/// The log, and the counter.
+/// Operations on the log and on the counter.
 impl Program {
     async fn append(&mut self) {
         let mount = self.mount();
@@ -484,7 +484,8 @@ impl Program {
         }
     }
 
-    /// Takes the program lock, looks at the counter, counts if it is alone, gives the lock back.
+    /// Takes the fcntl lock, reads the counter, increments it if the lock is exclusive, and
+    /// releases the lock.
     async fn turn(&mut self) {
         let (mount, fid, from) = (self.mount(), self.stage.counter, self.tick());
         let shared = self.rng.u32(0..3) == 0;
@@ -498,7 +499,7 @@ impl Program {
         let (client, span) = (self.client, Span { from, to: Span::NEVER });
         let place = {
             let mut record = self.stage.record();
-            // Until it has looked.
+            // `found` and `counted` are set once the counter has been read.
             record.turns.push(Turn { span, client, shared, lost: false, found: 0, counted: false });
             record.turns.len() - 1
         };
@@ -506,7 +507,7 @@ impl Program {
         let counted = self.count(&mount, fid, shared, place).await;
         let to = self.tick();
         self.stage.record().turns[place].span.to = to;
-        self.note(|| format!("gives the lock back: {counted:?}"));
+        self.note(|| format!("releases the lock: {counted:?}"));
         if let Err(errno) = counted {
             self.failed("counting", from, errno);
         }
@@ -529,9 +530,9 @@ impl Program {
     }
 }
 
-/// After the race.
+/// Operations after the race.
 impl Program {
-    /// Looks at everything.
+    /// Reads all files, all names and the log.
     pub async fn look(mut self) {
         for file in 0..self.stage.files.len() {
             let open = self.mount().open(ROOT_USER, self.stage.files[file], flags::RDONLY).await;

@@ -1,4 +1,4 @@
-//! What was asked and answered in a run, written down as it happens.
+//! The record of a run: all requests and replies, written while the race runs.
 
 use super::{
     bytes::{Change, Changed, History, Seen},
@@ -12,117 +12,119 @@ use sheen_wire::Errno;
 /// An fsync, or a write with O_SYNC.
 #[derive(Clone, Copy, Debug)]
 pub struct Synced {
-    /// When.
+    /// Its time.
     pub span: Span,
-    /// Whose.
+    /// Index of its client.
     pub client: usize,
-    /// Of which file; the log is number [`LOG`].
+    /// Number of the file. The log has number [`LOG`].
     pub file: usize,
     /// Whether it is a write.
     pub write: bool,
-    /// Whether it promised anything.
+    /// Whether it succeeded.
     pub done: bool,
 }
 
-/// Errors that a client may tell a program which has been given up, or is cut off.
+/// Errors that a client may return to programs if it was evicted or is disconnected.
 pub const TROUBLES: [Errno; 6] =
     [Errno::EBADF, Errno::EIO, Errno::ESTALE, Errno::ENOTCONN, Errno::ETIMEDOUT, Errno::ESHUTDOWN];
 
-/// The log's number among the files.
+/// Number of the log among the files.
 pub const LOG: usize = usize::MAX;
 
-/// A time in which a client may not have heard what others did, and after which what it had not
-/// synced may be gone.
+/// A period in which a client may have had outdated data. Data that the client wrote before its end
+/// and did not sync may be lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
-    /// Whose.
+    /// Index of the client.
     pub client: usize,
-    /// Since when.
+    /// Start of the period.
     pub from: u64,
-    /// When it had heard from all servers again; [`Span::NEVER`] if it died.
+    /// The time at which the client had reached all servers again; [`Span::NEVER`] if it died.
     pub until: u64,
 }
 
-/// See the module.
+/// The record of a run.
 #[derive(Default)]
 pub struct Record {
-    /// By file.
+    /// Operations on data, by file.
     pub files: Vec<History>,
-    /// Promises.
+    /// All syncs.
     pub synced: Vec<Synced>,
-    /// Of names.
+    /// Operations on names.
     pub names: Vec<Asked>,
-    /// The file to which all append.
+    /// The file to which all programs append.
     pub log: Log,
-    /// The program lock.
+    /// The periods in which programs held the fcntl lock.
     pub turns: Vec<Turn>,
-    /// Sequences of the FIDs that clients give, by client.
+    /// FID sequences of the clients, by client.
     pub seqs: Vec<u64>,
-    /// What befell clients.
+    /// Deaths and disconnections of clients.
     pub troubles: Vec<Trouble>,
-    /// The first two files exchanged their bytes: whose doing, and when.
+    /// Swaps of the first two files: client and time.
     pub swaps: Vec<(usize, Span)>,
 }
 
 impl Record {
-    /// A change begins. Returns its number.
+    /// Records the start of a change. Returns its number.
     pub fn change(&mut self, file: usize, client: usize, from: u64, change: Change) -> usize {
         let span = Span { from, to: Span::NEVER };
         self.files[file].changes.push(Changed { span, client, change, lost: None });
         self.files[file].changes.len() - 1
     }
 
-    /// Writes to a file; to all, if they may exchange their bytes.
+    /// Returns the number of writes to a file. With `swaps`, of writes to all files, because their
+    /// data may be exchanged.
     pub fn writes(&self, file: usize, swaps: bool) -> usize {
         let files = self.files.iter().enumerate().filter(|(n, _)| swaps || *n == file);
         let changes = files.flat_map(|(_, history)| &history.changes);
         changes.filter(|c| matches!(c.change, Change::Write { .. })).count()
     }
 
-    /// It was done. (Of one that failed nobody knows what it did: it stays unanswered.)
+    /// Records the success of a change. (A failed change has an unknown effect, so its end stays
+    /// open.)
     pub fn changed(&mut self, file: usize, number: usize, to: u64) {
         self.files[file].changes[number].span.to = to;
     }
 
-    /// An append begins. Returns its place in the log's list.
+    /// Records the start of an append. Returns its place in the log's list.
     pub fn append(&mut self, client: usize, from: u64, number: u32, len: usize) -> usize {
         let span = Span { from, to: Span::NEVER };
         self.log.appends.push(Append { span, client, number, len, lost: false });
         self.log.appends.len() - 1
     }
 
-    /// An operation on names begins. Returns its number.
+    /// Records the start of an operation on names. Returns its number.
     pub fn ask(&mut self, client: usize, from: u64, ask: Ask) -> usize {
         self.names.push(Asked { span: Span { from, to: Span::NEVER }, client, ask, answer: None });
         self.names.len() - 1
     }
 
-    /// It was answered.
+    /// Records the reply to an operation on names.
     pub fn answered(&mut self, number: usize, to: u64, answer: Result<Told, Errno>) {
         let asked = &mut self.names[number];
         (asked.span.to, asked.answer) = (to, Some(answer));
     }
 
-    /// Somebody saw a name, or did not find it.
+    /// Records a lookup that found a name, or did not.
     pub fn looked(&mut self, client: usize, span: Span, ask: Ask, answer: Result<Told, Errno>) {
         self.names.push(Asked { span, client, ask, answer: Some(answer) });
     }
 
-    /// Somebody saw a part of a file.
+    /// Records a read or a stat of a file.
     pub fn saw(&mut self, file: usize, seen: Seen) {
         self.files[file].seen.push(seen);
     }
 
-    /// Whether the client's operations may fail at present.
+    /// Returns whether the client's operations may fail during `span`.
     pub fn is_troubled(&self, client: usize, span: Span) -> bool {
         self.troubles.iter().any(|t| t.client == client && t.from < span.to && span.from < t.until)
     }
 
-    /// Whether what befell the client explains the error.
+    /// Returns whether the client's trouble explains the error.
     pub fn excuses(&self, client: usize, span: Span, errno: Errno) -> bool {
         let may = TROUBLES.contains(&errno) && self.is_troubled(client, span);
-        // Later it is still told that files which were open then are not any more, and by a sync
-        // what was lost.
+        // After its trouble, a client still reports EBADF for files that were open during it, and a
+        // sync reports EIO for lost data.
         let told = [Errno::EIO, Errno::EBADF].contains(&errno);
         may || told && self.troubles.iter().any(|t| t.client == client)
     }

@@ -1,9 +1,10 @@
-//! Whether there is a legal order of what was done, for anything that has a state.
+//! Search for a legal order of operations, for any kind of state.
 //!
-//! The search of Wing and Gong with Lowe's memory: of the operations that nobody else's answer
-//! precedes, one is taken whose answer fits the present state, and so on; at a dead end the last
-//! choice is taken back. What only looks is taken as soon as it fits, which is never wrong, unless
-//! something that was done perhaps could not have been done any more after it.
+//! The algorithm is that of Wing and Gong with Lowe's memory of visited states. It picks an
+//! operation that need not wait for the reply of another one, and whose reply is correct in the
+//! present state. At a dead end it undoes the last choice. An operation that only reads is taken as
+//! soon as its reply is correct. That is safe, unless an uncertain operation could no longer be
+//! executed after the read.
 
 use std::{
     collections::{BTreeSet, hash_map::DefaultHasher},
@@ -13,52 +14,51 @@ use std::{
 
 use super::span::Span;
 
-/// An operation that was done, or perhaps.
+/// An operation that was executed, or may have been.
 pub trait Step: Debug {
-    /// What operations look at and change; the first one is the default.
+    /// The state that operations read and change. The default is the initial state.
     type State: Clone + Default + Hash + Debug;
 
-    /// From the question to the answer.
+    /// Returns the time from the request to the reply.
     fn span(&self) -> Span;
 
-    /// Whether the answer is right in this state; which it changes to what the operation makes of
-    /// it.
+    /// Executes the operation on `state`. Returns whether its reply is correct.
     fn fits(&self, state: &mut Self::State) -> bool;
 
-    /// Whether it may have changed something.
+    /// Returns whether the operation may have changed the state.
     fn changes(&self) -> bool;
 
-    /// Whether it was done for certain.
+    /// Returns whether the operation was certainly executed.
     fn is_certain(&self) -> bool;
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// There is a legal order.
     Legal,
-    /// There is none; this is as far as the longest attempt got.
+    /// There is no legal order. The text shows the longest attempt.
     Illegal(String),
-    /// Nobody knows: it would take too long.
+    /// Undecided: the search would take too long.
     Unknown,
 }
 
-/// A point to come back to.
+/// A point to which the search may return.
 struct Choice<T: Step> {
     state: T::State,
     done: Done,
-    /// Operations that may come next, and how many of them were tried.
+    /// Operations that may come next. `tried`: how many of them were tried.
     next: Vec<usize>,
     tried: usize,
 }
 
-/// Which operations are done: a bit each, and before which all are.
+/// The set of executed operations: a bit for each. All operations before `first` are executed.
 #[derive(Clone)]
 struct Done {
     bits: Vec<u64>,
     first: usize,
     count: usize,
-    /// When the last of them that was asked for was.
+    /// The latest start of an executed operation.
     latest: u64,
 }
 
@@ -77,9 +77,9 @@ impl Done {
     }
 }
 
-/// Searches for a legal order, within so many choices.
+/// Searches for a legal order with at most this many choices.
 pub fn search<T: Step>(mut all: Vec<T>, choices_max: usize) -> Verdict {
-    // What nobody knows and what would change nothing says nothing.
+    // An uncertain operation that changes nothing has no effect on the result.
     all.retain(|step| step.is_certain() || step.changes());
     all.sort_by_key(|step| step.span().from);
     Search { all, choices_max }.run()
@@ -124,12 +124,12 @@ impl<T: Step> Search<T> {
         Verdict::Illegal(best.1.map_or_else(String::new, |(state, done)| self.told(&state, &done)))
     }
 
-    /// All that was answered is done.
+    /// Returns whether all certain operations are executed.
     fn is_over(&self, done: &Done) -> bool {
         (done.first..self.all.len()).all(|i| done.has(i) || !self.all[i].is_certain())
     }
 
-    /// Takes what fits and changes nothing, and finds what may come next.
+    /// Executes reads whose replies are correct, and finds the operations that may come next.
     fn choice(&self, state: T::State, mut done: Done) -> Choice<T> {
         loop {
             let mut next = self.next(&done);
@@ -145,8 +145,9 @@ impl<T: Step> Search<T> {
         }
     }
 
-    /// What nobody's answer precedes, in the order of the answers. What need not have been done
-    /// precedes nothing, and is not done after its end.
+    /// Returns the operations that may come next, ordered by their replies: those that no
+    /// unexecuted operation precedes. An uncertain operation precedes no other one, and it is not
+    /// executed after its end.
     fn next(&self, done: &Done) -> Vec<usize> {
         let (mut next, mut end) = (Vec::new(), Span::NEVER);
         for i in (done.first..self.all.len()).filter(|i| !done.has(*i)) {
@@ -167,7 +168,7 @@ impl<T: Step> Search<T> {
     }
 
     fn told(&self, state: &T::State, done: &Done) -> String {
-        let mut lines = vec!["no legal order; as far as one can get:".to_owned()];
+        let mut lines = vec!["no legal order; the longest attempt:".to_owned()];
         let next = self.next(done);
         let until = next.iter().copied().max().unwrap_or(0);
         for i in done.first.saturating_sub(20)..self.all.len().min(until + 10) {
@@ -193,7 +194,7 @@ fn digest<T: Step>(choice: &Choice<T>) -> u64 {
 mod tests {
     use super::*;
 
-    /// One of two values is given, or found.
+    /// A write or a read of one of two values.
     #[derive(Clone, Copy, Debug)]
     struct Op {
         span: Span,
@@ -230,7 +231,8 @@ mod tests {
         Op { span: Span { from, to }, at, value, puts, is_certain: true }
     }
 
-    /// Found by seed 1792 of the races beside swaps: a look that came after it was taken first.
+    /// Seed 1792 of the races with swaps found the bug: a read after the uncertain operation was
+    /// taken first.
     #[test]
     fn what_was_done_perhaps_is_tried_before_what_comes_after_it() {
         let perhaps = |to| Op { is_certain: false, ..op((1, to), 1, 3, true) };
@@ -238,6 +240,6 @@ mod tests {
             [op((0, 5), 0, 1, true), op((6, 7), 1, 2, true), op((25, 26), 0, 1, false), op((30, 31), 1, 3, false)];
         let all = |to| rest.iter().copied().chain([perhaps(to)]).collect::<Vec<Op>>();
         assert_eq!(search(all(20), 1000), Verdict::Legal);
-        assert!(matches!(search(all(4), 1000), Verdict::Illegal(_)), "it was over before the other was begun");
+        assert!(matches!(search(all(4), 1000), Verdict::Illegal(_)), "it ended before the other operation began");
     }
 }

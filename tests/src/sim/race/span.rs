@@ -1,43 +1,43 @@
-//! When something was asked for and answered.
+//! Times of requests and replies.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// From the question to the answer, in moments that a [`Clock`] numbers.
+/// The time from a request to its reply, in moments of a [`Clock`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// When it was asked.
+    /// Moment of the request.
     pub from: u64,
-    /// When it was answered; [`Span::NEVER`] if nobody heard: it may have been done at any time
-    /// since, or not at all.
+    /// Moment of the reply. [`Span::NEVER`] if there was none: the operation may have been executed
+    /// at any time since the request, or not at all.
     pub to: u64,
 }
 
 impl Span {
-    /// Later than everything.
+    /// Later than all moments.
     pub const NEVER: u64 = u64::MAX;
 
-    /// Whether it was over when the other began.
+    /// Returns whether this span ended before the other began.
     pub fn before(&self, other: &Span) -> bool {
         self.to < other.from
     }
 
-    /// Asked, and not known to have been done.
+    /// Returns the span of the same request without a reply.
     pub fn unanswered(self) -> Span {
         Span { to: Span::NEVER, ..self }
     }
 }
 
-/// Numbers moments: those of a simulation, in the order in which they happen.
+/// Numbers the moments of a simulation, in the order in which they occur.
 #[derive(Default, Debug)]
 pub struct Clock(AtomicU64);
 
 impl Clock {
-    /// The last moment.
+    /// Returns the last moment.
     pub fn now(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// The next moment.
+    /// Returns a new moment.
     pub fn tick(&self) -> u64 {
         self.0.fetch_add(1, Relaxed) + 1
     }

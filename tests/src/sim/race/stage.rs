@@ -1,4 +1,4 @@
-//! The hosts of a race, the files that all race for, and what goes wrong.
+//! The stage of a race: its hosts, its files, and its faults.
 
 use std::{
     sync::{
@@ -33,61 +33,62 @@ use crate::sim::{
     striping::{ON_MDT, STRIPINGS, Striping},
 };
 
-/// The first client's host; the others follow.
+/// Host of the first client. The other clients' hosts follow.
 const FIRST_HOST: u32 = 101;
-/// Most clients.
+/// Maximum number of clients.
 pub const CLIENTS_MAX: usize = 16;
-/// Directories with names that all race for.
+/// Number of directories whose names all programs use.
 pub const DIRS: u8 = 2;
-/// Names in each.
+/// Number of names in each directory.
 pub const NAMES: u8 = 5;
-/// Where trouble comes from: a host with nothing else on it.
+/// Host of the tasks that inject faults and check locks. Nothing else runs on it.
 const DEMON: u32 = 99;
-/// With less than this on its disk an OST is not given to new files.
+/// Size in bytes of the file that fills a tight disk. An OST with less free space than this gets no
+/// objects of new files.
 const FILLER: u64 = 5 << 18;
-/// Time in which OSTs notice that somebody else has filled their disks.
+/// Time in which OSTs notice that their disks have been filled.
 const FILLED: Duration = Duration::from_secs(2);
-/// A server gives a client up that it has not heard of for 30 s, or that has not given a lock back
-/// for 20 s.
+/// Time after which a disconnected client has been evicted. A server evicts a client that it has
+/// not heard from for 30 s, or that has not cancelled a lock for 20 s after a blocking callback.
 const GIVEN_UP: Duration = Duration::from_secs(40);
 
-/// What a seed decides on.
+/// The parameters of a race, which the seed determines.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Mounts.
+    /// Number of clients.
     pub clients: usize,
-    /// Programs on each.
+    /// Programs on each client.
     pub programs: usize,
-    /// OSTs.
+    /// Number of OSTs.
     pub osts: usize,
-    /// Files that are written at will.
+    /// Number of files that are read and written at random.
     pub files: usize,
-    /// Operations altogether.
+    /// Total number of operations.
     pub ops: usize,
-    /// How often operations of a kind are chosen: on bytes, names, the log, and under the program
-    /// lock.
+    /// Relative frequencies of the kinds of operations: on data, on names, on the log, under the
+    /// fcntl lock.
     pub weights: [u32; 4],
-    /// Connections break.
+    /// Whether connections break.
     pub breaks: bool,
-    /// Clients are cut off until they are given up.
+    /// Whether a client is cut off until it is evicted.
     pub cuts: bool,
-    /// Clients die.
+    /// Whether a client dies.
     pub deaths: bool,
-    /// Mounts have a kernel above them that keeps pages.
+    /// Whether mounts have a kernel above them that caches pages.
     pub kernels: bool,
-    /// Largest offset of a write, in bytes.
+    /// Maximum offset of a write in bytes.
     pub reach: u64,
-    /// Bytes that are left on an OST's disk, where these are so few that it gets full.
+    /// Free bytes on an OST's disk, if they are so few that the disk gets full.
     pub tight: Option<u64>,
-    /// The MDT has a data service, and files may begin there.
+    /// Whether the MDT has a data service, and files may have DoM components.
     pub on_mdt: bool,
-    /// What is done to the files meanwhile that leaves them as they are to programs.
+    /// Tools that run on the files. Programs must not notice them.
     pub tools: Option<Tools>,
 }
 
 impl Plan {
-    /// Of a seed. Most have few clients and operations: what goes wrong mostly takes few, and more
-    /// seeds find more.
+    /// Returns the plan of a seed. Most plans have few clients and operations: most bugs need few,
+    /// and more seeds find more bugs.
     pub fn of(seed: u64) -> Plan {
         let mut rng = Rng::with_seed(seed ^ 0x9ace);
         let clients = match rng.u32(0..100) {
@@ -104,7 +105,7 @@ impl Plan {
             _ => [6, 3, 2, 1],
         };
         let tight = (rng.u32(0..10) < 2).then(|| rng.u64(16..260) << 10);
-        // New files would find no OST with room.
+        // New files would find no OST with enough free space.
         let weights = if tight.is_some() { [8, 0, 2, 0] } else { weights };
         Plan {
             clients,
@@ -124,7 +125,8 @@ impl Plan {
         }
     }
 
-    /// Of a seed, for files that tools are used on, and that may begin on the MDT.
+    /// Returns the plan of a seed for a race with tools, or with files that may have DoM
+    /// components.
     pub fn beside(seed: u64, tools: Option<Tools>) -> Plan {
         let plan = Plan::of(seed);
         let mut rng = Rng::with_seed(seed ^ 0x7001);
@@ -141,13 +143,13 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether files have two mirrors from the start. Those that begin on the MDT may get some
-    /// later.
+    /// Returns whether files have two mirrors from the start. If they may have DoM components, they
+    /// get mirrors later.
     pub fn begins_mirrored(&self) -> bool {
         !self.on_mdt && self.has_mirrors()
     }
 
-    /// Which changes of files may be done twice.
+    /// Returns the changes of files that may be executed twice.
     fn redone(&self) -> Redone {
         match &self.tools {
             None => Redone::None,
@@ -156,20 +158,20 @@ impl Plan {
         }
     }
 
-    /// Whether they may have some.
+    /// Returns whether files may have mirrors.
     pub fn has_mirrors(&self) -> bool {
         self.tools.as_ref().is_some_and(Tools::mirrors)
     }
 
-    /// Whether the first two files exchange their bytes now and then.
+    /// Returns whether tools swap the first two files.
     pub fn swaps(&self) -> bool {
         self.tools.as_ref().is_some_and(Tools::swaps)
     }
 
-    /// One of those that files may have.
+    /// Draws a layout for a file.
     pub fn striping(&self, rng: &mut Rng) -> Striping {
         let beginning = if self.on_mdt { ON_MDT.len() } else { 0 };
-        // Half of the files then do begin there.
+        // With these weights, half of the layouts have a DoM component.
         match rng.usize(0..STRIPINGS.len() + beginning * 3) {
             n if n < STRIPINGS.len() => STRIPINGS[n],
             n => ON_MDT[(n - STRIPINGS.len()) % ON_MDT.len()],
@@ -177,60 +179,60 @@ impl Plan {
     }
 }
 
-/// A client.
+/// A client and its host.
 pub struct Seat {
     /// Its mount.
     pub client: Arc<Client>,
-    /// The kernel above it.
+    /// The kernel above the mount.
     pub kernel: Option<Arc<Kernel>>,
-    /// Its host, in its only life.
+    /// The runtime of its host, which is never restarted.
     pub rt: Rt,
     host: u32,
     dead: AtomicBool,
 }
 
 impl Seat {
-    /// Whether its host is no more.
+    /// Returns whether its host has crashed.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
 }
 
-/// See the module.
+/// The hosts and the files of a race.
 pub struct Stage {
-    /// The world.
+    /// The simulated world.
     pub world: World,
-    /// What the seed decided on.
+    /// The parameters of the race.
     pub plan: Plan,
-    /// Servers.
+    /// The servers.
     pub nodes: Vec<Node>,
-    /// Mounts.
+    /// The clients.
     pub seats: Vec<Seat>,
-    /// Files that are written at will.
+    /// The files that are read and written at random.
     pub files: Vec<Fid>,
-    /// The one that all append to.
+    /// The file to which all programs append.
     pub log: Fid,
-    /// The one with a counter, and the program lock.
+    /// The file with a counter and the fcntl lock.
     pub counter: Fid,
-    /// Directories with names that all race for.
+    /// The directories whose names all programs use.
     pub dirs: Vec<Fid>,
-    /// Numbers moments.
+    /// The source of moments.
     pub clock: Clock,
     left: AtomicUsize,
     record: Mutex<Record>,
 }
 
-/// The name of a number.
+/// Returns the file name for a number.
 pub fn name(number: u8) -> Bytes {
     Bytes::from(vec![b'a' + number])
 }
 
 impl Stage {
-    /// Starts all hosts, and makes the files.
+    /// Starts all hosts and creates the files.
     pub async fn set(world: &World, seed: u64, plan: Plan) -> Arc<Stage> {
         let osses = &OSSES[..plan.osts];
         if let Some(bytes) = plan.tight {
-            // A host comes into being, with its disk, when it is first mentioned.
+            // A host is created, with its disk, when it is first used.
             let _ = world.rt(MDS);
             let mut before = 0;
             world.configure(|config| before = std::mem::replace(&mut config.disk_bytes, bytes + FILLER));
@@ -242,8 +244,8 @@ impl Stage {
         for n in 0..plan.clients {
             let host = FIRST_HOST + n as u32;
             let client = mount(world, host).await;
-            // It has reached all servers once, but the MDT's data service: of those that it never
-            // reached a mount says so soon.
+            // The syncfs connects to all servers except the MDT's data service. A mount soon
+            // reports ENOTCONN for a server that it has never reached.
             client.syncfs().await.expect("nothing breaks yet");
             seqs.push(first_fid(&client).await.seq);
             let kernel = plan.kernels.then(Arc::<Kernel>::default);
@@ -275,7 +277,7 @@ impl Stage {
         if plan.tight.is_some() {
             let fill = |host| world.rt(host).disk().write_atomic("/filler", &vec![1; FILLER as usize]);
             osses.iter().for_each(|host| fill(*host).expect("there is room for it"));
-            // OSTs have looked again by then.
+            // By then the OSTs have updated their free space.
             world.rt(DEMON).sleep(FILLED).await;
         }
         let striped = striping.spreads(plan.osts) || plan.tools.is_some();
@@ -296,27 +298,27 @@ impl Stage {
         })
     }
 
-    /// What was asked and answered so far.
+    /// Locks and returns the record.
     pub fn record(&self) -> MutexGuard<'_, Record> {
         self.record.lock().expect("no panic is survived")
     }
 
-    /// Whether there is a further operation to be done; it is taken.
+    /// Takes one of the remaining operations. Returns whether there was one.
     pub fn take(&self) -> bool {
         self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// Operations to be done.
+    /// Returns the number of remaining operations.
     pub fn left(&self) -> usize {
         self.left.load(Relaxed)
     }
 
-    /// Clients that live, by number.
+    /// Returns the indices of the living clients.
     pub fn living(&self) -> Vec<usize> {
         (0..self.seats.len()).filter(|n| !self.seats[*n].is_dead()).collect()
     }
 
-    /// The host from which all is directed.
+    /// Returns the runtime of the host that controls the race.
     pub fn demon(&self) -> Rt {
         self.world.rt(DEMON)
     }
@@ -325,9 +327,9 @@ impl Stage {
         OSSES[..self.plan.osts].iter().copied().chain([MDS]).collect()
     }
 
-    /// Which of these servers a client may be cut off from. Who has mirrored files is not cut off
-    /// from the MDT: a client that the MDT has given up, and that does not know yet, may write by a
-    /// layout of before to an OST that does not know either.
+    /// Returns those of `servers` from which a client may be cut off. If files have mirrors, that
+    /// is not the MDT. A client that the MDT has evicted, and that does not know it yet, may write
+    /// by an old layout to an OST that does not know it either.
     fn may_be_cut_off(&self, servers: Vec<u32>) -> Vec<u32> {
         if !self.plan.has_mirrors() {
             return servers;
@@ -336,7 +338,7 @@ impl Stage {
         if osts.is_empty() { vec![OSSES[0]] } else { osts }
     }
 
-    /// Makes trouble until it is aborted, or there is nobody left for it.
+    /// Starts a task that injects faults until it is aborted.
     pub fn trouble(self: &Arc<Stage>, seed: u64) -> JoinHandle<()> {
         let (stage, mut rng) = (self.clone(), Rng::with_seed(seed ^ 0xdeb));
         self.demon().spawn("trouble", async move {
@@ -365,13 +367,13 @@ impl Stage {
         })
     }
 
-    /// Ends all trouble but that of who is cut off.
+    /// Stops the injection of faults. Clients that are cut off stay so until their time is over.
     pub fn calm(&self, trouble: &JoinHandle<()>) {
         trouble.abort();
         self.world.configure(|config| config.loss = 0.0);
     }
 
-    /// A client does not reach a server for a while.
+    /// Partitions a client from a server for a while.
     fn part(&self, client: usize, server: u32, lasts: Duration) {
         let (world, host, rt) = (self.world.clone(), self.seats[client].host, self.demon());
         world.partition(host, server);
@@ -381,7 +383,7 @@ impl Stage {
         }));
     }
 
-    /// A client is dead from one moment to the next.
+    /// Crashes a client's host.
     fn kill(&self, client: usize) {
         let seat = &self.seats[client];
         if seat.dead.swap(true, Relaxed) {
@@ -393,8 +395,8 @@ impl Stage {
         self.world.crash_host(seat.host);
     }
 
-    /// A client does not reach servers until they have given it up. When it reaches them again it
-    /// hears so.
+    /// Partitions a client from servers until they have evicted it. When the client reaches them
+    /// again, it learns that.
     fn cut_off(self: &Arc<Stage>, client: usize, servers: Vec<u32>) {
         let (stage, host) = (self.clone(), self.seats[client].host);
         stage.world.note(&format!("client {client} is cut off from {servers:?}"));
@@ -408,35 +410,36 @@ impl Stage {
         drop(self.demon().spawn("heal", async move {
             stage.demon().sleep(GIVEN_UP).await;
             servers.iter().for_each(|server| stage.world.heal(host, *server));
-            stage.world.note(&format!("client {client} is back"));
+            stage.world.note(&format!("client {client} is no longer cut off"));
             if stage.seats[client].is_dead() {
                 return;
             }
             let (mount, rt) = (stage.seats[client].client.clone(), stage.seats[client].rt.clone());
-            // Asks all servers. That something is lost it may well say.
+            // A syncfs reaches all servers. It may fail because data was lost.
             let asked = rt.spawn("probe", async move { mount.syncfs().await.is_ok() }).await;
             if asked.is_ok() {
                 let until = stage.clock.tick();
-                stage.world.note(&format!("client {client} knows"));
+                stage.world.note(&format!("client {client} has reached all servers"));
                 stage.record().troubles[number].until = until;
             }
         }));
     }
 
-    /// Whether that may be said of a server that the client has never reached, while connections
-    /// break: of the MDT's data service, that is, as all others were reached in the beginning.
+    /// Returns whether the error may come from a server that the client has never reached because
+    /// connections break. Only the MDT's data service can be such a server: clients connect to all
+    /// others at the start.
     pub fn may_be_unreached(&self, errno: Errno) -> bool {
         errno == Errno::ENOTCONN && self.plan.on_mdt && self.plan.breaks
     }
 
-    /// Whether nobody is cut off.
+    /// Returns whether no living client is cut off.
     pub fn is_whole(&self) -> bool {
         let dead = |client: usize| self.seats[client].is_dead();
         self.record().troubles.iter().all(|t| t.until != Span::NEVER || dead(t.client))
     }
 }
 
-/// The first FID that a client gives.
+/// Returns the first FID that a client allocates.
 async fn first_fid(client: &Client) -> Fid {
     let (attr, file) = client.tmpfile(&Caller::ROOT, ROOT, flags::RDWR, 0o600, 0).await.expect("nothing breaks yet");
     client.release(file).await.expect("nothing breaks yet");
@@ -447,11 +450,11 @@ async fn make(client: &Client, name: &str) -> Fid {
     let name = Bytes::copy_from_slice(name.as_bytes());
     let mode = FileKind::Regular.mode_bits() | 0o644;
     let fid = client.mknod(&Caller::ROOT, ROOT, &name, mode, 0, 0).await.expect("the root is empty").attr.fid;
-    // It gets its layout.
+    // The open creates the layout.
     let file = client.open(&Caller::ROOT, fid, flags::RDWR).await.expect("it can be opened");
     client.release(file).await.expect("and closed");
     fid
 }
 
-/// Ways to rename.
+/// Flags of renames.
 pub const RENAMES: [u32; 4] = [0, 0, rename::NOREPLACE, rename::EXCHANGE];

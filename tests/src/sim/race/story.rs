@@ -1,4 +1,4 @@
-//! The race of a seed, from the start of the hosts to the judgement.
+//! The run of a seed, from the start of the hosts to the check of the record.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,18 +16,18 @@ use crate::sim::{
     scenario::{Trace, simulate},
 };
 
-/// How long trouble lasts at most.
+/// Maximum duration of the faults.
 const STORM_MAX: Duration = Duration::from_secs(10);
-/// All that is under way ends within this (virtual) time once nothing disturbs it any more: who is
-/// cut off is back after 40 s, and what the dead held is free after 30.
+/// Time limit (virtual) within which everything ends after the last fault. Clients that were cut
+/// off are back after 40 s, and locks of dead clients are free after 30 s.
 const END: Duration = Duration::from_secs(150);
 
-/// Clients race, amid trouble; then all is calm, ends, and is judged.
+/// Runs a race with faults, stops the faults, waits for the end, and checks the record.
 pub fn race(seed: u64, log: usize) -> Trace {
     race_as(seed, Plan::of(seed), log)
 }
 
-/// As [`race`], of files that may begin on the MDT.
+/// As [`race`], for files that may have DoM components.
 pub fn race_on_mdt(seed: u64, log: usize) -> Trace {
     race_as(seed, Plan::beside(seed, None), log)
 }
@@ -42,12 +42,12 @@ pub fn race_for_mirrors(seed: u64, log: usize) -> Trace {
     race_as(seed, Plan::beside(seed, Some(Tools::MIRROR)), log)
 }
 
-/// As [`race`], while two files exchange their bytes.
+/// As [`race`], while the layouts of two files are swapped.
 pub fn race_beside_swaps(seed: u64, log: usize) -> Trace {
     race_as(seed, Plan::beside(seed, Some(Tools::SWAP)), log)
 }
 
-/// The same with a plan that is not the seed's.
+/// As [`race`], with the given plan.
 pub fn race_as(seed: u64, plan: Plan, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let stage = Stage::set(world, seed, plan).await;
@@ -101,14 +101,14 @@ async fn run(world: &World, stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u6
         }
     };
     if stage.demon().timeout(END, end).await.is_err() {
-        panic!("not at its end {END:?} after the last fault; {} operations are left; {:?}", stage.left(), stage.plan);
+        panic!("not finished {END:?} after the last fault; {} operations are left; {:?}", stage.left(), stage.plan);
     }
 }
 
-/// All that live look at everything, one after the other; they must see the same.
+/// Reads everything on all living clients, one after another. All must see the same.
 async fn look(stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u64) {
     for client in stage.living() {
         let program = Program::new(stage, numbers, client, 1000 + client as u64, seed);
-        stage.seats[client].rt.spawn("look", program.look()).await.expect("nobody dies any more");
+        stage.seats[client].rt.spawn("look", program.look()).await.expect("no client dies after the race");
     }
 }

@@ -1,9 +1,9 @@
-//! What may have been seen of two files that exchanged their bytes meanwhile (swap_layouts).
+//! Data of two files whose layouts are swapped during the race (swap_layouts).
 //!
-//! A byte of both files together has two values, which an exchange swaps; every write of either
-//! file has a number of its own. For each byte a legal order of writes, reads and exchanges is
-//! searched for. Of sizes it is asked that nothing that must be there is behind the end, and that
-//! the end is no further than anybody wrote.
+//! A byte of both files together has two values, which a swap exchanges. Every write to either file
+//! has a number of its own. For each byte the check searches for a legal order of writes, reads and
+//! swaps. A byte beyond a reported size counts as a zero that was read. No reported size may exceed
+//! the largest end of a change.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use super::{
     span::Span,
 };
 
-/// Choices after which the search for one byte is given up.
+/// Choices after which the search for one byte stops.
 const CHOICES_MAX: usize = 20_000;
 
-/// What was done to a byte of two files.
+/// An operation on a byte of two files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
-    /// A file's was given this value.
+    /// Gives the byte of a file this value.
     Put(usize, u8),
-    /// A file's was found to have it.
+    /// Reads this value from the byte of a file.
     Got(usize, u8),
-    /// They were exchanged.
+    /// Exchanges the two files.
     Swap,
 }
 
@@ -60,10 +60,11 @@ impl Step for Event {
     }
 }
 
-/// Whether some legal order explains everything; `false`: it would take too long to find out.
+/// Checks whether some legal order explains all operations. Returns `false` if the search would
+/// take too long.
 ///
 /// # Errors
-/// What cannot be.
+/// A description of the contradiction.
 pub fn check(files: &[History; 2], swaps: &[(usize, Span)]) -> Result<bool, String> {
     check_sizes(files)?;
     let changes = || files.iter().flat_map(|file| &file.changes);
@@ -91,8 +92,9 @@ pub fn check(files: &[History; 2], swaps: &[(usize, Span)]) -> Result<bool, Stri
     Ok(all_known)
 }
 
-/// Whether it is legal if some changes that an exchange met half done came to this byte afterwards
-/// only: in the other file, which has the objects by then. One of them, or two.
+/// Searches for a legal order again, if changes that overlapped a swap reached this byte only in
+/// the other file, which has the objects after the swap. Tries each one and each pair of such
+/// changes.
 fn finished_elsewhere(files: &[History; 2], swaps: &[(usize, Span)], at: u64) -> Verdict {
     let numbers: Vec<usize> = (0..2)
         .flat_map(|file| (0..files[file].changes.len()).map(move |n| (file, n)))
@@ -123,14 +125,14 @@ fn check_sizes(files: &[History; 2]) -> Result<(), String> {
     for seen in files.iter().flat_map(|file| &file.seen) {
         let most = ends(seen.span).max().unwrap_or(0);
         if seen.size.is_some_and(|(size, _)| size > most) {
-            return Err(format!("{seen:?}: nobody wrote beyond {most}"));
+            return Err(format!("{seen:?}: no client wrote beyond {most}"));
         }
     }
     Ok(())
 }
 
-/// `elsewhere`: changes that came to the other file; their place among those of their file, times
-/// two, and its number.
+/// Returns all events of a byte. `elsewhere`: the changes that reached the other file. Each is
+/// given as its index in its file, times two, plus the number of its file.
 fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[usize]) -> Vec<Event> {
     let swap = |(client, span): &(usize, Span)| Event {
         span: *span,
@@ -141,7 +143,7 @@ fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[u
     let mut events: Vec<Event> = swaps.iter().map(swap).collect();
     let got = |seen: &Seen| seen.at(at).or_else(|| is_behind(files, seen, at).then_some(0));
     let gots = || files.iter().flat_map(|file| &file.seen).filter_map(|seen| Some((got(seen)?, seen)));
-    // What was lost, and nobody else is any the wiser of.
+    // Values of lost writes that no other client has seen.
     let mut forgotten = BTreeSet::new();
     for (number, file) in files.iter().enumerate() {
         for (n, c) in file.changes.iter().enumerate() {
@@ -176,15 +178,15 @@ fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[u
     events
 }
 
-/// Whether an exchange may meet it half done: then what is done is done once more with the rest,
-/// where the objects are that it was begun on.
+/// Returns whether a swap may have met the change half done. The change is then repeated as a
+/// whole, on the objects on which it began, wherever they are.
 fn may_be_done_twice(c: &Changed, swaps: &[(usize, Span)]) -> bool {
     let meets = |(_, span): &(usize, Span)| !c.span.before(span) && !span.before(&c.span);
     c.change.is_of_several() && swaps.iter().any(meets)
 }
 
-/// Whether it was seen that the byte is behind the end. While a file is cut one object after the
-/// other, this says nothing.
+/// Returns whether `seen` proves that the byte is beyond the end of the file. It proves nothing
+/// while a truncate runs, which changes one object after another.
 fn is_behind(files: &[History; 2], seen: &Seen, at: u64) -> bool {
     let ends = seen.size.is_some_and(|(size, or_more)| !or_more && at >= size);
     let cuts = |c: &Changed| matches!(c.change, Change::Cut { .. });
@@ -223,10 +225,10 @@ mod tests {
         let one = |seen: &[Seen]| file(&[write(1, 2, 1)], seen);
         let swap = [(5, 6)];
         assert!(legal(one(&[read(3, 4, 1), empty(7, 8)]), file(&[], &[empty(3, 4), read(7, 8, 1)]), &swap));
-        assert!(!legal(one(&[read(7, 8, 1)]), file(&[], &[]), &swap), "they stayed");
-        assert!(!legal(one(&[]), file(&[], &[empty(7, 8)]), &swap), "they are lost");
-        assert!(!legal(one(&[empty(3, 4)]), file(&[], &[]), &swap), "they went too early");
-        assert!(legal(one(&[read(7, 8, 1)]), file(&[], &[]), &[(5, Span::NEVER)]), "nobody knows");
+        assert!(!legal(one(&[read(7, 8, 1)]), file(&[], &[]), &swap), "the bytes stayed");
+        assert!(!legal(one(&[]), file(&[], &[empty(7, 8)]), &swap), "the bytes are lost");
+        assert!(!legal(one(&[empty(3, 4)]), file(&[], &[]), &swap), "the bytes moved too early");
+        assert!(legal(one(&[read(7, 8, 1)]), file(&[], &[]), &[(5, Span::NEVER)]), "the swap may have failed");
         let twice = [(5, 6), (9, 10)];
         assert!(legal(one(&[empty(7, 8), read(11, 12, 1)]), file(&[], &[]), &twice));
     }
@@ -240,7 +242,7 @@ mod tests {
         assert!(!legal(one(&[read(10, 11, 1)]), file(&[], &[read(10, 11, 1)]), &swap), "in both");
         assert!(!legal(one(&[empty(10, 11)]), file(&[], &[empty(10, 11)]), &swap), "in neither");
         let before = file(&[write(1, 2, 2)], &[read(10, 11, 2)]);
-        assert!(!legal(one(&[read(10, 11, 1)]), before, &swap), "half an exchange");
+        assert!(!legal(one(&[read(10, 11, 1)]), before, &swap), "half a swap");
     }
 
     #[test]
@@ -248,8 +250,8 @@ mod tests {
         let cut = |from, to| Changed { change: Change::Cut { size: 0 }, ..write(from, to, 0) };
         let legal =
             |cut, after: Seen| legal(file(&[], &[read(5, 6, 1), after]), file(&[write(1, 2, 1), cut], &[]), &[(3, 9)]);
-        assert!(legal(cut(4, 12), empty(13, 14)), "the rest came after the exchange");
-        assert!(legal(cut(4, 12), read(13, 14, 1)), "it came to the file of that name");
-        assert!(!legal(cut(10, 12), empty(13, 14)), "it began after the exchange");
+        assert!(legal(cut(4, 12), empty(13, 14)), "the rest came after the swap");
+        assert!(legal(cut(4, 12), read(13, 14, 1)), "the rest came to the file of that name");
+        assert!(!legal(cut(10, 12), empty(13, 14)), "the truncate began after the swap");
     }
 }

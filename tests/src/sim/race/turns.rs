@@ -1,30 +1,31 @@
-//! Locks of programs (fcntl): who has one exclusively is alone with it, and a counter that is read
-//! and written under it misses nobody.
+//! fcntl locks of programs. An exclusive lock excludes all others, so a counter that is read and
+//! written under it misses no increment.
 
 use super::span::Span;
 
-/// A program had the lock.
+/// A period in which a program held the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// From when it was told so to when it gave the lock back. [`Span::NEVER`]: it died, or was
-    /// given up, with it.
+    /// From the grant to the release. It ends at [`Span::NEVER`] if the client died or was evicted
+    /// with the lock.
     pub span: Span,
-    /// Which client's.
+    /// Index of the client.
     pub client: usize,
-    /// Whether others may have had it too.
+    /// Whether the lock was shared.
     pub shared: bool,
-    /// Its client was given up in the meantime, or died, and somebody else may have had the lock.
+    /// The client was evicted or died meanwhile, so another program may have got the lock.
     pub lost: bool,
-    /// The counter as it was found; who is alone leaves one more.
+    /// The value of the counter that the program read. An exclusive holder increments it.
     pub found: u64,
-    /// Whether it got so far.
+    /// Whether the program finished its work on the counter.
     pub counted: bool,
 }
 
-/// Whether no two had it at once that may not, and each found what the last one left.
+/// Checks that no two conflicting locks were held at once, and that each program found the counter
+/// as the last one left it.
 ///
 /// # Errors
-/// Who did.
+/// A description of the violation.
 pub fn check(turns: &[Turn]) -> Result<(), String> {
     for (i, a) in turns.iter().enumerate() {
         for b in &turns[i + 1..] {

@@ -1,4 +1,4 @@
-//! After the race no objects are there but those of files.
+//! Asserts that after the race only objects of files exist.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,16 +10,16 @@ use crate::sim::{
     tree::{data_objects, objects},
 };
 
-/// Objects of files that are gone are gone within this time: what the dead had open is closed when
-/// they are given up.
+/// Time within which objects of deleted files are removed. Files that dead clients had open are
+/// closed when these clients are evicted.
 const CLEANUP: Duration = Duration::from_secs(120);
-/// Bytes of a page of entries: all of them.
+/// Size in bytes of a readdir page, which holds all entries.
 const PAGE: u32 = 4000;
 
-/// Waits until there are no objects but those of files.
+/// Waits until only objects of files exist.
 ///
 /// # Panics
-/// If there are, and nobody removes them.
+/// If other objects are not removed in time.
 pub async fn check_objects(stage: &Stage) {
     let client = &stage.seats[*stage.living().first().expect("one lives")].client;
     let mut files: BTreeSet<Fid> = stage.files.iter().copied().chain([stage.log, stage.counter]).collect();

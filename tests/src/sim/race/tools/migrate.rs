@@ -6,7 +6,8 @@ use super::Tool;
 use crate::sim::copy::migrate;
 
 impl Tool {
-    /// Gives a file other objects, or not, if others write meanwhile. (EOPNOTSUPP: it is mirrored.)
+    /// Migrates a file to new objects. It may fail with EBUSY if programs write meanwhile, and with
+    /// EOPNOTSUPP if the file is mirrored.
     pub(super) async fn migrate(&mut self, fid: Fid) {
         let striping = self.stage.plan.striping(&mut self.rng);
         let group = self.rng.bool().then(|| self.rng.u64(1..1 << 40));

@@ -1,4 +1,5 @@
-//! `lfs mirror extend`, `resync`, `split` and `verify`, as `crates/cli/src/lfs/mirror/` does them.
+//! `lfs mirror extend`, `resync`, `split` and `verify`, with the same calls as in
+//! `crates/cli/src/lfs/mirror/`.
 
 use std::sync::Arc;
 
@@ -18,14 +19,14 @@ use crate::sim::{
     striping::{STRIPINGS, Striping},
 };
 
-/// Mirrors beyond which no more are made.
+/// Maximum number of mirrors of a file.
 const MIRRORS: usize = 4;
-/// What tools answer whom somebody else is in the way of: writers, programs that would not hear of
-/// mirrors, or a tool that takes away the mirror that is copied to or from.
+/// Errors of a tool that conflicts with another user of the file. That may be a writer, a client
+/// that would not learn of a new mirror, or a tool that removes the source or the target of a copy.
 const BUSY: [Errno; 3] = [Errno::EBUSY, Errno::EUCLEAN, Errno::EINVAL];
 
 impl Tool {
-    /// Does one of these things, whichever the file is fit for.
+    /// Runs one of these tools that suits the file.
     pub(super) async fn mirror(&mut self, fid: Fid) {
         let known = layout(self.mount(), fid).await;
         let Ok(known) = known else { return };
@@ -37,11 +38,11 @@ impl Tool {
             1 => {
                 let id = ids[self.rng.usize(0..ids.len())];
                 let split = change(self.mount(), fid, Change::Split { mirror: id, into: None });
-                self.used(&format!("takes mirror {id} from {fid}"), &BUSY, split).await;
+                self.used(&format!("splits mirror {id} from {fid}"), &BUSY, split).await;
             }
             2..5 => self.verify(fid, &known).await,
             _ if stale.is_empty() => {
-                // One that is fresh is copied to as well as any other.
+                // A mirror that is in sync may be resynced as well.
                 let id = ids[self.rng.usize(0..ids.len())];
                 self.resync(fid, vec![id]).await;
             }
@@ -52,7 +53,7 @@ impl Tool {
     async fn extend(&mut self, fid: Fid) {
         let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
         let template = Striping::mirrors(&[striping]).encode();
-        let what = format!("gives {fid} one more mirror, {striping:?}");
+        let what = format!("adds a mirror to {fid}, {striping:?}");
         self.used(&what, &BUSY, self.extended(fid, template)).await;
     }
 
@@ -71,15 +72,12 @@ impl Tool {
     }
 
     async fn resync(&self, fid: Fid, ids: Vec<u16>) {
-        self.used(
-            &format!("brings mirrors {ids:?} of {fid} up to date"),
-            &BUSY,
-            resync(self.mount(), self.rt(), fid, &ids),
-        )
-        .await;
+        self.used(&format!("resyncs mirrors {ids:?} of {fid}"), &BUSY, resync(self.mount(), self.rt(), fid, &ids))
+            .await;
     }
 
-    /// Reads a mirror: if it was fresh all the time, that is what a reader of the file may see.
+    /// Reads a mirror. If it was in sync all the time, its data must be what a reader of the file
+    /// may see.
     async fn verify(&self, fid: Fid, before: &Layout) {
         let Some(file) = self.stage.files.iter().position(|f| *f == fid) else { return };
         let fresh: Vec<u16> = before.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
@@ -112,10 +110,10 @@ impl Tool {
     }
 }
 
-/// After the race all mirrors can be brought up to date, and hold the same.
+/// Asserts that after the race all mirrors can be resynced, and that they are then equal.
 ///
 /// # Panics
-/// If not.
+/// If that is not so.
 pub async fn check_mirrors(stage: &Arc<Stage>, seed: u64) {
     let client = *stage.living().first().expect("one lives");
     let tool = Tool { client, ..Tool::new(stage, 0, seed) };
@@ -127,11 +125,11 @@ pub async fn check_mirrors(stage: &Arc<Stage>, seed: u64) {
         if !known.stale_mirrors().is_empty() {
             let mut done = resync(tool.mount(), tool.rt(), fid, &known.stale_mirrors()).await;
             if done == Err(Errno::EIO) && stage.record().troubles.iter().any(|t| t.client == client) {
-                // What the client lost it is told once.
+                // The client reports its lost data once.
                 done = resync(tool.mount(), tool.rt(), fid, &known.stale_mirrors()).await;
             }
             let full = done == Err(Errno::ENOSPC) && stage.plan.tight.is_some();
-            assert!(full || done.is_ok(), "{fid} cannot be brought up to date: {done:?}; {:?}", stage.plan);
+            assert!(full || done.is_ok(), "the mirrors of {fid} cannot be resynced: {done:?}; {:?}", stage.plan);
         }
         let known = layout(tool.mount(), fid).await.expect("the race is over");
         let file = tool.mount().open(ROOT_USER, fid, flags::RDONLY | flags::DIRECT).await.expect("the race is over");

@@ -1,13 +1,12 @@
-//! Tools that are used on the files of a race while programs race for them: to programs nothing may
-//! be seen of it.
+//! Tools that run on the files of a race. Programs must not notice them.
 //!
-//! They do what `lfs` does through a mount, in the same order, and of what programs may not do
-//! meanwhile nothing is kept apart. A tool may fail, where somebody is in its way, as its
-//! documentation says; the file is then what it was before.
+//! The tools make the same calls as `lfs` through a mount, in the same order. Nothing prevents
+//! conflicts with operations of programs. If a tool conflicts with a program, it may fail as its
+//! documentation says. The file is then unchanged.
 //!
-//! * [`migrate`]: files get other objects; [`mirror`]: mirrors come, go, and are brought up to
-//!   date; [`swap`]: files exchange their bytes;
-//! * [`left`]: what is on the disks when all is over.
+//! * [`migrate`]: gives files other objects. [`mirror`]: adds, removes and resyncs mirrors.
+//!   [`swap`]: swaps the layouts of two files.
+//! * [`left`]: checks the objects on the disks after the race.
 
 pub mod left;
 pub mod migrate;
@@ -27,36 +26,36 @@ const ROOT_USER: &Caller = &Caller::ROOT;
 /// Longest pause between two tools, in microseconds.
 const PAUSE_US_MAX: u64 = 10_000;
 
-/// Which tools are used.
+/// The tools of a race.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// How many at a time.
+    /// Number of tools that run at a time.
     pub hands: usize,
-    /// How often each kind is chosen: migrations, mirrors, swaps.
+    /// Relative frequencies: migrations, mirrors, swaps.
     pub weights: [u32; 3],
 }
 
 impl Tools {
     /// `lfs migrate`, with `--block` and without.
     pub const MIGRATE: Tools = Tools { hands: 1, weights: [1, 0, 0] };
-    /// `lfs mirror extend`, `resync`, `split`, and now and then a migration, which is for files
-    /// that have one mirror.
+    /// `lfs mirror extend`, `resync`, `split`, and some migrations, which work only on files with
+    /// one mirror.
     pub const MIRROR: Tools = Tools { hands: 1, weights: [1, 9, 0] };
     /// `lfs swap_layouts`.
     pub const SWAP: Tools = Tools { hands: 1, weights: [0, 0, 1] };
 
-    /// Whether files have mirrors.
+    /// Returns whether files get mirrors.
     pub fn mirrors(&self) -> bool {
         self.weights[1] > 0
     }
 
-    /// Whether what is written to one file may go to another one.
+    /// Returns whether data written to one file may move to another file.
     pub fn swaps(&self) -> bool {
         self.weights[2] > 0
     }
 }
 
-/// Who uses them, one after the other.
+/// A task that runs tools one after another.
 pub struct Tool {
     stage: Arc<Stage>,
     client: usize,
@@ -65,18 +64,18 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// On one of the clients' hosts.
+    /// Creates a task on the host of a random client.
     pub fn new(stage: &Arc<Stage>, hand: usize, seed: u64) -> Tool {
         let mut rng = Rng::with_seed(seed.wrapping_mul(1013).wrapping_add(hand as u64));
         Tool { stage: stage.clone(), client: rng.usize(0..stage.seats.len()), hand, rng }
     }
 
-    /// On which.
+    /// Returns the index of its client.
     pub fn client(&self) -> usize {
         self.client
     }
 
-    /// As long as programs have something to do.
+    /// Runs tools until the programs have no operations left.
     pub async fn run(mut self) {
         let weights = self.stage.plan.tools.as_ref().map_or([0; 3], |tools| tools.weights);
         while self.stage.left() > 0 {
@@ -103,7 +102,7 @@ impl Tool {
         self.stage.world.note(&format!("client {} tool {}: {what}", self.client, self.hand));
     }
 
-    /// One that programs read and write.
+    /// Returns a random file of those that programs read and write.
     fn file(&mut self) -> Fid {
         match self.rng.u32(0..6) {
             0 => self.stage.log,
@@ -112,7 +111,7 @@ impl Tool {
         }
     }
 
-    /// Runs a tool, which may fail with these errors, and with others where there is trouble.
+    /// Runs a tool. It may fail with the errors `may`, and with others if its client is in trouble.
     async fn used(&self, what: &str, may: &[Errno], done: impl Future<Output = Result<()>>) {
         self.note(what);
         let from = self.stage.clock.tick();
@@ -122,7 +121,8 @@ impl Tool {
         if let Err(errno) = done {
             let full = errno == Errno::ENOSPC && self.stage.plan.tight.is_some();
             let excused = self.stage.record().excuses(self.client, span, errno) || self.stage.may_be_unreached(errno);
-            // A lock that was asked for, or a file without a name, was lost with the client.
+            // An evicted client loses a lock that it requested (ENOLCK) or a file without a name
+            // (ENOENT).
             let lost = [Errno::ENOLCK, Errno::ENOENT].contains(&errno);
             let lost = lost && self.stage.record().is_troubled(self.client, span);
             let fine = may.contains(&errno) || full || excused || lost;

@@ -6,8 +6,8 @@ use super::{ROOT_USER, Tool};
 use crate::sim::race::{record::TROUBLES, span::Span};
 
 impl Tool {
-    /// Exchanges the bytes of the two files that are written at will. (EBUSY: somebody does not let
-    /// go of one; nothing is changed.)
+    /// Swaps the layouts of the two files that programs write. EBUSY: another client did not
+    /// release one of them, and nothing is changed.
     pub(super) async fn swap(&mut self) {
         let mut fids = [self.stage.files[0], self.stage.files[1]];
         if self.rng.bool() {
@@ -39,11 +39,11 @@ impl Tool {
         let done = match mount.open(ROOT_USER, other, flags::RDWR).await {
             Ok(other) => {
                 let done = mount.swap_layouts(ROOT_USER, &one, other.fid()).await;
-                // Whatever that says, it is done or not.
+                // The result of the swap is known, so an error of the release does not matter.
                 let _ = mount.release(other).await;
                 done
             }
-            // Nothing was asked for.
+            // The swap was not requested.
             Err(errno) => Err(errno),
         };
         let _ = mount.release(one).await;
