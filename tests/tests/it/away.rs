@@ -1,5 +1,5 @@
 //! Mounts while one OST is disconnected or inactive. Operations that need neither the OST's data
-//! nor its sizes are answered at once.
+//! nor its sizes complete at once.
 
 use std::{
     fs::{self, OpenOptions, Permissions},

@@ -34,7 +34,7 @@ fn tool(of: &str, line: &str) -> Ran {
     run_command(command)
 }
 
-/// Sets how many objects the MDT may create on OST 1; 0 stops new objects.
+/// Sets `max_create_count` of OST 1: 0 stops new objects.
 fn create_count(two: &TwoMounts, count: &str) -> Ran {
     tool("lctl", &format!("set_param osp.{}-OST0001-osc-MDT0000.max_create_count={count}", two.fsname))
 }

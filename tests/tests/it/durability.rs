@@ -15,7 +15,7 @@ use std::{
 
 use sheen_tests::{Fs, can_mount, mounts::get_param, noise, objects_below, wait::eventually, wait::let_pass};
 
-/// Files that a writer has written before its mount is killed.
+/// Files that a writer has written before the file system's process is killed.
 const FILES_WHEN_KILLED: u32 = 5;
 /// Several times the MDT's commit interval.
 const COMMITTED_AFTER: Duration = Duration::from_secs(1);

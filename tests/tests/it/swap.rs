@@ -464,7 +464,7 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
         assert_eq!(fs::read(at.b(name)).unwrap(), name.as_bytes());
     }
     assert_eq!([osts(&at.a("one")).len(), osts(&at.a("other")).len()], [1, 2]);
-    // Root may swap a file with set-user-id and set-group-id bits.
+    // Set-user-id and set-group-id bits do not prevent a swap.
     fs::set_permissions(at.a("one"), PermissionsExt::from_mode(0o6755)).unwrap();
     swap(&at.a("one"), &at.a("other")).ok();
     assert_eq!(fs::read(at.b("one")).unwrap(), b"other");

@@ -170,8 +170,8 @@ fn ways() -> [Way; 5] {
     ]
 }
 
-/// Overwrites and extends a cached file in pieces that stay dirty, and reads it from `seen` in all
-/// ways.
+/// Overwrites and extends a cached file in pieces that stay dirty, and reads it from `seen` by each
+/// method.
 fn looked_at(on: &Stage<'_>, seen: &Path) {
     for layout in LAYOUTS {
         let name = named(layout);
