@@ -1,4 +1,5 @@
-//! Which addresses and ports servers listen on and register, on a host with addresses of its own.
+//! Addresses and ports: where servers listen and what they register, on a host with several
+//! networks.
 
 use std::{
     fs,
@@ -10,7 +11,8 @@ use std::{
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use sheen_tests::{Guarded, Ran, is_root, new_dir, run_command, run_within, sheen, wait};
 
-/// Two networks of this host besides loopback; packets to anywhere else leave from the first.
+/// Sets up two networks besides loopback. Packets of the default route have the first network's
+/// source address.
 const SET_UP: &str = "
 set -e
 ip link set lo up
@@ -28,8 +30,8 @@ struct Servers {
 }
 
 impl Servers {
-    /// Runs a test in the namespaces. The host's name, and `node1`, mean 127.0.1.1 there, as on
-    /// Debian.
+    /// Runs a test in the namespaces. There the host's name, and `node1`, resolve to 127.0.1.1, as
+    /// on Debian.
     fn enter(test: impl FnOnce(&mut Servers) + Send + 'static) {
         if !is_root() {
             return println!("skipped: namespaces need root");
@@ -60,7 +62,7 @@ impl Servers {
         command
     }
 
-    /// Starts a server in a directory of that name.
+    /// Starts a server in the directory `name`.
     fn start(&mut self, name: &str, words: &str) {
         let log = fs::File::create(self.log(name)).unwrap();
         let mut command = self.command(name, words);
@@ -68,7 +70,7 @@ impl Servers {
         self.children.push(Guarded(command.spawn().expect("the server starts")));
     }
 
-    /// Runs a server that is refused.
+    /// Runs a server command that must fail with exit code 1, and returns its output.
     fn refused(&self, name: &str, words: &str) -> Ran {
         let ran = run_within(self.command(name, words), wait::EVENTUALLY);
         assert_eq!(ran.code, 1, "{words}: {ran:?}");
@@ -79,7 +81,7 @@ impl Servers {
         self.base.join(name.to_owned() + ".log")
     }
 
-    /// Waits until a server has said this.
+    /// Waits until the log of the server `name` contains `what`.
     #[track_caller]
     fn says(&self, name: &str, what: &str) {
         wait::eventually(format!("{name} says '{what}'"), || {
@@ -162,7 +164,7 @@ fn a_loopback_address_is_refused_where_the_mgs_is_elsewhere() {
             assert!(ran.err.contains("other hosts cannot reach a server at 127.0.0.1"), "{ran:?}");
             assert!(ran.err.contains("10.77.0.1@tcp") && ran.err.contains("--listen 0.0.0.0:0@tcp"), "{ran:?}");
         }
-        // Its user knows better.
+        // `--announce` overrides the check: the administrator knows an address that clients reach.
         servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
         servers.start("mds", "mds --mgs 10.77.0.1@tcp --fsname net");
         servers.start("oss", "oss --mgs 10.77.0.1@tcp --fsname net --listen 127.0.0.1@tcp --announce 10.88.0.1@tcp");

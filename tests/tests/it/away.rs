@@ -1,5 +1,5 @@
-//! A mount one of whose OSTs is away: what needs neither its bytes nor the sizes that it tells goes
-//! on at once.
+//! Mounts while one OST is disconnected or inactive. Operations that need neither the OST's data
+//! nor its sizes complete at once.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -22,23 +22,24 @@ use sheen_tests::{
     wait::{eventually, let_pass, while_down},
 };
 
-/// What waits for an OST still waits after this time.
+/// After this time, a program that waits for an OST is still expected to wait.
 const A_WHILE: Duration = Duration::from_millis(500);
-/// Over several stripes.
+/// Length of a file: several stripes.
 const LEN: usize = 300_000;
 
-/// The files of which each mount does something to its own.
+/// Suffixes of the files that each mount has for itself. Most are named after the operation that is
+/// done to them.
 const NAMES: [&str; 11] = ["unlink", "mv", "ln", "chmod", "over", "under", "dir/a", "dir/b", "read", "layout", "later"];
 
-/// Runs a script in a directory, which ends well although an OST is down, and stays down.
+/// Runs a script in `dir`. It must succeed although an OST is down and stays down.
 #[track_caller]
 fn answered(dir: &Path, script: &str) -> String {
     let lfs = format!("{} lfs ", sheen().display());
     bash(dir, &script.replace("lfs ", &lfs)).ok()
 }
 
-/// All that names, layouts and the MDT's attributes allow, to the files of one mount, in a
-/// directory on it.
+/// Performs all operations that need only names, layouts and the MDT's attributes. They act on the
+/// files of the mount `of` in `dir`.
 #[track_caller]
 fn go_on(dir: &Path, of: &str) {
     let own = |name: &str| dir.join(format!("{of}-{name}"));
@@ -64,14 +65,14 @@ fn go_on(dir: &Path, of: &str) {
     assert_eq!(answered(dir, &format!("find . -name '{of}-m*'")), format!("./{of}-moved\n"));
 }
 
-/// Maps a file and stores into it; when told to, shows what is mapped, and writes it back. A
-/// process of its own: whoever starts programs has them close what it has open, which writes mapped
-/// pages back, and waits.
+/// Maps a file and stores into it. After a line on stdin, it prints bytes of the mapping and
+/// flushes the mapping. It is a separate process: a process that starts programs has its
+/// descriptors closed in the children, and each such close writes mapped pages back and waits.
 const MAPS: &str = "
 import mmap, os, sys
 file = os.open('open', os.O_RDWR)
 map = mmap.mmap(file, 300000)
-os.pwrite(file, b'end', 299997) # by which its size is to be asked for again
+os.pwrite(file, b'end', 299997) # so that the size must be requested again
 os.fsync(file)
 map[7:13] = b'stored'
 print('mapped', flush=True)
@@ -80,7 +81,7 @@ print(map[7:13], map[100:101], flush=True)
 map.flush()
 ";
 
-/// What is left after that.
+/// Checks the files of the mount `of` after [`go_on`].
 #[track_caller]
 fn check(dir: &Path, of: &str, data: &[u8]) {
     for name in ["moved", "ln", "linked", "over", "chmod", "read", "layout"] {
@@ -93,26 +94,26 @@ fn check(dir: &Path, of: &str, data: &[u8]) {
     }
 }
 
-/// Makes the files of a mount, in a directory; by whichever mount.
+/// Creates the files of the mount `of` in a directory, through any mount.
 fn make(dir: &Path, of: &str, data: &[u8]) {
     fs::create_dir(dir.join(format!("{of}-dir"))).unwrap();
     NAMES.iter().for_each(|name| fs::write(dir.join(format!("{of}-{name}")), data).unwrap());
 }
 
-/// Waits until all objects of what was removed are destroyed, and no others are.
+/// Waits until the objects of all deleted files are destroyed and `wanted` objects are left.
 #[track_caller]
 fn wait_for_objects(dir: &Path, wanted: usize) {
     eventually(format!("{wanted} objects are left"), || objects_below(dir) == wanted);
 }
 
-/// A program that will have to wait.
+/// Starts a program that will have to wait for the OST.
 fn begin(dir: &Path, line: &str) -> Child {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap());
     command.args(words).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a program that waited printed in the end.
+/// Waits until a program from [`begin`] succeeds, and returns its output.
 #[track_caller]
 fn end(program: Child) -> Vec<u8> {
     let output = thread::spawn(move || program.wait_with_output().unwrap());
@@ -135,8 +136,8 @@ fn names_layouts_and_removals_need_no_ost() {
     mounts.iter().for_each(|(of, _)| make(&maker.mnt, of, &data));
     fs::write(maker.path("open"), vec![0; LEN]).unwrap();
     bash(&maker.mnt, "sync .").ok();
-    // One mount has the OSTs' connections and knows nothing of the files, the other one has not
-    // even these.
+    // `known` has connections to the OSTs, and of all files only `maker-read` and `open` in its
+    // cache. `new` has not even connections.
     assert!(fs::read(known.path("maker-read")).unwrap() == data);
     let mut maps = Command::new("python3");
     maps.args(["-c", MAPS]).current_dir(&known.mnt).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -150,23 +151,23 @@ fn names_layouts_and_removals_need_no_ost() {
     for (of, mount) in mounts {
         go_on(&mount.mnt, of);
     }
-    // What was told without a size shows none: who asks waits, rm as well. (Changed, so that
-    // nothing is known of its objects.)
+    // The MDT's reply has no size, so none is shown: `stat` waits for the OST, and so does `rm`.
+    // (The chmod drops what the mount has cached of the file's objects.)
     let path = known.path("known-later");
     while_down("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
     let mut waiting: Vec<Child> =
         ["stat -c %s known-linked", "stat -c %s known-chmod", "cat known-read", "rm known-later"]
             .map(|line| begin(&known.mnt, line))
             .into();
-    // A file that is open keeps its size and its pages, although its name is looked up once more,
-    // as all are after one of them went.
+    // An open file keeps its size and its pages, although its name is looked up once more. The
+    // kernel looks up all names again after one of them was invalidated.
     answered(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
     answered(&known.mnt, "lfs getstripe -c open");
     drop(maps.stdin.take());
-    let seen = while_down("a look at a mapped page", move || said.next().unwrap().unwrap());
+    let seen = while_down("reading a mapped page", move || said.next().unwrap().unwrap());
     assert_eq!(seen, "b'stored' b'\\x00'");
     let_pass(A_WHILE);
-    assert!(waiting.iter_mut().all(|program| program.try_wait().unwrap().is_none()), "they need the OST");
+    assert!(waiting.iter_mut().all(|program| program.try_wait().unwrap().is_none()), "stat, cat and rm need the OST");
 
     cluster.spawn("oss");
     let said: Vec<Vec<u8>> = waiting.into_iter().map(end).collect();
@@ -180,7 +181,8 @@ fn names_layouts_and_removals_need_no_ost() {
     stored[7..13].copy_from_slice(b"stored");
     stored[LEN - 3..].copy_from_slice(b"end");
     assert!(fs::read(maker.path("open")).unwrap() == stored);
-    // Of each mount: unlink, both in the directory, what was replaced.
+    // Deleted for each mount: `unlink`, the two files in `dir`, and the old `over`, which `under`
+    // replaced. `known-later` is deleted as well.
     wait_for_objects(&cluster.base.join("oss"), before - 2 * (3 * 4 + 1));
 }
 
@@ -203,8 +205,8 @@ fn an_ost_out_of_use_keeps_nobody_from_names_layouts_and_removals() {
     for (of, dir) in &mounts {
         go_on(dir, of);
         let read = fs::metadata(dir.join(format!("{of}-ln"))).map_err(|e| Errno::from_io_error(&e));
-        assert_eq!(read.err(), Some(Some(Errno::IO)), "the size is not known");
-        // The usual commands make do without.
+        assert_eq!(read.err(), Some(Some(Errno::IO)), "an inactive OST returns no size");
+        // `rm` ignores that `stat` failed.
         answered(dir, &format!("rm {of}-later"));
     }
 
@@ -213,7 +215,7 @@ fn an_ost_out_of_use_keeps_nobody_from_names_layouts_and_removals() {
         mounts.iter().for_each(|(of, _)| check(dir, of, &data));
     }
     wait_for_objects(&two.fs.dir(), before - 4 * 2 * 5);
-    // Bytes that are there are there again for who had the file open as well.
+    // A file that is opened now is read in full.
     let file = OpenOptions::new().read(true).open(at.b("there-read")).unwrap();
     let mut bytes = vec![0; LEN];
     file.read_exact_at(&mut bytes, 0).unwrap();

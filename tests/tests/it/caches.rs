@@ -1,5 +1,5 @@
-//! What is cached costs no request, and a mount that is gone does not keep others from changing
-//! what it cached.
+//! Cached state costs no request, and a mount that died or hangs does not block other mounts for
+//! long.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,7 +20,7 @@ use sheen_tests::{
 
 const SMALL_FILES: usize = 300;
 const SMALL_LAYOUTS: [&str; 2] = ["-c 1", "-E 64K -L mdt -E -1 -c 1"];
-/// Files between one that is read and one that is changed.
+/// Distance in the listing between the file that B reads and the file that is changed.
 const AHEAD: usize = 10;
 
 #[test]
@@ -28,40 +28,40 @@ fn a_second_stat_asks_no_server() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&two, &at);
-        assert!(!two.cost(|| stat_all(&at)).is_empty(), "the first look asks: the counters count");
-        two.cost_settles("a second stat asks nobody", |_| stat_all(&at), Counts::is_empty);
-        // Others' work on other things changes nothing about it.
+        assert!(!two.cost(|| stat_all(&at)).is_empty(), "the first stat sends requests: the counters work");
+        two.cost_settles("a second stat sends no request", |_| stat_all(&at), Counts::is_empty);
+        // Changes of other files by A do not matter.
         fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
         fs::create_dir(at.a("dir")).unwrap();
         fs::rename(at.a("elsewhere"), at.a("dir/f")).unwrap();
-        two.cost_settles("nor does it after A did something else", |_| stat_all(&at), Counts::is_empty);
-        // What A changes is asked for once, the rest not at all.
+        two.cost_settles("nor does it after A changed other files", |_| stat_all(&at), Counts::is_empty);
+        // The file that A changes is requested once, the other files not at all.
         OpenOptions::new().append(true).open(at.a(&name(1))).unwrap().write_all(b"x").unwrap();
         two.quiet();
         let look = || assert_eq!(fs::metadata(at.b(&name(1))).unwrap().len(), SHORT as u64 + 1);
-        assert!(!two.cost(look).is_empty(), "changed, so asked for");
-        // A lock that is taken away as soon as it was granted may be let be for a while, but not
-        // for long.
-        two.cost_settles("it is kept again", |_| look(), Counts::is_empty);
-        // One of several, in case that a mount sends something by itself meanwhile.
+        assert!(!two.cost(look).is_empty(), "the changed file is requested");
+        // If a lock was revoked soon after its grant, the client may stop asking for it for a
+        // while, but not for long.
+        two.cost_settles("the file is cached again", |_| look(), Counts::is_empty);
+        // One of several files must cost nothing: a mount may send a request by itself meanwhile.
         let stat = |i: usize| assert_eq!(fs::metadata(at.b(&name(i))).unwrap().len(), SHORT as u64);
-        assert!((2..DIRS).any(|i| two.cost(|| stat(i)).is_empty()), "its neighbours were kept");
+        assert!((2..DIRS).any(|i| two.cost(|| stat(i)).is_empty()), "other files stay cached");
     }
 }
 
-/// Where the kernel can be told to forget names (FUSE 7.44, Linux 6.16), it keeps them, and
-/// attributes.
+/// From FUSE 7.44 (Linux 6.16) on, a mount can make the kernel forget names. There the kernel
+/// caches names and attributes.
 #[test]
 fn a_second_stat_does_not_even_reach_the_mount() {
     let two = two_mounts!(LIMIT);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let version: Vec<u32> = release.split(['.', '-']).filter_map(|w| w.parse().ok()).take(2).collect();
     if version < vec![6, 16] {
-        return println!("skipped: this kernel ({release}) cannot be told to forget names");
+        return println!("skipped: this kernel ({release}) has no request to forget names; Linux 6.16 has");
     }
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&two, &at);
-        two.operations_settle("a second stat stays in the kernel", |_| stat_all(&at), Counts::is_empty);
+        two.operations_settle("the kernel answers a second stat", |_| stat_all(&at), Counts::is_empty);
     }
 }
 
@@ -71,7 +71,7 @@ fn a_second_look_at_a_missing_name_asks_no_server() {
     let at = two.dir("d");
     plant(&two, &at);
     let look = |_| (0..20).for_each(|i| assert!(!at.b(&format!("tree/missing{i}")).exists()));
-    two.cost_settles("a second look asks nobody", look, Counts::is_empty);
+    two.cost_settles("a second lookup sends no request", look, Counts::is_empty);
     fs::write(at.a("tree/missing7"), "x").unwrap();
     assert!(at.b("tree/missing7").exists());
 }
@@ -82,14 +82,14 @@ fn a_second_readlink_asks_no_server() {
     let at = two.dir("d");
     plant(&two, &at);
     let look = |_| (0..FILES).for_each(|i| drop(fs::read_link(at.b(&format!("{}.link", name(i)))).unwrap()));
-    two.cost_settles("a second readlink asks nobody", look, Counts::is_empty);
+    two.cost_settles("a second readlink sends no request", look, Counts::is_empty);
 }
 
 fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// Of requests, those to the MDT, by operation.
+/// Selects the requests to the MDT, and counts them by operation.
 fn to_mdt(asked: &Counts) -> Counts {
     let of_mdt = asked.iter().filter(|(what, _)| what.contains("-mdc-"));
     of_mdt.filter_map(|(what, n)| Some((what.rsplit_once(' ')?.1.to_owned(), *n))).collect()
@@ -99,7 +99,7 @@ fn of<const N: usize>(requests: [(&str, u64); N]) -> Counts {
     requests.into_iter().map(|(what, n)| (what.to_owned(), n)).collect()
 }
 
-/// What is read meanwhile is a matter of `soak_caches`.
+/// Counts the requests of open alone. The soak test `caches` counts those of reads.
 #[test]
 fn a_second_open_of_a_known_file_asks_no_server() {
     let two = two_mounts!(LIMIT);
@@ -107,17 +107,17 @@ fn a_second_open_of_a_known_file_asks_no_server() {
         plant(&two, &at);
         let open_all = |open: &dyn Fn(&Path) -> File| (0..FILES).for_each(|i| drop(open(&at.b(&name(i)))));
         let read = |_| open_all(&|path| File::open(path).unwrap());
-        two.cost_settles("a second open asks nobody", read, Counts::is_empty);
+        two.cost_settles("a second open sends no request", read, Counts::is_empty);
         two.cost_settles("nor does one for writing", |_| open_all(&rw), Counts::is_empty);
-        // As long as it is open, too.
+        // The same holds while the file is open.
         let file = File::open(at.b(&name(5))).unwrap();
         two.cost_settles("nor does one of an open file", |_| open_all(&rw), Counts::is_empty);
         drop(file);
-        // What A does to the file matters.
+        // A change by A makes the next open send a request.
         fs::set_permissions(at.a(&name(1)), PermissionsExt::from_mode(0o600)).unwrap();
         two.quiet();
-        assert!(!two.cost(|| drop(rw(&at.b(&name(1))))).is_empty(), "changed, so asked for");
-        two.cost_settles("it is known again", |_| drop(rw(&at.b(&name(1)))), Counts::is_empty);
+        assert!(!two.cost(|| drop(rw(&at.b(&name(1))))).is_empty(), "the changed file is requested");
+        two.cost_settles("the file is cached again", |_| drop(rw(&at.b(&name(1)))), Counts::is_empty);
     }
 }
 
@@ -131,18 +131,18 @@ fn a_first_open_is_one_request_to_the_mdt() {
         }
         two.quiet();
         let open = |path: &Path| drop(File::open(path).unwrap());
-        // Each pass takes a file that is not known yet, and each kind of open has a directory of
-        // its own.
+        // Each pass takes a file that is not cached yet. Each kind of open has a directory of its
+        // own.
         let next = |sub: usize, pass: usize| at.b(&name(sub + DIRS * (pass % (FILES / DIRS))));
         let one = of([("lookup", 1)]);
-        two.cost_settles("an open is a lookup", |pass| open(&next(3, pass)), |asked| to_mdt(asked) == one);
+        two.cost_settles("an open is one lookup", |pass| open(&next(3, pass)), |asked| to_mdt(asked) == one);
         let write = |pass| drop(rw(&next(4, pass)));
         two.cost_settles("so is one for writing", write, |asked| to_mdt(asked) == one);
-        // Takes the directory from A.
+        // Revokes A's locks on the directory.
         let create = |name: &str| drop(File::create_new(at.b(name)).unwrap());
         create("tree/sub0/first");
         let mut n = 0;
-        eventually("a new file costs what it should, and is known once it was opened", || {
+        eventually("a new file costs what it should, and is cached after its first open", || {
             n += 1;
             let name = format!("tree/sub0/new{n}");
             let cost = |work: &dyn Fn()| {
@@ -155,16 +155,16 @@ fn a_first_open_is_one_request_to_the_mdt() {
                 println!("{name}: {asked:?}");
                 to_mdt(&asked)
             };
-            // The kernel looks first.
+            // The kernel looks the name up first.
             let made = cost(&|| create(&name)) == of([("close", 1), ("create", 1), ("lookup", 1)]);
-            // The mount that made it asks once, and knows it then.
+            // The mount that created the file sends one open, and has the file cached afterwards.
             let first = cost(&|| open(&at.b(&name))) == of([("close", 1), ("open", 1)]);
             made && first && cost(&|| open(&at.b(&name))).is_empty()
         });
     }
 }
 
-/// The kernel asks once where it would have to ask twice: for the name, and for what it is.
+/// A lookup returns attributes as well, so that the kernel needs no getattr.
 #[test]
 fn a_name_brings_what_stat_tells() {
     let two = two_mounts!(LIMIT);
@@ -173,16 +173,16 @@ fn a_name_brings_what_stat_tells() {
         for i in 0..DIRS {
             fs::metadata(at.b(&format!("tree/sub{i}"))).unwrap();
         }
-        // Each pass looks at another directory, whose names are not known yet.
+        // Each pass looks at another directory, whose names are not cached yet.
         let look = |pass: usize| {
             for i in (pass % DIRS..FILES).step_by(DIRS) {
-                // Not statx(2), which asks for the time of birth as well: names do not bring that.
+                // Not statx(2), which also requests the birth time: a lookup does not return that.
                 rustix::fs::stat(at.b(&name(i))).unwrap();
             }
         };
-        two.operations_settle("a stat is a lookup", look, |asked| {
+        two.operations_settle("a stat is one lookup", look, |asked| {
             let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
-            // The attributes that are asked for are the directory's.
+            // The getattr requests are for the directory.
             of(" lookup") == (FILES / DIRS) as u64 && of(" getattr") < 3
         });
     }
@@ -193,9 +193,9 @@ fn new_files_in_a_new_directory_are_a_request_each_and_some_for_all() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         let mut n = 0;
-        // Each pass in a directory of its own. Closes with 20 ms between them are not told
-        // together.
-        eventually("ten creates are a request each, and closes are told together", || {
+        // Each pass has a directory of its own. Closes with 20 ms between them are not sent in one
+        // request.
+        eventually("ten creates are one request each, and closes are sent together", || {
             n += 1;
             let dir = at.a(&format!("new{n}"));
             fs::create_dir(&dir).unwrap();
@@ -207,13 +207,13 @@ fn new_files_in_a_new_directory_are_a_request_each_and_some_for_all() {
             println!("{asked:?}");
             let of_mdt = to_mdt(&asked);
             let closes = of_mdt.get("close").is_some_and(|closes| *closes < 8);
-            // No OST.
+            // No OST gets a request.
             let is_mdt_alone = asked.keys().all(|what| what.contains("-mdc-"));
             is_mdt_alone && closes && of_mdt.get("create") == Some(&10) && of_mdt.len() == 2
         });
-        // What the directory holds is known, as long as nobody else puts something there.
+        // The names in the directory are cached until another mount adds one.
         let (a, b) = (at.a(&format!("new{n}")), at.b(&format!("new{n}")));
-        two.cost_settles("a missing name is known", |_| assert!(!a.join("none").exists()), Counts::is_empty);
+        two.cost_settles("a missing name is cached", |_| assert!(!a.join("none").exists()), Counts::is_empty);
         fs::write(b.join("none"), "some").unwrap();
         assert_eq!(fs::read(a.join("none")).unwrap(), b"some");
         fs::rename(a.join("3"), a.join("moved")).unwrap();
@@ -223,7 +223,8 @@ fn new_files_in_a_new_directory_are_a_request_each_and_some_for_all() {
     }
 }
 
-/// What the kernel is told of a file that it just made holds for its own check alone.
+/// The attributes in a create's reply serve the kernel's own permission check alone: it must not
+/// cache them.
 #[test]
 fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
     let two = two_mounts!(LIMIT);
@@ -238,7 +239,7 @@ fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
     }
 }
 
-/// A mount dies with everything cached and files open.
+/// A mount is killed with everything cached and files open.
 #[test]
 fn a_killed_mount_holds_nobody_up_for_long() {
     let two = two_mounts!(LIMIT);
@@ -248,15 +249,16 @@ fn a_killed_mount_holds_nobody_up_for_long() {
     read_all(&at);
     let open = File::open(at.b(&name(5))).unwrap();
     two.second.kill();
-    // The mount stays dead: the end of each change proves that nobody waits for it for ever.
+    // The mount stays dead. That each change ends proves that no change waits for this mount for
+    // ever.
     change_all(&at);
     change_all(&at);
     let evicted = two.evictions();
-    assert!(!evicted.is_empty() && evicted.values().all(|n| *n == 1), "once and for all: {evicted:?}");
+    assert!(!evicted.is_empty() && evicted.values().all(|n| *n == 1), "a server evicts the mount once: {evicted:?}");
     drop(open);
 }
 
-/// Everything that B has cached is changed by A.
+/// A changes everything that B has cached.
 fn change_all(at: &Two) {
     for i in 0..FILES {
         fs::write(at.a(&name(i)), noise(1000 + i as u64, LEN)).unwrap();
@@ -265,8 +267,8 @@ fn change_all(at: &Two) {
     }
 }
 
-/// A mount that stands still for longer than the servers wait is given up; when it goes on it finds
-/// out, and shows what is there.
+/// The servers evict a mount that is frozen for longer than the lock timeout. When it resumes, it
+/// notices the eviction and shows the current data.
 #[test]
 fn a_frozen_mount_is_given_up_and_comes_back_clean() {
     let two = two_mounts!(LIMIT);
@@ -275,19 +277,19 @@ fn a_frozen_mount_is_given_up_and_comes_back_clean() {
     stat_all(&at);
     read_all(&at);
     two.second.freeze();
-    // It stands still all the time: the end of this proves that nobody waits for it for ever.
+    // The mount stays frozen until this ends, which proves that no change waits for it for ever.
     change_all(&at);
     two.second.go_on();
-    // It may serve what it cached until it notices; soon it does.
+    // The mount may serve cached data until it notices the eviction.
     let fresh = |i: usize| fs::read(at.b(&name(i))).is_ok_and(|b| b == noise(1000 + i as u64, LEN));
     eventually("the mount shows what is there now", || (0..FILES).all(fresh));
     fs::write(at.b("again"), "goes on").unwrap();
     assert_eq!(fs::read_to_string(at.a("again")).unwrap(), "goes on");
-    fs::write(at.a(&name(5)), "and is called back").unwrap();
-    assert_eq!(fs::read_to_string(at.b(&name(5))).unwrap(), "and is called back");
+    fs::write(at.a(&name(5)), "and its lock is revoked").unwrap();
+    assert_eq!(fs::read_to_string(at.b(&name(5))).unwrap(), "and its lock is revoked");
 }
 
-/// An unmount in order gives all locks back first.
+/// A regular unmount cancels all locks first.
 #[test]
 fn an_unmount_holds_nobody_up() {
     let two = two_mounts!(LIMIT);
@@ -300,11 +302,11 @@ fn an_unmount_holds_nobody_up() {
     run_command(umount).ok();
     assert!(!is_mounted(&two.second.mnt));
     change_all(&at);
-    // A server that had to wait would have evicted it in the end.
+    // A server that had to wait would have evicted the mount in the end.
     assert_eq!(two.evictions(), Counts::new());
 }
 
-/// Locks are not kept for what is gone: the tables of both sides shrink again.
+/// Clients cancel the locks of deleted files: the lock tables of both sides shrink again.
 #[test]
 fn locks_of_removed_files_are_given_back() {
     let two = two_mounts!(LIMIT);
@@ -320,19 +322,20 @@ fn locks_of_removed_files_are_given_back() {
     let cached = locks();
     assert!(cached > before + FILES as u64, "caching takes locks: {before}, {cached}");
     fs::remove_dir_all(at.a("tree")).unwrap();
-    eventually(format!("of {cached} locks no more are left than before, {before}"), || locks() <= before + 20);
+    eventually(format!("of {cached} locks about {before} are left, as before"), || locks() <= before + 20);
 }
 
-/// What A does to a file of a directory, which is to hold these bytes then.
+/// Changes a file of a directory, so that it holds these bytes afterwards.
 type Change = dyn Fn(&Two, &str, &[u8]);
 
-/// What small files hold, by number, and how often they were changed.
+/// Returns the content of small file `i` after `round` changes.
 fn small(i: usize, round: u64) -> Vec<u8> {
     noise(round << 32 | i as u64, 1 + i * 37 % 9000)
 }
 
-/// Small files of a layout, the first time that B reads them in the order in which it lists them.
-/// `change`: what A does to some of those that come [`AHEAD`] later.
+/// Creates small files of a layout through A. B then reads them for the first time, in the order in
+/// which it lists them. `change` is done to every third file, [`AHEAD`] files before B reads it.
+/// Returns the requests of B's pass.
 fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Change>) -> Counts {
     let at = two.dir(name);
     let mut setstripe = Command::new(sheen());
@@ -364,7 +367,7 @@ fn small_files_that_are_read_in_order_are_read_many_at_a_time() {
     let two = two_mounts!(LIMIT);
     for layout in SMALL_LAYOUTS {
         let mut n = 0;
-        // Each pass in a directory of its own.
+        // Each pass has a directory of its own.
         eventually("small files are read many at a time", || {
             n += 1;
             let asked = read_in_order(&two, layout, &format!("d{}.{n}", layout.len()), None);
@@ -405,14 +408,14 @@ fn what_is_read_ahead_of_a_reader_is_never_older_than_the_file() {
     }
 }
 
-/// Statistics say how a file is read, and begin anew when something is written to them, as a
-/// measurement wants it.
+/// Statistics show how a file is read. Writing to such a parameter resets it, as a measurement
+/// needs.
 #[test]
 fn statistics_begin_anew() {
     let (two, at) = two_mounts!(LIMIT, "d");
     const BYTES: usize = 8 << 20;
     fs::write(at.a("f"), noise(1, BYTES)).unwrap();
-    // Nothing is to travel later.
+    // Flushes, so that no write is sent later.
     File::open(at.a("f")).unwrap().sync_all().unwrap();
     two.quiet();
     let set = |what: &str| {
@@ -428,7 +431,7 @@ fn statistics_begin_anew() {
     let requests = || two.requests().values().sum::<u64>();
     let large = || two.param("osc.{}-*.rpc_stats").lines().filter(|line| line.starts_with("16:")).count();
     assert!(requests() > 0);
-    // A mount may send something by itself right after that.
+    // A mount may send a request by itself right after the reset.
     eventually("the counters begin at 0", || {
         for stats in ["osc.{}-*.stats", "dom.{}-*.stats", "mdc.{}-*.stats", "osc.{}-*.rpc_stats", "llite.{}-*.stats"] {
             assert_eq!(set(&format!("{stats}=clear")), "");
@@ -449,8 +452,9 @@ fn statistics_begin_anew() {
     set("lod.{}-*.dom_stripesize_max_kb=128K");
     assert!(two.param("lod.{}-*.dom_stripesize").ends_with("=131072\n"));
 
-    // Here and there, past the pages that the kernel has: it may drop them some moments later.
-    eventually("missed are the first, and each that is more than 4 MiB from where the last one ended", || {
+    // Reads at several offsets, in pages that the kernel has dropped: it may drop them some moments
+    // after their lock.
+    eventually("the first read misses, and each that begins more than 4 MiB from the end of the previous one", || {
         set("ldlm.namespaces.{}-OST*.lru_size=clear");
         let file = File::open(at.b("f")).unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();

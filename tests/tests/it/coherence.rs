@@ -1,9 +1,10 @@
-//! What a process on one mount did is what a process on another mount sees, at once.
+//! Coherence of two mounts: a process on one mount sees at once what a process on another mount
+//! did.
 //!
 //! Each statement is a function of two views of one directory. It runs with each of two mounts in
-//! either role: that of the serving process and one over tcp; and once more with servers in
-//! processes of their own. In all of them, B knows (and so has cached) the old state before A
-//! changes it.
+//! either role: the mount of the serving process, and a mount over tcp. All statements run once
+//! more with servers in processes of their own. In each of them, B knows (and so has cached) the
+//! old state before A changes it.
 
 use sheen_tests::{
     Mount, can_mount,
@@ -103,7 +104,7 @@ mod says {
         run_command,
     };
 
-    /// Over several stripes, and no multiple of anything.
+    /// Several stripes, and no multiple of the page or stripe size.
     const LEN: usize = 300_017;
     const ROUNDS: u64 = 10;
 
@@ -130,7 +131,7 @@ mod says {
             rw(&at.a("f")).write_all_at(b"in the middle", 65_530).unwrap();
             let text = fs::read(at.b("f")).unwrap();
             assert_eq!(&text[65_530..65_543], b"in the middle", "round {round}: a part");
-            assert!(text[65_543..] == data[65_543..] && text[..65_530] == data[..65_530], "and nothing else");
+            assert!(text[65_543..] == data[65_543..] && text[..65_530] == data[..65_530], "nothing else changed");
             assert!(fs::read(at.a("f")).unwrap() == text, "A reads its own");
         }
     }
@@ -148,7 +149,7 @@ mod says {
             assert_eq!(&back[1000..1009], b"an answer", "round {round}: and back");
             let end = LEN as u64 + round;
             a.write_all_at(b"!", end).unwrap();
-            assert_eq!(b.read_at(&mut back[..10], end).unwrap(), 1, "what was appended, and no more");
+            assert_eq!(b.read_at(&mut back[..10], end).unwrap(), 1, "the appended byte, and no more");
         }
     }
 
@@ -163,7 +164,7 @@ mod says {
             rw(&at.a("f")).write_all_at(&data, 0).unwrap();
             assert!(map.read(0, LEN) == data, "round {round}: the mapping made before the write shows it");
         }
-        // What grew is seen through the mapping once B knows the new size.
+        // The mapping shows bytes past the old end of the file once B has the new size.
         let longer = Map::new(&file, LEN + 100_000);
         rw(&at.a("f")).write_all_at(b"grown", LEN as u64 + 90_000).unwrap();
         assert_eq!(file.metadata().unwrap().len(), LEN as u64 + 90_005);
@@ -413,14 +414,14 @@ mod says {
 
     pub fn permissions_of_a_directory_hold(at: &Two) {
         if !is_root() {
-            return println!("skipped: needs root to become somebody else");
+            return println!("skipped: needs root to become another user");
         }
         fs::create_dir_all(at.a("d/e")).unwrap();
         fs::write(at.a("d/e/f"), "x").unwrap();
         for _ in 0..3 {
             assert_eq!(nobody("cat d/e/f && ls d && stat d/e/f", &at.b), 0);
             fs::set_permissions(at.a("d"), fs::Permissions::from_mode(0o700)).unwrap();
-            assert_ne!(nobody("cat d/e/f", &at.b), 0, "names below are known, and yet out of reach");
+            assert_ne!(nobody("cat d/e/f", &at.b), 0, "names below are cached, and still out of reach");
             assert_ne!(nobody("stat d/e/f", &at.b), 0);
             assert_ne!(nobody("ls d", &at.b), 0);
             fs::set_permissions(at.a("d"), fs::Permissions::from_mode(0o777)).unwrap();
@@ -432,7 +433,7 @@ mod says {
 
     pub fn acls_hold(at: &Two) {
         if !is_root() {
-            return println!("skipped: needs root to become somebody else");
+            return println!("skipped: needs root to become another user");
         }
         fs::write(at.a("f"), "x").unwrap();
         fs::set_permissions(at.a("f"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -444,11 +445,11 @@ mod says {
         for _ in 0..3 {
             assert_ne!(nobody("cat f", &at.b), 0);
             on_a("setfacl -m u:65534:r f");
-            assert_eq!(nobody("cat f && ! echo x >> f", &at.b), 0, "the ACL lets it in at once");
+            assert_eq!(nobody("cat f && ! echo x >> f", &at.b), 0, "the ACL allows access at once");
             on_a("setfacl -m u:65534:rw f");
             assert_eq!(nobody("echo x >> f && getfacl -cpn f | grep -q user:65534:rw-", &at.b), 0);
             on_a("setfacl -b f");
-            assert_ne!(nobody("cat f", &at.b), 0, "and out at once");
+            assert_ne!(nobody("cat f", &at.b), 0, "access is denied at once");
         }
     }
 
@@ -521,7 +522,7 @@ mod says {
             assert_eq!(fs::read_to_string(at.b("f")).unwrap(), format!("the new one {round}"));
             let mut text = String::new();
             old.read_to_string(&mut text).unwrap();
-            assert_eq!(text, format!("old {round}"), "what was open is what it was");
+            assert_eq!(text, format!("old {round}"), "the open file keeps its data");
             assert_eq!(old.metadata().unwrap().nlink(), 0);
         }
     }
@@ -536,13 +537,13 @@ mod says {
         for round in 2..ROUNDS {
             b.write_all_at(&noise(round, LEN), 0).unwrap();
             a.read_exact_at(&mut back, 0).unwrap();
-            assert!(back == noise(round, LEN), "nameless, and shared by both");
+            assert!(back == noise(round, LEN), "both mounts share the orphan");
             a.write_all_at(b"from A", LEN as u64 + round).unwrap();
             assert_eq!(b.metadata().unwrap().len(), LEN as u64 + round + 6);
         }
         drop(a);
         b.read_exact_at(&mut back, 0).unwrap();
-        assert!(back == noise(ROUNDS - 1, LEN), "B's open file lives on when A closed");
+        assert!(back == noise(ROUNDS - 1, LEN), "B's open file keeps its data after A closed");
     }
 
     pub fn a_removed_working_directory_is_gone(at: &Two) {
@@ -551,16 +552,16 @@ mod says {
 import os, sys, errno
 os.chdir(sys.argv[1]); os.listdir('.'); os.stat('e')
 print('there', flush=True); sys.stdin.readline()
-gone = (errno.ENOENT, errno.ESTALE)
+expected = (errno.ENOENT, errno.ESTALE)
 def fails(what, call):
     try: call()
-    except OSError as e: assert e.errno in gone, (what, e)
+    except OSError as e: assert e.errno in expected, (what, e)
     else: raise Exception(what + ' succeeds')
 fails('create', lambda: open('x', 'w')); fails('mkdir', lambda: os.mkdir('x'))
 fails('stat e', lambda: os.stat('e')); fails('open e', lambda: os.listdir('e'))
 try: assert os.listdir('.') == []
-except OSError as e: assert e.errno in gone, e
-print('gone')";
+except OSError as e: assert e.errno in expected, e
+print('all fail')";
         let mut child = std::process::Command::new("python3")
             .args(["-c", script])
             .arg(at.b("d"))
@@ -577,7 +578,7 @@ print('gone')";
         let mut rest = String::new();
         output.read_to_string(&mut rest).unwrap();
         child.wait().unwrap();
-        assert_eq!(rest, "gone\n");
+        assert_eq!(rest, "all fail\n");
         assert_eq!(errno(fs::metadata(at.b("d"))), Errno::NOENT);
     }
 

@@ -1,6 +1,5 @@
-//! `lfs` through mounts, where it tells something of files, or says no before it does anything:
-//! data versions, what the MDT knows of sizes, how far a copy is, and layouts that no file can
-//! have.
+//! `lfs` commands on mounts that report on files, or that refuse before they change anything. They
+//! are data versions, the MDT's sizes, the progress of copies, and layouts that no file can have.
 
 use std::{
     fs::{self, File},
@@ -25,7 +24,7 @@ use sheen_tests::{
 
 const M: usize = 1 << 20;
 
-/// What `lfs data_version` prints.
+/// Runs `lfs data_version` and returns the version.
 #[track_caller]
 fn version(options: &str, path: &Path) -> u64 {
     lfs(&format!("data_version {options}"), path).ok().trim().parse().expect("a number")
@@ -52,13 +51,13 @@ fn a_data_version_changes_with_the_bytes_and_not_by_looking() {
             }
             seen.push(now);
         };
-        // What is written stays in the writer's memory for a while.
+        // A write stays dirty in the writer's cache for a while.
         let (one, other) = (rw(&a), rw(&b));
         changed("the first bytes", &mut || one.write_all_at(&noise(1, 200_000), 0).unwrap());
-        changed("others in their place", &mut || other.write_all_at(&noise(2, 200_000), 0).unwrap());
+        changed("an overwrite", &mut || other.write_all_at(&noise(2, 200_000), 0).unwrap());
         changed("one more byte", &mut || other.write_all_at(b"x", 200_000).unwrap());
         changed("one byte less", &mut || one.set_len(200_000).unwrap());
-        changed("a stripe that was there", &mut || one.write_all_at(b"y", 130_000).unwrap());
+        changed("a byte in the middle", &mut || one.write_all_at(b"y", 130_000).unwrap());
         let now = *seen.last().unwrap();
         let mut read = vec![0; 200_000];
         for file in [&one, &other] {
@@ -68,7 +67,7 @@ fn a_data_version_changes_with_the_bytes_and_not_by_looking() {
         fs::rename(&a, at.a("renamed")).unwrap();
         fs::rename(at.a("renamed"), &a).unwrap();
         fs::set_permissions(&b, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        assert_eq!(version("", &a), now, "{name}: nobody wrote");
+        assert_eq!(version("", &a), now, "{name}: no data was written");
     }
 }
 
@@ -78,21 +77,23 @@ fn a_data_version_without_a_flush_makes_nobody_write() {
     setstripe("-c 1", &at.a("f"));
     let file = rw(&at.a("f"));
     file.write_all_at(b"written", 0).unwrap();
-    // Whether it is as before, and how often somebody wrote.
+    // Returns whether the version is that of the synced data, and how many write requests were
+    // sent.
     let asked = |options: &str| {
         let synced = version("", &at.b("f"));
-        file.write_all_at(b"kept", 0).unwrap();
+        file.write_all_at(b"more", 0).unwrap();
         let before = two.requests();
         let is_same = version(options, &at.b("f")) == synced;
         let asked = between(&before, &two.requests());
         (is_same, asked.iter().filter(|(name, _)| name.ends_with(" write")).map(|(_, n)| n).sum::<u64>())
     };
-    // What is kept is written by itself after a second: so once more, if that came between.
-    eventually("without a flush nobody writes", || asked("-n") == (true, 0));
+    // A mount flushes dirty data by itself after a second. So try again if that happened in
+    // between.
+    eventually("without a flush no mount writes", || asked("-n") == (true, 0));
     for options in ["-r", "-w"] {
-        eventually(format!("with {options} the writer writes"), || {
+        eventually(format!("with {options} the writer flushes"), || {
             let (is_same, writes) = asked(options);
-            assert!(!is_same, "{options}: of what was kept it tells nothing");
+            assert!(!is_same, "{options}: the version ignores the dirty data");
             writes == 1
         });
     }
@@ -151,18 +152,18 @@ fn the_mdt_knows_the_size_of_what_lies_there() {
     assert_eq!(told().0, "10\n");
     let blocks: u64 = som("-b").trim().parse().unwrap();
     assert_eq!(som(""), format!("file: {} size: 10 blocks: {blocks} flags: 1\n", b.display()));
-    // As soon as a byte may be on an OST, the MDT does not know any more.
+    // As soon as a byte may be on an OST, the MDT does not know the size any more.
     file.write_all_at(b"x", 65_536).unwrap();
-    let gone = lfs("getsom", &b);
+    let refused = lfs("getsom", &b);
     assert!(
-        gone.code == 61 && gone.out.is_empty() && gone.err.contains("failed to get som xattr: No data"),
-        "{gone:?}"
+        refused.code == 61 && refused.out.is_empty() && refused.err.contains("failed to get som xattr: No data"),
+        "{refused:?}"
     );
     fs::write(at.a("plain"), "x").unwrap();
     assert_eq!(lfs("getsom -s", &at.b("plain")).code, 61);
 }
 
-/// Requests by which something is made or written.
+/// Returns the requests since `before` that create or write something.
 fn changes(two: &TwoMounts, before: &Counts) -> Vec<String> {
     let makes = |name: &String| [" create", " write", " punch", " setxattr"].iter().any(|op| name.ends_with(op));
     between(before, &two.requests()).into_keys().filter(makes).collect()
@@ -186,7 +187,8 @@ fn a_migration_to_a_layout_that_ends_too_early_copies_nothing() {
     }
     assert_eq!(changes(&two, &before), [""; 0]);
     assert_eq!(objects(&path), held);
-    // One that ends where the file does is fine, and so is one of the others of a list.
+    // A layout that ends at or behind the end of the file is accepted. Of a list, the files that
+    // fit are migrated.
     migrate("-E 4M -c 1", &path).ok();
     let list = two.fs.mnt.with_extension("list");
     fs::write(&list, format!("{}\n{}\n", path.display(), at.a("small").display())).unwrap();
@@ -229,12 +231,13 @@ fn no_file_gets_a_seventeenth_mirror() {
     assert!(!at.b("new").exists());
     assert_eq!(changes(&two, &before), [""; 0]);
     assert_eq!(layout(&at.b("f")).mirror_ids().len(), 1);
-    // Up to there it goes.
+    // 16 mirrors are allowed.
     lfs("mirror extend -N14 -c 1", &at.a("two")).ok();
     assert_eq!(layout(&at.b("two")).mirror_ids().len(), 16);
 }
 
-/// Runs `lfs`, and says when each line of what it printed came, and how it ended.
+/// Runs `lfs`. Returns the lines of its output, each with the time at which it came, and whether
+/// `lfs` succeeded.
 fn watched(line: &str, path: &Path) -> (Vec<(Duration, String)>, bool) {
     let mut command = Command::new(sheen());
     command.arg("lfs").args(line.split_whitespace()).arg(path).stdout(Stdio::piped());
@@ -261,20 +264,20 @@ fn a_copy_says_every_other_moment_how_far_it_is() {
         before();
         let (lines, done) = watched(line, &path);
         assert!(done, "{line}: {lines:?}");
-        let [(_, name), told @ ..] = &lines[..] else { panic!("{line} says nothing") };
+        let [(_, name), rows @ ..] = &lines[..] else { panic!("{line} prints nothing") };
         assert_eq!(*name, format!("{}:", path.display()));
-        // It takes three seconds, and says so while it goes on: not all at its end.
-        assert!(told.len() >= 2 && told.last().unwrap().0 - told[0].0 >= Duration::from_secs(1), "{line}: {told:?}");
+        // The copy takes three seconds. Its progress is printed meanwhile, not all at the end.
+        assert!(rows.len() >= 2 && rows.last().unwrap().0 - rows[0].0 >= Duration::from_secs(1), "{line}: {rows:?}");
         let copied = |said: &str| -> u64 {
             let rest = said.split_once("copied: ").unwrap_or_else(|| panic!("{line}: {said}")).1;
             rest.split_once(',').unwrap().0.parse().unwrap()
         };
-        assert!(told.iter().all(|(_, said)| said.starts_with("- { seconds: ") && said.contains(", total: 12, pct: ")));
-        assert!(told.windows(2).all(|two| copied(&two[0].1) <= copied(&two[1].1)), "{line}: {told:?}");
-        assert!(copied(&told[0].1) < 12 && told.last().unwrap().1.ends_with("copied: 12, total: 12, pct: 100% }"));
+        assert!(rows.iter().all(|(_, said)| said.starts_with("- { seconds: ") && said.contains(", total: 12, pct: ")));
+        assert!(rows.windows(2).all(|two| copied(&two[0].1) <= copied(&two[1].1)), "{line}: {rows:?}");
+        assert!(copied(&rows[0].1) < 12 && rows.last().unwrap().1.ends_with("copied: 12, total: 12, pct: 100% }"));
     }
     assert!(fs::read(at.b("f")).unwrap() == data);
-    // Every five seconds, if nothing else is said: of one that is shorter how it ended.
+    // The default interval is five seconds: for a shorter copy, only its end is printed.
     let (lines, done) = watched("migrate --stats -c 1", &path);
     let [_, meanwhile @ .., (end, _)] = &lines[..] else { panic!("{lines:?}") };
     assert!(done && meanwhile.len() as u64 <= end.as_secs() / 5, "{lines:?}");
@@ -286,12 +289,12 @@ fn getstripe_tells_of_a_file_that_the_kernel_is_just_learning_of() {
     fs::write(at.a("x"), "").unwrap();
     let race = Race::new([at_least(20)]);
     thread::scope(|scope| {
-        // Names go, so that the mount learns of the files once more, while their attributes change.
+        // Renames make the other mount look the files up again, while their attributes change.
         let others = || {
             let mode = |mode| fs::Permissions::from_mode(mode);
             for n in (0..20).cycle().take_while(|_| race.goes_on()) {
                 fs::rename(at.a("x"), at.a("y")).unwrap();
-                // It may not be there yet.
+                // The file may not exist yet.
                 let _ = fs::set_permissions(at.a(&format!("f{n}")), mode(0o600 | (n % 8)));
                 fs::rename(at.a("y"), at.a("x")).unwrap();
             }
@@ -319,7 +322,7 @@ fn directories_go_to_no_mdt_that_there_is_not() {
     assert_eq!((ran.code, ran.err), (19, said));
     assert_eq!(lfs("migrate -v -m 0", &path).ok(), format!("{}\n", path.display()));
     assert_eq!(lfs("migrate -m 0 -c 2", &path).code, 95);
-    // A name leads to what is there, so that nothing is removed but by rmdir.
+    // Each name has its inode, so rmdir and rm remove it. `lfs rm_entry` is refused.
     for command in ["rm_entry", "rmentry"] {
         let ran = lfs(command, &path);
         assert!(ran.code == 95 && ran.err.contains("remove that with rmdir(1) or rm(1)"), "{ran:?}");

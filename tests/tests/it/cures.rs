@@ -1,5 +1,5 @@
-//! What Lustre offers against locks that go back and forth between writers of one object: group
-//! locks and locks ahead.
+//! Group locks and lockahead: Lustre's remedies for extent locks that bounce between writers of one
+//! object.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -24,11 +24,11 @@ use sheen_tests::{
 };
 use sheen_wire::ioctl::{self as number, Ladvise};
 
-/// Who waits still waits after this time.
+/// After this time, an operation that waits is still expected to wait.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// A record: neither its size nor where it begins has anything to do with pages.
+/// Length of a record. Neither its length nor its offset is aligned to pages.
 const RECORD: usize = 47_008;
-/// Records that each of two writers writes, by turns in the file.
+/// Records of each of two writers, which alternate in the file.
 const RECORDS: u64 = 40;
 
 const NONBLOCK: i32 = 0o4000;
@@ -45,7 +45,8 @@ fn group_unlock(file: &File, gid: u64) -> Result<(), Errno> {
     unsafe { ioctl(file, Setter::<{ number::GROUP_UNLOCK }, u64>::new(gid)) }
 }
 
-/// Asks for a lock on `len` bytes from `start`; what was found.
+/// Requests a lockahead for `len` bytes from `start`, and returns the result that the ioctl
+/// reports.
 fn lock_ahead(file: &File, mode: u16, flags: u32, start: u64, len: u64) -> Result<u32, Errno> {
     let last = start + (len - 1);
     let mut advice = Ladvise { advice: number::LOCKAHEAD, mode, flags, start, last, result: 77, spare: 0 };
@@ -53,13 +54,13 @@ fn lock_ahead(file: &File, mode: u16, flags: u32, start: u64, len: u64) -> Resul
     Ok(advice.result)
 }
 
-/// An empty file with one stripe.
+/// Creates an empty file with one stripe.
 fn one_stripe(two: &TwoMounts, path: &Path) {
     run(sheen(), ["lfs", "setstripe", "-c", "1", &path.display().to_string()]).ok();
     assert!(two.fs.mnt.exists());
 }
 
-/// Locks on objects that clients were asked to give back so far.
+/// Returns how many blocking callbacks the OSTs have sent so far.
 fn callbacks(two: &TwoMounts) -> u64 {
     let stats = two.param("ldlm.namespaces.filter-{}-OST*.stats");
     assert!(stats.contains("ldlm_enqueue"), "{stats}");
@@ -71,7 +72,7 @@ fn record(n: u64) -> Vec<u8> {
     (0..RECORD).map(|i| (n as usize * 31 + i / 7 + i) as u8).collect()
 }
 
-/// Both write their records at the same time, by turns in the file.
+/// Writes the records through both files at the same time. The two writers alternate in the file.
 fn write_records(a: &File, b: &File) {
     thread::scope(|s| {
         for (file, turn) in [(a, 0), (b, 1)] {
@@ -94,7 +95,7 @@ fn check_records(path: &Path) {
     }
 }
 
-/// What `f` answers, from a thread of its own.
+/// Runs `f` in a thread of its own, and returns a channel for its result.
 fn begin<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || tell.send(f()));
@@ -120,7 +121,7 @@ fn members_of_a_group_write_as_they_like() {
             one_stripe(&two, &at.a(name));
         }
         let (a, b) = (open(&at.a(name), 0), open(&at.b(name), 0));
-        // What they keep from before is given back first.
+        // Both mounts have locks from before, which they cancel when they join the group.
         a.write_all_at(b"from before", 0).unwrap();
         a.write_all_at(b"from before", 100).unwrap();
         assert_eq!(fs::read(at.b(name)).unwrap().len(), 111);
@@ -131,11 +132,11 @@ fn members_of_a_group_write_as_they_like() {
         for (file, n) in [(&a, 0), (&b, 1)] {
             let mut mine = vec![0; RECORD];
             file.read_exact_at(&mut mine, n * RECORD as u64).unwrap();
-            assert!(mine == record(n), "what it wrote itself");
+            assert!(mine == record(n), "a member reads its own record");
         }
         a.sync_all().unwrap();
         b.sync_all().unwrap();
-        assert_eq!(callbacks(&two), before, "nobody was asked for a lock");
+        assert_eq!(callbacks(&two), before, "no blocking callback was sent");
         group_unlock(&a, 5).unwrap();
         drop(b);
         for path in [at.a(name), at.b(name)] {
@@ -163,7 +164,7 @@ fn others_wait_until_the_last_member_leaves() {
         });
         waits(&writer);
         waits(&other_group);
-        // The members go on all the same.
+        // The members continue to write and read.
         a2.write_all_at(b"more of the group", 10_000).unwrap();
         let mut read = [0; 12];
         a.read_exact_at(&mut read, 5000).unwrap();
@@ -179,8 +180,8 @@ fn others_wait_until_the_last_member_leaves() {
     }
 }
 
-/// Who joins the group may itself wait for them: the kernel has the pages locked that are read, and
-/// the file that is written.
+/// The mount that joins the group may itself wait for its reader and appender. The kernel has
+/// locked the pages that are read, and the inode that is appended to.
 #[test]
 fn who_waits_while_its_mount_joins_a_group_goes_on() {
     let two = two_mounts!(LIMIT);
@@ -195,7 +196,7 @@ fn who_waits_while_its_mount_joins_a_group_goes_on() {
             group_lock(&file, 2).map(|()| file)
         });
         waits(&member);
-        // They ask the OST behind it.
+        // Reader and appender wait at the OST behind the waiting group lock.
         let path = at.a(&name);
         let reader = begin(move || fs::read(path).unwrap());
         let path = at.a(&name);
@@ -217,7 +218,7 @@ fn readers_see_all_that_a_group_wrote() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     fs::write(at.a("f"), vec![1; 200_000]).unwrap();
-    // The kernels keep it.
+    // Both kernels cache the data.
     for path in [at.a("f"), at.b("f")] {
         assert!(fs::read(path).unwrap().iter().all(|b| *b == 1));
     }
@@ -233,7 +234,7 @@ fn readers_see_all_that_a_group_wrote() {
     assert!(fs::read(at.a("f")).unwrap().iter().all(|b| *b == 2), "this mount is in the group");
     drop(a);
     assert!(soon(reader).iter().all(|b| *b == 2));
-    // And afterwards, all is as it was: kept until somebody changes it.
+    // Afterwards data is cached again until another mount changes it.
     fs::write(at.b("f"), vec![3; 200_000]).unwrap();
     assert!(fs::read(at.a("f")).unwrap().iter().all(|b| *b == 3));
 }
@@ -255,9 +256,9 @@ fn group_locks_that_cannot_be_had() {
             group_lock(&other, 3).unwrap();
         }
         group_unlock(&a, 3).unwrap();
-        // What is merely kept is given back.
-        a.write_all_at(b"kept", 0).unwrap();
-        a.write_all_at(b"kept", 10).unwrap();
+        // A lock that only covers dirty or cached data is cancelled.
+        a.write_all_at(b"more", 0).unwrap();
+        a.write_all_at(b"more", 10).unwrap();
         let other = open(&at.b(&name), NONBLOCK);
         group_lock(&other, 4).unwrap();
     }
@@ -334,7 +335,7 @@ fn locks_ahead_keep_writers_apart() {
             }
         }
         let before = callbacks(&two);
-        // The first write through an open file asks for no lock.
+        // The first write through an open file takes no lock.
         a.write_all_at(&record(0), 0).unwrap();
         b.write_all_at(&record(1), RECORD as u64).unwrap();
         write_records(&a, &b);
@@ -345,7 +346,7 @@ fn locks_ahead_keep_writers_apart() {
             check_records(&path);
         }
     }
-    assert!(asked[0] > 0 && asked[1] == 0, "locks asked for without and with locks ahead: {asked:?}");
+    assert!(asked[0] > 0 && asked[1] == 0, "blocking callbacks without and with lockahead: {asked:?}");
 }
 
 #[test]
@@ -355,22 +356,22 @@ fn locks_ahead_tell_what_was_there() {
     one_stripe(&two, &at.a("f"));
     let (a, b) = (open(&at.a("f"), 0), open(&at.b("f"), 0));
     let write = |file: &File, start, len| lock_ahead(file, number::MODE_WRITE, number::ASYNC, start, len);
-    // The other has looked at the file, and keeps how large it is until somebody who may wait asks
-    // for that.
+    // The other mount has looked at the file and caches its size under a lock. An asynchronous
+    // lockahead does not revoke that lock. One that may wait does.
     assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SENT));
     assert_eq!(lock_ahead(&a, number::MODE_WRITE, 0, 0, 4096), Ok(number::SENT));
     assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SENT));
     assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SAME));
     assert_eq!(write(&a, 1 << 20, 4096), Ok(number::DIFFERENT));
-    assert_eq!(lock_ahead(&a, number::MODE_READ, 0, 1 << 20, 1 << 20), Ok(number::SAME), "it permits to read");
+    assert_eq!(lock_ahead(&a, number::MODE_READ, 0, 1 << 20, 1 << 20), Ok(number::SAME), "a write lock permits reads");
     let before = callbacks(&two);
     assert_eq!(write(&b, 1 << 20, 4096), Ok(number::SENT));
-    assert_eq!(callbacks(&two), before, "nobody is asked to give way");
-    assert_eq!(write(&b, 1 << 20, 4096), Ok(number::SENT), "so it was refused");
+    assert_eq!(callbacks(&two), before, "an asynchronous lockahead sends no blocking callback");
+    assert_eq!(write(&b, 1 << 20, 4096), Ok(number::SENT), "b did not get the lock");
     assert_eq!(lock_ahead(&b, number::MODE_WRITE, 0, 1 << 20, 4096), Ok(number::SENT));
-    assert!(callbacks(&two) > before, "unless it may be waited for");
+    assert!(callbacks(&two) > before, "a lockahead that may wait sends a blocking callback");
     assert_eq!(write(&b, 1 << 20, 4096), Ok(number::SAME));
-    // To the end of all files, over several stripes.
+    // A range to the end of the largest file, over several stripes.
     let wide = open(&at.a("wide"), 0);
     let rest = |file: &File| lock_ahead(file, number::MODE_WRITE, 0, 100_000, u64::MAX - 99_999);
     assert_eq!((rest(&wide), rest(&wide)), (Ok(number::SENT), Ok(number::SAME)));
@@ -383,5 +384,5 @@ fn locks_ahead_tell_what_was_there() {
         assert_eq!(run(sheen(), ["lfs", "ladvise", "-a", advice, "-s", "0", "-e", "4M", &path]).ok(), "");
     }
     run(sheen(), ["lfs", "ladvise", "-a", "lockahead", "-m", "WRITE", "-s", "8M", "-l", "1M", &path]).ok();
-    assert_eq!(write(&b, 8 << 20, 1 << 20), Ok(number::SAME), "what lfs asked for");
+    assert_eq!(write(&b, 8 << 20, 1 << 20), Ok(number::SAME), "lfs has requested this lock");
 }

@@ -1,5 +1,5 @@
-//! An MDT whose store is lost or damaged: it is refused with a plain message, nothing is changed,
-//! and a restored store is served.
+//! An MDT whose store is lost or damaged. The server refuses to start with a plain message and
+//! changes nothing. It serves a restored store.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use sheen_tests::{
     wait::eventually,
 };
 
-/// redb's header. What follows are pages.
+/// Length of redb's header. Pages follow it.
 const HEADER_BYTES: usize = 4096;
 
 /// All files below a directory with their sizes, sorted.
@@ -85,7 +85,7 @@ fn an_mds_refuses_a_directory_without_its_store_and_clients_find_the_restored_on
     let log = cluster.log();
     assert!(!ended.unwrap().success(), "{log}");
     assert!(log.contains(&format!("{} is missing", store.display())) && log.contains("backup"), "{log}");
-    assert!(!store.exists(), "a store was made");
+    assert!(!store.exists(), "a new store was created");
 
     fs::rename(&backup, &store).unwrap();
     cluster.spawn("mds");

@@ -1,5 +1,5 @@
-//! Directories of servers, and mount points among them: a wrong one is refused before anything is
-//! registered or covered, and a server whose directory is removed ends.
+//! Directories of servers, and mount points in them. A wrong directory or mount point is refused
+//! before anything is registered or covered. A server exits when its directory is removed.
 
 use std::{
     ffi::OsStr,
@@ -18,7 +18,7 @@ use sheen_tests::{
     wait::{eventually, eventually_some},
 };
 
-/// Runs `sheen`, which must fail before it is ready; what it said.
+/// Runs `sheen`, which must fail before it is ready, and returns its error output.
 #[track_caller]
 fn refused<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> String {
     let ran = run(sheen(), words);
@@ -26,7 +26,7 @@ fn refused<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> String {
     ran.err
 }
 
-/// The words that start a further server beside a cluster.
+/// Returns the arguments that start another server beside a cluster.
 fn server(cluster: &Cluster, kind: &str, dir: &Path, fsname: &str) -> Vec<String> {
     let dir = dir.display().to_string();
     let mut words = vec![kind.to_owned(), "--dir".into(), dir, "--listen".into(), "127.0.0.1:0@tcp".into()];
@@ -36,7 +36,7 @@ fn server(cluster: &Cluster, kind: &str, dir: &Path, fsname: &str) -> Vec<String
     words
 }
 
-/// Starts `sheen`, which adds to a log what it prints.
+/// Starts `sheen`, which appends its output to a log.
 #[track_caller]
 fn start(words: Vec<String>, log: &Path) -> Guarded {
     let log = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
@@ -45,7 +45,7 @@ fn start(words: Vec<String>, log: &Path) -> Guarded {
     Guarded(command.spawn().unwrap())
 }
 
-/// Removes a directory that is in use, to which something may be added meanwhile.
+/// Removes a directory that is in use. A server may add files to it meanwhile.
 #[track_caller]
 fn remove(dir: &Path) {
     eventually(format!("{} is removed", dir.display()), || {
@@ -138,7 +138,7 @@ fn a_new_ost_waits_for_the_mdt_of_its_file_system() {
     let (dir, log) = (cluster.base.join("new-oss"), cluster.base.join("new-log"));
     let said = |words: &str| fs::read_to_string(&log).unwrap_or_default().contains(words);
     let _oss = start(server(&cluster, "oss", &dir, "typo"), &log);
-    eventually("it says what it waits for", || {
+    eventually("the OSS logs what it waits for", || {
         said("the MGS knows no MDT of the file system 'typo' (file systems: many)")
     });
     assert!(!dir.join("0").exists(), "nothing is formatted yet");
@@ -157,7 +157,7 @@ fn a_second_mdt_ends_before_it_is_ready() {
     assert!(!new.join("identity").exists(), "nothing is formatted");
     let said = refused(server(&cluster, "mds", &cluster.base.join("mds"), "many"));
     assert!(said.contains("in use by another process"), "{said}");
-    // One that belongs to another MGS, which does not know this one's.
+    // The MDT of another cluster, whose MGS the MGS of this cluster does not know.
     let mut other = Cluster::start();
     other.kill("mds");
     let said = refused(server(&cluster, "mds", &other.base.join("mds"), "many"));
@@ -185,7 +185,7 @@ fn up_names_a_lost_ost_and_goes_on_without_one_that_is_out_of_use() {
     fs::rename(&dir, &away).unwrap();
     let ran = system.start(&[]);
     assert!(ran.code == 1 && ran.err.contains("the directory of OST 1 is missing: "), "{ran:?}");
-    assert!(!dir.exists(), "no new OST is in the way of a backup");
+    assert!(!dir.exists(), "a new OST directory would block a restore of the backup");
     fs::rename(&away, &dir).unwrap();
     system.start(&[]).ok();
     assert_eq!((read("here").unwrap(), read("there").unwrap()), ("here".into(), "there".into()));

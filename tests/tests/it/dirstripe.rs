@@ -1,5 +1,5 @@
-//! Directories over MDTs, as users of Lustre ask for them: `lfs mkdir`, `lfs setdirstripe`,
-//! `lfs getdirstripe` on a mount.
+//! Directory striping on a mount, with Lustre's commands: `lfs mkdir`, `lfs setdirstripe`,
+//! `lfs getdirstripe`.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -17,8 +17,7 @@ macro_rules! fs1 {
     };
 }
 
-/// Of what is printed: whether the FIDs that stripes name are all the directory's own, and the rest
-/// of it.
+/// Returns what `lfs getdirstripe` prints, with the directory's own FID replaced by `OWN`.
 fn shown(fs: &Fs, dir: &str) -> String {
     let fid = fs.lfs(&format!("path2fid {dir}")).ok();
     fs.lfs(&format!("getdirstripe {dir}")).ok().replace(fid.trim(), "OWN")
@@ -124,7 +123,7 @@ fn a_striped_directory_is_a_directory() {
     fs.lfs("mkdir -C 5 -H crush d").ok();
     fs.sh("cd d && for i in $(seq 200); do echo $i > f$i; done && mkdir s && mv f1 s/f1 && ln f2 s/f2").ok();
     assert_eq!(fs.sh("ls d | wc -l; cat d/s/f1 d/s/f2 d/f200; find d -type f | wc -l").ok(), "200\n1\n2\n200\n201\n");
-    // With entries in it, it stays as it is.
+    // A directory that has entries keeps its striping.
     let value = LmvUser::new(1).encode();
     let refused = rustix::fs::setxattr(fs.path("d"), "lustre.lmv", &value, XattrFlags::empty());
     assert_eq!(refused, Err(rustix::io::Errno::EXIST));
@@ -155,10 +154,10 @@ lmv_stripe_count: 1 lmv_stripe_offset: -1 lmv_hash_type: none lmv_max_inherit: -
         "lmv_stripe_count: 1 lmv_stripe_offset: 0 lmv_hash_type: none lmv_max_inherit: 2 lmv_max_inherit_rr: 0\n"
     );
     fs.lfs("setdirstripe -D -d md1").ok();
-    assert_eq!(fs.lfs("getdirstripe -D --max-inherit-rr md1").ok(), "2\n", "the root's again");
+    assert_eq!(fs.lfs("getdirstripe -D --max-inherit-rr md1").ok(), "2\n", "the root's default again");
     fs.lfs("setdirstripe -D -C 4 md1").ok();
     fs.sh("mkdir -p md1/a/b/c").ok();
-    // What is asked for takes the place of what would be inherited.
+    // An explicit striping replaces the inherited one.
     fs.lfs("mkdir md1/asked").ok();
     let all = || {
         ["md1", "md1/a", "md1/a/b", "md1/a/b/c", "md1/asked"]
@@ -187,7 +186,7 @@ fn xattrs_are_lustres_byte_for_byte() {
     assert_eq!(stored, LmvMds::new(0, hash, vec![fid; 3]).encode());
     assert_eq!(get(&fs, "d", "trusted.dmv"), None);
 
-    // A default from an archive, with what this version does not use.
+    // A default from an archive, with bytes that this version does not use.
     let mut value = LmvUser { max_inherit: 7, ..LmvUser::new(-1) }.encode();
     value[28..32].copy_from_slice(b"pad!");
     rustix::fs::setxattr(fs.path("d"), "trusted.dmv", &value, XattrFlags::CREATE).unwrap();
@@ -196,7 +195,7 @@ fn xattrs_are_lustres_byte_for_byte() {
         fs.lfs("getdirstripe -D -R d").ok(),
         "lmv_stripe_count: -1 lmv_stripe_offset: -1 lmv_hash_type: none lmv_max_inherit: 7 lmv_max_inherit_rr: 0\n"
     );
-    // And another directory's stripes: accepted, and of no effect.
+    // Stripes of another directory are accepted and have no effect.
     let other = LmvMds::new(1, HashType::DEFAULT, vec![Fid::new(0x2_4000_0400, 9); 2]);
     rustix::fs::setxattr(fs.path("d"), "trusted.lmv", &other.encode(), XattrFlags::empty()).unwrap();
     assert_eq!(get(&fs, "d", "trusted.lmv").unwrap(), stored);
@@ -211,7 +210,7 @@ fn xattrs_are_lustres_byte_for_byte() {
 fn users_stripe_their_own_directories() {
     let fs = fs1!();
     if !is_root() {
-        return println!("skipped: takes root to be somebody else");
+        return println!("skipped: needs root to become another user");
     }
     let lfs = format!("'{}' lfs", sheen_tests::sheen().display());
     fs.sh("mkdir theirs roots; chmod 777 theirs").ok();

@@ -1,9 +1,9 @@
-//! The examples of the documentation are run, and must print what they say.
+//! Examples of the documentation: each is run, and must print what the document shows.
 //!
-//! A block fenced as `console` holds commands (`$ …`, continued by `> …`) and below each what it
-//! prints, messages included. `…` stands for anything in a line, a line of `…` alone for any lines.
-//! The blocks of a file run in order on a fresh file system named `sheen` of 4 OSTs, mounted at
-//! `/mnt/sheen`, and there.
+//! A block fenced as `console` holds commands (`$ …`, continued by `> …`). Below each command is
+//! its output, messages included. `…` stands for anything in a line, a line of `…` alone for any
+//! lines. The blocks of a file run in order on a fresh file system named `sheen` with 4 OSTs. It is
+//! mounted at `/mnt/sheen`, where the commands run.
 
 use std::{
     fmt::Write,
@@ -15,7 +15,7 @@ use sheen_tests::sandbox::Sandbox;
 
 const MOUNT: &str = "/mnt/sheen";
 
-/// A command and what it is said to print.
+/// A command and the output that the document shows.
 #[derive(Debug, PartialEq, Eq)]
 struct Example {
     line: usize,
@@ -80,7 +80,7 @@ fn writeln_to(command: &mut String, more: &str) {
     command.push_str(more);
 }
 
-/// Whether what was printed is what was said, `…` standing for anything.
+/// Returns whether the output is what the document shows. `…` stands for anything.
 fn fits(said: &[&str], printed: &[&str]) -> bool {
     match (said.split_first(), printed.split_first()) {
         (None, None) => true,
@@ -103,13 +103,13 @@ fn line_fits(said: &str, printed: &str) -> bool {
     left.trim_end().ends_with(end.trim_end())
 }
 
-/// Runs the examples of a file; says what printed something else.
+/// Runs the examples of a file, and describes those whose output differs.
 fn run(sandbox: &Sandbox, name: &str) -> String {
     let mut wrong = String::new();
     for example in examples(&read(name)) {
         let script = format!("exec 2>&1\n{}", example.command);
         let printed = sandbox.sh(Path::new(MOUNT), &script).out;
-        // A blank line before the next command only sets it off.
+        // A blank line before the next command is not part of the output.
         let said = example.prints.trim_end();
         if !fits(&said.lines().collect::<Vec<_>>(), &printed.trim_end().lines().collect::<Vec<_>>()) {
             let _ =
@@ -135,7 +135,7 @@ fn examples_print_what_they_say() {
     }
     for name in names {
         Sandbox::enter("docs", move |sandbox| {
-            // As users start it.
+            // Starts the file system as users do.
             sandbox.up_with("sheen", MOUNT, "");
             let wrong = run(sandbox, &name);
             assert!(wrong.is_empty(), "{wrong}");
@@ -149,7 +149,7 @@ fn the_first_minute_of_the_readme() {
     let blocks = blocks(&text, "sh");
     let (_, block) =
         blocks.iter().find(|(_, b)| b.contains("sheen up --dir /tmp/first")).expect("the commands by hand");
-    // The program is built and found already.
+    // The program is built and in the PATH already.
     let commands = block.lines().filter(|l| !l.starts_with("make ") && !l.starts_with("export PATH="));
     let script = commands.fold("set -e\n".to_owned(), |all, line| all + line + "\n");
     Sandbox::enter("readme", move |sandbox| {
@@ -170,7 +170,7 @@ fn every_command_has_its_page() {
             let words = format!("{tool} {}", command.trim_start_matches("--"));
             let told = page.lines().any(|l| l.starts_with("## ") && l.contains(&words))
                 || page.contains(&format!("`{tool} {command}`"));
-            assert!(told, "docs/{tool}.md says nothing of {tool} {command}");
+            assert!(told, "docs/{tool}.md does not describe {tool} {command}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Files that begin on the MDT (Lustre's data on MDT): a small one lies there alone, a larger one
-//! goes on on OSTs, and nobody notices but by what it costs. What two mounts see of such files at
-//! once is tested with all other components (`pfl`).
+//! Data on MDT (DoM): files whose first component lies on the MDT. A small file lies there alone,
+//! a larger one continues on OSTs. Programs notice only the different cost. `pfl` tests what two
+//! mounts see of such files at once, as for all other components.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,7 +19,7 @@ use sheen_tests::{
 };
 
 const K: u64 = 1 << 10;
-/// What a file system with many small files would pass on.
+/// Default layout of a file system with many small files.
 const SMALL_ON_MDT: &str = "-E 64K -L mdt -E 256M -c 1 -E -1 -c 4";
 
 fn two() -> Option<(TwoMounts, Two)> {
@@ -33,12 +33,12 @@ fn two() -> Option<(TwoMounts, Two)> {
     Some((two, at))
 }
 
-/// Which components have objects, or are on the MDT.
+/// Returns for each component whether it has objects or lies on the MDT.
 fn with_objects(path: &Path) -> Vec<bool> {
     layout(path).components().iter().map(|c| c.is_instantiated()).collect()
 }
 
-/// The files that hold objects below directories of this name, with their sizes.
+/// Returns the object files below directories of this name, with their sizes.
 fn stored(fs: &Fs, targets: &str) -> Vec<(PathBuf, u64)> {
     let dir = fs.dir().to_string_lossy().into_owned();
     let found = run("find", [&dir, "-path", &format!("*/{targets}/O/*"), "-type", "f", "-printf", "%p %s\n"]).ok();
@@ -63,14 +63,14 @@ fn a_small_file_lies_on_the_mdt_alone_and_goes_with_its_name() {
     }
     assert_eq!(stored(&two.fs, "ost*"), []);
     let [(path, 3901)] = &stored(&two.fs, "mdt0/dom")[..] else { panic!("one object of the file's size") };
-    // It can be found by hand: it is named after the file.
+    // The object can be found by hand: its name is made of the file's FID.
     let fid = layout(&at.a("f")).fid();
     let slot = (fid.seq as u32).wrapping_add(fid.oid) % 32;
     assert!(path.ends_with(format!("files/d{slot}/{:x}:{:x}:1", fid.seq, fid.oid)), "{path:?}");
     assert_eq!(fs::read(path).unwrap(), data);
     assert_eq!(with_objects(&at.b("f")), [true, false, false]);
 
-    // What is larger goes on on an OST, whatever size it comes to by one write.
+    // A larger file continues on an OST, also if a single write crosses the boundary.
     let large = noise(2, 200 << 10);
     fs::write(at.b("large"), &large).unwrap();
     sync(&at.b("large"));
@@ -78,7 +78,7 @@ fn a_small_file_lies_on_the_mdt_alone_and_goes_with_its_name() {
     let sizes = |targets: &str| stored(&two.fs, targets).into_iter().map(|(_, size)| size).max();
     assert_eq!((sizes("mdt0/dom"), sizes("ost*")), (Some(64 * K), Some(200 * K)));
 
-    // A file of two names goes with the second; one that is open with its last close.
+    // A file with two names is destroyed with the second name, an open file with its last close.
     fs::hard_link(at.a("f"), at.a("g")).unwrap();
     fs::remove_file(at.b("f")).unwrap();
     assert_eq!(fs::read(at.a("g")).unwrap(), data);
@@ -131,7 +131,7 @@ fn limits_hold_for_what_is_made_from_then_on() {
     assert_eq!(ends("instead"), [(64 * K, false)]);
     assert_eq!(set("dom_stripesize", "2G").code, Errno::RANGE.raw_os_error());
 
-    // An MDT that is low on space takes inodes alone; what is there stays.
+    // An MDT that is low on space stores no data of new files. Existing DoM files stay.
     set("dom_stripesize", "1M").ok();
     fs::write(at.a("before"), b"before").unwrap();
     set("dom_threshold_free_mb", "1000000000").ok();
@@ -147,7 +147,7 @@ fn limits_hold_for_what_is_made_from_then_on() {
 #[test]
 fn what_cannot_be_had_is_refused() {
     let Some((two, at)) = two() else { return };
-    // A file that ends on the MDT.
+    // The layout of this file ends on the MDT.
     two.fs.lfs("setstripe -E 64K -L mdt dir/only").ok();
     let only = OpenOptions::new().write(true).open(at.b("only")).unwrap();
     let data = noise(4, 100_000);
@@ -159,7 +159,7 @@ fn what_cannot_be_had_is_refused() {
     assert_eq!(only.write_at(&data[65536..], 64 * K).unwrap(), 100_000 - 65536);
     assert!(fs::read(at.a("only")).unwrap() == data);
 
-    // What lies on the MDT is not given up while the file lives.
+    // The component on the MDT cannot be deleted.
     let all = two.fs.lfs("setstripe --component-del --component-flags init dir/only");
     assert!(all.code != 0 && all.err.contains("Operation not supported"), "{all:?}");
     assert!(fs::read(at.b("only")).unwrap() == data);
@@ -167,7 +167,7 @@ fn what_cannot_be_had_is_refused() {
     assert_ne!(mirrored.code, 0, "{mirrored:?}");
 }
 
-/// Files of `n` names with data of their own, and that data.
+/// Creates `n` files with different data, and returns their paths and data.
 fn files(dir: &Path, n: u64) -> Vec<(PathBuf, Vec<u8>)> {
     let make = |i: u64| {
         let (path, data) = (dir.join(format!("f{i}")), noise(i, 100 + 7919 * i as usize));
@@ -191,15 +191,15 @@ fn what_was_written_is_there_after_a_restart() {
         assert!(fs::read(path).unwrap() == *data, "{path:?}");
         assert_eq!(fs::metadata(path).unwrap().len(), data.len() as u64);
     }
-    // Across a restart of the servers a mount goes on.
+    // A mount continues across a restart of the servers.
     let second = fs.second_mount();
     let open = OpenOptions::new().read(true).write(true).open(second.path("f3")).unwrap();
     open.write_all_at(b"begun", 0).unwrap();
     fs.stop().ok();
     fs.start(&[]).ok();
-    open.write_all_at(b"gone on", 5).unwrap();
+    open.write_all_at(b"resumed", 5).unwrap();
     open.sync_all().unwrap();
-    assert_eq!(&fs::read(fs.path("f3")).unwrap()[..12], b"begungone on");
+    assert_eq!(&fs::read(fs.path("f3")).unwrap()[..12], b"begunresumed");
     drop((open, second));
     made.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
     eventually("no objects are left behind", || stored(&fs, "mdt0/dom").is_empty() && stored(&fs, "ost*").is_empty());
@@ -215,7 +215,7 @@ fn after_a_crash_what_was_synced_is_there_and_nothing_is_left_of_what_was_lost()
     fs.lfs(&format!("setstripe {SMALL_ON_MDT} .")).ok();
     let made = files(&fs.mnt, 20);
     made.iter().for_each(|(path, _)| sync(path));
-    // The MDT forgets those, their bytes have arrived.
+    // The MDT will lose these creates. Their data has reached the objects.
     run(sheen(), ["lctl", "set_param", &format!("mdt.{fsname}-*.commit_interval_ms=60000")]).ok();
     fs.sh("for i in $(seq 50); do dd if=/dev/zero of=lost$i bs=4k count=1 oflag=direct status=none; done").ok();
     let there = stored(&fs, "mdt0/dom").len();
@@ -230,8 +230,8 @@ fn after_a_crash_what_was_synced_is_there_and_nothing_is_left_of_what_was_lost()
     made.iter().for_each(|(path, data)| assert!(fs::read(path).unwrap() == *data, "{path:?}"));
 }
 
-/// Requests by target and operation. Closes are left out: they come when the kernel gets round to
-/// them.
+/// Counts requests by target and operation. Closes are left out, because the kernel sends them at
+/// any later time.
 fn by_target(asked: &Counts) -> Counts {
     let mut sum = Counts::new();
     for (name, n) in asked {
@@ -245,7 +245,8 @@ fn by_target(asked: &Counts) -> Counts {
     sum
 }
 
-/// What it costs to write a new file on the one mount, and then to read it on the other.
+/// Writes a new file on one mount and reads it on the other. Returns the requests of the write and
+/// of the read.
 #[track_caller]
 fn write_and_read(two: &TwoMounts, dir: &str, name: &str, data: &[u8]) -> [Counts; 2] {
     let (a, b) = (two.fs.path(dir).join(name), two.second.path(dir).join(name));
@@ -264,27 +265,27 @@ fn a_small_file_is_read_with_its_name() {
     two.dir("plain");
     two.fs.lfs("setstripe -c 1 plain").ok();
     for (dir, read_on) in [("dir", 0), ("plain", 2)] {
-        // So that all connections and grants are there.
+        // Makes the connections and grants.
         for i in 0..4 {
             fs::write(two.fs.path(dir).join(format!("before{i}")), noise(5, 4096)).unwrap();
             fs::read(two.second.path(dir).join(format!("before{i}"))).unwrap();
         }
         let mut n = 0;
-        // Each pass with a new file.
+        // Each pass writes a new file.
         eventually(format!("a small file in {dir} costs what it should"), || {
             n += 1;
             let [written, read] = write_and_read(&two, dir, &format!("small{n}"), &noise(6, 4096));
             let objects =
                 |costs: &Counts| costs.iter().filter(|(op, _)| !op.starts_with("mdc")).map(|(_, n)| n).sum::<u64>();
-            // Written without a lock. Read from an OST it takes a lock and the bytes. The MDT is
-            // asked for the name, and perhaps for attributes.
+            // The write takes no lock. A read from an OST costs a lock and the data. The MDT gets a
+            // lookup, and perhaps a getattr.
             (objects(&written), objects(&read)) == (1, read_on)
                 && read.values().sum::<u64>() <= 2 + read_on
                 && written.values().sum::<u64>() <= 3
         });
     }
     let mut n = 0;
-    // What goes on on an OST asks for objects there, and asks both.
+    // The larger file needs objects on an OST, and requests go to both targets.
     eventually("a large file that begins on the MDT costs little more than one that does not", || {
         n += 1;
         let large = ["dir", "plain"].map(|dir| {
@@ -295,7 +296,7 @@ fn a_small_file_is_read_with_its_name() {
     });
 }
 
-/// Changes a file of 3,000 bytes or more; what it holds then.
+/// Changes a file of 3,000 bytes or more, and returns its new content.
 type Changing = fn(&TwoMounts, &Two, &str, Vec<u8>) -> Vec<u8>;
 
 fn put(path: &Path, offset: u64, bytes: &[u8]) {
@@ -306,8 +307,7 @@ fn cut(path: &Path, len: u64) {
     OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
 }
 
-/// What is done to a file after its name has been looked up on the second mount, and before it is
-/// read there.
+/// Changes to a file after the second mount has looked up its name, and before it reads the file.
 const CHANGES: [(&str, Changing); 10] = [
     ("nothing", |_, _, _, data| data),
     ("written elsewhere", |_, at, name, mut data| {
@@ -319,7 +319,7 @@ const CHANGES: [(&str, Changing); 10] = [
         cut(&at.a(name), 1234);
         data[..1234].to_vec()
     }),
-    ("longer than what comes with a name", |_, at, name, mut data| {
+    ("longer than inline DoM data", |_, at, name, mut data| {
         let len = data.len();
         data.resize(len + 17_000, 2);
         put(&at.a(name), len as u64, &[2; 17_000]);
@@ -377,7 +377,7 @@ fn what_came_with_a_name_is_never_older_than_the_file() {
             let mut want = change(&two, &at, &name, data.clone());
             assert!(fs::read(at.b(&name)).unwrap() == want, "{what}, {len}");
             assert!(fs::read(at.a(&name)).unwrap() == want, "{what}, {len}, elsewhere");
-            // In pieces, and past the kernel's cache.
+            // Reads in pieces, after a write through A has invalidated B's cache.
             want.push(7);
             put(&at.a(&name), want.len() as u64 - 1, &[7]);
             let file = File::open(at.b(&name)).unwrap();

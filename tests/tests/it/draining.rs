@@ -1,6 +1,6 @@
-//! Emptying an OST while its files are used: `osp.*.max_create_count=0` keeps new objects away,
-//! `lfs migrate` moves what is there. And sparing one whose disks are being repaired:
-//! `obdfilter.*.degraded=1`.
+//! Draining an OST while its files are used: `osp.*.max_create_count=0` stops new objects, and
+//! `lfs migrate` moves existing ones. `obdfilter.*.degraded=1` spares an OST whose disks are being
+//! repaired.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,7 @@ use sheen_tests::{
     wait::{eventually, let_pass},
 };
 
-/// Between two lines of a log that is copied meanwhile.
+/// Pause between two lines of a log that is migrated meanwhile.
 const LOG_PAUSE: Duration = Duration::from_millis(200);
 const M: usize = 1 << 20;
 
@@ -34,12 +34,12 @@ fn tool(of: &str, line: &str) -> Ran {
     run_command(command)
 }
 
-/// Whether OST 1 takes new objects.
+/// Sets `max_create_count` of OST 1: 0 stops new objects.
 fn create_count(two: &TwoMounts, count: &str) -> Ran {
     tool("lctl", &format!("set_param osp.{}-OST0001-osc-MDT0000.max_create_count={count}", two.fsname))
 }
 
-/// The OSTs of each component that has objects.
+/// Returns the OSTs of each component that has objects.
 fn osts(path: &Path) -> Vec<BTreeSet<u32>> {
     let of = |objects: &[sheen_layout::Stripe]| objects.iter().map(|o| o.ost).collect::<BTreeSet<_>>();
     layout(path).components().iter().map(|c| of(c.objects())).filter(|osts| !osts.is_empty()).collect()
@@ -62,20 +62,20 @@ fn new_objects_keep_away_and_old_ones_go_on() {
     old.write_all_at(&data, 0).unwrap();
 
     assert!(create_count(&two, "0").ok().ends_with("max_create_count=0\n"));
-    // Files that are there go on, also with objects on it that nobody has written to.
+    // Existing files stay in use, also where their objects on this OST have no data yet.
     old.write_all_at(&data, M as u64).unwrap();
     elsewhere.write_all_at(&data, 2 * M as u64).unwrap();
     elsewhere.sync_all().unwrap();
     let read = fs::read(at.a("old")).unwrap();
     assert!(read.chunks(M).all(|part| part == data) && read.len() == 3 * M);
-    // It is in use as before.
+    // The OST stays active.
     for (param, value) in [("lod.{}-*.activeobd", "4"), ("osp.{}-OST0001-*.active", "1")] {
         assert!(two.param(param).ends_with(&format!("={value}\n")), "{param}");
     }
     assert!(lfs("osts @").ok().contains(&format!("1: {}-OST0001_UUID ACTIVE", two.fsname)));
     assert!(lfs("df @").ok().contains("[OST:1]"));
 
-    // What is new goes elsewhere: by whichever mount, however it is asked for.
+    // New objects are created elsewhere, for each mount and each way to choose stripes.
     for n in 0..12 {
         fs::write(if n % 2 == 0 { at.a(&format!("f{n}")) } else { at.b(&format!("f{n}")) }, "new").unwrap();
         assert_eq!(osts(&at.a(&format!("f{n}"))), [on(&[0, 2, 3])]);
@@ -93,30 +93,30 @@ fn new_objects_keep_away_and_old_ones_go_on() {
     assert_eq!(osts(&at.a("hinted")), [on(&[2])]);
     let refused = lfs("setstripe -o 1,2 @/insisted");
     assert!(refused.code == 121 && refused.err.contains("inactive OST among your specified 2 OST(s)"), "{refused:?}");
-    // So do components that get their objects now.
+    // Components that are instantiated now avoid the OST as well.
     let steps = rw(&at.b("steps"));
     steps.write_all_at(&data, M as u64).unwrap();
     steps.write_all_at(&data, 2 * M as u64).unwrap();
     assert_eq!(osts(&at.a("steps"))[1..], [on(&[0, 2, 3]), on(&[0, 2, 3])]);
     let listed = rw(&at.a("listed")).write_at(b"x", M as u64).map_err(|e| Errno::from_io_error(&e));
-    assert_eq!(listed, Err(Some(Errno::from_raw_os_error(121))), "EREMOTEIO: there or nowhere");
+    assert_eq!(listed, Err(Some(Errno::from_raw_os_error(121))), "EREMOTEIO: no other OST is used");
     rw(&at.b("grows")).write_all_at(b"grown", 64 * M as u64).unwrap();
     assert!(osts(&at.a("grows"))[1].is_disjoint(&on(&[1])), "{:?}", osts(&at.a("grows")));
 
-    // The older name for it.
+    // The older name of the parameter.
     assert!(two.param("osc.{}-OST0001-osc-MDT0000.max_create_count").ends_with("=0\n"));
-    // A change of the configuration is no reason to forget it.
+    // A change of the configuration does not reset the value.
     tool("lctl", &format!("pool_new {}.p", two.fsname)).ok();
     tool("lctl", &format!("pool_add {}.p OST0001", two.fsname)).ok();
     assert!(two.param("osp.{}-OST0001-*.max_create_count").ends_with("=0\n"));
     let refused = lfs("setstripe -p p @/pooled");
-    assert_eq!(refused.code, 28, "ENOSPC: nothing in the pool takes it; {refused:?}");
+    assert_eq!(refused.code, 28, "ENOSPC: no OST of the pool takes new objects; {refused:?}");
     for bad in ["-1", "20001"] {
         let refused = create_count(&two, bad);
         assert!(refused.code == 34 && refused.err.contains("accepts 0 to 20000"), "{bad}: {refused:?}");
     }
 
-    // And back.
+    // Creation is allowed again.
     create_count(&two, "20000").ok();
     lfs("setstripe -c -1 @/wide").ok();
     assert_eq!(osts(&at.b("wide")), [on(&[0, 1, 2, 3])]);
@@ -124,8 +124,8 @@ fn new_objects_keep_away_and_old_ones_go_on() {
     assert_eq!(osts(&at.a("listed"))[1], on(&[1, 2]));
 }
 
-/// What `docs/operations.md` says, on the layout that files of a new file system have and on
-/// others, beside writers.
+/// Follows `docs/operations.md` while programs write, on the default layout of a new file system
+/// and on others.
 #[test]
 fn an_ost_is_emptied_beside_writers() {
     let (two, at) = two_mounts!(LIMIT, "d");
@@ -171,7 +171,7 @@ fn an_ost_is_emptied_beside_writers() {
     assert!(written.chunks(1000).zip(0..).all(|(line, i)| line == [b'a' + (i % 26) as u8; 1000]));
     assert_eq!(written.len() as u64, 1000 * lines);
     assert!(osts(&at.a("large2")).iter().all(|osts| osts.is_disjoint(&on(&[1]))));
-    // Its objects are gone from it a moment later.
+    // The objects are destroyed a moment later.
     let left = || two.fs.sh("find ../fs/ost1 -path '*/O/*' -type f -size +0 | wc -l").ok();
     eventually("no objects are left", || left() == "0\n");
     create_count(&two, "20000").ok();
@@ -194,15 +194,15 @@ fn a_degraded_ost_is_spared_and_says_so() {
     for df in ["df @", "df -i @", "df -hv @"] {
         assert_eq!(marked(df), [Some("OST:1] D".to_owned())], "{df}");
     }
-    // The MDT hears of it when it asks for space again, a second after it did.
+    // The MDT learns of it with its next query of free space, a second after the last one.
     let mut made = 0;
     let mut gets_one = || {
         made += 1;
         lfs(&format!("setstripe -c 1 @/f{made}")).ok();
         osts(&at.b(&format!("f{made}"))) == [on(&[1])]
     };
-    // More files than there are OSTs, which are alike and take turns.
-    eventually("the OST is spared", || (0..12).all(|_| !gets_one()));
+    // More files than OSTs: OSTs that are equally full take turns.
+    eventually("new files avoid the OST", || (0..12).all(|_| !gets_one()));
     for (options, osts_now) in [
         ("-c 3", &[0, 2, 3][..]),
         ("-c -1", &[0, 1, 2, 3]),
@@ -214,7 +214,7 @@ fn a_degraded_ost_is_spared_and_says_so() {
         assert_eq!(osts(&at.b("new")), [on(osts_now)], "{options}");
         fs::remove_file(at.a("new")).unwrap();
     }
-    // What is there goes on.
+    // Existing objects stay in use.
     assert!(fs::read(at.b("before")).unwrap() == noise(2, M));
     rw(&at.b("before")).write_all_at(b"more", M as u64).unwrap();
     degraded(0);
@@ -222,8 +222,8 @@ fn a_degraded_ost_is_spared_and_says_so() {
     eventually("the OST gets objects again", gets_one);
 }
 
-/// Who asks what lies on an OST that is away does not wait for it, not even on a mount that knows
-/// nothing yet.
+/// `lfs find` by OST does not wait for a disconnected OST, not even on a mount that has nothing
+/// cached.
 #[test]
 fn what_is_on_an_ost_that_is_down_can_be_seen() {
     if !can_mount() {
@@ -244,8 +244,8 @@ fn what_is_on_an_ost_that_is_down_can_be_seen() {
         File::open(mount.path(name)).unwrap().sync_all().unwrap();
     }
     cluster.kill("oss");
-    // The one knows the files and loses its connections, the other one has never had any. The OSTs
-    // stay down until both are done.
+    // One mount has cached the files and loses its connections, the other one has never had any.
+    // The OSTs stay down until both are done.
     for at in [&mount.mnt, &cold.mnt] {
         let found = lfs(at, "find . --type f --ost 1");
         assert_eq!(found.lines().collect::<BTreeSet<_>>(), ["./d/both", "./d/one"].into());

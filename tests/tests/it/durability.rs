@@ -1,4 +1,4 @@
-//! What survives what: clean stops, `kill -9`, and a second start on the same directory.
+//! Durability: what survives clean stops, `kill -9`, and a second start on the same directory.
 
 use std::{
     fs::{self, File},
@@ -15,12 +15,12 @@ use std::{
 
 use sheen_tests::{Fs, can_mount, mounts::get_param, noise, objects_below, wait::eventually, wait::let_pass};
 
-/// Files that a writer has made when its process is killed.
+/// Files that a writer has written before the file system's process is killed.
 const FILES_WHEN_KILLED: u32 = 5;
-/// The MDT commits much more often than that.
+/// Several times the MDT's commit interval.
 const COMMITTED_AFTER: Duration = Duration::from_secs(1);
 
-/// Durability is tested on a disk, not in memory.
+/// Starts a file system on a disk, not in memory.
 fn on_disk(osts: u32) -> Option<Fs> {
     can_mount().then(|| Fs::up_in(&std::env::temp_dir(), osts, &[]))
 }
@@ -66,7 +66,7 @@ fn kill_minus_nine_loses_nothing_that_was_synced() {
             file.sync_all().unwrap();
             synced.push((name, seed));
         }
-        // Under way when the process dies.
+        // These files are being written when the process is killed.
         let busy = fs.path(&format!("busy{round}"));
         let made = Arc::new(AtomicU32::new(0));
         let count = made.clone();
@@ -90,13 +90,13 @@ fn kill_minus_nine_loses_nothing_that_was_synced() {
     }
 }
 
-/// Every entry that is listed can be looked at, read and removed.
+/// Reads and removes every listed file, and asserts that it holds no data of other files.
 fn assert_whole(mnt: &Path) {
     for entry in fs::read_dir(mnt).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
         if name.starts_with("busy") {
             let bytes = fs::read(entry.path()).unwrap();
-            assert!(bytes.iter().all(|b| *b == 7 || *b == 0), "{name} holds nobody else's bytes");
+            assert!(bytes.iter().all(|b| *b == 7 || *b == 0), "{name} holds bytes of another file");
             fs::remove_file(entry.path()).unwrap();
         }
     }
@@ -113,10 +113,10 @@ fn what_is_older_than_the_commit_interval_survives_without_sync() {
         "mkdir -p old/dir && for i in $(seq 200); do echo $i > old/f$i; done && mv old/f1 old/dir/moved && rm old/f2",
     )
     .ok();
-    // Each of these operations is a change; a file that is made and written may be several.
+    // Each of these operations is a transaction. Creating and writing a file may be several.
     eventually("the MDT commits by itself", || committed() >= before + 2 + 200 + 2);
     let dirty = || get_param("osc.sheen-*.cur_dirty_bytes").lines().any(|line| !line.ends_with("=0"));
-    eventually("the bytes are written by themselves", || !dirty());
+    eventually("the mount flushes by itself", || !dirty());
     let_pass(COMMITTED_AFTER);
     fs.kill();
     fs.start(&[]).ok();
@@ -151,7 +151,7 @@ fn starting_is_quick_and_ready_means_ready() {
     fs.start(&[]).ok();
     assert_eq!(fs.sh("ls | wc -l").ok(), "2000\n");
     let again = fs.start(&[]);
-    assert_eq!(again.code, 0, "up on what runs already is no error: {}", again.err);
+    assert_eq!(again.code, 0, "`up` of a running file system is no error: {}", again.err);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn within_one_process_nobody_connects() {
     assert!(nids.lines().any(|l| l == mgs), "{nids} has no {mgs}");
     fs.sh("echo x > f").ok();
     fs.stop().ok();
-    // Now the MGS knows the OSTs before they are there; and on another port.
+    // Now the MGS knows the OSTs before they register. The port is a different one.
     fs.start(&["--listen", "127.0.0.1:0"]).ok();
     assert_eq!(active(&log()), 8);
     fs.sh("cat f && echo y > g").ok();
@@ -192,7 +192,7 @@ fn a_file_unlinked_while_open_is_gone_after_its_client_died() {
     eventually("no objects are left behind", || objects(&fs) == 0);
 }
 
-/// Object files that all OSTs hold.
+/// Counts the object files of all OSTs.
 fn objects(fs: &Fs) -> usize {
     (0..4).map(|i| objects_below(&fs.dir().join(format!("ost{i}")))).sum()
 }

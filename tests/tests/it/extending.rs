@@ -1,5 +1,5 @@
-//! Self-extending components (`lfs setstripe -z`) on OSTs that are small, nearly full, switched off
-//! or down: a file grows as Lustre's do, and goes elsewhere before the OST that it is on is full.
+//! Self-extending components (`lfs setstripe -z`) on OSTs that are small, nearly full, inactive or
+//! down. A file grows as on Lustre, and continues on another OST before its OST is full.
 //!
 //! Each OST lies on a device of its own, whose space a test can take away.
 
@@ -31,13 +31,14 @@ use sheen_tests::{
 };
 
 const M: u64 = 1 << 20;
-/// `u64::MAX` in MiB, as [`shape`] shows it.
+/// `u64::MAX` in MiB, as [`shape`] returns it.
 const EOF: u64 = 0;
-/// Before it gives a file objects, the MDT asks how full the OSTs are if it last did a second ago.
-/// No parameter shows when that was, so that a test lets this time pass. It may be longer.
+/// Before the MDT gives a file objects, it asks the OSTs for their free space if it last asked a
+/// second ago. No parameter shows that time, so a test lets this time pass. A longer time does no
+/// harm.
 const VIEW_AGE: Duration = Duration::from_millis(1100);
 
-/// A file system whose OSTs have so many MiB each, mounted twice.
+/// A file system whose OSTs have chosen sizes, mounted twice.
 struct Stage<'a> {
     sandbox: &'a Sandbox,
     a: PathBuf,
@@ -76,8 +77,8 @@ impl Stage<'_> {
         device.f_bavail * device.f_frsize / M
     }
 
-    /// Takes space away from an OST until it has so many MiB left, and lets the MDT's view of it
-    /// grow old.
+    /// Fills an OST until it has `mib` MiB left, and waits until the MDT's view of free space
+    /// expires.
     fn leave(&self, index: u32, mib: u64) {
         let filler = OpenOptions::new().write(true).create(true).truncate(false).open(self.ost(index).join("filler"));
         let (filler, free) = (filler.unwrap(), self.free(index));
@@ -87,8 +88,8 @@ impl Stage<'_> {
     }
 }
 
-/// Extents in MiB ([`EOF`] for no end) of the components that are not extensions, and which OSTs
-/// they are on.
+/// Returns the extents of the components that are not extensions, and their OSTs. Extents are in
+/// MiB, with [`EOF`] for no end.
 fn shape(path: &Path) -> Vec<(u64, u64, Vec<u32>)> {
     let mib = |at| if at == u64::MAX { EOF } else { at / M };
     let (layout, mut shape) = (layout(path), Vec::new());
@@ -98,14 +99,14 @@ fn shape(path: &Path) -> Vec<(u64, u64, Vec<u32>)> {
     shape
 }
 
-/// Bytes that do not come again where a stripe or an object would put them.
+/// Returns bytes that do not repeat at multiples of a stripe or object size.
 fn bytes(seed: u64, mib: u64) -> Vec<u8> {
     let mut bytes = noise(seed, 1_000_003).repeat(mib as usize + mib as usize / 16 + 1);
     bytes.truncate((mib * M) as usize);
     bytes
 }
 
-/// Writes a piece of `data`, where it belongs.
+/// Writes the bytes `from..to` of `data` at these offsets.
 #[track_caller]
 fn put(file: &File, data: &[u8], from: u64, to: u64) {
     for at in (from..to).step_by(1 << 20) {
@@ -132,27 +133,26 @@ fn a_component_grows_while_its_ost_has_room_and_is_repeated_on_another_one() {
         stage.leave(0, 150);
         assert_eq!(shape(&b), [(0, 64, vec![0])]);
         put(&file, &data, 0, 64 * M);
-        assert_eq!(shape(&b), [(0, 64, vec![0])], "not before something is written behind it");
+        assert_eq!(shape(&b), [(0, 64, vec![0])], "a component grows only if a write goes past its end");
         put(&file, &data, 64 * M, 100 * M);
         assert_eq!(shape(&b), [(0, 128, vec![0])]);
         let said = stage.sh("lfs getstripe f");
         let count = |what: &str| said.lines().filter(|l| l.trim() == what).count();
         assert_eq!((count("lcme_extent.e_start: 134217728"), count("lcme_extent.e_end:   EOF")), (1, 1), "{said}");
         assert_eq!((count("lcme_flags:          extension"), count("lmm_extension_size: 67108864")), (1, 1), "{said}");
-        // 22 MiB left: not enough for another 64.
+        // 22 MiB are left: too few for another 64 MiB.
         put(&file, &data, 100 * M, 130 * M);
         let found = shape(&b);
         assert_eq!((found.len(), found[0].clone()), (2, (0, 128, vec![0])));
         assert!(found[1].0 == 128 && found[1].1 == 192 && found[1].2 != [0] && found[1].2.len() == 1, "{found:?}");
-        // The other mount goes on with it, and the component that was repeated grows as the first
-        // one did.
+        // The other mount continues. The repeated component grows as the first one did.
         put(&rw(&b), &data, 130 * M, 200 * M);
         let found = shape(&a);
         assert_eq!((found.len(), found[1].0, found[1].1), (2, 128, 256), "{found:?}");
         file.sync_all().unwrap();
         assert_holds(&b, &data);
         let said = stage.sh("lfs getstripe f");
-        assert!(said.contains("lcme_extent.e_start: 268435456"), "what is left to extend into: {said}");
+        assert!(said.contains("lcme_extent.e_start: 268435456"), "the remaining extension: {said}");
     });
 }
 
@@ -165,14 +165,14 @@ fn what_follows_takes_over_where_an_ost_runs_low() {
         stage.leave(0, 100);
         let (first, second) = (rw(&a), rw(&b));
         put(&first, &data, 0, 64 * M);
-        // 36 MiB left there: the second component begins here, on two others.
+        // 36 MiB are left there: the second component begins here, on two other OSTs.
         put(&second, &data, 64 * M, 70 * M);
         let found = shape(&a);
         assert_eq!((found.len(), &found[0], found[1].0, found[1].1), (3, &(0, 64, vec![0]), 64, 192), "{found:?}");
         let osts: BTreeSet<u32> = found[1].2.iter().copied().collect();
         assert!(osts.len() == 2 && !osts.contains(&0), "{found:?}");
-        // None of the three has another 64 MiB: it is the turn of the third, on OSTs that are not
-        // full.
+        // None of the three OSTs has another 64 MiB: the third component begins, on OSTs that are
+        // not full.
         for ost in osts {
             stage.leave(ost, 60);
         }
@@ -195,8 +195,8 @@ fn a_log_of_two_mounts_goes_on_until_no_ost_has_room() {
         for (ost, mib) in [(0, 70), (1, 100), (2, 20), (3, 90)] {
             stage.leave(ost, mib);
         }
-        // What a writer got rid of: bytes of the last record are fewer where the space ended within
-        // it.
+        // Appends records until ENOSPC, and returns the bytes written of each. The last number is
+        // smaller if the space ended within a record.
         let append = |path: PathBuf, who: u8| {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
             let mut written = Vec::new();
@@ -227,7 +227,7 @@ fn a_log_of_two_mounts_goes_on_until_no_ost_has_room() {
         assert!(free.iter().all(|mib| *mib < 4), "ENOSPC, though OSTs have room: {free:?} MiB");
         for path in [&a, &b] {
             let all = fs::read(path).unwrap();
-            // Of the record that met the end of the space, some may be there.
+            // Part of the record that got ENOSPC may be in the file.
             assert!((total..total + RECORD).contains(&all.len()), "{} instead of {total} bytes", all.len());
             let (mut at, mut seen) = (0, [0_usize; 2]);
             while at < total {
@@ -255,7 +255,7 @@ fn components_avoid_osts_that_are_full_or_switched_off() {
         }
         stage.sh("lfs setstripe -E 64M -c 1 -S 64K -i 1 -E -1 -c 4 -S 1M -z 64M grows; echo begun > grows");
         let data = noise(3, 3 << 20);
-        // At the creation all of them were well.
+        // At the creation all OSTs were usable.
         stage.leave(1, 0);
         stage.sh("lctl set_param osp.small-OST0002-osc-MDT0000.active=0");
         let (f, g, grows) = (stage.a.join("f"), stage.b.join("g"), stage.b.join("grows"));
@@ -266,12 +266,12 @@ fn components_avoid_osts_that_are_full_or_switched_off() {
         rw(&grows).write_all_at(b"grown", 64 * M).unwrap();
         assert_eq!(osts(&grows)[..2], [on(&[1]), on(&[0, 3])]);
         assert_eq!(shape(&grows)[1].1, 128);
-        // And not those that a component that is listed is on.
+        // A component with listed OSTs gets no other ones.
         stage.sh("lfs setstripe -E 1M -c 1 -E -1 -o 2,3 listed");
         let listed = rw(&stage.a.join("listed"));
         let refused = listed.write_at(b"x", M).map_err(|e| Errno::from_io_error(&e));
         assert_eq!(refused, Err(Some(Errno::from_raw_os_error(121))), "EREMOTEIO: there or nowhere");
-        // Back again, they are used again.
+        // OSTs that are usable again get new objects again.
         fs::remove_file(stage.ost(1).join("filler")).unwrap();
         stage.sh("lctl set_param osp.small-OST0002-osc-MDT0000.active=1");
         let_pass(VIEW_AGE);
@@ -310,7 +310,7 @@ fn components_avoid_osts_that_are_down() {
     let write = |name: &str, expected: &[u32]| {
         let (on_a, on_b, data) = (a.path(name), b.path(name), data.clone());
         let expected: BTreeSet<u32> = expected.iter().copied().collect();
-        // An OST that is stopped or killed stays so until this is done.
+        // A stopped or killed OST stays so until this thread ends.
         while_down(format!("a write to '{name}'"), move || {
             put(&rw(&on_a), &data, 0, 3 << 20);
             assert_eq!(osts(&on_b)[1..], [expected.clone(), expected]);
@@ -331,7 +331,7 @@ fn components_avoid_osts_that_are_down() {
     drop((a, b, third));
 }
 
-/// A further OSS of a cluster, with one OST.
+/// Another OSS of a cluster, with one OST.
 struct Oss(Guarded);
 
 impl Oss {

@@ -1,4 +1,4 @@
-//! Files and directories through the mount, as a program sees them.
+//! Files and directories on one mount, as a program sees them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -88,7 +88,8 @@ fn direct_io_reads_what_it_wrote() {
     assert!(buffer[skip..skip + len] == data[..]);
 }
 
-/// Reads past the page cache into the start of a page; how many bytes there were.
+/// Reads past the page cache from `offset`, until `page` is full or the file ends. Returns the
+/// number of bytes.
 fn read_direct(file: &File, page: &mut [u8], offset: u64) -> usize {
     let mut got = 0;
     while got < page.len() {
@@ -131,7 +132,7 @@ fn large_reads_show_holes_as_zeros_and_end_where_the_file_does() {
 #[test]
 fn a_file_that_is_cut_while_it_is_read_shows_no_byte_that_it_never_had() {
     let fs = fs4!();
-    // Of several objects, of which the cut changes one.
+    // `several` has several objects, of which the truncate changes one.
     fs.lfs("setstripe -E 64K -L mdt -E -1 -c 1 several").ok();
     for name in ["one", "several"] {
         cut_while_read(&fs, name);
@@ -175,7 +176,7 @@ fn cut_while_read(fs: &Fs, name: &str) {
 #[test]
 fn an_open_file_outlives_its_name() {
     let fs = fs4!();
-    let p = fs.path("gone");
+    let p = fs.path("unlinked");
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&p).unwrap();
     file.write_all(&noise(2, 5 << 20)).unwrap();
     fs::remove_file(&p).unwrap();
@@ -194,7 +195,7 @@ fn an_open_file_outlives_its_name() {
     fs::rename(fs.path("new"), &over).unwrap();
     let mut text = String::new();
     (&old).read_to_string(&mut text).unwrap();
-    assert_eq!(text, "old", "what rename replaced lives until closed");
+    assert_eq!(text, "old", "the replaced file lives until its last close");
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn overlayfs_takes_a_mount_as_its_upper_layer() {
     let fs = Fs::up(2);
     let beside = |name: &str| fs.dir().parent().unwrap().join(name).display().to_string();
     let (low, merged) = (beside("low"), beside("merged"));
-    sh(&format!("mkdir -p {low}/d {merged} && cd {low} && echo low | tee f gone moved d/f")).ok();
+    sh(&format!("mkdir -p {low}/d {merged} && cd {low} && echo low | tee f old moved d/f")).ok();
     let mount = |upper: &str| {
         let layers = format!("lowerdir={low},upperdir={upper}/u,workdir={upper}/w");
         sh(&format!("mkdir -p {upper}/u {upper}/w && mount -t overlay overlay -o {layers} {merged}"))
@@ -267,13 +268,13 @@ fn overlayfs_takes_a_mount_as_its_upper_layer() {
     sh(&format!("umount {merged}")).ok();
     let outcome = std::panic::catch_unwind(|| {
         mount(&fs.mnt.display().to_string()).ok();
-        let script = "rm gone && echo new >> f && mv moved there && mv d/f d/g && rm -r d && mkdir d && echo x > d/x && cat f there && ls . d";
+        let script = "rm old && echo new >> f && mv moved there && mv d/f d/g && rm -r d && mkdir d && echo x > d/x && cat f there && ls . d";
         let said = sh(&format!("cd {merged} && {script}")).ok();
         assert_eq!(said, "low\nnew\nlow\n.:\nd\nf\nthere\n\nd:\nx\n");
     });
     sh(&format!("umount {merged}")).ok();
     outcome.unwrap();
-    fs.sh("cd u && [ -c gone ] && [ -c moved ] && [ \"$(stat -c %t:%T gone moved)\" = $'0:0\\n0:0' ] && [ -f there ]")
+    fs.sh("cd u && [ -c old ] && [ -c moved ] && [ \"$(stat -c %t:%T old moved)\" = $'0:0\\n0:0' ] && [ -f there ]")
         .ok();
 }
 
@@ -491,7 +492,7 @@ fn directories_keep_their_counts_and_modes() {
 fn ordinary_users_are_held_to_permissions() {
     let fs = fs4!();
     if !is_root() {
-        return println!("skipped: needs root to become somebody else");
+        return println!("skipped: needs root to become another user");
     }
     fs.sh("chmod 755 . && mkdir private && chmod 700 private && echo secret > private/f && chmod 644 private/f && mkdir shared && chmod 1777 shared && echo mine > shared/root").ok();
     let nobody = |script: &str| fs.sh(&format!("su nobody -s /bin/sh -c '{script}'")).code;
@@ -512,7 +513,7 @@ fn ordinary_users_are_held_to_permissions() {
     fs.sh("[ \"$(stat -c %a suid)\" = 777 ]").ok();
 }
 
-/// Does `work` on a thread that is nobody to file systems.
+/// Does `work` on a thread that accesses files as an unprivileged user.
 fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const NOBODY: libc::c_long = 65534;
     let become_other = || {
@@ -526,7 +527,7 @@ fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(become_other).join().unwrap())
 }
 
-/// Changes a file of 64 KiB without a write(2).
+/// Changes a file of 64 KiB by a call other than write(2).
 fn change(how: &str, file: &File) {
     let allocate = |mode, len| rustix::fs::fallocate(file, mode, 0, len).unwrap();
     match how {
@@ -544,7 +545,7 @@ fn change(how: &str, file: &File) {
 fn fallocate_and_copies_take_set_user_id_away() {
     let fs = fs4!();
     if !is_root() {
-        return println!("skipped: needs root to become somebody else");
+        return println!("skipped: needs root to become another user");
     }
     fs.sh("chmod 755 .").ok();
     let path = fs.path("f");
@@ -583,7 +584,7 @@ fn seek_from_end_and_appends_of_two_openers() {
 #[test]
 fn df_follows_a_delete_within_a_second() {
     if !(can_mount() && is_root()) {
-        return println!("skipped: needs root for a tmpfs that nobody else uses");
+        return println!("skipped: needs root to mount a tmpfs of its own");
     }
     let place = sheen_tests::new_dir(std::path::Path::new("/dev/shm"));
     sh(&format!("mount -t tmpfs -o size=512m tmpfs {}", place.display())).ok();
@@ -597,7 +598,7 @@ fn follow_a_delete(fs: &Fs) {
     let before = free();
     fs::write(fs.path("f"), noise(6, 64 << 20)).unwrap();
     let full = free();
-    assert!(full + (60 << 20) / 4096 < before, "64 MiB show");
+    assert!(full + (60 << 20) / 4096 < before, "64 MiB are used");
     fs::remove_file(fs.path("f")).unwrap();
     eventually(format!("space is back: {before} {full}"), || free() > full + (60 << 20) / 4096);
 }
@@ -619,5 +620,5 @@ fn a_read_only_mount_refuses_changes() {
     assert!(refused(fs::rename(mount.path("f"), mount.path("g")).unwrap_err()));
     assert!(refused(fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o600)).unwrap_err()));
     fs::write(fs.path("f"), "new").unwrap();
-    assert_eq!(fs::read_to_string(mount.path("f")).unwrap(), "new", "others may change it all the same");
+    assert_eq!(fs::read_to_string(mount.path("f")).unwrap(), "new", "other mounts may change the file");
 }

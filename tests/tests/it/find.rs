@@ -1,4 +1,5 @@
-//! `lfs find` on a mount: by attributes as find(1) does, by layout as Lustre's does.
+//! `lfs find` on a mount: tests of attributes as in find(1), tests of layouts as in Lustre's
+//! `lfs find`.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -25,14 +26,14 @@ macro_rules! fs4 {
     };
 }
 
-/// A shell command in a directory, where `lfs` is ours.
+/// Runs a shell script in a directory. In it, `lfs` is Sheen's.
 fn sh(at: &Path, script: &str) -> Ran {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("lfs() {{ {} lfs \"$@\"; }}; {script}", sheen().display())]).current_dir(at);
     run_command(command)
 }
 
-/// Lines that a command prints, in order.
+/// Runs a script and returns the lines of its output, sorted.
 #[track_caller]
 fn sorted(at: &Path, script: &str) -> Vec<String> {
     let mut lines: Vec<String> = sh(at, script).ok().lines().map(str::to_owned).collect();
@@ -40,15 +41,15 @@ fn sorted(at: &Path, script: &str) -> Vec<String> {
     lines
 }
 
-/// What `lfs find` finds, without `./`.
+/// Runs `lfs find` and returns the paths that it finds, without `./`.
 #[track_caller]
 fn found(fs: &Fs, words: &str) -> String {
     let lines = sorted(&fs.mnt, &format!("lfs find . {words}"));
     lines.iter().map(|line| line.strip_prefix("./").unwrap_or(line)).collect::<Vec<_>>().join(" ")
 }
 
-/// 60 files of many sizes, modes, times and owners in directories of three levels, and what else a
-/// directory may hold.
+/// Creates 60 files of many sizes, modes, times and owners in three levels of directories, and
+/// inodes of other kinds.
 fn fill(root: &Path) {
     for i in 0..60u32 {
         let dir = root.join(format!("d{}/e{}", i % 3, i % 5));
@@ -61,7 +62,7 @@ fn fill(root: &Path) {
         if is_root() {
             std::os::unix::fs::chown(&name, Some(1000 + i % 3), Some(2000 + i % 2)).unwrap();
         }
-        // After the change of owner, which takes the set-user-id bit away.
+        // After the change of owner, which clears the set-user-id bit.
         fs::set_permissions(&name, fs::Permissions::from_mode([0o644, 0o600, 0o4755, 0o640][i as usize % 4])).unwrap();
     }
     fs::hard_link(root.join("d0/e0/f0"), root.join("d1/again")).unwrap();
@@ -80,7 +81,7 @@ fn fill(root: &Path) {
 #[test]
 fn agrees_with_find_where_both_have_the_test() {
     if !is_root() {
-        return println!("skipped: only root gives files away");
+        return println!("skipped: needs root to change owners");
     }
     let fs = fs4!();
     fill(&fs.mnt);
@@ -115,7 +116,7 @@ fn agrees_with_find_where_both_have_the_test() {
         ("-printf '%p %t\\n' -name f7", "-name f7 -printf '%p %Ta %Tb %Td %TH:%TM:%.2TS %TY\\n'"),
     ] {
         let theirs = match lfs.contains("%t") {
-            // The form of ctime(3), which find(1) prints with parts of seconds.
+            // The format of ctime(3). find(1) prints it with fractions of seconds.
             true => sorted(&fs.mnt, "date -r d1/e2/f7 +'./d1/e2/f7 %a %b %e %H:%M:%S %Y'"),
             false => sorted(&fs.mnt, &format!("find . {find}")),
         };
@@ -238,11 +239,11 @@ fn failures_are_told_and_the_rest_is_found() {
     let missing = sh(&fs.mnt, "lfs find nosuch d0 -name f0");
     assert_eq!((missing.code, missing.out.as_str()), (2, "d0/e0/f0\n"));
     assert_eq!(missing.err, "lfs: failed for 'nosuch': No such file or directory\n");
-    // Elsewhere nothing is striped, and the rest works.
+    // On other file systems no file is striped. All other tests work there.
     let elsewhere =
         sh(Path::new("/"), "lfs find /proc/self -maxdepth 1 -name status; lfs find /proc/self -maxdepth 1 -c +0");
     assert_eq!((elsewhere.code, elsewhere.out.as_str()), (0, "/proc/self/status\n"), "{}", elsewhere.err);
-    // A reader that has seen enough ends it.
+    // `lfs find` ends when its reader closes the pipe.
     assert_eq!(sh(&fs.mnt, "set -o pipefail; lfs find . . . . . . . . | head -n 1 | wc -l").ok(), "1\n");
     if is_root() {
         fs::set_permissions(&fs.mnt, fs::Permissions::from_mode(0o755)).unwrap();
@@ -283,7 +284,7 @@ fn what_goes_away_meanwhile_is_no_failure() {
     });
 }
 
-/// What the MDT of a file system was asked of single files, and in all.
+/// Returns the number of requests to the MDT for single files, and of all requests.
 fn asked(fsname: &str) -> (u64, u64) {
     let text = get_param(&format!("mdt.{fsname}-MDT0000.md_stats"));
     let counts: Vec<(&str, u64)> = text
@@ -300,7 +301,7 @@ fn asked(fsname: &str) -> (u64, u64) {
 
 #[test]
 fn directories_tell_of_all_their_files_at_once() {
-    // Another process's file system may have the usual name.
+    // A process outside this test may serve a file system of the usual name.
     let fsname = format!("f{:x}", std::process::id());
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
@@ -316,8 +317,9 @@ fn directories_tell_of_all_their_files_at_once() {
     for (words, want) in
         [("-type f -size +1500c --stripe-count 2", 200), ("-type f --stripe-count 1", 400), ("-type f -mtime -1", 800)]
     {
-        // Each pass on a mount that knows nothing yet: the other one may send closes meanwhile.
-        eventually(format!("'{words}' asks for many files at once"), || {
+        // Each pass uses a new mount, which has nothing cached. The first mount may send closes
+        // meanwhile.
+        eventually(format!("'{words}' requests many files at once"), || {
             let mount = fs.second_mount();
             let before = asked(&fsname);
             assert_eq!(sorted(&mount.mnt, &format!("lfs find . {words}")).len(), want, "{words}");

@@ -1,13 +1,14 @@
 //! Random operations through two mounts, each checked against a model.
 //!
-//! * One file, also while it is migrated to one layout after the other: reads, writes, truncates,
-//!   mappings, holes, appends, with and without `O_DIRECT`, each through one of two mounts; the
-//!   model is a vector of bytes.
-//! * A tree: creates, removals, renames, links, modes, listings; the model is a directory of this
-//!   machine's own file system, to which the same is done.
+//! * One file, also while it is migrated from layout to layout. The operations are reads, writes,
+//!   truncates, mappings, holes and appends, with and without `O_DIRECT`. Each goes through one of
+//!   two mounts. The model is a vector of bytes.
+//! * A tree. The operations are creates, removals, renames, links, modes and listings. The model is
+//!   a directory on a local file system, where each operation is repeated.
 //!
-//! The operations are the same in each run. With `SHEEN_SOAK` they are more, from a random seed,
-//! which is printed. `SHEEN_FSX_OPS` sets how many operations, `SHEEN_FSX_SEED` the seed.
+//! The operations are the same in each run. With `SHEEN_SOAK` there are more of them, from a random
+//! seed, which is printed. `SHEEN_FSX_OPS` sets the number of operations, `SHEEN_FSX_SEED` the
+//! seed.
 
 use std::{
     collections::VecDeque,
@@ -35,11 +36,11 @@ use sheen_tests::{
     wait::{eventually_some, let_pass},
 };
 
-/// So many that each test takes less than half a minute.
+/// Default number of operations. Each test takes less than half a minute.
 const OPS_DEFAULT: u64 = 9_000;
-/// With `SHEEN_SOAK`: so many that each takes more than a minute.
+/// Number of operations with `SHEEN_SOAK`. Each test takes more than a minute.
 const OPS_SOAK: u64 = 45_000;
-/// Without `SHEEN_SOAK`.
+/// Seed without `SHEEN_SOAK`.
 const SEED_DEFAULT: u64 = 20_261_123;
 /// A test hangs if it takes longer than this, or than `OP_MAX` for each operation.
 const LIMIT: Duration = Duration::from_secs(280);
@@ -56,7 +57,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is no number")))
 }
 
-/// How many operations, how long they may take, and from which seed.
+/// Returns the number of operations, the time that they may take, and the seed.
 fn plan() -> (u64, Duration, u64) {
     let is_soak = std::env::var_os("SHEEN_SOAK").is_some();
     let ops = setting("SHEEN_FSX_OPS").unwrap_or(if is_soak { OPS_SOAK } else { OPS_DEFAULT });
@@ -98,7 +99,7 @@ struct View {
     direct: File,
     append: File,
     map: Map,
-    /// Room whose start is aligned to a page.
+    /// Buffer that contains [`SIZE_MAX`] bytes from a page boundary on.
     room: Vec<u8>,
 }
 
@@ -120,7 +121,7 @@ impl View {
     }
 }
 
-/// The model and the two views of it.
+/// The model of the file, and its views on both mounts.
 struct OneFile {
     model: Vec<u8>,
     views: [View; 2],
@@ -169,7 +170,8 @@ impl OneFile {
         }
     }
 
-    /// Does it through view `who`, and says what is wrong.
+    /// Performs operation `n` through view `who`. Returns the difference from the model as an
+    /// error.
     fn step(&mut self, n: u64, who: usize, op: Op) -> Result<(), String> {
         let OneFile { model, views, rng, .. } = self;
         let view = &mut views[who];
@@ -178,7 +180,8 @@ impl OneFile {
         let mut fresh = |len: usize| {
             let mut bytes = vec![0; len];
             rng.fill(&mut bytes);
-            // Who wrote it, for whoever looks at a failure.
+            // Marks the bytes with the number of the operation, to help with the analysis of a
+            // failure.
             bytes.iter_mut().step_by(64).for_each(|b| *b = n as u8);
             bytes
         };
@@ -260,8 +263,8 @@ impl OneFile {
                 let Some((from, to)) = from_to else { return Ok(()) };
                 let (mut source, mut target) = (from as u64, to as u64);
                 let file = &view.cached;
-                // The kernel cuts the request at the size that it last saw, without asking
-                // (`docs/semantics.md`): so look first.
+                // The kernel cuts the request at the size that it last saw (`docs/semantics.md`).
+                // So stat the file first.
                 fs::metadata(&view.path).map_err(failed)?;
                 let done = rustix::fs::copy_file_range(file, Some(&mut source), file, Some(&mut target), len);
                 let done = done.map_err(errno)?;
@@ -292,7 +295,7 @@ impl OneFile {
         self.count += ops;
     }
 
-    /// Everything, on both mounts.
+    /// Compares the whole file with the model, on both mounts.
     fn all(&self) -> Result<(), String> {
         for view in &self.views {
             let bytes = fs::read(&view.path).map_err(|e| e.to_string())?;
@@ -302,7 +305,7 @@ impl OneFile {
     }
 }
 
-/// Short only at the end of the file.
+/// Reads until `bytes` is full or the file ends. Returns the number of bytes.
 fn read_fully(file: &File, bytes: &mut [u8], at: usize) -> std::io::Result<usize> {
     let mut got = 0;
     while got < bytes.len() {
@@ -379,7 +382,7 @@ fn one_file_through_two_mounts() {
     }
 }
 
-/// What the file is migrated to in turn.
+/// Layouts to which the file is migrated in turn.
 const LAYOUTS: [&str; 6] = [
     "-c 1",
     "-E 128K -c 1 -E -1 -c 4 -S 64K",
@@ -388,7 +391,7 @@ const LAYOUTS: [&str; 6] = [
     "-c 3 -S 128K",
     "-c 4 -S 64K",
 ];
-/// The same with mirrors now and then, which are resynced beside the program.
+/// Layouts with mirrors and without. The mirrors are resynced while the program runs.
 const MIRRORED: [&str; 5] = [
     "-N -c 4 -S 64K -N -c 1",
     "-c 3 -S 128K",
@@ -396,18 +399,20 @@ const MIRRORED: [&str; 5] = [
     "-N -E 64K -L mdt -E -1 -c 2 -S 64K -N -c 4 -S 64K",
     "-E 64K -L mdt -E -1 -c 2 -S 64K",
 ];
-/// Between two migrations: enough that the program gets on.
+/// Pause between two migrations, in which the program makes progress.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A file is migrated so often at least. Writers wait for those with a group lock: these are done.
+/// Minimum number of completed migrations. Those with a group lock always complete, because writers
+/// wait for them.
 const DONE_MIN: u64 = 6;
-/// The program beside the migrations does a fraction of the operations, for each takes longer.
+/// The program beside the migrations performs only this fraction of the operations, because each
+/// takes longer.
 const MIGRATED_OPS_SHARE: u64 = 3;
-/// So many of its operations are a step of the race.
+/// Operations of the program that make one step of the race.
 const STEP_OPS: u64 = 100;
 
-/// Migrates a file, on one mount and on the other, with and without a group lock, as long as the
-/// race goes on. Returns how often the program wrote meanwhile.
+/// Migrates a file as long as the race goes on, on each mount in turn, with and without a group
+/// lock. Returns how many migrations failed because the program wrote.
 fn migrate(paths: &[PathBuf; 2], layouts: &[&str], done: &Party) -> u32 {
     let mut spoilt = 0;
     for turn in 0.. {
@@ -420,7 +425,7 @@ fn migrate(paths: &[PathBuf; 2], layouts: &[&str], done: &Party) -> u32 {
         let ran = run_within(command, COMMAND_MAX);
         match ran.code {
             0 => done.did_one(),
-            // Written meanwhile, every time; or before its mirrors were up to date.
+            // The program wrote during each attempt, or before the mirrors were up to date.
             16 | 11 => spoilt += 1,
             _ => panic!("{ran:?}"),
         }
@@ -459,7 +464,7 @@ fn migrated_meanwhile(layouts: &[&str]) {
         }
         let spoilt = migrating.join().unwrap();
         let done = race.count(0);
-        println!("{} operations beside {done} migrations, and {spoilt} that somebody spoilt", file.count);
+        println!("{} operations beside {done} migrations, and {spoilt} that failed because of a write", file.count);
     });
     file.all().unwrap();
 }
@@ -487,7 +492,7 @@ enum Act {
     Read(String),
 }
 
-/// What an operation came to: the same on both file systems.
+/// The result of an operation, which must be the same on both file systems.
 #[derive(PartialEq, Eq)]
 struct Outcome(Result<String, Errno>);
 
@@ -501,7 +506,8 @@ impl fmt::Debug for Outcome {
 }
 
 impl Act {
-    /// Few names, so that they meet; up to three levels.
+    /// Draws an operation on paths of up to three levels. There are few names, so that operations
+    /// collide.
     fn pick(rng: &mut Rng) -> Act {
         let path = |rng: &mut Rng| {
             let depth = rng.usize(1..4);
@@ -519,7 +525,7 @@ impl Act {
                 Act::Rename(p, path(rng), flags[rng.usize(..4)])
             }
             52..56 => Act::Link(p, path(rng)),
-            // None points out of the tree, wherever it is moved.
+            // No symbolic link points out of the tree, wherever it is moved.
             56..59 => Act::Symlink(["a", "b/c", "d", "nowhere"][rng.usize(..4)].to_owned(), p),
             59..61 => Act::Mknod(p),
             61..65 => Act::Chmod(p, [0o644, 0o600, 0o755, 0o700, 0o4711][rng.usize(..5)]),
@@ -536,9 +542,10 @@ impl Act {
 
     fn perform(&self, root: &Path) -> Outcome {
         match (self, self.attempt(root)) {
-            // Where the kernel still knows a directory by a name that another mount has taken from
-            // it, it refuses to find it under its new one while it renames (d_splice_alias cannot
-            // take the locks that it needs then). A look finds it; docs/semantics.md lists this.
+            // The kernel may still know a directory by a name that another mount has renamed.
+            // During a rename it then refuses to find the directory under the new name, because
+            // d_splice_alias cannot take its locks. An lstat finds the directory; docs/semantics.md
+            // lists this.
             (Act::Rename(p, q, _), Err(Errno::STALE)) => {
                 let _ = (rustix::fs::lstat(root.join(p)), rustix::fs::lstat(root.join(q)));
                 Outcome(self.attempt(root))
@@ -550,7 +557,7 @@ impl Act {
     fn attempt(&self, root: &Path) -> Result<String, Errno> {
         let nothing = |()| String::new();
         let mode = Mode::from_raw_mode(0o644);
-        // A fifo in the way would wait for its other end.
+        // Opening an existing fifo would wait for its other end.
         let create = OFlags::CREATE | OFlags::WRONLY | OFlags::NONBLOCK;
         match self {
             Act::Create(p) => rustix::fs::open(root.join(p), create, mode).map(|_| String::new()),
@@ -599,7 +606,7 @@ fn errno(e: std::io::Error) -> Errno {
     Errno::from_io_error(&e).unwrap_or(Errno::IO)
 }
 
-/// Opens what is a file; a fifo would wait for its other end.
+/// Opens a regular file, without blocking: opening a fifo would wait for its other end.
 fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
     let fd = rustix::fs::open(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?;
     match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
@@ -609,8 +616,8 @@ fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
     }
 }
 
-/// Only files and directories carry `user.` attributes, and what the model's file system allows on
-/// others is its own matter.
+/// Refuses all but files and directories. Only these have `user.` attributes; what the model's file
+/// system allows on other inodes may differ.
 fn regular(path: &Path) -> Result<(), Errno> {
     match FileType::from_raw_mode(rustix::fs::lstat(path)?.st_mode) {
         FileType::RegularFile | FileType::Directory => Ok(()),
@@ -618,7 +625,7 @@ fn regular(path: &Path) -> Result<(), Errno> {
     }
 }
 
-/// What lstat(2) says that does not depend on the file system.
+/// Describes an inode by what lstat(2) returns on every file system.
 fn describe(path: &Path) -> Result<String, Errno> {
     let stat = rustix::fs::lstat(path)?;
     let size = if FileType::from_raw_mode(stat.st_mode) == FileType::Directory { 0 } else { stat.st_size };
@@ -635,7 +642,7 @@ fn list(path: &Path) -> Result<String, Errno> {
     Ok(names.join(", "))
 }
 
-/// All that is below, described.
+/// Describes everything below `root`.
 fn tree(root: &Path) -> String {
     let mut lines = Vec::new();
     let mut todo = vec![root.to_owned()];
@@ -683,7 +690,7 @@ fn follow(views: &[&Path; 2], model: &Path, ops: u64, seed: u64) {
         if n % 500 == 499 || n + 1 == ops {
             let want = tree(model);
             for view in views {
-                assert_eq!(tree(view), want, "all, after operation {n}\n{}", recent());
+                assert_eq!(tree(view), want, "the whole tree after operation {n}\n{}", recent());
             }
         }
     }

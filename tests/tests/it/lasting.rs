@@ -1,5 +1,5 @@
-//! Values that last (`lctl set_param -P`): kept by the MGS, set in every process that has such
-//! parameters, also after it was killed, and in those that come later.
+//! Persistent parameters (`lctl set_param -P`). The MGS stores the values. Every process sets those
+//! that match its parameters: now, after it was killed, and if it starts later.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn osts(path: impl AsRef<Path>) -> Vec<u32> {
     osts
 }
 
-/// Waits until a command prints `want`, which may take other processes some moments.
+/// Waits until a command prints `want`. Other processes may set a value some moments later.
 #[track_caller]
 fn becomes(sandbox: &Sandbox, command: &str, want: &str) {
     let mut last = None;
@@ -45,16 +45,18 @@ fn values_last_over_restarts_and_reach_what_comes_later() {
             "osc.lustre-OST0001-osc-MDT0000.max_create_count=0\nosp.lustre-OST0001-osc-MDT0000.max_create_count=0\n";
         let set = on_mount(s, "lctl set_param -P os[cp].lustre-OST0001-*.max_create_count=0");
         assert_eq!(set, Ran { code: 0, out: both.into(), err: String::new() });
-        // Of two that match the later one counts.
+        // Of two settings that match a parameter, the later one counts.
         on_mount(s, "lctl set_param -n -P osc.*-osc-ff*.max_dirty_mb=32; lctl set_param -n -P osc.*OST0002-osc-ff*.max_dirty_mb=16M").ok();
         let dirty = "lctl get_param -n osc.*-osc-ff*.max_dirty_mb";
         let two = |osts: usize| [&["32", "32", "16"][..], &vec!["32"; osts - 3]].concat().join("\n") + "\n";
-        // This process and the other mount's, which have been waited for.
+        // `lctl set_param -P` has waited until this process and the other mount's process set the
+        // values.
         let per_ost = "for o in 0 1 2 3; do lctl get_param -n osc.*OST000$o-osc-ff*.max_dirty_mb; done | uniq -c | awk '{ print $1, $2 }'";
         assert_eq!(on_mount(s, per_ost).ok(), "4 32\n2 16\n2 32\n");
         on_mount(s, "lfs setstripe -c -1 wide && sync .").ok();
         assert_eq!(osts(Path::new(MNT).join("wide")), [0, 2, 3]);
-        // What is set without -P is set until the process ends, whatever else the MGS tells.
+        // A value that is set without -P stays until the process ends, whatever other settings the
+        // MGS sends.
         on_mount(s, "lctl set_param -n osc.lustre-OST0003-*.max_dirty_mb=8; lctl pool_new lustre.p").ok();
         on_mount(s, "lctl set_param -n -P llite.*.statahead_max=7").ok();
         becomes(s, "lctl get_param -n llite.*.statahead_max", "7\n7\n");
@@ -65,13 +67,13 @@ fn values_last_over_restarts_and_reach_what_comes_later() {
 
         s.sh(Path::new("/"), "sheen umount /mnt/c2").ok();
         let dir = s.dir().display().to_string();
-        // The process has a lock on this file as long as it lives.
+        // The process holds a lock on this file as long as it lives.
         let kill = format!(
             "kill -9 $(sed -n 's/.*\"pid\": *\\([0-9]*\\).*/\\1/p' {dir}/run.json); flock {dir}/run.json true; umount -l {MNT}"
         );
         for (stop, osts_now) in [(format!("sheen down --dir {dir}"), 4), (kill, 5)] {
             s.sh(Path::new("/"), &stop);
-            // Also one OST more than before.
+            // The second start has one OST more than before.
             let up = format!("sheen up --dir {dir} --mount {MNT} --osts {osts_now}");
             s.sh(Path::new("/"), &up).ok();
             assert_eq!(on_mount(s, dirty).ok(), two(osts_now));
@@ -81,7 +83,7 @@ fn values_last_over_restarts_and_reach_what_comes_later() {
             assert_eq!(osts(Path::new(MNT).join(wide)), all);
             assert_eq!(on_mount(s, "lctl get_param -n llite.*.statahead_max").ok(), "7\n");
         }
-        // Taken back: the value stays until the process ends.
+        // After the setting is deleted, the value stays until the process ends.
         on_mount(s, "lctl set_param -P -d os[cp].lustre-OST0001-*.max_create_count").ok();
         assert_eq!(on_mount(s, "lctl get_param -n osp.*OST0001*.max_create_count").ok(), "0\n");
         s.sh(Path::new("/"), &format!("sheen down --dir {dir} && sheen up --dir {dir} --mount {MNT}")).ok();
@@ -99,7 +101,7 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
         let mut cluster = Cluster::start();
         let mount = cluster.mount();
         let ok = |script: &str| s.sh(&mount.mnt, script).ok();
-        // Not in the mount's directory, which a shell asks a server for.
+        // Not in the mount's directory: there the shell itself would send requests to a server.
         let lctl = |script: &str| s.sh(Path::new("/"), script).ok();
         ok("set -e; lctl set_param -P osp.many-OST0001-*.active=0
             lctl set_param -P ldlm.namespaces.filter-many-OST*.lock_expand=0 osc.many-*-osc-ff*.max_rpcs_in_flight=3
@@ -108,8 +110,8 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
                    mdt.*.commit_interval_ms osc.*-osc-ff*.max_rpcs_in_flight";
         let want = "0\n0\n0\n777\n3\n3\n";
         assert_eq!(ok(all), want);
-        // Each server may be killed; an MDT that comes back places nothing on an OST that is out of
-        // use, not even at first.
+        // Each server may be killed. An MDT that restarts places no objects on an inactive OST, not
+        // even at first.
         for kind in ["oss", "mds", "mgs"] {
             cluster.kill(kind);
             cluster.spawn(kind);
@@ -121,7 +123,7 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
         let later = cluster.mount_as("later");
         assert_eq!(ok("lctl get_param -n osc.*-osc-ff*.max_rpcs_in_flight"), "3\n3\n3\n3\n");
         drop(later);
-        // Who was away hears of what was set meanwhile.
+        // Servers that were down get the values that were set meanwhile.
         cluster.kill("oss");
         cluster.kill("mds");
         lctl(
@@ -135,7 +137,7 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
             &format!("cd {} && lfs setstripe -c -1 both && lfs getstripe -c both; rm both", mount.mnt.display()),
             "2\n\n",
         );
-        // An OST that is degraded is so from its start: nothing is placed there in between.
+        // An OST is degraded from its start on: no object is placed there in between.
         ok("lctl set_param -n -P obdfilter.many-OST0001.degraded=1");
         for kind in ["oss", "mds"] {
             cluster.kill(kind);
@@ -148,7 +150,7 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
             ok(&format!("lfs setstripe -c 1 spared{n}"));
             assert_eq!(osts(mount.path(&format!("spared{n}"))), [0]);
         }
-        // A value that a parameter does not take is said once, where the parameter is.
+        // A refused value is logged once, by the process that has the parameter.
         cluster.kill("mds");
         lctl("lctl set_param -n -P mdt.many-MDT0000.commit_interval_ms=0 2>/dev/null");
         cluster.spawn("mds");

@@ -1,5 +1,5 @@
-//! `liblustreapi` as programs in C use it: compiled against its header, linked with its shared
-//! object, run on a mount.
+//! `liblustreapi` as C programs use it: compiled against its header, linked with its shared object,
+//! and run on a mount.
 
 use std::{
     collections::BTreeSet,
@@ -16,9 +16,9 @@ use std::{
 use sheen_layout::Composite;
 use sheen_tests::{Fs, Guarded, Ran, can_mount, is_root, posix::layout, run, run_command, sheen, wait::EVENTUALLY};
 
-/// Who waits still waits after this time.
+/// After this time, a process that waits is still expected to wait.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// Who is neither the superuser nor the owner of a mount.
+/// A user id that is neither the superuser's nor that of the owner of a mount.
 const NOBODY: u32 = 65534;
 
 /// A file system of 4 OSTs, with further options of `sheen up`.
@@ -35,26 +35,26 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A form of the library, which lies beside the program.
+/// Returns the path of a file of the library, which lies beside the `sheen` program.
 fn library(name: &str) -> PathBuf {
     let path = sheen().with_file_name(name);
     assert!(path.exists(), "{} is missing: cargo build -p sheen-llapi", path.display());
     path
 }
 
-/// The program of a file of `llapi/`, and where it lies.
+/// The compiled program of a file of `llapi/`, in a directory of its own.
 struct Program {
     dir: tempfile::TempDir,
     name: &'static str,
 }
 
 impl Program {
-    /// Compiles it as a user would, every warning an error, and links it with the shared object or,
-    /// `whole`, the archive.
+    /// Compiles the program as a user would, with every warning an error. Links it with the shared
+    /// object, or with the archive if `whole`.
     fn compile(name: &'static str, whole: bool) -> Program {
         let dir = tempfile::tempdir().unwrap();
         let built = library(if whole { "liblustreapi.a" } else { "liblustreapi.so" });
-        // As installed: the object by its own name, and what the linker looks for.
+        // As installed: the shared object by its soname, and the name that the linker looks for.
         for link in ["liblustreapi.so.1", "liblustreapi.so"] {
             std::os::unix::fs::symlink(&built, dir.path().join(link)).unwrap();
         }
@@ -80,8 +80,8 @@ impl Program {
         run(self.path(), args)
     }
 
-    /// Runs it as nobody in particular. The checkout may be closed to others, so that they get a
-    /// library of their own.
+    /// Runs the program as an unprivileged user. The library is copied first, because other users
+    /// may have no access to the checkout.
     #[track_caller]
     fn run_as_nobody(&self, args: &[&str]) -> Ran {
         let object = self.dir.path().join("liblustreapi.so.1");
@@ -102,7 +102,7 @@ fn files_are_made_in_every_way() {
     let text = out.ok();
     for line in text.lines() {
         let [name, count, size, pattern, osts] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        // What lfs says of the same file.
+        // `lfs getstripe` of the same file.
         assert_eq!(fs.lfs(&format!("getstripe -c {name}")).ok().trim(), count, "{line}");
         assert_eq!(fs.lfs(&format!("getstripe -S {name}")).ok().trim(), size, "{line}");
         let lfs_pattern = fs.lfs(&format!("getstripe -L {name}")).ok();
@@ -135,7 +135,7 @@ fn nobody_needs_to_be_the_superuser() {
         std::os::unix::fs::chown(fs.path(dir), Some(NOBODY), Some(NOBODY)).unwrap();
     }
     let out = Program::compile("ways", false).run_as_nobody(&[fs.path("theirs").to_str().unwrap()]).ok();
-    assert!(out.contains("\nopened 3 2097152 raid0 "), "a mode that keeps its owner out is no hindrance: {out}");
+    assert!(out.contains("\nopened 3 2097152 raid0 "), "a file is made although its mode denies its owner: {out}");
     assert_eq!(fs::metadata(fs.path("theirs/opened")).unwrap().permissions().mode() & 0o7777, 0o400);
     fs::write(fs.path("theirs/own/file"), "bytes").unwrap();
     fs::set_permissions(fs.path("theirs/own/file"), fs::Permissions::from_mode(0o644)).unwrap();
@@ -235,7 +235,7 @@ fn composite_layouts_are_built() {
     assert_eq!(ran.ok(), "");
 }
 
-/// Mistakes, without a mount and with the archive instead of the shared object.
+/// Errors without a mount, with the archive instead of the shared object.
 #[test]
 fn mistakes_have_their_errno() {
     let program = Program::compile("errors", true);
@@ -288,7 +288,7 @@ fn mounts_and_targets_have_names() {
     assert_eq!(uuids, want + "names-MDT0000_UUID\n" + pool);
 }
 
-/// Space as programs like `lfs df` ask for it, target after target.
+/// Space target by target, as programs like `lfs df` request it.
 #[test]
 fn targets_tell_their_space() {
     let fs = fs4!("--fsname", "space");
@@ -308,7 +308,7 @@ fn targets_tell_their_space() {
     assert!(out.ends_with(&format!("space-clilov-{instance}\nspace-clilmv-{instance}\n")), "{out}");
 }
 
-/// What a tool that walks a tree asks for every name: attributes and layout at once.
+/// A tool that walks a tree requests attributes and layout of each name at once.
 #[test]
 fn attributes_and_layouts_come_together() {
     let fs = fs4!();
@@ -326,7 +326,7 @@ fn handles_open_files_by_their_fid() {
     let fs = fs4!();
     fs::create_dir(fs.path("d")).unwrap();
     fs::write(fs.path("d/file"), "bytes").unwrap();
-    // A mount whose kernel knows nothing of the file yet.
+    // The kernel of this mount has nothing of the file cached.
     let second = fs.second_mount();
     let fid = fs.lfs("path2fid d/file").ok();
     let program = Program::compile("handle", false);
@@ -359,7 +359,7 @@ fn files_exchange_their_bytes() {
     Program::compile("swap", false).run(&paths.each_ref().map(|path| path.to_str().unwrap())).ok();
 }
 
-/// As migration tools other than `lfs migrate` do it.
+/// Migration tools other than `lfs migrate` use these calls.
 #[test]
 fn a_program_restripes_a_file_itself() {
     let fs = fs4!();
@@ -374,7 +374,7 @@ fn a_program_restripes_a_file_itself() {
     assert_eq!(fs.sh("ls -A").ok(), "f\n", "nothing is left behind");
 }
 
-/// As IOR and MPI libraries do it, past the library.
+/// IOR and MPI libraries use these ioctls, without the library.
 #[test]
 fn files_get_their_layout_by_ioctl() {
     let fs = fs4!("--fsname", "ioctl");
@@ -389,7 +389,7 @@ fn files_get_their_layout_by_ioctl() {
     assert_eq!(fs::read(fs.path("striped")).unwrap(), vec![3; 500_000]);
     assert_eq!(fs::read(second.path("striped")).unwrap(), vec![3; 500_000]);
     assert_eq!(fs.lfs("getstripe -p pooled").ok().trim(), "some");
-    // Nobody said anything: as any other file there.
+    // No layout was chosen for these files: they get the default.
     fs::write(fs.path("usual"), "x").unwrap();
     for name in ["written", "appended", "cut", "mapped", "reserved"] {
         assert_eq!(found(name).stripes().len(), found("usual").stripes().len(), "{name}");
@@ -403,7 +403,7 @@ fn files_get_their_layout_by_ioctl() {
     assert_eq!(untouched.ok(), "untouched has no stripe info\n");
 }
 
-/// As ROMIO's driver for Lustre does it, which knows nothing of composite layouts.
+/// ROMIO's driver for Lustre uses these calls. It does not know composite layouts.
 #[test]
 fn romio_sets_hinted_stripes_and_reads_those_of_composite_layouts() {
     let fs = fs4!("--default-layout", "progressive");
@@ -434,7 +434,7 @@ fn directories_are_laid_out() {
     assert!(!fs.path("refused").exists() && !fs.path("elsewhere").exists());
 }
 
-/// As tools that bring mirrors up to date do it, which take a lease for that and give it back.
+/// Tools that resync mirrors use these calls. They take a lease for that, and release it.
 #[test]
 fn a_program_brings_mirrors_up_to_date() {
     let fs = fs4!();
@@ -458,7 +458,7 @@ fn a_program_brings_mirrors_up_to_date() {
     fs.lfs("mirror verify -v f").ok();
     assert!(fs::read(file).unwrap() == bytes);
 
-    // A write while the copy is under way: nothing is lost, and nothing counts that missed it.
+    // A write during the copy: no data is lost, and mirrors that missed the write stay stale.
     fs::remove_file(file).unwrap();
     begin();
     program.run(&[file, "lost"]).ok();
@@ -479,7 +479,7 @@ fn a_program_brings_mirrors_up_to_date() {
     assert!(fs::read(file).unwrap() == holes);
 }
 
-/// A process in (or on its way into) a group; ended when dropped.
+/// A process that holds a group lock, or waits for it. It is killed when dropped.
 struct Member {
     child: Guarded,
     said: mpsc::Receiver<String>,
@@ -506,7 +506,7 @@ impl Member {
         assert!(self.said.recv_timeout(A_WHILE).is_err(), "it does not wait");
     }
 
-    /// Writes a line, gives the lock back, and ends well.
+    /// Makes the process write a line, release the lock, and exit. Asserts that it succeeds.
     #[track_caller]
     fn finish(mut self, line: &str) {
         self.child.0.stdin.take().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -544,7 +544,8 @@ fn processes_of_a_group_share_a_file_and_others_wait() {
     assert_eq!(fs::read(there).unwrap(), want);
 }
 
-/// What a source file of the test's own compiles to, with the header and every warning an error.
+/// Compiles a C source with the header, every warning an error. Returns the directory that holds
+/// `program`.
 #[track_caller]
 fn compile(compiler: &str, source: &str, options: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -609,13 +610,13 @@ fn the_header_declares_what_the_library_exports() {
         .filter(|found| !found[0].starts_with("static inline") && !found[0].starts_with("typedef"))
         .map(|found| found.get(1).unwrap().as_str())
         .collect();
-    // Every one can be linked with.
+    // Every declared function can be linked.
     let uses: String = names.iter().map(|name| format!("\t(void *){name},\n")).collect();
     let source = format!(
         "#include <lustre/lustreapi.h>\nvoid *const all[] = {{\n{uses}}};\nint main(void) {{ return all[0] == NULL; }}\n"
     );
     compile("gcc", &source, &[]);
-    // And none is kept to itself.
+    // Every exported function is declared.
     let exported =
         regex::Regex::new(r#"no_mangle\)\]\n(?:#\[.*\n)*pub (?:unsafe )?extern "C" fn ([a-z0-9_]+)"#).unwrap();
     let mut found = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! flock(2) and fcntl(2) locks hold among the programs of all mounts.
+//! flock(2) and fcntl(2) locks, which hold among the programs of all mounts.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,7 +22,7 @@ use sheen_tests::{
     wait::{EVENTUALLY, blocks, eventually, let_pass},
 };
 
-/// Who waits still waits after this time.
+/// After this time, a program that waits is still expected to wait.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 fn open(path: &Path) -> File {
@@ -35,7 +35,7 @@ const UNLOCK: FlockOperation = FlockOperation::Unlock;
 const BUSY: Result<(), Errno> = Err(Errno::WOULDBLOCK);
 
 fn try_lock(file: &File, kind: Kind, start: i64, len: i64) -> Result<(), Errno> {
-    // POSIX allows EACCES as well; Linux answers EAGAIN.
+    // POSIX allows EACCES as well; Linux returns EAGAIN.
     lock(file, Owner::Process, false, kind, start, len)
 }
 
@@ -56,9 +56,9 @@ fn flock_excludes_across_mounts() {
         flock(&a, SHARED).unwrap();
         flock(&b, UNLOCK).unwrap();
         drop(b2);
-        // A close returns before what it releases has been released, when another thread of the
-        // kernel finishes it.
-        eventually("free once the others have gone", || flock(&a, EXCLUSIVE).is_ok());
+        // A close may return before its lock is released: another kernel thread may finish the
+        // close.
+        eventually("free after the others unlocked or closed", || flock(&a, EXCLUSIVE).is_ok());
         assert_eq!(flock(&b, SHARED), BUSY, "upgraded once the others have closed or unlocked");
         flock(&a, SHARED).unwrap();
         flock(&b, SHARED).unwrap();
@@ -68,7 +68,7 @@ fn flock_excludes_across_mounts() {
         assert_eq!(flock(&a, SHARED), BUSY);
         let twin = b.try_clone().unwrap();
         drop(b);
-        assert_eq!(flock(&a, SHARED), BUSY, "the other descriptor of the same opening still holds it");
+        assert_eq!(flock(&a, SHARED), BUSY, "the other descriptor of the same open file still holds the lock");
         drop(twin);
         eventually("released by the last close", || flock(&a, EXCLUSIVE).is_ok());
         let other = open(&at.b("g"));
@@ -89,7 +89,7 @@ fn fcntl_locks_are_ranges_across_mounts() {
         assert_eq!(try_lock(&a, Kind::Write, 0, 0), BUSY);
         try_lock(&a, Kind::Unlock, 120, 10).unwrap();
         try_lock(&b, Kind::Write, 120, 10).unwrap();
-        assert_eq!(try_lock(&b, Kind::Write, 119, 1), BUSY, "split: the left part is kept");
+        assert_eq!(try_lock(&b, Kind::Write, 119, 1), BUSY, "split: the left part is still locked");
         assert_eq!(try_lock(&b, Kind::Write, 130, 1), BUSY, "and the right");
         try_lock(&b, Kind::Unlock, 0, 0).unwrap();
         try_lock(&a, Kind::Read, 0, 1000).unwrap();
@@ -100,7 +100,7 @@ fn fcntl_locks_are_ranges_across_mounts() {
         flock(&b, EXCLUSIVE).expect("flock(2) and fcntl(2) do not see each other");
         flock(&b, UNLOCK).unwrap();
         try_lock(&b, Kind::Unlock, 0, 0).unwrap();
-        // Any close by the process gives up all that it has on the file, through whatever
+        // Any close of the file by the process releases all its locks on the file, through whatever
         // descriptor.
         drop(open(&at.a("f")));
         eventually("released by a close", || try_lock(&b, Kind::Write, 0, 0).is_ok());
@@ -108,7 +108,7 @@ fn fcntl_locks_are_ranges_across_mounts() {
     }
 }
 
-/// Runs `wait` on a thread, expects it to wait until `release` was called, and to end then.
+/// Runs `wait` on a thread, and asserts that it waits until `release` is called and then ends.
 #[track_caller]
 fn waits_until<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static, release: impl FnOnce()) -> T {
     let waiter = blocks("a waiter for a lock", A_WHILE, wait);
@@ -146,15 +146,15 @@ fn a_waiter_gets_the_lock_when_it_is_released() {
     }
 }
 
-/// A process that does something with a file and says how far it is.
+/// A process that uses a file and prints its progress.
 struct Program {
     child: Guarded,
     lines: mpsc::Receiver<String>,
 }
 
 impl Program {
-    /// Runs Python: `f` is the file, open for reading and writing; `say` prints; the program waits
-    /// for a line with `hear()`.
+    /// Runs a Python script. In it, `f` is the file, open for reading and writing. `say` prints,
+    /// and `hear()` waits for a line.
     #[track_caller]
     fn start(path: &Path, script: &str) -> Program {
         let frame = "import fcntl, os, signal, sys, errno\n\
@@ -175,10 +175,10 @@ impl Program {
         Program { child, lines }
     }
 
-    /// What it says next.
+    /// Waits for the next line of the program's output.
     #[track_caller]
     fn says(&self) -> String {
-        self.lines.recv_timeout(EVENTUALLY).expect("it says something")
+        self.lines.recv_timeout(EVENTUALLY).expect("the program prints a line")
     }
 
     #[track_caller]
@@ -229,7 +229,7 @@ fn locks_end_with_their_mount() {
     holders.iter().for_each(|h| assert_eq!(h.says(), "held"));
     assert_eq!((flock(&a, SHARED), try_lock(&a, Kind::Read, 12, 1)), (BUSY, BUSY));
     two.second.kill();
-    // The mount stays dead: that these are granted proves that its locks end.
+    // The mount stays dead: that these locks are granted proves that those of the mount ended.
     flock(&a, FlockOperation::LockExclusive).unwrap();
     lock(&a, Owner::Process, true, Kind::Write, 0, 0).unwrap();
 }
@@ -254,8 +254,8 @@ hear()"
             assert_eq!(program.says(), "interrupted");
             flock(&a, UNLOCK).unwrap();
             try_lock(&a, Kind::Unlock, 0, 0).unwrap();
-            flock(&a2, EXCLUSIVE).expect("who was interrupted does not get it later");
-            try_lock(&a2, Kind::Write, 0, 0).expect("nor a range");
+            flock(&a2, EXCLUSIVE).expect("an interrupted waiter does not get the lock later");
+            try_lock(&a2, Kind::Write, 0, 0).expect("nor the range lock");
             flock(&a2, UNLOCK).unwrap();
             try_lock(&a2, Kind::Unlock, 0, 0).unwrap();
         }
@@ -273,7 +273,7 @@ fn who_waits_can_be_killed() {
         let mut waiter = Program::start(&at.b("f"), &format!("say('now')\n{wait}\nsay('got it')"));
         assert_eq!(waiter.says(), "now");
         waiter.says_nothing();
-        // The lock stays taken: that the program ends proves that its wait does.
+        // The lock stays held: that the program ends proves that its wait ended.
         waiter.kill();
     }
     flock(&a, UNLOCK).unwrap();
@@ -305,7 +305,7 @@ hear()"
     second.tell();
     assert_eq!(second.says(), "deadlock");
     second.kill();
-    assert_eq!(first.says(), "got it", "the other one goes on when it can");
+    assert_eq!(first.says(), "got it", "the other program gets the lock");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn the_holder_is_named() {
         holder.kill();
         eventually("free", || conflict(&b, Kind::Write, 0, 0) == Ok(None));
         try_lock(&b, Kind::Read, 0, 0).unwrap();
-        assert_eq!(conflict(&b, Kind::Write, 0, 0), Ok(None), "one's own is not in the way");
+        assert_eq!(conflict(&b, Kind::Write, 0, 0), Ok(None), "a process's own lock does not conflict");
         try_lock(&b, Kind::Unlock, 0, 0).unwrap();
     }
 }
@@ -336,12 +336,12 @@ fn open_file_description_locks_hold_across_mounts() {
         let (a, a2, b) = (open(&at.a("f")), open(&at.a("f")), open(&at.b("f")));
         ofd(&a, Kind::Write, 0, 100).unwrap();
         assert_eq!(ofd(&b, Kind::Write, 50, 1), BUSY);
-        assert_eq!(ofd(&a2, Kind::Read, 50, 1), BUSY, "another opening of one process is another owner");
+        assert_eq!(ofd(&a2, Kind::Read, 50, 1), BUSY, "a second open file description is another owner");
         assert_eq!(try_lock(&b, Kind::Write, 99, 1), BUSY, "and ordinary fcntl locks respect it");
         ofd(&b, Kind::Write, 100, 0).unwrap();
         drop(a2);
         let_pass(A_WHILE);
-        assert_eq!(ofd(&b, Kind::Write, 50, 1), BUSY, "another opening's close does not release it");
+        assert_eq!(ofd(&b, Kind::Write, 50, 1), BUSY, "closing the other description does not release the lock");
         drop(a);
         eventually("released by its own close", || ofd(&b, Kind::Write, 0, 0).is_ok());
         ofd(&b, Kind::Unlock, 0, 0).unwrap();
@@ -378,7 +378,7 @@ say('done')"
     }
 }
 
-/// Programs insert 120 rows into one database, each in one of the directories.
+/// Three programs insert 120 rows into one database, one program in each of the directories.
 #[track_caller]
 fn rows_are_inserted(journal: &str, dirs: [&Path; 3]) {
     let write = |dir: &Path| {
@@ -407,7 +407,8 @@ fn a_database_is_shared_by_two_mounts() {
     rows_are_inserted("DELETE", [&at.a, &at.b, &at.b]);
 }
 
-/// The write-ahead log has an index in shared memory, which is a mapped file: that of one mount.
+/// The index of a write-ahead log is in shared memory, a mapped file. So the programs must use one
+/// mount.
 #[test]
 fn a_database_with_a_write_ahead_log_is_shared_on_one_mount() {
     let two = two_mounts!(LIMIT);

@@ -1,5 +1,5 @@
-//! Sheen on real mounts, as its users meet it: a module for each part of it. docs/testing.md says
-//! how such a test is written.
+//! Tests of Sheen on real mounts, as its users see it: one module for each area. docs/testing.md
+//! says how to write such a test.
 
 mod addresses;
 mod away;

@@ -1,5 +1,5 @@
-//! `lfs migrate`: files go to other objects while programs on this and other mounts use them, and
-//! nobody notices.
+//! `lfs migrate` moves files to other objects while programs use them on this and other mounts. The
+//! programs do not notice.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -24,7 +24,7 @@ use sheen_tests::{
 
 const LIMIT: Duration = Duration::from_secs(280);
 const M: usize = 1 << 20;
-/// What files are migrated to in turn.
+/// Layouts to which files are migrated in turn.
 const LAYOUTS: [&str; 7] = [
     "-c 1 -S 64K",
     "-E 64K -L mdt -E -1 -c 2",
@@ -53,7 +53,7 @@ fn a_file_keeps_all_but_its_objects() {
     let accessed = || fs::metadata(at.b("f")).unwrap().accessed().unwrap();
     let before_all = accessed();
     migrate("-c 3", &path).ok();
-    assert_eq!(accessed(), before_all, "nobody has read it");
+    assert_eq!(accessed(), before_all, "a migration does not move the access time");
     let mut seen = vec![objects(&path)];
     for options in LAYOUTS {
         assert_eq!(migrate(options, &path).ok(), "");
@@ -70,12 +70,12 @@ fn a_file_keeps_all_but_its_objects() {
     // Without options: the same layout, other objects.
     migrate("", &path).ok();
     assert_eq!((layout(&path).stripe_count(), layout(&path).stripe_size()), (2, M as u32));
-    // By its size.
+    // `-A` chooses the stripe count by the file's size.
     migrate("-A", &path).ok();
     assert_eq!((layout(&path).stripe_count(), fs::read(at.b("f")).unwrap() == data), (1, true));
     let refused = migrate("-A -c 2", &path);
     assert!(refused.code == 4 && refused.err.contains("-A chooses stripes by size"), "{refused:?}");
-    // What was written last shows its time again.
+    // A write moves the modification time again.
     fs::write(at.b("f"), "new").unwrap();
     assert!(fs::metadata(&path).unwrap().modified().unwrap() > began);
 }
@@ -140,7 +140,7 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 
 #[test]
 fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
-    /// Of each of the two files: as many as there are layouts.
+    /// Minimum for each of the two files: as many as there are layouts.
     const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
     fs::write(at.a("log"), "").unwrap();
@@ -167,7 +167,7 @@ fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
 
 #[test]
 fn a_program_that_does_everything_sees_one_file() {
-    /// Those that are done.
+    /// Minimum number of completed migrations.
     const MIGRATIONS: u64 = 6;
     const STEPS: u64 = 200;
     let (_two, at) = two_mounts!(LIMIT, "d");
@@ -178,7 +178,7 @@ fn a_program_that_does_everything_sees_one_file() {
         let migrations = race.party(0);
         scope.spawn(|| one_program(&path, &race.party(1)));
         for (i, options) in LAYOUTS.iter().cycle().take_while(|_| migrations.goes_on()).enumerate() {
-            // Writers wait for every other one, so that it is done.
+            // Every other migration makes writers wait, so that it completes.
             let ran = migrate(&format!("{} {options}", if i % 2 == 0 { "-b" } else { "-n" }), &at.a("f"));
             assert!(matches!(ran.code, 0 | 16), "{ran:?}");
             if ran.code == 0 {
@@ -189,7 +189,7 @@ fn a_program_that_does_everything_sees_one_file() {
     println!("{} steps beside {} migrations", race.count(1), race.count(0));
 }
 
-/// A small fsx: everything that is done to the file is done to a copy in memory as well.
+/// A small fsx: performs random operations on the file and on a copy in memory.
 fn one_program(path: &Path, party: &Party) {
     const MAX: usize = 700_000;
     let (file, mut model, mut steps) = (rw(path), Vec::<u8>::new(), 0u32);
@@ -245,7 +245,7 @@ fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let before = objects(&path);
-    // The copy takes 2 s. Its first line comes after 1 s; then it has its group lock.
+    // The copy takes 2 s. It prints its first line after 1 s, when it has its group lock.
     let mut running = start("--block -W 2M --stats-interval 1");
     let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
     lines.next().expect("it is copying").unwrap();
@@ -255,7 +255,7 @@ fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(&fs::read(&path).unwrap()[10..15], b"later");
     let before = objects(&path);
-    // Each of its copies takes 1 s, so that there are writes meanwhile.
+    // Each copy takes 1 s, so that writes happen meanwhile.
     let mut running = start("--non-block -W 4M");
     let mut n = 0u8;
     while running.try_wait().unwrap().is_none() {
@@ -267,7 +267,7 @@ fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
     let err = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(16), "{err}");
     assert_eq!(err, format!("error: lfs migrate: {}: cannot swap layout: Device or resource busy\n", path.display()));
-    assert_eq!(objects(&path), before, "it is as it was");
+    assert_eq!(objects(&path), before, "the file keeps its objects");
     file.write_all_at(b"fine", 0).unwrap();
     assert_eq!(&fs::read(&path).unwrap()[..4], b"fine");
 }
@@ -360,7 +360,7 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
         fs::write(mount.path(&name(n)), data).unwrap();
         File::open(mount.path(&name(n))).unwrap().sync_all().unwrap();
     }
-    // Its layout is known there from before everything.
+    // This mount has cached the layouts since before all migrations.
     let open: Vec<File> = (0..4).map(|n| rw(&other.path(&name(n)))).collect();
     let mut read = vec![0; 3 * M];
     open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
@@ -370,7 +370,7 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
     println!("{done} migrations, {failed} failed");
     for n in 0..4 {
         open[n].read_exact_at(&mut read, 0).unwrap();
-        assert!(read == data[n], "file {n} through what was open all the time");
+        assert!(read == data[n], "file {n} through a descriptor that was open all the time");
         open[n].write_all_at(b"new", 5).unwrap();
         let mut want = data[n].clone();
         want[5..8].copy_from_slice(b"new");

@@ -1,5 +1,5 @@
-//! `lfs migrate` of mirrored files, and to mirrored layouts: what is up to date is what is copied,
-//! what missed it goes, and nobody who uses the file on this or another mount notices.
+//! `lfs migrate` of mirrored files, and to mirrored layouts. It copies mirrors that are up to date
+//! and drops stale ones. Programs that use the file on this or another mount do not notice.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,7 +26,7 @@ use sheen_tests::{
 
 const LIMIT: Duration = Duration::from_secs(280);
 const M: usize = 1 << 20;
-/// What files are migrated to in turn: with mirrors and without.
+/// Layouts to which files are migrated in turn, with mirrors and without.
 const LAYOUTS: [&str; 6] = [
     "-N -c 2 -S 64K -N -E 1M -c 1 -E -1 -c 2",
     "-c 3 -S 128K",
@@ -36,7 +36,7 @@ const LAYOUTS: [&str; 6] = [
     "-N -c 1 -N -E 64K -L mdt -E -1 -c 2 -N -c 2",
 ];
 
-/// Every mirror is up to date and holds the file's bytes.
+/// Asserts that every mirror is up to date and holds the file's bytes.
 fn expect_mirrors(path: &Path, data: &[u8]) {
     let ids = layout(path).mirror_ids();
     assert_eq!(fresh(path), ids);
@@ -62,7 +62,7 @@ fn a_mirrored_file_gets_the_layout_that_is_asked_for() {
     lfs("mirror create -N -c 1 -N -c 2 -S 64K", &path).ok();
     for (n, options) in LAYOUTS.into_iter().chain([""]).cycle().take(14).enumerate() {
         let was = layout(&path).mirrors().len();
-        // In turn: all mirrors hold the file; one alone does, and the others something older.
+        // In turn: all mirrors are up to date; only one is, and the others are stale.
         let mut data = noise(n as u64, M + 4321 * n);
         fs::write(&path, &data).unwrap();
         if was > 0 {
@@ -81,7 +81,7 @@ fn a_mirrored_file_gets_the_layout_that_is_asked_for() {
             assert!(fs::read(look).unwrap() == data, "{n}: {options}: {}", look.display());
             assert!(objects(look).iter().all(|object| !before.1.contains(object)), "{n}: {options}");
         }
-        // Without options as many as there were.
+        // Without options the number of mirrors stays.
         let mirrors = options.matches("-N").count() + usize::from(options.contains("-N2"));
         assert_eq!(layout(&path).mirrors().len(), if options.is_empty() { was } else { mirrors }, "{n}: {options}");
         if mirrors > 0 {
@@ -174,7 +174,7 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 
 #[test]
 fn no_write_is_lost_while_mirrors_come_and_go() {
-    /// Of each of the two files: as many as there are layouts.
+    /// Minimum for each of the two files: as many as there are layouts.
     const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
     for name in ["f", "log"] {
@@ -209,12 +209,12 @@ fn no_write_is_lost_while_mirrors_come_and_go() {
     }
 }
 
-/// A resync by another tool, and a migration, at the same time.
+/// Another tool resyncs mirrors while the file is migrated.
 #[test]
 fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
-    /// Those that are done.
+    /// Minimum number of completed migrations.
     const MIGRATIONS: u64 = 5;
-    /// Done or not. With a maximum, so that they do not spoil all migrations.
+    /// Resyncs, completed or not. The maximum keeps them from making all migrations fail.
     const RESYNCS: RangeInclusive<u64> = 5..=100;
     let (_two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
@@ -228,7 +228,8 @@ fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
             let mut synced = 0;
             while resyncs.goes_on() {
                 let ran = lfs("mirror resync", &b);
-                // Done; somebody else changes its mirrors; those that it was told are gone.
+                // Done; busy because another tool changes the mirrors; or the mirrors that it chose
+                // were deleted.
                 assert!(matches!(ran.code, 0 | 16 | 22), "{ran:?}");
                 synced += u32::from(ran.code == 0);
                 resyncs.did_one();
@@ -253,12 +254,12 @@ fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
     expect_mirrors(&path, &data);
 }
 
-/// Nobody writes, but another mirror is what counts when the copy is ready.
+/// No data is written, but another mirror is the only one up to date when the copy is ready.
 #[test]
 fn what_the_file_holds_at_the_end_is_what_is_migrated() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (older, newer) = (noise(1, 3 * M), noise(2, 3 * M));
-    // Returns whether the other mirror was chosen in between: a slow machine may be too late.
+    // Returns whether the other mirror was chosen during the copy: a slow machine may be too late.
     let chosen_in_between = |name: &str| {
         let path = at.a(name);
         lfs("mirror create -N -c 1 -N -c 1", &path).ok();
@@ -266,12 +267,12 @@ fn what_the_file_holds_at_the_end_is_what_is_migrated() {
         lfs("mirror resync", &path).ok();
         fs::write(&path, &newer).unwrap();
         let mut command = Command::new(sheen());
-        // The copy takes 1.5 s. Its first line comes after 1 s.
+        // The copy takes 1.5 s. It prints its first line after 1 s.
         command.args(["lfs", "migrate", "-W", "2M", "--stats-interval", "1", "-c", "2"]).arg(&path);
         let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
         lines.next().expect("it is copying").unwrap();
-        // As `lfs mirror copy -i 2` begins.
+        // `lfs mirror copy -i 2` begins with this call.
         let mark = |id, negative| Mark { id, flags: flags::STALE, negative };
         let marks = Mark::encode(&[mark(131_074, true), mark(65_537, false)]);
         let marked = setxattr(at.b(name), "lustre.lov.set.flags", &marks, XattrFlags::empty());
@@ -308,7 +309,7 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
         File::open(&path).unwrap().sync_all().unwrap();
         lfs("mirror resync", &path).ok();
     }
-    // Its layout is known there from before everything.
+    // This mount has cached the layouts since before all migrations.
     let open: Vec<File> = (0..3).map(|n| rw(&other.path(&name(n)))).collect();
     let mut read = vec![0; 2 * M];
     open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
@@ -318,7 +319,7 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
     println!("{done} migrations, {failed} failed");
     for n in 0..3 {
         open[n].read_exact_at(&mut read, 0).unwrap();
-        assert!(read == data[n], "file {n} through what was open all the time");
+        assert!(read == data[n], "file {n} through a descriptor that was open all the time");
         open[n].write_all_at(b"new", 5).unwrap();
         let mut want = data[n].clone();
         want[5..8].copy_from_slice(b"new");

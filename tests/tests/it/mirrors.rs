@@ -1,6 +1,6 @@
-//! Mirrored files, by one mount and by two at once: what is written is read everywhere, mirrors
-//! that missed it are not read before they are brought up to date, and a mirror whose OST is away
-//! is not missed.
+//! Mirrored files on one mount and on two at once. Written data is read everywhere, and stale
+//! mirrors are not read before a resync. Reads do without a mirror whose OSTs are disconnected or
+//! inactive.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -34,21 +34,21 @@ use sheen_wire::{
 };
 
 const LIMIT: Duration = Duration::from_secs(280);
-/// Over several chunks, and no multiple of anything.
+/// Length of a file: several chunks, and no multiple of a chunk, stripe or page.
 const LEN: usize = (5 << 20) + 4321;
-/// Two mirrors that have nothing in common but the file.
+/// Two mirrors with entirely different layouts.
 const MIRRORS: &str = "-N -c 2 -S 64K -o 0,1 -N -E 1M -c 1 -S 256K -o 2 -E -1 -c 2 -S 128K -o 3,2";
 
 fn fresh(path: &Path) -> Vec<u16> {
     layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
 }
 
-/// A mirrored file, made at the first mount.
+/// Creates a mirrored file on the first mount.
 fn create(fs: &Fs, name: &str) {
     fs.lfs(&format!("mirror create {MIRRORS} {name}")).ok();
 }
 
-/// What one mirror holds.
+/// Reads one mirror of a file.
 fn mirror(fs: &Fs, id: u16, name: &str) -> Vec<u8> {
     let out = fs.mnt.with_extension(format!("mirror{id}"));
     fs.lfs(&format!("mirror read -N {id} -o {} {name}", out.display())).ok();
@@ -76,7 +76,7 @@ fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
     assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1, 2], Composite::READ_ONLY));
     for id in [1, 2] {
         assert!(mirror(fs, id, "f") == data, "mirror {id}");
-        // Whichever is read: it was not written.
+        // The modification time is the same, whichever mirror is read.
         let component = layout(&path).mirrors()[id as usize - 1].components()[0].id;
         let prefer = |what: &str| {
             fs.lfs(&format!("setstripe --component-set -I {component} --component-flags={what}prefer f")).ok();
@@ -88,7 +88,7 @@ fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
     fs.lfs("mirror verify f").ok();
     assert!(fs::read(two.second.path("f")).unwrap() == data);
 
-    // Shorter, and with a hole.
+    // A shorter file, and one with a hole.
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(100).unwrap();
     assert_eq!(fresh(&path), [1], "a truncate is a write");
@@ -101,7 +101,7 @@ fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
     for id in [1, 2] {
         assert!(mirror(fs, id, "f") == data, "mirror {id}");
     }
-    // Emptied by an open.
+    // A file emptied by O_TRUNC.
     File::create(&path).unwrap();
     assert_eq!((fresh(&path), fs::metadata(&path).unwrap().len()), (vec![1], 0));
     assert_eq!(fs::metadata(two.second.path("f")).unwrap().len(), 0);
@@ -116,7 +116,7 @@ fn nobody_reads_what_a_write_of_another_mount_made_old() {
     let mut version = 0_u64;
     for round in 0..6 {
         for (writer, reader) in [(&at.a("f"), &at.b("f")), (&at.b("f"), &at.a("f"))] {
-            // Both mounts read, and so keep pages, of whichever mirrors are fresh.
+            // Both mounts read, and so cache, pages of whichever mirrors are up to date.
             let open = [File::open(writer).unwrap(), File::open(reader).unwrap()];
             let mut byte = [0; 8];
             open.iter().for_each(|f| assert!(f.read_at(&mut byte, 4096).is_ok()));
@@ -146,7 +146,7 @@ fn nobody_reads_what_a_write_of_another_mount_made_old() {
 #[test]
 fn a_resync_loses_nothing_that_is_written_meanwhile() {
     const RESYNCS: u64 = 4;
-    /// By each of the writers.
+    /// Minimum for each of the writers.
     const WRITES: u64 = 100;
     const WRITE_PAUSE: Duration = Duration::from_millis(3);
     let (two, at) = two_mounts!(LIMIT, "d");
@@ -169,7 +169,7 @@ fn a_resync_loses_nothing_that_is_written_meanwhile() {
         let resyncs = race.party(0);
         while resyncs.goes_on() {
             let ran = two.fs.lfs("mirror resync d/f");
-            assert!(matches!(ran.code, 0 | 16), "done, or somebody wrote all the time: {}", ran.err);
+            assert!(matches!(ran.code, 0 | 16), "done, or a write came during every attempt: {}", ran.err);
             resyncs.did_one();
         }
     });
@@ -199,7 +199,7 @@ fn a_file_is_extended_under_its_readers_and_split_again() {
     for id in [1, 2, 3] {
         assert!(mirror(fs, id, "d/f") == data, "mirror {id}");
     }
-    // A write by who knew it as it was.
+    // A write by the mount that has cached the plain layout.
     OpenOptions::new().write(true).open(at.b("f")).unwrap().write_all_at(b"changed", 12345).unwrap();
     let mut data = data;
     data[12345..12352].copy_from_slice(b"changed");
@@ -213,9 +213,9 @@ fn a_file_is_extended_under_its_readers_and_split_again() {
     assert!(fs::read(at.b("g")).unwrap() == data && fs::read(at.b("f")).unwrap() == data);
     assert!(!layout(&at.a("f")).is_mirrored());
     fs::write(at.a("g"), b"its own").unwrap();
-    assert!(fs::read(at.b("f")).unwrap() == data, "they have nothing in common");
-    assert_eq!(fs.lfs("mirror delete --mirror-id 3 d/f").code, 22, "the last one stays");
-    // Merged again, which must hold the same.
+    assert!(fs::read(at.b("f")).unwrap() == data, "the split file has objects of its own");
+    assert_eq!(fs.lfs("mirror delete --mirror-id 3 d/f").code, 22, "the last mirror cannot be deleted");
+    // Only a file with the same data can become a mirror.
     assert_eq!(fs.lfs("mirror extend -N -f d/g d/f").code, 22);
     fs.lfs("mirror extend -N -f d/f.mirror~2 d/f").ok();
     assert_eq!(layout(&at.b("f")).mirrors().len(), 2);
@@ -238,7 +238,7 @@ fn tools_see_one_mirror_and_tell_differences() {
     fs::write(&from, &other).unwrap();
     fs.lfs(&format!("mirror write -N 2 -i {} f", from.display())).ok();
     fs::remove_file(&from).unwrap();
-    assert_eq!(fresh(&fs.path("f")), [1, 2], "it counts as before");
+    assert_eq!(fresh(&fs.path("f")), [1, 2], "the mirror still counts as up to date");
     assert!(mirror(fs, 2, "f") == other && mirror(fs, 1, "f") == data);
     let Ran { code, err, .. } = fs.lfs("mirror verify f");
     assert!(code == 117 && err.contains("has different checksum value on mirror 1:"), "{code} {err}");
@@ -249,11 +249,10 @@ fn tools_see_one_mirror_and_tell_differences() {
     assert!(code == 22 && err.contains("cannot find mirror with ID 9 in 'f'"), "{code} {err}");
 }
 
-/// An open file that is one mirror, as of now.
+/// Opens a file so that reads and writes use one mirror of its present layout.
 fn as_mirror(path: &Path, id: u64) -> rustix::io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc_direct()).open(path).unwrap();
-    // SAFETY: the number says that its argument is read and how large it is, which is the size of a
-    // `u64`.
+    // SAFETY: the ioctl number says that the kernel reads an argument of the size of a `u64`.
     unsafe { ioctl(&file, Setter::<{ SET_MIRROR }, u64>::new(id)) }.map(|()| file)
 }
 
@@ -268,7 +267,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
     let data = noise(7, LEN);
     fs::write(at.a("f"), &data).unwrap();
     two.fs.lfs("mirror resync d/f").ok();
-    // The second one is that which all read.
+    // Every read uses the second mirror.
     let second = layout(&at.a("f")).mirrors()[1].components()[0].id;
     two.fs.lfs(&format!("setstripe --component-set -I {second} --component-flags=prefer d/f")).ok();
     for dies in [true, false] {
@@ -280,7 +279,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
         pipe.write_all(&other).unwrap();
         eventually("its first bytes are written", || mirror(&two.fs, 2, "d/f")[..1000] == other[..1000]);
         for path in [at.a("f"), at.b("f")] {
-            assert!(fs::read(&path).unwrap() == data, "half of a copy is read");
+            assert!(fs::read(&path).unwrap() == data, "a mirror is read while it is copied to");
             assert_eq!(fresh(&path), [1]);
         }
         if dies {
@@ -289,7 +288,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
         drop(pipe);
         tool.wait().unwrap();
         if dies {
-            assert_eq!(fresh(&at.b("f")), [1], "who dies leaves it stale");
+            assert_eq!(fresh(&at.b("f")), [1], "a killed tool leaves the mirror stale");
             assert!(fs::read(at.b("f")).unwrap() == data);
             two.fs.lfs("mirror resync d/f").ok();
             assert!(mirror(&two.fs, 2, "d/f") == data);
@@ -298,7 +297,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
             assert!(mirror(&two.fs, 2, "d/f") == other);
         }
     }
-    // One that is alone is not copied to, and is not lost.
+    // The only mirror that is up to date cannot be copied to, and is not lost.
     fs::write(at.a("f"), &data).unwrap();
     let last = fresh(&at.a("f"))[0];
     let ran = two.fs.lfs(&format!("mirror resync -f --only {last} d/f"));
@@ -309,7 +308,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
 
 #[test]
 fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
-    /// By each tool.
+    /// Number of copies by each tool.
     const COPIES: u64 = 4;
     const WRITE_PAUSE: Duration = Duration::from_millis(100);
     let (two, at) = two_mounts!(LIMIT, "d");
@@ -324,29 +323,30 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
         let punched = rustix::fs::fallocate(file, punch, 0, 4096).map_err(|e| Some(e.raw_os_error()));
         [write, cut, punched] == [Err(Some(16)); 3]
     };
-    // The other tool is one of the same mount, or of another.
+    // The second tool runs on the same mount, then on the other one.
     for path in [at.a("f"), at.b("f")] {
         change(&at.a("f"), &begin).unwrap();
         let old = as_mirror(&at.a("f"), 2).unwrap();
         old.write_all_at(&[1; 4096], 0).unwrap();
         change(&path, &begin).unwrap();
-        assert!(refused(&old), "its copy is another one's now");
+        assert!(refused(&old), "the second tool has taken over the copy");
         let new = as_mirror(&path, 2).unwrap();
         new.write_all_at(&data, 0).unwrap();
         let done =
             Change::Resynced { generation: layout(&path).generation(), mirrors: vec![2], mtime: Time::default() };
         change(&path, &done).unwrap();
         assert_eq!(fresh(&path), [1, 2]);
-        assert!(refused(&old) && refused(&new), "it is fresh");
+        assert!(refused(&old) && refused(&new), "the mirror is up to date");
         assert!(refused(&as_mirror(&path, 1).unwrap()));
     }
     two.fs.lfs("mirror verify d/f").ok();
-    // Past the page cache, where others would find it.
+    // Without O_DIRECT the ioctl is refused: other programs would find the mirror's data in the
+    // page cache.
     let plain = File::open(at.a("f")).unwrap();
     // SAFETY: as in `as_mirror`.
     let cached = unsafe { ioctl(&plain, Setter::<{ SET_MIRROR }, u64>::new(2)) };
     assert_eq!(cached, Err(rustix::io::Errno::INVAL));
-    // What has no objects gets some when it is written.
+    // A component without objects is instantiated by the write.
     create(&two.fs, "d/g");
     let path = at.a("g");
     change(&path, &Change::Resync { mirrors: vec![2], end: 0 }).unwrap();
@@ -357,11 +357,11 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
     }
     let done =
         |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2], mtime: Time::default() });
-    assert_eq!(done(ticket), Err(rustix::io::Errno::BUSY), "the ticket is that of the layout without them");
+    assert_eq!(done(ticket), Err(rustix::io::Errno::BUSY), "the ticket is older than the new objects");
     done(layout(&path).generation()).unwrap();
     assert!(mirror(&two.fs, 2, "d/g")[3 << 20..] == data[..4096]);
 
-    // Both at once, with somebody who writes: all goes well, or is told.
+    // Both tools at once, while a program writes: each command succeeds or reports an error.
     let race = Race::new([at_least(COPIES), at_least(COPIES), at_least(1)]);
     thread::scope(|scope| {
         for (part, command) in ["mirror resync -f --only 2 d/f", "mirror copy -i 1 -o 2 d/f"].into_iter().enumerate() {
@@ -417,7 +417,7 @@ fn what_was_a_mirror_is_nobody_elses_either() {
         fs::write(at.a("secret"), b"secret").unwrap();
         fs::set_permissions(at.a("secret"), fs::Permissions::from_mode(bits)).unwrap();
         fs.lfs("mirror resync d/secret").ok();
-        // What has the name already stays as it is.
+        // An existing file of that name stays as it is.
         let taken = at.a("secret.mirror~2");
         std::os::unix::fs::symlink("elsewhere", &taken).unwrap();
         assert_eq!(fs.lfs("mirror split --mirror-id 2 d/secret").code, 17);
@@ -426,7 +426,7 @@ fn what_was_a_mirror_is_nobody_elses_either() {
         fs.lfs("mirror split --mirror-id 2 d/secret").ok();
         assert_eq!(mode("secret.mirror~2"), bits);
         assert_eq!(fs::read(at.b("secret.mirror~2")).unwrap(), b"secret");
-        // One that fails leaves nothing behind.
+        // A split that fails leaves nothing behind.
         assert_ne!(fs.lfs("mirror split --mirror-id 1 -f d/new d/secret").code, 0);
         assert!(!at.b("new").exists());
         fs::remove_file(taken).unwrap();
@@ -495,7 +495,7 @@ fn a_mirror_out_of_use_is_not_read() {
         let file = OpenOptions::new().read(true).custom_flags(libc_direct()).open(at.b("f")).unwrap();
         let mut read = vec![0; LEN];
         file.read_exact_at(&mut read, 0).unwrap();
-        assert!(read == data, "OSTs {osts:?} are out of use");
+        assert!(read == data, "OSTs {osts:?} are inactive");
         assert_eq!(fs::metadata(at.b("f")).unwrap().len(), LEN as u64);
         set(1, &osts);
     }
@@ -522,14 +522,14 @@ fn that_a_mirror_is_stale_outlives_a_crash() {
         drop(file);
         fs.start(&[]).ok();
         assert_eq!(fresh(&fs.path("f")), [1], "round {round}: the other one missed the write");
-        // The end of it was still kept by the mount that died.
+        // The end of the write was still dirty on the mount that was killed.
         let read = fs::read(fs.path("f")).unwrap();
         let wrong = read.iter().take(4 << 20).position(|b| *b != round + 1);
         assert!(read.len() >= 4 << 20 && wrong.is_none(), "round {round}: {} bytes, {wrong:?}", read.len());
     }
 }
 
-/// A second process of OSTs is killed: whoever reads a mirror on them goes on with another one.
+/// An OSS is killed: reads of a mirror on its OSTs continue with another mirror.
 #[test]
 fn reading_goes_on_when_the_osts_of_a_mirror_die() {
     if !can_mount() {
@@ -569,7 +569,7 @@ fn reading_goes_on_when_the_osts_of_a_mirror_die() {
     });
 }
 
-/// As most files of a new file system are that somebody makes safe later.
+/// Most files of a new file system begin on the MDT. Mirrors may be added to them later.
 #[test]
 fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
     let (two, at) = two_mounts!(LIMIT, "d");
@@ -581,7 +581,7 @@ fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
         fs.lfs(&format!("mirror extend -N -c 2 -S 128K d/{name}")).ok();
         assert_eq!(fresh(&path), [1, 2]);
         assert!(fs::read(at.b(name)).unwrap() == data);
-        // Written on the other mount, also where it is small.
+        // A write on the other mount, also to the small file.
         let file = OpenOptions::new().write(true).open(at.b(name)).unwrap();
         data[100..200].fill(7);
         data.extend([9; 70_000]);
@@ -594,7 +594,7 @@ fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
         for id in [1, 2] {
             assert!(mirror(fs, id, &format!("d/{name}")) == data, "{name}, mirror {id}");
         }
-        // Its beginning cannot become another file's, but it can go.
+        // A mirror with a DoM component cannot become another file, but it can be deleted.
         let refused = fs.lfs(&format!("mirror split --mirror-id 1 -f d/{name}.part d/{name}"));
         assert!(refused.code != 0 && refused.err.contains("not supported"), "{refused:?}");
         fs.lfs(&format!("mirror split --mirror-id 1 -d d/{name}")).ok();
@@ -605,8 +605,8 @@ fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
     }
 }
 
-/// A mirror that begins on the MDT beside one that does not, from the start: by name, and as a
-/// directory's default.
+/// A mirror with a DoM component beside one without, from the creation on: by command, and by a
+/// directory's default layout.
 #[test]
 fn a_mirror_may_begin_on_the_mdt_from_the_start() {
     let (two, at) = two_mounts!(LIMIT, "d");
@@ -618,7 +618,7 @@ fn a_mirror_may_begin_on_the_mdt_from_the_start() {
         let (a, b) = (at.a(&name), at.b(&name));
         assert_eq!((fresh(&a), layout(&a).mirrors()[n].mdt_end()), (vec![1, 2], 64 << 10));
         let mut data = noise(n as u64, 3901);
-        // Small, then beyond what is on the MDT, then small again.
+        // Small, then past the DoM component, then small again.
         for (round, len) in [3901, 200_000, 100].into_iter().enumerate() {
             data = [&data[..], &noise(round as u64, len)].concat();
             data.truncate(len);
@@ -630,7 +630,7 @@ fn a_mirror_may_begin_on_the_mdt_from_the_start() {
             for id in [1, 2] {
                 assert!(mirror(fs, id, &format!("d/{name}")) == data, "{options}, mirror {id}, {len} bytes");
             }
-            // Each of them is read, and written first.
+            // Each of the mirrors in turn is preferred for reads and writes.
             for id in [1, 2] {
                 let component = layout(&a).mirrors()[id - 1].components()[0].id;
                 let prefer = |what: &str| {
@@ -648,7 +648,7 @@ fn a_mirror_may_begin_on_the_mdt_from_the_start() {
                 prefer("^");
             }
         }
-        // It goes and comes again, with nothing of what it was.
+        // The mirror is deleted and created again, without its old data.
         fs.lfs(&format!("mirror delete --mirror-id {id} d/{name}")).ok();
         assert!(fs::read(&b).unwrap() == data);
         fs::write(&b, "other bytes").unwrap();
@@ -657,7 +657,7 @@ fn a_mirror_may_begin_on_the_mdt_from_the_start() {
         assert_eq!((mirror(fs, again, &format!("d/{name}")), fresh(&b).len()), (b"other bytes".to_vec(), 2));
         fs.lfs(&format!("mirror verify d/{name}")).ok();
         fs::remove_file(&a).unwrap();
-        // What is made in a directory.
+        // A file that gets the directory's default layout.
         fs::create_dir(at.a("by-default")).unwrap();
         fs.lfs(&format!("setstripe {options} d/by-default")).ok();
         fs::write(at.b("by-default/f"), &data).unwrap();
@@ -665,12 +665,12 @@ fn a_mirror_may_begin_on_the_mdt_from_the_start() {
         assert!(fs::read(at.a("by-default/f")).unwrap() == data);
         fs::remove_dir_all(at.a("by-default")).unwrap();
     }
-    // Two of them are told before anything is made.
+    // Two such mirrors are refused before a file is created.
     for line in [format!("mirror create {DOM} {DOM} d/no"), format!("mirror create -N2{} d/no", &DOM[2..])] {
         let Ran { code, err, .. } = fs.lfs(&line);
         assert!(code == 1 && err.contains("Only one mirror of a file can begin on the MDT"), "{code} {err}");
         assert!(!at.a("no").exists());
     }
-    // Nothing is left of any of them.
+    // No object of any of these files is left.
     expect_stored_objects(&two.fs.dir(), 0);
 }

@@ -45,7 +45,7 @@ fn beside(fs: &Fs, name: &str) -> PathBuf {
     fs.dir().parent().unwrap().join(name)
 }
 
-/// mount(8)'s helper, called with these words behind source and mount point.
+/// Runs mount(8)'s helper with source, mount point and these words.
 #[track_caller]
 fn helper(fs: &Fs, source: &str, at: &Path, words: &str) -> Ran {
     let program = beside(fs, "mount.sheen");
@@ -57,7 +57,7 @@ fn helper(fs: &Fs, source: &str, at: &Path, words: &str) -> Ran {
     run_command(command)
 }
 
-/// A further mount with these options.
+/// Makes another mount with these options.
 #[track_caller]
 fn mounted(fs: &Fs, name: &str, options: &str) -> Mount {
     let mount = Mount { mnt: beside(fs, name) };
@@ -70,7 +70,7 @@ fn remount(fs: &Fs, at: &Mount, options: &str) -> Ran {
     run(sheen(), ["mount", "-o", &options, &source(fs), &at.mnt.to_string_lossy()])
 }
 
-/// The options by which the kernel shows a mount.
+/// Returns the options that the kernel shows for a mount.
 fn shown(at: &Path) -> BTreeSet<String> {
     let table = fs::read_to_string("/proc/mounts").unwrap();
     let line = table.lines().rev().find(|line| line.split(' ').nth(1) == at.to_str());
@@ -110,7 +110,7 @@ fn a_fake_mount_checks_and_mounts_nothing() {
         let ran = helper(&fs, source, at, words);
         assert!(ran.code == code && ran.err.contains(what), "{source} {at:?} {words}: {ran:?}");
     }
-    // No server is asked.
+    // A fake mount sends no request to a server.
     fs.stop().ok();
     helper(&fs, &source, &at, "-f").ok();
     assert!(!at.exists() && processes(&[OsStr::new("mount"), at.as_os_str()]).is_empty());
@@ -125,7 +125,7 @@ fn usual_options_are_taken_and_others_named() {
     helper(&fs, &source, &mount.mnt, &format!("-o {usual}")).ok();
     shows(&mount.mnt, &["rw", "noexec", "nosuid", "nodev", "noatime", "nodiratime", "nosymfollow"], &[]);
     drop(mount);
-    // What mount(8) calls its helper with for `suid,dev` is nothing: they have names of their own.
+    // mount(8) does not pass `suid,dev` on to its helper, so Sheen has options of its own for them.
     let mount = Mount { mnt: beside(&fs, "m2") };
     helper(&fs, &source, &mount.mnt, "-o allow_suid,allow_dev -r").ok();
     shows(&mount.mnt, &["ro", "relatime"], &["nosuid", "nodev", "noexec", "noatime"]);
@@ -172,7 +172,7 @@ fn a_remount_changes_what_it_names() {
     assert!(busy.code == 1 && busy.err.contains("open for writing"), "{busy:?}");
     drop(file);
     eventually("the file is closed", || remount(&fs, &mount, "ro").code == 0);
-    // With the words of mount(8), which hands back what the kernel shows; and by mount(2) alone.
+    // By mount(8), which passes on all options that the kernel shows. Then by mount(2) alone.
     let all = "-o rw,noexec,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other,max_read=524288";
     helper(&fs, &source(&fs), &mount.mnt, all).ok();
     shows(&mount.mnt, &["rw", "noexec"], &["nosuid", "nodev", "ro"]);
@@ -192,7 +192,8 @@ fn a_layout_is_not_set_through_a_read_only_mount() {
     let fs = fs1!(root);
     fs.sh("touch f && mkdir d").ok();
     let mount = mounted(&fs, "m", "ro");
-    // LL_IOC_LOV_SETSTRIPE, one stripe: taken by a file that is open for reading, too.
+    // LL_IOC_LOV_SETSTRIPE, one stripe. The ioctl is accepted on a file that is open for reading
+    // alone.
     let script = "
 import errno, fcntl, os, struct, sys
 number = int(sys.argv[1])
@@ -208,13 +209,13 @@ except OSError as e:
         command.args(["-c", script, &sheen_wire::ioctl::LOV_SETSTRIPE.to_string()]).current_dir(at);
         run_command(command).ok()
     };
-    // The other mount asks the MDT, which finds that the file has a layout.
+    // The other mount sends the request to the MDT, which finds that the file has a layout.
     assert_eq!((set(&mount.mnt), set(&fs.mnt)), ("EROFS\n".to_owned(), "EEXIST\n".to_owned()));
     let ran = run(sheen(), ["lfs", "setstripe", "-c", "1", &mount.path("d").to_string_lossy()]);
     assert!(ran.code != 0 && ran.err.contains("Read-only file system"), "{ran:?}");
 }
 
-/// Seconds: so long ago that reading moves an access time by the rules of relatime.
+/// An access time, in seconds, so old that relatime lets a read update it.
 const LONG_AGO: i64 = 1_000_000_000;
 
 /// Sets a file's access time to [`LONG_AGO`], without opening the file.
@@ -227,7 +228,7 @@ fn is_old(path: &Path) -> bool {
     fs::metadata(path).unwrap().atime() == LONG_AGO
 }
 
-/// Reads a file past the page cache, so that the mount knows of it.
+/// Reads a file past the page cache, so that the mount sees the read.
 #[track_caller]
 fn read_direct(path: &Path, flags: OFlags) -> Vec<u8> {
     let (mut how, mut text) = (OpenOptions::new(), Vec::new());
@@ -236,7 +237,7 @@ fn read_direct(path: &Path, flags: OFlags) -> Vec<u8> {
     text
 }
 
-/// Uses a file again and again, which never shows in its access time.
+/// Uses a file again and again, and asserts that its access time does not move.
 #[track_caller]
 fn stays_old(path: &Path, mut using: impl FnMut()) {
     for _ in 0..20 {
@@ -245,7 +246,7 @@ fn stays_old(path: &Path, mut using: impl FnMut()) {
     }
 }
 
-/// Uses a file until that shows in its access time.
+/// Uses a file until its access time moves.
 #[track_caller]
 fn moves(path: &Path, mut using: impl FnMut()) {
     eventually(format!("the access time of {path:?} moves"), || {
@@ -306,7 +307,7 @@ fn locks_of_programs_are_shared_local_or_refused() {
     let fcntl = |file: &File| lock(file, Owner::Process, false, Kind::Write, 0, 0);
     let file = open(&refused.mnt);
     assert_eq!((flock(&file), fcntl(&file)), (Err(Errno::NOSYS), Err(Errno::NOSYS)));
-    // The kernel has these, and shows them.
+    // The kernel holds these locks, and shows them.
     let local = mounted(&fs, "local", "localflock");
     let (ours, others) = (open(&local.mnt), open(&fs.mnt));
     assert_eq!((flock(&ours), flock(&others)), (Ok(()), Ok(())));
@@ -347,9 +348,9 @@ fn inode_numbers_can_have_32_bits() {
     assert_eq!(found, looked_at);
     let numbers: BTreeSet<u64> = found.iter().map(|(_, ino)| *ino).collect();
     assert!(numbers.len() == 100 && numbers.iter().all(|ino| (1..=u64::from(u32::MAX)).contains(ino)), "{numbers:?}");
-    assert!(listed(&fs.path("d")).iter().any(|(_, ino)| *ino > u64::from(u32::MAX)), "as a rule they have 64");
+    assert!(listed(&fs.path("d")).iter().any(|(_, ino)| *ino > u64::from(u32::MAX)), "without the option: 64 bits");
     fs::rename(dir.join("2"), dir.join("two")).unwrap();
     fs::write(dir.join("two"), "text").unwrap();
     assert_eq!(fs::read_to_string(fs.path("d/two")).unwrap(), "text");
-    assert!(found.contains(&("2".into(), asked(OsStr::new("two")).1)), "a name does not change it");
+    assert!(found.contains(&("2".into(), asked(OsStr::new("two")).1)), "a rename does not change the number");
 }

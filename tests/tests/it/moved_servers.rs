@@ -1,5 +1,5 @@
-//! Servers that come back at other ports, as with `--listen HOST:0@tcp`: mounts and the MDT find
-//! them there.
+//! Servers that restart at other ports, as with `--listen HOST:0@tcp`. Mounts and the MDT find them
+//! there.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn operations_go_on_when_the_mds_comes_back_at_another_port() {
         cluster.kill("mds");
         cluster.spawn_at("mds", ANY_PORT);
         for (n, mount) in mounts.iter().enumerate() {
-            // A request fails when its server did not come back for 100 s; the script has 60 s.
+            // A request fails when its server has been down for 100 s; the script has 60 s.
             let text = format!("{round}.{n}");
             let script = format!("echo {text} > on-mdt; mkdir {text}; echo y > {text}/g; cat d/f {text}/g on-mdt");
             assert_eq!(bash(&mount.mnt, &script).ok(), format!("x\ny\n{text}\n"));
@@ -55,7 +55,7 @@ fn bytes_are_read_and_objects_placed_when_the_oss_comes_back_at_another_port() {
     cluster.kill("oss");
     cluster.spawn_at("oss", ANY_PORT);
     assert!(fs::read(mount.path("before")).unwrap() == data);
-    // The MDT may take a moment longer, and places nothing on an OST before it is connected.
+    // The MDT may connect a moment later. It places nothing on an OST before it is connected.
     eventually("the MDT finds the OSTs", || {
         let _ = fs::remove_file(mount.path("after"));
         setstripe("after").code == 0 && layout(&mount.path("after")).stripe_count() == 2

@@ -1,5 +1,5 @@
-//! Files that a mount opened without asking the MDT: they live on as any open file does, whatever
-//! becomes of their name, the MDT or the mount.
+//! Files that a mount opened without a request to the MDT. They stay usable like any open file,
+//! whatever happens to their name, the MDT or the mount.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,13 +20,13 @@ use sheen_tests::{
     wait::{eventually, let_pass},
 };
 
-/// What an open file holds is not only there at once, but also after this time.
+/// The data of an open file must be there at once, and still after this time.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// Between two changes of names by a program that races with others.
+/// Pause between two changes of names by a program in a race.
 const CHANGE_PAUSE: Duration = Duration::from_millis(3);
-/// A racing program holds a file open for less than this.
+/// A program in a race has a file open for less than this.
 const HELD_MAX_MS: u64 = 7;
-/// Over several stripes.
+/// Length of a file: several stripes.
 const LEN: usize = 300_000;
 /// Past the page cache (O_DIRECT).
 const DIRECT: i32 = 0o40000;
@@ -43,7 +43,7 @@ fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// Opens a file that the mount knows, with nothing of it in the page cache.
+/// Opens a file that the mount has cached, without any of its data in the page cache.
 fn open_known(path: &Path) -> File {
     fs::metadata(path).unwrap();
     OpenOptions::new().read(true).write(true).custom_flags(DIRECT).open(path).unwrap()
@@ -71,7 +71,7 @@ fn an_unlinked_file_keeps_its_bytes_until_it_is_closed() {
     let two = TwoMounts::up(LIMIT);
     let disk = two.fs.dir();
     for at in [two.dir("d"), two.dir("e").swapped()] {
-        // Removed by the other mount, by the same one, and by a rename over it.
+        // Removed by the other mount, by the same mount, and by a rename over it.
         let remove: [&dyn Fn(&Two); 3] =
             [&|at| fs::remove_file(at.a("f")).unwrap(), &|at| fs::remove_file(at.b("f")).unwrap(), &|at| {
                 fs::write(at.a("other"), "").unwrap();
@@ -83,7 +83,7 @@ fn an_unlinked_file_keeps_its_bytes_until_it_is_closed() {
             let open = open_known(&at.b("f"));
             remove(&at);
             assert!(read(&open) == noise(seed, LEN), "case {seed}");
-            // Not only at once.
+            // The data is still there later.
             let_pass(A_WHILE);
             assert!(read(&open) == noise(seed, LEN), "case {seed}");
             assert!(objects_below(&disk) > 0);
@@ -104,13 +104,13 @@ fn a_restart_of_the_mds_forgets_no_open_file() {
     }
     bash(&a.mnt, "sync .").ok();
     let [before, after, closed] = ["before", "after", "closed"].map(|name| open_known(&b.path(name)));
-    // One file loses its name before, one after the restart; and one was closed meanwhile.
+    // One file is removed before the restart, one after it. One is closed while the MDS is down.
     fs::remove_file(a.path("before")).unwrap();
     bash(&a.mnt, "sync .").ok();
     cluster.kill("mds");
     drop(closed);
     cluster.spawn("mds");
-    // B is back as well: it made something.
+    // A reply to B shows that B has reconnected.
     fs::write(b.path("back"), "").unwrap();
     fs::remove_file(a.path("after")).unwrap();
     fs::remove_file(a.path("closed")).unwrap();
@@ -129,7 +129,7 @@ fn a_restart_of_the_mds_forgets_no_open_file() {
 #[test]
 fn what_a_killed_mount_had_open_is_given_back() {
     skip_unless_mountable!();
-    // Killed after the name went, and before.
+    // The mount is killed after the removal, and before.
     for unlink_first in [true, false] {
         let two = TwoMounts::up(LIMIT);
         let at = two.dir("d");
@@ -142,7 +142,7 @@ fn what_a_killed_mount_had_open_is_given_back() {
         assert!(objects_below(&two.fs.dir()) > 0);
         two.second.kill();
         if !unlink_first {
-            // The mount stays dead: the end of this proves that nobody waits for it for ever.
+            // The mount stays dead: that the removal ends proves that it does not wait for ever.
             fs::remove_file(at.a("f")).unwrap();
         }
         none_left(&two.fs.dir());
@@ -154,7 +154,7 @@ fn what_a_killed_mount_had_open_is_given_back() {
 fn an_open_file_allows_what_it_was_opened_for() {
     skip_unless_mountable!();
     if !is_root() {
-        return println!("skipped: only root can be somebody else");
+        return println!("skipped: needs root to become another user");
     }
     let two = TwoMounts::up(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
@@ -189,8 +189,8 @@ except OSError: print('refused')
         assert!(child.wait().unwrap().success());
         assert_eq!(rest, "5 5\ndenied\nrefused\n");
     }
-    // Capabilities go when somebody without privilege opens for writing, however well the file is
-    // known.
+    // Capabilities are removed when an unprivileged user opens a file for writing, also if the
+    // mount has it cached.
     let at = two.dir("d");
     fs::write(at.a("c"), "x").unwrap();
     fs::set_permissions(at.a("c"), fs::Permissions::from_mode(0o666)).unwrap();
@@ -200,11 +200,11 @@ except OSError: print('refused')
     let mut write = as_nobody("echo y >> c");
     write.current_dir(at.b(""));
     run_command(write).ok();
-    assert_ne!(bash(&at.b(""), "getfattr -n security.capability c").code, 0, "the capability went");
+    assert_ne!(bash(&at.b(""), "getfattr -n security.capability c").code, 0, "the open removed the capability");
 }
 
-/// Whoever opens a name has the file that it named, whole, however long it is open and whatever
-/// happens to the name.
+/// A program that opens a name gets the file that had this name, whole, however long it is open and
+/// whatever happens to the name.
 #[test]
 fn open_files_are_whole_while_their_names_come_and_go() {
     skip_unless_mountable!();

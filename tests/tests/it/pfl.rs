@@ -1,6 +1,6 @@
-//! Files of several components (Lustre's progressive file layouts), by one mount and by two at
-//! once: objects come where something is written, nowhere else, and whoever knew the file before
-//! sees what is there now.
+//! Files of several components (Lustre's progressive file layouts), on one mount and on two at
+//! once. A component gets objects when data is written to it, and no earlier. Mounts that had the
+//! old layout cached see the new data.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -24,11 +24,11 @@ use sheen_tests::{
 const M: u64 = 1 << 20;
 /// Three steps: one stripe, two, four.
 const STEPS: &str = "-E 1M -c 1 -S 64K -E 4M -c 2 -S 128K -E -1 -c 4 -S 64K";
-/// The same, but that the first is on the MDT.
+/// The same, with the first component on the MDT.
 const BEGUN_ON_MDT: &str = "-E 1M -L mdt -E 4M -c 2 -S 128K -E -1 -c 4 -S 64K";
-/// Into the third component, and no multiple of anything.
+/// Length of a file: it ends in the third component, and is no multiple of a page or stripe.
 const LEN: usize = (6 << 20) + 4321;
-/// A record divides nothing.
+/// Length of a record: no multiple of a page or stripe.
 const RECORD: usize = 47_008;
 
 fn two(name: &str) -> Option<(TwoMounts, Two)> {
@@ -46,8 +46,8 @@ fn two_with(name: &str, steps: &str) -> Option<(TwoMounts, Two)> {
     Some((two, at))
 }
 
-/// Makes a test of a function of a directory whose files have three steps, as two mounts see it: in
-/// either role. And one where the files begin on the MDT.
+/// Makes a test of each function of a directory whose files have three components. Two mounts see
+/// the directory, in either role. A second test has the first component on the MDT.
 macro_rules! on_two_mounts {
     ($($name:ident)*) => {
         $(#[test]
@@ -84,7 +84,7 @@ on_two_mounts! {
     an_emptied_file_begins_anew
 }
 
-/// Which components have objects.
+/// Returns for each component whether it has objects.
 fn with_objects(path: &Path) -> Vec<bool> {
     layout(path).components().iter().map(|c| c.is_instantiated()).collect()
 }
@@ -120,7 +120,7 @@ mod says {
             assert_eq!(with_objects(&path), [true, true, true]);
             assert_eq!(layout(&path).stripe_count(), 1 + 2 + 4);
         }
-        // One large write into all of them, and one read over all boundaries.
+        // One large write into all components, and one read over all boundaries.
         let other = noise(4, LEN);
         rw(&at.b("f")).write_all_at(&other, 0).unwrap();
         let mut got = vec![0; LEN];
@@ -183,7 +183,7 @@ mod says {
             assert_eq!(size(&path), 5 * M + 3);
             let all = fs::read(&path).unwrap();
             assert_eq!((&all[..5], &all[5 << 20..]), (&b"begin"[..], &b"end"[..]));
-            assert!(all[5..5 << 20].iter().all(|byte| *byte == 0), "no objects are zeros");
+            assert!(all[5..5 << 20].iter().all(|byte| *byte == 0), "a component without objects reads as zeros");
         }
         let seek = |file: &File, from| rustix::fs::seek(file, from);
         for file in [&a, &b] {
@@ -193,16 +193,16 @@ mod says {
             assert_eq!(seek(file, SeekFrom::Data(5 * M + 3)), Err(Errno::NXIO));
             assert_eq!(seek(file, SeekFrom::Hole(5 * M)), Ok(5 * M + 3));
         }
-        // B has zeros of the middle in its page cache; A gives it objects.
+        // B has zeros of the middle in its page cache, where A's write instantiates the component.
         for (n, place) in [2 * M + 77, 3 * M, M].into_iter().enumerate() {
             let text = format!("in the middle {n}");
             a.write_all_at(text.as_bytes(), place).unwrap();
             let mut got = vec![0; text.len()];
             b.read_exact_at(&mut got, place).unwrap();
-            assert_eq!(String::from_utf8_lossy(&got), text, "B reads what A wrote where B knew a hole");
+            assert_eq!(String::from_utf8_lossy(&got), text, "B reads what A wrote where B had cached a hole");
             assert_eq!(with_objects(&at.b("f")), [true, true, true]);
         }
-        // And by itself: what it knows of its own.
+        // The same on one mount, which wrote and cached the file itself.
         let (a, b) = (rw(&at.b("g")), File::open(at.b("g")).unwrap());
         a.write_all_at(b"end", 5 * M).unwrap();
         let mut got = [1; 3];
@@ -214,7 +214,7 @@ mod says {
         b.read_exact_at(&mut got, 3 * M).unwrap();
         rw(&at.a("g")).write_all_at(b"too", 3 * M).unwrap();
         b.read_exact_at(&mut got, 3 * M).unwrap();
-        assert_eq!(&got, b"too", "another client wrote into the object that this one asked for");
+        assert_eq!(&got, b"too", "another client's write into an object that this client instantiated");
     }
 
     pub fn truncate_moves_the_end_through_components(at: &Two) {
@@ -228,7 +228,7 @@ mod says {
             assert_eq!([size(&at.a("f")), size(&at.b("f"))], [len; 2]);
             assert_eq!(b.metadata().unwrap().len(), len);
         }
-        assert!(fs::read(at.b("f")).unwrap().iter().all(|byte| *byte == 0), "what was cut is gone");
+        assert!(fs::read(at.b("f")).unwrap().iter().all(|byte| *byte == 0), "truncated bytes read as zeros");
         b.write_all_at(&data, 0).unwrap();
         b.set_len(LEN as u64).unwrap();
         assert!(fs::read(at.a("f")).unwrap() == data);
@@ -239,7 +239,8 @@ mod says {
         b.set_len(LEN as u64).unwrap();
         let all = fs::read(at.a("f")).unwrap();
         assert!(all.len() == LEN && all[4096..].iter().all(|byte| *byte == 0) && all[..4096] == data[..4096]);
-        // Without opening it, and only as far as needed.
+        // Through a descriptor for the truncate alone. Only as many components as needed get
+        // objects.
         fs::write(at.a("g"), "x").unwrap();
         rustix_truncate(&at.b("g"), 2 * M);
         assert_eq!((size(&at.a("g")), with_objects(&at.a("g"))), (2 * M, vec![true, true, false]));
@@ -427,7 +428,7 @@ fn components_that_are_added_are_used_and_those_deleted_are_not() {
     assert!(fs::read(at.a("f")).unwrap() == data);
     a.write_all_at(&data[..5], 3 * M).unwrap();
     assert_eq!(b.metadata().unwrap().len(), 3 * M + 5);
-    // What was in the last one goes with it.
+    // The data in the last component is deleted with it.
     let last = layout(&at.a("f")).components().last().map(|c| c.id).unwrap();
     two.fs.lfs(&format!("setstripe --component-del -I {last} dir/f")).ok();
     for (path, file) in [(at.a("f"), &a), (at.b("f"), &b)] {

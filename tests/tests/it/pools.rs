@@ -1,4 +1,4 @@
-//! Pools of OSTs, as an administrator makes them and users put files into them.
+//! Pools of OSTs: how administrators create them, and how users place files in them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, run, sandbox::Sandb
 
 const MNT: &str = "/mnt/c1";
 
-/// Pool and OSTs of a file.
+/// Returns the pool and the OSTs of a file.
 fn placed(path: impl AsRef<Path>) -> (Option<String>, Vec<u32>) {
     let mut value = vec![0; 65536];
     let n = rustix::fs::getxattr(path.as_ref(), "lustre.lov", &mut value).unwrap();
@@ -30,13 +30,14 @@ fn says(sandbox: &Sandbox, command: &str, code: i32, out: &str, err: &str) {
     assert_eq!(on_mount(sandbox, command), want, "{command}");
 }
 
-/// Waits until a command prints `want`, which may take mounts some moments.
+/// Waits until a command prints `want`. Mounts may learn of a change some moments later.
 #[track_caller]
 fn becomes(sandbox: &Sandbox, command: &str, want: &str) {
     eventually(format!("{command} prints {want:?}"), || on_mount(sandbox, command).out == want);
 }
 
-/// The pools `p1` on OSTs 0 and 1, and `p2` on 2 and 3, of a fresh file system.
+/// Runs a test on a fresh file system with the pools `p1` on OSTs 0 and 1, and `p2` on OSTs 2 and
+/// 3.
 fn with_pools(name: &'static str, test: impl FnOnce(&Sandbox) + Send + 'static) {
     Sandbox::enter(name, |sandbox| {
         sandbox.up("lustre", MNT);
@@ -77,7 +78,7 @@ fn lctl_and_lfs_print_what_lustre_prints() {
         says(s, "lctl get_param lov.*-mdtlov.pools.*", 0, values, "");
         let each = "lov.lustre-clilov-*.pools.p1=\nlustre-OST0000_UUID\nlustre-OST0001_UUID\n";
         let of_mounts = "lctl get_param lov.*-clilov-*.pools.* | sed 's/-[0-9a-f]*[.]pools/-*.pools/'";
-        // Both mounts hear of it.
+        // Both mounts learn of the pool.
         becomes(s, of_mounts, &each.repeat(2));
         for mount in [MNT, "/mnt/c2"] {
             says(s, &format!("getfattr --absolute-names -n sheen.pools --only-values {mount}"), 0, "p1 0-1\n", "");
@@ -101,7 +102,7 @@ fn lctl_and_lfs_print_what_lustre_prints() {
         says(s, "lctl pool_destroy lustre.p1", 2, "", "pool_destroy: pool lustre.p1 not found\n");
         says(s, "lfs pool_list lustre", 0, "Pools from lustre:\n", "");
         assert_eq!(on_mount(s, "lctl get_param lov.*-mdtlov.pools.*").code, 2);
-        // Both mounts hear that it is deleted.
+        // Both mounts learn that the pool is deleted.
         becomes(s, of_mounts, "");
         says(s, "getfattr -n sheen.pools --only-values .", 0, "", "");
     });
@@ -131,7 +132,7 @@ fn files_lie_on_the_osts_of_their_pool() {
         says(s, "lfs setstripe -p nopool i", 22, "", unknown);
         on_mount(s, "lctl pool_new lustre.empty").ok();
         assert_eq!(on_mount(s, "lfs setstripe -p empty j").code, 22);
-        // What is written there comes back.
+        // Data that is written to such files is read back.
         let script =
             "head -c 9000000 /dev/urandom > a; cat a > c; cmp a c && lfs setstripe -p p2 k && cp a k && cmp a k";
         on_mount(s, script).ok();
@@ -152,9 +153,9 @@ fn a_directory_hands_its_pool_on_for_as_long_as_there_is_one() {
 
         on_mount(s, "lctl pool_remove lustre.p1 OST0001 && touch d/one").ok();
         assert_eq!(at("d/one"), in_pool("p1", &[0]));
-        on_mount(s, "lctl pool_destroy lustre.p1 && touch d/gone").ok();
-        assert_eq!(at("d/gone"), (None, vec![0, 1, 2, 3]));
-        assert_eq!(at("d/f"), in_pool("p1", &[0, 1]), "what was made stays");
+        on_mount(s, "lctl pool_destroy lustre.p1 && touch d/none").ok();
+        assert_eq!(at("d/none"), (None, vec![0, 1, 2, 3]));
+        assert_eq!(at("d/f"), in_pool("p1", &[0, 1]), "existing files stay");
         on_mount(s, "lctl pool_new lustre.p1 && touch d/empty && lctl pool_add lustre.p1 OST0003 && touch d/back").ok();
         assert_eq!(at("d/empty"), (None, vec![0, 1, 2, 3]));
         assert_eq!(at("d/back"), in_pool("p1", &[3]));
@@ -189,7 +190,7 @@ fn servers_of_their_own_hear_of_pools() {
         assert_eq!(s.sh(&mount.mnt, script).ok(), "Pools from many:\nmany.p\n");
         assert_eq!(placed(mount.path("f")), in_pool("p", &[1]));
         assert_eq!(placed(mount.path("d/f")), in_pool("p", &[1]));
-        // The MGS comes back with its pools; the MDT never forgot them.
+        // The MGS has its pools again after a restart. The MDT keeps them meanwhile.
         cluster.kill("mgs");
         s.sh(&mount.mnt, "touch d/g").ok();
         assert_eq!(placed(mount.path("d/g")), in_pool("p", &[1]));
@@ -197,10 +198,10 @@ fn servers_of_their_own_hear_of_pools() {
         assert_eq!(none.code, 19, "{}", none.err);
         cluster.spawn("mgs");
         let listed = || run(sheen(), ["lctl", "pool_list", "many.p"]).out;
-        eventually("the MGS tells of its pools", || listed() == "Pool: many.p\nmany-OST0001_UUID\n");
+        eventually("the MGS lists its pools", || listed() == "Pool: many.p\nmany-OST0001_UUID\n");
         s.sh(&mount.mnt, "lctl pool_add many.p OST0000 && lfs setstripe -p p -c -1 both").ok();
         assert_eq!(placed(mount.path("both")), in_pool("p", &[0, 1]));
-        // So does an MDT that is killed.
+        // An MDT that was killed has them again, too.
         cluster.kill("mds");
         cluster.spawn("mds");
         s.sh(&mount.mnt, "lfs setstripe -p p -c -1 after").ok();

@@ -1,4 +1,4 @@
-//! Real programs on the mount.
+//! Real programs on a mount.
 
 use std::{fs, process::Command};
 
@@ -118,7 +118,7 @@ fn an_ordinary_user_can_do_it_all() {
     if !can_mount() || sheen_tests::run("which", ["fusermount3"]).code != 0 {
         return println!("skipped: needs /dev/fuse and fusermount3");
     }
-    // Distributions give /dev/fuse to everybody; a bare container may not.
+    // Distributions let all users open /dev/fuse; a bare container may not.
     sh("chmod 666 /dev/fuse").ok();
     let dir = sheen_tests::new_dir(&std::env::temp_dir()).display().to_string();
     let program = sheen();

@@ -1,5 +1,5 @@
-//! Two and three mounts at the same time: nothing is lost, nothing is done twice, nothing hangs,
-//! nobody sees the past.
+//! Races of two and three mounts: nothing is lost, nothing is done twice, nothing hangs, and no
+//! mount shows an older state.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ use sheen_tests::{
 
 const LIMIT: Duration = Duration::from_secs(280);
 
-/// Runs all at once, each on a thread of its own, and gives what they return.
+/// Runs all jobs at once, each on a thread of its own, and returns their results.
 #[track_caller]
 fn together<T: Send, J: FnOnce() -> T + Send>(jobs: Vec<J>) -> Vec<T> {
     let start = Barrier::new(jobs.len());
@@ -41,7 +41,7 @@ fn together<T: Send, J: FnOnce() -> T + Send>(jobs: Vec<J>) -> Vec<T> {
     })
 }
 
-/// A racer of a kind of its own.
+/// A job of any type.
 type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 fn exists<T>(result: Result<T, std::io::Error>) -> bool {
@@ -52,8 +52,8 @@ fn exists<T>(result: Result<T, std::io::Error>) -> bool {
     }
 }
 
-/// The calling thread runs on one processor, which it shares with a busy one, and seldom gets its
-/// turn.
+/// Moves the calling thread to one processor, the same for all callers. A thread that is not the
+/// busy one gets the lowest priority, so that it seldom runs.
 fn on_a_busy_processor(is_busy: bool) {
     let allowed = sched_getaffinity(None).unwrap();
     let mut one = CpuSet::new();
@@ -64,17 +64,18 @@ fn on_a_busy_processor(is_busy: bool) {
     }
 }
 
-/// Also where the kernel takes an answer apart long after it was given: whoever looked is waiting
-/// for its turn.
+/// The kernel may process a reply long after it was sent: the thread that requested the lookup
+/// waits for a processor.
 #[test]
 fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
-    /// Changes on each side: more than there are moments of the lookup at which they come.
+    /// Changes in each role of the mounts: more than the 20 moments of the lookup at which they
+    /// come.
     const ROUNDS: u64 = 30;
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         let at = &at;
         let race = &Race::new([at_least(ROUNDS)]);
-        // A thread that fails drops its ends, so that nobody waits for it.
+        // A thread that fails drops its channel ends, so that no other thread waits for it.
         let (begin, begun) = mpsc::channel::<u64>();
         let (looked, was_looked_at) = mpsc::channel();
         let hog = || {
@@ -104,7 +105,7 @@ fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
                 if begin.send(round).is_err() {
                     break;
                 }
-                // At one moment or another of the lookup.
+                // In each round the change comes at another moment of the lookup.
                 let_pass(Duration::from_micros(round % 20 * 500));
                 (&file).write_all(b", and new").unwrap();
                 fs::set_permissions(at.a(&name), Permissions::from_mode(0o600)).unwrap();
@@ -120,7 +121,7 @@ fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
         };
         let jobs: Vec<Job> = vec![Box::new(hog), Box::new(change), Box::new(look)];
         together(jobs);
-        assert_eq!(*old.lock().unwrap(), [], "known from before, of {ROUNDS} rounds");
+        assert_eq!(*old.lock().unwrap(), [], "stale attributes, in {ROUNDS} rounds");
     }
 }
 
@@ -175,14 +176,15 @@ fn appends_to_striped_files_are_neither_lost_nor_torn() {
     append_from_all_sides(4);
 }
 
-/// Four append to one file while two look at it now and then, half of each on either mount.
+/// Four threads append to one file while two look at it now and then, half of each on either mount.
 fn append_from_all_sides(stripes: u32) {
-    /// Between two looks, whose locks stop the appends.
+    /// Pause between two looks. Their locks stop the appends.
     const LOOK_PAUSE: Duration = Duration::from_millis(50);
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     two.fs.lfs(&format!("setstripe -c {stripes} -S 64K {}", at.a.display())).ok();
-    // The last spans stripes and is the size of the paper's IOR records.
+    // A record of the last file spans stripes. Its size is that of IOR's records in the paper on
+    // overstriping.
     for (name, len, count) in [("small", 64, 200u64), ("odd", 5003, 100), ("large", 47_008, 40)] {
         fs::write(at.a(name), "").unwrap();
         let all = 4 * count;
@@ -205,7 +207,7 @@ fn append_from_all_sides(stripes: u32) {
                 let least = race.count(0) as usize * len;
                 let found = fs::metadata(dir.join(name)).unwrap().len() as usize;
                 assert!(found >= least, "{name}: {found} bytes, {least} were there before");
-                // Its locks are in the way of those that append, and wait for theirs.
+                // The locks of this read conflict with those of the appends.
                 fs::read(dir.join(name)).unwrap();
                 let_pass(LOOK_PAUSE);
             }
@@ -231,7 +233,7 @@ fn append_from_all_sides(stripes: u32) {
 #[test]
 fn a_rename_is_atomic_for_a_reader() {
     const VERSIONS: u64 = 150;
-    /// By each of the readers.
+    /// Minimum for each of the readers.
     const READS: u64 = 150;
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
@@ -261,12 +263,12 @@ fn a_rename_is_atomic_for_a_reader() {
     together(jobs);
 }
 
-/// A thing that one mount changes and others look at.
+/// State that one mount changes and others look at.
 struct Watched {
     name: &'static str,
-    /// Makes it say `n`.
+    /// Sets the state to `n`.
     change: fn(&Path, u64),
-    /// What it says.
+    /// Returns the state.
     look: fn(&Path) -> u64,
 }
 
@@ -303,8 +305,8 @@ const WATCHED: &[Watched] = &[
         name: "name",
         change: |d, n| fs::write(d.join(format!("name{n}")), "x").unwrap(),
         look: |d| {
-            // Names come in order; looks beyond the last (so that its absence is cached), and finds
-            // the last by doubling.
+            // Names are created in order. Doubles a number until its name is missing, which caches
+            // the absence. Then finds the last name by bisection.
             let there = |n: u64| n == 0 || d.join(format!("name{n}")).exists();
             let mut above = 1;
             while there(above) {
@@ -340,15 +342,15 @@ fn number(file: &File, offset: u64) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Whoever looks after a change has returned sees it or a later one, while changes go on all the
-/// time; on three mounts.
+/// A look that begins after a change returned sees that change or a later one. Changes go on all
+/// the time, and three mounts look.
 #[test]
 fn nobody_sees_the_past() {
-    /// Of each thing. The maximum keeps directories small enough to be listed often.
+    /// Changes of each state. The maximum keeps directories small enough to be listed often.
     const CHANGES: RangeInclusive<u64> = 150..=1000;
-    /// On each mount.
+    /// Looks on each mount.
     const LOOKS: RangeInclusive<u64> = at_least(150);
-    /// A pause of the changes, in which the others cache the thing.
+    /// A pause of the changes, in which the other mounts cache the state.
     const CACHING_PAUSE: Duration = Duration::from_millis(3);
     let two = two_mounts!(LIMIT);
     let third = two.fs.second_mount();
@@ -367,7 +369,7 @@ fn nobody_sees_the_past() {
                     let least = race.count(0).max(last);
                     let found = (thing.look)(&dir);
                     let (name, dir) = (thing.name, dir.display());
-                    assert!(found >= least, "{name}: {found} is the past, {least} was there before: {dir}");
+                    assert!(found >= least, "{name}: {found} is stale, {least} was there before: {dir}");
                     last = found;
                     looks.did_one();
                 }
@@ -396,13 +398,13 @@ fn nobody_sees_the_past() {
     }
 }
 
-/// The same through a mapping that is there all the time.
+/// The same through a mapping that exists all the time.
 #[test]
 fn a_mapping_never_shows_the_past() {
     const CHANGES: u64 = 500;
-    /// On each mount.
+    /// Looks on each mount.
     const LOOKS: u64 = 500;
-    /// Slow enough that one byte holds all changes that a look may meet.
+    /// Slow enough that one byte distinguishes all changes during a look.
     const CHANGE_PAUSE: Duration = Duration::from_micros(300);
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
@@ -424,8 +426,8 @@ fn a_mapping_never_shows_the_past() {
             let least = race.count(0);
             let found = map.read(131_072, 1)[0];
             let latest = race.count(0);
-            // Between the two, or one that is under way; of more than 250 changes one byte does not
-            // tell.
+            // The look may return any change between the two counts, or one that is under way. One
+            // byte cannot distinguish more than 250 changes.
             let past = u64::from(found.wrapping_sub(least as u8)) > latest - least + 1;
             let is_past = past && latest - least < 250;
             assert!(!is_past, "the mapping shows {found}; {least} was there before, {latest} after");
@@ -477,7 +479,7 @@ fn two_mounts_unlink_in_one_directory() {
 
 #[test]
 fn two_mounts_rename_in_one_directory_and_across() {
-    /// By each of the racers.
+    /// Minimum for each of the racers.
     const MOVES: u64 = 100;
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
@@ -509,8 +511,8 @@ fn two_mounts_rename_in_one_directory_and_across() {
     together((0..4).map(racer).collect());
     for dir in at.both() {
         let (x, y) = (listed(&dir.join("x")), listed(&dir.join("y")));
-        assert!(x.is_disjoint(&y), "a file in both");
-        assert_eq!(&x | &y, names.iter().cloned().collect(), "all are somewhere");
+        assert!(x.is_disjoint(&y), "a file is in both directories");
+        assert_eq!(&x | &y, names.iter().cloned().collect(), "every file is in one directory");
         for (place, found) in [("x", &x), ("y", &y)] {
             found.iter().for_each(|n| assert_eq!(&fs::read_to_string(dir.join(place).join(n)).unwrap(), n));
         }
@@ -519,7 +521,7 @@ fn two_mounts_rename_in_one_directory_and_across() {
 
 #[test]
 fn directories_move_past_each_other() {
-    /// By each of the racers; most of them are refused.
+    /// Minimum for each of the racers. Most attempts are refused.
     const TRIES: u64 = 400;
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
@@ -537,8 +539,8 @@ fn directories_move_past_each_other() {
                 let from = format!("{}{name}", places[rng.usize(..7)]);
                 let to = format!("{}{name}", places[rng.usize(..7)]);
                 let _ = fs::metadata(dir.join(&to));
-                // Into itself, onto something that is there, from nowhere: refused, without a cycle
-                // and without a hang.
+                // A rename of a directory into itself, onto an existing name, or of a missing name
+                // is refused. It makes no cycle and does not hang.
                 let _ = fs::rename(dir.join(from), dir.join(to));
                 tries.did_one();
             }
@@ -588,8 +590,8 @@ fn a_storm_of_creates_from_both_mounts() {
     }
 }
 
-/// Whoever writes to parts of a page that nobody else writes loses nothing to the others, whatever
-/// the page cache of either holds.
+/// Writers of different parts of one page lose none of their writes, whatever the page caches of
+/// the mounts hold.
 #[test]
 fn neighbours_in_one_page_do_not_disturb_each_other() {
     let two = two_mounts!(LIMIT);

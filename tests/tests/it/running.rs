@@ -1,5 +1,5 @@
-//! Programs that run from a file of the mount: nobody writes it meanwhile, on whatever mount
-//! (ETXTBSY), and what is being written is not run.
+//! ETXTBSY: while a program runs from a file, no mount can write the file. A file that is open for
+//! writing cannot be run.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -25,7 +25,7 @@ macro_rules! skip_unless_mountable {
     };
 }
 
-/// A program that waits, copied to `path`. Its bytes.
+/// Copies a program that waits to `path`, and returns its bytes.
 fn install(path: &Path) -> Vec<u8> {
     let bytes = fs::read("/bin/sleep").unwrap();
     fs::write(path, &bytes).unwrap();
@@ -50,7 +50,7 @@ fn is_busy<T>(what: &str, outcome: io::Result<T>) {
     assert_eq!(outcome.err().map(|e| e.kind()), Some(ErrorKind::ExecutableFileBusy), "{what}");
 }
 
-/// Everything by which a file's bytes could become others.
+/// Asserts that every call that could change the file's bytes fails with ETXTBSY.
 #[track_caller]
 fn nobody_writes(path: &Path) {
     let cut = |access| rustix::fs::open(path, access | OFlags::TRUNC, Mode::empty()).map(drop).map_err(io::Error::from);
@@ -78,9 +78,9 @@ fn a_file_that_a_program_runs_from_is_written_by_nobody() {
     let two = TwoMounts::up(LIMIT);
     for (name, at) in [("d", two.dir("d")), ("e", two.dir("e").swapped())] {
         let bytes = install(&at.a("p"));
-        // Another name of it, that the kernel has to look up.
+        // Another name of the file, which the kernel has to look up.
         fs::hard_link(at.a("p"), at.a("q")).unwrap();
-        // Known on the other mount, which could write it without asking.
+        // The other mount has the file cached, and could open it for writing without a request.
         assert!(fs::read(at.b("p")).unwrap() == bytes);
         drop(OpenOptions::new().write(true).open(at.b("p")).unwrap());
         let mut program = start(&at.a("p")).unwrap();
@@ -88,12 +88,12 @@ fn a_file_that_a_program_runs_from_is_written_by_nobody() {
         for path in [at.a("p"), at.b("p"), at.a("q"), at.b("q")] {
             nobody_writes(&path);
         }
-        // As long as one runs.
+        // The file stays busy as long as one program runs.
         end(again);
         nobody_writes(&at.b("p"));
         nobody_writes(&at.a("q"));
-        assert_eq!(program.0.try_wait().unwrap(), None, "it goes on");
-        assert!(fs::read(at.b("q")).unwrap() == bytes, "{name}: nothing was cut");
+        assert_eq!(program.0.try_wait().unwrap(), None, "the program still runs");
+        assert!(fs::read(at.b("q")).unwrap() == bytes, "{name}: the file is unchanged");
         end(program);
         fs::write(at.b("p"), "other").unwrap();
         assert_eq!(fs::read(at.a("q")).unwrap(), b"other");
@@ -108,9 +108,9 @@ fn what_somebody_writes_is_not_run() {
         for n in 0..20 {
             let (a, b) = (at.a(&format!("p{n}")), at.b(&format!("p{n}")));
             let bytes = install(&a);
-            // The moment after it was closed it is run elsewhere.
+            // The other mount runs the file the moment after it was closed.
             end(start(&b).unwrap());
-            // Opened with the MDT's knowledge and without.
+            // Opened with a request to the MDT, and without one.
             let first = OpenOptions::new().write(true).open(&a).unwrap();
             let second = OpenOptions::new().append(true).open(&a).unwrap();
             is_busy("run", start(&b));
@@ -133,7 +133,7 @@ fn a_restart_of_the_mds_forgets_no_program() {
     let program = start(&a.path("p")).unwrap();
     cluster.kill("mds");
     cluster.spawn("mds");
-    // Both are back: they made something.
+    // Replies to both mounts show that they have reconnected.
     fs::write(a.path("a"), "").unwrap();
     fs::write(b.path("b"), "").unwrap();
     nobody_writes(&b.path("p"));

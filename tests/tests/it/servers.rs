@@ -1,4 +1,4 @@
-//! Servers in processes of their own, over tcp: what their clients notice when they are killed.
+//! Servers in processes of their own, over tcp: what their clients notice when servers are killed.
 
 use std::{
     fs,
@@ -18,15 +18,15 @@ use sheen_tests::{
     wait::{blocks, eventually, let_pass, while_down},
 };
 
-/// MiB of a copy that are written when its OSS is killed, the first and the second time; it has 64.
+/// MiB that are written when the OSS is killed, the first and the second time. The copy has 64 MiB.
 const KILLED_AT: [usize; 2] = [16, 40];
-/// After each MiB, so that the OSS is killed while the copy goes on.
+/// Pause after each MiB, so that the OSS is killed during the copy.
 const COPY_PAUSE: Duration = Duration::from_millis(10);
 /// How long a killed OSS is down.
 const DOWN: Duration = Duration::from_millis(200);
-/// What waits for a server still waits after this time.
+/// After this time, a program that waits for a server is still expected to wait.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// In this time some signals come.
+/// A time in which several signals arrive.
 const SOME_SIGNALS: Duration = Duration::from_millis(2500);
 
 #[test]
@@ -76,7 +76,7 @@ fn metadata_goes_on_when_the_mds_or_the_mgs_is_killed_and_comes_back() {
     cluster.spawn("mds");
     bash(&mount.mnt, "mkdir after && echo y > after/g && cat before/f after/g").ok();
     std::io::Write::write_all(&mut &open, b"alive").unwrap();
-    assert_eq!(open.metadata().unwrap().len(), 5, "what is open and unlinked lives on");
+    assert_eq!(open.metadata().unwrap().len(), 5, "the orphan survives the restart");
     cluster.kill("mgs");
     bash(&mount.mnt, "echo z > after/h").ok();
     cluster.spawn("mgs");
@@ -90,7 +90,7 @@ fn an_mgs_that_is_stopped_has_nothing_to_complain_of() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
     let mut cluster = Cluster::start();
-    let mount = cluster.mount(); // with MDT and mount, two wait for changes of the configuration
+    let mount = cluster.mount(); // the MDT and this mount wait at the MGS for changes of the configuration
     let at = cluster.children.iter().position(|(k, _)| *k == "mgs").unwrap();
     let (_, mut mgs) = cluster.children.remove(at);
     bash(&cluster.base, &format!("kill -TERM {}", mgs.id())).ok();
@@ -112,7 +112,7 @@ fn who_waits_for_a_dead_server_can_be_killed_and_other_signals_do_no_harm() {
     let cat = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut cat = Guarded(cat.unwrap());
     let_pass(A_WHILE);
-    assert!(cat.0.try_wait().unwrap().is_none(), "it waits for the server");
+    assert!(cat.0.try_wait().unwrap().is_none(), "cat waits for the server");
     while_down("the end of a program that is killed", move || drop(cat));
     let script = "
 import os, signal

@@ -105,7 +105,7 @@ fn every_byte_of_every_layout_comes_back() {
         let name = format!("f{i}");
         fs.lfs(&format!("setstripe {options} {name}")).ok();
         let file = OpenOptions::new().write(true).open(fs.path(&name)).unwrap();
-        // Unaligned pieces in an order of their own.
+        // Unaligned pieces in a scattered order.
         let pieces: Vec<usize> = (0..data.len()).step_by(47_008).collect();
         for k in 0..pieces.len() {
             let at = pieces[(k * 7919) % pieces.len()];
@@ -132,14 +132,14 @@ fn objects_exist_from_their_first_write_and_go_with_the_file() {
         find.ok().lines().count()
     };
     fs.lfs("setstripe -C 8 -S 64K f").ok();
-    assert_eq!(objects(), 0, "a layout is a promise of objects, no more");
+    assert_eq!(objects(), 0, "a layout alone creates no objects");
     assert_eq!(fs::read(fs.path("f")).unwrap(), b"");
     let file = OpenOptions::new().write(true).open(fs.path("f")).unwrap();
     file.write_all_at(b"x", 5 * 65536).unwrap();
     assert_eq!(objects(), 1, "the sixth stripe alone was written");
     assert_eq!(file.metadata().unwrap().len(), 5 * 65536 + 1);
     file.set_len(10 << 20).unwrap();
-    assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20, "sparse where the file is");
+    assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20, "the objects are sparse like the file");
     drop(file);
     fs::remove_file(fs.path("f")).unwrap();
     eventually("no objects are left behind", || objects() == 0);
@@ -279,7 +279,7 @@ fn an_oss_joins_a_running_file_system() {
     });
     let data = noise(8, 20 << 20);
     fs::write(fs.path("wide"), &data).unwrap();
-    assert!(fs::read(fs.path("wide")).unwrap() == data, "they hold their data");
+    assert!(fs::read(fs.path("wide")).unwrap() == data, "the new OSTs store data");
     fs.stop().ok();
     rustix::process::kill_process(rustix::process::Pid::from_child(&oss.0), rustix::process::Signal::TERM).unwrap();
     oss.0.wait().unwrap();
@@ -304,5 +304,5 @@ fn bash_completes_commands_options_and_parameters() {
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[..4], ["migrate", "--draw", "--stripe-count --stripe-index --stripe-size", "pool_destroy"]);
     assert!(lines[4].split(' ').any(|name| name == "osp.sheen-OST0001-osc-MDT0000"), "{}", lines[4]);
-    assert!(lines[5].is_empty() && lines[6].contains("-o default"), "names of files are bash's own: {said}");
+    assert!(lines[5].is_empty() && lines[6].contains("-o default"), "bash itself completes file names: {said}");
 }

@@ -1,5 +1,5 @@
-//! The test suites that others wrote, run on the mount: pjdfstest and fsx. `scripts/test.sh`
-//! installs them.
+//! Test suites of other projects, run on the mount: pjdfstest and fsx. `scripts/test.sh` installs
+//! them.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 

@@ -1,5 +1,5 @@
-//! `lfs swap_layouts`: two files exchange their bytes in one step while programs on this and other
-//! mounts use them.
+//! `lfs swap_layouts`: two files exchange their data in one step, while programs use them on this
+//! and other mounts.
 
 use std::{
     collections::BTreeMap,
@@ -50,7 +50,7 @@ fn two_files_exchange_their_bytes_and_keep_all_else() {
     };
     let before = [stat(&at.b("one")), stat(&at.b("other"))];
     for look in [at.b("one"), at.b("other")] {
-        fs::read(look).unwrap(); // so that the other mount keeps it
+        fs::read(look).unwrap(); // so that the other mount caches it
     }
     for round in 0..4 {
         assert_eq!(swap(&one, &other).ok(), "");
@@ -69,7 +69,7 @@ fn two_files_exchange_their_bytes_and_keep_all_else() {
         assert_eq!([osts(&at.b("one")), osts(&at.b("other"))], [a, b], "{round}");
     }
     assert_eq!(bash(&at.b, "getfattr --only-values -n user.k one").ok(), "v");
-    // What was written last shows its time again.
+    // A write moves the modification time again.
     fs::write(at.b("one"), "new").unwrap();
     assert!(fs::metadata(&one).unwrap().modified().unwrap() > began);
     fs::remove_file(at.b("other")).unwrap();
@@ -91,7 +91,7 @@ fn components_without_objects_get_theirs_afterwards() {
         swap(&one, &other).ok();
         data.swap(0, 1);
         for (n, file) in open.iter().enumerate() {
-            // Each time a little more, past ends of components now and then.
+            // Each time a little more, sometimes past the end of a component.
             let more = noise(round * 2 + n as u64, 700_000);
             file.write_all_at(&more, data[n].len() as u64).unwrap();
             data[n].extend(more);
@@ -129,7 +129,7 @@ fn who_has_the_files_open_elsewhere_goes_on_with_the_other_bytes() {
     for round in 0..5 {
         swap(&paths[0], &paths[1]).ok();
         data.swap(0, 1);
-        // Each kind of use is the first of its open file after the exchange.
+        // Each kind of use is the first of its open file after the swap.
         match round {
             0 => {
                 let mut read = vec![0; 2 * M];
@@ -170,9 +170,9 @@ fn who_has_the_files_open_elsewhere_goes_on_with_the_other_bytes() {
 #[test]
 fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
     const PAGE: usize = 4096;
-    /// Of either pair of files.
+    /// Minimum for either pair of files.
     const SWAPS: u64 = 10;
-    /// By each of the writers. Each write has a page of its own.
+    /// Range for each of the writers. Each write has a page of its own.
     const WRITES: RangeInclusive<u64> = 100..=3000;
     const APPENDS: RangeInclusive<u64> = 100..=3000;
     const WRITE_PAUSE: Duration = Duration::from_millis(2);
@@ -187,7 +187,8 @@ fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
     }
     let race = Race::new([at_least(SWAPS), WRITES, WRITES, APPENDS]);
     thread::scope(|scope| {
-        // Records, each at a place of its own, in either file as it comes; every few with an fsync.
+        // Each record has an offset of its own, in one file or the other. Every 16th is followed by
+        // an fsync.
         for (who, dir) in at.both().into_iter().enumerate() {
             let (files, writes) = (names.map(|name| rw(&dir.join(name))), race.party(1 + who));
             scope.spawn(move || {
@@ -253,7 +254,7 @@ fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
     expect_stored_objects(&two.fs.dir(), 0);
 }
 
-/// Swaps two files again and again while `work` goes on. The swaps are the first part of the race.
+/// Swaps two files again and again while `work` runs. The swaps are part 0 of the race.
 fn swapping(race: &Race, one: &Path, other: &Path, work: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let swaps = race.party(0);
@@ -268,14 +269,14 @@ fn swapping(race: &Race, one: &Path, other: &Path, work: impl FnOnce() + Send) {
 #[test]
 fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
     const SWAPS: u64 = 8;
-    /// By each of the writers. Each write has a place and a byte of its own, other than 0.
+    /// Range for each of the writers. Each write has an offset and a byte of its own, other than 0.
     const WRITES: RangeInclusive<u64> = 10..=80;
     const WRITE_PAUSE: Duration = Duration::from_millis(10);
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-c 4 -S 64K", &one);
     setstripe("-E 64K -L mdt -E -1 -C 7 -S 64K", &other);
-    // Large ones, which go to the OSTs as they are, and such that are kept for a while.
+    // Large writes, which go to the OSTs at once, and small ones, which stay dirty for a while.
     for (len, name) in [(700_000, "large"), (150_000, "small")] {
         fs::write(&one, "").unwrap();
         fs::write(&other, "").unwrap();
@@ -322,7 +323,8 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
     const PIECE: usize = 250_000;
     const PIECES: u64 = 60;
     const SWAPS_BESIDE_HOLES: u64 = 5;
-    /// A swap that meets a reader may take 2 s (docs/roadmap.md), and each cut is read.
+    /// A swap that meets a reader may take 2 s (docs/roadmap.md), and the files are read after each
+    /// truncate.
     const SWAPS_BESIDE_CUTS: u64 = 3;
     const HOLE_PAUSE: Duration = Duration::from_millis(60);
     let (_two, at) = two_mounts!(LIMIT, "d");
@@ -370,9 +372,10 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
             let n = cuts.count() as usize + 1;
             sizes.push(full.len() - n * PIECE);
             file.set_len(sizes[n - 1] as u64).unwrap();
-            // Each is shorter than both files were: so there is never a hole.
+            // Each size is smaller than both files were, so that there is never a hole.
             for name in ["one", "other"] {
-                // A read while the file grows by a swap may see an older page. The cut stays.
+                // A read while a swap makes the file longer may see an older page. The truncate
+                // stays.
                 eventually(format!("cut {n}: {name} is whole"), || {
                     fs::read(at.a(name)).is_ok_and(|data| data == full[..data.len()])
                 });
@@ -383,7 +386,7 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
     println!("{} swaps beside {} cuts", race.count(0), race.count(1));
     see("cuts", &|data| {
         assert!(data.iter().any(|d| d.len() == sizes[sizes.len() - 1]), "the last cut is made");
-        assert!(data.iter().all(|d| d.len() == full.len() || sizes.contains(&d.len())), "no other size is");
+        assert!(data.iter().all(|d| d.len() == full.len() || sizes.contains(&d.len())), "no other size exists");
     });
 }
 
@@ -416,8 +419,8 @@ fn what_lies_on_the_mdt_is_exchanged_as_well() {
                 let what = format!("{n}, {round}, {i}");
                 assert_eq!(fs::metadata(at.b(&names[i])).unwrap().len(), data[i].len() as u64, "{what}");
                 assert!(fs::read(at.b(&names[i])).unwrap() == data[i], "{what}");
-                assert!(fs::read(at.a(&names[i])).unwrap() == data[i], "{what}, by who did it");
-                // Through who has it open since before, and on from there.
+                assert!(fs::read(at.a(&names[i])).unwrap() == data[i], "{what}, on the mount that swapped");
+                // Through a descriptor that was open before the swap.
                 open[i].write_all_at(&[round + 1; 70_000], 20).unwrap();
                 let len = data[i].len().max(70_020);
                 data[i].resize(len, 0);
@@ -461,7 +464,7 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
         assert_eq!(fs::read(at.b(name)).unwrap(), name.as_bytes());
     }
     assert_eq!([osts(&at.a("one")).len(), osts(&at.a("other")).len()], [1, 2]);
-    // What a program may not write to any more it does not exchange either.
+    // Set-user-id and set-group-id bits do not prevent a swap.
     fs::set_permissions(at.a("one"), PermissionsExt::from_mode(0o6755)).unwrap();
     swap(&at.a("one"), &at.a("other")).ok();
     assert_eq!(fs::read(at.b("one")).unwrap(), b"other");
@@ -487,7 +490,7 @@ fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
     }
     let (written, _) = stored_objects(&cluster.base);
     assert!(written > 4);
-    // Their layouts are known there from before everything.
+    // This mount has cached the layouts since before all swaps.
     let mut open: Vec<File> = (0..4).map(|n| rw(&other.path(&name(n)))).collect();
     let whole = |file: &File| {
         let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
@@ -512,14 +515,14 @@ fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
         }
     }
     for n in 0..4 {
-        assert!(whole(&open[n]) == want[n], "file {n} through what was open all the time");
+        assert!(whole(&open[n]) == want[n], "file {n} through a descriptor that was open all the time");
         open[n].write_all_at(b"new", 5).unwrap();
         open[n].flush().unwrap();
         want[n][5..8].copy_from_slice(b"new");
         assert!(fs::read(mount.path(&name(n))).unwrap() == want[n], "file {n} here");
         assert!(fs::read(other.path(&name(n))).unwrap() == want[n], "file {n} there");
     }
-    // Neither old names nor those of exchanges that came to nothing.
+    // Neither former names of objects are left, nor those of swaps that failed.
     expect_stored_objects(&cluster.base, written);
 }
 
@@ -542,7 +545,7 @@ fn what_is_kept_while_an_ost_is_restarted_goes_where_the_bytes_went() {
         }
         cluster.kill("oss");
         cluster.spawn("oss");
-        // Whether it comes before the bytes or after.
+        // The flush may come before the swap or after it.
         swap(&paths[0], &paths[1]).ok();
         file.sync_all().unwrap();
         for at in 0..100 {

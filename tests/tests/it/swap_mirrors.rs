@@ -1,5 +1,5 @@
-//! `lfs swap_layouts` of mirrored files: all mirrors go over in one step, while nobody else has
-//! either file open.
+//! `lfs swap_layouts` of mirrored files: all mirrors are exchanged in one step, while no other
+//! program has either file open.
 
 use std::{
     fs::{self, File},
@@ -26,7 +26,7 @@ const M: usize = 1 << 20;
 const MIRRORS: [&str; 3] =
     ["-N -c 2 -S 64K -N -c 1", "-N -E 64K -L mdt -E -1 -c 1 -N -c 4 -S 64K", "-N -c 1 -N -E 64K -L mdt -E -1 -c 2"];
 
-/// Brings all mirrors up to date; they hold the file's bytes.
+/// Resyncs all mirrors, and asserts that they hold the file's bytes.
 fn expect_mirrors(path: &Path, data: &[u8]) {
     lfs("mirror resync", path);
     assert_eq!(fresh(path), if layout(path).is_mirrored() { layout(path).mirror_ids() } else { Vec::new() });
@@ -46,7 +46,7 @@ fn mirrors_go_over_with_their_states() {
     for (name, data) in names.into_iter().zip(&data) {
         fs::write(at.b(name), data).unwrap();
     }
-    // One with all mirrors up to date, one with a stale one.
+    // One file has all mirrors up to date, one has a stale mirror.
     lfs("mirror resync", &at.a("one")).ok();
     let state = |name: &str| (layout(&at.b(name)).mirrors().len(), fresh(&at.b(name)).len());
     assert_eq!(names.map(state), [(2, 2), (2, 1), (0, 0)]);
@@ -55,7 +55,7 @@ fn mirrors_go_over_with_their_states() {
     let times = names.map(|name| when(&at.b(name)));
     for (n, m) in [(0, 1), (1, 2), (2, 0), (0, 1), (0, 2), (1, 0)] {
         for name in names {
-            fs::read(at.b(name)).unwrap(); // so that the other mount keeps it
+            fs::read(at.b(name)).unwrap(); // so that the other mount caches it
         }
         assert_eq!(swap(&at.a(names[n]), &at.a(names[m])).ok(), "");
         data.swap(n, m);
@@ -68,7 +68,7 @@ fn mirrors_go_over_with_their_states() {
             }
         }
     }
-    // They are mirrors as ever.
+    // Writes and resyncs of the mirrors work as before.
     for (i, name) in names.into_iter().enumerate() {
         rw(&at.b(name)).write_all_at(b"changed", 100).unwrap();
         data[i][100..107].copy_from_slice(b"changed");
@@ -116,16 +116,16 @@ fn whoever_has_one_open_is_in_the_way() {
     assert!(layout(&at.b("other")).is_mirrored() && !layout(&at.b("one")).is_mirrored());
 }
 
-/// Programs on both mounts open, write and close: each record comes into one of the two files,
-/// once.
+/// Programs on both mounts open, write and close. Each record is in exactly one of the two files.
 #[test]
 fn no_write_is_lost_or_done_twice_between_openings() {
-    // Over several objects of one mirror, in places of their own.
+    // Length of a record: over several objects of one mirror. Each record has an offset of its own.
     const LEN: usize = 130_000;
     const STEP: usize = 128 << 10;
-    /// Those that are done. Writers that are ahead wait with no file open, so each is done at last.
+    /// Minimum of completed swaps. Writers that are ahead wait with no file open, so that swaps
+    /// complete.
     const SWAPS: u64 = 6;
-    /// By each of the writers. Each write has a place of its own.
+    /// Range for each of the writers. Each write has an offset of its own.
     const WRITES: RangeInclusive<u64> = 24..=240;
     const WRITE_PAUSE: Duration = Duration::from_millis(10);
     let (two, at) = two_mounts!(LIMIT, "d");
@@ -206,7 +206,7 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
     let step = |_| swap(&paths[0], &paths[1]).code == 0;
     let (done, failed) = while_killed(&mut cluster, &["mds", "oss", "mds", "mds"], step);
     println!("{done} swaps, {failed} failed");
-    // Either way round, and the same everywhere.
+    // The files are swapped or not, and the same on both mounts.
     let is_first = fs::metadata(&paths[0]).unwrap().size() == data[0].len() as u64;
     let now = if is_first { [&data[0], &data[1]] } else { [&data[1], &data[0]] };
     for (path, now) in paths.iter().zip(now) {

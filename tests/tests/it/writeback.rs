@@ -1,10 +1,10 @@
-//! Small writes are kept by their mount for a while and travel together. Nobody notices but by the
-//! speed: other mounts see them at once, they find room, and they survive what they would survive
-//! on the servers, for as long as their own mount lives.
+//! Write-back: small writes stay dirty on their mount for a while and are sent together. Other
+//! mounts see them at once, and the OSTs have room for them. As long as their mount lives, they
+//! survive whatever they would survive on the servers.
 //!
-//! A statement is a function of two views of one directory, A writing. It runs with each of two
-//! mounts in either role: that of the serving process and one over tcp. Most end by making sure
-//! that bytes were kept at all: else they would say nothing.
+//! A statement is a function of two views of one directory, in which A writes. It runs with each of
+//! two mounts in either role: the mount of the serving process, and a mount over tcp. Most
+//! statements end with a check that data was dirty at all: else they would prove nothing.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -36,19 +36,19 @@ use sheen_tests::{
 
 mod says;
 
-/// The write-back cache looks for dirty data that is old so often.
+/// Interval at which the write-back cache looks for old dirty data.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a killed OST is down, and works until it is killed again.
+/// How long a killed OST is down, and how long it runs until it is killed again.
 const DOWN: Duration = Duration::from_millis(300);
-/// Over several stripes, and no multiple of anything.
+/// Length of a file: several stripes, and no multiple of a page or stripe.
 const LEN: usize = 300_017;
 const PIECE: usize = 4096;
-/// Records of a well-known program.
+/// Length of a record, as IOR writes them in the paper on overstriping.
 const RECORD: usize = 47_008;
 const ROUNDS: u64 = 4;
 /// Few objects and many, on one OST and on several.
 const LAYOUTS: [&str; 3] = ["-c 1", "-c 4 -S 64K", "-C 8 -S 64K"];
-/// Of a file of any of them.
+/// Number of objects of a file with any of these layouts, at most.
 const OBJECTS_MAX: u64 = 8;
 const O_DIRECT: i32 = 0o40000;
 const O_SYNC: i32 = 0o4010000;
@@ -93,13 +93,13 @@ fn up() -> Option<TwoMounts> {
     Some(TwoMounts::up(LIMIT))
 }
 
-/// One directory on two mounts, and what may be asked about them.
+/// One directory on two mounts, and what tests ask about them.
 struct Stage<'a> {
     two: &'a TwoMounts,
     at: Two,
-    /// Requests at its beginning.
+    /// Requests sent before the statement began.
     before: Counts,
-    /// Pieces that [`Stage::write_in`] wrote.
+    /// Number of pieces that [`Stage::write_in`] wrote.
     pieces: AtomicU64,
 }
 
@@ -108,19 +108,19 @@ impl<'a> Stage<'a> {
         Stage { two, at, before: two.requests(), pieces: AtomicU64::new(0) }
     }
 
-    /// [`write_in`], in pieces that count.
+    /// Calls [`write_in`] and counts the pieces.
     fn write_in(&self, piece: usize, file: &File, data: &[u8], at: u64) {
         self.pieces.fetch_add(data.len().div_ceil(piece) as u64, SeqCst);
         write_in(piece, file, data, at);
     }
 
-    /// Asserts that pieces were kept: else a statement about what is kept says nothing. It took
-    /// fewer requests than there are pieces.
+    /// Asserts that there were fewer requests than pieces. Otherwise no data was dirty, and a
+    /// statement about dirty data proves nothing.
     #[track_caller]
     fn assert_kept(&self) {
         let asked = of_kind(&between(&self.before, &self.two.requests()), " write");
         let pieces = self.pieces.load(SeqCst);
-        assert!(asked < pieces, "nothing was kept: {asked} requests for {pieces} writes");
+        assert!(asked < pieces, "no data was dirty: {asked} requests for {pieces} writes");
     }
 
     fn a(&self, name: &str) -> PathBuf {
@@ -131,24 +131,24 @@ impl<'a> Stage<'a> {
         self.at.b(name)
     }
 
-    /// Bytes that mounts keep.
+    /// Returns the dirty bytes of all mounts.
     fn kept(&self) -> u64 {
         total(self.two, "osc.{}-*.cur_dirty_bytes")
     }
 
-    /// A new file of a layout, open for reading and writing.
+    /// Creates a file with a layout, and opens it for reading and writing.
     fn create(&self, name: &str, layout: &str) -> File {
         setstripe(&self.at.a, layout, name);
         rw(&self.a(name))
     }
 
-    /// Waits until all that was kept has been written, because it got old.
+    /// Waits until all dirty data has been flushed because of its age.
     #[track_caller]
     fn wait_until_written(&self) {
-        eventually("what was kept is written", || self.kept() == 0);
+        eventually("the dirty data is flushed", || self.kept() == 0);
     }
 
-    /// What `work` costs in requests of a kind to the OSTs.
+    /// Returns the number of requests of a kind that `work` sends to the OSTs.
     fn costs(&self, kind: &str, work: impl FnOnce()) -> u64 {
         of_kind(&self.two.cost(work), kind)
     }
@@ -160,13 +160,13 @@ fn setstripe(dir: &Path, layout: &str, name: &str) {
     sheen_tests::run_command(command).ok();
 }
 
-/// Requests that were sent since because something got old, at most: on a slow machine that is
-/// often.
+/// Returns an upper bound of the requests that were sent because dirty data got old. On a slow
+/// machine there are many.
 fn aged(begun: Instant) -> u64 {
     (begun.elapsed().as_millis() / FLUSH_INTERVAL.as_millis()) as u64 * OBJECTS_MAX
 }
 
-/// A file name for a layout.
+/// Returns a file name for a layout.
 fn named(layout: &str) -> String {
     format!("f{}", layout.replace(' ', ""))
 }
@@ -175,7 +175,7 @@ fn of_kind(asked: &Counts, kind: &str) -> u64 {
     asked.iter().filter(|(name, _)| name.starts_with("osc.") && name.ends_with(kind)).map(|(_, n)| n).sum()
 }
 
-/// The numbers of all mounts and OSTs, by parameter.
+/// Returns the values of a parameter for all mounts and OSTs.
 fn numbers(two: &TwoMounts, pattern: &str) -> Vec<u64> {
     let text = two.param(pattern);
     text.lines().filter_map(|l| l.rsplit_once('=')).map(|(_, n)| n.trim().parse().expect("a number")).collect()
@@ -185,7 +185,7 @@ fn total(two: &TwoMounts, pattern: &str) -> u64 {
     numbers(two, pattern).iter().sum()
 }
 
-/// A counter of the OSTs' lock servers.
+/// Returns the sum of a counter of the OSTs' lock servers.
 fn counted(two: &TwoMounts, what: &str) -> u64 {
     let text = two.param("ldlm.namespaces.*{}-OST*.stats");
     let lines = text.lines().filter_map(|l| l.strip_prefix(what)).filter_map(|rest| rest.trim().parse::<u64>().ok());
@@ -229,7 +229,8 @@ fn mtime(path: &Path) -> (i64, i64) {
     (m.mtime(), m.mtime_nsec())
 }
 
-/// Where two that should be the same are not: easier to read than all of it.
+/// Asserts that two byte strings are the same. Reports only the difference, which is easier to read
+/// than all bytes.
 #[track_caller]
 fn same(found: &[u8], want: &[u8], what: &str) {
     if found != want {
@@ -239,20 +240,21 @@ fn same(found: &[u8], want: &[u8], what: &str) {
     }
 }
 
-/// Object files that a file system's OSTs hold.
+/// Counts the object files of a file system's OSTs.
 fn objects(fs: &Fs) -> usize {
     (0..4).map(|i| objects_below(&fs.dir().join(format!("ost{i}")))).sum()
 }
 
-/// Bytes that mounts have sent to OSTs in writes.
+/// Returns the bytes that mounts have sent to OSTs in writes.
 fn sent(two: &TwoMounts) -> u64 {
     let text = two.param("osc.{}-*.stats");
     let lines = text.lines().filter(|l| l.starts_with("write_bytes_sent"));
     lines.filter_map(|l| l.rsplit_once(' ')).map(|(_, n)| n.parse::<u64>().unwrap()).sum()
 }
 
-/// Writes that OSTs have received, also while a mount is stopped. This process asks itself: a child
-/// closes the files of this process when it starts, and a close waits for a stopped mount.
+/// Returns the number of writes that OSTs have received, also while a mount is stopped. This
+/// process sends the queries itself: a child process closes the inherited files when it starts, and
+/// such a close waits for a stopped mount.
 fn received(two: &TwoMounts) -> u64 {
     let request = Request::Get { pattern: format!("obdfilter.{}-OST*.stats", two.fsname) };
     let replies = ask_all(&sockets(), &request).replies;
@@ -262,7 +264,7 @@ fn received(two: &TwoMounts) -> u64 {
     lines.filter_map(|l| l.split_whitespace().nth(1)).map(|n| n.parse::<u64>().unwrap()).sum()
 }
 
-/// The mount dies with everything that it had not written.
+/// The mount is killed with all its dirty data.
 #[test]
 fn a_killed_mount_loses_no_more_than_what_was_young_and_not_synced() {
     let Some(two) = up() else { return };
@@ -279,17 +281,16 @@ fn a_killed_mount_loses_no_more_than_what_was_young_and_not_synced() {
     let old = rw(&at.a("old"));
     pieces(&old, 4);
     pieces(&rw(&at.a("closed")), 5);
-    eventually("what got old is written", || total(&two, "osc.{}-*.cur_dirty_bytes") == 0);
+    eventually("old dirty data is flushed", || total(&two, "osc.{}-*.cur_dirty_bytes") == 0);
     let again = rw(&at.a("again"));
     pieces(&again, 6);
     again.sync_all().unwrap();
-    // Written a second time, and synced in between: what is there is one or the other, byte by
-    // byte.
+    // Synced, and then written a second time: each byte is the older one or the newer one.
     pieces(&again, 7);
     let young = rw(&at.a("young"));
     pieces(&young, 8);
     two.second.kill();
-    // The mount stays dead: that all of this can be read proves that nobody waits for it for ever.
+    // The mount stays dead: that all of this can be read proves that reads do not wait for ever.
     for (name, seed) in [("synced", 1), ("data", 2), ("osync", 3), ("old", 4), ("closed", 5)] {
         same(&all(&at.b(name)), &noise(seed, LEN), name);
     }
@@ -297,9 +298,9 @@ fn a_killed_mount_loses_no_more_than_what_was_young_and_not_synced() {
     let found = all(&at.b("again"));
     assert_eq!(found.len(), LEN);
     let ours = |i: usize| found[i] == older[i] || found[i] == newer[i];
-    assert!((0..LEN).all(ours), "bytes that nobody wrote");
+    assert!((0..LEN).all(ours), "bytes that no program wrote");
     let (found, newer) = (all(&at.b("young")), noise(8, LEN));
-    assert!(found.len() <= LEN && found.iter().zip(newer).all(|(f, n)| *f == n || *f == 0), "bytes that nobody wrote");
+    assert!(found.len() <= LEN && found.iter().zip(newer).all(|(f, n)| *f == n || *f == 0), "bytes never written");
     drop((synced, data, osync, old, again, young));
 }
 
@@ -320,9 +321,8 @@ fn an_unmount_writes_everything() {
     }
 }
 
-/// A mount stands still with bytes that it has not written, and the servers give it up because
-/// somebody else writes there. Its bytes are older than that: they must not come after all. Whoever
-/// wrote them learns it.
+/// A mount is frozen with dirty data, and the servers evict it because another mount writes there.
+/// The dirty data is older than that write and must be discarded. The next fsync reports the loss.
 #[test]
 fn a_mount_that_was_given_up_says_so_and_disturbs_nobody() {
     let Some(two) = up() else { return };
@@ -331,33 +331,32 @@ fn a_mount_that_was_given_up_says_so_and_disturbs_nobody() {
     write_in(PIECE, &file, &noise(1, LEN), 0);
     file.sync_all().unwrap();
     let theirs = noise(3, LEN);
-    // A slow machine may have written some of it before it stands still: then that says nothing.
-    eventually("a mount stands still with all that it kept", || {
+    // A slow machine may flush some of the data before the freeze. Then the round proves nothing.
+    eventually("a mount is frozen with all its dirty data", || {
         file.sync_all().expect("all is written");
         let before = received(&two);
         write_in(PIECE, &file, &noise(2, LEN), 0);
         two.second.freeze();
         let is_kept = received(&two) == before;
         if is_kept {
-            // It stands still all the time: the end of this proves that nobody waits for it for
-            // ever.
+            // The mount stays frozen: that the write ends proves that it does not wait for ever.
             rw(&at.b("f")).write_all_at(&theirs, 0).unwrap();
         }
         two.second.go_on();
         is_kept
     });
-    let told = file.sync_all().expect_err("what was kept is lost, and fsync says so");
+    let told = file.sync_all().expect_err("fsync reports that dirty data was discarded");
     assert_eq!(Errno::from_io_error(&told), Some(Errno::IO));
-    file.sync_all().expect("it is told once");
+    file.sync_all().expect("the error is reported once");
     same(&all(&at.b("f")), &theirs, "what B wrote stays");
     eventually("A shows what B wrote", || all(&at.a("f")) == theirs);
     write_in(PIECE, &file, &noise(4, LEN), 0);
-    file.sync_all().expect("it works anew");
+    file.sync_all().expect("later writes succeed");
     same(&all(&at.b("f")), &noise(4, LEN), "and B sees it");
     same(&all(&at.a("f")), &noise(4, LEN), "as does A");
 }
 
-/// What an OST had not got yet is sent to its next life.
+/// Dirty data that a killed OST has not received is sent after its restart.
 #[test]
 fn an_ost_that_is_killed_gets_what_was_kept_when_it_comes_back() {
     if !can_mount() {
@@ -369,14 +368,14 @@ fn an_ost_that_is_killed_gets_what_was_kept_when_it_comes_back() {
     setstripe(&mount.mnt, "-c 2 -S 64K", "f");
     let file = rw(&mount.path("f"));
     file.write_all_at(b"x", 0).unwrap();
-    // Killed with bytes kept, and nobody writes while it is away.
+    // Killed with dirty data. No program writes while the OST is down.
     write_in(PIECE, &file, &noise(1, LEN), 0);
     cluster.kill("oss");
     let_pass(DOWN);
     cluster.spawn("oss");
     file.sync_all().expect("nothing is lost");
     same(&all(&other.path("f")), &noise(1, LEN), "the other mount");
-    // Killed, twice, while somebody writes.
+    // Killed twice while a program writes.
     let data = noise(2, 24 << 20);
     thread::scope(|scope| {
         let writer = scope.spawn(|| write_in(PIECE, &file, &data, 0));
@@ -418,7 +417,7 @@ impl Small {
         small
     }
 
-    /// Requests that carried bytes to the OSTs.
+    /// Returns the number of write requests to the OSTs.
     fn writes(&self) -> u64 {
         let text = get_param(&format!("osc.{}-*.stats", self.fsname));
         let counts = text.lines().filter_map(|l| l.strip_prefix("write ")).filter_map(|l| l.split_whitespace().next());
@@ -439,11 +438,11 @@ impl Drop for Small {
     }
 }
 
-/// Writes until there is no more room, and says what was taken.
+/// Writes until the OSTs are full, and returns the bytes that were accepted.
 fn fill(path: &Path, piece: usize, seed: u64) -> Vec<u8> {
     let data = noise(seed, 64 << 20);
     let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
-    eventually("the MDT hears that there is room again", || open().is_ok());
+    eventually("the MDT learns that there is room again", || open().is_ok());
     let file = open().unwrap();
     let mut taken = 0;
     let refused = loop {
@@ -453,11 +452,11 @@ fn fill(path: &Path, piece: usize, seed: u64) -> Vec<u8> {
         }
     };
     assert_eq!(Errno::from_io_error(&refused), Some(Errno::NOSPC), "after {taken} bytes");
-    file.sync_all().expect("what was taken has its place");
+    file.sync_all().expect("accepted data has its space");
     data[..taken].to_vec()
 }
 
-/// An OST promises space before anything is kept for it, and no more than it has.
+/// An OST grants space before a mount has dirty data for it, and no more than it has.
 #[test]
 fn what_was_kept_never_meets_a_full_ost() {
     if !can_mount() || !is_root() {
@@ -474,7 +473,7 @@ fn what_was_kept_never_meets_a_full_ost() {
             let b = scope.spawn(|| fill(&second.path("b"), piece, seed + 1));
             (a.join().unwrap(), b.join().unwrap())
         });
-        // Of the write that was refused one OST may have taken its part.
+        // One OST may have stored its part of the write that was refused.
         for (path, taken, whose) in [(second.path("a"), &a, "A's, as B sees it"), (small.fs.path("b"), &b, "and B's")] {
             let found = all(&path);
             assert!((taken.len()..=taken.len() + piece).contains(&found.len()), "{whose}: {} bytes", found.len());
@@ -483,9 +482,9 @@ fn what_was_kept_never_meets_a_full_ost() {
         let taken = a.len() + b.len();
         assert!(taken > 30 << 20, "pieces of {piece}: only {taken} bytes found room in 48 MiB");
         let (sent, aged) = (small.writes() - before, aged(begun));
-        assert!(sent < (taken / piece) as u64 / 2 + aged, "pieces of {piece}: {sent} requests: nothing was kept");
+        assert!(sent < (taken / piece) as u64 / 2 + aged, "pieces of {piece}: {sent} requests: no data was dirty");
         fs::remove_file(small.fs.path("a")).unwrap();
-        // Whoever is left alone gets what the other had.
+        // The writer that is left gets the space that the other one had.
         eventually("the space comes back", || {
             fs::write(second.path("c"), noise(5, 4 << 20)).is_ok() && all(&small.fs.path("c")) == noise(5, 4 << 20)
         });

@@ -1,4 +1,7 @@
-/* Gives advice on a file with objects: among it a lock ahead of use, which is there the second time. Argument: FILE. */
+/*
+ * Gives advice on a file with objects, lockahead included: the second request for the same lock
+ * finds it granted. Argument: FILE.
+ */
 #include "check.h"
 
 #define MIB (1 << 20)
@@ -19,7 +22,7 @@ int main(int argc, char **argv)
 	advice[0].lla_lockahead_result = 77;
 	CHECK(llapi_ladvise(fd, 0, 3, advice) == 0);
 	CHECK(advice[0].lla_lockahead_result == LLA_RESULT_SENT);
-	/* Whether the end is said as the last byte or as the one after it. */
+	/* The end may be the last byte of the range or the one after it. */
 	CHECK(llapi_ladvise(fd, LF_ASYNC, 1, advice) == 0);
 	CHECK(advice[0].lla_lockahead_result == LLA_RESULT_SAME);
 	advice[0].lla_end = 2 * MIB - 1;

@@ -1,4 +1,7 @@
-/* What the programs here have in common: a condition that does not hold ends them with 1 and says where. */
+/*
+ * Checks for the programs here: a condition that does not hold prints its place and ends the
+ * program with exit code 1.
+ */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -24,7 +27,10 @@
 		}                                                                                          \
 	} while (0)
 
-/* Returns -1 with that errno; null with it; that errno negated. */
+/*
+ * The call returns: -1 and sets errno (FAILS), NULL and sets errno (IS_NULL), the errno negated
+ * (REFUSES).
+ */
 #define FAILS(call, e) CHECK((errno = 0, (call) == -1) && errno == (e))
 #define IS_NULL(call, e) CHECK((errno = 0, (call) == NULL) && errno == (e))
 #define REFUSES(call, e) CHECK((errno = 0, (call) == -(e)) && errno == (e))

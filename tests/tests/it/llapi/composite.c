@@ -1,4 +1,4 @@
-/* Builds composite layouts, hands them through the bytes of lustre.lov, and finds what was put in. */
+/* Builds composite layouts, encodes them as lustre.lov, decodes them, and compares the result. */
 #include "check.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -23,7 +23,7 @@ static struct llapi_layout *three(void)
 	return layout;
 }
 
-/* There and back. */
+/* Encodes and decodes a layout. */
 static struct llapi_layout *again(struct llapi_layout *layout)
 {
 	size_t size;
@@ -86,7 +86,10 @@ int main(void)
 	CHECK(llapi_layout_comp_iterate(layout, stop_at_second, &seen) == LLAPI_LAYOUT_ITER_STOP && seen == 2);
 	CHECK(llapi_layout_comp_iterate(layout, broken, NULL) == -EPROTO);
 
-	/* Only the last can go, and a component goes on where the one before it ends. */
+	/*
+	 * Only the last component can be deleted, and a component begins where the one before it
+	 * ends.
+	 */
 	CHECK(llapi_layout_comp_use(layout, LLAPI_LAYOUT_COMP_USE_FIRST) == 0);
 	FAILS(llapi_layout_comp_del(layout), EINVAL);
 	CHECK(llapi_layout_comp_use(layout, LLAPI_LAYOUT_COMP_USE_LAST) == 0);
@@ -98,7 +101,7 @@ int main(void)
 	CHECK(llapi_layout_sanity(layout, false, true) > 0);
 	llapi_layout_sanity_perror(llapi_layout_sanity(layout, false, true));
 
-	/* Extension space. */
+	/* A component for extension (SEL). */
 	CHECK(llapi_layout_comp_add(layout) == 0);
 	CHECK(llapi_layout_comp_flags_set(layout, LCME_FL_EXTENSION) == 0);
 	CHECK(llapi_layout_extension_size_set(layout, 128 * MIB) == 0);
@@ -111,7 +114,7 @@ int main(void)
 	FAILS(llapi_layout_comp_flags_set(layout, 0x40000000), EINVAL);
 	llapi_layout_free(layout);
 
-	/* Data in the MDT. */
+	/* Data on the MDT. */
 	layout = llapi_layout_alloc();
 	CHECK(llapi_layout_pattern_set(layout, LLAPI_LAYOUT_MDT) == 0);
 	CHECK(llapi_layout_comp_extent_set(layout, 0, MIB) == 0);

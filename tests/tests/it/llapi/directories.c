@@ -1,4 +1,4 @@
-/* Directories laid out over MDTs, of which there is one. Argument: MOUNT. */
+/* Directory striping, with one MDT. Argument: MOUNT. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 	REFUSES(llapi_dir_create("/tmp/sheen-llapi-not-made", 0777, param), ENOTTY);
 	REFUSES(llapi_dir_create("refused", 0777, NULL), EINVAL);
 
-	/* What is made in them gets. */
+	/* Default striping, which new directories inherit. */
 	param->lsp_stripe_pattern = LMV_HASH_TYPE_FNV_1A_64;
 	param->lsp_stripe_offset = 0;
 	param->lsp_stripe_count = 1;

@@ -1,4 +1,7 @@
-/* What is refused, with which errno; nothing of it may crash. Arguments: a directory that is on no mount, and (if there is one) one that is. */
+/*
+ * Invalid calls: each returns its errno, and none crashes. Arguments: a directory that is on no
+ * mount and, optionally, a directory on a mount.
+ */
 #include "check.h"
 
 static void nothing_given(void)
@@ -238,21 +241,21 @@ static void on_a_mount(const char *dir)
 	FAILS(llapi_layout_file_open("absent", O_RDWR, 0, layout), ENOENT);
 	FAILS(llapi_layout_file_create("no/such/dir", O_RDWR, 0600, layout), ENOENT);
 	REFUSES(llapi_file_get_stripe("absent", &lum), ENOENT);
-	/* A link off the mount makes nothing there. */
+	/* A symbolic link to a path outside the mount: no file is created there. */
 	CHECK(symlink("/tmp/sheen-llapi-not-made", "off") == 0);
 	FAILS(llapi_layout_file_open("off", O_CREAT | O_RDWR, 0600, layout), ENOTTY);
 	CHECK(stat("/tmp/sheen-llapi-not-made", &st) == -1 && errno == ENOENT);
-	/* One that leads to itself. */
+	/* A symbolic link to itself. */
 	CHECK(symlink("round", "round") == 0);
 	FAILS(llapi_layout_file_open("round", O_CREAT | O_RDWR, 0600, layout), ELOOP);
-	/* A pool and an OST that are not there: the file stays behind with no layout, as in Lustre. */
+	/* A pool and an OST that do not exist: the file is left without a layout, as in Lustre. */
 	CHECK(llapi_layout_pool_name_set(layout, "nosuchpool") == 0);
 	FAILS(llapi_layout_file_create("pooled", O_RDWR, 0600, layout), EINVAL);
 	REFUSES(llapi_file_get_stripe("pooled", &lum), ENODATA);
 	CHECK(llapi_layout_pool_name_set(layout, "") == 0);
 	CHECK(llapi_layout_ost_index_set(layout, 0, 1) == 0 && llapi_layout_ost_index_set(layout, 1, 99) == 0);
 	FAILS(llapi_layout_file_create("far", O_RDWR, 0600, layout), EINVAL);
-	/* A list with a gap is not sent. */
+	/* A list of OSTs with a gap is refused before the file is created. */
 	CHECK(llapi_layout_ost_index_reset(layout) == 0);
 	CHECK(llapi_layout_ost_index_set(layout, 1, 1) == 0);
 	FAILS(llapi_layout_file_create("gap", O_RDWR, 0600, layout), EINVAL);
@@ -281,7 +284,7 @@ int main(int argc, char **argv)
 	elsewhere(argv[1]);
 	if (argc == 3)
 		on_a_mount(argv[2]);
-	/* What is said, and what is not. */
+	/* Messages that the message level lets pass, and messages that it suppresses. */
 	llapi_error(LLAPI_MSG_ERROR, -ENOSPC, "no room for %d", 3);
 	llapi_err_noerrno(LLAPI_MSG_WARN, "only %s\n", "this");
 	llapi_printf(LLAPI_MSG_NORMAL, "normal %s", "text\n");

@@ -1,4 +1,7 @@
-/* From a path to its FID and back. Arguments: MOUNT FSNAME FILE LINK, the last two being names of one file, from the mount. */
+/*
+ * Converts a path to its FID and back. Arguments: MOUNT FSNAME FILE LINK; FILE and LINK are two
+ * names of one file, relative to the mount.
+ */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -27,7 +30,10 @@ int main(int argc, char **argv)
 		REFUSES(llapi_fid2path(argv[1], text, path, sizeof(path), &recno, &link), EPERM);
 		return 0;
 	}
-	/* Both names, by the mount and by the file system's name, with and without a number. */
+	/*
+	 * Both names, by the mount point and by the file system's name, with and without a link
+	 * number.
+	 */
 	CHECK(llapi_fid2path(argv[1], text, path, sizeof(path), &recno, &link) == 0);
 	printf("%s\n", path);
 	CHECK(llapi_path2fid(path, &same) == 0 && memcmp(&fid, &same, sizeof(fid)) == 0);
@@ -40,14 +46,14 @@ int main(int argc, char **argv)
 	CHECK(llapi_fid2path_at(mount, &fid, name, sizeof(name), NULL, NULL) == 0 && strcmp(name, path) == 0);
 	CHECK(llapi_fd2fid(mount, &root) == 0);
 	CHECK(llapi_fid2path_at(mount, &root, name, sizeof(name), NULL, NULL) == 0 && strcmp(name, "/") == 0);
-	/* Where it lies. */
+	/* The parent directories. */
 	for (unsigned int i = 0; i < 2; i++) {
 		CHECK(llapi_path2parent(argv[3], i, &parent, name, sizeof(name)) == 0);
 		printf("%s in " DFID "\n", name, PFID(&parent));
 	}
 	REFUSES(llapi_path2parent(argv[3], 2, &parent, name, sizeof(name)), ENODATA);
 	REFUSES(llapi_path2parent(argv[3], 0, &parent, name, 1), EOVERFLOW);
-	/* Open, and look at its layout, by the FID alone. */
+	/* Opens the file, and reads its layout, by the FID alone. */
 	fd = llapi_open_by_fid(argv[1], &fid, O_RDONLY);
 	CHECK(fd >= 0 && read(fd, name, 5) == 5 && memcmp(name, "bytes", 5) == 0);
 	CHECK(close(fd) == 0);

@@ -1,5 +1,8 @@
-/* Takes a group lock on a file and says so; when a line comes, writes it to the file at an offset, gives the lock back and says so.
- * Arguments: FILE GROUP OFFSET; with OFFSET -1 it does not wait for others, and says only whether it could have the lock. */
+/*
+ * Takes a group lock on a file and prints "locked". Then it reads a line, writes the line to the
+ * file at an offset, releases the lock and prints "unlocked". Arguments: FILE GROUP OFFSET. With
+ * OFFSET -1 it does not wait for the lock, and only prints whether it got it.
+ */
 #include "check.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
 /*
- * A file by a handle that is made of its FID. Arguments: MOUNT FID [PATH], which is from the mount: the same file, whose handle the kernel makes
- * alike. It holds "bytes".
+ * Opens a file by a handle that is made of its FID. Arguments: MOUNT FID [PATH]. PATH names the
+ * same file, relative to the mount: the kernel's handle for it must be the same. The file holds
+ * "bytes".
  */
 #include "check.h"
 
@@ -26,7 +27,10 @@ int main(int argc, char **argv)
 	CHECK(fd >= 0 && read(fd, text, sizeof(text)) == 5 && memcmp(text, "bytes", 5) == 0);
 	CHECK(close(fd) == 0);
 	free(handle);
-	/* The root, which the kernel knows by another number; and a file that is not there. */
+	/*
+	 * The root, for which the kernel has another inode number; and a file that does not
+	 * exist.
+	 */
 	CHECK(llapi_fd2fid(mount, &root) == 0 && llapi_fid_to_handle(&handle, &root) == 0);
 	fd = open_by_handle_at(mount, handle, O_RDONLY | O_DIRECTORY);
 	CHECK(fd >= 0 && llapi_fd2fid(fd, &fid) == 0 && memcmp(&fid, &root, sizeof(fid)) == 0);

@@ -1,5 +1,6 @@
 /*
- * Layouts by ioctl(2), as IOR and MPI libraries set and read them. Arguments: MOUNT SECOND, two mounts of a file system of 4 OSTs with the pool "some".
+ * Layouts by ioctl(2), as IOR and MPI libraries set and read them. Arguments: MOUNT SECOND, two
+ * mounts of a file system of 4 OSTs with the pool "some".
  */
 #include "check.h"
 #include <lustre/lustre_user.h>
@@ -36,7 +37,7 @@ int main(int argc, char **argv)
 	CHECK(ioctl(fd, LL_IOC_LOV_GETSTRIPE, found) == 0);
 	CHECK(found->lmm_magic == LOV_USER_MAGIC_V1 && found->lmm_stripe_count == 3 && found->lmm_stripe_size == 131072);
 	CHECK(found->lmm_objects[0].l_ost_idx == 2);
-	/* All the others open it afterwards, and all write by the one layout. */
+	/* All other processes open the file afterwards, and all write with the same layout. */
 	snprintf(path, sizeof(path), "%s/striped", argv[2]);
 	CHECK((other = open(path, O_RDWR)) >= 0);
 	memset(bytes, 3, sizeof(bytes));
@@ -47,7 +48,10 @@ int main(int argc, char **argv)
 	pooled.lmm_stripe_offset = -1;
 	CHECK(ioctl(fd, LL_IOC_LOV_SETSTRIPE, &pooled) == 0 && write(fd, "x", 1) == 1 && close(fd) == 0);
 
-	/* Whoever is first gives it one: here a program on the other mount, which knows nothing of it. */
+	/*
+	 * The first write sets a layout: here a program on the other mount, which has nothing of
+	 * the file cached.
+	 */
 	fd = later("raced");
 	snprintf(path, sizeof(path), "%s/raced", argv[2]);
 	CHECK((other = open(path, O_WRONLY)) >= 0 && write(other, "first", 5) == 5 && close(other) == 0);
@@ -55,7 +59,7 @@ int main(int argc, char **argv)
 	CHECK(pread(fd, bytes, sizeof(bytes), 0) == 5 && memcmp(bytes, "first", 5) == 0);
 	CHECK(pwrite(fd, "again", 5, 5) == 5 && pread(fd, bytes, sizeof(bytes), 0) == 10 && close(fd) == 0);
 
-	/* Nobody says anything. */
+	/* No layout is chosen. */
 	fd = later("written");
 	CHECK(write(fd, "written", 7) == 7 && close(fd) == 0);
 	fd = open("appended", O_CREAT | O_WRONLY | O_APPEND | O_LOV_DELAY_CREATE, 0600);
@@ -71,7 +75,7 @@ int main(int argc, char **argv)
 	fd = later("untouched");
 	CHECK(fsync(fd) == 0 && lseek(fd, 0, SEEK_DATA) == -1 && errno == ENXIO && close(fd) == 0);
 
-	/* What is no layout, or none that can be. */
+	/* Invalid and impossible layouts. */
 	fd = later("refused");
 	lum.lmm_magic = LOV_USER_MAGIC_COMP_V1;
 	FAILS(ioctl(fd, LL_IOC_LOV_SETSTRIPE, &lum), EINVAL);
@@ -79,7 +83,7 @@ int main(int argc, char **argv)
 	lum.lmm_stripe_offset = 9;
 	FAILS(ioctl(fd, LL_IOC_LOV_SETSTRIPE, &lum), EINVAL);
 	FAILS(ioctl(fd, LL_IOC_LOV_SETSTRIPE, NULL), EFAULT);
-	/* IOR says so and gives up, where it is to do without locks. */
+	/* If IOR is told to work without locks, it reports this error and stops. */
 	FAILS(ioctl(fd, LL_IOC_SETFLAGS, &(int[2]){LL_FILE_IGNORE_LOCK}), ENOTTY);
 	CHECK(close(fd) == 0 && unlink("refused") == 0);
 	fd = open("/tmp", O_RDONLY | O_DIRECTORY);

@@ -1,6 +1,7 @@
 /*
- * Attributes and layouts at once. Argument: MOUNT, with a file "f" (3 stripes of 128 KiB, 70,000 bytes), a directory "d" (default: 2 stripes) with a
- * file "composite" (1 MiB, the rest; no bytes), and a "link" to nowhere.
+ * Attributes and layouts in one call. Argument: MOUNT, with a file "f" (3 stripes of 128 KiB,
+ * 70,000 bytes), a directory "d" (default: 2 stripes) with a file "composite" (1 MiB, the rest;
+ * no bytes), and a "link" to nowhere.
  */
 #include "check.h"
 
@@ -23,7 +24,7 @@ int main(int argc, char **argv)
 	CHECK(stx.stx_size == 70000 && stx.stx_mode == st.st_mode && stx.stx_ino == st.st_ino && stx.stx_uid == st.st_uid);
 	CHECK(lum.v1.lmm_magic == LOV_USER_MAGIC_V1 && lum.v1.lmm_stripe_count == 3);
 	CHECK(lum.v1.lmm_stripe_size == 131072 && lum.v1.lmm_objects[2].l_ost_idx < 4);
-	/* As much as is asked for, and no more. */
+	/* The call writes no more than the size that is passed. */
 	CHECK(llapi_get_lum_file("f", NULL, NULL, NULL, 0) == 0);
 	CHECK(llapi_get_lum_file("f", &valid, NULL, &lum.v1, lov_user_md_size(3, LOV_USER_MAGIC_V1)) == 0);
 	memset(&lum, 7, sizeof(lum));
@@ -43,7 +44,7 @@ int main(int argc, char **argv)
 	file = open("f", O_RDONLY);
 	CHECK(llapi_get_lum_file_fd(file, NULL, &valid, &stx, &lum.v1, sizeof(lum)) == 0 && stx.stx_size == 70000);
 
-	/* What has no layout has no magic. */
+	/* An inode without a layout has the magic 0. */
 	CHECK(llapi_get_lum_file("link", &valid, &stx, &lum.v1, sizeof(lum)) == 0);
 	CHECK(S_ISLNK(stx.stx_mode) && lum.v1.lmm_magic == 0);
 	REFUSES(llapi_get_lum_file("absent", &valid, &stx, &lum.v1, sizeof(lum)), ENOENT);

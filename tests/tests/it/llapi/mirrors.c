@@ -1,6 +1,8 @@
 /*
- * Single mirrors of a file of three, of which the last two are stale. Arguments: FILE WHAT. "resync" brings all up to date; "lost" loses its lease by a
- * write ("another"); "copy" copies a file with holes (3,000,000 bytes, "data" at 2,000,000) to the second as a whole and to the third in pieces.
+ * Calls on single mirrors of a file with three, of which the last two are stale. Arguments: FILE
+ * WHAT. "resync" brings all up to date. "lost" loses its lease by a write ("another"). "copy"
+ * copies a file with holes (3,000,000 bytes, "data" at 2,000,000) to the second mirror as a
+ * whole and to the third in pieces.
  */
 #include "check.h"
 
@@ -52,7 +54,7 @@ static void resync(int fd)
 	char bytes[64];
 	__u16 third = 3;
 
-	/* Of a stale mirror nothing may be written without a lease. */
+	/* A stale mirror cannot be written without a lease. */
 	CHECK(llapi_mirror_read(fd, 2, bytes, sizeof(bytes), 0) == 0);
 	REFUSES(llapi_mirror_write(fd, 2, bytes, sizeof(bytes), 0), EBUSY);
 	REFUSES(llapi_mirror_truncate(fd, 2, 0), EBUSY);
@@ -64,7 +66,7 @@ static void resync(int fd)
 	layout = llapi_layout_get_by_fd(fd, 0);
 	CHECK(layout != NULL && llapi_mirror_find(layout, 0, LUSTRE_EOF, &to) == 1 && to == LUSTRE_EOF);
 	REFUSES(llapi_mirror_find_stale(layout, components, 2, NULL, 0), EINVAL);
-	/* One that is up to date is never written. */
+	/* A mirror that is up to date is never written. */
 	REFUSES(llapi_mirror_write(fd, 1, bytes, sizeof(bytes), 0), EBUSY);
 	CHECK(stale(fd, NULL, 0) == 3);
 	CHECK(llapi_mirror_resync_many(fd, layout, components, 3, 0, LUSTRE_EOF) == 0);
@@ -97,7 +99,7 @@ static void lost(int fd, const char *path)
 		components[i].lrc_synced = true;
 	CHECK(end(fd, components, 3) == 0);
 	REFUSES(end(fd, components, 3), ENOLCK);
-	/* What it can be asked for, and what not. */
+	/* Leases that are refused. */
 	mirror = 9;
 	REFUSES(begin(fd, 1, &mirror), EINVAL);
 	REFUSES(llapi_lease_set(fd, lease(LL_LEASE_WRLCK, LL_LEASE_LAYOUT_MERGE, 0, NULL)), EOPNOTSUPP);
@@ -118,7 +120,7 @@ static void copy(int fd)
 	CHECK(at > 0 && at <= 2000000 && at + (off_t)length >= 2000004);
 	CHECK(llapi_mirror_data_seek(fd, 1, 2900000, &length) == 3000000 && length == 0);
 	CHECK(begin(fd, 0, NULL) == 0);
-	/* One that is not there is left out. */
+	/* A mirror that does not exist is left out. */
 	CHECK(llapi_mirror_copy_many(fd, 1, targets, 2) == 1 && targets[0] == 2);
 	CHECK(llapi_mirror_is_sparse(fd, 2));
 	REFUSES(llapi_mirror_copy_many(fd, 1, (__u16[]){1}, 1), EINVAL);
@@ -130,7 +132,7 @@ static void copy(int fd)
 		if (n < 1000001)
 			break;
 	}
-	/* Of what is a hole in the others one is made here, too. */
+	/* The copy by pieces wrote zeros where the other mirrors have a hole: punches a hole. */
 	CHECK(!llapi_mirror_is_sparse(fd, 3));
 	CHECK(llapi_mirror_punch(fd, 3, 0, 1 << 20) == 0 && llapi_mirror_is_sparse(fd, 3));
 	CHECK(stale(fd, NULL, 0) == 3);

@@ -1,8 +1,14 @@
-/* What the library says of a mount. Arguments: MOUNT FSNAME. Its pools: "bare", and "some" on OSTs 2, 0 and 1. */
+/*
+ * Queries about a mount. Arguments: MOUNT FSNAME. The file system has the pools "bare" (empty)
+ * and "some" (OSTs 2, 0 and 1).
+ */
 #include "check.h"
 #include <mntent.h>
 
-/* Of the table of mounts the one of a directory, as programs look for mounts themselves. */
+/*
+ * Looks for a mount point in the table of mounts, as programs do. Returns what the library says
+ * of its entry.
+ */
 static int is_listed(const char *dir)
 {
 	FILE *table = setmntent("/proc/mounts", "r");
@@ -40,7 +46,7 @@ int main(int argc, char **argv)
 
 	CHECK(llapi_search_mounts(".", 0, point, fsname) == 0);
 	CHECK(strcmp(point, argv[1]) == 0 && strcmp(fsname, argv[2]) == 0);
-	/* Others come and go meanwhile, so that one may be passed over. */
+	/* Other mounts come and go meanwhile, so that a pass may miss this one. */
 	for (int turn = 0; turn < 100 && found == 0; turn++)
 		for (int i = 0; llapi_search_mounts(NULL, i, point, NULL) == 0; i++)
 			found += strcmp(point, argv[1]) == 0;
@@ -98,7 +104,7 @@ int main(int argc, char **argv)
 	CHECK(llapi_search_mdt(argv[2], NULL, both) == 1 && llapi_search_tgt(argv[2], NULL, both, false) == 0);
 	REFUSES(llapi_search_mdt(argv[2], "some", both), ENOENT);
 
-	/* Layouts that name what there is, and what there is not. */
+	/* Layouts with OSTs and pools that exist, and that do not. */
 	struct llapi_layout *layout = llapi_layout_alloc();
 	CHECK(llapi_layout_ost_index_set(layout, 0, 3) == 0 && llapi_layout_v2_sanity(layout, false, false, argv[2]) == 0);
 	CHECK(llapi_layout_pool_name_set(layout, "some") == 0);

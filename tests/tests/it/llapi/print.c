@@ -1,5 +1,8 @@
-/* Prints the layout of a file from the bytes of lustre.lov, as a program reads them that knows nothing but the attribute; or (-x FILE) from
- * such bytes in a file. Then what the library makes of the same bytes. */
+/*
+ * Prints the layout of a file from the bytes of lustre.lov, as a program does that uses the
+ * attribute alone. With -x FILE the bytes come from a file. Then it prints what the library
+ * decodes from the same bytes.
+ */
 #include "check.h"
 #include <sys/xattr.h>
 

@@ -1,5 +1,7 @@
-/* Gives a file other stripes as programs of Lustre's do it themselves: a file without a name beside it gets the bytes, and then the two exchange
- * their layouts. Arguments: DIRECTORY FILE. */
+/*
+ * Gives a file other stripes, as programs for Lustre do it themselves: they copy the data to a
+ * volatile file, and then swap the two layouts. Arguments: DIRECTORY FILE.
+ */
 #include "check.h"
 
 static void copy(int from, int to)
@@ -33,7 +35,7 @@ int main(int argc, char **argv)
 	CHECK(llapi_fswap_layouts(fd, volatile_fd, 0, 0, SWAP_LAYOUTS_KEEP_MTIME) == 0);
 	CHECK(close(volatile_fd) == 0 && close(fd) == 0);
 
-	/* The layout that files get there. */
+	/* A volatile file with the default layout of the directory. */
 	CHECK((volatile_fd = llapi_create_volatile(argv[1], 0)) >= 0);
 	CHECK(write(volatile_fd, "x", 1) == 1 && fstat(volatile_fd, &stat) == 0);
 	CHECK(stat.st_nlink == 0 && (stat.st_mode & 07777) == 0600);

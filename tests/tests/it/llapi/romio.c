@@ -1,15 +1,19 @@
 /*
- * The calls by which ROMIO's driver for Lustre opens a file (ad_lustre_open.c), with and without the hints striping_factor and
- * striping_unit. Arguments: MOUNT SECOND, two mounts of a file system of 4 OSTs whose files get composite layouts by default.
+ * The calls by which ROMIO's driver for Lustre opens a file (ad_lustre_open.c), with and without
+ * the hints striping_factor and striping_unit. Arguments: MOUNT SECOND, two mounts of a file
+ * system of 4 OSTs whose files get composite layouts by default.
  */
 #include "check.h"
 #include <lustre/lustre_user.h>
 #include <sys/ioctl.h>
 
-/* It has room for so many objects. */
+/* ROMIO's buffer has room for 1000 objects. */
 #define LUM_BYTES (sizeof(struct lov_user_md) + 1000 * sizeof(struct lov_user_ost_data))
 
-/* Opens a file and reads its stripes; of a new one they are set first. A hint of -1 or 0 was not given. */
+/*
+ * Opens a file and reads its stripes. For a new file it sets them first. A hint of -1 or 0 means
+ * no hint.
+ */
 static int opens(const char *path, int amode, int factor, int unit, struct lov_user_md *lum)
 {
 	int hinted = factor > 0 || unit > 0;
@@ -38,7 +42,7 @@ int main(int argc, char **argv)
 	int fd, other;
 
 	CHECK(lum != NULL && argc == 3 && chdir(argv[1]) == 0);
-	/* One process makes the file and closes it; then all of them open it. */
+	/* One process creates the file and closes it; then all processes open it. */
 	fd = opens("hinted", O_CREAT | O_RDWR, 3, 131072, lum);
 	CHECK(lum->lmm_stripe_count == 3 && lum->lmm_stripe_size == 131072 && close(fd) == 0);
 	fd = opens("hinted", O_RDWR, 3, 131072, lum);
@@ -56,7 +60,10 @@ int main(int argc, char **argv)
 	fd = opens("count", O_CREAT | O_RDWR, 2, 0, lum);
 	CHECK(lum->lmm_stripe_count == 2 && lum->lmm_stripe_size > 0 && close(fd) == 0);
 
-	/* No hints. Of a composite layout it reads one component: the last one while the file is empty, then the last with objects. */
+	/*
+	 * No hints. From a composite layout the ioctl returns one component: the last one while
+	 * the file is empty, later the last with objects.
+	 */
 	fd = opens("usual", O_CREAT | O_RDWR, -1, 0, lum);
 	CHECK(lum->lmm_magic == LOV_USER_MAGIC_V1 && lum->lmm_stripe_count == 4 && lum->lmm_stripe_size > 0);
 	CHECK(pwrite(fd, bytes, sizeof(bytes), 0) == sizeof(bytes) && close(fd) == 0);

@@ -1,4 +1,4 @@
-/* Space of all targets of a mount, and what they are called together. Argument: MOUNT. */
+/* Space of all targets of a mount, and the uuids of its lov and lmv. Argument: MOUNT. */
 #include "check.h"
 
 static void show(const struct obd_uuid *uuid, const struct obd_statfs *space)

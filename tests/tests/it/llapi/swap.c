@@ -1,4 +1,7 @@
-/* Exchanges the layouts of two files, by name and open. Arguments: FILE FILE; they hold the bytes "one" and "other". */
+/*
+ * Swaps the layouts of two files, by name and by descriptor. Arguments: FILE FILE; they hold the
+ * bytes "one" and "other".
+ */
 #include "check.h"
 
 static int holds(const char *path, const char *bytes)

@@ -1,4 +1,4 @@
-/* Whether a file has other bytes than before. Argument: FILE, which is written. */
+/* Data versions: each change of the data gives a new one. Argument: FILE, which is written. */
 #include <sys/mman.h>
 
 #include "check.h"

@@ -1,5 +1,8 @@
-/* Makes a file in each way that there is, and says of each what the library finds:
- * NAME COUNT SIZE PATTERN OST,OST,... */
+/*
+ * Creates files with each call of the library, and prints the layout of each as the library
+ * reads it:
+ * NAME COUNT SIZE PATTERN OST,OST,...
+ */
 #include "check.h"
 #include <sys/xattr.h>
 
@@ -43,7 +46,7 @@ static void older(void)
 	CHECK(lum->lmm_magic == LOV_USER_MAGIC_V1 && lum->lmm_pattern == LOV_PATTERN_RAID0);
 	CHECK(lum->lmm_stripe_size == 1048576 && lum->lmm_stripe_count == 2 && lum->lmm_stripe_offset == 1);
 	CHECK(lum->lmm_objects[0].l_ost_idx == 1 && lum->lmm_objects[1].l_ost_idx == 2);
-	/* A second time is refused. */
+	/* A second call is refused. */
 	llapi_msg_set_level(LLAPI_MSG_OFF);
 	REFUSES(llapi_file_create("create", 1048576, 1, 3, 0), EEXIST);
 	llapi_msg_set_level(LLAPI_MSG_MAX);
@@ -59,7 +62,7 @@ static void older(void)
 	param->lsp_osts[1] = 0;
 	param->lsp_osts[2] = 2;
 	finish("list", llapi_file_open_param("list", O_CREAT | O_RDWR, 0600, param));
-	/* One without stripes gets them. */
+	/* A file without stripes gets them. */
 	CHECK(mknod("late", S_IFREG | 0600, 0) == 0);
 	CHECK(llapi_file_create("late", 262144, 2, 1, 0) == 0);
 	show("late", llapi_layout_get_by_path("late", 0));
@@ -80,19 +83,22 @@ static void newer(void)
 	finish("layout", llapi_layout_file_create("layout", O_RDWR, 0640, layout));
 	CHECK(stat("layout", &st) == 0 && (st.st_mode & 0777) == 0640);
 	FAILS(llapi_layout_file_create("layout", O_RDWR, 0640, layout), EEXIST);
-	/* What is there keeps its own; a mode that keeps the owner out is no hindrance to whoever makes the file. */
+	/*
+	 * A file may be created with a mode that denies its owner access. An existing file keeps
+	 * its layout.
+	 */
 	finish("opened", llapi_layout_file_open("opened", O_CREAT | O_RDWR, 0400, layout));
 	CHECK(stat("opened", &st) == 0 && (st.st_mode & 0777) == 0400);
 	CHECK(llapi_layout_stripe_count_set(layout, 1) == 0);
 	fd = llapi_layout_file_open("layout", O_CREAT | O_RDONLY, 0777, layout);
 	CHECK(fd >= 0 && close(fd) == 0);
 	show("layout", llapi_layout_get_by_path("layout", 0));
-	/* Through a link to where there is nothing yet. */
+	/* Through a symbolic link to a name that does not exist yet. */
 	CHECK(symlink("linked", "link") == 0);
 	fd = llapi_layout_file_open("link", O_CREAT | O_RDWR, 0600, layout);
 	finish("linked", fd);
 
-	/* OSTs of one's choice, twice the same. */
+	/* Chosen OSTs, one of them twice. */
 	CHECK(llapi_layout_ost_index_set(layout, 0, LLAPI_LAYOUT_DEFAULT) == 0);
 	CHECK(llapi_layout_stripe_count_set(layout, LLAPI_LAYOUT_DEFAULT) == 0);
 	CHECK(llapi_layout_ost_index_set(layout, 0, 1) == 0);
@@ -116,14 +122,14 @@ static void newer(void)
 	free(lum);
 	llapi_layout_free(layout);
 
-	/* A file like another, wherever. */
+	/* A file with the layout of another one, on any OSTs. */
 	layout = llapi_layout_get_by_path("layout", 0);
 	CHECK(llapi_layout_ost_index_reset(layout) == 0);
 	finish("like", llapi_layout_file_create("like", O_RDWR, 0600, layout));
 	llapi_layout_free(layout);
 }
 
-/* A directory's default, and what a file there will get. */
+/* A directory's default layout, and the layout that a file there would get. */
 static void directories(void)
 {
 	struct llapi_layout *layout = llapi_layout_alloc();
@@ -148,7 +154,7 @@ static void directories(void)
 		llapi_layout_free(layout);
 	}
 	IS_NULL(llapi_layout_get_by_path("dir/not-there-yet", 0), ENOENT);
-	/* The older call sets one, too. */
+	/* The older call sets a default, too. */
 	CHECK(llapi_file_open("dir", O_RDONLY, 0, 1 << 20, -1, 3, 0) >= 0);
 	layout = llapi_layout_get_by_path("dir", 0);
 	CHECK(llapi_layout_stripe_count_get(layout, &number) == 0 && number == 3);

@@ -1,5 +1,5 @@
-//! What differs from run to run, or from host to host, is replaced before two answers are compared:
-//! ids, free space, times, addresses. Nothing else is; spacing and widths of columns stay.
+//! Masks: values that differ from run to run or from host to host (ids, free space, times,
+//! addresses) are replaced before two answers are compared. Spacing and widths of columns stay.
 
 use std::sync::LazyLock;
 
@@ -7,11 +7,10 @@ use regex::{Captures, Regex};
 
 use super::placement::Placement;
 
-/// Pattern and replacement. `{}` in the replacement is the rest of the match's width in blanks, for
-/// columns.
+/// Patterns and replacements.
 const MASKS: &[(&str, &str)] = &[
     // FIDs of files and objects: sequences from 0x200000400 on. Smaller ones, such as those of old
-    // objects, are said exactly.
+    // objects, are compared exactly.
     (r"\[0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0\]", "[<fid>]"),
     (r"\b0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0", "<fid>"),
     (r"(?m)^( *lmm_(?:seq|object_id): +)0x[0-9a-f]+$", "${1}<id>"),
@@ -41,10 +40,10 @@ const MASKS: &[(&str, &str)] = &[
     (r"(?m)^(\w+ [0-9a-f]+ 4096 4096) \d+ \d+ \d+ \d+ \d+ 255$", "${1} # # # # # 255"),
     (r"\bID: [0-9a-f]+ +", "ID: # "),
     (r"(?m)^\d+ \d+ \d+:\d+ / /mnt", "# # # / /mnt"),
-    // How much a pipe holds here.
+    // The capacity of a pipe on this host.
     (r"\bmax_read=\d+", "max_read=#"),
-    // A file's own FID and that of the directory for each of its names. In `lma` the bit 4 stands
-    // for a parent on another MDT, and the recorded file system has two.
+    // A file's own FID, and that of the directory for each of its names. In `lma` the bit 4 means a
+    // parent on another MDT, and the recorded file system has two MDTs.
     (r"(?m)^(trusted\.lma=0x00000000)0[04](000000)[0-9a-f]{32}$", "${1}00${2}<fid>"),
     (r"(?m)^(trusted\.link=0xdff1ea11[0-9a-f]{44})[0-9a-f]{32}", "${1}<fid>"),
     // Inode numbers, which follow from FIDs.
@@ -53,7 +52,7 @@ const MASKS: &[(&str, &str)] = &[
     (r"(?m)^((?:LOGNAME|TTY_NAME|HOST_NAME|LOGIN_NAME|CHARCLASS_NAME)_MAX +)\d+$", "${1}#"),
 ];
 
-/// Numbers of a row of `df` or `lfs df`: cells keep their widths.
+/// The numbers in a row of `df` or `lfs df`. Cells keep their widths.
 static DF_ROW: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\S+ +[\d.]+[kKMGTP]? +[\d.]+[kKMGTP]? +[\d.]+[kKMGTP]? +\d+%)( .*)$"));
 static DF_CELL: LazyLock<Regex> = LazyLock::new(|| regex(r" +[\d.]+([kKMGTP]?)"));
@@ -61,8 +60,8 @@ static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
 /// A row of getstripe's table: index, object, object, group.
 static OBJECT_ROW: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\t *\S+)\t( *\d+)\t( *0x[0-9a-f]+)\t( *0x[0-9a-f]+)( \*)?$"));
-/// Of components and mirrors: which OSTs they are on. Files that have them are placed by the file
-/// system, seldom by the user. And what lies behind the header and the entries of two mirrors.
+/// The OSTs of components and mirrors, which the file system seldom leaves to the user. Also the
+/// bytes behind the header and the entries of two mirrors.
 static COMPONENTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let all = [
         (r"(l_ost_idx: +)\d+(, l_fid)", "${1}#${2}"),
@@ -78,13 +77,12 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"))
 }
 
-/// `text` without what varies; `placement` knows whose OSTs were chosen by the user and whose by
-/// the file system.
+/// Masks `text`. `placement` knows for which files the user chose the OSTs.
 pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     let text = COMPONENTS.iter().fold(text.to_owned(), |text, (r, to)| r.replace_all(&text, *to).into_owned());
     let mut text = placement.mask(&text, command);
     if command.starts_with("lfs find ") || command.starts_with("lfs getdirstripe -r ") {
-        // In the order of directories, which depends on hashes.
+        // These commands list in the order of directories, which depends on hashes.
         let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
         lines.sort_unstable();
         text = lines.concat();
@@ -97,7 +95,7 @@ pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
         .replace_all(&text, |c: &Captures| format!("{}{}", DF_CELL.replace_all(&c[1], blank_cell), &c[2]))
         .into_owned();
     if command.starts_with("df ") {
-        // Its columns are as wide as what stands in them.
+        // The columns of df(1) are as wide as their contents.
         text = BLANKS.replace_all(&text, " ").into_owned();
     }
     for (pattern, to) in ALL.iter() {
@@ -106,8 +104,7 @@ pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     text
 }
 
-/// What is listed below a directory comes in the directory's own order, which depends on hashes:
-/// sorts it.
+/// Sorts the entries below a directory, whose order depends on hashes.
 fn sort_entries(text: &str, dir: &str) -> String {
     let below = format!("{dir}/");
     let (mut entries, mut rest): (Vec<&str>, Vec<&str>) =
@@ -117,7 +114,7 @@ fn sort_entries(text: &str, dir: &str) -> String {
     rest.concat()
 }
 
-/// The ids go, if they fill their columns as they should.
+/// Masks the ids in a row, if they fill their columns.
 fn object_row(c: &Captures) -> String {
     let widths = [c[2].len(), c[3].len(), c[4].len()];
     if widths != [14, 13, 14] {
@@ -127,7 +124,7 @@ fn object_row(c: &Captures) -> String {
 }
 
 fn blank_cell(c: &Captures) -> String {
-    // With a letter Lustre's cells are two narrower.
+    // Lustre's cells with a unit letter are two columns narrower.
     format!("{:>1$}", "#", c[0].len() + if c[1].is_empty() { 0 } else { 2 })
 }
 

@@ -1,10 +1,10 @@
-//! Commands that were given to a real Lustre are given to Sheen, and the answers compared: exit
-//! code, output and messages.
+//! Comparison with a real Lustre: Sheen gets the commands of recorded sessions. Exit code, output
+//! and messages must be the same.
 //!
-//! `tests/reference/*.txt` are the records, `tests/reference/differences.txt` lists every answer
-//! that is meant to be another, with the reason and what Sheen says instead. A difference that is
-//! not listed fails, and so does a listed one that is none any more. `SHEEN_REFERENCE_PRINT=1`
-//! prints the differences in the form of that list.
+//! `tests/reference/*.txt` are the records. `tests/reference/differences.txt` lists every answer
+//! that differs on purpose, with the reason and Sheen's answer. A difference that is not listed
+//! fails, and so does a listed one that no longer exists. `SHEEN_REFERENCE_PRINT=1` prints the
+//! differences in the form of that list.
 
 mod masks;
 mod placement;
@@ -46,7 +46,7 @@ const ORDER: &[&str] = &[
     "045-pools",
 ];
 
-/// What a case finds that no record made.
+/// Scripts that make what a case needs and no record made.
 const SETUP: &[(&str, &str)] = &[(
     "043-find",
     "set -e; mkdir -p /mnt/c1/t/F; cd /mnt/c1/t/F
@@ -59,7 +59,7 @@ const SETUP: &[(&str, &str)] = &[(
     touch -d '3 days ago' one; chown 1000:1000 two; chmod 4755 two",
 )];
 
-/// Lines that Lustre prints and Sheen never does, and why. They are taken out of the record before
+/// Lines that Lustre prints and Sheen never does, and why. They are removed from the record before
 /// it is compared.
 const LINES_LEFT_OUT: &[(&str, &str)] = &[
     (r"\./(?:domx|mir)\b", "files with data on the MDT, and mirrors: not made here"),
@@ -107,8 +107,8 @@ fn replay(sandbox: &Sandbox) {
                     None if masked(&got) == masked(&expected) => continue,
                     None => "differs from Lustre",
                     Some(d) if masked(&got) == masked(&d.ran) && masked(&got) != masked(&expected) => continue,
-                    Some(_) if masked(&got) == masked(&expected) => "is listed as a difference and is none any more",
-                    Some(_) => "is listed as a difference, but says something else than is listed",
+                    Some(_) if masked(&got) == masked(&expected) => "is listed as a difference, but answers as Lustre",
+                    Some(_) => "is listed as a difference, but answers something else than is listed",
                 };
                 let reason = difference.map_or("REASON".to_owned(), |d| d.reason);
                 let got = Step { reason, ran: got, ..step.clone() };
@@ -130,7 +130,7 @@ fn replay(sandbox: &Sandbox) {
     }
 }
 
-/// Lines of one that the other lacks, both ways.
+/// Returns the lines that only one of the two answers has.
 fn difference_of(expected: &Ran, got: &Ran) -> String {
     let mut text = String::new();
     if expected.code != got.code {
@@ -155,7 +155,7 @@ fn masked(ran: &Ran, command: &str, placement: &Placement) -> Ran {
     Ran { code: ran.code, out: mask(&ran.out), err: mask(&ran.err) }
 }
 
-/// The record without the lines that are left out.
+/// Returns the record without the lines that are left out.
 fn without(ran: &Ran, used: &mut [bool]) -> Ran {
     let mut ran = ran.clone();
     for (pattern, used) in LEFT_OUT.iter().zip(used) {
@@ -163,7 +163,7 @@ fn without(ran: &Ran, used: &mut [bool]) -> Ran {
         ran.out = pattern.replace_all(&ran.out, "").into_owned();
         ran.err = pattern.replace_all(&ran.err, "").into_owned();
     }
-    // Lustre's parameters lie in /sys; Sheen's lie in processes and have names alone.
+    // Lustre's parameters are files in /sys. Sheen's are in its processes and have names alone.
     ran.err = ran.err.replace("/sys/fs/lustre/", "");
     ran
 }

@@ -1,18 +1,18 @@
-//! Which OSTs were the user's choice (`-i`, `-o`, or a directory's default that names them). Where
-//! they were not, both sides chose their own first OST: indexes are then compared relative to the
-//! first, so that the order in which stripes go round is still compared.
+//! Which OSTs the user chose (`-i`, `-o`, or a directory's default that names them). For other
+//! files, Lustre and Sheen each chose their own first OST. Indexes are then compared relative to
+//! the first one, so that the order of the stripes is still compared.
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
-/// OSTs of the file system that was recorded, and of the one that repeats it.
+/// Number of OSTs of the recorded file system, and of the one that repeats the commands.
 const OSTS: u32 = 4;
 
-/// OSTs of each pool of the record, side by side.
+/// Number of OSTs of each pool of the record, which have consecutive indexes.
 const POOL_OSTS: u32 = 2;
 
-/// A layout as a number: magic, pattern, FID, stripe size, count, generation, then the objects.
+/// A layout in hexadecimal: magic, pattern, FID, stripe size, count, generation, then the objects.
 static LOV: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\b(0x)?(d00bd10b[0-9a-f]{8})([0-9a-f]{32})([0-9a-f]{16})((?:[0-9a-f]{48})*)\b").expect("a pattern")
 });
@@ -20,14 +20,14 @@ static INDEX: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(\t +|      - l_ost_idx: |lmm_stripe_offset: |stripe_offset: )(\d+)(\t.*)?$").expect("a pattern")
 });
 
-/// What was chosen so far.
+/// The files and directories whose OSTs the user has chosen so far.
 #[derive(Debug, Default, Clone)]
 pub struct Placement {
     chosen: BTreeSet<String>,
 }
 
 impl Placement {
-    /// A command was given: remembers what it chose.
+    /// Remembers what a command chose.
     pub fn follow(&mut self, command: &str) {
         for command in command.split([';', '\n', '|']) {
             let words: Vec<&str> = command.split_whitespace().collect();
@@ -59,8 +59,8 @@ impl Placement {
         Path::new(path).parent().and_then(Path::to_str).is_some_and(|p| self.chosen.contains(p))
     }
 
-    /// A layout as a number: the ids of file and objects go, OSTs become relative where the file
-    /// system chose.
+    /// Masks a layout in hexadecimal. Removes the ids of file and objects, and makes OSTs relative
+    /// if the file system chose them.
     fn mask_lov(&self, c: &Captures, file: &str) -> String {
         let ost = |object: &str| u32::from_str_radix(&object[40..42], 16).unwrap_or(0);
         let first = c[5].get(..48).map_or(0, ost);
@@ -76,7 +76,8 @@ impl Placement {
         out
     }
 
-    /// Indexes of `text` relative to the first of their file, where the file system chose.
+    /// Makes the indexes in `text` relative to the first one of their file, if the file system
+    /// chose them.
     pub fn mask(&self, text: &str, command: &str) -> String {
         let last = command.split_whitespace().last().unwrap_or_default();
         let mut file = last.trim_matches('"').to_owned();

@@ -1,9 +1,9 @@
-//! The statements.
+//! The statements about write-back.
 
 use super::*;
 
-/// 10,000 writes of 4 KiB, and records of 47,008 bytes, make a handful of requests; the other mount
-/// reads all of it right at once.
+/// 10,000 writes of 4 KiB, and records of 47,008 bytes, are sent in few requests. The other mount
+/// reads all of the data at once.
 pub fn small_writes_travel_together(on: &Stage<'_>) {
     for (i, layout) in LAYOUTS.into_iter().enumerate() {
         for (piece, count) in [(PIECE, 10_000), (RECORD, 500)] {
@@ -21,11 +21,7 @@ pub fn small_writes_travel_together(on: &Stage<'_>) {
             same(&all(&on.b(&name)), &data, layout);
             assert!(asked < 100 + aged, "{layout}: {asked} requests for {count} writes of {piece} bytes");
             let seen = fs::metadata(on.b(&name)).unwrap();
-            assert_eq!(
-                seen.modified().unwrap(),
-                written,
-                "{layout}: being written moves no time; written until {end:?}"
-            );
+            assert_eq!(seen.modified().unwrap(), written, "{layout}: a flush moves no time; written until {end:?}");
             // Each object may have a page that is not full.
             let full = (data.len() / 512) as u64;
             assert!((full..full + 64).contains(&seen.blocks()), "{layout}: {} blocks for {full}", seen.blocks());
@@ -35,14 +31,14 @@ pub fn small_writes_travel_together(on: &Stage<'_>) {
     }
 }
 
-/// The kernel sends a write of 1 MiB from memory that does not begin with a page in two pieces
-/// (unless `fs.fuse.max_pages_limit` is raised). Of a writer by itself the second ones are kept; of
-/// two that take turns few cost a lock.
+/// The kernel splits a write of 1 MiB in two if its memory is not page-aligned (unless
+/// `fs.fuse.max_pages_limit` is raised). With a single writer, the split-write tails stay dirty.
+/// With two writers that take turns, few of them cost a lock.
 pub fn the_rests_of_large_writes_stand_in_nobodys_way(on: &Stage<'_>) {
     const BLOCK: usize = 1 << 20;
     const COUNT: usize = 48;
     let data = noise(5, COUNT * BLOCK + 4096);
-    // Memory that does not begin with a page.
+    // Memory that is not page-aligned.
     let from = data.as_ptr().align_offset(4096) + 16;
     let data = &data[from..][..(COUNT - 1) * BLOCK];
     let write = |file: &File, i: usize| file.write_all_at(&data[i * BLOCK..][..BLOCK], (i * BLOCK) as u64).unwrap();
@@ -54,7 +50,7 @@ pub fn the_rests_of_large_writes_stand_in_nobodys_way(on: &Stage<'_>) {
     let (locks, begun) = (counted(on.two, "grants"), Instant::now());
     (0..COUNT - 1).for_each(|i| write(if i % 2 == 0 { &a } else { &b }, i));
     let locks = counted(on.two, "grants") - locks;
-    // Each time that the writers have known long enough of each other, they try again.
+    // Each time that the back-off of a writer ends, it requests a lock again.
     assert!(locks < COUNT as u64 / 2 + aged(begun), "{locks} locks for {COUNT} writes of two in turns");
     for name in ["alone", "shared"] {
         same(&all(&on.a(name)), data, name);
@@ -90,7 +86,8 @@ pub fn overwrites_in_any_order_are_what_was_written_last(on: &Stage<'_>) {
     }
 }
 
-/// By a glimpse: A is asked how long the file is, and keeps its locks and its bytes.
+/// The stat causes a glimpse: A reports the length of the file, and keeps its locks and its dirty
+/// data.
 pub fn a_stat_elsewhere_sees_each_write(on: &Stage<'_>) {
     const WRITES: u64 = 200;
     for layout in LAYOUTS {
@@ -98,7 +95,7 @@ pub fn a_stat_elsewhere_sees_each_write(on: &Stage<'_>) {
         let file = on.create(&name, layout);
         let data = noise(3, PIECE);
         let grow = |i: u64| file.write_all_at(&data, i * PIECE as u64).unwrap();
-        // A takes its locks, B knows the file.
+        // A takes its locks, B caches the file.
         (0..40).for_each(grow);
         let open = File::open(on.b(&name)).unwrap();
         let (callbacks, glimpses) = (counted(on.two, "ldlm_bl_callback"), counted(on.two, "ldlm_gl_callback"));
@@ -117,15 +114,15 @@ pub fn a_stat_elsewhere_sees_each_write(on: &Stage<'_>) {
             "{layout}: {asked} of {WRITES} writes reached the OSTs, {aged} for their age"
         );
         let more = counted(on.two, "ldlm_bl_callback") - callbacks;
-        assert!(more < WRITES / 10, "{layout}: {more} times A was asked to give its locks up");
-        assert!(counted(on.two, "ldlm_gl_callback") > glimpses, "{layout}: it was asked what it knows");
+        assert!(more < WRITES / 10, "{layout}: {more} blocking callbacks to A");
+        assert!(counted(on.two, "ldlm_gl_callback") > glimpses, "{layout}: A got glimpses");
         assert_eq!(mtime(&on.a(&name)), mtime(&on.b(&name)), "{layout}: and both see the same time");
         let blocks = fs::metadata(on.b(&name)).unwrap().blocks();
-        assert!(blocks >= (40 + WRITES) * 8, "{layout}: space counts that is not used yet: {blocks}");
+        assert!(blocks >= (40 + WRITES) * 8, "{layout}: the space of dirty data counts: {blocks} blocks");
     }
 }
 
-/// Also while what was kept is on its way to the OSTs.
+/// Also while dirty data is on its way to the OSTs.
 pub fn sizes_never_go_back(on: &Stage<'_>) {
     for layout in LAYOUTS {
         let name = named(layout);
@@ -173,7 +170,8 @@ fn ways() -> [Way; 5] {
     ]
 }
 
-/// Overwrites and extends a known file by kept pieces, and has it looked at in all ways.
+/// Overwrites and extends a cached file in pieces that stay dirty, and reads it from `seen` by each
+/// method.
 fn looked_at(on: &Stage<'_>, seen: &Path) {
     for layout in LAYOUTS {
         let name = named(layout);
@@ -205,7 +203,7 @@ pub fn what_is_kept_is_read_elsewhere(on: &Stage<'_>) {
 
 pub fn what_is_kept_is_read_here(on: &Stage<'_>) {
     looked_at(on, &on.at.a);
-    // Through the descriptor that wrote, and by its own seek.
+    // Through the descriptor that wrote, after a seek of its own.
     let mut file = on.create("own", "-c 4 -S 64K");
     let data = noise(4, LEN);
     file.write_all(&data[..10]).unwrap();
@@ -218,12 +216,11 @@ pub fn what_is_kept_is_read_here(on: &Stage<'_>) {
 }
 
 pub fn data_and_holes_are_where_they_were_written(on: &Stage<'_>) {
-    // A slow machine may have written all of it before it is looked at, because it got old: then
-    // that says little.
-    eventually("some of it is kept while it is looked at", || look_for_data_and_holes(on) > 0);
+    // A slow machine may flush all data before the seeks. Then the round proves little.
+    eventually("some data is dirty during the seeks", || look_for_data_and_holes(on) > 0);
 }
 
-/// Returns the bytes that were kept when it looked.
+/// Returns the bytes that were dirty at the seeks.
 fn look_for_data_and_holes(on: &Stage<'_>) -> u64 {
     const FAR: u64 = 1 << 20;
     let piece = noise(1, PIECE);
@@ -266,7 +263,7 @@ pub fn a_truncate_meets_what_is_kept(on: &Stage<'_>) {
             let sizes = [on.a(&name), on.b(&name)].map(|p| fs::metadata(p).unwrap().len());
             assert_eq!(sizes, [cut as u64; 2], "{layout}: cut to {cut}");
             same(&all(&on.b(&name)), &want[..cut], layout);
-            // A goes on where it was.
+            // A continues to write behind its data.
             on.write_in(PIECE, &file, b"goes on", LEN as u64);
             want[cut..].fill(0);
             want.extend(b"goes on");
@@ -320,7 +317,7 @@ pub fn appends_go_behind_what_is_kept(on: &Stage<'_>) {
     on.assert_kept();
 }
 
-/// A time that is that of now differs from one that was so long ago.
+/// After this time, the present time differs from an earlier one.
 const LATER: Duration = Duration::from_millis(100);
 
 pub fn times_do_not_move_by_themselves(on: &Stage<'_>) {
@@ -330,7 +327,7 @@ pub fn times_do_not_move_by_themselves(on: &Stage<'_>) {
     let (b, a) = (mtime(&on.b("f")), mtime(&on.a("f")));
     assert_eq!(a, b, "both see the time of the last write");
     on.wait_until_written();
-    assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, a], "when it was written does not show");
+    assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, a], "a flush does not move the time");
     on.write_in(PIECE, &file, &noise(2, LEN), 0);
     let (b, a) = (mtime(&on.b("f")), mtime(&on.a("f")));
     let_pass(LATER);
@@ -353,7 +350,7 @@ pub fn a_time_that_was_set_stays(on: &Stage<'_>) {
         assert_eq!(times(), set, "as it was set");
         on.wait_until_written();
         let_pass(LATER);
-        assert_eq!(times(), set, "and so it stays");
+        assert_eq!(times(), set, "a flush does not move the time");
         file.sync_all().unwrap();
         assert_eq!(times(), set, "also after an fsync");
         file.write_all_at(b"y", 1).unwrap();
@@ -362,7 +359,7 @@ pub fn a_time_that_was_set_stays(on: &Stage<'_>) {
     }
 }
 
-/// By other processes of the same mount, and of the other one.
+/// Names are changed by other processes, on the same mount and on the other one.
 pub fn names_change_under_what_is_kept(on: &Stage<'_>) {
     let bash = |dir: &Path, script: &str| {
         let mut command = Command::new("bash");
@@ -387,17 +384,17 @@ pub fn names_change_under_what_is_kept(on: &Stage<'_>) {
         let mut back = Vec::new();
         again.read_to_end(&mut back).unwrap();
         same(&back, &want, "without any name");
-        on.write_in(PIECE, &file, b"nameless", 200_000);
-        want[200_000..200_008].copy_from_slice(b"nameless");
-        same(&read_at(&again, 0, LEN), &want, "and still written to");
+        on.write_in(PIECE, &file, b"unlinked", 200_000);
+        want[200_000..200_008].copy_from_slice(b"unlinked");
+        same(&read_at(&again, 0, LEN), &want, "written without any name");
         fs::write(other.join("f"), "another one").unwrap();
-        same(&read_at(&file, 0, LEN), &want, "which a new file of its name leaves alone");
+        same(&read_at(&file, 0, LEN), &want, "a new file of the same name changes nothing");
         bash(other, "rm f");
     }
     on.assert_kept();
 }
 
-/// Each writes every other part of each page, through a descriptor of its own.
+/// Each of four processes writes every fourth part of the file, through a descriptor of its own.
 pub fn processes_share_what_is_kept(on: &Stage<'_>) {
     const PART: usize = 100;
     const PARTS: usize = 2000;
@@ -411,7 +408,7 @@ for i in range(me, {PARTS}, 4):
     assert os.pread(fd, {PART}, i * {PART}) == part, i
 "
     );
-    // Two and two, on both mounts; then all on one.
+    // Two processes on each mount; then all four on one mount.
     for (name, dirs) in [("f", [&on.at.a, &on.at.b]), ("g", [&on.at.a, &on.at.a])] {
         on.create(name, "-c 4 -S 64K").write_all_at(b"x", 0).unwrap();
         let start = |me: usize| {
@@ -428,24 +425,26 @@ for i in range(me, {PARTS}, 4):
     }
 }
 
-/// What nobody can read any more need not be written: who removes what it has open itself knows
-/// that.
+/// Dirty data that no program can read any more need not be sent. A mount that removes a file knows
+/// this if only the mount itself has it open.
 pub fn nothing_is_left_of_what_was_removed(on: &Stage<'_>) {
     let before = objects(&on.two.fs);
     for remover in [&on.at.a, &on.at.b] {
         let bytes = noise(1, 8 << 20);
-        // A slow machine may write all of it before it is removed, because it got old.
-        eventually("of 8 MiB of a file that A removes, less than 6 are written", || {
+        // A slow machine may flush all data before the removal.
+        eventually("less than 6 of the 8 MiB of a file that A removes are sent", || {
             let file = on.create("f", "-c 4 -S 64K");
             file.write_all_at(b"x", 0).unwrap();
             let start = sent(on.two);
             on.write_in(65_536, &file, &bytes, 0);
             fs::remove_file(remover.join("f")).unwrap();
             drop(file);
-            // What is on its way counts until it is answered.
-            eventually("its objects go, and it is forgotten", || objects(&on.two.fs) <= before && on.kept() == 0);
+            // Data that is being sent counts until the reply.
+            eventually("the objects are destroyed, and no data is dirty", || {
+                objects(&on.two.fs) <= before && on.kept() == 0
+            });
             let sent = sent(on.two) - start;
-            println!("{sent} bytes were written");
+            println!("{sent} bytes were sent");
             remover != &on.at.a || sent < 6 << 20
         });
     }
@@ -469,12 +468,12 @@ pub fn little_is_kept_if_little_may_be(on: &Stage<'_>) {
             on.write_in(piece, &file, &data, 0);
             writes.did_one();
         });
-        assert!(total(on.two, "osc.{}-*.cur_grant_bytes") > 0, "space is promised, and shown");
+        assert!(total(on.two, "osc.{}-*.cur_grant_bytes") > 0, "the grant is shown");
         same(&all(&on.b(&name)), &data, layout);
         fs::remove_file(on.a(&name)).unwrap();
     }
     let most = most.load(SeqCst);
-    assert!((1..=1 << 20).contains(&most), "{most} bytes are kept by one OSC");
+    assert!((1..=1 << 20).contains(&most), "{most} bytes are dirty for one OSC");
     set(on.two, "osc.{}-*.max_dirty_mb=64");
 }
 
@@ -487,5 +486,5 @@ pub fn nothing_is_kept_if_nothing_may_be(on: &Stage<'_>) {
     assert_eq!(on.kept(), 0);
     same(&all(&on.b("f")), &data, "B");
     set(on.two, "llite.{}-*.writeback=1");
-    on.two.cost_settles("and is not when it is on again", write, |asked| of_kind(asked, " write") < 20);
+    on.two.cost_settles("with write-back, writes share requests", write, |asked| of_kind(asked, " write") < 20);
 }
