@@ -103,8 +103,8 @@ pub(crate) fn register_pools<'a>(mdt: &Arc<Mdt>, pools: &[Pool], old: impl Itera
         let lines: String = pool.osts.iter().map(line).collect();
         mdt.params.register(&format!("{dir}.{}", pool.name), Param::text(move || lines.clone()));
     }
-    for gone in old.filter(|name| pools.iter().all(|p| p.name != *name)) {
-        mdt.params.unregister(&format!("{dir}.{gone}"));
+    for removed in old.filter(|name| pools.iter().all(|p| p.name != *name)) {
+        mdt.params.unregister(&format!("{dir}.{removed}"));
     }
 }
 

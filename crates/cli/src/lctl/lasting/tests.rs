@@ -122,8 +122,8 @@ fn where_there_is_no_mgs_or_more_than_one() {
     assert!(code == 22 && err.contains("name the file system in the pattern"), "{err}");
     assert_eq!(lctl(&p, "set_param -P osc.b-*.max_rpcs_in_flight=16").0, 0);
     assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "8\n8\n16\n16\n");
-    let kept = lctl(&p, "get_param mgs.MGS.live.[ab]").1;
-    assert!(kept.starts_with("mgs.MGS.live.a=\nmgs.MGS.live.b=\n- {"), "{kept}");
+    let shown = lctl(&p, "get_param mgs.MGS.live.[ab]").1;
+    assert!(shown.starts_with("mgs.MGS.live.a=\nmgs.MGS.live.b=\n- {"), "{shown}");
 }
 
 #[test]
