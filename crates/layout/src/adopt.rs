@@ -1,5 +1,5 @@
-//! A layout that goes over to another file: migration gives a file the objects of a nameless one, a
-//! swap those of another one, under other names.
+//! Layouts that move to another file. A migration gives a file the objects of an orphan. A
+//! swap exchanges the objects of two files, under new names.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,12 @@ use sheen_wire::Fid;
 use crate::{Composite, Layout, LayoutError, layout::Component};
 
 impl Layout {
-    /// The same objects as the layout of `file`, but for those on the MDT, which are named by their
-    /// file, as its layout number `generation` (see [`Layout::generation`]).
+    /// Returns this layout as layout of `file` with generation `generation` (see
+    /// [`Layout::generation`]). The objects on OSTs stay the same. Objects on the MDT are named
+    /// after their file, so they get new names.
     ///
     /// # Errors
-    /// ERANGE: a plain layout has no such generation.
+    /// ERANGE if the generation is too large for a plain layout.
     pub fn adopted(&self, file: Fid, generation: u32) -> Result<Layout, LayoutError> {
         let mut components: Vec<Component> = self.components().to_vec();
         for c in &mut components {
@@ -30,23 +31,25 @@ impl Layout {
         Ok(Layout::assemble(composite, components))
     }
 
-    /// The same layout with its objects on the MDT under this version
-    /// ([`MDT_OST`](crate::MDT_OST)), which the file has not used.
+    /// Returns this layout with the version `version` of its object on the MDT
+    /// ([`MDT_OST`](crate::MDT_OST)). The file must not have used this version before.
     pub fn on_mdt_as(&self, version: u32) -> Layout {
         let mut components: Vec<Component> = self.components().to_vec();
         components.iter_mut().filter(|c| c.is_on_mdt()).for_each(|c| c.entry_gen = version.saturating_sub(1));
         Layout::assemble(self.composite().cloned(), components)
     }
 
-    /// What of the layout lies on the MDT, for who removes it. `None`: nothing.
+    /// Returns the Data-on-MDT components as a layout, for a caller that removes them. `None` if
+    /// there are none.
     pub fn part_on_mdt(&self) -> Option<Layout> {
         let components: Vec<Component> = self.components().iter().filter(|c| c.is_on_mdt()).cloned().collect();
         let alone = |c: Composite| Composite { flags: 0, mirror_count: 1, ..c };
         (!components.is_empty()).then(|| Layout::assemble(self.composite().cloned().map(alone), components))
     }
 
-    /// The same layout with other names of its objects, where there are some. Those on the MDT are
-    /// named by their file, which may be another one then.
+    /// Returns this layout with objects renamed as `names` says; other objects keep their names.
+    /// Objects on the MDT are named after their file, so a new name may change the component's
+    /// file.
     pub fn renamed(&self, names: &BTreeMap<Fid, Fid>) -> Layout {
         let mut components: Vec<Component> = self.components().to_vec();
         for c in components.iter_mut().filter(|c| c.is_on_mdt()) {

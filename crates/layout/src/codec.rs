@@ -1,13 +1,13 @@
 //! Lustre's binary forms of layouts: `lov_mds_md_v1`/`_v3`, `lov_user_md`, `lov_comp_md_v1`.
 //! Little-endian.
 //!
-//! Sizes: v1 32 + 24·n bytes, v3 48 + 24·n, composite header 32, entry 48. The tests hold what a
-//! real Lustre stored.
+//! Sizes: v1 32 + 24·n bytes, v3 48 + 24·n, composite header 32, entry 48. The tests contain
+//! layouts stored by a real Lustre.
 //!
-//! A plain file's bytes end their header with `lmm_layout_gen` where they are stored, but show
-//! 0xffff there as `lustre.lov` ([`Layout::encode_xattr`]): the same two bytes mean
-//! `lmm_stripe_offset` when a layout is set, so that a restored layout asks for any OST and not for
-//! one that a generation happens to name.
+//! The header of a plain layout ends with `lmm_layout_gen` in the stored form. As `lustre.lov` it
+//! shows 0xffff there ([`Layout::encode_xattr`]), because the same two bytes mean
+//! `lmm_stripe_offset` when a layout is set. A restored layout then requests any OST, and not the
+//! one whose index equals the generation.
 
 use sheen_wire::Fid;
 use zerocopy::{
@@ -22,20 +22,20 @@ mod user;
 
 pub(crate) use user::{decode_marks, decode_template, encode_marks, encode_spec, encode_template, user_spec};
 
-/// The first four bytes of a layout.
+/// Magic number: the first four bytes of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Magic {
-    /// Plain without pool.
+    /// Plain layout without a pool.
     V1 = 0x0BD1_0BD0,
-    /// Plain with pool.
+    /// Plain layout with a pool.
     V3 = 0x0BD3_0BD0,
-    /// As v3, with a list of OSTs to use; only where a layout is asked for.
+    /// As v3, with a list of OSTs to use. Only in requests.
     Specific = 0x0BD5_0BD0,
-    /// Composite.
+    /// Composite layout.
     CompV1 = 0x0BD6_0BD0,
-    /// Another system's data.
+    /// Layout of another storage system.
     Foreign = 0x0BD7_0BD0,
-    /// Composite with self-extending components.
+    /// Composite layout with self-extending components.
     Sel = 0x0BD8_0BD0,
 }
 
@@ -46,7 +46,7 @@ impl Magic {
         Magic::ALL.into_iter().find(|m| *m as u32 == raw).ok_or(LayoutError::BadMagic(raw))
     }
 
-    /// What a layout's bytes begin with.
+    /// Reads the magic number of a layout.
     pub fn of(bytes: &[u8]) -> Result<Magic, LayoutError> {
         if bytes.len() > LAYOUT_BYTES_MAX {
             return Err(LayoutError::TooLarge(bytes.len()));
@@ -55,15 +55,15 @@ impl Magic {
     }
 }
 
-/// Bytes of a v1 header.
+/// Size of a v1 header, in bytes.
 pub const V1_BYTES: usize = size_of::<Head>();
-/// Bytes of a v3 header: v1 and the pool's name.
+/// Size of a v3 header, in bytes: v1 and the pool's name.
 pub const V3_BYTES: usize = V1_BYTES + POOL_BYTES;
-/// Bytes of an object in a layout.
+/// Size of an object in a layout, in bytes.
 pub const OBJECT_BYTES: usize = size_of::<ObjectEntry>();
-/// Bytes of a composite layout's header.
+/// Size of a composite layout's header, in bytes.
 pub const COMP_HEADER_BYTES: usize = size_of::<CompHeader>();
-/// Bytes of a composite layout's entry, of which there is one per component.
+/// Size of a composite layout's entry, in bytes. There is one entry per component.
 pub const COMP_ENTRY_BYTES: usize = size_of::<CompEntry>();
 const POOL_BYTES: usize = 16;
 
@@ -80,11 +80,11 @@ struct Head {
     oi_seq: U64<LE>,
     stripe_size: U32<LE>,
     stripe_count: U16<LE>,
-    /// `lmm_layout_gen` once there are objects, `lmm_stripe_offset` before.
+    /// `lmm_layout_gen` if there are objects, otherwise `lmm_stripe_offset`.
     gen_or_offset: U16<LE>,
 }
 
-/// `lov_ost_data_v1`, its object id in the form of a FID.
+/// `lov_ost_data_v1`, with the object id as a FID.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct ObjectEntry {
@@ -104,7 +104,7 @@ struct CompHeader {
     layout_gen: U32<LE>,
     flags: U16<LE>,
     entry_count: U16<LE>,
-    /// Mirrors less one.
+    /// Number of mirrors minus one.
     mirror_count: U16<LE>,
     rest: [u8; 14],
 }
@@ -123,14 +123,14 @@ struct CompEntry {
     rest: [u8; 12],
 }
 
-/// The struct at the beginning of `bytes`, and what follows it.
+/// Reads the struct at the beginning of `bytes`. Returns it and the remaining bytes.
 fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) -> Result<(T, &[u8]), LayoutError> {
     T::read_from_prefix(bytes).map_err(|_| LayoutError::Truncated { need: size_of::<T>(), have: bytes.len() })
 }
 
 fn read_pool(bytes: &[u8]) -> Result<(Option<Pool>, &[u8]), LayoutError> {
     let (name, rest) = read::<[u8; POOL_BYTES]>(bytes)?;
-    let end = name.iter().position(|b| *b == 0).ok_or(LayoutError::Malformed("its pool's name has no end"))?;
+    let end = name.iter().position(|b| *b == 0).ok_or(LayoutError::Malformed("the pool name is not terminated"))?;
     let text = String::from_utf8_lossy(&name[..end]);
     let pool = if text.is_empty() { None } else { Some(Pool::new(&text)?) };
     Ok((pool, rest))
@@ -139,22 +139,22 @@ fn read_pool(bytes: &[u8]) -> Result<(Option<Pool>, &[u8]), LayoutError> {
 fn write_pool(out: &mut Vec<u8>, pool: Option<&Pool>) {
     let mut name = [0; POOL_BYTES];
     if let Some(pool) = pool {
-        // A pool's name is at most 15 bytes.
+        // The name of a pool has at most 15 bytes.
         name[..pool.as_str().len()].copy_from_slice(pool.as_str().as_bytes());
     }
     out.extend_from_slice(&name);
 }
 
-/// One plain part: a whole plain layout, or what an entry of a composite one points to. Objects are
-/// all there or all missing; where a component that has none yet lists OSTs, they stand in objects
-/// without an id.
+/// Decodes one plain part: a whole plain layout, or the data of a composite layout's entry. Objects
+/// are all present or all missing. If a component without objects lists OSTs, they are stored in
+/// objects with a FID of zero.
 fn decode_plain(bytes: &[u8]) -> Result<Component, LayoutError> {
     let (head, mut rest) = read::<Head>(bytes)?;
     let mut pool = None;
     match Magic::from_raw(head.magic.get())? {
         Magic::V1 => {}
         Magic::V3 => (pool, rest) = read_pool(rest)?,
-        Magic::Specific => return Err(LayoutError::Malformed("it lists OSTs instead of objects")),
+        Magic::Specific => return Err(LayoutError::Malformed("the layout lists OSTs instead of objects")),
         Magic::CompV1 | Magic::Sel => return Err(LayoutError::Malformed("a component is composite")),
         Magic::Foreign => return Err(LayoutError::Unsupported("foreign")),
     }
@@ -174,7 +174,7 @@ fn decode_plain(bytes: &[u8]) -> Result<Component, LayoutError> {
         stripes.push(Stripe { object, ost: entry.ost.get() });
         rest = after;
     }
-    let oid = u32::try_from(head.oi_id.get()).map_err(|_| LayoutError::Malformed("its file's id exceeds 32 bits"))?;
+    let oid = u32::try_from(head.oi_id.get()).map_err(|_| LayoutError::Malformed("the file's id exceeds 32 bits"))?;
     Ok(Component {
         pattern: Pattern(head.pattern.get()),
         fid: Fid::new(head.oi_seq.get(), oid),
@@ -218,11 +218,11 @@ fn write_object(out: &mut Vec<u8>, object: Fid, ost: u32) {
     out.extend_from_slice(entry.as_bytes());
 }
 
-/// An entry of a composite layout, and the bytes that it points to.
+/// An entry of a composite layout, and its data.
 type Part<'a> = (CompEntry, &'a [u8]);
 
-/// A composite layout's header, and its entries, each with the bytes that it points to. Those are
-/// together no more than there are, so that few bytes cannot claim many objects.
+/// Reads a composite layout's header and its entries, each with its data. The total size of the
+/// data does not exceed `bytes`, so that few bytes cannot claim many objects.
 fn read_composite(bytes: &[u8]) -> Result<(CompHeader, Vec<Part<'_>>), LayoutError> {
     let (header, mut entries) = read::<CompHeader>(bytes)?;
     if header.size.get() as usize != bytes.len() {
@@ -230,7 +230,7 @@ fn read_composite(bytes: &[u8]) -> Result<(CompHeader, Vec<Part<'_>>), LayoutErr
     }
     let count = usize::from(header.entry_count.get());
     if count == 0 || count * COMP_ENTRY_BYTES > entries.len() {
-        return Err(LayoutError::Malformed("its components do not fit"));
+        return Err(LayoutError::Malformed("the component entries exceed the layout"));
     }
     let mut parts = Vec::with_capacity(count);
     let mut left = bytes.len();
@@ -239,8 +239,8 @@ fn read_composite(bytes: &[u8]) -> Result<(CompHeader, Vec<Part<'_>>), LayoutErr
         entries = after;
         let start = entry.offset.get() as usize;
         let part = start.checked_add(entry.size.get() as usize).and_then(|end| bytes.get(start..end));
-        let part = part.ok_or(LayoutError::Malformed("a component lies outside of it"))?;
-        left = left.checked_sub(part.len()).ok_or(LayoutError::Malformed("its components overlap"))?;
+        let part = part.ok_or(LayoutError::Malformed("a component lies outside the layout"))?;
+        left = left.checked_sub(part.len()).ok_or(LayoutError::Malformed("the components overlap"))?;
         parts.push((entry, part));
     }
     Ok((header, parts))
@@ -302,7 +302,7 @@ fn encode_composite(composite: &Composite, components: &[Component], gen_of: imp
 }
 
 impl Layout {
-    /// Reads a stored layout. [`Layout::check_usable`] tells whether it can be mapped.
+    /// Decodes a stored layout. [`Layout::check_usable`] tells whether it can be mapped.
     pub fn decode(bytes: &[u8]) -> Result<Layout, LayoutError> {
         match Magic::of(bytes)? {
             Magic::CompV1 | Magic::Sel => decode_composite(bytes),
@@ -310,17 +310,18 @@ impl Layout {
         }
     }
 
-    /// The bytes to store and to exchange.
+    /// Encodes the layout for storage and exchange.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_with(|c| c.layout_gen)
     }
 
-    /// The bytes to show as `lustre.lov` and `trusted.lov`: without the generation of plain parts.
+    /// Encodes the layout for `lustre.lov` and `trusted.lov`: without the generation of plain
+    /// parts.
     pub fn encode_xattr(&self) -> Vec<u8> {
         self.encode_with(|c| if c.is_instantiated() && !c.stripes.is_empty() { u16::MAX } else { c.layout_gen })
     }
 
-    /// Bytes of [`Layout::encode`].
+    /// Returns the size of [`Layout::encode`], in bytes.
     pub fn encoded_len(&self) -> usize {
         let part = |c: &Component| {
             let header = if c.pool.is_some() { V3_BYTES } else { V1_BYTES };

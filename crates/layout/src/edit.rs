@@ -1,43 +1,43 @@
 //! Changes to the components of a file that exists: `lfs setstripe --component-add`,
 //! `--component-del`, `--component-set`.
 //!
-//! Each makes a new layout of the next generation, or says why not; the one at hand is left as it
-//! is. Lustre's rules:
+//! Each function returns a new layout of the next generation, or an error. The present layout is
+//! not modified. Lustre's rules:
 //!
-//! * Components are added at the end, where the last one ends, and deleted from the end: there is
-//!   never a hole. A file whose last component is deleted has no layout any more, one whose
-//!   components with objects are deleted loses their data.
+//! * Components are added after the end of the last one, and deleted from the end, so there is
+//!   never a hole. A file whose last remaining component is deleted has no layout any more.
+//!   Deleting components with objects loses their data.
 //! * Neither is possible in a mirrored file (EBUSY), nor in a plain one.
-//! * Of flags, a user sets and clears those that say how mirrors are used. The last mirror that is
-//!   up to date cannot be declared stale (EUCLEAN).
+//! * Users may change only the flags that control the use of mirrors. The last up-to-date mirror
+//!   cannot be made stale (EUCLEAN).
 
 use crate::{Component, Composite, Layout, LayoutError, Stripe, WantedComponent, codec, flags, instantiate::component};
 
-/// Which components are meant, and what is to become of their flags: the value of `lustre.lov.del`
+/// Selection of components and the change of their flags: the value of `lustre.lov.del`
 /// and `lustre.lov.set.flags`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// The component's id. When components are deleted: 0 for all with these flags.
+    /// Id of the component. In a deletion, 0 selects all components with these flags.
     pub id: u32,
-    /// Of [`flags`]. When components are deleted by id: 0.
+    /// Flags of [`flags`]. In a deletion by id: 0.
     pub flags: u32,
-    /// Components without these flags are meant; the flags are to be cleared.
+    /// Selects the components without these flags, or clears the flags.
     pub negative: bool,
 }
 
 impl Mark {
-    /// Reads the value of `lustre.lov.del` (of which the first counts) or `lustre.lov.set.flags`;
-    /// at least one.
+    /// Decodes the value of `lustre.lov.del` (only the first mark counts) or
+    /// `lustre.lov.set.flags`. Returns at least one mark.
     pub fn decode(bytes: &[u8]) -> Result<Vec<Mark>, LayoutError> {
         codec::decode_marks(bytes)
     }
 
-    /// The value of a `setxattr`.
+    /// Encodes the value of a `setxattr`.
     pub fn encode(marks: &[Mark]) -> Vec<u8> {
         codec::encode_marks(marks)
     }
 
-    /// Whether a component is meant by its id or else its flags.
+    /// Whether the mark selects a component, by its id or, if the id is 0, by its flags.
     fn chooses(&self, c: &Component) -> bool {
         match (self.id, self.negative) {
             (0, false) => c.flags & self.flags != 0,
@@ -48,11 +48,12 @@ impl Mark {
 }
 
 impl Layout {
-    /// The layout with these components behind its own, without objects. They come from
+    /// Returns the layout with these components appended, without objects. The components come from
     /// [`crate::Template::check_added`] and [`crate::resolve_asked`].
     ///
     /// # Errors
-    /// EINVAL: plain, or not beginning where the layout ends. EBUSY: mirrored. ERANGE: too large.
+    /// EINVAL if the layout is plain, or the components do not begin at its end. EBUSY if it is
+    /// mirrored. ERANGE if it would be too large.
     pub fn with_components(&self, added: &[WantedComponent]) -> Result<Layout, LayoutError> {
         let mut composite = self.editable()?.clone();
         let mut components = self.components().to_vec();
@@ -73,12 +74,12 @@ impl Layout {
         }
     }
 
-    /// The layout without these components (`None` if nothing is left of it), and the objects that
-    /// were theirs.
+    /// Returns the layout without these components (`None` if no component remains), and their
+    /// objects.
     ///
     /// # Errors
-    /// EINVAL: plain, others follow them, there are none, or id and flags are both given (or
-    /// neither). EBUSY: mirrored.
+    /// EINVAL if the layout is plain, if other components follow, if none matches, or if not
+    /// exactly one of id and flags is given. EBUSY if the layout is mirrored.
     pub fn without_components(&self, which: &Mark) -> Result<(Option<Layout>, Vec<Stripe>), LayoutError> {
         self.editable()?;
         if (which.id == 0) == (which.flags == 0) {
@@ -98,11 +99,12 @@ impl Layout {
         Ok((layout, objects))
     }
 
-    /// The layout with flags set or cleared, each of the component with that id.
+    /// Returns the layout with flags set or cleared. Each mark applies to the component with its
+    /// id.
     ///
     /// # Errors
-    /// EINVAL: plain, no such component, flags that are not a user's to set. EUCLEAN: the last
-    /// mirror that is up to date would be stale.
+    /// EINVAL if the layout is plain, there is no such component, or users cannot set these flags.
+    /// EUCLEAN if no up-to-date mirror would be left.
     pub fn with_flags(&self, marks: &[Mark]) -> Result<Layout, LayoutError> {
         if self.is_plain() {
             return Err(LayoutError::NotComposite);
@@ -126,12 +128,12 @@ impl Layout {
             return Err(LayoutError::NoComponent);
         }
         let changed = self.changed(components)?;
-        // Another mirror may be the one to write to now: writers have to ask.
+        // Another mirror may now be the one to write to, so writers must request it again.
         let chosen_anew = changed.is_mirrored() && marks.iter().any(|m| m.flags & flags::STALE != 0);
         Ok(if chosen_anew { changed.into_read_only() } else { changed })
     }
 
-    /// The header of a layout whose components may be added and deleted.
+    /// Returns the header of a layout whose components may be added and deleted.
     fn editable(&self) -> Result<&Composite, LayoutError> {
         match self.composite() {
             None => Err(LayoutError::NotComposite),
@@ -141,7 +143,7 @@ impl Layout {
     }
 }
 
-/// Whether a mirror has missed nothing.
+/// Whether no component of a mirror is stale.
 fn is_fresh(components: &[Component], mirror: u16) -> bool {
     components.iter().filter(|c| c.mirror_id() == mirror).all(|c| c.flags & flags::STALE == 0)
 }

@@ -1,153 +1,155 @@
-//! Why a layout is refused.
+//! Errors of refused layouts.
 
 use sheen_wire::Errno;
 
 use crate::{EXTENSION_SIZE_MIN, MIRRORS_MAX, POOL_NAME_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 
-/// Each carries an errno ([`LayoutError::errno`]) and says what would have been right.
+/// Reason why a layout was refused. Each variant has an errno ([`LayoutError::errno`]); its message
+/// says what would be valid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// Fewer bytes than the header or its counts promise.
-    #[error("a layout of {have} bytes needs {need}")]
+    /// The layout has fewer bytes than its header or its counts require.
+    #[error("truncated layout: {have} bytes, expected {need}")]
     Truncated {
         /// Bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Bytes present.
         have: usize,
     },
-    /// More bytes than an extended attribute may have.
+    /// The layout exceeds the size limit of an extended attribute.
     #[error("a layout of {0} bytes exceeds the limit of 65536")]
     TooLarge(usize),
-    /// Not a layout.
+    /// The bytes are not a layout.
     #[error("{0:#010x} is not a layout's magic number")]
     BadMagic(u32),
-    /// A layout of a kind that this version cannot use.
+    /// The kind of layout is not supported.
     #[error("{0} layouts are not supported by this version")]
     Unsupported(&'static str),
-    /// Fields that contradict each other.
+    /// Fields of the layout contradict each other.
     #[error("malformed layout: {0}")]
     Malformed(&'static str),
-    /// Zero or no multiple of 64 KiB.
+    /// The stripe size is zero, not a multiple of 64 KiB, or too large.
     #[error("stripe size {0} is not a multiple of {STRIPE_SIZE_UNIT} bytes")]
     StripeSize(u64),
-    /// More than 2000, or a negative count without meaning.
+    /// The stripe count exceeds 2000, or is a negative number without meaning.
     #[error(
-        "stripe count {0} is not in 1..={STRIPES_MAX} (or -1 for all OSTs; with overstriping -1..=-32 that many per OST)"
+        "stripe count {0} is not in 1..={STRIPES_MAX} (or -1 for all OSTs; with overstriping -2..=-32 for 2 to 32 stripes per OST)"
     )]
     StripeCount(i64),
-    /// An explicit list and a count that is not its length.
-    #[error("stripe count {count} differs from the {listed} listed OSTs")]
+    /// The stripe count is not the number of listed OSTs.
+    #[error("stripe count {count} differs from the number of listed OSTs, {listed}")]
     CountOfList {
-        /// What `-c` says.
+        /// The count given by `-c`.
         count: i64,
-        /// What `-o` lists.
+        /// The number of OSTs given by `-o`.
         listed: usize,
     },
-    /// Name of a pool that is empty, too long or has strange characters.
-    #[error("'{0}' is not a pool name: 1 to {POOL_NAME_MAX} characters of letters, digits, '-', '_' and '.'")]
+    /// The pool name is empty, too long or has invalid characters.
+    #[error("invalid pool name '{0}': expected 1 to {POOL_NAME_MAX} letters, digits, '-', '_' or '.'")]
     PoolName(String),
-    /// An OST that the file system does not have.
+    /// The file system has no OST with this index.
     #[error("there is no OST with index {0}")]
     UnknownOst(u32),
-    /// An explicitly listed OST is switched off.
+    /// An explicitly listed OST is inactive.
     #[error("OST {0} is inactive")]
     InactiveOst(u32),
-    /// No OST is active and has space.
-    #[error("no OST is active and has space")]
+    /// No active OST has free space.
+    #[error("no active OST has free space")]
     NoSpace,
-    /// A component that ends before it starts.
-    #[error("a component cannot reach from {start} to {end}")]
+    /// The component ends before it starts, or is empty where it must not be.
+    #[error("invalid component extent: start {start}, end {end}")]
     Extent {
         /// First byte.
         start: u64,
         /// Byte after the last.
         end: u64,
     },
-    /// A component that overlaps the one before it or leaves a gap.
-    #[error("a component starts at {start}: it must start at {expected}, where the one before it ends")]
+    /// The component overlaps the one before it or leaves a gap.
+    #[error("component start {start} leaves a gap or overlaps: expected {expected}")]
     Gap {
-        /// Where it starts.
+        /// Start of the component.
         start: u64,
-        /// Where it should; 0 for the first component of a mirror.
+        /// Expected start; 0 for the first component of a mirror.
         expected: u64,
     },
-    /// A component that begins or ends within a unit of 64 KiB.
+    /// The component does not begin and end at a multiple of 64 KiB.
     #[error("component boundary {0} is not a multiple of {STRIPE_SIZE_UNIT} bytes")]
     Boundary(u64),
-    /// A component whose last row of stripes is cut.
+    /// The component's end is not a multiple of its stripe size.
     #[error("the component end {end} must be aligned by the stripe size {stripe_size}")]
     EndAlignment {
         /// Byte after the last.
         end: u64,
-        /// Bytes.
+        /// Stripe size, in bytes.
         stripe_size: u32,
     },
-    /// A component without bytes that cannot grow either.
+    /// The component is empty, and no extension follows into which it could grow.
     #[error("the zero length component at {0} must be followed by an extension")]
     ZeroLength(u64),
-    /// Bytes by which a component grows that are too few, or no whole stripes.
+    /// The extension size is too small, too large or not a multiple of the stripe size.
     #[error(
         "extension size {0} must be a multiple of {STRIPE_SIZE_UNIT} and of the stripe size, from {EXTENSION_SIZE_MIN} up"
     )]
     ExtensionSize(u64),
-    /// No mirror, or more than 16.
+    /// The number of mirrors is 0 or exceeds 16.
     #[error("{0} mirrors are not in 1..={MIRRORS_MAX}")]
     Mirrors(u16),
-    /// Mirrors that were announced, and others that came.
-    #[error("{said} mirrors were announced, but components for {found} are given")]
+    /// The header's number of mirrors differs from the mirrors in the components.
+    #[error("the header says {said} mirrors, but the components form {found}")]
     MirrorsMissing {
-        /// In the header.
+        /// Number of mirrors in the header.
         said: u16,
-        /// Components that start at 0.
+        /// Number of components that start at 0.
         found: usize,
     },
-    /// Data on the MDT beyond the beginning of a file.
+    /// A Data-on-MDT component does not start at 0.
     #[error("'mdt' layout can be only the first one: a component at {0} needs OSTs")]
     MdtNotFirst(u64),
-    /// An option of OSTs for a component that uses none.
+    /// An option for OSTs is given for a Data-on-MDT component.
     #[error("{0} cannot be specified with a Data-on-MDT component")]
     MdtOption(&'static str),
-    /// Flags that are not a user's to set.
+    /// Users cannot set these flags.
     #[error("component flags {0:#x} cannot be set")]
     ComponentFlags(u32),
-    /// Components of a file that has none.
+    /// Components cannot be changed in a plain layout.
     #[error("a plain layout has no components to change")]
     NotComposite,
-    /// No component has that id, or none those flags.
+    /// No component has this id or these flags.
     #[error("no component matches")]
     NoComponent,
-    /// A component that others follow cannot be deleted.
+    /// A component that is followed by another one cannot be deleted.
     #[error("components can be deleted from the end only: this would leave a hole")]
     Hole,
-    /// Components of a mirrored file are not added or deleted one by one.
+    /// Components of a mirrored file cannot be added or deleted one by one.
     #[error("a mirrored file's components cannot be added or deleted: extend or split the file instead")]
     Mirrored,
-    /// What lies on the MDT stays with its file: it becomes no other file's mirror, and no file of
-    /// its own.
-    #[error("what begins on the MDT cannot become another file's")]
+    /// A mirror with a Data-on-MDT component cannot become another file's mirror, nor a file of
+    /// its own, because its data stays with its file.
+    #[error("a mirror with a Data-on-MDT component cannot move to another file")]
     MirrorOnMdt,
-    /// An object on the MDT has its file's name, so there is one of them.
-    #[error("only one mirror of a file can begin on the MDT")]
+    /// Only one mirror can have a Data-on-MDT component, because its object is named after the
+    /// file.
+    #[error("only one mirror of a file can have a Data-on-MDT component")]
     SecondOnMdt,
-    /// The last mirror that has all data cannot be declared stale.
-    #[error("no other mirror would be left that is up to date")]
+    /// The last up-to-date mirror cannot be made stale or removed.
+    #[error("no up-to-date mirror would be left")]
     LastFresh,
-    /// A layout with one mirror.
+    /// The layout has only one mirror.
     #[error("the file is not mirrored")]
     NotMirrored,
-    /// No mirror has that id, or it is not fit for this.
-    #[error("there is no mirror {0} to be used")]
+    /// The mirror does not exist, or is stale.
+    #[error("mirror {0} does not exist or is stale")]
     NoMirror(u16),
-    /// The layout was changed, or the file written, since a resync began.
-    #[error("the file was changed since generation {0} of its layout")]
+    /// The layout was changed or the file written since the resync began.
+    #[error("the file or its layout was changed since layout generation {0}")]
     Outdated(u32),
-    /// A component that has its objects already, or never has any.
-    #[error("component {0:#x} takes no objects")]
+    /// The component already has objects, or never gets any.
+    #[error("component {0:#x} already has objects or never gets any")]
     NotWanting(u32),
 }
 
 impl LayoutError {
-    /// Lustre's errno for it.
+    /// Returns the errno that Lustre uses for this error.
     pub fn errno(&self) -> Errno {
         match self {
             LayoutError::TooLarge(_) => Errno::ERANGE,
@@ -161,7 +163,7 @@ impl LayoutError {
     }
 }
 
-/// Linux's EREMOTEIO: Lustre's answer to `-o` with an inactive OST.
+/// Linux's EREMOTEIO, which Lustre returns for `-o` with an inactive OST.
 const EREMOTEIO: Errno = Errno(121);
 
 impl From<LayoutError> for Errno {

@@ -1,22 +1,22 @@
 //! Flags of a component: Lustre's `LCME_FL_*`.
 
-/// Its mirror has missed writes that lie in it.
+/// The component's mirror has missed writes to this component.
 pub const STALE: u32 = 1;
-/// Its mirror is preferred by readers.
+/// Readers prefer the component's mirror.
 pub const PREF_RD: u32 = 2;
-/// Its mirror is preferred by writers.
+/// Writers prefer the component's mirror.
 pub const PREF_WR: u32 = 4;
-/// It has its objects (or its place in the MDT). Lustre's servers alone set it.
+/// The component has its objects, or its object on the MDT. Only servers set this flag.
 pub const INIT: u32 = 0x10;
-/// Its mirror is left out when mirrors are brought up to date.
+/// A resync skips the component's mirror.
 pub const NOSYNC: u32 = 0x20;
-/// It is the space into which the component before it may grow.
+/// The component is the space into which the one before it grows.
 pub const EXTENSION: u32 = 0x40;
-/// Only where components are chosen or flags are changed: those that lack the other flags, or that
-/// lose them.
+/// Only in selections and flag changes: selects the components without the other flags, or clears
+/// these flags.
 pub const NEGATIVE: u32 = 0x8000_0000;
 
-/// What a new component may be asked for with.
+/// Flags that a user may request for a new component.
 pub const ASKABLE: u32 = PREF_RD | PREF_WR | NOSYNC | EXTENSION;
-/// What may be changed of a component that is there.
+/// Flags that a user may change on an existing component.
 pub const SETTABLE: u32 = STALE | PREF_RD | PREF_WR | NOSYNC;

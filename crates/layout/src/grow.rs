@@ -1,46 +1,48 @@
-//! Self-extending components: who writes into an extension gets space from it first.
+//! Self-extending components: a write into an extension first takes space from it.
 //!
 //! Lustre's policy, in this order:
 //!
-//! 1. **Extend**: the component before the extension takes as many times the extension size as the
-//!    write needs, if its OSTs have room for that.
-//! 2. **Spill over**: else the component behind the extension takes all that is left of it.
-//! 3. **Repeat**: else, as there is none, the component is repeated on other OSTs, if those have
-//!    room.
-//! 4. **Smaller steps**: else 1 and 3 are tried with half the extension size, a quarter, and so on
-//!    down to [`STEP_BYTES_MIN`], so that no OST is left with room behind. (Lustre does not: it
-//!    comes to 5.)
-//! 5. Else it is extended all the same: nobody has room, and a hole needs none.
+//! 1. **Extend**: if the OSTs of the component before the extension have room, the component grows
+//!    by as many extension sizes as the write needs.
+//! 2. **Spill over**: otherwise, if a component follows the extension, it takes the whole rest of
+//!    the extension.
+//! 3. **Repeat**: otherwise, if other OSTs have room, a copy of the component without objects is
+//!    inserted, to be placed on them.
+//! 4. **Smaller steps**: otherwise 1 and 3 are tried with half the extension size, a quarter, and
+//!    so on down to [`STEP_BYTES_MIN`], so that no OST is left with unused room. (Lustre skips this
+//!    step.)
+//! 5. Otherwise the component is extended all the same: no OST has room, but a hole needs none.
 //!
-//! A component that is empty when it is passed over disappears, and so does an extension that is
+//! An empty component that is passed over is removed, and so is an extension that is
 //! used up.
 
 use crate::{Component, Layout, LayoutError, flags, instantiate::NO_OST};
 
-/// Bytes of the smallest step. Each may make another component and costs a request; an OST with
-/// less free than this counts as full anyway.
+/// Smallest step in bytes. Each step may add a component and costs a request. An OST with
+/// less free space than this counts as full anyway.
 pub const STEP_BYTES_MIN: u64 = 1 << 20;
-/// Components of a layout that is still repeated for smaller steps: where the space of nearly full
-/// OSTs comes and goes, a growing file could else come to the end of its layout (ERANGE).
+/// Maximum number of components of a layout in which a smaller step may still repeat a component.
+/// If OSTs are nearly full and their free space comes and goes, a growing file would otherwise
+/// reach the size limit of a layout (ERANGE).
 const SMALL_STEPS_COMPONENTS_MAX: usize = 128;
 
-/// What happens to the last component.
+/// Change of the last component.
 enum Step {
-    /// It grows up to there.
+    /// Extend it to this end.
     Extend(u64),
-    /// It is repeated.
+    /// Repeat it.
     Repeat,
 }
 
 impl Layout {
-    /// The layout of the next generation in which no extension lies in `[offset, offset + len)`.
-    /// `None`: it is this one.
+    /// Returns the layout of the next generation in which no extension overlaps
+    /// `[offset, offset + len)`. `None` if this layout needs no change.
     ///
-    /// `has_room` says whether the OSTs of a component have room for so many more bytes; of one
-    /// without objects, whether the OSTs that it could be placed on have.
+    /// `has_room` tells whether the OSTs of a component have room for a number of additional bytes.
+    /// For a component without objects it tells this of the OSTs on which it could be placed.
     ///
     /// # Errors
-    /// EINVAL: an extension follows nothing. ERANGE: the layout would be too large.
+    /// EINVAL if an extension follows no component. ERANGE if the layout would be too large.
     pub fn grow(
         &self,
         offset: u64,
@@ -54,11 +56,11 @@ impl Layout {
         };
         let mut composite = composite.clone();
         let mut components = self.components().to_vec();
-        // Each round an extension goes, or ends to be written, or gets another component in front
-        // of it that has room.
+        // Each round removes an extension, moves it out of the written range, or inserts a
+        // component with room in front of it.
         while let Some(at) = components.iter().position(written) {
             let Some((grower, extension)) = at.checked_sub(1).map(|i| (&components[i], &components[at])) else {
-                return Err(LayoutError::Malformed("an extension follows no component that could grow"));
+                return Err(LayoutError::Malformed("an extension does not follow a component that can grow"));
             };
             let to = extended(extension, end, extension.extension_size().unwrap_or(0));
             if has_room(grower, to - extension.start) {
@@ -82,16 +84,16 @@ impl Layout {
     }
 }
 
-/// Up to where the component before an extension takes from it in steps of `size` bytes, so that it
-/// reaches `end`.
+/// Returns the new end of the component before an extension, if it grows in steps of `size` bytes
+/// until it reaches `end`.
 fn extended(extension: &Component, end: u64, size: u64) -> u64 {
     let size = size.max(1);
     let times = (end.min(extension.end) - extension.start).div_ceil(size);
     extension.start.saturating_add(times.saturating_mul(size)).min(extension.end)
 }
 
-/// What the last component of a file comes to that has no room for a whole extension: the largest
-/// step that somebody has room for.
+/// Chooses the step for the last component of a file, whose OSTs have no room for a whole
+/// extension. Returns the largest step for which any OST has room.
 fn last_step(
     grower: &Component,
     extension: &Component,
@@ -102,7 +104,7 @@ fn last_step(
 ) -> Option<Step> {
     let whole = extension.extension_size().unwrap_or(0);
     let stripe_size = u64::from(grower.stripe_size).max(1);
-    // Components end at a multiple of their stripe size.
+    // The end of a component must be a multiple of its stripe size.
     let smaller =
         |size: &u64| Some(size / 2).filter(|half| *half >= STEP_BYTES_MIN && half.is_multiple_of(stripe_size));
     std::iter::successors(Some(whole), smaller).find_map(|size| {
@@ -126,14 +128,14 @@ fn extend(components: &mut Vec<Component>, at: usize, to: u64) {
     }
 }
 
-/// What is behind the extension begins where the extension does.
+/// Removes the extension at `at`. The component behind it takes over its space.
 fn spill(components: &mut Vec<Component>, at: usize) {
     let start = components[at].start;
     let next = &mut components[at + 1];
     let is_empty = next.start == next.end;
     next.start = start;
     if is_empty {
-        // It takes from its own extension.
+        // The next component takes its first bytes from its own extension.
         next.end = start;
         if let Some(behind) = components.get_mut(at + 2) {
             behind.start = start;
@@ -146,8 +148,8 @@ fn spill(components: &mut Vec<Component>, at: usize) {
     }
 }
 
-/// Another component like the one that cannot grow: without objects, empty as yet, between it and
-/// the extension. That remembers how many stripes were asked for.
+/// Returns a copy of the component that cannot grow: without objects, empty, to be inserted before
+/// the extension. The stripe count comes from the extension, which stores the requested one.
 fn repeated(grower: &Component, extension: &Component) -> Component {
     Component {
         flags: grower.flags & !(flags::INIT | flags::STALE),

@@ -1,9 +1,9 @@
-//! A composite layout's life: made with the objects of its first component, given the others' when
-//! they are first written into.
+//! Instantiation of composite layouts. A new layout has the objects of its first component; other
+//! components get theirs at the first write into them.
 //!
-//! Ids of components rise with the layout's generation, which counts what has happened to it: so a
-//! new file's generation is its number of components, and every later change raises it once (as in
-//! Lustre).
+//! As in Lustre, component ids follow the layout's generation, which counts the changes of the
+//! layout. A new file's generation is its number of components. Every later change raises it by
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +17,12 @@ use crate::{
 };
 
 impl Layout {
-    /// A new file's layout. `objects` are those of the components that get them at once: see
-    /// [`crate::WantedLayout::first`].
+    /// Creates a new file's layout. `objects` are those of the components that get them at once:
+    /// see [`crate::WantedLayout::first`].
     ///
     /// # Errors
-    /// EINVAL: no components, or objects of others than those. ERANGE: the layout is too large.
+    /// EINVAL if there are no components, or `objects` is not given for exactly these components.
+    /// ERANGE if the layout is too large.
     pub fn from_template(
         file: Fid,
         components: &[WantedComponent],
@@ -29,7 +30,7 @@ impl Layout {
     ) -> Result<Layout, LayoutError> {
         let needed: BTreeSet<usize> = (0..components.len()).filter(|i| is_first(&components[*i])).collect();
         if components.is_empty() || needed != objects.iter().map(|(i, _)| *i).collect::<BTreeSet<_>>() {
-            return Err(LayoutError::Malformed("other components have objects than those that begin a mirror"));
+            return Err(LayoutError::Malformed("objects are not given for exactly the components that begin a mirror"));
         }
         let mirror_count = components.iter().filter(|c| c.start == 0).count() as u16;
         let mut composite = Composite {
@@ -49,28 +50,28 @@ impl Layout {
         Layout::assemble(Some(composite), made).checked()
     }
 
-    /// What is wanted of a component that has no objects yet. `None`: it has them, or never has
-    /// any.
+    /// Returns the parameters for placing a component that has no objects yet. `None` if it has
+    /// objects or never gets any.
     pub fn wanted_of(&self, component: usize) -> Option<Wanted> {
         let c = self.components().get(component)?;
         let grows = self.components().get(component + 1).is_some_and(Component::is_extension);
         Some(Wanted { room: if grows { c.end - c.start } else { 0 }, ..c.wanted()? })
     }
 
-    /// Components that must get objects before `[offset, offset + len)` can be written; of all
-    /// mirrors. Extensions are not among them.
+    /// Returns the components of all mirrors that must get objects before `[offset, offset + len)`
+    /// can be written. Extensions are not among them.
     pub fn wanting(&self, offset: u64, len: u64) -> Vec<usize> {
         let end = offset.saturating_add(len);
         let inside = |i: &usize| !self.components()[*i].is_outside(offset, end);
         (0..self.components().len()).filter(|i| inside(i) && self.wanted_of(*i).is_some()).collect()
     }
 
-    /// Gives components their objects, and raises the generation by one. The layout is unchanged if
-    /// that fails.
+    /// Gives components their objects, and raises the generation by one. An error leaves the layout
+    /// unchanged.
     ///
     /// # Errors
-    /// EINVAL: a component that takes none, or not 1 to 2000 of them. ERANGE: the layout would be
-    /// too large.
+    /// EINVAL if a component takes no objects, or the number of objects is not 1 to 2000. ERANGE if
+    /// the layout would be too large.
     pub fn instantiate(&mut self, objects: Vec<(usize, Vec<Stripe>)>) -> Result<(), LayoutError> {
         let mut components = self.components().to_vec();
         give(&mut components, objects)?;
@@ -78,14 +79,14 @@ impl Layout {
         Ok(())
     }
 
-    /// The same with other components, of the next generation.
+    /// Returns the layout of the next generation with other components.
     pub(crate) fn changed(&self, components: Vec<Component>) -> Result<Layout, LayoutError> {
         let mut composite = self.composite().ok_or(LayoutError::NotComposite)?.clone();
         composite.raise();
         Layout::assemble(Some(composite), components).checked()
     }
 
-    /// ERANGE if it is too large.
+    /// Returns the layout, or ERANGE if it is too large.
     pub(crate) fn checked(self) -> Result<Layout, LayoutError> {
         match self.encoded_len() {
             bytes if bytes > LAYOUT_BYTES_MAX => Err(LayoutError::TooLarge(bytes)),
@@ -95,7 +96,7 @@ impl Layout {
 }
 
 impl Component {
-    /// [`Layout::wanted_of`].
+    /// See [`Layout::wanted_of`].
     fn wanted(&self) -> Option<Wanted> {
         if self.is_instantiated() || self.is_extension() || self.is_on_mdt() {
             return None;
@@ -103,7 +104,8 @@ impl Component {
         let overstripe = self.pattern.has(Pattern::OVERSTRIPING);
         let osts: Vec<u32> = self.stripes.iter().map(|s| s.ost).collect();
         let count = match Count::from_raw(self.stripe_count).unwrap_or(Count::Stripes(1)) {
-            // No more than there is to hold; one an OST at most, as all of them would be.
+            // No more stripes than the component has stripe units. Without overstriping each is on
+            // its own OST anyway.
             Count::All if !overstripe => match stripes_within(self.start, self.end, self.stripe_size) {
                 Some(n) if usize::from(n) <= STRIPES_MAX => Count::Stripes(n),
                 _ => Count::All,
@@ -135,12 +137,13 @@ fn give(components: &mut [Component], objects: Vec<(usize, Vec<Stripe>)>) -> Res
 }
 
 impl Composite {
-    /// 0 is no generation, also after the last one.
+    /// Raises the generation. It is never 0, not even after an overflow.
     pub(crate) fn raise(&mut self) {
         self.layout_gen = self.layout_gen.checked_add(1).unwrap_or(1);
     }
 
-    /// An id for a further component of `mirror`, none of `others`' ids. Raises the generation.
+    /// Returns an id for a new component of `mirror` that differs from the ids of `others`. Raises
+    /// the generation.
     pub(crate) fn next_id(&mut self, mirror: u32, others: &[Component]) -> Result<u32, LayoutError> {
         const IDS: u32 = (1 << MIRROR_SHIFT) - 1;
         self.raise();
@@ -151,19 +154,19 @@ impl Composite {
     }
 }
 
-/// `lmm_stripe_offset` where any OST will do.
+/// Value of `lmm_stripe_offset` for any OST.
 pub(crate) const NO_OST: u16 = u16::MAX;
 
 fn is_first(c: &WantedComponent) -> bool {
     c.start == 0 && matches!(c.holds, Holds::Objects(_))
 }
 
-/// A component of a file as it is before it has objects.
+/// Creates a component of a file, before it has objects.
 pub(crate) fn component(id: u32, file: Fid, wanted: &WantedComponent) -> Component {
     let WantedComponent { start, end, flags, ref holds } = *wanted;
     let c = Component { id, flags, start, end, fid: file, layout_gen: NO_OST, ..Component::whole_file() };
     match holds {
-        // Its stripe is all of it.
+        // The whole component is one stripe.
         Holds::Mdt => Component {
             flags: flags | flags::INIT,
             pattern: Pattern::MDT,

@@ -1,11 +1,13 @@
-//! A file's layout: which objects hold its bytes.
+//! The layout of a file: the objects that hold its bytes.
 //!
-//! A plain layout is one [`Component`] that covers the whole file. A composite one is several
-//! behind a header ([`Composite`]): each covers a range, and gets its objects when it is first
-//! written into. Mirrors follow each other in one list; bytes are mapped through one of them: each
-//! is a layout of its own ([`Layout::mirrors`]), and the layout of the whole file maps through the
-//! fresh one that readers prefer, or the first fresh one: the only one that there is where the file
-//! is being written.
+//! A plain layout is one [`Component`] that covers the whole file. A composite layout has a header
+//! ([`Composite`]) and several components. Each covers a range, and gets its objects at the first
+//! write into it.
+//!
+//! Mirrors follow each other in one list of components. Each mirror is also available as a layout
+//! of its own ([`Layout::mirrors`]). The layout of the whole file maps bytes through one mirror:
+//! the fresh one that readers prefer, or else the first fresh one. While the file is being written,
+//! only one mirror is fresh.
 //!
 //! Invariant: a layout has at least one component.
 
@@ -15,20 +17,20 @@ use sheen_wire::Fid;
 
 use crate::{LayoutError, MDT_OST, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_UNIT, STRIPES_MAX, flags, map::Index, mirror};
 
-/// How a component's stripes hold its bytes, as Lustre's `lmm_pattern` bits.
+/// How a component stores its bytes: Lustre's `lmm_pattern` bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pattern(pub u32);
 
 impl Pattern {
     /// Round robin over the stripes.
     pub const RAID0: Pattern = Pattern(1);
-    /// Data in the inode.
+    /// Data on the MDT, in the file's inode.
     pub const MDT: Pattern = Pattern(0x100);
-    /// More than one stripe on an OST.
+    /// An OST may hold more than one stripe.
     pub const OVERSTRIPING: Pattern = Pattern(0x200);
-    /// Data of another system.
+    /// Data of another storage system.
     pub const FOREIGN: Pattern = Pattern(0x400);
-    /// Round robin, several stripes an OST.
+    /// Round robin with several stripes per OST.
     pub const RAID0_OVERSTRIPED: Pattern = Pattern(Pattern::RAID0.0 | Pattern::OVERSTRIPING.0);
 
     /// Whether all bits of `other` are set.
@@ -38,8 +40,8 @@ impl Pattern {
 }
 
 impl fmt::Display for Pattern {
-    /// As lfs prints it: `raid0`, `raid0,overstriped`, `mdt`; nothing for no pattern; hex for what
-    /// has no name.
+    /// Formats as lfs does: `raid0`, `raid0,overstriped`, `mdt`; nothing for no pattern, hex for
+    /// unknown patterns.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Pattern(0) => "",
@@ -52,12 +54,12 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Name of a pool of OSTs: 1 to 15 characters.
+/// Name of an OST pool: 1 to 15 characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Pool(String);
 
 impl Pool {
-    /// Checks length and characters.
+    /// Creates a name after checking its length and characters.
     pub fn new(name: &str) -> Result<Pool, LayoutError> {
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > POOL_NAME_MAX || !name.chars().all(fine) {
@@ -66,7 +68,7 @@ impl Pool {
         Ok(Pool(name.to_owned()))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -92,80 +94,82 @@ pub struct Stripe {
 pub struct Component {
     /// Lustre's `lcme_id`; 0 in a plain layout.
     pub id: u32,
-    /// Of [`flags`]; 0 in a plain layout.
+    /// Flags of [`flags`]; 0 in a plain layout.
     pub flags: u32,
-    /// First byte, 0 in a plain layout.
+    /// First byte; 0 in a plain layout.
     pub start: u64,
     /// Byte after the last; `u64::MAX` for no end.
     pub end: u64,
-    /// `lcme_layout_gen`. On the MDT: the layout's generation when the file got the component, if
-    /// it had a layout before.
+    /// `lcme_layout_gen`. In a Data-on-MDT component that was added to an existing layout: the
+    /// layout's generation at that time. It determines the version of the object's FID.
     pub entry_gen: u32,
-    /// Where the entry says that its part lies in the encoded layout. Rewritten by encoding.
+    /// Offset of the component's data in the encoded layout (`lcme_offset`). Encoding recalculates
+    /// it.
     pub offset: u32,
-    /// Bytes of an entry (timestamp and reserved) that are kept as they came.
+    /// Other bytes of the entry (timestamp and reserved), preserved unchanged.
     pub entry_rest: [u8; 12],
-    /// How the objects hold the bytes.
+    /// How the objects store the bytes.
     pub pattern: Pattern,
-    /// The file, as `lmm_oi` has it.
+    /// FID of the file (`lmm_oi`).
     pub fid: Fid,
-    /// Bytes of a stripe before the next object's turn. Of an extension, bytes by which the one
-    /// before it grows, in KiB.
+    /// Stripe size in bytes. In an extension: the extension size, in KiB.
     pub stripe_size: u32,
-    /// As stored: the number of stripes once there are objects; before that also 0 (default) and
-    /// negative values.
+    /// Stripe count as stored. With objects it is their number. Before that it may also be 0
+    /// (default) or a negative value.
     pub stripe_count: u16,
-    /// `lmm_layout_gen`; before there are objects, `lmm_stripe_offset` (0xffff: any).
+    /// `lmm_layout_gen`. Before there are objects: `lmm_stripe_offset` (0xffff: any).
     pub layout_gen: u16,
-    /// Pool from which OSTs were taken. A layout with a pool is of Lustre's v3 form, else v1.
+    /// Pool from which the OSTs were chosen. A layout with a pool has Lustre's v3 form, otherwise
+    /// v1.
     pub pool: Option<Pool>,
-    /// The objects. Where they are not yet allotted: none, or the OSTs that were asked for, with
-    /// objects without an id.
+    /// The objects. Before instantiation: empty, or the requested OSTs, with
+    /// object FIDs of zero.
     pub stripes: Vec<Stripe>,
 }
 
-/// What a composite layout has beyond its components: fields of `lov_comp_md_v1`.
+/// Header of a composite layout: fields of `lov_comp_md_v1`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Composite {
     /// `lcm_layout_gen`.
     pub layout_gen: u32,
     /// `lcm_flags`: the state of the mirrors.
     pub flags: u16,
-    /// Mirrors, from 1.
+    /// Number of mirrors, at least 1.
     pub mirror_count: u16,
-    /// Reserved bytes kept as they came.
+    /// Reserved bytes, preserved unchanged.
     pub rest: [u8; 14],
 }
 
 impl Composite {
-    /// `lcm_flags` of a mirrored file whose fresh mirrors are the same.
+    /// `lcm_flags` of a mirrored file whose fresh mirrors have the same content.
     pub const READ_ONLY: u16 = 1;
     /// `lcm_flags` of a mirrored file that is being written.
     pub const WRITE_PENDING: u16 = 2;
-    /// `lcm_flags` of a mirrored file whose mirrors are being brought up to date.
+    /// `lcm_flags` of a mirrored file that is being resynced.
     pub const SYNC_PENDING: u16 = 3;
-    /// The bits of `lcm_flags` that hold the state.
+    /// Mask of the state in `lcm_flags`.
     pub const STATE: u16 = 3;
 }
 
-/// Which objects hold a file's bytes.
+/// The layout of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Present in a composite layout.
+    /// Header; `None` in a plain layout.
     composite: Option<Composite>,
-    /// One in a plain layout.
+    /// Components; exactly one in a plain layout.
     components: Vec<Component>,
-    /// Each mirror by itself, where there are several; follows from the components.
+    /// Each mirror as a layout of its own; empty unless there are several. Derived from the
+    /// components.
     mirrors: Vec<Arc<Layout>>,
-    /// The mirror through which bytes are mapped.
+    /// Id of the mirror through which bytes are mapped.
     mapped: Option<u16>,
-    /// What mapping needs of it; follows from the components.
+    /// Index for mapping. Derived from the components.
     index: Index,
 }
 
 impl Layout {
-    /// A plain layout of 1 to 2000 stripes. The overstriping flag is set where an OST occurs more
-    /// than once, as in Lustre.
+    /// Creates a plain layout of 1 to 2000 stripes. Sets the overstriping flag if an OST occurs
+    /// more than once, as Lustre does.
     pub fn new(fid: Fid, stripe_size: u32, pool: Option<Pool>, stripes: Vec<Stripe>) -> Result<Layout, LayoutError> {
         check_stripe_size(u64::from(stripe_size))?;
         if stripes.is_empty() || stripes.len() > STRIPES_MAX {
@@ -184,7 +188,7 @@ impl Layout {
         Ok(Layout::assemble(None, vec![component]))
     }
 
-    /// Of at least one component, exactly one where there is no `composite`.
+    /// Assembles a layout of at least one component; without `composite`, exactly one.
     pub(crate) fn assemble(composite: Option<Composite>, components: Vec<Component>) -> Layout {
         let mirrors = mirror::views(composite.as_ref(), &components);
         let mapped = mirror::mapped(composite.as_ref(), &mirrors);
@@ -192,61 +196,62 @@ impl Layout {
         Layout { composite, components, mirrors, mapped, index }
     }
 
-    /// [`Layout::mirrors`].
+    /// See [`Layout::mirrors`].
     pub(crate) fn views(&self) -> &[Arc<Layout>] {
         &self.mirrors
     }
 
-    /// The components through which bytes are mapped.
+    /// Returns the components through which bytes are mapped.
     fn mapped_components(&self) -> impl Iterator<Item = &Component> {
         self.components.iter().filter(|c| self.mapped.is_none_or(|id| c.mirror_id() == id))
     }
 
-    /// What mapping needs.
+    /// Returns the index for mapping.
     pub(crate) fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The sole component of a plain layout; the first of a composite one.
+    /// Returns the only component of a plain layout, or the first of a composite one.
     fn first(&self) -> &Component {
-        // Every constructor puts at least one component in.
+        // Every constructor adds at least one component.
         &self.components[0]
     }
 
-    /// Whether a file of this layout can be read and written through [`Layout::map`]: RAID0
-    /// everywhere but for a beginning on the MDT ([`Layout::mdt_end`]), in each mirror. Components
-    /// without objects are fine, see [`Layout::missing`].
+    /// Checks that [`Layout::map`] can be used to read and write a file of this layout. Every
+    /// mirror must be RAID0, except for a Data-on-MDT component at its beginning
+    /// ([`Layout::mdt_end`]). Components without objects are allowed, see [`Layout::missing`].
     ///
     /// # Errors
-    /// [`LayoutError::Unsupported`] (EOPNOTSUPP): foreign, released. EINVAL: malformed.
+    /// [`LayoutError::Unsupported`] (EOPNOTSUPP) for foreign and released layouts. EINVAL if
+    /// malformed.
     pub fn check_usable(&self) -> Result<(), LayoutError> {
         mirror::check(self.composite.as_ref(), &self.mirrors)?;
         check_components(self.composite.is_some(), self.mapped_components())
     }
 
-    /// The header of a composite layout.
+    /// Returns the header of a composite layout.
     pub fn composite(&self) -> Option<&Composite> {
         self.composite.as_ref()
     }
 
-    /// All components; at least one, exactly one in a plain layout.
+    /// Returns all components: at least one, and exactly one in a plain layout.
     pub fn components(&self) -> &[Component] {
         &self.components
     }
 
-    /// Whether it is not composite.
+    /// Whether the layout is plain, that is, not composite.
     pub fn is_plain(&self) -> bool {
         self.composite.is_none()
     }
 
-    /// Raised whenever objects or components change: `lcm_layout_gen`, or a plain layout's
-    /// [`Layout::layout_gen`].
+    /// Returns the generation, which rises with every change of objects or components:
+    /// `lcm_layout_gen`, or a plain layout's [`Layout::layout_gen`].
     pub fn generation(&self) -> u32 {
         self.composite.as_ref().map_or(u32::from(self.layout_gen()), |c| c.layout_gen)
     }
 
-    /// Where it ends: writing there is ENODATA. `u64::MAX` if it does not end. Of a mirrored one
-    /// where the first of its mirrors ends.
+    /// Returns the end of the layout; `u64::MAX` if it has none. A write at or past the end returns
+    /// ENODATA. For a mirrored layout this is the smallest end of its mirrors.
     pub fn end(&self) -> u64 {
         match &self.mirrors[..] {
             [] => self.components.last().map_or(0, |c| c.end),
@@ -254,53 +259,53 @@ impl Layout {
         }
     }
 
-    /// Ids of its mirrors, in order: 0 alone where there is only one that was never mirrored.
+    /// Returns the ids of the mirrors in order. The list is `[0]` if the file was never mirrored.
     pub fn mirror_ids(&self) -> Vec<u16> {
         mirror::mirror_ids(&self.components)
     }
 
-    /// One mirror as a layout of its own, through which bytes can be mapped. `None`: there is none
-    /// with that id.
+    /// Returns one mirror as a layout of its own, through which bytes can be mapped. `None` if
+    /// there is no mirror with this id.
     pub fn mirror(&self, id: u16) -> Option<Layout> {
         let composite = Composite { mirror_count: 1, flags: 0, ..self.composite.clone()? };
         let components: Vec<_> = self.components.iter().filter(|c| c.mirror_id() == id).cloned().collect();
         (!components.is_empty()).then(|| Layout::assemble(Some(composite), components))
     }
 
-    /// Bytes of a stripe before the next object's turn; of the first component.
+    /// Returns the stripe size of the first component, in bytes.
     pub fn stripe_size(&self) -> u32 {
         self.first().stripe_size
     }
 
-    /// Number of [`Layout::stripes`].
+    /// Returns the number of [`Layout::stripes`].
     pub fn stripe_count(&self) -> usize {
         self.stripes().len()
     }
 
-    /// How the first component holds its bytes.
+    /// Returns the pattern of the first component.
     pub fn pattern(&self) -> Pattern {
         self.first().pattern
     }
 
-    /// `lmm_layout_gen` of the first component; see [`Layout::generation`].
+    /// Returns `lmm_layout_gen` of the first component; see [`Layout::generation`].
     pub fn layout_gen(&self) -> u16 {
         self.first().layout_gen
     }
 
-    /// Pool from which the first component's OSTs were taken.
+    /// Returns the pool from which the first component's OSTs were chosen.
     pub fn pool(&self) -> Option<&Pool> {
         self.first().pool.as_ref()
     }
 
-    /// The file's FID as the layout has it (`lmm_oi`).
+    /// Returns the file's FID stored in the layout (`lmm_oi`).
     pub fn fid(&self) -> Fid {
         self.first().fid
     }
 
-    /// The objects through which bytes are mapped: by component, then in stripe order. Their
-    /// positions are what mapping calls stripes. In a plain layout, the file's stripes. A component
-    /// on the MDT counts as one stripe, of [`MDT_OST`]. Those of all mirrors are
-    /// [`Layout::all_objects`].
+    /// Returns the objects through which bytes are mapped, by component, then in stripe order. The
+    /// mapping functions use positions in this list as stripe numbers. In a plain layout these are
+    /// the file's stripes. A Data-on-MDT component counts as one stripe on [`MDT_OST`]. For the
+    /// objects of all mirrors see [`Layout::all_objects`].
     pub fn stripes(&self) -> &[Stripe] {
         match &self.composite {
             Some(_) => self.index.stripes(),
@@ -308,7 +313,7 @@ impl Layout {
         }
     }
 
-    /// Which component has the stripe at that position of [`Layout::stripes`].
+    /// Returns the component that contains this position of [`Layout::stripes`].
     pub fn component_of(&self, stripe: usize) -> Option<usize> {
         let mut first = 0;
         self.components.iter().position(|c| {
@@ -319,7 +324,7 @@ impl Layout {
 }
 
 impl Component {
-    /// An empty component that covers the whole file.
+    /// Creates an empty component that covers the whole file.
     pub(crate) fn whole_file() -> Component {
         Component {
             id: 0,
@@ -339,10 +344,10 @@ impl Component {
         }
     }
 
-    /// Whether its objects are allotted, or its bytes lie on the MDT.
+    /// Whether the component has its objects, or stores its bytes on the MDT.
     pub fn is_instantiated(&self) -> bool {
-        // Only components of files have ids; a directory's have neither, and a plain layout's
-        // nothing but objects.
+        // Only components of a composite file layout have ids. The others, in a directory's default
+        // or a plain layout, do not use the INIT flag: they are instantiated if they have objects.
         if self.id == 0 {
             self.flags & flags::EXTENSION == 0 && !self.stripes.is_empty()
         } else {
@@ -350,13 +355,13 @@ impl Component {
         }
     }
 
-    /// The objects that there are on OSTs; none of what is only asked for.
+    /// Returns the existing objects on OSTs; none before instantiation.
     pub fn objects(&self) -> &[Stripe] {
         if self.is_instantiated() { &self.stripes } else { &[] }
     }
 
-    /// What its bytes are mapped to: its objects, or the one that the MDT's data service has of the
-    /// file.
+    /// Returns the stripes to which the bytes are mapped: the component's objects, or the file's
+    /// object in the MDT's data service.
     pub(crate) fn stripe_list(&self) -> Cow<'_, [Stripe]> {
         match self.is_on_mdt() {
             true => Cow::Owned(vec![Stripe { object: self.object_on_mdt(), ost: MDT_OST }]),
@@ -364,48 +369,48 @@ impl Component {
         }
     }
 
-    /// What its bytes are on the MDT. Its name is the file's, and another one each time that the
-    /// file gets such a component.
+    /// Returns the FID of the component's object on the MDT: the file's FID with a version. The
+    /// version differs each time the file gets such a component.
     pub(crate) fn object_on_mdt(&self) -> Fid {
         Fid { ver: self.entry_gen.saturating_add(1), ..self.fid }
     }
 
-    /// Whether its bytes lie on the MDT.
+    /// Whether the bytes are stored on the MDT.
     pub fn is_on_mdt(&self) -> bool {
         self.pattern.has(Pattern::MDT)
     }
 
-    /// Whether it is the space into which the one before it grows.
+    /// Whether the component is the space into which the one before it grows.
     pub fn is_extension(&self) -> bool {
         self.flags & flags::EXTENSION != 0
     }
 
-    /// Bytes by which the component before it grows into this extension.
+    /// Returns the extension size in bytes, if the component is an extension.
     pub fn extension_size(&self) -> Option<u64> {
         self.is_extension().then(|| u64::from(self.stripe_size) * SEL_UNIT)
     }
 
-    /// The mirror that it belongs to; 0 in a file that was never mirrored.
+    /// Returns the id of the component's mirror; 0 in a file that was never mirrored.
     pub fn mirror_id(&self) -> u16 {
         (self.id >> MIRROR_SHIFT) as u16
     }
 
-    /// Whether it holds none of `[start, end)`.
+    /// Whether the component does not overlap `[start, end)`.
     pub fn is_outside(&self, start: u64, end: u64) -> bool {
         self.start.max(start) >= self.end.min(end)
     }
 }
 
-/// Bits of a component's id below those of its mirror's.
+/// Number of bits of a component's id below the mirror id.
 pub(crate) const MIRROR_SHIFT: u32 = 16;
 
-/// Overstriped exactly where an OST occurs more than once.
+/// Returns RAID0, overstriped if an OST occurs more than once.
 pub(crate) fn pattern_of(stripes: &[Stripe]) -> Pattern {
     let osts: BTreeSet<u32> = stripes.iter().map(|s| s.ost).collect();
     if osts.len() < stripes.len() { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
 }
 
-/// [`Layout::check_usable`] of the components of one mirror.
+/// [`Layout::check_usable`] for the components of one mirror.
 pub(crate) fn check_components<'a>(
     composite: bool,
     components: impl Iterator<Item = &'a Component>,
@@ -425,21 +430,21 @@ pub(crate) fn check_components<'a>(
             Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED => {
                 let needs_objects = !composite || c.is_instantiated();
                 if needs_objects && c.stripes.is_empty() {
-                    return Err(LayoutError::Malformed("it has no objects"));
+                    return Err(LayoutError::Malformed("a component has no objects"));
                 }
                 check_stripe_size(u64::from(c.stripe_size))?;
             }
-            _ => return Err(LayoutError::Unsupported("other than raid0")),
+            _ => return Err(LayoutError::Unsupported("non-raid0")),
         }
     }
     Ok(())
 }
 
 fn check_no_objects(c: &Component) -> Result<(), LayoutError> {
-    if c.objects().is_empty() { Ok(()) } else { Err(LayoutError::Malformed("a component has objects that needs none")) }
+    if c.objects().is_empty() { Ok(()) } else { Err(LayoutError::Malformed("a component has unexpected objects")) }
 }
 
-/// A positive multiple of 64 KiB below 4 GiB.
+/// Checks that a stripe size is a positive multiple of 64 KiB below 4 GiB.
 pub(crate) fn check_stripe_size(bytes: u64) -> Result<(), LayoutError> {
     if bytes == 0 || bytes > u64::from(u32::MAX) || !bytes.is_multiple_of(u64::from(STRIPE_SIZE_UNIT)) {
         return Err(LayoutError::StripeSize(bytes));

@@ -1,25 +1,28 @@
 //! Striping: layouts, their Lustre binary form, byte mapping, placement of objects on OSTs.
 //!
-//! How a file gets its layout, each step a pure function or a state machine without clock or
+//! How a file gets its layout. Each step is a pure function or a state machine, without a clock or
 //! randomness of its own:
 //!
-//! 1. [`Asked`]: what a user asked for, or what a directory passes on: a [`Spec`] for the whole
-//!    file ([`spec`]) or a [`Template`] of components ([`template`]);
-//! 2. [`resolve_asked`]: what was left open is filled from the directory, the root and the file
-//!    system's defaults ([`wanted`]);
-//! 3. [`Placer::place`]: an OST for each stripe of what gets objects at once,
-//!    [`WantedLayout::first`] ([`place`]);
-//! 4. [`WantedLayout::layout`]: with an object for each stripe. Stored and exchanged in Lustre's
-//!    own bytes ([`codec`]);
-//! 5. [`Layout::map`]: which bytes of the file lie where ([`map`]);
+//! 1. [`Asked`]: the layout that a user requests, or a directory's default layout. It is a [`Spec`]
+//!    for the whole file ([`spec`]) or a [`Template`] of components ([`template`]).
+//! 2. [`resolve_asked`]: fills unspecified values from the directory, the root and the file
+//!    system's defaults ([`wanted`]).
+//! 3. [`Placer::place`]: chooses an OST for each stripe that gets an object at once,
+//!    [`WantedLayout::first`] ([`place`]).
+//! 4. [`WantedLayout::layout`]: the layout with an object for each of these stripes. Layouts are
+//!    stored and exchanged in Lustre's binary form ([`codec`]).
+//! 5. [`Layout::map`]: maps byte ranges of the file to objects ([`map`]).
 //! 6. [`Layout::missing`], [`Layout::wanting`], [`Layout::instantiate`]: a component gets its
-//!    objects when it is first written into ([`instantiate`]), after [`Layout::grow`] if it grows
-//!    by itself ([`grow`]); components are added and deleted, their flags changed ([`edit`]);
-//! 7. mirrors are chosen, become stale and fresh again, come and go (`mirror`: [`Layout::mirrors`]
-//!    and what follows it).
+//!    objects at the first write into it ([`instantiate`]). A self-extending component first grows
+//!    by [`Layout::grow`] ([`grow`]). Components are added and deleted and their flags changed
+//!    ([`edit`]).
+//! 7. Mirrors are chosen, become stale, are resynced, added and removed (`mirror`:
+//!    [`Layout::mirrors`] and the methods after it).
 //!
-//! Invariants: bytes from users and peers are refused with a [`LayoutError`], never a panic; what
-//! was decoded encodes to the same bytes.
+//! Invariants:
+//!
+//! * Malformed bytes from users and peers are refused with a [`LayoutError`], never a panic.
+//! * A decoded layout encodes to the same bytes.
 
 mod adopt;
 pub mod codec;
@@ -49,35 +52,35 @@ pub use spec::{Count, Spec};
 pub use template::{Asked, Template, TemplateComponent};
 pub use wanted::{Holds, WantedComponent, WantedLayout, resolve_asked};
 
-/// Most stripes of a file (of a component), as in Lustre: what fits a layout of 64 KiB beside its
-/// headers, rounded.
+/// Maximum number of stripes of a file or component, as in Lustre: the number of objects that fit
+/// into a layout of 64 KiB beside its headers, rounded.
 pub const STRIPES_MAX: usize = 2000;
 /// A stripe size is a multiple of this many bytes: the largest page size of any client.
 pub const STRIPE_SIZE_UNIT: u32 = 64 << 10;
 /// Largest stripe size in bytes: below 4 GiB, a multiple of the unit.
 pub const STRIPE_SIZE_MAX: u32 = u32::MAX - (STRIPE_SIZE_UNIT - 1);
-/// Stripe size where nobody asked for one, in bytes (Lustre 2.17's default).
+/// Default stripe size, in bytes (Lustre 2.17's default).
 pub const STRIPE_SIZE_DEFAULT: u32 = 4 << 20;
-/// Largest layout in bytes: an extended attribute's limit.
+/// Maximum size of a layout, in bytes: the limit of an extended attribute.
 pub const LAYOUT_BYTES_MAX: usize = 65536;
-/// Longest name of a pool.
+/// Maximum length of a pool name, in bytes.
 pub const POOL_NAME_MAX: usize = 15;
-/// Most stripes per OST that `-C -N` can ask for.
+/// Maximum number of stripes per OST that `-C -N` can request.
 pub const PER_OST_MAX: u16 = 32;
-/// Most mirrors of a file.
+/// Maximum number of mirrors of a file.
 pub const MIRRORS_MAX: u16 = 16;
-/// An extension size travels in units of so many bytes.
+/// Unit of an extension size in the binary form, in bytes.
 pub const SEL_UNIT: u64 = 1024;
-/// Smallest extension size in bytes: a growing file costs a request to the MDT each time.
+/// Minimum extension size, in bytes. Each extension of a growing file costs a request to the MDT.
 pub const EXTENSION_SIZE_MIN: u64 = 64 << 20;
-/// Largest extension size in bytes: what its field holds.
+/// Maximum extension size, in bytes: the limit of its field.
 pub const EXTENSION_SIZE_MAX: u64 = (u32::MAX as u64) * SEL_UNIT;
-/// Bytes of a file that lie on the MDT at most, where nobody set another limit (Lustre's
+/// Default limit of the bytes of a file on the MDT (Lustre's
 /// `dom_stripesize`).
 pub const MDT_BYTES_DEFAULT: u64 = 1 << 20;
-/// [`Stripe::ost`] of the one stripe of a component on the MDT: beyond every index of an OST. Its
-/// object is the file's FID with a version above 0, held by the MDT's data service, which is asked
-/// as an OST is.
+/// Value of [`Stripe::ost`] for the single stripe of a Data-on-MDT component: larger than every OST
+/// index. The object's FID is the file's FID with a version above 0. The MDT's data service holds
+/// the object and accepts the same requests as an OST.
 pub const MDT_OST: u32 = 1 << 31;
-/// Bytes of a component in a layout beside its objects, at most.
+/// Maximum size of a component in a layout without its objects, in bytes.
 pub(crate) const COMP_BYTES_MAX: usize = codec::COMP_ENTRY_BYTES + codec::V3_BYTES;

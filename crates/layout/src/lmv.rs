@@ -1,17 +1,20 @@
-//! Layouts of directories, in Lustre's bytes: which MDTs hold a directory's entries, and what its
-//! subdirectories get.
+//! Layouts of directories in Lustre's binary form: the MDTs that hold a directory's entries, and
+//! the default for its subdirectories.
 //!
-//! | struct | Lustre's | kept as |
+//! | struct | Lustre's struct | stored as |
 //! |---|---|---|
-//! | [`LmvUser`] | `lmv_user_md_v1`: what is asked for, a directory's default, or the answer to a tool | `trusted.dmv`, the default |
-//! | [`LmvMds`] | `lmv_mds_md_v1`: the stripes that there are | `trusted.lmv`, of striped directories alone |
+//! | [`LmvUser`] | `lmv_user_md_v1`: request, default, or reply | `trusted.dmv` (default) |
+//! | [`LmvMds`] | `lmv_mds_md_v1`: existing stripes | `trusted.lmv` (striped directories only) |
 //!
-//! Invariants: bytes from users and peers are refused with an [`LmvError`], never a panic; what was
-//! decoded encodes to the same bytes, what this version does not use included. Little-endian; 48
-//! bytes + 24 a stripe, and 56 bytes + 16 a stripe.
+//! Invariants:
 //!
-//! What [`LmvUser::decode`] accepts has a sound form; whether it makes sense on this file system is
-//! [`LmvUser::check`]'s to say.
+//! * Malformed bytes from users and peers are refused with an [`LmvError`], never a panic.
+//! * A decoded layout encodes to the same bytes, including fields that this version does not use.
+//!
+//! Little-endian. Sizes: [`LmvUser`] 48 bytes + 24 per stripe, [`LmvMds`] 56 bytes + 16 per stripe.
+//!
+//! [`LmvUser::decode`] checks only the form of the bytes. [`LmvUser::check`] checks whether the
+//! values are valid on this file system.
 
 use std::fmt;
 
@@ -21,90 +24,92 @@ use zerocopy::{
     byteorder::{I32, U32, U64},
 };
 
-/// The magic number of [`LmvMds`], and of a [`LmvUser`] that answers what stripes there are
+/// Magic number of [`LmvMds`], and of a [`LmvUser`] that reports existing stripes
 /// (LMV_MAGIC_V1).
 pub const MAGIC_V1: u32 = 0x0CD2_0CD0;
-/// The magic number of what is asked for, and of defaults (LMV_USER_MAGIC).
+/// Magic number of requests and defaults (LMV_USER_MAGIC).
 pub const MAGIC_USER: u32 = 0x0CD3_0CD0;
-/// The same with a list of MDTs (LMV_USER_MAGIC_SPECIFIC).
+/// Magic number of requests with a list of MDTs (LMV_USER_MAGIC_SPECIFIC).
 pub const MAGIC_SPECIFIC: u32 = 0x0CD4_0CD0;
-/// Another system's directory (LMV_MAGIC_FOREIGN).
+/// Magic number of a foreign directory (LMV_MAGIC_FOREIGN).
 pub const MAGIC_FOREIGN: u32 = 0x0CD5_0CD0;
 
-/// Most stripes of a directory (LMV_MAX_STRIPE_COUNT).
+/// Maximum number of stripes of a directory (LMV_MAX_STRIPE_COUNT).
 pub const DIR_STRIPES_MAX: u32 = 2000;
-/// Most stripes of a directory on one MDT, with overstriping (LMV_MAX_STRIPES_PER_MDT).
+/// Maximum number of stripes of a directory on one MDT, with overstriping
+/// (LMV_MAX_STRIPES_PER_MDT).
 pub const STRIPES_PER_MDT_MAX: u32 = 5;
 
-/// [`LmvUser::max_inherit`]: subdirectories of any depth inherit the default.
+/// Value of [`LmvUser::max_inherit`]: subdirectories of any depth inherit the default.
 pub const INHERIT_UNLIMITED: u8 = 0;
-/// Largest depth that can be asked for.
+/// Maximum depth that can be requested.
 pub const INHERIT_MAX: u8 = 250;
-/// [`LmvUser::max_inherit`]: not even the next level inherits it.
+/// Value of [`LmvUser::max_inherit`]: not even the next level inherits the default.
 pub const INHERIT_NONE: u8 = 255;
-/// What [`LmvUser::max_inherit`] is where nobody says: unlimited for defaults of one stripe, …
+/// [`LmvUser::max_inherit`] of defaults with one stripe, if not specified: unlimited.
 pub const INHERIT_PLAIN: u8 = INHERIT_UNLIMITED;
-/// … two more levels for striped ones, …
+/// [`LmvUser::max_inherit`] of striped defaults, if not specified: two more levels.
 pub const INHERIT_STRIPED: u8 = 3;
-/// … one for overstriped ones: every level multiplies the stripes.
+/// [`LmvUser::max_inherit`] of overstriped defaults, if not specified: one more level, because
+/// every level multiplies the stripes.
 pub const INHERIT_OVERSTRIPED: u8 = 2;
-/// [`LmvUser::max_inherit_rr`]: no level spreads its subdirectories round-robin.
+/// Value of [`LmvUser::max_inherit_rr`]: no level spreads its subdirectories round-robin.
 pub const INHERIT_RR_NONE: u8 = 0;
-/// [`LmvUser::max_inherit_rr`]: every level does.
+/// Value of [`LmvUser::max_inherit_rr`]: every level spreads its subdirectories round-robin.
 pub const INHERIT_RR_UNLIMITED: u8 = 255;
-/// What it is on a root directory where nobody says.
+/// [`LmvUser::max_inherit_rr`] of a root directory, if not specified.
 const INHERIT_RR_ROOT: u8 = 3;
 
-/// Bytes of a [`LmvUser`] without stripes.
+/// Size of a [`LmvUser`] without stripes, in bytes.
 pub const USER_BYTES: usize = size_of::<UserHead>();
-/// Bytes of each stripe of it.
+/// Size of each stripe of a [`LmvUser`], in bytes.
 pub const USER_STRIPE_BYTES: usize = size_of::<UserStripe>();
-/// Bytes of a [`LmvMds`] without stripes.
+/// Size of a [`LmvMds`] without stripes, in bytes.
 pub const MDS_BYTES: usize = size_of::<MdsHead>();
-/// Bytes of each stripe of it.
+/// Size of each stripe of a [`LmvMds`], in bytes.
 pub const MDS_STRIPE_BYTES: usize = size_of::<MdsStripe>();
 
 const _: () = assert!(USER_BYTES == 48 && USER_STRIPE_BYTES == 24 && MDS_BYTES == 56 && MDS_STRIPE_BYTES == 16);
 
-/// `lum_stripe_offset`: any MDT (LMV_OFFSET_DEFAULT).
+/// Value of `lum_stripe_offset` for any MDT (LMV_OFFSET_DEFAULT).
 const OFFSET_ANY: u32 = u32::MAX;
 
-/// Why a directory's layout is refused.
+/// Reason why a directory's layout was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LmvError {
-    /// Not as many bytes as the header and its count promise.
-    #[error("a directory layout of {have} bytes needs {need}")]
+    /// The size does not match the header and its count.
+    #[error("directory layout of {have} bytes, expected {need}")]
     Size {
         /// Bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Bytes present.
         have: usize,
     },
-    /// Not a directory's layout.
+    /// The bytes are not a directory layout.
     #[error("{0:#010x} is not a directory layout's magic number")]
     BadMagic(u32),
-    /// A kind that this version cannot use.
+    /// The kind of directory is not supported.
     #[error("{0} directories are not supported by this version")]
     Unsupported(&'static str),
-    /// Too many stripes, or a negative count without meaning.
+    /// The stripe count is too large, or a negative number without meaning.
     #[error("directory stripe count {0} is not in -5..={DIR_STRIPES_MAX}")]
     StripeCount(i32),
-    /// A hash of names that nobody knows.
+    /// The hash type is unknown.
     #[error("{0:#x} is not a directory hash type")]
     HashType(u32),
-    /// An MDT that the file system does not have.
+    /// The file system has no MDT with this index.
     #[error("there is no MDT with index {0}")]
     UnknownMdt(u32),
-    /// A list of MDTs where none can be.
+    /// A default contains a list of MDTs.
     #[error("a default cannot list MDTs")]
     ListInDefault,
-    /// A pool; MDTs have none.
+    /// A pool is given, but pools of MDTs do not exist.
     #[error("there are no pools of MDTs")]
     Pool,
 }
 
 impl LmvError {
-    /// Lustre's errno for it.
+    /// Returns the errno that Lustre uses for this error.
     pub fn errno(&self) -> Errno {
         match self {
             LmvError::Unsupported(_) => Errno::EOPNOTSUPP,
@@ -120,24 +125,24 @@ impl From<LmvError> for Errno {
     }
 }
 
-/// `lmv_hash_type`: how names are spread over stripes, and flags of the directory.
+/// `lmv_hash_type`: the hash that distributes names over stripes, and flags of the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HashType(pub u32);
 
 impl HashType {
     /// The MDT chooses.
     pub const NONE: HashType = HashType(0);
-    /// Where nobody says.
+    /// The default if not specified.
     pub const DEFAULT: HashType = HashType::FNV_1A_64;
-    /// A good hash that is none of cryptography.
+    /// FNV-1a with 64 bits: a good hash, but not a cryptographic one.
     pub const FNV_1A_64: HashType = HashType(2);
-    /// Flag: several stripes may lie on one MDT.
+    /// Flag: one MDT may hold several stripes.
     pub const OVERSTRIPED: u32 = 0x0100_0000;
 
     const MASK: u32 = 0xffff;
     const KNOWN_FLAGS: u32 = 0xbf00_0000;
     const NAMES: [&'static str; 5] = ["none", "all_char", "fnv_1a_64", "crush", "crush2"];
-    /// As Lustre prints them, in its order.
+    /// Flags with the names that Lustre prints, in Lustre's order.
     const FLAGS: [(u32, &'static str); 5] = [
         (HashType::OVERSTRIPED, "overstriped"),
         (0x8000_0000, "migrating"),
@@ -146,8 +151,8 @@ impl HashType {
         (0x0200_0000, "fixed"),
     ];
 
-    /// The hash without flags that a user names, or numbers by one digit: `crush`, `3`. `none`
-    /// cannot be asked for.
+    /// Parses a hash type without flags, given by name or one digit: `crush`, `3`. `none`
+    /// cannot be requested.
     pub fn parse(text: &str) -> Option<HashType> {
         let named = HashType::NAMES.iter().position(|name| *name == text);
         let index = named.or_else(|| text.parse().ok().filter(|_| text.len() == 1))?;
@@ -159,17 +164,17 @@ impl HashType {
         self.0 & flag != 0
     }
 
-    /// With a flag.
+    /// Returns the type with a flag set.
     pub fn with(self, flag: u32) -> HashType {
         HashType(self.0 | flag)
     }
 
-    /// With a hash, if it names none yet.
+    /// Returns the type with the default hash, if it has none.
     pub fn or_default(self) -> HashType {
         if self.0 & HashType::MASK == 0 { HashType(self.0 | HashType::DEFAULT.0) } else { self }
     }
 
-    /// Whether each part of it is known to Lustre.
+    /// Whether Lustre knows the hash and all flags.
     fn is_known(self) -> bool {
         (self.0 & HashType::MASK) < HashType::NAMES.len() as u32
             && self.0 & !(HashType::MASK | HashType::KNOWN_FLAGS) == 0
@@ -177,7 +182,7 @@ impl HashType {
 }
 
 impl fmt::Display for HashType {
-    /// `fnv_1a_64,overstriped`.
+    /// Formats as `fnv_1a_64,overstriped`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hash, flags) = (self.0 & HashType::MASK, self.0 & !HashType::MASK);
         match HashType::NAMES.get(hash as usize) {
@@ -244,7 +249,7 @@ struct MdsStripe {
     ver: U32<LE>,
 }
 
-/// The head, and the stripes after it, of which there must be whole ones.
+/// Reads the header and the stripes after it. The bytes must end with a whole stripe.
 fn read<H, S>(bytes: &[u8]) -> Result<(H, Vec<S>), LmvError>
 where
     H: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -264,52 +269,52 @@ where
     Ok((head, stripes.collect()))
 }
 
-/// A stripe as tools see it.
+/// A stripe in the form for tools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LmvStripe {
-    /// The object that holds the stripe's entries; zero where an MDT is asked for.
+    /// Object that holds the stripe's entries. Zero in a request for an MDT.
     pub fid: Fid,
-    /// Index of its MDT.
+    /// Index of the MDT.
     pub mdt: u32,
     rest: u32,
 }
 
 impl LmvStripe {
-    /// A stripe.
+    /// Creates a stripe.
     pub fn new(fid: Fid, mdt: u32) -> LmvStripe {
         LmvStripe { fid, mdt, rest: 0 }
     }
 }
 
-/// What is asked for, a default, or what there is (`lmv_user_md_v1`).
+/// A request, a default, or a report of existing stripes (`lmv_user_md_v1`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LmvUser {
     /// [`MAGIC_USER`], [`MAGIC_SPECIFIC`] or [`MAGIC_V1`].
     pub magic: u32,
-    /// Stripes; 0: none asked for; -1 to -5: so many on each MDT.
+    /// Number of stripes. 0: not specified. -1 to -5: this number on each MDT.
     pub stripe_count: i32,
-    /// The first MDT; `None`: any (of a default: by space).
+    /// First MDT. `None`: any; in a default: chosen by free space.
     pub mdt: Option<u32>,
     /// Hash and flags.
     pub hash: HashType,
-    /// `lum_type`, of no use here.
+    /// `lum_type`, not used.
     pub kind: u32,
-    /// Of a default, to how many levels it is handed on: [`INHERIT_UNLIMITED`], 1 for no further
-    /// one, [`INHERIT_NONE`].
+    /// In a default, the number of levels that inherit it: [`INHERIT_UNLIMITED`], [`INHERIT_NONE`],
+    /// or 1 for no further level.
     pub max_inherit: u8,
-    /// Of a default, for how many levels subdirectories are spread round-robin:
-    /// [`INHERIT_RR_NONE`], [`INHERIT_RR_UNLIMITED`].
+    /// In a default, the number of levels whose subdirectories are spread round-robin:
+    /// [`INHERIT_RR_NONE`], [`INHERIT_RR_UNLIMITED`], or a number.
     pub max_inherit_rr: u8,
-    /// Of no use yet.
+    /// Reserved.
     pub rest: [u8; 10],
-    /// A pool of MDTs, ended by NUL; there are none.
+    /// NUL-terminated name of an MDT pool. Must be empty: pools of MDTs do not exist.
     pub pool: [u8; 16],
-    /// The MDTs asked for, or the stripes that there are. None of [`MAGIC_USER`].
+    /// Requested MDTs or existing stripes. Empty with [`MAGIC_USER`].
     pub stripes: Vec<LmvStripe>,
 }
 
 impl LmvUser {
-    /// Asks for so many stripes on any MDT.
+    /// Creates a request for this number of stripes on any MDT.
     pub fn new(stripe_count: i32) -> LmvUser {
         LmvUser {
             magic: MAGIC_USER,
@@ -325,18 +330,18 @@ impl LmvUser {
         }
     }
 
-    /// What there is of a directory that is not striped.
+    /// Creates the report for a directory that is not striped.
     pub fn plain(mdt: u32) -> LmvUser {
         LmvUser { magic: MAGIC_V1, mdt: Some(mdt), ..LmvUser::new(0) }
     }
 
-    /// The default of a root directory for which nobody has set one: subdirectories of one stripe,
-    /// spread over the MDTs by space, round-robin near the root.
+    /// Returns the default of a root directory that has none set: subdirectories of one stripe,
+    /// distributed over the MDTs by free space, and round-robin near the root.
     pub fn root_default() -> LmvUser {
         LmvUser { max_inherit_rr: INHERIT_RR_ROOT, ..LmvUser::new(1) }
     }
 
-    /// Asks for exactly these MDTs, one per stripe.
+    /// Returns the request for exactly these MDTs, one per stripe.
     pub fn with_mdts(self, mdts: &[u32]) -> LmvUser {
         LmvUser {
             magic: MAGIC_SPECIFIC,
@@ -347,10 +352,10 @@ impl LmvUser {
         }
     }
 
-    /// Reads any of the three.
+    /// Decodes a request, a default or a report.
     ///
     /// # Errors
-    /// EINVAL for what is malformed, EOPNOTSUPP for a foreign directory.
+    /// EINVAL if malformed, EOPNOTSUPP for a foreign directory.
     pub fn decode(bytes: &[u8]) -> Result<LmvUser, LmvError> {
         match magic_of(bytes)? {
             MAGIC_USER | MAGIC_SPECIFIC | MAGIC_V1 => {}
@@ -385,7 +390,7 @@ impl LmvUser {
         })
     }
 
-    /// Its bytes.
+    /// Encodes to Lustre's binary form.
     pub fn encode(&self) -> Vec<u8> {
         let head = UserHead {
             magic: U32::new(self.magic),
@@ -408,10 +413,10 @@ impl LmvUser {
         out
     }
 
-    /// Whether it can be asked for where there are these MDTs.
+    /// Checks that this can be requested in a file system with these MDTs.
     ///
     /// # Errors
-    /// EINVAL for an unknown hash type or a pool, ENODEV for an MDT that is not there.
+    /// EINVAL for an unknown hash type or a pool, ENODEV for an unknown MDT.
     pub fn check(&self, mdts: &[u32]) -> Result<(), LmvError> {
         if !self.hash.is_known() {
             return Err(LmvError::HashType(self.hash.0));
@@ -426,7 +431,7 @@ impl LmvUser {
         }
     }
 
-    /// The same as a directory's default.
+    /// Checks that this can be a directory's default in a file system with these MDTs.
     ///
     /// # Errors
     /// As [`LmvUser::check`], and EINVAL for anything but [`MAGIC_USER`].
@@ -438,14 +443,14 @@ impl LmvUser {
         }
     }
 
-    /// Whether setting it as a default deletes the one that is there: it asks for nothing.
+    /// Whether setting this as a default deletes the present one, because it specifies nothing.
     pub fn deletes_default(&self) -> bool {
         self.stripe_count == 0 && self.mdt.is_none()
     }
 
-    /// How many stripes a directory that asks for this gets on `mdts` MDTs; less than 2: it is not
-    /// striped. More than one to an MDT takes [`HashType::OVERSTRIPED`] or a negative count, and at
-    /// most [`STRIPES_PER_MDT_MAX`].
+    /// Returns the number of stripes that a directory with this layout gets on `mdts` MDTs; below 2
+    /// the directory is not striped. Several stripes per MDT require [`HashType::OVERSTRIPED`] or a
+    /// negative count, and are limited to [`STRIPES_PER_MDT_MAX`].
     pub fn stripes_on(&self, mdts: u32) -> u32 {
         let over = self.stripe_count < 0 || self.hash.has(HashType::OVERSTRIPED);
         let most = mdts.saturating_mul(if over { STRIPES_PER_MDT_MAX } else { 1 });
@@ -456,7 +461,8 @@ impl LmvUser {
         asked.min(most).min(DIR_STRIPES_MAX)
     }
 
-    /// This default `levels` further down, if it gets there.
+    /// Returns this default as inherited `levels` further down, or `None` if that level does not
+    /// inherit it.
     pub fn inherited(&self, levels: u32) -> Option<LmvUser> {
         let levels = u8::try_from(levels).unwrap_or(u8::MAX);
         let max_inherit = match self.max_inherit {
@@ -473,27 +479,27 @@ impl LmvUser {
     }
 }
 
-/// The stripes of a directory (`lmv_mds_md_v1`).
+/// The existing stripes of a directory (`lmv_mds_md_v1`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LmvMds {
     /// Index of the MDT that holds the directory itself.
     pub master_mdt: u32,
     /// Hash and flags.
     pub hash: HashType,
-    /// Rises with every change of the layout.
+    /// Version, raised by every change of the layout.
     pub layout_version: u32,
-    /// While it migrates: stripes from this one on are those that it comes from.
+    /// During a migration: index of the first source stripe. The stripes from it on are the source.
     pub migrate_offset: u32,
-    /// While it migrates: the hash of those.
+    /// During a migration: hash of the source stripes.
     pub migrate_hash: HashType,
     rest: [u8; 12],
     pool: [u8; 16],
-    /// The objects that hold the entries, by the hash of their names.
+    /// Objects that hold the entries, indexed by the hash of the names.
     pub stripes: Vec<Fid>,
 }
 
 impl LmvMds {
-    /// A directory of these stripes.
+    /// Creates the layout of a directory with these stripes.
     pub fn new(master_mdt: u32, hash: HashType, stripes: Vec<Fid>) -> LmvMds {
         LmvMds {
             master_mdt,
@@ -507,11 +513,11 @@ impl LmvMds {
         }
     }
 
-    /// Reads a stored one.
+    /// Decodes a stored layout.
     ///
     /// # Errors
-    /// EINVAL for what is malformed, EOPNOTSUPP for what a foreign directory or a single stripe of
-    /// one keeps.
+    /// EINVAL if malformed. EOPNOTSUPP for a foreign directory and for the attribute of a single
+    /// stripe.
     pub fn decode(bytes: &[u8]) -> Result<LmvMds, LmvError> {
         match magic_of(bytes)? {
             MAGIC_V1 => {}
@@ -537,7 +543,7 @@ impl LmvMds {
         })
     }
 
-    /// The bytes to store.
+    /// Encodes the layout for storage.
     pub fn encode(&self) -> Vec<u8> {
         let head = MdsHead {
             magic: U32::new(MAGIC_V1),
@@ -558,7 +564,7 @@ impl LmvMds {
         out
     }
 
-    /// As tools see it; `mdt_of` says where an object lies.
+    /// Converts to the form for tools. `mdt_of` returns the MDT of an object.
     pub fn to_user(&self, mdt_of: impl Fn(Fid) -> u32) -> LmvUser {
         let stripes: Vec<LmvStripe> = self.stripes.iter().map(|fid| LmvStripe::new(*fid, mdt_of(*fid))).collect();
         LmvUser {
@@ -572,10 +578,10 @@ impl LmvMds {
     }
 }
 
-/// What the bytes begin with.
+/// Reads the magic number.
 ///
 /// # Errors
-/// [`LmvError::Size`] where there are less than four.
+/// [`LmvError::Size`] if there are fewer than four bytes.
 pub fn magic_of(bytes: &[u8]) -> Result<u32, LmvError> {
     let short = LmvError::Size { need: USER_BYTES, have: bytes.len() };
     bytes.first_chunk().map(|magic| u32::from_le_bytes(*magic)).ok_or(short)

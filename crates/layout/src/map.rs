@@ -1,18 +1,18 @@
-//! Which bytes of a file lie where in its objects, and what sizes of objects say about the size of
-//! the file.
+//! Mapping between bytes of a file and bytes of its objects, and between object sizes and the size
+//! of the file.
 //!
-//! RAID0: stripe units of `stripe_size` bytes go round robin over the objects. They are counted
-//! from the beginning of the file in every component, so an object of a component that starts later
-//! is sparse before that (as in Lustre): offsets in an object and in the file rise together. A
-//! component's objects hold nothing outside of its extent.
+//! RAID0: stripe units of `stripe_size` bytes are distributed round robin over the objects. As in
+//! Lustre, they are counted from the beginning of the file in every component. So an object of a
+//! component that starts later has a hole before that start, and offsets in an object rise with
+//! offsets in the file. A component's objects contain no bytes outside its extent.
 //!
-//! Stripes are positions in [`Layout::stripes`]. What lies in components without objects maps to
-//! nothing: it is a hole to readers, and [`Layout::missing`] to writers. Bytes on the MDT
+//! Stripes are positions in [`Layout::stripes`]. Bytes in components without objects have no
+//! mapping: readers see a hole, and writers find them by [`Layout::missing`]. Bytes on the MDT
 //! ([`Layout::mdt_end`]) map to one stripe, whose object has the file's FID and whose OST is
-//! [`MDT_OST`](crate::MDT_OST). A layout that is not usable ([`Layout::check_usable`]) maps nothing
-//! at all. Of a mirrored layout one mirror is mapped.
+//! [`MDT_OST`](crate::MDT_OST). An unusable layout ([`Layout::check_usable`]) maps no bytes. In a
+//! mirrored layout, bytes are mapped through one mirror.
 //!
-//! Nothing here allocates but the index that a layout is given when it is made. Offsets are below
+//! Mapping allocates nothing; the index is allocated when a layout is created. Offsets are below
 //! 2^63.
 
 use std::ops::Range;
@@ -21,24 +21,24 @@ use sheen_wire::{Fid, ost::OBJECT_SIZE_MAX};
 
 use crate::{Component, Composite, Count, Layout, STRIPE_SIZE_UNIT, STRIPES_MAX, Stripe, layout::check_components};
 
-/// Largest size of any file: what `off_t` can say.
+/// Maximum size of any file, in bytes: the limit of `off_t`.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 
-/// A run of bytes in one object.
+/// A contiguous range of bytes in one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk {
     /// Index into [`Layout::stripes`].
     pub stripe: usize,
-    /// First byte inside the object.
+    /// Offset of the first byte in the object.
     pub object_offset: u64,
-    /// First byte inside the file.
+    /// Offset of the first byte in the file.
     pub file_offset: u64,
-    /// Bytes, above 0. At most up to the end of the stripe unit, except where a component has one
-    /// stripe: there up to its end.
+    /// Number of bytes, above 0. The range ends at the end of the stripe unit at the latest. In a
+    /// component with one stripe it ends at the component's end at the latest.
     pub len: u64,
 }
 
-/// Where a byte lies.
+/// Location of a byte of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Index into [`Layout::components`].
@@ -47,32 +47,32 @@ pub struct Place {
     pub stripe: usize,
     /// The object.
     pub object: Fid,
-    /// Index of the OST that has it.
+    /// Index of the object's OST.
     pub ost: u32,
-    /// Offset in the object.
+    /// Offset of the byte in the object.
     pub offset: u64,
 }
 
-/// What mapping needs of a layout.
+/// Index of a layout for mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Index {
-    /// Non-empty ones, ascending, each beginning where the one before it ends; none in a layout
-    /// that is not usable.
+    /// Extents of the non-empty components, ascending and adjacent. Empty if the layout
+    /// is not usable.
     extents: Vec<Extent>,
-    /// All objects of a composite layout. A plain one's are in its component.
+    /// Objects of a composite layout. Those of a plain layout are in its component.
     stripes: Vec<Stripe>,
 }
 
-/// A component that has bytes.
+/// A non-empty component.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Extent {
     start: u64,
     end: u64,
     /// Stripe size in units of 64 KiB.
     unit: Divisor,
-    /// Number of objects, 0 where there are none (yet).
+    /// Number of objects; 0 before instantiation.
     count: Divisor,
-    /// Where its objects begin among all.
+    /// Position of the first object among all objects.
     first: usize,
     component: usize,
     on_mdt: bool,
@@ -83,16 +83,17 @@ struct Extent {
 /// log2 of [`STRIPE_SIZE_UNIT`], of which all stripe sizes are multiples.
 const UNIT_SHIFT: u32 = STRIPE_SIZE_UNIT.trailing_zeros();
 
-/// So many extents are counted, which takes no branch that depends on the offset; more are
-/// searched. Twice as fast at random offsets with 3 to 6 extents.
+/// Maximum number of extents that are counted linearly, which takes no branch that depends on the
+/// offset. More extents are searched. Counting is twice as fast at random offsets with 3 to 6
+/// extents.
 const FEW: usize = 8;
 
-/// Divides by a multiplication.
+/// Division by a multiplication.
 ///
-/// With m = floor(2^63 / d) + 1 = (2^63 + e) / d, 0 < e <= d, it is floor(n * m / 2^63) = floor(n /
-/// d + n * e / (d * 2^63)), which is floor(n / d) while n * e < 2^63. So it is exact for n < 2^47
-/// and d <= 2^16: offsets below 2^63 in units of 64 KiB, stripe sizes in those units, numbers of
-/// stripes.
+/// With m = floor(2^63 / d) + 1 = (2^63 + e) / d, 0 < e <= d, the result is floor(n * m / 2^63) =
+/// floor(n / d + n * e / (d * 2^63)). It equals floor(n / d) while n * e < 2^63. So the result is
+/// exact for n < 2^47 and d <= 2^16. This covers offsets below 2^63 in units of 64 KiB, stripe
+/// sizes in the same units, and numbers of stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Divisor {
     by: u64,
@@ -105,7 +106,7 @@ impl Divisor {
         Divisor { by, magic: (1_u64 << 63) / by.max(1) + 1 }
     }
 
-    /// Quotient and remainder.
+    /// Returns quotient and remainder.
     fn divide(self, n: u64) -> (u64, u64) {
         let quotient = ((u128::from(n) * u128::from(self.magic)) >> 63) as u64;
         (quotient, n - quotient * self.by)
@@ -113,7 +114,7 @@ impl Divisor {
 }
 
 impl Index {
-    /// `mirror`: the one to map through, where there are several.
+    /// Builds the index. `mirror`: the mirror to map through, if there are several.
     pub(crate) fn of(composite: Option<&Composite>, components: &[Component], mirror: Option<u16>) -> Index {
         let mut extents = Vec::new();
         let mut first = 0;
@@ -122,7 +123,7 @@ impl Index {
         let usable = !several && check_components(composite.is_some(), components.iter().filter(of_mirror)).is_ok();
         for (component, c) in components.iter().enumerate().filter(|(_, c)| of_mirror(c)) {
             let count = c.stripe_list().len();
-            // On the MDT there is nothing to be dealt out.
+            // A Data-on-MDT component has one stripe, so any stripe size will do.
             let unit = if c.is_on_mdt() { 1 } else { c.stripe_size >> UNIT_SHIFT };
             if usable && c.start < c.end {
                 extents.push(Extent {
@@ -147,7 +148,7 @@ impl Index {
         &self.stripes
     }
 
-    /// The extents from the one on that holds `offset`.
+    /// Returns the extents from the one that contains `offset` on.
     fn from(&self, offset: u64) -> &[Extent] {
         let all = &self.extents[..];
         let before = match all.len() {
@@ -157,15 +158,15 @@ impl Index {
         &all[before..]
     }
 
-    /// The extent that a stripe is of, and its turn there.
+    /// Returns the extent that contains a stripe, and the stripe's index in the extent.
     fn of_stripe(&self, stripe: usize) -> Option<(&Extent, u64)> {
         let extent = self.extents.iter().find(|e| e.stripes().contains(&stripe))?;
         Some((extent, (stripe - extent.first) as u64))
     }
 }
 
-/// Largest size of a file that ends in this component, or where it starts, so that no object
-/// exceeds [`OBJECT_SIZE_MAX`].
+/// Returns the maximum size of a file that ends in this component, or the component's start, such
+/// that no object exceeds [`OBJECT_SIZE_MAX`].
 fn file_size_max(c: &Component) -> u64 {
     if c.is_on_mdt() || c.is_extension() {
         return c.end;
@@ -175,7 +176,8 @@ fn file_size_max(c: &Component) -> u64 {
         Some(Count::Stripes(n)) => usize::from(n),
         _ => STRIPES_MAX,
     };
-    // The first object fills first; its last, cut unit ends the file.
+    // The first object is the first to become full. The file ends with the truncated last unit of
+    // that object.
     let unit = u64::from(c.stripe_size.max(1));
     let (rows, within) = (OBJECT_SIZE_MAX / unit, OBJECT_SIZE_MAX % unit);
     let size = u128::from(rows) * count as u128 * u128::from(unit) + u128::from(within);
@@ -191,21 +193,21 @@ impl Extent {
         self.first..self.first + self.count.by as usize
     }
 
-    /// Bytes.
+    /// Returns the stripe size in bytes.
     fn stripe_size(&self) -> u64 {
         (self.unit.by << UNIT_SHIFT).max(1)
     }
 
-    /// Whose turn the byte is, and where in that object it lies. Only where there are objects;
-    /// `offset` is below 2^63.
+    /// Returns the index of the stripe that contains the byte, and the byte's offset in its object.
+    /// Only for extents with objects. `offset` is below 2^63.
     fn place(&self, offset: u64) -> (u64, u64) {
         let (unit, _) = self.unit.divide(offset >> UNIT_SHIFT);
         let (row, turn) = self.count.divide(unit);
-        // The object has `unit - row` stripe units fewer before this byte than the file.
+        // Before this byte, the object has `unit - row` fewer stripe units than the file.
         (turn, offset - (((unit - row) * self.unit.by) << UNIT_SHIFT))
     }
 
-    /// Bytes of the object whose turn it is before file offset `offset`.
+    /// Returns the number of bytes of stripe `turn` before file offset `offset`.
     fn before(&self, offset: u64, turn: u64) -> u64 {
         let (unit, count) = (self.stripe_size(), self.count.by.max(1));
         let (units, within) = (offset / unit, offset % unit);
@@ -218,8 +220,8 @@ impl Extent {
             }
     }
 
-    /// Where in the file a byte of the object whose turn it is lies, extent or not;
-    /// [`FILE_SIZE_MAX`] if beyond that.
+    /// Returns the file offset of a byte of stripe `turn`, even outside the extent. At most
+    /// [`FILE_SIZE_MAX`].
     fn after(&self, object_offset: u64, turn: u64) -> u64 {
         let unit = self.stripe_size();
         let (row, within) = (object_offset / unit, object_offset % unit);
@@ -229,7 +231,7 @@ impl Extent {
     }
 }
 
-/// The chunks of a range, in file order.
+/// Iterator over the chunks of a range, in file order.
 #[derive(Clone, Debug)]
 pub struct Chunks<'a> {
     extents: &'a [Extent],
@@ -257,7 +259,7 @@ impl Iterator for Chunks<'_> {
 }
 
 impl Chunks<'_> {
-    /// The next one, in an extent that has objects, up to `end`.
+    /// Returns the next chunk, up to `end`, in an extent that has objects.
     fn chunk(&mut self, extent: &Extent, end: u64) -> Chunk {
         let file_offset = self.offset;
         let mut len = end - file_offset;
@@ -275,14 +277,14 @@ impl Chunks<'_> {
 }
 
 impl Layout {
-    /// Where the bytes `[offset, offset + len)` lie. Left out is what has no objects (a hole), and
-    /// what is past 2^63.
+    /// Maps the bytes `[offset, offset + len)` to objects. Skips bytes without objects (holes) and
+    /// bytes past 2^63.
     pub fn map(&self, offset: u64, len: u64) -> Chunks<'_> {
         let end = offset.saturating_add(len).min(FILE_SIZE_MAX);
         Chunks { extents: self.index().from(offset), offset, end: end.max(offset) }
     }
 
-    /// Where one byte lies, if it has an object.
+    /// Returns the location of one byte, if it has an object.
     pub fn locate(&self, offset: u64) -> Option<Place> {
         let extent = self.index().from(offset).first()?;
         if !extent.has_objects() || offset >= FILE_SIZE_MAX {
@@ -294,46 +296,47 @@ impl Layout {
         Some(Place { component: extent.component, stripe, object, ost, offset })
     }
 
-    /// The extent of the first component in `[offset, offset + len)` that has no objects yet: what
-    /// a writer must ask the MDT for before it writes there. What lies past [`Layout::end`] is not
-    /// missing, it cannot be had (ENODATA).
+    /// Returns the extent of the first component in `[offset, offset + len)` that has no objects
+    /// yet. A writer must request its objects from the MDT before writing there. Ranges past
+    /// [`Layout::end`] are not reported, because they cannot get objects (ENODATA).
     pub fn missing(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
         let end = offset.saturating_add(len);
         let mut inside = self.index().from(offset).iter().take_while(|e| e.start < end && offset < end);
         inside.find(|e| !e.has_objects()).map(|e| (e.start, e.end))
     }
 
-    /// The file's first so many bytes lie on the MDT; 0 where all of them lie on OSTs.
+    /// Returns the number of bytes at the beginning of the file that are on the MDT; 0 if all bytes
+    /// are on OSTs.
     pub fn mdt_end(&self) -> u64 {
         self.index().extents.first().map_or(0, |e| if e.on_mdt { e.end } else { 0 })
     }
 
-    /// Size of the object of stripe `stripe` in a file of `file_size` bytes without holes: behind
-    /// the last byte of the file that lies in it, 0 if none does.
+    /// Returns the size of the object of stripe `stripe` in a file of `file_size` bytes without
+    /// holes. It is one past the file's last byte in this object, or 0 if the object contains none.
     pub fn object_size(&self, file_size: u64, stripe: usize) -> u64 {
         let Some((extent, turn)) = self.index().of_stripe(stripe) else { return 0 };
         let size = extent.before(file_size.min(extent.end), turn);
-        // Units of other turns may have passed by since the component starts.
+        // Bytes before the component's start do not count.
         if file_size > extent.start && size > extent.before(extent.start, turn) { size } else { 0 }
     }
 
-    /// Where in the object of stripe `stripe` its first byte at or after file offset `offset` lies.
-    /// Of a component that lies before `offset`, behind its last byte.
+    /// Returns the object offset of stripe `stripe`'s first byte at or after file offset `offset`.
+    /// If the component lies before `offset`, returns one past its last byte in the object.
     pub fn object_offset(&self, offset: u64, stripe: usize) -> u64 {
         let Some((extent, turn)) = self.index().of_stripe(stripe) else { return 0 };
         extent.before(offset.clamp(extent.start, extent.end), turn)
     }
 
-    /// Where in the file byte `object_offset` of the object of stripe `stripe` lies;
-    /// [`FILE_SIZE_MAX`] if beyond that. Bytes before the component's extent count as its start,
-    /// those behind it as its end.
+    /// Returns the file offset of byte `object_offset` of the object of stripe `stripe`, at most
+    /// [`FILE_SIZE_MAX`]. Bytes before the component's extent are mapped to its start,
+    /// bytes behind it to its end.
     pub fn file_offset(&self, stripe: usize, object_offset: u64) -> u64 {
         let Some((extent, turn)) = self.index().of_stripe(stripe) else { return FILE_SIZE_MAX };
         extent.after(object_offset, turn).clamp(extent.start, extent.end).min(FILE_SIZE_MAX)
     }
 
-    /// How large the file is at least, given the size of one of its objects: 0 if that has no byte
-    /// of its component. The file's size is the largest over all stripes.
+    /// Returns the minimum size of the file, given the size of one of its objects. 0 if the object
+    /// has no byte of its component. The file's size is the maximum over all stripes.
     pub fn file_size(&self, stripe: usize, object_size: u64) -> u64 {
         let (Some(last), Some((extent, turn))) = (object_size.checked_sub(1), self.index().of_stripe(stripe)) else {
             return 0;
@@ -342,9 +345,10 @@ impl Layout {
         if last < extent.start { 0 } else { (last + 1).min(extent.end).min(FILE_SIZE_MAX) }
     }
 
-    /// Largest size of a file of this layout: no object exceeds [`OBJECT_SIZE_MAX`], nor the file
-    /// 2^63 - 1, nor [`Layout::end`]. As long as it is not known how many objects a component gets,
-    /// they are taken to be enough. Of a mirrored one, what all mirrors hold.
+    /// Returns the maximum size of a file of this layout. No object may exceed [`OBJECT_SIZE_MAX`],
+    /// and the file must not exceed 2^63 - 1 or [`Layout::end`]. If the number of a component's
+    /// objects is not known yet, it counts as sufficient. For a mirrored layout this is the minimum
+    /// over all mirrors.
     pub fn max_file_size(&self) -> u64 {
         if self.is_mirrored() {
             return self.mirrors().iter().map(|mirror| mirror.max_file_size()).min().unwrap_or(0);

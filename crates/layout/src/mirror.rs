@@ -1,22 +1,27 @@
-//! Mirrors: which of them a file's bytes are read from and written to, and how mirrors come and go.
+//! Mirrors: the choice of the mirror for reads and writes, and adding and removing mirrors.
 //!
 //! A mirror is *fresh* if none of its components is stale. A file that is only read has the state
-//! [`Composite::READ_ONLY`] and may have many fresh mirrors, which hold the same bytes. Before it
-//! is written one of them is chosen, the primary, and all others become stale
-//! ([`Layout::with_stale_others`]): the state is [`Composite::WRITE_PENDING`], and everybody reads
-//! and writes that mirror. Bringing the others up to date takes two steps: [`Layout::resync_begun`]
-//! ([`Composite::SYNC_PENDING`]) makes every writer choose again and those that are copied to
-//! stale, if they are not, and [`Layout::resynced`] makes the copies fresh, if the generation says
-//! that nobody did.
+//! [`Composite::READ_ONLY`] and may have several fresh mirrors, which hold the same bytes. Before a
+//! write, one of them is chosen as primary, and all others become stale
+//! ([`Layout::with_stale_others`]). The state is then [`Composite::WRITE_PENDING`], and all clients
+//! read and write this mirror.
 //!
-//! Of Lustre this differs in that a write makes whole mirrors stale, not only the components that
+//! A resync takes two steps:
+//!
+//! 1. [`Layout::resync_begun`] ([`Composite::SYNC_PENDING`]) makes every writer request a primary
+//!    again, and marks the mirrors to be copied to as stale.
+//! 2. [`Layout::resynced`] makes the copies fresh, if the generation shows that there was no write
+//!    meanwhile.
+//!
+//! Differs from Lustre: a write makes whole mirrors stale, not only the components that
 //! it touches.
 //!
 //! Invariants:
-//! * a mirrored layout has at least one fresh mirror, and one alone where the state is
-//!   [`Composite::WRITE_PENDING`]; nothing here makes another one;
-//! * components keep the lower half of their id for life, the upper half is their mirror's: a
-//!   mirror that is split off and merged in again gets another one.
+//!
+//! * A mirrored layout has at least one fresh mirror, and exactly one in the state
+//!   [`Composite::WRITE_PENDING`]. No function here breaks this.
+//! * The lower half of a component's id never changes. The upper half is the id of its mirror: a
+//!   mirror that is split off and merged again gets another one.
 
 use std::sync::Arc;
 
@@ -27,10 +32,11 @@ use crate::{
     layout::{MIRROR_SHIFT, check_components},
 };
 
-/// Largest id of a mirror, as Lustre's.
+/// Maximum mirror id, as in Lustre.
 const MIRROR_ID_MAX: u16 = 0x7fff;
 
-/// The mirrors of a composite layout, each as one of its own; none where there is only one.
+/// Returns the mirrors of a composite layout, each as a layout of its own. Empty if there is only
+/// one.
 pub(crate) fn views(composite: Option<&Composite>, components: &[Component]) -> Vec<Arc<Layout>> {
     let Some(composite) = composite.filter(|c| c.mirror_count > 1) else { return Vec::new() };
     let ids = mirror_ids(components);
@@ -42,7 +48,7 @@ pub(crate) fn views(composite: Option<&Composite>, components: &[Component]) -> 
     ids.into_iter().map(|id| Arc::new(Layout::assemble(Some(alone.clone()), of(id)))).collect()
 }
 
-/// [`Layout::check_usable`] of all mirrors.
+/// Checks that all mirrors are usable; see [`Layout::check_usable`].
 pub(crate) fn check(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> Result<(), LayoutError> {
     let count = composite.map_or(1, |c| c.mirror_count);
     if count > 1 && mirrors.len() != usize::from(count) {
@@ -51,8 +57,8 @@ pub(crate) fn check(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> R
     mirrors.iter().try_for_each(|m| check_components(true, m.components().iter()))
 }
 
-/// The mirror through which bytes are mapped where nobody says which: the fresh one that readers
-/// prefer, or the first. None of those that cannot be used.
+/// Returns the default mirror for mapping: the fresh one that readers prefer, otherwise the first
+/// fresh one, otherwise the first one. `None` if the mirrors are not usable.
 pub(crate) fn mapped(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> Option<u16> {
     check(composite, mirrors).ok()?;
     let fresh = |m: &&Arc<Layout>| m.is_fresh();
@@ -61,7 +67,7 @@ pub(crate) fn mapped(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> 
     found.map(|m| m.mirror_id())
 }
 
-/// Ids of mirrors in order.
+/// Returns the ids of the mirrors in order.
 pub(crate) fn mirror_ids(components: &[Component]) -> Vec<u16> {
     let mut ids: Vec<u16> = components.iter().map(Component::mirror_id).collect();
     ids.dedup();
@@ -69,64 +75,67 @@ pub(crate) fn mirror_ids(components: &[Component]) -> Vec<u16> {
 }
 
 impl Layout {
-    /// The mirrors of a mirrored layout, each as a layout of its own; none where there is only one.
+    /// Returns the mirrors of a mirrored layout, each as a layout of its own. Empty if there is
+    /// only one.
     pub fn mirrors(&self) -> &[Arc<Layout>] {
         self.views()
     }
 
-    /// Whether there are several mirrors.
+    /// Whether the layout has several mirrors.
     pub fn is_mirrored(&self) -> bool {
         !self.views().is_empty()
     }
 
-    /// The id of the mirror that its first component is of; 0 where it was never mirrored.
+    /// Returns the mirror id of the first component; 0 if the file was never mirrored.
     pub fn mirror_id(&self) -> u16 {
         self.components().first().map_or(0, Component::mirror_id)
     }
 
-    /// Whether nothing of it is stale.
+    /// Whether no component is stale.
     pub fn is_fresh(&self) -> bool {
         self.components().iter().all(|c| c.flags & flags::STALE == 0)
     }
 
-    /// Whether one of its components has one of these flags.
+    /// Whether any component has any of these flags.
     pub fn is_preferred(&self, by: u32) -> bool {
         self.components().iter().any(|c| c.flags & by != 0)
     }
 
-    /// The mirrors that may be read, those that readers prefer first.
+    /// Returns the mirrors that may be read, those that readers prefer first.
     pub fn fresh_mirrors(&self) -> Vec<&Arc<Layout>> {
         let mut fresh: Vec<&Arc<Layout>> = self.views().iter().filter(|m| m.is_fresh()).collect();
         fresh.sort_by_key(|m| !m.is_preferred(flags::PREF_RD));
         fresh
     }
 
-    /// Ids of the stale mirrors that are to be brought up to date: those that are not left out of
-    /// it ([`flags::NOSYNC`]).
+    /// Returns the ids of the stale mirrors that a resync should update: those
+    /// without [`flags::NOSYNC`].
     pub fn stale_mirrors(&self) -> Vec<u16> {
         let stale = |m: &&Arc<Layout>| !m.is_fresh() && !m.is_preferred(flags::NOSYNC);
         self.views().iter().filter(stale).map(|m| m.mirror_id()).collect()
     }
 
-    /// The state of the mirrors: [`Composite::READ_ONLY`] and so on; 0 where there is one.
+    /// Returns the state of the mirrors: [`Composite::READ_ONLY`] etc., or 0 if there is only one
+    /// mirror.
     pub fn mirror_state(&self) -> u16 {
         self.composite().filter(|_| self.is_mirrored()).map_or(0, |c| c.flags & Composite::STATE)
     }
 
-    /// Whether what is written through [`Layout::map`] is what everybody reads: always where there
-    /// is one mirror, else once the others are stale.
+    /// Whether the mirror mapped by [`Layout::map`] may be written: always with one mirror,
+    /// otherwise once the other mirrors are stale.
     pub fn takes_writes(&self) -> bool {
         !self.is_mirrored() || self.mirror_state() == Composite::WRITE_PENDING
     }
 
-    /// Whether a writer of `[offset, offset + len)` must ask the MDT first: for objects, or to have
-    /// other mirrors declared stale.
+    /// Whether a writer of `[offset, offset + len)` must first send an intent to the MDT, to get
+    /// objects or to make other mirrors stale.
     pub fn needs_intent(&self, offset: u64, len: u64) -> bool {
         !self.takes_writes() || self.missing(offset, len).is_some()
     }
 
-    /// The mirror to write to: of those that are fresh and whose OSTs are up the one that writers
-    /// prefer, or the first. If none is up, likewise of the fresh ones. `None`: not mirrored.
+    /// Returns the mirror to write to: among the fresh mirrors whose OSTs are all up, the one that
+    /// writers prefer, or the first. If no mirror is fully up, the choice is among all fresh ones.
+    /// `None` if not mirrored.
     pub fn primary(&self, is_up: impl Fn(u32) -> bool) -> Option<u16> {
         let fresh = || self.views().iter().filter(|m| m.is_fresh());
         let up = |m: &&Arc<Layout>| m.stripes().iter().all(|s| is_up(s.ost));
@@ -137,11 +146,11 @@ impl Layout {
         best(fresh().filter(up).collect()).or_else(|| best(fresh().collect()))
     }
 
-    /// The layout in which this mirror alone is fresh, for writing to it. This one, if it is so
-    /// already.
+    /// Returns the layout in which only this mirror is fresh, for writing to it. Returns this
+    /// layout unchanged if that is already so.
     ///
     /// # Errors
-    /// EINVAL: no such mirror, or a stale one.
+    /// EINVAL if the mirror does not exist or is stale.
     pub fn with_stale_others(&self, primary: u16) -> Result<Layout, LayoutError> {
         if !self.view(primary)?.is_fresh() {
             return Err(LayoutError::NoMirror(primary));
@@ -156,10 +165,11 @@ impl Layout {
         self.in_state(Composite::WRITE_PENDING, components)
     }
 
-    /// The same with a mirror's components replaced by what became of [`Layout::mirror`].
+    /// Returns the layout with one mirror's components replaced by those of `changed`, which is a
+    /// modified [`Layout::mirror`].
     ///
     /// # Errors
-    /// EINVAL: no such mirror. ERANGE: too large.
+    /// EINVAL if there is no such mirror. ERANGE if the layout would be too large.
     pub fn with_mirror(&self, changed: &Layout) -> Result<Layout, LayoutError> {
         let id = changed.mirror_id();
         self.view(id)?;
@@ -174,14 +184,16 @@ impl Layout {
         Layout::assemble(Some(composite), components.collect()).checked()
     }
 
-    /// The layout with another one's components as one more mirror, which is stale. What of one
-    /// that was made for this file lies on the MDT has a name there that the file has not used:
-    /// that of the new generation.
+    /// Returns the layout with another layout's components as an additional mirror, which is stale.
+    /// If the other layout was created for this file and has a Data-on-MDT component, the object
+    /// gets the version of the new generation, which the file has not used yet.
     ///
     /// # Errors
-    /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too
-    /// large. EOPNOTSUPP: the other one begins on the MDT, where an object has the name of its
-    /// file, and is another file's; or a mirror begins there already.
+    /// * EINVAL: there would be more than 16 mirrors.
+    /// * EBUSY: the other layout has several mirrors.
+    /// * ERANGE: the layout would be too large.
+    /// * EOPNOTSUPP: the other layout has a Data-on-MDT component, whose object is named after its
+    ///   file, and belongs to another file; or this layout already has such a component.
     pub fn with_merged(&self, other: &Layout) -> Result<Layout, LayoutError> {
         if other.is_mirrored() {
             return Err(LayoutError::Mirrored);
@@ -221,11 +233,11 @@ impl Layout {
         Layout::assemble(Some(composite), components).checked()
     }
 
-    /// The layout without a mirror, and the mirror as the layout of `file`.
+    /// Returns the layout without one mirror, and that mirror as the layout of `file`.
     ///
     /// # Errors
-    /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left. EOPNOTSUPP: it
-    /// begins on the MDT, and would be another file's.
+    /// EINVAL if not mirrored or there is no such mirror. EUCLEAN if no fresh mirror would be left.
+    /// EOPNOTSUPP if the mirror has a Data-on-MDT component and `file` is another file.
     pub fn split(&self, id: u16, file: Fid) -> Result<(Layout, Layout), LayoutError> {
         let gone = self.view(id)?;
         if gone.mdt_end() > 0 && file != self.fid() {
@@ -247,11 +259,11 @@ impl Layout {
         Ok((Layout::assemble(Some(composite), rest), Layout::assemble(Some(alone), split)))
     }
 
-    /// The layout of the next generation while these mirrors are brought up to date: they are stale
-    /// until they are, and who writes has to ask first, which makes another generation.
+    /// Returns the layout of the next generation for a resync of these mirrors. They are stale
+    /// until the resync ends. Writers must send an intent first, which changes the generation.
     ///
     /// # Errors
-    /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left.
+    /// EINVAL if not mirrored or there is no such mirror. EUCLEAN if no fresh mirror would be left.
     pub fn resync_begun(&self, ids: &[u16]) -> Result<Layout, LayoutError> {
         if !self.is_mirrored() {
             return Err(LayoutError::NotMirrored);
@@ -269,23 +281,24 @@ impl Layout {
         self.in_state(Composite::SYNC_PENDING, components)
     }
 
-    /// The same with the generation after that of `before`, however many changes of it this is made
-    /// of: who knows both then knows whether there was another change between them.
+    /// Returns the layout with the generation that follows `before`'s, even if several changes led
+    /// to it. A caller that knows both generations can then tell whether there was another change
+    /// between them.
     pub fn as_one_change_of(&self, before: &Layout) -> Layout {
         let next = |c: Composite| Composite { layout_gen: before.next_generation(), ..c };
         Layout::assemble(self.composite().cloned().map(next), self.components().to_vec())
     }
 
-    /// Whether there was one change since `before`.
+    /// Whether exactly one change was made since `before`.
     pub fn follows(&self, before: &Layout) -> bool {
         self.generation() == before.next_generation()
     }
 
-    /// Whether what was done to a file by the layout `before` may have gone to a mirror that counts
-    /// no more, this one being the file's now.
+    /// Whether an operation that used the layout `before` may have reached a mirror that is now
+    /// stale or removed. `self` is the file's present layout.
     pub fn overtakes(&self, before: &Layout) -> bool {
-        // Without mirrors, objects may come, and those that there are stay; one that lost its
-        // mirrors may have the generation of before.
+        // Without mirrors, objects may be added, but present ones stay. A layout that lost its
+        // mirrors may have the same generation as `before`.
         let (was, is) = (before.is_mirrored(), self.is_mirrored());
         was != is || is && self.generation() != before.generation()
     }
@@ -296,12 +309,12 @@ impl Layout {
         next.layout_gen
     }
 
-    /// The layout in which these mirrors are fresh, which were brought up to date since the
+    /// Returns the layout in which these mirrors are fresh, after a resync that began with the
     /// generation `ticket`.
     ///
     /// # Errors
-    /// EBUSY: it is of another generation: somebody wrote, or changed the layout. EINVAL: not
-    /// mirrored, no such mirror.
+    /// EBUSY if the generation differs from `ticket`, because there was a write or a layout change.
+    /// EINVAL if not mirrored or there is no such mirror.
     pub fn resynced(&self, ticket: u32, ids: &[u16]) -> Result<Layout, LayoutError> {
         for id in ids {
             self.view(*id)?;
@@ -316,12 +329,13 @@ impl Layout {
         self.in_state(Composite::READ_ONLY, components)
     }
 
-    /// All objects of all mirrors, also those on the MDT: what goes when the file does.
+    /// Returns all objects of all mirrors, including those on the MDT. They are deleted with the
+    /// file.
     pub fn all_objects(&self) -> impl Iterator<Item = Stripe> {
         self.components().iter().flat_map(|c| c.stripe_list().into_owned())
     }
 
-    /// A mirror that must be there.
+    /// Returns a mirror, or an error if it does not exist.
     fn view(&self, id: u16) -> Result<&Arc<Layout>, LayoutError> {
         if !self.is_mirrored() {
             return Err(LayoutError::NotMirrored);
@@ -329,7 +343,7 @@ impl Layout {
         self.views().iter().find(|m| m.mirror_id() == id).ok_or(LayoutError::NoMirror(id))
     }
 
-    /// The next generation, in another state.
+    /// Returns the layout of the next generation in another state.
     fn in_state(&self, state: u16, components: Vec<Component>) -> Result<Layout, LayoutError> {
         let mut composite = self.composite().ok_or(LayoutError::NotComposite)?.clone();
         composite.raise();
@@ -337,14 +351,14 @@ impl Layout {
         Layout::assemble(Some(composite), components).checked()
     }
 
-    /// The same with its mirrors in the state in which writers have to ask.
+    /// Returns the layout in the state in which writers must send an intent.
     pub(crate) fn into_read_only(self) -> Layout {
         let read_only = |c: Composite| Composite { flags: c.flags & !Composite::STATE | Composite::READ_ONLY, ..c };
         Layout::assemble(self.composite().cloned().map(read_only), self.components().to_vec())
     }
 
-    /// Its components as they are in a mirrored layout: where they are of none they become those of
-    /// mirror `id`.
+    /// Returns the components as part of a mirrored layout. Components without a mirror become
+    /// those of mirror `id`.
     fn as_mirror(&self, id: u16) -> Vec<Component> {
         let own = |(at, c): (usize, &Component)| {
             let low = if c.id & LOW == 0 { at as u32 + 1 } else { c.id & LOW };
@@ -356,7 +370,7 @@ impl Layout {
     }
 }
 
-/// The bits of a component's id that are its own.
+/// Mask of the bits of a component's id below the mirror id.
 const LOW: u32 = (1 << MIRROR_SHIFT) - 1;
 
 #[cfg(test)]

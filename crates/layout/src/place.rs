@@ -1,21 +1,20 @@
-//! Which OST each stripe of a new file gets: Lustre's object allocator.
+//! Choice of an OST for each stripe of a new file: Lustre's object allocator.
 //!
-//! * A list (`-o`) is taken as it is.
-//! * A start (`-i`) is a hint: from there in order of index, passing over what is full or inactive.
-//! * What grows by itself ([`Wanted::room`]) goes to OSTs that have room for what it takes, even if
-//!   it gets fewer stripes by that.
-//! * Otherwise **round robin** while the OSTs are about evenly full (the emptiest and the fullest
-//!   are less than [`Limits::threshold_percent`] apart), going on where the last file ended,
-//!   servers taking turns;
-//! * else **weighted**: a random choice by free space, in which an OST (and its server) that was
-//!   just chosen is held back for a while by a penalty, so that files spread and do not all fall
-//!   onto the emptiest.
+//! * A list of OSTs (`-o`) is used unchanged.
+//! * A start (`-i`) is a hint: OSTs from there in order of index, skipping full and inactive ones.
+//! * A self-extending component ([`Wanted::room`]) is placed on OSTs that have room for its whole
+//!   extent, even if it then gets fewer stripes.
+//! * Otherwise **round robin** while the OSTs are about evenly full: the free space of the emptiest
+//!   and the fullest differs by less than [`Limits::threshold_percent`]. The order continues where
+//!   the last file ended, and servers take turns.
+//! * Otherwise **weighted**: a random choice by free space. An OST that was chosen, and its server,
+//!   get a penalty for a while, so that files spread and do not all go to the emptiest OST.
 //!
-//! A degraded OST (its disks are being repaired) is passed over where there are enough others for
-//! as many OSTs as the file is spread over without it, or where it was named.
+//! A degraded OST (its disks are being repaired) is skipped, unless the other OSTs are too few for
+//! the file's stripes, or the user named it.
 //!
-//! Overstripes go round the chosen OSTs again and again, so no OST has more than one stripe more
-//! than another.
+//! Overstripes go round the chosen OSTs repeatedly, so the stripe counts of two OSTs differ by at
+//! most one.
 //!
 //! Random numbers come from a generator seeded by the caller: the same seed and the same calls
 //! choose the same OSTs.
@@ -24,14 +23,14 @@ use std::collections::BTreeMap;
 
 use crate::{Count, LayoutError, STRIPES_MAX, Wanted};
 
-/// An OST as the allocator sees it.
+/// Properties of an OST that the allocator uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ost {
     /// Index.
     pub index: u32,
-    /// Takes new objects: connected, not switched off, not being emptied.
+    /// Whether the OST accepts new objects: connected, not inactive, not being emptied.
     pub active: bool,
-    /// Its disks are being repaired: better not.
+    /// Whether the OST's disks are being repaired; such an OST is avoided.
     pub degraded: bool,
     /// Bytes free for ordinary users.
     pub free_bytes: u64,
@@ -39,56 +38,59 @@ pub struct Ost {
     pub total_bytes: u64,
     /// Objects that can still be created.
     pub free_objects: u64,
-    /// Which server it is on; any numbering.
+    /// Server of the OST, in any numbering.
     pub oss: u32,
 }
 
-/// When which way of choosing is used.
+/// Thresholds for choosing the allocation method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Round robin while free space differs by less than this (Lustre's `qos_threshold_rr`).
+    /// Difference of free space, in percent, below which round robin is used (Lustre's
+    /// `qos_threshold_rr`).
     pub threshold_percent: u32,
-    /// How much free space counts against spreading over servers and OSTs, in percent (Lustre's
+    /// Priority of free space over spreading over servers and OSTs, in percent (Lustre's
     /// `qos_prio_free`).
     pub prio_free_percent: u32,
-    /// An OST with less than a thousandth of its space free counts as full, and so does one with
-    /// fewer bytes free than this (Lustre's `reserved_mb_low`).
+    /// Free bytes below which an OST counts as full (Lustre's `reserved_mb_low`). Less than a
+    /// thousandth of its space free counts as full, too.
     pub free_bytes_min: u64,
 }
 
 impl Default for Limits {
-    /// Lustre's values.
+    /// Returns Lustre's default values.
     fn default() -> Limits {
         Limits { threshold_percent: 17, prio_free_percent: 91, free_bytes_min: 1 << 20 }
     }
 }
 
-/// The allocator's memory: where round robin stands, who was chosen lately.
+/// State of the allocator: the round robin position and the penalties of recent choices.
 #[derive(Clone, Debug)]
 pub struct Placer {
     random: u64,
     /// Position in the round robin order at which the next file begins.
     next: usize,
-    /// Weight withheld from OSTs, in the unit of weights.
+    /// Penalty of each OST, in units of weight.
     ost_penalty: BTreeMap<u32, u64>,
-    /// The same for servers.
+    /// Penalty of each server, in units of weight.
     oss_penalty: BTreeMap<u32, u64>,
 }
 
-/// Weights are free space in KiB: fine enough for the smallest OST, and their sum fits 64 bits
-/// below 16 ZiB.
+/// Shift from bytes to weights: a weight is free space in KiB. This is precise enough for the
+/// smallest OST, and the sum of weights fits 64 bits below 16 ZiB.
 const WEIGHT_SHIFT: u32 = 10;
 
 impl Placer {
-    /// A fresh allocator. `seed` decides all that is random in it.
+    /// Creates an allocator. `seed` determines all its random choices.
     pub fn new(seed: u64) -> Placer {
         Placer { random: seed, next: 0, ost_penalty: BTreeMap::new(), oss_penalty: BTreeMap::new() }
     }
 
-    /// The OST of each stripe. Fewer than `wanted.count` where there are not so many OSTs and
-    /// overstriping was not asked for. `osts` are those of the file system, or of the pool.
+    /// Returns the OST of each stripe. Returns fewer stripes than `wanted.count` if there are not
+    /// enough OSTs and overstriping was not requested. `osts` are those of the file system or of
+    /// the pool.
     ///
-    /// EINVAL for a listed or starting OST that does not exist, EREMOTEIO for a listed one that is
+    /// # Errors
+    /// EINVAL if a listed or starting OST does not exist, EREMOTEIO if a listed one is
     /// inactive, ENOSPC if no OST can take a stripe.
     pub fn place(&mut self, wanted: &Wanted, osts: &[Ost], limits: &Limits) -> Result<Vec<u32>, LayoutError> {
         if !wanted.osts.is_empty() {
@@ -114,27 +116,28 @@ impl Placer {
         spare_degraded(&mut good, distinct, wanted.start);
         let round = match wanted.start {
             Some(start) => from_start(&good, start, distinct),
-            // Where every OST gets the same share there is nothing to weigh, only whose turn is
-            // first.
+            // If every OST gets the same number of stripes, weights do not matter: only the first
+            // OST is to be chosen.
             None if stripes.is_multiple_of(good.len()) || is_even(&good, limits) => self.round_robin(&good, distinct),
             None => self.weighted(&good, distinct, limits),
         };
         Ok((0..stripes).map(|i| round[i % round.len()]).collect())
     }
 
-    /// The next `n` in turn.
+    /// Returns the next `n` OSTs in round robin order.
     fn round_robin(&mut self, good: &[&Ost], n: usize) -> Vec<u32> {
         let order = take_turns(good);
         let start = self.next % order.len();
         self.next = start + n;
         if n == order.len() {
-            // Files over all OSTs would for ever begin on the same one, and most files are small.
+            // Otherwise all files that use every OST would begin on the same one, and most files
+            // are small.
             self.next += 1;
         }
         order.iter().cycle().skip(start).take(n).copied().collect()
     }
 
-    /// `n` at random, by free space less penalties.
+    /// Returns `n` random OSTs, weighted by free space minus penalties.
     fn weighted(&mut self, good: &[&Ost], n: usize, limits: &Limits) -> Vec<u32> {
         let penalties = Penalties::of(good, limits);
         let mut left: Vec<&Ost> = good.to_vec();
@@ -155,7 +158,8 @@ impl Placer {
         (ost.free_bytes >> WEIGHT_SHIFT).saturating_sub(penalty)
     }
 
-    /// An index with a probability proportional to its weight; the first if all weights are 0.
+    /// Returns a random index with a probability proportional to its weight, or 0 if all weights
+    /// are 0.
     fn draw(&mut self, weights: &[u64]) -> usize {
         let total = weights.iter().fold(0, |sum: u64, w| sum.saturating_add(*w));
         if total == 0 {
@@ -171,9 +175,9 @@ impl Placer {
         weights.len() - 1
     }
 
-    /// Lustre's `lqos_recalc`: the chosen one and its server are held back, then everyone recovers
-    /// by one step. Halving what was left from before bounds a penalty to twice the steps added:
-    /// the share of its weight that spreading may cost.
+    /// Lustre's `lqos_recalc`: adds a penalty to the chosen OST and its server, then reduces all
+    /// penalties by one step. Halving the previous penalty bounds a penalty to twice the steps
+    /// added, which is the share of its weight that spreading may cost.
     fn charge(&mut self, chosen: &Ost, good: &[&Ost], penalties: &Penalties) {
         let sides = [
             (&mut self.ost_penalty, &penalties.per_ost, chosen.index, good.len()),
@@ -200,16 +204,16 @@ impl Placer {
     }
 }
 
-/// How much one choice takes from the weight of an OST or server.
+/// Penalty steps of each OST and server.
 struct Penalties {
     per_ost: BTreeMap<u32, u64>,
     per_oss: BTreeMap<u32, u64>,
 }
 
 impl Penalties {
-    /// Lustre's `lqos_calc_penalties`: for an OST half of its free space, times the priority of
-    /// spreading, over the number of OSTs; for a server half of its OSTs' mean, over the number of
-    /// servers. Recovering takes as many other choices.
+    /// Lustre's `lqos_calc_penalties`. For an OST: half of its free space, times the priority of
+    /// spreading, divided by the number of OSTs. For a server: half of its OSTs' mean, divided by
+    /// the number of servers. After as many other choices, a penalty has disappeared.
     fn of(good: &[&Ost], limits: &Limits) -> Penalties {
         let spread_percent = u64::from(100 - limits.prio_free_percent.min(100));
         let scaled = |kib: u64, over: usize| {
@@ -231,9 +235,9 @@ impl Penalties {
     }
 }
 
-/// What must be free on each of the OSTs that a component of `bytes` bytes is spread over, so that
-/// its `stripes` stripes have room there; fewer stripes, which need more room each, where there are
-/// not so many such OSTs. `None`: not even one OST has room for all of it.
+/// Returns the free bytes required on each OST for a component of `bytes` bytes in `stripes`
+/// stripes. If too few OSTs have that much, the result is for fewer stripes, which need more room
+/// each. `None` if not even one OST has room for all bytes.
 pub fn room_each<'a>(osts: impl Iterator<Item = &'a Ost>, stripes: usize, bytes: u64, limits: &Limits) -> Option<u64> {
     let mut free: Vec<u64> = osts.filter(|o| o.active && !is_full(o, limits)).map(|o| o.free_bytes).collect();
     free.sort_unstable_by(|a, b| b.cmp(a));
@@ -241,8 +245,8 @@ pub fn room_each<'a>(osts: impl Iterator<Item = &'a Ost>, stripes: usize, bytes:
     (1..=stripes.min(free.len())).rev().find(|n| free[n - 1] > least(*n)).map(least)
 }
 
-/// Leaves degraded OSTs out, as far as `n` are left without them; of those that are needed the
-/// emptiest, and the one that was named.
+/// Removes degraded OSTs as long as `n` OSTs remain. If some are needed, keeps those with the most
+/// free space. Always keeps `named`.
 fn spare_degraded(good: &mut Vec<&Ost>, n: usize, named: Option<u32>) {
     let sound = |o: &Ost| !o.degraded || Some(o.index) == named;
     let missing = n.saturating_sub(good.iter().filter(|o| sound(o)).count());
@@ -252,7 +256,7 @@ fn spare_degraded(good: &mut Vec<&Ost>, n: usize, named: Option<u32>) {
     good.retain(|o| sound(o) || degraded.iter().any(|d| d.index == o.index));
 }
 
-/// Exactly what was listed, beginning with the start where one is named too.
+/// Returns exactly the listed OSTs, rotated to begin with the start if one is given.
 fn place_listed(wanted: &Wanted, osts: &[Ost]) -> Result<Vec<u32>, LayoutError> {
     for index in &wanted.osts {
         match osts.iter().find(|o| o.index == *index) {
@@ -269,7 +273,7 @@ fn place_listed(wanted: &Wanted, osts: &[Ost]) -> Result<Vec<u32>, LayoutError> 
     Ok(list)
 }
 
-/// Upward from `start`, then from the lowest index.
+/// Returns `n` OSTs by rising index from `start` on, then from the lowest index.
 fn from_start(good: &[&Ost], start: u32, n: usize) -> Vec<u32> {
     let mut order: Vec<u32> = good.iter().map(|o| o.index).collect();
     order.sort_unstable();
@@ -281,8 +285,8 @@ fn from_start(good: &[&Ost], start: u32, n: usize) -> Vec<u32> {
     order
 }
 
-/// An order in which the servers take turns, each as often as it has OSTs: indices are spread
-/// evenly over the circle.
+/// Returns an order in which the servers take turns, each as often as it has OSTs. The OSTs of each
+/// server are spread evenly over the cycle.
 fn take_turns(good: &[&Ost]) -> Vec<u32> {
     let mut by_oss: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for o in good {

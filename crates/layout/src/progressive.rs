@@ -1,22 +1,26 @@
-//! The layout of files in a new file system, where nobody has chosen one.
+//! The default layout of files in a new file system.
 //!
-//! Nobody knows when a file is made how large it will be (`dynamic-striping`), so its layout goes
-//! on with its size: bytes of a small file lie with its name on the MDT, those of a larger one on
-//! one OST, those of a large one on four, and only of very large ones on all. Whoever writes small
-//! files asks no OST; whoever writes large ones need not choose; and no OST has to be asked for the
-//! size of a file that has nothing there. The figures and the reasons are in decision 018.
+//! The final size of a file is unknown at its creation (`dynamic-striping`), so its layout changes
+//! with the offset. The bytes of a small file are on the MDT, those of a larger one on one OST, and
+//! those of a large one on four. Only very large files use all OSTs. This has three advantages:
+//!
+//! * Small files need no request to an OST.
+//! * Writers of large files need not choose a layout.
+//! * No OST is asked for the size of a file that has no objects on it.
+//!
+//! For the numbers and the reasons see decision 018.
 
 use crate::{Count, Pattern, Spec, Template, TemplateComponent};
 
-/// Bytes on the MDT.
+/// Bytes of a file on the MDT.
 const ON_MDT: u64 = 64 << 10;
-/// Where one stripe ends.
+/// End of the component with one stripe, in bytes.
 const ONE_STRIPE: u64 = 256 << 20;
-/// Where four stripes end.
+/// End of the component with four stripes, in bytes.
 const FOUR_STRIPES: u64 = 16 << 30;
 
 impl Template {
-    /// `lfs setstripe -E 64K -L mdt -E 256M -c 1 -E 16G -c 4 -E -1 -c -1`
+    /// Returns the template of `lfs setstripe -E 64K -L mdt -E 256M -c 1 -E 16G -c 4 -E -1 -c -1`.
     pub fn progressive() -> Template {
         let part =
             |start, end, pattern, spec| TemplateComponent { start, end, flags: 0, pattern, spec, extension_size: None };

@@ -1,16 +1,16 @@
-//! What a new file's layout shall be, once everyone has been asked.
+//! Layout parameters of a new file, resolved from all levels.
 //!
-//! Each of stripe size, count (with overstriping) and pool comes from the first that says
-//! something: the user, the directory, the root directory, the file system's defaults. So a
-//! directory default without a size passes the root's size on. The OST to begin with and a list of
-//! OSTs belong to the count that they were given with, and count only there.
+//! The levels are the user, the directory, the root directory, and the file system's defaults.
+//! Stripe size, count (with overstriping) and pool each come from the first level that specifies
+//! them. So a directory default without a stripe size passes the root's stripe size on. The first
+//! OST and the list of OSTs belong to the count of their level, and apply only together with it.
 
 use crate::{Count, Pool, STRIPE_SIZE_DEFAULT, Spec};
 
-/// What holds where nobody asked (`lov.*.stripesize`, `lov.*.stripecount`).
+/// The file system's defaults (`lov.*.stripesize`, `lov.*.stripecount`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Defaults {
-    /// Bytes, a multiple of 64 KiB.
+    /// Stripe size in bytes, a multiple of 64 KiB.
     pub stripe_size: u32,
     /// Number of stripes.
     pub count: Count,
@@ -22,32 +22,32 @@ impl Default for Defaults {
     }
 }
 
-/// A [`Spec`] that leaves nothing open but the choice of OSTs.
+/// Complete layout parameters: a [`Spec`] in which only the choice of OSTs is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Bytes.
+    /// Stripe size in bytes.
     pub stripe_size: u32,
-    /// Number of stripes; the length of `osts` where that is not empty.
+    /// Number of stripes; the length of `osts` if that is not empty.
     pub count: Count,
-    /// Whether several stripes may lie on one OST.
+    /// Whether one OST may hold several stripes.
     pub overstripe: bool,
-    /// OST to begin with, if possible.
+    /// OST of the first stripe, if possible.
     pub start: Option<u32>,
-    /// Exactly these OSTs.
+    /// Exactly these OSTs; empty for any.
     pub osts: Vec<u32>,
-    /// Choose from this pool.
+    /// Pool from which the OSTs are chosen.
     pub pool: Option<Pool>,
-    /// Bytes that all stripes together shall have room for, where it can be said: OSTs with less
+    /// Bytes for which all stripes together need room, or 0 if not known. OSTs with less
     /// are avoided.
     pub room: u64,
 }
 
-/// Fills what `asked` leaves open. All of them must have passed [`Spec::check`].
+/// Fills the unspecified parameters of `asked`. All specs must have passed [`Spec::check`].
 pub fn resolve(asked: &Spec, directory: Option<&Spec>, root: Option<&Spec>, defaults: &Defaults) -> Wanted {
     let asked = (!asked.is_default()).then_some(asked);
     let levels = || [asked, directory, root].into_iter().flatten();
-    // Whoever speaks first also says where: a start or list from further up would contradict the
-    // count from here.
+    // Start and list come from the first level that specifies anything: those of a later level
+    // would contradict the count of this one.
     let placing = levels().next();
     let counting = levels().find(|s| s.count.is_some() || !s.osts.is_empty());
     let osts = match (placing, counting) {

@@ -1,22 +1,22 @@
-//! What a user asks for the whole file, or what a directory passes on to new files: Lustre's
-//! `lov_user_md`.
+//! Layout parameters for a whole file, requested by a user or stored as a directory's default:
+//! Lustre's `lov_user_md`.
 
 use crate::{LayoutError, PER_OST_MAX, Pattern, Pool, STRIPE_SIZE_MAX, STRIPES_MAX, codec, layout::check_stripe_size};
 
-/// How many stripes.
+/// A requested number of stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Count {
-    /// So many, from 1.
+    /// This number of stripes, at least 1.
     Stripes(u16),
-    /// One on every OST (`-1`).
+    /// One stripe on every OST (`-1`).
     All,
-    /// So many on every OST, 2 to 32 (`-C -2` … `-C -32`).
+    /// This number of stripes on every OST, 2 to 32 (`-C -2` … `-C -32`).
     PerOst(u16),
 }
 
 impl Count {
-    /// From Lustre's 16-bit field: 0 is `None` (default), 0xffff all, 0xfffe … 0xffe0 that many per
-    /// OST.
+    /// Decodes Lustre's 16-bit field: 0 is `None` (default), 0xffff all OSTs, 0xfffe … 0xffe0 2 to
+    /// 32 stripes per OST.
     pub fn from_raw(raw: u16) -> Option<Count> {
         Some(match raw {
             0 => return None,
@@ -26,7 +26,7 @@ impl Count {
         })
     }
 
-    /// As in Lustre's 16-bit field.
+    /// Encodes Lustre's 16-bit field.
     pub fn to_raw(self) -> u16 {
         match self {
             Count::Stripes(n) => n,
@@ -35,7 +35,7 @@ impl Count {
         }
     }
 
-    /// As users write it: positive, -1, or -2 … -32.
+    /// Returns the number as users write it: positive, -1, or -2 … -32.
     pub fn to_number(self) -> i32 {
         match self {
             Count::Stripes(n) => i32::from(n),
@@ -44,8 +44,8 @@ impl Count {
         }
     }
 
-    /// From what a user wrote. 0 is `None` (default); whether it is in bounds is [`Spec::check`]'s
-    /// to say, except for what the type cannot hold.
+    /// Parses a number written by a user. 0 is `None` (default). Refuses only numbers that the type
+    /// cannot represent; [`Spec::check`] checks the rest.
     pub fn from_number(n: i64) -> Result<Option<Count>, LayoutError> {
         Ok(match n {
             0 => None,
@@ -57,25 +57,28 @@ impl Count {
     }
 }
 
-/// What a user asks for, or a directory's default. What is `None` is left to others.
+/// Layout parameters requested by a user or stored as a directory's default. `None` means
+/// unspecified.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Spec {
-    /// Bytes; a multiple of 64 KiB.
+    /// Stripe size in bytes, a multiple of 64 KiB.
     pub stripe_size: Option<u32>,
     /// Number of stripes.
     pub count: Option<Count>,
-    /// Whether several stripes may lie on one OST.
+    /// Whether one OST may hold several stripes.
     pub overstripe: bool,
-    /// OST to begin with: a hint.
+    /// OST of the first stripe: a hint.
     pub start: Option<u32>,
-    /// These OSTs and no others, one per stripe, in this order. Repetition overstripes.
+    /// Exactly these OSTs, one per stripe, in this order. An OST that is repeated gets several
+    /// stripes (overstriping).
     pub osts: Vec<u32>,
-    /// Choose from this pool.
+    /// Pool from which the OSTs are chosen.
     pub pool: Option<Pool>,
 }
 
 impl Spec {
-    /// Whether nothing is asked for. Setting such a default on a directory deletes the one it has.
+    /// Whether nothing is specified. Setting such a default on a directory deletes its present
+    /// default.
     pub fn is_default(&self) -> bool {
         self.stripe_size.is_none()
             && self.count.is_none()
@@ -84,7 +87,7 @@ impl Spec {
             && self.pool.is_none()
     }
 
-    /// Lustre's limits, as far as they can be known without the file system.
+    /// Checks Lustre's limits that do not depend on the file system.
     pub fn check(&self) -> Result<(), LayoutError> {
         if let Some(size) = self.stripe_size {
             check_stripe_size(u64::from(size))?;
@@ -109,24 +112,25 @@ impl Spec {
         Ok(())
     }
 
-    /// The pattern field.
+    /// Returns the value of the pattern field.
     pub fn pattern(&self) -> Pattern {
         if self.overstripe { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
     }
 
-    /// Reads the value of a `setxattr lustre.lov`, or a directory's stored default. A whole file
-    /// layout is accepted too, its objects ignored: so a layout is copied with
-    /// `getfattr | setfattr`, and restored by archivers.
+    /// Decodes the value of a `setxattr lustre.lov`, or a directory's stored default. Also accepts
+    /// the layout of a file and ignores its objects, so that `getfattr | setfattr` copies a layout
+    /// and archivers can restore one.
     pub fn decode(bytes: &[u8]) -> Result<Spec, LayoutError> {
         let (pattern, spec) = codec::user_spec(bytes)?;
         if pattern.0 & !Pattern::RAID0_OVERSTRIPED.0 != 0 {
-            return Err(LayoutError::Unsupported("other than raid0"));
+            return Err(LayoutError::Unsupported("non-raid0"));
         }
         spec.check()?;
         Ok(spec)
     }
 
-    /// The bytes of a `setxattr lustre.lov`: 32, 48 with a pool, 48 + 24 for each listed OST.
+    /// Encodes the value of a `setxattr lustre.lov`: 32 bytes, 48 with a pool, or 48 + 24 for each
+    /// listed OST.
     pub fn encode(&self) -> Vec<u8> {
         codec::encode_spec(self)
     }

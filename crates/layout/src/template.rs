@@ -1,16 +1,16 @@
-//! What a user asks for as a composite layout, or what a directory passes on: Lustre's
+//! Composite layouts requested by a user or stored as a directory's default: Lustre's
 //! `lov_user_md` in a `lov_comp_md_v1`.
 //!
-//! A [`Template`] says which range of a file is kept how; it names neither objects nor, but where a
-//! user insists, OSTs. Mirrors follow each other in one list, each beginning with a component that
+//! A [`Template`] specifies how each range of a file is stored. It names no objects, and OSTs only
+//! if the user does. Mirrors follow each other in one list; each begins with a component that
 //! starts at 0.
 //!
 //! A **self-extending** component (`-z`) is a pair: the component, and behind it one with
-//! [`flags::EXTENSION`] that has no objects ever: the space from which the first takes
-//! [`TemplateComponent::extension_size`] bytes whenever it is full. The first may be empty, but not
+//! [`flags::EXTENSION`] that never has objects. Whenever the first is full, it takes
+//! [`TemplateComponent::extension_size`] bytes from the second. The first may be empty, but not
 //! at the beginning of a file.
 //!
-//! Invariant: what [`Asked::decode`] returns has passed [`Asked::check`].
+//! Invariant: results of [`Asked::decode`] have passed [`Asked::check`].
 
 use crate::{
     COMP_BYTES_MAX, Count, EXTENSION_SIZE_MAX, EXTENSION_SIZE_MIN, LAYOUT_BYTES_MAX, LayoutError, MIRRORS_MAX, Pattern,
@@ -19,44 +19,45 @@ use crate::{
     flags,
 };
 
-/// What a user asks for with `setxattr lustre.lov`, or a directory's default.
+/// A layout requested with `setxattr lustre.lov`, or a directory's default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
-    /// The same for the whole file.
+    /// The same parameters for the whole file.
     Plain(Spec),
-    /// By ranges of the file.
+    /// Parameters by ranges of the file.
     Composite(Template),
 }
 
-/// A composite layout as it is asked for.
+/// A requested composite layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
-    /// In order of mirrors, then of offsets; at least one.
+    /// Components by mirror, then by offset; at least one.
     pub components: Vec<TemplateComponent>,
-    /// Mirrors, 1 to 16: as many as there are components that start at 0.
+    /// Number of mirrors, 1 to 16: the number of components that start at 0.
     pub mirrors: u16,
 }
 
-/// A range of the file, and how its bytes are to be kept.
+/// A range of the file, and how its bytes are stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TemplateComponent {
     /// First byte; a multiple of 64 KiB.
     pub start: u64,
     /// Byte after the last, a multiple of 64 KiB; `u64::MAX` for no end.
     pub end: u64,
-    /// Of [`flags::ASKABLE`]. [`flags::EXTENSION`] exactly where there is an `extension_size`.
+    /// Flags of [`flags::ASKABLE`]. [`flags::EXTENSION`] if and only if there is an
+    /// `extension_size`.
     pub flags: u32,
-    /// [`Pattern::RAID0`] (overstriped where `spec` says so), or [`Pattern::MDT`] in the first
+    /// [`Pattern::RAID0`] (overstriped if `spec` says so), or [`Pattern::MDT`] in the first
     /// component.
     pub pattern: Pattern,
-    /// Stripes; nothing for data on the MDT.
+    /// Stripe parameters. Nothing is specified for data on the MDT.
     pub spec: Spec,
-    /// Bytes by which the component before this one grows into it; only with [`flags::EXTENSION`].
+    /// Bytes by which the component before this one grows into it. Only with [`flags::EXTENSION`].
     pub extension_size: Option<u64>,
 }
 
 impl Default for Asked {
-    /// Nothing in particular.
+    /// Returns a request that specifies nothing.
     fn default() -> Asked {
         Asked::Plain(Spec::default())
     }
@@ -69,12 +70,13 @@ impl From<Spec> for Asked {
 }
 
 impl Asked {
-    /// Whether nothing is asked for. Setting such a default on a directory deletes the one it has.
+    /// Whether nothing is specified. Setting such a default on a directory deletes its present
+    /// default.
     pub fn is_default(&self) -> bool {
         matches!(self, Asked::Plain(spec) if spec.is_default())
     }
 
-    /// What is asked for the whole file, if that is all.
+    /// Returns the parameters for the whole file, if the request is plain.
     pub fn plain(&self) -> Option<&Spec> {
         match self {
             Asked::Plain(spec) => Some(spec),
@@ -82,7 +84,7 @@ impl Asked {
         }
     }
 
-    /// What is asked for by ranges of the file.
+    /// Returns the parameters by ranges, if the request is composite.
     pub fn composite(&self) -> Option<&Template> {
         match self {
             Asked::Plain(_) => None,
@@ -90,7 +92,7 @@ impl Asked {
         }
     }
 
-    /// Lustre's limits and rules, as far as they can be known without the file system.
+    /// Checks Lustre's limits and rules that do not depend on the file system.
     pub fn check(&self) -> Result<(), LayoutError> {
         match self {
             Asked::Plain(spec) => spec.check(),
@@ -98,9 +100,9 @@ impl Asked {
         }
     }
 
-    /// Reads and checks the value of a `setxattr lustre.lov`, or a directory's stored default. The
-    /// layout of a file is accepted too, its objects and ids ignored: so a layout is copied with
-    /// `getfattr | setfattr`, and restored by archivers.
+    /// Decodes and checks the value of a `setxattr lustre.lov`, or a directory's stored default.
+    /// Also accepts the layout of a file and ignores its objects and ids, so that
+    /// `getfattr | setfattr` copies a layout and archivers can restore one.
     pub fn decode(bytes: &[u8]) -> Result<Asked, LayoutError> {
         match Magic::of(bytes)? {
             Magic::CompV1 | Magic::Sel => {
@@ -112,7 +114,7 @@ impl Asked {
         }
     }
 
-    /// The value of a `setxattr lustre.lov`.
+    /// Encodes the value of a `setxattr lustre.lov`.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Asked::Plain(spec) => spec.encode(),
@@ -120,12 +122,12 @@ impl Asked {
         }
     }
 
-    /// The OSTs that are asked for by index: those that must exist.
+    /// Returns the OSTs requested by index, which must exist.
     pub fn osts(&self) -> impl Iterator<Item = u32> {
         self.specs().flat_map(|s| s.start.iter().chain(&s.osts).copied())
     }
 
-    /// The pools that are asked for: those that must exist.
+    /// Returns the requested pools, which must exist.
     pub fn pools(&self) -> impl Iterator<Item = &crate::Pool> {
         self.specs().filter_map(|s| s.pool.as_ref())
     }
@@ -137,29 +139,29 @@ impl Asked {
 }
 
 impl Template {
-    /// One mirror of these components.
+    /// Creates a template of one mirror with these components.
     pub fn new(components: Vec<TemplateComponent>) -> Template {
         Template { components, mirrors: 1 }
     }
 
-    /// The value of a `setxattr lustre.lov` (or `lustre.lov.add`).
+    /// Encodes the value of a `setxattr lustre.lov` or `lustre.lov.add`.
     pub fn encode(&self) -> Vec<u8> {
         codec::encode_template(self)
     }
 
-    /// Where the bytes end that all mirrors have a place for.
+    /// Returns the smallest end of the mirrors.
     pub fn end(&self) -> u64 {
         let is_last = |i: usize| self.components.get(i + 1).is_none_or(|next| next.start == 0);
         let ends = self.components.iter().enumerate().filter(|(i, _)| is_last(*i)).map(|(_, c)| c.end);
         ends.min().unwrap_or(0)
     }
 
-    /// How many of the mirrors begin on the MDT: a file has one such at most.
+    /// Returns the number of mirrors with a Data-on-MDT component. A file may have at most one.
     pub fn on_mdt(&self) -> usize {
         self.components.iter().filter(|c| c.is_on_mdt()).count()
     }
 
-    /// Lustre's limits and rules for a new file or a directory's default.
+    /// Checks Lustre's limits and rules for a new file or a directory's default.
     pub fn check(&self) -> Result<(), LayoutError> {
         if !(1..=MIRRORS_MAX).contains(&self.mirrors) {
             return Err(LayoutError::Mirrors(self.mirrors));
@@ -172,8 +174,8 @@ impl Template {
         Ok(())
     }
 
-    /// Reads and checks the value of a `setxattr lustre.lov.add`: components for a file whose
-    /// present ones end at `end`.
+    /// Decodes and checks the value of a `setxattr lustre.lov.add`: components for a file whose
+    /// present layout ends at `end`.
     pub fn decode_added(bytes: &[u8], end: u64) -> Result<Template, LayoutError> {
         match Magic::of(bytes)? {
             Magic::CompV1 | Magic::Sel => {}
@@ -184,8 +186,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Lustre's rules for components that are added to a file whose present ones end at `end`,
-    /// which is not 0.
+    /// Checks Lustre's rules for components that are added to a file whose present layout ends at
+    /// `end`, which is not 0.
     pub fn check_added(&self, end: u64) -> Result<(), LayoutError> {
         if self.mirrors != 1 {
             return Err(LayoutError::Mirrored);
@@ -193,7 +195,8 @@ impl Template {
         self.check_chain(end)
     }
 
-    /// Each component where the one before it (in its mirror) ends, the first at `first`.
+    /// Checks that each component starts at the end of the one before it in its mirror, and the
+    /// first at `first`.
     fn check_chain(&self, first: u64) -> Result<(), LayoutError> {
         if self.components.is_empty() {
             return Err(LayoutError::NoComponent);
@@ -201,7 +204,7 @@ impl Template {
         let mut before: Option<&TemplateComponent> = None;
         for c in &self.components {
             if first == 0 && c.start == 0 {
-                // Another mirror.
+                // Another mirror begins.
                 before.map_or(Ok(()), TemplateComponent::check_last)?;
                 before = None;
             }
@@ -217,8 +220,9 @@ impl Template {
         if bytes > LAYOUT_BYTES_MAX { Err(LayoutError::TooLarge(bytes)) } else { Ok(()) }
     }
 
-    /// Bytes of a file's layout once all components have their objects; each might lie in a pool.
-    /// Where their number depends on the OSTs, one is counted.
+    /// Returns the maximum size of a file's layout once all components have their objects, in
+    /// bytes. Each component may have a pool. If the number of objects depends on the OSTs, counts
+    /// one.
     fn bytes_max(&self) -> usize {
         let stripes: usize = self.components.iter().map(TemplateComponent::stripes_max).sum();
         COMP_HEADER_BYTES + self.components.len() * COMP_BYTES_MAX + stripes * OBJECT_BYTES
@@ -226,7 +230,7 @@ impl Template {
 }
 
 impl Default for TemplateComponent {
-    /// One that covers the whole file.
+    /// Returns a component that covers the whole file.
     fn default() -> TemplateComponent {
         TemplateComponent {
             start: 0,
@@ -240,19 +244,19 @@ impl Default for TemplateComponent {
 }
 
 impl TemplateComponent {
-    /// Bytes `[start, end)` in stripes as `spec` says.
+    /// Creates a component `[start, end)` striped as `spec` says.
     pub fn striped(start: u64, end: u64, spec: Spec) -> TemplateComponent {
         TemplateComponent { start, end, spec, ..TemplateComponent::default() }
     }
 
-    /// The first `end` bytes on the MDT (`-L mdt`).
+    /// Creates a component with the first `end` bytes on the MDT (`-L mdt`).
     pub fn on_mdt(end: u64) -> TemplateComponent {
         TemplateComponent { end, pattern: Pattern::MDT, ..TemplateComponent::default() }
     }
 
-    /// What `-z size` makes of a component: one that begins with `size` bytes at the beginning of a
-    /// file, else with none, and the space into which it grows. Only the component where there is
-    /// nothing left to grow into.
+    /// Splits a component as `-z size` does: into a component of `size` bytes at the beginning of a
+    /// file, otherwise of no bytes, and the extension into which it grows. Returns only the
+    /// component if no space is left for an extension.
     pub fn extendable(self, size: u64) -> Vec<TemplateComponent> {
         let full = if self.start == 0 { size.min(self.end) } else { self.start };
         if full == self.end {
@@ -268,19 +272,20 @@ impl TemplateComponent {
         vec![TemplateComponent { end: full, ..self }, extension]
     }
 
-    /// Whether it is the space into which the one before it grows.
+    /// Whether the component is the space into which the one before it grows.
     pub fn is_extension(&self) -> bool {
         self.flags & flags::EXTENSION != 0
     }
 
-    /// Whether its bytes are on the MDT.
+    /// Whether the bytes are on the MDT.
     pub fn is_on_mdt(&self) -> bool {
         self.pattern == Pattern::MDT
     }
 
     fn check(&self, before: Option<&TemplateComponent>) -> Result<(), LayoutError> {
         let TemplateComponent { start, end, .. } = *self;
-        // Who has no bytes must be able to grow; what is at 0 is used at once.
+        // An empty component must be able to grow. One at 0 is used at once, so it must not be
+        // empty.
         if start > end || (start == end && (start == 0 || self.is_extension() || self.is_on_mdt())) {
             return Err(LayoutError::Extent { start, end });
         }
@@ -303,7 +308,7 @@ impl TemplateComponent {
         }
     }
 
-    /// Whether no extension needs to follow.
+    /// Checks that the component does not require an extension behind it.
     fn check_last(&self) -> Result<(), LayoutError> {
         if self.start == self.end { Err(LayoutError::ZeroLength(self.start)) } else { Ok(()) }
     }
@@ -355,7 +360,7 @@ impl TemplateComponent {
         self.spec.check()
     }
 
-    /// Most objects that it can have, as far as that is known.
+    /// Returns the maximum number of objects of the component, as far as it is known.
     fn stripes_max(&self) -> usize {
         if self.is_extension() || self.is_on_mdt() {
             return 0;
@@ -372,18 +377,18 @@ impl TemplateComponent {
     }
 }
 
-/// The stripe size for a component with that end: `size`, or the largest power of two that divides
-/// the end, as in Lustre.
+/// Returns the stripe size for a component with this end: `size` if it divides the end, otherwise
+/// the largest power of two that divides the end, as in Lustre.
 pub(crate) fn stripe_size_within(end: u64, size: u32) -> u32 {
     if end == u64::MAX || size == 0 || end.is_multiple_of(u64::from(size)) {
         return size;
     }
-    // Below 2^31 as stripe sizes are below 4 GiB; an end of 0 is a multiple of all.
+    // Below 2^31, because stripe sizes are below 4 GiB. An end of 0 is a multiple of all sizes.
     1 << end.trailing_zeros().min(31)
 }
 
-/// More stripes than this would stay empty in a component of that length: it has so many stripe
-/// units (rounded up). `None` where it has no end, or has yet to grow.
+/// Returns the number of stripe units of a component (rounded up); more stripes would stay
+/// empty. `None` if the component has no end, or is still empty.
 pub(crate) fn stripes_within(start: u64, end: u64, stripe_size: u32) -> Option<u16> {
     if end == u64::MAX || end <= start {
         return None;

@@ -1,13 +1,16 @@
-//! What a new file's layout shall be once everyone has been asked, composite or not.
+//! The complete layout of a new file, resolved from all levels; plain or composite.
 //!
-//! The first that asks for anything decides of which kind the layout is: the user, the directory,
-//! the root directory. A composite layout is taken from there as a whole, and a plain one replaces
-//! the composite ones further up as a whole (as in Lustre). Stripe size and pool of a component
-//! that names none come from the plain ones further up, its number of stripes from the file system.
+//! The first level that specifies anything determines whether the layout is plain or composite: the
+//! user, the directory, or the root directory. A composite layout is taken from that level as a
+//! whole. A plain one replaces the composite ones of later levels as a whole (as in Lustre). If a
+//! component specifies no stripe size or pool, they come from the plain layouts of later levels.
+//! Its stripe count comes from the file system's default.
 //!
-//! Sizes then follow the components, as in Lustre: a stripe size that nobody asked for is cut so
-//! that it divides the component's end, stripes that a component is too short for are left out,
-//! data on the MDT ends at the MDT's limit.
+//! Sizes are then adapted to the components, as in Lustre:
+//!
+//! * An unspecified stripe size is reduced until it divides the component's end.
+//! * Stripes that would stay empty in a short component are omitted.
+//! * Data on the MDT ends at the MDT's limit.
 
 use sheen_wire::Fid;
 
@@ -17,43 +20,44 @@ use crate::{
     template::{stripe_size_within, stripes_within},
 };
 
-/// An [`Asked`] that leaves nothing open but the choice of OSTs.
+/// A complete layout request: an [`Asked`] in which only the choice of OSTs is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WantedLayout {
-    /// The same for the whole file.
+    /// The same parameters for the whole file.
     Plain(Wanted),
-    /// By ranges of the file; in order of mirrors, each beginning with a component that starts at
+    /// Components by mirror, then by offset. Each mirror begins with a component that starts at
     /// 0.
     Composite(Vec<WantedComponent>),
 }
 
-/// A range of the file, and how its bytes are to be kept.
+/// A range of the file, and how its bytes are stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WantedComponent {
     /// First byte.
     pub start: u64,
     /// Byte after the last; `u64::MAX` for no end.
     pub end: u64,
-    /// Of [`crate::flags::ASKABLE`].
+    /// Flags of [`crate::flags::ASKABLE`].
     pub flags: u32,
-    /// Where its bytes go.
+    /// Storage of the bytes.
     pub holds: Holds,
 }
 
-/// Where the bytes of a component go.
+/// Storage of a component's bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Holds {
-    /// Into objects.
+    /// Objects on OSTs.
     Objects(Wanted),
-    /// To the MDT.
+    /// The MDT.
     Mdt,
-    /// Nowhere: so many bytes at a time go to the component before it, which the objects are of.
+    /// None: an extension. The component before it, which has these parameters, grows by this
+    /// number of bytes at a time.
     Extension(u64, Wanted),
 }
 
 impl WantedLayout {
-    /// What needs objects when the file is made, each with its position in the layout: the first
-    /// component of each mirror, if it is not on the MDT.
+    /// Returns the parameters of the components that get objects at the creation of the file: the
+    /// first component of each mirror, unless it is on the MDT. Each has the component's position.
     pub fn first(&self) -> Vec<(usize, &Wanted)> {
         match self {
             WantedLayout::Plain(wanted) => vec![(0, wanted)],
@@ -63,7 +67,7 @@ impl WantedLayout {
         }
     }
 
-    /// Everything that is placed on OSTs, now or later.
+    /// Returns the parameters of all components that are placed on OSTs, now or later.
     pub fn all(&self) -> Vec<(usize, &Wanted)> {
         match self {
             WantedLayout::Plain(wanted) => vec![(0, wanted)],
@@ -71,10 +75,10 @@ impl WantedLayout {
         }
     }
 
-    /// The layout of `file`, given the objects of each of [`WantedLayout::first`].
+    /// Creates the layout of `file`, with the objects of each of [`WantedLayout::first`].
     ///
     /// # Errors
-    /// EINVAL: not those objects. ERANGE: the layout is too large.
+    /// EINVAL if other objects are given. ERANGE if the layout is too large.
     pub fn layout(&self, file: Fid, objects: Vec<(usize, Vec<Stripe>)>) -> Result<Layout, LayoutError> {
         match self {
             WantedLayout::Plain(wanted) => {
@@ -93,9 +97,9 @@ fn objects((at, c): (usize, &WantedComponent)) -> Option<(usize, &Wanted)> {
     }
 }
 
-/// Fills what `asked` leaves open. All of them must have passed [`Asked::check`]. Data on the MDT
-/// is cut at `mdt_bytes_max`, rounded down to 64 KiB (Lustre's `dom_stripesize`); 0: none goes
-/// there.
+/// Fills the unspecified parameters of `asked`. All requests must have passed [`Asked::check`].
+/// Data on the MDT is limited to `mdt_bytes_max`, rounded down to 64 KiB (Lustre's
+/// `dom_stripesize`). With 0, no data goes to the MDT.
 pub fn resolve_asked(
     asked: &Asked,
     directory: Option<&Asked>,
@@ -108,7 +112,7 @@ pub fn resolve_asked(
     let nothing = Spec::default();
     match levels.next() {
         Some(Asked::Composite(template)) => {
-            // What a composite layout further up says is not meant for parts of this one.
+            // A composite layout of a later level has no values for parts of this one.
             let mut plain = levels.map_while(Asked::plain).fuse();
             let rest = resolve(&nothing, plain.next(), plain.next(), defaults);
             WantedLayout::Composite(template.resolve(&rest, defaults, mdt_bytes_max))
@@ -122,7 +126,8 @@ pub fn resolve_asked(
 }
 
 impl Template {
-    /// As [`resolve_asked`]. `rest` says the stripe size and the pool where a component does not.
+    /// See [`resolve_asked`]. `rest` has the stripe size and the pool for components that specify
+    /// none.
     fn resolve(&self, rest: &Wanted, defaults: &Defaults, mdt_bytes_max: u64) -> Vec<WantedComponent> {
         let mut wanted: Vec<WantedComponent> = Vec::with_capacity(self.components.len());
         let asked = cut_mdt(&self.components, mdt_bytes_max - mdt_bytes_max % u64::from(STRIPE_SIZE_UNIT));
@@ -162,8 +167,9 @@ impl TemplateComponent {
     }
 }
 
-/// Cuts what is on the MDT to `max` bytes: the component behind it then begins there. Where the MDT
-/// takes none, that component begins the file, or, if there is none, the file is made of objects.
+/// Limits Data-on-MDT components to `max` bytes; the component behind them then begins there. If
+/// `max` is 0, that component begins the file. If there is none, the whole file is stored in
+/// objects.
 fn cut_mdt(components: &[TemplateComponent], max: u64) -> Vec<TemplateComponent> {
     let mut out: Vec<TemplateComponent> = Vec::with_capacity(components.len());
     let mut cut: Option<(u64, u64)> = None;

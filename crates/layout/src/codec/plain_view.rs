@@ -1,19 +1,20 @@
-//! A composite layout as programs see it that know plain ones alone.
+//! Representation of a composite layout for programs that know only plain layouts.
 //!
-//! MPI libraries read `lmm_stripe_size` and `lmm_stripe_count` where the plain forms have them,
-//! whatever the magic number says, and divide by them. Lustre answers their ioctl with one
-//! component (`lov_getstripe`), so Sheen does, too.
+//! MPI libraries read `lmm_stripe_size` and `lmm_stripe_count` at the offsets of the plain forms,
+//! without checking the magic number, and divide by them. Lustre's ioctl therefore returns one
+//! component (`lov_getstripe`), and so does Sheen's.
 
 use super::encode_plain;
 use crate::{Component, Count, Layout, STRIPES_MAX};
 
 impl Layout {
-    /// The bytes of a plain layout that stands for this one: of a plain layout,
-    /// [`Layout::encode_xattr`]. Of a composite one, a component of its first mirror that is on
-    /// OSTs: the last one with objects, or of an `empty` file the last one.
+    /// Encodes a plain layout that represents this one. For a plain layout it is
+    /// [`Layout::encode_xattr`]. For a composite layout it is a component of the first mirror,
+    /// without Data-on-MDT and extensions: the last one with objects, or the last one if the file
+    /// is `empty`.
     ///
-    /// `osts`: how many there are. A component without objects has their number if it is to have a
-    /// stripe on each.
+    /// `osts`: the number of OSTs. A component without objects shows this number as its stripe
+    /// count if it requests a stripe on each OST.
     pub fn encode_plain_view(&self, empty: bool, osts: usize) -> Vec<u8> {
         if self.is_plain() {
             return self.encode_xattr();
@@ -33,7 +34,7 @@ impl Layout {
     }
 }
 
-/// The stripes that a component without objects is to have; at least one.
+/// Returns the expected stripe count of a component without objects, at least one.
 fn stripes_to_come(c: &Component, osts: usize) -> u16 {
     let most = u16::try_from(osts.clamp(1, STRIPES_MAX)).unwrap_or(u16::MAX);
     match Count::from_raw(c.stripe_count) {

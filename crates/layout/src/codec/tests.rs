@@ -1,4 +1,4 @@
-//! The binary forms, against the captured bytes of Lustre's.
+//! The binary forms, compared with layouts captured from Lustre.
 
 use proptest::prelude::*;
 
@@ -58,7 +58,7 @@ fn composite_layouts_survive() {
     let mirrored = Layout::decode(&bytes(MIRRORED)).unwrap();
     assert_eq!(mirrored.check_usable(), Ok(()));
     assert_eq!(mirrored.mirror_ids(), [1, 2]);
-    assert_eq!(mirrored.locate(0), mirrored.mirror(1).unwrap().locate(0), "through its first mirror");
+    assert_eq!(mirrored.locate(0), mirrored.mirror(1).unwrap().locate(0), "mapped through the first mirror");
     let second = mirrored.mirror(2).unwrap();
     assert_eq!(second.check_usable(), Ok(()));
     assert_eq!(second.locate(0).map(|p| p.ost), Some(0));
@@ -82,12 +82,13 @@ fn plain_view_of_a_composite_layout_is_one_component() {
         assert!(view.is_plain());
         (c.stripe_size, c.stripe_count, c.stripes.len())
     };
-    // With objects the last component that has some; of an empty file the last one.
+    // The last component with objects; for an empty file the last component.
     assert_eq!((view(PFL, false), view(PFL, true)), ((4 << 20, 4, 4), (4 << 20, 3, 0)));
     assert_eq!((view(DOM, false), view(DOM, true)), ((4 << 20, 2, 2), (4 << 20, 2, 2)));
     assert_eq!((view(SEL, false), view(SEL, true)), ((4 << 20, 1, 1), (4 << 20, 4, 0)));
     assert_eq!((view(MIRRORED, false), view(MIRRORED, true)), ((1 << 20, 1, 1), (4 << 20, 2, 0)));
-    // A file that is on the MDT alone; no program divides by 0.
+    // A file with only a Data-on-MDT component: the stripe count is not 0, because programs divide
+    // by it.
     let dom = Layout::decode(&bytes(DOM)).unwrap();
     let on_mdt = Layout::assemble(dom.composite().cloned(), dom.components()[..1].to_vec());
     let raw = on_mdt.encode_plain_view(false, 3);
@@ -107,7 +108,7 @@ fn directory_default_of_lustre() {
 
 #[test]
 fn a_file_layout_can_be_asked_for_again() {
-    // What `getfattr | setfattr` does: count, size and pattern are taken over, the OSTs are not.
+    // As `getfattr | setfattr` does: count, size and pattern are copied, the OSTs are not.
     let spec = Spec::decode(&bytes(OVERSTRIPED)).unwrap();
     assert_eq!((spec.count, spec.start), (Some(Count::Stripes(8)), None));
     assert!(spec.osts.is_empty() && spec.overstripe);
@@ -142,7 +143,7 @@ fn refusals_carry_lustres_errno() {
     assert_eq!(refused(&with(28, &2001_u16.to_le_bytes())), Errno::EINVAL);
     assert_eq!(refused(&with(24, &65537_u32.to_le_bytes())), Errno::EINVAL);
     assert_eq!(refused(&with(4, &0x100_u32.to_le_bytes())), Errno::EOPNOTSUPP);
-    // -2 … -32 stripes only with overstriping; -33 never.
+    // -2 … -32 stripes only with overstriping. -33 is always refused.
     assert_eq!(Spec::decode(&with(28, &(-32_i16).to_le_bytes())).unwrap().count, Some(Count::PerOst(32)));
     assert_eq!(refused(&with(28, &(-33_i16).to_le_bytes())), Errno::EINVAL);
     let mut not_overstriped = with(28, &(-2_i16).to_le_bytes());
@@ -192,7 +193,7 @@ proptest! {
         prop_assert_eq!(back.encode(), raw);
     }
 
-    /// Broken bytes are refused or read, and what was read can be written and read again.
+    /// Broken bytes are refused or decoded. Decoded ones can be encoded and decoded again.
     #[test]
     fn mutilated_layouts_are_harmless(
         which in 0..6_usize,
@@ -232,8 +233,8 @@ proptest! {
 
 #[test]
 fn what_chooses_components_is_lustres() {
-    // `lfs setstripe --component-del --component-flags=^init`: a header and an entry that points to
-    // nothing.
+    // `lfs setstripe --component-del --component-flags=^init`: a header and an entry without
+    // data.
     let raw = Mark::encode(&[Mark { id: 0, flags: flags::INIT, negative: true }]);
     assert_eq!(raw.len(), COMP_HEADER_BYTES + COMP_ENTRY_BYTES);
     assert_eq!(raw[36..40], 0x8000_0010_u32.to_le_bytes());
@@ -242,13 +243,13 @@ fn what_chooses_components_is_lustres() {
 
 #[test]
 fn few_bytes_cannot_claim_many_objects() {
-    // Every entry points to the same part.
+    // All entries refer to the same data.
     let mut raw = bytes(MIRRORED);
     for entry in 1..4 {
         let at = COMP_HEADER_BYTES + entry * COMP_ENTRY_BYTES + 24;
         raw.copy_within(COMP_HEADER_BYTES + 24..COMP_HEADER_BYTES + 32, at);
     }
-    // Four small parts fit beside each other, four times all of it does not.
+    // Four times the small data fits into the size limit; four times the whole layout does not.
     assert!(Layout::decode(&raw).is_ok());
     for entry in 0..4 {
         let at = COMP_HEADER_BYTES + entry * COMP_ENTRY_BYTES + 24;
@@ -256,5 +257,5 @@ fn few_bytes_cannot_claim_many_objects() {
         raw[at..at + 4].fill(0);
         raw[at + 4..at + 8].copy_from_slice(&all);
     }
-    assert_eq!(Layout::decode(&raw), Err(LayoutError::Malformed("its components overlap")));
+    assert_eq!(Layout::decode(&raw), Err(LayoutError::Malformed("the components overlap")));
 }

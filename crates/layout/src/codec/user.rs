@@ -1,12 +1,13 @@
-//! What users ask for: `lov_user_md` plain, in a `lov_comp_md_v1`, and the entries that choose
-//! components to change.
+//! Binary forms of requests: `lov_user_md` plain, in a `lov_comp_md_v1`, and the entries that
+//! select components to change.
 //!
-//! A component's extension size travels where its stripe size would, in KiB.
+//! A component's extension size is stored in the stripe size field, in KiB.
 
 use super::*;
 use crate::{Count, Mark, SEL_UNIT, Spec, Template, TemplateComponent, flags};
 
-/// The pattern, and what else a plain part asks for. Unchecked but for what its own bytes need.
+/// Decodes a plain part into its pattern and its other parameters. Checks only the form of the
+/// bytes.
 pub(crate) fn user_spec(bytes: &[u8]) -> Result<(Pattern, Spec), LayoutError> {
     let magic = Magic::of(bytes)?;
     match magic {
@@ -31,7 +32,7 @@ pub(crate) fn user_spec(bytes: &[u8]) -> Result<(Pattern, Spec), LayoutError> {
     Ok((pattern, spec))
 }
 
-/// The OSTs that a [`Magic::Specific`] lists.
+/// Decodes the list of OSTs of a [`Magic::Specific`].
 fn ost_list(bytes: &[u8], count: usize) -> Result<Vec<u32>, LayoutError> {
     if count == 0 || count > STRIPES_MAX {
         return Err(LayoutError::StripeCount(count as i64));
@@ -75,7 +76,7 @@ fn encode_part(pattern: Pattern, stripe_size: u32, spec: &Spec, out: &mut Vec<u8
     }
 }
 
-/// A composite layout as it is asked for, unchecked.
+/// Decodes a requested composite layout, without checking it.
 pub(crate) fn decode_template(bytes: &[u8]) -> Result<Template, LayoutError> {
     let (header, parts) = read_composite(bytes)?;
     let components: Result<Vec<_>, _> = parts.into_iter().map(|(entry, part)| decode_asked(&entry, part)).collect();
@@ -84,18 +85,18 @@ pub(crate) fn decode_template(bytes: &[u8]) -> Result<Template, LayoutError> {
 
 fn decode_asked(entry: &CompEntry, part: &[u8]) -> Result<TemplateComponent, LayoutError> {
     let (pattern, mut spec) = user_spec(part)?;
-    // What only a file's components have says nothing to a new one.
+    // Ignore the flags that only components of existing files have.
     let flags = entry.flags.get() & !(flags::INIT | flags::STALE);
     let pattern = match pattern {
         Pattern::MDT => Pattern::MDT,
         other if other.0 & !Pattern::RAID0_OVERSTRIPED.0 == 0 => Pattern::RAID0,
-        _ => return Err(LayoutError::Unsupported("other than raid0 and mdt")),
+        _ => return Err(LayoutError::Unsupported("non-raid0, non-mdt")),
     };
     let mut extension_size = None;
     if flags & flags::EXTENSION != 0 {
         extension_size = Some(u64::from(spec.stripe_size.take().unwrap_or(0)) * SEL_UNIT);
     } else if pattern == Pattern::MDT {
-        // It follows from the component's end.
+        // The component's end determines the stripe size.
         spec.stripe_size = None;
     }
     Ok(TemplateComponent { start: entry.start.get(), end: entry.end.get(), flags, pattern, spec, extension_size })
@@ -118,7 +119,7 @@ pub(crate) fn encode_template(template: &Template) -> Vec<u8> {
     write_composite(magic, state, template.mirrors, parts.collect())
 }
 
-/// Components that are chosen or to be changed: entries without a part.
+/// Decodes the selected components and their flag changes: entries without data.
 pub(crate) fn decode_marks(bytes: &[u8]) -> Result<Vec<Mark>, LayoutError> {
     match Magic::of(bytes)? {
         Magic::CompV1 | Magic::Sel => {}
@@ -154,7 +155,7 @@ fn entry(id: u32, flags: u32, (start, end): (u64, u64)) -> CompEntry {
     }
 }
 
-/// The header, the entries, then their parts, if they have any.
+/// Writes the header, the entries, then the data of the entries that have any.
 fn write_composite(magic: Magic, state: u16, mirrors: u16, parts: Vec<(CompEntry, Vec<u8>)>) -> Vec<u8> {
     let mut at = COMP_HEADER_BYTES + parts.len() * COMP_ENTRY_BYTES;
     let (mut entries, mut bodies) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What may be changed of a file's components, and what is refused.
+//! Changes of a file's components, and the refused ones.
 
 use sheen_wire::{Errno, Fid};
 
@@ -80,7 +80,7 @@ fn components_are_added_at_the_end() {
     let refused = |layout: &Layout, start, ends: &[u64]| layout.with_components(&template(start, ends)).unwrap_err();
     assert_eq!(refused(&before, 4 * M, &[16 * M]), LayoutError::Gap { start: 4 * M, expected: 8 * M });
     assert_eq!(refused(&before, 16 * M, &[EOF]), LayoutError::Gap { start: 16 * M, expected: 8 * M });
-    assert!(matches!(refused(&after, EOF, &[EOF]), LayoutError::Gap { .. }), "there is no end to add to");
+    assert!(matches!(refused(&after, EOF, &[EOF]), LayoutError::Gap { .. }), "the layout has no end");
     assert_eq!(refused(&plain(), EOF, &[EOF]).errno(), Errno::EINVAL);
     assert_eq!(refused(&mirrored(), EOF, &[EOF]).errno(), Errno::EBUSY);
     assert!(before.with_components(&[]).is_err());
@@ -93,7 +93,7 @@ fn components_are_deleted_from_the_end() {
     let after = after.unwrap();
     assert_eq!((ids(&after), objects.len(), after.generation()), (vec![1, 2], 0, 5));
     assert_eq!(after.end(), 4 * M);
-    // What is deleted with objects loses them.
+    // Deleting a component with objects returns its objects.
     let (after, objects) = after.without_components(&id(2)).unwrap();
     assert_eq!((ids(&after.clone().unwrap()), objects), (vec![1], stripes(3)));
     let (nothing, objects) = after.unwrap().without_components(&id(1)).unwrap();
@@ -105,7 +105,7 @@ fn components_are_deleted_from_the_end() {
     assert_eq!(refused(with(flags::INIT)), LayoutError::Hole);
     assert_eq!(refused(id(9)), LayoutError::NoComponent);
     assert_eq!(refused(with(flags::EXTENSION)), LayoutError::NoComponent);
-    assert_eq!(refused(id(0)), LayoutError::NoComponent, "nothing is chosen");
+    assert_eq!(refused(id(0)), LayoutError::NoComponent, "nothing is selected");
     assert_eq!(refused(set(3, flags::INIT)), LayoutError::NoComponent, "id and flags");
     assert_eq!(plain().without_components(&id(1)), Err(LayoutError::NotComposite));
     assert_eq!(mirrored().without_components(&id(131074)).unwrap_err().errno(), Errno::EBUSY);

@@ -1,4 +1,4 @@
-//! Who gets the space of an extension.
+//! Growth of self-extending components.
 
 use sheen_wire::Fid;
 
@@ -11,7 +11,7 @@ use crate::{
 const M: u64 = 1 << 20;
 const EOF: u64 = u64::MAX;
 
-/// Of components `(end, stripes, extension size)`, the first with its object.
+/// Builds a layout of components `(end, stripes, extension size)`. The first has its object.
 fn layout(parts: &[(u64, u16, u64)]) -> Layout {
     let mut start = 0;
     let component = |(end, count, size): &(u64, u16, u64)| {
@@ -27,7 +27,7 @@ fn layout(parts: &[(u64, u16, u64)]) -> Layout {
     wanted.layout(Fid::new(1, 2), vec![(0, vec![object])]).unwrap()
 }
 
-/// Id, extent in MiB (0 for no end), and whether it is an extension.
+/// Id, start and end in MiB (0 for no end), and whether it is an extension.
 fn shape(layout: &Layout) -> Vec<(u32, u64, u64, bool)> {
     let mib = |at| if at == EOF { 0 } else { at / M };
     layout.components().iter().map(|c| (c.id, mib(c.start), mib(c.end), c.is_extension())).collect()
@@ -41,7 +41,7 @@ fn full(_: &Component, _: u64) -> bool {
     false
 }
 
-/// Room only where there are no objects yet.
+/// Only components without objects have room.
 fn elsewhere(c: &Component, _: u64) -> bool {
     !c.is_instantiated()
 }
@@ -51,7 +51,7 @@ fn grown(layout: &Layout, at: u64, has_room: impl Fn(&Component, u64) -> bool) -
     assert_eq!(grown.check_usable(), Ok(()));
     assert_eq!(grown.end(), layout.end());
     assert!(!grown.components().iter().any(|c| c.is_extension() && !c.is_outside(at, at + M)));
-    assert_eq!(grown.grow(at, M, full), Ok(None), "once is enough");
+    assert_eq!(grown.grow(at, M, full), Ok(None), "a second time changes nothing");
     grown
 }
 
@@ -65,7 +65,7 @@ fn extended_as_lustres_was() {
     assert_eq!(shape(&after), shape(&theirs));
     assert_eq!(after.generation(), theirs.generation());
     assert_eq!(after.missing(0, 128 * M), None);
-    // The next component takes what it needs, and then its objects.
+    // The next component grows as needed, and then gets its objects.
     let next = grown(&after, 300 * M, roomy);
     assert_eq!(shape(&next), [(1, 0, 128, false), (3, 128, 384, false), (4, 384, 0, true)]);
     assert_eq!(next.wanting(300 * M, M), [1]);
@@ -76,7 +76,7 @@ fn asked_for_as_much_as_is_taken() {
     let asked = std::cell::Cell::new(0);
     let before = layout(&[(EOF, 1, 64 * M)]);
     before.grow(200 * M, M, |_, bytes| asked.replace(bytes) == 0).unwrap();
-    assert_eq!(asked.get(), 192 * M, "from 64 MiB on in steps of 64 MiB");
+    assert_eq!(asked.get(), 192 * M, "from 64 MiB in steps of 64 MiB");
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn full_osts_spill_over() {
     let after = grown(&before, 70 * M, elsewhere);
     assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 0, false)]);
     assert_eq!(after.wanting(70 * M, M), [1]);
-    // Into one that grows itself: it begins where there was no room, and takes from its own
-    // extension.
+    // The next component is self-extending: it begins where there was no room, and takes from its
+    // own extension.
     let before = layout(&[(128 * M, 1, 64 * M), (EOF, 4, 128 * M)]);
     let after = grown(&before, 70 * M, elsewhere);
     assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 192, false), (4, 192, 0, true)]);
-    // Over one that has nothing yet.
+    // The component passed over is empty.
     let before = layout(&[(64 * M, 1, 0), (256 * M, 2, 64 * M), (EOF, 4, 0)]);
     let after = grown(&before, 70 * M, |c, _| c.stripe_count != 2);
     assert_eq!(shape(&after), [(1, 0, 64, false), (4, 64, 0, false)]);
@@ -109,14 +109,14 @@ fn the_last_one_is_repeated() {
 #[test]
 fn where_no_whole_extension_fits_a_part_of_it_may() {
     let before = layout(&[(EOF, 1, 64 * M)]);
-    // So many bytes are left on the OST that it is on, so many elsewhere.
+    // `here` bytes are free on the present OST, `there` bytes on others.
     let left =
         |here: u64, there: u64| move |c: &Component, bytes| bytes <= if c.is_instantiated() { here } else { there };
     let after = grown(&before, 64 * M, left(20 * M, 15 * M));
     assert_eq!(shape(&after), [(1, 0, 80, false), (2, 80, 0, true)]);
     let after = grown(&before, 64 * M, left(15 * M, 20 * M));
     assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 80, false), (2, 80, 0, true)]);
-    // Stripes of 4 MiB are not cut.
+    // No step that is not a multiple of the 4 MiB stripe size.
     let after = grown(&before, 64 * M, left(3 * M, 3 * M));
     assert_eq!(shape(&after), [(1, 0, 128, false), (2, 128, 0, true)]);
 }

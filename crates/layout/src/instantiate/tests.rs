@@ -1,4 +1,4 @@
-//! From a template to a file that is written, as Lustre's files showed it.
+//! From a template to a written file, compared with files of Lustre.
 
 use super::*;
 use crate::{
@@ -51,7 +51,7 @@ fn a_new_file_has_the_objects_of_its_first_component() {
     assert_eq!(Layout::decode(&layout.encode()).unwrap(), layout_with_offsets(&layout));
 }
 
-/// Where the parts lie is known once it is encoded.
+/// Returns the layout with the data offsets that encoding calculates.
 fn layout_with_offsets(layout: &Layout) -> Layout {
     let mut at = crate::codec::COMP_HEADER_BYTES + layout.components().len() * crate::codec::COMP_ENTRY_BYTES;
     let mut components = layout.components().to_vec();
@@ -64,8 +64,8 @@ fn layout_with_offsets(layout: &Layout) -> Layout {
 
 #[test]
 fn we_write_what_lustre_would() {
-    // The captured file: its second component was written into, the third was not. Lustre leaves
-    // out the file's id.
+    // The captured file was written into its second component, but not into the third. Lustre omits
+    // the file's id.
     let theirs = Layout::decode(&fixtures::bytes(fixtures::PFL)).unwrap();
     let mut ours = pfl();
     let all = theirs.stripes();
@@ -152,12 +152,12 @@ fn a_list_of_osts_waits_with_its_component() {
     let mut layout = Layout::decode(&layout.encode()).unwrap();
     assert_eq!(layout.stripes(), on(&[0]));
     assert!(layout.components()[1].objects().is_empty());
-    assert_eq!(layout.components()[1].layout_gen, 1, "Lustre shows the first as its stripe offset");
+    assert_eq!(layout.components()[1].layout_gen, 1, "Lustre shows the first OST as its stripe offset");
     let wanted = layout.wanted_of(1).unwrap();
     assert_eq!((wanted.osts, wanted.count, wanted.start), (vec![1, 2], Count::Stripes(2), None));
     layout.instantiate(vec![(1, on(&[1, 2]))]).unwrap();
     assert_eq!((layout.stripe_count(), layout.components()[1].layout_gen), (3, 0));
-    // And a start.
+    // With a start instead of a list.
     let start = Spec { start: Some(3), pool: Some(crate::Pool::new("p").unwrap()), ..count(2) };
     let layout = make(Template::new(vec![striped(0, M, count(1)), striped(M, EOF, start)]));
     let wanted = Layout::decode(&layout.encode_xattr()).unwrap().wanted_of(1).unwrap();
@@ -189,7 +189,7 @@ fn mirrors_are_numbered() {
     assert_eq!((composite.mirror_count, composite.flags), (2, Composite::READ_ONLY));
     assert_eq!(layout.mirror_ids(), [1, 2]);
     assert_eq!(layout.mirror(2).unwrap().missing(0, EOF), Some((4 * M, EOF)));
-    assert_eq!(layout.max_file_size() >> 40, 31, "what its narrower mirror holds");
+    assert_eq!(layout.max_file_size() >> 40, 31, "limit of the narrower mirror");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Layouts of directories against bytes, and against what Lustre does with them.
+//! Layouts of directories: their bytes, and Lustre's rules for them.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn a_default_has_lustres_bytes() {
-    // What mdd stores on a new root directory: one stripe anywhere, handed on without end,
+    // As mdd stores it on a new root directory: one stripe anywhere, inherited without limit,
     // round-robin for three levels.
     let root = LmvUser::root_default();
     let want = format!("d00cd30c01000000ffffffff00000000000000000003{}", "00".repeat(26));
@@ -154,14 +154,14 @@ fn hash_types_print_as_lustre_prints_them() {
     assert_eq!(HashType(HashType::OVERSTRIPED).or_default().to_string(), "fnv_1a_64,overstriped");
 }
 
-/// Bytes that begin like a layout and may go on as anything.
+/// Generates bytes that begin like a layout and continue randomly.
 fn almost() -> impl Strategy<Value = Vec<u8>> {
     let magic = prop::sample::select(vec![MAGIC_V1, MAGIC_USER, MAGIC_SPECIFIC, MAGIC_FOREIGN, 0]);
     let bytes = prop::collection::vec(any::<u8>(), 40..200);
     (magic, 0u32..6, bytes, 0usize..6, any::<bool>()).prop_map(|(magic, count, mut bytes, stripes, user)| {
         bytes[..4].copy_from_slice(&magic.to_le_bytes());
         bytes[4..8].copy_from_slice(&count.to_le_bytes());
-        // A length that fits makes the rest of the checks worth anything.
+        // Only with a matching length do the other checks run.
         let fits = if user { USER_BYTES + stripes * USER_STRIPE_BYTES } else { MDS_BYTES + stripes * MDS_STRIPE_BYTES };
         if stripes < 5 {
             bytes.resize(fits, 7);

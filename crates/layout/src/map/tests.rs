@@ -1,4 +1,4 @@
-//! The mapping, against a model that deals stripe units one by one.
+//! The mapping, compared with a model that distributes stripe units one by one.
 
 use proptest::prelude::*;
 use sheen_wire::Fid;
@@ -11,8 +11,8 @@ fn layout(stripe_size: u32, count: usize) -> Layout {
     Layout::new(Fid::new(1, 1), stripe_size, None, stripes).unwrap()
 }
 
-/// RAID0 played out: units are dealt to the objects like cards. Where each byte asked for went, and
-/// the objects' sizes.
+/// A simulation of RAID0: stripe units are dealt to the objects one by one. Records the location of
+/// each unit and the objects' sizes.
 struct Model {
     dealt: Vec<(usize, u64)>,
     sizes: Vec<u64>,
@@ -39,7 +39,7 @@ impl Model {
     }
 }
 
-/// Stripe sizes, counts and file sizes that meet at the edges of units and rows.
+/// Generates stripe sizes, counts and file sizes near the boundaries of units and rows.
 fn cases() -> impl Strategy<Value = (u32, usize, u64)> {
     (1..4_u32, prop_oneof![1..6_usize, 1990..=2000_usize], 0..40_u64, -2..=2_i64).prop_map(|(k, count, units, off)| {
         let size = k * 65536;
@@ -73,7 +73,7 @@ proptest! {
         let sizes: Vec<u64> = (0..count).map(|s| layout.object_size(file_size, s)).collect();
         prop_assert_eq!(&sizes, &model.sizes);
         let from_objects = sizes.iter().enumerate().map(|(s, n)| layout.file_size(s, *n)).max();
-        prop_assert_eq!(from_objects, Some(file_size), "the objects' sizes tell the file's");
+        prop_assert_eq!(from_objects, Some(file_size), "the objects' sizes determine the file's size");
     }
 
     #[test]
@@ -82,7 +82,7 @@ proptest! {
         let max = layout.max_file_size();
         let largest = |size| (0..count).map(|s| layout.object_size(size, s)).max().unwrap();
         prop_assert!(max <= FILE_SIZE_MAX && largest(max) <= OBJECT_SIZE_MAX);
-        prop_assert!(max == FILE_SIZE_MAX || largest(max + 1) > OBJECT_SIZE_MAX, "not one byte is given away");
+        prop_assert!(max == FILE_SIZE_MAX || largest(max + 1) > OBJECT_SIZE_MAX, "the limit is not one byte too small");
     }
 }
 
@@ -103,7 +103,8 @@ fn extremes() {
     assert_eq!(wide.object_size(1 << 40, 2000), 0, "no such stripe");
 }
 
-/// A component to be made: stripe size and length in units of 64 KiB, objects (0: not yet any).
+/// A component to build: stripe size and length in units of 64 KiB, and the number of objects (0:
+/// none yet).
 #[derive(Clone, Copy, Debug)]
 struct Part {
     unit: u64,
@@ -113,15 +114,15 @@ struct Part {
 
 const UNIT: u64 = STRIPE_SIZE_UNIT as u64;
 
-/// The same with the first part on the MDT, if it is to have one object: all of it is one stripe
-/// there.
+/// Builds a layout whose first part, which must have one object, is a Data-on-MDT component of one
+/// stripe.
 fn begun_on_mdt(parts: &[Part], endless: bool) -> Layout {
     let layout = composite(parts, endless);
     let mut components = layout.components().to_vec();
     let first = &mut components[0];
     let stripes = std::mem::take(&mut first.stripes);
     assert_eq!(stripes.len(), 1);
-    // Whatever the field says.
+    // The stripe count field does not matter.
     (first.pattern, first.stripe_count, first.fid) = (Pattern::MDT, 0, stripes[0].object);
     Layout::assemble(layout.composite().cloned(), components)
 }
@@ -151,10 +152,10 @@ fn composite(parts: &[Part], endless: bool) -> Layout {
     Layout::assemble(Some(header), components)
 }
 
-/// Every component dealt out from the beginning of the file to its end; what lies outside of its
-/// extent is then struck out.
+/// Every component dealt from the beginning of the file to its end. Bytes outside the component's
+/// extent are then ignored.
 struct Parts {
-    /// Per component: its extent, its first stripe, and the deal.
+    /// For each component: its extent, its first stripe, and its model.
     dealt: Vec<(u64, u64, usize, Model)>,
 }
 
@@ -171,7 +172,7 @@ impl Parts {
         Parts { dealt: dealt.collect() }
     }
 
-    /// Stripe among all, and offset in its object.
+    /// Returns the position of the stripe among all stripes, and the offset in its object.
     fn place(&self, byte: u64) -> Option<(usize, u64)> {
         let (.., first, model) = self.dealt.iter().find(|(start, end, ..)| (*start..*end).contains(&byte))?;
         if model.sizes.is_empty() {
@@ -181,7 +182,8 @@ impl Parts {
         Some((first + stripe, offset))
     }
 
-    /// Sizes of all objects in a file of that size without holes: one past the last byte in each.
+    /// Returns the sizes of all objects in a file of this size without holes: one past the last
+    /// byte in each.
     fn sizes(&self, file_size: u64) -> Vec<u64> {
         let mut sizes = Vec::new();
         for (start, end, first, model) in &self.dealt {
@@ -205,7 +207,7 @@ prop_compose! {
     }
 }
 
-/// A byte near a boundary of stripe units, or anywhere.
+/// Generates an offset near a boundary of stripe units, or anywhere.
 fn edges(upto: u64) -> impl Strategy<Value = u64> {
     prop_oneof![
         0..=upto,
@@ -213,7 +215,7 @@ fn edges(upto: u64) -> impl Strategy<Value = u64> {
     ]
 }
 
-/// No file of these is larger.
+/// Maximum size of a file in these tests.
 const MODEL_MAX: u64 = 160 * UNIT;
 
 proptest! {
@@ -232,7 +234,7 @@ proptest! {
         };
         for chunk in layout.map(from, to - from) {
             prop_assert!(chunk.len > 0 && chunk.file_offset >= next, "in order, without overlap");
-            prop_assert!(is_hole(next..chunk.file_offset), "nothing is left out but what has no objects");
+            prop_assert!(is_hole(next..chunk.file_offset), "only bytes without objects are skipped");
             next = chunk.file_offset + chunk.len;
             for byte in [chunk.file_offset, chunk.file_offset + chunk.len / 2, next - 1] {
                 let offset = chunk.object_offset + byte - chunk.file_offset;
@@ -278,7 +280,8 @@ proptest! {
         let model = Parts::deal(&layout);
         let sizes: Vec<u64> = (0..layout.stripe_count()).map(|s| layout.object_size(size, s)).collect();
         prop_assert_eq!(&sizes, &model.sizes(size));
-        // If the file's last byte has an object, that tells the file's size.
+        // If the file's last byte has an object, the sizes of the objects determine the file's
+        // size.
         let told = sizes.iter().enumerate().map(|(s, n)| layout.file_size(s, *n)).max().unwrap_or(0);
         match size.checked_sub(1).and_then(|last| model.place(last)) {
             Some(_) => prop_assert_eq!(told, size),
@@ -342,7 +345,7 @@ fn a_component_of_one_stripe_is_one_chunk_up_to_its_end() {
     assert_eq!(chunks, [chunk(0, 1, 1, 3), chunk(1, 2, 4, 2), chunk(2, 2, 6, 2)]);
     assert_eq!(layout.missing(0, 8 * UNIT), None);
     assert_eq!(layout.missing(0, 8 * UNIT + 1), Some((8 * UNIT, 10 * UNIT)));
-    assert_eq!(layout.missing(10 * UNIT, 1), None, "what lies past the end cannot be had");
+    assert_eq!(layout.missing(10 * UNIT, 1), None, "ranges past the end cannot get objects");
     assert_eq!((layout.end(), layout.max_file_size()), (10 * UNIT, 10 * UNIT));
 }
 
@@ -358,16 +361,16 @@ fn many_components_are_searched() {
 
 #[test]
 fn objects_hold_nothing_outside_of_their_component() {
-    // Rows are counted from the beginning of the file: stripe 2's first unit in the second
-    // component lies in row 1.
+    // Rows are counted from the beginning of the file: the first unit of stripe 2 in the second
+    // component is in row 1.
     let layout = composite(&[Part { unit: 1, len: 5, count: 1 }, Part { unit: 1, len: 9, count: 3 }], true);
-    assert_eq!(layout.object_size(u64::MAX, 0), 5 * UNIT, "wholly before: all of it");
-    assert_eq!((1..4).map(|s| layout.object_size(5 * UNIT, s)).collect::<Vec<_>>(), [0, 0, 0], "wholly past: nothing");
-    // Byte 5 units lies in the unit whose turn is 2, in row 1.
+    assert_eq!(layout.object_size(u64::MAX, 0), 5 * UNIT, "the component lies wholly before the size");
+    assert_eq!((1..4).map(|s| layout.object_size(5 * UNIT, s)).collect::<Vec<_>>(), [0, 0, 0], "wholly past the size");
+    // The byte at 5 units is in stripe 2, row 1.
     assert_eq!((1..4).map(|s| layout.object_size(5 * UNIT + 1, s)).collect::<Vec<_>>(), [0, 0, UNIT + 1]);
     assert_eq!(layout.file_size(3, UNIT + 1), 5 * UNIT + 1);
-    assert_eq!(layout.file_size(3, UNIT), 0, "sparse before its component");
-    assert_eq!(layout.file_size(0, 7 * UNIT), 5 * UNIT, "longer than its component");
+    assert_eq!(layout.file_size(3, UNIT), 0, "a hole before its component");
+    assert_eq!(layout.file_size(0, 7 * UNIT), 5 * UNIT, "the object is longer than its component");
     assert_eq!(layout.object_offset(0, 3), UNIT);
     assert_eq!(layout.file_offset(3, 0), 5 * UNIT);
 }
@@ -384,5 +387,5 @@ fn largest_files_of_components() {
     (unknown[1].flags, unknown[1].stripe_count) = (0, Count::All.to_raw());
     unknown[1].stripes.clear();
     let unknown = Layout::assemble(layout.composite().cloned(), unknown);
-    assert_eq!(unknown.max_file_size() >> 40, 31999, "as many objects as there could be");
+    assert_eq!(unknown.max_file_size() >> 40, 31999, "limit with the maximum number of objects");
 }

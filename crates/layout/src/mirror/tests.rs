@@ -1,4 +1,4 @@
-//! What becomes of mirrors, and that no sequence of changes loses objects or the last fresh mirror.
+//! Changes of mirrors. No sequence of changes loses objects or the last fresh mirror.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn stripe(n: u32) -> Vec<Stripe> {
     vec![Stripe { object: Fid::new(7, n), ost: n % 4 }]
 }
 
-/// So many mirrors of `[0, 1M)` and `[1M, EOF)`; objects from `first` on.
+/// Builds this number of mirrors of `[0, 1M)` and `[1M, EOF)`, with objects from `first` on.
 fn layout(mirrors: u16, first: u32) -> Layout {
     let one =
         [TemplateComponent::striped(0, M, Spec::default()), TemplateComponent::striped(M, u64::MAX, Spec::default())];
@@ -38,17 +38,17 @@ fn state(layout: &Layout) -> (u16, Vec<u16>) {
 fn a_write_leaves_one_mirror_fresh() {
     let new = layout(3, 1);
     assert_eq!(state(&new), (Composite::READ_ONLY, vec![1, 2, 3]));
-    assert!(new.needs_intent(0, 1), "the others must become stale first");
+    assert!(new.needs_intent(0, 1), "the other mirrors must become stale first");
     assert_eq!(new.primary(|_| true), Some(1));
-    assert_eq!(new.primary(|ost| ost != 1), Some(2), "an OST of the first is down");
-    assert_eq!(new.primary(|_| false), Some(1), "none is up: any may come back");
+    assert_eq!(new.primary(|ost| ost != 1), Some(2), "an OST of the first mirror is down");
+    assert_eq!(new.primary(|_| false), Some(1), "no OST is up: any may come back");
     let written = new.with_stale_others(2).unwrap();
     assert_eq!(state(&written), (Composite::WRITE_PENDING, vec![2]));
     assert_eq!(written.generation(), new.generation() + 1);
-    assert_eq!(written.locate(0).unwrap().object, Fid::new(7, 2), "what is written is what is read");
+    assert_eq!(written.locate(0).unwrap().object, Fid::new(7, 2), "reads and writes use the same mirror");
     assert!(!written.needs_intent(0, M) && written.needs_intent(0, M + 1), "a component has no objects");
-    assert_eq!(written.with_stale_others(2).unwrap(), written, "a second time is nothing new");
-    assert_eq!(written.with_stale_others(1).unwrap_err().errno(), Errno::EINVAL, "a stale one cannot be written");
+    assert_eq!(written.with_stale_others(2).unwrap(), written, "a second time changes nothing");
+    assert_eq!(written.with_stale_others(1).unwrap_err().errno(), Errno::EINVAL, "a stale mirror cannot be written");
     assert_eq!(new.with_stale_others(9).unwrap_err().errno(), Errno::EINVAL);
     assert_eq!(plain(1).with_stale_others(0).unwrap_err().errno(), Errno::EINVAL);
 }
@@ -61,7 +61,7 @@ fn readers_and_writers_prefer() {
     assert_eq!((read.primary(|_| true), read.locate(0).unwrap().object), (Some(1), Fid::new(7, 3)));
     let write = layout(3, 1).with_flags(&prefer(flags::PREF_WR)).unwrap();
     assert_eq!((write.primary(|_| true), write.locate(0).unwrap().object), (Some(3), Fid::new(7, 1)));
-    assert_eq!(write.primary(|ost| ost != 3), Some(1), "of those that are up");
+    assert_eq!(write.primary(|ost| ost != 3), Some(1), "the preferred mirror is down");
 }
 
 #[test]
@@ -69,17 +69,17 @@ fn a_resync_ends_only_if_nobody_wrote() {
     let written = layout(3, 1).with_stale_others(1).unwrap();
     let begun = written.resync_begun(&[3]).unwrap();
     assert_eq!((state(&begun), begun.stale_mirrors()), ((Composite::SYNC_PENDING, vec![1]), vec![2, 3]));
-    assert!(begun.needs_intent(0, 1), "writers ask again");
+    assert!(begun.needs_intent(0, 1), "writers send an intent again");
     let ticket = begun.generation();
     let done = begun.resynced(ticket, &[3]).unwrap();
     assert_eq!((state(&done), done.generation()), ((Composite::READ_ONLY, vec![1, 3]), written.generation() + 2));
-    assert_eq!(done.resynced(ticket, &[2]).unwrap_err().errno(), Errno::EBUSY, "it has ended");
+    assert_eq!(done.resynced(ticket, &[2]).unwrap_err().errno(), Errno::EBUSY, "the resync has ended");
     let meanwhile = begun.with_stale_others(1).unwrap();
-    assert_eq!(meanwhile.resynced(ticket, &[3]).unwrap_err().errno(), Errno::EBUSY, "somebody wrote");
+    assert_eq!(meanwhile.resynced(ticket, &[3]).unwrap_err().errno(), Errno::EBUSY, "there was a write");
     assert_eq!(begun.resynced(ticket, &[4]).unwrap_err().errno(), Errno::EINVAL);
     assert_eq!(plain(1).resync_begun(&[]).unwrap_err().errno(), Errno::EINVAL);
     let nosync = vec![crate::Mark { id: (3 << MIRROR_SHIFT) | 5, flags: flags::NOSYNC, negative: false }];
-    assert_eq!(begun.with_flags(&nosync).unwrap().stale_mirrors(), [2], "one is left out");
+    assert_eq!(begun.with_flags(&nosync).unwrap().stale_mirrors(), [2], "the NOSYNC mirror is skipped");
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn what_is_copied_to_is_stale_meanwhile() {
     let begun = layout(3, 1).resync_begun(&[1, 3]).unwrap();
     assert_eq!(state(&begun), (Composite::SYNC_PENDING, vec![2]));
     assert_eq!(state(&begun.resynced(begun.generation(), &[1]).unwrap()).1, [1, 2]);
-    assert_eq!(layout(2, 1).resync_begun(&[1, 2]).unwrap_err().errno(), Errno::EUCLEAN, "none would be left");
+    assert_eq!(layout(2, 1).resync_begun(&[1, 2]).unwrap_err().errno(), Errno::EUCLEAN, "none would be fresh");
     let written = layout(2, 1).with_stale_others(1).unwrap();
-    assert_eq!(written.resync_begun(&[1]).unwrap_err().errno(), Errno::EUCLEAN, "the other one is stale");
+    assert_eq!(written.resync_begun(&[1]).unwrap_err().errno(), Errno::EUCLEAN, "the other mirror is stale");
     assert_eq!(written.resync_begun(&[9]).unwrap_err().errno(), Errno::EINVAL);
     assert_eq!(begun.resync_begun(&[1]).unwrap().as_one_change_of(&written).generation(), written.generation() + 1);
     assert!(begun.follows(&layout(3, 1)) && !begun.follows(&begun));
@@ -100,9 +100,9 @@ fn mirrors_come_and_go() {
     let file = Layout::new(FILE, 65536, None, stripe(1)).unwrap();
     let two = file.with_merged(&plain(2)).unwrap();
     let ids = |l: &Layout| l.components().iter().map(|c| c.id).collect::<Vec<_>>();
-    assert_eq!((ids(&two), two.generation()), (vec![65537, 131_073], 1), "as the real one numbers them");
+    assert_eq!((ids(&two), two.generation()), (vec![65537, 131_073], 1), "as Lustre numbers them");
     assert_eq!(state(&two), (Composite::READ_ONLY, vec![1]));
-    assert!(two.components().iter().all(|c| c.fid == FILE), "its objects are this file's now");
+    assert!(two.components().iter().all(|c| c.fid == FILE), "the merged objects belong to this file");
     assert_eq!(two.locate(5 * M).unwrap().object, Fid::new(7, 1));
     let three = two.with_merged(&layout(1, 5)).unwrap().resync_begun(&[3]).unwrap();
     let three = three.resynced(three.generation(), &[3]).unwrap();
@@ -113,13 +113,13 @@ fn mirrors_come_and_go() {
     assert_eq!(rest.generation(), three.generation() + 1);
     assert_eq!((ids(&gone), gone.generation(), gone.is_mirrored()), (vec![65537], 1, false));
     assert_eq!((gone.fid(), gone.locate(0).unwrap().object), (OTHER, Fid::new(7, 1)));
-    assert_eq!(rest.split(3, OTHER).unwrap_err().errno(), Errno::EUCLEAN, "the last fresh one");
+    assert_eq!(rest.split(3, OTHER).unwrap_err().errno(), Errno::EUCLEAN, "the last fresh mirror");
     let (last, stale) = rest.split(2, OTHER).unwrap();
     assert_eq!((last.composite().unwrap().flags, last.is_mirrored(), last.takes_writes()), (0, false, true));
-    assert!(stale.is_fresh(), "by itself it is what it is");
-    assert_eq!(last.split(3, OTHER).unwrap_err().errno(), Errno::EINVAL, "not mirrored any more");
-    assert_eq!(three.with_merged(&two).unwrap_err().errno(), Errno::EBUSY, "a mirrored file is no mirror");
-    assert_eq!(ids(&last.with_merged(&plain(9)).unwrap())[2], 0x4_0001, "ids are not used again at once");
+    assert!(stale.is_fresh(), "a single mirror is never stale");
+    assert_eq!(last.split(3, OTHER).unwrap_err().errno(), Errno::EINVAL, "no longer mirrored");
+    assert_eq!(three.with_merged(&two).unwrap_err().errno(), Errno::EBUSY, "a mirrored file cannot become a mirror");
+    assert_eq!(ids(&last.with_merged(&plain(9)).unwrap())[2], 0x4_0001, "ids are not reused at once");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn flags_that_choose_another_mirror_make_writers_ask() {
     let both = written.with_flags(&fresh).unwrap();
     assert!(both.needs_intent(0, 1), "{:?}", state(&both));
     let prefer = vec![crate::Mark { id: (1 << MIRROR_SHIFT) | 1, flags: flags::PREF_RD, negative: false }];
-    assert!(!written.with_flags(&prefer).unwrap().needs_intent(0, 1), "these do not");
+    assert!(!written.with_flags(&prefer).unwrap().needs_intent(0, 1), "preferences do not");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn headers_that_lie_are_refused() {
     assert_eq!(lied.check_usable(), Err(LayoutError::Mirrors(5)));
 }
 
-/// A change by its number and what it is about.
+/// Applies the change with the number `what` to the mirror `which`.
 fn step(layout: &Layout, n: u32, (what, which): (u8, u8), ticket: &mut u32) -> Option<(Layout, Vec<Fid>)> {
     let ids = layout.mirror_ids();
     let id = ids[usize::from(which) % ids.len()];
@@ -231,7 +231,7 @@ fn one_mirror_begins_on_the_mdt_under_another_name_each_time() {
         let merged = file.with_merged(&made(FILE)).unwrap();
         assert!(names.insert(name(&merged)), "round {round}");
         assert_eq!(merged.with_merged(&made(FILE)).unwrap_err(), LayoutError::SecondOnMdt);
-        assert_eq!(state(&merged).1, [1, 2], "it is stale");
+        assert_eq!(state(&merged).1, [1, 2], "the merged mirror is stale");
         let decoded = Layout::decode(&merged.encode()).unwrap();
         assert_eq!(name(&decoded), name(&merged));
         let part = Layout::decode(&merged.part_on_mdt().unwrap().encode()).unwrap();

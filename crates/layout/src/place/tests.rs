@@ -1,4 +1,4 @@
-//! Placement: evenness, weights, refusals.
+//! Placement: even distribution, weights, refusals.
 
 use sheen_wire::Errno;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const GIB: u64 = 1 << 30;
 
-/// OSTs of 100 GiB with so many GiB free, all on one server.
+/// Builds OSTs of 100 GiB with these GiB free, all on one server.
 fn osts(free_gib: &[u64]) -> Vec<Ost> {
     let ost = |(i, gib): (usize, &u64)| Ost {
         index: i as u32,
@@ -33,7 +33,7 @@ fn place(placer: &mut Placer, wanted: &Wanted, osts: &[Ost]) -> Result<Vec<u32>,
     placer.place(wanted, osts, &Limits::default())
 }
 
-/// How often each of 4 OSTs was chosen for `files` files.
+/// Returns how often each OST was chosen for `files` files.
 fn tally(wanted: &Wanted, osts: &[Ost], files: usize) -> Vec<usize> {
     let mut placer = Placer::new(1);
     let mut seen = vec![0; osts.len()];
@@ -52,7 +52,7 @@ fn round_robin_goes_on_where_the_last_file_ended() {
     assert_eq!(place(&mut placer, &stripes(1), &osts), Ok(vec![0]));
     assert_eq!(place(&mut placer, &stripes(2), &osts), Ok(vec![1, 2]));
     assert_eq!(place(&mut placer, &stripes(3), &osts), Ok(vec![3, 0, 1]));
-    // Over all of them: each file begins one further than the last.
+    // Files on all OSTs: each begins one OST further than the last.
     assert_eq!(place(&mut placer, &stripes(4), &osts), Ok(vec![2, 3, 0, 1]));
     assert_eq!(place(&mut placer, &stripes(4), &osts), Ok(vec![3, 0, 1, 2]));
     assert_eq!(tally(&stripes(1), &osts, 400), [100; 4]);
@@ -71,9 +71,9 @@ fn servers_take_turns() {
 
 #[test]
 fn weighted_only_past_the_threshold() {
-    // Free space within 17 %: still in turn.
+    // Free space within 17 %: still round robin.
     assert_eq!(tally(&stripes(1), &osts(&[90, 90, 90, 75]), 400), [100; 4]);
-    // Beyond: the fuller OST gets less than the others, though not nothing.
+    // Beyond: the fuller OST gets less than the others, but not nothing.
     let seen = tally(&stripes(1), &osts(&[90, 90, 90, 30]), 4000);
     assert!(seen[3] > 100 && seen[3] < 600, "{seen:?}");
     for i in 0..3 {
@@ -111,12 +111,12 @@ fn what_grows_goes_where_it_has_room_with_fewer_stripes_if_need_be() {
         chosen
     };
     assert_eq!(chosen(growing(4, 16)), [0, 1, 2, 3]);
-    assert_eq!(chosen(growing(4, 24)), [0, 1, 2], "8 each; with four it would have been 6");
+    assert_eq!(chosen(growing(4, 24)), [0, 1, 2], "8 GiB each; with four OSTs it would be 6 GiB");
     assert_eq!(chosen(growing(4, 60)), [0, 2]);
     assert_eq!(chosen(growing(1, 60)), [0]);
     assert_eq!(chosen(Wanted { start: Some(1), ..growing(1, 60) }), [0]);
     assert_eq!(chosen(Wanted { room: 60 * GIB, ..over(Count::Stripes(4)) }), [0, 0, 2, 2]);
-    assert_eq!(chosen(growing(4, 1000)), [0, 1, 2, 3], "nobody has room for that");
+    assert_eq!(chosen(growing(4, 1000)), [0, 1, 2, 3], "no OSTs have room for that");
     assert_eq!(room_each(osts.iter(), 4, 1000 * GIB, &Limits::default()), None);
 }
 
@@ -152,7 +152,7 @@ fn overstripes_spread_evenly() {
             assert_eq!(chosen.len(), usize::from(count));
             let seen: Vec<usize> = (0..4).map(|o| chosen.iter().filter(|c| **c == o).count()).collect();
             assert!(seen.iter().max().unwrap() - seen.iter().min().unwrap() <= 1, "{seen:?}");
-            assert!(chosen.windows(4).all(|w| (0..4).all(|i| !w[..i].contains(&w[i]))), "neighbours differ");
+            assert!(chosen.windows(4).all(|w| (0..4).all(|i| !w[..i].contains(&w[i]))), "adjacent stripes differ");
         }
     }
 }
@@ -195,7 +195,7 @@ fn a_list_is_taken_verbatim() {
     let listed = |list: &[u32], start, osts: &[Ost]| {
         place(&mut Placer::new(0), &Wanted { osts: list.to_vec(), start, ..stripes(1) }, osts)
     };
-    assert_eq!(listed(&[0, 1, 0, 2, 1, 2, 3, 3], None, &osts), Ok(vec![0, 1, 0, 2, 1, 2, 3, 3]), "full ones too");
+    assert_eq!(listed(&[0, 1, 0, 2, 1, 2, 3, 3], None, &osts), Ok(vec![0, 1, 0, 2, 1, 2, 3, 3]), "full OSTs, too");
     assert_eq!(listed(&[0, 1], Some(1), &osts), Ok(vec![1, 0]));
     assert_eq!(listed(&[0, 9], None, &osts), Err(LayoutError::UnknownOst(9)));
     osts[2].active = false;
@@ -237,22 +237,23 @@ fn a_degraded_ost_is_used_only_where_it_must_be() {
     assert_eq!(tally(&stripes(3), &osts, 10), [10, 0, 10, 10]);
     assert_eq!(tally(&stripes(4), &osts, 10), [10; 4], "a wide file needs it");
     assert_eq!(tally(&over(Count::PerOst(2)), &osts, 1), [2; 4]);
-    // Also when OSTs are unevenly full, however much is free there.
+    // Also if OSTs are unevenly full, however much is free on the degraded one.
     osts[0].free_bytes = 10 * GIB;
     assert_eq!(tally(&stripes(1), &osts, 100)[1], 0);
-    // Who names it gets it, and what follows avoids it.
+    // A named degraded OST is used; later stripes avoid it.
     let named = |start, n| Wanted { start: Some(start), ..stripes(n) };
     let mut placer = Placer::new(1);
     assert_eq!(place(&mut placer, &named(1, 2), &osts), Ok(vec![1, 2]));
     assert_eq!(place(&mut placer, &named(0, 2), &osts), Ok(vec![0, 2]));
     assert_eq!(place(&mut placer, &Wanted { osts: vec![1, 3], ..stripes(2) }, &osts), Ok(vec![1, 3]));
-    // Of several the emptiest comes first; where all are, nothing is gained by waiting.
+    // Of several degraded OSTs the emptiest comes first. If all are degraded, they are used
+    // normally.
     osts[3].degraded = true;
     osts[3].free_bytes = 20 * GIB;
     assert_eq!(tally(&stripes(3), &osts, 10), [10, 10, 10, 0]);
     osts.iter_mut().for_each(|o| o.degraded = true);
     assert_eq!(tally(&stripes(1), &osts, 100).iter().sum::<usize>(), 100);
-    // It counts as room where no other has it.
+    // A degraded OST is used if only it has room.
     let mut osts = self::osts(&[2, 90]);
     osts[1].degraded = true;
     let grows = |room| Wanted { room, ..stripes(1) };

@@ -1,4 +1,4 @@
-//! What may be asked for, and that it survives its bytes.
+//! Requested composite layouts: checks and binary form.
 
 use proptest::prelude::*;
 use sheen_wire::Errno;
@@ -17,7 +17,8 @@ fn size(bytes: u32) -> Spec {
     Spec { stripe_size: Some(bytes), ..Spec::default() }
 }
 
-/// Components as `-E` gives them: each ends there, and begins where the one before it ends.
+/// Components as given by `-E`: each ends at the given offset and begins at the end of the one
+/// before it.
 fn ends(parts: &[(u64, Spec)]) -> Template {
     let mut start = 0;
     let component = |(end, spec): &(u64, Spec)| {
@@ -30,7 +31,7 @@ fn ends(parts: &[(u64, Spec)]) -> Template {
 
 fn refused(template: &Template) -> LayoutError {
     let error = template.check().unwrap_err();
-    assert_eq!(Asked::decode(&template.encode()), Err(error.clone()), "decoding checks too");
+    assert_eq!(Asked::decode(&template.encode()), Err(error.clone()), "decoding checks, too");
     error
 }
 
@@ -83,7 +84,7 @@ fn ends_are_aligned_by_the_stripe_size() {
         refused(&ends(&[(3 * M, size(2 << 20)), (EOF, Spec::default())])),
         LayoutError::EndAlignment { .. }
     ));
-    assert_eq!(ends(&[(3 * M, Spec::default()), (EOF, size(2 << 20))]).check(), Ok(()), "one that fits is chosen");
+    assert_eq!(ends(&[(3 * M, Spec::default()), (EOF, size(2 << 20))]).check(), Ok(()), "a fitting size is chosen");
 }
 
 #[test]
@@ -92,12 +93,12 @@ fn limits_are_lustres() {
     let listed = Spec { osts: vec![0; STRIPES_MAX + 1], ..Spec::default() };
     assert!(Template::new(vec![TemplateComponent::striped(0, EOF, listed)]).check().is_err());
     assert_eq!(refused(&ends(&[(EOF, size(65537))])), LayoutError::StripeSize(65537));
-    // Lustre refuses `for i in $(seq 1 600); do a="$a -E ${i}M -C 10"; done`, too.
+    // Lustre also refuses `for i in $(seq 1 600); do a="$a -E ${i}M -C 10"; done`.
     let many = |n: u64| default_ends(&(1..=n).map(|i| i * M).collect::<Vec<_>>());
     assert_eq!(many(545).check(), Ok(()));
     assert_eq!(refused(&many(546)).errno(), Errno::ERANGE);
     assert_eq!(refused(&many(600)).errno(), Errno::ERANGE);
-    // Two components of 2000 stripes do not fit either, unless they are too short to have them.
+    // Two components of 2000 stripes do not fit, unless they are too short for that many.
     let wide = |end| ends(&[(end, count(2000)), (EOF, count(2000))]);
     assert_eq!(refused(&wide(1 << 40)).errno(), Errno::ERANGE);
     assert_eq!(wide(64 * M).check(), Ok(()));
@@ -156,10 +157,10 @@ fn a_component_that_grows_is_a_pair() {
     let raw = sel.encode();
     assert_eq!(raw[..4], 0x0BD8_0BD0_u32.to_le_bytes());
     assert_eq!(Asked::decode(&raw), Ok(Asked::Composite(sel.clone())));
-    // The extension size is in KiB, in place of the stripe size.
+    // The extension size is stored in KiB in the stripe size field.
     let part = COMP_HEADER_BYTES + 4 * codec::COMP_ENTRY_BYTES + 32;
     assert_eq!(raw[part + 24..part + 28], 65536_u32.to_le_bytes());
-    assert_eq!(TemplateComponent::striped(0, M, count(1)).extendable(64 * M).len(), 1, "nothing is left to grow into");
+    assert_eq!(TemplateComponent::striped(0, M, count(1)).extendable(64 * M).len(), 1, "no space for an extension");
 
     let too_small = Template::new(TemplateComponent::striped(0, 100 * M, count(1)).extendable(10 * M));
     assert_eq!(refused(&too_small), LayoutError::ExtensionSize(10 * M));
@@ -197,7 +198,7 @@ fn layouts_of_lustre_can_be_asked_for_again() {
         dir,
         Template::new(vec![TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, EOF, count(2))])
     );
-    // But for what was left over in a directory's, the bytes are Lustre's.
+    // Except for stale bytes in the captured directory default, the bytes are Lustre's.
     let mut raw = fixtures::bytes(fixtures::DIR_COMPOSITE);
     for at in [128 + 8, 160 + 8] {
         raw[at..at + 8].fill(0);
@@ -254,7 +255,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// One mirror: lengths in MiB, what holds each, and whether it can grow.
+    /// Generates one mirror: lengths in MiB, stripe parameters, and whether each component can
+    /// grow.
     fn mirrors()(
         parts in prop::collection::vec((64..300_u64, specs(), prop::option::of(1..4_u64), 0..8_u32), 1..6),
         on_mdt in any::<bool>(), endless in any::<bool>(),

@@ -1,4 +1,4 @@
-//! Who decides what, and what becomes of sizes, against what Lustre's files showed.
+//! Resolution of layout requests and stripe sizes, compared with files of Lustre.
 
 use super::*;
 use crate::{MDT_BYTES_DEFAULT, Pool};
@@ -39,7 +39,7 @@ fn plain(wanted: WantedLayout) -> Wanted {
     }
 }
 
-/// Start, end, stripe size, stripes; 0 stripes for what is not in objects.
+/// Start, end, stripe size, stripe count. The count is 0 for bytes without objects.
 fn shape(components: &[WantedComponent]) -> Vec<(u64, u64, u64, i32)> {
     let one = |c: &WantedComponent| match &c.holds {
         Holds::Objects(w) => (c.start, c.end, u64::from(w.stripe_size), w.count.to_number()),
@@ -55,12 +55,12 @@ fn sizes_follow_the_components() {
     let pfl = template(vec![striped(0, M, count(1)), striped(M, 4096 * M, count(4)), striped(4096 * M, EOF, all)]);
     let shapes = shape(&components(resolved(&pfl, None, None)));
     assert_eq!(shapes, [(0, M, M, 1), (M, 4096 * M, 4 * M, 4), (4096 * M, EOF, 4 * M, -1)]);
-    // `-E 1M -E 4M -c 2 -E eof -c 4`: the second has room for one stripe.
+    // `-E 1M -E 4M -c 2 -E eof -c 4`: the second component has room for one stripe.
     let pfl4 =
         template(vec![striped(0, M, Spec::default()), striped(M, 4 * M, count(2)), striped(4 * M, EOF, count(4))]);
     let shapes = shape(&components(resolved(&pfl4, None, None)));
     assert_eq!(shapes, [(0, M, M, 1), (M, 4 * M, 4 * M, 1), (4 * M, EOF, 4 * M, 4)]);
-    // The largest power of two that divides the end.
+    // The stripe size is the largest power of two that divides the end.
     let odd =
         template(vec![striped(0, 7 * M, count(8)), striped(7 * M, 14 * M, count(8)), striped(14 * M, EOF, count(8))]);
     let shapes = shape(&components(resolved(&odd, None, None)));
@@ -76,13 +76,13 @@ fn the_first_that_asks_decides_the_kind() {
     assert_eq!(components(resolved(&nothing, Some(&composite), Some(&eight))).len(), 2);
     assert_eq!(components(resolved(&nothing, None, Some(&composite))).len(), 2);
     assert_eq!(components(resolved(&other, Some(&composite), None)).len(), 1);
-    // A plain one replaces a composite one wholly, and what lies behind that as well.
+    // A plain layout replaces a composite one wholly, and the levels behind that one as well.
     let sized = Asked::Plain(Spec { stripe_size: Some(1 << 20), ..Spec::default() });
     let w = plain(resolved(&sized, Some(&composite), Some(&eight)));
     assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(1)));
     let w = plain(resolved(&nothing, Some(&sized), Some(&composite)));
     assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(1)));
-    // Among plain ones nothing has changed.
+    // Plain layouts are combined by parameter.
     let w = plain(resolved(&sized, Some(&eight), None));
     assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(8)));
     let w = plain(resolved(&nothing, None, Some(&eight)));
