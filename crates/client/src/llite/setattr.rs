@@ -92,8 +92,9 @@ impl Client {
 
     /// Truncates the objects of a file. Returns the layout by which it did so in the end.
     ///
-    /// Repeats the truncate if the file was migrated meanwhile, or if another mirror may have become
-    /// the valid one. Only the LAYOUT lock under which the MDT sent `located` excludes the latter.
+    /// Repeats the truncate if the file was migrated meanwhile, or if another mirror may have
+    /// become the valid one. Only the LAYOUT lock under which the MDT sent `located` excludes the
+    /// latter.
     pub(super) async fn cut(&self, fid: Fid, mut located: Located, size: u64) -> Result<Arc<Layout>> {
         let (mut moves, mut again) = (0, 0);
         while again < AGAIN_MAX {
