@@ -87,7 +87,7 @@ fn store_of_format_1_of_another_mdt_than_0_is_refused() {
     drop(Fs::on(store.clone(), on_mdt(1)));
     store.remove(FORMAT);
     let why = refusal(&store, on_mdt(1));
-    assert!(why.starts_with("it has format 1, which named files and objects of MDT 1 as MDT 0 does"), "{why}");
+    assert!(why.starts_with("it has format 1, in which MDT 1 used the FIDs of MDT 0"), "{why}");
     assert_eq!(refusal(&store, on_mdt(2)), "it belongs to MDT 1, this is MDT 2");
     assert_eq!(marked(&store), None, "the refused store is unchanged");
 }
