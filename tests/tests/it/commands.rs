@@ -325,7 +325,7 @@ fn directories_go_to_no_mdt_that_there_is_not() {
     // Each name has its inode, so rmdir and rm remove it. `lfs rm_entry` is refused.
     for command in ["rm_entry", "rmentry"] {
         let ran = lfs(command, &path);
-        assert!(ran.code == 95 && ran.err.contains("remove that with rmdir(1) or rm(1)"), "{ran:?}");
+        assert!(ran.code == 95 && ran.err.contains("use rmdir(1) or rm(1)"), "{ran:?}");
     }
     assert!(at.b("mgd").is_dir());
 }
