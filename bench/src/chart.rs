@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_reach_over_all_values() {
+    fn axis_covers_all_values() {
         let ticks = Ticks::of(&chart().panels[0]);
         let labels: Vec<&str> = ticks.marks.iter().map(|(_, l)| l.as_str()).collect();
         assert_eq!(labels, ["0", "100", "200", "300", "400", "500"]);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn values_with_spreads_stand_side_by_side_and_are_not_joined() {
+    fn values_with_spreads_are_drawn_side_by_side_and_not_joined() {
         let mut chart = chart();
         chart.panels.truncate(1);
         chart.panels[0].spreads = vec![vec![None, Some((300.0, 900.0))], vec![Some((100.0, 101.0)), None]];
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_png_is_one_and_shows_both_colours() {
+    fn png_decodes_and_shows_all_colours() {
         let file = chart().scene().png(1).unwrap();
         let decoder = ::png::Decoder::new(std::io::Cursor::new(file));
         let mut reader = decoder.read_info().unwrap();

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_damaged_is_found() {
+    fn check_finds_missing_and_damaged_records() {
         let file = tempfile::tempfile().unwrap();
         let of = |rank: usize| Records {
             path: "shared".into(),

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_the_same_each_time_of_the_paper_s_length_and_of_few_hosts_most() {
+    fn generated_records_are_reproducible_and_like_the_papers() {
         let text = generate(1 << 20);
         assert_eq!(text, generate(1 << 20));
         let mut index = Index::default();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_cut_anywhere_find_each_record_once() {
+    fn segments_with_any_boundaries_index_each_record_once() {
         let text = generate(200_000);
         let mut whole = Index::default();
         whole.add(&text, 0, 0, text.len());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_learns_from_its_host_s_records_alone() {
+    fn model_counts_only_records_of_its_host() {
         let line = b"1,2,6,10.1.1.4,5000,198.18.0.1,443,1500,40,1460\n";
         let mut model = Model::default();
         assert!(!model.learn(3, line));

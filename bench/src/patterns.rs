@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_s_tables_are_all_here_and_sound() {
+    fn tables_contain_all_experiments_of_the_paper() {
         assert_eq!((IOR.len(), NETFLOW.len(), BLAST.len()), (6, 6, 18));
         for e in [IOR, NETFLOW, BLAST].into_iter().flatten() {
             assert_eq!(e.marks.len() + 1, e.types.len(), "{}", e.name);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_becomes_components_of_the_file_s_scale() {
+    fn pattern_is_scaled_to_components() {
         let words = |name: &str| named(name).words(SCALE).join(" ");
         assert_eq!(words("IOR.2"), "-c 8 -S 64K");
         assert_eq!(words("IOR.6"), "-E 131072K -c 4 -S 64K -E 262144K -c 8 -S 64K -E -1 -c 16 -S 64K");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_as_asked_is_found() {
+    fn check_rejects_a_file_with_another_layout() {
         let composite = "\
 file
   lcm_layout_gen:    3

@@ -167,7 +167,7 @@ open                                1 samples [usecs] 5 5 5 25
 ";
 
     #[test]
-    fn counters_of_all_targets_add_up_and_bytes_are_no_requests() {
+    fn counters_of_all_targets_are_added_and_bytes_are_not_requests() {
         let mut now = Counters::default();
         now.read(STATS);
         assert_eq!(now.get("open"), Counter { count: 3, sum: 33270 });

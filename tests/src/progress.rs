@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_goes_on_until_all_have_done_their_minimum() {
+    fn race_lasts_until_all_parts_reach_their_minimum() {
         let race = Race::new([5..=5, at_least(100), 10..=30]);
         thread::scope(|scope| {
             for (part, pause) in [(0, 20), (1, 0), (2, 0)] {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_party_with_a_maximum_spreads_its_steps_over_the_race() {
+    fn party_with_a_maximum_spreads_its_steps_over_the_race() {
         let race = Race::new([at_least(4), 8..=40]);
         let [slow, fast] = [0, 1].map(|part| race.party(part));
         for steps in [10, 20, 30, 40] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_the_race() {
+    fn panic_of_a_party_ends_the_race() {
         let race = Race::new([at_least(1), at_least(1)]);
         thread::scope(|scope| {
             let party = race.party(0);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_what_is_written() {
+    fn transcript_round_trips_through_parse_and_display() {
         let text = "! because\n$ a\n  b\n[exit 2]\n--- stdout\nx\n\n--- stderr\ny\n<no newline at end>\n===\n!2 again\n$ a\n[exit 0]\n===\n";
         let cases = parse(&format!("# case c ; cwd=/mnt ; x\n{text}"));
         let [case] = &cases[..] else { panic!("{cases:?}") };

@@ -19,120 +19,116 @@ const OPS: usize = 200;
 const OPS_AROUND_A_CRASH: usize = 100;
 
 #[test]
-fn every_operation_is_done_exactly_once_however_the_network_breaks() {
-    seeds("every_operation_is_done_exactly_once_however_the_network_breaks", 100, |seed, log| {
-        bad_network(seed, OPS, log)
-    });
+fn operations_execute_exactly_once_on_a_bad_network() {
+    seeds("operations_execute_exactly_once_on_a_bad_network", 100, |seed, log| bad_network(seed, OPS, log));
 }
 
 #[test]
-fn what_was_synced_survives_a_power_failure_and_nothing_is_mixed_up() {
-    seeds("what_was_synced_survives_a_power_failure_and_nothing_is_mixed_up", 40, |seed, log| {
-        power_failure(seed, OPS_AROUND_A_CRASH, log)
-    });
+fn synced_data_survives_a_power_failure() {
+    seeds("synced_data_survives_a_power_failure", 40, |seed, log| power_failure(seed, OPS_AROUND_A_CRASH, log));
 }
 
 /// Seed 29 of the power failures found the bug: writes and fsyncs succeeded on a file that the MDT
 /// had lost.
 #[test]
-fn a_file_that_the_mdt_lost_is_not_called_safe() {
-    seeds("a_file_that_the_mdt_lost_is_not_called_safe", 5, lost_file);
+fn fsync_fails_on_a_file_that_the_mdt_lost() {
+    seeds("fsync_fails_on_a_file_that_the_mdt_lost", 5, lost_file);
 }
 
 /// Seed 318 of the power failures found the bug: a client went on using a layout that the MDT had
 /// lost, while the other clients used the new one.
 #[test]
-fn a_layout_that_the_mdt_lost_is_forgotten_by_all() {
-    seeds("a_layout_that_the_mdt_lost_is_forgotten_by_all", 5, lost_layout);
+fn clients_drop_a_layout_that_the_mdt_lost() {
+    seeds("clients_drop_a_layout_that_the_mdt_lost", 5, lost_layout);
 }
 
 #[test]
-fn objects_of_a_component_that_the_mdt_lost_are_forgotten_by_all() {
-    seeds("objects_of_a_component_that_the_mdt_lost_are_forgotten_by_all", 10, lost_component);
+fn clients_drop_objects_of_a_component_that_the_mdt_lost() {
+    seeds("clients_drop_objects_of_a_component_that_the_mdt_lost", 10, lost_component);
 }
 
 /// Seed 431 of the power failures found the bug.
 #[test]
-fn an_fsync_after_an_ost_lost_bytes_does_not_call_them_safe() {
-    seeds("an_fsync_after_an_ost_lost_bytes_does_not_call_them_safe", 20, lost_bytes);
+fn fsync_reports_bytes_that_an_ost_lost() {
+    seeds("fsync_reports_bytes_that_an_ost_lost", 20, lost_bytes);
 }
 
 #[test]
-fn migrations_are_done_once_or_not_at_all() {
-    seeds("migrations_are_done_once_or_not_at_all", 20, |seed, log| bad_network_as(seed, OPS, log, true));
+fn migrations_on_a_bad_network_execute_once_or_fail() {
+    seeds("migrations_on_a_bad_network_execute_once_or_fail", 20, |seed, log| bad_network_as(seed, OPS, log, true));
 }
 
 #[test]
-fn what_was_synced_survives_a_power_failure_while_files_are_migrated() {
-    seeds("what_was_synced_survives_a_power_failure_while_files_are_migrated", 20, |seed, log| {
+fn synced_data_survives_a_power_failure_during_migrations() {
+    seeds("synced_data_survives_a_power_failure_during_migrations", 20, |seed, log| {
         power_failure_as(seed, OPS_AROUND_A_CRASH, log, true)
     });
 }
 
 #[test]
-fn clients_that_race_see_one_file_system() {
-    seeds("clients_that_race_see_one_file_system", 800, race);
+fn racing_clients_see_a_consistent_file_system() {
+    seeds("racing_clients_see_a_consistent_file_system", 800, race);
 }
 
 #[test]
-fn clients_race_for_files_on_the_mdt() {
-    seeds("clients_race_for_files_on_the_mdt", 80, race_on_mdt);
+fn racing_clients_see_consistent_dom_files() {
+    seeds("racing_clients_see_consistent_dom_files", 80, race_on_mdt);
 }
 
 #[test]
-fn clients_race_while_files_are_migrated() {
-    seeds("clients_race_while_files_are_migrated", 120, race_beside_migrations);
+fn racing_clients_see_consistent_files_during_migrations() {
+    seeds("racing_clients_see_consistent_files_during_migrations", 120, race_beside_migrations);
 }
 
 #[test]
-fn clients_race_for_files_with_mirrors() {
-    seeds("clients_race_for_files_with_mirrors", 140, race_for_mirrors);
+fn racing_clients_see_consistent_mirrored_files() {
+    seeds("racing_clients_see_consistent_mirrored_files", 140, race_for_mirrors);
 }
 
-/// Seeds of `clients_race_for_files_with_mirrors` that failed.
+/// Seeds of `racing_clients_see_consistent_mirrored_files` that failed.
 ///
 /// * 909, 912: an append ran during a resync. The client retried it at an end of file that it had
 ///   read from the wrong mirror.
 /// * 1795: a client truncated a file by a layout without mirrors, while the file got mirrors.
 #[test]
-fn what_new_mirrors_overtake_is_done_to_all_of_them() {
+fn changes_during_resync_or_extend_reach_all_mirrors() {
     for seed in [909, 912, 1795] {
         race_for_mirrors(seed, 0);
     }
 }
 
-/// Seeds of `clients_race_for_files_with_mirrors` that failed.
+/// Seeds of `racing_clients_see_consistent_mirrored_files` that failed.
 ///
 /// * 2415 (a read) and 5801 (a stat): the client used a mirror that a resync truncated at that
 ///   time.
 /// * 12309: a stat that was retried held locks for which the MDT waited.
 #[test]
-fn who_looks_at_a_mirror_that_is_cut_looks_again() {
+fn reads_and_stats_retry_when_a_resync_truncates_their_mirror() {
     for seed in [2415, 5801, 12309] {
         race_for_mirrors(seed, 0);
     }
 }
 
 #[test]
-fn mirrored_files_are_read_and_written_while_an_ost_is_down() {
-    seeds("mirrored_files_are_read_and_written_while_an_ost_is_down", 30, read_through_outages);
+fn mirrored_files_stay_readable_and_writable_during_an_ost_outage() {
+    seeds("mirrored_files_stay_readable_and_writable_during_an_ost_outage", 30, read_through_outages);
 }
 
 #[test]
-fn clients_race_while_files_are_swapped() {
-    seeds("clients_race_while_files_are_swapped", 100, race_beside_swaps);
+fn racing_clients_see_consistent_files_during_layout_swaps() {
+    seeds("racing_clients_see_consistent_files_during_layout_swaps", 100, race_beside_swaps);
 }
 
-/// Seed 646 of `clients_race_while_files_are_swapped` found the bug. A reader waited for another
-/// client. That client had lost its connection and waited for the reader's locks. The server
-/// evicted the reader.
+/// Seed 646 of `racing_clients_see_consistent_files_during_layout_swaps` found the bug. A reader
+/// waited for another client. That client had lost its connection and waited for the reader's
+/// locks. The server evicted the reader.
 #[test]
-fn who_reads_is_not_given_up_for_whom_it_waits() {
+fn reader_waiting_for_a_disconnected_client_is_not_evicted() {
     race_beside_swaps(646, 0);
 }
 
 #[test]
-fn a_seed_replays() {
+fn equal_seeds_replay_equal_events() {
     for seed in 0..5 {
         replays(seed, race);
         replays(seed, race_beside_migrations);

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_and_digits_are_there_and_differ() {
+    fn all_glyphs_exist_and_differ() {
         let all = ('0'..='9').chain('A'..='Z').chain('a'..='z').chain(".,:-–+×=()/%<>_&".chars());
         let mut shapes: Vec<&str> = all.map(glyph).collect();
         assert!(!shapes.contains(&BOX));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_on_their_line_and_are_as_wide_as_told() {
+    fn text_is_drawn_on_its_base_line_with_the_returned_width() {
         let strokes = strokes("Hx", (10.0, 50.0), UNITS);
         let ends: Vec<(f64, f64)> = strokes.iter().flat_map(|(a, b)| [*a, *b]).collect();
         let (right, low) = ends.iter().fold((0.0, 0.0), |(x, y), p| (f64::max(x, p.0), f64::max(y, p.1)));

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn announce_counts_whatever_the_mgs_is() {
+    fn announce_option_sets_the_registered_nid_for_any_mgs() {
         let at = |announce| says("10.0.0.1@tcp", None, Some(announce)).1;
         assert_eq!(at("10.9.9.9@tcp"), "10.9.9.9:7990@tcp");
         assert_eq!(at("10.9.9.9:5@tcp"), "10.9.9.9:5@tcp");
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_host_and_what_does_not() {
+    fn host_names_are_distinguished_from_addresses_and_loopback_names() {
         assert!(["node1", "node1.cluster", "n-1"].into_iter().all(is_host_name));
         assert!(
             !["10.0.0.1", "::1", "localhost", "LocalHost.localdomain", "ip6-loopback"].into_iter().any(is_host_name)

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_lustres() {
+    fn check_fsname_accepts_only_lustre_names() {
         for good in ["sheen", "a", "scratch1", "x_y-z"] {
             assert!(check_fsname(good).is_ok(), "{good}");
         }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_loaded() {
+    fn stored_config_is_loaded_and_invalid_config_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sheen.toml");
         assert_eq!(Config::load(&path).unwrap(), None);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_told_by_their_files() {
+    fn dir_kind_is_detected_from_the_files_in_a_directory() {
         let base = tempfile::tempdir().unwrap();
         let dir = |name: &str, file: &str, text: &str| {
             let path = base.path().join(name).join(file);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_holds_both_may_be_served_as_either() {
+    fn directory_with_an_mdt_and_osts_is_accepted_as_either() {
         let dir = tempfile::tempdir().unwrap();
         let identity = "# A Sheen target; do not edit.\n";
         fs::write(dir.path().join("identity"), identity).unwrap();

@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_to_listen_on() {
+    fn listen_address_parses_addresses_and_nids() {
         let ok = |t: &str| listen_address(t, 7988).unwrap().to_string();
         assert_eq!(ok("127.0.0.1"), "127.0.0.1:7988");
         assert_eq!(ok("127.0.0.1:0@tcp"), "127.0.0.1:0");

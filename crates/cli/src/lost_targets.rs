@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_targets_are_named_and_new_ones_are_not() {
+    fn osts_to_serve_reports_missing_targets_but_not_new_ones() {
         let base = tempfile::tempdir().unwrap();
         let home = Home::new(Some(base.path())).unwrap();
         let put = |file: &str| {

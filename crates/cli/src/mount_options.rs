@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_done_or_refused() {
+    fn mount_options_set_flags_locks_and_threads() {
         let usual = MountFlags::default();
         let default = parsed("rw,_netdev,x-systemd.automount").unwrap();
         assert_eq!((default.options.flags, default.remount, default.retries), (usual, false, 0));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts() {
+    fn last_of_contradicting_mount_options_wins() {
         let usual = MountFlags::default();
         for options in
             ["ro,rw", "noexec,exec", "noatime,relatime", "noatime,atime", "suid,dev,owner", "nosymfollow,symfollow"]
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_taken() {
+    fn mount_options_without_effect_are_accepted() {
         let usual = "rw,defaults,async,auto,noauto,nofail,nouser,group,owner,_netdev,relatime,lazytime,silent,comment=why,\
                      x-systemd.requires=/mnt,x-gvfs-show,X-mount.mkdir,uhelper=x,user_xattr,flock,lazystatfs,verbose,always_ping,\
                      default_permissions,network=tcp";
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named() {
+    fn unsupported_mount_options_are_refused_by_name() {
         let said = |options: &str| parsed(options).unwrap_err().to_string();
         for (options, what) in [
             ("sync", "mount option 'sync' is not supported\n  open files with O_SYNC"),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remount_changes_what_is_named() {
+    fn remounted_flags_change_only_if_a_word_names_them() {
         let has = MountFlags { exec: false, noatime: true, ..MountFlags::default() };
         let remounted = |options: &str| {
             assert!(parsed(options).is_ok_and(|asked| asked.remount), "{options}");

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_places_beside_the_directory_are_allowed() {
+    fn check_beside_refuses_mount_points_above_or_inside_the_directory() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         let dir = base.join("fs");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directories_of_servers_are_no_mount_points() {
+    fn check_no_server_refuses_the_directories_of_servers() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         let ost = base.join("srv/oss/0");

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_points_are_found_behind_links() {
+    fn mount_point_follows_symbolic_links() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         std::fs::create_dir(base.join("real")).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn private_directories_are_private() {
+    fn private_dir_creates_directories_with_mode_0700() {
         let dir = tempfile::tempdir().unwrap();
         let made = dir.path().join("a/b");
         private_dir(&made).unwrap();

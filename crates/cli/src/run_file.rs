@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_served_directory_is_known_while_the_lock_lives() {
+    fn run_state_follows_the_lock_of_the_serving_process() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.json");
         assert_eq!(state(&path).unwrap(), State::Down);

@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_with_the_open_is_not_believed_after_a_newer_layout() {
+    fn layout_from_open_is_ignored_after_newer_layout() {
         let file = opened_with(1);
         assert_eq!((generation(file.inode.last()), generation(file.inode.known())), (None, Some(1)));
         file.inode.learn(&layout(2));
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_with_the_open_is_not_believed_after_a_restarted_mdt_told_of_another_layout() {
+    fn layout_from_open_is_ignored_after_restarted_mdt_sent_another() {
         let stripe = |object| vec![Stripe { object: Fid::new(7, object), ost: 1 }];
         let parts = [(0, 1 << 20), (1 << 20, u64::MAX)];
         let part = |(start, end)| TemplateComponent::striped(start, end, Spec::default());

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_order_and_starts_all_before_waiting() {
+    fn join_all_keeps_order_and_starts_all_futures_before_waiting() {
         let (polls, open) = (Cell::new(0), Cell::new(false));
         let futures = (0..3).map(|i| {
             let (polls, open) = (&polls, &open);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ready_is_ready_at_the_first_poll() {
+    fn join_of_ready_futures_completes_at_first_poll() {
         let none: [future::Ready<u8>; 0] = [];
         assert_eq!(poll_once(std::pin::pin!(join_all(none))), Poll::Ready(vec![]));
         assert_eq!(poll_once(std::pin::pin!(join_all([future::ready(1)]))), Poll::Ready(vec![1]));

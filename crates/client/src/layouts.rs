@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_gives_way_to_what_is_heard_without_a_lock() {
+    fn cached_layout_is_dropped_when_newer_one_is_read() {
         let (layouts, fid) = (Layouts::new(8), Fid::new(1, 2));
         let bytes = |generation| Bytes::from(layout(fid, generation).encode());
         layouts.decode(fid, &bytes(5)).unwrap();

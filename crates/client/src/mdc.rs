@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_run_on_into_the_next_sequence_without_a_repeat() {
+    fn fids_continue_in_next_sequence_without_repeats() {
         let mut s = Sequence { spare: Some(7), ..Sequence::EMPTY };
         let mut asked = 0;
         for i in 1..=SEQ_WIDTH {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_is_told_from_what_does_not() {
+    fn read_ahead_stats_count_sequential_and_other_reads() {
         let sim = Sim::new(1, SimConfig::default());
         let counts = ReadAhead::new(&sim.rt(1));
         let lines = || counts.render().lines().skip(3).map(str::to_owned).collect::<Vec<_>>();

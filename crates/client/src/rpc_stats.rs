@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_by_powers_of_two_of_pages() {
+    fn rpc_stats_count_requests_by_powers_of_two_of_pages() {
         let pages = PagesPerRpc::default();
         for bytes in [1, 4096, 4097, 1 << 20, 1 << 20, 16 << 20] {
             pages.read(bytes);

@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_go_on_where_they_were_until_they_rewind() {
+    fn listing_serves_cached_pages_until_rewind() {
         let listing = Listing::new(DIR);
         assert!(matches!(listing.at(0), At::Unknown));
         let first = page(0, 3, false);
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn lookups_in_order_bring_what_follows_ahead_of_them_and_only_they() {
+    fn only_lookups_in_order_request_following_names_ahead() {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
         ahead.begin(&listing);
         listing.push(listing.rewinds(), &page(0, 1000, true), false);
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_came_with_attributes_are_not_asked_for_again() {
+    fn statahead_skips_names_that_came_with_attributes() {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
         ahead.begin(&listing);
         let landing = listing.push(listing.rewinds(), &page(0, 10, false), true).expect("with attributes");
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_what_it_looks_up_has_the_bytes_of_what_follows() {
+    fn lookups_followed_by_reads_request_data_of_following_files() {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
         ahead.begin(&listing);
         drop(listing.push(listing.rewinds(), &page(0, 1000, true), true));

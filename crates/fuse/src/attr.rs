@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_and_types_survive() {
+    fn attr_encodes_times_before_1970_and_file_type() {
         let out = attr().to_abi();
         assert_eq!((out.atime, out.atimensec), (u64::MAX, 1));
         assert_eq!(out.mode, 0o024755);

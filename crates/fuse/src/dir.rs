@@ -113,7 +113,7 @@ mod tests {
     use crate::attr::FileAttr;
 
     #[test]
-    fn records_have_the_kernels_layout_and_stop_at_the_size() {
+    fn readdir_records_match_the_kernel_and_stop_at_the_size() {
         let mut dir = DirBuffer::new(24 + 8 + 24 + 16);
         assert!(!dir.add(5, 1, FileKind::Dir, b"abc"));
         assert!(!dir.add(6, 2, FileKind::Regular, b"123456789"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_names_are_left_out() {
+    fn readdir_skips_invalid_names() {
         let mut dir = DirBuffer::new(4096);
         assert!(!dir.add(1, 1, FileKind::Dir, b""));
         assert!(!dir.add(1, 1, FileKind::Dir, b"a/b"));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn plus_puts_the_entry_first() {
+    fn readdirplus_puts_the_entry_before_the_dirent() {
         let t = Time::default();
         let attr = FileAttr {
             ino: 9,

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn never_asks_for_what_is_not_offered_or_not_supported() {
+    fn init_never_requests_unoffered_or_unsupported_flags() {
         let offer = offer(ASYNC_READ | MAX_PAGES | PASSTHROUGH | INIT_EXT);
         let mut config = InitConfig::new(&offer, &SessionOptions::default());
         config.enable(PASSTHROUGH | FLOCK_LOCKS | WRITEBACK_CACHE);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn high_flags_need_init_ext() {
+    fn init_sends_high_flags_only_with_init_ext() {
         let offer = offer(u64::MAX);
         let mut config = InitConfig::new(&offer, &SessionOptions::default());
         let (n, out) = config.conclude(&offer, 256);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_both_forms_of_init() {
+    fn init_parses_short_and_long_form() {
         let init = InitIn { major: 7, minor: 31, max_readahead: 9, flags: ASYNC_READ as u32 };
         assert_eq!(
             Offer::parse(init.as_bytes()),

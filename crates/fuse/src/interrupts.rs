@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_early_interrupt_is_found_once_and_a_delivered_one_never() {
+    fn early_interrupt_is_found_once_and_delivered_interrupt_never() {
         let early = EarlyInterrupts::new();
         early.interrupt(8, |u| u != 8);
         early.interrupt(10, |u| u == 10);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_bounded_and_the_newest_stay() {
+    fn early_interrupts_are_bounded_and_keep_the_newest() {
         let early = EarlyInterrupts::new();
         (1..=NOTES as u64 + 1).for_each(|u| early.interrupt(u * 2, |_| false));
         assert!(!early.was_early(2));

@@ -425,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_topmost_mount_of_a_point() {
+    fn connection_number_finds_the_topmost_mount() {
         let table = "\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
 40 22 0:51 / /mnt/a\\040b rw,nosuid - fuse.sheen x rw
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helpers_refusals_say_what_to_do() {
+    fn fusermount_errors_say_what_to_do() {
         let e = helper_error(
             "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n",
         );
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn helper_gets_every_option() {
+    fn fusermount_receives_every_option() {
         let mut options = MountOptions::new("/m", "host@tcp:/fs");
         assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=4096");
         options.allow_other = true;
@@ -465,7 +465,7 @@ mod tests {
     /// The helper works for root, too. Tests with real mounts use the descriptor; this test does
     /// not.
     #[test]
-    fn the_helper_mounts_and_unmounts() {
+    fn fusermount_mounts_and_unmounts() {
         let dir = tempfile::tempdir().unwrap();
         let point = dir.path().canonicalize().unwrap();
         let fd = match mount_by_helper(&MountOptions::new(&point, "a b"), &point, 4096) {
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_point_must_be_an_existing_directory() {
+    fn mount_refuses_mount_points_that_are_no_directory() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, "").unwrap();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_could_smuggle_in_others_are_refused() {
+    fn mount_refuses_names_with_separators() {
         for bad in ["", "a,suid", "a\\", "a\nb"] {
             let options = MountOptions::new("/", bad);
             assert!(matches!(mount(&options, 4096), Err(MountError::Option(_))), "{bad:?}");

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_mount_table_tells_the_flags() {
+    fn mount_table_line_is_parsed_into_flags() {
         let line = |mount: &str, superblock: &str| {
             of_line(&format!("40 22 0:51 / /mnt/a\\040b {mount} shared:3 master:1 - fuse.sheen n@tcp:/fs {superblock}"))
         };
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_what_the_kernel_and_the_helper_call_them() {
+    fn mount_flags_become_kernel_bits_and_fusermount_words() {
         let usual = MountFlags::default();
         assert_eq!(usual.bits(), Bits::NOSUID | Bits::NODEV | Bits::RELATIME);
         assert_eq!(usual.words().count(), 0);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_mount_table_does_not_tell_stays() {
+    fn mount_flags_stay_without_a_mount_table_line() {
         let flags = MountFlags { noatime: true, ..MountFlags::default() };
         assert_eq!(FlagsWatch::new(None, flags).now(), flags);
         // No mount has this number.

@@ -81,7 +81,7 @@ fn names() {
 }
 
 #[test]
-fn bad_names_are_refused() {
+fn parse_refuses_bad_names() {
     for bad in [&b"abc"[..], b"\0", b"a/b\0", b""] {
         let refused = parse(&message(opcode::LOOKUP, &[bad]), true);
         assert_eq!(refused.err(), Some(Malformed { unique: Some(77), opcode: opcode::LOOKUP }), "{bad:?}");
@@ -110,7 +110,7 @@ fn nodes() {
 }
 
 #[test]
-fn setattr_takes_only_what_is_valid() {
+fn parse_setattr_takes_only_valid_fields() {
     let all = SetAttrIn {
         valid: 0,
         fh: 1,
@@ -203,7 +203,7 @@ fn files() {
 }
 
 #[test]
-fn copy_file_range_in_both_widths() {
+fn parse_copy_file_range_reports_the_width() {
     let copy = CopyFileRangeIn { fh_in: 1, off_in: 2, nodeid_out: 3, fh_out: 4, off_out: 5, len: 6, flags: 7 };
     let want = CopyFileRange { fh_in: 1, offset_in: 2, nodeid_out: 3, fh_out: 4, offset_out: 5, len: 6, flags: 7 };
     for (code, wide) in [(opcode::COPY_FILE_RANGE, false), (opcode::COPY_FILE_RANGE_64, true)] {
@@ -216,7 +216,7 @@ fn copy_file_range_in_both_widths() {
 }
 
 #[test]
-fn locks_tell_flock_from_fcntl() {
+fn parse_locks_distinguishes_flock_from_fcntl() {
     let lk = LkIn { fh: 1, owner: 2, lk: FileLock { start: 3, end: 4, kind: 1, pid: 5 }, lk_flags: 0, padding: 0 };
     let want = LockRequest { fh: 1, owner: 2, lock: Lock { start: 3, end: 4, kind: 1, pid: 5 }, flock: false };
     assert_op!(GETLK, [lk.as_bytes()], Op::GetLk(l) if *l == want);
@@ -226,7 +226,7 @@ fn locks_tell_flock_from_fcntl() {
 }
 
 #[test]
-fn extended_attributes_in_both_forms() {
+fn parse_xattr_operations_accepts_both_setxattr_forms() {
     let long = SetXattrIn { size: 3, flags: 1, setxattr_flags: 1, padding: 0 };
     assert_op!(SETXATTR, [long.as_bytes(), b"user.a\0", b"v\0w"], Op::SetXattr { name, value, flags: 1, kill_sgid: true }
         if name == "user.a" && value == &b"v\0w"[..]);
@@ -244,7 +244,7 @@ fn extended_attributes_in_both_forms() {
 }
 
 #[test]
-fn forgets_have_no_answer() {
+fn parse_forget_expects_no_reply() {
     let one = message(opcode::FORGET, &[ForgetIn { nlookup: 3 }.as_bytes()]);
     let two = [ForgetOne { nodeid: 8, nlookup: 1 }, ForgetOne { nodeid: 9, nlookup: 2 }];
     let many = message(opcode::BATCH_FORGET, &[BatchForgetIn { count: 2, dummy: 0 }.as_bytes(), two.as_bytes()]);
@@ -259,7 +259,7 @@ fn forgets_have_no_answer() {
 }
 
 #[test]
-fn a_writes_payload_is_located_not_copied() {
+fn parse_write_locates_the_payload_without_a_copy() {
     let write = WriteIn { fh: 1, offset: 2, size: 5, write_flags: 0b111, lock_owner: 3, flags: 4, padding: 0 };
     let m = message(opcode::WRITE, &[write.as_bytes(), b"hello"]);
     let Ok(Incoming::Request { mut request, payload: Some(range), answered: true, .. }) = parse(&m, true) else {
@@ -295,7 +295,7 @@ fn a_writes_payload_is_located_not_copied() {
 }
 
 #[test]
-fn what_is_for_the_session_itself() {
+fn parse_returns_interrupt_destroy_and_unsupported() {
     let m = message(opcode::INTERRUPT, &[InterruptIn { unique: 12 }.as_bytes()]);
     assert!(matches!(parse(&m, true), Ok(Incoming::Interrupt { target: 12 })));
     assert!(matches!(parse(&message(opcode::DESTROY, &[]), true), Ok(Incoming::Destroy { unique: 77 })));
@@ -306,7 +306,7 @@ fn what_is_for_the_session_itself() {
 }
 
 #[test]
-fn the_supplementary_group_is_found_behind_other_extensions() {
+fn parse_finds_the_supplementary_group_behind_other_extensions() {
     let other = [ExtHeader { size: 16, kind: 40 }.as_bytes(), &[0xff; 8]].concat();
     let groups =
         [ExtHeader { size: 16, kind: ext::GROUPS }.as_bytes(), &1u32.to_ne_bytes(), &1234u32.to_ne_bytes()].concat();
@@ -325,7 +325,7 @@ fn the_supplementary_group_is_found_behind_other_extensions() {
 }
 
 #[test]
-fn a_header_that_lies_about_lengths_is_refused() {
+fn parse_refuses_headers_with_wrong_lengths() {
     let mut m = message(opcode::LOOKUP, &[b"abc\0"]);
     m.push(0);
     assert!(parse(&m, true).is_err());
@@ -337,13 +337,13 @@ fn a_header_that_lies_about_lengths_is_refused() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), ext in any::<bool>()) {
+    fn parse_never_panics_on_random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), ext in any::<bool>()) {
         let _ = parse(&bytes, ext);
     }
 
     /// With a valid header, the parser goes deeper than with random bytes.
     #[test]
-    fn no_body_panics(code in 0u32..60, extlen in 0u16..8, body in proptest::collection::vec(any::<u8>(), 0..200), ext in any::<bool>()) {
+    fn parse_never_panics_on_random_bodies(code in 0u32..60, extlen in 0u16..8, body in proptest::collection::vec(any::<u8>(), 0..200), ext in any::<bool>()) {
         let mut m = message(code, &[&body]);
         m[36..38].copy_from_slice(&extlen.to_ne_bytes());
         if let Ok(Incoming::Request { payload: Some(range), .. }) = parse(&m, ext) {
@@ -353,7 +353,7 @@ proptest! {
 
     /// Bodies of small numbers and zeros pass more length checks.
     #[test]
-    fn no_sparse_body_panics(code in 0u32..60, body in proptest::collection::vec(prop_oneof![4 => Just(0u8), 1 => 0u8..9, 1 => any::<u8>()], 0..200)) {
+    fn parse_never_panics_on_sparse_bodies(code in 0u32..60, body in proptest::collection::vec(prop_oneof![4 => Just(0u8), 1 => 0u8..9, 1 => any::<u8>()], 0..200)) {
         let _ = parse(&message(code, &[&body]), true);
     }
 }

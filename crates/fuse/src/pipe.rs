@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_takes_the_pages_that_it_touches() {
+    fn file_run_counts_the_pages_it_touches() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let run = |offset, len| FileRun { file: file.as_fd(), offset, len }.pages();
         assert_eq!((run(0, 4096), run(1, 4096), run(4095, 1), run(4095, 2), run(5, 0)), (1, 2, 1, 2, 1));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_ends_early_is_noticed() {
+    fn pipe_fill_detects_a_short_file() {
         let path = std::env::temp_dir().join(format!("sheen-fuse-pipe-{}", std::process::id()));
         let mut file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frozen_buffers_come_back_and_are_aligned() {
+    fn frozen_buffer_is_aligned_and_returns_to_the_pool() {
         let pool = Pool::new(PAGE_BYTES + 1, 2);
         let mut buffer = pool.get();
         assert_eq!(buffer.len(), 2 * PAGE_BYTES);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_no_more_than_its_bound() {
+    fn pool_retains_at_most_max_idle_buffers() {
         let pool = Pool::new(1, 2);
         drop((0..10).map(|_| pool.get()).collect::<Vec<_>>());
         assert_eq!(pool.kept.lock().len(), 2);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_past_the_end_is_cut() {
+    fn freeze_cuts_ranges_past_the_end() {
         let pool = Pool::new(PAGE_BYTES, 1);
         assert_eq!(pool.get().freeze(PAGE_BYTES - 1..PAGE_BYTES + 10).len(), 1);
         assert_eq!(pool.get().freeze(PAGE_BYTES + 5..PAGE_BYTES + 10).len(), 0);

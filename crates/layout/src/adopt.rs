@@ -70,7 +70,7 @@ mod tests {
     use crate::{Stripe, codec::fixtures};
 
     #[test]
-    fn the_objects_stay_and_file_and_generation_change() {
+    fn adopted_keeps_objects_and_changes_file_and_generation() {
         let (one, other) = (Fid::new(0x2_0000_0401, 1), Fid::new(0x2_0000_0401, 2));
         let stripes: Vec<_> = (0..3).map(|ost| Stripe { object: Fid::new(9, ost + 1), ost }).collect();
         let layout = Layout::new(one, 1 << 20, None, stripes.clone()).unwrap();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_the_mdt_is_named_by_the_file_and_a_version() {
+    fn adopted_names_the_mdt_object_by_file_and_version() {
         let theirs = Layout::decode(&fixtures::bytes(fixtures::DOM)).unwrap();
         let file = Fid::new(0x2_0000_0401, 1);
         let named = |layout: &Layout| layout.stripes()[0].object;

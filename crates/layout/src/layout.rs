@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn overstriped_exactly_when_an_ost_repeats() {
+    fn new_layout_is_overstriped_only_if_an_ost_repeats() {
         let pattern =
             |osts: &[u32]| Layout::new(Fid::new(1, 1), 65536, None, stripes(osts)).unwrap().pattern().to_string();
         assert_eq!(pattern(&[3, 0, 1]), "raid0");

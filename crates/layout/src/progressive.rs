@@ -40,7 +40,7 @@ mod tests {
     use crate::Asked;
 
     #[test]
-    fn it_is_one_that_lustre_would_take() {
+    fn progressive_template_passes_lustres_checks() {
         let asked = Asked::Composite(Template::progressive());
         asked.check().unwrap();
         assert_eq!(Asked::decode(&asked.encode()).unwrap(), asked);

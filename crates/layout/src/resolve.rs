@@ -86,20 +86,20 @@ mod tests {
     }
 
     #[test]
-    fn nobody_asked() {
+    fn resolve_without_requests_returns_the_defaults() {
         let w = wanted(&Spec::default(), None, None);
         assert_eq!((w.stripe_size, w.count, w.overstripe, w.start), (4 << 20, Count::Stripes(1), false, None));
         assert!(w.osts.is_empty() && w.pool.is_none());
     }
 
     #[test]
-    fn a_directory_without_a_size_passes_the_roots_on() {
+    fn resolve_takes_the_stripe_size_from_the_root() {
         let w = wanted(&Spec::default(), Some(&count(2)), Some(&size(1 << 20)));
         assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(2)));
     }
 
     #[test]
-    fn the_user_goes_first() {
+    fn resolve_prefers_the_users_parameters() {
         let directory = Spec { overstripe: true, start: Some(2), ..count(8) };
         let w = wanted(&count(2), Some(&directory), None);
         assert_eq!((w.count, w.overstripe, w.start), (Count::Stripes(2), false, None));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_holds_only_for_who_gave_it() {
+    fn resolve_applies_an_ost_list_only_with_its_count() {
         let listed = Spec { osts: vec![1, 3], ..Spec::default() };
         let w = wanted(&Spec::default(), Some(&listed), None);
         assert_eq!((w.osts, w.count), (vec![1, 3], Count::Stripes(2)));

@@ -422,7 +422,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn searches_find_what_a_list_would(steps in prop::collection::vec(step(), 1..150), s in 0u64..70, l in 0u64..20, limit in 0u64..5) {
+        fn interval_tree_searches_match_a_linear_search(steps in prop::collection::vec(step(), 1..150), s in 0u64..70, l in 0u64..20, limit in 0u64..5) {
             let (mut nodes, mut root) = (Nodes::default(), Root::EMPTY);
             let mut model: Vec<(u64, u32, u64, u64)> = Vec::new(); // start, place, end, rank
             let mut place = 0;
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_keep_the_order() {
+    fn rings_iterate_in_insertion_order() {
         let (mut nodes, mut root) = (Nodes::default(), Root::EMPTY);
         for n in [4, 2, 7] {
             nodes.ring_push(&mut root, n);

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_are_not_used_again_but_places_are() {
+    fn slab_reuses_places_but_not_handles() {
         let mut slab = Slab::new();
         assert_eq!((slab.next(), slab.put('a'), slab.next(), slab.put('b')), (0, 0, 1, 1));
         slab.free(0);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_panics_become_return_values() {
+    fn errors_and_panics_become_c_return_values() {
         assert_eq!(or_minus_one(|| Ok(3)), 3);
         assert_eq!((or_minus_one(|| Err(Errno::ENOENT)), errno()), (-1, 2));
         assert_eq!((or_minus_errno(|| Err(Errno::ENOTTY)), errno()), (-25, 25));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_written_whole_or_not_at_all() {
+    fn put_text_writes_all_or_nothing() {
         let mut room = [7 as c_char; 4];
         let at = room.as_mut_ptr();
         // SAFETY: the buffer has the size that is passed.

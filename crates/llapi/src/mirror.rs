@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_found_between_holes() {
+    fn mirror_data_seek_finds_data_between_holes() {
         let file = rustix::fs::memfd_create(c"holes", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 1 << 20).unwrap();
         assert_eq!(rustix::io::pwrite(&file, &[1; 4096], 1 << 19), Ok(4096));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn no_lease_is_held_of_what_is_on_no_mount() {
+    fn lease_calls_fail_outside_a_mount() {
         let file = rustix::fs::open(c"/dev/null", OFlags::RDONLY, Mode::empty()).unwrap();
         assert_eq!((holds(file.as_fd()), end(file.as_fd(), &[])), (Err(Errno::ENOTTY), Err(Errno::ENOTTY)));
         assert_eq!(write(file.as_fd(), 1, b"x", 0), Err(Errno::EBUSY));

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_table_of_mounts() {
+    fn mount_table_lines_are_parsed() {
         let line = b"36 35 0:45 / /mnt/a\\040b rw,nosuid shared:1 - fuse.sheen 10.0.2.15@tcp:10.0.2.16@tcp:/sheen rw";
         let found = mounted(line).unwrap();
         assert_eq!((found.point.as_slice(), found.fsname.as_str()), (&b"/mnt/a b"[..], "sheen"));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_mount_holds_a_path() {
+    fn innermost_mount_is_found_for_a_path() {
         let mount = |point: &str| Mounted { point: point.into(), fsname: point.into(), device: 0 };
         let mounts = [mount("/mnt"), mount("/mnt/inner"), mount("/mnt2")];
         let of = |path: &str| holding(&mounts, Path::new(path)).map(|m| m.fsname.as_str());

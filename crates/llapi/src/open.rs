@@ -196,7 +196,7 @@ mod tests {
     use crate::layout::RAID0;
 
     #[test]
-    fn the_first_that_says_something_counts() {
+    fn first_level_that_sets_a_value_wins() {
         let mut c = Component { stripe_size: 1 << 20, ..Component::default() };
         let dir = Component { stripe_count: 8, pattern: OVERSTRIPING, pool: b"p".to_vec(), ..Component::default() };
         fill(&mut c, &dir);
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_beside_them_or_elsewhere() {
+    fn link_targets_resolve_from_the_directory_of_the_link() {
         assert_eq!(beside(c"d/link", c"../f").unwrap().as_c_str(), c"d/../f");
         assert_eq!(beside(c"link", c"f").unwrap().as_c_str(), c"./f");
         assert_eq!(beside(c"d/link", c"/f").unwrap().as_c_str(), c"/f");
     }
 
     #[test]
-    fn other_file_systems_are_told_apart_before_anything_is_made() {
+    fn open_outside_a_mount_fails_and_creates_nothing() {
         let path = CString::new(format!("/tmp/llapi-test-{}", std::process::id())).unwrap();
         let opened = open(&path, OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], Onto::New);
         assert_eq!(opened.err(), Some(Errno::ENOTTY));

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lustre_makes_is_sane() {
+    fn sanity_check_accepts_layouts_that_lustre_creates() {
         assert_eq!(check(&Layout::default(), false, true), Ok(()));
         assert_eq!(judge(vec![c(0, 1), c(1, 4096), c(4096, EOF)]), Ok(()));
         assert_eq!(judge(vec![Component { pattern: MDT, ..c(0, 1) }, c(1, EOF)]), Ok(()));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn sanity_check_reports_each_defect() {
         let mdt = |start, end| Component { pattern: MDT, ..c(start, end) };
         for (components, wrong) in [
             (vec![c(0, 1)], Wrong::IncompleteMirror),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_of_what_there_is() {
+    fn check_names_refuses_unknown_osts_and_pools() {
         let pools = [Pool { name: "fast".into(), osts: vec![2, 3] }];
         let judge = |c: Component| check_names(&Layout::plain(c), &[0, 1, 2, 3], &pools);
         let c = Component::default();

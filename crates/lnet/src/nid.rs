@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_nid_is_refused_with_a_hint() {
+    fn parse_refuses_invalid_nids_with_a_hint() {
         for text in
             ["", "@tcp", "10.0.0.1", "1@lo", "a b@tcp", "h:0@tcp", "h:99999@tcp", "h:1:2@tcp", "[::1@tcp", "[x]@tcp"]
         {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn mount_sources() {
+    fn parse_source_accepts_nid_lists_and_refuses_bad_sources() {
         let good = |s: &str| parse_source(s).unwrap();
         assert_eq!(good("h@tcp:/sheen"), (vec![tcp("h", 7988)], "sheen".into()));
         assert_eq!(good("h:/sheen"), (vec![tcp("h", 7988)], "sheen".into()));

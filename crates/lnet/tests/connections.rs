@@ -119,7 +119,7 @@ fn frames_posted_by_several_threads_do_not_mix() {
 }
 
 #[test]
-fn a_frame_over_the_limit_is_refused_and_the_connection_lives() {
+fn oversized_frame_is_refused_and_connection_stays_open() {
     run(async |rt| {
         let net = Net::new(rt.clone());
         let (a, mut b) = pair(&net, &net).await;
@@ -147,7 +147,7 @@ fn closing_ends_both_directions_at_both_ends() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_or_stops_in_a_frame_is_given_up() {
+fn connection_is_closed_if_peer_does_not_read_or_stalls() {
     run(async |rt| {
         let limits = Limits { write_timeout_ms: 100, stall_timeout_ms: 100, ..Limits::default() };
         let net = Net::with_limits(rt.clone(), limits);

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlapping_parts_become_one() {
+    fn merged_joins_overlapping_extents() {
         let (a, b) = (Resource::extent(Fid::new(1, 1)), Resource::extent(Fid::new(1, 2)));
         let got = merged(&[
             (b, Mode::Pw, Policy::extent(5, 9)),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_of_one_inode_become_one() {
+    fn merged_joins_bits_of_one_inode() {
         let (a, b) = (Resource::bits(Fid::new(1, 1)), Resource::bits(Fid::new(1, 2)));
         let (lookup, update) = (Policy::bits(bits::LOOKUP), Policy::bits(bits::UPDATE));
         let got = merged(&[(a, Mode::Ex, lookup), (b, Mode::Ex, lookup), (a, Mode::Ex, update), (a, Mode::Ex, lookup)]);

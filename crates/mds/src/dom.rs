@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_taken_as_lustre_takes_them() {
+    fn dom_stripesize_rounds_down_to_64k_units() {
         assert_eq!([0, 1, 65536, 100_000, 1 << 20].map(rounded), [0, 65536, 65536, 65536, 1 << 20]);
         assert_eq!(rounded(DOM_BYTES_LIMIT), DOM_BYTES_LIMIT);
     }

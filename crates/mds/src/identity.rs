@@ -98,7 +98,7 @@ mod tests {
         "# A Sheen target; do not edit.\nformat = 2\nkind = MDT\nfsname = sheen\nuuid = c0ffee\nindex = 0\n";
 
     #[test]
-    fn every_version_still_opens() {
+    fn every_mdt_identity_version_parses() {
         for (format, text) in [(1, VERSION_1), (FORMAT, VERSION_2)] {
             let sample = Identity { format, fsname: "sheen".into(), index: 0, uuid: "c0ffee".into() };
             assert_eq!(Identity::parse(text.as_bytes()), Ok(sample.clone()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused() {
+    fn parse_refuses_foreign_and_damaged_mdt_identities() {
         let changed = |from: &str, to: &str| Identity::parse(VERSION_2.replace(from, to).as_bytes());
         assert_eq!(changed("format = 2", "format = 3"), Err(IdentityError::Format(3)));
         assert_eq!(changed("kind = MDT", "kind = OST"), Err(IdentityError::Kind("OST".into())));

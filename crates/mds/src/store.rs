@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_short_is_damaged() {
+    fn truncated_store_is_reported_as_damaged() {
         let sim = Sim::new(2, SimConfig::default());
         let disk = sim.rt(1).disk();
         let store = large_store(&disk);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_file_is_emptied_and_others_are_left() {
+    fn discard_unfinished_empties_only_half_created_stores() {
         let sim = Sim::new(3, SimConfig::default());
         let disk = sim.rt(1).disk();
         for (content, left) in [(&[0; 8192][..], 0), (&b"something else"[..], 14), (&b""[..], 0)] {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_made_filled_emptied_and_destroyed() {
+    fn pool_changes_create_fill_empty_and_destroy_pools() {
         let mut c = config(4);
         for (pool, change) in [("p2", NEW), ("p1", NEW), ("p1", add(3)), ("p1", add(0)), ("p1", add(1)), ("p2", add(1))]
         {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_lustres_errno_and_change_nothing() {
+    fn refused_pool_changes_have_lustre_errnos_and_change_nothing() {
         let mut c = config(2);
         apply(&mut c, "p1", NEW).unwrap();
         apply(&mut c, "p1", add(1)).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_pools_and_members() {
+    fn pools_and_members_beyond_the_limits_are_refused() {
         let mut c = config(300);
         for i in 0..POOLS_MAX {
             apply(&mut c, &format!("p{i}"), NEW).unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_and_pools_are_read_as_they_were_written() {
+    fn pool_changes_and_lists_roundtrip_through_text() {
         for change in [NEW, add(0), remove(0x1f), DESTROY] {
             let text = write("sheen", "p-1", change);
             assert_eq!(read("sheen", &text), Ok(("p-1", change)), "{text}");

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_indices_and_finds_targets_again() {
+    fn register_assigns_indices_and_recognizes_known_targets() {
         let mut r = Registry::default();
         let ost = TargetKind::Ost;
         assert_eq!(register(&mut r, ost, None, "a", "n1"), Ok((0, true)));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_nonsense_change_nothing() {
+    fn register_refuses_conflicting_and_invalid_targets() {
         let mut r = Registry::default();
         register(&mut r, TargetKind::Ost, Some(0), "a", "n1").unwrap();
         let before = r.clone();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn is_full_at_its_bounds() {
+    fn register_refuses_file_systems_beyond_the_limit() {
         let mut r = Registry::default();
         let nids = ["n".to_string()];
         for i in 0..FILE_SYSTEMS_MAX {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_the_disk_and_refuses_what_it_does_not_know() {
+    fn registry_roundtrips_and_refuses_unknown_formats() {
         let mut r = Registry::default();
         register(&mut r, TargetKind::Ost, None, "a", "10.0.0.1@tcp").unwrap();
         r.change_pool("sheen", "p1", PoolChange::New).unwrap();
@@ -303,7 +303,7 @@ mod tests {
 
     /// As release 0.1.0 wrote it.
     #[test]
-    fn a_registry_from_before_there_were_pools_still_opens() {
+    fn registry_of_format_1_without_pools_opens() {
         let bytes = br#"{
   "format": 1,
   "file_systems": [
@@ -325,7 +325,7 @@ mod tests {
 
     /// As a release with pools and without settings wrote it.
     #[test]
-    fn a_registry_from_before_there_were_settings_still_opens() {
+    fn registry_of_format_2_without_settings_opens() {
         let bytes = br#"{
   "format": 2,
   "file_systems": [
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_those_of_every_file_system_also_of_later_ones() {
+    fn settings_apply_to_present_and_later_file_systems() {
         let mut r = Registry::default();
         r.change_setting(SettingChange::Set { pattern: "a", value: "1" }).unwrap();
         register(&mut r, TargetKind::Ost, None, "a", "n1").unwrap();
@@ -382,7 +382,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_decode_or_fail(bytes: Vec<u8>) {
+        fn registry_decode_of_any_bytes_does_not_panic(bytes: Vec<u8>) {
             let _ = Registry::decode(&bytes);
         }
     }

@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registration_that_nobody_waits_for_is_out_of_the_way_before_the_next() {
+    fn abandoned_registration_completes_before_the_next_change() {
         let dir = tempfile::tempdir().unwrap();
         let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
         runtime.block_on(async {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_again_goes_to_the_end_with_an_index_of_its_own() {
+    fn setting_a_pattern_again_moves_it_to_the_end() {
         let (mut all, mut last) = (Vec::new(), 0);
         for (pattern, value) in [("osc.*.a", "1"), ("osc.x.a", "2"), ("osc.*.a", "1")] {
             set(&mut all, &mut last, pattern, value).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_change_nothing() {
+    fn refused_settings_change_nothing() {
         let (mut all, mut last) = (Vec::new(), 0);
         set(&mut all, &mut last, "a", "1").unwrap();
         let (before, long) = (all.clone(), "x".repeat(SETTING_BYTES_MAX + 1));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_them() {
+    fn settings_beyond_the_limit_are_refused() {
         let (mut all, mut last) = (Vec::new(), 0);
         for i in 0..SETTINGS_MAX {
             set(&mut all, &mut last, &format!("p{i}"), "1").unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_read_as_they_were_written() {
+    fn setting_changes_roundtrip_through_text() {
         for change in
             [SettingChange::Set { pattern: "osc.*.a", value: "a=b c" }, SettingChange::Delete { pattern: "osc.*.a" }]
         {

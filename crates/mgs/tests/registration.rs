@@ -41,7 +41,7 @@ fn nids(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn registers_over_lo_and_wakes_those_who_watch() {
+fn registration_over_lo_wakes_watches() {
     let sim = Sim::new(1, SimConfig::default());
     let (rt, addr) = (sim.rt(1), sim.addr(1, PORT));
     sim.run(async move {
@@ -71,7 +71,7 @@ fn registers_over_lo_and_wakes_those_who_watch() {
 }
 
 #[test]
-fn what_was_answered_survives_a_crash() {
+fn acknowledged_registrations_survive_mgs_crash() {
     let sim = Sim::new(2, SimConfig::default());
     let (server_addr, far) = (sim.addr(1, PORT), sim.rt(2));
     let first = sim.rt(1);
@@ -100,7 +100,7 @@ fn what_was_answered_survives_a_crash() {
 }
 
 #[test]
-fn a_stopped_mgs_gives_its_directory_back() {
+fn stopped_mgs_releases_its_directory() {
     let sim = Sim::new(3, SimConfig::default());
     let (rt, addr) = (sim.rt(1), sim.addr(1, PORT));
     sim.run(async move {
@@ -114,7 +114,7 @@ fn a_stopped_mgs_gives_its_directory_back() {
 }
 
 #[test]
-fn a_stop_answers_those_who_watch() {
+fn mgs_stop_answers_waiting_watches() {
     let sim = Sim::new(4, SimConfig::default());
     let (near, far, addr) = (sim.rt(1), sim.rt(2), sim.addr(1, PORT));
     sim.run(async move {
@@ -137,7 +137,7 @@ fn a_stop_answers_those_who_watch() {
 }
 
 #[test]
-fn pools_are_heard_of_by_who_watches_and_survive_a_crash() {
+fn pool_changes_wake_watches_and_survive_mgs_crash() {
     let sim = Sim::new(5, SimConfig::default());
     let (server_addr, far) = (sim.addr(1, PORT), sim.rt(2));
     let first = sim.rt(1);
@@ -184,7 +184,7 @@ fn pools_are_heard_of_by_who_watches_and_survive_a_crash() {
 }
 
 #[test]
-fn a_pool_is_changed_by_setting_the_parameter() {
+fn setting_the_pools_parameter_changes_a_pool() {
     // In memory: setting a parameter waits for the disk for at most 4 s of real time.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_reused_only_after_removal() {
+    fn handle_numbers_are_reused_only_after_removal() {
         let handles = Handles::new();
         let (a, b) = (handles.insert(Arc::new('a')), handles.insert(Arc::new('b')));
         assert_ne!(a, b);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_known_until_all_lookups_are_given_back() {
+    fn file_is_known_until_all_lookups_are_forgotten() {
         let known = Known::default();
         (0..3).for_each(|_| known.add(7));
         known.add(7 + SHARDS as u64);

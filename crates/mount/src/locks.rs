@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_all_files_is_the_same_in_both_words() {
+    fn lock_request_conversion_keeps_range_and_mode() {
         let lock = Lock { start: 5, end: LAST_BYTE, kind: lock_type::WRITE, pid: 3 };
         let request = LockRequest { fh: 1, owner: 9, lock, flock: false };
         let (flock, mode) = wanted(&request).unwrap();

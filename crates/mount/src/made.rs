@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_question_of_the_thread_that_made_the_file_is_answered() {
+    fn only_first_getattr_of_creating_thread_gets_create_attributes() {
         let (made, now, late) = (Made::default(), Instant::ZERO, Instant::ZERO + SAID_FOR);
         let (f, g) = (Fid::new(7, 1), Fid::new(7, 2));
         let asked = |pid, fid, at| made.take(pid, fid, at).map(|entry| entry.attr.fid);

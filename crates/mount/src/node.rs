@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_and_fids_name_each_other() {
+    fn nodeid_and_fid_convert_both_ways() {
         assert_eq!(fid(ROOT_NODE), ROOT);
         for f in [ROOT, Fid::new(sheen_wire::fid::SEQ_NORMAL, 1), Fid::new(0x2_0000_0777, 0x1ffff)] {
             assert_eq!(fid(nodeid(f)), f);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_taken_back_is_given_a_time() {
+    fn only_entries_under_locks_get_validity_time() {
         let t = sheen_wire::Time { sec: 1, nsec: 0 };
         let attr = sheen_wire::Attr {
             fid: Fid::new(sheen_wire::fid::SEQ_NORMAL, 1),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn inode_numbers_of_32_bits_are_lustres() {
+    fn short_inode_numbers_match_lustre() {
         let first = sheen_wire::fid::SEQ_NORMAL;
         assert_eq!(Inos::Short.of(Fid::new(first, 1)), 0x40_0001);
         assert_eq!(Inos::Short.of(Fid::new(first, 0x1_2345)), 0x40_0345 + 0x120_0000);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn is_finished_by_the_runtime_after_every_wake_up() {
+    fn parked_future_is_finished_by_runtime_after_wake_up() {
         with_runtime(|rt| {
             let (first, wait_first) = oneshot::channel();
             let (second, wait_second) = oneshot::channel::<()>();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_during_the_first_poll_counts() {
+    fn wake_up_during_first_poll_is_not_lost() {
         with_runtime(|rt| {
             let (report, reports) = mpsc::channel();
             let mut polls = 0;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_at_once_is_dropped_at_once() {
+    fn future_ready_at_first_poll_is_dropped_at_once() {
         with_runtime(|rt| {
             let owned = Arc::new(());
             let held = owned.clone();

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn has_linux_xattr_form() {
+    fn acl_encodes_in_linux_xattr_form() {
         let a = acl(&[(USER_OBJ, 7, 0), (USER, 6, 1000), (GROUP_OBJ, 5, 0), (MASK, 7, 0), (OTHER, 4, 0)]);
         let bytes = a.encode();
         assert_eq!(bytes.len(), 4 + 5 * 8);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_posix_refuses() {
+    fn acl_decode_refuses_invalid_acls() {
         let three = [(USER_OBJ, 7, 0), (GROUP_OBJ, 5, 0), (OTHER, 4, 0)];
         let decode = |entries: &[(u8, u8, u32)]| Acl::decode(&acl(entries).encode());
         assert!(decode(&three).is_ok());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_step_with_the_mode() {
+    fn acl_follows_chmod_and_limits_inherited_mode() {
         let mut a = acl(&[(USER_OBJ, 7, 0), (USER, 6, 1), (GROUP_OBJ, 5, 0), (MASK, 6, 0), (OTHER, 1, 0)]);
         assert_eq!(a.mode(), (0o761, false));
         a.chmod(0o640);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_its_bound_and_the_recently_used() {
+    fn cache_trim_keeps_bound_and_recently_used_items() {
         let mut cache = Cache::new(100);
         for i in 0..10 {
             cache.put(i, i, 30);

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_open_by_those_that_have_not_closed_it() {
+    fn file_stays_open_until_every_client_closes_it() {
         let mut handles = Handles::new(7, 100);
         let (f, g) = (Fid::new(1, 1), Fid::new(1, 2));
         let by = |handles: &Handles, fid| [1, 2, 3].map(|n| handles.is_open_by(fid, |c| c == ClientId(n)));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_and_who_writes_a_file_is_known_until_the_close() {
+    fn exec_and_write_opens_are_counted_until_close() {
         let mut handles = Handles::new(7, 100);
         let (f, me, other) = (Fid::new(1, 1), ClientId(1), ClientId(2));
         let plain = handles.open(me, f, flags::RDONLY);

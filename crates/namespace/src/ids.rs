@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_end_with_those_of_the_mdt() {
+    fn alloc_seq_fails_past_the_mdts_range() {
         for index in [0, 1, MdtIndex::MAX] {
             let mdt = MdtIndex::new(index).unwrap();
             let (first, end) = client_seqs(mdt).into_inner();

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_pinned() {
+    fn records_of_version_1_are_pinned() {
         pinned(&Super { mdt_index: 1, hash_seed: u64::MAX, hash_bits: 56 }, "0101ffffffffffffffffff0138");
         pinned(&Counters { transno: 300, files: 2, destroy: 1, seq_reserved: 0x2_0000_0800 }, "01ac0202018090808020");
         pinned(&OstIds { last: 5, reserved: 65541 }, "0105858004");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_file_takes_few_bytes() {
+    fn inode_record_of_ordinary_file_is_small() {
         let one = Inode { target: None, layout: Some(vec![0; 56].into()), access_acl: None, ..inode() };
         assert!(encode(&one, Vec::new()).unwrap().len() < 140);
         assert!(one.weight() < 500, "{}", one.weight());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn few_links_are_remembered_of_many() {
+    fn stored_links_are_bounded_in_bytes() {
         let mut inode = inode();
         for i in 0..1000u32 {
             inode.add_link(Fid::new(1, 1), Name::new(format!("{i:0>200}").as_bytes()));

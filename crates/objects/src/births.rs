@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sync_covers_what_was_born_before_it_began() {
+    fn sync_covers_entries_created_before_it_began() {
         let dir = Births::new();
         let a = dir.born();
         let mark = dir.begin_sync();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_process_left_needs_a_sync() {
+    fn directory_of_an_earlier_process_needs_a_sync() {
         let dir = Births::new();
         assert!(dir.is_fresh());
         assert!(!dir.is_durable(dir.latest()));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_sync_does_not_undo_an_earlier_one() {
+    fn late_sync_does_not_undo_an_earlier_one() {
         let dir = Births::new();
         let old = dir.begin_sync();
         let a = dir.born();

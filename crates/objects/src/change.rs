@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_touches_its_bytes() {
+    fn write_affects_only_its_bytes() {
         assert_eq!(inside(10, 5), Some(Policy::extent(10, 14)));
         assert_eq!(inside(10, 0), None);
         assert_eq!(inside(u64::MAX, 5), Some(Policy::extent(u64::MAX, u64::MAX)));
@@ -64,7 +64,7 @@ mod tests {
         /// After a change, the bytes that a client with a lock sees (zeros past the end) differ
         /// only in the affected range.
         #[test]
-        fn nothing_changes_outside(offset in 0u64..20, len in 1u64..10, size in 0u64..20) {
+        fn change_affects_nothing_outside_its_range(offset in 0u64..20, len in 1u64..10, size in 0u64..20) {
             let before = |at: u64| at < size;
             let (start, end) = inside(offset, len).unwrap().range();
             let written = |at: u64| before(at) || (offset..offset + len).contains(&at);
@@ -77,7 +77,7 @@ mod tests {
 
         /// The pieces, written one after the other, are the whole write.
         #[test]
-        fn pieces_write_what_the_parts_do(parts in prop::collection::vec((1u32..4, 0u64..24, 0u32..6), 0..20)) {
+        fn pieces_by_object_write_the_same_bytes_as_parts(parts in prop::collection::vec((1u32..4, 0u64..24, 0u32..6), 0..20)) {
             let part = |(oid, offset, len)| Part { object: Fid::new(9, oid), offset, len };
             let parts: Vec<Part> = parts.into_iter().map(part).collect();
             let total: u32 = parts.iter().map(|p| p.len).sum();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_its_bulk() {
+    fn write_with_a_wrong_bulk_length_is_refused() {
         assert_eq!(write(vec![part(0, 3), part(9, 4)], 7), Ok(()));
         assert_eq!(write(vec![part(0, 3), part(9, 4)], 6), Err(Errno::EPROTO));
         assert_eq!(write(vec![part(0, 3), part(9, 4)], 8), Err(Errno::EPROTO));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_ends_at_its_largest_size() {
+    fn change_past_the_largest_object_size_is_refused() {
         assert_eq!(write(vec![part(OBJECT_SIZE_MAX - 1, 1)], 1), Ok(()));
         assert_eq!(write(vec![part(OBJECT_SIZE_MAX, 1)], 1), Err(Errno::EFBIG));
         assert_eq!(write(vec![part(u64::MAX, 1)], 1), Err(Errno::EFBIG));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_bounded() {
+    fn requests_beyond_part_or_bulk_limits_are_refused() {
         let read = |parts| request(&Request::Read { parts }, 0);
         assert_eq!(read(vec![part(0, 1); PARTS_MAX]), Ok(()));
         assert_eq!(read(vec![part(0, 1); PARTS_MAX + 1]), Err(Errno::E2BIG));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_bounded_and_on_objects() {
+    fn too_many_locks_or_locks_on_other_resources_are_refused() {
         let ask = |resource| Enqueue::new(resource, Mode::Pr, Policy::extent(0, u64::MAX), Cookie(1));
         let enqueue = |n| request(&Request::Enqueue { locks: vec![ask(Resource::extent(OBJECT)); n], want: 0 }, 0);
         let cancel = |n| request(&Request::Cancel { locks: vec![LockId(1); n] }, 0);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_no_object() {
+    fn requests_on_invalid_object_fids_are_refused() {
         for object in [Fid::ZERO, Fid::new(1, 0), Fid::new(0, 1), Fid { ver: 1, ..Fid::ZERO }] {
             assert_eq!(request(&Request::Attrs { objects: vec![OBJECT, object] }, 0), Err(Errno::EINVAL));
             assert_eq!(

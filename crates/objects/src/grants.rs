@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_promised_of_a_disk_that_nobody_looked_at() {
+    fn nothing_is_granted_before_the_first_disk_query() {
         let mut grants = Grants::default();
         assert!(grants.is_look_due(Duration::ZERO, 1));
         assert_eq!(grants.promise(A, MIB), 0);
     }
 
     #[test]
-    fn with_plenty_of_space_each_gets_what_it_wants_in_whole_blocks() {
+    fn ample_space_grants_requests_in_whole_blocks() {
         let mut grants = with_free(100 * GIB);
         assert_eq!(grants.promise(A, 32 * MIB), 32 * MIB);
         assert_eq!(grants.promise(A, 5000), 4096);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn when_space_is_short_nobody_gets_all_of_it() {
+    fn short_space_is_shared_between_clients() {
         let mut grants = with_free(80 * MIB);
         assert_eq!(grants.promise(A, GIB), 10 * MIB);
         assert_eq!(grants.promise(A, GIB), 0, "it has its share");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_kept_when_others_fill_the_disk() {
+    fn granted_write_succeeds_when_other_clients_fill_the_disk() {
         let mut grants = with_free(80 * MIB);
         let promised = grants.promise(A, GIB);
         let mut written = 0;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_takes_what_needs_no_new_space() {
+    fn full_disk_accepts_writes_that_need_no_new_space() {
         let mut grants = with_free(8 * MIB);
         assert_eq!(grants.promise(A, GIB), MIB);
         let room = grants.begin_write(B, 16 * MIB, 0, || 0).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_is_promised_still() {
+    fn withdrawn_write_returns_its_grant() {
         let mut grants = with_free(8 * GIB);
         grants.promise(A, MIB);
         let room = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_go_with_their_client_and_their_target() {
+    fn grants_end_with_their_client_or_target() {
         let mut grants = with_free(8 * GIB);
         let elsewhere = Account { target: 2, client: 1 };
         for who in [A, B, elsewhere] {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_is_looked_at_when_it_matters() {
+    fn disk_query_is_due_when_old_used_up_or_insufficient() {
         let mut grants = with_free(8 * GIB);
         let soon = NOW + LOOK_AGE_MAX / 2;
         assert!(!grants.is_look_due(soon, MIB));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_while_somebody_looks_is_not_forgotten() {
+    fn writes_during_a_disk_query_are_counted() {
         let mut grants = with_free(8 * GIB);
         let mark = grants.begin_look();
         let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_whole() {
+    fn touched_blocks_are_counted_whole() {
         assert_eq!([blocks(0, 0), blocks(5, 1), blocks(4095, 2), blocks(4096, 4096)], [0, 4096, 8192, 4096]);
         assert_eq!(blocks(u64::MAX, u64::MAX), 4096);
     }

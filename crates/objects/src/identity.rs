@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_still_opens() {
+    fn identity_of_version_1_is_read() {
         assert_eq!(Identity::parse(VERSION_1.as_bytes()), Ok(sample()));
         assert_eq!(sample().to_string(), VERSION_1);
         let fresh = Identity { index: None, ..sample() };
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused() {
+    fn identity_of_other_kind_or_later_format_is_refused() {
         let changed = |from: &str, to: &str| Identity::parse(VERSION_1.replace(from, to).as_bytes());
         assert_eq!(changed("format = 1", "format = 2"), Err(IdentityError::Format(2)));
         assert_eq!(changed("kind = OST", "kind = MDT"), Err(IdentityError::Kind("MDT".into())));
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+        fn identity_parse_of_arbitrary_bytes_never_panics(bytes: Vec<u8>) {
             let _ = Identity::parse(&bytes);
         }
     }

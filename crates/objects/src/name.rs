@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_lie_where_lustre_puts_them() {
+    fn object_paths_match_lustres() {
         let fid = Fid::new(0x2_8000_0401, 0x2345);
         assert_eq!(path(fid).to_str(), Some("O/280000401/d5/2345"));
         assert_eq!(Dir::of(fid).path().to_str(), Some("O/280000401/d5"));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_no_objects() {
+    fn foreign_paths_do_not_parse_as_objects() {
         let bad = [
             "",
             "O",
@@ -158,13 +158,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_object_is_found_again(seq in 1u64.., oid in 1u32.., ver in prop_oneof![Just(0u32), any::<u32>()]) {
+        fn object_path_parses_back_to_its_fid(seq in 1u64.., oid in 1u32.., ver in prop_oneof![Just(0u32), any::<u32>()]) {
             let fid = Fid { seq, oid, ver };
             prop_assert_eq!(parse(path(fid).to_str().unwrap()), Some(fid));
         }
 
         #[test]
-        fn what_parses_prints_the_same(text in "O/[0-9a-f]{1,3}/d[0-9]{1,2}/[0-9a-f]{1,3}") {
+        fn parsed_object_path_prints_the_same(text in "O/[0-9a-f]{1,3}/d[0-9]{1,2}/[0-9a-f]{1,3}") {
             if let Some(fid) = parse(&text) {
                 prop_assert_eq!(path(fid), std::path::PathBuf::from(&text));
             }

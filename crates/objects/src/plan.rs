@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_joined_and_strangers_are_not() {
+    fn adjacent_parts_of_one_object_are_merged() {
         let parts = [part(1, 0, 10), part(1, 10, 5), part(2, 15, 5), part(1, 15, 1), part(1, 17, 1), part(1, 0, 2)];
         let got: Vec<_> = runs(&parts).map(|r| (r.object.oid, r.offset, r.len, r.parts)).collect();
         assert_eq!(got, [(1, 0, 15, 2), (2, 15, 5, 1), (1, 15, 1, 1), (1, 17, 1, 1), (1, 0, 2, 1)]);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_is_short_at_its_end() {
+    fn short_read_fills_the_first_parts() {
         let parts = [part(1, 0, 10), part(1, 10, 5), part(1, 15, 5)];
         assert_eq!(spread(&parts, 20).collect::<Vec<_>>(), [10, 5, 5]);
         assert_eq!(spread(&parts, 12).collect::<Vec<_>>(), [10, 2, 0]);
@@ -80,7 +80,7 @@ mod tests {
     proptest! {
         /// Writing run by run gives the same result as writing part by part.
         #[test]
-        fn runs_do_what_the_parts_do(parts in prop::collection::vec((1u32..3, 0u64..24, 0u32..6), 0..20)) {
+        fn runs_write_the_same_bytes_as_parts(parts in prop::collection::vec((1u32..3, 0u64..24, 0u32..6), 0..20)) {
             let parts: Vec<_> = parts.into_iter().map(|(oid, offset, len)| part(oid, offset, len)).collect();
             let paint = |pieces: &mut dyn Iterator<Item = (Fid, u64, usize)>| {
                 let (mut objects, mut stamp) = ([[0u32; 64]; 3], 0);

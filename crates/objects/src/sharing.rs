@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_to_the_device() {
+    fn target_shares_add_up_to_the_device() {
         let device = StatFs { bsize: 4096, blocks: 4000, bfree: 2000, bavail: 1000, files: 400, ffree: 200, state: 0 };
         let all = Sharing::new();
         let first = all.join(7);

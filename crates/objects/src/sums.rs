@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_noted_chunks_has_the_sum_of_its_bytes() {
+    fn combined_sum_of_noted_chunks_equals_that_of_their_bytes() {
         let (mut sums, data) = (Sums::new(&Budget::default()), bytes(20 * C, 1));
         through(&mut sums, 3 * C, &data, true);
         assert_eq!(sums.combined(0, 3 * C, 20 * C), Some(crc(&data)));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_forgets_what_it_touches_and_no_more() {
+    fn change_drops_the_sums_of_touched_chunks_only() {
         let mut sums = Sums::new(&Budget::default());
         through(&mut sums, 0, &bytes(40 * C, 1), true);
         through(&mut sums, 17 * C + 5, b"x", true);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_disturbed_notes_nothing() {
+    fn request_overlapped_by_a_write_notes_no_sums() {
         let data = bytes(C, 1);
         let noted = |first_writes, second_writes, second_ends_first| {
             let mut sums = Sums::new(&Budget::default());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_holds() {
+    fn sums_stay_within_the_osts_budget() {
         let budget = Budget::default();
         let mut first = Sums::new(&budget);
         for group in 0..GROUPS_MAX as u64 + 10 {
@@ -288,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(offset in 0..2 * C, cuts in prop::collection::vec(1..3 * C, 0..6)) {
+        fn sums_of_pieces_are_independent_of_the_cuts(offset in 0..2 * C, cuts in prop::collection::vec(1..3 * C, 0..6)) {
             let data = bytes(5 * C, 9);
             let mut pieces = Vec::new();
             let mut rest = &data[..];

@@ -75,7 +75,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn each_client_and_all_together_have_a_bound() {
+    fn waiting_writes_are_bounded_per_client_and_in_total() {
         let waiting = Waiting::default();
         let first = waiting.enter(1, 10 * MIB).unwrap();
         assert!(waiting.enter(1, 7 * MIB).is_none());

@@ -496,7 +496,7 @@ mod tests {
     use crate::Param;
 
     #[test]
-    fn answers_through_the_socket_and_goes_away() {
+    fn control_socket_answers_requests_and_is_removed_on_drop() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("run");
         let params = Params::new();
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_answered_and_does_not_end_the_service() {
+    fn control_socket_survives_invalid_requests() {
         let dir = tempfile::tempdir().unwrap();
         let control = Control::serve_in(&dir.path().join("run"), &Params::new()).unwrap();
         let stream = UnixStream::connect(control.path()).unwrap();
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_hangs_is_named_and_the_others_answer() {
+    fn ask_all_reports_a_hung_process_and_returns_other_replies() {
         let dir = tempfile::tempdir().unwrap();
         let control = Control::serve_in(dir.path(), &Params::new()).unwrap();
         let (hung, full) = (dir.path().join("4000000001.sock"), dir.path().join("4000000002.sock"));
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_takes_long_gets_its_reply_and_keeps_nobody_waiting() {
+    fn slow_set_gets_its_reply_and_does_not_block_other_requests() {
         let dir = tempfile::tempdir().unwrap();
         let params = Params::new();
         let control = Control::serve_in(dir.path(), &params).unwrap();
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_whose_sender_gave_up_is_not_carried_out() {
+    fn request_is_not_executed_after_its_sender_timed_out() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("1.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_one_file_system_leaves_the_others() {
+    fn request_for_one_file_system_does_not_change_others() {
         let params = Params::new();
         for name in ["osc.a-OST0000-osc-ff00.max", "osc.b-OST0000-osc-ff00.max", "lnet.delay_us"] {
             params.register(name, Param::atomic(1..=100, Arc::new(AtomicU64::new(8))));
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_without_a_greeting_is_understood() {
+    fn reply_without_a_greeting_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("1.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_the_dead_are_removed_and_open_directories_refused() {
+    fn stale_sockets_are_removed_and_writable_directories_refused() {
         let dir = tempfile::tempdir().unwrap();
         drop(UnixListener::bind(dir.path().join("1.sock")).unwrap());
         assert_eq!(sockets_in(dir.path()).len(), 1);

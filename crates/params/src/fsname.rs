@@ -43,7 +43,7 @@ mod tests {
     use super::fsname_of;
 
     #[test]
-    fn names_of_targets_mounts_and_the_mgs_hold_their_file_system() {
+    fn fsname_of_finds_the_file_system_of_targets_mounts_and_the_mgs() {
         for (name, fsname) in [
             ("osc.sheen-OST0000-osc-ff00.active", "sheen"),
             ("osc/a-b-OST001f-osc-MDT0000/active", "a-b"),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_process_hold_none() {
+    fn fsname_of_finds_none_for_process_wide_names() {
         for name in ["version", "lnet.delay_us", "mgs.MGS.live.params", "mgs.MGS.filesystems", "MGC10.0.2.15@tcp", ""] {
             assert_eq!(fsname_of(name), None, "{name}");
         }

@@ -71,7 +71,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn wildcards_stay_within_a_component() {
+    fn glob_wildcards_do_not_match_separators() {
         assert!(matches("osc.*.max_rpcs_in_flight", "osc/sheen-OST0000-osc-1/max_rpcs_in_flight"));
         assert!(matches("osc/*/max_*", "osc/a/max_dirty_mb"));
         assert!(matches("osc.*OST000[0-1]*.active", "osc/sheen-OST0001-osc/active"));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_may_hold_dots() {
+    fn glob_dot_matches_dots_inside_a_component() {
         let name = "mgc/MGC10.0.2.15@tcp/active";
         assert!(matches("mgc.*.active", name));
         assert!(matches("mgc.MGC10.0.2.15@tcp.active", name));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_patterns_are_literal_or_nothing() {
+    fn glob_treats_unclosed_brackets_as_literals() {
         assert!(matches("a[b", "a[b"));
         assert!(!matches("a[b", "ab"));
         assert!(matches("a[]]", "a]"));

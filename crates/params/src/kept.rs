@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_what_comes_later_is_set_once_and_stays_free() {
+    fn permanent_settings_are_applied_once_to_present_and_later_parameters() {
         let params = Params::new();
         let here = number(&params, "osc.a.max");
         let first = [setting(1, "osc.*.max", "16"), setting(2, "osc.b.max", "32")];
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_registered_again_has_its_owners_value() {
+    fn replaced_parameter_retains_its_owners_value() {
         let params = Params::new();
         params.keep("sheen", 1, &[setting(1, "osc.*.max", "16")]);
         number(&params, "osc.a.max");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_and_refusals() {
+    fn permanent_settings_skip_commands_and_note_refusals() {
         let params = Params::new();
         params.register("mgs.MGS.live.params", Param::order(String::new, |_| panic!("an order was given")));
         let cell = number(&params, "osc.a.max");
@@ -220,7 +220,7 @@ mod tests {
 
     /// A newer list arrives while a setter runs: the newer value remains.
     #[test]
-    fn the_newest_value_stays_when_lists_overtake_each_other() {
+    fn newest_setting_remains_when_lists_arrive_concurrently() {
         let (params, cell) = (Params::new(), Arc::new(AtomicU64::new(8)));
         let (weak, read, write) = (params.downgrade(), cell.clone(), cell.clone());
         let set = move |v| {

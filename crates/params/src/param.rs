@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_divided_by_the_unit() {
+    fn param_set_divides_sizes_by_the_unit() {
         let (param, cell) = pages();
         for (text, pages) in [("1024", 1024), ("4M", 1024), ("64K", 16), ("4MiB", 1024), (" 7\n", 7), ("0x10", 16)] {
             param.set(text).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_carry_lustres_errno_and_change_nothing() {
+    fn param_set_refuses_invalid_values_with_lustre_errnos() {
         let (param, cell) = pages();
         for (text, errno) in [
             ("0", Errno::ERANGE),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_shares_and_negative_numbers() {
+    fn param_accepts_switches_percentages_and_negative_numbers() {
         let cell = Arc::new(AtomicBool::new(true));
         let param = Param::atomic_bool(cell.clone());
         assert_eq!(param.get(), "1");

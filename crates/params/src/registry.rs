@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn gets_and_sets_by_pattern_in_order() {
+    fn params_get_and_set_by_pattern_in_sorted_order() {
         let (params, cells) = sample();
         let set = params.set("osc.*.max_rpcs_in_flight", "16").unwrap();
         assert!(set.iter().all(|s| s.result.is_ok()) && set.len() == 3);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_enoent() {
+    fn params_get_and_set_return_enoent_without_a_match() {
         let (params, _) = sample();
         for pattern in ["nosuch", "osc.*", "osc.*.nosuch", ""] {
             assert_eq!(params.get(pattern).unwrap_err().errno, Errno::ENOENT, "{pattern}");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_system_is_seen_and_set_alone() {
+    fn params_of_one_file_system_are_read_and_set_separately() {
         let (params, cells) = sample();
         let other = Arc::new(AtomicU64::new(8));
         params.register("osc.a-b-OST0000-osc-2.max_rpcs_in_flight", Param::atomic(1..=256, other.clone()));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_directories_and_parameters() {
+    fn params_list_returns_directories_and_parameters() {
         let (params, _) = sample();
         let dirs: Vec<_> = params.list("*").unwrap().into_iter().map(|n| (n.name, n.dir)).collect();
         assert_eq!(dirs, [("mgc".into(), true), ("osc".into(), true), ("version".into(), false)]);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn unregister_takes_what_is_below_and_nothing_else() {
+    fn unregister_removes_a_name_and_all_below_it() {
         let (params, _) = sample();
         params.register("osc.sheen-OST0000-osc-11.active", Param::u64_ro(|| 1));
         params.unregister("osc.sheen-OST0000-osc-1");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_read_when_asked() {
+    fn devices_are_read_at_each_request() {
         let params = Params::new();
         let refs = Arc::new(AtomicU64::new(1));
         let read = refs.clone();

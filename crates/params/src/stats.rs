@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renders_as_lustre_does() {
+    fn stats_render_as_in_lustre() {
         let at = |sec, nsec| Time { sec, nsec };
         let stats = Stats::new(&[("open", "usecs"), ("close", "usecs")], at(1795290897, 913419543));
         stats.record("open", 365);

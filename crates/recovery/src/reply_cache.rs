@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resend_gets_the_first_answer() {
+    fn resend_gets_the_first_executions_reply() {
         let mut cache = ReplyCache::new(4);
         assert_eq!(cache.begin("a", 1, 0, "first"), Begin::Execute);
         assert_eq!(cache.begin("a", 1, 0, "second"), Begin::Joined("first"));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_need_not_be_kept_is_executed_again() {
+    fn request_without_a_stored_reply_is_executed_again() {
         let mut cache = ReplyCache::<(), _>::new(4);
         assert_eq!(cache.begin("a", 1, 0, 'x'), Begin::Execute);
         assert_eq!(cache.begin("a", 1, 0, 'y'), Begin::Joined('x'));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_request_keeps_its_reply_behind_many_quick_ones() {
+    fn slow_requests_reply_is_stored_behind_many_quick_ones() {
         let mut cache = ReplyCache::new(4);
         assert_eq!(cache.begin("a", 1, 0, ()), Begin::Execute);
         for xid in 2..5000 {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_bounded_and_the_longest_silent_goes() {
+    fn beyond_clients_max_the_longest_silent_client_is_forgotten() {
         let mut cache = ReplyCache::new(2);
         for client in ["a", "b"] {
             cache.begin(client, 1, 0, ());

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closes_when_the_last_one_is_out() {
+    fn gate_close_waits_for_the_last_pass() {
         let gate = Gate::default();
         let (a, b) = (gate.enter(), gate.enter());
         assert!(a.is_some() && b.is_some());

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_can_change_while_slots_are_used() {
+    fn slot_limit_changes_apply_while_slots_are_in_use() {
         let slots = Slots::new(2);
         let a = now(slots.acquire()).unwrap().unwrap();
         let b = now(slots.acquire()).unwrap().unwrap();

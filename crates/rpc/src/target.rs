@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_starts_for_a_connection_that_was_replaced_or_a_target_that_is_gone() {
+    fn replaced_connection_or_removed_target_starts_no_request() {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(1);
         sim.run(async {

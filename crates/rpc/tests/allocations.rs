@@ -54,7 +54,7 @@ impl Service<Ost> for Null {
 }
 
 #[test]
-fn a_call_over_lo_allocates_the_services_future_alone() {
+fn lo_call_allocates_only_the_service_future() {
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let net = Net::new(rt);
     let server = Server::new(net.clone());

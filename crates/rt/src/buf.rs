@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_aligned_and_sized() {
+    fn pool_get_and_take_return_aligned_buffers_of_the_length() {
         let pool = BufferPool::new(5000, 2);
         let mut b = pool.get();
         assert_eq!((b.len(), b.capacity(), b.as_ptr() as usize % PAGE), (8192, 8192, 0));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_returns_after_the_last_bytes_and_is_bounded() {
+    fn frozen_buffer_returns_after_its_last_slice_up_to_the_limit() {
         let pool = BufferPool::new(PAGE, 2);
         let mut b = pool.get();
         b[..5].copy_from_slice(b"hello");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn large_buffers_share_huge_pages_and_are_kept_like_others() {
+    fn large_buffers_share_a_slab_and_are_pooled() {
         let pool = BufferPool::new(1 << 20, 2);
         let mut a = pool.get();
         assert_eq!(pool.kept(), 1, "cut along with the first");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_sizes_are_not_kept_and_empty_freezes_return_at_once() {
+    fn oversized_buffers_are_not_pooled_and_empty_freeze_returns_at_once() {
         let pool = BufferPool::new(PAGE, 2);
         drop(pool.take(PAGE + 1));
         assert_eq!(pool.kept(), 0);

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_groups() {
+    fn groups_of_returns_the_kernels_groups() {
         assert_eq!(parse_groups("Name:\tx\nGroups:\t4 24 1000 \nNStgid:\t1\n"), Some(vec![4, 24, 1000]));
         assert_eq!(parse_groups("Groups:\t \n"), Some(vec![]));
         assert_eq!(parse_groups("Name:\tx\n"), None);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_dying() {
+    fn is_dying_detects_ended_and_killed_tasks() {
         assert!(!is_dying(std::process::id()));
         assert!(is_dying(u32::MAX));
         assert!(kill_is_pending("SigQ:\t0/1\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n"));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_who_checks_permissions() {
+    fn checks_permissions_detects_permission_calls() {
         let line = |number: i64| format!("{number} 0xffffff9c 0x7ffe 0x0 0x0 0x0 0x0 0x7ffe 0x7f61\n");
         assert!([libc::SYS_linkat, libc::SYS_lgetxattr].iter().all(|number| is_permission_call(&line(*number))));
         assert!([libc::SYS_statx, libc::SYS_openat].iter().all(|number| !is_permission_call(&line(*number))));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn has_a_hostname() {
+    fn hostname_equals_the_kernels() {
         let file = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         assert_eq!(hostname(), file.trim_end());
     }

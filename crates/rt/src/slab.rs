@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_aligned_zeroed_and_apart() {
+    fn slab_pieces_are_aligned_zeroed_and_disjoint() {
         let mut pieces = cut(512 << 10);
         assert_eq!(pieces.len(), 4);
         assert_eq!(pieces[0].bytes().as_ptr() as usize % SLAB_BYTES, 0);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_cut() {
+    fn slab_cut_returns_nothing_for_bad_lengths() {
         assert!(cut(0).is_empty());
         assert!(cut(SLAB_BYTES + 1).is_empty());
         assert_eq!(cut(SLAB_BYTES).len(), 1);

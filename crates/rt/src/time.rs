@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn saturates_instead_of_wrapping() {
+    fn instant_arithmetic_saturates() {
         let t = Instant::from_nanos(5);
         assert_eq!(t.since(Instant::from_nanos(9)), Duration::ZERO);
         assert_eq!(t + Duration::MAX, Instant::FAR);

@@ -91,7 +91,7 @@ fn vectored_bytes_arrive_in_order_through_partial_writes() {
 }
 
 #[test]
-fn a_dead_peer_and_a_missing_one_are_errors() {
+fn write_to_dead_peer_and_connect_to_closed_port_fail() {
     on_both(async |rt, _| {
         let listener = listen_at_own(&rt).await;
         let addr = listener.local_addr().unwrap();
@@ -116,7 +116,7 @@ fn a_dead_peer_and_a_missing_one_are_errors() {
 }
 
 #[test]
-fn the_source_address_is_that_of_the_connection() {
+fn source_address_equals_the_connections_local_address() {
     on_both(async |rt, _| {
         let listener = rt.listen(any()).await.unwrap();
         let to = listener.local_addr().unwrap();
@@ -127,7 +127,7 @@ fn the_source_address_is_that_of_the_connection() {
 }
 
 #[test]
-fn files_keep_what_is_written() {
+fn file_write_read_truncate_and_mtime_round_trip() {
     on_both(async |rt, dir| {
         let disk = rt.disk();
         let path = dir.join("f");
@@ -177,7 +177,7 @@ fn files_keep_what_is_written() {
 }
 
 #[test]
-fn holes_are_made_and_found() {
+fn allocate_makes_holes_that_seek_finds() {
     on_both(async |rt, dir| {
         let file = rt.disk().open(dir.join("f"), OpenOptions::CREATE).unwrap();
         const M: u64 = 1 << 20;
@@ -208,7 +208,7 @@ fn holes_are_made_and_found() {
 }
 
 #[test]
-fn directories_locks_and_durability() {
+fn directory_changes_locks_and_syncs_succeed() {
     on_both(async |rt, dir| {
         let disk = rt.disk();
         let sub = dir.join("a/b");

@@ -46,7 +46,7 @@ fn time_passes_and_timeouts_fire() {
 }
 
 #[test]
-fn tasks_answer_fail_and_are_aborted() {
+fn spawn_returns_result_panic_or_abort() {
     let (runtime, rt) = start();
     runtime.block_on(async {
         assert_eq!(rt.spawn("answers", async { 5 }).await, Ok(5));
@@ -71,7 +71,7 @@ fn tasks_answer_fail_and_are_aborted() {
 }
 
 #[test]
-fn everything_can_be_used_from_a_plain_thread() {
+fn block_on_thread_connects_and_sleeps_on_a_plain_thread() {
     let (_runtime, rt) = start();
     let used = std::thread::spawn(move || {
         rt.block_on_thread(async {
@@ -89,7 +89,7 @@ fn everything_can_be_used_from_a_plain_thread() {
 /// A future that is first polled on a thread outside the runtime, as FUSE workers do, and
 /// then continues as a task.
 #[test]
-fn a_connect_begun_on_a_plain_thread_is_finished_by_a_task() {
+fn connect_started_on_a_plain_thread_completes_in_a_task() {
     let (runtime, rt) = start();
     let listener = runtime.block_on(rt.listen(any())).unwrap();
     let addr = listener.local_addr().unwrap();
@@ -135,7 +135,7 @@ fn try_write_fills_the_socket_from_any_thread_then_refuses() {
 }
 
 #[test]
-fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_nothing() {
+fn read_exact_completes_with_slow_senders_and_later_small_reads_do_not_hang() {
     const LARGE: usize = (1 << 20) + 300;
     let (runtime, rt) = start();
     runtime.block_on(async {
@@ -183,7 +183,7 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
 }
 
 #[test]
-fn a_stopping_runtime_ends_its_tasks() {
+fn shutdown_drops_waiting_tasks() {
     let (runtime, rt) = start();
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {
@@ -202,7 +202,7 @@ fn a_stopping_runtime_ends_its_tasks() {
 }
 
 #[test]
-fn devices_differ() {
+fn device_differs_between_file_systems() {
     let (_runtime, rt) = start();
     let dir = tempfile::tempdir().unwrap();
     let disk = rt.disk();
@@ -211,7 +211,7 @@ fn devices_differ() {
 }
 
 #[test]
-fn all_processes_of_a_boot_agree_on_it() {
+fn boot_id_is_equal_in_two_runtimes() {
     let ((_one, a), (_other, b)) = (start(), start());
     assert_eq!(a.boot_id(), b.boot_id());
 }

@@ -90,7 +90,7 @@ fn busy_run(seed: u64) -> (u64, Vec<u64>, Vec<String>) {
 }
 
 #[test]
-fn the_same_seed_does_the_same_and_others_do_other() {
+fn same_seed_replays_and_other_seeds_differ() {
     let (mut hashes, mut orders) = (BTreeSet::new(), BTreeSet::new());
     for seed in 0..20 {
         let (first, again) = (busy_run(seed), busy_run(seed));
@@ -191,7 +191,7 @@ fn tokio_sync_works_and_tasks_can_be_aborted() {
 }
 
 #[test]
-fn a_packet_takes_its_time() {
+fn packet_delay_is_within_the_configured_range() {
     let config = SimConfig { delay: ms(10)..ms(14), ..SimConfig::default() };
     let mut times = BTreeSet::new();
     for seed in 0..50 {
@@ -212,7 +212,7 @@ fn a_packet_takes_its_time() {
 }
 
 #[test]
-fn loss_delays_and_too_much_of_it_breaks() {
+fn packet_loss_delays_and_total_loss_times_out() {
     let mut delayed = 0;
     for seed in 0..30 {
         let sim = Sim::new(seed, SimConfig { loss: 0.3, ..SimConfig::default() });
@@ -241,7 +241,7 @@ fn loss_delays_and_too_much_of_it_breaks() {
 }
 
 #[test]
-fn a_writer_waits_for_its_reader() {
+fn write_blocks_when_the_window_is_full() {
     let sim = Sim::new(5, SimConfig { window_bytes: 10_000, ..SimConfig::default() });
     let world = sim.clone();
     sim.run(async {
@@ -263,7 +263,7 @@ fn a_writer_waits_for_its_reader() {
 }
 
 #[test]
-fn partitions_stall_heal_and_break() {
+fn partition_stalls_traffic_and_times_out_connections() {
     for seed in 0..20 {
         let sim = sim(seed);
         let world = sim.clone();
@@ -302,7 +302,7 @@ fn partitions_stall_heal_and_break() {
 }
 
 #[test]
-fn connections_can_be_reset() {
+fn reset_connections_breaks_both_ends_between_two_hosts() {
     let sim = sim(3);
     let world = sim.clone();
     sim.run(async {
@@ -320,7 +320,7 @@ fn connections_can_be_reset() {
 }
 
 #[test]
-fn a_listener_that_goes_takes_its_waiting_connections_along() {
+fn dropped_listener_resets_its_waiting_connections() {
     let sim = sim(4);
     let world = sim.clone();
     sim.run(async {
@@ -364,7 +364,7 @@ fn crashed_sectors(seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_crash_keeps_what_was_synced_and_some_of_the_rest() {
+fn crash_preserves_synced_data_and_some_unsynced_sectors() {
     let outcomes: Vec<Vec<u8>> = (0..100).map(crashed_sectors).collect();
     let writes: BTreeSet<&[u8]> = outcomes.iter().flat_map(|o| o.chunks(2)).collect();
     let all: BTreeSet<&[u8]> = [&[1, 1][..], &[2, 2], &[1, 2], &[2, 1]].into();
@@ -372,7 +372,7 @@ fn a_crash_keeps_what_was_synced_and_some_of_the_rest() {
 }
 
 #[test]
-fn names_survive_when_synced_and_in_order() {
+fn crash_preserves_synced_names_and_a_prefix_of_the_rest() {
     let mut survivors = BTreeSet::new();
     for seed in 0..100 {
         let sim = sim(seed);
@@ -399,7 +399,7 @@ fn names_survive_when_synced_and_in_order() {
 }
 
 #[test]
-fn syncing_a_directory_promises_nothing_of_another() {
+fn sync_dir_does_not_sync_later_changes_elsewhere() {
     let mut lost = false;
     for seed in 0..50 {
         let sim = sim(seed);
@@ -421,7 +421,7 @@ fn syncing_a_directory_promises_nothing_of_another() {
 }
 
 #[test]
-fn an_fsync_covers_what_was_written_before_it() {
+fn fsync_covers_only_earlier_writes() {
     let mut later_lost = false;
     for seed in 0..50 {
         let sim = sim(seed);
@@ -447,7 +447,7 @@ fn an_fsync_covers_what_was_written_before_it() {
 }
 
 #[test]
-fn sync_fs_covers_everything() {
+fn sync_fs_makes_all_files_and_names_durable() {
     for seed in 0..20 {
         let sim = sim(seed);
         let world = sim.clone();
@@ -464,7 +464,7 @@ fn sync_fs_covers_everything() {
 }
 
 #[test]
-fn disks_fill_up() {
+fn write_to_a_full_disk_returns_enospc() {
     let sim = Sim::new(1, SimConfig { disk_bytes: 10 * 4096, ..SimConfig::default() });
     let disk = sim.rt(1).disk();
     let file = disk.open("/f", OpenOptions::CREATE).unwrap();
@@ -480,7 +480,7 @@ fn disks_fill_up() {
 }
 
 #[test]
-fn a_crash_ends_a_host_and_leaves_the_others() {
+fn crash_kills_the_hosts_tasks_and_resets_its_connections() {
     for seed in 0..20 {
         let sim = sim(seed);
         let world = sim.clone();
@@ -533,7 +533,7 @@ fn a_crash_ends_a_host_and_leaves_the_others() {
 }
 
 #[test]
-fn the_order_in_which_a_channel_wakes_its_receivers_does_not_count() {
+fn wake_order_of_watch_receivers_does_not_change_the_trace() {
     let run = || {
         let sim = sim(5);
         let sender = tokio::sync::watch::Sender::new(0);
@@ -555,7 +555,7 @@ fn the_order_in_which_a_channel_wakes_its_receivers_does_not_count() {
 }
 
 #[test]
-fn a_run_that_cannot_end_says_who_waits() {
+fn endless_run_fails_with_the_names_of_waiting_tasks() {
     let sim = sim(1);
     sim.rt(7).spawn("stuck", std::future::pending::<()>());
     sim.rt(7).spawn("ends", async {});
@@ -575,7 +575,7 @@ fn a_run_that_cannot_end_says_who_waits() {
 }
 
 #[test]
-fn spinning_is_noticed() {
+fn spinning_task_fails_the_run_as_livelock() {
     let sim = Sim::new(1, SimConfig { polls_per_instant_max: 1000, ..SimConfig::default() });
     let spins = std::future::poll_fn(|cx| {
         cx.waker().wake_by_ref();
@@ -588,14 +588,14 @@ fn spinning_is_noticed() {
 
 #[test]
 #[should_panic(expected = "a bug")]
-fn a_panic_in_a_task_ends_the_run() {
+fn task_panic_ends_the_simulated_run() {
     let sim = sim(1);
     sim.rt(1).spawn("bad", async { panic!("a bug") });
     let _ = sim.run(std::future::pending::<()>());
 }
 
 #[test]
-fn nothing_is_left_when_a_simulation_ends() {
+fn dropped_simulation_drops_all_tasks() {
     let alive = Arc::new(());
     let sim = sim(1);
     let (held, inner) = (alive.clone(), sim.clone());
@@ -611,7 +611,7 @@ fn nothing_is_left_when_a_simulation_ends() {
 }
 
 #[test]
-fn a_crash_begins_another_life_of_that_host_alone() {
+fn crash_changes_only_the_hosts_boot_id() {
     let sim = Sim::new(1, SimConfig::default());
     let (a, b) = (sim.rt(1).boot_id(), sim.rt(2).boot_id());
     assert_eq!(sim.rt(1).boot_id(), a);

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_across_pieces() {
+    fn bulk_slice_spans_pieces() {
         let bulk: Bulk = ["abc", "", "defg", "h"].iter().map(|s| Bytes::from_static(s.as_bytes())).collect();
         assert_eq!(bulk.len(), 8);
         let whole = b"abcdefgh";

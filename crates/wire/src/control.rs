@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_of_a_mount_are_read_by_names_that_the_kernel_lets_through() {
+    fn mount_attributes_are_read_under_the_system_prefix() {
         for ours in [FID, "lustre.lov", MOUNT] {
             let open = open_name(ours);
             assert!(open.starts_with("system.") && attribute_name(&Bytes::from(open.into_owned())) == ours);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_lines_and_runs_of_osts_are_short() {
+    fn pools_encode_as_lines_with_ost_ranges() {
         let pool = |name: &str, osts: &[u32]| Pool { name: name.into(), osts: osts.into() };
         let pools = [pool("all", &[0, 1, 2, 3]), pool("empty", &[]), pool("fast", &[7, 1, 2, 5, 4])];
         let text = encode_pools(&pools);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_survive() {
+    fn paths_round_trip_with_any_bytes() {
         let paths = [Bytes::from_static(b"u/fA"), Bytes::from_static(b""), Bytes::from_static(b"\xff/x")];
         assert_eq!(decode_paths(&encode_paths(&paths)), paths);
         assert!(decode_paths(&encode_paths(&[])).is_empty());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_read_as_lfs_prints_them() {
+    fn parents_encode_as_lfs_prints_them() {
         let parents = [(Fid::new(0x200000402, 0x180), Bytes::from_static(b"fA"))];
         assert_eq!(encode_parents(&parents), b"[0x200000402:0x180:0x0]/fA\0");
     }

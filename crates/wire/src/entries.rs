@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_full_and_the_next_goes_on() {
+    fn full_page_continues_on_the_next() {
         let all: Vec<(String, Attr)> = (0..500)
             .map(|n| (format!("name{n}"), attr(n, [FileKind::Regular, FileKind::Fifo][n as usize % 2])))
             .collect();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_that_fits_no_page_is_left_out() {
+    fn packing_leaves_out_a_layout_larger_than_a_page() {
         let mut packer = Packer::new(PAGE_BYTES, 0).unwrap();
         let large = vec![1; 20_000];
         let entry = Entry { name: b"f", kind: FileKind::Regular, stat: None, sized: false, layout: Some(&large) };
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_understood_or_refused() {
+    fn entries_request_with_unknown_flags_is_refused() {
         let ask = Ask { cookie: 7, flags: SIZES | LAYOUTS, spare: 0 };
         assert_eq!(Ask::decode(&[ask.as_bytes(), &[0; 100]].concat()), Some(ask));
         assert_eq!(Ask::decode(Ask { flags: 64, ..ask }.as_bytes()), None);
@@ -341,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), small in any::<bool>()) {
+        fn page_decode_of_arbitrary_bytes_never_panics(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), small in any::<bool>()) {
             if small && bytes.len() > 24 {
                 // Lengths within the bytes.
                 (bytes[12..16]).fill(1);

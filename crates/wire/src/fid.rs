@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_and_parses_as_lustre_does() {
+    fn fid_prints_and_parses_as_in_lustre() {
         let fid = Fid::new(0x200000401, 0x1b9);
         assert_eq!(fid.to_string(), "[0x200000401:0x1b9:0x0]");
         assert_eq!("[0x200000401:0x1b9:0x0]".parse(), Ok(fid));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn inode_numbers_are_lustres_and_reversible() {
+    fn fid_inode_numbers_match_lustres_and_reverse() {
         // 071-posix.txt of the reference shows inode 144115205289279829 for
         // [0x200000402:0x155:0x0].
         assert_eq!(Fid::new(0x200000402, 0x155).ino(), 144115205289279829);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_sort_like_fids() {
+    fn fid_keys_sort_like_fids() {
         let a = Fid::new(1, u32::MAX);
         let b = Fid::new(2, 0);
         assert!(a < b && a.to_key() < b.to_key());

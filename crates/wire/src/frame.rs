@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_survives_the_wire() {
+    fn frame_header_round_trips() {
         let (header, crc) = Header::decode(&sample().encode(b"abc")).unwrap();
         assert_eq!(header, sample());
         assert_eq!(header.verify(crc, b"abc"), Ok(()));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_header_do_not_change() {
+    fn frame_header_bytes_are_pinned() {
         let bytes = sample().encode(b"abc");
         assert_eq!(&bytes[..8], b"SHN\x1b\x07\x00\x04\x01", "magic and version");
         assert_eq!(bytes[8], 42);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_header_is_noticed() {
+    fn flipped_bit_in_a_frame_header_is_detected() {
         let good = sample().encode(b"abc");
         for bit in 0..HEADER_LEN * 8 {
             let mut bad = good;
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_over_the_limit_are_refused() {
+    fn frame_sizes_over_the_limit_are_refused() {
         let mut h = sample();
         h.body_len = BODY_BYTES_MAX as u32 + 1;
         assert!(matches!(Header::decode(&h.encode(b"")), Err(FrameError::TooLarge { .. })));
@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic(bytes: [u8; HEADER_LEN], body: Vec<u8>) {
+        fn frame_decode_of_arbitrary_bytes_never_panics(bytes: [u8; HEADER_LEN], body: Vec<u8>) {
             if let Ok((h, crc)) = Header::decode(&bytes) { let _ = h.verify(crc, &body); }
             let _ = from_body::<mds::Request>(&body);
             let _ = from_body::<crate::ost::Request>(&body);

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_lustres_but_for_the_way_of_the_argument() {
+    fn ioctl_numbers_match_lustres_except_the_direction() {
         assert_eq!((GROUP_LOCK, GROUP_UNLOCK), (0x4008_669e, 0x4008_669f));
         assert_eq!((LOV_SETSTRIPE, LOV_GETSTRIPE), (0x4030_669a, 0xbfff_669b));
         // _IOR('f', 218, struct ioc_data_version)
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_are_as_long_as_their_kind_is() {
+    fn plain_layout_argument_is_cut_to_the_length_of_its_magic() {
         let with = |magic: u32, len: usize| [&magic.to_le_bytes()[..], &[0; 44]].concat()[..len].to_vec();
         assert_eq!(plain_layout(&with(LOV_MAGIC_V1, 48)).map(<[u8]>::len), Some(32));
         assert_eq!(plain_layout(&with(LOV_MAGIC_V3, 48)).map(<[u8]>::len), Some(48));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_lies_as_in_lustres_header() {
+    fn ladvise_struct_has_lustres_byte_form() {
         let advice =
             Ladvise { advice: LOCKAHEAD, mode: MODE_WRITE, flags: ASYNC, start: 3, last: 4, result: SAME, spare: 0 };
         let words: Vec<u32> = advice.encode().chunks(4).map(|w| u32::from_ne_bytes(w.try_into().unwrap())).collect();

@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_exclude_each_other_as_in_lustre() {
+    fn lock_modes_conflict_as_in_lustre() {
         // Rows and columns in the order of Mode: EX PW PR CW CR NL GROUP.
         let matrix = ["0000010", "0000110", "0010110", "0001110", "0111110", "1111111", "0000011"];
         for (a, row) in Mode::ALL.iter().zip(matrix) {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_exclude_other_groups() {
+    fn group_locks_of_different_groups_conflict() {
         let (a, b) = (Policy::group(1), Policy::group(2));
         assert!(conflict(Mode::Group, &a, Mode::Group, &b));
         assert!(!conflict(Mode::Group, &a, Mode::Group, &a));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_inclusive() {
+    fn extent_ends_are_inclusive() {
         let (a, b) = (Policy::extent(0, 4095), Policy::extent(4096, u64::MAX));
         assert!(!a.overlaps(&b) && a.overlaps(&Policy::extent(4095, 4096)));
         assert!(b.contains(&Policy::extent(4096, 5000)) && !b.contains(&a));

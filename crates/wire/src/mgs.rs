@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn osts_as_users_name_them() {
+    fn ost_names_of_users_parse_to_indices() {
         for text in ["sheen-OST001f_UUID", "sheen-OST001f", "OST001f", "OST001F_UUID"] {
             assert_eq!(parse_ost("sheen", text), Some(0x1f), "{text}");
         }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_survive_and_rubbish_is_refused() {
+    fn mirror_changes_round_trip_and_invalid_bytes_are_refused() {
         for change in [
             Change::Extend { template: vec![1, 2, 3] },
             Change::Merge { other: Fid::new(1, 2) },

@@ -133,7 +133,7 @@ mod tests {
 
     /// Stores of every release have these numbers.
     #[test]
-    fn numbers_are_pinned() {
+    fn sequence_numbers_are_pinned() {
         assert_eq!(client_seqs(MdtIndex::ZERO), 0x2_0000_0400..=0x2_7fff_ffff);
         assert_eq!(client_seqs(mdt(1)), 0x2_a000_0000..=0x2_afff_ffff);
         assert_eq!(client_seqs(mdt(2)), 0x2_b000_0000..=0x2_bfff_ffff);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn client_sequences_of_all_mdts_are_apart() {
+    fn client_sequences_of_mdts_do_not_overlap() {
         let ranges: Vec<_> = (0..=MdtIndex::MAX).map(|index| client_seqs(mdt(index))).collect();
         for (index, pair) in ranges.windows(2).enumerate() {
             assert!(pair[0].end() < pair[1].start(), "MDTs {index} and {}", index + 1);
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn client_sequences_lead_to_their_mdt(mdt in any_mdt(), at in any::<u64>()) {
+        fn mdt_of_inverts_client_seqs(mdt in any_mdt(), at in any::<u64>()) {
             let (first, last) = client_seqs(mdt).into_inner();
             let seq = first + at % (last - first + 1);
             prop_assert_eq!(mdt_of(seq), Some(mdt));
@@ -194,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn object_sequences_lead_to_their_mdt_and_ost(
+        fn ost_seq_owner_inverts_ost_seq(
             mdt in any_mdt(),
             ost in prop_oneof![0..2000u32, any::<u32>()],
         ) {
@@ -204,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn every_number_has_one_owner_at_most(seq in any_seq()) {
+        fn sequence_has_at_most_one_owner(seq in any_seq()) {
             let (of_files, of_objects) = (mdt_of(seq), ost_seq_owner(seq));
             if let Some(mdt) = of_files {
                 prop_assert!(client_seqs(mdt).contains(&seq));

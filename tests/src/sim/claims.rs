@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_commutes_runs_together() {
+    fn only_compatible_claims_are_granted_together() {
         let mut claims = Claims::default();
         let key = || Key::Tree;
         let a = claims.take(vec![(key(), Mode::Look)]).unwrap();

@@ -121,7 +121,7 @@ fn servers_register_the_address_from_which_they_reach_the_mgs() {
 }
 
 #[test]
-fn servers_of_an_mgs_on_loopback_stay_on_loopback() {
+fn servers_register_loopback_if_the_mgs_is_on_loopback() {
     Servers::enter(|servers| {
         servers.start("mgs", "mgs");
         servers.start("mds", "mds --mgs localhost@tcp --fsname net");
@@ -134,7 +134,7 @@ fn servers_of_an_mgs_on_loopback_stay_on_loopback() {
 }
 
 #[test]
-fn an_mgs_named_by_the_hosts_own_name_is_not_on_loopback() {
+fn servers_register_a_network_address_if_the_mgs_is_named_by_host_name() {
     Servers::enter(|servers| {
         servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
         servers.start("mds", "mds --mgs node1@tcp --fsname net");
@@ -146,7 +146,7 @@ fn an_mgs_named_by_the_hosts_own_name_is_not_on_loopback() {
 }
 
 #[test]
-fn of_several_nids_of_the_mgs_the_one_that_answers_decides() {
+fn server_registers_the_network_of_the_mgs_nid_that_answers() {
     Servers::enter(|servers| {
         servers.start("oss", "oss --mgs 10.77.0.1:7988@tcp,10.88.0.1:7988@tcp --fsname net");
         servers.says("oss", "no MGS answers yet");
@@ -157,7 +157,7 @@ fn of_several_nids_of_the_mgs_the_one_that_answers_decides() {
 }
 
 #[test]
-fn a_loopback_address_is_refused_where_the_mgs_is_elsewhere() {
+fn server_refuses_a_loopback_listen_address_if_the_mgs_is_remote() {
     Servers::enter(|servers| {
         for kind in ["mds", "oss"] {
             let ran = servers.refused(kind, &format!("{kind} --mgs 10.77.0.1@tcp --listen 127.0.0.1:0@tcp"));
@@ -173,7 +173,7 @@ fn a_loopback_address_is_refused_where_the_mgs_is_elsewhere() {
 }
 
 #[test]
-fn a_port_in_use_is_named_and_another_one_suggested() {
+fn listen_on_a_used_port_fails_and_suggests_another_port() {
     Servers::enter(|servers| {
         servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
         servers.start("mds", "mds --mgs 10.77.0.1@tcp --fsname net");
@@ -189,7 +189,7 @@ fn a_port_in_use_is_named_and_another_one_suggested() {
 }
 
 #[test]
-fn a_whole_file_system_on_all_addresses_names_one_that_others_reach() {
+fn up_on_all_addresses_reports_a_reachable_nid() {
     Servers::enter(|servers| {
         servers.start("up", "up --foreground --osts 1 --listen 0.0.0.0@tcp");
         let mut status = servers.command("up", "status --json");

@@ -124,7 +124,7 @@ fn end(program: Child) -> Vec<u8> {
 }
 
 #[test]
-fn names_layouts_and_removals_need_no_ost() {
+fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -192,7 +192,7 @@ fn activate(two: &TwoMounts, active: u8) {
 }
 
 #[test]
-fn an_ost_out_of_use_keeps_nobody_from_names_layouts_and_removals() {
+fn names_layouts_and_removals_are_served_while_an_ost_is_inactive() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let data = noise(2, LEN);
     let mounts: [(&str, PathBuf); 2] = [("here", at.a.clone()), ("there", at.b.clone())];

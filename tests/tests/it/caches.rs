@@ -52,7 +52,7 @@ fn a_second_stat_asks_no_server() {
 /// From FUSE 7.44 (Linux 6.16) on, a mount can make the kernel forget names. There the kernel
 /// caches names and attributes.
 #[test]
-fn a_second_stat_does_not_even_reach_the_mount() {
+fn second_stat_is_answered_by_the_kernel() {
     let two = two_mounts!(LIMIT);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let version: Vec<u32> = release.split(['.', '-']).filter_map(|w| w.parse().ok()).take(2).collect();
@@ -66,7 +66,7 @@ fn a_second_stat_does_not_even_reach_the_mount() {
 }
 
 #[test]
-fn a_second_look_at_a_missing_name_asks_no_server() {
+fn second_lookup_of_a_missing_name_asks_no_server() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&two, &at);
@@ -101,7 +101,7 @@ fn of<const N: usize>(requests: [(&str, u64); N]) -> Counts {
 
 /// Counts the requests of open alone. The soak test `caches` counts those of reads.
 #[test]
-fn a_second_open_of_a_known_file_asks_no_server() {
+fn second_open_of_a_cached_file_asks_no_server() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&two, &at);
@@ -166,7 +166,7 @@ fn a_first_open_is_one_request_to_the_mdt() {
 
 /// A lookup returns attributes as well, so that the kernel needs no getattr.
 #[test]
-fn a_name_brings_what_stat_tells() {
+fn lookup_returns_the_attributes_for_stat() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&two, &at);
@@ -189,7 +189,7 @@ fn a_name_brings_what_stat_tells() {
 }
 
 #[test]
-fn new_files_in_a_new_directory_are_a_request_each_and_some_for_all() {
+fn creates_in_a_new_directory_cost_one_request_each_and_batched_closes() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         let mut n = 0;
@@ -226,7 +226,7 @@ fn new_files_in_a_new_directory_are_a_request_each_and_some_for_all() {
 /// The attributes in a create's reply serve the kernel's own permission check alone: it must not
 /// cache them.
 #[test]
-fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
+fn write_to_a_new_file_is_seen_by_its_creator_at_once() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         for i in 0..50 {
@@ -241,7 +241,7 @@ fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
 
 /// A mount is killed with everything cached and files open.
 #[test]
-fn a_killed_mount_holds_nobody_up_for_long() {
+fn killed_mount_blocks_changes_only_until_its_eviction() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&two, &at);
@@ -270,7 +270,7 @@ fn change_all(at: &Two) {
 /// The servers evict a mount that is frozen for longer than the lock timeout. When it resumes, it
 /// notices the eviction and shows the current data.
 #[test]
-fn a_frozen_mount_is_given_up_and_comes_back_clean() {
+fn frozen_mount_is_evicted_and_shows_current_data_after_resuming() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&two, &at);
@@ -291,7 +291,7 @@ fn a_frozen_mount_is_given_up_and_comes_back_clean() {
 
 /// A regular unmount cancels all locks first.
 #[test]
-fn an_unmount_holds_nobody_up() {
+fn unmount_cancels_all_locks_and_causes_no_eviction() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&two, &at);
@@ -308,7 +308,7 @@ fn an_unmount_holds_nobody_up() {
 
 /// Clients cancel the locks of deleted files: the lock tables of both sides shrink again.
 #[test]
-fn locks_of_removed_files_are_given_back() {
+fn locks_of_deleted_files_are_cancelled() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let locks = || -> u64 {
@@ -363,7 +363,7 @@ fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Chan
 }
 
 #[test]
-fn small_files_that_are_read_in_order_are_read_many_at_a_time() {
+fn small_files_read_in_order_are_fetched_in_batches() {
     let two = two_mounts!(LIMIT);
     for layout in SMALL_LAYOUTS {
         let mut n = 0;
@@ -379,7 +379,7 @@ fn small_files_that_are_read_in_order_are_read_many_at_a_time() {
 }
 
 #[test]
-fn what_is_read_ahead_of_a_reader_is_never_older_than_the_file() {
+fn prefetched_small_files_are_never_stale() {
     let two = two_mounts!(LIMIT);
     for layout in SMALL_LAYOUTS {
         let dir = |way: &str| format!("{way}{}", layout.len());
@@ -411,7 +411,7 @@ fn what_is_read_ahead_of_a_reader_is_never_older_than_the_file() {
 /// Statistics show how a file is read. Writing to such a parameter resets it, as a measurement
 /// needs.
 #[test]
-fn statistics_begin_anew() {
+fn writing_to_statistics_resets_them() {
     let (two, at) = two_mounts!(LIMIT, "d");
     const BYTES: usize = 8 << 20;
     fs::write(at.a("f"), noise(1, BYTES)).unwrap();

@@ -25,30 +25,30 @@ macro_rules! statements {
 }
 
 statements! {
-    an_overwrite_is_read
-    an_overwrite_is_read_by_an_open_file
-    a_mapping_shows_what_was_written
-    what_was_written_through_a_mapping_is_read
-    size_and_times_follow_writes
-    truncated_bytes_are_gone
-    a_hole_reads_as_zeros
-    past_all_caches_is_the_same_file
+    overwrite_is_read_by_the_other_mount
+    overwrite_is_read_through_an_open_descriptor
+    mapping_shows_writes_of_the_other_mount
+    msynced_stores_are_read_by_the_other_mount
+    stat_shows_size_and_times_of_writes_elsewhere
+    truncated_bytes_read_as_end_of_file_or_zeros
+    punched_hole_reads_as_zeros_on_the_other_mount
+    direct_io_and_page_cache_see_the_same_data
     names_come
     names_go
-    renamed_names_move
-    a_directory_is_listed_as_it_is
+    renamed_files_are_found_under_their_new_names_at_once
+    readdir_lists_the_current_entries
     permissions_hold
-    permissions_of_a_directory_hold
+    directory_permission_changes_apply_at_once
     acls_hold
-    extended_attributes_follow
-    a_symlink_points_where_it_was_made_to
-    link_counts_follow
-    an_open_file_outlives_a_rename_over_it
-    an_unlinked_file_lives_while_open
-    a_removed_working_directory_is_gone
-    a_recreated_name_is_the_new_file
-    a_moved_directory_takes_its_cached_tree_along
-    a_copied_range_is_read
+    xattr_changes_are_seen_at_once
+    replaced_symlink_resolves_to_its_new_target
+    link_counts_are_current_after_link_rename_and_unlink
+    open_file_survives_a_rename_over_it
+    unlinked_file_stays_usable_while_open
+    removed_working_directory_returns_enoent_or_estale
+    recreated_name_resolves_to_the_new_file
+    moved_directory_keeps_its_subtree_reachable
+    copy_file_range_is_read_by_the_other_mount
 }
 
 fn on_two_mounts(name: &str, statement: fn(&Two)) {
@@ -61,7 +61,7 @@ fn on_two_mounts(name: &str, statement: fn(&Two)) {
 }
 
 #[test]
-fn servers_on_many_hosts_keep_every_statement() {
+fn all_statements_hold_with_servers_in_separate_processes() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -121,7 +121,7 @@ mod says {
         Errno::from_io_error(&result.expect_err("must fail")).unwrap()
     }
 
-    pub fn an_overwrite_is_read(at: &Two) {
+    pub fn overwrite_is_read_by_the_other_mount(at: &Two) {
         for round in 0..ROUNDS {
             let data = noise(round, LEN - round as usize * 1000);
             fs::write(at.a("f"), &data).unwrap();
@@ -136,7 +136,7 @@ mod says {
         }
     }
 
-    pub fn an_overwrite_is_read_by_an_open_file(at: &Two) {
+    pub fn overwrite_is_read_through_an_open_descriptor(at: &Two) {
         let (a, b) = (rw(&at.a("f")), rw(&at.b("f")));
         for round in 0..ROUNDS {
             let data = noise(round, LEN);
@@ -153,7 +153,7 @@ mod says {
         }
     }
 
-    pub fn a_mapping_shows_what_was_written(at: &Two) {
+    pub fn mapping_shows_writes_of_the_other_mount(at: &Two) {
         let data = noise(1, LEN);
         fs::write(at.a("f"), &data).unwrap();
         let file = rw(&at.b("f"));
@@ -172,7 +172,7 @@ mod says {
         assert!(longer.read(LEN, 90_000).iter().all(|b| *b == 0));
     }
 
-    pub fn what_was_written_through_a_mapping_is_read(at: &Two) {
+    pub fn msynced_stores_are_read_by_the_other_mount(at: &Two) {
         fs::write(at.a("f"), noise(1, LEN)).unwrap();
         let file = rw(&at.a("f"));
         let map = Map::new(&file, LEN);
@@ -195,7 +195,7 @@ mod says {
         assert_eq!(other.metadata().unwrap().len(), LEN as u64);
     }
 
-    pub fn size_and_times_follow_writes(at: &Two) {
+    pub fn stat_shows_size_and_times_of_writes_elsewhere(at: &Two) {
         let (file, seen) = (rw(&at.a("f")), rw(&at.b("f")));
         let mut last = times(&at.b("f"));
         let mut changed = |what: &str, size: u64| {
@@ -233,7 +233,7 @@ mod says {
         assert_eq!(times(&at.b("f"))[0], (0, 1), "utimensat");
     }
 
-    pub fn truncated_bytes_are_gone(at: &Two) {
+    pub fn truncated_bytes_read_as_end_of_file_or_zeros(at: &Two) {
         let (file, other) = (rw(&at.a("f")), rw(&at.b("f")));
         let map = Map::new(&other, LEN);
         for round in 0..ROUNDS {
@@ -253,7 +253,7 @@ mod says {
         }
     }
 
-    pub fn a_hole_reads_as_zeros(at: &Two) {
+    pub fn punched_hole_reads_as_zeros_on_the_other_mount(at: &Two) {
         let file = rw(&at.a("f"));
         file.write_all_at(&noise(1, LEN), 0).unwrap();
         let mut want = fs::read(at.b("f")).unwrap();
@@ -265,7 +265,7 @@ mod says {
         }
     }
 
-    pub fn past_all_caches_is_the_same_file(at: &Two) {
+    pub fn direct_io_and_page_cache_see_the_same_data(at: &Two) {
         const O_DIRECT: i32 = 0o40000;
         let open =
             |p: &Path| OpenOptions::new().read(true).write(true).create(true).custom_flags(O_DIRECT).open(p).unwrap();
@@ -288,7 +288,7 @@ mod says {
         }
     }
 
-    pub fn names_come(at: &Two) {
+    pub fn new_names_are_found_at_once(at: &Two) {
         for round in 0..ROUNDS {
             let name = |kind: &str| format!("{kind}{round}");
             let kinds = ["file", "dir", "symlink", "link", "fifo", "excl", "renamed"].map(name);
@@ -315,7 +315,7 @@ mod says {
         }
     }
 
-    pub fn names_go(at: &Two) {
+    pub fn removed_names_are_missing_at_once(at: &Two) {
         for _ in 0..ROUNDS {
             fs::write(at.a("f"), "x").unwrap();
             fs::create_dir(at.a("d")).unwrap();
@@ -334,7 +334,7 @@ mod says {
         }
     }
 
-    pub fn renamed_names_move(at: &Two) {
+    pub fn renamed_files_are_found_under_their_new_names_at_once(at: &Two) {
         fs::create_dir(at.a("from")).unwrap();
         fs::create_dir(at.a("to")).unwrap();
         let ino = |p: &Path| fs::metadata(p).unwrap().ino();
@@ -358,7 +358,7 @@ mod says {
         }
     }
 
-    pub fn a_directory_is_listed_as_it_is(at: &Two) {
+    pub fn readdir_lists_the_current_entries(at: &Two) {
         let mut want = BTreeSet::new();
         assert_eq!(names(&at.b), want);
         for round in 0..3 * ROUNDS {
@@ -390,7 +390,7 @@ mod says {
         run_command(command).code
     }
 
-    pub fn permissions_hold(at: &Two) {
+    pub fn file_permission_changes_apply_at_once(at: &Two) {
         fs::write(at.a("f"), "x").unwrap();
         let chmod = |mode| fs::set_permissions(at.a("f"), fs::Permissions::from_mode(mode)).unwrap();
         for _ in 0..3 {
@@ -412,7 +412,7 @@ mod says {
         }
     }
 
-    pub fn permissions_of_a_directory_hold(at: &Two) {
+    pub fn directory_permission_changes_apply_at_once(at: &Two) {
         if !is_root() {
             return println!("skipped: needs root to become another user");
         }
@@ -431,7 +431,7 @@ mod says {
         }
     }
 
-    pub fn acls_hold(at: &Two) {
+    pub fn acl_changes_apply_at_once(at: &Two) {
         if !is_root() {
             return println!("skipped: needs root to become another user");
         }
@@ -453,7 +453,7 @@ mod says {
         }
     }
 
-    pub fn extended_attributes_follow(at: &Two) {
+    pub fn xattr_changes_are_seen_at_once(at: &Two) {
         fs::write(at.a("f"), "x").unwrap();
         let get = |name: &str| {
             let mut buffer = vec![0; 70_000];
@@ -477,7 +477,7 @@ mod says {
         }
     }
 
-    pub fn a_symlink_points_where_it_was_made_to(at: &Two) {
+    pub fn replaced_symlink_resolves_to_its_new_target(at: &Two) {
         fs::write(at.a("f0"), "0").unwrap();
         fs::write(at.a("f1"), "1").unwrap();
         for round in 0..ROUNDS {
@@ -494,7 +494,7 @@ mod says {
         }
     }
 
-    pub fn link_counts_follow(at: &Two) {
+    pub fn link_counts_are_current_after_link_rename_and_unlink(at: &Two) {
         fs::write(at.a("f"), "x").unwrap();
         let open = File::open(at.b("f")).unwrap();
         let counts = || (fs::metadata(at.b("f")).unwrap().nlink(), open.metadata().unwrap().nlink());
@@ -512,7 +512,7 @@ mod says {
         assert_eq!(open.metadata().unwrap().nlink(), 0);
     }
 
-    pub fn an_open_file_outlives_a_rename_over_it(at: &Two) {
+    pub fn open_file_survives_a_rename_over_it(at: &Two) {
         for round in 0..ROUNDS {
             fs::write(at.a("f"), format!("old {round}")).unwrap();
             let mut old = File::open(at.b("f")).unwrap();
@@ -527,7 +527,7 @@ mod says {
         }
     }
 
-    pub fn an_unlinked_file_lives_while_open(at: &Two) {
+    pub fn unlinked_file_stays_usable_while_open(at: &Two) {
         fs::write(at.a("f"), noise(1, LEN)).unwrap();
         let (a, b) = (rw(&at.a("f")), rw(&at.b("f")));
         assert!(fs::read(at.b("f")).unwrap() == noise(1, LEN));
@@ -546,7 +546,7 @@ mod says {
         assert!(back == noise(ROUNDS - 1, LEN), "B's open file keeps its data after A closed");
     }
 
-    pub fn a_removed_working_directory_is_gone(at: &Two) {
+    pub fn removed_working_directory_returns_enoent_or_estale(at: &Two) {
         fs::create_dir_all(at.a("d/e")).unwrap();
         let script = "
 import os, sys, errno
@@ -582,7 +582,7 @@ print('all fail')";
         assert_eq!(errno(fs::metadata(at.b("d"))), Errno::NOENT);
     }
 
-    pub fn a_recreated_name_is_the_new_file(at: &Two) {
+    pub fn recreated_name_resolves_to_the_new_file(at: &Two) {
         for round in 0..ROUNDS {
             let len = (round as usize * 50_000) + 1;
             fs::write(at.a("f"), noise(round, len)).unwrap();
@@ -601,7 +601,7 @@ print('all fail')";
         }
     }
 
-    pub fn a_moved_directory_takes_its_cached_tree_along(at: &Two) {
+    pub fn moved_directory_keeps_its_subtree_reachable(at: &Two) {
         fs::create_dir_all(at.a("d/e/f")).unwrap();
         fs::write(at.a("d/e/f/file"), "deep").unwrap();
         fs::create_dir(at.a("other")).unwrap();
@@ -619,7 +619,7 @@ print('all fail')";
         }
     }
 
-    pub fn a_copied_range_is_read(at: &Two) {
+    pub fn copy_file_range_is_read_by_the_other_mount(at: &Two) {
         fs::write(at.a("from"), noise(7, LEN)).unwrap();
         fs::write(at.a("to"), noise(8, LEN)).unwrap();
         let mut want = fs::read(at.b("to")).unwrap();

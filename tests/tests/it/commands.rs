@@ -31,7 +31,7 @@ fn version(options: &str, path: &Path) -> u64 {
 }
 
 #[test]
-fn a_data_version_changes_with_the_bytes_and_not_by_looking() {
+fn data_version_changes_with_the_data_and_not_by_reading() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     for (name, options) in [
         ("plain", "-c 1"),
@@ -72,7 +72,7 @@ fn a_data_version_changes_with_the_bytes_and_not_by_looking() {
 }
 
 #[test]
-fn a_data_version_without_a_flush_makes_nobody_write() {
+fn data_version_flushes_writers_unless_n_is_given() {
     let (two, at) = two_mounts!(LIMIT, "d");
     setstripe("-c 1", &at.a("f"));
     let file = rw(&at.a("f"));
@@ -114,7 +114,7 @@ fn a_store_into_a_mapping_changes_the_data_version() {
 }
 
 #[test]
-fn who_has_no_bytes_has_no_data_version() {
+fn data_version_of_an_empty_file_is_0_and_of_other_inodes_is_refused() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     setstripe("-c 2", &at.a("new"));
     assert_eq!((version("", &at.a("new")), version("-n", &at.b("new"))), (0, 0));
@@ -125,7 +125,7 @@ fn who_has_no_bytes_has_no_data_version() {
 }
 
 #[test]
-fn a_data_version_follows_the_bytes_when_objects_are_exchanged() {
+fn swap_layouts_changes_the_data_versions_of_both_files() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     fs::write(&one, noise(1, 300_000)).unwrap();
@@ -136,7 +136,7 @@ fn a_data_version_follows_the_bytes_when_objects_are_exchanged() {
 }
 
 #[test]
-fn the_mdt_knows_the_size_of_what_lies_there() {
+fn getsom_prints_the_size_only_while_the_file_lies_on_the_mdt() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (a, b) = (at.a("dom"), at.b("dom"));
     setstripe("-E 64K -L mdt -E -1 -c 1", &a);
@@ -170,7 +170,7 @@ fn changes(two: &TwoMounts, before: &Counts) -> Vec<String> {
 }
 
 #[test]
-fn a_migration_to_a_layout_that_ends_too_early_copies_nothing() {
+fn migrate_to_a_layout_shorter_than_the_file_fails_and_copies_nothing() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
     fs::write(&path, noise(1, 3 * M + 1)).unwrap();
@@ -200,7 +200,7 @@ fn a_migration_to_a_layout_that_ends_too_early_copies_nothing() {
 }
 
 #[test]
-fn no_file_gets_a_seventeenth_mirror() {
+fn seventeenth_mirror_is_refused() {
     let (two, at) = two_mounts!(LIMIT, "d");
     fs::write(at.a("f"), noise(1, 100_000)).unwrap();
     fs::write(at.a("other"), noise(1, 100_000)).unwrap();
@@ -249,7 +249,7 @@ fn watched(line: &str, path: &Path) -> (Vec<(Duration, String)>, bool) {
 }
 
 #[test]
-fn a_copy_says_every_other_moment_how_far_it_is() {
+fn copies_print_their_progress_at_the_stats_interval() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
     let data = noise(1, 12 * M);
@@ -284,7 +284,7 @@ fn a_copy_says_every_other_moment_how_far_it_is() {
 }
 
 #[test]
-fn getstripe_tells_of_a_file_that_the_kernel_is_just_learning_of() {
+fn getstripe_of_a_new_file_succeeds_while_attributes_change() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     fs::write(at.a("x"), "").unwrap();
     let race = Race::new([at_least(20)]);
@@ -313,7 +313,7 @@ fn getstripe_tells_of_a_file_that_the_kernel_is_just_learning_of() {
 }
 
 #[test]
-fn directories_go_to_no_mdt_that_there_is_not() {
+fn migrate_of_a_directory_to_a_missing_mdt_is_refused() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     fs::create_dir(at.a("mgd")).unwrap();
     let path = at.a("mgd");

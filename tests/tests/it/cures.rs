@@ -113,7 +113,7 @@ fn soon<T>(told: mpsc::Receiver<T>) -> T {
 }
 
 #[test]
-fn members_of_a_group_write_as_they_like() {
+fn group_members_write_without_blocking_callbacks() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     for name in ["striped", "one"] {
@@ -146,7 +146,7 @@ fn members_of_a_group_write_as_they_like() {
 }
 
 #[test]
-fn others_wait_until_the_last_member_leaves() {
+fn writers_wait_until_the_last_group_member_leaves() {
     let two = two_mounts!(LIMIT);
     for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
         let name = format!("f{n}");
@@ -183,7 +183,7 @@ fn others_wait_until_the_last_member_leaves() {
 /// The mount that joins the group may itself wait for its reader and appender. The kernel has
 /// locked the pages that are read, and the inode that is appended to.
 #[test]
-fn who_waits_while_its_mount_joins_a_group_goes_on() {
+fn reads_and_appends_complete_while_their_mount_joins_a_group() {
     let two = two_mounts!(LIMIT);
     for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
         let name = format!("f{n}");
@@ -214,7 +214,7 @@ fn who_waits_while_its_mount_joins_a_group_goes_on() {
 }
 
 #[test]
-fn readers_see_all_that_a_group_wrote() {
+fn readers_wait_for_the_group_and_see_all_its_writes() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     fs::write(at.a("f"), vec![1; 200_000]).unwrap();
@@ -240,7 +240,7 @@ fn readers_see_all_that_a_group_wrote() {
 }
 
 #[test]
-fn group_locks_that_cannot_be_had() {
+fn group_lock_refuses_bad_group_ids_and_nonblocking_conflicts() {
     let two = two_mounts!(LIMIT);
     for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
         let name = format!("f{n}");
@@ -269,7 +269,7 @@ fn group_locks_that_cannot_be_had() {
 }
 
 #[test]
-fn a_wait_for_a_group_ends_with_its_program() {
+fn killed_program_stops_waiting_for_the_group_lock() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let a = open(&at.a("f"), 0);
@@ -293,7 +293,7 @@ fn a_wait_for_a_group_ends_with_its_program() {
 }
 
 #[test]
-fn lfs_runs_commands_in_a_group() {
+fn lfs_group_lock_holds_the_lock_while_its_command_runs() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let (path, seen) = (at.a("f").display().to_string(), at.b("f").display().to_string());
@@ -319,7 +319,7 @@ fn lfs_runs_commands_in_a_group() {
 }
 
 #[test]
-fn locks_ahead_keep_writers_apart() {
+fn lockahead_spares_interleaved_writers_blocking_callbacks() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let mut asked = Vec::new();
@@ -350,7 +350,7 @@ fn locks_ahead_keep_writers_apart() {
 }
 
 #[test]
-fn locks_ahead_tell_what_was_there() {
+fn lockahead_reports_sent_same_or_different() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     one_stripe(&two, &at.a("f"));

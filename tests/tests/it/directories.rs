@@ -149,7 +149,7 @@ fn a_new_ost_waits_for_the_mdt_of_its_file_system() {
 }
 
 #[test]
-fn a_second_mdt_ends_before_it_is_ready() {
+fn second_mdt_is_refused_before_it_is_ready() {
     let cluster = Cluster::start();
     let new = cluster.base.join("new-mds");
     let said = refused(server(&cluster, "mds", &new, "many"));
@@ -165,7 +165,7 @@ fn a_second_mdt_ends_before_it_is_ready() {
 }
 
 #[test]
-fn up_names_a_lost_ost_and_goes_on_without_one_that_is_out_of_use() {
+fn up_refuses_a_missing_ost_unless_it_is_inactive() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -249,7 +249,7 @@ fn a_server_ends_when_its_directory_is_removed() {
 }
 
 #[test]
-fn space_is_asked_of_the_directory_and_not_of_what_covers_it() {
+fn free_space_of_a_target_ignores_mounts_over_its_directory() {
     if !can_mount() || !is_root() {
         return println!("skipped: needs root and /dev/fuse");
     }

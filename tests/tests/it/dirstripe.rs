@@ -40,7 +40,7 @@ fn get(fs: &Fs, dir: &str, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn directories_are_made_as_on_a_lustre_of_one_mdt() {
+fn mkdir_makes_directories_like_lustre_with_one_mdt() {
     let fs = fs1!();
     for (i, (options, want)) in [
         ("", PLAIN.to_owned()),
@@ -75,7 +75,7 @@ fn directories_are_made_as_on_a_lustre_of_one_mdt() {
 }
 
 #[test]
-fn what_cannot_be_made_leaves_nothing() {
+fn refused_mkdir_and_setdirstripe_change_nothing() {
     let fs = fs1!();
     fs.lfs("mkdir d").ok();
     for (line, code, err) in [
@@ -118,7 +118,7 @@ lfs setdirstripe: cannot create dir '/proc/e': No such device\n",
 }
 
 #[test]
-fn a_striped_directory_is_a_directory() {
+fn striped_directory_behaves_like_a_plain_one() {
     let fs = fs1!();
     fs.lfs("mkdir -C 5 -H crush d").ok();
     fs.sh("cd d && for i in $(seq 200); do echo $i > f$i; done && mkdir s && mv f1 s/f1 && ln f2 s/f2").ok();
@@ -134,7 +134,7 @@ fn a_striped_directory_is_a_directory() {
 }
 
 #[test]
-fn defaults_are_handed_on_and_last() {
+fn default_dirstripes_are_inherited_and_survive_a_restart() {
     let fs = fs1!();
     fs.sh("mkdir md1").ok();
     assert_eq!(
@@ -173,7 +173,7 @@ lmv_stripe_count: 1 lmv_stripe_offset: -1 lmv_hash_type: none lmv_max_inherit: -
 }
 
 #[test]
-fn xattrs_are_lustres_byte_for_byte() {
+fn lmv_xattrs_have_lustres_byte_format() {
     let fs = fs1!();
     if !is_root() {
         return println!("skipped: trusted attributes are root's");
@@ -207,7 +207,7 @@ fn xattrs_are_lustres_byte_for_byte() {
 }
 
 #[test]
-fn users_stripe_their_own_directories() {
+fn users_stripe_only_their_own_directories() {
     let fs = fs1!();
     if !is_root() {
         return println!("skipped: needs root to become another user");

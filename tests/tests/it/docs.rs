@@ -120,7 +120,7 @@ fn run(sandbox: &Sandbox, name: &str) -> String {
 }
 
 #[test]
-fn examples_print_what_they_say() {
+fn doc_examples_print_what_the_documents_show() {
     let mut names = vec!["README.md".to_owned()];
     for entry in fs::read_dir(root().join("docs")).expect("docs/").flatten() {
         let name = entry.file_name().into_string().expect("UTF-8");
@@ -144,7 +144,7 @@ fn examples_print_what_they_say() {
 }
 
 #[test]
-fn the_first_minute_of_the_readme() {
+fn readme_quick_start_runs_as_written() {
     let text = read("README.md");
     let blocks = blocks(&text, "sh");
     let (_, block) =
@@ -162,7 +162,7 @@ fn the_first_minute_of_the_readme() {
 }
 
 #[test]
-fn every_command_has_its_page() {
+fn every_command_is_documented() {
     for tool in ["lfs", "lctl"] {
         let list = sheen_tests::run(sheen_tests::sheen(), [tool, "--list-commands"]).ok();
         let page = read(&format!("docs/{tool}.md"));
@@ -176,7 +176,7 @@ fn every_command_has_its_page() {
 }
 
 #[test]
-fn an_ellipsis_stands_for_anything_and_nothing_else_does() {
+fn ellipsis_matches_anything_and_other_text_only_itself() {
     let fits =
         |said: &str, printed: &str| fits(&said.lines().collect::<Vec<_>>(), &printed.lines().collect::<Vec<_>>());
     assert!(fits("a … c", "a bb c") && fits("…\nz", "x\ny\nz") && fits("a\n…", "a"));

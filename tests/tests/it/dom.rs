@@ -51,7 +51,7 @@ fn sync(path: &Path) {
 }
 
 #[test]
-fn a_small_file_lies_on_the_mdt_alone_and_goes_with_its_name() {
+fn small_file_lies_on_the_mdt_alone_and_is_destroyed_with_its_last_name() {
     let Some((two, at)) = two() else { return };
     let data = noise(1, 3901);
     fs::write(at.a("f"), &data).unwrap();
@@ -95,7 +95,7 @@ fn a_small_file_lies_on_the_mdt_alone_and_goes_with_its_name() {
 }
 
 #[test]
-fn it_counts_as_the_mdts_space_and_is_no_ost() {
+fn dom_service_is_not_listed_as_an_ost() {
     let Some((two, _)) = two() else { return };
     let listed = two.fs.lfs(&format!("df {}", two.fs.mnt.display())).ok();
     assert!(!listed.contains("dom") && listed.lines().count() == 2 + 1 + 4 + 2, "{listed}");
@@ -111,7 +111,7 @@ fn it_counts_as_the_mdts_space_and_is_no_ost() {
 }
 
 #[test]
-fn limits_hold_for_what_is_made_from_then_on() {
+fn dom_limits_apply_to_new_files_only() {
     let Some((two, at)) = two() else { return };
     let lod = |what: &str| format!("lod.{}-MDT0000-mdtlov.{what}", two.fsname);
     let set = |what: &str, value: &str| run(sheen(), ["lctl", "set_param", "-n", &format!("{}={value}", lod(what))]);
@@ -145,7 +145,7 @@ fn limits_hold_for_what_is_made_from_then_on() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn dom_refuses_writes_past_the_layout_and_component_deletion() {
     let Some((two, at)) = two() else { return };
     // The layout of this file ends on the MDT.
     two.fs.lfs("setstripe -E 64K -L mdt dir/only").ok();
@@ -178,7 +178,7 @@ fn files(dir: &Path, n: u64) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_restart() {
+fn dom_files_survive_a_restart() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -206,7 +206,7 @@ fn what_was_written_is_there_after_a_restart() {
 }
 
 #[test]
-fn after_a_crash_what_was_synced_is_there_and_nothing_is_left_of_what_was_lost() {
+fn crash_keeps_synced_dom_files_and_destroys_objects_of_lost_ones() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -260,7 +260,7 @@ fn write_and_read(two: &TwoMounts, dir: &str, name: &str, data: &[u8]) -> [Count
 }
 
 #[test]
-fn a_small_file_is_read_with_its_name() {
+fn small_dom_file_is_read_by_its_lookup() {
     let Some((two, _at)) = two() else { return };
     two.dir("plain");
     two.fs.lfs("setstripe -c 1 plain").ok();
@@ -363,7 +363,7 @@ const CHANGES: [(&str, Changing); 10] = [
 ];
 
 #[test]
-fn what_came_with_a_name_is_never_older_than_the_file() {
+fn inline_dom_data_is_never_stale() {
     let Some((two, at)) = two() else { return };
     fs::write(at.a("before"), "connected").unwrap();
     fs::read(at.b("before")).unwrap();
@@ -391,7 +391,7 @@ fn what_came_with_a_name_is_never_older_than_the_file() {
 }
 
 #[test]
-fn a_small_file_may_be_read_in_pieces_past_the_kernels_cache() {
+fn small_dom_file_is_read_in_pieces_with_direct_io() {
     const O_DIRECT: i32 = 0o40000;
     let Some((_two, at)) = two() else { return };
     let data = noise(9, 5000);

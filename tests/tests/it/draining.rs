@@ -50,7 +50,7 @@ fn on(osts: &[u32]) -> BTreeSet<u32> {
 }
 
 #[test]
-fn new_objects_keep_away_and_old_ones_go_on() {
+fn max_create_count_0_stops_new_objects_and_existing_ones_stay_in_use() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let lfs = |line: &str| tool("lfs", &line.replace("@", at.a.to_str().unwrap()));
     lfs("setstripe -c 4 -S 64K @/old").ok();
@@ -127,7 +127,7 @@ fn new_objects_keep_away_and_old_ones_go_on() {
 /// Follows `docs/operations.md` while programs write, on the default layout of a new file system
 /// and on others.
 #[test]
-fn an_ost_is_emptied_beside_writers() {
+fn migrate_empties_an_ost_while_programs_write() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let run = |script: &str| {
         let script = script.replace("lfs ", &format!("{} lfs ", sheen().display()));
@@ -180,7 +180,7 @@ fn an_ost_is_emptied_beside_writers() {
 }
 
 #[test]
-fn a_degraded_ost_is_spared_and_says_so() {
+fn degraded_ost_gets_no_new_objects_and_is_marked_in_df() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let lfs = |line: &str| tool("lfs", &line.replace("@", at.a.to_str().unwrap()));
     let degraded = |on: u8| tool("lctl", &format!("set_param obdfilter.{}-OST0001.degraded={on}", two.fsname)).ok();
@@ -225,7 +225,7 @@ fn a_degraded_ost_is_spared_and_says_so() {
 /// `lfs find` by OST does not wait for a disconnected OST, not even on a mount that has nothing
 /// cached.
 #[test]
-fn what_is_on_an_ost_that_is_down_can_be_seen() {
+fn find_by_ost_does_not_wait_for_a_disconnected_ost() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

@@ -52,7 +52,7 @@ fn a_stop_and_a_start_keep_everything() {
 }
 
 #[test]
-fn kill_minus_nine_loses_nothing_that_was_synced() {
+fn kill_9_loses_no_synced_data() {
     let fs = disk!();
     fs.lfs("setstripe -c 4 -S 64K .").ok();
     fs::create_dir(fs.path("d")).unwrap();
@@ -103,7 +103,7 @@ fn assert_whole(mnt: &Path) {
 }
 
 #[test]
-fn what_is_older_than_the_commit_interval_survives_without_sync() {
+fn changes_older_than_the_commit_interval_survive_a_kill_without_sync() {
     let fs = disk!();
     let value = |name: &str| get_param(name).trim().rsplit_once('=').unwrap().1.parse::<u64>().unwrap();
     let committed = || value("mdt.sheen-MDT0000.last_committed");
@@ -124,7 +124,7 @@ fn what_is_older_than_the_commit_interval_survives_without_sync() {
 }
 
 #[test]
-fn new_objects_never_show_what_a_lost_file_held() {
+fn new_objects_never_show_data_of_lost_files() {
     let fs = disk!();
     fs.lfs("setstripe -c 1 -i 0 .").ok();
     for round in 0..3 {
@@ -144,7 +144,7 @@ fn new_objects_never_show_what_a_lost_file_held() {
 }
 
 #[test]
-fn starting_is_quick_and_ready_means_ready() {
+fn restart_serves_all_files_and_a_second_up_is_no_error() {
     let fs = disk!();
     fs.sh("for i in $(seq 2000); do : > f$i; done").ok();
     fs.stop().ok();
@@ -155,7 +155,7 @@ fn starting_is_quick_and_ready_means_ready() {
 }
 
 #[test]
-fn within_one_process_nobody_connects() {
+fn restarts_of_one_process_activate_all_osts_without_warnings() {
     let fs = disk!();
     let log = || fs::read_to_string(fs.dir().join("sheen.log")).unwrap();
     let active = |log: &str| log.lines().filter(|l| l.contains("-OST") && l.contains("is active")).count();
@@ -180,7 +180,7 @@ fn within_one_process_nobody_connects() {
 }
 
 #[test]
-fn a_file_unlinked_while_open_is_gone_after_its_client_died() {
+fn orphan_is_destroyed_after_its_client_died() {
     let fs = disk!();
     let second = fs.second_mount();
     let mut file = File::create(second.path("doomed")).unwrap();

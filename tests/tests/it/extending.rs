@@ -125,7 +125,7 @@ fn assert_holds(path: &Path, data: &[u8]) {
 }
 
 #[test]
-fn a_component_grows_while_its_ost_has_room_and_is_repeated_on_another_one() {
+fn component_extends_until_its_ost_is_low_and_repeats_on_another_ost() {
     stage("grow", [300, 300, 300, 300], |stage| {
         stage.sh("lfs setstripe -E -1 -c 1 -i 0 -z 64M f");
         let (a, b) = (stage.a.join("f"), stage.b.join("f"));
@@ -157,7 +157,7 @@ fn a_component_grows_while_its_ost_has_room_and_is_repeated_on_another_one() {
 }
 
 #[test]
-fn what_follows_takes_over_where_an_ost_runs_low() {
+fn next_component_takes_over_where_an_ost_runs_low() {
     stage("spill", [300, 300, 300, 300], |stage| {
         stage.sh("lfs setstripe -E 256M -c 1 -i 0 -z 64M -E 1G -c 2 -S 1M -z 128M -E -1 -c 4 -S 1M f");
         let (a, b) = (stage.a.join("f"), stage.b.join("f"));
@@ -188,7 +188,7 @@ fn what_follows_takes_over_where_an_ost_runs_low() {
 }
 
 #[test]
-fn a_log_of_two_mounts_goes_on_until_no_ost_has_room() {
+fn appends_of_two_mounts_succeed_until_all_osts_are_full() {
     const RECORD: usize = 300_007;
     stage("log", [200, 200, 200, 200], |stage| {
         stage.sh("lfs setstripe -E -1 -c 1 -S 1M -z 64M log");
@@ -248,7 +248,7 @@ fn osts(path: &Path) -> Vec<BTreeSet<u32>> {
 }
 
 #[test]
-fn components_avoid_osts_that_are_full_or_switched_off() {
+fn new_components_avoid_full_and_inactive_osts() {
     stage("avoid", [150, 150, 150, 150], |stage| {
         for name in ["f", "g"] {
             stage.sh(&format!("lfs setstripe -E 1M -c 1 -S 64K -E 2M -c 4 -S 64K -E -1 -C 8 -S 64K {name}"));
@@ -286,7 +286,7 @@ fn components_avoid_osts_that_are_full_or_switched_off() {
 }
 
 #[test]
-fn components_avoid_osts_that_are_down() {
+fn new_components_avoid_disconnected_osts() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

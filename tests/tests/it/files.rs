@@ -32,7 +32,7 @@ macro_rules! fs4 {
 }
 
 #[test]
-fn open_keeps_its_flags_word() {
+fn open_flags_have_their_posix_meaning() {
     let fs = fs4!();
     let p = fs.path("a");
     let mut new = OpenOptions::new();
@@ -59,7 +59,7 @@ fn open_keeps_its_flags_word() {
 }
 
 #[test]
-fn a_nameless_file_gets_a_name_by_linkat() {
+fn tmpfile_gets_a_name_by_linkat() {
     let fs = fs4!();
     let fd = rustix::fs::open(&fs.mnt, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600)).unwrap();
     rustix::io::write(&fd, b"content").unwrap();
@@ -130,7 +130,7 @@ fn large_reads_show_holes_as_zeros_and_end_where_the_file_does() {
 }
 
 #[test]
-fn a_file_that_is_cut_while_it_is_read_shows_no_byte_that_it_never_had() {
+fn reads_during_truncate_return_no_foreign_bytes() {
     let fs = fs4!();
     // `several` has several objects, of which the truncate changes one.
     fs.lfs("setstripe -E 64K -L mdt -E -1 -c 1 several").ok();
@@ -174,7 +174,7 @@ fn cut_while_read(fs: &Fs, name: &str) {
 }
 
 #[test]
-fn an_open_file_outlives_its_name() {
+fn open_file_survives_unlink_and_a_rename_over_it() {
     let fs = fs4!();
     let p = fs.path("unlinked");
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&p).unwrap();
@@ -199,7 +199,7 @@ fn an_open_file_outlives_its_name() {
 }
 
 #[test]
-fn rename_in_all_its_forms() {
+fn rename_obeys_its_flags_and_returns_posix_errors() {
     let fs = fs4!();
     let at = |n: &str| fs.path(n);
     let rename = |a: &str, b: &str, f| rustix::fs::renameat_with(rustix::fs::CWD, at(a), rustix::fs::CWD, at(b), f);
@@ -279,7 +279,7 @@ fn overlayfs_takes_a_mount_as_its_upper_layer() {
 }
 
 #[test]
-fn links_count_and_kinds_are_kept() {
+fn hard_links_are_counted_and_special_files_keep_their_kind() {
     let fs = fs4!();
     let a = fs.path("a");
     fs::write(&a, "x").unwrap();
@@ -330,7 +330,7 @@ fn readdir_is_stable_while_entries_come_and_go() {
 }
 
 #[test]
-fn times_have_nanoseconds_and_follow_the_rules() {
+fn operations_update_the_posix_times_with_nanoseconds() {
     let fs = fs4!();
     fs.sh("touch -d '2001-02-03 04:05:06.123456789' f && [ \"$(stat -c %y f | cut -c1-29)\" = '2001-02-03 04:05:06.123456789' ]").ok();
     let times = |p: &Path| {
@@ -367,7 +367,7 @@ fn times_have_nanoseconds_and_follow_the_rules() {
 }
 
 #[test]
-fn extended_attributes_and_acls() {
+fn xattrs_and_acls_are_stored_and_enforced() {
     let fs = fs4!();
     let p = fs.path("f");
     File::create(&p).unwrap();
@@ -396,7 +396,7 @@ fn extended_attributes_and_acls() {
 }
 
 #[test]
-fn sizes_holes_and_space() {
+fn truncate_seek_and_fallocate_handle_sparse_files() {
     let fs = fs4!();
     fs.lfs("setstripe -c 4 -S 64K f").ok();
     let file = OpenOptions::new().read(true).write(true).open(fs.path("f")).unwrap();
@@ -430,7 +430,7 @@ fn sizes_holes_and_space() {
 }
 
 #[test]
-fn copy_file_range_and_mmap() {
+fn copy_file_range_and_mmap_transfer_the_data() {
     let fs = fs4!();
     let data = noise(5, (3 << 20) + 123);
     fs::write(fs.path("a"), &data).unwrap();
@@ -456,7 +456,7 @@ print('ok')";
 }
 
 #[test]
-fn limits_give_the_right_errno() {
+fn exceeding_name_and_size_limits_returns_the_right_errno() {
     let fs = fs4!();
     File::create(fs.path(&"n".repeat(255))).unwrap();
     let create = |p: &Path| rustix::fs::open(p, OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).map(drop);
@@ -477,7 +477,7 @@ fn limits_give_the_right_errno() {
 }
 
 #[test]
-fn directories_keep_their_counts_and_modes() {
+fn mkdir_honours_umask_and_setgid_and_rmdir_refuses_nonempty() {
     let fs = fs4!();
     fs::DirBuilder::new().mode(0o2775).create(fs.path("d")).unwrap();
     if is_root() {
@@ -489,7 +489,7 @@ fn directories_keep_their_counts_and_modes() {
 }
 
 #[test]
-fn ordinary_users_are_held_to_permissions() {
+fn unprivileged_users_are_refused_what_permissions_deny() {
     let fs = fs4!();
     if !is_root() {
         return println!("skipped: needs root to become another user");
@@ -542,7 +542,7 @@ fn change(how: &str, file: &File) {
 }
 
 #[test]
-fn fallocate_and_copies_take_set_user_id_away() {
+fn fallocate_and_copy_clear_the_set_user_id_bits() {
     let fs = fs4!();
     if !is_root() {
         return println!("skipped: needs root to become another user");
@@ -566,7 +566,7 @@ fn fallocate_and_copies_take_set_user_id_away() {
 }
 
 #[test]
-fn seek_from_end_and_appends_of_two_openers() {
+fn appends_of_two_descriptors_land_at_the_end() {
     let fs = fs4!();
     let open = || OpenOptions::new().append(true).create(true).open(fs.path("log")).unwrap();
     let (mut a, mut b) = (open(), open());
@@ -582,7 +582,7 @@ fn seek_from_end_and_appends_of_two_openers() {
 }
 
 #[test]
-fn df_follows_a_delete_within_a_second() {
+fn statfs_shows_freed_space_after_a_delete() {
     if !(can_mount() && is_root()) {
         return println!("skipped: needs root to mount a tmpfs of its own");
     }

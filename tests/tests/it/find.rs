@@ -79,7 +79,7 @@ fn fill(root: &Path) {
 }
 
 #[test]
-fn agrees_with_find_where_both_have_the_test() {
+fn lfs_find_agrees_with_find_on_shared_tests() {
     if !is_root() {
         return println!("skipped: needs root to change owners");
     }
@@ -128,7 +128,7 @@ fn agrees_with_find_where_both_have_the_test() {
 }
 
 #[test]
-fn finds_by_layout() {
+fn lfs_find_selects_files_by_layout() {
     let fs = fs4!();
     fs.lfs("setstripe -c 2 -i 1 -S 1M two").ok();
     fs.lfs("setstripe -C 8 over").ok();
@@ -185,7 +185,7 @@ fn finds_by_layout() {
 }
 
 #[test]
-fn what_one_mount_changes_the_other_finds() {
+fn lfs_find_sees_changes_of_the_other_mount() {
     let fs = fs4!();
     let second = fs.second_mount();
     fs::create_dir(fs.path("d")).unwrap();
@@ -210,7 +210,7 @@ fn what_one_mount_changes_the_other_finds() {
 }
 
 #[test]
-fn threads_share_a_tree_and_one_keeps_it_in_order() {
+fn lfs_find_threads_find_the_same_files_and_one_thread_keeps_the_order() {
     let fs = fs4!();
     fs::create_dir(fs.path("wide")).unwrap();
     for i in 0..2500 {
@@ -233,7 +233,7 @@ fn threads_share_a_tree_and_one_keeps_it_in_order() {
 }
 
 #[test]
-fn failures_are_told_and_the_rest_is_found() {
+fn lfs_find_reports_failures_and_finds_the_rest() {
     let fs = fs4!();
     fill(&fs.mnt);
     let missing = sh(&fs.mnt, "lfs find nosuch d0 -name f0");
@@ -257,7 +257,7 @@ fn failures_are_told_and_the_rest_is_found() {
 }
 
 #[test]
-fn what_goes_away_meanwhile_is_no_failure() {
+fn lfs_find_ignores_files_deleted_meanwhile() {
     let fs = fs4!();
     fill(&fs.mnt);
     let race = Race::new([at_least(1)]);
@@ -300,7 +300,7 @@ fn asked(fsname: &str) -> (u64, u64) {
 }
 
 #[test]
-fn directories_tell_of_all_their_files_at_once() {
+fn lfs_find_requests_many_files_at_once() {
     // A process outside this test may serve a file system of the usual name.
     let fsname = format!("f{:x}", std::process::id());
     if !can_mount() {
@@ -331,7 +331,7 @@ fn directories_tell_of_all_their_files_at_once() {
 }
 
 #[test]
-fn what_is_written_and_not_sent_yet_counts() {
+fn lfs_find_counts_dirty_data_in_sizes() {
     use std::io::Write;
     let fs = fs4!();
     let second = fs.second_mount();
@@ -350,7 +350,7 @@ fn what_is_written_and_not_sent_yet_counts() {
 }
 
 #[test]
-fn layouts_longer_than_a_page_are_read_too() {
+fn lfs_find_reads_layouts_longer_than_a_page() {
     let fs = fs4!();
     fs.lfs("setstripe -C 2000 wide").ok();
     fs.lfs("setstripe -c 1 narrow").ok();
@@ -361,7 +361,7 @@ fn layouts_longer_than_a_page_are_read_too() {
 }
 
 #[test]
-fn who_may_not_search_a_directory_is_told_of_none_of_its_files() {
+fn lfs_find_shows_no_files_of_unsearchable_directories() {
     if !is_root() {
         return println!("skipped: only root becomes another user");
     }

@@ -371,7 +371,7 @@ fn one_file(two: &TwoMounts, layout: &str, ops: u64, seed: u64) {
 }
 
 #[test]
-fn one_file_through_two_mounts() {
+fn random_operations_on_one_file_match_the_model() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -435,12 +435,12 @@ fn migrate(paths: &[PathBuf; 2], layouts: &[&str], done: &Party) -> u32 {
 }
 
 #[test]
-fn one_file_that_is_migrated_meanwhile() {
+fn random_operations_during_migrations_match_the_model() {
     migrated_meanwhile(&LAYOUTS);
 }
 
 #[test]
-fn one_file_that_gets_mirrors_and_loses_them_meanwhile() {
+fn random_operations_during_mirror_changes_match_the_model() {
     migrated_meanwhile(&MIRRORED);
 }
 
@@ -661,7 +661,7 @@ fn tree(root: &Path) -> String {
 }
 
 #[test]
-fn a_tree_through_two_mounts() {
+fn random_operations_on_a_tree_match_the_model() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

@@ -37,7 +37,7 @@ fn becomes(sandbox: &Sandbox, command: &str, want: &str) {
 }
 
 #[test]
-fn values_last_over_restarts_and_reach_what_comes_later() {
+fn persistent_params_survive_restarts_and_reach_new_processes() {
     Sandbox::enter("lasting-up", |s| {
         s.up("lustre", MNT);
         s.mount_again("/mnt/c2");
@@ -93,7 +93,7 @@ fn values_last_over_restarts_and_reach_what_comes_later() {
 }
 
 #[test]
-fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
+fn persistent_params_reach_separate_servers_and_mounts() {
     if !can_mount() || !is_root() {
         return println!("skipped: needs root and /dev/fuse");
     }

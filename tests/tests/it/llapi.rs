@@ -95,7 +95,7 @@ impl Program {
 }
 
 #[test]
-fn files_are_made_in_every_way() {
+fn file_creation_calls_set_the_requested_layout() {
     let fs = fs4!();
     let program = Program::compile("ways", false);
     let out = program.run(&[fs.mnt.to_str().unwrap()]);
@@ -125,7 +125,7 @@ fn files_are_made_in_every_way() {
 }
 
 #[test]
-fn nobody_needs_to_be_the_superuser() {
+fn library_calls_work_for_unprivileged_users() {
     if !is_root() {
         return println!("skipped: all other tests run as an ordinary user");
     }
@@ -149,7 +149,7 @@ fn nobody_needs_to_be_the_superuser() {
 }
 
 #[test]
-fn a_program_reads_the_attribute_itself() {
+fn program_decodes_the_lov_xattr_itself() {
     let fs = fs4!();
     fs.lfs("setstripe -o 2,0,2 -S 128K listed").ok();
     let program = Program::compile("print", false);
@@ -192,7 +192,7 @@ const MIRRORED: &str = "\
     0000000000000000000040000400ffff";
 
 #[test]
-fn composite_layouts_of_a_real_lustre_are_read() {
+fn composite_layouts_of_a_real_lustre_are_decoded() {
     let program = Program::compile("print", false);
     let file = program.dir.path().join("bytes");
     let print = |hex: &str| {
@@ -237,7 +237,7 @@ fn composite_layouts_are_built() {
 
 /// Errors without a mount, with the archive instead of the shared object.
 #[test]
-fn mistakes_have_their_errno() {
+fn invalid_calls_without_a_mount_return_the_right_errno() {
     let program = Program::compile("errors", true);
     let elsewhere = tempfile::tempdir().unwrap();
     let said = |ran: Ran| {
@@ -248,7 +248,7 @@ fn mistakes_have_their_errno() {
 }
 
 #[test]
-fn mistakes_on_a_mount_have_their_errno() {
+fn invalid_calls_on_a_mount_return_the_right_errno() {
     let fs = fs4!();
     let program = Program::compile("errors", false);
     let elsewhere = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn mistakes_on_a_mount_have_their_errno() {
 }
 
 #[test]
-fn fids_lead_to_paths_and_back() {
+fn fid_and_path_queries_are_inverse() {
     let fs = fs4!("--fsname", "fids");
     fs::create_dir(fs.path("d")).unwrap();
     fs.lfs("setstripe -c 3 d/file").ok();
@@ -273,7 +273,7 @@ fn fids_lead_to_paths_and_back() {
 }
 
 #[test]
-fn mounts_and_targets_have_names() {
+fn mount_target_and_pool_queries_return_their_names() {
     let fs = fs4!("--fsname", "names");
     let mnt = fs.mnt.to_str().unwrap();
     let lctl = format!("{} lctl", sheen().display());
@@ -290,7 +290,7 @@ fn mounts_and_targets_have_names() {
 
 /// Space target by target, as programs like `lfs df` request it.
 #[test]
-fn targets_tell_their_space() {
+fn obd_statfs_returns_the_space_of_each_target() {
     let fs = fs4!("--fsname", "space");
     let mnt = fs.mnt.to_str().unwrap();
     fs.sh(&format!("{} lctl set_param osc.*OST0002*.active=0", sheen().display())).ok();
@@ -310,7 +310,7 @@ fn targets_tell_their_space() {
 
 /// A tool that walks a tree requests attributes and layout of each name at once.
 #[test]
-fn attributes_and_layouts_come_together() {
+fn get_lum_calls_return_attributes_and_layout_together() {
     let fs = fs4!();
     fs.lfs("setstripe -c 3 -S 128K f").ok();
     fs::write(fs.path("f"), vec![1; 70_000]).unwrap();
@@ -322,7 +322,7 @@ fn attributes_and_layouts_come_together() {
 }
 
 #[test]
-fn handles_open_files_by_their_fid() {
+fn handle_made_of_a_fid_opens_the_file() {
     let fs = fs4!();
     fs::create_dir(fs.path("d")).unwrap();
     fs::write(fs.path("d/file"), "bytes").unwrap();
@@ -335,14 +335,14 @@ fn handles_open_files_by_their_fid() {
 }
 
 #[test]
-fn advice_is_taken() {
+fn ladvise_calls_are_accepted() {
     let fs = fs4!();
     fs.lfs("setstripe -c 1 f").ok();
     Program::compile("advise", false).run(&[fs.path("f").to_str().unwrap()]).ok();
 }
 
 #[test]
-fn a_data_version_tells_of_changes() {
+fn data_version_call_returns_a_new_version_after_each_change() {
     let fs = fs4!();
     fs.lfs("setstripe -c 2 f").ok();
     fs::write(fs.path("f"), [0; 5000]).unwrap();
@@ -350,7 +350,7 @@ fn a_data_version_tells_of_changes() {
 }
 
 #[test]
-fn files_exchange_their_bytes() {
+fn swap_layouts_call_exchanges_the_data_of_two_files() {
     let fs = fs4!();
     fs.lfs("setstripe -c 2 f").ok();
     fs::write(fs.path("f"), "one").unwrap();
@@ -361,7 +361,7 @@ fn files_exchange_their_bytes() {
 
 /// Migration tools other than `lfs migrate` use these calls.
 #[test]
-fn a_program_restripes_a_file_itself() {
+fn program_restripes_a_file_with_a_volatile_file() {
     let fs = fs4!();
     fs.lfs("setstripe -c 1 -i 0 f").ok();
     let bytes = sheen_tests::noise(1, 300_000);
@@ -376,7 +376,7 @@ fn a_program_restripes_a_file_itself() {
 
 /// IOR and MPI libraries use these ioctls, without the library.
 #[test]
-fn files_get_their_layout_by_ioctl() {
+fn setstripe_ioctl_sets_the_layout() {
     let fs = fs4!("--fsname", "ioctl");
     let lctl = format!("{} lctl", sheen().display());
     fs.sh(&format!("{lctl} pool_new ioctl.some 2>&1 && {lctl} pool_add ioctl.some OST0001 OST0003 2>&1")).ok();
@@ -418,7 +418,7 @@ fn romio_sets_hinted_stripes_and_reads_those_of_composite_layouts() {
 }
 
 #[test]
-fn directories_are_laid_out() {
+fn dir_create_calls_set_the_directory_striping() {
     let fs = fs4!();
     Program::compile("directories", false).run(&[fs.mnt.to_str().unwrap()]).ok();
     let mode = |name: &str| fs::metadata(fs.path(name)).unwrap().permissions().mode() & 0o7777;
@@ -436,7 +436,7 @@ fn directories_are_laid_out() {
 
 /// Tools that resync mirrors use these calls. They take a lease for that, and release it.
 #[test]
-fn a_program_brings_mirrors_up_to_date() {
+fn program_resyncs_mirrors_under_a_lease() {
     let fs = fs4!();
     let program = Program::compile("mirrors", false);
     let begin = || {
@@ -516,7 +516,7 @@ impl Member {
 }
 
 #[test]
-fn processes_of_a_group_share_a_file_and_others_wait() {
+fn group_lock_members_share_a_file_and_others_wait() {
     let fs = fs4!();
     let program = Program::compile("group", false);
     fs.lfs("setstripe -c 1 f").ok();
@@ -561,7 +561,7 @@ fn compile(compiler: &str, source: &str, options: &[&str]) -> tempfile::TempDir 
 }
 
 #[test]
-fn the_header_is_good_for_other_dialects() {
+fn header_compiles_in_other_c_dialects() {
     let source = "#include <lustre/lustreapi.h>\nint main(void) { return sizeof(struct lov_user_md_v3) != 48; }\n";
     compile("gcc", source, &["-std=gnu99"]);
     compile("gcc", source, &["-std=gnu17"]);
@@ -572,7 +572,7 @@ fn the_header_is_good_for_other_dialects() {
 
 /// The structs of the header have the sizes of Lustre's formats.
 #[test]
-fn structs_have_their_sizes() {
+fn header_structs_have_lustres_sizes() {
     let source = "
 #include <stddef.h>
 #include <lustre/lustreapi.h>
@@ -630,7 +630,7 @@ fn the_header_declares_what_the_library_exports() {
 }
 
 #[test]
-fn the_example_of_the_documentation_runs() {
+fn api_example_compiles_and_runs() {
     let fs = fs4!();
     let text = fs::read_to_string(root().join("docs/api.md")).unwrap();
     let (_, example) = text.split_once("```c\n").unwrap();

@@ -77,7 +77,7 @@ fn flock_excludes_across_mounts() {
 }
 
 #[test]
-fn fcntl_locks_are_ranges_across_mounts() {
+fn fcntl_range_locks_exclude_across_mounts() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let (a, b) = (open(&at.a("f")), open(&at.b("f")));
@@ -118,7 +118,7 @@ fn waits_until<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static, rel
 }
 
 #[test]
-fn a_waiter_gets_the_lock_when_it_is_released() {
+fn waiting_lock_is_granted_on_release() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let (a, b) = (open(&at.a("f")), open(&at.b("f")));
@@ -201,7 +201,7 @@ const HOLD_FLOCK: &str = "fcntl.flock(f, fcntl.LOCK_EX); say('held'); hear()";
 const HOLD_FCNTL: &str = "fcntl.lockf(f, fcntl.LOCK_EX, 10, 5); say('held'); hear()";
 
 #[test]
-fn locks_end_with_their_process() {
+fn killed_process_releases_its_locks() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let b = open(&at.b("f"));
@@ -221,7 +221,7 @@ fn locks_end_with_their_process() {
 }
 
 #[test]
-fn locks_end_with_their_mount() {
+fn killed_mount_releases_its_locks() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let a = open(&at.a("f"));
@@ -235,7 +235,7 @@ fn locks_end_with_their_mount() {
 }
 
 #[test]
-fn a_signal_interrupts_a_wait() {
+fn signal_interrupts_a_wait_for_a_lock() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let (a, a2) = (open(&at.a("f")), open(&at.a("f")));
@@ -263,7 +263,7 @@ hear()"
 }
 
 #[test]
-fn who_waits_can_be_killed() {
+fn killed_waiter_never_gets_the_lock() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let (a, a2) = (open(&at.a("f")), open(&at.a("f")));
@@ -284,7 +284,7 @@ fn who_waits_can_be_killed() {
 }
 
 #[test]
-fn a_deadlock_is_refused() {
+fn fcntl_deadlock_across_mounts_is_refused() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     fs::write(at.a("f"), "x").unwrap();
@@ -309,7 +309,7 @@ hear()"
 }
 
 #[test]
-fn the_holder_is_named() {
+fn getlk_returns_the_conflicting_lock_and_its_pid() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let b = open(&at.b("f"));
@@ -349,7 +349,7 @@ fn open_file_description_locks_hold_across_mounts() {
 }
 
 #[test]
-fn a_counter_under_a_lock_loses_nothing() {
+fn counter_under_a_lock_loses_no_increment() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     const ROUNDS: u32 = 150;
@@ -401,7 +401,7 @@ fn rows_are_inserted(journal: &str, dirs: [&Path; 3]) {
 }
 
 #[test]
-fn a_database_is_shared_by_two_mounts() {
+fn sqlite_database_on_two_mounts_keeps_all_rows() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     rows_are_inserted("DELETE", [&at.a, &at.b, &at.b]);
@@ -410,7 +410,7 @@ fn a_database_is_shared_by_two_mounts() {
 /// The index of a write-ahead log is in shared memory, a mapped file. So the programs must use one
 /// mount.
 #[test]
-fn a_database_with_a_write_ahead_log_is_shared_on_one_mount() {
+fn sqlite_wal_database_on_one_mount_keeps_all_rows() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     rows_are_inserted("WAL", [&at.b, &at.b, &at.b]);

@@ -36,7 +36,7 @@ const LAYOUTS: [&str; 7] = [
 ];
 
 #[test]
-fn a_file_keeps_all_but_its_objects() {
+fn migrate_keeps_data_and_attributes_and_replaces_objects() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let began = SystemTime::now();
     let (data, path) = (noise(1, 5 * M + 4321), at.a("f"));
@@ -81,7 +81,7 @@ fn a_file_keeps_all_but_its_objects() {
 }
 
 #[test]
-fn space_of_the_former_objects_is_given_back() {
+fn migrate_frees_the_former_objects() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
     fs::write(&path, noise(2, 8 * M)).unwrap();
@@ -93,7 +93,7 @@ fn space_of_the_former_objects_is_given_back() {
 }
 
 #[test]
-fn who_has_the_file_open_elsewhere_goes_on() {
+fn open_descriptors_elsewhere_survive_migrations() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (mut data, path) = (noise(3, 3 * M), at.a("f"));
     fs::write(&path, &data).unwrap();
@@ -139,7 +139,7 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 }
 
 #[test]
-fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
+fn no_write_is_lost_while_a_file_is_migrated_repeatedly() {
     /// Minimum for each of the two files: as many as there are layouts.
     const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
@@ -166,7 +166,7 @@ fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
 }
 
 #[test]
-fn a_program_that_does_everything_sees_one_file() {
+fn random_operations_beside_migrations_match_a_copy_in_memory() {
     /// Minimum number of completed migrations.
     const MIGRATIONS: u64 = 6;
     const STEPS: u64 = 200;
@@ -233,7 +233,7 @@ fn one_program(path: &Path, party: &Party) {
 }
 
 #[test]
-fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
+fn writes_wait_for_a_blocking_migrate_and_make_a_nonblocking_one_fail() {
     const WRITE_PAUSE: Duration = Duration::from_millis(10);
     let (_two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
@@ -273,7 +273,7 @@ fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
 }
 
 #[test]
-fn holes_stay_and_lists_of_files_are_taken() {
+fn migrate_keeps_holes_and_accepts_file_lists() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let sparse = rw(&at.a("sparse file"));
     sparse.write_all_at(b"x", 40 * M as u64).unwrap();
@@ -301,7 +301,7 @@ fn holes_stay_and_lists_of_files_are_taken() {
 }
 
 #[test]
-fn an_ost_is_drained() {
+fn migrate_drains_an_inactive_ost() {
     let (two, at) = two_mounts!(LIMIT, "d");
     for n in 0..6 {
         fs::write(at.a(&format!("f{n}")), noise(n, 300_000)).unwrap();
@@ -327,7 +327,7 @@ fn an_ost_is_drained() {
 }
 
 #[test]
-fn what_may_not_be_is_refused() {
+fn migrate_refuses_bad_targets() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     fs::write(at.a("f"), "x").unwrap();
     let before = objects(&at.a("f"));
@@ -348,7 +348,7 @@ fn what_may_not_be_is_refused() {
 }
 
 #[test]
-fn nothing_is_lost_when_servers_are_killed_meanwhile() {
+fn migrations_lose_nothing_when_servers_are_killed() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

@@ -52,7 +52,7 @@ fn expect_mirrors(path: &Path, data: &[u8]) {
 }
 
 #[test]
-fn a_mirrored_file_gets_the_layout_that_is_asked_for() {
+fn migrate_gives_mirrored_files_the_requested_layout() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
     let stat = |path: &Path| {
@@ -93,7 +93,7 @@ fn a_mirrored_file_gets_the_layout_that_is_asked_for() {
 }
 
 #[test]
-fn empty_files_and_holes_and_lists_are_taken() {
+fn migrate_to_mirrors_accepts_empty_and_sparse_files() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (empty, sparse) = (at.a("empty"), at.a("sparse"));
     for path in [&empty, &sparse] {
@@ -119,7 +119,7 @@ fn empty_files_and_holes_and_lists_are_taken() {
 }
 
 #[test]
-fn who_has_the_file_open_elsewhere_goes_on() {
+fn open_descriptors_elsewhere_survive_mirrored_migrations() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (mut data, path) = (noise(3, 3 * M), at.a("f"));
     lfs("mirror create -N -c 4 -S 128K -N -c 2 -S 64K", &path).ok();
@@ -173,7 +173,7 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 }
 
 #[test]
-fn no_write_is_lost_while_mirrors_come_and_go() {
+fn no_write_is_lost_while_migrations_add_and_remove_mirrors() {
     /// Minimum for each of the two files: as many as there are layouts.
     const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
@@ -211,7 +211,7 @@ fn no_write_is_lost_while_mirrors_come_and_go() {
 
 /// Another tool resyncs mirrors while the file is migrated.
 #[test]
-fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
+fn resync_during_migrate_leaves_correct_mirrors() {
     /// Minimum number of completed migrations.
     const MIGRATIONS: u64 = 5;
     /// Resyncs, completed or not. The maximum keeps them from making all migrations fail.
@@ -256,7 +256,7 @@ fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
 
 /// No data is written, but another mirror is the only one up to date when the copy is ready.
 #[test]
-fn what_the_file_holds_at_the_end_is_what_is_migrated() {
+fn migrate_copies_the_mirror_that_is_current_at_its_end() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (older, newer) = (noise(1, 3 * M), noise(2, 3 * M));
     // Returns whether the other mirror was chosen during the copy: a slow machine may be too late.
@@ -294,7 +294,7 @@ fn what_the_file_holds_at_the_end_is_what_is_migrated() {
 }
 
 #[test]
-fn nothing_is_lost_when_servers_are_killed_meanwhile() {
+fn mirrored_migrations_lose_nothing_when_servers_are_killed() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

@@ -58,7 +58,7 @@ fn mirror(fs: &Fs, id: u16, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
+fn write_makes_other_mirrors_stale_and_resync_updates_them() {
     let two = two_mounts!(LIMIT);
     two.dir("d");
     let fs = &two.fs;
@@ -110,7 +110,7 @@ fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
 }
 
 #[test]
-fn nobody_reads_what_a_write_of_another_mount_made_old() {
+fn reads_never_use_mirrors_that_a_write_elsewhere_made_stale() {
     let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let mut version = 0_u64;
@@ -144,7 +144,7 @@ fn nobody_reads_what_a_write_of_another_mount_made_old() {
 }
 
 #[test]
-fn a_resync_loses_nothing_that_is_written_meanwhile() {
+fn resync_loses_no_concurrent_write() {
     const RESYNCS: u64 = 4;
     /// Minimum for each of the writers.
     const WRITES: u64 = 100;
@@ -188,7 +188,7 @@ fn a_resync_loses_nothing_that_is_written_meanwhile() {
 }
 
 #[test]
-fn a_file_is_extended_under_its_readers_and_split_again() {
+fn mirror_extend_and_split_keep_the_data_of_a_cached_file() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let fs = &two.fs;
     let data = noise(2, LEN);
@@ -225,7 +225,7 @@ fn a_file_is_extended_under_its_readers_and_split_again() {
 }
 
 #[test]
-fn tools_see_one_mirror_and_tell_differences() {
+fn mirror_read_and_write_use_one_mirror_and_verify_finds_differences() {
     let two = two_mounts!(LIMIT);
     two.dir("d");
     let fs = &two.fs;
@@ -261,7 +261,7 @@ fn change(path: &Path, change: &Change) -> rustix::io::Result<()> {
 }
 
 #[test]
-fn nobody_reads_a_mirror_that_is_being_copied_to() {
+fn mirror_that_is_being_written_is_not_read() {
     let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let data = noise(7, LEN);
@@ -307,7 +307,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
 }
 
 #[test]
-fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
+fn later_resync_takes_over_and_fresh_mirrors_refuse_direct_writes() {
     /// Number of copies by each tool.
     const COPIES: u64 = 4;
     const WRITE_PAUSE: Duration = Duration::from_millis(100);
@@ -393,7 +393,7 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
 }
 
 #[test]
-fn a_stale_mirror_is_what_counts_if_it_is_copied() {
+fn mirror_copy_from_a_stale_mirror_restores_its_data() {
     let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let good = noise(10, LEN);
@@ -408,7 +408,7 @@ fn a_stale_mirror_is_what_counts_if_it_is_copied() {
 }
 
 #[test]
-fn what_was_a_mirror_is_nobody_elses_either() {
+fn mirror_split_keeps_mode_and_owner() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let fs = &two.fs;
     let mode = |name: &str| fs::metadata(at.b(name)).unwrap().mode() & 0o777;
@@ -444,7 +444,7 @@ fn what_was_a_mirror_is_nobody_elses_either() {
 }
 
 #[test]
-fn appends_and_mappings_and_holes_go_to_one_mirror() {
+fn appends_mapped_stores_and_holes_reach_all_mirrors_by_resync() {
     let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     for i in 0..20_u8 {
@@ -478,7 +478,7 @@ fn appends_and_mappings_and_holes_go_to_one_mirror() {
 }
 
 #[test]
-fn a_mirror_out_of_use_is_not_read() {
+fn mirror_on_inactive_osts_is_not_read() {
     let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let data = noise(5, LEN);
@@ -507,7 +507,7 @@ fn libc_direct() -> i32 {
 }
 
 #[test]
-fn that_a_mirror_is_stale_outlives_a_crash() {
+fn stale_mirror_stays_stale_after_a_crash() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -531,7 +531,7 @@ fn that_a_mirror_is_stale_outlives_a_crash() {
 
 /// An OSS is killed: reads of a mirror on its OSTs continue with another mirror.
 #[test]
-fn reading_goes_on_when_the_osts_of_a_mirror_die() {
+fn reads_continue_on_another_mirror_when_osts_are_killed() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -571,7 +571,7 @@ fn reading_goes_on_when_the_osts_of_a_mirror_die() {
 
 /// Most files of a new file system begin on the MDT. Mirrors may be added to them later.
 #[test]
-fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
+fn mirror_extend_gives_a_dom_file_mirrors_on_osts() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let fs = &two.fs;
     fs.lfs("setstripe -E 64K -L mdt -E 256M -c 1 -E -1 -c 2 d").ok();
@@ -608,7 +608,7 @@ fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
 /// A mirror with a DoM component beside one without, from the creation on: by command, and by a
 /// directory's default layout.
 #[test]
-fn a_mirror_may_begin_on_the_mdt_from_the_start() {
+fn mirror_create_accepts_one_mirror_with_dom() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let fs = &two.fs;
     const DOM: &str = "-N -E 64K -L mdt -E -1 -c 1";

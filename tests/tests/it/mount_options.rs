@@ -117,7 +117,7 @@ fn a_fake_mount_checks_and_mounts_nothing() {
 }
 
 #[test]
-fn usual_options_are_taken_and_others_named() {
+fn usual_mount_options_are_accepted_and_others_refused_by_name() {
     let fs = fs1!(root);
     let (source, mount) = (source(&fs), Mount { mnt: beside(&fs, "m") });
     let usual = "rw,noexec,nosuid,nodev,noatime,nodiratime,nosymfollow,_netdev,nofail,noauto,comment=why,x-systemd.automount,\
@@ -144,7 +144,7 @@ fn usual_options_are_taken_and_others_named() {
 }
 
 #[test]
-fn mounting_is_tried_as_often_as_asked() {
+fn mount_retries_as_often_as_the_retry_option_says() {
     let fs = fs1!();
     let source = source(&fs).replace(":/sheen", ":/other");
     let words = ["mount", "--foreground", "-o", "retry=2", &source];
@@ -154,7 +154,7 @@ fn mounting_is_tried_as_often_as_asked() {
 }
 
 #[test]
-fn a_remount_changes_what_it_names() {
+fn remount_changes_only_the_named_options() {
     let fs = fs1!(root);
     let mount = mounted(&fs, "m", "noexec,localflock");
     fs::write(mount.path("f"), "x").unwrap();
@@ -188,7 +188,7 @@ fn a_remount_changes_what_it_names() {
 }
 
 #[test]
-fn a_layout_is_not_set_through_a_read_only_mount() {
+fn setstripe_through_a_read_only_mount_is_refused() {
     let fs = fs1!(root);
     fs.sh("touch f && mkdir d").ok();
     let mount = mounted(&fs, "m", "ro");
@@ -256,7 +256,7 @@ fn moves(path: &Path, mut using: impl FnMut()) {
 }
 
 #[test]
-fn noatime_holds_for_reading_and_for_starting_programs() {
+fn noatime_keeps_access_times_of_files_that_are_read_or_run() {
     let fs = fs1!(root);
     let mount = mounted(&fs, "m", "noatime");
     sh(&format!("cd {} && echo text > f && cp /bin/true program", mount.mnt.display())).ok();
@@ -272,7 +272,7 @@ fn noatime_holds_for_reading_and_for_starting_programs() {
 }
 
 #[test]
-fn a_remount_keeps_access_times_where_they_are() {
+fn remount_with_noatime_or_ro_keeps_access_times() {
     let fs = fs1!(root);
     let mount = mounted(&fs, "m", "rw");
     let file = mount.path("f");
@@ -298,7 +298,7 @@ fn a_file_opened_with_o_noatime_keeps_its_access_time() {
 }
 
 #[test]
-fn locks_of_programs_are_shared_local_or_refused() {
+fn noflock_refuses_file_locks_and_localflock_keeps_them_in_the_kernel() {
     let fs = fs1!();
     fs::write(fs.path("f"), "x").unwrap();
     let refused = mounted(&fs, "refused", "noflock");
@@ -317,7 +317,7 @@ fn locks_of_programs_are_shared_local_or_refused() {
 }
 
 #[test]
-fn a_mount_can_do_without_user_attributes() {
+fn nouser_xattr_refuses_user_attributes() {
     let fs = fs1!();
     fs::write(fs.path("f"), "x").unwrap();
     rustix::fs::setxattr(fs.path("f"), "user.a", b"1", XattrFlags::empty()).unwrap();
@@ -334,7 +334,7 @@ fn a_mount_can_do_without_user_attributes() {
 }
 
 #[test]
-fn inode_numbers_can_have_32_bits() {
+fn option_32bitapi_gives_stable_32_bit_inode_numbers() {
     let fs = fs1!();
     fs.sh("mkdir d && cd d && touch $(seq 100) && ln 1 link").ok();
     let mount = mounted(&fs, "m", "32bitapi");

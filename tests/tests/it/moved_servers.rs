@@ -16,7 +16,7 @@ use sheen_tests::{
 const ANY_PORT: &str = "127.0.0.1:0@tcp";
 
 #[test]
-fn operations_go_on_when_the_mds_comes_back_at_another_port() {
+fn operations_continue_after_the_mds_restarts_at_another_port() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -40,7 +40,7 @@ fn operations_go_on_when_the_mds_comes_back_at_another_port() {
 }
 
 #[test]
-fn bytes_are_read_and_objects_placed_when_the_oss_comes_back_at_another_port() {
+fn data_is_read_and_objects_placed_after_the_oss_restarts_at_another_port() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

@@ -66,7 +66,7 @@ fn striped(at: &Path) {
 }
 
 #[test]
-fn an_unlinked_file_keeps_its_bytes_until_it_is_closed() {
+fn unlinked_file_keeps_its_data_until_its_last_close() {
     skip_unless_mountable!();
     let two = TwoMounts::up(LIMIT);
     let disk = two.fs.dir();
@@ -94,7 +94,7 @@ fn an_unlinked_file_keeps_its_bytes_until_it_is_closed() {
 }
 
 #[test]
-fn a_restart_of_the_mds_forgets_no_open_file() {
+fn mds_restart_keeps_open_files() {
     skip_unless_mountable!();
     let mut cluster = Cluster::start();
     let (a, b) = (cluster.mount(), cluster.mount_as("mnt2"));
@@ -127,7 +127,7 @@ fn a_restart_of_the_mds_forgets_no_open_file() {
 }
 
 #[test]
-fn what_a_killed_mount_had_open_is_given_back() {
+fn orphans_of_a_killed_mount_are_destroyed() {
     skip_unless_mountable!();
     // The mount is killed after the removal, and before.
     for unlink_first in [true, false] {
@@ -151,7 +151,7 @@ fn what_a_killed_mount_had_open_is_given_back() {
 }
 
 #[test]
-fn an_open_file_allows_what_it_was_opened_for() {
+fn open_descriptor_keeps_its_access_after_chmod() {
     skip_unless_mountable!();
     if !is_root() {
         return println!("skipped: needs root to become another user");
@@ -206,7 +206,7 @@ except OSError: print('refused')
 /// A program that opens a name gets the file that had this name, whole, however long it is open and
 /// whatever happens to the name.
 #[test]
-fn open_files_are_whole_while_their_names_come_and_go() {
+fn open_gets_a_whole_file_while_names_are_replaced() {
     skip_unless_mountable!();
     let two = TwoMounts::up(LIMIT);
     let at = two.dir("d");

@@ -73,15 +73,15 @@ fn in_either_role(steps: &str, says: fn(&Two)) {
 }
 
 on_two_mounts! {
-    what_is_written_across_components_is_read_everywhere
-    two_writers_and_a_reader_at_once
-    the_middle_stays_a_hole_until_somebody_writes_there
-    truncate_moves_the_end_through_components
-    appends_of_two_mounts_follow_each_other
-    a_mapping_is_written_back_into_all_components
-    a_reader_sees_components_come
-    space_is_reserved_where_it_is_asked_for
-    an_emptied_file_begins_anew
+    writes_across_components_are_read_on_both_mounts
+    concurrent_writers_lose_nothing_and_readers_see_no_foreign_bytes
+    component_without_objects_reads_as_zeros_until_it_is_written
+    truncate_across_components_sets_the_size
+    appends_of_two_mounts_are_whole_and_in_order
+    mapped_stores_are_written_back_to_all_components
+    reader_sees_data_in_new_components_at_once
+    fallocate_instantiates_components_and_punch_does_not
+    file_emptied_by_truncate_is_rewritten_in_full
 }
 
 /// Returns for each component whether it has objects.
@@ -100,7 +100,7 @@ fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> Errno {
 mod says {
     use super::*;
 
-    pub fn what_is_written_across_components_is_read_everywhere(at: &Two) {
+    pub fn writes_across_components_are_read_on_both_mounts(at: &Two) {
         let data = noise(3, LEN);
         assert!(!at.a("f").exists() && !at.b("f").exists());
         let a = rw(&at.a("f"));
@@ -130,7 +130,7 @@ mod says {
         assert!((LEN as u64 / 512..LEN as u64 / 512 + 8 * 128).contains(&blocks), "{blocks}");
     }
 
-    pub fn two_writers_and_a_reader_at_once(at: &Two) {
+    pub fn concurrent_writers_lose_nothing_and_readers_see_no_foreign_bytes(at: &Two) {
         let data = noise(5, LEN);
         let (start, race) = (Barrier::new(3), Race::new([at_least(1), at_least(1)]));
         drop(rw(&at.a("f")));
@@ -171,7 +171,7 @@ mod says {
         }
     }
 
-    pub fn the_middle_stays_a_hole_until_somebody_writes_there(at: &Two) {
+    pub fn component_without_objects_reads_as_zeros_until_it_is_written(at: &Two) {
         use rustix::fs::SeekFrom;
         let a = rw(&at.a("f"));
         a.write_all_at(b"begin", 0).unwrap();
@@ -217,7 +217,7 @@ mod says {
         assert_eq!(&got, b"too", "another client's write into an object that this client instantiated");
     }
 
-    pub fn truncate_moves_the_end_through_components(at: &Two) {
+    pub fn truncate_across_components_sets_the_size(at: &Two) {
         let data = noise(6, LEN);
         let (a, b) = (rw(&at.a("f")), rw(&at.b("f")));
         a.write_all_at(&data[..1000], 0).unwrap();
@@ -252,7 +252,7 @@ mod says {
         OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
     }
 
-    pub fn appends_of_two_mounts_follow_each_other(at: &Two) {
+    pub fn appends_of_two_mounts_are_whole_and_in_order(at: &Two) {
         const RECORDS: usize = 60;
         drop(rw(&at.a("log")));
         let append = |path: &Path, who: u8| {
@@ -281,7 +281,7 @@ mod says {
         assert_eq!(with_objects(&at.a("log")), [true, true, true]);
     }
 
-    pub fn a_mapping_is_written_back_into_all_components(at: &Two) {
+    pub fn mapped_stores_are_written_back_to_all_components(at: &Two) {
         let file = rw(&at.a("f"));
         file.set_len(6 * M).unwrap();
         assert_eq!(with_objects(&at.a("f")), [true, false, true]);
@@ -301,7 +301,7 @@ mod says {
         eventually("a mapping shows what others wrote", || map.read(2 << 20, 6) == b"again!");
     }
 
-    pub fn a_reader_sees_components_come(at: &Two) {
+    pub fn reader_sees_data_in_new_components_at_once(at: &Two) {
         let data = noise(8, LEN);
         let a = rw(&at.a("f"));
         a.write_all_at(&data[..1000], 0).unwrap();
@@ -333,7 +333,7 @@ mod says {
         }
     }
 
-    pub fn space_is_reserved_where_it_is_asked_for(at: &Two) {
+    pub fn fallocate_instantiates_components_and_punch_does_not(at: &Two) {
         let file = rw(&at.a("f"));
         rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE, 0, 6 * M).unwrap();
         assert_eq!(with_objects(&at.b("f")), [true, false, false], "a hole needs no objects");
@@ -353,7 +353,7 @@ mod says {
         assert_eq!(copy.metadata().unwrap().len(), LEN as u64);
     }
 
-    pub fn an_emptied_file_begins_anew(at: &Two) {
+    pub fn file_emptied_by_truncate_is_rewritten_in_full(at: &Two) {
         let data = noise(10, LEN);
         fs::write(at.a("f"), &data).unwrap();
         assert!(fs::read(at.b("f")).unwrap() == data);
@@ -373,7 +373,7 @@ mod says {
 }
 
 #[test]
-fn directories_pass_components_on_and_getstripe_shows_them() {
+fn components_are_inherited_from_directories_and_shown_by_getstripe() {
     let Some((two, at)) = two("dir") else { return };
     fs::create_dir(at.a("below")).unwrap();
     fs::write(at.b("below/f"), b"abc").unwrap();
@@ -392,7 +392,7 @@ fn directories_pass_components_on_and_getstripe_shows_them() {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_restart() {
+fn component_files_survive_a_restart() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -416,7 +416,7 @@ fn what_was_written_is_there_after_a_restart() {
 }
 
 #[test]
-fn components_that_are_added_are_used_and_those_deleted_are_not() {
+fn component_add_extends_a_file_and_component_del_truncates_it() {
     let Some((two, at)) = two("dir") else { return };
     two.fs.lfs("setstripe -E 1M -c 1 -S 64K -E 2M -c 2 -S 64K dir/f").ok();
     let (a, b) = (rw(&at.a("f")), rw(&at.b("f")));
@@ -440,7 +440,7 @@ fn components_that_are_added_are_used_and_those_deleted_are_not() {
 }
 
 #[test]
-fn past_the_last_component_nothing_can_be_written() {
+fn write_past_the_last_component_is_refused() {
     let Some((two, at)) = two("dir") else { return };
     two.fs.lfs("setstripe -E 1M -c 1 -S 64K -E 2M -c 2 -S 64K dir/short").ok();
     for path in [at.a("short"), at.b("short")] {

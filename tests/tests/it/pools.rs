@@ -52,7 +52,7 @@ fn with_pools(name: &'static str, test: impl FnOnce(&Sandbox) + Send + 'static) 
 }
 
 #[test]
-fn lctl_and_lfs_print_what_lustre_prints() {
+fn pool_commands_print_what_lustre_prints() {
     Sandbox::enter("pools-print", |sandbox| {
         sandbox.up("lustre", MNT);
         sandbox.mount_again("/mnt/c2");
@@ -109,7 +109,7 @@ fn lctl_and_lfs_print_what_lustre_prints() {
 }
 
 #[test]
-fn files_lie_on_the_osts_of_their_pool() {
+fn setstripe_with_a_pool_places_files_on_its_osts() {
     with_pools("pools-place", |s| {
         for (command, file, want) in [
             ("lfs setstripe -p p1 -c -1 a", "a", in_pool("p1", &[0, 1])),
@@ -141,7 +141,7 @@ fn files_lie_on_the_osts_of_their_pool() {
 }
 
 #[test]
-fn a_directory_hands_its_pool_on_for_as_long_as_there_is_one() {
+fn new_files_inherit_their_directorys_pool_while_it_exists() {
     with_pools("pools-inherit", |s| {
         let at = |file: &str| placed(Path::new(MNT).join(file));
         on_mount(s, "mkdir d && lfs setstripe -p p1 -c -1 d && touch d/f && mkdir d/s && touch d/s/f").ok();
@@ -178,7 +178,7 @@ fn pools_survive_a_restart() {
 }
 
 #[test]
-fn servers_of_their_own_hear_of_pools() {
+fn separate_servers_learn_pools_and_keep_them_after_kills() {
     if !can_mount() || !is_root() {
         return println!("skipped: needs root and /dev/fuse");
     }

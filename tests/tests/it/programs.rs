@@ -22,7 +22,7 @@ fn in_root(fs: &Fs, script: &str) -> Ran {
 }
 
 #[test]
-fn git_clone_and_cargo_build() {
+fn git_clone_and_cargo_build_succeed() {
     let fs = fs4!();
     let script = "
 set -e
@@ -48,7 +48,7 @@ cd .. && diff -r --exclude=.git origin copy && rm -rf origin";
 }
 
 #[test]
-fn a_database_under_load() {
+fn sqlite_database_under_load_keeps_all_rows() {
     let fs = fs4!();
     let script = "
 set -e
@@ -80,7 +80,7 @@ fn fio_verifies_what_it_wrote() {
 }
 
 #[test]
-fn a_source_tree_unpacked_and_compared() {
+fn unpacked_source_tree_equals_the_original() {
     let fs = fs4!();
     let from = ["/usr/include", "/usr/share/doc", "/etc"].into_iter().find(|p| fs::read_dir(p).is_ok()).unwrap();
     let script = format!(
@@ -111,7 +111,7 @@ echo coherent"
 }
 
 #[test]
-fn an_ordinary_user_can_do_it_all() {
+fn unprivileged_user_starts_uses_and_stops_a_file_system() {
     if !sheen_tests::is_root() {
         return println!("covered: the whole suite runs as an ordinary user");
     }

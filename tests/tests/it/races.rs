@@ -67,7 +67,7 @@ fn on_a_busy_processor(is_busy: bool) {
 /// The kernel may process a reply long after it was sent: the thread that requested the lookup
 /// waits for a processor.
 #[test]
-fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
+fn lookup_reply_that_a_change_overtakes_is_not_cached() {
     /// Changes in each role of the mounts: more than the 20 moments of the lookup at which they
     /// come.
     const ROUNDS: u64 = 30;
@@ -126,7 +126,7 @@ fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
 }
 
 #[test]
-fn of_many_that_create_a_name_one_wins() {
+fn exactly_one_of_many_concurrent_creates_succeeds() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     type Create = fn(&Path, usize) -> std::io::Result<()>;
@@ -345,7 +345,7 @@ fn number(file: &File, offset: u64) -> u64 {
 /// A look that begins after a change returned sees that change or a later one. Changes go on all
 /// the time, and three mounts look.
 #[test]
-fn nobody_sees_the_past() {
+fn reads_never_return_an_older_state() {
     /// Changes of each state. The maximum keeps directories small enough to be listed often.
     const CHANGES: RangeInclusive<u64> = 150..=1000;
     /// Looks on each mount.
@@ -400,7 +400,7 @@ fn nobody_sees_the_past() {
 
 /// The same through a mapping that exists all the time.
 #[test]
-fn a_mapping_never_shows_the_past() {
+fn mapping_never_shows_older_data() {
     const CHANGES: u64 = 500;
     /// Looks on each mount.
     const LOOKS: u64 = 500;
@@ -456,7 +456,7 @@ fn gone(result: std::io::Result<()>) -> bool {
 }
 
 #[test]
-fn two_mounts_unlink_in_one_directory() {
+fn concurrent_unlinks_remove_each_name_once() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     for round in 0..3 {
@@ -478,7 +478,7 @@ fn two_mounts_unlink_in_one_directory() {
 }
 
 #[test]
-fn two_mounts_rename_in_one_directory_and_across() {
+fn concurrent_renames_keep_every_file_once() {
     /// Minimum for each of the racers.
     const MOVES: u64 = 100;
     let two = two_mounts!(LIMIT);
@@ -520,7 +520,7 @@ fn two_mounts_rename_in_one_directory_and_across() {
 }
 
 #[test]
-fn directories_move_past_each_other() {
+fn concurrent_directory_moves_make_no_cycle_and_lose_nothing() {
     /// Minimum for each of the racers. Most attempts are refused.
     const TRIES: u64 = 400;
     let two = two_mounts!(LIMIT);
@@ -565,7 +565,7 @@ fn directories_move_past_each_other() {
 }
 
 #[test]
-fn a_storm_of_creates_from_both_mounts() {
+fn concurrent_creates_on_both_mounts_lose_nothing() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     const FILES: usize = 250;
@@ -593,7 +593,7 @@ fn a_storm_of_creates_from_both_mounts() {
 /// Writers of different parts of one page lose none of their writes, whatever the page caches of
 /// the mounts hold.
 #[test]
-fn neighbours_in_one_page_do_not_disturb_each_other() {
+fn writes_to_different_parts_of_one_page_lose_nothing() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     const PIECE: usize = 100;

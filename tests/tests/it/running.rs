@@ -73,7 +73,7 @@ fn truncate(path: &Path) -> io::Result<()> {
 }
 
 #[test]
-fn a_file_that_a_program_runs_from_is_written_by_nobody() {
+fn writing_a_running_program_fails_with_etxtbsy_on_every_mount() {
     skip_unless_mountable!();
     let two = TwoMounts::up(LIMIT);
     for (name, at) in [("d", two.dir("d")), ("e", two.dir("e").swapped())] {
@@ -101,7 +101,7 @@ fn a_file_that_a_program_runs_from_is_written_by_nobody() {
 }
 
 #[test]
-fn what_somebody_writes_is_not_run() {
+fn running_a_file_open_for_writing_fails_with_etxtbsy() {
     skip_unless_mountable!();
     let two = TwoMounts::up(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
@@ -124,7 +124,7 @@ fn what_somebody_writes_is_not_run() {
 }
 
 #[test]
-fn a_restart_of_the_mds_forgets_no_program() {
+fn mds_restart_keeps_running_programs_protected() {
     skip_unless_mountable!();
     let mut cluster = Cluster::start();
     let (a, b) = (cluster.mount(), cluster.mount_as("mnt2"));
@@ -143,7 +143,7 @@ fn a_restart_of_the_mds_forgets_no_program() {
 }
 
 #[test]
-fn a_killed_mount_runs_nothing_any_more() {
+fn eviction_of_a_killed_mount_allows_writing_its_programs() {
     skip_unless_mountable!();
     let two = TwoMounts::up(LIMIT);
     let at = two.dir("d");

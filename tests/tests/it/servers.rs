@@ -30,7 +30,7 @@ const A_WHILE: Duration = Duration::from_millis(300);
 const SOME_SIGNALS: Duration = Duration::from_millis(2500);
 
 #[test]
-fn a_copy_goes_on_when_its_oss_is_killed_and_comes_back() {
+fn copy_completes_although_its_oss_is_killed_and_restarted() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -61,7 +61,7 @@ fn a_copy_goes_on_when_its_oss_is_killed_and_comes_back() {
 }
 
 #[test]
-fn metadata_goes_on_when_the_mds_or_the_mgs_is_killed_and_comes_back() {
+fn metadata_operations_continue_after_mds_and_mgs_restarts() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -85,7 +85,7 @@ fn metadata_goes_on_when_the_mds_or_the_mgs_is_killed_and_comes_back() {
 }
 
 #[test]
-fn an_mgs_that_is_stopped_has_nothing_to_complain_of() {
+fn stopped_mgs_logs_no_error() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -101,7 +101,7 @@ fn an_mgs_that_is_stopped_has_nothing_to_complain_of() {
 }
 
 #[test]
-fn who_waits_for_a_dead_server_can_be_killed_and_other_signals_do_no_harm() {
+fn waiter_for_a_killed_server_dies_by_sigkill_and_survives_other_signals() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

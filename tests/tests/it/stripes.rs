@@ -58,7 +58,7 @@ fn getstripe_prints_what_lustre_prints() {
 }
 
 #[test]
-fn counts_lists_and_overstripes() {
+fn setstripe_options_give_the_requested_counts_and_osts() {
     let fs = fs4!();
     let cases = [
         ("-c 1", 1, false),
@@ -98,7 +98,7 @@ fn counts_lists_and_overstripes() {
 }
 
 #[test]
-fn every_byte_of_every_layout_comes_back() {
+fn data_written_in_any_order_is_read_back_on_every_layout() {
     let fs = fs4!();
     let data = noise(7, (9 << 20) + 4321);
     for (i, options) in ["-c 1", "-c 4 -S 64K", "-C 8 -S 1M", "-o 0,1,0,2,1,2,3,3 -S 256K"].iter().enumerate() {
@@ -125,7 +125,7 @@ fn every_byte_of_every_layout_comes_back() {
 }
 
 #[test]
-fn objects_exist_from_their_first_write_and_go_with_the_file() {
+fn objects_are_created_by_their_first_write_and_destroyed_with_the_file() {
     let fs = fs4!();
     let objects = || -> usize {
         let find = sheen_tests::run("find", [fs.dir().to_string_lossy().as_ref(), "-path", "*/ost*/O/*", "-type", "f"]);
@@ -146,7 +146,7 @@ fn objects_exist_from_their_first_write_and_go_with_the_file() {
 }
 
 #[test]
-fn two_thousand_stripes_on_one_ost() {
+fn file_of_2000_stripes_is_written_and_2001_stripes_are_refused() {
     let Some(fs) = can_mount().then(|| Fs::up(1)) else { return println!("skipped: no /dev/fuse") };
     fs.lfs("setstripe -C 2000 -S 64K wide").ok();
     assert_eq!(fs.lfs("getstripe -c wide").ok(), "2000\n\n");
@@ -170,7 +170,7 @@ fn two_thousand_stripes_on_one_ost() {
 }
 
 #[test]
-fn what_lustre_refuses_is_refused() {
+fn setstripe_refuses_what_lustre_refuses() {
     let fs = fs4!();
     let cases = [
         ("-S 100k e", 4, "lfs setstripe setstripe: invalid stripe size '100k'\n"),
@@ -198,7 +198,7 @@ fn what_lustre_refuses_is_refused() {
 }
 
 #[test]
-fn directories_hand_on_their_layout() {
+fn new_files_inherit_their_directorys_layout() {
     let fs = fs4!();
     fs::create_dir(fs.path("d")).unwrap();
     assert_eq!(
@@ -225,7 +225,7 @@ fn directories_hand_on_their_layout() {
 }
 
 #[test]
-fn fids_paths_targets_and_space() {
+fn lfs_queries_return_fids_paths_targets_and_space() {
     let fs = fs4!();
     fs::create_dir(fs.path("d")).unwrap();
     fs::write(fs.path("d/f"), "x").unwrap();

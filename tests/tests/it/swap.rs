@@ -33,7 +33,7 @@ fn osts(path: &Path) -> Vec<u32> {
 }
 
 #[test]
-fn two_files_exchange_their_bytes_and_keep_all_else() {
+fn swap_exchanges_data_and_keeps_attributes() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let began = SystemTime::now();
     let (one, other) = (at.a("one"), at.a("other"));
@@ -77,7 +77,7 @@ fn two_files_exchange_their_bytes_and_keep_all_else() {
 }
 
 #[test]
-fn components_without_objects_get_theirs_afterwards() {
+fn components_are_instantiated_after_a_swap() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-E 1M -c 1 -E -1 -c 2", &one);
@@ -110,7 +110,7 @@ fn components_without_objects_get_theirs_afterwards() {
 }
 
 #[test]
-fn who_has_the_files_open_elsewhere_goes_on_with_the_other_bytes() {
+fn open_descriptors_elsewhere_use_the_swapped_data() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let mut data = [noise(3, 2 * M), noise(4, 2 * M)];
     let paths = [at.a("one"), at.a("other")];
@@ -168,7 +168,7 @@ fn who_has_the_files_open_elsewhere_goes_on_with_the_other_bytes() {
 }
 
 #[test]
-fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
+fn each_write_during_swaps_is_in_exactly_one_file() {
     const PAGE: usize = 4096;
     /// Minimum for either pair of files.
     const SWAPS: u64 = 10;
@@ -267,7 +267,7 @@ fn swapping(race: &Race, one: &Path, other: &Path, work: impl FnOnce() + Send) {
 }
 
 #[test]
-fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
+fn striped_write_during_swaps_is_whole_in_one_file() {
     const SWAPS: u64 = 8;
     /// Range for each of the writers. Each write has an offset and a byte of its own, other than 0.
     const WRITES: RangeInclusive<u64> = 10..=80;
@@ -319,7 +319,7 @@ fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
 }
 
 #[test]
-fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
+fn punch_or_truncate_during_swaps_applies_to_one_whole_file() {
     const PIECE: usize = 250_000;
     const PIECES: u64 = 60;
     const SWAPS_BESIDE_HOLES: u64 = 5;
@@ -391,7 +391,7 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
 }
 
 #[test]
-fn what_lies_on_the_mdt_is_exchanged_as_well() {
+fn swap_exchanges_dom_data() {
     const DOM: &str = "-E 64K -L mdt -E -1 -c 2 -S 64K";
     let (_two, at) = two_mounts!(LIMIT, "d");
     for (n, (layouts, sizes)) in [
@@ -432,7 +432,7 @@ fn what_lies_on_the_mdt_is_exchanged_as_well() {
 }
 
 #[test]
-fn what_may_not_be_is_refused_and_nothing_changes() {
+fn refused_swaps_change_nothing() {
     let (two, at) = two_mounts!(LIMIT, "d");
     for (name, options) in [("one", "-c 1"), ("other", "-c 2"), ("theirs", "-c 1")] {
         setstripe(options, &at.a(name));
@@ -471,7 +471,7 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
+fn swaps_lose_nothing_when_servers_are_killed() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -527,7 +527,7 @@ fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
 }
 
 #[test]
-fn what_is_kept_while_an_ost_is_restarted_goes_where_the_bytes_went() {
+fn dirty_data_of_a_swapped_file_survives_an_ost_restart() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

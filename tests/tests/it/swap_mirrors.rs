@@ -35,7 +35,7 @@ fn expect_mirrors(path: &Path, data: &[u8]) {
 }
 
 #[test]
-fn mirrors_go_over_with_their_states() {
+fn swap_exchanges_mirrors_with_their_states() {
     let (two, at) = two_mounts!(LIMIT, "d");
     let names = ["one", "other", "plain"];
     let mut data = [noise(1, 2 * M + 77), noise(2, 3901), noise(3, M)];
@@ -80,7 +80,7 @@ fn mirrors_go_over_with_their_states() {
 }
 
 #[test]
-fn whoever_has_one_open_is_in_the_way() {
+fn swap_of_mirrored_files_is_refused_while_one_is_open() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     lfs(&format!("mirror create {}", MIRRORS[0]), &at.a("one")).ok();
     lfs("setstripe -c 2", &at.a("other")).ok();
@@ -118,7 +118,7 @@ fn whoever_has_one_open_is_in_the_way() {
 
 /// Programs on both mounts open, write and close. Each record is in exactly one of the two files.
 #[test]
-fn no_write_is_lost_or_done_twice_between_openings() {
+fn each_write_between_mirrored_swaps_is_in_exactly_one_file() {
     // Length of a record: over several objects of one mirror. Each record has an offset of its own.
     const LEN: usize = 130_000;
     const STEP: usize = 128 << 10;
@@ -189,7 +189,7 @@ fn no_write_is_lost_or_done_twice_between_openings() {
 }
 
 #[test]
-fn nothing_is_lost_when_servers_are_killed_meanwhile() {
+fn mirrored_swaps_lose_nothing_when_servers_are_killed() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }

@@ -65,24 +65,24 @@ macro_rules! statements {
 }
 
 statements! {
-    small_writes_travel_together
-    the_rests_of_large_writes_stand_in_nobodys_way
-    overwrites_in_any_order_are_what_was_written_last
-    a_stat_elsewhere_sees_each_write
-    sizes_never_go_back
-    what_is_kept_is_read_elsewhere
-    what_is_kept_is_read_here
-    data_and_holes_are_where_they_were_written
-    a_truncate_meets_what_is_kept
-    a_punched_hole_meets_what_is_kept
-    appends_go_behind_what_is_kept
-    times_do_not_move_by_themselves
-    a_time_that_was_set_stays
-    names_change_under_what_is_kept
-    processes_share_what_is_kept
-    nothing_is_left_of_what_was_removed
-    little_is_kept_if_little_may_be
-    nothing_is_kept_if_nothing_may_be
+    small_writes_are_sent_in_few_requests
+    split_write_tails_cost_few_requests_and_locks
+    overwrites_in_any_order_leave_the_last_data
+    stat_elsewhere_sees_each_write_without_a_flush
+    sizes_never_shrink_while_a_file_grows
+    dirty_data_is_read_on_the_other_mount
+    dirty_data_is_read_on_the_same_mount
+    seek_data_and_seek_hole_find_dirty_data
+    truncate_applies_to_dirty_data
+    punch_applies_to_dirty_data
+    appends_land_behind_dirty_data
+    flush_does_not_move_modification_times
+    explicitly_set_time_survives_a_flush
+    dirty_data_follows_renames_links_and_unlinks
+    processes_share_the_dirty_data_of_one_file
+    dirty_data_of_deleted_files_is_discarded
+    dirty_data_stays_below_max_dirty_mb
+    writeback_0_sends_each_write_at_once
 }
 
 fn up() -> Option<TwoMounts> {
@@ -266,7 +266,7 @@ fn received(two: &TwoMounts) -> u64 {
 
 /// The mount is killed with all its dirty data.
 #[test]
-fn a_killed_mount_loses_no_more_than_what_was_young_and_not_synced() {
+fn killed_mount_loses_only_young_unsynced_data() {
     let Some(two) = up() else { return };
     let at = two.dir("d").swapped();
     let pieces = |file: &File, seed| write_in(PIECE, file, &noise(seed, LEN), 0);
@@ -305,7 +305,7 @@ fn a_killed_mount_loses_no_more_than_what_was_young_and_not_synced() {
 }
 
 #[test]
-fn an_unmount_writes_everything() {
+fn unmount_flushes_all_dirty_data() {
     let Some(two) = up() else { return };
     let at = two.dir("d").swapped();
     for (i, layout) in LAYOUTS.into_iter().enumerate() {
@@ -324,7 +324,7 @@ fn an_unmount_writes_everything() {
 /// A mount is frozen with dirty data, and the servers evict it because another mount writes there.
 /// The dirty data is older than that write and must be discarded. The next fsync reports the loss.
 #[test]
-fn a_mount_that_was_given_up_says_so_and_disturbs_nobody() {
+fn evicted_mount_discards_dirty_data_and_fsync_reports_it_once() {
     let Some(two) = up() else { return };
     let at = two.dir("d").swapped();
     let file = rw(&at.a("f"));
@@ -358,7 +358,7 @@ fn a_mount_that_was_given_up_says_so_and_disturbs_nobody() {
 
 /// Dirty data that a killed OST has not received is sent after its restart.
 #[test]
-fn an_ost_that_is_killed_gets_what_was_kept_when_it_comes_back() {
+fn killed_ost_gets_the_dirty_data_after_its_restart() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -458,7 +458,7 @@ fn fill(path: &Path, piece: usize, seed: u64) -> Vec<u8> {
 
 /// An OST grants space before a mount has dirty data for it, and no more than it has.
 #[test]
-fn what_was_kept_never_meets_a_full_ost() {
+fn dirty_data_within_the_grant_always_fits_on_the_ost() {
     if !can_mount() || !is_root() {
         return println!("skipped: needs root and /dev/fuse");
     }

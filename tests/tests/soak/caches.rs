@@ -51,7 +51,7 @@ fn in_one_of_some_tries(two: &TwoMounts, show: impl Fn(&Two)) {
 }
 
 #[test]
-fn a_second_open_asks_no_server() {
+fn second_open_sends_no_request() {
     let two = two_mounts!(LIMIT);
     in_one_of_some_tries(&two, |at| {
         plant(&two, at);
@@ -82,7 +82,7 @@ fn a_second_open_asks_no_server() {
 }
 
 #[test]
-fn a_second_read_asks_no_ost() {
+fn second_read_sends_no_request() {
     let two = two_mounts!(LIMIT);
     in_one_of_some_tries(&two, |at| {
         plant(&two, at);
@@ -101,7 +101,7 @@ fn a_second_read_asks_no_ost() {
 
 /// Changes of other files through the other mount leave a file's pages cached.
 #[test]
-fn work_elsewhere_leaves_pages_cached() {
+fn changes_of_other_files_leave_pages_cached() {
     let two = two_mounts!(LIMIT);
     in_one_of_some_tries(&two, |at| {
         plant(&two, at);

@@ -154,14 +154,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_allocates_is_counted() {
+    fn allocations_are_counted() {
         let before = allocs::count();
         black_box(vec![1, 2, 3]);
         assert!(allocs::count() > before);
     }
 
     #[test]
-    fn every_byte_of_a_layout_has_an_object_and_steps_are_where_they_should_be() {
+    fn locate_maps_every_offset_to_the_right_component() {
         let steps = layout(&[(64 * M, 1), (256 * M, 2), (u64::MAX, 4)]).unwrap();
         let at = |offset: u64| steps.locate(offset).map(|p| (p.component, p.stripe, p.offset)).unwrap();
         assert_eq!(at(64 * M - 1), (0, 0, 64 * M - 1));

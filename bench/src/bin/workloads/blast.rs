@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_whole_and_shared_out() {
+    fn shares_split_queries_evenly_into_whole_sequences() {
         let fasta: String = (0..10).map(|n| format!(">q{n} protein\nMKV{n}\nAAA\n")).collect();
         let shares = shares(&fasta, 5, 2);
         assert_eq!(shares[0], ">q0 protein\nMKV0\nAAA\n>q4 protein\nMKV4\nAAA\n>q8 protein\nMKV8\nAAA\n");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_is_more_than_one() {
+    fn speedup_of_a_faster_run_is_above_one() {
         assert_eq!(speedups(&[vec![2.0, 3.0], vec![1.0, 6.0]]), [vec![1.0, 1.0], vec![2.0, 0.5]]);
     }
 }

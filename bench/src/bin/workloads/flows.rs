@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_read_in_segments_is_indexed_as_a_whole_and_each_record_is_its_host_s() {
+    fn segments_of_a_file_index_each_record_for_its_host() {
         let text = generate(300_000);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&text).unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_of_work_is_done_once() {
+    fn each_piece_of_work_is_taken_once() {
         let queue = AtomicUsize::new(0);
         let all = |mut mine: Vec<Mine<'_>>| {
             let mut done: Vec<usize> = Vec::new();

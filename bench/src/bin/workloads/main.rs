@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_round_has_all_experiments_and_begins_with_another() {
+    fn each_round_runs_all_experiments_and_starts_with_another() {
         for round in 0..7 {
             let turns: Vec<usize> = turns(IOR, round).map(|(i, _)| i).collect();
             assert_eq!(turns[0], round as usize % IOR.len());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_drawn() {
+    fn panel_omits_missing_measurements() {
         let panel = panel("s", &[vec![vec![3.0, 1.0, 2.0], vec![]]]);
         assert_eq!(panel.curves, [[Some(2.0), None]]);
         assert_eq!(panel.spreads, [[Some((1.0, 3.0)), None]]);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_mount_8_are_understood() {
+    fn mount_helper_parses_the_arguments_of_mount_8() {
         assert_eq!(line("n@tcp:/fs /m"), "sheen mount n@tcp:/fs /m");
         assert_eq!(line("n@tcp:/fs /m -n -v -o rw,noatime"), "sheen mount n@tcp:/fs /m -o rw,noatime");
         assert_eq!(line("n@tcp:/fs /m -f -o ro -t fuse.sheen"), "sheen mount n@tcp:/fs /m -o ro --fake");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_calls_say_what_is_wrong() {
+    fn mount_helper_reports_invalid_arguments() {
         for (call, wrong) in [
             ("", "expected SOURCE and DIRECTORY, got nothing"),
             ("a", "expected SOURCE and DIRECTORY, got 'a'"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_helper_says_is_understood_by_sheen_mount() {
+    fn mount_helper_arguments_are_accepted_by_sheen_mount() {
         let line = called("n@tcp:/fs /m -fr -o rw,nosuid,remount").unwrap().line();
         let cli = Cli::try_parse_from(line).unwrap();
         let Command::Mount(args) = cli.command else { panic!("another command") };

@@ -71,7 +71,7 @@ mod tests {
     use super::pattern;
 
     #[test]
-    fn keywords_are_patterns() {
+    fn conf_param_converts_keywords_to_patterns() {
         for (keyword, want) in [
             ("sheen-OST0001.osc.active", "osc.sheen-OST0001-osc-*.active"),
             ("sheen-OST001f.ost.degraded", "obdfilter.sheen-OST001f.degraded"),

@@ -51,7 +51,7 @@ fn lctl(processes: &[Params], line: &str) -> (i32, String, String) {
 }
 
 #[test]
-fn gets_in_every_form() {
+fn get_param_prints_values_in_every_format() {
     let p = processes();
     let get = |line| lctl(&p, line).1;
     let both = "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=8\nosc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=8\n";
@@ -68,7 +68,7 @@ fn gets_in_every_form() {
 }
 
 #[test]
-fn what_is_missing_exits_2_and_the_rest_is_shown() {
+fn get_param_exits_2_for_missing_parameters_and_prints_the_others() {
     let p = processes();
     let (code, out, err) = lctl(&p, "get_param nosuch.param obdfilter.*.blocksize");
     assert_eq!(code, 2);
@@ -85,7 +85,7 @@ fn what_is_missing_exits_2_and_the_rest_is_shown() {
 }
 
 #[test]
-fn sets_and_says_why_not() {
+fn set_param_sets_values_and_reports_refusals() {
     let p = processes();
     let (code, out, err) = lctl(&p, "set_param osc.*.max_rpcs_in_flight=16");
     let both = "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=16\nosc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=16\n";
@@ -108,7 +108,7 @@ osc.*.max_rpcs_in_flight accepts 1 to 256
 }
 
 #[test]
-fn lists_names_with_their_class() {
+fn list_param_prints_names_with_their_class() {
     let p = processes();
     assert_eq!(lctl(&p, "list_param *").1, "mdt\nobdfilter\nosc\nversion\n");
     assert_eq!(lctl(&p, "list_param -F *").1, "mdt/\nobdfilter/\nosc/\nversion\n");
@@ -119,7 +119,7 @@ fn lists_names_with_their_class() {
 }
 
 #[test]
-fn lists_devices_and_nids_of_all_processes() {
+fn dl_and_list_nids_merge_all_processes() {
     let p = processes();
     let plain = "  0 UP osc sheen-OST0000-osc-ff00 a080 1\n  1 UP mgs MGS MGS 1\n";
     assert_eq!(lctl(&p, "dl").1, plain);
@@ -158,7 +158,7 @@ fn two_systems() -> [Params; 3] {
 }
 
 #[test]
-fn one_file_system_is_meant_with_fsname() {
+fn fsname_option_restricts_commands_to_one_file_system() {
     let p = two_systems();
     let name = "osc.scratch-OST0000-osc-ff00.max_rpcs_in_flight";
     for line in [
@@ -185,7 +185,7 @@ fn one_file_system_is_meant_with_fsname() {
 }
 
 #[test]
-fn set_param_names_the_file_systems_that_it_touched() {
+fn set_param_warns_if_it_set_several_file_systems() {
     let p = two_systems();
     let both = "osc.home-OST0000-osc-ff00.max_rpcs_in_flight=9\nosc.scratch-OST0000-osc-ff00.max_rpcs_in_flight=9\n";
     let warned = "warning: set_param: 'osc/*/max_rpcs_in_flight' was set in 2 file systems: home, scratch; \
@@ -196,7 +196,7 @@ fn set_param_names_the_file_systems_that_it_touched() {
 }
 
 #[test]
-fn a_process_that_does_not_answer_is_named_and_the_others_are_shown() {
+fn lctl_reports_a_stopped_process_and_prints_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::serve_in(dir.path(), &processes()[1]).unwrap();
     // The kernel accepts connections for a stopped process.

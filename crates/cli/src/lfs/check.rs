@@ -60,7 +60,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn as_lustre_prints_it() {
+    fn check_prints_server_states_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         for case in [
             "$ lfs check all /mnt/c1\n[exit 0]\n--- stdout

@@ -104,7 +104,7 @@ mod tests {
     use super::super::testing::{Fake, check_case, lfs};
 
     #[test]
-    fn versions_are_printed_and_mistakes_told() {
+    fn data_version_prints_versions_and_refuses_bad_calls() {
         let mut fake = Fake::new("/mnt/c1");
         fake.file("c2", "[0x200000402:0x1:0x0]", None);
         for options in ["", "-n ", "-r ", "--write-lock ", "--nosync "] {

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn as_lustre_prints_it() {
+    fn df_prints_tables_like_lustre() {
         let mut fake = lustre();
         for case in [
             "$ lfs df /mnt/c1\n[exit 0]\n--- stdout
@@ -428,7 +428,7 @@ lfs: unrecognized option '-y'
     }
 
     #[test]
-    fn columns_are_those_that_were_asked_for() {
+    fn df_output_prints_the_requested_columns() {
         let mut fake = lustre();
         for case in [
             "$ lfs df --output=source,size,used,itotal,iused -h -o1 -m1 /mnt/c1\n[exit 0]\n--- stdout
@@ -478,7 +478,7 @@ filesystem_summary:      2935920       29856     2682064   2%  /mnt/c1
     }
 
     #[test]
-    fn of_a_pool_its_osts_are_shown() {
+    fn df_pool_shows_only_osts_of_the_pool() {
         let mut fake = lustre();
         let p1 = "UUID                   1K-blocks        Used   Available Use%  Mounted on
 lustre-MDT0000_UUID       274560        2256      238736   1%  /mnt/c1[MDT:0] 
@@ -496,7 +496,7 @@ filesystem_summary:      1467960       14320     1341640   2%  /mnt/c1
     }
 
     #[test]
-    fn a_mount_that_does_not_answer_is_named_and_the_others_are_shown() {
+    fn df_reports_silent_mount_and_shows_the_others() {
         let mut fake = lustre();
         fake.stop_mount("/mnt/stopped", "other");
         let summary = "filesystem_summary:      2935920       29856     2682064   2%  /mnt/c1 \n";
@@ -507,7 +507,7 @@ filesystem_summary:      1467960       14320     1341640   2%  /mnt/c1
     }
 
     #[test]
-    fn an_inactive_ost_is_hidden_unless_verbose() {
+    fn df_hides_inactive_ost_unless_verbose() {
         let mut fake = lustre();
         fake.deactivate_ost(3);
         check_case(

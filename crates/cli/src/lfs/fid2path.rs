@@ -153,7 +153,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn as_lustre_prints_it() {
+    fn fid2path_prints_paths_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         let mut paths = |fid: &str, value: &[u8]| fake.attribute("/mnt/c1", &format!("sheen.paths.{fid}"), value);
         paths("[0x200000402:0x1b9:0x0]", b"u/fA\0u/fD/link\0");

@@ -51,7 +51,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn there_is_nothing_to_flush() {
+    fn flushctx_checks_paths_and_flushes_nothing() {
         let mut fake = Fake::new("/mnt/c1");
         for line in ["", " /mnt/c1", " -r /mnt/c1/t"] {
             check_case(&mut fake, &format!("$ lfs flushctx{line}\n[exit 0]\n"));

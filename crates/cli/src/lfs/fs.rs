@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_mounts() {
+    fn mounts_of_finds_sheen_mounts_in_mount_table() {
         let table = b"tmpfs /tmp tmpfs rw 0 0\n\
             10.0.2.15@tcp:/sheen /mnt/c1 fuse.sheen rw,nosuid 0 0\n\
             0@lo:/x /home/a\\040b/m\\134 fuse.sheen rw 0 0\n\
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_whose_type_the_kernel_does_not_have_is_asked_for_again() {
+    fn with_type_asks_again_if_kernel_returns_no_type() {
         let nofollow = AtFlags::SYMLINK_NOFOLLOW;
         let ask = |flags: AtFlags| Ok((flags, if flags.contains(AtFlags::STATX_DONT_SYNC) { 0 } else { 0o100644 }));
         let told = with_type(AtFlags::STATX_DONT_SYNC | nofollow, ask, |(_, mode)| *mode);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_does_not_answer_keeps_nobody_waiting() {
+    fn answers_within_stops_waiting_for_silent_path() {
         let paths = ["/fine", "/stopped", "/broken"].map(PathBuf::from);
         let ask = |path: &Path| {
             while path.ends_with("stopped") {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn paths() {
+    fn parent_of_and_join_handle_bare_names_and_slashes() {
         assert_eq!(parent_of(Path::new("f")), Path::new("."));
         assert_eq!(parent_of(Path::new("/f")), Path::new("/"));
         assert_eq!(join(Path::new("."), "f".as_ref()).as_os_str(), "./f");

@@ -68,7 +68,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn as_lustre_prints_it() {
+    fn getname_prints_names_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         for case in [
             "$ lfs getname\n[exit 0]\n--- stdout\nlustre-ff3298de21e05800 /mnt/c1\n",

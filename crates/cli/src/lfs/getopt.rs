@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_like_getopt_long() {
+    fn getopt_parses_like_getopt_long() {
         for (line, want) in [
             ("-c 4 f", "c=4 'f'"),
             ("f -c4 -dv g", "'f' c=4 d v 'g'"),

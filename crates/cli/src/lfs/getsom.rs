@@ -86,7 +86,7 @@ mod tests {
     use super::super::testing::{Fake, check_case, lfs};
 
     #[test]
-    fn what_is_on_the_mdt_is_known_and_nothing_else() {
+    fn getsom_prints_sizes_of_dom_files_only() {
         let mut fake = Fake::new("/mnt/c1");
         for line in ["lfs setstripe -E 64K -L mdt -E -1 -c 1 dom", "lfs setstripe -c 1 plain"] {
             assert_eq!(lfs(&mut fake, line).0, 0, "{line}");

@@ -84,7 +84,7 @@ mod tests {
     use super::super::testing::{Fake, check_case, lfs};
 
     #[test]
-    fn runs_a_command_in_the_group() {
+    fn group_lock_runs_command_in_the_group() {
         let mut fake = Fake::new("/mnt/c1");
         fake.file("f", "[0x200000402:0x1:0x0]", None);
         check_case(&mut fake, "$ lfs group_lock -g 7 f true\n[exit 0]\n");
@@ -101,7 +101,7 @@ lfs group_lock: cannot join group 7 on 'none': No such file or directory
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn group_lock_refuses_bad_calls() {
         let mut fake = Fake::new("/mnt/c1");
         fake.file("f", "[0x200000402:0x1:0x0]", None);
         for (line, what) in [

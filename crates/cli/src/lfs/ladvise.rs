@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn as_lustre_takes_it() {
+    fn ladvise_sends_advice_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         fake.file("fa", "[0x200000402:0x1:0x0]", None);
         for case in [
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn ladvise_refuses_bad_calls() {
         let mut fake = Fake::new("/mnt/c1");
         fake.file("fa", "[0x200000402:0x1:0x0]", None);
         let types = "Valid types: willread dontneed noexpand lockahead";

@@ -286,7 +286,7 @@ mod tests {
     use super::testing::{Fake, check_case, lfs};
 
     #[test]
-    fn the_tool_itself() {
+    fn lfs_answers_help_version_and_unknown_command_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         check_case(
             &mut fake,

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn parse_size_accepts_suffixes_and_refuses_bad_numbers() {
         for (text, want) in [
             ("64k", Some(65536)),
             ("64K", Some(65536)),

@@ -149,7 +149,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn limits_are_read() {
+    fn pace_options_parse_bandwidth_and_interval() {
         for (text, want) in [("1", Some(MB)), ("64k", Some(64 << 30)), ("2M", Some(2 * MB)), ("0", None), ("x", None)] {
             assert_eq!(bandwidth(text), want, "{text}");
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_too_fast_waits_and_says_so() {
+    fn pace_delays_fast_copy_and_ticks_meanwhile() {
         let mut pace = Pace::new(Some(10 * MB));
         pace.moved(2 * MB, || {});
         assert!(pace.began.elapsed() >= Duration::from_millis(200));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_lustres_and_come_in_time() {
+    fn stats_lines_match_lustre_and_keep_their_interval() {
         let mut stats = Stats::new(Path::new("mg"), Duration::from_secs(3600));
         // A start in the future makes the elapsed time zero, however long this thread is delayed.
         (stats.began, stats.said) = (stats.began + HOUR, stats.said + HOUR);

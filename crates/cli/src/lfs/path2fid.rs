@@ -73,7 +73,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn as_lustre_prints_it() {
+    fn path2fid_prints_fids_and_parents_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         fake.file("fA", "[0x200000402:0x1b9:0x0]", None);
         fake.file("fB", "[0x200000402:0x1ba:0x0]", None);

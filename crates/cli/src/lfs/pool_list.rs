@@ -128,7 +128,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn as_lustre_prints_it() {
+    fn pool_list_prints_pools_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         for what in ["lustre", "/mnt/c1", "/mnt/c1/t", "."] {
             let all = "Pools from lustre:\nlustre.empty\nlustre.p1\nlustre.p2\n";
@@ -158,7 +158,7 @@ usage: pool_list <fsname>[.<pool>] | <pathname>
     }
 
     #[test]
-    fn a_mount_that_does_not_answer_is_named_if_it_is_of_the_file_system() {
+    fn pool_list_reports_silent_mounts_of_that_file_system_only() {
         let mut fake = Fake::new("/mnt/c1");
         fake.stop_mount("/mnt/other", "other");
         check_case(&mut fake, "$ lfs pool_list lustre.empty\n[exit 0]\n--- stdout\nPool: lustre.empty\n");
@@ -172,7 +172,7 @@ usage: pool_list <fsname>[.<pool>] | <pathname>
     }
 
     #[test]
-    fn what_cannot_be_found() {
+    fn pool_list_refuses_unknown_pool_and_foreign_path() {
         let mut fake = Fake::new("/mnt/c1");
         for case in [
             "$ lfs pool_list lustre.nosuch\n[exit 2]\n--- stdout\nPool: lustre.nosuch\n--- stderr

@@ -48,7 +48,7 @@ mod tests {
     use super::super::testing::{Fake, check_case, lfs};
 
     #[test]
-    fn nothing_is_removed() {
+    fn rm_entry_removes_nothing() {
         let mut fake = Fake::new("/mnt/c1");
         fake.dir("d");
         for command in ["rm_entry", "rmentry"] {

@@ -84,7 +84,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn layouts_go_over_and_mistakes_are_told() {
+    fn swap_layouts_exchanges_layouts_and_refuses_bad_paths() {
         let mut fake = Fake::new("/mnt/c1");
         check_case(&mut fake, "$ lfs setstripe -c 1 sw1\n[exit 0]\n");
         check_case(&mut fake, "$ lfs setstripe -c 2 sw2\n[exit 0]\n");

@@ -53,7 +53,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
 
     #[test]
-    fn as_lustre_prints_it() {
+    fn osts_and_mdts_print_targets_like_lustre() {
         let mut fake = Fake::new("/mnt/c1");
         fake.deactivate_ost(3);
         let osts = "OBDS:

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalidation_is_done_again_until_no_read_went_on_without_a_lock() {
+    fn invalidation_repeats_until_no_read_was_unlocked() {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(1);
         let run = async {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalidation_without_end_is_not_waited_for() {
+    fn invalidation_ends_after_its_maximum_of_rounds() {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(1);
         let run = async {
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalidation_does_not_wait_for_a_read_that_waits_for_it() {
+    fn invalidation_does_not_wait_for_stalled_read() {
         let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, ..RealOptions::default() }).expect("a runtime");
         let (asked, is_asked) = mpsc::channel();
         let (unlock, unlocked) = mpsc::channel();

@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_before_a_change_ended_is_not_put_in() {
+    fn reply_requested_before_end_of_change_is_not_cached() {
         let mut meta = Meta::new(10);
         let before = meta.token();
         let change = meta.begin(&[FILE]);
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_nothing_of_an_inode_that_another_change_met_in_the_same_shard() {
+    fn reply_to_change_is_not_cached_for_other_inode_in_same_shard() {
         let mut meta = Meta::new(10);
         let other = (3..).map(|oid| Fid::new(DIR.seq, oid)).find(|fid| shard(*fid) == shard(DIR)).unwrap();
         let (create, chmod) = (meta.begin(&[DIR]), meta.begin(&[other]));
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_with_their_inode_and_inodes_are_bounded() {
+    fn evicted_inode_drops_its_names() {
         let mut meta = Meta::new(2);
         let (token, name) = (meta.token(), Bytes::from_static(b"f"));
         meta.put(DIR, attr(DIR), None, &token);
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_new_directory_every_name_is_known_that_was_not_put_there() {
+    fn new_directory_reports_all_other_names_as_absent() {
         let (mut meta, name) = (Meta::new(10), |n: &'static str| Bytes::from_static(n.as_bytes()));
         let token = meta.token();
         meta.put(DIR, attr(DIR), None, &token);
@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_new_directories_are_bounded() {
+    fn names_noted_in_new_directories_are_bounded() {
         let mut meta = Meta::new(10);
         let token = meta.token();
         meta.put(DIR, attr(DIR), None, &token);
@@ -655,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_go_with_what_the_objects_say_and_are_bounded() {
+    fn inline_dom_data_is_dropped_with_merged_attributes_and_bounded() {
         let stripes = vec![sheen_layout::Stripe { object: Fid::new(7, 7), ost: 0 }];
         let layout = |fid| Some(Arc::new(Layout::new(fid, 1 << 16, None, stripes.clone()).unwrap()));
         let put = |meta: &mut Meta, fid: Fid, bytes: usize| {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_are_the_whole_pages_that_somebody_waits_for() {
+    fn invalidation_leaves_out_whole_pages_of_stalled_reads() {
         let mut stalls = Stalls::default();
         assert_eq!(stalls.others(), [(0, u64::MAX)]);
         let first = stalls.begin(8192, 12288);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_serves_those_who_go_on_in_it_and_nobody_else() {
+    fn scan_page_serves_only_its_caller_and_range() {
         let (root, other) = (Caller::ROOT, Caller::new(1, 0, 0));
         let middle = page(&[30, 40, 50], 20, false, true);
         let served = |who, sizes| [0, 20, 25, 30, 45, 50, 60].map(|cookie| middle.serves(who, cookie, sizes));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_bounded() {
+    fn stored_scan_pages_are_bounded() {
         let pages = ScanPages::default();
         let mut kept: Vec<Kept> = (0..PAGES_MAX).map(|_| pages.keep().expect("room")).collect();
         assert!(pages.keep().is_none());

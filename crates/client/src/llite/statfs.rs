@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adds_up_as_lustre_does() {
+    fn statfs_summary_adds_up_as_lustre_does() {
         let mdt = StatFs { files: 1000, ffree: 600, bsize: 4096, ..StatFs::default() };
         let small = StatFs { bsize: 1024, blocks: 400, bfree: 200, bavail: 100, files: 500, ffree: 100, state: 0 };
         let large = StatFs { bsize: 8192, blocks: 10, bfree: 5, bavail: 5, files: 500, ffree: 100, state: 0 };

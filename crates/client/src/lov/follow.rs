@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_done_in_part_is_told_from_what_is_not_done() {
+    fn combined_results_distinguish_moved_from_moved_partly() {
         let (moved, partly, full) = (Err(Errno::MOVED), Err(Errno::MOVED_PARTLY), Err(Errno::ENOSPC));
         for (answers, all) in [
             (vec![Ok(()), Ok(())], Ok(())),

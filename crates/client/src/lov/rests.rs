@@ -62,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_that_are_of_no_use_are_asked_for_ever_less() {
+    fn tail_lock_requests_back_off_while_locks_are_lost() {
         let mut rests = Rests::default();
         let asked: Vec<usize> = (0..200).filter(|_| rests.asks()).collect();
         assert_eq!(asked, [0, 1, 3, 7, 15, 31, 63, 127, 191]);
     }
 
     #[test]
-    fn those_that_are_of_use_are_asked_for_at_once() {
+    fn tail_lock_back_off_shrinks_while_locks_are_found() {
         let mut rests = Rests::default();
         (0..200).for_each(|_| {
             rests.asks();

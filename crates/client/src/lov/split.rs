@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_components_are_whole_and_every_chunk_is_in_its_own() {
+    fn split_assigns_every_chunk_to_one_whole_run_per_object() {
         let layouts = [
             layout(&[(3, 1, 1, true), (7, 2, 1, true), (u64::MAX, 4, 1, true)]),
             layout(&[(5, 3, 1, true), (12, 4, 2, true), (40, 2, 1, true), (u64::MAX, 3, 1, true)]),

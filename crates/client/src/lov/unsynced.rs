@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_once_and_of_that_ost_alone() {
+    fn sync_reports_loss_once_and_only_for_that_ost() {
         let unsynced = Unsynced::new();
         assert_eq!(sync(&unsynced, FILE, 0, 1), Ok(()), "nothing was changed");
         unsynced.changed(FILE, 0, 1);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_forgets_only_what_was_changed_before_it_began() {
+    fn sync_forgets_only_changes_made_before_it_began() {
         let unsynced = Unsynced::new();
         unsynced.changed(FILE, 0, 1);
         let before = unsynced.before(FILE, 0);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_forgets_nothing_and_two_at_once_both_tell() {
+    fn failed_sync_forgets_nothing_and_concurrent_syncs_both_report() {
         let unsynced = Unsynced::new();
         unsynced.changed(FILE, 0, 1);
         let (failed, one, other) = (unsynced.before(FILE, 0), unsynced.before(FILE, 0), unsynced.before(FILE, 0));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_of_everything_tells_once_and_leaves_the_telling_to_the_file_too() {
+    fn syncfs_reports_loss_once_and_leaves_it_for_fsync() {
         let unsynced = Unsynced::new();
         let other = Fid { oid: 2, ..FILE };
         unsynced.changed(FILE, 0, 1);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_durable_write_tells_of_others_before_it() {
+    fn durable_write_reports_loss_of_earlier_writes() {
         let unsynced = Unsynced::new();
         let write = |epoch| unsynced.changed_durably(FILE, 0, unsynced.before(FILE, 0), epoch);
         assert_eq!(write(1), Ok(()));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_bounded_and_the_latest_are_kept() {
+    fn unsynced_notes_are_bounded_and_oldest_are_dropped() {
         let unsynced = Unsynced::bounded(NonZeroUsize::new(2).unwrap());
         for oid in [1, 2, 1, 3] {
             unsynced.changed(Fid { oid, ..FILE }, 0, 1);

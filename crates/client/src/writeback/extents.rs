@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn small_sequential_writes_leave_in_full_rpcs_of_few_pieces() {
+    fn small_sequential_writes_are_sent_in_full_rpcs_of_few_pieces() {
         let rpc = 4 << 20;
         let mut extents = Extents::default();
         let mut sent = Vec::new();
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn unaligned_neighbours_become_one_run_in_any_order() {
+    fn unaligned_adjacent_writes_become_one_run_in_any_order() {
         const RECORD: u64 = 47_008;
         for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [0, 2, 4, 3, 1]] {
             let mut extents = Extents::default();
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn single_bytes_in_falling_order_become_few_pieces() {
+    fn single_byte_writes_in_falling_order_become_few_chunks() {
         let mut extents = Extents::default();
         for offset in (0..20_000).rev() {
             extents.write(offset, &bulk(1, 1), at(0));
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_bytes_are_not_kept_without_bound() {
+    fn scattered_byte_writes_bound_the_number_of_chunks() {
         let mut extents = Extents::default();
         for i in 0..10_000 {
             extents.write(i * 2, &bulk(1, 1), at(0));
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_merely_crosses_a_boundary_is_kept() {
+    fn write_that_crosses_rpc_boundary_is_not_sent_early() {
         let mut extents = Extents::default();
         extents.write((1 << 20) - 20_000, &bulk(47_008, 1), at(0));
         assert!(!extents.next_full(1 << 20));
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_bytes_wait_for_older_ones_in_flight() {
+    fn take_skips_bytes_that_overlap_a_run_in_flight() {
         let mut extents = Extents::default();
         extents.write(0, &bulk(4096, 1), at(1));
         let old = extents.take(ALL, 4096, true).unwrap();
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_times() {
+    fn extents_report_end_and_mtime_until_clean() {
         let mut extents = Extents::default();
         assert_eq!((extents.end(), extents.mtime()), (0, None));
         extents.write(10, &bulk(10, 1), at(5));
@@ -643,7 +643,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_newest_bytes_arrive_and_every_block_counts_once(ops in ops(), rpc in prop_oneof![Just(2u64), Just(3), Just(4)]) {
+        fn random_writes_deliver_newest_bytes_and_count_each_block_once(ops in ops(), rpc in prop_oneof![Just(2u64), Just(3), Just(4)]) {
             let rpc = rpc * BLOCK_BYTES;
             let mut extents = Extents::default();
             let none = || vec![None; UNITS];

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn records_at_equal_distances_are_a_pattern() {
+    fn writes_at_equal_distances_are_detected_as_stride() {
         let record = |i: u64| (i * 188_032 + 47_008, 47_008);
         assert_eq!(noted((0..3).map(record)), None, "two could be chance");
         let stride = Stride { distance: 188_032, len: 47_008 };
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_gaps_is_none() {
+    fn writes_without_constant_gaps_are_no_stride() {
         assert_eq!(noted((0u64..9).map(|i| (i * 4096, 4096))), None, "one after the other");
         assert_eq!(noted((0..9).map(|_| (0u64, 4096u64))), None, "over and over");
         assert_eq!(noted((0..9).rev().map(|i| (i * 8192, 4096))), None, "backwards");

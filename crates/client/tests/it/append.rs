@@ -26,7 +26,7 @@ fn object(m: &Mounted, index: usize) -> Fid {
 }
 
 #[test]
-fn who_appends_alone_asks_for_locks_once() {
+fn repeated_appends_reuse_their_locks() {
     with(2, 65536, &[1, 0, 1, 0], async |m| {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;
@@ -54,7 +54,7 @@ fn who_appends_alone_asks_for_locks_once() {
 }
 
 #[test]
-fn a_lock_that_is_asked_for_goes_when_the_append_is_done() {
+fn revoked_lock_is_cancelled_when_append_is_done() {
     with(1, 65536, &[0], async |m| {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;
@@ -75,7 +75,7 @@ fn a_lock_that_is_asked_for_goes_when_the_append_is_done() {
 /// The end of the file was found under a lock that was lost. If the append were sent again to the
 /// OST, it would overwrite what other clients have appended since.
 #[test]
-fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
+fn append_is_not_resent_after_eviction() {
     with_tcp(1, 65536, &[0], async |m| {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;
@@ -102,7 +102,7 @@ fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
 /// Found by seed 5818 of the simulated races beside swaps: an OST that had done its part of an
 /// append evicted the client, because another OST was disconnected.
 #[test]
-fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
+fn append_releases_locks_of_osts_that_have_done_their_part() {
     with(2, 65536, &[0, 1], async |m| {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;
@@ -130,7 +130,7 @@ fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
 }
 
 #[test]
-fn an_append_that_waits_for_the_end_holds_up_nobody_for_long() {
+fn append_blocked_on_size_query_releases_its_locks() {
     with(2, 65536, &[0, 1], async |m| {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;
@@ -156,7 +156,7 @@ fn an_append_that_waits_for_the_end_holds_up_nobody_for_long() {
 /// the file, seals some of its objects, and fails. An append that was executed in part was then
 /// repeated as a whole, behind that part.
 #[test]
-fn an_append_that_met_a_closed_object_goes_on_where_it_began() {
+fn append_that_met_sealed_object_completes_at_its_offset() {
     with(2, 65536, &[0, 1], async |m| {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;

@@ -77,7 +77,7 @@ fn object(m: &Mounted, index: usize) -> Fid {
 }
 
 #[test]
-fn a_second_stat_costs_nothing_until_somebody_changes_the_file() {
+fn second_stat_sends_no_request_until_lock_is_revoked() {
     with(2, 65536, &[0, 1], async |m| {
         let fid = file(&m, "f", &[1; 100_000]).await;
         locked(&m);
@@ -112,7 +112,7 @@ fn a_second_stat_costs_nothing_until_somebody_changes_the_file() {
 }
 
 #[test]
-fn a_known_name_costs_nothing_and_neither_does_a_missing_one() {
+fn lookup_of_cached_or_missing_name_sends_no_request() {
     with(1, 65536, &[0], async |m| {
         let fid = file(&m, "f", b"abc").await;
         locked(&m);
@@ -147,7 +147,7 @@ fn a_known_name_costs_nothing_and_neither_does_a_missing_one() {
 }
 
 #[test]
-fn names_stay_when_only_the_attributes_are_asked_for() {
+fn names_stay_cached_when_only_update_bit_is_revoked() {
     with(1, 65536, &[0], async |m| {
         let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
         file(&m, "f", b"abc").await;
@@ -191,7 +191,7 @@ fn names_stay_when_only_the_attributes_are_asked_for() {
 }
 
 #[test]
-fn a_stranger_is_not_told_from_memory_what_the_mdt_would_refuse() {
+fn lookup_by_other_user_is_checked_by_mdt_despite_cache() {
     with(1, 65536, &[0], async |m| {
         file(&m, "f", b"abc").await;
         m.world.state.lock().locks.on = true;
@@ -206,7 +206,7 @@ fn a_stranger_is_not_told_from_memory_what_the_mdt_would_refuse() {
 }
 
 #[test]
-fn own_changes_of_attributes_and_data_show_at_once() {
+fn stat_shows_own_changes_at_once() {
     with(2, 65536, &[0, 1], async |m| {
         locked(&m);
         let open = create(&m, "f").await;
@@ -240,7 +240,7 @@ fn own_changes_of_attributes_and_data_show_at_once() {
 }
 
 #[test]
-fn a_callback_that_overtakes_its_grant_is_heeded() {
+fn callback_that_overtakes_its_grant_cancels_the_lock() {
     with(1, 65536, &[0], async |m| {
         let fid = file(&m, "f", b"abc").await;
         locked(&m);
@@ -282,7 +282,7 @@ fn a_reply_whose_lock_was_revoked_on_the_way_is_not_cached_under_a_newer_lock() 
 }
 
 #[test]
-fn pages_are_read_under_their_lock_though_others_want_it_already() {
+fn page_read_uses_revoked_lock_until_kernel_has_data() {
     with(1, 65536, &[0], async |m| {
         let fid = file(&m, "f", &[1; 4096]).await;
         locked(&m);
@@ -303,7 +303,7 @@ fn pages_are_read_under_their_lock_though_others_want_it_already() {
 }
 
 #[test]
-fn a_lock_goes_when_answers_on_their_way_to_the_kernel_have_arrived() {
+fn cancel_waits_until_kernel_invalidates_attributes() {
     with(1, 65536, &[0], async |m| {
         let fid = file(&m, "f", &[1; 4096]).await;
         m.world.state.lock().locks.on = true;
@@ -322,7 +322,7 @@ fn a_lock_goes_when_answers_on_their_way_to_the_kernel_have_arrived() {
 }
 
 #[test]
-fn what_was_known_to_a_server_that_forgot_this_client_is_dropped() {
+fn mdt_restart_drops_cached_attributes_and_names() {
     with(1, 65536, &[0], async |m| {
         let fid = file(&m, "f", b"abc").await;
         locked(&m);
@@ -351,7 +351,7 @@ fn what_was_known_to_a_server_that_forgot_this_client_is_dropped() {
 }
 
 #[test]
-fn pages_are_dropped_before_their_lock_goes_and_not_while_they_are_read() {
+fn pages_are_dropped_before_lock_cancel_but_not_during_read() {
     with(2, 65536, &[0, 1], async |m| {
         let fid = file(&m, "f", &[1; 100_000]).await;
         locked(&m);
@@ -382,7 +382,7 @@ fn pages_are_dropped_before_their_lock_goes_and_not_while_they_are_read() {
 }
 
 #[test]
-fn pages_read_while_this_client_itself_wrote_are_dropped() {
+fn pages_read_during_own_write_are_dropped() {
     with(1, 65536, &[0], async |m| {
         let fid = file(&m, "f", &[1; 100]).await;
         locked(&m);
@@ -400,7 +400,7 @@ fn pages_read_while_this_client_itself_wrote_are_dropped() {
 }
 
 #[test]
-fn readdir_brings_what_stat_asks_for() {
+fn readdir_with_attributes_lets_lookups_send_no_request() {
     with(2, 65536, &[0, 1], async |m| {
         for i in 0..5 {
             file(&m, &format!("f{i}"), b"abc").await;
@@ -418,7 +418,7 @@ fn readdir_brings_what_stat_asks_for() {
 }
 
 #[test]
-fn unused_locks_are_bounded_and_can_be_cleared() {
+fn unused_locks_are_bounded_by_lru_size_and_cleared() {
     with(1, 65536, &[0], async |m| {
         for i in 0..20 {
             file(&m, &format!("f{i}"), b"abc").await;
@@ -441,7 +441,7 @@ fn unused_locks_are_bounded_and_can_be_cleared() {
 }
 
 #[test]
-fn programs_wait_for_locks_until_they_get_them_or_are_interrupted() {
+fn file_lock_request_waits_until_granted_or_interrupted() {
     with(1, 65536, &[0], async |m| {
         let fid = file(&m, "f", b"abc").await;
         let flock = Flock { start: 0, end: u64::MAX, owner: 7, pid: 1, kind: FlockKind::Posix };
@@ -476,7 +476,7 @@ fn programs_wait_for_locks_until_they_get_them_or_are_interrupted() {
 /// Found by seed 646 of the simulated races beside swaps. A read requested the file size from a
 /// client that waited for a lock in use by this read. The reader was evicted.
 #[test]
-fn a_read_that_is_long_in_coming_does_not_hold_up_who_wants_its_locks() {
+fn slow_read_releases_revoked_locks() {
     with(2, 65536, &[0, 1], async |m| {
         let fid = file(&m, "f", &[1; 100_000]).await;
         locked(&m);

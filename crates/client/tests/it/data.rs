@@ -169,7 +169,7 @@ proptest! {
     /// The file behaves like an array of bytes for any layout and request size, and for fast and
     /// slow OSTs.
     #[test]
-    fn a_striped_file_is_an_array_of_bytes(
+    fn operations_on_striped_file_match_array_of_bytes(
         osts in prop::collection::vec(0u32..4, 1..9),
         units in 1u32..4,
         pages in prop::sample::select(vec![1u32, 7, 16, 64, 1024]),
@@ -187,7 +187,7 @@ proptest! {
 }
 
 #[test]
-fn one_request_carries_all_that_goes_to_one_ost() {
+fn io_sends_one_request_per_ost() {
     with(2, 65536, &[0, 1, 0, 1, 0, 1, 0, 1], async |m| {
         let file = create(&m, "f", 0).await;
         m.world.asked();
@@ -208,7 +208,7 @@ fn one_request_carries_all_that_goes_to_one_ost() {
 }
 
 #[test]
-fn a_large_lone_read_over_tcp_goes_in_halves_and_gets_what_one_would() {
+fn large_lone_read_over_tcp_is_split_in_halves() {
     const LEN: usize = 1024 * KIB;
     with_tcp(2, 1 << 20, &[1], |m| async move {
         let file = create(&m, "f", 0).await;
@@ -241,7 +241,7 @@ fn a_large_lone_read_over_tcp_goes_in_halves_and_gets_what_one_would() {
 }
 
 #[test]
-fn reads_ask_for_the_size_only_where_bytes_are_missing_at_the_end() {
+fn read_queries_size_only_if_bytes_are_missing_at_the_end() {
     with(2, 65536, &[0, 1], async |m| {
         let file = create(&m, "f", 0).await;
         m.client.write(&file, 64 * KIB as u64, bulk(&[7; 10])).await.unwrap();
@@ -267,7 +267,7 @@ fn reads_ask_for_the_size_only_where_bytes_are_missing_at_the_end() {
 }
 
 #[test]
-fn over_lo_the_usual_operations_are_done_at_their_first_poll() {
+fn operations_over_lo_complete_at_first_poll() {
     fn now<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(out) => out,
@@ -291,7 +291,7 @@ fn over_lo_the_usual_operations_are_done_at_their_first_poll() {
 }
 
 #[test]
-fn growing_a_file_makes_no_object_but_the_last() {
+fn truncate_up_creates_only_the_last_object() {
     with(4, 65536, &[0, 1, 2, 3], async |m| {
         let file = create(&m, "f", 0).await;
         assert_eq!(truncate(&m, &file, 1_000_000).await, Ok(1_000_000));
@@ -302,7 +302,7 @@ fn growing_a_file_makes_no_object_but_the_last() {
 }
 
 #[test]
-fn the_largest_size_is_the_layouts() {
+fn write_past_largest_size_of_layout_is_refused() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f", 0).await;
         assert_eq!(m.client.write(&file, OBJECT_SIZE_MAX, bulk(b"x")).await, Err(Errno::EFBIG));
@@ -315,7 +315,7 @@ fn the_largest_size_is_the_layouts() {
 }
 
 #[test]
-fn a_full_ost_cuts_a_write_short_or_fails_it() {
+fn write_to_full_ost_is_short_or_fails() {
     with(2, 65536, &[0, 1], async |m| {
         let file = create(&m, "f", 0).await;
         m.world.state.lock().full.insert(1);
@@ -358,7 +358,7 @@ fn appends_of_one_client_do_not_overwrite_each_other() {
 }
 
 #[test]
-fn truncation_at_open_empties_what_was_there_and_nothing_else() {
+fn open_with_trunc_empties_existing_file_only() {
     with(2, 65536, &[0, 1], async |m| {
         let file = create(&m, "f", flags::TRUNC).await;
         assert!(m.world.asked().iter().all(|a| a.starts_with("mds")), "a new file has nothing to cut");
@@ -374,7 +374,7 @@ fn truncation_at_open_empties_what_was_there_and_nothing_else() {
 }
 
 #[test]
-fn times_are_those_of_the_last_change() {
+fn stat_shows_times_of_last_change() {
     with(2, 65536, &[0, 1], async |m| {
         let file = create(&m, "f", 0).await;
         let stat = async || m.client.getattr(file.fid(), None).await.unwrap().attr;
@@ -410,7 +410,7 @@ fn times_are_those_of_the_last_change() {
 }
 
 #[test]
-fn a_copy_ends_where_the_source_ended_when_it_began() {
+fn copy_within_file_ends_at_former_end() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f", 0).await;
         m.client.write(&file, 0, bulk(&pattern(1, 1000))).await.unwrap();
@@ -421,7 +421,7 @@ fn a_copy_ends_where_the_source_ended_when_it_began() {
 }
 
 #[test]
-fn durable_writes_are_durable_with_their_file() {
+fn first_dsync_write_also_syncs_the_inode() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f", flags::DSYNC).await;
         m.world.asked();
@@ -433,7 +433,7 @@ fn durable_writes_are_durable_with_their_file() {
 }
 
 #[test]
-fn a_sync_tells_once_of_what_the_host_of_an_ost_lost() {
+fn fsync_reports_lost_writes_once() {
     with(2, 65536, &[0, 1], async |m| {
         let power_fails = |ost| *m.world.state.lock().epochs.entry(ost).or_insert(1) += 1;
         let fsync = async |file: &OpenFile| m.client.fsync(file, true).await;
@@ -468,7 +468,7 @@ fn a_sync_tells_once_of_what_the_host_of_an_ost_lost() {
 }
 
 #[test]
-fn a_file_without_a_layout_is_empty_until_it_gets_one() {
+fn read_of_file_without_layout_is_empty_until_first_write() {
     with(1, 65536, &[0], async |m| {
         let attr = m.client.mknod(&ROOT, root(), &name("f"), 0o100644, 0, 0).await.unwrap().attr;
         let reader = m.client.open(&ROOT, attr.fid, flags::RDONLY).await.unwrap();
@@ -484,7 +484,7 @@ fn a_file_without_a_layout_is_empty_until_it_gets_one() {
 /// A concurrent stat sees a size between the old one and the new one: here the old one. If the
 /// first object were cut first, the size would be 65,636 bytes.
 #[test]
-fn a_truncate_changes_the_object_with_the_new_end_before_the_others() {
+fn truncate_cuts_object_with_new_end_first() {
     with(2, 65536, &[0, 1], async |m| {
         let file = create(&m, "f", 0).await;
         for at in [65536, 131_072] {

@@ -21,7 +21,7 @@ async fn create(m: &Mounted, file: &str) -> Arc<sheen_client::OpenFile> {
 }
 
 #[test]
-fn a_mount_that_cannot_be_says_why() {
+fn failed_mount_reports_the_reason() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     let run = async {
@@ -49,7 +49,7 @@ fn a_mount_that_cannot_be_says_why() {
 }
 
 #[test]
-fn an_ost_that_joins_is_used_without_a_restart() {
+fn added_ost_is_used_without_remount() {
     with(1, 65536, &[0], async |m| {
         let index = m.grow();
         m.world.state.lock().layout = Some((65536, vec![0, index]));
@@ -62,7 +62,7 @@ fn an_ost_that_joins_is_used_without_a_restart() {
 }
 
 #[test]
-fn a_layout_on_an_ost_that_never_appears_is_an_error_in_the_end() {
+fn write_to_unknown_ost_fails_with_eio() {
     with(1, 65536, &[7], async |m| {
         let file = create(&m, "f").await;
         assert_eq!(m.client.write(&file, 0, bulk(b"x")).await, Err(Errno::EIO));
@@ -70,7 +70,7 @@ fn a_layout_on_an_ost_that_never_appears_is_an_error_in_the_end() {
 }
 
 #[test]
-fn an_ost_out_of_use_refuses_io_and_space() {
+fn inactive_ost_refuses_writes_and_is_left_out_of_statfs() {
     with(2, 65536, &[1], async |m| {
         let file = create(&m, "f").await;
         let before = m.client.statfs().await.unwrap();
@@ -87,7 +87,7 @@ fn an_ost_out_of_use_refuses_io_and_space() {
 }
 
 #[test]
-fn unmounting_closes_files_and_takes_the_parameters_away() {
+fn umount_closes_files_and_removes_parameters() {
     with(2, 65536, &[0, 1], async |m| {
         create(&m, "f").await;
         m.client.opendir(&ROOT, root(), 0).await.unwrap();
@@ -104,7 +104,7 @@ fn unmounting_closes_files_and_takes_the_parameters_away() {
 }
 
 #[test]
-fn open_files_survive_a_restart_of_the_mdt() {
+fn mdt_restart_keeps_open_files_open() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f").await;
         m.client.write(&file, 0, bulk(b"data")).await.unwrap();
@@ -130,7 +130,7 @@ fn open_files_survive_a_restart_of_the_mdt() {
 }
 
 #[test]
-fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
+fn setattr_through_open_file_continues_after_mdt_restart() {
     with_tcp(1, 65536, &[0], async |m| {
         let file = create(&m, "f").await;
         let chmod = SetAttr { perm: Some(0o4755), ..SetAttr::default() };
@@ -166,7 +166,7 @@ fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
 }
 
 #[test]
-fn operations_go_on_when_the_mdt_comes_back_at_another_address() {
+fn mkdir_completes_when_mdt_returns_at_another_address() {
     let sim = Sim::new(1, SimConfig::default());
     let (serving, rt) = (sim.rt(1), sim.rt(2));
     let run = async {
@@ -194,7 +194,7 @@ fn operations_go_on_when_the_mdt_comes_back_at_another_address() {
 }
 
 #[test]
-fn a_file_known_by_number_alone_is_found_with_its_directory() {
+fn lookup_of_dot_and_dotdot_finds_file_by_fid() {
     with(1, 65536, &[0], async |m| {
         let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
         let (entry, file) = m.client.create(&ROOT, dir, &name("f"), RDWR_CREATE, 0o644, 0).await.unwrap();
@@ -214,7 +214,7 @@ fn a_file_known_by_number_alone_is_found_with_its_directory() {
 }
 
 #[test]
-fn groups_are_looked_up_only_when_the_mdt_needs_them() {
+fn supplementary_groups_are_read_only_when_mdt_requires_them() {
     with(1, 65536, &[0], async |m| {
         create(&m, "f").await;
         m.world.asked();
@@ -242,7 +242,7 @@ async fn list(m: &Mounted, dir: &OpenDir, max_bytes: u32, plus: bool) -> Vec<Dir
 }
 
 #[test]
-fn directories_list_everything_once_with_attributes_where_asked() {
+fn readdir_returns_each_entry_once_with_attributes_on_request() {
     with(2, 65536, &[0, 1], async |m| {
         let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
         for i in 0..30u64 {
@@ -276,7 +276,7 @@ fn directories_list_everything_once_with_attributes_where_asked() {
 }
 
 #[test]
-fn set_user_id_goes_with_a_write_and_costs_nothing_otherwise() {
+fn kill_priv_removes_set_user_id_and_sends_no_request_otherwise() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f").await;
         let who = Caller::new(1000, 1000, 42);
@@ -294,7 +294,7 @@ fn set_user_id_goes_with_a_write_and_costs_nothing_otherwise() {
 }
 
 #[test]
-fn tools_learn_what_they_ask() {
+fn control_attributes_return_mount_and_target_state() {
     with(2, 65536, &[0], async |m| {
         let file = create(&m, "f").await;
         let ask = async |attr: &str| m.client.getxattr(&ROOT, file.fid(), &name(attr)).await;
@@ -330,7 +330,7 @@ fn tools_learn_what_they_ask() {
 }
 
 #[test]
-fn parameters_act_and_report() {
+fn set_param_takes_effect_and_get_param_reports_it() {
     with(2, 65536, &[0, 1], async |m| {
         let file = create(&m, "f").await;
         m.client.write(&file, 0, bulk(&[1; 131072])).await.unwrap();
@@ -355,7 +355,7 @@ fn parameters_act_and_report() {
 }
 
 #[test]
-fn the_superuser_reaches_files_by_fid() {
+fn lookup_by_fid_works_for_superuser_only() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f").await;
         m.client.write(&file, 0, bulk(b"abc")).await.unwrap();
@@ -378,7 +378,7 @@ fn the_superuser_reaches_files_by_fid() {
 
 /// The FUSE face polls operations on one thread, and moves those that wait to other threads.
 #[test]
-fn operations_can_move_between_threads() {
+fn operation_futures_can_move_between_threads() {
     fn check(_: impl Future<Output = ()> + Send + 'static) {}
     check(async {
         let m: Arc<Client> = std::future::pending().await;
@@ -406,7 +406,7 @@ fn operations_can_move_between_threads() {
 }
 
 #[test]
-fn changes_leave_a_slot_to_who_only_asks() {
+fn modifying_requests_leave_a_slot_for_queries() {
     with(1, 65536, &[0], async |m| {
         m.world.state.lock().delay = Duration::from_secs(1);
         let rt = m.net.rt().clone();

@@ -59,7 +59,7 @@ fn the_second_counts(layout: Layout) -> Layout {
 /// The LAYOUT lock is revoked before the reply that brings it has arrived, or is not granted. So
 /// the client gets no notice of the change.
 #[test]
-fn a_write_that_holds_no_lock_looks_back_before_it_returns() {
+fn write_without_layout_lock_is_repeated_after_layout_change() {
     for (hasty, append) in [(false, false), (true, false), (false, true)] {
         mirrored(async |m| {
             m.world.hasty.store(hasty, Relaxed);
@@ -93,7 +93,7 @@ fn fill_mirror(m: &Mounted, file: &OpenFile, id: u16, bytes: &[u8]) {
 /// Found by seed 2415 of the simulated races for mirrored files. During a slow read into the page
 /// cache, the mirror was truncated for a resync, and the read found no data.
 #[test]
-fn who_looks_and_holds_no_lock_looks_back_before_it_returns() {
+fn read_without_layout_lock_is_repeated_after_layout_change() {
     for (what, answer) in
         [("pages", "other bytes"), ("read", "other bytes"), ("stat", "11"), ("seek", "11"), ("page", "11")]
     {
@@ -162,7 +162,7 @@ fn truncate_by_an_older_layout_is_repeated_when_the_layout_is_locked_anew() {
 }
 
 #[test]
-fn who_reads_and_writes_one_mirror_does_so_past_the_page_cache_and_writes_what_is_his() {
+fn use_mirror_refuses_cached_reads_and_writes_by_non_owner() {
     mirrored(async |m| {
         m.client.set_kernel(Arc::new(Kernel));
         let fid = create(&m, "f").await.fid();
@@ -192,7 +192,7 @@ fn who_reads_and_writes_one_mirror_does_so_past_the_page_cache_and_writes_what_i
 }
 
 #[test]
-fn a_mirror_is_written_while_it_is_stale_and_the_layout_stays() {
+fn write_to_one_mirror_needs_stale_mirror_and_same_layout() {
     mirrored(async |m| {
         let f = create(&m, "f").await;
         let busy = async |file: &OpenFile| {

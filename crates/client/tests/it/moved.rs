@@ -39,7 +39,7 @@ fn count(asked: &[String], what: &str) -> usize {
 }
 
 #[test]
-fn of_a_listing_the_file_that_has_moved_is_asked_for_again_and_no_other() {
+fn readdir_repeats_query_only_for_migrated_file() {
     with(2, 65536, &[0], async |m| {
         let fids = files(&m, 60).await;
         for moved in [None, Some(fids[17])] {
@@ -65,7 +65,7 @@ fn of_a_listing_the_file_that_has_moved_is_asked_for_again_and_no_other() {
 }
 
 #[test]
-fn who_looks_at_all_of_a_directory_keeps_no_layouts() {
+fn scan_caches_no_layouts_and_takes_no_locks() {
     with(1, 65536, &[0], async |m| {
         let fids = files(&m, 60).await;
         m.world.state.lock().locks.on = true;

@@ -51,7 +51,7 @@ async fn settle(m: &Mounted) {
 }
 
 #[test]
-fn a_known_file_is_opened_and_closed_without_asking() {
+fn open_and_close_of_cached_file_send_no_request() {
     with(1, 65536, &[0], async |m| {
         let fid = known(&m, "f").await;
         let files = [open(&m, fid).await, open_as(&m, &ROOT, fid, flags::RDONLY).await];
@@ -73,7 +73,7 @@ fn a_known_file_is_opened_and_closed_without_asking() {
 }
 
 #[test]
-fn many_files_that_were_read_are_told_together() {
+fn closes_of_read_files_are_sent_together() {
     with(1, 65536, &[0], async |m| {
         let mut files = Vec::new();
         for i in 0..20 {
@@ -119,7 +119,7 @@ async fn make(m: &Mounted, file: &str) -> Fid {
 }
 
 #[test]
-fn new_files_are_given_back_together() {
+fn closes_of_new_files_are_sent_together() {
     with(1, 65536, &[0], async |m| {
         m.world.state.lock().locks.on = true;
         for i in 0..10 {
@@ -149,7 +149,7 @@ fn new_files_are_given_back_together() {
 }
 
 #[test]
-fn a_closed_file_is_given_back_before_the_lock_on_its_layout() {
+fn delayed_close_is_sent_before_layout_cancel_and_unlink() {
     with(1, 65536, &[0], async |m| {
         m.world.state.lock().locks.on = true;
         make(&m, "first").await;
@@ -177,7 +177,7 @@ fn a_closed_file_is_given_back_before_the_lock_on_its_layout() {
 }
 
 #[test]
-fn the_mdt_is_asked_where_it_has_something_to_do_or_to_say() {
+fn open_asks_mdt_if_it_must_act_or_may_refuse() {
     with(1, 65536, &[0], async |m| {
         let fid = known(&m, "f").await;
         let (owner, other) = (Caller::new(0, 0, 0), Caller::new(1000, 1000, 42));
@@ -201,7 +201,7 @@ fn the_mdt_is_asked_where_it_has_something_to_do_or_to_say() {
 }
 
 #[test]
-fn what_is_open_is_told_before_the_lock_is_given_up() {
+fn local_open_is_registered_before_lock_cancel() {
     with(1, 65536, &[0], async |m| {
         let fid = known(&m, "f").await;
         let (one, two) = (open(&m, fid).await, open(&m, fid).await);
@@ -225,7 +225,7 @@ fn what_is_open_is_told_before_the_lock_is_given_up() {
 }
 
 #[test]
-fn what_is_closed_while_it_is_told_is_closed_there_as_well() {
+fn file_closed_during_registration_is_closed_at_mdt() {
     with(1, 65536, &[0], async |m| {
         let fid = known(&m, "f").await;
         let (closed, kept) = (open(&m, fid).await, open(&m, fid).await);
@@ -242,7 +242,7 @@ fn what_is_closed_while_it_is_told_is_closed_there_as_well() {
 }
 
 #[test]
-fn a_restarted_mdt_is_told_of_what_the_former_one_did_not_know() {
+fn local_open_is_registered_at_restarted_mdt() {
     with(1, 65536, &[0], async |m| {
         let fid = known(&m, "f").await;
         let (file, closed) = (open(&m, fid).await, open(&m, fid).await);
@@ -259,7 +259,7 @@ fn a_restarted_mdt_is_told_of_what_the_former_one_did_not_know() {
 }
 
 #[test]
-fn a_name_is_removed_together_with_the_right_to_open() {
+fn unlink_and_rename_release_open_bit_in_same_request() {
     with(1, 65536, &[0], async |m| {
         for (file, remove) in [("f", true), ("g", false)] {
             let fid = known(&m, file).await;

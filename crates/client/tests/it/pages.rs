@@ -55,7 +55,7 @@ fn cut_elsewhere(m: &Mounted, index: usize, len: usize) {
 }
 
 #[test]
-fn the_last_page_ends_where_the_file_does() {
+fn page_write_is_cut_at_end_of_file() {
     with(1, STRIPE as u32, &[0], async |m| {
         let f = file(&m, 5000).await;
         page(&m, &f, PAGE, PAGE).await;
@@ -69,7 +69,7 @@ fn the_last_page_ends_where_the_file_does() {
 }
 
 #[test]
-fn the_end_is_that_of_all_objects() {
+fn page_write_is_cut_at_size_of_all_objects() {
     with(2, STRIPE as u32, &[0, 1], async |m| {
         let f = file(&m, STRIPE + 10).await;
         page(&m, &f, STRIPE - PAGE, 3 * PAGE).await;
@@ -86,7 +86,7 @@ fn the_end_is_that_of_all_objects() {
 }
 
 #[test]
-fn what_is_kept_here_is_in_the_file() {
+fn page_write_counts_own_dirty_data_as_file_content() {
     with(1, STRIPE as u32, &[0], async |m| {
         m.world.state.lock().habits.promise = true;
         let f = file(&m, 10).await;
@@ -99,7 +99,7 @@ fn what_is_kept_here_is_in_the_file() {
 }
 
 #[test]
-fn the_end_is_asked_for_once_as_long_as_nobody_can_move_it() {
+fn page_writes_query_size_once_under_lock() {
     with(1, STRIPE as u32, &[0], async |m| {
         let f = file(&m, 4 * PAGE).await;
         m.client.read_as(&f, 0, 4 * PAGE, true).await.expect("a page fault");
@@ -129,7 +129,7 @@ fn the_end_is_asked_for_once_as_long_as_nobody_can_move_it() {
 }
 
 #[test]
-fn a_page_behind_the_end_gets_no_objects() {
+fn page_write_behind_end_requests_no_objects() {
     with(2, STRIPE as u32, &[0], async |m| {
         let spec = |n| Spec { count: Some(Count::Stripes(n)), stripe_size: Some(STRIPE as u32), ..Spec::default() };
         let end = 2 * STRIPE as u64;

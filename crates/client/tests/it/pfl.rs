@@ -83,7 +83,7 @@ fn write_elsewhere(m: &Mounted, fid: Fid, at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn objects_are_asked_for_once_where_something_is_written() {
+fn first_write_to_component_sends_one_layout_intent() {
     steps(async |m| {
         let f = create(&m, "f").await;
         m.world.asked();
@@ -119,7 +119,7 @@ fn objects_are_asked_for_once_where_something_is_written() {
 }
 
 #[test]
-fn writers_of_one_client_share_an_intent() {
+fn concurrent_writes_share_one_layout_intent() {
     steps(async |m| {
         m.world.state.lock().delay = Duration::from_millis(3);
         let f = create(&m, "f").await;
@@ -150,7 +150,7 @@ async fn futures_join<F: Future<Output = ()>>(all: Vec<F>) {
 }
 
 #[test]
-fn what_another_client_writes_into_a_new_component_is_seen() {
+fn read_sees_other_clients_write_to_new_component() {
     steps(async |m| {
         m.client.set_kernel(Arc::new(Kernel));
         let f = create(&m, "f").await;
@@ -195,7 +195,7 @@ impl Invalidate for Pages {
 }
 
 #[test]
-fn pages_of_holes_go_before_the_lock_that_guards_them() {
+fn pages_of_holes_are_dropped_before_layout_cancel() {
     steps(async |m| {
         m.client.set_kernel(Arc::new(Pages(m.world.clone())));
         let f = create(&m, "f").await;
@@ -226,7 +226,7 @@ fn pages_of_holes_go_before_the_lock_that_guards_them() {
 }
 
 #[test]
-fn sizes_are_kept_under_the_layouts_lock_too() {
+fn cached_size_is_dropped_with_layout_lock() {
     steps(async |m| {
         m.client.set_kernel(Arc::new(Kernel));
         let f = create(&m, "f").await;
@@ -250,7 +250,7 @@ fn sizes_are_kept_under_the_layouts_lock_too() {
 }
 
 #[test]
-fn truncate_append_seek_and_reserve_ask_for_what_they_touch() {
+fn truncate_append_and_fallocate_instantiate_only_touched_components() {
     steps(async |m| {
         let f = create(&m, "f").await;
         let set = |size| SetAttr { size: Some(size), ..SetAttr::default() };
@@ -284,7 +284,7 @@ fn truncate_append_seek_and_reserve_ask_for_what_they_touch() {
 }
 
 #[test]
-fn without_a_lock_every_use_asks() {
+fn io_without_layout_lock_asks_mdt_each_time() {
     steps(async |m| {
         m.world.state.lock().locks.on = false;
         let f = create(&m, "f").await;
@@ -316,7 +316,7 @@ fn restart(m: &Mounted, change: impl FnOnce(&mut State)) {
 }
 
 #[test]
-fn open_files_outlive_a_restart_unless_their_objects_are_forgotten() {
+fn mdt_restart_keeps_open_file_unless_its_objects_are_lost() {
     steps(async |m| {
         let f = create(&m, "f").await;
         write(&m, &f, 0, b"abc").await;
@@ -339,7 +339,7 @@ fn open_files_outlive_a_restart_unless_their_objects_are_forgotten() {
 }
 
 #[test]
-fn a_write_that_syncs_makes_new_objects_durable_as_the_files() {
+fn sync_write_to_new_objects_also_syncs_the_inode() {
     steps(async |m| {
         let f = create(&m, "f").await;
         let sync = async |at: u64| {
@@ -355,7 +355,7 @@ fn a_write_that_syncs_makes_new_objects_durable_as_the_files() {
 }
 
 #[test]
-fn nothing_is_kept_by_a_layout_without_its_lock() {
+fn stat_and_read_without_layout_lock_cache_nothing() {
     steps(async |m| {
         m.client.set_kernel(Arc::new(Pages(m.world.clone())));
         m.world.state.lock().locks.refused = bits::LAYOUT;
@@ -379,7 +379,7 @@ fn nothing_is_kept_by_a_layout_without_its_lock() {
 }
 
 #[test]
-fn a_groups_lock_is_on_objects_for_all_of_the_file() {
+fn group_lock_instantiates_all_components() {
     steps(async |m| {
         let f = create(&m, "f").await;
         m.client.group_lock(&f, 7, false).await.unwrap();

@@ -51,7 +51,7 @@ fn count(asked: &[String], what: &str) -> usize {
 }
 
 #[test]
-fn a_listing_with_attributes_makes_lookups_cost_nothing() {
+fn listing_with_attributes_lets_lookups_send_no_request() {
     with(2, 65536, &[0, 1], async |m| {
         let dir = directory(&m, 300).await;
         let all = list_and_look(&m, &dir, true).await;
@@ -66,7 +66,7 @@ fn a_listing_with_attributes_makes_lookups_cost_nothing() {
 }
 
 #[test]
-fn lookups_in_the_order_of_a_plain_listing_are_run_ahead_of() {
+fn lookups_in_listing_order_trigger_statahead() {
     with(1, 65536, &[0], async |m| {
         let dir = directory(&m, 1000).await;
         assert_eq!(list_and_look(&m, &dir, false).await.len(), 1002);
@@ -87,7 +87,7 @@ fn lookups_in_the_order_of_a_plain_listing_are_run_ahead_of() {
 }
 
 #[test]
-fn a_listing_goes_on_with_what_it_got_and_begins_again_at_a_rewind() {
+fn listing_stays_the_same_until_rewind() {
     with(1, 65536, &[0], async |m| {
         let dir = directory(&m, 100).await;
         let first = m.client.list(&dir, 0, 640, false).await.unwrap();

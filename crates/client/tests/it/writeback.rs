@@ -61,7 +61,7 @@ fn writes(log: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn small_writes_travel_together_when_they_get_old() {
+fn small_writes_are_flushed_together_by_age() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         for i in 1..100 {
@@ -84,7 +84,7 @@ fn small_writes_travel_together_when_they_get_old() {
 }
 
 #[test]
-fn without_a_promise_nothing_is_kept() {
+fn write_without_grant_is_not_buffered() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         // The first grant does not last for ever.
@@ -105,7 +105,7 @@ fn without_a_promise_nothing_is_kept() {
 
 /// Requests overtake one another, but the last write to a byte must win.
 #[test]
-fn of_two_writes_to_the_same_bytes_the_later_one_stays() {
+fn overlapping_writes_end_with_the_last_data() {
     const SPACE: usize = 100_000;
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
@@ -143,7 +143,7 @@ fn of_two_writes_to_the_same_bytes_the_later_one_stays() {
 }
 
 #[test]
-fn what_could_not_be_written_is_told_once() {
+fn failed_flush_is_reported_once() {
     with(1, 65536, &[0], async |m| {
         let (file, other) = (file(&m, "f").await, file(&m, "g").await);
         write(&m, &file, PIECE, &[2; PIECE]).await;
@@ -164,7 +164,7 @@ fn what_could_not_be_written_is_told_once() {
 
 /// An error belongs to the file, not to the descriptor.
 #[test]
-fn an_error_outlives_a_close() {
+fn fsync_reports_flush_error_after_reopen() {
     with(1, 65536, &[0], async |m| {
         let open = file(&m, "f").await;
         let fid = open.fid();
@@ -178,7 +178,7 @@ fn an_error_outlives_a_close() {
 }
 
 #[test]
-fn a_write_that_may_not_wait_takes_its_lock_and_comes_again() {
+fn write_refused_with_lock_first_is_repeated_under_lock() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         let large = vec![5; 1 << 20];
@@ -197,7 +197,7 @@ fn a_write_that_may_not_wait_takes_its_lock_and_comes_again() {
 }
 
 #[test]
-fn a_glimpse_is_answered_and_nothing_is_written_for_it() {
+fn glimpse_returns_dirty_size_without_flush() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         let before = m.net.rt().wall();
@@ -240,7 +240,7 @@ fn a_glimpse_is_answered_and_nothing_is_written_for_it() {
 }
 
 #[test]
-fn what_is_kept_is_written_before_its_lock_goes() {
+fn dirty_data_is_flushed_before_lock_cancel() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         write(&m, &file, PIECE, &[2; PIECE]).await;
@@ -258,7 +258,7 @@ fn what_is_kept_is_written_before_its_lock_goes() {
 }
 
 #[test]
-fn what_nobody_will_read_is_not_written() {
+fn dirty_data_of_removed_object_is_discarded() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         let promised = number(&m, "cur_grant_bytes");
@@ -277,7 +277,7 @@ fn what_nobody_will_read_is_not_written() {
 }
 
 #[test]
-fn what_goes_past_the_cache_comes_after_what_is_kept() {
+fn read_truncate_and_large_write_flush_dirty_data_first() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         let ops = |log: &[String]| -> Vec<String> {
@@ -317,7 +317,7 @@ fn what_goes_past_the_cache_comes_after_what_is_kept() {
 
 /// After an eviction, other clients may have written.
 #[test]
-fn what_was_kept_for_a_server_that_gave_this_client_up_is_lost_and_told() {
+fn eviction_discards_dirty_data_and_fsync_reports_it() {
     with_tcp(1, 65536, &[0], async |m| {
         let (file, other) = (file(&m, "f").await, file(&m, "g").await);
         m.world.state.lock().habits.hold = true;
@@ -355,7 +355,7 @@ fn what_was_kept_for_a_server_that_gave_this_client_up_is_lost_and_told() {
 }
 
 #[test]
-fn what_was_kept_for_a_server_that_was_restarted_is_written_to_its_next_life() {
+fn dirty_data_is_written_after_ost_restart() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         for i in 1..10 {
@@ -378,7 +378,7 @@ fn what_was_kept_for_a_server_that_was_restarted_is_written_to_its_next_life() {
 }
 
 #[test]
-fn an_unmount_writes_what_is_kept() {
+fn umount_flushes_dirty_data() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         write(&m, &file, PIECE, &[2; PIECE]).await;
@@ -389,7 +389,7 @@ fn an_unmount_writes_what_is_kept() {
 
 /// A program that writes faster than the OST has to wait.
 #[test]
-fn no_more_is_kept_than_may_be() {
+fn writer_waits_at_max_dirty_mb() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         m.params.set("osc.*.max_dirty_mb", "1").unwrap();
@@ -407,7 +407,7 @@ fn no_more_is_kept_than_may_be() {
 }
 
 #[test]
-fn a_write_that_waits_for_one_ost_holds_up_nobody_at_another_for_long() {
+fn write_blocked_on_one_ost_releases_locks_of_other_osts() {
     with(2, 65536, &[0, 1], async |m| {
         let file = file(&m, "f").await;
         m.params.set("llite.*.lockless_write_kb", "0").unwrap()[0].result.clone().unwrap();

@@ -13,7 +13,7 @@ macro_rules! wire_structs {
 
         #[cfg(test)]
         #[test]
-        fn sizes_are_the_kernels() {
+        fn struct_sizes_match_the_kernel() {
             $(assert_eq!(size_of::<$name>(), $size, stringify!($name));)*
         }
     };
@@ -131,7 +131,7 @@ mod tests {
     /// Checks the offsets that matter most. Sizes alone would not reveal two swapped fields of the
     /// same width.
     #[test]
-    fn fields_lie_where_the_kernel_puts_them() {
+    fn struct_field_offsets_match_the_kernel() {
         assert_eq!(
             [offset_of!(InHeader, unique), offset_of!(InHeader, uid), offset_of!(InHeader, total_extlen)],
             [8, 24, 36]

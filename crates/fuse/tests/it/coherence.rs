@@ -71,7 +71,7 @@ fn len(m: &Mounted, name: &str) -> u64 {
 }
 
 #[test]
-fn names_are_kept_until_the_epoch_ends() {
+fn inc_epoch_makes_cached_names_looked_up_again() {
     let Some(m) = mounted() else { return };
     if !m.notifier().has_epochs() {
         assert_eq!(m.notifier().inc_epoch().err().map(|e| e.0), Some(38));
@@ -93,7 +93,7 @@ fn names_are_kept_until_the_epoch_ends() {
 }
 
 #[test]
-fn an_epoch_overtakes_the_answer_to_a_lookup() {
+fn inc_epoch_expires_names_of_replies_in_flight() {
     let Some(m) = mounted().filter(|m| m.notifier().has_epochs()) else { return };
     let at = |m: &Mounted| fs::metadata(m.path("f")).unwrap();
     overtaken(&m, "lookup", at, || m.notifier().inc_epoch().unwrap());
@@ -104,7 +104,7 @@ fn an_epoch_overtakes_the_answer_to_a_lookup() {
 }
 
 #[test]
-fn an_epoch_needs_no_lock_that_an_operation_holds() {
+fn inc_epoch_does_not_wait_for_an_unlink_in_flight() {
     let Some(m) = mounted().filter(|m| m.notifier().has_epochs()) else { return };
     // The kernel holds the directory's lock while the unlink is pending. The notifications return
     // all the same.
@@ -123,7 +123,7 @@ fn an_epoch_needs_no_lock_that_an_operation_holds() {
 }
 
 #[test]
-fn attributes_are_kept_until_they_are_invalidated() {
+fn attributes_are_cached_until_inval_attr() {
     let Some(m) = mounted() else { return };
     let id = m.fs.state().child(1, b"f").unwrap();
     assert_eq!(len(&m, "f"), 4);
@@ -136,7 +136,7 @@ fn attributes_are_kept_until_they_are_invalidated() {
 }
 
 #[test]
-fn an_invalidation_overtakes_the_answer_to_a_getattr() {
+fn inval_attr_discards_a_getattr_reply_in_flight() {
     let Some(m) = mounted() else { return };
     let id = m.fs.state().child(1, b"f").unwrap();
     assert_eq!(len(&m, "f"), 4);
@@ -149,7 +149,7 @@ fn an_invalidation_overtakes_the_answer_to_a_getattr() {
 }
 
 #[test]
-fn access_control_lists_are_kept_until_an_invalidation_which_overtakes_answers() {
+fn acls_are_cached_until_inval_attr_which_discards_replies_in_flight() {
     let mut fs = MemFs::new(|c| {
         keeping(c);
         c.enable(flags::init::POSIX_ACL);
@@ -179,7 +179,7 @@ fn access_control_lists_are_kept_until_an_invalidation_which_overtakes_answers()
 }
 
 #[test]
-fn cached_pages_are_read_again_after_an_invalidation() {
+fn inval_inode_makes_cached_pages_read_again() {
     let Some(m) = mounted() else { return };
     let id = m.fs.state().child(1, b"f").unwrap();
     let read = || fs::read_to_string(m.path("f")).unwrap();
@@ -203,7 +203,7 @@ fn runs(stat: &str) -> bool {
 }
 
 #[test]
-fn an_invalidation_waits_for_pages_that_are_being_read() {
+fn inval_inode_waits_for_pages_being_read() {
     let Some(m) = mounted() else { return };
     let id = m.fs.state().child(1, b"f").unwrap();
     let mut waiting = None;
@@ -265,7 +265,7 @@ impl Drop for Mapping {
 }
 
 #[test]
-fn a_mapping_sees_what_is_new_after_an_invalidation() {
+fn inval_inode_shows_new_data_in_a_mapping() {
     let Some(m) = mounted() else { return };
     let id = m.fs.state().child(1, b"f").unwrap();
     let map = Mapping::of(&fs::File::open(m.path("f")).unwrap(), false);
@@ -277,7 +277,7 @@ fn a_mapping_sees_what_is_new_after_an_invalidation() {
 }
 
 #[test]
-fn an_invalidation_first_writes_what_a_mapping_has_changed() {
+fn inval_inode_first_writes_back_dirty_mapped_pages() {
     let Some(m) = mounted() else { return };
     let id = m.fs.state().child(1, b"f").unwrap();
     let file = fs::OpenOptions::new().read(true).write(true).open(m.path("f")).unwrap();
@@ -290,7 +290,7 @@ fn an_invalidation_first_writes_what_a_mapping_has_changed() {
 }
 
 #[test]
-fn a_read_says_whether_the_page_cache_keeps_it() {
+fn read_reports_whether_the_page_cache_stores_it() {
     let mut fs = MemFs::new(keeping);
     fs.open_flags = flags::fopen::DIRECT_IO;
     let Some(m) = Mounted::with(fs, SessionOptions::default()) else { return };
@@ -308,7 +308,7 @@ fn a_read_says_whether_the_page_cache_keeps_it() {
 }
 
 #[test]
-fn a_signal_ends_the_wait_for_a_lock() {
+fn signal_interrupts_a_waiting_flock() {
     let Some(m) = mounted() else { return };
     fs::write(m.path("hang"), "").unwrap();
     // flock(1) waits for the lock. The test then sends it SIGTERM.
@@ -331,7 +331,7 @@ fn set_lock(file: &fs::File, command: c_int) {
 }
 
 #[test]
-fn a_close_names_the_owner_of_its_locks() {
+fn close_sends_the_owner_of_fcntl_and_flock_locks() {
     let Some(m) = mounted() else { return };
     let (f, g) = (fs::File::create(m.path("f")).unwrap(), fs::File::create(m.path("g")).unwrap());
     set_lock(&f, libc::F_SETLK);

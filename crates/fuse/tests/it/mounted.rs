@@ -55,7 +55,7 @@ fn large_writes_arrive_whole_aligned_and_uncopied() {
 }
 
 #[test]
-fn small_and_buffered_io_keeps_every_byte() {
+fn small_buffered_writes_preserve_every_byte() {
     let Some(m) = Mounted::new(plain) else { return };
     let mut file = fs::File::create(m.path("f")).unwrap();
     let mut want = Vec::new();
@@ -72,7 +72,7 @@ fn small_and_buffered_io_keeps_every_byte() {
 }
 
 #[test]
-fn data_in_files_reaches_the_program_and_so_does_what_is_missing_there() {
+fn spliced_read_returns_all_bytes_even_of_cut_files() {
     let Some(m) = Mounted::new(plain) else { return };
     let want: Vec<u8> = (0..1_500_000usize).map(|i| (i * 7 + i / 4096) as u8).collect();
     for name in ["files", "cut files", "files"] {
@@ -93,7 +93,7 @@ fn data_in_files_reaches_the_program_and_so_does_what_is_missing_there() {
 }
 
 #[test]
-fn many_threads_share_a_mount() {
+fn parallel_create_read_unlink_loses_no_reply() {
     let Some(m) = Mounted::new(plain) else { return };
     thread::scope(|scope| {
         for t in 0..8 {
@@ -130,17 +130,17 @@ fn ten_thousand_entries(config: fn(&mut InitConfig), op: &str, other: &str) {
 }
 
 #[test]
-fn readdir_of_ten_thousand_entries() {
+fn readdir_lists_ten_thousand_entries_once() {
     ten_thousand_entries(|c| c.disable(flags::init::DO_READDIRPLUS), "readdir", "readdirplus");
 }
 
 #[test]
-fn readdirplus_of_ten_thousand_entries() {
+fn readdirplus_lists_ten_thousand_entries_once() {
     ten_thousand_entries(|c| c.disable(flags::init::READDIRPLUS_AUTO), "readdirplus", "readdir");
 }
 
 #[test]
-fn names_come_go_and_move() {
+fn rename_link_mknod_and_unlink_change_names() {
     let Some(m) = Mounted::new(plain) else { return };
     fs::create_dir(m.path("d")).unwrap();
     fs::write(m.path("d/a"), "a").unwrap();
@@ -172,7 +172,7 @@ fn names_come_go_and_move() {
 }
 
 #[test]
-fn attributes_keep_nanoseconds_and_the_umask_reaches_the_file_system() {
+fn setattr_preserves_nanoseconds_and_create_passes_the_umask() {
     let Some(m) = Mounted::new(plain) else { return };
     let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(m.path("f")).unwrap();
     let umask = rustix::process::umask(Mode::empty());
@@ -192,7 +192,7 @@ fn attributes_keep_nanoseconds_and_the_umask_reaches_the_file_system() {
 }
 
 #[test]
-fn extended_attributes() {
+fn xattrs_are_set_read_listed_and_removed() {
     let Some(m) = Mounted::new(plain) else { return };
     let f = m.path("f");
     fs::write(&f, "").unwrap();
@@ -220,7 +220,7 @@ fn extended_attributes() {
 }
 
 #[test]
-fn a_signal_ends_a_process_that_waits() {
+fn kill_interrupts_a_pending_direct_read() {
     let mut fs = MemFs::new(plain);
     // With the page cache, the process would wait for a page, and the kernel would send no
     // interrupt.
@@ -239,7 +239,7 @@ fn a_signal_ends_a_process_that_waits() {
 }
 
 #[test]
-fn a_dropped_reply_and_a_panic_are_eio_and_the_mount_lives_on() {
+fn dropped_reply_and_panic_return_eio_and_the_mount_survives() {
     let Some(m) = Mounted::with(MemFs::new(plain), SessionOptions { threads: 1, ..Default::default() }) else { return };
     for name in ["drop", "panic"] {
         fs::write(m.path(name), "data").unwrap();
@@ -252,7 +252,7 @@ fn a_dropped_reply_and_a_panic_are_eio_and_the_mount_lives_on() {
 }
 
 #[test]
-fn notifications_change_what_the_kernel_believes() {
+fn notifications_drop_cached_data_attributes_and_names() {
     let mut fs = MemFs::new(|c| {
         c.disable(flags::init::AUTO_INVAL_DATA);
         c.enable(flags::init::EXPLICIT_INVAL_DATA);
@@ -336,7 +336,7 @@ fn deferred_notifications_run_and_end_with_the_session() {
 }
 
 #[test]
-fn locks_of_both_kinds_arrive_as_what_they_are() {
+fn flock_and_fcntl_locks_arrive_with_kind_and_wait() {
     let Some(m) = Mounted::new(|c| c.enable(flags::init::FLOCK_LOCKS | flags::init::POSIX_LOCKS)) else { return };
     let file = fs::File::create(m.path("f")).unwrap();
     rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
@@ -349,7 +349,7 @@ fn locks_of_both_kinds_arrive_as_what_they_are() {
 }
 
 #[test]
-fn the_rarer_operations_reach_the_file_system() {
+fn copy_seek_fallocate_fsync_tmpfile_statx_reach_the_file_system() {
     let Some(m) = Mounted::new(plain) else { return };
     let minor = m.session.negotiated().minor;
     fs::write(m.path("a"), vec![7u8; 10_000]).unwrap();
@@ -403,7 +403,7 @@ fn ioctls_carry_data_both_ways() {
 }
 
 #[test]
-fn abort_frees_whoever_waits_even_if_the_file_system_never_answers() {
+fn abort_fails_pending_requests_that_are_never_answered() {
     let Some(m) = Mounted::new(plain) else { return };
     let hang = m.fs.state().make(1, &Bytes::from("hang"), FileKind::Regular, 0o644).unwrap();
     m.fs.state().set_data(hang, vec![0; 10]);
@@ -420,7 +420,7 @@ fn abort_frees_whoever_waits_even_if_the_file_system_never_answers() {
 }
 
 #[test]
-fn unmount_says_busy_and_the_helper_works_on_paths() {
+fn unmount_returns_ebusy_while_a_file_is_open() {
     let Some(m) = Mounted::new(plain) else { return };
     let file = fs::File::create(m.path("f")).unwrap();
     assert_eq!(errno(m.session.try_unmount()), 16);
@@ -435,7 +435,7 @@ fn unmount_says_busy_and_the_helper_works_on_paths() {
 
 /// The kernel reuses the number of a mount's device for the next mount.
 #[test]
-fn who_mounts_where_another_has_just_been_unmounted_stays_mounted() {
+fn late_unmount_does_not_remove_a_new_mount() {
     let Some(m) = Mounted::new(plain) else { return };
     sheen_fuse::unmount(&m.root, false).unwrap();
     let next = Arc::new(MemFs::new(plain));
@@ -449,7 +449,7 @@ fn who_mounts_where_another_has_just_been_unmounted_stays_mounted() {
 }
 
 #[test]
-fn a_remount_changes_the_flags_that_a_session_tells() {
+fn remount_changes_the_session_flags() {
     let Some(m) = Mounted::new(plain) else { return };
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root may");
@@ -474,7 +474,7 @@ fn a_remount_changes_the_flags_that_a_session_tells() {
 }
 
 #[test]
-fn what_was_agreed_on_is_visible() {
+fn negotiated_limits_are_reported_and_obeyed() {
     let Some(m) = Mounted::new(|c| {
         assert!(c.minor() >= 31);
         c.max_write = 128 << 10;
@@ -494,7 +494,7 @@ fn what_was_agreed_on_is_visible() {
 }
 
 #[test]
-fn the_kernel_reads_ahead_as_far_as_it_is_told() {
+fn readahead_option_sets_the_kernel_readahead() {
     let options = SessionOptions { readahead_bytes: 4 << 20, ..Default::default() };
     let Some(m) = Mounted::with(MemFs::new(plain), options) else { return };
     let device = fs::metadata(&m.root).unwrap().dev();

@@ -6,7 +6,7 @@ use super::*;
 use crate::{Asked, Count, Mark, STRIPE_SIZE_UNIT, Spec, codec::fixtures::*, flags};
 
 #[test]
-fn plain_layout_of_lustre() {
+fn decode_plain_layout_of_lustre_round_trips() {
     let raw = bytes(PLAIN);
     let layout = Layout::decode(&raw).unwrap();
     assert_eq!(raw.len(), V1_BYTES + OBJECT_BYTES);
@@ -19,7 +19,7 @@ fn plain_layout_of_lustre() {
 }
 
 #[test]
-fn overstriped_layout_of_lustre() {
+fn decode_overstriped_layout_of_lustre_returns_its_osts() {
     let layout = Layout::decode(&bytes(OVERSTRIPED)).unwrap();
     let osts: Vec<u32> = layout.stripes().iter().map(|s| s.ost).collect();
     assert_eq!(osts, [2, 3, 0, 1, 2, 3, 0, 1]);
@@ -36,7 +36,7 @@ fn we_write_what_lustre_would() {
 }
 
 #[test]
-fn pooled_layout_of_lustre() {
+fn decode_pooled_layout_of_lustre_round_trips() {
     let raw = bytes(POOLED);
     assert_eq!(raw.len(), V3_BYTES + OBJECT_BYTES);
     let layout = Layout::decode(&raw).unwrap();
@@ -46,7 +46,7 @@ fn pooled_layout_of_lustre() {
 }
 
 #[test]
-fn composite_layouts_survive() {
+fn decode_composite_layouts_of_lustre_round_trips() {
     for (hex, components) in [(PFL, 3), (DOM, 2), (SEL, 3), (MIRRORED, 4), (DIR_COMPOSITE, 2)] {
         let raw = bytes(hex);
         let layout = Layout::decode(&raw).unwrap();
@@ -98,7 +98,7 @@ fn plain_view_of_a_composite_layout_is_one_component() {
 }
 
 #[test]
-fn directory_default_of_lustre() {
+fn decode_directory_default_of_lustre_round_trips() {
     let raw = bytes(DIR_OVERSTRIPED);
     let spec = Spec::decode(&raw).unwrap();
     let want = Spec { count: Some(Count::Stripes(8)), overstripe: true, ..Spec::default() };
@@ -107,7 +107,7 @@ fn directory_default_of_lustre() {
 }
 
 #[test]
-fn a_file_layout_can_be_asked_for_again() {
+fn decode_spec_accepts_a_file_layout_without_its_osts() {
     // As `getfattr | setfattr` does: count, size and pattern are copied, the OSTs are not.
     let spec = Spec::decode(&bytes(OVERSTRIPED)).unwrap();
     assert_eq!((spec.count, spec.start), (Some(Count::Stripes(8)), None));
@@ -116,7 +116,7 @@ fn a_file_layout_can_be_asked_for_again() {
 }
 
 #[test]
-fn list_of_osts() {
+fn encode_spec_with_listed_osts_round_trips() {
     let spec = Spec { osts: vec![3, 1, 1], ..Spec::default() };
     let raw = spec.encode();
     assert_eq!(raw[..4], 0x0BD5_0BD0_u32.to_le_bytes());
@@ -127,7 +127,7 @@ fn list_of_osts() {
 }
 
 #[test]
-fn refusals_carry_lustres_errno() {
+fn decode_spec_refusals_return_lustres_errno() {
     use sheen_wire::Errno;
     let refused = |bytes: &[u8]| Spec::decode(bytes).unwrap_err().errno();
     assert_eq!(refused(b""), Errno::EINVAL);
@@ -161,7 +161,7 @@ fn sizes() -> impl Strategy<Value = u32> {
 
 proptest! {
     #[test]
-    fn layouts_survive(
+    fn encode_layout_round_trips(
         fid in (any::<u64>(), any::<u32>()),
         size in sizes(),
         pool in pools(),
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn specs_survive(
+    fn encode_spec_round_trips(
         stripe_size in proptest::option::of(sizes()),
         count in prop_oneof![Just(None), Just(Some(Count::All)), (2..=32_u16).prop_map(|n| Some(Count::PerOst(n))),
             (1..=2000_u16).prop_map(|n| Some(Count::Stripes(n)))],
@@ -195,7 +195,7 @@ proptest! {
 
     /// Broken bytes are refused or decoded. Decoded ones can be encoded and decoded again.
     #[test]
-    fn mutilated_layouts_are_harmless(
+    fn decode_of_mutilated_layouts_fails_or_round_trips(
         which in 0..6_usize,
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<prop::sample::Index>(),
@@ -225,14 +225,14 @@ proptest! {
     }
 
     #[test]
-    fn marks_survive(marks in proptest::collection::vec((any::<u32>(), 0..0x80_u32, any::<bool>()), 1..20)) {
+    fn encode_marks_round_trips(marks in proptest::collection::vec((any::<u32>(), 0..0x80_u32, any::<bool>()), 1..20)) {
         let marks: Vec<Mark> = marks.into_iter().map(|(id, flags, negative)| Mark { id, flags, negative }).collect();
         prop_assert_eq!(Mark::decode(&Mark::encode(&marks)).unwrap(), marks);
     }
 }
 
 #[test]
-fn what_chooses_components_is_lustres() {
+fn encode_marks_matches_lustres_component_del() {
     // `lfs setstripe --component-del --component-flags=^init`: a header and an entry without
     // data.
     let raw = Mark::encode(&[Mark { id: 0, flags: flags::INIT, negative: true }]);
@@ -242,7 +242,7 @@ fn what_chooses_components_is_lustres() {
 }
 
 #[test]
-fn few_bytes_cannot_claim_many_objects() {
+fn decode_refuses_overlapping_component_data() {
     // All entries refer to the same data.
     let mut raw = bytes(MIRRORED);
     for entry in 1..4 {

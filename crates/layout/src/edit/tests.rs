@@ -87,7 +87,7 @@ fn components_are_added_at_the_end() {
 }
 
 #[test]
-fn components_are_deleted_from_the_end() {
+fn without_components_deletes_from_the_end_only() {
     let before = layout();
     let (after, objects) = before.without_components(&id(3)).unwrap();
     let after = after.unwrap();
@@ -112,7 +112,7 @@ fn components_are_deleted_from_the_end() {
 }
 
 #[test]
-fn what_has_no_objects_is_deleted_together() {
+fn without_components_deletes_all_uninstantiated_by_flag() {
     let long = layout().with_components(&template(8 * M, &[16 * M, EOF])).unwrap();
     let (after, objects) = long.without_components(&not(with(flags::INIT))).unwrap();
     assert_eq!((ids(&after.unwrap()), objects), (vec![1, 2], vec![]));
@@ -122,7 +122,7 @@ fn what_has_no_objects_is_deleted_together() {
 }
 
 #[test]
-fn flags_of_mirrors_are_the_users() {
+fn with_flags_changes_mirror_flags_and_refuses_others() {
     let before = mirrored();
     let prefer = flags::PREF_RD | flags::PREF_WR;
     let after = before.with_flags(&[set(65537, prefer)]).unwrap();

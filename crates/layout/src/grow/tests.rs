@@ -56,7 +56,7 @@ fn grown(layout: &Layout, at: u64, has_room: impl Fn(&Component, u64) -> bool) -
 }
 
 #[test]
-fn extended_as_lustres_was() {
+fn grow_extends_as_lustre_does() {
     // `-E 128M -c 1 -z 64M -E -1 -c 4 -z 128M`, then a write at 70 MiB.
     let before = layout(&[(128 * M, 1, 64 * M), (EOF, 4, 128 * M)]);
     assert_eq!(before.grow(0, 64 * M, full), Ok(None));
@@ -72,7 +72,7 @@ fn extended_as_lustres_was() {
 }
 
 #[test]
-fn asked_for_as_much_as_is_taken() {
+fn grow_checks_room_for_the_bytes_it_takes() {
     let asked = std::cell::Cell::new(0);
     let before = layout(&[(EOF, 1, 64 * M)]);
     before.grow(200 * M, M, |_, bytes| asked.replace(bytes) == 0).unwrap();
@@ -80,7 +80,7 @@ fn asked_for_as_much_as_is_taken() {
 }
 
 #[test]
-fn full_osts_spill_over() {
+fn grow_spills_over_if_osts_are_full() {
     let before = layout(&[(128 * M, 1, 64 * M), (EOF, 4, 0)]);
     let after = grown(&before, 70 * M, elsewhere);
     assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 0, false)]);
@@ -97,7 +97,7 @@ fn full_osts_spill_over() {
 }
 
 #[test]
-fn the_last_one_is_repeated() {
+fn grow_repeats_the_last_component_on_other_osts() {
     let before = layout(&[(EOF, 2, 64 * M)]);
     let after = grown(&before, 70 * M, elsewhere);
     assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 128, false), (2, 128, 0, true)]);
@@ -107,7 +107,7 @@ fn the_last_one_is_repeated() {
 }
 
 #[test]
-fn where_no_whole_extension_fits_a_part_of_it_may() {
+fn grow_takes_a_smaller_step_if_a_whole_extension_does_not_fit() {
     let before = layout(&[(EOF, 1, 64 * M)]);
     // `here` bytes are free on the present OST, `there` bytes on others.
     let left =
@@ -122,7 +122,7 @@ fn where_no_whole_extension_fits_a_part_of_it_may() {
 }
 
 #[test]
-fn a_layout_does_not_end_by_small_steps() {
+fn grow_stops_repeating_small_steps_at_the_component_limit() {
     let mut log = layout(&[(EOF, 1, 64 * M)]);
     let mut end = 64 * M;
     for ost in 0..2000 {
@@ -136,7 +136,7 @@ fn a_layout_does_not_end_by_small_steps() {
 }
 
 #[test]
-fn nobody_has_room() {
+fn grow_extends_all_the_same_if_no_ost_has_room() {
     let before = layout(&[(EOF, 2, 64 * M)]);
     let after = grown(&before, 70 * M, full);
     assert_eq!(shape(&after), [(1, 0, 128, false), (2, 128, 0, true)]);

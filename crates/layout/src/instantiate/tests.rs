@@ -81,7 +81,7 @@ fn we_write_what_lustre_would() {
 }
 
 #[test]
-fn writing_gives_components_their_objects() {
+fn instantiate_gives_written_components_their_objects() {
     let mut layout = pfl();
     assert_eq!(layout.wanting(2 * M, M), [1]);
     assert_eq!(layout.wanting(0, EOF), [1, 2]);
@@ -96,7 +96,7 @@ fn writing_gives_components_their_objects() {
 }
 
 #[test]
-fn one_change_raises_the_generation_once() {
+fn instantiate_raises_the_generation_once() {
     // `truncate -s 20M` on `-E 1M -c 1 -E 16M -S 1M -C 6 -E -1 -C 12`.
     let over = |n, size| Spec { stripe_size: size, overstripe: true, ..count(n) };
     let mut layout = make(Template::new(vec![
@@ -118,7 +118,7 @@ fn one_change_raises_the_generation_once() {
 }
 
 #[test]
-fn objects_go_only_where_they_are_wanted() {
+fn instantiate_refuses_components_that_take_no_objects() {
     let mut layout = pfl();
     let before = layout.clone();
     assert_eq!(layout.instantiate(vec![(1, on(&[1])), (0, on(&[1]))]), Err(LayoutError::NotWanting(1)));
@@ -145,7 +145,7 @@ fn objects_go_only_where_they_are_wanted() {
 }
 
 #[test]
-fn a_list_of_osts_waits_with_its_component() {
+fn uninstantiated_component_stores_its_requested_osts() {
     // `-E 1M -o 0 -E -1 -o 1,2`
     let listed = |osts: &[u32]| Spec { osts: osts.to_vec(), ..Spec::default() };
     let layout = make(Template::new(vec![striped(0, M, listed(&[0])), striped(M, EOF, listed(&[1, 2]))]));
@@ -165,7 +165,7 @@ fn a_list_of_osts_waits_with_its_component() {
 }
 
 #[test]
-fn all_osts_of_a_short_component_are_those_that_it_fills() {
+fn wanted_of_limits_all_osts_to_the_stripe_units() {
     let all = Spec { count: Some(Count::All), ..Spec::default() };
     let layout = make(Template::new(vec![striped(0, 4 * M, count(1)), striped(4 * M, 16 * M, all)]));
     assert_eq!(layout.components()[1].stripe_count, u16::MAX);
@@ -173,7 +173,7 @@ fn all_osts_of_a_short_component_are_those_that_it_fills() {
 }
 
 #[test]
-fn mirrors_are_numbered() {
+fn from_template_numbers_mirrors_and_components() {
     // `lfs mirror create -N -E 1M -c 1 -E -1 -c 2 -N -E 4M -c 1 -E -1 -c 4`
     let layout = make(Template {
         components: vec![
@@ -220,7 +220,7 @@ fn data_on_the_mdt_is_one_object_named_by_its_file() {
 }
 
 #[test]
-fn what_grows_is_made_as_lustres() {
+fn from_template_creates_self_extending_components_as_lustre() {
     let parts = [striped(0, 128 * M, count(1)).extendable(64 * M), striped(128 * M, EOF, count(4)).extendable(128 * M)];
     let layout = make(Template::new(parts.concat()));
     let extents: Vec<_> = layout.components().iter().map(|c| (c.start, c.end, c.flags, c.extension_size())).collect();
@@ -242,7 +242,7 @@ fn what_grows_is_made_as_lustres() {
 }
 
 #[test]
-fn ids_and_generations_wrap() {
+fn next_id_and_generation_wrap_around() {
     let mut composite = Composite { layout_gen: u32::MAX, flags: 0, mirror_count: 1, rest: [0; 14] };
     composite.raise();
     assert_eq!(composite.layout_gen, 1);

@@ -9,7 +9,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_default_has_lustres_bytes() {
+fn encode_lmv_default_matches_lustre() {
     // As mdd stores it on a new root directory: one stripe anywhere, inherited without limit,
     // round-robin for three levels.
     let root = LmvUser::root_default();
@@ -27,7 +27,7 @@ fn a_default_has_lustres_bytes() {
 }
 
 #[test]
-fn stripes_have_lustres_bytes() {
+fn encode_lmv_stripes_matches_lustre() {
     let fids = vec![Fid::new(0x2_0000_0400, 5), Fid::new(0x2_4000_0401, 5)];
     let lmv = LmvMds::new(1, HashType::FNV_1A_64, fids.clone());
     let want = [
@@ -47,7 +47,7 @@ fn stripes_have_lustres_bytes() {
 }
 
 #[test]
-fn a_list_has_one_entry_per_stripe() {
+fn encode_lmv_mdt_list_has_one_entry_per_stripe() {
     let list = LmvUser::new(0).with_mdts(&[1, 0]);
     assert_eq!((list.stripe_count, list.mdt, list.encode().len()), (2, Some(1), 96));
     assert_eq!(hex(&list.encode()[..12]), "d00cd40c0200000001000000");
@@ -55,7 +55,7 @@ fn a_list_has_one_entry_per_stripe() {
 }
 
 #[test]
-fn what_is_malformed_is_refused() {
+fn decode_lmv_refuses_malformed_bytes() {
     let good = LmvUser::new(1).encode();
     let with = |at: usize, value: u32| {
         let mut bytes = good.clone();
@@ -84,7 +84,7 @@ fn what_is_malformed_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_here_is_refused() {
+fn check_lmv_refuses_unknown_mdts_hashes_and_pools() {
     let check = |ask: &LmvUser| ask.check(&[0]).map_err(|e| e.errno());
     assert_eq!(check(&LmvUser::new(4)), Ok(()));
     assert_eq!(check(&LmvUser { mdt: Some(0), ..LmvUser::new(1) }), Ok(()));
@@ -99,7 +99,7 @@ fn what_cannot_be_here_is_refused() {
 }
 
 #[test]
-fn stripes_follow_the_number_of_mdts() {
+fn lmv_stripe_count_is_limited_by_the_number_of_mdts() {
     let over = |count| LmvUser { hash: HashType(HashType::OVERSTRIPED), ..LmvUser::new(count) };
     for (ask, on_one, on_two) in [
         (LmvUser::new(0), 0, 0),
@@ -118,7 +118,7 @@ fn stripes_follow_the_number_of_mdts() {
 }
 
 #[test]
-fn defaults_are_handed_on_as_far_as_they_say() {
+fn lmv_default_is_inherited_for_max_inherit_levels() {
     let depth =
         |max_inherit, levels| LmvUser { max_inherit, ..LmvUser::new(2) }.inherited(levels).map(|d| d.max_inherit);
     assert_eq!((depth(3, 0), depth(3, 1), depth(3, 2), depth(3, 3)), (Some(3), Some(2), Some(1), None));
@@ -172,7 +172,7 @@ fn almost() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_read_is_written_back_byte_for_byte(bytes in almost()) {
+    fn decoded_lmv_encodes_to_the_same_bytes(bytes in almost()) {
         if let Ok(user) = LmvUser::decode(&bytes) {
             prop_assert_eq!(user.encode(), bytes.clone());
             let _ = (user.check(&[0]), user.stripes_on(3), user.inherited(2), user.hash.to_string());
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn decode_lmv_never_panics_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = (LmvUser::decode(&bytes), LmvMds::decode(&bytes));
     }
 }

@@ -49,7 +49,7 @@ fn cases() -> impl Strategy<Value = (u32, usize, u64)> {
 
 proptest! {
     #[test]
-    fn every_byte_is_where_the_model_dealt_it((size, count, file_size) in cases(), from in any::<prop::sample::Index>()) {
+    fn map_of_plain_layout_matches_the_model((size, count, file_size) in cases(), from in any::<prop::sample::Index>()) {
         let layout = layout(size, count);
         let model = Model::deal(u64::from(size), count, file_size);
         let offset = if file_size == 0 { 0 } else { from.index(file_size as usize) as u64 };
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn sizes_agree_with_the_model((size, count, file_size) in cases()) {
+    fn object_and_file_sizes_match_the_model((size, count, file_size) in cases()) {
         let layout = layout(size, count);
         let model = Model::deal(u64::from(size), count, file_size);
         let sizes: Vec<u64> = (0..count).map(|s| layout.object_size(file_size, s)).collect();
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn no_file_overfills_an_object(units in 1..65536_u32, count in 1..=2000_usize) {
+    fn max_file_size_overfills_no_object(units in 1..65536_u32, count in 1..=2000_usize) {
         let layout = layout(units * 65536, count);
         let max = layout.max_file_size();
         let largest = |size| (0..count).map(|s| layout.object_size(size, s)).max().unwrap();
@@ -87,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn extremes() {
+fn map_and_sizes_respect_the_largest_file_and_object() {
     let one = layout(4 << 20, 1);
     assert_eq!(one.max_file_size(), (16 << 40) - 4096, "Lustre's largest object");
     assert_eq!(
@@ -220,7 +220,7 @@ const MODEL_MAX: u64 = 160 * UNIT;
 
 proptest! {
     #[test]
-    fn components_hold_what_the_model_dealt_them(
+    fn map_of_composite_layout_matches_the_model(
         parts in parts(), endless in any::<bool>(), from in edges(MODEL_MAX), to in edges(MODEL_MAX),
     ) {
         let layout = composite(&parts, endless);
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_are_located_where_they_are_mapped(parts in parts(), endless in any::<bool>(), byte in edges(MODEL_MAX)) {
+    fn locate_agrees_with_map_and_the_model(parts in parts(), endless in any::<bool>(), byte in edges(MODEL_MAX)) {
         let layout = composite(&parts, endless);
         let place = layout.locate(byte);
         let chunk = layout.map(byte, 1).next();
@@ -263,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_missing_is_the_first_extent_without_objects(
+    fn missing_returns_the_first_extent_without_objects(
         parts in parts(), endless in any::<bool>(), from in edges(MODEL_MAX), to in edges(MODEL_MAX),
     ) {
         let layout = composite(&parts, endless);
@@ -275,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn sizes_of_objects_of_components_agree_with_the_model(parts in parts(), endless in any::<bool>(), size in edges(MODEL_MAX)) {
+    fn composite_object_sizes_match_the_model(parts in parts(), endless in any::<bool>(), size in edges(MODEL_MAX)) {
         let layout = composite(&parts, endless);
         let model = Parts::deal(&layout);
         let sizes: Vec<u64> = (0..layout.stripe_count()).map(|s| layout.object_size(size, s)).collect();
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn a_beginning_on_the_mdt_maps_as_one_object_does(
+    fn dom_component_maps_like_one_object(
         mut parts in parts(), endless in any::<bool>(), from in edges(MODEL_MAX), to in edges(MODEL_MAX),
     ) {
         parts[0].count = 1;
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn multiplications_divide(d in 1..=1_u64 << 16, n in 0..1_u64 << 47, k in 0..1_u64 << 31, near in -2..=2_i64) {
+    fn divisor_divides_exactly(d in 1..=1_u64 << 16, n in 0..1_u64 << 47, k in 0..1_u64 << 31, near in -2..=2_i64) {
         let divisor = Divisor::new(d);
         let multiple = (k * d).saturating_add_signed(near).min((1 << 47) - 1);
         for n in [n, multiple, (1 << 47) - 1] {
@@ -331,7 +331,7 @@ proptest! {
 }
 
 #[test]
-fn a_component_of_one_stripe_is_one_chunk_up_to_its_end() {
+fn map_returns_one_chunk_for_a_component_of_one_stripe() {
     let parts =
         [Part { unit: 1, len: 4, count: 1 }, Part { unit: 2, len: 4, count: 2 }, Part { unit: 1, len: 2, count: 0 }];
     let layout = composite(&parts, false);
@@ -350,7 +350,7 @@ fn a_component_of_one_stripe_is_one_chunk_up_to_its_end() {
 }
 
 #[test]
-fn many_components_are_searched() {
+fn locate_finds_bytes_among_many_components() {
     let layout = composite(&[Part { unit: 1, len: 2, count: 1 }; 3 * FEW], false);
     for byte in 0..6 * FEW as u64 {
         let at = layout.locate(byte * UNIT).map(|p| (p.component, p.stripe, p.offset));
@@ -360,7 +360,7 @@ fn many_components_are_searched() {
 }
 
 #[test]
-fn objects_hold_nothing_outside_of_their_component() {
+fn object_size_ignores_bytes_outside_the_component() {
     // Rows are counted from the beginning of the file: the first unit of stripe 2 in the second
     // component is in row 1.
     let layout = composite(&[Part { unit: 1, len: 5, count: 1 }, Part { unit: 1, len: 9, count: 3 }], true);
@@ -376,7 +376,7 @@ fn objects_hold_nothing_outside_of_their_component() {
 }
 
 #[test]
-fn largest_files_of_components() {
+fn max_file_size_of_composite_layouts_respects_object_limits() {
     let tib = (1_u64 << 40) / UNIT;
     let wide = Part { unit: 64, len: 1, count: 4 };
     let layout = composite(&[Part { unit: 16, len: 20 * tib, count: 1 }, wide], true);

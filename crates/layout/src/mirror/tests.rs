@@ -35,7 +35,7 @@ fn state(layout: &Layout) -> (u16, Vec<u16>) {
 }
 
 #[test]
-fn a_write_leaves_one_mirror_fresh() {
+fn with_stale_others_leaves_one_mirror_fresh() {
     let new = layout(3, 1);
     assert_eq!(state(&new), (Composite::READ_ONLY, vec![1, 2, 3]));
     assert!(new.needs_intent(0, 1), "the other mirrors must become stale first");
@@ -54,7 +54,7 @@ fn a_write_leaves_one_mirror_fresh() {
 }
 
 #[test]
-fn readers_and_writers_prefer() {
+fn preferred_mirrors_are_chosen_for_reads_and_writes() {
     let prefer = |flags| vec![crate::Mark { id: (3 << MIRROR_SHIFT) | 5, flags, negative: false }];
     let read = layout(3, 1).with_flags(&prefer(flags::PREF_RD)).unwrap();
     assert_eq!(state(&read).1, [3, 1, 2]);
@@ -65,7 +65,7 @@ fn readers_and_writers_prefer() {
 }
 
 #[test]
-fn a_resync_ends_only_if_nobody_wrote() {
+fn resync_end_is_refused_after_a_write() {
     let written = layout(3, 1).with_stale_others(1).unwrap();
     let begun = written.resync_begun(&[3]).unwrap();
     assert_eq!((state(&begun), begun.stale_mirrors()), ((Composite::SYNC_PENDING, vec![1]), vec![2, 3]));
@@ -83,7 +83,7 @@ fn a_resync_ends_only_if_nobody_wrote() {
 }
 
 #[test]
-fn what_is_copied_to_is_stale_meanwhile() {
+fn resync_begin_makes_its_targets_stale_and_refuses_the_last_fresh() {
     let begun = layout(3, 1).resync_begun(&[1, 3]).unwrap();
     assert_eq!(state(&begun), (Composite::SYNC_PENDING, vec![2]));
     assert_eq!(state(&begun.resynced(begun.generation(), &[1]).unwrap()).1, [1, 2]);
@@ -96,7 +96,7 @@ fn what_is_copied_to_is_stale_meanwhile() {
 }
 
 #[test]
-fn mirrors_come_and_go() {
+fn merge_and_split_change_mirrors_and_refuse_the_last_fresh() {
     let file = Layout::new(FILE, 65536, None, stripe(1)).unwrap();
     let two = file.with_merged(&plain(2)).unwrap();
     let ids = |l: &Layout| l.components().iter().map(|c| c.id).collect::<Vec<_>>();
@@ -133,14 +133,14 @@ fn flags_that_choose_another_mirror_make_writers_ask() {
 }
 
 #[test]
-fn sixteen_mirrors_at_most() {
+fn merge_refuses_a_seventeenth_mirror() {
     let sixteen = layout(16, 1);
     assert_eq!(sixteen.check_usable(), Ok(()));
     assert_eq!(sixteen.with_merged(&plain(99)).unwrap_err(), LayoutError::Mirrors(17));
 }
 
 #[test]
-fn one_mirror_changes_by_itself() {
+fn with_mirror_replaces_one_mirror_only() {
     let whole = layout(2, 1).with_stale_others(2).unwrap();
     let mut second = whole.mirror(2).unwrap();
     second.instantiate(vec![(1, stripe(9))]).unwrap();
@@ -152,7 +152,7 @@ fn one_mirror_changes_by_itself() {
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn check_usable_refuses_a_wrong_mirror_count() {
     let mut bytes = layout(2, 1).encode();
     bytes[16] = 4;
     let lied = Layout::decode(&bytes).unwrap();
@@ -185,7 +185,7 @@ fn step(layout: &Layout, n: u32, (what, which): (u8, u8), ticket: &mut u32) -> O
 
 proptest! {
     #[test]
-    fn no_change_loses_anything(start in 1u16..5, steps in prop::collection::vec((any::<u8>(), any::<u8>()), 0..60)) {
+    fn mirror_changes_lose_no_objects_and_no_last_fresh_mirror(start in 1u16..5, steps in prop::collection::vec((any::<u8>(), any::<u8>()), 0..60)) {
         let mut now = layout(start, 1);
         let mut objects: BTreeSet<Fid> = now.all_objects().map(|s| s.object).collect();
         let mut ticket = 0;
@@ -213,7 +213,7 @@ proptest! {
 }
 
 #[test]
-fn one_mirror_begins_on_the_mdt_under_another_name_each_time() {
+fn merged_dom_mirror_gets_a_new_object_name_each_time() {
     let dom = Template::new(vec![
         TemplateComponent::on_mdt(64 << 10),
         TemplateComponent::striped(64 << 10, u64::MAX, Spec::default()),

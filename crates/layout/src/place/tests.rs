@@ -46,7 +46,7 @@ fn tally(wanted: &Wanted, osts: &[Ost], files: usize) -> Vec<usize> {
 }
 
 #[test]
-fn round_robin_goes_on_where_the_last_file_ended() {
+fn round_robin_continues_where_the_last_file_ended() {
     let osts = osts(&[90; 4]);
     let mut placer = Placer::new(7);
     assert_eq!(place(&mut placer, &stripes(1), &osts), Ok(vec![0]));
@@ -59,7 +59,7 @@ fn round_robin_goes_on_where_the_last_file_ended() {
 }
 
 #[test]
-fn servers_take_turns() {
+fn round_robin_alternates_between_servers() {
     let mut osts = osts(&[90; 6]);
     for ost in &mut osts {
         ost.oss = ost.index / 3;
@@ -70,7 +70,7 @@ fn servers_take_turns() {
 }
 
 #[test]
-fn weighted_only_past_the_threshold() {
+fn place_is_weighted_only_past_the_threshold() {
     // Free space within 17 %: still round robin.
     assert_eq!(tally(&stripes(1), &osts(&[90, 90, 90, 75]), 400), [100; 4]);
     // Beyond: the fuller OST gets less than the others, but not nothing.
@@ -82,7 +82,7 @@ fn weighted_only_past_the_threshold() {
 }
 
 #[test]
-fn weights_follow_free_space() {
+fn weighted_place_follows_free_space() {
     let seen = tally(&stripes(1), &osts(&[80, 40, 20, 20]), 8000);
     let share = |i: usize| seen[i] as f64 / 8000.0;
     for (i, want) in [0.5, 0.25, 0.125, 0.125].into_iter().enumerate() {
@@ -102,7 +102,7 @@ fn weighted_stripes_of_a_file_are_on_different_osts() {
 }
 
 #[test]
-fn what_grows_goes_where_it_has_room_with_fewer_stripes_if_need_be() {
+fn place_of_growing_component_prefers_room_over_stripes() {
     let osts = osts(&[90, 10, 50, 5]);
     let growing = |n, gib| Wanted { room: gib * GIB, ..stripes(n) };
     let chosen = |wanted: Wanted| {
@@ -121,7 +121,7 @@ fn what_grows_goes_where_it_has_room_with_fewer_stripes_if_need_be() {
 }
 
 #[test]
-fn penalties_avoid_repeating() {
+fn place_penalties_reduce_repeated_choices() {
     let osts = osts(&[90, 90, 1]);
     let repeats = |prio_free_percent| {
         let limits = Limits { prio_free_percent, ..Limits::default() };
@@ -145,7 +145,7 @@ fn a_seed_replays() {
 }
 
 #[test]
-fn overstripes_spread_evenly() {
+fn place_spreads_overstripes_evenly() {
     for free in [[90; 4], [90, 10, 50, 5]] {
         for count in [5, 8, 11, 100, 2000_u16] {
             let chosen = place(&mut Placer::new(2), &over(Count::Stripes(count)), &osts(&free)).unwrap();
@@ -158,7 +158,7 @@ fn overstripes_spread_evenly() {
 }
 
 #[test]
-fn counts_that_mean_all() {
+fn place_resolves_counts_of_all_and_per_ost() {
     let osts = osts(&[90; 4]);
     let len = |wanted: Wanted| place(&mut Placer::new(0), &wanted, &osts).unwrap().len();
     assert_eq!(len(stripes(10)), 4, "-c 10 on 4 OSTs");
@@ -172,7 +172,7 @@ fn counts_that_mean_all() {
 }
 
 #[test]
-fn start_is_a_hint() {
+fn place_starts_at_the_hint_and_skips_full_and_inactive() {
     let mut osts = osts(&[90; 4]);
     let from = |start, n, osts: &[Ost]| {
         place(&mut Placer::new(0), &Wanted { start: Some(start), ..stripes(n) }, osts).unwrap()
@@ -190,7 +190,7 @@ fn start_is_a_hint() {
 }
 
 #[test]
-fn a_list_is_taken_verbatim() {
+fn place_uses_a_listed_osts_order_unchanged() {
     let mut osts = osts(&[90, 90, 90, 0]);
     let listed = |list: &[u32], start, osts: &[Ost]| {
         place(&mut Placer::new(0), &Wanted { osts: list.to_vec(), start, ..stripes(1) }, osts)
@@ -203,7 +203,7 @@ fn a_list_is_taken_verbatim() {
 }
 
 #[test]
-fn full_and_inactive_osts_are_avoided() {
+fn place_avoids_full_and_inactive_osts() {
     let mut osts = osts(&[90, 90, 0, 90]);
     osts[1].active = false;
     osts[3].free_objects = 0;
@@ -214,7 +214,7 @@ fn full_and_inactive_osts_are_avoided() {
 }
 
 #[test]
-fn an_ost_taken_away_or_added_does_not_disturb() {
+fn place_survives_removed_and_added_osts() {
     let mut placer = Placer::new(9);
     let mut all = osts(&[90, 10, 50, 5]);
     for i in 0..40 {
@@ -230,7 +230,7 @@ fn an_ost_taken_away_or_added_does_not_disturb() {
 }
 
 #[test]
-fn a_degraded_ost_is_used_only_where_it_must_be() {
+fn place_uses_degraded_osts_only_if_needed_or_named() {
     let mut osts = osts(&[90; 4]);
     osts[1].degraded = true;
     assert_eq!(tally(&stripes(1), &osts, 300), [100, 0, 100, 100]);

@@ -40,7 +40,7 @@ fn default_ends(list: &[u64]) -> Template {
 }
 
 #[test]
-fn watermarks_are_fine() {
+fn check_accepts_templates_with_ends() {
     let all = Spec { count: Some(Count::All), ..Spec::default() };
     let per_ost = Spec { count: Some(Count::PerOst(2)), overstripe: true, ..Spec::default() };
     for template in [
@@ -75,7 +75,7 @@ fn components_follow_each_other() {
 }
 
 #[test]
-fn ends_are_aligned_by_the_stripe_size() {
+fn check_refuses_ends_not_aligned_by_the_stripe_size() {
     // `-E 1M -S 4M -E -1` and `-E 3M -S 2M -E -1`.
     let error = refused(&ends(&[(M, size(4 << 20)), (EOF, Spec::default())]));
     assert_eq!(error, LayoutError::EndAlignment { end: M, stripe_size: 4 << 20 });
@@ -109,7 +109,7 @@ fn limits_are_lustres() {
 }
 
 #[test]
-fn at_most_sixteen_mirrors() {
+fn check_refuses_more_than_sixteen_mirrors() {
     let mirrors = |n: u16| Template { components: vec![TemplateComponent::default(); usize::from(n)], mirrors: n };
     assert_eq!(mirrors(16).check(), Ok(()));
     assert_eq!(refused(&mirrors(17)), LayoutError::Mirrors(17));
@@ -128,7 +128,7 @@ fn at_most_sixteen_mirrors() {
 }
 
 #[test]
-fn data_on_the_mdt_is_first_and_takes_no_stripes() {
+fn check_refuses_late_or_striped_dom_components() {
     let rest = || TemplateComponent::striped(64 << 10, EOF, count(2));
     let dom = Template::new(vec![TemplateComponent::on_mdt(64 << 10), rest()]);
     assert_eq!(dom.check(), Ok(()));
@@ -145,7 +145,7 @@ fn data_on_the_mdt_is_first_and_takes_no_stripes() {
 }
 
 #[test]
-fn a_component_that_grows_is_a_pair() {
+fn extendable_returns_a_component_and_its_extension() {
     // `-E 128M -c 1 -z 64M -E -1 -c 4 -z 128M`
     let first = TemplateComponent::striped(0, 128 * M, count(1)).extendable(64 * M);
     let second = TemplateComponent::striped(128 * M, EOF, count(4)).extendable(128 * M);
@@ -177,7 +177,7 @@ fn a_component_that_grows_is_a_pair() {
 }
 
 #[test]
-fn layouts_of_lustre_can_be_asked_for_again() {
+fn decode_request_accepts_layouts_of_lustre() {
     let asked = |hex| match Asked::decode(&fixtures::bytes(hex)) {
         Ok(Asked::Composite(template)) => template,
         other => panic!("{other:?}"),
@@ -211,7 +211,7 @@ fn layouts_of_lustre_can_be_asked_for_again() {
 }
 
 #[test]
-fn what_is_added_begins_where_the_file_ends() {
+fn decode_added_refuses_components_not_at_the_files_end() {
     let added = Template::new(vec![TemplateComponent::striped(8 * M, EOF, count(2))]);
     let raw = added.encode();
     assert_eq!(Template::decode_added(&raw, 8 * M), Ok(added.clone()));
@@ -223,7 +223,7 @@ fn what_is_added_begins_where_the_file_ends() {
 }
 
 #[test]
-fn everything_that_must_exist_is_named() {
+fn request_lists_its_osts_and_pools() {
     let pool = Pool::new("flash").unwrap();
     let first = Spec { pool: Some(pool.clone()), start: Some(3), ..Spec::default() };
     let second = Spec { osts: vec![1, 2], ..Spec::default() };
@@ -281,7 +281,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn templates_survive(mirrors in prop::collection::vec(mirrors(), 1..4)) {
+    fn encode_template_round_trips(mirrors in prop::collection::vec(mirrors(), 1..4)) {
         let template = Template { mirrors: mirrors.len() as u16, components: mirrors.concat() };
         prop_assert_eq!(template.check(), Ok(()));
         let raw = template.encode();
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn stripe_sizes_divide_ends(units in 1..1_u64 << 40, size in 1..65536_u32) {
+    fn chosen_stripe_size_divides_the_component_end(units in 1..1_u64 << 40, size in 1..65536_u32) {
         let (end, size) = (units * u64::from(STRIPE_SIZE_UNIT), size * STRIPE_SIZE_UNIT);
         let chosen = stripe_size_within(end, size);
         prop_assert!(end.is_multiple_of(u64::from(chosen)) && chosen.is_multiple_of(STRIPE_SIZE_UNIT) && chosen > 0);

@@ -50,7 +50,7 @@ fn shape(components: &[WantedComponent]) -> Vec<(u64, u64, u64, i32)> {
 }
 
 #[test]
-fn sizes_follow_the_components() {
+fn resolve_adapts_stripe_sizes_to_the_components() {
     let all = Spec { count: Some(Count::All), ..Spec::default() };
     let pfl = template(vec![striped(0, M, count(1)), striped(M, 4096 * M, count(4)), striped(4096 * M, EOF, all)]);
     let shapes = shape(&components(resolved(&pfl, None, None)));
@@ -68,7 +68,7 @@ fn sizes_follow_the_components() {
 }
 
 #[test]
-fn the_first_that_asks_decides_the_kind() {
+fn resolve_takes_the_kind_from_the_first_level_that_specifies() {
     let composite = template(vec![striped(0, M, count(1)), striped(M, EOF, count(2))]);
     let other = template(vec![striped(0, EOF, count(3))]);
     let nothing = Asked::default();
@@ -91,7 +91,7 @@ fn the_first_that_asks_decides_the_kind() {
 }
 
 #[test]
-fn components_that_name_none_take_size_and_pool_from_above() {
+fn resolve_fills_size_and_pool_from_later_levels() {
     let pool = Pool::new("flash").unwrap();
     let directory = Asked::Plain(Spec {
         stripe_size: Some(1 << 20),
@@ -107,7 +107,7 @@ fn components_that_name_none_take_size_and_pool_from_above() {
 }
 
 #[test]
-fn data_on_the_mdt_is_cut_at_its_limit() {
+fn resolve_limits_dom_components_to_the_mdt_limit() {
     let dom = |end| template(vec![TemplateComponent::on_mdt(end), striped(end, EOF, count(2))]);
     let with = |asked: &Asked, max| shape(&components(resolve_asked(asked, None, None, &Defaults::default(), max)));
     assert_eq!(with(&dom(64 * K), M), [(0, 64 * K, 0, 0), (64 * K, EOF, 4 * M, 2)]);
@@ -122,7 +122,7 @@ fn data_on_the_mdt_is_cut_at_its_limit() {
 }
 
 #[test]
-fn what_grows_keeps_its_stripes() {
+fn resolve_preserves_the_stripes_of_growing_components() {
     let grows = striped(0, EOF, Spec { stripe_size: Some(64 << 20), ..count(4) }).extendable(64 * M);
     let components = components(resolved(&template(grows), None, None));
     assert_eq!(shape(&components), [(0, 64 * M, 64 * M, 4), (64 * M, EOF, 64 * M, 0)]);
@@ -130,7 +130,7 @@ fn what_grows_keeps_its_stripes() {
 }
 
 #[test]
-fn each_mirror_begins_with_objects() {
+fn first_returns_the_components_that_begin_a_mirror_on_osts() {
     let mirror = [striped(0, M, count(1)), striped(M, EOF, count(2))];
     let dom = [TemplateComponent::on_mdt(64 * K), striped(64 * K, EOF, count(1))];
     let asked = Asked::Composite(Template { components: [&mirror[..], &dom, &mirror].concat(), mirrors: 3 });

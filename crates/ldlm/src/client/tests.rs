@@ -43,7 +43,7 @@ fn flush(locks: &Locks, cookie: Cookie, resource: Resource) -> Action {
 }
 
 #[test]
-fn a_lock_is_found_for_what_it_covers_and_not_for_more() {
+fn matching_finds_only_locks_that_cover_the_request() {
     let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(4096, 8191));
     let find = |locks: &mut Locks, r, mode, s, e| locks.matching(r, mode, &Policy::extent(s, e)).map(|h| h.cookie);
     assert_eq!(find(&mut locks, object(1), Mode::Pr, 5000, 6000), Some(cookie));
@@ -72,7 +72,7 @@ fn add_group(locks: &mut Locks, gid: u64) -> Cookie {
 }
 
 #[test]
-fn an_asked_lock_is_flushed_once_when_nobody_uses_it_any_more() {
+fn blocked_lock_is_flushed_once_after_the_last_release() {
     let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(0, EOF));
     let id = locks.held(cookie).expect("held").id;
     let mut actions = Vec::new();
@@ -99,7 +99,7 @@ fn an_asked_lock_is_flushed_once_when_nobody_uses_it_any_more() {
 }
 
 #[test]
-fn a_blocking_callback_may_overtake_the_grant() {
+fn blocking_callback_before_the_grant_is_remembered() {
     let mut locks = Locks::new(Tunables::default());
     let mut actions = Vec::new();
     let all = Policy::extent(0, EOF);
@@ -115,7 +115,7 @@ fn a_blocking_callback_may_overtake_the_grant() {
 }
 
 #[test]
-fn grants_that_nobody_waits_for_go_back() {
+fn unexpected_grant_is_cancelled() {
     let mut locks = Locks::new(Tunables::default());
     let mut actions = Vec::new();
     let all = Policy::extent(0, EOF);
@@ -133,7 +133,7 @@ fn grants_that_nobody_waits_for_go_back() {
 }
 
 #[test]
-fn a_lock_that_is_asked_for_before_it_is_known_and_not_waited_for_is_given_back() {
+fn failed_request_with_early_blocking_callback_is_cancelled() {
     let mut locks = Locks::new(Tunables::default());
     let (mut actions, all) = (Vec::new(), Policy::extent(0, EOF));
     let cookie = locks.begin(object(1), Mode::Pr, all);
@@ -144,7 +144,7 @@ fn a_lock_that_is_asked_for_before_it_is_known_and_not_waited_for_is_given_back(
 }
 
 #[test]
-fn unused_locks_go_when_they_are_too_many_or_too_old() {
+fn shrink_cancels_unused_locks_beyond_lru_size_or_age() {
     let mut locks = Locks::new(Tunables { lru_size: 3, lru_max_age_ms: 1000 });
     let all = Policy::extent(0, EOF);
     let cookies: Vec<Cookie> = (0..5).map(|n| add(&mut locks, object(n), Mode::Pr, all, at(u64::from(n)))).collect();
@@ -169,7 +169,7 @@ fn unused_locks_go_when_they_are_too_many_or_too_old() {
 }
 
 #[test]
-fn cancels_that_find_no_request_to_travel_with_go_alone() {
+fn cancels_beyond_the_queue_limit_are_sent_at_once() {
     let mut locks = Locks::new(Tunables { lru_size: 0, ..Tunables::default() });
     let mut alone = 0;
     for n in 0..CANCELS_QUEUED_MAX as u32 + 5 {
@@ -181,7 +181,7 @@ fn cancels_that_find_no_request_to_travel_with_go_alone() {
 }
 
 #[test]
-fn locks_that_are_about_to_be_in_the_way_are_given_up_first() {
+fn cancel_resource_flushes_unused_locks() {
     let inode = Resource::bits(Fid::new(1, 1));
     let (mut locks, lookup) = with(inode, Mode::Pr, Policy::bits(bits::LOOKUP));
     let update = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::UPDATE | bits::PERM), at(0));
@@ -195,7 +195,7 @@ fn locks_that_are_about_to_be_in_the_way_are_given_up_first() {
 }
 
 #[test]
-fn a_group_lock_goes_when_it_is_released() {
+fn group_lock_is_cancelled_when_released() {
     let mut locks = Locks::new(Tunables::default());
     let group = add_group(&mut locks, 7);
     let mut actions = Vec::new();
@@ -207,7 +207,7 @@ fn a_group_lock_goes_when_it_is_released() {
 }
 
 #[test]
-fn a_group_lock_serves_until_it_is_released() {
+fn group_lock_is_found_until_released_despite_blocking_callback() {
     let mut locks = Locks::new(Tunables::default());
     assert!(locks.in_group(object(3)).is_none());
     let group = add_group(&mut locks, 7);
@@ -226,7 +226,7 @@ fn a_group_lock_serves_until_it_is_released() {
 }
 
 #[test]
-fn a_holder_may_keep_a_part() {
+fn converted_lock_keeps_its_remaining_part() {
     let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(0, EOF));
     let id = locks.held(cookie).expect("held").id;
     let mut actions = Vec::new();
@@ -244,7 +244,7 @@ fn a_holder_may_keep_a_part() {
 }
 
 #[test]
-fn of_an_inode_the_bits_that_nobody_asked_for_may_be_kept() {
+fn flush_returns_bits_that_no_request_wants_as_spare() {
     let inode = Resource::bits(Fid::new(1, 1));
     let (all, rest) = (Policy::bits(bits::LOOKUP | bits::UPDATE | bits::PERM), Policy::bits(bits::LOOKUP | bits::PERM));
     let (mut locks, cookie) = with(inode, Mode::Pr, all);
@@ -286,7 +286,7 @@ fn of_an_inode_the_bits_that_nobody_asked_for_may_be_kept() {
 }
 
 #[test]
-fn a_lock_on_more_makes_unused_ones_on_less_superfluous() {
+fn supersedes_ends_unused_locks_that_a_larger_lock_covers() {
     let inode = Resource::bits(Fid::new(1, 1));
     let (mut locks, one) = with(inode, Mode::Pr, Policy::bits(bits::LOOKUP));
     let two = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::PERM), at(0));
@@ -304,7 +304,7 @@ fn a_lock_on_more_makes_unused_ones_on_less_superfluous() {
 }
 
 #[test]
-fn an_eviction_leaves_nothing() {
+fn client_eviction_drops_all_locks_and_requests() {
     let (mut locks, _) = with(object(2), Mode::Pr, Policy::extent(0, EOF));
     let asked = add(&mut locks, object(1), Mode::Pr, Policy::extent(0, EOF), at(0));
     let mut actions = Vec::new();

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grown_extents_keep_the_requests_alignment() {
+    fn expanded_extents_keep_the_requests_alignment() {
         let all = (0, u64::MAX);
         assert_eq!(aligned(all, (0, 4095), 0), all);
         // 1 MiB blocks: the end is rounded down to a block.

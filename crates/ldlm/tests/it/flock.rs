@@ -116,7 +116,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn fcntl_locks_are_a_map_from_bytes_to_modes(steps in prop::collection::vec(step(), 1..80)) {
+    fn fcntl_locks_match_a_map_from_bytes_to_modes(steps in prop::collection::vec(step(), 1..80)) {
         let (mut ns, mut model, mut cookie) = (Namespace::new(Tunables::default(), 9), Model::default(), 0);
         let (now, file) = (Instant::ZERO, Resource::flock(Fid::new(1, 1)));
         let mut ask = |ns: &mut Namespace, want: &Want, nowait: bool, actions: &mut Vec<Action>| {

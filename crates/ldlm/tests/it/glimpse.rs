@@ -265,7 +265,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
     #[test]
-    fn who_asks_hears_of_all_that_was_written_before(steps in prop::collection::vec(step(), 1..120)) {
+    fn glimpse_returns_all_sizes_written_before_the_request(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::new();
         for step in steps {
             world.apply(step);

@@ -260,7 +260,7 @@ impl History {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn locks_that_exclude_each_other_are_never_granted_at_once_and_nobody_waits_for_ever(
+    fn conflicting_locks_are_never_granted_together_and_all_waits_end(
         steps in prop::collection::vec(step(), 1..80),
     ) {
         // Adaptive locking changes growth, which is checked here.

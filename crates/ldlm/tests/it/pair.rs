@@ -281,7 +281,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn clients_never_believe_to_hold_what_excludes_each_other(steps in prop::collection::vec(step(), 1..200)) {
+    fn clients_never_hold_conflicting_locks_over_a_reordering_network(steps in prop::collection::vec(step(), 1..200)) {
         let mut world = World::new();
         for step in steps {
             world.apply(step);

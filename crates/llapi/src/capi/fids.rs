@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fids_are_read_and_what_follows_is_left() {
+    fn fid_parse_stops_after_the_fid_and_refuses_invalid_ones() {
         let fid = Fid { seq: 0x2_0000_0401, oid: 0x10, ver: 1 };
         assert_eq!(parse(b" [0x200000401:0x10:0x1] next"), (23, Ok(fid)));
         assert_eq!(parse(b"200000401:10:1"), (14, Ok(fid)));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_name_nodes() {
+    fn fid_to_handle_finds_the_node_id() {
         assert_eq!(node_of(Fid::new(0x2_0000_0401, 5)), Some(0x0200_0004_0100_0005));
         assert_eq!(node_of(ROOT), Some(1));
         for none in [Fid::ZERO, Fid::new(0x2_0000_0401, 1 << 24), Fid::new(1 << 40, 1), Fid { ver: 1, ..ROOT }] {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fid_is_written_where_c_says() {
+    fn fid_parse_stores_fid_and_end_position() {
         let (mut fid, mut end) = (LuFid::default(), std::ptr::null_mut());
         let text: &CStr = c"[0x200000401:0x2:0x0]:rest";
         // SAFETY: all three pointers are valid.

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_numbers_mean_what_they_meant() {
+    fn older_striping_numbers_convert_to_lustre_layouts() {
         assert_eq!(striping(0, -1, 0, 0).unwrap().current(), &Component { pattern: RAID0, ..Component::default() });
         let c = striping(1 << 20, 2, 4, 1).unwrap().current().clone();
         assert_eq!((c.stripe_size, c.start_ost, c.stripe_count, c.specific), (1 << 20, 2, 4, false));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_osts_is_taken_as_it_is() {
+    fn striping_with_an_ost_list_requests_exactly_these_osts() {
         let asked = |osts: &'static [u32], offset| {
             Striping { size: 0, offset, count: 0, pattern: 0, pool: Some(c"fs.p"), osts }.layout()
         };

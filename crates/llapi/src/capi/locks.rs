@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_the_last_byte_or_the_one_after() {
+    fn ladvise_accepts_the_last_byte_or_the_one_after_as_end() {
         let last = |start, last| ask(&Ladvise { start, last, ..Ladvise::default() }, 0).map(|a| a.last);
         assert_eq!(last(0, 1 << 20), Ok((1 << 20) - 1));
         assert_eq!(last(0, (1 << 20) - 1), Ok((1 << 20) - 1));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_that_there_are() {
+    fn ladvise_refuses_unknown_flags() {
         let flags = |one, all| ask(&Ladvise { flags: one, last: 10, ..Ladvise::default() }, all).map(|a| a.flags);
         assert_eq!((flags(0, 0), flags(ASYNC, 0), flags(0, ASYNC)), (Ok(0), Ok(ioctl::ASYNC), Ok(ioctl::ASYNC)));
         assert_eq!((flags(4, 0), flags(0, UNSET)), (Err(Errno::EINVAL), Err(Errno::EOPNOTSUPP)));

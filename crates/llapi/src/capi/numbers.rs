@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_lustre_reads_them() {
+    fn parse_size_parses_sizes_as_lustre_does() {
         for (text, bytes, want) in [
             ("5", false, (5 << 10, 1 << 10)),
             ("0", false, (0, 1 << 10)),

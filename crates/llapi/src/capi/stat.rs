@@ -164,13 +164,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_said() {
+    fn get_lum_file_reports_the_attributes_that_statx_returned() {
         assert_eq!(valid(StatxFlags::empty()), 0x1_0040);
         assert_eq!(valid(StatxFlags::SIZE | StatxFlags::NLINK), 0x1_0040 | 0x10 | 0x2000);
     }
 
     #[test]
-    fn names_are_of_the_open_directory() {
+    fn name_in_an_open_directory_becomes_a_proc_path() {
         let dir = rustix::fs::open(c"/", OFlags::RDONLY, Mode::empty()).unwrap();
         let path = place(dir.as_fd(), c"f").unwrap();
         assert_eq!(path.to_str().unwrap(), format!("/proc/self/fd/{}/f", dir.as_raw_fd()));

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_found_by_index_and_gaps_are_told_from_the_end() {
+    fn target_lookup_distinguishes_gaps_from_the_end() {
         let target = |index| TargetInfo {
             kind: TargetKind::Ost,
             index,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn uuids_match_with_and_without_their_end() {
+    fn uuid_match_ignores_a_missing_suffix() {
         for (one, other, same) in [
             ("fs-OST0001_UUID", "fs-OST0001", true),
             ("fs-OST0001_UUID", "fs-OST0001_UUID", true),

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mirror_that_has_most_is_found() {
+    fn find_mirror_returns_the_fresh_mirror_with_most_bytes() {
         let layout = |flags: [u32; 4]| {
             let [a, b, d, e] = flags;
             Layout::composite(vec![c(1, 0, M, a), c(1, M, EOF, b), c(2, 0, 4 * M, d), c(2, 4 * M, EOF, e)]).unwrap()
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_mirrors_have_all_their_components() {
+    fn stale_components_lists_all_components_of_stale_mirrors() {
         let layout = Layout::composite(vec![
             c(1, 0, EOF, 0),
             c(2, 0, M, flag::STALE),

@@ -7,7 +7,7 @@ fn layout() -> Layout {
 }
 
 #[test]
-fn sizes_counts_and_patterns_have_lustres_bounds() {
+fn layout_setters_refuse_values_outside_lustre_limits() {
     let mut c = Component::default();
     for good in [65536, 1 << 20, 0xffff_0000, DEFAULT] {
         assert_eq!(c.set_stripe_size(good), Ok(()), "{good:#x}");
@@ -30,7 +30,7 @@ fn sizes_counts_and_patterns_have_lustres_bounds() {
 }
 
 #[test]
-fn osts_are_a_start_or_a_list() {
+fn set_ost_sets_the_first_ost_or_a_list() {
     let mut c = Component::default();
     assert_eq!(c.ost(0), Err(Errno::EINVAL), "none was chosen");
     assert_eq!(c.set_ost(0, 3), Ok(()));
@@ -45,7 +45,7 @@ fn osts_are_a_start_or_a_list() {
 }
 
 #[test]
-fn pools_lose_their_file_system() {
+fn set_pool_strips_the_file_system_name() {
     let mut c = Component::default();
     assert_eq!(c.set_pool(b"lustre.flash-1"), Ok(()));
     assert_eq!(c.pool, b"flash-1");
@@ -57,7 +57,7 @@ fn pools_lose_their_file_system() {
 }
 
 #[test]
-fn extensions_have_a_size_of_their_own() {
+fn set_extension_size_applies_only_to_extension_space() {
     let mut c = Component::default();
     assert_eq!(c.set_extension_size(64 << 20), Err(Errno::EINVAL), "it is none");
     c.flags = flag::EXTENSION;
@@ -69,7 +69,7 @@ fn extensions_have_a_size_of_their_own() {
 }
 
 #[test]
-fn components_follow_each_other() {
+fn layout_components_are_added_and_removed_without_gaps() {
     let mut l = layout();
     l.current_mut().set_stripe_count(4).unwrap();
     assert_eq!(l.add(), Err(Errno::EINVAL), "the first has no end");
@@ -95,7 +95,7 @@ fn components_follow_each_other() {
 }
 
 #[test]
-fn a_request_says_nothing_of_objects() {
+fn as_request_drops_ids_and_object_state() {
     let c = Component { id: 3, flags: flag::INIT | flag::NOSYNC | flag::STALE, ..Component::default() };
     let mut l = Layout::composite(vec![c]).unwrap();
     l.generation = 9;

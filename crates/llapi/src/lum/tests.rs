@@ -62,7 +62,7 @@ fn read(hex: &str) -> Layout {
 }
 
 #[test]
-fn real_files_say_what_lfs_said_of_them() {
+fn decode_reads_layouts_of_real_lustre_files() {
     let over = read(OVERSTRIPED);
     let c = over.current();
     assert_eq!((c.pattern, c.stripe_size, c.stripe_count, c.start_ost), (OVERSTRIPING, 4 << 20, 8, 2));
@@ -88,7 +88,7 @@ fn real_files_say_what_lfs_said_of_them() {
 }
 
 #[test]
-fn a_file_like_a_real_one_can_be_asked_for() {
+fn encoded_requests_match_real_lustre_files() {
     for hex in [OVERSTRIPED, PFL, DOM, SEL, MIRRORED, POOLED] {
         let mut layout = read(hex).as_request();
         layout.components_mut().iter_mut().for_each(Component::reset_osts);
@@ -106,13 +106,13 @@ fn a_file_like_a_real_one_can_be_asked_for() {
 }
 
 #[test]
-fn self_extending_requests_have_a_magic_of_their_own() {
+fn encode_uses_the_sel_magic_for_extension_space() {
     assert_eq!(encode(&read(SEL)).unwrap()[..4], (Magic::Sel as u32).to_le_bytes());
     assert_eq!(encode(&read(PFL)).unwrap()[..4], (Magic::CompV1 as u32).to_le_bytes());
 }
 
 #[test]
-fn what_is_no_layout_is_refused() {
+fn decode_refuses_invalid_layouts() {
     let plain = bytes(OVERSTRIPED);
     assert_eq!(decode(b"", false), Err(Errno::ERANGE));
     assert_eq!(decode(&plain[..31], false), Err(Errno::ERANGE));
@@ -140,7 +140,7 @@ fn what_is_no_layout_is_refused() {
 }
 
 #[test]
-fn lists_of_osts_are_whole() {
+fn encode_refuses_ost_lists_with_gaps() {
     let mut layout = Layout::default();
     let c = layout.current_mut();
     c.set_ost(0, 3).unwrap();
@@ -160,7 +160,7 @@ fn lists_of_osts_are_whole() {
 }
 
 #[test]
-fn no_layout_exceeds_an_attribute() {
+fn encode_refuses_layouts_above_the_xattr_limit() {
     let mut layout = Layout::default();
     layout.set_extent(0, 1 << 16).unwrap();
     for n in 1..COMPONENTS_MAX as u64 {
@@ -175,7 +175,7 @@ fn no_layout_exceeds_an_attribute() {
 }
 
 #[test]
-fn a_layout_knows_its_length() {
+fn length_reads_the_size_from_the_header() {
     let ask = |bytes: &[u8]| length(bytes[..32].try_into().unwrap());
     assert_eq!(ask(&bytes(PFL)), Ok(392));
     assert_eq!((ask(&bytes(OVERSTRIPED)), ask(&bytes(POOLED))), (Ok(32), Ok(48)));
@@ -190,14 +190,14 @@ fn a_layout_knows_its_length() {
 }
 
 #[test]
-fn selections_name_components() {
+fn encode_selection_contains_ids_and_flags() {
     let value = encode_selection(&[(3, 0), (0, flag::INIT)]).unwrap();
     assert_eq!((value.len(), value[14], value[32], value[84]), (32 + 96, 2, 3, 0x10));
 }
 
 /// The file system decodes an encoded request with the same meaning.
 #[test]
-fn the_file_system_understands() {
+fn encoded_requests_are_decoded_by_the_file_system() {
     let mut layout = Layout::default();
     layout.current_mut().set_pattern(MDT).unwrap();
     layout.set_extent(0, 64 << 10).unwrap();
@@ -249,7 +249,7 @@ fn component() -> impl Strategy<Value = Component> {
 
 proptest! {
     #[test]
-    fn whatever_can_be_asked_for_comes_back(
+    fn encode_and_decode_round_trip(
         components in proptest::collection::vec(component(), 1..12),
         plain in any::<bool>(),
         mirrors in 1..=MIRRORS_MAX,
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_believed(hex in prop_oneof![Just(PFL), Just(SEL), Just(POOLED)], at in 0usize..392, byte: u8, cut in 0usize..400) {
+    fn decode_survives_damaged_bytes(hex in prop_oneof![Just(PFL), Just(SEL), Just(POOLED)], at in 0usize..392, byte: u8, cut in 0usize..400) {
         let mut value = bytes(hex);
         let n = value.len();
         value[at % n] = byte;

@@ -5,7 +5,7 @@ use sheen_wire::{Bulk, Errno, Fid, ast::Callback, ldlm::*, ost};
 use crate::common::*;
 
 #[test]
-fn a_request_is_answered_when_it_is_granted() {
+fn enqueue_wait_returns_when_the_lock_is_granted() {
     run(async |s| {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
@@ -25,7 +25,7 @@ fn a_request_is_answered_when_it_is_granted() {
 }
 
 #[test]
-fn a_wait_ends_when_its_client_cancels_or_goes() {
+fn enqueue_wait_ends_when_its_client_cancels_or_disconnects() {
     run(async |s| {
         for lo in [true, false] {
             let a = s.client("a", lo, Answer::Never).await;
@@ -72,7 +72,7 @@ fn a_wait_ends_when_its_client_cancels_or_goes() {
 }
 
 #[test]
-fn a_caller_that_is_dropped_withdraws_its_request() {
+fn dropped_enqueue_wait_cancels_its_request() {
     run(async |s| {
         let (a, b) = (s.client("a", true, Answer::Never).await, s.client("b", true, Answer::Never).await);
         let id = a.lock(Mode::Pw, 1).await;
@@ -84,7 +84,7 @@ fn a_caller_that_is_dropped_withdraws_its_request() {
 }
 
 #[test]
-fn a_client_that_has_gone_is_granted_nothing() {
+fn disconnected_client_is_granted_nothing() {
     run(async |s| {
         for lo in [true, false] {
             let a = s.client("a", lo, Answer::Never).await;
@@ -100,7 +100,7 @@ fn a_client_that_has_gone_is_granted_nothing() {
 }
 
 #[test]
-fn a_program_that_waits_for_a_flock_gets_a_completion_callback() {
+fn waiting_flock_gets_a_completion_callback() {
     run(async |s| {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
@@ -123,7 +123,7 @@ fn a_program_that_waits_for_a_flock_gets_a_completion_callback() {
 }
 
 #[test]
-fn a_client_that_does_not_answer_is_given_up() {
+fn client_that_ignores_a_blocking_callback_is_evicted() {
     run(async |s| {
         s.service.lockd.tune(|t| t.lock_timeout_ms = 100);
         for lo in [true, false] {
@@ -156,7 +156,7 @@ fn a_client_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn however_many_wait_the_stack_does_not_grow() {
+fn granting_20000_waiting_locks_does_not_grow_the_stack() {
     run(async |s| {
         const WAITERS: u64 = 20_000;
         let a = s.client("a", true, Answer::Inline).await;

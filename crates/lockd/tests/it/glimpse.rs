@@ -17,7 +17,7 @@ async fn write_lock(client: &Client, n: u32, start: u64, end: u64) -> LockId {
 }
 
 #[test]
-fn what_writers_keep_is_seen_by_others_and_their_locks_stay() {
+fn glimpse_sees_dirty_data_without_revoking_locks() {
     run(async |s| {
         for (lo, answer) in [(true, Answer::Inline), (true, Answer::Soon), (false, Answer::Soon)] {
             let (a, b) = (s.client("a", lo, answer).await, s.client("b", lo, answer).await);
@@ -54,7 +54,7 @@ fn what_writers_keep_is_seen_by_others_and_their_locks_stay() {
 }
 
 #[test]
-fn nobody_is_waited_for_where_nobody_writes() {
+fn glimpse_without_writers_returns_at_once() {
     run(async |s| {
         let (a, b) = (s.client("a", true, Answer::Never).await, s.client("b", true, Answer::Never).await);
         a.lock(Mode::Pr, 1).await;
@@ -66,7 +66,7 @@ fn nobody_is_waited_for_where_nobody_writes() {
 }
 
 #[test]
-fn a_wait_ends_when_the_writer_gives_its_lock_back_or_goes() {
+fn glimpse_ends_when_the_writer_cancels_or_disconnects() {
     run(async |s| {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
@@ -97,7 +97,7 @@ fn a_wait_ends_when_the_writer_gives_its_lock_back_or_goes() {
 }
 
 #[test]
-fn a_writer_that_does_not_tell_is_given_up() {
+fn writer_that_ignores_a_glimpse_is_evicted() {
     run(async |s| {
         s.service.lockd.tune(|t| t.lock_timeout_ms = 100);
         for lo in [true, false] {
@@ -120,7 +120,7 @@ fn a_writer_that_does_not_tell_is_given_up() {
 }
 
 #[test]
-fn who_does_not_wait_any_longer_leaves_nothing_behind() {
+fn dropped_glimpse_leaves_no_ticket() {
     run(async |s| {
         let (a, b) = (s.client("a", true, Answer::Never).await, s.client("b", true, Answer::Never).await);
         let lock = write_lock(&a, 1, 0, EOF).await;
@@ -143,7 +143,7 @@ fn who_does_not_wait_any_longer_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_writer_that_goes_on_writing_is_not_given_up() {
+fn writer_with_continuous_io_is_not_evicted() {
     run(async |s| {
         s.service.lockd.tune(|t| t.lock_timeout_ms = 200);
         let (a, b) = (s.client("a", false, Answer::Never).await, s.client("b", false, Answer::Never).await);

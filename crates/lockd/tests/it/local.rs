@@ -8,7 +8,7 @@ use sheen_wire::{Errno, ldlm::*};
 use crate::common::*;
 
 #[test]
-fn a_change_waits_until_all_who_hold_locks_have_cancelled() {
+fn local_lock_waits_until_all_holders_have_cancelled() {
     run(async |s| {
         for lo in [true, false] {
             let lockd = s.service.lockd.clone();
@@ -56,7 +56,7 @@ fn a_change_waits_until_all_who_hold_locks_have_cancelled() {
 }
 
 #[test]
-fn the_requesters_own_locks_stay() {
+fn local_lock_does_not_revoke_the_requesters_locks() {
     run(async |s| {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Soon).await, s.client("b", lo, Answer::Soon).await);
@@ -75,7 +75,7 @@ fn the_requesters_own_locks_stay() {
 }
 
 #[test]
-fn a_client_of_this_process_may_answer_from_its_handler() {
+fn client_of_this_process_may_cancel_from_its_handler() {
     run(async |s| {
         let clients = [s.client("a", true, Answer::Inline).await, s.client("b", true, Answer::Inline).await];
         for client in &clients {
@@ -90,7 +90,7 @@ fn a_client_of_this_process_may_answer_from_its_handler() {
 }
 
 #[test]
-fn parts_that_overlap_do_not_wait_for_each_other() {
+fn local_locks_with_overlapping_parts_do_not_wait_for_each_other() {
     run(async |s| {
         let a = s.client("a", true, Answer::Soon).await;
         let part = |n, start, end| (object(n), Mode::Pw, Policy::extent(start, end));
@@ -116,7 +116,7 @@ fn parts_that_overlap_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn changes_of_the_same_things_do_not_wait_in_a_circle() {
+fn local_locks_on_the_same_objects_do_not_deadlock() {
     run(async |s| {
         let lockd = &s.service.lockd;
         let part = |n| (object(n), Mode::Ex, whole());
@@ -136,7 +136,7 @@ fn changes_of_the_same_things_do_not_wait_in_a_circle() {
 }
 
 #[test]
-fn who_gives_up_waiting_leaves_nothing_behind() {
+fn dropped_local_lock_wait_leaves_no_lock() {
     run(async |s| {
         let a = s.client("a", false, Answer::Never).await;
         let id = a.lock(Mode::Pr, 1).await;
@@ -150,7 +150,7 @@ fn who_gives_up_waiting_leaves_nothing_behind() {
 }
 
 #[test]
-fn parameters_are_lustres() {
+fn ldlm_namespace_parameters_have_lustres_names() {
     run(async |s| {
         let params = Params::new();
         s.service.lockd.register(&params);
@@ -174,7 +174,7 @@ fn parameters_are_lustres() {
 }
 
 #[test]
-fn how_locks_are_granted_can_be_set_and_what_happened_be_counted() {
+fn ldlm_tunables_take_effect_and_stats_count_callbacks() {
     run(async |s| {
         let params = Params::new();
         s.service.lockd.register(&params);
@@ -222,7 +222,7 @@ fn how_locks_are_granted_can_be_set_and_what_happened_be_counted() {
 }
 
 #[test]
-fn those_of_a_group_write_at_once() {
+fn local_locks_for_group_members_are_granted_at_once() {
     run(async |s| {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
@@ -251,7 +251,7 @@ fn those_of_a_group_write_at_once() {
 }
 
 #[test]
-fn a_request_that_comes_again_takes_the_place_of_the_first() {
+fn resent_enqueue_takes_over_the_waiting_lock() {
     run(async |s| {
         let client = s.client("a", true, Answer::Never).await;
         client.lock(Mode::Pr, 2).await;

@@ -33,7 +33,7 @@ async fn client(world: &World, host: u32, answer: Answer) -> Client {
 }
 
 #[test]
-fn a_callback_that_a_broken_connection_swallowed_is_made_again() {
+fn callback_lost_with_its_connection_is_resent() {
     let sim = Sim::new(1, SimConfig::default());
     sim.run(async {
         let s = scene(&sim).await;
@@ -55,7 +55,7 @@ fn a_callback_that_a_broken_connection_swallowed_is_made_again() {
 }
 
 #[test]
-fn a_client_that_vanishes_holds_nobody_up_for_longer_than_its_time() {
+fn vanished_client_delays_others_only_for_the_lock_timeout() {
     let sim = Sim::new(2, SimConfig::default());
     sim.run(async {
         let s = scene(&sim).await;
@@ -76,7 +76,7 @@ fn a_client_that_vanishes_holds_nobody_up_for_longer_than_its_time() {
 }
 
 #[test]
-fn who_waits_for_nothing_has_no_timer() {
+fn idle_lock_server_has_no_timer() {
     let sim = Sim::new(3, SimConfig::default());
     let kept = sim
         .run(async {
@@ -243,7 +243,7 @@ fn everybody(seed: u64) -> u64 {
 }
 
 #[test]
-fn nobody_reads_what_another_writes_and_everything_ends() {
+fn writers_never_conflict_with_readers_and_all_requests_end() {
     let blocked: u64 = (0..20).map(everybody).sum();
     assert!(blocked > 500, "{blocked}: nothing was tested");
 }

@@ -210,7 +210,7 @@ fn everybody(seed: u64) -> (u64, u64) {
 }
 
 #[test]
-fn who_asks_how_large_an_object_is_hears_of_all_that_was_written_before() {
+fn stat_sees_all_prior_writes_while_connections_break() {
     let (glimpses, blocked) = (0..30).map(everybody).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     assert!(glimpses > 1000 && blocked > 50, "{glimpses}, {blocked}: nothing was tested");
 }

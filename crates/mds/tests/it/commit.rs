@@ -66,7 +66,7 @@ async fn fid_of(host: &Host, name: &'static str) -> sheen_wire::Fid {
 }
 
 #[test]
-fn changes_are_committed_together() {
+fn group_commit_waits_for_interval_or_operation_bound() {
     let sim = Sim::new(3, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -95,7 +95,7 @@ fn changes_are_committed_together() {
 }
 
 #[test]
-fn a_crash_loses_nothing_synced_and_leaves_a_prefix() {
+fn crash_preserves_synced_changes_and_a_prefix_of_the_others() {
     for seed in 0..40 {
         let sim = Sim::new(seed, SimConfig::default());
         let rt = sim.rt(1);
@@ -128,7 +128,7 @@ fn a_crash_loses_nothing_synced_and_leaves_a_prefix() {
 }
 
 #[test]
-fn a_clean_stop_keeps_everything() {
+fn clean_stop_commits_all_changes() {
     let sim = Sim::new(5, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -146,7 +146,7 @@ fn a_clean_stop_keeps_everything() {
 }
 
 #[test]
-fn a_full_disk_makes_it_read_only_until_there_is_room() {
+fn full_disk_makes_mdt_read_only_until_space_is_freed() {
     let sim = Sim::new(6, SimConfig { disk_bytes: 64 << 20, ..SimConfig::default() });
     let rt = sim.rt(1);
     sim.run(async {
@@ -192,7 +192,7 @@ fn a_full_disk_makes_it_read_only_until_there_is_room() {
 }
 
 #[test]
-fn a_seed_replays() {
+fn same_seed_replays_the_same_mdt_trace() {
     let run = |seed| {
         let sim = Sim::new(seed, SimConfig::default());
         let rt = sim.rt(1);

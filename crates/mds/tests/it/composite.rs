@@ -108,7 +108,7 @@ fn layouts_asked(client: &Client, fid: Fid) -> Vec<LockId> {
 }
 
 #[test]
-fn others_lose_the_old_layout_before_who_asked_has_the_new_one() {
+fn layout_intent_revokes_layout_of_others_before_its_reply() {
     with_clients(async |_, _, [a, b, c]| {
         let f = file(&a, "f", &three()).await;
         let (mine, theirs) = (a.look("f").await.1, b.look("f").await.1);
@@ -137,7 +137,7 @@ fn others_lose_the_old_layout_before_who_asked_has_the_new_one() {
 }
 
 #[test]
-fn an_intent_is_answered_with_a_lock_on_the_layout() {
+fn layout_intent_reply_grants_layout_lock() {
     with_clients(async |_, _, [a, b, _]| {
         let f = file(&a, "f", &three()).await;
         let answer = a.keep(intent(f, 0, MIB)).await.unwrap();
@@ -157,7 +157,7 @@ fn an_intent_is_answered_with_a_lock_on_the_layout() {
 }
 
 #[test]
-fn of_writers_at_once_one_decides() {
+fn concurrent_layout_intents_get_the_same_layout() {
     with_clients(async |_, osts, [a, b, c]| {
         let f = file(&a, "f", &three()).await;
         let asked = [&a, &b, &c, &a, &b, &c].map(|client| client.spawn(intent(f, MIB, 20 * MIB)));
@@ -176,7 +176,7 @@ fn of_writers_at_once_one_decides() {
 }
 
 #[test]
-fn components_that_are_cut_off_lose_their_objects_and_others_their_layout() {
+fn deleted_component_loses_objects_after_others_cancel_layout() {
     with_clients(async |host, osts, [a, b, _]| {
         let f = file(&a, "f", &three()).await;
         let full = layout(&a.ask(intent(f, 0, EOF)).await.unwrap());
@@ -203,7 +203,7 @@ fn components_that_are_cut_off_lose_their_objects_and_others_their_layout() {
 }
 
 #[test]
-fn objects_are_placed_when_they_are_needed() {
+fn component_objects_are_placed_at_first_write() {
     with_clients(async |host, _, [a, _, _]| {
         let spec = Spec { osts: vec![0, 2], ..Spec::default() };
         let template = Template::new(vec![
@@ -247,7 +247,7 @@ fn objects_are_placed_when_they_are_needed() {
 }
 
 #[test]
-fn a_component_is_placed_in_its_pool_while_there_is_one() {
+fn component_is_placed_in_its_pool_unless_pool_is_empty() {
     with_clients(async |host, _, [a, _, _]| {
         let change = async |pool: &str, change| {
             host.mgc.change_pool("sheen", pool, change).await.unwrap();
@@ -279,7 +279,7 @@ fn a_component_is_placed_in_its_pool_while_there_is_one() {
 }
 
 #[test]
-fn a_restart_knows_which_components_have_objects() {
+fn restarted_mdt_knows_instantiated_components() {
     let sim = Sim::new(3, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -310,7 +310,7 @@ fn a_restart_knows_which_components_have_objects() {
 }
 
 #[test]
-fn a_write_without_space_anywhere_is_refused_and_can_be_repeated() {
+fn layout_intent_without_active_ost_fails_and_can_be_repeated() {
     let sim = Sim::new(4, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {

@@ -112,7 +112,7 @@ fn a_commit_that_meets_damage_makes_the_mdt_read_only() {
 }
 
 #[test]
-fn an_mdt_whose_store_is_lost_is_refused_and_left_alone() {
+fn start_with_lost_store_is_refused_and_changes_nothing() {
     let sim = Sim::new(3, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -149,7 +149,7 @@ fn an_mdt_whose_store_is_lost_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_store_that_was_half_made_is_made_anew_and_another_file_is_not() {
+fn half_created_store_is_recreated_and_foreign_file_is_refused() {
     let sim = Sim::new(4, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {

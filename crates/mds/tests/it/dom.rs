@@ -86,7 +86,7 @@ async fn make(host: &Host, name: &str) -> Result<Fid> {
 }
 
 #[test]
-fn a_file_begins_on_the_mdt_and_goes_from_there() {
+fn dom_file_is_created_without_ost_and_destroyed_after_unlink() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -111,7 +111,7 @@ fn a_file_begins_on_the_mdt_and_goes_from_there() {
 }
 
 #[test]
-fn an_mdt_without_a_place_for_data_takes_none() {
+fn dom_layout_without_data_service_is_refused() {
     let sim = Sim::new(2, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -123,7 +123,7 @@ fn an_mdt_without_a_place_for_data_takes_none() {
 }
 
 #[test]
-fn after_a_crash_objects_without_a_file_go_and_no_others() {
+fn crash_recovery_destroys_only_dom_objects_without_a_file() {
     let sim = Sim::new(3, SimConfig::default());
     sim.run(async {
         let data = Arc::new(Data::default());

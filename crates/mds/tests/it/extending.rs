@@ -58,7 +58,7 @@ async fn grown(client: &Client, fid: Fid, mib: u64) -> Vec<(u64, u64, u32)> {
 }
 
 #[test]
-fn two_files_are_not_given_the_same_space() {
+fn growing_files_are_not_given_the_same_space() {
     with_room([300, 300], async |_, osts, a| {
         let (f, g) = (growing(&a, "f").await, growing(&a, "g").await);
         leave(osts, [100, 100]);
@@ -74,7 +74,7 @@ fn two_files_are_not_given_the_same_space() {
 }
 
 #[test]
-fn how_full_an_ost_is_is_asked_before_a_file_grows_there() {
+fn statfs_precedes_each_extension_of_a_file() {
     with_room([300, 300], async |_, osts, a| {
         let f = growing(&a, "f").await;
         // At once, and after a long time without a request.
@@ -97,7 +97,7 @@ fn how_full_an_ost_is_is_asked_before_a_file_grows_there() {
 
 /// Found by the simulated migrations: for a minute no file got objects on any OST.
 #[test]
-fn a_hole_does_not_fill_the_file_system() {
+fn layout_intent_over_a_hole_does_not_use_up_free_space() {
     with_room([1000, 1000], async |_, _, a| {
         for (name, from, to) in [("far", 1 << 40, (1 << 40) + MIB), ("whole", 0, u64::MAX)] {
             let fid = growing(&a, name).await;

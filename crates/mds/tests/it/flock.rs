@@ -42,7 +42,7 @@ fn nowait() -> Flags {
 }
 
 #[test]
-fn one_who_may_not_wait_is_told_who_is_in_the_way() {
+fn nowait_flock_returns_the_conflicting_lock() {
     with_clients(async |_, a, b| {
         assert!(matches!(lock(&a, Mode::Pw, range(10, 19), nowait()).await, Ok(Enqueued::Granted { .. })));
         assert!(matches!(lock(&b, Mode::Pw, range(20, 29), nowait()).await, Ok(Enqueued::Granted { .. })));
@@ -57,7 +57,7 @@ fn one_who_may_not_wait_is_told_who_is_in_the_way() {
 }
 
 #[test]
-fn one_who_waits_is_told_when_it_has_the_lock() {
+fn waiting_flock_gets_completion_callback_when_granted() {
     with_clients(async |_, a, b| {
         lock(&a, Mode::Pw, range(0, u64::MAX), nowait()).await.unwrap();
         let Ok(Enqueued::Waiting { id }) = lock(&b, Mode::Pw, range(0, 9), Flags::default()).await else { panic!() };
@@ -79,7 +79,7 @@ fn one_who_waits_is_told_when_it_has_the_lock() {
 }
 
 #[test]
-fn one_who_gives_up_waiting_is_forgotten() {
+fn cancelled_waiting_flock_is_dropped() {
     with_clients(async |_, a, b| {
         lock(&a, Mode::Pw, range(0, 9), nowait()).await.unwrap();
         let Ok(Enqueued::Waiting { id }) = lock(&b, Mode::Pw, range(0, 9), Flags::default()).await else { panic!() };
@@ -92,7 +92,7 @@ fn one_who_gives_up_waiting_is_forgotten() {
 }
 
 #[test]
-fn a_circle_is_refused() {
+fn flock_that_would_deadlock_is_refused() {
     with_clients(async |_, a, b| {
         lock(&a, Mode::Pw, range(0, 0), nowait()).await.unwrap();
         lock(&b, Mode::Pw, range(1, 1), nowait()).await.unwrap();
@@ -102,7 +102,7 @@ fn a_circle_is_refused() {
 }
 
 #[test]
-fn the_locks_of_a_client_go_with_it() {
+fn flocks_of_disconnected_client_are_dropped() {
     with_clients(async |_, a, b| {
         lock(&a, Mode::Pw, range(0, 9), nowait()).await.unwrap();
         assert!(matches!(lock(&b, Mode::Pr, range(0, 9), Flags::default()).await, Ok(Enqueued::Waiting { .. })));
@@ -113,7 +113,7 @@ fn the_locks_of_a_client_go_with_it() {
 }
 
 #[test]
-fn a_request_that_is_sent_again_has_one_lock() {
+fn resent_flock_request_takes_one_lock() {
     with_clients(async |host, a, _| {
         let want = Enqueue::new(Resource::flock(FILE), Mode::Pw, Policy::Flock(range(0, 9)), a.new_cookie());
         let mut answers = Vec::new();
@@ -127,7 +127,7 @@ fn a_request_that_is_sent_again_has_one_lock() {
 }
 
 #[test]
-fn only_programs_ask_by_themselves() {
+fn enqueue_accepts_only_flocks_which_never_time_out() {
     with_clients(async |host, a, _| {
         for (resource, policy) in [
             (Resource::bits(FILE), Policy::bits(1)),

@@ -21,7 +21,7 @@ async fn start(rt: &Rt, config: MdtConfig) -> Result<Arc<Mdt>, MdtError> {
 }
 
 #[test]
-fn a_directory_is_served_once_and_as_what_it_is() {
+fn directory_in_use_or_of_another_target_is_refused() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -96,7 +96,7 @@ fn mdt_index_without_sequences_is_refused() {
 }
 
 #[test]
-fn the_root_belongs_to_who_formatted_it() {
+fn root_owner_is_set_when_the_mdt_is_formatted() {
     let sim = Sim::new(4, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -154,7 +154,7 @@ fn a_directory_with_other_files_is_not_formatted() {
 }
 
 #[test]
-fn a_crash_while_formatting_is_made_good_at_the_next_start() {
+fn interrupted_format_is_completed_at_next_start() {
     for seed in 0..30 {
         let sim = Sim::new(seed, SimConfig::default());
         let rt = sim.rt(1);

@@ -41,7 +41,7 @@ fn with_clients(test: impl AsyncFn(&Sim, &Host, [Client; 3])) {
 }
 
 #[test]
-fn what_one_keeps_is_called_back_before_the_change_of_another_is_answered() {
+fn change_waits_until_other_client_cancels_its_lock() {
     with_clients(async |_, _, [a, b, _]| {
         a.make("f").await;
         let (f, grant) = a.look("f").await;
@@ -60,7 +60,7 @@ fn what_one_keeps_is_called_back_before_the_change_of_another_is_answered() {
 }
 
 #[test]
-fn nobody_sees_a_change_while_another_may_see_what_was_before() {
+fn requests_on_an_inode_under_change_wait_for_its_end() {
     with_clients(async |_, _, [a, b, c]| {
         let (f, other) = (a.make("f").await, a.make("other").await);
         let grant = a.look("f").await.1;
@@ -93,7 +93,7 @@ fn nobody_sees_a_change_while_another_may_see_what_was_before() {
 }
 
 #[test]
-fn ones_own_change_leaves_ones_own_locks() {
+fn own_change_does_not_revoke_own_locks() {
     with_clients(async |_, _, [a, b, _]| {
         a.make("f").await;
         let (f, grant) = a.look("f").await;
@@ -110,7 +110,7 @@ fn ones_own_change_leaves_ones_own_locks() {
 }
 
 #[test]
-fn what_nobody_asked_for_may_be_kept() {
+fn converted_lock_retains_bits_that_do_not_conflict() {
     with_clients(async |_, _, [a, b, c]| {
         a.make("f").await;
         let (f, grant) = a.look("f").await;
@@ -134,7 +134,7 @@ fn what_nobody_asked_for_may_be_kept() {
 }
 
 #[test]
-fn that_a_name_does_not_exist_is_kept_under_the_directory() {
+fn create_revokes_directory_lock_that_covers_negative_lookup() {
     with_clients(async |_, host, [a, b, c]| {
         let answer = a.keep(Request::GetAttr { fid: fid::ROOT, layout_known: false }).await.unwrap();
         let [grant] = answer.grants[..] else { panic!("{:?}", answer.grants) };
@@ -157,7 +157,7 @@ fn that_a_name_does_not_exist_is_kept_under_the_directory() {
 }
 
 #[test]
-fn an_unlink_takes_the_name_from_all() {
+fn unlink_waits_until_all_clients_cancel_the_name() {
     with_clients(async |_, _, [a, b, c]| {
         a.make("f").await;
         let (by_a, by_c) = (a.look("f").await.1, c.look("f").await.1);
@@ -187,7 +187,7 @@ fn close(fid: Fid, handle: u64) -> Request {
 }
 
 #[test]
-fn who_may_have_a_file_open_says_so_before_its_last_name_goes() {
+fn client_reports_open_file_before_last_unlink_completes() {
     with_clients(async |_, _, [a, b, c]| {
         for opens in [true, false] {
             a.make("f").await;
@@ -211,7 +211,7 @@ fn who_may_have_a_file_open_says_so_before_its_last_name_goes() {
 }
 
 #[test]
-fn who_removes_a_name_is_asked_whether_the_file_is_open() {
+fn unlink_takes_open_lock_from_the_requester_too() {
     with_clients(async |_, host, [a, _, c]| {
         for opens in [true, false] {
             a.make("f").await;
@@ -241,7 +241,7 @@ fn who_removes_a_name_is_asked_whether_the_file_is_open() {
 }
 
 #[test]
-fn a_file_of_which_nobody_answers_goes_with_the_last_who_may_have_it_open() {
+fn unlinked_file_is_deleted_when_last_open_lock_holder_disconnects() {
     with_clients(async |_, _, [a, b, c]| {
         a.make("f").await;
         let (f, _) = a.look("f").await;
@@ -259,7 +259,7 @@ fn a_file_of_which_nobody_answers_goes_with_the_last_who_may_have_it_open() {
 }
 
 #[test]
-fn a_rename_over_a_file_asks_who_may_have_it_open() {
+fn rename_over_file_takes_open_lock_from_other_client() {
     with_clients(async |_, _, [a, b, c]| {
         a.make("f").await;
         a.make("g").await;
@@ -283,7 +283,7 @@ fn a_rename_over_a_file_asks_who_may_have_it_open() {
 }
 
 #[test]
-fn what_a_stop_left_without_a_name_goes_after_the_next_start() {
+fn orphan_left_by_stop_is_deleted_after_restart_unless_reopened() {
     let sim = Sim::new(5, SimConfig::default());
     let rt = sim.rt(MDS);
     sim.run(async {
@@ -310,7 +310,7 @@ fn what_a_stop_left_without_a_name_goes_after_the_next_start() {
 }
 
 #[test]
-fn answers_come_with_locks_on_all_inodes_in_them() {
+fn replies_grant_locks_on_all_inodes_in_them() {
     with_clients(async |_, _, [a, b, _]| {
         // A client caches what it has created, while another client caches the directory.
         let root = b.keep(Request::GetAttr { fid: fid::ROOT, layout_known: true }).await.unwrap().grants[0];
@@ -341,7 +341,7 @@ fn answers_come_with_locks_on_all_inodes_in_them() {
 }
 
 #[test]
-fn a_dead_client_holds_others_up_no_longer_than_its_eviction() {
+fn change_proceeds_after_dead_client_is_evicted() {
     let sim = Sim::new(2, SimConfig::default());
     let rt = sim.rt(MDS);
     sim.run(async {
@@ -362,7 +362,7 @@ fn a_dead_client_holds_others_up_no_longer_than_its_eviction() {
 }
 
 #[test]
-fn a_change_of_a_client_that_went_is_still_told_to_all() {
+fn change_of_disconnected_requester_still_revokes_other_locks() {
     with_clients(async |_, host, [a, b, c]| {
         a.make("f").await;
         let (f, grant) = a.look("f").await;
@@ -382,7 +382,7 @@ fn a_change_of_a_client_that_went_is_still_told_to_all() {
 }
 
 #[test]
-fn a_callback_that_a_broken_connection_swallowed_comes_again() {
+fn blocking_callback_is_repeated_after_mdt_reconnect() {
     let sim = Sim::new(3, SimConfig::default());
     let rt = sim.rt(MDS);
     sim.run(async {
@@ -406,7 +406,7 @@ fn a_callback_that_a_broken_connection_swallowed_comes_again() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_those_that_keep() {
+fn mdt_stop_does_not_wait_for_lock_holders() {
     let sim = Sim::new(4, SimConfig::default());
     let rt = sim.rt(MDS);
     sim.run(async {
@@ -428,7 +428,7 @@ fn a_stop_does_not_wait_for_those_that_keep() {
 }
 
 #[test]
-fn clients_that_keep_and_change_the_same_never_get_stuck() {
+fn concurrent_caching_and_renames_do_not_deadlock() {
     with_clients(async |_, host, clients| {
         let names = ["x", "y", "z"];
         for name in names {

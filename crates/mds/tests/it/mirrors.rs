@@ -41,7 +41,7 @@ fn state(answer: &Answer) -> u16 {
 }
 
 #[test]
-fn nobody_sees_a_choice_of_mirrors_that_a_crash_would_undo() {
+fn mirror_choice_is_visible_only_when_durable() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -67,7 +67,7 @@ fn nobody_sees_a_choice_of_mirrors_that_a_crash_would_undo() {
 }
 
 #[test]
-fn a_choice_that_cannot_be_kept_is_not_answered_until_it_can() {
+fn mirror_choice_waits_until_a_full_store_can_commit() {
     let sim = Sim::new(2, SimConfig { disk_bytes: 64 << 20, ..SimConfig::default() });
     let rt = sim.rt(1);
     sim.run(async {
@@ -106,7 +106,7 @@ fn a_choice_that_cannot_be_kept_is_not_answered_until_it_can() {
 /// Found by simulated races: a truncate that took longer than a resync by the same client was
 /// missing from a mirror that counted as in sync.
 #[test]
-fn who_brings_mirrors_up_to_date_hears_of_it_as_others_do() {
+fn resync_takes_layout_lock_from_its_own_client() {
     let sim = Sim::new(3, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {

@@ -43,7 +43,7 @@ fn objects_are_destroyed_after_the_unlink_is_durable() {
 }
 
 #[test]
-fn an_open_file_keeps_its_objects_until_the_last_close() {
+fn open_unlinked_file_retains_objects_until_last_close() {
     let sim = Sim::new(2, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -174,7 +174,7 @@ fn creates_wait_for_the_first_ost_and_fail_without_any() {
 }
 
 #[test]
-fn creates_after_a_start_wait_for_osts_that_they_would_do_without() {
+fn creates_after_restart_wait_for_all_osts_within_settle_time() {
     let sim = Sim::new(8, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -223,7 +223,7 @@ fn creates_after_a_start_wait_for_osts_that_they_would_do_without() {
 }
 
 #[test]
-fn parameters_steer_placement() {
+fn lod_and_osp_parameters_control_placement() {
     let sim = Sim::new(7, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {

@@ -82,7 +82,7 @@ fn sorted(mut osts: Vec<u32>) -> Vec<u32> {
 }
 
 #[test]
-fn files_of_a_pool_lie_on_its_osts_in_turn() {
+fn pool_files_are_placed_round_robin_on_pool_osts() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -119,7 +119,7 @@ fn files_of_a_pool_lie_on_its_osts_in_turn() {
 }
 
 #[test]
-fn what_a_pool_does_not_have_is_refused() {
+fn layout_with_unknown_pool_or_ost_outside_it_is_refused() {
     let sim = Sim::new(2, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -144,7 +144,7 @@ fn what_a_pool_does_not_have_is_refused() {
 }
 
 #[test]
-fn a_default_is_inherited_and_outlives_its_pool() {
+fn default_pool_is_inherited_and_ignored_once_destroyed() {
     let sim = Sim::new(3, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -184,7 +184,7 @@ fn a_default_is_inherited_and_outlives_its_pool() {
 }
 
 #[test]
-fn an_mdt_that_starts_waits_to_be_told_of_pools() {
+fn creates_after_restart_wait_until_mgs_reports_pools() {
     let sim = Sim::new(4, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -238,7 +238,7 @@ fn an_mdt_that_starts_waits_to_be_told_of_pools() {
 }
 
 #[test]
-fn the_mdts_parameters_show_the_pools_that_there_are() {
+fn mdt_parameters_list_existing_pools() {
     let sim = Sim::new(5, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {

@@ -7,7 +7,7 @@ use sheen_mds::MdtConfig;
 use sheen_rt::{RealOptions, Rt};
 
 #[test]
-fn keeps_its_files_over_a_restart() {
+fn mdt_on_real_disk_retains_files_over_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let run = async {

@@ -51,7 +51,7 @@ async fn announce_ost(host: &Host) {
 }
 
 #[test]
-fn a_stop_answers_what_runs_and_keeps_it() {
+fn mdt_stop_replies_to_running_create_and_commits_it() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -74,7 +74,7 @@ fn a_stop_answers_what_runs_and_keeps_it() {
 }
 
 #[test]
-fn an_open_that_comes_through_after_its_client_went_opens_nothing() {
+fn open_of_disconnected_client_is_not_executed() {
     let sim = Sim::new(2, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
@@ -119,7 +119,7 @@ async fn start_mdt(world: &World) -> (Arc<Mdt>, Arc<Server>) {
 }
 
 #[test]
-fn an_mdt_that_was_killed_and_started_at_once_takes_creates_at_once() {
+fn crashed_mdt_restarted_at_once_accepts_creates_at_once() {
     let sim = Sim::new(3, SimConfig::default());
     let rt = sim.rt(CLIENT);
     sim.run(async {
@@ -145,7 +145,7 @@ fn an_mdt_that_was_killed_and_started_at_once_takes_creates_at_once() {
 }
 
 #[test]
-fn a_create_that_was_kept_but_not_answered_is_found_by_its_resend() {
+fn resent_create_finds_file_committed_before_crash() {
     let sim = Sim::new(4, SimConfig::default());
     let rt = sim.rt(CLIENT);
     sim.run(async {
@@ -168,7 +168,7 @@ fn a_create_that_was_kept_but_not_answered_is_found_by_its_resend() {
 }
 
 #[test]
-fn an_unlinked_open_file_waits_for_a_client_that_notices_the_restart_late() {
+fn orphan_survives_for_client_that_reconnects_late() {
     let sim = Sim::new(5, SimConfig::default());
     let rt = sim.rt(CLIENT);
     sim.run(async {
@@ -204,7 +204,7 @@ fn an_unlinked_open_file_waits_for_a_client_that_notices_the_restart_late() {
 }
 
 #[test]
-fn locks_do_not_outlive_the_mdt() {
+fn flocks_are_lost_in_mdt_restart() {
     let sim = Sim::new(6, SimConfig::default());
     let rt = sim.rt(CLIENT);
     sim.run(async {

@@ -77,7 +77,7 @@ fn destroyed(fs: &mut Fs) -> BTreeSet<(u32, Fid)> {
 }
 
 #[test]
-fn a_new_file_has_the_objects_of_its_first_component() {
+fn create_allocates_objects_of_first_component_only() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "pfl", three());
     let l = layout(&mut fs, f);
@@ -101,7 +101,7 @@ fn a_new_file_has_the_objects_of_its_first_component() {
 }
 
 #[test]
-fn an_intent_gives_objects_to_what_it_touches_and_nothing_else() {
+fn layout_intent_allocates_only_touched_components() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", three());
     let (first, before) = (layout(&mut fs, f).components()[0].clone(), fs.attr(f));
@@ -136,7 +136,7 @@ fn an_intent_gives_objects_to_what_it_touches_and_nothing_else() {
 }
 
 #[test]
-fn intents_of_other_files() {
+fn layout_intent_serves_plain_bare_and_unlinked_files() {
     let mut fs = Fs::new();
     let plain = fs.touch(&ME, ROOT, "plain", 0o644).unwrap();
     let before = layout(&mut fs, plain);
@@ -159,7 +159,7 @@ fn intents_of_other_files() {
 }
 
 #[test]
-fn nothing_is_had_past_the_end_of_a_layout() {
+fn layout_intent_and_truncate_past_the_layout_end_are_refused() {
     let mut fs = Fs::new();
     // 020-pfl: pfl3.
     let f = file(&mut fs, "pfl3", vec![part(0, MIB, count(1)), part(MIB, 8 * MIB, count(2))]);
@@ -174,7 +174,7 @@ fn nothing_is_had_past_the_end_of_a_layout() {
 }
 
 #[test]
-fn a_directory_passes_its_template_on() {
+fn new_files_inherit_the_directorys_composite_template() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "pd", 0o777).unwrap();
     let size = Spec { stripe_size: Some(4 << 20), ..count(2) };
@@ -216,7 +216,7 @@ fn a_directory_passes_its_template_on() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn refused_composite_layouts_change_nothing() {
     let mut fs = Fs::new();
     let (d, f) = (fs.mkdir(&ME, ROOT, "d", 0o755).unwrap(), bare(&mut fs, "f"));
     let listed = |osts: &[u32]| Spec { osts: osts.to_vec(), ..Spec::default() };
@@ -256,7 +256,7 @@ fn what_is_refused_leaves_no_trace() {
 }
 
 #[test]
-fn full_osts_are_passed_over_when_objects_are_needed() {
+fn layout_intent_skips_full_osts() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", three());
     let before = layout(&mut fs, f);
@@ -273,7 +273,7 @@ fn full_osts_are_passed_over_when_objects_are_needed() {
 }
 
 #[test]
-fn objects_outlive_a_crash_with_the_layout_that_names_them() {
+fn committed_components_survive_a_crash_and_ids_are_not_reused() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", three());
     let two = intent(&mut fs, f, MIB, 2 * MIB).unwrap();
@@ -300,7 +300,7 @@ fn objects_outlive_a_crash_with_the_layout_that_names_them() {
 }
 
 #[test]
-fn all_objects_go_with_the_file_and_only_they() {
+fn unlink_destroys_exactly_the_objects_of_a_composite_file() {
     let mut fs = Fs::new();
     let listed = Spec { osts: vec![1, 2], ..Spec::default() };
     let f = file(&mut fs, "f", vec![part(0, MIB, count(1)), part(MIB, GIB, count(2)), part(GIB, EOF, listed)]);
@@ -374,7 +374,7 @@ fn components_are_deleted_from_the_end_with_their_objects() {
 }
 
 #[test]
-fn flags_of_components_are_set() {
+fn setting_component_flags_refuses_init_and_last_stale() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", three());
     let set = |fs: &mut Fs, id, flags, negative| {
@@ -392,7 +392,7 @@ fn flags_of_components_are_set() {
 }
 
 #[test]
-fn an_extension_goes_to_its_component_as_it_is_written() {
+fn layout_intent_extends_a_component_by_its_extension_size() {
     let mut fs = Fs::new();
     let growing = part(0, GIB, count(2)).extendable(64 * MIB);
     let f = file(&mut fs, "sel", growing.into_iter().chain([part(GIB, EOF, count(4))]).collect());
@@ -413,7 +413,7 @@ fn an_extension_goes_to_its_component_as_it_is_written() {
 }
 
 #[test]
-fn a_layout_comes_later_where_that_is_asked_for() {
+fn open_with_layout_later_allocates_layout_at_first_use() {
     let mut fs = Fs::new();
     let later = flags::RDWR | flags::LAYOUT_LATER;
     let made = fs.create(&ME, ROOT, "f", later, 0o644).unwrap();

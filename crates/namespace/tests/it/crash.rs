@@ -186,7 +186,7 @@ fn lost_creates_become_orphan_ranges_until_they_are_removed() {
 }
 
 #[test]
-fn a_clean_stop_leaves_nothing_behind() {
+fn clean_stop_wastes_no_ids() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
     let last = Layout::decode(&fs.layout(f).unwrap()).unwrap().stripes()[0];
@@ -235,7 +235,7 @@ fn reservations_are_durable_before_they_are_used() {
 }
 
 #[test]
-fn stores_of_others_are_refused() {
+fn store_of_another_mdt_is_refused() {
     let store = Arc::new(MemStore::new());
     drop(Fs::on(store.clone(), Config::default()));
     let open = |config| Namespace::open(store.clone(), config, Time::default(), 0).map(drop);
@@ -246,7 +246,7 @@ fn stores_of_others_are_refused() {
 }
 
 #[test]
-fn stores_without_what_formatting_wrote_are_refused() {
+fn store_without_a_formatted_record_is_refused() {
     let open = |store: &Arc<MemStore>, was_formatted| {
         let config = Config { was_formatted, ..Config::default() };
         Namespace::open(store.clone(), config, Time::default(), 0).map(drop)
@@ -270,7 +270,7 @@ fn stores_without_what_formatting_wrote_are_refused() {
 }
 
 #[test]
-fn damaged_records_give_an_error_and_a_reason() {
+fn damaged_record_returns_eio_and_stores_the_reason() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
     fs.commit();
@@ -284,7 +284,7 @@ fn damaged_records_give_an_error_and_a_reason() {
 }
 
 #[test]
-fn a_resent_create_finds_its_own_file_after_a_crash() {
+fn resent_create_after_a_crash_finds_its_own_file() {
     let mut fs = Fs::new();
     let (dir, file, tmp) = (fs.fid(), fs.fid(), fs.fid());
     let me = user(1);

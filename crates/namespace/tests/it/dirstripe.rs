@@ -30,7 +30,7 @@ fn layout_of(fs: &mut Fs, dir: Fid) -> LmvUser {
 }
 
 #[test]
-fn a_plain_directory_lies_on_its_mdt() {
+fn plain_directory_reports_its_mdt() {
     let mut fs = Fs::on(Default::default(), Config { mdt_index: 3, ..Config::default() });
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     for count in [0, 1, 2, -1, 2000] {
@@ -44,7 +44,7 @@ fn a_plain_directory_lies_on_its_mdt() {
 }
 
 #[test]
-fn overstripes_are_kept_in_lustres_form() {
+fn overstriped_directory_is_stored_in_lustres_form() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     fs.set(&ME, d, "lustre.lmv", &over(4).encode(), 0).unwrap();
@@ -75,7 +75,7 @@ fn overstripes_are_kept_in_lustres_form() {
 }
 
 #[test]
-fn a_default_is_kept_byte_for_byte() {
+fn directory_default_is_stored_byte_for_byte() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     let mut value = LmvUser { mdt: Some(0), max_inherit: 3, max_inherit_rr: 2, ..over(-2) }.encode();
@@ -99,7 +99,7 @@ fn a_default_is_kept_byte_for_byte() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_directory_layouts_are_refused() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&user(1), ROOT, "d", 0o777);
     assert_eq!(d, Err(Errno::EACCES));
@@ -123,7 +123,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn subdirectories_inherit_as_far_as_the_default_says() {
+fn subdirectories_inherit_the_default_to_its_depth() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     let default = LmvUser { max_inherit: 3, max_inherit_rr: 1, ..over(4) };
@@ -152,7 +152,7 @@ fn subdirectories_inherit_as_far_as_the_default_says() {
 }
 
 #[test]
-fn a_default_for_no_level_holds_for_its_own_directory() {
+fn default_with_inherit_none_stops_at_the_first_level() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     fs.set(&ME, d, "lustre.dmv", &LmvUser { max_inherit: INHERIT_NONE, ..over(2) }.encode(), 0).unwrap();
@@ -162,7 +162,7 @@ fn a_default_for_no_level_holds_for_its_own_directory() {
 }
 
 #[test]
-fn the_roots_default_is_in_force_everywhere_and_stored_nowhere_else() {
+fn roots_directory_default_applies_everywhere_and_is_not_copied() {
     let mut fs = Fs::new();
     let a = fs.mkdir(&ME, ROOT, "a", 0o755).unwrap();
     let b = fs.mkdir(&ME, a, "b", 0o755).unwrap();
@@ -192,7 +192,7 @@ fn the_roots_default_is_in_force_everywhere_and_stored_nowhere_else() {
 }
 
 #[test]
-fn depth_has_an_end() {
+fn roots_default_at_depth_300_follows_max_inherit() {
     let mut fs = Fs::new();
     let mut dir = ROOT;
     for _ in 0..300 {

@@ -63,7 +63,7 @@ fn nameless(fs: &mut Fs, value: &[u8]) -> Fid {
 }
 
 #[test]
-fn when_all_components_are_deleted_and_it_is_written_again() {
+fn generation_rises_when_all_components_are_deleted_and_rewritten() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", &template(&[MIB, u64::MAX]));
     for id in [2, 1] {
@@ -84,7 +84,7 @@ fn when_all_components_are_deleted_and_it_is_written_again() {
 }
 
 #[test]
-fn when_it_is_mirrored_after_it_was_migrated() {
+fn generation_rises_when_a_migrated_file_is_mirrored() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", &template(&[MIB, u64::MAX]));
     let from = nameless(&mut fs, &spec(1).encode());
@@ -98,7 +98,7 @@ fn when_it_is_mirrored_after_it_was_migrated() {
 }
 
 #[test]
-fn when_its_objects_have_gone_to_another_file_as_a_mirror_and_come_back() {
+fn generation_rises_when_merged_objects_are_split_back() {
     let mut fs = Fs::new();
     let (f, other) = (file(&mut fs, "f", &spec(1).encode()), file(&mut fs, "other", &template(&[u64::MAX])));
     let theirs = generation(&mut fs, other);
@@ -115,7 +115,7 @@ fn when_its_objects_have_gone_to_another_file_as_a_mirror_and_come_back() {
 
 /// Otherwise bytes written to the new object would be destroyed with the old one.
 #[test]
-fn a_new_beginning_on_the_mdt_is_another_object() {
+fn replaced_dom_component_gets_a_new_object() {
     let mut fs = Fs::new();
     let on_mdt = |end: u64| {
         let components = vec![TemplateComponent::on_mdt(end), TemplateComponent::striped(end, u64::MAX, spec(1))];
@@ -135,7 +135,7 @@ fn a_new_beginning_on_the_mdt_is_another_object() {
 }
 
 #[test]
-fn components_are_not_deleted_from_under_who_does_not_hear_of_it() {
+fn component_delete_is_refused_while_an_opener_lacks_a_layout_lock() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", &template(&[MIB, u64::MAX]));
     fs.call(Request::LayoutIntent { fid: f, start: 0, end: u64::MAX }).unwrap();

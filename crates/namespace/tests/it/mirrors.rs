@@ -57,7 +57,7 @@ fn intent(fs: &mut Fs, fid: Fid, start: u64, end: u64) -> Layout {
 }
 
 #[test]
-fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
+fn write_makes_other_mirrors_stale_and_resync_refreshes_them() {
     let mut fs = Fs::new();
     let f = mirrored(&mut fs, "f", 3);
     assert_eq!(fresh(&layout(&mut fs, f)), [1, 2, 3]);
@@ -147,7 +147,7 @@ fn destroyed(fs: &mut Fs) -> Vec<(u32, Fid)> {
 }
 
 #[test]
-fn who_would_not_hear_of_it_is_in_the_way() {
+fn mirror_extend_is_refused_while_an_opener_lacks_a_layout_lock() {
     let mut fs = Fs::new();
     let f = bare(&mut fs, "f");
     fs.set(&ROOT_USER, f, "lustre.lov", &spec(1).encode(), CREATE).unwrap();
@@ -169,7 +169,7 @@ fn who_would_not_hear_of_it_is_in_the_way() {
 }
 
 #[test]
-fn limits_and_refusals() {
+fn mirror_changes_beyond_limits_are_refused() {
     let mut fs = Fs::new();
     let f = mirrored(&mut fs, "f", 16);
     let before = fs.layout(f);
@@ -196,7 +196,7 @@ fn limits_and_refusals() {
 
 /// A file with one mirror that begins on the MDT and one that does not, in either order.
 #[test]
-fn a_mirror_begins_on_the_mdt_from_the_start() {
+fn create_allocates_one_mirror_that_begins_on_the_mdt() {
     let mut fs = Fs::new();
     let dom = || [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, EOF, spec(1))];
     let whole = || TemplateComponent::striped(0, EOF, spec(2));

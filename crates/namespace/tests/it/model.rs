@@ -251,19 +251,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_the_model(ops in prop::collection::vec(op(), 1..200)) {
+    fn random_operations_agree_with_the_tree_model(ops in prop::collection::vec(op(), 1..200)) {
         run(&ops, Config::default());
     }
 
     /// Without caches every operation reads the layers and the store.
     #[test]
-    fn agrees_with_the_model_without_caches(ops in prop::collection::vec(op(), 1..100)) {
+    fn random_operations_agree_with_the_tree_model_without_caches(ops in prop::collection::vec(op(), 1..100)) {
         run(&ops, Config { cache_bytes_max: 0, ..Config::default() });
     }
 
     /// With a hash of two bits nearly all names collide.
     #[test]
-    fn agrees_with_the_model_when_names_collide(ops in prop::collection::vec(op(), 1..100)) {
+    fn random_operations_agree_with_the_tree_model_when_names_collide(ops in prop::collection::vec(op(), 1..100)) {
         run(&ops, Config { hash_bits: 2, ..Config::default() });
     }
 }

@@ -42,7 +42,7 @@ fn destroyed(fs: &mut Fs) -> usize {
 }
 
 #[test]
-fn it_lives_until_all_have_said_whether_they_have_it_open() {
+fn orphan_is_held_until_open_locks_are_cancelled() {
     let (mut fs, f, nameless) = nameless();
     assert!(lives(&mut fs, f));
     assert_eq!(destroyed(&mut fs), 0);
@@ -52,7 +52,7 @@ fn it_lives_until_all_have_said_whether_they_have_it_open() {
 }
 
 #[test]
-fn it_lives_on_for_who_has_it_open() {
+fn reopened_orphan_lives_until_its_last_close() {
     let (mut fs, f, nameless) = nameless();
     let handle = reopen(&mut fs, f);
     assert!(!fs.ns.revoked(nameless));
@@ -63,7 +63,7 @@ fn it_lives_on_for_who_has_it_open() {
 }
 
 #[test]
-fn a_close_before_all_have_said_so_does_not_remove_it() {
+fn close_before_open_locks_are_cancelled_keeps_the_orphan() {
     let (mut fs, f, nameless) = nameless();
     let handle = reopen(&mut fs, f);
     fs.close((f, handle)).unwrap();
@@ -73,7 +73,7 @@ fn a_close_before_all_have_said_so_does_not_remove_it() {
 }
 
 #[test]
-fn a_crash_before_that_leaves_it_to_recovery() {
+fn crash_leaves_a_held_orphan_to_recovery() {
     let (mut fs, f, _) = nameless();
     fs.commit();
     let mut fs = fs.crash();
@@ -90,7 +90,7 @@ fn a_crash_before_that_leaves_it_to_recovery() {
 }
 
 #[test]
-fn one_of_several_names_is_nobodys_business() {
+fn unlink_of_one_of_two_names_holds_no_orphan() {
     let mut fs = Fs::new();
     let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
     fs.link(&Cred::ROOT, f, ROOT, "g").unwrap();
@@ -100,7 +100,7 @@ fn one_of_several_names_is_nobodys_business() {
 }
 
 #[test]
-fn reading_without_a_handle_moves_the_access_time_by_the_same_rules() {
+fn close_without_handle_updates_atime_by_relatime() {
     let mut fs = Fs::new();
     let [f, g] = ["f", "g"].map(|name| fs.touch(&Cred::ROOT, ROOT, name, 0o644).unwrap());
     let before = fs.attr(f).atime;
@@ -114,7 +114,7 @@ fn reading_without_a_handle_moves_the_access_time_by_the_same_rules() {
 }
 
 #[test]
-fn the_access_time_is_that_of_the_close_and_a_later_change_of_it_stays() {
+fn close_sets_atime_to_the_close_time_unless_changed_later() {
     let mut fs = Fs::new();
     let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
     fs.env.now.sec += 10;

@@ -21,7 +21,7 @@ fn open_dir(fs: &mut Fs) -> Fid {
 }
 
 #[test]
-fn a_new_file_system_has_a_root() {
+fn format_creates_the_root_directory() {
     let mut fs = Fs::new();
     let root = fs.attr(ROOT);
     assert_eq!((root.kind, root.perm, root.nlink, root.uid, root.size), (FileKind::Dir, 0o755, 2, 0, 4096));
@@ -34,7 +34,7 @@ fn a_new_file_system_has_a_root() {
 }
 
 #[test]
-fn the_root_belongs_to_who_formatted() {
+fn format_sets_the_owner_of_the_root() {
     let me = user(100);
     let config = Config { root_uid: 100, root_gid: 200, ..Config::default() };
     let mut fs = Fs::on(Arc::new(MemStore::new()), config);
@@ -48,7 +48,7 @@ fn the_root_belongs_to_who_formatted() {
 }
 
 #[test]
-fn the_time_of_setting_mtime_moves_with_it_alone() {
+fn mtime_set_changes_only_with_mtime() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -117,7 +117,7 @@ fn create_sets_owner_mode_times_and_links() {
 }
 
 #[test]
-fn existence_is_told_before_permission() {
+fn mkdir_reports_an_existing_name_before_permission() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ROOT_CRED, ROOT, "d", 0o755).unwrap();
     fs.mkdir(&ROOT_CRED, d, "x", 0o755).unwrap();
@@ -129,7 +129,7 @@ fn existence_is_told_before_permission() {
 }
 
 #[test]
-fn devices_are_the_superusers() {
+fn mknod_of_a_device_needs_the_superuser() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let node = |kind, rdev| NewNode::Node { kind, rdev };
@@ -145,7 +145,7 @@ fn devices_are_the_superusers() {
 }
 
 #[test]
-fn a_fid_is_used_once_and_only_from_granted_sequences() {
+fn create_refuses_used_fids_and_foreign_sequences() {
     let mut fs = Fs::new();
     let used = fs.mkdir(&ROOT_CRED, ROOT, "a", 0o755).unwrap();
     let make = |fs: &mut Fs, fid| {
@@ -163,7 +163,7 @@ fn a_fid_is_used_once_and_only_from_granted_sequences() {
 }
 
 #[test]
-fn set_group_id_directories_pass_their_group_on() {
+fn set_group_id_directory_passes_its_group_to_new_files() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     fs.chown(&ROOT_CRED, d, None, Some(50)).unwrap();
@@ -180,7 +180,7 @@ fn set_group_id_directories_pass_their_group_on() {
 }
 
 #[test]
-fn permission_is_by_the_first_class_that_matches() {
+fn access_uses_the_first_matching_permission_class() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let f = fs.touch(&user(1), d, "f", 0o600).unwrap();
@@ -231,7 +231,7 @@ fn open_checks_kind_and_mode() {
 }
 
 #[test]
-fn truncating_open_stamps_and_takes_privilege() {
+fn truncating_open_sets_times_and_clears_privilege() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let f = fs.touch(&user(1), d, "f", 0o777).unwrap();
@@ -247,7 +247,7 @@ fn truncating_open_stamps_and_takes_privilege() {
 }
 
 #[test]
-fn layouts_come_with_the_first_write() {
+fn layout_is_allocated_at_the_first_write() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let (me, mode) = (user(1), 0o644);
@@ -269,7 +269,7 @@ fn layouts_come_with_the_first_write() {
 }
 
 #[test]
-fn unlink_and_rmdir() {
+fn unlink_and_rmdir_check_kind_and_permission() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let me = user(1);
@@ -299,7 +299,7 @@ fn unlink_and_rmdir() {
 }
 
 #[test]
-fn sticky_directories_protect_files_of_others() {
+fn sticky_directory_refuses_removal_by_other_users() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ROOT_CRED, ROOT, "d", 0o777).unwrap();
     fs.chmod(&ROOT_CRED, d, 0o1777).unwrap();
@@ -317,7 +317,7 @@ fn sticky_directories_protect_files_of_others() {
 }
 
 #[test]
-fn open_files_outlive_their_names() {
+fn open_file_outlives_its_last_name() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -353,7 +353,7 @@ fn open_files_outlive_their_names() {
 }
 
 #[test]
-fn a_client_that_leaves_closes_its_files() {
+fn disconnect_closes_the_clients_files() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let (f, _) = fs.create(&user(1), d, "f", flags::RDWR, 0o644).unwrap();
@@ -366,7 +366,7 @@ fn a_client_that_leaves_closes_its_files() {
 }
 
 #[test]
-fn restart_keeps_unlinked_files_for_those_who_come_back() {
+fn restart_keeps_orphans_that_clients_reopen() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let kept = fs.create(&user(1), d, "open", flags::RDWR, 0o644).unwrap();
@@ -388,7 +388,7 @@ fn restart_keeps_unlinked_files_for_those_who_come_back() {
 }
 
 #[test]
-fn temporary_files() {
+fn tmpfile_is_deleted_at_its_last_close_unless_linked() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -416,7 +416,7 @@ fn temporary_files() {
 }
 
 #[test]
-fn link_rules() {
+fn link_refuses_directories_and_deleted_files() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -468,7 +468,7 @@ fn rename_moves_and_replaces() {
 }
 
 #[test]
-fn rename_refuses() {
+fn rename_refuses_invalid_moves() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -503,7 +503,7 @@ fn rename_refuses() {
 }
 
 #[test]
-fn rename_exchange() {
+fn rename_exchange_swaps_files_and_link_counts() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -520,7 +520,7 @@ fn rename_exchange() {
 }
 
 #[test]
-fn removed_directories_take_nothing() {
+fn removed_directory_accepts_no_entries() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -541,7 +541,7 @@ fn removed_directories_take_nothing() {
 }
 
 #[test]
-fn chmod_rules() {
+fn chmod_needs_the_owner_and_drops_foreign_set_group_id() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let f = fs.touch(&user(1), d, "f", 0o644).unwrap();
@@ -559,7 +559,7 @@ fn chmod_rules() {
 }
 
 #[test]
-fn chown_rules() {
+fn chown_needs_privilege_and_clears_set_id_bits() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let f = fs.touch(&user(1), d, "f", 0o644).unwrap();
@@ -582,7 +582,7 @@ fn chown_rules() {
 }
 
 #[test]
-fn utimens_rules() {
+fn utimens_needs_the_owner_or_write_permission() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let f = fs.touch(&user(1), d, "f", 0o600).unwrap();
@@ -603,7 +603,7 @@ fn utimens_rules() {
 }
 
 #[test]
-fn truncate_rules() {
+fn truncate_needs_write_permission_or_a_writable_handle() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let (f, w) = fs.create(&user(1), d, "f", flags::WRONLY, 0o444).unwrap();
@@ -628,7 +628,7 @@ fn truncate_rules() {
 }
 
 #[test]
-fn access_time_is_relative() {
+fn reads_update_atime_by_relatime() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let f = fs.touch(&user(1), d, "f", 0o644).unwrap();
@@ -648,7 +648,7 @@ fn access_time_is_relative() {
 }
 
 #[test]
-fn paths_and_parents() {
+fn fid2path_returns_paths_and_parents() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -671,7 +671,7 @@ fn paths_and_parents() {
 }
 
 #[test]
-fn transnos_count_changes_and_commits() {
+fn transnos_rise_with_changes_and_follow_commits() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     fs.fid();
@@ -700,7 +700,7 @@ fn transnos_count_changes_and_commits() {
 }
 
 #[test]
-fn open_files_are_bounded() {
+fn open_beyond_the_clients_limit_returns_enfile() {
     let config = sheen_namespace::Config { open_files_max: 2, ..Default::default() };
     let mut fs = Fs::on(Default::default(), config);
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
@@ -714,7 +714,7 @@ fn open_files_are_bounded() {
 }
 
 #[test]
-fn batches_are_in_order_of_key() {
+fn batch_records_are_in_key_order() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     for i in 0..20 {
@@ -742,7 +742,7 @@ fn batches_are_in_order_of_key() {
 }
 
 #[test]
-fn a_refused_request_leaves_no_trace() {
+fn refused_request_changes_nothing() {
     let mut fs = Fs::new();
     let f = fs.mknod(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
     fs.touch(&ROOT_CRED, ROOT, "g", 0o644).unwrap();
@@ -756,7 +756,7 @@ fn a_refused_request_leaves_no_trace() {
 }
 
 #[test]
-fn the_unlink_log_is_read_past_entries_that_are_done() {
+fn unlink_log_scan_skips_destroyed_entries() {
     let mut fs = Fs::new();
     for i in 0..10 {
         fs.touch(&ROOT_CRED, ROOT, &format!("f{i}"), 0o644).unwrap();
@@ -774,7 +774,7 @@ fn the_unlink_log_is_read_past_entries_that_are_done() {
 }
 
 #[test]
-fn the_store_forgets_orphans_that_went_or_were_linked() {
+fn deleted_or_linked_orphans_leave_no_orphan_record() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let fid = fs.fid();

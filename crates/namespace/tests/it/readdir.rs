@@ -19,7 +19,7 @@ proptest! {
     /// A reader sees entries that exist all the time exactly once, and nonexistent ones never,
     /// whatever happens between its calls.
     #[test]
-    fn readers_see_what_stays(
+    fn readdir_returns_lasting_entries_exactly_once(
         stay in 1..150usize,
         max_bytes in 1..2000u32,
         between in prop::collection::vec((0..100u32, any::<bool>(), 0..4u8), 0..300),
@@ -60,7 +60,7 @@ proptest! {
 }
 
 #[test]
-fn reads_a_large_directory_in_pieces_over_all_layers() {
+fn readdir_reads_a_large_directory_across_all_layers() {
     let mut fs = Fs::new();
     let make = |fs: &mut Fs, range: std::ops::Range<u32>| {
         for i in range {
@@ -85,7 +85,7 @@ fn reads_a_large_directory_in_pieces_over_all_layers() {
 }
 
 #[test]
-fn attributes_come_along_and_the_size_is_kept() {
+fn readdir_returns_attributes_within_its_size_limit() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o640).unwrap();
     for i in 0..200 {

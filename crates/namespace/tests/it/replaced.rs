@@ -11,7 +11,7 @@ use sheen_wire::{
 };
 
 #[test]
-fn a_replaced_file_can_be_opened_for_a_moment() {
+fn replaced_file_can_be_opened_until_its_time_expires() {
     let mut fs = Fs::on(Arc::new(MemStore::new()), Config { keep_replaced_ms: 200, ..Config::default() });
     let me = user(1);
     let d = fs.mkdir(&Cred::ROOT, ROOT, "d", 0o777).unwrap();

@@ -16,7 +16,7 @@ fn file(fs: &mut Fs) -> Fid {
 }
 
 #[test]
-fn others_write_no_program_and_its_own_client_where_its_kernel_has_looked() {
+fn write_open_of_an_executed_file_returns_etxtbsy() {
     let mut fs = Fs::new();
     let f = file(&mut fs);
     let program = fs.open(&Cred::ROOT, f, EXEC).unwrap();
@@ -44,7 +44,7 @@ fn others_write_no_program_and_its_own_client_where_its_kernel_has_looked() {
 }
 
 #[test]
-fn to_run_a_program_others_are_asked_whether_they_write_it() {
+fn exec_open_invalidates_open_to_find_writers() {
     let mut fs = Fs::new();
     let f = file(&mut fs);
     let program = fs.open(&Cred::ROOT, f, EXEC).unwrap();

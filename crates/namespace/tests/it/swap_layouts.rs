@@ -68,7 +68,7 @@ fn two(fs: &mut Fs, cred: &Cred) -> [Fid; 2] {
 }
 
 #[test]
-fn each_has_the_others_objects_under_names_that_nobody_had() {
+fn swap_exchanges_objects_under_new_names() {
     let mut fs = Fs::new();
     let [one, other] = two(&mut fs, &ROOT_USER);
     let (had, before) = ([objects(&mut fs, one), objects(&mut fs, other)], [fs.attr(one), fs.attr(other)]);
@@ -106,7 +106,7 @@ fn each_has_the_others_objects_under_names_that_nobody_had() {
 }
 
 #[test]
-fn whatever_ends_an_exchange_names_without_a_file_go() {
+fn aborted_swap_destroys_its_reserved_names() {
     let mut fs = Fs::new();
     let files = two(&mut fs, &ROOT_USER);
     let had = files.map(|fid| objects(&mut fs, fid));
@@ -151,7 +151,7 @@ fn whatever_ends_an_exchange_names_without_a_file_go() {
 }
 
 #[test]
-fn what_is_asked_twice_is_done_once() {
+fn resent_swap_is_executed_once() {
     let mut fs = Fs::new();
     let files = two(&mut fs, &ROOT_USER);
     let count = |fs: &mut Fs| files.map(|fid| objects(fs, fid).len());
@@ -171,7 +171,7 @@ fn what_is_asked_twice_is_done_once() {
 }
 
 #[test]
-fn who_may_not_is_refused_and_nothing_changes() {
+fn swap_without_permission_is_refused_and_changes_nothing() {
     let mut fs = Fs::new();
     let (me, other) = (user(1), user(2));
     let files = two(&mut fs, &me);
@@ -203,7 +203,7 @@ fn who_may_not_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn privilege_goes_with_bytes_that_another_one_chose() {
+fn swap_clears_privilege_unless_the_owner_asks() {
     let mut fs = Fs::new();
     let (owner, other) = (user(1), user(2));
     let files = two(&mut fs, &owner);
@@ -217,7 +217,7 @@ fn privilege_goes_with_bytes_that_another_one_chose() {
 }
 
 #[test]
-fn mirrors_go_over_all_and_as_fresh_as_they_are() {
+fn swap_exchanges_all_mirrors_with_their_state() {
     let mut fs = Fs::new();
     let [one, other] = two(&mut fs, &ROOT_USER);
     let f = fs.mknod(&ROOT_USER, ROOT, "f", 0o644).unwrap();

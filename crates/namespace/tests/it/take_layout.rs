@@ -45,7 +45,7 @@ fn take(fs: &mut Fs, cred: &Cred, fid: Fid, from: Fid) -> Result<()> {
 }
 
 #[test]
-fn the_objects_are_those_of_the_copy_and_the_former_ones_go() {
+fn take_layout_takes_the_copys_objects_and_destroys_the_former() {
     let mut fs = Fs::new();
     fs.chmod(&ME, ROOT, 0o777).unwrap();
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
@@ -89,7 +89,7 @@ fn destroyed(fs: &mut Fs) -> BTreeSet<Fid> {
 }
 
 #[test]
-fn what_a_copy_has_on_the_mdt_gets_a_name_after_the_file() {
+fn take_layout_renames_the_copys_object_on_the_mdt() {
     let mut fs = Fs::new();
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
     let mut names = BTreeSet::new();
@@ -123,7 +123,7 @@ fn what_a_copy_has_on_the_mdt_gets_a_name_after_the_file() {
 
 /// The copy gets other objects between begin and end.
 #[test]
-fn a_copy_that_changes_meanwhile_is_not_taken() {
+fn take_layout_refuses_a_copy_that_changed() {
     let mut fs = Fs::new();
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
     let (t, _) = nameless(&mut fs, &ME);
@@ -136,7 +136,7 @@ fn a_copy_that_changes_meanwhile_is_not_taken() {
 }
 
 #[test]
-fn who_may_not_is_refused_and_nothing_changes() {
+fn take_layout_without_permission_is_refused_and_changes_nothing() {
     let mut fs = Fs::new();
     fs.chmod(&ME, ROOT, 0o777).unwrap();
     let (me, other) = (user(1), user(2));
@@ -158,7 +158,7 @@ fn who_may_not_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn privilege_goes_with_bytes_that_another_one_chose() {
+fn take_layout_clears_privilege_unless_the_owner_asks() {
     let mut fs = Fs::new();
     fs.chmod(&ME, ROOT, 0o777).unwrap();
     let (owner, other) = (user(1), user(2));
@@ -188,7 +188,7 @@ fn take_as(fs: &mut Fs, fid: Fid, from: Fid, versions: &[(Fid, u64)]) -> Result<
 }
 
 #[test]
-fn a_mirrored_file_leaves_all_its_mirrors_and_takes_those_of_a_copy() {
+fn take_layout_replaces_all_mirrors_and_takes_a_mirrored_copy() {
     let mut fs = Fs::new();
     let f = fs.mknod(&ME, ROOT, "f", 0o644).unwrap();
     let plain = || TemplateComponent::striped(0, u64::MAX, Spec::default());

@@ -26,7 +26,7 @@ fn expect(fs: &Fs, wanted: &[(Fid, u64)]) {
 }
 
 #[test]
-fn making_touches_the_directory_alone() {
+fn create_invalidates_only_the_directory() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "d", 0o777).unwrap();
     expect(&fs, &[(ROOT, UPDATE)]);
@@ -45,7 +45,7 @@ fn making_touches_the_directory_alone() {
 }
 
 #[test]
-fn reading_opening_and_closing_touch_nothing() {
+fn read_open_and_close_invalidate_nothing() {
     let mut fs = Fs::new();
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
     expect(&fs, &[]);
@@ -62,7 +62,7 @@ fn reading_opening_and_closing_touch_nothing() {
 }
 
 #[test]
-fn removing_touches_the_directory_and_who_had_the_name() {
+fn unlink_invalidates_the_directory_and_the_named_inode() {
     let mut fs = Fs::new();
     let (d, f) = (fs.mkdir(&ME, ROOT, "d", 0o755).unwrap(), fs.touch(&ME, ROOT, "f", 0o644).unwrap());
     fs.link(&ME, f, ROOT, "g").unwrap();
@@ -78,7 +78,7 @@ fn removing_touches_the_directory_and_who_had_the_name() {
 }
 
 #[test]
-fn renaming_touches_both_parents_the_child_and_the_victim() {
+fn rename_invalidates_both_parents_child_and_victim() {
     let mut fs = Fs::new();
     let (a, b) = (fs.mkdir(&ME, ROOT, "a", 0o755).unwrap(), fs.mkdir(&ME, ROOT, "b", 0o755).unwrap());
     let (f, g) = (fs.touch(&ME, a, "f", 0o644).unwrap(), fs.touch(&ME, b, "g", 0o644).unwrap());
@@ -95,7 +95,7 @@ fn renaming_touches_both_parents_the_child_and_the_victim() {
 }
 
 #[test]
-fn setting_attributes_touches_what_they_are() {
+fn setattr_invalidates_the_changed_attributes() {
     let mut fs = Fs::new();
     let (d, f) = (fs.mkdir(&ME, ROOT, "d", 0o755).unwrap(), fs.mknod(&ME, ROOT, "f", 0o644).unwrap());
     fs.chmod(&ME, f, 0o600).unwrap();
@@ -196,7 +196,7 @@ fn outdated(before: &Seen, after: Option<&Seen>) -> u64 {
 }
 
 #[test]
-fn whatever_becomes_untrue_was_touched() {
+fn every_outdated_attribute_is_invalidated() {
     let mut fs = Fs::new();
     let mut known = BTreeSet::from([ROOT]);
     let mut random = 1u64;

@@ -26,7 +26,7 @@ fn leave(fs: &mut Fs, cred: &Cred, from: (Fid, &str), to: (Fid, &str), flags: u3
 }
 
 #[test]
-fn a_whiteout_takes_the_place_of_what_is_renamed() {
+fn rename_leaves_a_whiteout_in_place_of_the_source() {
     let mut fs = Fs::new();
     let (a, b) = (fs.mkdir(&ME, ROOT, "a", 0o777).unwrap(), fs.mkdir(&ME, ROOT, "b", 0o777).unwrap());
     let f = fs.touch(&ME, a, "f", 0o644).unwrap();
@@ -57,7 +57,7 @@ fn a_whiteout_takes_the_place_of_what_is_renamed() {
 }
 
 #[test]
-fn a_whiteout_is_refused_where_the_rename_is() {
+fn whiteout_rename_refuses_invalid_requests() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     let f = fs.touch(&ME, d, "f", 0o644).unwrap();
@@ -80,7 +80,7 @@ fn a_whiteout_is_refused_where_the_rename_is() {
 }
 
 #[test]
-fn a_whiteout_and_its_rename_outlive_a_crash_together() {
+fn whiteout_and_its_rename_survive_a_crash_together() {
     let mut fs = Fs::new();
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
     fs.commit();
@@ -100,7 +100,7 @@ fn a_whiteout_and_its_rename_outlive_a_crash_together() {
 }
 
 #[test]
-fn others_forget_the_name_and_not_the_whiteout() {
+fn whiteout_rename_invalidates_the_moved_name_only() {
     let mut fs = Fs::new();
     let (a, b) = (fs.mkdir(&ME, ROOT, "a", 0o755).unwrap(), fs.mkdir(&ME, ROOT, "b", 0o755).unwrap());
     let f = fs.touch(&ME, a, "f", 0o644).unwrap();

@@ -20,7 +20,7 @@ fn open_dir(fs: &mut Fs) -> Fid {
 }
 
 #[test]
-fn set_get_list_remove() {
+fn xattrs_are_set_read_listed_and_removed() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
@@ -57,7 +57,7 @@ fn set_get_list_remove() {
 }
 
 #[test]
-fn limits() {
+fn xattrs_beyond_the_limits_are_refused() {
     let mut fs = Fs::new();
     let f = fs.mknod(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
     assert_eq!(fs.set(&ROOT_CRED, f, "user.a", &[0; 65537], 0), Err(Errno::E2BIG));
@@ -68,7 +68,7 @@ fn limits() {
 }
 
 #[test]
-fn who_may_what() {
+fn xattr_access_depends_on_prefix_and_caller() {
     let mut fs = Fs::new();
     let (me, other) = (user(1), user(2));
     let d = open_dir(&mut fs);
@@ -93,7 +93,7 @@ fn who_may_what() {
 }
 
 #[test]
-fn capabilities_go_with_content_and_owner() {
+fn capabilities_are_removed_when_content_or_owner_change() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o777).unwrap();
     fs.set(&ROOT_CRED, f, "user.keep", b"1", 0).unwrap();
@@ -206,7 +206,7 @@ fn count(n: u16) -> Vec<u8> {
 }
 
 #[test]
-fn layout_by_xattr() {
+fn setting_lustre_lov_allocates_the_layout_once() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);

@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_directory_is_not_made_again() {
+    fn create_fails_after_the_ost_directory_was_removed() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         let files = empty(&rt);
         drop(files.create(Fid::new(0x2_8000_0401, 1)).unwrap());
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_by_one_who_held_the_object_longer_than_the_cache_shows() {
+    fn change_through_an_evicted_object_updates_its_mtime() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         let files = empty(&rt);
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_was_just_created_for_older_bytes_does_not_look_newer() {
+    fn object_created_for_older_bytes_shows_no_newer_mtime() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         let files = empty(&rt);
         let fid = Fid::new(0x2_8000_0401, 1);
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_was_told_outlives_the_open_file_and_no_change() {
+    fn reported_version_survives_closing_but_no_change() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         let files = empty(&rt);
         let fid = |oid| Fid::new(0x2_8000_0401, oid);

@@ -32,7 +32,7 @@ fn fails(client: &Caller<'_>, request: Request, data: &'static [u8]) -> Option<E
 }
 
 #[test]
-fn a_version_is_another_one_after_every_change_and_no_other() {
+fn data_version_changes_with_every_change_and_only_then() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "c");
@@ -59,7 +59,7 @@ fn a_version_is_another_one_after_every_change_and_no_other() {
 }
 
 #[test]
-fn nobody_uses_a_closed_object_until_it_is_open_again() {
+fn sealed_object_refuses_all_requests_until_unsealed() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "c");
@@ -92,7 +92,7 @@ fn nobody_uses_a_closed_object_until_it_is_open_again() {
 }
 
 #[test]
-fn an_object_that_was_written_meanwhile_is_not_closed_nor_any_other() {
+fn seal_fails_for_all_objects_if_one_version_changed() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "c");
@@ -108,7 +108,7 @@ fn an_object_that_was_written_meanwhile_is_not_closed_nor_any_other() {
 }
 
 #[test]
-fn a_closed_object_stays_closed_after_a_restart_and_its_end() {
+fn sealed_object_stays_sealed_after_destroy_and_restart() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "c");
@@ -125,7 +125,7 @@ fn a_closed_object_stays_closed_after_a_restart_and_its_end() {
 }
 
 #[test]
-fn what_is_in_caches_is_written_before_and_counts() {
+fn seal_waits_for_dirty_data_and_detects_it() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (holder, mover) = (Caller::local(&process, &ost, "h"), Caller::local(&process, &ost, "m"));
@@ -168,7 +168,7 @@ fn link(client: &Caller<'_>) -> Result<(), Errno> {
 }
 
 #[test]
-fn a_closed_object_goes_on_under_a_new_name_and_no_other_does() {
+fn link_gives_only_sealed_objects_a_new_name() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "c");
@@ -200,7 +200,7 @@ fn a_closed_object_goes_on_under_a_new_name_and_no_other_does() {
 }
 
 #[test]
-fn a_new_name_that_comes_to_nothing_takes_nothing_along() {
+fn destroying_a_linked_name_keeps_the_original_object() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "c");
@@ -221,7 +221,7 @@ fn a_new_name_that_comes_to_nothing_takes_nothing_along() {
 }
 
 #[test]
-fn what_may_be_done_in_part_is_told_and_can_be_finished_under_the_new_names() {
+fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = |name| Caller::local(&process, &ost, name);

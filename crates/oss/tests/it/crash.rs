@@ -89,7 +89,7 @@ fn content(store: &Store, oid: u64) -> Vec<u8> {
 }
 
 #[test]
-fn synced_bytes_survive_and_destroyed_objects_do_not() {
+fn synced_data_survives_a_crash_and_destroyed_objects_do_not() {
     let (mut checked, mut lost) = (0, 0);
     for seed in 0..SEEDS {
         let sim = Sim::new(seed, SimConfig::default());
@@ -126,7 +126,7 @@ fn synced_bytes_survive_and_destroyed_objects_do_not() {
 }
 
 #[test]
-fn a_sync_of_everything_keeps_everything() {
+fn sync_of_all_objects_survives_a_crash() {
     for seed in 0..20 {
         let sim = Sim::new(seed, SimConfig::default());
         sim.run(async {

@@ -8,7 +8,7 @@ use sheen_rt::{RealOptions, Rt};
 use sheen_wire::{Bulk, Fid, ost::Part};
 
 #[test]
-fn objects_are_closed_when_descriptors_run_out() {
+fn store_closes_objects_when_descriptors_run_out() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let store = runtime.block_on(Store::open(&rt, dir.path(), "sheen", None, 4096, &Sharing::new())).unwrap();

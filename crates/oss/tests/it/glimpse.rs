@@ -68,7 +68,7 @@ fn callers<'a>(process: &'a Process, ost: &Ost) -> [Caller<'a>; 3] {
 }
 
 #[test]
-fn sizes_times_and_space_are_those_of_what_is_kept_too() {
+fn attrs_include_dirty_data_of_writers() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, reader] = callers(&process, &ost);
@@ -99,7 +99,7 @@ fn sizes_times_and_space_are_those_of_what_is_kept_too() {
 }
 
 #[test]
-fn what_a_writer_flushes_before_it_answers_is_seen() {
+fn glimpse_sees_data_flushed_before_the_answer() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, _] = callers(&process, &ost);
@@ -121,7 +121,7 @@ fn what_a_writer_flushes_before_it_answers_is_seen() {
 }
 
 #[test]
-fn a_refused_lock_comes_with_what_the_writer_knows() {
+fn refused_enqueue_returns_attributes_known_to_the_writer() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [writer, other, _] = callers(&process, &ost);
@@ -138,7 +138,7 @@ fn a_refused_lock_comes_with_what_the_writer_knows() {
 }
 
 #[test]
-fn who_does_not_answer_is_not_waited_for_for_ever() {
+fn client_that_ignores_a_glimpse_is_evicted() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
@@ -149,7 +149,7 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn answers_without_sense_are_refused() {
+fn glimpse_answers_with_invalid_attributes_are_refused() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "a");
@@ -166,7 +166,7 @@ fn answers_without_sense_are_refused() {
 
 /// As O_DIRECT reads: without a lock of its own.
 #[test]
-fn a_read_waits_until_the_writer_has_flushed() {
+fn lockless_read_waits_until_the_writer_has_flushed() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, c] = callers(&process, &ost);
@@ -199,7 +199,7 @@ fn read_bytes(client: &Caller<'_>, request: Request) -> Vec<u8> {
 }
 
 #[test]
-fn several_objects_are_read_each_when_its_writer_has_flushed() {
+fn read_of_several_objects_waits_for_each_writer_separately() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, reader] = callers(&process, &ost);
@@ -226,7 +226,7 @@ fn several_objects_are_read_each_when_its_writer_has_flushed() {
 /// The reader gets a blocking callback for its own lock, and reads once more before it cancels the
 /// lock.
 #[test]
-fn who_holds_a_lock_reads_though_a_writer_waits_for_it() {
+fn lock_holder_reads_while_a_writer_waits_for_the_lock() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, c] = callers(&process, &ost);
@@ -244,7 +244,7 @@ fn who_holds_a_lock_reads_though_a_writer_waits_for_it() {
 }
 
 #[test]
-fn data_is_found_that_somebody_kept() {
+fn seek_finds_dirty_data_of_another_client() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, _] = callers(&process, &ost);
@@ -266,7 +266,7 @@ fn data_is_found_that_somebody_kept() {
 }
 
 #[test]
-fn who_has_much_to_flush_has_the_time_as_long_as_it_flows() {
+fn flushing_client_is_not_evicted_while_writes_arrive() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "1000").unwrap();
@@ -287,7 +287,7 @@ fn who_has_much_to_flush_has_the_time_as_long_as_it_flows() {
 /// A client that appends holds locks on some objects while it waits for others. A client that only
 /// reads must not wait for that.
 #[test]
-fn a_read_does_not_wait_for_who_has_nothing_to_flush() {
+fn read_does_not_wait_for_a_lock_without_dirty_data() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, _] = callers(&process, &ost);
@@ -306,7 +306,7 @@ fn a_read_does_not_wait_for_who_has_nothing_to_flush() {
 /// Dirty data of an object that is removed need not be flushed: the mode of the blocking callback
 /// says so.
 #[test]
-fn only_who_removes_an_object_asks_for_all_of_it_for_itself() {
+fn only_destroy_revokes_locks_with_ex() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, _] = callers(&process, &ost);
@@ -330,7 +330,7 @@ fn only_who_removes_an_object_asks_for_all_of_it_for_itself() {
 }
 
 #[test]
-fn kept_writes_are_dated_by_when_they_were_made() {
+fn flushed_writes_get_the_mtime_of_the_original_write() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "a");
@@ -373,7 +373,7 @@ fn kept_writes_are_dated_by_when_they_were_made() {
 }
 
 #[test]
-fn writes_that_wait_keep_few_bytes_and_the_others_take_a_lock_first() {
+fn writes_beyond_the_waiting_bound_get_lock_first() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [writer, holder, other] = callers(&process, &ost);

@@ -101,7 +101,7 @@ fn run(test: impl AsyncFnOnce(Process)) {
 }
 
 #[test]
-fn a_kept_write_never_meets_a_full_disk() {
+fn write_within_grant_succeeds_on_a_full_disk() {
     run(async |process| {
         let ost = process.start(0).await;
         let (a, b) = (process.client(&ost, "a"), process.client(&ost, "b"));
@@ -128,7 +128,7 @@ fn a_kept_write_never_meets_a_full_disk() {
 }
 
 #[test]
-fn a_full_disk_still_takes_what_needs_no_space() {
+fn full_disk_accepts_overwrites_and_hole_punches() {
     run(async |process| {
         let ost = process.start(0).await;
         let (a, b) = (process.client(&ost, "a"), process.client(&ost, "b"));
@@ -143,7 +143,7 @@ fn a_full_disk_still_takes_what_needs_no_space() {
 }
 
 #[test]
-fn promises_go_with_who_has_them() {
+fn grants_are_released_on_disconnect_and_restart() {
     run(async |process| {
         let ost = process.start(0).await;
         let (a, b) = (process.client(&ost, "a"), process.client(&ost, "b"));
@@ -169,7 +169,7 @@ fn promises_go_with_who_has_them() {
 }
 
 #[test]
-fn those_on_one_disk_promise_together() {
+fn targets_on_one_disk_never_grant_more_than_its_free_space() {
     run(async |process| {
         let (one, two) = (process.start(0).await, process.start(1).await);
         let (a, b) = (process.client(&one, "a"), process.client(&two, "b"));
@@ -190,7 +190,7 @@ fn those_on_one_disk_promise_together() {
 }
 
 #[test]
-fn who_writes_on_is_promised_more_with_each_answer() {
+fn write_replies_extend_the_grant() {
     run(async |process| {
         let ost = process.start(0).await;
         let a = process.client(&ost, "a");
@@ -206,7 +206,7 @@ fn who_writes_on_is_promised_more_with_each_answer() {
 
 /// Found by simulated swaps of layouts.
 #[test]
-fn what_an_ost_notes_of_exchanged_objects_takes_no_promised_space() {
+fn link_markers_use_no_granted_space() {
     run(async |process| {
         let ost = process.start(0).await;
         let (a, b) = (process.client(&ost, "a"), process.client(&ost, "b"));

@@ -65,7 +65,7 @@ fn others_are_called_back(holder: &Caller<'_>, writer: &Caller<'_>) {
 }
 
 #[test]
-fn who_has_it_cached_gives_it_up_before_others_change_it() {
+fn changes_wait_until_caching_clients_cancel_their_locks() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
@@ -77,7 +77,7 @@ fn who_has_it_cached_gives_it_up_before_others_change_it() {
 }
 
 #[test]
-fn own_locks_are_not_in_the_way_and_stay() {
+fn changes_do_not_revoke_the_requesters_own_locks() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let holder = Caller::local(&process, &ost, "a");
@@ -97,7 +97,7 @@ fn own_locks_are_not_in_the_way_and_stay() {
 }
 
 #[test]
-fn what_is_granted_after_a_change_shows_it() {
+fn lock_granted_after_a_write_returns_the_new_data() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, c] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
@@ -115,7 +115,7 @@ fn what_is_granted_after_a_change_shows_it() {
 }
 
 #[test]
-fn a_lock_on_a_range_is_given_up_for_changes_of_that_range_only() {
+fn range_lock_is_revoked_only_by_changes_of_that_range() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (holder, writer) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
@@ -142,7 +142,7 @@ fn a_lock_on_a_range_is_given_up_for_changes_of_that_range_only() {
 /// Each client flushes dirty data past the end before it can cancel its lock. If these writes
 /// conflicted with the locks of the other client, neither could continue.
 #[test]
-fn two_that_write_past_the_end_under_their_locks_do_not_wait_for_each_other() {
+fn two_writers_flushing_past_the_end_do_not_deadlock() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, reader] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
@@ -162,7 +162,7 @@ fn two_that_write_past_the_end_under_their_locks_do_not_wait_for_each_other() {
 /// If the OST held the lock on one object while it waits for the other, the three would wait for
 /// each other.
 #[test]
-fn who_holds_one_object_gets_the_other_that_is_being_written() {
+fn enqueue_is_granted_while_a_write_waits_for_another_object() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (holder, writer) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
@@ -189,7 +189,7 @@ fn who_holds_one_object_gets_the_other_that_is_being_written() {
 }
 
 #[test]
-fn a_dead_holder_is_waited_for_until_it_is_evicted() {
+fn write_waits_for_a_dead_lock_holder_until_its_eviction() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
@@ -205,7 +205,7 @@ fn a_dead_holder_is_waited_for_until_it_is_evicted() {
 
 /// The client cannot cancel the one lock before it learns that both are granted.
 #[test]
-fn a_client_that_waits_for_a_dead_one_is_not_evicted_for_another_lock_of_the_request() {
+fn client_waiting_for_one_lock_is_not_evicted_for_another_of_its_request() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
@@ -226,7 +226,7 @@ fn a_client_that_waits_for_a_dead_one_is_not_evicted_for_another_lock_of_the_req
 }
 
 #[test]
-fn a_client_that_says_goodbye_gives_up_everything_and_waits_for_nothing() {
+fn disconnect_drops_all_locks_and_ends_all_waits() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [a, b, c] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
@@ -246,7 +246,7 @@ fn a_client_that_says_goodbye_gives_up_everything_and_waits_for_nothing() {
 }
 
 #[test]
-fn a_request_that_is_given_up_leaves_no_locks() {
+fn aborted_enqueue_leaves_no_locks() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
@@ -262,7 +262,7 @@ fn a_request_that_is_given_up_leaves_no_locks() {
 }
 
 #[test]
-fn two_clients_take_many_objects_while_a_third_writes_them() {
+fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
     const OBJECTS: u32 = 400;
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
@@ -307,7 +307,7 @@ fn two_clients_take_many_objects_while_a_third_writes_them() {
 /// came between A's two, each client would wait behind a writer for the other. Neither can cancel a
 /// lock that it has not learned of yet.
 #[test]
-fn requests_for_several_locks_do_not_wait_for_each_other() {
+fn enqueues_of_several_locks_do_not_deadlock() {
     // Real threads, one of which is delayed. No client is evicted, however busy the machine is.
     let process = Process::real();
     let ost = process.start(Some(0)).unwrap();
@@ -357,7 +357,7 @@ fn requests_for_several_locks_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn each_lock_has_its_own_answer() {
+fn enqueue_answers_each_lock_separately() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
@@ -382,7 +382,7 @@ fn each_lock_has_its_own_answer() {
 }
 
 #[test]
-fn who_goes_while_it_waits_changes_nothing_any_more() {
+fn write_of_a_disconnected_client_is_not_executed() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let [holder, writer, other] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
@@ -401,7 +401,7 @@ fn who_goes_while_it_waits_changes_nothing_any_more() {
 }
 
 #[test]
-fn an_ost_stops_though_somebody_waits_for_a_lock() {
+fn ost_stops_while_a_write_waits_for_a_lock() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));

@@ -33,7 +33,7 @@ async fn store(rt: &Rt) -> Store {
 }
 
 #[test]
-fn what_was_opened_again_counts_from_the_last_time_that_it_was_closed() {
+fn seal_marker_age_counts_from_the_last_seal() {
     let sim = Sim::new(1, SimConfig { time_max: 100 * HOUR, ..SimConfig::default() });
     let rt = sim.rt(1);
     let run = async {
@@ -54,7 +54,7 @@ fn what_was_opened_again_counts_from_the_last_time_that_it_was_closed() {
 }
 
 #[test]
-fn an_object_that_is_there_is_remembered_longer() {
+fn seal_marker_stays_as_long_as_the_object_exists() {
     let sim = Sim::new(1, SimConfig { time_max: 100 * HOUR, ..SimConfig::default() });
     let rt = sim.rt(1);
     let run = async {
@@ -73,7 +73,7 @@ fn an_object_that_is_there_is_remembered_longer() {
 /// Found by simulated swaps of layouts: such a write was repeated, and overwrote what other clients
 /// had written meanwhile.
 #[test]
-fn what_was_written_before_an_object_was_closed_is_synced_there() {
+fn sync_written_succeeds_on_an_object_sealed_since() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     let run = async {

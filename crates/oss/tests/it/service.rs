@@ -42,7 +42,7 @@ fn exercise(client: &Client<'_>) {
 }
 
 #[test]
-fn serves_every_request_over_lo_and_tcp() {
+fn ost_serves_every_request_over_lo_and_tcp() {
     let process = Process::real();
     let ost = process.start(None).unwrap();
     assert_eq!(ost.name(), "sheen-OST0007");
@@ -52,7 +52,7 @@ fn serves_every_request_over_lo_and_tcp() {
 }
 
 #[test]
-fn an_mdts_data_service_is_an_ost_that_no_mgs_knows() {
+fn data_service_serves_requests_without_mgs_registration() {
     let process = Process::real();
     let config = DataConfig {
         dir: process.dir.join("mdt/dom"),
@@ -81,7 +81,7 @@ fn an_mdts_data_service_is_an_ost_that_no_mgs_knows() {
 }
 
 #[test]
-fn all_objects_are_listed_once_however_many_there_are() {
+fn list_returns_every_object_once() {
     let process = Process::real();
     let ost = process.start(None).unwrap();
     let client = process.client(&process.net, "sheen-OST0007", Nid::Lo);
@@ -111,7 +111,7 @@ fn all_objects_are_listed_once_however_many_there_are() {
 }
 
 #[test]
-fn it_says_how_much_a_reply_may_hold() {
+fn reply_bytes_sums_read_lengths_without_overflow() {
     let process = Process::real();
     let ost = process.start(None).unwrap();
     let bytes = |request| ost.reply_bytes(&request);
@@ -124,7 +124,7 @@ fn it_says_how_much_a_reply_may_hold() {
 }
 
 #[test]
-fn bad_requests_are_refused_and_change_nothing() {
+fn invalid_ost_requests_are_refused_and_change_nothing() {
     let process = Process::real();
     let ost = process.start(Some(0)).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);
@@ -143,7 +143,7 @@ fn bad_requests_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_stopped_ost_comes_back_with_its_index_and_its_data() {
+fn restarted_ost_has_its_index_and_data() {
     let process = Process::real();
     let ost = process.start(None).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);
@@ -159,7 +159,7 @@ fn a_stopped_ost_comes_back_with_its_index_and_its_data() {
 }
 
 #[test]
-fn what_the_mgs_refuses_does_not_start() {
+fn ost_refused_by_the_mgs_does_not_start() {
     let process = Process::real();
     let error = process.start(Some(99)).unwrap_err().to_string();
     assert!(error.contains("File exists") && error.contains("the MGS has another OST of this index"), "{error}");
@@ -169,7 +169,7 @@ fn what_the_mgs_refuses_does_not_start() {
 }
 
 #[test]
-fn who_hears_of_it_from_the_mgs_finds_it() {
+fn ost_is_reachable_when_it_registers_with_the_mgs() {
     let process = Process::real();
     let ost = process.start(Some(3)).unwrap();
     process.run(ost.stop());
@@ -178,7 +178,7 @@ fn who_hears_of_it_from_the_mgs_finds_it() {
 }
 
 #[test]
-fn parameters_tell_what_happens() {
+fn obdfilter_parameters_show_stats_and_space() {
     let process = Process::real();
     let ost = process.start(Some(2)).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);

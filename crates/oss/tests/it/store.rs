@@ -89,7 +89,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_never_written_is_empty() {
+fn read_of_an_unwritten_object_is_empty() {
     let f = Fixture::new();
     assert!(f.read(1, 0, 4096).is_empty());
     assert!(f.read(1, u64::MAX - 10, 4096).is_empty());
@@ -121,7 +121,7 @@ fn writes_read_back_through_holes_and_overwrites() {
 }
 
 #[test]
-fn an_object_is_as_sparse_as_what_was_written() {
+fn sparse_write_allocates_only_written_blocks() {
     let f = Fixture::new();
     f.write(1, 4096 * MIB, b"end");
     let attr = f.store.attrs(&[fid(1)]).unwrap()[0];
@@ -160,7 +160,7 @@ fn one_write_fills_many_parts_of_many_objects_in_order() {
 }
 
 #[test]
-fn two_thousand_objects_in_one_request() {
+fn one_request_writes_and_reads_2000_objects() {
     let f = Fixture::new();
     let stripe = |i: usize| 100 + i % 7;
     let parts: Vec<_> = (0..2000).map(|i| part(i as u32 + 1, 50, stripe(i))).collect();
@@ -181,7 +181,7 @@ fn two_thousand_objects_in_one_request() {
 }
 
 #[test]
-fn a_reply_of_the_largest_size_is_whole() {
+fn read_of_the_largest_size_returns_all_bytes() {
     let f = Fixture::new();
     let data = pattern(5, BULK_BYTES_MAX);
     f.write(1, 12345, &data);
@@ -195,7 +195,7 @@ fn a_reply_of_the_largest_size_is_whole() {
 }
 
 #[test]
-fn truncate_punch_and_seek() {
+fn truncate_and_punch_create_holes_that_seek_finds() {
     let f = Fixture::new();
     f.store.truncate(&[(fid(1), 10 * MIB)]).unwrap();
     assert_eq!(f.size(1), 10 * MIB);
@@ -219,7 +219,7 @@ fn truncate_punch_and_seek() {
 }
 
 #[test]
-fn reserve_and_zero_range() {
+fn fallocate_reserves_and_zeroes_ranges() {
     let f = Fixture::new();
     f.store.allocate(Allocate::Reserve { keep_size: true }, &[(fid(1), 0, MIB)]).unwrap();
     let attr = f.store.attrs(&[fid(1)]).unwrap()[0];
@@ -234,7 +234,7 @@ fn reserve_and_zero_range() {
 }
 
 #[test]
-fn destroyed_objects_are_gone_and_their_space_is_back() {
+fn destroy_removes_objects_and_frees_their_space() {
     let f = Fixture::new();
     f.write(1, 0, &pattern(8, 1 << 20));
     f.write(2, 0, b"stays");
@@ -251,7 +251,7 @@ fn destroyed_objects_are_gone_and_their_space_is_back() {
 }
 
 #[test]
-fn destroy_range_takes_the_range_and_nothing_else() {
+fn destroy_range_removes_only_the_range() {
     let f = Fixture::new();
     for oid in 1..=200 {
         f.write(oid, 0, b"x");
@@ -272,7 +272,7 @@ fn destroy_range_takes_the_range_and_nothing_else() {
 }
 
 #[test]
-fn objects_of_two_mdts_with_the_same_ids_are_apart() {
+fn objects_with_the_same_id_of_two_sequences_are_distinct() {
     let f = Fixture::new();
     let [one, two] = [0, 1].map(|mdt| ost_seq(MdtIndex::new(mdt).unwrap(), 3));
     let part = |seq, oid| Part { object: Fid::new(seq, oid), offset: 0, len: 3 };
@@ -310,7 +310,7 @@ fn open_files_are_bounded_and_nothing_is_lost_by_closing_them() {
 }
 
 #[test]
-fn a_time_does_not_go_back_when_a_file_is_closed() {
+fn mtime_does_not_go_back_when_a_file_is_closed() {
     let f = Fixture::with(64, tempfile::tempdir().unwrap());
     let mut times = BTreeMap::new();
     let before = f._rt.wall();
@@ -328,7 +328,7 @@ fn a_time_does_not_go_back_when_a_file_is_closed() {
 }
 
 #[test]
-fn times_are_in_the_files_after_a_sync_and_a_stop() {
+fn sync_and_stop_write_mtimes_to_the_files() {
     let f = Fixture::new();
     let shown = |f: &Fixture| f.store.attrs(&(1..=50).map(fid).collect::<Vec<_>>()).unwrap();
     let kept = |oid| {
@@ -355,7 +355,7 @@ fn times_are_in_the_files_after_a_sync_and_a_stop() {
 }
 
 #[test]
-fn threads_work_on_their_own_and_on_shared_objects() {
+fn threads_write_own_and_shared_objects_without_loss() {
     let f = Fixture::with(64, tempfile::tempdir().unwrap());
     std::thread::scope(|s| {
         for t in 0..4u32 {
@@ -381,7 +381,7 @@ fn threads_work_on_their_own_and_on_shared_objects() {
 
 /// Writers and a destroyer of one object: whatever the order, the object is deleted.
 #[test]
-fn destroy_races_with_writes() {
+fn object_stays_deleted_when_destroy_races_with_writes() {
     let f = Fixture::new();
     for object in 5..205 {
         std::thread::scope(|s| {
@@ -394,7 +394,7 @@ fn destroy_races_with_writes() {
 }
 
 #[test]
-fn a_directory_opens_again_with_everything_in_it() {
+fn reopened_store_has_identity_and_data() {
     let mut f = Fixture::new();
     f.write(1, 5, b"data");
     f.store.set_index(3).unwrap();
@@ -407,7 +407,7 @@ fn a_directory_opens_again_with_everything_in_it() {
 }
 
 #[test]
-fn a_directory_of_someone_else_is_refused_and_left_alone() {
+fn open_refuses_a_directory_of_another_target() {
     let mut f = Fixture::new();
     f.store.set_index(3).unwrap();
     let try_open = |dir: &Path, fsname, index| {
@@ -431,7 +431,7 @@ fn a_directory_of_someone_else_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_formatted_directory_without_its_objects_is_refused_and_left_alone() {
+fn open_refuses_a_formatted_directory_without_objects() {
     let f = Fixture::new();
     f.write(1, 0, b"bytes");
     let Fixture { store, runtime, _rt: rt, dir } = f;
@@ -446,7 +446,7 @@ fn a_formatted_directory_without_its_objects_is_refused_and_left_alone() {
 }
 
 #[test]
-fn space_is_shared_by_the_targets_of_a_device() {
+fn statfs_divides_a_device_among_its_targets() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let sharing = Sharing::new();
@@ -487,7 +487,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_says_so_and_recovers() {
+fn write_on_a_full_disk_returns_enospc_and_recovers() {
     let Some(disk) = SmallDisk::new("1m") else { return };
     let dir = tempfile::tempdir_in(disk.0.path()).unwrap();
     let f = Fixture::with(64, dir);
@@ -504,7 +504,7 @@ fn a_full_disk_says_so_and_recovers() {
 }
 
 #[test]
-fn what_is_sent_unread_has_the_checksum_of_what_is_there() {
+fn pages_sent_without_reading_have_the_current_checksum() {
     let f = Fixture::new();
     let data = pattern(9, 4 << 20);
     let bulk = Bulk::from(Bytes::from(data.clone()));

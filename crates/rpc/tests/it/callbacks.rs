@@ -147,7 +147,7 @@ fn callbacks_arrive_in_order() {
 }
 
 #[test]
-fn who_does_not_listen_is_not_disturbed() {
+fn callback_without_a_handler_is_ignored() {
     run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
@@ -161,7 +161,7 @@ fn who_does_not_listen_is_not_disturbed() {
 }
 
 #[test]
-fn urgent_calls_pass_those_that_wait_for_a_slot() {
+fn urgent_call_overtakes_calls_waiting_for_a_slot() {
     run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::gated());
@@ -185,7 +185,7 @@ fn urgent_calls_pass_those_that_wait_for_a_slot() {
 }
 
 #[test]
-fn a_client_that_is_given_up_starts_anew() {
+fn evicted_client_reconnects_as_a_new_client() {
     run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
@@ -218,7 +218,7 @@ fn a_client_that_is_given_up_starts_anew() {
 }
 
 #[test]
-fn a_client_learns_at_once_that_its_target_was_restarted() {
+fn idle_client_with_callbacks_notices_target_restart_at_once() {
     run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
@@ -297,7 +297,7 @@ fn ringing(seed: u64) -> usize {
 }
 
 #[test]
-fn a_service_learns_that_a_client_is_back_and_rings_again() {
+fn lost_callbacks_are_repeated_after_reconnect() {
     let times: usize = (0..10).map(ringing).sum();
     assert!(times > 20, "{times}: too few reconnects");
 }

@@ -47,7 +47,7 @@ async fn answer_to(rt: &Rt, addr: SocketAddr, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn what_is_no_frame_closes_that_connection_alone() {
+fn invalid_frame_closes_only_its_own_connection() {
     run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, server, addr) = serve(&rt, &echo, config(1000), 0).await;
@@ -111,7 +111,7 @@ fn what_is_no_frame_closes_that_connection_alone() {
 }
 
 #[test]
-fn a_client_that_does_not_come_back_is_given_up() {
+fn client_that_does_not_reconnect_in_time_is_evicted() {
     run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, _server, addr) = serve(&rt, &echo, config(100), 0).await;
@@ -134,7 +134,7 @@ fn a_client_that_does_not_come_back_is_given_up() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_worked_for() {
+fn server_stops_executing_for_client_that_does_not_read() {
     run(async |rt| {
         let echo = Arc::new(Echo { inline: false, ..Echo::new(1) });
         let net = Net::new(rt.clone());

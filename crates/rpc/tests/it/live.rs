@@ -115,13 +115,13 @@ async fn cases(place: Place) {
 }
 
 #[test]
-fn over_a_socket() {
+fn live_bulk_over_a_real_socket_matches_the_file() {
     let dir = tempfile::tempdir().unwrap();
     real(|rt| cases(Place { server: rt.clone(), client: rt, host: [127, 0, 0, 1].into(), dir: dir.path().to_owned() }));
 }
 
 #[test]
-fn in_the_simulator() {
+fn live_bulk_in_the_simulator_matches_the_file() {
     for seed in 0..4 {
         let sim = Sim::new(seed, SimConfig { short_io: 0.2, ..SimConfig::default() });
         let host = sim.addr(1, 0).ip();

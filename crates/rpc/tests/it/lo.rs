@@ -22,7 +22,7 @@ fn now<F: Future>(f: F) -> Option<F::Output> {
 }
 
 #[test]
-fn a_call_is_done_at_its_first_poll_and_copies_nothing() {
+fn lo_call_completes_at_first_poll_without_a_copy() {
     run(async |rt| {
         let net = Net::new(rt);
         let server = Server::new(net.clone());
@@ -42,7 +42,7 @@ fn a_call_is_done_at_its_first_poll_and_copies_nothing() {
 }
 
 #[test]
-fn a_call_is_small() {
+fn call_future_size_stays_within_bound() {
     run(async |rt| {
         let import = Import::<Mds>::new(Net::new(rt), import_config("c", None));
         let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
@@ -52,7 +52,7 @@ fn a_call_is_small() {
 }
 
 #[test]
-fn a_target_that_goes_in_order_ends_what_it_began_and_begins_nothing() {
+fn lo_target_drain_finishes_running_calls_and_starts_none() {
     run(async |rt| {
         let net = Net::new(rt.clone());
         let (first, second) = (Arc::new(Echo::gated(1)), Arc::new(Echo::new(2)));
@@ -81,7 +81,7 @@ fn a_target_that_goes_in_order_ends_what_it_began_and_begins_nothing() {
 }
 
 #[test]
-fn features_and_last_committed_arrive() {
+fn calls_deliver_features_and_last_committed() {
     run(async |rt| {
         let net = Net::new(rt);
         let server = Server::new(net.clone());
@@ -143,7 +143,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
 }
 
 #[test]
-fn closing_ends_what_waits_and_what_comes() {
+fn closing_lo_import_fails_waiting_and_later_calls() {
     run(async |rt| {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
@@ -167,7 +167,7 @@ fn closing_ends_what_waits_and_what_comes() {
 }
 
 #[test]
-fn no_more_than_max_rpcs_in_flight() {
+fn calls_in_flight_stay_within_max_rpcs_in_flight() {
     run(async |rt| {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());

@@ -75,13 +75,13 @@ fn every_request_is_executed_once_however_often_connections_break() {
 }
 
 #[test]
-fn a_seed_replays() {
+fn same_seed_replays_the_same_rpc_trace() {
     assert_eq!(breaking(7), breaking(7));
     assert_ne!(breaking(7), breaking(8));
 }
 
 #[test]
-fn a_server_that_goes_waits_for_no_one_for_long() {
+fn drain_ends_after_5_s_if_a_request_is_stuck() {
     let sim = Sim::new(8, SimConfig::default());
     let echo = Arc::new(Echo::gated(1));
     sim.run(async {
@@ -104,7 +104,7 @@ fn a_server_that_goes_waits_for_no_one_for_long() {
 }
 
 #[test]
-fn an_idle_connection_does_nothing() {
+fn idle_connection_leaves_no_timer() {
     let sim = Sim::new(1, SimConfig::default());
     let echo = Arc::new(Echo::new(1));
     let (server, import) = sim
@@ -122,7 +122,7 @@ fn an_idle_connection_does_nothing() {
 }
 
 #[test]
-fn a_partition_is_survived_or_reported() {
+fn call_survives_short_partition_and_times_out_in_long_one() {
     let sim = Sim::new(2, SimConfig::default());
     let echo = Arc::new(Echo::new(1));
     sim.run(async {
@@ -157,7 +157,7 @@ fn a_partition_is_survived_or_reported() {
 }
 
 #[test]
-fn a_client_that_was_given_up_recovers_and_still_executes_nothing_twice() {
+fn evicted_client_recovers_and_its_request_is_executed_once() {
     let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
     let echo = Arc::new(Echo::gated(1));
     sim.run(async {
@@ -192,7 +192,7 @@ fn a_client_that_was_given_up_recovers_and_still_executes_nothing_twice() {
 /// The server knows the client again from the welcome on, but the client has not yet recovered its
 /// lost state.
 #[test]
-fn a_hook_that_a_broken_connection_cuts_short_is_called_again() {
+fn restart_hook_cut_short_by_broken_connection_runs_again() {
     let sim = Sim::new(7, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
     let echo = Arc::new(Echo::new(1));
     sim.run(async {
@@ -224,7 +224,7 @@ fn a_hook_that_a_broken_connection_cuts_short_is_called_again() {
 }
 
 #[test]
-fn what_was_kept_under_a_lost_lock_is_not_written_when_the_client_is_back() {
+fn guarded_write_fails_after_eviction_and_is_not_resent() {
     let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
     let echo = Arc::new(Echo::new(1));
     sim.run(async {
@@ -250,7 +250,7 @@ fn what_was_kept_under_a_lost_lock_is_not_written_when_the_client_is_back() {
 }
 
 #[test]
-fn a_hook_that_fails_is_called_again() {
+fn failed_restart_hook_runs_again() {
     let sim = Sim::new(6, SimConfig::default());
     let echo = Arc::new(Echo::new(1));
     sim.run(async {
@@ -277,7 +277,7 @@ fn a_hook_that_fails_is_called_again() {
 }
 
 #[test]
-fn a_silent_server_is_noticed() {
+fn silent_server_is_disconnected_and_slow_server_is_not() {
     let sim = Sim::new(3, SimConfig { partition_timeout: Duration::from_secs(100_000), ..SimConfig::default() });
     let echo = Arc::new(Echo::gated(1));
     sim.run(async {
@@ -303,7 +303,7 @@ fn a_silent_server_is_noticed() {
 }
 
 #[test]
-fn a_crashed_server_that_comes_back_is_recovered() {
+fn crashed_server_restart_runs_hook_before_resends() {
     let sim = Sim::new(4, SimConfig::default());
     let first = Arc::new(Echo::gated(1));
     let second = Arc::new(Echo::new(2));

@@ -42,7 +42,7 @@ fn bulk_of_all_sizes_comes_back_whole() {
 
 /// Another process may get the port of a target, and names of file systems repeat.
 #[test]
-fn another_target_of_the_same_name_is_not_taken_for_ones_own() {
+fn connect_refuses_target_with_another_uuid() {
     run(async |rt| {
         let (own, other) =
             (Arc::new(Echo { uuid: "own", ..Echo::new(1) }), Arc::new(Echo { uuid: "other", ..Echo::new(2) }));
@@ -97,7 +97,7 @@ fn many_concurrent_calls_each_get_their_own_answer() {
 }
 
 #[test]
-fn a_lost_reply_is_sent_again_and_nothing_is_executed_twice() {
+fn lost_reply_is_sent_again_without_second_execution() {
     run(async |rt| {
         let echo = Arc::new(Echo::gated(1));
         let (net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
@@ -120,7 +120,7 @@ fn a_lost_reply_is_sent_again_and_nothing_is_executed_twice() {
 }
 
 #[test]
-fn a_resend_waits_for_the_execution_that_runs() {
+fn resend_waits_for_the_running_execution() {
     run(async |rt| {
         let echo = Arc::new(Echo::gated(1));
         let (_net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
@@ -156,7 +156,7 @@ fn a_resend_waits_for_the_execution_that_runs() {
 }
 
 #[test]
-fn a_restarted_server_is_recovered_before_requests_are_sent_again() {
+fn stopped_server_restart_runs_hook_before_resends() {
     run(async |rt| {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
@@ -183,7 +183,7 @@ fn a_restarted_server_is_recovered_before_requests_are_sent_again() {
 }
 
 #[test]
-fn a_server_that_goes_in_order_answers_what_it_executes() {
+fn tcp_target_drain_replies_to_running_requests() {
     run(async |rt| {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
@@ -212,7 +212,7 @@ fn a_server_that_goes_in_order_answers_what_it_executes() {
 }
 
 #[test]
-fn closing_says_goodbye_and_ends_what_waits() {
+fn closing_tcp_import_disconnects_and_fails_waiting_calls() {
     run(async |rt| {
         let echo = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
@@ -233,7 +233,7 @@ fn closing_says_goodbye_and_ends_what_waits() {
 }
 
 #[test]
-fn dropping_an_import_says_goodbye() {
+fn dropping_an_import_disconnects_the_client() {
     run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
@@ -245,7 +245,7 @@ fn dropping_an_import_says_goodbye() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn connect_error_names_address_target_and_cause() {
     run(async |rt| {
         let net = Net::new(rt.clone());
         let free = net.listen(LOOPBACK.into()).await.unwrap().local_addr();
@@ -269,7 +269,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_second_address_is_tried() {
+fn connect_tries_the_second_nid() {
     run(async |rt| {
         let net = Net::new(rt.clone());
         let free = net.listen(LOOPBACK.into()).await.unwrap().local_addr();
@@ -284,7 +284,7 @@ fn a_second_address_is_tried() {
 }
 
 #[test]
-fn an_own_address_is_called_directly() {
+fn call_to_own_address_goes_over_lo() {
     run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (net, server, addr) = serve(&rt, &echo, config(1000), 0).await;
@@ -330,7 +330,7 @@ fn reads(rt: &Rt, import: &Arc<Import<Ost>>, count: usize) -> Vec<JoinHandle<usi
 }
 
 #[test]
-fn replies_are_not_made_before_there_is_room_for_them() {
+fn reads_execute_only_when_there_is_bulk_room() {
     run(async |rt| {
         let echo = Arc::new(Echo { reply_bytes: 16 << 20, ..Echo::gated(1) });
         let server = Server::with_config(
@@ -375,7 +375,7 @@ async fn deaf(rt: &Rt, addr: SocketAddr, name: &str, reads: u64) -> Connection {
 }
 
 #[test]
-fn room_is_taken_until_a_reply_is_sent() {
+fn bulk_room_is_held_until_the_reply_is_sent() {
     const LEN: usize = 1 << 20;
     run(async |rt| {
         let echo = Arc::new(Echo { reply_bytes: LEN, data: Mutex::new(data(LEN, 1)), ..Echo::new(1) });
@@ -403,7 +403,7 @@ fn room_is_taken_until_a_reply_is_sent() {
 }
 
 #[test]
-fn a_delay_is_seen_in_the_round_trip() {
+fn injected_delay_lengthens_the_round_trip() {
     run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, _server, addr) = serve(&rt, &echo, config(1000), 0).await;

@@ -122,7 +122,7 @@ mod tests {
 
     /// Compares with a plain vector, over random operations near page boundaries.
     #[test]
-    fn equals_a_flat_file() {
+    fn sparse_file_operations_match_a_plain_vector() {
         for seed in 0..200 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let (mut sparse, mut flat) = (Sparse::default(), Vec::<u8>::new());

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_tell_their_write() {
+    fn bytes_identify_their_write() {
         for n in [1, 2, 254, 255] {
             for offset in [0, 511, 65_535, 1 << 33] {
                 let bytes = fill(n, offset, 1000);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_write_is_read() {
+    fn read_must_return_the_last_write() {
         let writes = [write(1, 2, 1), write(3, 4, 2)];
         assert!(legal(&writes, &[read(5, 6, 1, 2)]));
         assert!(!legal(&writes, &[read(5, 6, 1, 1)]));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_the_same_time_is_read_in_one_order() {
+    fn concurrent_writes_must_be_read_in_one_order() {
         let writes = [write(1, 5, 1), write(2, 6, 2)];
         assert!(legal(&writes, &[read(7, 8, 1, 1)]) && legal(&writes, &[read(7, 8, 1, 2)]));
         assert!(legal(&writes, &[read(3, 4, 1, 0), read(3, 4, 2, 1)]));
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_ends_what_was() {
+    fn truncated_bytes_must_not_be_read() {
         let changes = [write(1, 2, 1), cut(3, 4, 15)];
         let half = |n| Seen { runs: vec![(15, 1), (20, n)], ..read(5, 6, 1, 1) };
         assert!(!legal(&changes, &[half(1)]));
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_lie_between_what_is_certain_and_what_is_possible() {
+    fn sizes_must_lie_between_certain_and_possible_writes() {
         let changes = [write(1, 2, 1), cut(3, 6, 5)];
         let sizes = |look: fn(u64) -> Seen| (0..30).filter(|s| legal(&changes, &[look(*s)])).collect::<Vec<_>>();
         assert_eq!(sizes(|s| sized(3, 4, s)), (5..=20).collect::<Vec<_>>(), "stripes are cut one by one");
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_may_have_been_seen_by_its_client() {
+    fn lost_write_may_be_seen_only_by_its_own_client() {
         let lost = Changed { lost: Some(9), ..write(3, 4, 2) };
         let changes = [write(1, 2, 1), lost];
         assert!(legal(&changes, &[read(5, 6, 0, 2), read(10, 11, 1, 1)]));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_record_is_there_once_in_order() {
+    fn each_record_must_be_in_the_log_once_and_in_order() {
         let appends = [append(1, 2, 1), append(3, 6, 2), append(4, 5, 3)];
         assert!(legal(&appends, &[read(10, 11, &[1, 2, 3])]) && legal(&appends, &[read(10, 11, &[1, 3, 2])]));
         assert!(!legal(&appends, &[read(10, 11, &[2, 1, 3])]), "order");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_meanwhile_sees_a_beginning() {
+    fn concurrent_read_must_see_a_prefix_of_the_log() {
         let appends = [append(1, 2, 1), append(3, 6, 2), append(8, 9, 3)];
         let legal = |r| legal(&appends, &[r, read(10, 11, &[1, 2, 3])]);
         assert!(legal(read(4, 5, &[1])) && legal(read(4, 5, &[1, 2])) && legal(read(7, 8, &[1, 2])));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_lost_may_leave_a_gap() {
+    fn lost_append_may_leave_a_gap() {
         let appends = [append(1, 2, 1), Append { lost: true, ..append(3, 6, 2) }, append(8, 9, 3)];
         let mut torn = read(10, 11, &[1, 2, 3]);
         torn.bytes[28..36].fill(0);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other() {
+    fn sequential_operations_have_one_legal_result() {
         let made = asked(1, 2, Ask::Create(A, true), file(1));
         assert!(legal(&[made, asked(3, 4, Ask::Look(A), file(1))]));
         assert!(!legal(&[made, asked(3, 4, Ask::Look(A), Err(Errno::ENOENT))]));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_same_time() {
+    fn concurrent_operations_may_take_effect_in_any_order() {
         let made = asked(1, 9, Ask::Create(A, true), file(1));
         let other = asked(2, 8, Ask::Create(A, true), Err(Errno::EEXIST));
         assert!(legal(&[made, other]));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_may_have_been_done() {
+    fn operation_without_a_reply_may_have_been_executed() {
         let made = asked(1, 2, Ask::Create(A, true), file(1));
         let unknown = Asked { answer: None, ..asked(3, Span::NEVER, Ask::Unlink(A), Ok(Told::Done)) };
         let there = |from, to| asked(from, to, Ask::Look(A), file(1));

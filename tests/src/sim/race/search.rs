@@ -234,7 +234,7 @@ mod tests {
     /// Seed 1792 of the races with swaps found the bug: a read after the uncertain operation was
     /// taken first.
     #[test]
-    fn what_was_done_perhaps_is_tried_before_what_comes_after_it() {
+    fn uncertain_operation_is_tried_before_later_reads() {
         let perhaps = |to| Op { is_certain: false, ..op((1, to), 1, 3, true) };
         let rest =
             [op((0, 5), 0, 1, true), op((6, 7), 1, 2, true), op((25, 26), 0, 1, false), op((30, 31), 1, 3, false)];

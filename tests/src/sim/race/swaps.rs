@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_to_the_other_file_once() {
+    fn swap_moves_bytes_to_the_other_file_once() {
         let one = |seen: &[Seen]| file(&[write(1, 2, 1)], seen);
         let swap = [(5, 6)];
         assert!(legal(one(&[read(3, 4, 1), empty(7, 8)]), file(&[], &[empty(3, 4), read(7, 8, 1)]), &swap));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_meanwhile_is_in_one_of_the_two() {
+    fn write_during_a_swap_must_reach_exactly_one_file() {
         let swap = [(3, 9)];
         let one = |seen: &[Seen]| file(&[write(4, 8, 1)], seen);
         assert!(legal(one(&[read(10, 11, 1)]), file(&[], &[empty(10, 11)]), &swap));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_exchange_met_half_done_is_finished_in_the_other_file() {
+    fn truncate_during_a_swap_may_finish_in_the_other_file() {
         let cut = |from, to| Changed { change: Change::Cut { size: 0 }, ..write(from, to, 0) };
         let legal =
             |cut, after: Seen| legal(file(&[], &[read(5, 6, 1), after]), file(&[write(1, 2, 1), cut], &[]), &[(3, 9)]);

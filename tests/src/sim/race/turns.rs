@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_and_none_forgotten() {
+    fn exclusive_locks_must_not_overlap_or_lose_a_count() {
         assert!(check(&[turn(1, 2, false, 0), turn(3, 6, true, 1), turn(4, 5, true, 1), turn(7, 8, false, 1)]).is_ok());
         assert!(check(&[turn(1, 4, false, 0), turn(3, 6, false, 1)]).is_err());
         assert!(check(&[turn(1, 4, false, 0), turn(3, 6, true, 1)]).is_err());

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_varies_goes_and_what_matters_stays() {
+    fn mask_replaces_varying_values_and_keeps_the_rest() {
         let mask = |text: &str| mask(text, "", &Placement::default());
         assert_eq!(mask("x [0x200000402:0x1b9:0x0] y"), "x [<fid>] y");
         assert_eq!(mask("0x100010000:0x0:0x0"), "0x100010000:0x0:0x0");

@@ -75,7 +75,7 @@ static LEFT_OUT: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 });
 
 #[test]
-fn answers_as_lustre_does() {
+fn commands_answer_like_the_recorded_lustre() {
     Sandbox::enter("reference", |sandbox| {
         sandbox.up("lustre", "/mnt/c1");
         sandbox.mount_again("/mnt/c2");

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_user_chose_is_compared_as_it_is() {
+    fn mask_makes_osts_relative_unless_the_user_chose_them() {
         let mut placement = Placement::default();
         placement.follow("lfs setstripe -c 2 -i 3 i3c2");
         placement.follow("mkdir d; lfs setstripe -o 1,3 d; touch d/f");

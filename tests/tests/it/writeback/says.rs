@@ -4,7 +4,7 @@ use super::*;
 
 /// 10,000 writes of 4 KiB, and records of 47,008 bytes, are sent in few requests. The other mount
 /// reads all of the data at once.
-pub fn small_writes_travel_together(on: &Stage<'_>) {
+pub fn small_writes_are_sent_in_few_requests(on: &Stage<'_>) {
     for (i, layout) in LAYOUTS.into_iter().enumerate() {
         for (piece, count) in [(PIECE, 10_000), (RECORD, 500)] {
             let (data, name) = (noise(i as u64, piece * count), format!("f{i}.{piece}"));
@@ -34,7 +34,7 @@ pub fn small_writes_travel_together(on: &Stage<'_>) {
 /// The kernel splits a write of 1 MiB in two if its memory is not page-aligned (unless
 /// `fs.fuse.max_pages_limit` is raised). With a single writer, the split-write tails stay dirty.
 /// With two writers that take turns, few of them cost a lock.
-pub fn the_rests_of_large_writes_stand_in_nobodys_way(on: &Stage<'_>) {
+pub fn split_write_tails_cost_few_requests_and_locks(on: &Stage<'_>) {
     const BLOCK: usize = 1 << 20;
     const COUNT: usize = 48;
     let data = noise(5, COUNT * BLOCK + 4096);
@@ -58,7 +58,7 @@ pub fn the_rests_of_large_writes_stand_in_nobodys_way(on: &Stage<'_>) {
     }
 }
 
-pub fn overwrites_in_any_order_are_what_was_written_last(on: &Stage<'_>) {
+pub fn overwrites_in_any_order_leave_the_last_data(on: &Stage<'_>) {
     const SPACE: usize = 1 << 20;
     let mut rng = fastrand::Rng::with_seed(7);
     for layout in LAYOUTS {
@@ -88,7 +88,7 @@ pub fn overwrites_in_any_order_are_what_was_written_last(on: &Stage<'_>) {
 
 /// The stat causes a glimpse: A reports the length of the file, and keeps its locks and its dirty
 /// data.
-pub fn a_stat_elsewhere_sees_each_write(on: &Stage<'_>) {
+pub fn stat_elsewhere_sees_each_write_without_a_flush(on: &Stage<'_>) {
     const WRITES: u64 = 200;
     for layout in LAYOUTS {
         let name = named(layout);
@@ -123,7 +123,7 @@ pub fn a_stat_elsewhere_sees_each_write(on: &Stage<'_>) {
 }
 
 /// Also while dirty data is on its way to the OSTs.
-pub fn sizes_never_go_back(on: &Stage<'_>) {
+pub fn sizes_never_shrink_while_a_file_grows(on: &Stage<'_>) {
     for layout in LAYOUTS {
         let name = named(layout);
         let file = on.create(&name, layout);
@@ -197,11 +197,11 @@ fn rng_of(a: u64, b: u64) -> fastrand::Rng {
     fastrand::Rng::with_seed(a << 32 | b)
 }
 
-pub fn what_is_kept_is_read_elsewhere(on: &Stage<'_>) {
+pub fn dirty_data_is_read_on_the_other_mount(on: &Stage<'_>) {
     looked_at(on, &on.at.b);
 }
 
-pub fn what_is_kept_is_read_here(on: &Stage<'_>) {
+pub fn dirty_data_is_read_on_the_same_mount(on: &Stage<'_>) {
     looked_at(on, &on.at.a);
     // Through the descriptor that wrote, after a seek of its own.
     let mut file = on.create("own", "-c 4 -S 64K");
@@ -215,7 +215,7 @@ pub fn what_is_kept_is_read_here(on: &Stage<'_>) {
     same(&back, &data, "its own");
 }
 
-pub fn data_and_holes_are_where_they_were_written(on: &Stage<'_>) {
+pub fn seek_data_and_seek_hole_find_dirty_data(on: &Stage<'_>) {
     // A slow machine may flush all data before the seeks. Then the round proves little.
     eventually("some data is dirty during the seeks", || look_for_data_and_holes(on) > 0);
 }
@@ -250,7 +250,7 @@ fn look_for_data_and_holes(on: &Stage<'_>) -> u64 {
     kept
 }
 
-pub fn a_truncate_meets_what_is_kept(on: &Stage<'_>) {
+pub fn truncate_applies_to_dirty_data(on: &Stage<'_>) {
     for (cutter, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
         let name = named(layout);
         let _ = fs::remove_file(on.a(&name));
@@ -278,7 +278,7 @@ pub fn a_truncate_meets_what_is_kept(on: &Stage<'_>) {
     on.assert_kept();
 }
 
-pub fn a_punched_hole_meets_what_is_kept(on: &Stage<'_>) {
+pub fn punch_applies_to_dirty_data(on: &Stage<'_>) {
     for (puncher, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
         let name = named(layout);
         let _ = fs::remove_file(on.a(&name));
@@ -297,7 +297,7 @@ pub fn a_punched_hole_meets_what_is_kept(on: &Stage<'_>) {
     on.assert_kept();
 }
 
-pub fn appends_go_behind_what_is_kept(on: &Stage<'_>) {
+pub fn appends_land_behind_dirty_data(on: &Stage<'_>) {
     for (appender, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
         let name = named(layout);
         let _ = fs::remove_file(on.a(&name));
@@ -320,7 +320,7 @@ pub fn appends_go_behind_what_is_kept(on: &Stage<'_>) {
 /// After this time, the present time differs from an earlier one.
 const LATER: Duration = Duration::from_millis(100);
 
-pub fn times_do_not_move_by_themselves(on: &Stage<'_>) {
+pub fn flush_does_not_move_modification_times(on: &Stage<'_>) {
     let file = on.create("f", "-c 4 -S 64K");
     file.write_all_at(b"x", 0).unwrap();
     on.write_in(PIECE, &file, &noise(1, LEN), 0);
@@ -338,7 +338,7 @@ pub fn times_do_not_move_by_themselves(on: &Stage<'_>) {
     on.assert_kept();
 }
 
-pub fn a_time_that_was_set_stays(on: &Stage<'_>) {
+pub fn explicitly_set_time_survives_a_flush(on: &Stage<'_>) {
     let past = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 5);
     let times = || [mtime(&on.a("f")), mtime(&on.b("f"))];
     let file = on.create("f", "-c 4 -S 64K");
@@ -360,7 +360,7 @@ pub fn a_time_that_was_set_stays(on: &Stage<'_>) {
 }
 
 /// Names are changed by other processes, on the same mount and on the other one.
-pub fn names_change_under_what_is_kept(on: &Stage<'_>) {
+pub fn dirty_data_follows_renames_links_and_unlinks(on: &Stage<'_>) {
     let bash = |dir: &Path, script: &str| {
         let mut command = Command::new("bash");
         command.args(["-ec", script]).current_dir(dir).env("PATH", std::env::var_os("PATH").unwrap());
@@ -395,7 +395,7 @@ pub fn names_change_under_what_is_kept(on: &Stage<'_>) {
 }
 
 /// Each of four processes writes every fourth part of the file, through a descriptor of its own.
-pub fn processes_share_what_is_kept(on: &Stage<'_>) {
+pub fn processes_share_the_dirty_data_of_one_file(on: &Stage<'_>) {
     const PART: usize = 100;
     const PARTS: usize = 2000;
     let script = format!(
@@ -427,7 +427,7 @@ for i in range(me, {PARTS}, 4):
 
 /// Dirty data that no program can read any more need not be sent. A mount that removes a file knows
 /// this if only the mount itself has it open.
-pub fn nothing_is_left_of_what_was_removed(on: &Stage<'_>) {
+pub fn dirty_data_of_deleted_files_is_discarded(on: &Stage<'_>) {
     let before = objects(&on.two.fs);
     for remover in [&on.at.a, &on.at.b] {
         let bytes = noise(1, 8 << 20);
@@ -450,7 +450,7 @@ pub fn nothing_is_left_of_what_was_removed(on: &Stage<'_>) {
     }
 }
 
-pub fn little_is_kept_if_little_may_be(on: &Stage<'_>) {
+pub fn dirty_data_stays_below_max_dirty_mb(on: &Stage<'_>) {
     set(on.two, "osc.{}-*.max_dirty_mb=1");
     let most = AtomicU64::new(0);
     for (layout, piece) in [("-c 1", 16_384), ("-c 4 -S 64K", RECORD)] {
@@ -477,7 +477,7 @@ pub fn little_is_kept_if_little_may_be(on: &Stage<'_>) {
     set(on.two, "osc.{}-*.max_dirty_mb=64");
 }
 
-pub fn nothing_is_kept_if_nothing_may_be(on: &Stage<'_>) {
+pub fn writeback_0_sends_each_write_at_once(on: &Stage<'_>) {
     set(on.two, "llite.{}-*.writeback=0");
     let file = on.create("f", "-c 1");
     let data = noise(1, 100 * PIECE);

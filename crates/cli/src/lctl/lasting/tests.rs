@@ -51,7 +51,7 @@ fn one() -> [Params; 2] {
 }
 
 #[test]
-fn what_is_set_is_kept_and_shown_and_can_be_taken_back() {
+fn set_param_p_stores_prints_and_deletes_settings() {
     let p = one();
     let both = "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=16\nosc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=16\n";
     assert_eq!(lctl(&p, "set_param -P osc.*.max_rpcs_in_flight=16"), (0, both.into(), String::new()));
@@ -73,7 +73,7 @@ fn what_is_set_is_kept_and_shown_and_can_be_taken_back() {
 }
 
 #[test]
-fn what_nobody_takes_is_not_kept_and_what_nobody_has_yet_is() {
+fn set_param_p_stores_unmatched_but_not_refused_values() {
     let p = one();
     let (code, out, err) = lctl(&p, "set_param -P osc.*.max_rpcs_in_flight=0");
     assert_eq!((code, out.as_str()), (34, ""));
@@ -95,7 +95,7 @@ fn what_nobody_takes_is_not_kept_and_what_nobody_has_yet_is() {
 }
 
 #[test]
-fn the_older_command_sets_the_same() {
+fn conf_param_stores_the_same_settings_as_set_param_p() {
     let p = one();
     assert_eq!(lctl(&p, "conf_param sheen.osc.max_rpcs_in_flight=16"), (0, String::new(), String::new()));
     assert_eq!(lctl(&p, "conf_param sheen-OST0001.osc.max_rpcs_in_flight=32").0, 0);
@@ -112,7 +112,7 @@ fn the_older_command_sets_the_same() {
 }
 
 #[test]
-fn where_there_is_no_mgs_or_more_than_one() {
+fn set_param_p_without_an_mgs_fails_and_with_several_needs_a_file_system() {
     let (code, out, err) = lctl(&[mount("sheen")], "set_param -P osc.*.max_rpcs_in_flight=16");
     assert_eq!((code, out.as_str()), (19, ""));
     assert!(err.starts_with("This command must be run on the MGS.\nerror: set_param: No such device\n"), "{err}");
@@ -127,7 +127,7 @@ fn where_there_is_no_mgs_or_more_than_one() {
 }
 
 #[test]
-fn fsname_chooses_the_mgs_and_asks_for_a_pattern_of_that_file_system() {
+fn fsname_option_selects_the_mgs_and_requires_a_pattern_of_its_file_system() {
     let (a, b) = (mount("a"), mount("b"));
     let p = [mgs("a", vec![a.clone()]), mgs("b", vec![b.clone()]), a, b];
     assert_eq!(lctl(&p, "--fsname b set_param -n -P osc.*.max_rpcs_in_flight=16"), (0, String::new(), String::new()));

@@ -45,7 +45,7 @@ fn lctl(processes: &[Params], line: &str) -> (i32, String, String) {
 }
 
 #[test]
-fn as_lustre_prints_it() {
+fn pool_commands_print_and_exit_as_in_lustre() {
     let p = [mgs()];
     let check = |line: &str, code: i32, out: &str, err: &str| {
         assert_eq!(lctl(&p, line), (code, out.to_owned(), err.to_owned()), "{line}");
@@ -82,7 +82,7 @@ fn as_lustre_prints_it() {
 }
 
 #[test]
-fn ranges_are_of_hexadecimal_indices() {
+fn pool_add_expands_ranges_of_hexadecimal_indices() {
     let p = [mgs()];
     lctl(&p, "pool_new lustre.p");
     let (code, _, err) = lctl(&p, "pool_add lustre.p lustre-OST[0002-0003]");
@@ -108,7 +108,7 @@ fn ranges_are_of_hexadecimal_indices() {
 }
 
 #[test]
-fn called_wrongly_they_print_the_usage() {
+fn pool_commands_print_the_usage_after_an_invalid_call() {
     let p = [mgs()];
     for line in [
         "pool_new",
@@ -129,7 +129,7 @@ fn called_wrongly_they_print_the_usage() {
 }
 
 #[test]
-fn who_has_no_mgs_or_several_is_told() {
+fn pool_commands_report_a_missing_or_ambiguous_mgs() {
     let none = lctl(&[Params::new()], "pool_new lustre.p1");
     assert_eq!(none.0, 19);
     assert!(none.2.starts_with("pool_new: no MGS that you can reach runs on this machine"), "{}", none.2);
@@ -171,7 +171,7 @@ impl Processes for LateMdt<'_> {
 }
 
 #[test]
-fn a_change_is_over_when_the_mdts_of_this_machine_have_heard_of_it() {
+fn pool_new_waits_until_local_mdts_have_received_the_pool() {
     let (mgs, mds) = (mgs(), Params::new());
     mds.register("lod.lustre-MDT0000-mdtlov.numobd", Param::u64_ro(|| 4));
     let p = [mgs, mds.clone()];

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn find_glob_matches_like_glob7() {
         for (pattern, fits, others) in [
             ("one", &["one"][..], &["ones", "on", "ONE", ""][..]),
             ("o*", &["o", "one", "over"], &["two", ""]),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_are_quick() {
+    fn find_glob_with_many_stars_ends_quickly() {
         let pattern = "*a".repeat(100) + "b";
         assert!(!Glob::new(pattern.as_bytes()).matches(&[b'a'; 255]));
     }

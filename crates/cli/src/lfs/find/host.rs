@@ -91,13 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_and_groups() {
+    fn find_resolves_users_and_groups_by_name_and_number() {
         assert_eq!((user("root"), user("0"), user("4711"), user("no such user")), (Some(0), Some(0), Some(4711), None));
         assert_eq!((group("root"), group("12"), group("-1"), group("a\0b")), (Some(0), Some(12), None, None));
     }
 
     #[test]
-    fn times_are_read_as_they_are_written() {
+    fn find_parses_times_that_ctime_prints() {
         // This holds in every time zone: the parsed time is formatted back.
         let now = 1_795_290_605;
         let at = time("2026-11-21 19:50:05", now).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn find_refuses_bad_times() {
         for text in
             ["", "1 day ago", "2026-11", "2026-13-01", "2026-00-01", "2026-1-32", "25:00", "12:60", "a", "-", ":"]
         {

@@ -264,7 +264,7 @@ mod tests {
 
     /// The expected results are those of the captured Lustre.
     #[test]
-    fn reads_like_getopt_long_only() {
+    fn find_options_parse_like_getopt_long_only() {
         for (line, want) in [
             (". -name one -print0", "'.' name=one print0"),
             ("-size +1M --size=+1M -s +1M -s+1M", "size=+1M size=+1M size=+1M size=+1M"),

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_count_begun_units() {
+    fn find_size_ranges_round_up_to_units() {
         const M: u64 = 1 << 20;
         for (text, holding, others) in [
             ("0", &[0][..], &[1][..]),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_count_whole_units() {
+    fn find_age_ranges_round_down_to_units() {
         const H: i64 = 3600;
         for (text, holding, others) in [
             ("3", &[72 * H, 96 * H - 1][..], &[72 * H - 1, 96 * H][..]),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn find_ranges_refuse_bad_numbers() {
         for text in ["", "+", "-", "x", "1x", "++1", "+-1", "1.5M", "99999999999999999999", "16E", "é", "1é"] {
             assert_eq!(Range::size(text, 1), None, "{text:?}");
             assert_eq!(Range::age(text), None, "{text:?}");

@@ -177,7 +177,7 @@ fn found(words: &str) -> String {
 }
 
 #[test]
-fn finds_what_lustre_found() {
+fn find_returns_same_entries_as_lustre() {
     for (words, want) in [
         ("-type d", "."),
         ("-type l", "sl"),
@@ -253,7 +253,7 @@ fn finds_what_lustre_found() {
 }
 
 #[test]
-fn self_extending_components_and_attributes() {
+fn find_matches_extension_sizes_and_xattrs() {
     let extending =
         composite(0, 1, &[(0, 1 << 30, 0x10, 1, 1 << 20, &[0]), (1 << 30, u64::MAX, 0x40, 1, 64 << 10, &[])]);
     let mut file = Paper { name: "sel", striping: Some(extending), ..Paper::default() };
@@ -274,7 +274,7 @@ fn self_extending_components_and_attributes() {
 }
 
 #[test]
-fn striped_directories() {
+fn find_matches_striped_directories() {
     let spread = |count, hash: Option<&str>| {
         let mut lmv = LmvUser::new(count);
         lmv.hash = hash.map_or(HashType::NONE, |hash| HashType::parse(hash).unwrap());
@@ -298,7 +298,7 @@ fn striped_directories() {
 }
 
 #[test]
-fn costly_facts_are_asked_for_last() {
+fn find_fetches_costly_properties_last() {
     let of = |words: &[&str], i: usize| {
         let mut paper = tree().swap_remove(i);
         let passed = query(words).unwrap().matches(&mut paper).unwrap();
@@ -314,7 +314,7 @@ fn costly_facts_are_asked_for_last() {
 }
 
 #[test]
-fn prints_in_formats() {
+fn find_printf_prints_formats() {
     let two = |words: &[&str]| {
         let query = query(words).unwrap();
         let mut out = Vec::new();
@@ -335,7 +335,7 @@ fn prints_in_formats() {
 }
 
 #[test]
-fn wrong_values_are_refused() {
+fn find_refuses_bad_values() {
     for (words, want) in [
         (&["-bogus"][..], "error: bad blocks 'ogus'"),
         (&["-L", "bogus"], "error: bad layout 'bogus'"),
@@ -369,7 +369,7 @@ fn wrong_values_are_refused() {
 /// Gives every option random values of meaningful letters. Each value is accepted or refused, and
 /// an accepted one is applied.
 #[test]
-fn no_value_brings_it_down() {
+fn find_survives_random_option_values() {
     const LETTERS: [&str; 24] = [
         "+", "-", "/", "0", "7", "9", "x", "M", "E", "d", "y", ":", "=", ",", "^", "u", "[", "]", "*", "%", "\\", "L",
         "@", "é",
@@ -396,7 +396,7 @@ fn no_value_brings_it_down() {
 }
 
 #[test]
-fn wrong_calls_are_answered_as_lustre_does() {
+fn find_refuses_bad_calls_like_lustre() {
     let mut fake = Fake::new("/mnt/c1");
     let case = |command: &str, err: &str| format!("$ {command}\n[exit 4]\n--- stdout\n{USAGE}--- stderr\n{err}\n");
     check_case(&mut fake, &case("lfs find", "error: find: no filename|pathname"));
@@ -417,7 +417,7 @@ fn wrong_calls_are_answered_as_lustre_does() {
 }
 
 #[test]
-fn targets_go_by_several_names() {
+fn find_resolves_targets_by_full_and_short_names() {
     let fake = Fake::new("/mnt/c1");
     let mut targets = Targets {
         names: ["OST0001", "lustre-OST0002", "lustre-OST0003_UUID"].map(String::from).to_vec(),

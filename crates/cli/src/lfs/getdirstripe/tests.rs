@@ -33,7 +33,7 @@ fn recorded() -> Fake {
 }
 
 #[test]
-fn layouts_print_as_lustre_prints_them() {
+fn getdirstripe_prints_layouts_like_lustre() {
     let mut fake = recorded();
     for case in [
         "$ lfs getdirstripe md1\n[exit 0]\n--- stdout\nlmv_stripe_count: 0 lmv_stripe_offset: 1 lmv_hash_type: none\n",
@@ -95,7 +95,7 @@ lfs: getdirstripe for '/tmp' failed: Inappropriate ioctl for device
 }
 
 #[test]
-fn defaults_print_as_lustre_prints_them() {
+fn getdirstripe_prints_defaults_like_lustre() {
     let mut fake = recorded();
     let mut default = |name: &str, lmv: LmvUser| fake.attribute(name, "lustre.dmv", &lmv.encode());
     default("mdc2", LmvUser::root_default().inherited(2).unwrap());
@@ -137,7 +137,7 @@ lmv_stripe_count: 0 lmv_stripe_offset: -1 lmv_hash_type: none lmv_max_inherit: -
 }
 
 #[test]
-fn trees_single_mdts_and_other_forms() {
+fn getdirstripe_prints_trees_and_single_mdts_like_lustre() {
     let mut fake = recorded();
     fake.node("link", FileKind::Symlink, "plain");
     for case in [
@@ -188,7 +188,7 @@ warning: '-t' deprecated, use '--mdt-hash' or '-H' instead
 }
 
 #[test]
-fn strange_answers_are_errors() {
+fn getdirstripe_refuses_malformed_lmv() {
     let mut fake = recorded();
     for bytes in [&b""[..], b"\xd0\x0c\xd3\x0c", &[0xff; 48], &[0; 4096]] {
         fake.attribute("plain", "lustre.lmv", bytes);

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_exact() {
+    fn getstripe_draw_prints_sizes_exactly() {
         for (n, want) in [
             (0, "0"),
             (47008, "47008"),

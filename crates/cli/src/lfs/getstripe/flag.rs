@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers() {
+    fn component_flag_names_are_formatted_and_parsed() {
         assert_eq!(names(0), "0");
         assert_eq!(names(INIT | STALE), "init,stale");
         assert_eq!(names(PREFER | INIT), "init,prefer");

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_offsets() {
+    fn offset_bounds_compare_with_precision_of_unit() {
         assert!(admits("1M", 1 << 20) && admits("1048576", 1 << 20) && !admits("1048577", 1 << 20));
         assert!(admits("4M", (3 << 20) + 1) && !admits("4M", 3 << 20), "a whole unit is meant");
         assert!(admits("+1M", (1 << 20) + 1) && !admits("+1M", 1 << 20));

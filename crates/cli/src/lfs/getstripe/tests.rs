@@ -48,7 +48,7 @@ fn default_of(fake: &mut Fake, path: &str, spec: &Spec) {
 }
 
 #[test]
-fn forms_of_a_file() {
+fn getstripe_prints_plain_file_in_all_formats() {
     let mut fake = lustre();
     let detail = "lmm_magic:         0x0BD10BD0\nlmm_seq:           0x200000402\nlmm_object_id:     0x34\n";
     let yaml = "lmm_objects:
@@ -82,7 +82,7 @@ fn forms_of_a_file() {
 }
 
 #[test]
-fn one_field_stands_alone() {
+fn getstripe_prints_single_field_without_label() {
     let mut fake = lustre();
     for (option, want) in [
         ("-c", "3\n\n"),
@@ -110,7 +110,7 @@ fn one_field_stands_alone() {
 }
 
 #[test]
-fn indices_in_hex_and_pools() {
+fn getstripe_prints_hex_indices_and_pools() {
     let mut fake = lustre();
     check_case(
         &mut fake,
@@ -150,7 +150,7 @@ lmm_pool:          p1
 }
 
 #[test]
-fn what_has_no_stripes() {
+fn getstripe_reports_paths_without_stripes() {
     let mut fake = lustre();
     for name in ["o9", "sl", "ff"] {
         check_case(&mut fake, &format!("$ lfs getstripe {name}\n[exit 0]\n--- stdout\n{name} has no stripe info\n"));
@@ -177,7 +177,7 @@ lfs: getstripe for '/tmp' failed: Inappropriate ioctl for device
 }
 
 #[test]
-fn wrong_calls() {
+fn getstripe_refuses_bad_calls() {
     let mut fake = lustre();
     let usage = usage::GETSTRIPE;
     for option in ["-C", "-x", "-b", "-Z"] {
@@ -203,7 +203,7 @@ lfs: getstripe for 'f3' failed: Not a directory
 }
 
 #[test]
-fn defaults_of_directories() {
+fn getstripe_prints_directory_defaults() {
     let mut fake = lustre();
     let unset = "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n\n";
     check_case(&mut fake, &format!("$ lfs getstripe d1\n[exit 0]\n--- stdout\nd1\n{unset}"));
@@ -253,7 +253,7 @@ stripe_count:  -2 stripe_size:   4194304 pattern:       raid0,overstriped stripe
 }
 
 #[test]
-fn a_list_as_a_default() {
+fn getstripe_prints_directory_default_with_ost_list() {
     let mut fake = lustre();
     default_of(&mut fake, "d1", &Spec { osts: vec![1, 3], ..Spec::default() });
     check_case(
@@ -283,7 +283,7 @@ lmm_objects:
 }
 
 #[test]
-fn trees() {
+fn getstripe_prints_trees() {
     let mut fake = lustre();
     fake.dir("d1/sub");
     for (name, ost) in [("d1/f", 1), ("d1/sub/g", 2)] {
@@ -358,7 +358,7 @@ fn ids(fake: &mut Fake, options: &str) -> String {
 }
 
 #[test]
-fn components_are_selected() {
+fn getstripe_prints_selected_components() {
     let fake = &mut composites();
     for (options, want) in [
         ("pfl", "1 2 3"),
@@ -412,7 +412,7 @@ fn components_are_selected() {
 }
 
 #[test]
-fn objects_of_one_ost() {
+fn getstripe_ost_prints_and_marks_objects_of_that_ost() {
     let fake = &mut composites();
     fake.dir("d");
     for (name, options) in [("d/on", "-E 1M -o 1 -E -1 -o 2,2"), ("d/off", "-E 1M -o 0 -E -1 -o 2")] {
@@ -426,7 +426,7 @@ fn objects_of_one_ost() {
 }
 
 #[test]
-fn a_plain_layout_as_a_component() {
+fn getstripe_prints_plain_layout_as_component() {
     let mut fake = lustre();
     check_case(
         &mut fake,
@@ -447,7 +447,7 @@ fn a_plain_layout_as_a_component() {
 }
 
 #[test]
-fn drawn_in_a_terminal() {
+fn getstripe_draw_prints_tables() {
     let fake = &mut composites();
     check_case(
         fake,
@@ -476,7 +476,7 @@ component 3: from 16M to EOF, stripes of 2M, raid0, no objects yet
 }
 
 #[test]
-fn drawn_for_documents() {
+fn getstripe_draw_writes_svg() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f.svg");
     let fake = &mut composites();
@@ -498,7 +498,7 @@ fn drawn_for_documents() {
 }
 
 #[test]
-fn every_kind_of_component_is_drawn() {
+fn getstripe_draw_prints_every_kind_of_component() {
     let fake = &mut composites();
     let (_, text, _) = lfs(fake, "lfs getstripe --draw dom mir");
     for part in [

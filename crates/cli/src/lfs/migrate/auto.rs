@@ -39,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stripes_grow_with_the_root_of_the_size() {
+    fn migrate_auto_stripe_count_is_root_of_size() {
         for (gib, want) in [(0, 1), (1, 1), (3, 1), (4, 2), (15, 3), (16, 4), (1 << 10, 32), (u64::MAX >> 30, 2000)] {
             assert_eq!(stripes(gib * GIB), want, "{gib} GiB");
         }
     }
 
     #[test]
-    fn the_pool_stays() {
+    fn migrate_auto_keeps_the_last_pool() {
         let spec = |pool: &str| Spec { pool: Pool::new(pool).ok(), ..Spec::default() };
         assert_eq!(pool_of(&Asked::Plain(spec("p"))), Pool::new("p").ok());
         let part = |start, end, pool| sheen_layout::TemplateComponent::striped(start, end, spec(pool));

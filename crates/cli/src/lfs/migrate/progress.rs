@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_is_a_bar() {
+    fn migrate_progress_of_one_file_draws_bar() {
         let (screen, mut progress) = progress(Some(1), Duration::ZERO);
         progress.begin(Path::new("f"));
         assert_eq!(progress.percent(), 100, "of nothing");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_counts_files() {
+    fn migrate_progress_of_many_files_counts_them() {
         let (screen, mut progress) = progress(None, Duration::ZERO);
         for n in 0..3 {
             progress.begin(Path::new(&format!("some/directory/with/a/long/name/{n}")));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_soon_shows_nothing() {
+    fn migrate_progress_of_short_command_draws_nothing() {
         let (screen, mut progress) = progress(None, BAR_AFTER);
         progress.begin(Path::new("f"));
         progress.note(1, 2);

@@ -9,7 +9,7 @@ fn fake() -> Fake {
 }
 
 #[test]
-fn files_are_migrated_as_asked() {
+fn migrate_passes_its_options_to_the_copy() {
     let mut fake = fake();
     check_case(&mut fake, "$ lfs migrate -c 4 mg\n[exit 0]\n");
     check_case(&mut fake, "$ lfs migrate -v -c 2 mg\n[exit 0]\n--- stdout\nmg\n");
@@ -22,7 +22,7 @@ fn files_are_migrated_as_asked() {
 }
 
 #[test]
-fn mistakes_are_told_as_lustre_tells_them() {
+fn migrate_refuses_bad_calls_like_lustre() {
     let mut fake = fake();
     check_case(
         &mut fake,
@@ -53,7 +53,7 @@ error: lfs migrate: .: cannot open source file: Is a directory
 }
 
 #[test]
-fn directories_stay_on_their_mdt() {
+fn migrate_to_mdt_accepts_present_mdt_and_refuses_others() {
     let mut fake = fake();
     fake.dir("mgd");
     fake.attribute("mgd", "sheen.mdt", b"0");

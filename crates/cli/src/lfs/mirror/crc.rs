@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_zlibs() {
+    fn mirror_crc32_equals_zlib() {
         let of = |pieces: &[&[u8]]| {
             let mut crc = Crc::default();
             pieces.iter().for_each(|p| crc.add(p));

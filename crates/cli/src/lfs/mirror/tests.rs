@@ -3,7 +3,7 @@
 use super::super::testing::{Fake, check_case, lfs};
 
 #[test]
-fn commands_are_known() {
+fn mirror_lists_commands_and_refuses_unknown_ones() {
     let mut fake = Fake::new("/mnt/c1");
     check_case(&mut fake, "$ lfs mirror\n[exit 0]\n");
     check_case(
@@ -17,7 +17,7 @@ lfs mirror: 'bogus' is not a valid command. See 'lfs mirror --list-commands'.
 }
 
 #[test]
-fn files_without_mirrors_are_told() {
+fn mirror_commands_refuse_unmirrored_files() {
     let mut fake = Fake::new("/mnt/c1");
     fake.file("plain", "[0x200000402:0x1:0x0]", None);
     check_case(&mut fake, "$ lfs mirror resync plain\n[exit 22]\n--- stderr\nlfs: 'plain' is not a FLR file.\n");
@@ -48,7 +48,7 @@ error: lfs extend: nosuch: cannot open source file: No such file or directory
 }
 
 #[test]
-fn more_mirrors_than_can_be_are_refused_before_there_are_any() {
+fn mirror_create_and_extend_refuse_invalid_layouts_before_changes() {
     let mut fake = Fake::new("/mnt/c1");
     for (options, what) in [
         ("-N17", "A file has at most 16 mirrors; ask for fewer with -N"),
@@ -81,7 +81,7 @@ error: lfs extend: cannot extend 'f': Invalid argument\n"
 }
 
 #[test]
-fn wrong_calls_show_the_usage() {
+fn mirror_bad_calls_print_usage() {
     let mut fake = Fake::new("/mnt/c1");
     fake.file("f", "[0x200000402:0x1:0x0]", None);
     for (line, what) in [

@@ -53,7 +53,7 @@ fn asks(line: &str) -> LmvUser {
 }
 
 #[test]
-fn options_ask_for_what_they_ask_for_in_lustre() {
+fn setdirstripe_options_request_same_layouts_as_lustre() {
     let over = |hash: u32| HashType(hash | HashType::OVERSTRIPED);
     let (plain, striped) = (LmvUser::new(1), LmvUser { max_inherit: INHERIT_STRIPED, ..LmvUser::new(2) });
     let (one, all) = (Some(1), LmvUser { max_inherit: INHERIT_STRIPED, ..LmvUser::new(-1) });
@@ -96,7 +96,7 @@ fn options_ask_for_what_they_ask_for_in_lustre() {
 }
 
 #[test]
-fn wrong_calls_answer_as_lustre_does() {
+fn setdirstripe_refuses_bad_calls_like_lustre() {
     let mut fake = Fake::new("/mnt/c1");
     for (line, err) in [
         ("mkdir -c 2 -H bogus mdbg", "lfs mkdir: bad directory hash type 'bogus'"),
@@ -154,7 +154,7 @@ lfs: unrecognized option '-p'
 }
 
 #[test]
-fn what_is_impossible_is_said_before_anything_is_done() {
+fn setdirstripe_refuses_impossible_requests_before_changes() {
     let mut fake = Fake::new("/mnt/c1");
     fake.dir("md1");
     fake.file("file", "[0x200000402:0x1b9:0x0]", None);
@@ -196,7 +196,7 @@ lfs mkdir: foreign directories are not supported: Operation not supported (95)
 }
 
 #[test]
-fn a_directory_is_made_and_goes_again_if_its_layout_is_refused() {
+fn lfs_mkdir_removes_directory_if_its_layout_is_refused() {
     let (code, err, done) = noted("md1", Err(Errno::EEXIST));
     assert_eq!(done, ["make md1 777"]);
     assert_eq!(
@@ -219,7 +219,7 @@ lfs setdirstripe: cannot create dir 'md1': File exists
 }
 
 #[test]
-fn what_is_hardly_meant_is_said() {
+fn setdirstripe_warns_of_unrecommended_options() {
     let (_, err, _) = noted("-D -c 4 -X -1 nosuch", Ok(()));
     assert!(err.starts_with("lfs mkdir: unrecommended max-inherit=-1 when default stripe-count=4\n"), "{err}");
     let (_, err, _) = noted("-D -c -1 -X 6 nosuch", Ok(()));

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_says_where() {
+    fn setstripe_yaml_takes_over_osts() {
         let text = "lcm_layout_gen:    2
 lcm_mirror_count:  1
 lcm_entry_count:   2
@@ -245,7 +245,7 @@ components:
     }
 
     #[test]
-    fn yaml_of_a_directorys_plain_default() {
+    fn setstripe_yaml_parses_plain_directory_default() {
         let text =
             "# saved\nstripe_count:  8\nstripe_size:   4194304\npattern:       raid0,overstriped\nstripe_offset: -1\n";
         let spec =
@@ -254,7 +254,7 @@ components:
     }
 
     #[test]
-    fn what_is_no_layout_is_named() {
+    fn setstripe_yaml_error_names_the_bad_line() {
         assert_eq!(parse("stripe_count: 2\nnonsense\n"), Err("line 2: 'nonsense'".to_owned()));
         assert_eq!(parse("stripe_cuont: 2\n"), Err("line 1: 'stripe_cuont: 2'".to_owned()));
         assert_eq!(

@@ -25,7 +25,7 @@ fn osts(fake: &mut Fake, options: &str, want: &str) {
 }
 
 #[test]
-fn counts() {
+fn setstripe_sets_stripe_counts() {
     let fake = &mut Fake::new("/mnt/c1");
     for (options, want) in [
         ("", "1"),
@@ -53,7 +53,7 @@ fn counts() {
 }
 
 #[test]
-fn stripe_sizes() {
+fn setstripe_sets_stripe_sizes() {
     let fake = &mut Fake::new("/mnt/c1");
     for (options, want) in [
         ("-S 64k", "65536"),
@@ -70,7 +70,7 @@ fn stripe_sizes() {
 }
 
 #[test]
-fn places() {
+fn setstripe_places_stripes_on_requested_osts() {
     let fake = &mut Fake::new("/mnt/c1");
     for (options, want) in [
         ("-i 2", "2"),
@@ -100,7 +100,7 @@ lfs setstripe: setstripe error for 'ono3': inactive OST among your specified 2 O
 }
 
 #[test]
-fn several_files() {
+fn setstripe_continues_after_a_file_fails() {
     let fake = &mut Fake::new("/mnt/c1");
     fine(fake, "lfs setstripe -c 2 m1 m2 m3");
     assert_eq!(lfs(fake, "lfs getstripe -c m1 m2 m3").1, "2\n\n2\n\n2\n\n");
@@ -111,7 +111,7 @@ fn several_files() {
 }
 
 #[test]
-fn wrong_calls_print_the_usage() {
+fn setstripe_bad_calls_print_usage() {
     let fake = &mut Fake::new("/mnt/c1");
     for (options, want) in [
         ("-c 2 -o 0,1,2 f", "stripe_count(2) != nr_tgts(3)"),
@@ -146,7 +146,7 @@ fn wrong_calls_print_the_usage() {
 }
 
 #[test]
-fn failures() {
+fn setstripe_failures_exit_with_errno_and_leave_nothing() {
     let fake = &mut Fake::new("/mnt/c1");
     fake.file("ee", "[0x200000402:0x90:0x0]", None);
     fine(fake, "lfs setstripe -c 1 ee");
@@ -197,7 +197,7 @@ fn failures() {
 }
 
 #[test]
-fn defaults_of_directories() {
+fn setstripe_sets_and_deletes_directory_defaults() {
     let fake = &mut Fake::new("/mnt/c1");
     fake.dir("d1");
     let default = |fake: &mut Fake| lfs(fake, "lfs getstripe -d d1").1.trim_end().to_owned();
@@ -220,7 +220,7 @@ fn defaults_of_directories() {
 }
 
 #[test]
-fn links() {
+fn setstripe_follows_links_within_the_mount_only() {
     let fake = &mut Fake::new("/mnt/c1");
     fake.node("dangling", FileKind::Symlink, "nowhere");
     fine(fake, "lfs setstripe -c 2 dangling");
@@ -249,7 +249,7 @@ fn components(fake: &mut Fake, file: &str) -> Vec<String> {
 }
 
 #[test]
-fn components_take_over_what_they_are_not_given() {
+fn setstripe_components_inherit_unset_options() {
     let fake = &mut Fake::new("/mnt/c1");
     fine(fake, "lfs setstripe -E 2M -S 1M -C 6 -E 8M -E -1 -c 2 in");
     let (_, sizes, _) = lfs(fake, "lfs getstripe in");
@@ -261,7 +261,7 @@ fn components_take_over_what_they_are_not_given() {
 }
 
 #[test]
-fn what_only_extensions_have() {
+fn setstripe_creates_self_extending_components() {
     let fake = &mut Fake::new("/mnt/c1");
     fine(fake, "lfs setstripe -E 1G -z 64M -E -1 -z 256M s");
     assert_eq!(
@@ -279,7 +279,7 @@ fn what_only_extensions_have() {
 }
 
 #[test]
-fn components_of_files_that_there_are() {
+fn setstripe_edits_components_of_existing_files() {
     let fake = &mut Fake::new("/mnt/c1");
     fine(fake, "lfs setstripe -E 1M -c 1 -E 64M -c 2 f");
     fine(fake, "lfs setstripe --component-add -E 1G -c 4 -E -1 -c -1 f");
@@ -344,7 +344,7 @@ fn components_of_files_that_there_are() {
 }
 
 #[test]
-fn wrong_combinations_print_the_usage() {
+fn setstripe_conflicting_options_print_usage() {
     let fake = &mut Fake::new("/mnt/c1");
     fake.dir("d");
     for (options, want) in [
@@ -376,7 +376,7 @@ fn wrong_combinations_print_the_usage() {
 }
 
 #[test]
-fn mirrors_have_limits() {
+fn setstripe_refuses_too_many_or_incomplete_mirrors() {
     let fake = &mut Fake::new("/mnt/c1");
     for (options, want) in [
         ("-N17", "A file has at most 16 mirrors; ask for fewer with -N"),
@@ -402,7 +402,7 @@ lfs setstripe: lfs setstripe: cannot create composite file 'm': Invalid argument
 }
 
 #[test]
-fn layouts_that_are_too_large_or_lead_nowhere() {
+fn setstripe_refuses_oversized_layouts_and_unknown_osts() {
     let fake = &mut Fake::new("/mnt/c1");
     let ends = |n: usize, options: &str| (1..=n).map(|i| format!("-E {i}M {options} ")).collect::<String>();
     fine(fake, &format!("lfs setstripe {} large", ends(60, "-C 100")));
@@ -428,7 +428,7 @@ fn layouts_that_are_too_large_or_lead_nowhere() {
 }
 
 #[test]
-fn pools_of_components() {
+fn setstripe_sets_and_copies_pools_of_components() {
     let fake = &mut Fake::new("/mnt/c1");
     fine(fake, "lfs setstripe -E 1M -p p1 -c 1 -E -1 -p lustre.p2 -c 2 pf");
     let (_, text, _) = lfs(fake, "lfs getstripe pf");
@@ -441,7 +441,7 @@ fn pools_of_components() {
 }
 
 #[test]
-fn what_getstripe_writes_as_yaml_is_read_back() {
+fn setstripe_yaml_reproduces_layout_from_getstripe() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("layout.yaml");
     let fake = &mut Fake::new("/mnt/c1");
@@ -470,7 +470,7 @@ fn what_getstripe_writes_as_yaml_is_read_back() {
 }
 
 #[test]
-fn yaml_that_is_none() {
+fn setstripe_refuses_missing_yaml_file() {
     let fake = &mut Fake::new("/mnt/c1");
     check_case(
         fake,

@@ -3,14 +3,14 @@
 use super::*;
 
 #[test]
-fn a_lone_writer_gets_the_whole_object() {
+fn lone_writer_is_granted_the_whole_object() {
     let mut s = Scene::new();
     assert_eq!(range(s.extent(1, Mode::Pw, MIB, 2 * MIB - 1)), (0, EOF));
     assert!(s.done().is_empty());
 }
 
 #[test]
-fn a_second_writer_waits_until_the_first_gives_back_and_both_get_a_part() {
+fn second_writer_waits_for_cancel_and_both_get_a_part() {
     let mut s = Scene::new();
     let first = id(s.extent(1, Mode::Pw, 0, MIB - 1));
     let second = waits(s.extent(2, Mode::Pw, MIB, 2 * MIB - 1));
@@ -31,7 +31,7 @@ fn a_second_writer_waits_until_the_first_gives_back_and_both_get_a_part() {
 }
 
 #[test]
-fn growth_stops_at_conflicting_neighbours_and_at_the_requests_alignment() {
+fn extent_expansion_stops_at_conflicting_locks_and_alignment() {
     let mut s = Scene::new();
     let exact = Flags { no_expand: true, ..Flags::default() };
     for block in [(0, 4095), (10 * MIB - 4096, 10 * MIB - 1)] {
@@ -42,7 +42,7 @@ fn growth_stops_at_conflicting_neighbours_and_at_the_requests_alignment() {
 }
 
 #[test]
-fn readers_do_not_limit_each_other() {
+fn readers_do_not_limit_each_others_extent_expansion() {
     let mut s = Scene::new();
     for client in 1..9 {
         assert_eq!(range(s.extent(client, Mode::Pr, client * MIB, client * MIB + 4095)), (0, EOF));
@@ -51,7 +51,7 @@ fn readers_do_not_limit_each_other() {
 }
 
 #[test]
-fn many_waiters_stop_growth_downwards() {
+fn more_than_4_waiters_stop_downward_expansion() {
     for (waiters, low) in [(4, 0), (5, 50 * MIB)] {
         let mut s = Scene::new();
         let first = id(s.extent(1, Mode::Pw, 0, 100 * MIB - 1));
@@ -65,7 +65,7 @@ fn many_waiters_stop_growth_downwards() {
 }
 
 #[test]
-fn many_conflicts_limit_growth_to_32_mib() {
+fn more_than_32_conflicts_limit_expansion_to_32_mib() {
     for (others, high) in [(32, EOF), (33, 1033 * MIB - 1)] {
         let mut s = Scene::with(Tunables { adaptive: false, ..Tunables::default() });
         let exact = Flags { no_expand: true, ..Flags::default() };
@@ -78,14 +78,14 @@ fn many_conflicts_limit_growth_to_32_mib() {
 }
 
 #[test]
-fn expansion_can_be_switched_off() {
+fn expand_tunable_disables_extent_expansion() {
     let mut s = Scene::with(Tunables { expand: false, ..Tunables::default() });
     assert_eq!(range(s.extent(1, Mode::Pw, MIB, 2 * MIB - 1)), (MIB, 2 * MIB - 1));
     assert_eq!(range(s.extent(2, Mode::Pw, 2 * MIB, 3 * MIB - 1)), (2 * MIB, 3 * MIB - 1));
 }
 
 #[test]
-fn readers_that_come_after_a_waiting_writer_wait_behind_it() {
+fn reader_queues_behind_a_waiting_writer() {
     let mut s = Scene::new();
     let reader = id(s.extent(1, Mode::Pr, 0, EOF));
     let writer = waits(s.extent(2, Mode::Pw, 0, EOF));
@@ -102,7 +102,7 @@ fn readers_that_come_after_a_waiting_writer_wait_behind_it() {
 }
 
 #[test]
-fn a_waiter_that_gives_up_lets_those_behind_it_go_on() {
+fn cancelling_a_waiting_lock_grants_those_behind_it() {
     let mut s = Scene::new();
     s.extent(1, Mode::Pr, 0, EOF);
     let writer = waits(s.extent(2, Mode::Pw, 0, EOF));
@@ -113,7 +113,7 @@ fn a_waiter_that_gives_up_lets_those_behind_it_go_on() {
 }
 
 #[test]
-fn the_same_request_again_is_the_same_lock() {
+fn resent_enqueue_returns_the_same_lock() {
     let mut s = Scene::new();
     let ask = Enqueue::new(object(), Mode::Pw, Policy::extent(0, 4095), Cookie(77));
     let first = s.ns.enqueue(s.now, 1, &ask, &mut s.actions);
@@ -130,7 +130,7 @@ fn the_same_request_again_is_the_same_lock() {
 }
 
 #[test]
-fn handles_that_name_nothing_are_ignored() {
+fn cancel_ignores_unknown_and_foreign_handles() {
     let mut s = Scene::new();
     let lock = id(s.extent(1, Mode::Pw, 0, EOF));
     s.cancel(2, lock);
@@ -145,7 +145,7 @@ fn handles_that_name_nothing_are_ignored() {
 }
 
 #[test]
-fn lockahead_neither_waits_nor_asks_back() {
+fn lockahead_neither_waits_nor_sends_blocking_callbacks() {
     let mut s = Scene::new();
     let holder = id(s.extent(1, Mode::Pr, 0, EOF));
     let ask = Enqueue::new(object(), Mode::Pw, Policy::extent(0, MIB - 1), Cookie::NONE);
@@ -158,7 +158,7 @@ fn lockahead_neither_waits_nor_asks_back() {
 }
 
 #[test]
-fn a_group_shares_and_its_members_pass_those_that_wait_for_it() {
+fn group_members_are_granted_ahead_of_waiting_locks() {
     let mut s = Scene::new();
     let first = id(s.ask(1, object(), Mode::Group, Policy::Extent { start: 5, end: 9, gid: 7 }));
     let reader = waits(s.extent(2, Mode::Pr, 0, 4095));
@@ -179,7 +179,7 @@ fn a_group_shares_and_its_members_pass_those_that_wait_for_it() {
 }
 
 #[test]
-fn bits_exclude_only_the_same_bits_and_optional_ones_keep_nobody_waiting() {
+fn bits_conflict_only_on_common_bits_and_try_bits_never_wait() {
     let mut s = Scene::new();
     let holder = id(s.bits(1, Mode::Pr, bits::LOOKUP | bits::UPDATE));
     id(s.bits(2, Mode::Pw, bits::LAYOUT));
@@ -198,7 +198,7 @@ fn bits_exclude_only_the_same_bits_and_optional_ones_keep_nobody_waiting() {
 }
 
 #[test]
-fn a_holder_that_drops_the_wanted_bits_keeps_the_others() {
+fn converting_away_wanted_bits_keeps_the_others() {
     let mut s = Scene::new();
     let lock = id(s.bits(1, Mode::Pr, bits::LOOKUP | bits::UPDATE | bits::PERM));
     waits(s.bits(2, Mode::Ex, bits::UPDATE));
@@ -223,7 +223,7 @@ fn a_holder_that_drops_the_wanted_bits_keeps_the_others() {
 }
 
 #[test]
-fn downgrades_and_shrunk_extents_let_others_in() {
+fn convert_to_weaker_mode_or_extent_grants_waiting_locks() {
     let mut s = Scene::new();
     let lock = id(s.extent(1, Mode::Pw, 0, EOF));
     waits(s.extent(2, Mode::Pw, 8 * MIB, 9 * MIB - 1));
@@ -238,7 +238,7 @@ fn downgrades_and_shrunk_extents_let_others_in() {
 }
 
 #[test]
-fn requests_without_sense_are_refused() {
+fn invalid_enqueues_are_refused() {
     let mut s = Scene::new();
     let fid = object().fid;
     let nonsense = [
@@ -259,7 +259,7 @@ fn requests_without_sense_are_refused() {
 }
 
 #[test]
-fn locks_are_bounded_per_client_and_altogether() {
+fn locks_are_limited_per_client_and_in_total() {
     let mut s = Scene::with(Tunables { max_locks: 5, max_locks_per_client: 3, ..Tunables::default() });
     let resource = |n: u32| Resource::bits(Fid::new(9, n));
     let mut ask = |client, n| s.ask(client, resource(n), Mode::Pr, Policy::bits(1));
@@ -275,7 +275,7 @@ fn locks_are_bounded_per_client_and_altogether() {
 }
 
 #[test]
-fn a_cookie_that_comes_again_for_something_else_names_that() {
+fn reused_cookie_drops_the_old_lock() {
     let mut s = Scene::new();
     let ask = |oid| Enqueue::new(Resource::bits(Fid::new(1, oid)), Mode::Pr, Policy::bits(1), Cookie(7));
     let first = id(s.ns.enqueue(s.now, 1, &ask(1), &mut s.actions));
@@ -285,7 +285,7 @@ fn a_cookie_that_comes_again_for_something_else_names_that() {
 }
 
 #[test]
-fn who_does_not_wait_may_ask_for_the_next_time() {
+fn nowait_with_ask_sends_blocking_callbacks() {
     let mut s = Scene::new();
     let held = id(s.extent(1, Mode::Pw, 0, EOF));
     let ask = |ask| Enqueue {

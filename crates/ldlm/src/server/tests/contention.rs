@@ -22,7 +22,7 @@ fn take_turns(s: &mut Scene, turns: u64, lockless: bool, apart: bool) -> Vec<Enq
 }
 
 #[test]
-fn locks_of_writers_that_take_turns_stop_growing_and_grow_again_after_a_while() {
+fn alternating_writers_stop_expansion_until_contention_ends() {
     let mut s = Scene::new();
     take_turns(&mut s, 100, true, true);
     assert_eq!(s.ns.level(s.now, object()), Level::NoExpand, "that is enough for blocks that do not touch");
@@ -32,7 +32,7 @@ fn locks_of_writers_that_take_turns_stop_growing_and_grow_again_after_a_while() 
 }
 
 #[test]
-fn writers_of_the_same_block_are_told_to_go_without_locks() {
+fn writers_of_the_same_block_are_answered_contended() {
     let mut s = Scene::new();
     let answers = take_turns(&mut s, 40, true, false);
     assert!(answers[30..].iter().all(|a| *a == Enqueued::Contended), "{answers:?}");
@@ -48,7 +48,7 @@ fn writers_of_the_same_block_are_told_to_go_without_locks() {
 }
 
 #[test]
-fn clients_that_need_locks_get_them_on_contended_objects_too() {
+fn enqueues_without_lockless_are_granted_on_contended_objects() {
     let mut s = Scene::new();
     let answers = take_turns(&mut s, 60, false, false);
     assert!(answers[1..].iter().all(|a| matches!(a, Enqueued::Waiting { .. })), "{answers:?}");
@@ -90,7 +90,7 @@ fn give_back(s: &mut Scene) {
 }
 
 #[test]
-fn interleaved_records_are_written_without_locks_after_two_rounds_of_conflicts() {
+fn interleaved_writers_become_lockless_after_two_rounds_of_conflicts() {
     for clients in [2, 4, 8] {
         let mut s = Scene::new();
         let after = interleave(&mut s, clients, 400).unwrap();
@@ -101,7 +101,7 @@ fn interleaved_records_are_written_without_locks_after_two_rounds_of_conflicts()
 }
 
 #[test]
-fn a_writer_that_is_left_alone_gets_growing_locks_again() {
+fn single_remaining_writer_gets_expanded_locks_again() {
     let mut s = Scene::new();
     interleave(&mut s, 4, 100);
     let alone = |s: &mut Scene| {
@@ -120,7 +120,7 @@ fn a_writer_that_is_left_alone_gets_growing_locks_again() {
 }
 
 #[test]
-fn while_writers_take_turns_locks_are_tried_again_now_and_then_but_do_not_grow() {
+fn alternating_writers_retry_locks_periodically_without_expansion() {
     let mut s = Scene::new();
     interleave(&mut s, 4, 10_000);
     let stats = s.ns.stats();
@@ -142,7 +142,7 @@ fn while_writers_take_turns_locks_are_tried_again_now_and_then_but_do_not_grow()
 }
 
 #[test]
-fn who_is_told_to_go_without_keeps_the_locks_that_it_has() {
+fn client_answered_contended_keeps_its_granted_locks() {
     let mut s = Scene::new();
     let far = Policy::extent(1 << 40, (1 << 40) + 4095);
     let held = |s: &Scene, lock| s.ns.lock(lock).is_some_and(|l| l.granted && !l.asked);

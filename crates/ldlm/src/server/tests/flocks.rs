@@ -11,7 +11,7 @@ fn held(s: &Scene) -> Vec<(ClientId, u64, u64, Mode)> {
 }
 
 #[test]
-fn ranges_of_an_owner_are_merged_cut_and_split() {
+fn fcntl_ranges_of_an_owner_are_merged_cut_and_split() {
     let mut s = Scene::new();
     for (start, end) in [(0, 9), (20, 29), (10, 19)] {
         range(s.flock(1, Mode::Pw, start, end));
@@ -29,7 +29,7 @@ fn ranges_of_an_owner_are_merged_cut_and_split() {
 }
 
 #[test]
-fn getlk_names_who_is_in_the_way() {
+fn getlk_returns_the_conflicting_lock() {
     let mut s = Scene::new();
     let holder = id(s.flock(1, Mode::Pw, 100, 199));
     let test = Flags { test: true, ..Flags::default() };
@@ -46,7 +46,7 @@ fn getlk_names_who_is_in_the_way() {
 }
 
 #[test]
-fn who_may_not_wait_is_refused_and_who_waits_is_served_or_interrupted() {
+fn fcntl_nowait_is_refused_and_waiting_is_granted_or_interrupted() {
     let mut s = Scene::new();
     s.flock(1, Mode::Pw, 0, 9);
     let nowait = Flags { nowait: true, ..Flags::default() };
@@ -62,7 +62,7 @@ fn who_may_not_wait_is_refused_and_who_waits_is_served_or_interrupted() {
 }
 
 #[test]
-fn a_downgrade_lets_readers_in() {
+fn fcntl_downgrade_grants_waiting_readers() {
     let mut s = Scene::new();
     s.flock(1, Mode::Pw, 0, 99);
     waits(s.flock(2, Mode::Pr, 40, 50));
@@ -71,7 +71,7 @@ fn a_downgrade_lets_readers_in() {
 }
 
 #[test]
-fn waiting_in_a_circle_is_refused() {
+fn fcntl_deadlock_is_refused() {
     let mut s = Scene::new();
     let other = Resource::flock(Fid::new(8, 8));
     for client in 1..4 {
@@ -88,7 +88,7 @@ fn waiting_in_a_circle_is_refused() {
 }
 
 #[test]
-fn flock_is_whole_file_and_changes_mode_by_giving_up_first() {
+fn flock_upgrade_drops_the_old_lock_first() {
     let mut s = Scene::new();
     let first = s.ask(1, file(), Mode::Pr, bsd(1));
     assert_eq!(range(first), (0, EOF));
@@ -104,7 +104,7 @@ fn flock_is_whole_file_and_changes_mode_by_giving_up_first() {
 }
 
 #[test]
-fn flock_and_fcntl_do_not_see_each_other() {
+fn flock_and_fcntl_locks_do_not_conflict() {
     let mut s = Scene::new();
     range(s.ask(1, file(), Mode::Pw, bsd(1)));
     range(s.flock(2, Mode::Pw, 0, EOF));
@@ -114,7 +114,7 @@ fn flock_and_fcntl_do_not_see_each_other() {
 }
 
 #[test]
-fn locks_go_with_their_owner_and_with_their_client() {
+fn flock_locks_are_dropped_with_owner_and_client() {
     let mut s = Scene::new();
     range(s.ask(1, file(), Mode::Pw, fcntl(1, 0, 9)));
     range(s.ask(1, file(), Mode::Pw, fcntl(2, 10, 19)));
@@ -129,7 +129,7 @@ fn locks_go_with_their_owner_and_with_their_client() {
 }
 
 #[test]
-fn a_waiting_upgrade_replaces_what_its_owner_had() {
+fn granted_fcntl_upgrade_replaces_the_owners_old_lock() {
     let mut s = Scene::new();
     range(s.flock(1, Mode::Pr, 0, 9));
     let reader = id(s.flock(2, Mode::Pr, 0, 9));

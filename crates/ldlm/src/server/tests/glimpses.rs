@@ -36,7 +36,7 @@ fn write(s: &mut Scene, client: ClientId, block: u64) -> LockId {
 }
 
 #[test]
-fn they_go_once_to_each_writer_that_may_have_extended_the_object() {
+fn glimpse_is_sent_once_to_each_writer_beyond_the_known_size() {
     let mut s = Scene::new();
     let (a, b, c, d) = (write(&mut s, 1, 0), write(&mut s, 1, 9), write(&mut s, 2, 5), write(&mut s, 3, 2));
     write(&mut s, 4, 7);
@@ -55,7 +55,7 @@ fn they_go_once_to_each_writer_that_may_have_extended_the_object() {
 }
 
 #[test]
-fn readers_and_the_server_are_not_asked() {
+fn glimpse_skips_readers_and_the_server() {
     let mut s = Scene::new();
     write(&mut s, SERVER, 9);
     s.extent(1, Mode::Pr, 0, MIB - 1);
@@ -68,7 +68,7 @@ fn readers_and_the_server_are_not_asked() {
 }
 
 #[test]
-fn an_answer_under_way_is_not_for_who_comes_later() {
+fn later_glimpse_waits_for_a_new_callback() {
     let mut s = Scene::new();
     let lock = write(&mut s, 1, 0);
     glimpse(&mut s, 2, 0, 1);
@@ -88,7 +88,7 @@ fn an_answer_under_way_is_not_for_who_comes_later() {
 }
 
 #[test]
-fn a_lock_that_goes_leaves_the_clients_other_locks_to_ask() {
+fn glimpse_moves_to_another_lock_when_one_is_cancelled() {
     let mut s = Scene::new();
     let (low, high) = (write(&mut s, 1, 0), write(&mut s, 1, 9));
     glimpse(&mut s, 2, 0, 1);
@@ -102,7 +102,7 @@ fn a_lock_that_goes_leaves_the_clients_other_locks_to_ask() {
 }
 
 #[test]
-fn a_lock_that_permits_no_writing_any_more_has_nothing_to_tell() {
+fn glimpse_ends_when_the_lock_is_converted_to_read() {
     let mut s = Scene::new();
     let lock = write(&mut s, 1, 0);
     glimpse(&mut s, 2, 0, 1);
@@ -114,7 +114,7 @@ fn a_lock_that_permits_no_writing_any_more_has_nothing_to_tell() {
 }
 
 #[test]
-fn clients_that_go_have_nothing_to_tell() {
+fn glimpse_ends_when_the_client_is_evicted() {
     let mut s = Scene::new();
     write(&mut s, 1, 0);
     write(&mut s, 1, 3);
@@ -127,7 +127,7 @@ fn clients_that_go_have_nothing_to_tell() {
 }
 
 #[test]
-fn who_waits_no_longer_is_not_told_but_the_client_must_answer() {
+fn withdrawn_ticket_gets_no_answer_but_the_client_must_still_answer() {
     let mut s = Scene::new();
     let lock = write(&mut s, 1, 0);
     for ticket in 1..4 {
@@ -146,7 +146,7 @@ fn who_waits_no_longer_is_not_told_but_the_client_must_answer() {
 }
 
 #[test]
-fn after_a_client_came_back_its_lock_is_asked_back_instead() {
+fn glimpse_after_reconnect_becomes_a_blocking_callback() {
     for under_way in [true, false] {
         let mut s = Scene::new();
         let (low, high) = (write(&mut s, 1, 0), write(&mut s, 1, 9));
@@ -171,7 +171,7 @@ fn after_a_client_came_back_its_lock_is_asked_back_instead() {
 }
 
 #[test]
-fn a_group_is_asked_again_after_it_came_back_and_not_evicted_after_it_answered() {
+fn reconnected_group_member_is_glimpsed_again_and_not_evicted() {
     let mut s = Scene::new();
     let group = id(s.ask(1, object(), Mode::Group, Policy::group(1)));
     waits(s.extent(2, Mode::Pr, 0, 4095));

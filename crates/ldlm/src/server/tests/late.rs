@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_does_not_give_back_in_time_is_evicted() {
+fn client_that_misses_the_lock_timeout_is_evicted() {
     let mut s = Scene::new();
     s.extent(1, Mode::Pw, 0, EOF);
     s.bits(1, Mode::Pr, bits::LOOKUP);
@@ -22,7 +22,7 @@ fn who_does_not_give_back_in_time_is_evicted() {
 }
 
 #[test]
-fn io_under_the_lock_prolongs() {
+fn io_under_a_lock_renews_its_deadline() {
     let mut s = Scene::new();
     let lock = id(s.extent(1, Mode::Pw, 0, EOF));
     waits(s.extent(2, Mode::Pw, 0, 4095));
@@ -38,7 +38,7 @@ fn io_under_the_lock_prolongs() {
 }
 
 #[test]
-fn giving_back_others_prolongs_but_not_for_ever() {
+fn cancelling_other_locks_extends_the_deadline_up_to_10_timeouts() {
     let mut s = Scene::new();
     let stuck = id(s.bits(1, Mode::Pr, bits::LOOKUP));
     waits(s.bits(2, Mode::Ex, bits::LOOKUP));
@@ -61,7 +61,7 @@ fn giving_back_others_prolongs_but_not_for_ever() {
 }
 
 #[test]
-fn a_client_that_comes_back_hears_again_what_it_may_have_missed() {
+fn callbacks_are_resent_to_a_reconnected_client() {
     let mut s = Scene::new();
     let first = id(s.extent(1, Mode::Pw, 0, EOF));
     let second = waits(s.extent(2, Mode::Pw, 0, EOF));
@@ -87,7 +87,7 @@ fn a_client_that_comes_back_hears_again_what_it_may_have_missed() {
 }
 
 #[test]
-fn a_lock_of_which_the_client_is_not_told_yet_has_no_deadline() {
+fn lock_unknown_to_its_client_has_no_deadline() {
     let mut s = Scene::new();
     let withheld = id(s.extent(1, Mode::Pw, 0, EOF));
     s.ns.withhold(withheld);

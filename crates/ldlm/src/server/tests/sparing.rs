@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_the_server_does_for_a_writer_does_not_queue_behind_those_that_wait_for_its_lock() {
+fn server_lock_for_a_writer_does_not_queue_behind_waiters_for_its_lock() {
     let mut s = Scene::new();
     let ask = |mode| Enqueue::new(object(), mode, Policy::extent(MIB, EOF), Cookie::NONE);
     let writer = id(s.extent(1, Mode::Pw, 0, EOF));
@@ -29,7 +29,7 @@ fn of(s: &mut Scene, client: ClientId, mode: Mode, start: u64, end: u64) -> Enqu
 }
 
 #[test]
-fn several_locks_in_a_row_shield_what_spans_them() {
+fn adjacent_locks_of_a_client_shield_a_server_lock_that_spans_them() {
     let mut s = Scene::new();
     let exact = Flags { no_expand: true, ..Flags::default() };
     let lock = |s: &mut Scene, mode, start, end| {
@@ -57,7 +57,7 @@ fn several_locks_in_a_row_shield_what_spans_them() {
 }
 
 #[test]
-fn what_the_server_does_for_one_of_a_group_is_not_in_the_way_of_its_fellows() {
+fn server_lock_for_a_group_member_does_not_conflict_with_the_group() {
     let mut s = Scene::new();
     let mine = id(s.ask(1, object(), Mode::Group, Policy::group(7)));
     let fellow = id(s.ask(2, object(), Mode::Group, Policy::group(7)));
@@ -87,7 +87,7 @@ fn what_the_server_does_for_one_of_a_group_is_not_in_the_way_of_its_fellows() {
 }
 
 #[test]
-fn a_lock_that_is_granted_is_not_asked_back_for_its_own_client() {
+fn granted_lock_gets_no_blocking_callback_for_its_own_clients_operation() {
     let mut s = Scene::new();
     let first = id(s.extent(1, Mode::Pw, 0, EOF));
     let second = waits(s.extent(2, Mode::Pw, 0, EOF));
@@ -102,7 +102,7 @@ fn a_lock_that_is_granted_is_not_asked_back_for_its_own_client() {
 }
 
 #[test]
-fn what_a_reader_has_stored_into_its_pages_does_not_queue_behind_those_that_wait_for_its_lock() {
+fn flush_under_a_pr_lock_does_not_queue_behind_waiters_for_it() {
     let mut s = Scene::new();
     let reader = id(s.extent(1, Mode::Pr, 0, EOF));
     let other = id(s.extent(3, Mode::Pr, 0, EOF));

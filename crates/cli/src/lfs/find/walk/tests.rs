@@ -63,7 +63,7 @@ fn tree() -> tempfile::TempDir {
 }
 
 #[test]
-fn all_threads_together_find_everything_once() {
+fn walk_visits_every_entry_once_with_any_number_of_threads() {
     let dir = tree();
     for (words, count) in
         [("", 1 + 4 + 20 + 200 + 1 + 1000), ("-size 1 -type f", 333), ("-type d", 26), ("-name w1*", 111)]
@@ -78,7 +78,7 @@ fn all_threads_together_find_everything_once() {
 }
 
 #[test]
-fn one_thread_keeps_the_order_of_names() {
+fn walk_by_one_thread_prints_in_name_order() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["b/y", "b/x/q", "a", "b.c", "c/z"] {
         let path = dir.path().join(name);
@@ -93,7 +93,7 @@ fn one_thread_keeps_the_order_of_names() {
 }
 
 #[test]
-fn operands_are_printed_as_they_were_given() {
+fn walk_prints_operands_as_given() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), "").unwrap();
     std::os::unix::fs::symlink(dir.path(), dir.path().join("link")).unwrap();
@@ -114,7 +114,7 @@ fn operands_are_printed_as_they_were_given() {
 }
 
 #[test]
-fn a_share_is_left_out_and_always_the_same() {
+fn walk_skips_the_same_percentage_every_time() {
     let dir = tree();
     let half = lines(dir.path(), "-type f -skip 50", 3);
     assert!((400..800).contains(&half.len()), "{} of 1200", half.len());
@@ -124,7 +124,7 @@ fn a_share_is_left_out_and_always_the_same() {
 }
 
 #[test]
-fn a_reader_that_went_away_ends_the_walk() {
+fn walk_ends_when_output_is_closed() {
     let dir = tree();
     let mut taken = 0;
     let roots = vec![CString::new(dir.path().to_str().unwrap()).unwrap(); 50];

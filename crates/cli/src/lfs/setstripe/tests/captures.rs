@@ -105,7 +105,7 @@ fn replay(fake: &mut Fake, captures: &str) -> usize {
 }
 
 #[test]
-fn as_lustre_says() {
+fn setstripe_and_getstripe_replay_captures_like_lustre() {
     let fake = &mut Fake::new("/mnt/c1");
     assert_eq!(lfs(fake, "lfs setstripe -c 1 m2").0, 0);
     let mut replayed = 0;
@@ -124,7 +124,7 @@ fn as_lustre_says() {
 }
 
 #[test]
-fn what_varies_goes_and_what_matters_stays() {
+fn capture_mask_hides_only_ids_and_chosen_osts() {
     assert_eq!(
         mask("      -   0: { l_ost_idx:   2, l_fid: [0x300000401:0x289:0x0] }"),
         "      -   #: { l_ost_idx:   #, l_fid: [<fid>] }"
