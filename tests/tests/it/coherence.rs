@@ -33,13 +33,13 @@ statements! {
     truncated_bytes_read_as_end_of_file_or_zeros
     punched_hole_reads_as_zeros_on_the_other_mount
     direct_io_and_page_cache_see_the_same_data
-    names_come
-    names_go
+    new_names_are_found_at_once
+    removed_names_are_missing_at_once
     renamed_files_are_found_under_their_new_names_at_once
     readdir_lists_the_current_entries
-    permissions_hold
+    file_permission_changes_apply_at_once
     directory_permission_changes_apply_at_once
-    acls_hold
+    acl_changes_apply_at_once
     xattr_changes_are_seen_at_once
     replaced_symlink_resolves_to_its_new_target
     link_counts_are_current_after_link_rename_and_unlink
