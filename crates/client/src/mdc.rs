@@ -6,10 +6,7 @@
 //! * the client requests the next FID sequence while half of the present one is left, so a create
 //!   does not wait for it.
 
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Slots};
@@ -22,10 +19,7 @@ use sheen_wire::{
 };
 
 use crate::{
-    cache::{Cache, MdtLocks},
-    closed::Closes,
-    file::OpenFiles,
-    layouts::Layouts,
+    connection::import_state,
     locks::{LockRef, LockTable},
     types::{Caller, GroupSource},
 };
@@ -49,8 +43,6 @@ pub struct Mdc {
     /// Held while either limit is changed.
     limits: Mutex<()>,
     locks: Arc<LockTable>,
-    /// Owner of the lock table, which holds only a Weak to it.
-    owner: Arc<MdtLocks>,
     groups: Arc<dyn GroupSource>,
     space: Mutex<StatFs>,
     sequence: Mutex<Sequence>,
@@ -60,7 +52,7 @@ pub struct Mdc {
 
 /// A reply of the MDT with the locks that came with it.
 #[derive(Debug)]
-pub struct Kept {
+pub struct MdtReply {
     /// The reply itself.
     pub reply: Reply,
     /// Locks on inodes in the reply.
@@ -123,18 +115,9 @@ impl fmt::Debug for Mdc {
 
 impl Mdc {
     /// Creates the MDT client of an import. `name`: `sheen-MDT0000-mdc-ff3298de21e05800`.
-    pub fn new(
-        rt: Rt,
-        name: String,
-        import: Arc<Import<Mds>>,
-        groups: Arc<dyn GroupSource>,
-        cache: &Arc<Cache>,
-    ) -> Mdc {
+    pub fn new(rt: Rt, name: String, import: Arc<Import<Mds>>, groups: Arc<dyn GroupSource>) -> Mdc {
         let (space, sequence) = (Mutex::default(), Mutex::new(Sequence::EMPTY));
         let locks = LockTable::new(&rt, true);
-        let owner = MdtLocks::new(cache, &import);
-        let weak: Weak<MdtLocks> = Arc::downgrade(&owner);
-        locks.set_owner(weak);
         let called = Arc::downgrade(&locks);
         import.on_callback(move |callback| {
             if let Some(locks) = called.upgrade() {
@@ -143,22 +126,12 @@ impl Mdc {
         });
         let fetching = tokio::sync::Mutex::new(());
         let modifying = Slots::new(MOD_RPCS_IN_FLIGHT.min(import.max_rpcs_in_flight() - 1).max(1));
-        Mdc { rt, name, import, modifying, limits: Mutex::default(), locks, owner, groups, space, sequence, fetching }
+        Mdc { rt, name, import, modifying, limits: Mutex::default(), locks, groups, space, sequence, fetching }
     }
 
     /// Returns the locks that this client holds from the MDT.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
-    }
-
-    /// Sets the tables of open files and of cached layouts; call it once.
-    pub fn set_open_files(&self, files: &Arc<OpenFiles>, layouts: &Arc<Layouts>) {
-        self.owner.set_open_files(files.clone(), layouts.clone());
-    }
-
-    /// Sets the queue of pending closes; call it once.
-    pub fn set_closes(&self, closes: &Arc<Closes>) {
-        self.owner.set_closes(Arc::downgrade(closes));
     }
 
     /// Returns the name of the device.
@@ -212,7 +185,7 @@ impl Mdc {
 
     /// Checks whether the import can carry requests, for `lfs check`: ENOTCONN while disconnected.
     pub fn state(&self) -> Result<()> {
-        crate::osc::import_state(&self.import)
+        import_state(&self.import)
     }
 
     /// Returns the space as of the last statfs reply; zeros before the first.
@@ -233,11 +206,11 @@ impl Mdc {
     /// Sends a request like [`Mdc::call`], and asks for locks on up to `count` inodes of the reply,
     /// so that it can be cached. The returned locks are in use until they are dropped. Drop them
     /// before the next wait.
-    pub async fn call_keeping(&self, request: Request, count: u64) -> Result<Kept> {
+    pub async fn call_keeping(&self, request: Request, count: u64) -> Result<MdtReply> {
         self.send(request, Locking { count, ..Locking::default() }).await
     }
 
-    async fn send(&self, request: Request, Locking { count, converts, beginning }: Locking<'_>) -> Result<Kept> {
+    async fn send(&self, request: Request, Locking { count, converts, beginning }: Locking<'_>) -> Result<MdtReply> {
         let _modifying = match request.modifies() {
             true => Some(self.modifying.acquire().await?),
             false => None,
@@ -251,7 +224,7 @@ impl Mdc {
         let response = Box::pin(self.import.call(call, Bulk::new())).await?;
         let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
-        Ok(Kept { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
+        Ok(MdtReply { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
     }
 
     /// Sends a request with a caller's credentials. Repeats it with all supplementary groups if the
@@ -261,7 +234,7 @@ impl Mdc {
     }
 
     /// Combines [`Mdc::call_keeping`] and [`Mdc::call_as`].
-    pub async fn call_keeping_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, count: u64) -> Result<Kept> {
+    pub async fn call_keeping_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, count: u64) -> Result<MdtReply> {
         self.send_as(who, request, Locking { count, ..Locking::default() }).await
     }
 
@@ -272,7 +245,7 @@ impl Mdc {
         who: &Caller,
         request: impl Fn(Cred) -> Request,
         converts: &[(LockId, u64)],
-    ) -> Result<Kept> {
+    ) -> Result<MdtReply> {
         self.send_as(who, request, Locking { converts, ..Locking::default() }).await
     }
 
@@ -284,11 +257,11 @@ impl Mdc {
         request: impl Fn(Cred) -> Request,
         count: u64,
         beginning: Option<Cookie>,
-    ) -> Result<Kept> {
+    ) -> Result<MdtReply> {
         self.send_as(who, request, Locking { count, beginning, ..Locking::default() }).await
     }
 
-    async fn send_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, locking: Locking<'_>) -> Result<Kept> {
+    async fn send_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, locking: Locking<'_>) -> Result<MdtReply> {
         match self.send(request(who.cred.clone()), locking).await {
             Err(Errno::NEED_GROUPS) => {
                 let groups = self.groups.groups(who.pid).unwrap_or_default();

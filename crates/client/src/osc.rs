@@ -1,27 +1,24 @@
-//! One OST as seen by a client (Lustre's osc): its import, its locks and write-back cache, whether
-//! it is active, and its last known space.
+//! One OST as seen by a client (Lustre's osc): its import, the locks held from it, whether it is
+//! active, and its last known space.
+//!
+//! All requests that read or change data go through it, so that none reaches an OST which an
+//! administrator has switched off.
 
 use std::{
     fmt,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
 use parking_lot::Mutex;
 use sheen_lnet::Live;
-use sheen_rpc::{Import, ImportState};
+use sheen_rpc::Import;
 use sheen_rt::Rt;
-use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
+use sheen_wire::{Bulk, Errno, Ost, Result, StatFs, ost};
 
-use crate::{cache::OstLocks, locks::LockTable, lov::Lov, rpc_stats::PagesPerRpc, writeback::Writeback};
-
-/// Page size in bytes for `max_pages_per_rpc`, independent of the host's page size.
-pub const PAGE_BYTES: u64 = 4096;
-/// Maximum bulk size in bytes of a request to an OST that is not configured yet: Lustre's 1024
-/// pages.
-pub const BYTES_PER_RPC_DEFAULT: u64 = 1024 * PAGE_BYTES;
+use crate::{connection::import_state, locks::LockTable, rpc_stats::PagesPerRpc};
 
 /// An OST.
 pub struct Osc {
@@ -29,12 +26,9 @@ pub struct Osc {
     name: String,
     import: Arc<Import<Ost>>,
     locks: Arc<LockTable>,
-    /// Owner of the lock table, which holds only a Weak to it.
-    _owner: Arc<OstLocks>,
     active: AtomicBool,
     space: Mutex<StatFs>,
-    pages: Arc<PagesPerRpc>,
-    writeback: Arc<Writeback>,
+    pages: PagesPerRpc,
 }
 
 impl fmt::Debug for Osc {
@@ -45,44 +39,21 @@ impl fmt::Debug for Osc {
 
 impl Osc {
     /// Creates the client of an OST's import. `name`: `sheen-OST0000-osc-ff3298de21e05800`.
-    pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>, lov: &Lov) -> Osc {
-        let (active, space) = (AtomicBool::new(true), Mutex::default());
-        let pages: Arc<PagesPerRpc> = Arc::default();
-        let writeback = Writeback::new(rt, index, &import, lov.unsynced(), &pages, lov.kept());
+    pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>) -> Osc {
         let locks = LockTable::new(rt, false);
-        let owner = OstLocks::new(lov.cache(), &import, &locks, &writeback);
-        let weak: Weak<OstLocks> = Arc::downgrade(&owner);
-        locks.set_owner(weak);
         let called = Arc::downgrade(&locks);
         import.on_callback(move |callback| {
             if let Some(locks) = called.upgrade() {
                 locks.called_back(callback);
             }
         });
-        let (forgotten, kept) = (Arc::downgrade(&locks), Arc::downgrade(&writeback));
-        import.on_restart(move |ost| {
-            if let Some(locks) = forgotten.upgrade() {
-                locks.forget();
-            }
-            let kept = kept.upgrade();
-            Box::pin(async move {
-                if let Some(kept) = kept {
-                    kept.lost(ost.evicted()).await;
-                }
-                Ok(())
-            })
-        });
-        Osc { index, name, import, locks, _owner: owner, active, space, pages, writeback }
+        let (active, space) = (AtomicBool::new(true), Mutex::default());
+        Osc { index, name, import, locks, active, space, pages: PagesPerRpc::default() }
     }
 
     /// Returns the locks that this client holds from the OST.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
-    }
-
-    /// Returns the write-back cache: data that is not yet on the OST.
-    pub fn writeback(&self) -> &Arc<Writeback> {
-        &self.writeback
     }
 
     /// Returns the index of the OST.
@@ -146,6 +117,16 @@ impl Osc {
         Ok((response.body, response.bulk))
     }
 
+    /// Sends a request like [`Osc::call_guarded`], without waiting for the slots of other requests.
+    /// For flushes, which other clients may wait for.
+    ///
+    /// # Errors
+    /// As [`Osc::call_guarded`].
+    pub async fn call_urgent(&self, request: ost::Request, bulk: Bulk) -> Result<ost::Reply> {
+        self.begin(&request, &bulk)?;
+        Ok(Box::pin(self.import.call_urgent(request, bulk)).await?.body)
+    }
+
     /// Checks that the OST is active, and counts the request in the statistics.
     fn begin(&self, request: &ost::Request, bulk: &Bulk) -> Result<()> {
         if !self.active() {
@@ -191,14 +172,5 @@ impl Osc {
         let response =
             Box::pin(self.import.call_in_place(ost::Request::Read { parts: vec![part] }, Bulk::new())).await?;
         Ok((response.body, response.bulk, response.live))
-    }
-}
-
-/// Checks whether an import can carry requests. An import that was never used can.
-pub fn import_state<P: Protocol>(import: &Import<P>) -> Result<()> {
-    match import.state() {
-        ImportState::New | ImportState::Full => Ok(()),
-        ImportState::Closed => Err(Errno::ESHUTDOWN),
-        _ => Err(Errno::ENOTCONN),
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use sheen_wire::Time;
 
-use crate::osc::PAGE_BYTES;
+use crate::limits::PAGE_BYTES;
 
 /// One bucket per power of two from 1 to 4096 pages, the largest bulk.
 const BUCKETS: usize = 13;

@@ -1,19 +1,10 @@
-//! Parameter and result types of the client's public operations.
+//! Parameter types of the client's public operations, and the errors of a mount.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use sheen_lnet::Live;
-use sheen_wire::{Attr, Bulk, Cred, Errno, Fid, FileKind};
+use sheen_wire::{Cred, Errno};
 
-pub use crate::cache::ReadRefs;
-use crate::locks::LockRef;
-
-/// `st_blksize` of a regular file, in bytes: the default stripe size, whatever the file's own
-/// stripe size is (as in Lustre).
-pub const FILE_BLKSIZE: u32 = 4 << 20;
-/// `st_blksize` of all other files, in bytes.
-pub const OTHER_BLKSIZE: u32 = 1 << 20;
+use crate::limits::{INODES_MAX, LAYOUTS_MAX};
 
 /// The credentials of a request, and the process whose supplementary groups they include.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,147 +68,11 @@ impl Default for ClientOptions {
     fn default() -> ClientOptions {
         ClientOptions {
             groups: Arc::new(NoGroups),
-            layouts_max: crate::LAYOUTS_MAX,
-            inodes_max: crate::INODES_MAX,
+            layouts_max: LAYOUTS_MAX,
+            inodes_max: INODES_MAX,
             mountpoint: String::new(),
         }
     }
-}
-
-/// A cache outside the client that stores the client's replies: the kernel of a mount.
-///
-/// A reply that came with a [`Keep`] may be cached until one of these methods invalidates it. The
-/// client cancels the lock after the method has returned.
-pub trait Invalidate: Send + Sync + 'static {
-    /// Invalidates all names. Must not block.
-    fn names(&self);
-
-    /// Invalidates the attributes of a file. Must not block. Returns `false` if a reply with these
-    /// attributes is still in transit to the kernel; the client then calls again until it has
-    /// arrived.
-    fn attr(&self, fid: Fid) -> bool;
-
-    /// Invalidates all cached data of a file. May block. Runs on a thread for blocking work, and
-    /// may be called again before it has returned.
-    fn data(&self, fid: Fid);
-
-    /// Invalidates the bytes in `[start, end)`, like [`Invalidate::data`]. An `end` of [`u64::MAX`]
-    /// means the end of the file.
-    fn part(&self, fid: Fid, start: u64, end: u64);
-
-    /// Whether names may be cached at all: true only if [`Invalidate::names`] works.
-    fn keeps_names(&self) -> bool;
-
-    /// Whether the cache requests attributes before it uses a size that came with a name and that
-    /// is marked as not cacheable. Such a cache also ignores the attributes in a lookup reply if
-    /// [`Invalidate::attr`] was called after the lookup began. If true, lookups succeed although
-    /// the OST that knows the size is disconnected.
-    fn asks_for_sizes(&self) -> bool {
-        false
-    }
-}
-
-/// The parts of a reply that may be cached until [`Invalidate`] revokes them.
-///
-/// The locks behind the reply are not cancelled while this value lives. Drop it soon: once the
-/// reply is stored where an invalidation reaches it.
-#[derive(Clone, Default)]
-pub struct Keep {
-    /// Whether the name may be cached.
-    pub name: bool,
-    /// Whether the attributes may be cached.
-    pub attr: bool,
-    /// References to the locks.
-    pub(crate) refs: Option<Arc<Vec<LockRef>>>,
-}
-
-impl fmt::Debug for Keep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keep(name {}, attr {}, {} locks)", self.name, self.attr, self.refs.as_ref().map_or(0, |r| r.len()))
-    }
-}
-
-/// The result of a read.
-#[derive(Debug)]
-pub struct ReadData {
-    /// The bytes, unless they are in `live`.
-    pub bulk: Bulk,
-    /// The bytes as ranges of files that this process has open, in which case `bulk` is empty. Only
-    /// for callers that request it.
-    pub live: Option<Live>,
-    /// References to the locks under which the bytes may be cached. Drop them soon: once the bytes
-    /// are stored where an invalidation reaches them.
-    pub refs: ReadRefs,
-}
-
-impl ReadData {
-    /// Number of bytes read.
-    pub fn len(&self) -> usize {
-        self.bulk.len() + self.live.as_ref().map_or(0, Live::len)
-    }
-
-    /// Whether the read returned no bytes: it began at or after the end of the file.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the bytes of `bulk` in one piece.
-    pub fn into_bytes(self) -> Bytes {
-        self.bulk.into_bytes()
-    }
-}
-
-/// Attributes of a file as `stat` shows them. Size, space and times of a striped file come from its
-/// objects.
-#[derive(Clone, Debug)]
-pub struct EntryAttr {
-    /// The attributes.
-    pub attr: Attr,
-    /// `st_blksize`, in bytes.
-    pub blksize: u32,
-    /// The parts that may be cached.
-    pub keep: Keep,
-}
-
-impl PartialEq for EntryAttr {
-    /// Compares the attributes. Whether they may be cached does not matter.
-    fn eq(&self, other: &EntryAttr) -> bool {
-        self.attr == other.attr && self.blksize == other.blksize
-    }
-}
-
-impl Eq for EntryAttr {}
-
-impl From<Attr> for EntryAttr {
-    fn from(attr: Attr) -> EntryAttr {
-        let blksize = if attr.kind == FileKind::Regular { FILE_BLKSIZE } else { OTHER_BLKSIZE };
-        EntryAttr { attr, blksize, keep: Keep::default() }
-    }
-}
-
-/// A directory entry as returned to the program, including `.` and `..`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DirItem {
-    /// Name.
-    pub name: Bytes,
-    /// FID of the file; [`Fid::ino`] is its inode number.
-    pub fid: Fid,
-    /// File type.
-    pub kind: FileKind,
-    /// Position after this entry, where the next `readdir` resumes: 1 for `.`, 2 for `..`, then
-    /// above 2 and below 2^63.
-    pub cookie: u64,
-    /// Attributes, if requested. `None` for `.` and `..`, and if they could not be read.
-    pub attr: Option<EntryAttr>,
-}
-
-/// A part of a directory.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct DirPage {
-    /// The entries, in cookie order.
-    pub entries: Vec<DirItem>,
-    /// Whether this is the last part.
-    pub eof: bool,
 }
 
 /// The target of an `lseek`: data or a hole.

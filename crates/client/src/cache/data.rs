@@ -22,13 +22,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use sheen_rt::Rt;
-use sheen_wire::{Fid, ldlm::Cookie};
+use sheen_wire::Fid;
 use tokio::sync::Notify;
 
 use super::stalls::Stalls;
-use crate::{Invalidate, locks::LockRef};
+use crate::{invalidate::Invalidate, locks::LockRef, lov::LockedObjects};
 
 /// How long a read waits, once, for an invalidation to end. Much longer than dropping pages takes,
 /// even on a busy machine. With 2 ms, two programs that read all the time delayed the end of an
@@ -50,17 +50,10 @@ const ROUNDS_MAX: usize = 64;
 /// than the number of concurrent readahead requests of the kernel.
 const THREADS_MAX: usize = 8;
 
-/// The files with objects on which locks are held or requested.
-#[derive(Default)]
+/// The files of which the kernel may have pages.
 pub struct DataCache {
-    state: Mutex<Files>,
-}
-
-#[derive(Default)]
-struct Files {
-    files: FxHashMap<Fid, Arc<FileData>>,
-    /// The file of each locked object.
-    objects: FxHashMap<Fid, Fid>,
+    files: Mutex<FxHashMap<Fid, Arc<FileData>>>,
+    objects: Arc<LockedObjects>,
 }
 
 /// Cache state of a file's data.
@@ -73,8 +66,6 @@ pub struct FileData {
 
 #[derive(Default)]
 struct State {
-    /// Locked objects of the file.
-    objects: FxHashSet<Fid>,
     /// Number of running invalidations.
     flushing: u32,
     /// Number of reads into pages: in flight, and begun so far.
@@ -87,12 +78,6 @@ struct State {
     pages: bool,
     /// Whether some of these pages are cached under the LAYOUT lock, such as holes without objects.
     holes: bool,
-    /// Minimum size of objects, as seen under a lock. While that lock is held, only this client can
-    /// make the object smaller.
-    seen: FxHashMap<Fid, (Cookie, u64)>,
-    /// Number of truncates by this client: in progress, and begun so far.
-    cutting: u32,
-    cuts: u64,
     /// Reads that wait for invalidations or for a new layout.
     stalls: Stalls,
 }
@@ -193,26 +178,21 @@ impl Drop for Stalled {
     }
 }
 
-/// A truncate by this client, in progress until it is dropped. Sizes seen meanwhile are not
-/// remembered.
-pub struct Cutting(Arc<FileData>);
-
-impl Drop for Cutting {
-    fn drop(&mut self) {
-        self.0.state.lock().cutting -= 1;
-    }
-}
-
 impl DataCache {
+    /// Creates an empty cache of data under locks on `objects`.
+    pub fn new(objects: &Arc<LockedObjects>) -> DataCache {
+        DataCache { files: Mutex::default(), objects: objects.clone() }
+    }
+
     /// Returns the state of a file, if there is any.
     pub fn get(&self, fid: Fid) -> Option<Arc<FileData>> {
-        self.state.lock().files.get(&fid).cloned()
+        self.files.lock().get(&fid).cloned()
     }
 
     /// Registers a read of `len` bytes at `offset` into the kernel's pages.
     pub fn reading(&self, fid: Fid, offset: u64, len: u64) -> Reading {
-        let mut files = self.state.lock();
-        let file = files.file(fid);
+        let mut files = self.files.lock();
+        let file = entry(&mut files, fid);
         let mut state = file.state.lock();
         state.stalls.overtake(offset, offset.saturating_add(len));
         state.reading += 1;
@@ -224,68 +204,36 @@ impl DataCache {
 
     /// Marks a read into pages as stalled. The caller must not have a lock in use.
     pub fn stall(&self, fid: Fid, offset: u64, len: u64) -> Stalled {
-        let mut files = self.state.lock();
-        let file = files.file(fid);
+        let mut files = self.files.lock();
+        let file = entry(&mut files, fid);
         let number = file.state.lock().stalls.begin(offset, offset.saturating_add(len));
         file.changed.notify_waiters();
         Stalled { file, number }
     }
 
-    /// Registers an object of a file before it is locked.
-    pub fn own(&self, object: Fid, fid: Fid) {
-        let mut files = self.state.lock();
-        if files.objects.insert(object, fid) != Some(fid) {
-            files.file(fid).state.lock().objects.insert(object);
-        }
-    }
-
-    /// Returns the file of a registered object.
-    pub fn owner(&self, object: Fid) -> Option<Fid> {
-        self.state.lock().objects.get(&object).copied()
-    }
-
-    /// Assigns objects and the locks on them to another file.
-    pub fn hand_over(&self, objects: impl Iterator<Item = Fid>, fid: Fid) {
-        for object in objects {
-            if self.owner(object).is_some() {
-                self.disown(object);
-                self.own(object, fid);
-            }
-        }
-    }
-
-    /// Removes an object that is no longer locked.
-    pub fn disown(&self, object: Fid) {
-        let mut files = self.state.lock();
-        let Some(fid) = files.objects.remove(&object) else { return };
-        if let Some(file) = files.files.get(&fid).cloned() {
-            let mut state = file.state.lock();
-            state.objects.remove(&object);
-            state.seen.remove(&object);
-            drop(state);
-            files.tidy(&file);
-        }
+    /// Whether all pages that the kernel may have of a file are guarded by locks. False if nothing
+    /// is known of the file.
+    pub fn is_guarded(&self, fid: Fid) -> bool {
+        self.get(fid).map_or_else(|| self.objects.has_any(fid), |file| file.is_guarded())
     }
 
     /// Removes the state of a file if it holds no information.
-    pub fn tidy(&self, file: &Arc<FileData>) {
-        self.state.lock().tidy(file);
+    pub fn tidy(&self, fid: Fid) {
+        let mut files = self.files.lock();
+        let Some(file) = files.get(&fid) else { return };
+        let state = file.state.lock();
+        let is_idle = state.flushing == 0 && state.reading == 0 && state.stalls.is_empty();
+        let is_spare = is_idle && !state.holes && !self.objects.has_any(fid);
+        drop(state);
+        if is_spare {
+            files.remove(&fid);
+        }
     }
 }
 
-impl Files {
-    fn file(&mut self, fid: Fid) -> Arc<FileData> {
-        let new = || Arc::new(FileData { fid, state: Mutex::default(), changed: Notify::new() });
-        self.files.entry(fid).or_insert_with(new).clone()
-    }
-
-    fn tidy(&mut self, file: &Arc<FileData>) {
-        let state = file.state.lock();
-        let is_idle = state.flushing == 0 && state.reading == 0 && state.stalls.is_empty();
-        if state.objects.is_empty() && !state.holes && is_idle {
-            self.files.remove(&file.fid);
-        }
-    }
+fn entry(files: &mut FxHashMap<Fid, Arc<FileData>>, fid: Fid) -> Arc<FileData> {
+    let new = || Arc::new(FileData { fid, state: Mutex::default(), changed: Notify::new() });
+    files.entry(fid).or_insert_with(new).clone()
 }
 
 /// Numbers of reads into the kernel's pages, at one moment.
@@ -297,6 +245,11 @@ pub struct Reads {
 }
 
 impl FileData {
+    /// Returns the file.
+    pub fn fid(&self) -> Fid {
+        self.fid
+    }
+
     /// Returns the present numbers of reads.
     pub fn reads(&self) -> Reads {
         let state = self.state.lock();
@@ -317,39 +270,6 @@ impl FileData {
     /// Whether the kernel has pages that are cached under the LAYOUT lock.
     pub fn has_holes(&self) -> bool {
         self.state.lock().holes
-    }
-
-    /// Returns the minimum size of an object, and the lock that must still be held for it to be
-    /// valid.
-    pub fn seen(&self, object: Fid) -> Option<(Cookie, u64)> {
-        self.state.lock().seen.get(&object).copied()
-    }
-
-    /// Returns the number of truncates begun, to pass to [`FileData::see`]. Call it before the
-    /// object's size is requested. `None`: this client is truncating the file.
-    pub fn cuts(&self) -> Option<u64> {
-        let state = self.state.lock();
-        (state.cutting == 0).then_some(state.cuts)
-    }
-
-    /// Remembers that an object had `size` bytes under `lock`, which was held before the size was
-    /// requested. `cuts`: the earlier result of [`FileData::cuts`].
-    pub fn see(&self, object: Fid, lock: Cookie, size: u64, cuts: u64) {
-        let mut state = self.state.lock();
-        // Only for locked objects, because the entry is removed together with the lock.
-        if state.cutting == 0 && state.cuts == cuts && state.objects.contains(&object) {
-            state.seen.insert(object, (lock, size));
-        }
-    }
-
-    /// Registers a truncate by this client.
-    pub fn cutting(self: &Arc<Self>) -> Cutting {
-        let mut state = self.state.lock();
-        state.cutting += 1;
-        state.cuts += 1;
-        state.seen.clear();
-        drop(state);
-        Cutting(self.clone())
     }
 
     /// Begins an invalidation. Returns `false` if the kernel has no pages.
@@ -459,6 +379,10 @@ mod tests {
 
     const FILE: Fid = Fid::new(0x2_0000_0401, 1);
 
+    fn cache(rt: &Rt) -> DataCache {
+        DataCache::new(&Arc::new(LockedObjects::new(rt)))
+    }
+
     #[derive(Default)]
     struct Kernel(AtomicU32);
 
@@ -481,7 +405,7 @@ mod tests {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(1);
         let run = async {
-            let (cache, kernel) = (DataCache::default(), Arc::new(Kernel::default()));
+            let (cache, kernel) = (cache(&rt), Arc::new(Kernel::default()));
             let mut reading = cache.reading(FILE, 0, 4096);
             let file = cache.get(FILE).expect("it is read");
             assert!(!reading.unlock_if_flushing(), "nothing is under way");
@@ -496,7 +420,7 @@ mod tests {
             assert!(kernel.0.load(Relaxed) > rounds, "once more after the last read");
             assert!(file.is_guarded());
             assert!(!file.begin_flush(), "the kernel has no pages");
-            cache.tidy(&file);
+            cache.tidy(FILE);
             assert!(cache.get(FILE).is_none());
         };
         sim.run(run).expect("the simulation ends");
@@ -507,7 +431,7 @@ mod tests {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(1);
         let run = async {
-            let cache = DataCache::default();
+            let cache = cache(&rt);
             let mut reading = cache.reading(FILE, 0, 4096);
             reading.unlock();
             let file = cache.get(FILE).expect("it is read");
@@ -549,7 +473,7 @@ mod tests {
         let (asked, is_asked) = mpsc::channel();
         let (unlock, unlocked) = mpsc::channel();
         let kernel = Arc::new(Locked { asked, unlocked: Mutex::new(unlocked), parts: Mutex::default() });
-        let cache = DataCache::default();
+        let cache = cache(&rt);
         let flush = |file: &Arc<FileData>| {
             assert!(file.begin_flush());
             rt.spawn("flush", file.clone().flush(rt.clone(), Some(kernel.clone())))

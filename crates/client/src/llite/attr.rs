@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_wire::{Attr, Fid, FileKind, Result, mds::Request};
 
-use super::known::{Heard, Told};
+use super::attr_cache::{Heard, Told};
 use crate::{Caller, Client, EntryAttr, OpenFile, cache::Hits, mdc, stats::Op};
 
 impl Client {

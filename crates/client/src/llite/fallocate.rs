@@ -2,7 +2,7 @@
 
 use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
 
-use super::{mirrors::AGAIN_MAX, place::Placed, swap::Begun};
+use super::{layout_lookup::Placed, mirrors::AGAIN_MAX, swap_layouts::Begun};
 use crate::{
     Client, OpenFile,
     stats::Op,

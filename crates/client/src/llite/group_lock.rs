@@ -9,89 +9,22 @@
 //! other locks, and the OSTs send no blocking callbacks.
 //!
 //! Invariants:
-//! * Open files of one client are in one group at a time ([`Groups`]). Among clients the OSTs
+//! * Open files of one client are in one group at a time (`GroupMembers`). Among clients the OSTs
 //!   enforce this.
 //! * The kernel's pages of the file are dropped before the first lock is granted, because the OST
 //!   revokes the locks that guard them.
 //! * Writes in a group go through the write-back cache as usual. They are flushed at the latest
 //!   when the group is left.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use sheen_layout::Layout;
 use sheen_wire::{Errno, Result, mds::flags};
-use tokio::sync::Notify;
 
-use crate::{Client, OpenFile, file::Inode, locks::LockRef};
-
-/// Group membership of an open file.
-#[derive(Default, Debug)]
-pub(crate) enum Group {
-    /// In no group.
-    #[default]
-    None,
-    /// The locks were requested.
-    Coming,
-    /// In a group, with its locks.
-    In(Member),
-}
-
-/// The locks, while they are in use, and the seat, which is released after them.
-#[derive(Debug)]
-pub(crate) struct Member {
-    gid: u64,
-    _locks: Vec<LockRef>,
-    _seat: Seat,
-}
-
-/// The group that open files of an inode are in.
-#[derive(Default, Debug)]
-pub(crate) struct Groups {
-    /// Id of the group, and number of its members.
-    members: Mutex<(u64, usize)>,
-    left: Notify,
-}
-
-/// Membership of one open file in the group.
-struct Seat(Arc<Inode>);
-
-impl Seat {
-    fn take(inode: &Arc<Inode>, gid: u64) -> Option<Seat> {
-        let mut members = inode.groups.members.lock();
-        if members.1 > 0 && members.0 != gid {
-            return None;
-        }
-        *members = (gid, members.1 + 1);
-        Some(Seat(inode.clone()))
-    }
-
-    async fn wait(inode: &Arc<Inode>, gid: u64) -> Seat {
-        loop {
-            let left = inode.groups.left.notified();
-            if let Some(seat) = Seat::take(inode, gid) {
-                return seat;
-            }
-            left.await;
-        }
-    }
-}
-
-impl std::fmt::Debug for Seat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Seat")
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut members = self.0.groups.members.lock();
-        members.1 = members.1.saturating_sub(1);
-        if members.1 == 0 {
-            self.0.groups.left.notify_waiters();
-        }
-    }
-}
+use crate::{
+    Client, OpenFile,
+    open::{Group, Member, Seat},
+};
 
 /// A request in progress. Dropped, it is withdrawn.
 struct Coming<'a>(&'a OpenFile);
@@ -138,7 +71,7 @@ impl Client {
                 answer => break answer?,
             }
         };
-        *file.group.lock() = Group::In(Member { gid, _locks: locks, _seat: seat });
+        *file.group.lock() = Group::In(Member::new(gid, locks, seat));
         drop(coming);
         Ok(())
     }
@@ -172,26 +105,5 @@ impl Client {
             }
             _ => Err(Errno::EINVAL),
         }
-    }
-}
-
-impl OpenFile {
-    /// Leaves the group, if the file is in one, at its close.
-    pub(crate) fn leave_group(&self) {
-        let left = std::mem::take(&mut *self.group.lock());
-        self.left(left);
-    }
-
-    fn left(&self, left: Group) {
-        let was_in = matches!(left, Group::In(_));
-        drop(left);
-        if was_in {
-            self.inode.through.store(false, Relaxed);
-        }
-    }
-
-    /// Returns whether the open file is in a group.
-    pub(crate) fn is_in_group(&self) -> bool {
-        matches!(*self.group.lock(), Group::In(_))
     }
 }

@@ -4,7 +4,7 @@
 //! The client requests large pages from the MDT and returns them in small parts. Meanwhile it
 //! requests the next page. When the kernel asks for attributes, they are in the cache already. They
 //! came with the names, if the kernel asked for both, or were requested ahead of lookups in
-//! directory order ([`crate::statahead`]). Both cases use the same request: entries with attributes
+//! directory order ([`super::statahead`]). Both cases use the same request: entries with attributes
 //! after a cookie. Its reply brings thousands of names, each under a lock that guards it. Sizes are
 //! requested after that, from each OST for all its files at once. Lookups wait for the sizes,
 //! listings do not.
@@ -21,7 +21,7 @@ use sheen_wire::{
 };
 
 use super::{
-    known::Told,
+    attr_cache::Told,
     readdir::{DOT, DOT_DOT, ENTRIES_MAX, PAGE_BYTES_MAX, dot},
 };
 use crate::{

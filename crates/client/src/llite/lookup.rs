@@ -6,7 +6,7 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use super::known::{Heard, Told};
+use super::attr_cache::{Heard, Told};
 use crate::{Caller, Client, EntryAttr, cache::Hits, mdc, stats::Op};
 
 impl Client {

@@ -1,7 +1,7 @@
 //! Mirrored files: how reads and writes differ for them, and open files that use one mirror alone.
 //!
 //! Every operation on a mirrored file uses the file's layout, as with any layout that may change
-//! ([`super::place`]). The kernel's pages of the file are dropped together with the LAYOUT lock,
+//! ([`super::layout_lookup`]). The kernel's pages of the file are dropped together with the LAYOUT lock,
 //! because another mirror may be written after that.
 //!
 //! An operation that lost the LAYOUT lock while it ran, or had none, may have used a mirror that is
@@ -16,7 +16,7 @@
 //! no other mirror stale. Nothing of it is cached. A write needs the layout generation in which the
 //! mirror was named. Otherwise it fails with EBUSY: another tool may be copying to the mirror, or
 //! the mirror may be fresh by now. The declaration that a mirror is fresh waits for writes in
-//! progress: through the LAYOUT lock, and in this client through [`crate::file::Inode::repairs`].
+//! progress: through the LAYOUT lock, and in this client through [`crate::open::Inode::repairs`].
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use sheen_wire::{
 use tokio::sync::RwLockReadGuard;
 
 use super::{
-    place::{Located, Placed},
+    layout_lookup::{Located, Placed},
     read::Range,
 };
 use crate::{Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, mdc};
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// Records the state before an operation on a file with this layout. `changes`:
-    /// [`crate::file::Inode::changes`] before the layout lookup.
+    /// [`crate::open::Inode::changes`] before the layout lookup.
     pub(crate) fn began(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Began {
         // A layout that lacks objects may become that of a mirrored file.
         let stays = file.mirror() == 0 && is_settled(layout);

@@ -14,7 +14,7 @@ use sheen_wire::{
     mds::{Entry, Reply, Request, flags},
 };
 
-use super::{known::Told, place::Located};
+use super::{attr_cache::Told, layout_lookup::Located};
 use crate::{Caller, Client, EntryAttr, OpenDir, OpenFile, stats::Op};
 
 impl Client {
@@ -161,16 +161,16 @@ impl Client {
 
     /// Records whether the kernel may keep its pages of the file at this open: all are under locks.
     fn note_pages(&self, file: &OpenFile) {
-        let data = self.cache.data.get(file.fid()).filter(|data| file.cached() && data.is_guarded());
         // Pages of a mirrored file are dropped with the LAYOUT lock, except those that were read
         // before it was mirrored.
-        let guarded = data.is_some_and(|data| data.has_holes() || !file.inode.is_mirrored());
-        file.keep_cache.store(guarded, Relaxed);
+        let has_holes = || self.cache.data.get(file.fid()).is_some_and(|data| data.has_holes());
+        let guarded = self.cache.data.is_guarded(file.fid()) && (has_holes() || !file.inode.is_mirrored());
+        file.keep_cache.store(file.cached() && guarded, Relaxed);
     }
 
     /// Registers a file at the MDT that was opened without a request.
     pub(crate) async fn register(&self, file: &OpenFile) -> Result<()> {
-        match self.files.register(&Arc::downgrade(self.mdc.import()), file.fid()) {
+        match self.files.register(self.mdc.import(), file.fid()) {
             Some(told) => told.await,
             None => Ok(()),
         }

@@ -7,7 +7,7 @@ use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
     mirrors::AGAIN_MAX,
-    place::{HOLD_MAX, Placed},
+    layout_lookup::{HOLD_MAX, Placed},
 };
 use crate::{
     Client, OpenFile, ReadData, ReadRefs,
@@ -116,7 +116,7 @@ impl Client {
         let Some(placed) = placed else {
             // A file without a layout was never written.
             if let Some(data) = reading.map(|reading| reading.file.clone()) {
-                self.cache.data.tidy(&data);
+                self.cache.data.tidy(fid);
             }
             return Ok(ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() });
         };
@@ -293,7 +293,7 @@ impl Client {
             let (cache, data) = (self.cache.clone(), reading.file.clone());
             drop(self.rt.spawn("ldlm_invalidate", async move {
                 dropped.await;
-                cache.data.tidy(&data);
+                cache.data.tidy(fid);
             }));
         }
     }

@@ -13,7 +13,7 @@ use sheen_wire::{
     mds::{DirEntry, Reply, Request},
 };
 
-use super::known::{Asking, Told};
+use super::attr_cache::{Asking, Told};
 use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, locks::LockRef, stats::Op};
 
 /// Most bytes of entries in one request.

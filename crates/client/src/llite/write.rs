@@ -11,8 +11,8 @@ use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
     mirrors::{AGAIN_MAX, Began},
-    place::{HOLD_MAX, Placed},
-    swap::Begun,
+    layout_lookup::{HOLD_MAX, Placed},
+    swap_layouts::Begun,
 };
 use crate::{
     Client, OpenFile,
@@ -307,7 +307,7 @@ impl Client {
             if let Some(dropped) = self.cache.flush_pages(&data) {
                 dropped.await;
             }
-            self.cache.data.tidy(&data);
+            self.cache.data.tidy(fid);
         }
     }
 }

@@ -15,43 +15,20 @@ use parking_lot::MutexGuard;
 use sheen_ldlm::client::{Action, Locks};
 use sheen_wire::{
     Fid,
-    ldlm::{Cookie, Kind, LockId, Mode, Policy, Resource, bits},
+    ldlm::{Kind, LockId, Mode, Policy, Resource, bits},
 };
 
-use super::{LRU_INTERVAL, LockTable, State};
+use super::{
+    owner::Flush,
+    table::{LockTable, State},
+};
 
+/// How often the unused locks are searched for expired ones, as long as there are unused locks.
+const LRU_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of cancels in one request: some 40 kB.
 const CANCELS_PER_RPC: usize = 4096;
 /// Number of queued cancels from which they are sent in a request of their own.
 const CANCELS_WAIT_MAX: usize = 64;
-
-/// A lock to cancel or to convert.
-#[derive(Clone, Copy, Debug)]
-pub struct Flush {
-    /// Handle of the lock.
-    pub cookie: Cookie,
-    /// The locked resource.
-    pub resource: Resource,
-    /// The part that no lock guards any more afterwards.
-    pub policy: Policy,
-    /// Whether the inode was deleted. Then no name leads to it, and the kernel's caches need no
-    /// invalidation.
-    pub gone: bool,
-    /// Bits that the lock retains.
-    keep: u64,
-}
-
-impl Flush {
-    fn new(cookie: Cookie, resource: Resource, policy: Policy, spare: u64) -> Flush {
-        let keep = if spare & bits::LOOKUP != 0 { spare } else { 0 };
-        Flush { cookie, resource, policy, gone: false, keep }
-    }
-
-    /// Returns the bits of the inode that no lock guards any more afterwards.
-    pub fn bits(&self) -> u64 {
-        if let Policy::Bits { bits, .. } = self.policy { bits } else { 0 }
-    }
-}
 
 impl LockTable {
     /// Runs `f` on the engine, queues the actions that it requests, and starts the flush task.

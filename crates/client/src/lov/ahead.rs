@@ -34,8 +34,8 @@ impl Lov {
         let mut wanted = Vec::new();
         for (s, policy) in ranges {
             let stripe = stripe(layout, s)?;
-            let osc = self.osc(stripe.ost).await?;
-            match osc.locks().matching_in(Resource::extent(stripe.object), mode, &policy) {
+            let ost = self.ost(stripe.ost).await?;
+            match ost.osc.locks().matching_in(Resource::extent(stripe.object), mode, &policy) {
                 Some(lock) if lock.range() == policy.range() => {}
                 Some(_) => found = found.max(LockedAhead::Different),
                 None => wanted.push((stripe, policy)),

@@ -94,7 +94,7 @@ impl Lov {
     /// Returns the PW lock on a stripe's object, if this client holds it.
     fn writable(&self, layout: &Layout, index: usize) -> Option<LockRef> {
         let stripe = layout.stripes().get(index)?;
-        self.get(stripe.ost)?.locks().matching_in(Resource::extent(stripe.object), Mode::Pw, &WHOLE)
+        self.get(stripe.ost)?.osc.locks().matching_in(Resource::extent(stripe.object), Mode::Pw, &WHOLE)
     }
 
     /// Requests PW locks on the objects of these stripes, all on one OST, and waits for them.

@@ -8,7 +8,7 @@
 //! * an operation that bypasses the cache (larger writes, reads, truncates, …) first flushes the
 //!   dirty data in its range.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -18,15 +18,15 @@ use sheen_wire::{
 };
 
 use super::{
-    Lov,
+    Lov, Ost,
     split::{Run, Split},
     stripe,
-    write::{KEEP_BYTES_MAX, deal},
+    write::deal,
 };
 use crate::{
     join::join_all,
+    limits::{CACHED_WRITE_BYTES_MAX, PAGE_BYTES},
     locks::LockRef,
-    osc::{Osc, PAGE_BYTES},
     writeback::{Put, pattern::Stride},
 };
 
@@ -45,11 +45,6 @@ fn range(run: &Run) -> (u64, u64) {
 }
 
 impl Lov {
-    /// Whether there is any dirty data. A quick test before any lookup.
-    pub fn keeps_writes(&self) -> bool {
-        self.kept.load(Relaxed) > 0
-    }
-
     /// Buffers a write in the write-back cache. Returns `false` if it must go to the OSTs. `rest`:
     /// split-write tail; skips stride detection. `begun`: set if a part was cached although the
     /// write as a whole was not.
@@ -82,7 +77,7 @@ impl Lov {
             match put {
                 Ok(()) => return Ok(true),
                 Err((_, Put::NoGrant | Put::Done)) => return Ok(false),
-                Err((osc, Put::Full)) => osc.writeback().room().await,
+                Err((ost, Put::Full)) => ost.writeback.room().await,
             }
         }
         Ok(false)
@@ -92,7 +87,7 @@ impl Lov {
     fn note_write(&self, layout: &Layout, split: &Split) -> Option<Stride> {
         let [run] = &split.runs[..] else { return None };
         let stripe = layout.stripes().get(run.stripe)?;
-        self.get(stripe.ost)?.writeback().note_write(stripe.object, run.offset, run.len)
+        self.get(stripe.ost)?.writeback.note_write(stripe.object, run.offset, run.len)
     }
 
     /// Locks a write that continues a stride in PW. The same request asks for locks on the
@@ -124,20 +119,21 @@ impl Lov {
     }
 
     /// Locks a split-write tail in PW: uses the locks held, or requests them if that is worthwhile
-    /// ([`super::rests`]).
+    /// ([`super::split_write_tail`]).
     async fn lock_rest(&self, layout: &Layout, split: &Split) -> Result<Option<Vec<LockRef>>> {
         let there: Option<Vec<_>> = split.runs.iter().map(|run| self.lock_on(layout, run)).collect();
-        if self.note_rest(layout.fid(), there.is_some()) {
+        if self.tails.note(layout.fid(), there.is_some()) {
             return self.lock_runs(layout, split, true).await;
         }
         Ok(there)
     }
 
-    /// Whether the OSTs have granted enough space. Without it, locks would be useless.
+    /// Whether the OSTs are active and have granted enough space. Without that, locks would be
+    /// useless.
     fn may_keep(&self, layout: &Layout, split: &Split) -> bool {
         split.runs.iter().all(|run| {
-            let osc = layout.stripes().get(run.stripe).and_then(|s| self.get(s.ost));
-            osc.is_some_and(|osc| osc.writeback().has_grant(run.len + 2 * PAGE_BYTES))
+            let ost = layout.stripes().get(run.stripe).and_then(|s| self.get(s.ost));
+            ost.is_some_and(|ost| ost.osc.active() && ost.writeback.has_grant(run.len + 2 * PAGE_BYTES))
         })
     }
 
@@ -149,13 +145,13 @@ impl Lov {
         split: &Split,
         offset: u64,
         data: &Bulk,
-    ) -> Result<std::result::Result<(), (Arc<Osc>, Put)>> {
+    ) -> Result<std::result::Result<(), (Arc<Ost>, Put)>> {
         let file = layout.fid();
         let put = |run: &Run, data: &Bulk| {
             let stripe = stripe(layout, run.stripe)?;
-            let osc = self.get(stripe.ost).ok_or(Errno::EIO)?;
-            let put = osc.writeback().put(file, stripe.object, run.offset, data);
-            Ok(if put == Put::Done { Ok(()) } else { Err((osc, put)) })
+            let ost = self.get(stripe.ost).ok_or(Errno::EIO)?;
+            let put = ost.writeback.put(file, stripe.object, run.offset, data);
+            Ok(if put == Put::Done { Ok(()) } else { Err((ost, put)) })
         };
         if let [only] = &split.runs[..] {
             return put(only, data);
@@ -194,19 +190,19 @@ impl Lov {
         let stripe = layout.stripes().get(run.stripe)?;
         let (start, end) = range(run);
         let (resource, policy) = (Resource::extent(stripe.object), Policy::extent(start, end));
-        self.get(stripe.ost)?.locks().matching_in(resource, Mode::Pw, &policy)
+        self.get(stripe.ost)?.osc.locks().matching_in(resource, Mode::Pw, &policy)
     }
 
     /// Requests PW on a run, and waits for it. Returns whether it was granted; it may have been
     /// revoked since.
     async fn lock_run(&self, layout: &Layout, run: &Run, lockless: bool) -> Result<bool> {
         let stripe = stripe(layout, run.stripe)?;
-        let osc = self.osc(stripe.ost).await?;
-        if lockless && osc.writeback().is_contended(stripe.object) {
+        let ost = self.ost(stripe.ost).await?;
+        if lockless && ost.writeback.is_contended(stripe.object) {
             return Ok(false);
         }
         let ((mut start, mut end), flags) = (range(run), Flags { lockless, ..Flags::default() });
-        if run.len < KEEP_BYTES_MAX as u64 {
+        if run.len < CACHED_WRITE_BYTES_MAX as u64 {
             // If the OST does not expand locks, one lock should serve more than one small write.
             (start, end) = (start & !(CHUNK_BYTES - 1), end | (CHUNK_BYTES - 1));
         }
@@ -214,7 +210,7 @@ impl Lov {
         let answers = self.enqueue(stripe.ost, &objects, Mode::Pw, Policy::extent(start, end), flags).await?;
         let Some((lock, answer, _)) = answers.into_iter().next() else { return Err(Errno::EPROTO) };
         if answer == Enqueued::Contended {
-            osc.writeback().note_contended(stripe.object);
+            ost.writeback.note_contended(stripe.object);
         }
         Ok(lock.is_some())
     }
@@ -226,10 +222,10 @@ impl Lov {
         }
         for run in &split.runs {
             let Ok(stripe) = stripe(layout, run.stripe) else { continue };
-            if let Some(osc) = self.get(stripe.ost)
-                && osc.writeback().holds(stripe.object, range(run))
+            if let Some(ost) = self.get(stripe.ost)
+                && ost.writeback.holds(stripe.object, range(run))
             {
-                osc.writeback().flush(stripe.object, range(run)).await;
+                ost.writeback.flush(stripe.object, range(run)).await;
             }
         }
     }
@@ -237,22 +233,22 @@ impl Lov {
     /// Flushes the dirty data of a file, and waits for it. [`Lov::take_error`] returns the error of
     /// a failed write.
     pub async fn settle_file(&self, layout: &Layout) {
-        let flushes = self.kept_of(layout).into_iter().map(|(osc, object)| async move {
-            osc.writeback().flush(object, WHOLE).await;
+        let flushes = self.kept_of(layout).into_iter().map(|(ost, object)| async move {
+            ost.writeback.flush(object, WHOLE).await;
         });
         join_all(flushes).await;
     }
 
     /// Starts to flush the dirty data of a file.
     pub fn begin_settle(&self, layout: &Layout) {
-        self.kept_of(layout).into_iter().for_each(|(osc, object)| osc.writeback().begin_flush(object));
+        self.kept_of(layout).into_iter().for_each(|(ost, object)| ost.writeback.begin_flush(object));
     }
 
     /// Flushes all dirty data, and waits for it.
     pub async fn settle_all(&self) {
         if self.keeps_writes() {
-            let oscs = self.all();
-            join_all(oscs.iter().map(|osc| osc.writeback().flush_all())).await;
+            let osts = self.all();
+            join_all(osts.iter().map(|ost| ost.writeback.flush_all())).await;
         }
     }
 
@@ -260,7 +256,7 @@ impl Lov {
     pub fn take_error(&self, layout: &Layout) -> Option<Errno> {
         let osts: std::collections::BTreeSet<u32> = layout.stripes().iter().map(|s| s.ost).collect();
         let errors: Vec<Errno> =
-            osts.into_iter().filter_map(|ost| self.get(ost)?.writeback().take_error(layout.fid())).collect();
+            osts.into_iter().filter_map(|ost| self.get(ost)?.writeback.take_error(layout.fid())).collect();
         errors.into_iter().next()
     }
 
@@ -270,16 +266,16 @@ impl Lov {
         if !self.keeps_writes() {
             return Vec::new();
         }
-        layout.stripes().iter().map(|s| self.get(s.ost)?.writeback().attr(s.object)).collect()
+        layout.stripes().iter().map(|s| self.get(s.ost)?.writeback.attr(s.object)).collect()
     }
 
-    fn kept_of(&self, layout: &Layout) -> Vec<(Arc<Osc>, Fid)> {
+    fn kept_of(&self, layout: &Layout) -> Vec<(Arc<Ost>, Fid)> {
         if !self.keeps_writes() {
             return Vec::new();
         }
         let held = |s: &sheen_layout::Stripe| {
-            let osc = self.get(s.ost)?;
-            osc.writeback().holds(s.object, WHOLE).then_some((osc, s.object))
+            let ost = self.get(s.ost)?;
+            ost.writeback.holds(s.object, WHOLE).then_some((ost, s.object))
         };
         layout.stripes().iter().filter_map(held).collect()
     }

@@ -20,12 +20,8 @@ use sheen_wire::{
     ost::{ObjectAttr, Reply, Request},
 };
 
-use super::{Lov, stripe};
-use crate::{
-    cache::Cache,
-    locks::{Asking, LockRef},
-    osc::Osc,
-};
+use super::{LockedObjects, Lov, Ost, stripe};
+use crate::locks::{LockRef, PendingEnqueue};
 
 /// A requested lock: file, object, range and flags.
 pub type Want = (Fid, Fid, Policy, Flags);
@@ -40,7 +36,7 @@ impl Lov {
     /// Returns the PR lock on a stripe's whole object, if it is held.
     pub fn matching(&self, layout: &Layout, index: usize) -> Option<LockRef> {
         let stripe = layout.stripes().get(index)?;
-        self.get(stripe.ost)?.locks().matching(Resource::extent(stripe.object), &WHOLE)
+        self.get(stripe.ost)?.osc.locks().matching(Resource::extent(stripe.object), &WHOLE)
     }
 
     /// Returns the handles of the locks on all objects, if all are held.
@@ -59,7 +55,7 @@ impl Lov {
     /// stored under lost locks would stay.
     pub fn are_held(&self, layout: &Layout, locks: &[LockRef]) -> bool {
         let held = |(stripe, lock): (&sheen_layout::Stripe, &LockRef)| {
-            self.get(stripe.ost).is_some_and(|osc| osc.locks().is_held(lock.cookie(), &WHOLE))
+            self.get(stripe.ost).is_some_and(|ost| ost.osc.locks().is_held(lock.cookie(), &WHOLE))
         };
         layout.stripes().iter().zip(locks).all(held)
     }
@@ -102,34 +98,34 @@ impl Lov {
         wants: &[Want],
         mode: Mode,
     ) -> Result<Vec<(Option<LockRef>, Enqueued, ObjectAttr)>> {
-        let osc = self.osc(ost).await?;
-        let begin = |(_, object, policy, _): &Want| osc.locks().begin(Resource::extent(*object), mode, *policy);
+        let ost = self.ost(ost).await?;
+        let begin = |(_, object, policy, _): &Want| ost.osc.locks().begin(Resource::extent(*object), mode, *policy);
         let asking: Vec<_> = wants.iter().map(begin).collect();
-        let lock = |((_, object, policy, flags), asking): (&Want, &Asking)| Enqueue {
+        let lock = |((_, object, policy, flags), asking): (&Want, &PendingEnqueue)| Enqueue {
             flags: *flags,
             ..Enqueue::new(Resource::extent(*object), mode, *policy, asking.cookie())
         };
         let locks = wants.iter().zip(&asking).map(lock).collect();
         // A PW lock on a whole object is for an append, which is not cached. So it needs no grant.
         let keeps = mode.writes() && wants.iter().any(|(_, _, policy, _)| *policy != WHOLE);
-        let want = if keeps { osc.writeback().want() } else { 0 };
+        let want = if keeps { ost.writeback.want() } else { 0 };
         let request = Request::Enqueue { locks, want };
         let may_wait = mode != Mode::Group && wants.iter().any(|(.., flags)| !flags.nowait);
         let answered = match may_wait {
-            true => self.ask_unless_joining(&osc, request, asking, wants).await?,
-            false => Some((osc.call(request, Bulk::new()).await?.0, asking)),
+            true => self.ask_unless_joining(&ost, request, asking, wants).await?,
+            false => Some((ost.osc.call(request, Bulk::new()).await?.0, asking)),
         };
         let Some((reply, asking)) = answered else {
             return Ok(wants.iter().map(|_| (None, IN_GROUP, ObjectAttr::default())).collect());
         };
         let Reply::Enqueued { locks: answers, granted } = reply else { return Err(Errno::EPROTO) };
-        osc.writeback().granted(granted);
+        ost.writeback.granted(granted);
         if answers.len() != wants.len() {
             return Err(Errno::EPROTO);
         }
         let mut got = Vec::with_capacity(answers.len());
         for ((asking, want), (answer, attr)) in asking.into_iter().zip(wants).zip(answers) {
-            got.push((take(&self.cache, asking, want, &answer), answer, attr));
+            got.push((take(&self.objects, asking, want, &answer), answer, attr));
         }
         Ok(got)
     }
@@ -139,28 +135,28 @@ impl Lov {
     /// become unused locks, and its grant is added.
     async fn ask_unless_joining(
         &self,
-        osc: &Arc<Osc>,
+        ost: &Arc<Ost>,
         request: Request,
-        asking: Vec<Asking>,
+        asking: Vec<PendingEnqueue>,
         wants: &[Want],
-    ) -> Result<Option<(Reply, Vec<Asking>)>> {
-        let caller = osc.clone();
+    ) -> Result<Option<(Reply, Vec<PendingEnqueue>)>> {
+        let caller = ost.osc.clone();
         let mut call = Box::pin(async move { Ok::<_, Errno>(caller.call(request, Bulk::new()).await?.0) });
         let joins = async {
             let objects: Vec<_> = wants.iter().map(|(_, object, ..)| Resource::extent(*object)).collect();
-            osc.locks().joins_group(&objects).await;
+            ost.osc.locks().joins_group(&objects).await;
         };
         tokio::select! {
             biased;
             reply = &mut call => return Ok(Some((reply?, asking))),
             () = joins => {}
         }
-        let (osc, cache, wants) = (osc.clone(), self.cache.clone(), wants.to_vec());
+        let (ost, held, wants) = (ost.clone(), self.objects.clone(), wants.to_vec());
         let late = async move {
             let Ok(Reply::Enqueued { locks, granted }) = call.await else { return };
-            osc.writeback().granted(granted);
+            ost.writeback.granted(granted);
             for ((asking, want), (answer, _)) in asking.into_iter().zip(&wants).zip(locks) {
-                drop(take(&cache, asking, want, &answer));
+                drop(take(&held, asking, want, &answer));
             }
         };
         drop(self.rt.spawn("ldlm_late", late));
@@ -169,9 +165,8 @@ impl Lov {
 }
 
 /// Processes the reply to a lock request. Returns the lock if it was granted.
-fn take(cache: &Cache, asking: Asking, (file, object, ..): &Want, answer: &Enqueued) -> Option<LockRef> {
+fn take(held: &LockedObjects, asking: PendingEnqueue, (file, object, ..): &Want, answer: &Enqueued) -> Option<LockRef> {
     let lock = asking.answered(answer)?;
-    cache.data.own(*object, *file);
-    cache.locked(*file);
+    held.granted(*object, *file);
     Some(lock)
 }

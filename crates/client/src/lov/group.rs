@@ -63,7 +63,7 @@ impl Lov {
     /// Whether a group lock is held on a stripe's object.
     pub fn in_group(&self, layout: &Layout, index: usize) -> bool {
         let stripe = layout.stripes().get(index);
-        let lock = stripe.and_then(|s| self.get(s.ost)?.locks().in_group(Resource::extent(s.object)));
+        let lock = stripe.and_then(|s| self.get(s.ost)?.osc.locks().in_group(Resource::extent(s.object)));
         lock.is_some()
     }
 }

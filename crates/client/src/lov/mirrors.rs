@@ -51,7 +51,7 @@ impl Lov {
 
     /// Whether all OSTs of the layout are active and connected, as far as is known.
     fn is_up(&self, layout: &Layout) -> bool {
-        layout.stripes().iter().all(|s| self.get(s.ost).is_some_and(|osc| osc.state().is_ok()))
+        layout.stripes().iter().all(|s| self.get(s.ost).is_some_and(|ost| ost.osc.state().is_ok()))
     }
 
     /// Runs `work` with the layout to read. If OSTs of this mirror are disconnected, repeats `work`

@@ -93,7 +93,7 @@ impl Lov {
             let Rpc { ost, parts, pieces, .. } = rpcs.swap_remove(0);
             let (reply, bulk) = match *parts {
                 [part] if in_place && u64::from(part.len) == len => {
-                    let (reply, bulk, live) = self.osc(ost).await?.read_in_place(part).await?;
+                    let (reply, bulk, live) = self.ost(ost).await?.osc.read_in_place(part).await?;
                     if live.is_some() {
                         return Ok((bulk, live));
                     }
@@ -160,7 +160,7 @@ impl Lov {
 
     /// Whether an OST is known to run in another process.
     fn is_remote(&self, ost: u32) -> bool {
-        let nid = self.get(ost).and_then(|osc| osc.import().current_nid());
+        let nid = self.get(ost).and_then(|ost| ost.osc.import().current_nid());
         nid.is_some_and(|nid| nid != Nid::Lo)
     }
 }

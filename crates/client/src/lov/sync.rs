@@ -7,8 +7,8 @@ use sheen_wire::{
     ost::{Reply, Request},
 };
 
-use super::{Lov, done, split::by_ost};
-use crate::{join::join_all, osc::Osc};
+use super::{Lov, Ost, done, split::by_ost};
+use crate::join::join_all;
 
 impl Lov {
     /// Makes all data written to the file's objects durable. For mirrors other than the written
@@ -54,12 +54,12 @@ impl Lov {
         self.settle_all().await;
         let before = self.unsynced.before_all();
         // An MDT may have no data service: skip an import that was never used.
-        let used = |osc: &Osc| osc.index() != MDT_OST || osc.import().state() != ImportState::New;
-        let osts = self.all().into_iter().filter(|osc| osc.active() && used(osc)).map(|osc| osc.index());
+        let used = |ost: &Ost| ost.osc.index() != MDT_OST || ost.osc.import().state() != ImportState::New;
+        let osts = self.all().into_iter().filter(|ost| ost.osc.active() && used(ost)).map(|ost| ost.osc.index());
         let calls = osts.map(|ost| async move { Ok((ost, self.sync_rpc(ost, Vec::new()).await?)) });
         let answers = join_all(calls).await;
         let answered: Vec<(u32, u64)> = answers.iter().flatten().copied().collect();
-        let failed = self.all().into_iter().filter(|osc| osc.writeback().has_failed()).count();
+        let failed = self.all().into_iter().filter(|ost| ost.writeback.has_failed()).count();
         self.unsynced.synced_all(before, &answered)?;
         if failed > 0 {
             return Err(Errno::EIO);

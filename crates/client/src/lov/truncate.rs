@@ -30,7 +30,7 @@ impl Lov {
         if size > layout.max_file_size() {
             return Err(Errno::EFBIG);
         }
-        let _cutting = self.cache.data.get(layout.fid()).map(|file| file.cutting());
+        let _truncating = self.objects.truncating(layout.fid());
         self.settle_file(layout).await;
         let targets: Vec<(usize, u64)> = if size == 0 || layout.stripe_count() == 1 {
             (0..layout.stripe_count()).map(|s| (s, layout.object_size(size, s))).collect()

@@ -15,11 +15,8 @@ use super::{
     in_use::InUse,
     split::{Rpc, Split},
 };
-use crate::{join::join_all, locks::LockRef};
+use crate::{join::join_all, limits::CACHED_WRITE_BYTES_MAX, locks::LockRef};
 
-/// Minimum size in bytes of writes that bypass the write-back cache: gathering them would cost more
-/// than it saves.
-pub const KEEP_BYTES_MAX: usize = 256 << 10;
 /// Internal code for an OST's `LockFirst` reply: too many writes already wait for locks at the OST.
 const LOCK_FIRST: Errno = Errno::EBUSY;
 /// Maximum number of times that a write requests its locks because of `LockFirst` replies.
@@ -81,7 +78,7 @@ impl Lov {
         held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
-        if how.keep && data.len() < KEEP_BYTES_MAX && self.keep(layout, split, offset, &data, how.rest, begun).await? {
+        if how.keep && data.len() < CACHED_WRITE_BYTES_MAX && self.keep(layout, split, offset, &data, how.rest, begun).await? {
             return Ok(data.len());
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
@@ -156,16 +153,17 @@ impl Lov {
 
     async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, how: How, bulk: Bulk) -> Result<()> {
         let How { sync, guarded, .. } = how;
-        let osc = self.osc(ost).await?;
+        let target = self.ost(ost).await?;
+        let (osc, writeback) = (&target.osc, &target.writeback);
         let before = if sync { self.unsynced.before(file, ost) } else { None };
         // A guarded write is an append, which is never cached. An unused grant would be space that
         // no client can use.
-        let grant = Grant { used: 0, want: if guarded { 0 } else { osc.writeback().want() } };
+        let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
         let request = Request::Write { parts, sync, mtime: None, grant };
         let answer = if guarded { osc.call_guarded(request, bulk).await } else { osc.call(request, bulk).await };
         match answer?.0 {
             Reply::Done { epoch, granted } => {
-                osc.writeback().granted(granted);
+                writeback.granted(granted);
                 if sync {
                     return self.unsynced.changed_durably(file, ost, before, epoch);
                 }

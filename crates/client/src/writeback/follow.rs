@@ -35,13 +35,13 @@ impl Writeback {
             let answer = self.write(&parts, &bulk, used, mtime).await;
             if answer != Err(Errno::MOVED) {
                 if answer.is_ok() && now != object {
-                    self.import.call_urgent(Request::Sync { objects: vec![now] }, Bulk::new()).await?;
+                    self.osc.call_urgent(Request::Sync { objects: vec![now] }, Bulk::new()).await?;
                 }
                 return answer;
             }
             self.rt.sleep(PAUSE * n).await;
             let asked = Request::Follow { objects: vec![object] };
-            match self.import.call_urgent(asked, Bulk::new()).await.map(|answer| answer.body) {
+            match self.osc.call_urgent(asked, Bulk::new()).await {
                 Ok(Reply::Objects(objects)) => now = objects.first().copied().unwrap_or(object),
                 Ok(_) => return Err(Errno::EPROTO),
                 Err(Errno::MOVED | Errno::EAGAIN) => {}

@@ -11,7 +11,8 @@
 //! * data is stored only if the OST has granted space for it; so a flush never fails because the
 //!   OST is full;
 //! * of two writes to the same bytes, the later one is sent after the reply to the earlier one;
-//! * if data cannot be written, the error is stored with its file, and the next fsync returns it;
+//! * if data cannot be written, it is discarded, the error is stored with its file, and the next
+//!   fsync returns it. Data for an inactive OST (`osc.*.active=0`) cannot be written;
 //! * dirty data is bounded by `max_dirty_mb`; a write that would exceed it waits.
 //!
 //! After a restart of the OST, the dirty data is sent again. After an eviction, another client may
@@ -20,6 +21,7 @@
 pub mod extents;
 mod follow;
 pub mod pattern;
+mod unsynced;
 
 use std::{
     collections::BTreeMap,
@@ -36,17 +38,18 @@ use std::{
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
-use sheen_rpc::{BoxFuture, Import};
+use sheen_rpc::BoxFuture;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
-    Bulk, Errno, Fid, Ost, Result, Time,
+    Bulk, Errno, Fid, Result, Time,
     ost::{Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 use tokio::sync::{Notify, Semaphore};
 
-use crate::{lov::Unsynced, rpc_stats::PagesPerRpc};
+use crate::osc::Osc;
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
+pub use unsynced::Unsynced;
 
 /// Dirty data older than this is being sent. A client that is killed loses at most this much
 /// unsynced data.
@@ -77,10 +80,8 @@ const WHOLE: (u64, u64) = (0, u64::MAX);
 /// The write-back cache of one OST.
 pub struct Writeback {
     rt: Rt,
-    index: u32,
-    import: Arc<Import<Ost>>,
+    osc: Arc<Osc>,
     unsynced: Arc<Unsynced>,
-    pages: Arc<PagesPerRpc>,
     /// Dirty bytes of all OSTs of the mount, including data in flight. A quick test before any
     /// lookup.
     total: Arc<AtomicU64>,
@@ -150,20 +151,11 @@ impl fmt::Debug for Writeback {
 
 impl Writeback {
     /// Creates an empty write-back cache. `total`: shared by the OSTs of a mount.
-    pub fn new(
-        rt: &Rt,
-        index: u32,
-        import: &Arc<Import<Ost>>,
-        unsynced: &Arc<Unsynced>,
-        pages: &Arc<PagesPerRpc>,
-        total: &Arc<AtomicU64>,
-    ) -> Arc<Writeback> {
+    pub fn new(rt: &Rt, osc: &Arc<Osc>, unsynced: &Arc<Unsynced>, total: &Arc<AtomicU64>) -> Arc<Writeback> {
         Arc::new(Writeback {
             rt: rt.clone(),
-            index,
-            import: import.clone(),
+            osc: osc.clone(),
             unsynced: unsynced.clone(),
-            pages: pages.clone(),
             total: total.clone(),
             max_dirty: AtomicU64::new(MAX_DIRTY_MB_DEFAULT << 20),
             failed: AtomicBool::new(false),
@@ -407,7 +399,7 @@ impl Writeback {
         drop(state);
         self.total.fetch_sub(freed, Relaxed);
         if lost > 0 {
-            let ost = self.index;
+            let ost = self.osc.index();
             tracing::error!("evicted by OST {ost}: discarded dirty data of {lost} objects; fsync returns EIO");
         }
         self.changed.notify_waiters();
@@ -436,7 +428,7 @@ impl Writeback {
     }
 
     fn max_bytes(&self) -> u64 {
-        self.import.max_bulk_bytes() as u64
+        self.osc.max_bytes_per_rpc()
     }
 
     /// Takes the content of the next request for an object. `whole`: even if the request is not
@@ -488,7 +480,7 @@ impl Writeback {
             answer = self.write_there(object, parts, bulk, covered, mtime) => answer,
         };
         if let Ok(epoch) = answer {
-            self.unsynced.changed(file, self.index, epoch);
+            self.unsynced.changed(file, self.osc.index(), epoch);
         }
         let mut state = self.state.lock();
         state.sending -= 1;
@@ -508,7 +500,8 @@ impl Writeback {
                 state.grant += covered;
                 self.failed.store(true, Relaxed);
                 state.failed.put(file, errno);
-                tracing::error!("{file}: OST {}: {errno}: discarded dirty data; fsync returns an error", self.index);
+                let ost = self.osc.index();
+                tracing::error!("{file}: OST {ost}: {errno}: discarded dirty data; fsync returns an error");
             }
             state.tidy(object);
             drop(state);
@@ -521,10 +514,9 @@ impl Writeback {
         // The semaphore is never closed.
         let _permit = self.sends.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
         loop {
-            self.pages.write(bulk.len() as u64);
             let grant = Grant { used, want: self.want() };
             let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant };
-            match self.import.call_urgent(request, bulk.clone()).await?.body {
+            match self.osc.call_urgent(request, bulk.clone()).await? {
                 Reply::Done { epoch, granted } => {
                     self.granted(granted);
                     return Ok(epoch);

@@ -7,11 +7,11 @@
 //! Three administrative changes replace even a settled layout: editing components, adding a mirror,
 //! and moving the file to other objects. A client with a LAYOUT lock learns of all three. Any
 //! client learns of a move from the OSTs at the latest, because the old objects are sealed
-//! ([`crate::llite`]'s `moved`). The OSTs remember sealed objects for many times as long as this
+//! ([`crate::llite`]'s `relayout`). The OSTs remember sealed objects for many times as long as this
 //! cache keeps an entry.
 //!
 //! Layouts that a write may still change are not cached here. For open files,
-//! [`crate::file::Inode`] stores them under a LAYOUT lock.
+//! [`crate::open::Inode`] stores them under a LAYOUT lock.
 
 use std::{
     num::NonZeroUsize,

@@ -34,7 +34,7 @@ impl Lov {
 
     /// Runs `work` like [`Lov::unless_away`], for requests to one OST.
     pub async fn unless_ost_away<T>(&self, ost: u32, work: impl Future<Output = T>) -> Option<T> {
-        self.unless(|is_gone| self.get(ost).is_some_and(|osc| is_gone(&osc)), work).await
+        self.unless(|is_gone| self.get(ost).is_some_and(|ost| is_gone(&ost.osc)), work).await
     }
 
     async fn unless<T>(&self, any: impl Fn(IsGone) -> bool, work: impl Future<Output = T>) -> Option<T> {
@@ -58,7 +58,7 @@ impl Lov {
     /// Whether an unavailable OST holds a part of the file. For a mirrored file: whether each fresh
     /// mirror has a part on an unavailable OST.
     fn lacks(&self, layout: &Layout, is_gone: IsGone) -> bool {
-        let lacks = |l: &Layout| l.stripes().iter().any(|s| self.get(s.ost).is_some_and(|osc| is_gone(&osc)));
+        let lacks = |l: &Layout| l.stripes().iter().any(|s| self.get(s.ost).is_some_and(|ost| is_gone(&ost.osc)));
         if layout.is_mirrored() { layout.fresh_mirrors().iter().all(|m| lacks(m)) } else { lacks(layout) }
     }
 }

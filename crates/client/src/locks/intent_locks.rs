@@ -6,7 +6,7 @@
 //! [`Range`] that the reply must not use it. After the reply has arrived, the locks have handles of
 //! the engine. A later callback finds its lock by resource and server handle.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use sheen_ldlm::client::Action;
 use sheen_wire::{
@@ -15,63 +15,34 @@ use sheen_wire::{
     ldlm::{Cookie, LockId, Mode, Policy, Resource},
 };
 
-use super::{LockRef, LockTable};
-
-/// Top two bits (0, 1) of the handles of this module; handles of the engine begin with 1.
-const KEPT: u64 = 1 << 62;
-/// Maximum number of callbacks noted per reply: the number of entries in a directory page. The
-/// server repeats a callback that was not noted.
-const BLOCKED_MAX: usize = 65_536;
+use super::{
+    handles::{INTENT, Range},
+    table::{LockRef, LockTable},
+};
 
 /// Maximum number of superfluous locks whose cancels wait for another request to travel with.
 const SPARE_MAX: usize = 64;
 
-/// Handle range of a request in flight.
-pub struct Range {
-    count: u64,
-    blocked: Vec<LockId>,
-}
-
-impl Range {
-    /// Notes that a lock of the range has been revoked already.
-    pub fn blocked(&mut self, id: LockId) {
-        if self.blocked.len() < BLOCKED_MAX {
-            self.blocked.push(id);
-        }
-    }
-}
-
-/// Whether a handle belongs to this module.
-pub fn is_kept(cookie: Cookie) -> bool {
-    cookie.0 >> 62 == 1
-}
-
-/// Returns the handle range of the request in flight that contains the handle.
-pub fn range_of(ranges: &mut BTreeMap<u64, Range>, cookie: Cookie) -> Option<&mut Range> {
-    let (first, range) = ranges.range_mut(..=cookie.0).next_back()?;
-    (cookie.0 - first < range.count).then_some(range)
-}
-
 /// A request in flight whose reply may bring locks. If it is dropped without the reply, such a lock
 /// is cancelled when the server revokes it.
 #[derive(Debug)]
-pub struct Keeping {
+pub struct IntentLocks {
     table: Arc<LockTable>,
     first: u64,
 }
 
 impl LockTable {
     /// Reserves handles for up to `count` locks.
-    pub fn keep(self: &Arc<Self>, count: u64) -> Keeping {
+    pub fn keep(self: &Arc<Self>, count: u64) -> IntentLocks {
         let mut state = self.state.lock();
-        let first = KEPT | (state.last_handle + 1);
+        let first = INTENT | (state.last_handle + 1);
         state.last_handle += count.max(1);
-        state.ranges.insert(first, Range { count: count.max(1), blocked: Vec::new() });
-        Keeping { table: self.clone(), first }
+        state.ranges.insert(first, Range::new(count.max(1)));
+        IntentLocks { table: self.clone(), first }
     }
 }
 
-impl Keeping {
+impl IntentLocks {
     /// Returns the first handle, to send with the request.
     pub fn cookie(&self) -> Cookie {
         Cookie(self.first)
@@ -83,7 +54,7 @@ impl Keeping {
         self.taken(grants.iter().map(|g| (g.id, Resource::bits(g.fid), Policy::bits(g.bits))))
     }
 
-    /// Takes the reply's lock on a whole object, like [`Keeping::granted`].
+    /// Takes the reply's lock on a whole object, like [`IntentLocks::granted`].
     pub fn granted_on(self, object: Fid, id: LockId) -> Option<LockRef> {
         let whole = Policy::extent(0, u64::MAX);
         self.taken([(id, Resource::extent(object), whole)].into_iter()).pop().map(|(_, lock)| lock)
@@ -119,7 +90,7 @@ impl Keeping {
                 };
                 if let Some(held) = held {
                     let table = self.table.clone();
-                    refs.push((resource.fid, LockRef { table, cookie: held.cookie, policy: held.policy }));
+                    refs.push((resource.fid, LockRef::new(table, &held)));
                 }
             }
             if spare.len() > SPARE_MAX || !self.table.travels {
@@ -131,7 +102,7 @@ impl Keeping {
     }
 }
 
-impl Drop for Keeping {
+impl Drop for IntentLocks {
     fn drop(&mut self) {
         self.table.state.lock().ranges.remove(&self.first);
     }

@@ -13,30 +13,10 @@ use std::{
 use sheen_params::Stats;
 use sheen_rt::Rt;
 
-use crate::osc::PAGE_BYTES;
+use crate::{limits::PAGE_BYTES, open::ReadEnd};
 
-/// Maximum distance in bytes from the end of the last request for a request that counts as
-/// sequential. The requests of one window are in flight together and overtake each other.
-const NEAR_BYTES: u64 = 4 << 20;
 /// Name and unit of the size statistics of sequential requests.
 const REQUESTS: (&str, &str) = ("readahead_pages", "pages");
-
-/// The position where the last read of an open file ended.
-pub struct ReadEnd(AtomicU64);
-
-impl Default for ReadEnd {
-    fn default() -> ReadEnd {
-        ReadEnd(AtomicU64::new(u64::MAX))
-    }
-}
-
-impl ReadEnd {
-    /// Notes a read. Returns whether it continues where the last one ended.
-    fn goes_on(&self, offset: u64, len: u64) -> bool {
-        let last = self.0.swap(offset.saturating_add(len), Relaxed);
-        last != u64::MAX && offset.abs_diff(last) <= NEAR_BYTES
-    }
-}
 
 /// The readahead statistics of a mount.
 pub struct ReadAhead {

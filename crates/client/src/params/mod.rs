@@ -30,53 +30,31 @@ const LRU_MAX_AGE_MS: u64 = 24 * 3600 * 1000;
 /// Maximum of `lockless_write_kb`: 1 GiB, more than any write.
 const LOCKLESS_WRITE_KB_LIMIT: u64 = 1 << 20;
 
-/// The registered parameters of a mount, except those of its OSCs. Dropping it removes all of them.
-pub struct Registered {
-    params: Params,
-    client: Weak<Client>,
-    names: Vec<String>,
-    devices: Vec<String>,
-}
-
-impl Registered {
-    /// Registers the parameters and devices of a mount.
-    pub fn new(params: Params, client: &Arc<Client>) -> Registered {
-        let (fsname, instance, uuid) = (&client.fsname, &client.instance, &client.uuid);
-        let lov = format!("{fsname}-clilov-{instance}");
-        let (mdc_dir, lov_dir, llite_dir) =
-            (format!("mdc.{}", client.mdc.name()), format!("lov.{lov}"), format!("llite.{fsname}-{instance}"));
-        register_mdc(&params, &mdc_dir, &client.mdc, &client.rt);
-        register_locks(&params, client.mdc.name(), client.mdc.locks());
-        register_lov(&params, &lov_dir, client);
-        register_llite(&params, &llite_dir, client);
-        let mgc = client.mgc_name();
-        params.add_device(&mgc, device("mgc", &mgc, uuid));
-        params.add_device(&lov, device("lov", &lov, uuid));
-        let mdc = Arc::downgrade(&client.mdc);
-        let (name, of) = (client.mdc.name().to_owned(), uuid.clone());
-        params.add_device(client.mdc.name(), move || {
-            import_device("mdc", &name, &of, true, mdc.upgrade().map(|m| m.import().clone()))
-        });
-        let locks_dir = format!("ldlm.namespaces.{}", client.mdc.name());
-        let devices = vec![mgc, lov, client.mdc.name().to_owned()];
-        Registered {
-            params,
-            client: Arc::downgrade(client),
-            names: vec![mdc_dir, lov_dir, llite_dir, locks_dir],
-            devices,
-        }
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.names.iter().for_each(|name| self.params.unregister(name));
-        self.devices.iter().for_each(|device| self.params.remove_device(device));
-        for osc in self.client.upgrade().map(|c| c.lov.all()).unwrap_or_default() {
-            self.params.unregister(&osc_dir(&osc));
-            self.params.unregister(&format!("ldlm.namespaces.{}", osc.name()));
-            self.params.remove_device(osc.name());
-        }
+/// Registers the parameters and devices of a mount, except those of its OSTs.
+pub fn register_client(params: Params, client: &Arc<Client>) -> Registered {
+    let (fsname, instance, uuid) = (&client.fsname, &client.instance, &client.uuid);
+    let lov = format!("{fsname}-clilov-{instance}");
+    let (mdc_dir, lov_dir, llite_dir) =
+        (format!("mdc.{}", client.mdc.name()), format!("lov.{lov}"), format!("llite.{fsname}-{instance}"));
+    register_mdc(&params, &mdc_dir, &client.mdc, &client.rt);
+    register_locks(&params, client.mdc.name(), client.mdc.locks());
+    register_lov(&params, &lov_dir, client);
+    register_llite(&params, &llite_dir, client);
+    let mgc = client.mgc_name();
+    params.add_device(&mgc, device("mgc", &mgc, uuid));
+    params.add_device(&lov, device("lov", &lov, uuid));
+    let mdc = Arc::downgrade(&client.mdc);
+    let (name, of) = (client.mdc.name().to_owned(), uuid.clone());
+    params.add_device(client.mdc.name(), move || {
+        import_device("mdc", &name, &of, true, mdc.upgrade().map(|m| m.import().clone()))
+    });
+    let locks_dir = format!("ldlm.namespaces.{}", client.mdc.name());
+    let devices = vec![mgc, lov, client.mdc.name().to_owned()];
+    Registered {
+        params,
+        lov: Arc::downgrade(&client.lov),
+        names: vec![mdc_dir, lov_dir, llite_dir, locks_dir],
+        devices,
     }
 }
 
@@ -111,13 +89,6 @@ pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
             },
         ),
     );
-}
-
-/// Returns the parameter directory of an OSC. `osc.*` are the OSTs. The MDT's data service has a
-/// directory of its own, and is not a device.
-fn osc_dir(osc: &Osc) -> String {
-    let kind = if osc.index() == MDT_OST { "dom" } else { "osc" };
-    format!("{kind}.{}", osc.name())
 }
 
 /// Registers the parameters of an OSC of a mount: an OST, or the MDT's data service.

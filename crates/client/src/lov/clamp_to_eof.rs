@@ -3,7 +3,7 @@
 //!
 //! The client first asks the object that contains the last byte of the range. If the object reaches
 //! that far, the file does as well. The object's size is remembered together with the lock on it,
-//! under which no other client can truncate it ([`crate::cache::data`]). As long as the lock is
+//! under which no other client can truncate it ([`super::LockedObjects`]). As long as the lock is
 //! held, no further request is needed.
 
 use sheen_layout::{Chunk, Layout};
@@ -32,23 +32,21 @@ impl Lov {
     /// Returns the minimum size of the file that follows from the size of a chunk's object.
     async fn reach(&self, layout: &Layout, chunk: &Chunk) -> Result<u64> {
         let (index, stripe) = (chunk.stripe, *stripe(layout, chunk.stripe)?);
-        let osc = self.osc(stripe.ost).await?;
-        let file = self.cache().data.get(layout.fid());
-        let is_held = |lock: Cookie| osc.locks().is_held(lock, &WHOLE);
-        let seen = file.as_ref().and_then(|file| file.seen(stripe.object));
-        if let Some((lock, size)) = seen
+        let (ost, file) = (self.ost(stripe.ost).await?, layout.fid());
+        let is_held = |lock: Cookie| ost.osc.locks().is_held(lock, &WHOLE);
+        if let Some((lock, size)) = self.objects.size(stripe.object)
             && size > chunk.object_offset
             && is_held(lock)
         {
             return Ok(layout.file_size(index, size));
         }
         let lock = self.matching(layout, index).map(|lock| lock.cookie());
-        let cuts = file.as_ref().and_then(|file| file.cuts());
-        let kept = osc.writeback().attr(stripe.object);
+        let truncates = self.objects.truncates(file);
+        let kept = ost.writeback.attr(stripe.object);
         let attrs = self.object_attrs(stripe.ost, vec![stripe.object]).await?;
         let size = attrs.first().map_or(0, |attr| with_kept(*attr, kept).size);
-        if let (Some(file), Some(lock), Some(cuts)) = (file, lock, cuts) {
-            file.see(stripe.object, lock, size, cuts);
+        if let (Some(lock), Some(truncates)) = (lock, truncates) {
+            self.objects.note_size(file, stripe.object, lock, size, truncates);
         }
         Ok(layout.file_size(index, size))
     }

@@ -15,7 +15,7 @@ use sheen_wire::{
     mds::{self, Entry, flags},
 };
 
-use super::{beginning::Came, mirrors::AGAIN_MAX};
+use super::{dom_inline::Came, mirrors::AGAIN_MAX};
 use crate::{
     Caller, Client, EntryAttr, Keep, OpenFile,
     cache::{
@@ -73,7 +73,7 @@ pub(crate) enum Heard {
 pub(crate) struct Asking {
     pub token: Option<Token>,
     held: Option<(Fid, Cookie)>,
-    /// [`crate::layouts::Layouts::cleared`] before the request.
+    /// [`crate::cache::Layouts::cleared`] before the request.
     cleared: u64,
     /// The layout that the reply need not contain, because the client knows it.
     layout: Option<Arc<Layout>>,

@@ -1,5 +1,5 @@
 //! Small file prefetch: the bytes of many small files in one request, ahead of their reads.
-//! [`crate::statahead`] decides when, and for which files.
+//! [`super::statahead`] decides when, and for which files.
 //!
 //! The bytes enter the same cache as inline DoM data ([`crate::cache::meta::Meta::content`]) and
 //! follow its rules. They stay until the first read, as long as the merged attributes of their file

@@ -1,6 +1,6 @@
 //! swap_layouts: two files exchange their objects, and with them their bytes.
 //!
-//! Other clients drop what they have cached as in a migration ([`super::moved`]), and for the OSTs
+//! Other clients drop what they have cached as in a migration ([`super::relayout`]), and for the OSTs
 //! this client is like the others. So it flushes and drops only what the OSTs ask for. The
 //! exception is what locks of the MDT guard, because the MDT does not revoke the requester's locks.
 //!
@@ -140,7 +140,7 @@ impl Client {
         if let Some(dropped) = self.cache.flush_pages(&data) {
             dropped.await;
         }
-        self.cache.data.tidy(&data);
+        self.cache.data.tidy(fid);
     }
 }
 

@@ -15,7 +15,7 @@
 //!   Other programs of this mount in the group need not wait: they write, and the migration fails
 //!   with EBUSY.
 //! * No operation remains half done. An operation that meets a sealed object is repeated as a
-//!   whole. If the objects belong to another file now, it is finished there ([`super::swap`]).
+//!   whole. If the objects belong to another file now, it is finished there ([`super::swap_layouts`]).
 //! * A layout is trusted for at most [`LAYOUT_TRUST`] without confirmation by the MDT. OSTs
 //!   remember sealed objects many times longer.
 
@@ -27,12 +27,12 @@ use std::{
 
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{
-    Bulk, Errno, Fid, Result, Time,
+    Bulk, Errno, Fid, Result,
     mds::{Request, flags},
     ost,
 };
 
-use crate::{Caller, Client, OpenFile, join::join_all, mdc};
+use crate::{Caller, Client, OpenFile, join::join_all, mdc, open::Migration};
 
 /// Longest time for which a settled layout is used without a lock and without confirmation by the
 /// MDT. OSTs remember sealed objects for 24 hours. The rest of that time is for operations that
@@ -42,16 +42,6 @@ pub(crate) const LAYOUT_TRUST: Duration = Duration::from_secs(3600);
 const MOVES_MAX: u32 = 32;
 /// Pause before the n-th such retry, from the second on: n times this value.
 const MOVES_PAUSE: Duration = Duration::from_millis(10);
-
-/// A migration in progress, stored in the open file.
-#[derive(Debug)]
-pub(crate) struct Migration {
-    /// All objects with their data versions. For a mirrored file also its own FID, with the
-    /// generation of its layout.
-    versions: Vec<(Fid, u64)>,
-    /// Last modification time of the file.
-    mtime: Time,
-}
 
 impl Client {
     /// Asks the MDT for the current layout, after an OST has reported sealed objects. `moves`

@@ -1,6 +1,6 @@
 //! Layout lookup: the current layout of an open file, and new objects where it has none.
 //!
-//! A layout that is not settled ([`crate::layouts::is_settled`]) is valid under a LAYOUT lock.
+//! A layout that is not settled ([`crate::cache::is_settled`]) is valid under a LAYOUT lock.
 //! While this client holds that lock, the MDT gives the file no objects for other clients. An
 //! operation keeps the lock in use while it runs ([`Client::under`]), but not for long, and never
 //! during a request to the MDT. A layout intent waits until all clients have released the lock. For
@@ -11,7 +11,7 @@
 //! read through it.
 //!
 //! Invariants:
-//! * [`crate::file::Inode`] of an open file has the newest layout that this client has received.
+//! * [`crate::open::Inode`] of an open file has the newest layout that this client has received.
 //!   The layout is *held* only if this client has had a LAYOUT lock ever since the MDT sent it, or
 //!   requested the objects itself. The client's own locks do not block its own requests.
 //! * A read that runs beside this client's own request for objects may return data from before the
@@ -323,7 +323,7 @@ impl Client {
         let cache = self.cache.clone();
         let dropped = async move {
             dropped.await;
-            cache.data.tidy(&data);
+            cache.data.tidy(fid);
         };
         match page {
             true => drop(self.rt.spawn("ldlm_invalidate", dropped)),

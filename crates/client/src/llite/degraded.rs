@@ -17,7 +17,7 @@
 
 use sheen_wire::{Attr, Fid, Result, ldlm::Cookie};
 
-use super::known::{Heard, Told};
+use super::attr_cache::{Heard, Told};
 use crate::{Client, EntryAttr, lov::is_absence};
 
 impl Client {

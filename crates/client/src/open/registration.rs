@@ -1,0 +1,99 @@
+//! Registration of open files at the MDT: of local opens before their lock is cancelled, and of all
+//! open files after a restart of the MDT.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use sheen_rpc::{BoxFuture, Import, Recovering};
+use sheen_wire::{
+    Bulk, Errno, Fid, Mds, Result,
+    mds::{NO_HANDLE, Reply, Request},
+};
+
+use super::{
+    file::OpenFile,
+    files::{OpenFiles, local},
+};
+use crate::{cache::Layouts, mdc::Mdc};
+
+/// Maximum number of open files in one `Reopen` request: some 400 kB.
+const REOPENS_AT_ONCE: usize = 16384;
+
+impl OpenFiles {
+    /// Keeps the MDT informed of open files. All of them are opened again at an MDT that was
+    /// restarted or has evicted this client, so that orphans survive. Local opens are registered
+    /// before their lock is cancelled.
+    pub(crate) fn stay_open(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
+        let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
+        mdc.import().on_restart(move |mdt| {
+            // Drop the locks before the files are listed. A local open after this needs a lock of
+            // the restarted MDT, which therefore knows the file.
+            locks.forget();
+            layouts.clear();
+            let files = files.clone();
+            files.all().iter().for_each(|f| f.inode.note_restart());
+            Box::pin(async move { files.reopen(&mdt).await })
+        });
+    }
+
+    async fn reopen(&self, mdt: &Recovering<Mds>) -> Result<()> {
+        for files in self.all().chunks(REOPENS_AT_ONCE) {
+            let answer = mdt.call(reopen(files).into(), Bulk::new()).await?;
+            for closed in self.opened(files, answer.body.reply, true)? {
+                mdt.call(closed.into(), Bulk::new()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers the local opens of a file at the MDT. `None`: there are none.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        import: &Arc<Import<Mds>>,
+        fid: Fid,
+    ) -> Option<BoxFuture<'static, Result<()>>> {
+        let files: Vec<_> = local(&self.files.lock(), fid).cloned().collect();
+        if files.is_empty() {
+            return None;
+        }
+        let (me, import) = (self.clone(), import.clone());
+        Some(Box::pin(async move {
+            for files in files.chunks(REOPENS_AT_ONCE) {
+                // Urgent, because other clients may wait for the lock.
+                let answer = import.call_urgent(reopen(files).into(), Bulk::new()).await?;
+                for closed in me.opened(files, answer.body.reply, false)? {
+                    import.call_urgent(closed.into(), Bulk::new()).await?;
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    /// Stores the handles of files that the MDT has opened. Returns close requests for the
+    /// superfluous ones: of files that were released meanwhile, and, unless `anew`, of files that
+    /// already had a handle.
+    fn opened(&self, files: &[Arc<OpenFile>], reply: Reply, anew: bool) -> Result<Vec<Request>> {
+        let Reply::Handles(handles) = reply else { return Err(Errno::EPROTO) };
+        if handles.len() != files.len() {
+            return Err(Errno::EPROTO);
+        }
+        let mut surplus = Vec::new();
+        let open = self.files.lock();
+        for (file, handle) in files.iter().zip(handles) {
+            let (fid, is_open) = (file.fid(), open.contains_key(&(file.fid(), file.id)));
+            match handle {
+                Ok(handle) if is_open && (anew || file.handle() == NO_HANDLE) => file.handle.store(handle, Relaxed),
+                Ok(handle) => surplus.push(Request::close(fid, handle)),
+                Err(errno) if is_open => {
+                    file.lost.store(true, Relaxed);
+                    tracing::warn!("{fid}: the MDT cannot open the file again: {errno}: operations return ESTALE");
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(surplus)
+    }
+}
+
+fn reopen(files: &[Arc<OpenFile>]) -> Request {
+    Request::Reopen { files: files.iter().map(|f| (f.fid(), f.flags(), f.handle())).collect() }
+}

@@ -1,0 +1,36 @@
+//! The registered parameters of a mount, which are removed when it is unmounted.
+
+use std::sync::Weak;
+
+use sheen_layout::MDT_OST;
+use sheen_params::Params;
+
+use crate::{lov::Lov, osc::Osc};
+
+/// The registered parameters and devices of a mount. Dropping it removes all of them.
+pub struct Registered {
+    pub(super) params: Params,
+    /// The OSTs, whose parameters are registered when they are added.
+    pub(super) lov: Weak<Lov>,
+    pub(super) names: Vec<String>,
+    pub(super) devices: Vec<String>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.names.iter().for_each(|name| self.params.unregister(name));
+        self.devices.iter().for_each(|device| self.params.remove_device(device));
+        for ost in self.lov.upgrade().map(|lov| lov.all()).unwrap_or_default() {
+            self.params.unregister(&osc_dir(&ost.osc));
+            self.params.unregister(&format!("ldlm.namespaces.{}", ost.osc.name()));
+            self.params.remove_device(ost.osc.name());
+        }
+    }
+}
+
+/// Returns the parameter directory of an OSC. `osc.*` are the OSTs. The MDT's data service has a
+/// directory of its own, and is not a device.
+pub(super) fn osc_dir(osc: &Osc) -> String {
+    let kind = if osc.index() == MDT_OST { "dom" } else { "osc" };
+    format!("{kind}.{}", osc.name())
+}
