@@ -13,7 +13,7 @@ use sheen_wire::{
 use crate::{
     answer::Answer,
     file::File,
-    serve::{Inner, Signal},
+    state::{Inner, Signal},
 };
 
 /// The attribute with a file's layout.
