@@ -19,7 +19,7 @@ use crate::{
     answer::Answer,
     file::File,
     ioctl, locks, node,
-    state::{Inner, Signal},
+    state::{Inner, Signal, interrupted},
 };
 
 /// Open flags that the servers get. O_NOCTTY, O_NOFOLLOW, O_CLOEXEC and the like mean nothing to
@@ -324,13 +324,7 @@ async fn setlk(fs: &Inner, fid: Fid, request: &LockRequest, wait: bool, signal: 
     if flock.kind == FlockKind::Posix && mode != Mode::Nl {
         fs.file(request.fh)?.locks(flock.owner);
     }
-    let interrupted = async {
-        match signal {
-            Some(signal) => signal.came().await,
-            None => std::future::pending().await,
-        }
-    };
-    fs.client.lock(fid, flock, mode, wait, interrupted).await?;
+    fs.client.lock(fid, flock, mode, wait, interrupted(signal)).await?;
     Ok(Answer::Locked { fid, flock })
 }
 

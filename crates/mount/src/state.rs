@@ -49,6 +49,14 @@ impl Signal {
     }
 }
 
+/// Resolves when a signal has come to the process of a request. Never resolves without `signal`.
+pub async fn interrupted(signal: Option<Signal>) {
+    match signal {
+        Some(signal) => signal.came().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Inner {
     /// Creates the state of a mount of `client`.
     pub fn new(rt: Rt, client: Arc<Client>, options: Options) -> Inner {

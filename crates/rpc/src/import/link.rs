@@ -75,7 +75,7 @@ pub(super) struct Link {
 
 pub(super) struct Pending {
     pub(super) frame: Frame,
-    reply: oneshot::Sender<sheen_wire::Result<Frame>>,
+    pub(super) reply: oneshot::Sender<sheen_wire::Result<Frame>>,
     since: Instant,
     resends: u32,
     /// Valid only while the server knows the client's locks.
