@@ -1,9 +1,8 @@
 //! The transport of packets over the connections between hosts.
 //!
-//! A pipe preserves order: the packet at its head waits for its delay, its
-//! retransmissions or the end of a partition, and the other packets wait behind it. So bytes never
-//! arrive out of order within a connection, but packets of different connections overtake each
-//! other.
+//! A pipe preserves order: the packet at its head waits for its delay, its retransmissions or the
+//! end of a partition, and the other packets wait behind it. So bytes never arrive out of order
+//! within a connection, but packets of different connections overtake each other.
 //!
 //! Invariant: a pipe with packets in flight has exactly one planned `Deliver`, or it crosses a
 //! partition. The end of the partition plans a `Deliver`.

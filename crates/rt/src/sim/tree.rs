@@ -43,7 +43,7 @@ type Entries = BTreeMap<OsString, Node>;
 #[derive(Clone)]
 struct Tree(BTreeMap<u64, Entries>);
 
-/// What a name refers to.
+/// The file or directory that a name refers to.
 #[derive(Clone)]
 pub(crate) enum Node {
     File(Arc<Inode>),
