@@ -23,6 +23,7 @@ use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
 use crate::{
     announce::Plan,
     error::{Context, Failure, Result},
+    log_fields::LogFields,
 };
 
 mod held;
@@ -380,10 +381,15 @@ pub async fn asked_to_end() -> Result {
     Ok(())
 }
 
-/// Logs to standard error. RUST_LOG sets the filter; the default is `info`.
+/// Logs to standard error. Lines of an operation end with its id. RUST_LOG sets the filter; the default is `info`.
 pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+    let _ = tracing_subscriber::fmt()
+        .fmt_fields(LogFields::default())
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
 }
 
 #[cfg(test)]

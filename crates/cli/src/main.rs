@@ -18,6 +18,7 @@ mod error;
 mod host;
 mod lctl;
 mod lfs;
+mod log_fields;
 mod lost_targets;
 mod mount_options;
 mod mount_place;

@@ -25,6 +25,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_namespace::{ClientId, Done, Taking};
 use sheen_rpc::{Export, Response};
+use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost::{self, PARTS_MAX};
 use sheen_wire::{Errno, Fid, Result};
@@ -87,7 +88,7 @@ impl Mdt {
     pub(crate) async fn take_layout(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let (export, request) = (export.clone(), call.request.clone());
-        let task = self.rt.spawn("mdt-migrate", async move { mdt.take(&export, &request).await });
+        let task = self.rt.spawn("mdt-migrate", operation::inherit(async move { mdt.take(&export, &request).await }));
         let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }
@@ -239,9 +240,9 @@ impl Mdt {
                 None => outcome = Err(Errno::EIO),
                 Some(osp) => tasks.extend(objects.chunks(PARTS_MAX).map(|objects| {
                     let (rt, osp, request) = (self.rt.clone(), osp.clone(), request(objects.to_vec()));
-                    self.rt.spawn("migrate", async move {
-                        rt.timeout(timeout, osp.run(request)).await.unwrap_or(Err(Errno::ETIMEDOUT))
-                    })
+                    let run =
+                        async move { rt.timeout(timeout, osp.run(request)).await.unwrap_or(Err(Errno::ETIMEDOUT)) };
+                    self.rt.spawn("migrate", operation::inherit(run))
                 })),
             }
         }

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
 use sheen_rpc::{Export, Response};
+use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost;
 use sheen_wire::{Errno, Fid, Result};
@@ -64,7 +65,7 @@ impl Mdt {
     pub(crate) async fn swap_layouts(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let (export, request) = (export.clone(), call.request.clone());
-        let task = self.rt.spawn("mdt-swap", async move { mdt.swap(&export, &request).await });
+        let task = self.rt.spawn("mdt-swap", operation::inherit(async move { mdt.swap(&export, &request).await }));
         let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }

@@ -22,8 +22,13 @@ use std::{
 };
 
 use sheen_client::Client;
-use sheen_fuse::{Filesystem, FlagsWatch, InitConfig, Negotiated, Notifier, Op, Reply, Request, abi::flags::init};
-use sheen_rt::Rt;
+use sheen_fuse::{
+    Filesystem, FlagsWatch, Header, InitConfig, Negotiated, Notifier, Op, Reply, Request, abi::flags::init,
+};
+use sheen_rt::{
+    Rt,
+    operation::{self, SLOW_AFTER},
+};
 use sheen_wire::{Errno, Result, ldlm::Mode};
 
 use crate::{
@@ -80,14 +85,16 @@ impl Filesystem for Face {
     fn request(&self, request: Request, reply: Reply) {
         // `started` sets the kernel before the first request.
         let Some(kernel) = self.0.kernel() else { return reply.error(Errno::EIO) };
-        let (unique, pid) = (request.header.unique, request.header.pid);
+        let (header, name) = (request.header, request.op.name());
+        let unique = header.unique;
         let waits = match &request.op {
             Op::SetLk { wait, .. } => *wait,
             Op::Ioctl(command) => ioctl::waits(command),
             _ => false,
         };
         let signal = waits.then(|| self.0.signal(unique));
-        let mut work: Work = Box::pin(ops::run(self.0.clone(), request, signal.clone()));
+        let run = ops::run(self.0.clone(), request, signal.clone());
+        let mut work: Work = Box::pin(operation::within(self.0.op_id(unique), run));
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => {
                 if signal.is_some() {
@@ -95,7 +102,7 @@ impl Filesystem for Face {
                 }
                 answer::send(kernel, outcome, reply);
             }
-            Poll::Pending => self.0.go_on(kernel.clone(), unique, pid, work, reply, signal),
+            Poll::Pending => self.0.go_on(kernel.clone(), &header, name, work, reply, signal),
         }
     }
 
@@ -107,22 +114,29 @@ impl Filesystem for Face {
 }
 
 impl Inner {
-    /// Hands a pending request over to the runtime.
+    /// Hands a pending request over to the runtime. Logs it if it is slow, unless it waits for a
+    /// program.
     fn go_on(
         self: &Arc<Inner>,
         kernel: Arc<Kernel>,
-        unique: u64,
-        pid: u32,
+        header: &Header,
+        name: &'static str,
         work: Work,
         reply: Reply,
         signal: Option<Signal>,
     ) {
+        let (unique, pid, waits) = (header.unique, header.pid, signal.is_some());
         let signal = signal.unwrap_or_else(|| self.signal(unique));
-        let me = self.clone();
+        let (me, began) = (self.clone(), self.rt.now());
         let rest = async move {
             let mut work = work;
             let outcome = me.until_done_or_killed(&mut work, pid, signal).await;
             me.forget_signal(unique);
+            let took = me.rt.now().since(began);
+            if took >= SLOW_AFTER && !waits {
+                let seconds = took.as_secs();
+                tracing::warn!(operation = name, seconds, "slow operation: its program waited");
+            }
             match outcome {
                 Some(outcome) => answer::send(&kernel, outcome, reply),
                 None => {
@@ -131,7 +145,7 @@ impl Inner {
                 }
             }
         };
-        parked::go_on(&self.rt, "fuse request", Box::pin(rest));
+        parked::go_on(&self.rt, "fuse request", Box::pin(operation::within(self.op_id(unique), rest)));
     }
 
     /// Returns the result of the operation; `None` if its process is dying before it is done.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use sheen_client::{Client, Invalidate, OpenDir};
 use sheen_fuse::{FlagsWatch, Forget, MountFlags, Notifier};
 use sheen_rt::Rt;
-use sheen_wire::{Errno, Fid, Result};
+use sheen_wire::{Errno, Fid, OpId, Result};
 use tokio::sync::watch;
 
 use crate::{
@@ -31,6 +31,8 @@ pub struct Inner {
     /// Set when the file system is mounted.
     flags: OnceLock<Arc<FlagsWatch>>,
     options: Options,
+    /// The mount's instance number, as in names of parameters.
+    instance: u64,
     /// Senders of signals to waiting requests, by request number. Bounded by the kernel's limit of
     /// requests in flight.
     waiting: Mutex<FxHashMap<u64, watch::Sender<bool>>>,
@@ -60,6 +62,7 @@ pub async fn interrupted(signal: Option<Signal>) {
 impl Inner {
     /// Creates the state of a mount of `client`.
     pub fn new(rt: Rt, client: Arc<Client>, options: Options) -> Inner {
+        let instance = u64::from_str_radix(client.instance(), 16).unwrap_or_default();
         Inner {
             rt,
             client,
@@ -69,6 +72,7 @@ impl Inner {
             kernel: OnceLock::new(),
             flags: OnceLock::new(),
             options,
+            instance,
             waiting: Mutex::new(FxHashMap::default()),
         }
     }
@@ -88,6 +92,11 @@ impl Inner {
     /// Returns the kernel's side of the session; `None` before its start.
     pub fn kernel(&self) -> Option<&Arc<Kernel>> {
         self.kernel.get()
+    }
+
+    /// Returns the id of the operation that the kernel's request `unique` is.
+    pub fn op_id(&self, unique: u64) -> OpId {
+        OpId::new(self.instance, unique)
     }
 
     /// Returns the options of the mount.

@@ -12,17 +12,20 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_lnet::{Frame, Live, Local, Net, Nid, Sender};
 use sheen_recovery::{Begin, ReplyCache};
-use sheen_rt::Rt;
+use sheen_rt::{Rt, operation};
 use sheen_wire::{
     Bulk, Errno, Protocol,
     bulk::BULK_BYTES_MAX,
-    frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome},
+    frame::{
+        self, BODY_BYTES_MAX, FEATURE_OP_ID, FLAG_BULK_COPY, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome,
+    },
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::{
     gate::{Gate, Pass},
     service::{BoxFuture, CallbackRoute, Evict, Export, Response, Service},
+    slow,
 };
 
 /// Maximum number of clients of one target.
@@ -229,9 +232,11 @@ impl<P: Protocol> Target<P> {
         bulk: Bulk,
         room: Option<Room>,
     ) {
-        let (xid, keep) = (header.xid, P::once(&request));
+        let (xid, keep, op) = (header.xid, P::once(&request), P::op(&request));
+        let began = self.rt.now();
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
         let mut answer = self.execute(&export, request, bulk).await;
+        slow::server_request(&self.name, &export, xid, op, self.rt.now().since(began));
         // Without a checksum the client would not notice a write to the file while it is sent: copy
         // the data.
         if header.flags & FLAG_BULK_CRC == 0 || header.flags & FLAG_BULK_COPY != 0 {
@@ -296,7 +301,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         if !self.has_uuid(&hello.target_uuid) {
             return Err(Errno::ENODEV);
         }
-        let features = hello.features & self.service.features();
+        let features = hello.features & (self.service.features() | FEATURE_OP_ID);
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if state.removed {
@@ -404,7 +409,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
                 let inline = self.service.inline(&request);
                 let bytes = bulk.len() + self.service.reply_bytes(&request).min(BULK_BYTES_MAX);
                 let export = session.export.clone();
-                let start = move |room| self.run(export, header, request, bulk, room);
+                let start = move |room| operation::within(header.op_id, self.run(export, header, request, bulk, room));
                 Some(Work { start: Box::new(|room| Box::pin(start(room))), bytes, inline })
             }
             Begin::Done(stored, reply_to) => {

@@ -7,6 +7,7 @@
 //!
 //! * [`Rt`]: time, randomness, tasks, and access to [`Disk`], [`Listener`], [`Stream`];
 //! * [`buf`]: page-aligned buffers for reuse;
+//! * [`operation`]: the id of the operation that the running code works for;
 //! * [`proc`]: information about other processes and this machine;
 //! * [`sim`]: the simulated world.
 //!
@@ -24,6 +25,7 @@ mod disk;
 mod error;
 mod metadata;
 mod net;
+pub mod operation;
 pub mod proc;
 mod real;
 mod rt;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use sheen_lnet::Frame;
+use sheen_rt::operation;
 use sheen_wire::{
     Bulk, Errno, Protocol,
     bulk::BULK_BYTES_MAX,
@@ -74,7 +75,7 @@ impl<P: Protocol> Inner<P> {
             return Err(Errno::EINVAL);
         }
         let flags = if self.checksums.load(Ordering::Relaxed) { FLAG_BULK_CRC } else { 0 };
-        let header = Header { flags, ..Header::new(Kind::Request, 0) };
+        let header = Header { flags, op_id: operation::current(), ..Header::new(Kind::Request, 0) };
         Ok(Frame { body: body.into(), bulk: bulk.clone(), ..Frame::from(header) })
     }
 

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use sheen_lnet::{Net, Nid, Sender};
 use sheen_wire::{
     Protocol,
-    frame::{Hello, Welcome},
+    frame::{FEATURE_OP_ID, Hello, Welcome},
 };
 use tokio::sync::Notify;
 
@@ -131,7 +131,7 @@ impl<P: Protocol> Inner<P> {
             protocol: P::NAME.to_owned(),
             target: self.target.clone(),
             target_uuid: self.target_uuid.clone(),
-            features: self.features,
+            features: self.features | FEATURE_OP_ID,
             reconnect,
         }
     }

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use sheen_lnet::{Frame, Nid, Sender};
 use sheen_rt::Instant;
-use sheen_wire::{Errno, frame::FLAG_RESENT};
+use sheen_wire::{
+    Errno, OpId,
+    frame::{FEATURE_OP_ID, FLAG_RESENT},
+};
 use tokio::sync::oneshot;
 
 use super::error::ConnectError;
@@ -86,7 +89,7 @@ pub(super) struct Pending {
 
 impl Link {
     /// Enters a request: assigns its xid, and puts into its header up to which xid all replies
-    /// arrived.
+    /// arrived. Removes an operation id that the server would not understand.
     pub(super) fn enter(
         &mut self,
         frame: &mut Frame,
@@ -98,6 +101,10 @@ impl Link {
         let xid = self.xid_last;
         frame.header.xid = xid;
         frame.header.last_committed = self.pending.first_key_value().map_or(xid, |(lowest, _)| *lowest) - 1;
+        // During a recovery, `features` are those of the connection before.
+        if recovering || !self.takes_op_ids() {
+            frame.header.op_id = OpId::NONE;
+        }
         let (reply, receiver) = oneshot::channel();
         let pending = Pending { frame: frame.clone(), reply, since: now, resends: 0, guarded, recovering };
         self.pending.insert(xid, pending);
@@ -109,10 +116,14 @@ impl Link {
     /// why the connections broke.
     pub(super) fn unanswered(&mut self, now: Instant, limit: Duration) -> Vec<Frame> {
         self.fail(Errno::ETIMEDOUT, |p| p.resends >= RESENDS_MAX && now.since(p.since) >= limit);
+        let takes_op_ids = self.takes_op_ids();
         let resend = |p: &mut Pending| {
             p.resends = p.resends.saturating_add(1);
             let mut frame = p.frame.clone();
             frame.header.flags |= FLAG_RESENT;
+            if !takes_op_ids {
+                frame.header.op_id = OpId::NONE;
+            }
             frame
         };
         self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
@@ -138,6 +149,11 @@ impl Link {
         }
     }
 
+    /// Returns whether the server of the present connection accepts operation ids.
+    fn takes_op_ids(&self) -> bool {
+        self.features & FEATURE_OP_ID != 0
+    }
+
     /// Returns the number of evictions of this client by the server.
     pub(super) fn evictions(&self) -> u64 {
         self.evictions
@@ -159,5 +175,34 @@ impl Pending {
 
     pub(super) fn recovering(&self) -> bool {
         self.recovering
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_wire::frame::{Header, Kind};
+
+    use super::*;
+
+    #[test]
+    fn op_id_is_sent_only_to_a_server_that_accepts_it() {
+        let op_id = OpId::new(1, 2);
+        let frame = || Frame::from(Header { op_id, ..Header::new(Kind::Request, 0) });
+        let mut link = Link::default();
+        for (features, recovering, sent) in
+            [(0, false, OpId::NONE), (FEATURE_OP_ID, true, OpId::NONE), (FEATURE_OP_ID, false, op_id)]
+        {
+            link.features = features;
+            let mut frame = frame();
+            drop(link.enter(&mut frame, Instant::ZERO, false, recovering));
+            assert_eq!(frame.header.op_id, sent, "{features:#x}, recovering: {recovering}");
+        }
+        let resent = |link: &mut Link| {
+            let frames = link.unanswered(Instant::ZERO, Duration::MAX);
+            frames.iter().map(|frame| frame.header.op_id).collect::<Vec<_>>()
+        };
+        assert_eq!(resent(&mut link), [OpId::NONE, op_id]);
+        link.features = 0;
+        assert_eq!(resent(&mut link), [OpId::NONE, OpId::NONE], "the next server is of an earlier release");
     }
 }

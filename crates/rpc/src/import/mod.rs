@@ -38,6 +38,7 @@ pub use link::ImportState;
 use crate::{
     service::{BoxFuture, Handler, Response},
     slots::Slots,
+    slow,
     stats::ImportStats,
 };
 use config::{PAGE_BYTES, PAGES_PER_RPC_LIMIT};
@@ -124,7 +125,9 @@ impl<P: Protocol> Import<P> {
         let (op, sent) = (P::op(&request), bulk.len());
         let answer = inner.call(request, bulk, guarded).await;
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
-        inner.stats.record(op, sent, received, inner.net.rt().now().since(started));
+        let took = inner.net.rt().now().since(started);
+        inner.stats.record(op, sent, received, took);
+        slow::client_request(&inner.target, op, took);
         answer
     }
 
