@@ -381,7 +381,8 @@ pub async fn asked_to_end() -> Result {
     Ok(())
 }
 
-/// Logs to standard error. Lines of an operation end with its id. RUST_LOG sets the filter; the default is `info`.
+/// Logs to standard error. Lines of an operation end with its id. RUST_LOG sets the filter; the
+/// default is `info`.
 pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
     let _ = tracing_subscriber::fmt()

@@ -11,8 +11,8 @@ use tracing_subscriber::{
     },
 };
 
-/// Writes the fields of an event, then `op=` with the operation's id, if there is one. So every line
-/// of a client and of the servers that one operation caused has the same `op`.
+/// Writes the fields of an event, then `op=` with the operation's id, if there is one. So every
+/// line of a client and of the servers that one operation caused has the same `op`.
 #[derive(Default)]
 pub struct LogFields(DefaultFields);
 
@@ -64,11 +64,11 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             let work = operation::within(OpId::new(0xab, 14), async { tracing::warn!(seconds = 12, "slow request") });
             assert!(pin!(work).poll(&mut Context::from_waker(Waker::noop())).is_ready());
-            tracing::warn!(seconds = 13, "nobody's");
+            tracing::warn!(seconds = 13, "without an operation");
         });
         let text = String::from_utf8(lines.0.lock().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("slow request seconds=12 op=000000ab:14"), "{text}");
-        assert!(lines[1].ends_with("nobody's seconds=13"), "{text}");
+        assert!(lines[1].ends_with("without an operation seconds=13"), "{text}");
     }
 }
