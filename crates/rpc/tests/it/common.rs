@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
 use sheen_rt::{
-    RealOptions, Rt,
+    JoinHandle, RealOptions, Rt,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{Bulk, Errno, Fid, Mds, Ost, mds, ost};
@@ -238,6 +238,22 @@ pub async fn seq(import: &Import<Mds>) -> sheen_wire::Result<u64> {
         mds::Reply::Seq(n) => Ok(n),
         _ => Err(Errno::EPROTO),
     }
+}
+
+/// As [`seq`], in a task.
+pub fn spawn_seq(rt: &Rt, import: &Arc<Import<Mds>>) -> JoinHandle<sheen_wire::Result<u64>> {
+    let import = import.clone();
+    rt.spawn("call", async move { seq(&import).await })
+}
+
+/// Sets a restart hook that sends one request.
+pub fn reopen_on_restart(import: &Import<Mds>) {
+    import.on_restart(|recovering| {
+        Box::pin(async move {
+            recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
+            Ok(())
+        })
+    });
 }
 
 pub fn write() -> ost::Request {

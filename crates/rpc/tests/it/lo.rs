@@ -59,10 +59,7 @@ fn lo_target_drain_finishes_running_calls_and_starts_none() {
         let server = Server::new(net.clone());
         server.add::<Mds>(TARGET, first.clone());
         let import = Import::<Mds>::new(net, import_config("c", None));
-        let call = || {
-            let i = import.clone();
-            rt.spawn("call", async move { seq(&i).await })
-        };
+        let call = || spawn_seq(&rt, &import);
         let running = call();
         until(&rt, || first.executed() == 1).await;
         let going = server.clone();
@@ -123,10 +120,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
         let import = Import::<Mds>::new(net, import_config("c", None));
-        let early = rt.spawn("early", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let early = spawn_seq(&rt, &import);
         until(&rt, || import.state() == ImportState::Connecting).await;
         let first = Arc::new(Echo::new(1));
         server.add::<Mds>(TARGET, first.clone());
@@ -142,10 +136,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         server.remove(TARGET);
         assert_eq!(import.state(), ImportState::Disconn);
         let second = Arc::new(Echo::new(2));
-        let waits = rt.spawn("waits", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let waits = spawn_seq(&rt, &import);
         until(&rt, || import.state() == ImportState::Connecting).await;
         server.add::<Mds>(TARGET, second.clone());
         assert_eq!(waits.await.unwrap(), Ok(2));
@@ -188,12 +179,7 @@ fn calls_in_flight_stay_within_max_rpcs_in_flight() {
         let import = Import::<Mds>::new(net, import_config("c", None));
         assert_eq!(import.set_max_rpcs_in_flight(257), Err(Errno::ERANGE));
         import.set_max_rpcs_in_flight(3).unwrap();
-        let calls: Vec<_> = (0..12)
-            .map(|_| {
-                let i = import.clone();
-                rt.spawn("call", async move { seq(&i).await })
-            })
-            .collect();
+        let calls: Vec<_> = (0..12).map(|_| spawn_seq(&rt, &import)).collect();
         until(&rt, || echo.executed() == 3).await;
         echo.gate.add_permits(3);
         until(&rt, || echo.executed() == 6).await;

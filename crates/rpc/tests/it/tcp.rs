@@ -102,10 +102,7 @@ fn lost_reply_is_sent_again_without_second_execution() {
         let echo = Arc::new(Echo::gated(1));
         let (net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let call = spawn_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         net.set_fault(Fault { drop_probability: 1.0, ..Fault::default() });
         echo.gate.add_permits(1);
@@ -126,10 +123,7 @@ fn resend_waits_for_the_running_execution() {
         let (_net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
         // A request whose reply is stored, and one that may be executed again.
-        let once = rt.spawn("once", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let once = spawn_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         let again = mds::Request::Sync { fid: None };
         let again = rt.spawn("again", {
@@ -161,16 +155,8 @@ fn stopped_server_restart_runs_hook_before_resends() {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        import.on_restart(|recovering| {
-            Box::pin(async move {
-                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
-                Ok(())
-            })
-        });
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        reopen_on_restart(&import);
+        let call = spawn_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         server.stop().await;
         let second = Arc::new(Echo::new(2));
@@ -302,12 +288,7 @@ fn a_connection_executes_no_more_than_its_limit() {
         let (_net, _server, addr) = serve(&rt, &echo, limit, 0).await;
         let import = import(Net::new(rt.clone()), addr);
         import.set_max_rpcs_in_flight(32).unwrap();
-        let calls: Vec<_> = (0..32)
-            .map(|_| {
-                let i = import.clone();
-                rt.spawn("call", async move { seq(&i).await })
-            })
-            .collect();
+        let calls: Vec<_> = (0..32).map(|_| spawn_seq(&rt, &import)).collect();
         until(&rt, || echo.executed() == 4).await;
         rt.sleep(Duration::from_millis(50)).await;
         assert_eq!(echo.executed(), 4);
