@@ -196,7 +196,7 @@ impl Layout {
     ///   file, and belongs to another file; or this layout already has such a component.
     pub fn with_merged(&self, other: &Layout) -> Result<Layout, LayoutError> {
         if other.is_mirrored() {
-            return Err(LayoutError::Mirrored);
+            return Err(LayoutError::MergesMirrored);
         }
         let file = self.fid();
         if other.part_on_mdt().is_some() {
