@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sheen_wire::Fid;
 
-use crate::{Composite, Layout, LayoutError, layout::Component};
+use crate::{Component, Composite, Layout, LayoutError};
 
 impl Layout {
     /// Returns this layout as layout of `file` with generation `generation` (see
