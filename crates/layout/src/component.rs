@@ -19,6 +19,8 @@ impl Pattern {
     pub const OVERSTRIPING: Pattern = Pattern(0x200);
     /// Data of another storage system.
     pub const FOREIGN: Pattern = Pattern(0x400);
+    /// Data in an archive alone.
+    pub const RELEASED: Pattern = Pattern(0x8000_0000);
     /// Round robin with several stripes per OST.
     pub const RAID0_OVERSTRIPED: Pattern = Pattern(Pattern::RAID0.0 | Pattern::OVERSTRIPING.0);
 
@@ -154,7 +156,7 @@ impl Composite {
 pub(crate) const MIRROR_SHIFT: u32 = 16;
 
 /// Value of `lmm_stripe_offset` for any OST.
-pub(crate) const ANY_OST: u16 = u16::MAX;
+pub const ANY_OST: u16 = u16::MAX;
 
 impl Component {
     /// Creates an empty component that covers the whole file.

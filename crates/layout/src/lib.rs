@@ -45,7 +45,7 @@ pub mod resolved_layout;
 pub mod spec;
 pub mod template;
 
-pub use component::{Component, Composite, Pattern, Pool, Stripe};
+pub use component::{ANY_OST, Component, Composite, Pattern, Pool, Stripe};
 pub use edit::Mark;
 pub use error::LayoutError;
 pub use layout::Layout;
