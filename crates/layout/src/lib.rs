@@ -53,7 +53,7 @@ pub use limits::{
     EXTENSION_SIZE_MAX, EXTENSION_SIZE_MIN, FILE_SIZE_MAX, LAYOUT_BYTES_MAX, MDT_BYTES_DEFAULT, MDT_OST, MIRRORS_MAX,
     PER_OST_MAX, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_DEFAULT, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX,
 };
-pub use map::{Chunk, Chunks, Place};
+pub use map::{ByteLocation, Chunk, Chunks};
 pub use place::{Limits, Ost, Placer, room_each};
 pub use resolve::{Defaults, Wanted, resolve};
 pub use resolved_layout::{Holds, WantedComponent, WantedLayout, resolve_asked};

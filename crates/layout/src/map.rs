@@ -35,7 +35,7 @@ pub struct Chunk {
 
 /// Location of a byte of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ByteLocation {
     /// Index into [`Layout::components`].
     pub component: usize,
     /// Index into [`Layout::stripes`].
@@ -100,7 +100,7 @@ impl Layout {
     }
 
     /// Returns the location of one byte, if it has an object.
-    pub fn locate(&self, offset: u64) -> Option<Place> {
+    pub fn locate(&self, offset: u64) -> Option<ByteLocation> {
         let extent = self.index().from(offset).first()?;
         if !extent.has_objects() || offset >= FILE_SIZE_MAX {
             return None;
@@ -108,7 +108,7 @@ impl Layout {
         let (turn, offset) = extent.place(offset);
         let stripe = extent.first + turn as usize;
         let Stripe { object, ost } = *self.stripes().get(stripe)?;
-        Some(Place { component: extent.component, stripe, object, ost, offset })
+        Some(ByteLocation { component: extent.component, stripe, object, ost, offset })
     }
 
     /// Returns the extent of the first component in `[offset, offset + len)` that has no objects

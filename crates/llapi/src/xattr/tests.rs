@@ -6,6 +6,8 @@ use sheen_layout::{Asked, MIRRORS_MAX, Mark, codec::COMPONENTS_MAX};
 use super::*;
 use crate::layout::{EOF, Move};
 
+mod agreement;
+
 /// `lfs setstripe -C 8`, `-E 1M -c 1 -E 4G -c 4 -E -1 -c -1` with two components in use,
 /// `-E 64K -L mdt -E -1 -c 2`, `-E 128M -c 1 -z 64M -E -1 -c 4 -z 128M` grown once, two mirrors,
 /// and a file in a pool, as a Lustre 2.17 client shows them in `lustre.lov`.
