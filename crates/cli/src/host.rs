@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::D
 
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
+use sheen_control::Control;
 use sheen_layout::Asked;
 use sheen_lnet::{Fault, Net, Nid, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
@@ -14,7 +15,7 @@ use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
-use sheen_params::{Param, Params, control::Control};
+use sheen_params::{Param, Params};
 use sheen_rpc::Server;
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};

@@ -21,6 +21,8 @@
 
 pub mod buf;
 mod disk;
+mod error;
+mod metadata;
 mod net;
 pub mod proc;
 mod real;
@@ -30,9 +32,11 @@ mod slab;
 mod task;
 mod time;
 
-pub use disk::{DirEntry, DirEntryKind, Disk, File, LockGuard, Metadata, OpenDir, OpenOptions};
+pub use disk::{Disk, File, LockGuard, OpenDir};
+pub use error::{Elapsed, JoinError};
+pub use metadata::{DirEntry, DirEntryKind, Metadata, OpenOptions};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
 pub use real::{RealOptions, Runtime};
 pub use rt::Rt;
-pub use task::{JoinError, JoinHandle};
-pub use time::{Elapsed, Instant};
+pub use task::JoinHandle;
+pub use time::Instant;

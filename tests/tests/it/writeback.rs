@@ -21,7 +21,7 @@ use rustix::{
     fs::{FallocateFlags, SeekFrom as Where},
     io::Errno,
 };
-use sheen_params::control::{Reply, Request, ask_all, sockets};
+use sheen_control::{Reply, Request, ask_all, sockets};
 use sheen_tests::{
     Fs, can_mount, clean_up,
     cluster::Cluster,

@@ -16,6 +16,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("rt", &["wire"]),
     ("params", &["wire"]),
+    ("control", &["wire", "rt", "params"]),
     ("layout", &["wire"]),
     ("namespace", &["wire", "layout"]),
     ("objects", &["wire"]),

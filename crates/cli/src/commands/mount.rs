@@ -56,7 +56,7 @@ fn check(args: &MountArgs, mountpoint: &Path) -> Result {
 
 /// Returns the log file of the background process. No other user can write to its directory.
 fn log_file() -> Result<PathBuf> {
-    let dir = sheen_params::control::runtime_dir();
+    let dir = sheen_control::runtime_dir();
     private_dir(&dir)?;
     Ok(dir.join("mount.log"))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sheen_params::control::{Reply, Request};
+use sheen_control::{Reply, Request};
 
 use super::options::{self, FSNAME};
 use super::{Tool, usage};

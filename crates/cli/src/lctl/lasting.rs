@@ -9,8 +9,8 @@
 
 use std::{io, thread, time::Duration};
 
+use sheen_control::{Reply, Request};
 use sheen_mgs::settings::{self, SettingChange};
-use sheen_params::control::{Reply, Request};
 use sheen_wire::Errno;
 use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX};
 

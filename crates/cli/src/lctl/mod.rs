@@ -1,7 +1,7 @@
 //! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user can
 //! reach, and pools of OSTs.
 //!
-//! Each process answers on a control socket ([`sheen_params::control`]). `lctl` queries all of them
+//! Each process answers on a control socket ([`sheen_control`]). `lctl` queries all of them
 //! at once and merges the replies, sorted by name: the output does not depend on the number of
 //! processes. It reports and skips a process that does not answer. Options, output and exit codes
 //! are Lustre's. A failure exits with its errno (2, 13, 22, 34). A usage error exits with 4 and
@@ -22,7 +22,7 @@ mod usage;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use sheen_params::control::{self, Reply, Request};
+use sheen_control::{Reply, Request};
 use sheen_wire::Errno;
 
 use processes::{Processes, Running};
@@ -57,7 +57,7 @@ impl Tool<'_> {
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
-    let processes = Running::new(control::sockets);
+    let processes = Running::new(sheen_control::sockets);
     let code = run(&args, &mut Tool { processes: &processes, fsname: None, out: &mut out, err: &mut err });
     match (code, out.flush()) {
         // The reader has seen enough and closed the pipe, as `head` does.

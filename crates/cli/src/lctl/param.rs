@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use sheen_params::control::{Reply, Request, SetResult};
+use sheen_control::{Reply, Request, SetResult};
 use sheen_params::{Found, Node};
 use sheen_wire::Errno;
 

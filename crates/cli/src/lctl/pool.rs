@@ -9,8 +9,8 @@
 use std::io;
 use std::{fmt, thread, time::Duration};
 
+use sheen_control::{Reply, Request};
 use sheen_mgs::pools;
-use sheen_params::control::{Reply, Request};
 use sheen_wire::Errno;
 use sheen_wire::mgs::{NO_POOLS, Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
 

@@ -4,8 +4,8 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use sheen_params::control::{Control, Silent};
-use sheen_params::{Device, Param, Params, control};
+use sheen_control::{self as control, Control, Silent};
+use sheen_params::{Device, Param, Params};
 
 use super::*;
 

@@ -106,6 +106,18 @@ fn a_service_of_another_protocol_is_not_called() {
 }
 
 #[test]
+fn connect_to_a_lo_target_with_another_uuid_reports_it() {
+    run(async |rt| {
+        let net = Net::new(rt);
+        let server = Server::new(net.clone());
+        server.add::<Mds>(TARGET, Arc::new(Echo { uuid: "new", ..Echo::new(1) }));
+        let import = Import::<Mds>::new(net, import_config("c", None).of("old"));
+        let error = import.connect().await.unwrap_err().to_string();
+        assert!(error.contains("0@lo: the target of this name has another uuid"), "{error}");
+    });
+}
+
+#[test]
 fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
     run(async |rt| {
         let net = Net::new(rt.clone());

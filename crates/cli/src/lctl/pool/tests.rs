@@ -3,11 +3,9 @@
 use std::{cell::Cell, sync::Arc};
 
 use parking_lot::Mutex;
+use sheen_control::{Reply, Request, Silent};
 use sheen_mgs::pools;
-use sheen_params::{
-    Param, Params,
-    control::{Reply, Request, Silent},
-};
+use sheen_params::{Param, Params};
 use sheen_wire::mgs::{Config, Target, TargetKind};
 
 use super::super::{

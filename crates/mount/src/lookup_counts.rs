@@ -12,15 +12,15 @@ const SHARDS: usize = 64;
 
 /// Lookup counts of files by node id. Bounded by the kernel's own inodes, which take far more
 /// memory.
-pub struct Known([Mutex<FxHashMap<u64, u64>>; SHARDS]);
+pub struct LookupCounts([Mutex<FxHashMap<u64, u64>>; SHARDS]);
 
-impl Default for Known {
-    fn default() -> Known {
-        Known(std::array::from_fn(|_| Mutex::default()))
+impl Default for LookupCounts {
+    fn default() -> LookupCounts {
+        LookupCounts(std::array::from_fn(|_| Mutex::default()))
     }
 }
 
-impl Known {
+impl LookupCounts {
     /// Adds a lookup for a reply that is about to be sent.
     pub fn add(&self, nodeid: u64) {
         *self.shard(nodeid).lock().entry(nodeid).or_default() += 1;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn file_is_known_until_all_lookups_are_forgotten() {
-        let known = Known::default();
+        let known = LookupCounts::default();
         (0..3).for_each(|_| known.add(7));
         known.add(7 + SHARDS as u64);
         known.remove(7, 2);

@@ -17,35 +17,35 @@ use sheen_wire::{Attr, Fid};
 /// Most threads that are remembered. Beyond that, some of these requests query the objects.
 const THREADS_MAX: usize = 1024;
 /// Longest time between both requests; far more than a running thread takes.
-const SAID_FOR: Duration = Duration::from_secs(1);
+const RECORDED_FOR: Duration = Duration::from_secs(1);
 
 /// Attributes of CREATE replies, by the thread that sent the request.
 #[derive(Default)]
-pub struct Made(Mutex<FxHashMap<u32, Said>>);
+pub struct CreateReplies(Mutex<FxHashMap<u32, CreateReply>>);
 
-struct Said {
+struct CreateReply {
     attr: Attr,
     at: Instant,
 }
 
-impl Made {
+impl CreateReplies {
     /// Records the attributes of a CREATE reply to thread `pid`, which may not be cached. 0 stands
     /// for a thread of another pid namespace, and is ignored.
-    pub fn say(&self, pid: u32, attr: &Attr, now: Instant) {
+    pub fn record(&self, pid: u32, attr: &Attr, now: Instant) {
         if pid == 0 {
             return;
         }
-        let mut said = self.0.lock();
-        if said.len() >= THREADS_MAX {
-            said.clear();
+        let mut recorded = self.0.lock();
+        if recorded.len() >= THREADS_MAX {
+            recorded.clear();
         }
-        said.insert(pid, Said { attr: *attr, at: now });
+        recorded.insert(pid, CreateReply { attr: *attr, at: now });
     }
 
     /// Returns the recorded attributes if thread `pid` asks while it is still creating this file.
     pub fn take(&self, pid: u32, fid: Fid, now: Instant) -> Option<EntryAttr> {
-        let said = self.0.lock().remove(&pid)?;
-        (said.attr.fid == fid && now.since(said.at) < SAID_FOR).then(|| said.attr.into())
+        let recorded = self.0.lock().remove(&pid)?;
+        (recorded.attr.fid == fid && now.since(recorded.at) < RECORDED_FOR).then(|| recorded.attr.into())
     }
 }
 
@@ -77,18 +77,18 @@ mod tests {
 
     #[test]
     fn only_first_getattr_of_creating_thread_gets_create_attributes() {
-        let (made, now, late) = (Made::default(), Instant::ZERO, Instant::ZERO + SAID_FOR);
+        let (replies, now, late) = (CreateReplies::default(), Instant::ZERO, Instant::ZERO + RECORDED_FOR);
         let (f, g) = (Fid::new(7, 1), Fid::new(7, 2));
-        let asked = |pid, fid, at| made.take(pid, fid, at).map(|entry| entry.attr.fid);
-        made.say(1, &attr(f), now);
+        let asked = |pid, fid, at| replies.take(pid, fid, at).map(|entry| entry.attr.fid);
+        replies.record(1, &attr(f), now);
         assert_eq!((asked(2, f, now), asked(1, f, now), asked(1, f, now)), (None, Some(f), None));
-        made.say(1, &attr(f), now);
+        replies.record(1, &attr(f), now);
         assert_eq!((asked(1, g, now), asked(1, f, now)), (None, None), "the thread went on to another file");
-        made.say(1, &attr(f), now);
+        replies.record(1, &attr(f), now);
         assert_eq!(asked(1, f, late), None);
-        made.say(0, &attr(f), now);
+        replies.record(0, &attr(f), now);
         assert_eq!(asked(0, f, now), None);
-        (1..=THREADS_MAX as u32 + 1).for_each(|pid| made.say(pid, &attr(f), now));
-        assert!(made.0.lock().len() <= THREADS_MAX);
+        (1..=THREADS_MAX as u32 + 1).for_each(|pid| replies.record(pid, &attr(f), now));
+        assert!(replies.0.lock().len() <= THREADS_MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! Permanent settings (`lctl set_param -P`) that this process has received.
+//! Permanent settings (`lctl set_param -P`): how parameters get them.
 //!
 //! A matching parameter gets the value once: when the setting arrives or, if the parameter is
 //! registered later, at its registration. Afterwards it can be set to another value.
@@ -9,78 +9,14 @@
 //!   configurations and parameters arrive concurrently.
 //! * A parameter that is a command ([`Param::is_order`]) gets no setting.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
 use sheen_wire::mgs::Setting;
 use tracing::warn;
 
-use crate::{Param, Params, glob};
-
-/// The settings of every file system that this process serves or mounts.
-#[derive(Default)]
-pub(crate) struct Kept {
-    by_fsname: BTreeMap<String, Heard>,
-    /// Incremented with every change of a list.
-    generation: u64,
-}
-
-/// The settings received for one file system.
-#[derive(Default)]
-struct Heard {
-    /// Version of the configuration.
-    version: u64,
-    settings: Arc<[Setting]>,
-    /// The largest index received so far.
-    last: u64,
-    /// The newest list that has been applied to all parameters, with its version.
-    done: (u64, Arc<[Setting]>),
-    /// Indices of settings that a parameter refused and for which the refusal has been logged.
-    refused: BTreeSet<u64>,
-}
-
-/// The settings that a parameter is to get.
-#[derive(Clone, Copy)]
-enum Which<'a> {
-    All,
-    /// Those of a file system with a larger index than this one.
-    After(&'a str, u64),
-}
-
-impl Kept {
-    /// Stores a list. Returns the index after which settings are new, or `None` if this list is no
-    /// newer than the stored one.
-    fn adopt(&mut self, fsname: &str, version: u64, settings: &Arc<[Setting]>) -> Option<u64> {
-        let heard = self.by_fsname.entry(fsname.to_owned()).or_default();
-        if version <= heard.version {
-            return None;
-        }
-        let after = heard.last;
-        heard.version = version;
-        heard.settings = settings.clone();
-        heard.last = settings.iter().map(|s| s.index).fold(after, u64::max);
-        heard.refused.retain(|index| settings.iter().any(|s| s.index == *index));
-        self.generation += 1;
-        Some(after)
-    }
-
-    /// Returns the settings that a parameter is to get, in order.
-    fn matching(&self, path: &str, which: Which<'_>) -> Vec<Setting> {
-        let wanted = |fsname: &str, setting: &Setting| match which {
-            Which::All => true,
-            Which::After(of, after) => fsname == of && setting.index > after,
-        };
-        let all = self.by_fsname.iter().flat_map(|(fsname, heard)| heard.settings.iter().map(move |s| (fsname, s)));
-        all.filter(|(fsname, s)| wanted(fsname, s) && glob::matches(&s.pattern, path)).map(|(_, s)| s.clone()).collect()
-    }
-
-    /// Records that a parameter refused a setting. Returns whether this is the first time.
-    fn note_refused(&mut self, setting: &Setting) -> bool {
-        let of = self.by_fsname.values_mut().find(|heard| heard.settings.contains(setting));
-        of.is_some_and(|heard| heard.refused.insert(setting.index))
-    }
-}
+use crate::settings::SettingFilter;
+use crate::{Param, Params};
 
 impl Params {
     /// Receives the settings of one version of a file system's configuration. New settings are
@@ -88,16 +24,16 @@ impl Params {
     /// registered later. From now on `mgc.FSNAME.params` shows the settings.
     pub fn keep(&self, fsname: &str, version: u64, settings: &[Setting]) {
         let settings: Arc<[Setting]> = settings.into();
-        let Some(after) = self.kept().lock().adopt(fsname, version, &settings) else { return };
+        let Some(after) = self.permanent().lock().adopt(fsname, version, &settings) else { return };
         if settings.iter().any(|s| s.index > after) {
             for (path, param) in self.all() {
-                self.settle(&path, &param, Which::After(fsname, after));
+                self.apply_settings(&path, &param, SettingFilter::After(fsname, after));
             }
         }
-        if let Some(heard) = self.kept().lock().by_fsname.get_mut(fsname)
-            && heard.done.0 < version
+        if let Some(of_fs) = self.permanent().lock().by_fsname.get_mut(fsname)
+            && of_fs.done.0 < version
         {
-            heard.done = (version, settings);
+            of_fs.done = (version, settings);
         }
         let (weak, of) = (self.downgrade(), fsname.to_owned());
         let show = move || weak.upgrade().map(|params| params.shown(&of)).unwrap_or_default();
@@ -105,24 +41,24 @@ impl Params {
     }
 
     /// Applies the permanent settings to a new parameter.
-    pub(crate) fn settle_new(&self, path: &str, param: &Param) {
-        self.settle(path, param, Which::All);
+    pub(crate) fn apply_to_new(&self, path: &str, param: &Param) {
+        self.apply_settings(path, param, SettingFilter::All);
     }
 
     /// Applies the settings to a parameter, and repeats this if they have changed meanwhile.
-    fn settle(&self, path: &str, param: &Param, which: Which<'_>) {
+    fn apply_settings(&self, path: &str, param: &Param, which: SettingFilter<'_>) {
         let mut done = None;
         loop {
             let (generation, settings) = {
-                let kept = self.kept().lock();
-                if param.is_order() || done == Some(kept.generation) {
+                let permanent = self.permanent().lock();
+                if param.is_order() || done == Some(permanent.generation) {
                     return;
                 }
-                (kept.generation, kept.matching(path, which))
+                (permanent.generation, permanent.matching(path, which))
             };
             for setting in &settings {
                 if let Err(e) = param.set(&setting.value)
-                    && self.kept().lock().note_refused(setting)
+                    && self.permanent().lock().note_refused(setting)
                 {
                     let accepts = e.accepts.map(|a| format!("; it accepts {a}")).unwrap_or_default();
                     warn!(
@@ -139,7 +75,7 @@ impl Params {
     }
 
     fn shown(&self, fsname: &str) -> String {
-        let done = self.kept().lock().by_fsname.get(fsname).map(|heard| heard.done.1.clone()).unwrap_or_default();
+        let done = self.permanent().lock().by_fsname.get(fsname).map(|of_fs| of_fs.done.1.clone()).unwrap_or_default();
         done.iter().fold(String::new(), |mut out, setting| {
             // Writing to a string cannot fail.
             let _ = writeln!(out, "{setting}");
@@ -211,7 +147,7 @@ mod tests {
         let all = [setting(1, "*.*.live.params", "set a=b"), setting(2, "osc.*.max", "0"), setting(3, "no.such", "1")];
         params.keep("sheen", 1, &all);
         assert_eq!(cell.load(Relaxed), 8);
-        assert!(params.kept().lock().by_fsname["sheen"].refused.contains(&2));
+        assert!(params.permanent().lock().by_fsname["sheen"].refused.contains(&2));
         let shown = get(&params, "mgc.sheen.params");
         assert_eq!(shown.lines().count(), 3);
         assert!(shown.ends_with("\n- { index: 3, event: set_param, device: general, parameter: no.such, value: 1 }\n"));
