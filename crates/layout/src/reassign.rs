@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sheen_wire::Fid;
 
-use crate::{Composite, Layout, LayoutError, layout::Component};
+use crate::{Component, Composite, Layout, LayoutError};
 
 impl Layout {
     /// Returns this layout as layout of `file` with generation `generation` (see
@@ -25,7 +25,9 @@ impl Layout {
         let mut composite = self.composite().cloned();
         match (&mut composite, &mut components[..]) {
             (Some(composite), _) => composite.layout_gen = generation,
-            (None, [only]) => only.layout_gen = u16::try_from(generation).map_err(|_| LayoutError::TooLarge(0))?,
+            (None, [only]) => {
+                only.layout_gen = u16::try_from(generation).map_err(|_| LayoutError::Generation(generation))?;
+            }
             (None, _) => return Err(LayoutError::NotComposite),
         }
         Ok(Layout::assemble(composite, components))
@@ -66,6 +68,8 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use sheen_wire::Errno;
+
     use super::*;
     use crate::{Stripe, codec::fixtures};
 
@@ -77,7 +81,8 @@ mod tests {
         let adopted = layout.adopted(other, 7).unwrap();
         assert_eq!((adopted.fid(), adopted.generation(), adopted.stripes()), (other, 7, &stripes[..]));
         assert_eq!(Layout::decode(&adopted.encode()).unwrap(), adopted);
-        assert!(layout.adopted(other, 1 << 16).is_err());
+        let refused = layout.adopted(other, 1 << 16).unwrap_err();
+        assert_eq!((refused.errno(), refused), (Errno::ERANGE, LayoutError::Generation(1 << 16)));
         assert_eq!(layout.part_on_mdt(), None);
         let renamed = layout.renamed(&[(Fid::new(9, 1), Fid::new(9, 8)), (Fid::new(9, 3), Fid::new(9, 7))].into());
         let objects: Vec<_> = renamed.stripes().iter().map(|s| (s.ost, s.object.oid)).collect();

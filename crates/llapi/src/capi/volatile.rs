@@ -13,10 +13,10 @@ use sheen_wire::Errno;
 
 use super::files::{StripeParam, striping};
 use crate::{
-    border::{or_minus_errno, text},
-    lum,
+    ffi::{or_minus_errno, text},
     open::{self, plain},
     sys::{self, At},
+    xattr,
 };
 
 /// Flags without a meaning for a file without a name: `O_CREAT`, `O_EXCL`, `O_TRUNC`.
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn llapi_create_volatile_param(
             return Err(Errno::ENODEV);
         }
         sys::fid(At::Path(directory))?;
-        let layout = if param.is_null() { None } else { Some(lum::encode(&unsafe { striping(param)? }.layout()?)?) };
+        let layout = if param.is_null() { None } else { Some(xattr::encode(&unsafe { striping(param)? }.layout()?)?) };
         let flags = OFlags::from_bits_retain(flags as u32) - NEW - OFlags::RWMODE;
         let file = plain(directory, flags | OFlags::TMPFILE | OFlags::RDWR, mode)?;
         if let Some(layout) = layout {
