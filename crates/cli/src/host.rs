@@ -226,7 +226,8 @@ impl Host {
         let mdts = self.mdts.lock().clone();
         let ready = async {
             for mdt in mdts {
-                mdt.registered().await.context(format!("the MGS refused to register {}", mdt.name()))?;
+                registration::registered(&mdt, "check --dir, and restore the directory of the MDT if it was replaced")
+                    .await?;
                 mdt.wait_osts(osts as usize).await;
             }
             Ok(())
