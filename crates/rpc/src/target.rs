@@ -246,7 +246,7 @@ impl<P: Protocol> Target<P> {
     }
 
     /// Evicts a client, if `which` accepts its present state.
-    fn give_up(&self, client: &str, why: &'static str, which: impl FnOnce(&Client) -> bool) {
+    fn give_up(&self, client: &str, why: &str, which: impl FnOnce(&Client) -> bool) {
         let evicted = {
             let mut state = self.state.lock();
             let removed = state.removed;
@@ -277,8 +277,8 @@ impl<P: Protocol> Target<P> {
 }
 
 impl<P: Protocol> Evict for Target<P> {
-    fn evict(&self, export: &Export) {
-        self.give_up(export.client(), "did not cancel a lock in time", |c| std::ptr::eq(&*c.export, export));
+    fn evict(&self, export: &Export, why: &str) {
+        self.give_up(export.client(), why, |c| std::ptr::eq(&*c.export, export));
     }
 }
 

@@ -332,7 +332,7 @@ fn eviction_discards_dirty_data_and_fsync_reports_it() {
             state.locks.held.clear();
             let export = state.locks.osts.remove(&0).expect("the client is connected");
             drop(state);
-            export.evict();
+            export.evict("test");
         }
         pause(&m, Duration::from_millis(500)).await;
         m.world.state.lock().habits.hold = false;
