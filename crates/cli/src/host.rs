@@ -281,7 +281,7 @@ impl Host {
                         params.keep(&of, version, &settings);
                     }
                     Err(e) => {
-                        tracing::warn!("{of}: cannot get the permanent parameters from the MGS ({e}); trying again");
+                        tracing::warn!("{of}: cannot get the permanent settings from the MGS ({e}); trying again");
                         rt.sleep(SETTINGS_RETRY).await;
                     }
                 }
