@@ -45,7 +45,7 @@ async fn warn_of_unknown(mgc: &Mgc, fsname: &str, dir: &Path) -> Result {
 /// its place.
 ///
 /// # Errors
-/// The MGS refuses it.
+/// The MGS refuses the MDT, or the MDT stops before.
 pub(super) async fn registered(mdt: &Mdt, check: &str) -> Result {
     mdt.registered().await.map_err(|errno| refused(mdt.name(), errno, check))
 }
@@ -53,6 +53,7 @@ pub(super) async fn registered(mdt: &Mdt, check: &str) -> Result {
 fn refused(mdt: &str, errno: Errno, check: &str) -> Failure {
     let failure = Failure::new(format!("the MGS refused to register {mdt}: {errno}"));
     match errno {
+        Errno::ESHUTDOWN => Failure::new(format!("{mdt} stopped before the MGS registered it")),
         Errno::EEXIST => failure.advise(format!("another MDT of this file system is registered; {check}")),
         _ => failure,
     }
@@ -122,6 +123,7 @@ mod tests {
         let text = |errno| refused("sheen-MDT0000", errno, "check --dir").to_string();
         let other = text(Errno::EEXIST);
         assert!(other.ends_with("\n  another MDT of this file system is registered; check --dir"), "{other}");
+        assert_eq!(text(Errno::ESHUTDOWN), "sheen-MDT0000 stopped before the MGS registered it");
         assert_eq!(text(Errno::EIO), format!("the MGS refused to register sheen-MDT0000: {}", Errno::EIO));
     }
 }
