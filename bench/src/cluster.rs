@@ -22,7 +22,9 @@ use crate::{
 
 /// Time in which a process must end by itself and write back its dirty data.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit for the destruction of a removed file's objects. A file without objects takes this
+/// Statistics that count the destruction of objects: those of the OSTs, and of data on the MDT.
+const DESTROYS: &[&str] = &["obdfilter.*.stats", "dom.*.stats"];
+/// Time limit for the destruction of a removed file's objects. A file without a layout takes this
 /// long.
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(3);
 /// All objects are destroyed when none has been destroyed for this long.
@@ -166,10 +168,10 @@ impl Cluster {
         self.mount(at)
     }
 
-    /// Removes a file, or a directory with its content, and waits until the OSTs have destroyed the
-    /// objects. Otherwise the destruction would run during the next measurement.
+    /// Removes a file, or a directory with its content, and waits until the servers have destroyed
+    /// the objects. Otherwise the destruction would run during the next measurement.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
-        let destroyed = || Ok::<u64, io::Error>(self.sheen.counters(&["obdfilter.*.stats"])?.get("destroy").count);
+        let destroyed = || Ok::<u64, io::Error>(self.sheen.counters(DESTROYS)?.get("destroy").count);
         let before = destroyed()?;
         if path.is_dir() {
             fs::remove_dir_all(path)?

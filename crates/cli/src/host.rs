@@ -228,7 +228,8 @@ impl Host {
         let mdts = self.mdts.lock().clone();
         let ready = async {
             for mdt in mdts {
-                mdt.registered().await.context(format!("the MGS refused to register {}", mdt.name()))?;
+                registration::registered(&mdt, "check --dir, and restore the directory of the MDT if it was replaced")
+                    .await?;
                 mdt.wait_osts(osts as usize).await;
             }
             Ok(())
@@ -282,7 +283,7 @@ impl Host {
                         params.keep(&of, version, &settings);
                     }
                     Err(e) => {
-                        tracing::warn!("{of}: cannot get the permanent parameters from the MGS ({e}); trying again");
+                        tracing::warn!("{of}: cannot get the permanent settings from the MGS ({e}); trying again");
                         rt.sleep(SETTINGS_RETRY).await;
                     }
                 }

@@ -86,8 +86,8 @@ pub enum MountError {
         hint: &'static str,
     },
     /// A name option is empty or contains a forbidden character.
-    #[error("invalid {0} of the mount: it must not be empty or contain commas, backslashes or control characters")]
-    Option(&'static str),
+    #[error("invalid {0} of the mount: it must not be empty or contain {1}")]
+    Option(&'static str, &'static str),
     /// mount(2) failed.
     #[error("mount(2) on {path} failed: {source}")]
     Kernel {
@@ -134,7 +134,7 @@ impl MountError {
         match self {
             MountError::Device(e) | MountError::Init(e) | MountError::Thread(e) => of(e),
             MountError::Point { source, .. } | MountError::Kernel { source, .. } => of(source),
-            MountError::Option(_) => Errno::EINVAL,
+            MountError::Option(..) => Errno::EINVAL,
             MountError::NoHelper => Errno::ENOENT,
             MountError::AllowOther => Errno::EPERM,
             MountError::DeviceDenied => Errno::EACCES,
@@ -176,11 +176,15 @@ pub fn check_mount(options: &MountOptions) -> Result<(), MountError> {
     }
 }
 
+/// Checks the names in the mount table. A source may contain commas: they separate NIDs.
 fn check_names(options: &MountOptions) -> Result<(), MountError> {
-    for (what, value) in [("source name", &options.fsname), ("subtype", &options.subtype)] {
-        if value.is_empty() || value.chars().any(|c| c.is_control() || c == ',' || c == '\\') {
-            return Err(MountError::Option(what));
-        }
+    let bad =
+        |value: &str, more: &[char]| value.is_empty() || value.chars().any(|c| c.is_control() || more.contains(&c));
+    if bad(&options.fsname, &['\\']) {
+        return Err(MountError::Option("source name", "backslashes or control characters"));
+    }
+    if bad(&options.subtype, &['\\', ',']) {
+        return Err(MountError::Option("subtype", "commas, backslashes or control characters"));
     }
     Ok(())
 }
@@ -219,16 +223,17 @@ fn mount_as_root(options: &MountOptions, point: &Path, mode: u32, max_read: u32)
             data.push_str(text);
         }
     }
-    let data = CString::new(data).map_err(|_| MountError::Option("source name"))?;
+    let data = CString::new(data).map_err(|_| MountError::Option("source name", "NUL bytes"))?;
     let kind = format!("fuse.{}", options.subtype);
     rustix::mount::mount(options.fsname.as_str(), point, kind.as_str(), options.flags.bits(), data.as_c_str())
         .map_err(|e| MountError::Kernel { path: point.into(), source: e.into() })?;
     Ok(fd)
 }
 
-/// Returns the helper's `-o` argument.
+/// Returns the helper's `-o` argument. The helper removes the backslashes before commas of the
+/// source.
 fn helper_options(options: &MountOptions, max_read: u32) -> String {
-    let mut text = format!("fsname={},subtype={}", options.fsname, options.subtype);
+    let mut text = format!("fsname={},subtype={}", options.fsname.replace(',', "\\,"), options.subtype);
     text.push_str(&format!(",max_read={}", options.max_read.unwrap_or(max_read)));
     let own = [(options.allow_other, "allow_other"), (options.default_permissions, "default_permissions")];
     let own = own.into_iter().filter_map(|(on, word)| on.then_some(word));
@@ -405,6 +410,8 @@ mod tests {
         options.flags.read_only = true;
         options.max_read = Some(8192);
         assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=8192,allow_other,ro");
+        let two = MountOptions::new("/m", "a@tcp,b@tcp:/fs");
+        assert_eq!(helper_options(&two, 4096), "fsname=a@tcp\\,b@tcp:/fs,subtype=sheen,max_read=4096");
     }
 
     /// The helper works for root, too. Tests with real mounts use the descriptor; this test does
@@ -440,10 +447,19 @@ mod tests {
 
     #[test]
     fn mount_refuses_names_with_separators() {
-        for bad in ["", "a,suid", "a\\", "a\nb"] {
-            let options = MountOptions::new("/", bad);
-            assert!(matches!(mount(&options, 4096), Err(MountError::Option(_))), "{bad:?}");
-            assert!(matches!(check_mount(&options), Err(MountError::Option(_))), "{bad:?}");
+        let sources = ["", "a\\", "a\nb"].map(|bad| MountOptions::new("/", bad));
+        let subtypes = ["", "a,suid", "a\\", "a\nb"]
+            .map(|bad| MountOptions { subtype: bad.into(), ..MountOptions::new("/", "a") });
+        for options in sources.into_iter().chain(subtypes) {
+            assert!(matches!(mount(&options, 4096), Err(MountError::Option(..))), "{options:?}");
+            assert!(matches!(check_mount(&options), Err(MountError::Option(..))), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_with_several_nids_is_accepted() {
+        for source in ["a@tcp,b@tcp:/fs", "a@tcp:b@tcp:/fs"] {
+            assert!(check_names(&MountOptions::new("/", source)).is_ok(), "{source}");
         }
     }
 }

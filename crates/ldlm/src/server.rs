@@ -27,6 +27,7 @@ mod extent;
 mod flock;
 mod glimpse;
 mod inodebits;
+mod overdue;
 mod queue;
 mod resend;
 mod store;
@@ -47,6 +48,7 @@ use sheen_wire::{
 
 pub use contention::Level;
 pub use glimpse::Ticket;
+pub use overdue::Overdue;
 
 use crate::{nodes::Nodes, slab::Slab};
 use store::{Client, Lock, Res};
@@ -158,6 +160,8 @@ pub enum Action {
     Evict {
         /// The client.
         client: ClientId,
+        /// The lock for which it did not answer.
+        overdue: Overdue,
     },
 }
 

@@ -15,7 +15,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sheen_ldlm::{Action, ClientId, Info, Namespace, SERVER, Stats, Ticket, Tunables};
+use sheen_ldlm::{Action, ClientId, Info, Namespace, Overdue, SERVER, Stats, Ticket, Tunables};
 use sheen_rpc::Export;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
@@ -72,7 +72,7 @@ enum Waiter {
 /// Work that is done without the mutex.
 pub(crate) enum Errand {
     Tell(Arc<Export>, Callback),
-    Evict(Arc<Export>),
+    Evict(Arc<Export>, Overdue),
     /// All locks of a [`crate::Local`] are granted.
     Granted(Arc<Pending>),
     Answer(oneshot::Sender<Enqueued>, Enqueued),
@@ -134,7 +134,9 @@ impl Core {
                         tracing::debug!(?export, ?callback, "client not connected: callback waits until it reconnects");
                     }
                 }
-                Errand::Evict(export) => drop(self.rt.spawn("lockd-evict", async move { export.evict() })),
+                Errand::Evict(export, overdue) => {
+                    drop(self.rt.spawn("lockd-evict", async move { export.evict(&overdue.to_string()) }));
+                }
                 Errand::Granted(pending) => pending.wake(),
                 // If the receiver was dropped, its request has been cancelled.
                 Errand::Answer(sender, answer) => drop(sender.send(answer)),
@@ -347,9 +349,9 @@ impl State {
                 self.tell(client, Callback::Glimpse { id, cookie, resource })
             }
             Action::Glimpsed { ticket, answer } => self.glimpsed(ticket, answer),
-            Action::Evict { client } => {
+            Action::Evict { client, overdue } => {
                 self.drop_waiters_of(client);
-                self.clients.remove(&client).map(Errand::Evict)
+                self.clients.remove(&client).map(|export| Errand::Evict(export, overdue))
             }
         }
     }

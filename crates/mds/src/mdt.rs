@@ -82,7 +82,7 @@ pub struct Mdt {
     pub(crate) data_service: OnceLock<Arc<dyn DataService>>,
     /// Notified when a rename has replaced a file.
     pub(crate) replaced: Notify,
-    /// The MGS's reply to the registration; `None` before it.
+    /// The MGS's reply to the registration; `None` before it. ESHUTDOWN if the MDT stopped before.
     pub(crate) registered: watch::Sender<Option<WireResult<()>>>,
     tasks: Mutex<Option<Tasks>>,
 }
@@ -250,10 +250,11 @@ impl Mdt {
         &self.locks.server
     }
 
-    /// Waits until the MGS has accepted this MDT. Does not return if the MDT stops before.
+    /// Waits until the MGS has accepted this MDT.
     ///
     /// # Errors
-    /// EEXIST: the index belongs to another MDT. Others as [`sheen_mgc::Mgc::register`].
+    /// EEXIST: the index belongs to another MDT. ESHUTDOWN: the MDT stopped before. Others as
+    /// [`sheen_mgc::Mgc::register`].
     pub async fn registered(&self) -> WireResult<()> {
         let mut answer = self.registered.subscribe();
         let answer = answer.wait_for(Option::is_some).await.map_err(|_| Errno::ESHUTDOWN)?;
@@ -291,6 +292,11 @@ impl Mdt {
             core.ns.stop();
         }
         tasks.others.iter().for_each(JoinHandle::abort);
+        self.registered.send_if_modified(|answer| {
+            let waits = answer.is_none();
+            answer.get_or_insert(Err(Errno::ESHUTDOWN));
+            waits
+        });
         self.osts.stop();
         params::unregister(self);
         self.commits.stop();

@@ -79,8 +79,10 @@ impl Service<Mds> for Mdt {
                 Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
                 Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
                 Request::LayoutMoved { fid, generation } => {
-                    Box::pin(self.settle_layout(*fid, *generation)).await?;
-                    self.execute(export, &call).await
+                    match Box::pin(self.settle_layout(*fid, *generation)).await {
+                        Ok(()) => self.execute(export, &call).await,
+                        Err(errno) => Err(errno),
+                    }
                 }
                 Request::LayoutIntent { fid, .. } => {
                     let grows = self.grows(*fid);

@@ -149,8 +149,8 @@ pub struct Export {
 
 /// A target that can evict clients.
 pub(crate) trait Evict: Send + Sync {
-    /// Evicts the client of `export`, if that is the client's present export.
-    fn evict(&self, export: &Export);
+    /// Evicts the client of `export`, if that is the client's present export. `why` is logged.
+    fn evict(&self, export: &Export, why: &str);
 }
 
 /// How callbacks reach a client.
@@ -249,10 +249,10 @@ impl Export {
 
     /// Evicts the client: closes its connection and calls [`Service::disconnected`]. If the client
     /// reconnects, it is a new client without any state. For a client that does not do what other
-    /// clients wait for. A second call does nothing.
-    pub fn evict(&self) {
+    /// clients wait for; `why`, which is logged, says what that is. A second call does nothing.
+    pub fn evict(&self, why: &str) {
         match self.target.as_ref().map(Weak::upgrade) {
-            Some(Some(target)) => target.evict(self),
+            Some(Some(target)) => target.evict(self, why),
             Some(None) => {}
             None => self.set_gone(),
         }

@@ -257,7 +257,7 @@ impl<P: Protocol> Target<P> {
     }
 
     /// Evicts a client, if `which` accepts its present state.
-    fn evict_if(&self, client: &str, why: &'static str, which: impl FnOnce(&Client) -> bool) {
+    fn evict_if(&self, client: &str, why: &str, which: impl FnOnce(&Client) -> bool) {
         let evicted = {
             let mut state = self.state.lock();
             let removed = state.removed;
@@ -288,8 +288,8 @@ impl<P: Protocol> Target<P> {
 }
 
 impl<P: Protocol> Evict for Target<P> {
-    fn evict(&self, export: &Export) {
-        self.evict_if(export.client(), "did not cancel a lock in time", |c| std::ptr::eq(&*c.export, export));
+    fn evict(&self, export: &Export, why: &str) {
+        self.evict_if(export.client(), why, |c| std::ptr::eq(&*c.export, export));
     }
 }
 

@@ -144,6 +144,22 @@ fn usual_mount_options_are_accepted_and_others_refused_by_name() {
 }
 
 #[test]
+fn a_source_with_several_nids_is_mounted_and_shown_in_full() {
+    let fs = fs1!();
+    let (nid, fsname) = source(&fs).split_once(":/").map(|(nid, name)| (nid.to_owned(), name.to_owned())).unwrap();
+    for (name, separator) in [("comma", ','), ("colon", ':')] {
+        // Nothing listens at the first NID.
+        let source = format!("127.0.0.1:1@tcp{separator}{nid}:/{fsname}");
+        let mount = Mount { mnt: beside(&fs, name) };
+        run(sheen(), ["mount", &source, &mount.mnt.to_string_lossy()]).ok();
+        fs::write(mount.path(name), "x").unwrap();
+        assert_eq!(fs::read_to_string(fs.path(name)).unwrap(), "x");
+        let table = fs::read_to_string("/proc/mounts").unwrap();
+        assert!(table.lines().any(|line| line.starts_with(&format!("{source} "))), "{table}");
+    }
+}
+
+#[test]
 fn mount_retries_as_often_as_the_retry_option_says() {
     let fs = fs1!();
     let source = source(&fs).replace(":/sheen", ":/other");

@@ -204,7 +204,7 @@ async fn start(
     let layout = args.default_layout.default_layout.asked();
     host.mdt(&home.mdt(0), &config.fsname, layout, &mgs, me).await?;
     host.takes_creates(config.osts).await?;
-    config.store(&home.config())?;
+    config.store(&host.rt.disk(), &home.config())?;
     let source = format!("{me}:/{}", config.fsname);
     let mount = match mountpoint {
         Some(at) => {

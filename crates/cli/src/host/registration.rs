@@ -4,6 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use sheen_lnet::Nid;
+use sheen_mds::Mdt;
 use sheen_mgc::Mgc;
 use sheen_wire::{
     Errno,
@@ -38,6 +39,24 @@ async fn warn_of_unknown(mgc: &Mgc, fsname: &str, dir: &Path) -> Result {
         dir.display()
     );
     Ok(())
+}
+
+/// Waits until the MGS has registered an MDT. `check`: advice if it has registered another one in
+/// its place.
+///
+/// # Errors
+/// The MGS refuses the MDT, or the MDT stops before.
+pub(super) async fn registered(mdt: &Mdt, check: &str) -> Result {
+    mdt.registered().await.map_err(|errno| refused(mdt.name(), errno, check))
+}
+
+fn refused(mdt: &str, errno: Errno, check: &str) -> Failure {
+    let failure = Failure::new(format!("the MGS refused to register {mdt}: {errno}"));
+    match errno {
+        Errno::ESHUTDOWN => Failure::new(format!("{mdt} stopped before the MGS registered it")),
+        Errno::EEXIST => failure.advise(format!("another MDT of this file system is registered; {check}")),
+        _ => failure,
+    }
 }
 
 impl Host {
@@ -89,16 +108,22 @@ impl Host {
     pub async fn mdts_registered(&self) -> Result {
         let mdts = self.mdts.lock().clone();
         for mdt in mdts {
-            mdt.registered().await.map_err(|errno| {
-                let failure = Failure::new(format!("the MGS refused to register {}: {errno}", mdt.name()));
-                match errno {
-                    Errno::EEXIST => {
-                        failure.advise("another MDT of this file system is registered; check --mgs and --dir")
-                    }
-                    _ => failure,
-                }
-            })?;
+            registered(&mdt, "check --mgs and --dir").await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_mdt_is_reported_with_advice_if_another_one_is_registered() {
+        let text = |errno| refused("sheen-MDT0000", errno, "check --dir").to_string();
+        let other = text(Errno::EEXIST);
+        assert!(other.ends_with("\n  another MDT of this file system is registered; check --dir"), "{other}");
+        assert_eq!(text(Errno::ESHUTDOWN), "sheen-MDT0000 stopped before the MGS registered it");
+        assert_eq!(text(Errno::EIO), format!("the MGS refused to register sheen-MDT0000: {}", Errno::EIO));
     }
 }

@@ -180,8 +180,8 @@ fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Resu
         }
     }
 }
+
 /// Returns whether a component of the pattern names a target or mount of the file system.
-/// Whether a part of a pattern is that of a target or mount of a file system.
 fn names(pattern: &str, fsname: &str) -> bool {
     let is_of = |part: &str| part.strip_prefix(fsname).is_some_and(|rest| rest.starts_with('-'));
     // A server names its locks `filter-TARGET_UUID` or `mdt-TARGET_UUID`.

@@ -2,7 +2,10 @@
 
 mod output;
 
-use std::{ffi::OsString, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
 
 use sheen_wire::{Errno, Result, STATE_DEGRADED, StatFs, control, control::TargetInfo, mgs::TargetKind};
 
@@ -78,25 +81,28 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let mut path = None;
     for item in OPTIONS.parse(args) {
         match item {
-            Item::Option { id, value, .. } => {
-                let index = value.as_deref().and_then(|v| parse_unsigned(text(v)));
-                match id {
-                    "h" => asked.base = Some(1024),
-                    "H" => asked.base = Some(1000),
-                    "i" => asked.inodes = true,
-                    "m" => asked.mdt = Some(index),
-                    "o" => asked.ost = Some(index),
-                    "N" => asked.no_header = true,
-                    "s" => asked.only_summary = true,
-                    "p" => asked.pool = value.as_deref().map(|v| pool_name(text(v))),
-                    "u" => match output::parse(value.as_deref().map_or("", text)) {
-                        Ok(fields) => asked.output = Some(fields),
-                        Err(wrong) => return tool.usage(usage::DF, format_args!("lfs df: {wrong}")),
-                    },
-                    "v" => asked.verbose = true,
-                    _ => {}
-                }
-            }
+            Item::Option { id, value, .. } => match id {
+                "h" => asked.base = Some(1024),
+                "H" => asked.base = Some(1000),
+                "i" => asked.inodes = true,
+                "m" | "o" => match (index_of(value.as_deref()), id) {
+                    (Ok(index), "m") => asked.mdt = Some(index),
+                    (Ok(index), _) => asked.ost = Some(index),
+                    (Err(wrong), _) => {
+                        let kind = if id == "m" { "MDT" } else { "OST" };
+                        return tool.usage(usage::DF, format_args!("lfs: invalid {kind} index '{wrong}'"));
+                    }
+                },
+                "N" => asked.no_header = true,
+                "s" => asked.only_summary = true,
+                "p" => asked.pool = value.as_deref().map(|v| pool_name(text(v))),
+                "u" => match output::parse(value.as_deref().map_or("", text)) {
+                    Ok(fields) => asked.output = Some(fields),
+                    Err(wrong) => return tool.usage(usage::DF, format_args!("lfs df: {wrong}")),
+                },
+                "v" => asked.verbose = true,
+                _ => {}
+            },
             Item::Operand(operand) => path = Some(operand),
             Item::Unrecognized(arg) => {
                 return tool.usage(usage::DF, format_args!("lfs: unrecognized option '{}'", arg.display()));
@@ -124,6 +130,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     code
+}
+
+/// Parses the value of `-m` and `-o`; `None`: all targets. The error is a value that is no index.
+fn index_of(value: Option<&OsStr>) -> Result<Option<u64>, &str> {
+    value.map(text).map(|value| parse_unsigned(value).ok_or(value)).transpose()
 }
 
 /// Splits `[FSNAME.]POOL`.
@@ -474,6 +485,18 @@ filesystem_summary:      2935920       29856     2682064   2%  /mnt/c1
             assert!(code == 4 && out.starts_with("report filesystem"), "{list}: {code} {out}");
             let known = "source,size,used,free,avail,pcent,itotal,iused,iavail,ipcent,domain,target,state";
             assert_eq!(err, format!("lfs df: unknown output field '{field}', the fields are: {known}\n"));
+        }
+    }
+
+    #[test]
+    fn df_refuses_values_that_are_no_index() {
+        let mut fake = lustre();
+        for (option, kind, value) in
+            [("-ox", "OST", "x"), ("-m1x", "MDT", "1x"), ("--ost=-1", "OST", "-1"), ("--mdt=all", "MDT", "all")]
+        {
+            let (code, out, err) = super::super::testing::lfs(&mut fake, &format!("lfs df {option} /mnt/c1"));
+            assert!(code == 4 && out.starts_with("report filesystem"), "{option}: {code} {out}");
+            assert_eq!(err, format!("lfs: invalid {kind} index '{value}'\n"));
         }
     }
 

@@ -412,7 +412,10 @@ fn refused(tool: &mut Tool, path: &Path, listed: usize, e: Errno) -> Errno {
 /// parent.
 fn ask_at<T: serde::de::DeserializeOwned>(tool: &Tool, path: &Path, name: &str) -> Result<T> {
     let ask = |path: &Path| tool.ask(&tool.fs.resolve(path)?, name);
-    ask(path).or_else(|_| ask(fs::parent_of(path)))
+    match ask(path) {
+        Err(Errno::ENOENT) => ask(fs::parent_of(path)),
+        answer => answer,
+    }
 }
 
 /// Returns the indices of the OSTs in the file system of `path`, if they are known.

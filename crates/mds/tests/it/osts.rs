@@ -250,6 +250,21 @@ fn lod_and_osp_parameters_control_placement() {
     .unwrap();
 }
 
+#[test]
+fn md_stats_counts_layout_lookups_that_failed() {
+    let sim = Sim::new(8, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let fid = host.new_fid();
+        let outcome = host.ask(Request::LayoutMoved { fid, generation: 1 }).await.map(drop);
+        assert_eq!(outcome, Err(Errno::ENOENT));
+        let stats = host.param("mdt.*.md_stats");
+        assert!(stats.lines().any(|line| line.starts_with("layout_moved ") && line.contains(" 1 samples ")), "{stats}");
+    })
+    .unwrap();
+}
+
 /// OSTs on a host of their own, which record all their requests in the same place.
 struct Oss {
     _server: Arc<Server>,

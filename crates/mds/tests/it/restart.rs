@@ -51,6 +51,26 @@ async fn announce_ost(host: &Host) {
 }
 
 #[test]
+fn wait_for_registration_ends_when_the_mdt_stops() {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        // Without an MGS.
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let mdt = Mdt::start(rt.clone(), net, &server, config(), Params::new()).await.unwrap();
+        let registering = mdt.clone();
+        let waiting = rt.spawn("wait", async move { registering.registered().await });
+        rt.sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished());
+        mdt.stop().await.unwrap();
+        let outcome = rt.timeout(Duration::from_secs(10), waiting).await.unwrap();
+        assert_eq!(outcome, Ok(Err(Errno::ESHUTDOWN)));
+    })
+    .unwrap();
+}
+
+#[test]
 fn mdt_stop_replies_to_running_create_and_commits_it() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);

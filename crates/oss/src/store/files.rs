@@ -266,10 +266,15 @@ impl Files {
         self.told.lock().pop(&object.fid);
         match shard.peek(&object.fid) {
             Some(open) => {
-                if let Err(e) = open.note_time() {
-                    debug!("cannot read an object's mtime: {e}; it shows the time of its last write");
+                match open.note_time() {
+                    Ok(()) => {
+                        open.changed.fetch_max(now, SeqCst);
+                    }
+                    // The file's mtime may be later than `now`, so it continues to count.
+                    Err(e) => {
+                        debug!("cannot read an object's mtime: {e}; it shows the kernel's time of the last change")
+                    }
                 }
-                open.changed.fetch_max(now, SeqCst);
                 open.version.store(self.next_version(), SeqCst);
             }
             None if object.file.metadata().is_ok_and(|m| m.mtime < time(now)) => set_time(&object.file, now),
@@ -535,6 +540,23 @@ mod tests {
         fill();
         files.changed(&held, time(3));
         assert_eq!(shown(), time(4));
+    }
+
+    #[test]
+    fn change_through_an_evicted_object_replaces_no_unreadable_mtime() {
+        let sim = Sim::new(1, SimConfig::default());
+        let files = empty(&sim.rt(1));
+        let fid = |oid| Fid::new(0x2_8000_0401, oid);
+        let held = files.create(fid(1)).unwrap();
+        held.file.write_all_at(0, b"x").unwrap();
+        (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
+        let open = files.existing(fid(1)).unwrap().unwrap();
+        let version = open.version.load(SeqCst);
+        sim.crash_host(1);
+        assert!(open.file.metadata().is_err());
+        files.changed(&held, Time { sec: 1, nsec: 0 });
+        assert_eq!(open.changed.load(SeqCst), NEVER, "the file's own mtime counts");
+        assert_ne!(open.version.load(SeqCst), version);
     }
 
     #[test]
