@@ -1,6 +1,6 @@
 //! The gain from caches under locks: the table of the caches in `docs/performance.md`.
 //!
-//! `caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000] [--only NAME] [--json FILE]`.
+//! `caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000] [--only NAME]`.
 //! Ratios are formed within a round, and the table shows the median over the rounds. Where the
 //! caches should make requests unnecessary, it also shows the requests that reached the servers.
 

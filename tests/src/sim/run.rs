@@ -16,10 +16,10 @@ use super::{
     CLIENTS,
     claims::{Claims, Granted, Key},
     draw::{Draw, wanted},
+    durability::Durability,
     model::Model,
     op::{Answer, Op, Outcome},
     perform::{Made, perform},
-    promise::Promises,
 };
 
 /// Concurrent operations of a client.
@@ -60,7 +60,7 @@ pub struct State {
     /// The expected file system.
     pub model: Model,
     /// The durability guarantees so far.
-    pub promises: Promises,
+    pub durability: Durability,
     /// How replies are compared.
     pub rule: Rule,
     /// Whether operations include migrations.
@@ -92,7 +92,7 @@ impl Run {
     pub fn new(world: &World, clients: Vec<Arc<Client>>, seed: u64, model: Model) -> Arc<Run> {
         let state = State {
             rng: Rng::with_seed(seed),
-            promises: Promises::default(),
+            durability: Durability::default(),
             model,
             rule: Rule::Exact,
             migrates: false,
@@ -223,7 +223,7 @@ impl State {
         let granted = self.claims.take(wanted(&self.model, &op))?;
         let file = op.handle().and_then(|h| self.files.get(&h).cloned());
         self.numbers += 1;
-        self.promises.begins(&op);
+        self.durability.begins(&op);
         self.under_way.insert(self.numbers, format!("{op:?}"));
         Some(Started { number: self.numbers, op, granted, file })
     }
@@ -248,9 +248,9 @@ impl State {
             }
             self.doubtful_files.extend(touched);
             let seen = if let Ok(Outcome::Seen(view)) = &answer { Some(view.fid) } else { None };
-            self.promises.doubtful(&op, &self.model, seen);
+            self.durability.doubtful(&op, &self.model, seen);
             self.doubtful.push(op);
-            self.claims.give_back(granted);
+            self.claims.release(granted);
             return;
         }
         let new = match &answer {
@@ -264,13 +264,13 @@ impl State {
         if let (Op::Migrate { .. }, Err(errno)) = (&op, &answer) {
             let why = [Errno::EBUSY, Errno::ENOENT, Errno::ESTALE, Errno::EIO, Errno::ETIMEDOUT, Errno::ENOLCK];
             assert!(why.contains(errno), "{op:?} failed with {errno}");
-            return self.claims.give_back(granted);
+            return self.claims.release(granted);
         }
-        self.promises.ends(&op, &self.model, self.rule);
+        self.durability.ends(&op, &self.model, self.rule);
         let expected = self.model.apply(client, &op, new, number);
         self.judge(&op, &answer, expected);
         if answer.is_ok() {
-            self.promises.done(&op, &self.model, self.rule);
+            self.durability.done(&op, &self.model, self.rule);
         }
         if let Some(file) = made.file {
             self.files.insert(number, file);
@@ -278,7 +278,7 @@ impl State {
         if let Op::Close { handle } = op {
             self.files.remove(&handle);
         }
-        self.claims.give_back(granted);
+        self.claims.release(granted);
     }
 
     fn judge(&self, op: &Op, answer: &Answer, expected: Answer) {

@@ -14,10 +14,10 @@ use std::{
 use sheen_tests::{
     can_mount,
     cluster::{Cluster, bash},
-    moving::{Busy, COMMAND_MAX, expect_stored_objects, migrate, objects, while_killed},
     noise,
     posix::{Map, layout, rw},
     progress::{Party, Race, at_least},
+    relayout::{BusyWriters, COMMAND_MAX, expect_stored_objects, migrate, objects, while_killed},
     run_within, sheen, two_mounts,
     wait::let_pass,
 };
@@ -144,7 +144,7 @@ fn no_write_is_lost_while_a_file_is_migrated_repeatedly() {
     const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
     fs::write(at.a("log"), "").unwrap();
-    let busy = Busy { at: &at, pauses: [200, 3].map(Duration::from_millis) };
+    let busy = BusyWriters { at: &at, pauses: [200, 3].map(Duration::from_millis) };
     let mut migrated = [0; 3];
     let (rounds, appends) = busy.during(&[at_least(MIGRATIONS), at_least(MIGRATIONS)], |race| {
         let parties = [0, 1].map(|part| race.party(part));

@@ -17,10 +17,10 @@ use sheen_layout::{Mark, flags};
 use sheen_tests::{
     can_mount,
     cluster::Cluster,
-    moving::{Busy, COMMAND_MAX, expect_stored_objects, fresh, lfs, migrate, objects, while_killed},
     noise,
     posix::{Map, layout, rw},
     progress::{Race, at_least},
+    relayout::{BusyWriters, COMMAND_MAX, expect_stored_objects, fresh, lfs, migrate, objects, while_killed},
     run_within, sheen, two_mounts,
 };
 
@@ -181,7 +181,7 @@ fn no_write_is_lost_while_migrations_add_and_remove_mirrors() {
         lfs("mirror create -N -c 2 -S 64K -N -c 1", &at.a(name)).ok();
     }
     let (mut migrated, mut behind) = ([0; 3], 0);
-    let busy = Busy { at: &at, pauses: [300, 20].map(Duration::from_millis) };
+    let busy = BusyWriters { at: &at, pauses: [300, 20].map(Duration::from_millis) };
     let (rounds, appends) = busy.during(&[at_least(MIGRATIONS), at_least(MIGRATIONS)], |race| {
         let parties = [0, 1].map(|part| race.party(part));
         for options in LAYOUTS.iter().cycle().take_while(|_| race.goes_on()) {

@@ -6,9 +6,9 @@
 //!
 //! * [`migrate`]: gives files other objects. [`mirror`]: adds, removes and resyncs mirrors.
 //!   [`swap`]: swaps the layouts of two files.
-//! * [`left`]: checks the objects on the disks after the race.
+//! * [`leaked_objects`]: checks the objects on the disks after the race.
 
-pub mod left;
+pub mod leaked_objects;
 pub mod migrate;
 pub mod mirror;
 pub mod swap;
@@ -67,7 +67,7 @@ impl Tool {
     /// Creates a task on the host of a random client.
     pub fn new(stage: &Arc<Stage>, hand: usize, seed: u64) -> Tool {
         let mut rng = Rng::with_seed(seed.wrapping_mul(1013).wrapping_add(hand as u64));
-        Tool { stage: stage.clone(), client: rng.usize(0..stage.seats.len()), hand, rng }
+        Tool { stage: stage.clone(), client: rng.usize(0..stage.client_hosts.len()), hand, rng }
     }
 
     /// Returns the index of its client.
@@ -91,11 +91,11 @@ impl Tool {
     }
 
     fn mount(&self) -> &Arc<Client> {
-        &self.stage.seats[self.client].client
+        &self.stage.client_hosts[self.client].client
     }
 
     fn rt(&self) -> &Rt {
-        &self.stage.seats[self.client].rt
+        &self.stage.client_hosts[self.client].rt
     }
 
     fn note(&self, what: &str) {

@@ -28,13 +28,13 @@ pub const COMMAND_MAX: Duration = Duration::from_secs(240);
 /// restarted.
 const STEPS_BETWEEN: u64 = 2;
 /// Pause between these steps and the next kill, so that it hits a step at an arbitrary moment.
-const PEACE: Duration = Duration::from_millis(400);
+const PAUSE_BEFORE_KILL: Duration = Duration::from_millis(400);
 /// Time between the kill of servers and their restart.
 const DOWN: Duration = Duration::from_millis(300);
-/// Minimum rounds of counters on each mount, and minimum appends, of [`Busy`] programs.
+/// Minimum rounds of counters on each mount, and minimum appends, of [`BusyWriters`] programs.
 const ROUNDS: RangeInclusive<u64> = at_least(11);
 const APPENDS: RangeInclusive<u64> = at_least(50);
-/// Size in bytes of file `f` of [`Busy`].
+/// Size in bytes of file `f` of [`BusyWriters`].
 const BUSY_BYTES: usize = 1 << 19;
 
 /// Runs `lfs` with these words on a file.
@@ -131,7 +131,7 @@ pub fn while_killed(
         let killing = race.party(KILLING);
         for kind in kinds {
             race.wait_for(STEPPING, STEPS_BETWEEN);
-            let_pass(PEACE);
+            let_pass(PAUSE_BEFORE_KILL);
             cluster.kill(kind);
             let_pass(DOWN);
             cluster.spawn(kind);
@@ -146,13 +146,13 @@ pub fn while_killed(
 /// Programs that write all the time. Two programs, one per mount, overwrite counters in file `f`,
 /// at offsets that lie in all stripes. A third one appends numbers to file `log` through mount B.
 /// `log` must exist.
-pub struct Busy<'a> {
+pub struct BusyWriters<'a> {
     pub at: &'a Two,
     /// Pause between two rounds of counters, and pause between two appends.
     pub pauses: [Duration; 2],
 }
 
-impl Busy<'_> {
+impl BusyWriters<'_> {
     /// Runs the programs while `work` runs. Then it asserts that no write and no append was lost,
     /// on either mount. `parts`: the parts of the race that `work` does. Returns the rounds of
     /// counters and the appends.
