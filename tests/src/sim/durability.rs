@@ -7,9 +7,8 @@ use bytes::Bytes;
 use sheen_wire::{Fid, mds::flags};
 
 use super::{
-    model::{Inode, Model},
+    model::{Inode, Model, Rule},
     op::Op,
-    run::Rule,
 };
 
 /// All durability guarantees given so far.

@@ -17,7 +17,7 @@ use super::{
     claims::{Claims, Granted, Key},
     draw::{Draw, wanted},
     durability::Durability,
-    model::Model,
+    model::{Model, Rule},
     op::{Answer, Op, Outcome},
     perform::{Made, perform},
 };
@@ -32,17 +32,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 const HISTORY: usize = 40;
 /// Time limit (virtual) within which all running operations end once the faults have stopped.
 const END: Duration = Duration::from_secs(600);
-
-/// How replies to operations that end from now on are compared with the model's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
-    /// They must be equal.
-    Exact,
-    /// They must be equal except for sizes and data: an OST lost data that was not synced.
-    DataLost,
-    /// They are not compared: the MDT lost transactions that were not committed.
-    Doubtful,
-}
 
 /// The mounts of a cluster and the expected file system.
 pub struct Run {

@@ -19,7 +19,7 @@
 //! Further modules:
 //! * [`program`]: the operations of programs; [`tools`]: `lfs` tools that work on the same files,
 //!   unnoticed by programs.
-//! * [`stage`]: hosts, mounts, faults; [`kernel`]: the page cache above a mount.
+//! * [`plan`]: parameters; [`stage`]: hosts, mounts, faults; [`kernel`]: the page cache above a mount.
 //! * [`story`]: the run of a seed.
 
 pub mod bytes;
@@ -29,6 +29,7 @@ pub mod kernel;
 pub mod locks;
 pub mod log;
 pub mod names;
+pub mod plan;
 pub mod program;
 pub mod record;
 pub mod search;

@@ -8,8 +8,9 @@ use super::{
     judge::{Judged, judge},
     locks,
     program::{Numbers, Program},
-    stage::{Plan, Stage},
-    tools::{self, Tool, Tools},
+    plan::{Plan, Tools},
+    stage::Stage,
+    tools::{self, Tool},
 };
 use crate::sim::{
     cluster::bad_network_config,

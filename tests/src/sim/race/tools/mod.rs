@@ -26,35 +26,6 @@ const ROOT_USER: &Caller = &Caller::ROOT;
 /// Longest pause between two tools, in microseconds.
 const PAUSE_US_MAX: u64 = 10_000;
 
-/// The tools of a race.
-#[derive(Clone, Debug)]
-pub struct Tools {
-    /// Number of tools that run at a time.
-    pub hands: usize,
-    /// Relative frequencies: migrations, mirrors, swaps.
-    pub weights: [u32; 3],
-}
-
-impl Tools {
-    /// `lfs migrate`, with `--block` and without.
-    pub const MIGRATE: Tools = Tools { hands: 1, weights: [1, 0, 0] };
-    /// `lfs mirror extend`, `resync`, `split`, and some migrations, which work only on files with
-    /// one mirror.
-    pub const MIRROR: Tools = Tools { hands: 1, weights: [1, 9, 0] };
-    /// `lfs swap_layouts`.
-    pub const SWAP: Tools = Tools { hands: 1, weights: [0, 0, 1] };
-
-    /// Returns whether files get mirrors.
-    pub fn mirrors(&self) -> bool {
-        self.weights[1] > 0
-    }
-
-    /// Returns whether data written to one file may move to another file.
-    pub fn swaps(&self) -> bool {
-        self.weights[2] > 0
-    }
-}
-
 /// A task that runs tools one after another.
 pub struct Tool {
     stage: Arc<Stage>,
