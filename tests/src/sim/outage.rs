@@ -13,8 +13,8 @@ use super::{
     CLIENTS, OSSES,
     cluster::{bad_network_config, mount, start, start_all},
     copy::resync,
-    perform::layout,
     scenario::{Trace, simulate},
+    striping::layout,
 };
 use crate::noise;
 

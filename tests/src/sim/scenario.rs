@@ -20,11 +20,10 @@ use super::{
     cluster::{Node, bad_network_config, mount, start, start_all},
     draw::Draw,
     faults::{calm, trouble},
-    model::Model,
+    model::{Model, Rule},
     op::Op,
-    perform::layout,
-    run::{Rule, Run},
-    striping::STRIPINGS,
+    run::Run,
+    striping::{STRIPINGS, layout},
     tree::{Tree, assert_same, objects, visible, walk},
 };
 

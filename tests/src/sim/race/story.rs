@@ -7,8 +7,8 @@ use sheen_rt::{JoinHandle, sim::World};
 use super::{
     judge::{Judged, judge},
     locks,
-    program::{Numbers, Program},
     plan::{Plan, Tools},
+    program::{Numbers, Program},
     stage::Stage,
     tools::{self, Tool},
 };

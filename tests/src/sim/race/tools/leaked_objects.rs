@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 use sheen_wire::{Errno, Fid};
 
 use crate::sim::{
-    perform::{entries, layout},
+    perform::entries,
     race::stage::Stage,
+    striping::layout,
     tree::{data_objects, objects},
 };
 
