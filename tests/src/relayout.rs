@@ -2,21 +2,22 @@
 //! programs use the files and servers are killed.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::Write,
     ops::RangeInclusive,
     os::unix::fs::{FileExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::Duration,
 };
 
 use crate::{
-    Ran,
+    Mount, Ran,
     cluster::Cluster,
     mounts::Two,
-    posix::{layout, rw},
+    noise,
+    posix::{Map, layout, rw},
     progress::{Party, Race, at_least},
     run_within, sheen,
     wait::{eventually, let_pass},
@@ -36,6 +37,10 @@ const ROUNDS: RangeInclusive<u64> = at_least(11);
 const APPENDS: RangeInclusive<u64> = at_least(50);
 /// Size in bytes of file `f` of [`BusyWriters`].
 const BUSY_BYTES: usize = 1 << 19;
+/// Bytes of the mapping of [`OpenDescriptors`] that are compared.
+const MAP_CHECKED: usize = 1 << 20;
+/// Size in bytes to which [`DescriptorUse::Truncate`] truncates the file for a moment.
+const CUT: usize = 2 << 20;
 
 /// Runs `lfs` with these words on a file.
 pub fn lfs(line: &str, path: &Path) -> Ran {
@@ -179,6 +184,31 @@ impl BusyWriters<'_> {
         (counting.map(|part| race.count(part)).iter().sum(), appended)
     }
 
+    /// Migrates `f` and `log` to these layouts in turn while the programs run, `f` with `-n` and
+    /// with `-b`. At least as many migrations of each file complete as there are layouts. `is_done`
+    /// says which commands count as completed. The others must fail with EBUSY.
+    pub fn during_migrations(&self, layouts: &[&str], mut is_done: impl FnMut(&Ran) -> bool) {
+        let minimum = at_least(layouts.len() as u64);
+        let mut migrated = [0; 3];
+        let (rounds, appends) = self.during(&[minimum.clone(), minimum], |race| {
+            let parties = [0, 1].map(|part| race.party(part));
+            for options in layouts.iter().cycle().take_while(|_| race.goes_on()) {
+                for (i, (part, name, how)) in [(0, "f", "-n"), (1, "log", "-b"), (0, "f", "-b")].into_iter().enumerate()
+                {
+                    let ran = migrate(&format!("{how} {options}"), &self.at.a(name));
+                    if is_done(&ran) {
+                        migrated[i] += 1;
+                        parties[part].did_one();
+                    } else {
+                        let is_busy = ran.err.contains("cannot swap layout: Device or resource busy");
+                        assert!(ran.code == 16 && is_busy, "{ran:?}");
+                    }
+                }
+            }
+        });
+        println!("{migrated:?} migrations beside {rounds} rounds of writes and {appends} appends");
+    }
+
     fn count(&self, who: usize, rounds: &Party) {
         let places = || (0..64).map(|n| ((n * 32_749 + who * 16_001) % (BUSY_BYTES - 4)) / 4 * 4 + who * 2);
         let file = rw(&self.at.both()[who].join("f"));
@@ -207,4 +237,148 @@ impl BusyWriters<'_> {
             let_pass(self.pauses[1]);
         }
     }
+}
+
+/// Descriptors and a mapping of file `f`, opened on mount B before its migrations.
+pub struct OpenDescriptors<'a> {
+    at: &'a Two,
+    reader: File,
+    writer: File,
+    appender: File,
+    map: Map,
+    /// The expected content.
+    data: Vec<u8>,
+}
+
+/// One use of [`OpenDescriptors`].
+#[derive(Clone, Copy)]
+pub enum DescriptorUse {
+    Read,
+    Write,
+    Append,
+    WriteMap,
+    /// Truncates the file to `CUT` bytes, and extends it again.
+    Truncate,
+    Punch,
+}
+
+impl OpenDescriptors<'_> {
+    /// Opens `f`, which holds `data`.
+    pub fn open(at: &Two, data: Vec<u8>) -> OpenDescriptors<'_> {
+        let path = at.b("f");
+        let (reader, writer) = (File::open(&path).expect("f is opened"), rw(&path));
+        let appender = OpenOptions::new().append(true).open(&path).expect("f is opened");
+        let map = Map::new(&writer, data.len());
+        let opened = OpenDescriptors { at, reader, writer, appender, map, data };
+        opened.read();
+        assert!(opened.map.read(0, 4096) == opened.data[..4096]);
+        opened
+    }
+
+    fn read(&self) {
+        let mut read = vec![0; self.data.len()];
+        self.reader.read_exact_at(&mut read, 0).expect("f is read");
+        assert!(read == self.data, "read through a descriptor");
+    }
+
+    /// Uses one of them after a migration with these options. Then it asserts that all of them, and
+    /// both mounts, show the same data.
+    pub fn use_one(&mut self, kind: DescriptorUse, options: &str) {
+        let data = &mut self.data;
+        match kind {
+            DescriptorUse::Read => self.read(),
+            DescriptorUse::Write => {
+                self.writer.write_all_at(b"written", 100_000).expect("f is written");
+                data[100_000..100_007].copy_from_slice(b"written");
+            }
+            DescriptorUse::Append => {
+                self.appender.write_all(b"appended").expect("f is appended to");
+                data.extend_from_slice(b"appended");
+            }
+            DescriptorUse::WriteMap => {
+                self.map.write(200_000, b"mapped");
+                self.map.sync().expect("the mapping is written back");
+                data[200_000..200_006].copy_from_slice(b"mapped");
+            }
+            DescriptorUse::Truncate => {
+                let whole = data.len();
+                self.writer.set_len(CUT as u64).expect("f is truncated");
+                self.writer.set_len(whole as u64).expect("f is extended");
+                data[CUT..].fill(0);
+            }
+            DescriptorUse::Punch => {
+                let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&self.writer, punch, 300_000, 100_000).expect("a hole is punched");
+                data[300_000..400_000].fill(0);
+            }
+        }
+        let there = self.at.b("f");
+        assert_eq!(fs::metadata(&there).expect("f exists").len(), self.data.len() as u64, "{options}");
+        for look in [self.at.a("f"), there] {
+            assert!(fs::read(&look).expect("f is read") == self.data, "{options}: {}", look.display());
+        }
+        assert!(self.map.read(0, MAP_CHECKED) == self.data[..MAP_CHECKED], "{options}: the map");
+    }
+}
+
+/// Files on servers that are killed. A second mount opens the files before they are migrated.
+/// The fields are dropped in this order: a mount must not be stopped while files on it are open.
+pub struct FilesOfKilledServers {
+    open: Vec<File>,
+    /// The mount that migrates the files.
+    here: Mount,
+    /// The mount that opened the files.
+    there: Mount,
+    cluster: Cluster,
+    data: Vec<Vec<u8>>,
+}
+
+impl FilesOfKilledServers {
+    /// Starts servers and mounts, and creates files of `size` bytes with `create`.
+    pub fn create(files: usize, size: usize, create: impl Fn(&Path, &[u8])) -> FilesOfKilledServers {
+        let cluster = Cluster::start();
+        let (here, there) = (cluster.mount(), cluster.mount_as("other"));
+        let data: Vec<Vec<u8>> = (0..files).map(|n| noise(n as u64, size)).collect();
+        for (n, data) in data.iter().enumerate() {
+            create(&here.path(&file_name(n)), data);
+        }
+        // The second mount has cached the layouts since before all migrations.
+        let open = (0..files).map(|n| rw(&there.path(&file_name(n)))).collect();
+        let created = FilesOfKilledServers { open, here, there, cluster, data };
+        (0..files).for_each(|n| created.expect_open_file(n));
+        created
+    }
+
+    /// Migrates the files in turn, step `n` with the options `options(n)`, while these servers are
+    /// killed and restarted.
+    pub fn migrate<'a>(&mut self, servers: &[&'static str], options: impl Fn(usize) -> &'a str + Send) {
+        let paths: Vec<PathBuf> = (0..self.data.len()).map(|n| self.here.path(&file_name(n))).collect();
+        let step = move |n: usize| migrate(options(n), &paths[n % paths.len()]).code == 0;
+        let (done, failed) = while_killed(&mut self.cluster, servers, step);
+        println!("{done} migrations, {failed} failed");
+    }
+
+    /// Asserts that no file has lost data, and that writes through the open descriptors arrive.
+    /// `check` gets a file's path on both mounts and its content.
+    pub fn expect_data(&mut self, check: impl Fn(&Path, &Path, &[u8])) {
+        for n in 0..self.data.len() {
+            self.expect_open_file(n);
+            self.open[n].write_all_at(b"new", 5).expect("a file is written");
+            self.data[n][5..8].copy_from_slice(b"new");
+            let (here, there, want) = (self.here.path(&file_name(n)), self.there.path(&file_name(n)), &self.data[n]);
+            assert!(fs::read(&here).expect("a file is read") == *want, "file {n} here");
+            assert!(fs::read(&there).expect("a file is read") == *want, "file {n} there");
+            check(&here, &there, want);
+        }
+    }
+
+    fn expect_open_file(&self, n: usize) {
+        let mut read = vec![0; self.data[n].len()];
+        self.open[n].read_exact_at(&mut read, 0).expect("a file is read");
+        assert!(read == self.data[n], "file {n} through a descriptor that was open all the time");
+    }
+}
+
+fn file_name(n: usize) -> String {
+    format!("f{n}")
 }

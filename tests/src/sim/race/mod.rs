@@ -19,7 +19,8 @@
 //! Further modules:
 //! * [`program`]: the operations of programs; [`tools`]: `lfs` tools that work on the same files,
 //!   unnoticed by programs.
-//! * [`plan`]: parameters; [`stage`]: hosts, mounts, faults; [`kernel`]: the page cache above a mount.
+//! * [`plan`]: parameters; [`stage`]: hosts, mounts, faults.
+//! * [`kernel`]: the page cache above a mount.
 //! * [`story`]: the run of a seed.
 
 pub mod bytes;
