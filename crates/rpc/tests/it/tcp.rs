@@ -102,10 +102,7 @@ fn lost_reply_is_sent_again_without_second_execution() {
         let echo = Arc::new(Echo::gated(1));
         let (net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let call = begin_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         net.set_fault(Fault { drop_probability: 1.0, ..Fault::default() });
         echo.gate.add_permits(1);
@@ -161,16 +158,8 @@ fn stopped_server_restart_runs_hook_before_resends() {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        import.on_restart(|recovering| {
-            Box::pin(async move {
-                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
-                Ok(())
-            })
-        });
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        reopen_after_restart(&import);
+        let call = begin_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         server.stop().await;
         let second = Arc::new(Echo::new(2));
@@ -217,15 +206,7 @@ fn closing_tcp_import_disconnects_and_fails_waiting_calls() {
         let echo = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        let sync = {
-            let i = import.clone();
-            async move { i.call(mds::Request::Sync { fid: None }.into(), Bulk::new()).await }
-        };
-        let waits = rt.spawn("waits", sync);
-        until(&rt, || echo.executed() == 1).await;
-        import.close().await;
-        assert_eq!(waits.await.unwrap().err(), Some(Errno::ESHUTDOWN));
-        assert_eq!(seq(&import).await, Err(Errno::ESHUTDOWN));
+        expect_close_ends_calls(&rt, &import, &echo).await;
         until(&rt, || server.connections() == 0).await;
         assert_eq!(*echo.gone.lock(), ["client"]);
         until(&rt, || echo.running.load(std::sync::atomic::Ordering::SeqCst) == 0).await;
