@@ -39,7 +39,7 @@ const APPENDS: RangeInclusive<u64> = at_least(50);
 const BUSY_BYTES: usize = 1 << 19;
 /// Bytes of the mapping of [`OpenDescriptors`] that are compared.
 const MAP_CHECKED: usize = 1 << 20;
-/// Size in bytes to which [`DescriptorUse::Truncate`] truncates the file for a moment.
+/// Size in bytes to which `DescriptorUse::Truncate` truncates the file for a moment.
 const CUT: usize = 2 << 20;
 
 /// Runs `lfs` with these words on a file.
@@ -252,14 +252,25 @@ pub struct OpenDescriptors<'a> {
 
 /// One use of [`OpenDescriptors`].
 #[derive(Clone, Copy)]
-pub enum DescriptorUse {
+enum DescriptorUse {
     Read,
     Write,
     Append,
     WriteMap,
-    /// Truncates the file to `CUT` bytes, and extends it again.
+    /// Truncates the file to [`CUT`] bytes, and extends it again.
     Truncate,
     Punch,
+}
+
+impl DescriptorUse {
+    const ALL: [DescriptorUse; 6] = [
+        DescriptorUse::Read,
+        DescriptorUse::Write,
+        DescriptorUse::Append,
+        DescriptorUse::WriteMap,
+        DescriptorUse::Truncate,
+        DescriptorUse::Punch,
+    ];
 }
 
 impl OpenDescriptors<'_> {
@@ -281,9 +292,17 @@ impl OpenDescriptors<'_> {
         assert!(read == self.data, "read through a descriptor");
     }
 
+    /// Migrates `f` to each of these layouts, and uses one descriptor after each migration.
+    pub fn survive_migrations<'o>(mut self, layouts: impl Iterator<Item = &'o str>) {
+        for (options, kind) in layouts.zip(DescriptorUse::ALL.into_iter().cycle()) {
+            migrate(options, &self.at.a("f")).ok();
+            self.use_one(kind, options);
+        }
+    }
+
     /// Uses one of them after a migration with these options. Then it asserts that all of them, and
     /// both mounts, show the same data.
-    pub fn use_one(&mut self, kind: DescriptorUse, options: &str) {
+    fn use_one(&mut self, kind: DescriptorUse, options: &str) {
         let data = &mut self.data;
         match kind {
             DescriptorUse::Read => self.read(),

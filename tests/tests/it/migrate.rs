@@ -18,8 +18,7 @@ use sheen_tests::{
     posix::{layout, rw},
     progress::{Party, Race, at_least},
     relayout::{
-        BusyWriters, COMMAND_MAX, DescriptorUse, FilesOfKilledServers, OpenDescriptors, expect_stored_objects, migrate,
-        objects,
+        BusyWriters, COMMAND_MAX, FilesOfKilledServers, OpenDescriptors, expect_stored_objects, migrate, objects,
     },
     run_within, sheen, two_mounts,
     wait::let_pass,
@@ -100,21 +99,7 @@ fn open_descriptors_elsewhere_survive_migrations() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (data, path) = (noise(3, 3 * M), at.a("f"));
     fs::write(&path, &data).unwrap();
-    let mut open = OpenDescriptors::open(&at, data);
-    // Each kind of use is the first of its open file after the migration.
-    let uses = [
-        DescriptorUse::Read,
-        DescriptorUse::Write,
-        DescriptorUse::Append,
-        DescriptorUse::WriteMap,
-        DescriptorUse::Truncate,
-        DescriptorUse::Truncate,
-        DescriptorUse::Truncate,
-    ];
-    for (options, kind) in LAYOUTS.into_iter().zip(uses) {
-        migrate(options, &path).ok();
-        open.use_one(kind, options);
-    }
+    OpenDescriptors::open(&at, data).survive_migrations(LAYOUTS.into_iter());
 }
 
 #[test]

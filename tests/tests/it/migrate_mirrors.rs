@@ -19,8 +19,8 @@ use sheen_tests::{
     posix::{layout, rw},
     progress::{Race, at_least},
     relayout::{
-        BusyWriters, COMMAND_MAX, DescriptorUse, FilesOfKilledServers, OpenDescriptors, expect_stored_objects, fresh,
-        lfs, migrate, objects,
+        BusyWriters, COMMAND_MAX, FilesOfKilledServers, OpenDescriptors, expect_stored_objects, fresh, lfs, migrate,
+        objects,
     },
     run_within, sheen, two_mounts,
 };
@@ -126,21 +126,7 @@ fn open_descriptors_elsewhere_survive_mirrored_migrations() {
     lfs("mirror create -N -c 4 -S 128K -N -c 2 -S 64K", &path).ok();
     fs::write(&path, &data).unwrap();
     lfs("mirror resync", &path).ok();
-    let mut open = OpenDescriptors::open(&at, data);
-    // Each kind of use is the first of its open file after the migration.
-    let uses = [
-        DescriptorUse::Read,
-        DescriptorUse::Write,
-        DescriptorUse::Append,
-        DescriptorUse::WriteMap,
-        DescriptorUse::Truncate,
-        DescriptorUse::Punch,
-        DescriptorUse::Punch,
-    ];
-    for (options, kind) in LAYOUTS.into_iter().cycle().skip(1).zip(uses) {
-        migrate(options, &path).ok();
-        open.use_one(kind, options);
-    }
+    OpenDescriptors::open(&at, data).survive_migrations(LAYOUTS.into_iter().cycle().skip(1).take(7));
 }
 
 #[test]

@@ -54,21 +54,14 @@ fn call_future_size_stays_within_bound() {
 #[test]
 fn lo_target_drain_finishes_running_calls_and_starts_none() {
     run(async |rt| {
-        let net = Net::new(rt.clone());
         let (first, second) = (Arc::new(Echo::gated(1)), Arc::new(Echo::new(2)));
-        let server = Server::new(net.clone());
-        server.add::<Mds>(TARGET, first.clone());
-        let import = Import::<Mds>::new(net, import_config("c", None));
-        let call = || {
-            let i = import.clone();
-            rt.spawn("call", async move { seq(&i).await })
-        };
-        let running = call();
+        let (server, import) = serve_lo(&rt, &first);
+        let running = begin_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         let going = server.clone();
         let going = rt.spawn("drain", async move { going.drain(TARGET).await });
         rt.sleep(Duration::from_millis(20)).await;
-        let late = call();
+        let late = begin_seq(&rt, &import);
         rt.sleep(Duration::from_millis(20)).await;
         assert!(!going.is_finished() && first.executed() == 1);
         first.gate.add_permits(1);

@@ -129,12 +129,7 @@ fn call_survives_short_partition_and_times_out_in_long_one() {
         let _server = server(&sim, &echo).await;
         let (import, rt) = (client(&sim, 2), sim.rt(2));
         assert_eq!(seq(&import).await, Ok(1));
-        let call = || {
-            rt.spawn("call", {
-                let i = import.clone();
-                async move { seq(&i).await }
-            })
-        };
+        let call = || begin_seq(&rt, &import);
 
         sim.partition(1, 2);
         let waits = call();

@@ -123,10 +123,7 @@ fn resend_waits_for_the_running_execution() {
         let (_net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
         // A request whose reply is stored, and one that may be executed again.
-        let once = rt.spawn("once", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let once = begin_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         let again = mds::Request::Sync { fid: None };
         let again = rt.spawn("again", {
@@ -177,15 +174,14 @@ fn tcp_target_drain_replies_to_running_requests() {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        let call = |i: Arc<Import<Mds>>| rt.spawn("call", async move { seq(&i).await });
-        let running = call(import.clone());
+        let running = begin_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         let going = rt.spawn("drain", {
             let server = server.clone();
             async move { server.drain(TARGET).await }
         });
         rt.sleep(Duration::from_millis(20)).await;
-        let late = call(import.clone());
+        let late = begin_seq(&rt, &import);
         rt.sleep(Duration::from_millis(20)).await;
         assert!(!going.is_finished() && !running.is_finished());
         assert_eq!(first.executed(), 1, "no further request starts");
@@ -283,12 +279,7 @@ fn a_connection_executes_no_more_than_its_limit() {
         let (_net, _server, addr) = serve(&rt, &echo, limit, 0).await;
         let import = import(Net::new(rt.clone()), addr);
         import.set_max_rpcs_in_flight(32).unwrap();
-        let calls: Vec<_> = (0..32)
-            .map(|_| {
-                let i = import.clone();
-                rt.spawn("call", async move { seq(&i).await })
-            })
-            .collect();
+        let calls: Vec<_> = (0..32).map(|_| begin_seq(&rt, &import)).collect();
         until(&rt, || echo.executed() == 4).await;
         rt.sleep(Duration::from_millis(50)).await;
         assert_eq!(echo.executed(), 4);

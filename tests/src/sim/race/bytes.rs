@@ -381,10 +381,11 @@ impl Byte<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn write(from: u64, to: u64, number: u8) -> Changed {
+    /// A write of 10 bytes at offset 10.
+    pub fn write(from: u64, to: u64, number: u8) -> Changed {
         let change = Change::Write { offset: 10, len: 10, number };
         Changed { span: Span { from, to }, client: 0, change, lost: None }
     }

@@ -196,12 +196,7 @@ fn is_behind(files: &[History; 2], seen: &Seen, at: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn write(from: u64, to: u64, number: u8) -> Changed {
-        let change = Change::Write { offset: 10, len: 10, number };
-        Changed { span: Span { from, to }, client: 0, change, lost: None }
-    }
+    use super::{super::bytes::tests::write, *};
 
     fn read(from: u64, to: u64, number: u8) -> Seen {
         Seen { span: Span { from, to }, client: 1, offset: 10, runs: vec![(20, number)], size: Some((20, true)) }
