@@ -1,6 +1,7 @@
 //! The tree's own habits, enforced: sizes of files, the arrow of dependency between crates, no
 //! leftovers.
 
+mod layers;
 mod prose;
 
 use std::{

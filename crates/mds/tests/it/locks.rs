@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::common::client::{Client, MDS, PORT, chmod, link, list, lookup, mknod, open_create, reply, unlink};
-use crate::common::{Host, config};
-use sheen_rt::sim::{Sim, SimConfig};
+use crate::common::{Host, config, with_host};
+use sheen_rt::sim::Sim;
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Mode, Policy, Resource, bits};
 use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reply, Request, flags};
@@ -20,23 +20,10 @@ const LOCK_COUNT: &str = "ldlm.namespaces.mdt-sheen-MDT0000_UUID.lock_count";
 /// own.
 fn with_clients(test: impl AsyncFn(&Sim, &Host, [Client; 3])) {
     for tcp in [false, true] {
-        let sim = Sim::new(1, SimConfig::default());
-        let rt = sim.rt(MDS);
-        sim.run(async {
-            let host = Host::start(&rt, config()).await;
+        with_host(1, config(), async |sim, _, host| {
             host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-            let clients = if tcp {
-                [
-                    Client::tcp(&sim, &host, 2).await,
-                    Client::tcp(&sim, &host, 3).await,
-                    Client::tcp(&sim, &host, 4).await,
-                ]
-            } else {
-                [Client::lo(&host, "a").await, Client::lo(&host, "b").await, Client::lo(&host, "c").await]
-            };
-            test(&sim, &host, clients).await;
-        })
-        .unwrap();
+            test(sim, &host, Client::three(sim, &host, tcp).await).await;
+        });
     }
 }
 
@@ -284,10 +271,7 @@ fn rename_over_file_takes_open_lock_from_other_client() {
 
 #[test]
 fn orphan_left_by_stop_is_deleted_after_restart_unless_reopened() {
-    let sim = Sim::new(5, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(5, config(), async |_, rt, host| {
         let (a, b) = (Client::lo(&host, "a").await, Client::lo(&host, "b").await);
         let files = [a.make("f").await, a.make("g").await];
         for name in ["f", "g"] {
@@ -305,8 +289,7 @@ fn orphan_left_by_stop_is_deleted_after_restart_unless_reopened() {
         assert_eq!(a.perm(files[1]).await, Err(Errno::ENOENT));
         a.ask(close(files[0], handle)).await.unwrap();
         assert_eq!(a.perm(files[0]).await, Err(Errno::ENOENT));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -342,10 +325,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
 
 #[test]
 fn change_proceeds_after_dead_client_is_evicted() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(2, config(), async |sim, rt, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
         let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::tcp(&sim, &host, 3).await);
         a.make("f").await;
@@ -357,8 +337,7 @@ fn change_proceeds_after_dead_client_is_evicted() {
         let took = rt.now().since(began);
         assert!(took > Duration::from_secs(1) && took < Duration::from_secs(25), "{took:?}");
         assert_eq!(host.param(LOCK_COUNT), "0");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -383,10 +362,7 @@ fn change_of_disconnected_requester_still_revokes_other_locks() {
 
 #[test]
 fn blocking_callback_is_repeated_after_mdt_reconnect() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(3, config(), async |sim, rt, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
         let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::lo(&host, "b").await);
         a.make("f").await;
@@ -401,16 +377,12 @@ fn blocking_callback_is_repeated_after_mdt_reconnect() {
         assert_eq!(a.asked(), [grant.id], "the lock survived, and got a second callback");
         a.cancel(&[grant.id]).await;
         change.await.unwrap().unwrap();
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn mdt_stop_does_not_wait_for_lock_holders() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(4, config(), async |_, rt, host| {
         let (a, b) = (Client::lo(&host, "a").await, Client::lo(&host, "b").await);
         a.make("f").await;
         let (f, _) = a.look("f").await;
@@ -423,8 +395,7 @@ fn mdt_stop_does_not_wait_for_lock_holders() {
         host.mgs.stop();
         let again = Host::start(&rt, config()).await;
         assert_eq!(Client::lo(&again, "c").await.perm(f).await, Ok(0o600), "and durable");
-    })
-    .unwrap();
+    });
 }
 
 #[test]

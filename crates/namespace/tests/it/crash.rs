@@ -8,13 +8,11 @@ use proptest::prelude::*;
 use sheen_layout::{Count, Layout, Spec};
 use sheen_namespace::{Config, MemStore, Namespace, StoreError};
 use sheen_wire::{
-    Cred, Errno, Fid, Time,
+    Errno, Fid, Time,
     fid::ROOT,
     mds::{NewNode, Reply, Request, flags, rename},
     seq::{MdtIndex, ost_seq},
 };
-
-const ROOT_CRED: Cred = Cred::ROOT;
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -14,6 +14,7 @@ use sheen_wire::{
 
 pub const OSTS: u32 = 4;
 pub const ME: ClientId = ClientId(7);
+pub const ROOT_CRED: Cred = Cred::ROOT;
 
 pub fn user(uid: u32) -> Cred {
     Cred { uid, gid: uid, groups: Some(Vec::new()) }
@@ -21,6 +22,13 @@ pub fn user(uid: u32) -> Cred {
 
 pub fn user_in(uid: u32, groups: &[u32]) -> Cred {
     Cred { groups: Some(groups.to_vec()), ..user(uid) }
+}
+
+/// Creates a directory in which all users may write.
+pub fn open_dir(fs: &mut Fs) -> Fid {
+    let dir = fs.mkdir(&ROOT_CRED, ROOT, "d", 0o777).unwrap();
+    fs.chmod(&ROOT_CRED, dir, 0o777).unwrap();
+    dir
 }
 
 pub struct TestEnv {

@@ -33,7 +33,7 @@ const NAMES: [&str; 11] = ["unlink", "mv", "ln", "chmod", "over", "under", "dir/
 
 /// Runs a script in `dir`. It must succeed although an OST is down and stays down.
 #[track_caller]
-fn answered(dir: &Path, script: &str) -> String {
+fn run_while_ost_down(dir: &Path, script: &str) -> String {
     let lfs = format!("{} lfs ", sheen().display());
     bash(dir, &script.replace("lfs ", &lfs)).ok()
 }
@@ -41,15 +41,15 @@ fn answered(dir: &Path, script: &str) -> String {
 /// Performs all operations that need only names, layouts and the MDT's attributes. They act on the
 /// files of the mount `of` in `dir`.
 #[track_caller]
-fn go_on(dir: &Path, of: &str) {
+fn run_operations_without_osts(dir: &Path, of: &str) {
     let own = |name: &str| dir.join(format!("{of}-{name}"));
-    assert!(answered(dir, "ls").contains(&format!("{of}-read\n")));
-    assert!(answered(dir, "ls -U --color=never").contains(&format!("{of}-mv\n")));
-    answered(dir, "df .");
-    answered(dir, &format!("unlink {of}-unlink"));
-    answered(dir, &format!("rm -r {of}-dir"));
-    answered(dir, &format!("mv {of}-mv {of}-moved"));
-    answered(dir, &format!("ln {of}-ln {of}-linked"));
+    assert!(run_while_ost_down(dir, "ls").contains(&format!("{of}-read\n")));
+    assert!(run_while_ost_down(dir, "ls -U --color=never").contains(&format!("{of}-mv\n")));
+    run_while_ost_down(dir, "df .");
+    run_while_ost_down(dir, &format!("unlink {of}-unlink"));
+    run_while_ost_down(dir, &format!("rm -r {of}-dir"));
+    run_while_ost_down(dir, &format!("mv {of}-mv {of}-moved"));
+    run_while_ost_down(dir, &format!("ln {of}-ln {of}-linked"));
     let (from, to) = (own("under"), own("over"));
     while_down("a rename onto a file", move || fs::rename(from, to)).unwrap();
     let path = own("chmod");
@@ -57,18 +57,18 @@ fn go_on(dir: &Path, of: &str) {
     let path = own("layout");
     assert!(while_down("getxattr", move || layout(&path)).stripe_count() > 1);
     assert_eq!(
-        answered(dir, &format!("lfs getstripe -c {of}-linked")).trim(),
+        run_while_ost_down(dir, &format!("lfs getstripe -c {of}-linked")).trim(),
         layout(&own("layout")).stripe_count().to_string()
     );
-    assert!(answered(dir, "lfs getstripe .").contains(&format!("{of}-layout")));
-    assert_eq!(answered(dir, &format!("lfs find . -name '{of}-m*'")), format!("./{of}-moved\n"));
-    assert_eq!(answered(dir, &format!("find . -name '{of}-m*'")), format!("./{of}-moved\n"));
+    assert!(run_while_ost_down(dir, "lfs getstripe .").contains(&format!("{of}-layout")));
+    assert_eq!(run_while_ost_down(dir, &format!("lfs find . -name '{of}-m*'")), format!("./{of}-moved\n"));
+    assert_eq!(run_while_ost_down(dir, &format!("find . -name '{of}-m*'")), format!("./{of}-moved\n"));
 }
 
 /// Maps a file and stores into it. After a line on stdin, it prints bytes of the mapping and
 /// flushes the mapping. It is a separate process: a process that starts programs has its
 /// descriptors closed in the children, and each such close writes mapped pages back and waits.
-const MAPS: &str = "
+const MAPPING_PROGRAM: &str = "
 import mmap, os, sys
 file = os.open('open', os.O_RDWR)
 map = mmap.mmap(file, 300000)
@@ -81,7 +81,7 @@ print(map[7:13], map[100:101], flush=True)
 map.flush()
 ";
 
-/// Checks the files of the mount `of` after [`go_on`].
+/// Checks the files of the mount `of` after [`run_operations_without_osts`].
 #[track_caller]
 fn check(dir: &Path, of: &str, data: &[u8]) {
     for name in ["moved", "ln", "linked", "over", "chmod", "read", "layout"] {
@@ -131,7 +131,7 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
     let mut cluster = Cluster::start();
     let (maker, known, new) = (cluster.mount(), cluster.mount_as("known"), cluster.mount_as("new"));
     let mounts: [(&str, &Mount); 3] = [("maker", &maker), ("known", &known), ("new", &new)];
-    answered(&maker.mnt, "lfs setstripe -c 2 -S 64K .");
+    run_while_ost_down(&maker.mnt, "lfs setstripe -c 2 -S 64K .");
     let data = noise(1, LEN);
     mounts.iter().for_each(|(of, _)| make(&maker.mnt, of, &data));
     fs::write(maker.path("open"), vec![0; LEN]).unwrap();
@@ -140,7 +140,7 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
     // cache. `new` has not even connections.
     assert!(fs::read(known.path("maker-read")).unwrap() == data);
     let mut maps = Command::new("python3");
-    maps.args(["-c", MAPS]).current_dir(&known.mnt).stdin(Stdio::piped()).stdout(Stdio::piped());
+    maps.args(["-c", MAPPING_PROGRAM]).current_dir(&known.mnt).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut maps = maps.spawn().unwrap();
     let mut said = BufReader::new(maps.stdout.take().unwrap()).lines();
     assert_eq!(said.next().unwrap().unwrap(), "mapped");
@@ -149,7 +149,7 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
 
     cluster.kill("oss");
     for (of, mount) in mounts {
-        go_on(&mount.mnt, of);
+        run_operations_without_osts(&mount.mnt, of);
     }
     // The MDT's reply has no size, so none is shown: `stat` waits for the OST, and so does `rm`.
     // (The chmod drops what the mount has cached of the file's objects.)
@@ -161,8 +161,8 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
             .into();
     // An open file keeps its size and its pages, although its name is looked up once more. The
     // kernel looks up all names again after one of them was invalidated.
-    answered(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
-    answered(&known.mnt, "lfs getstripe -c open");
+    run_while_ost_down(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
+    run_while_ost_down(&known.mnt, "lfs getstripe -c open");
     drop(maps.stdin.take());
     let seen = while_down("reading a mapped page", move || said.next().unwrap().unwrap());
     assert_eq!(seen, "b'stored' b'\\x00'");
@@ -203,11 +203,11 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_inactive() {
 
     activate(&two, 0);
     for (of, dir) in &mounts {
-        go_on(dir, of);
+        run_operations_without_osts(dir, of);
         let read = fs::metadata(dir.join(format!("{of}-ln"))).map_err(|e| Errno::from_io_error(&e));
         assert_eq!(read.err(), Some(Some(Errno::IO)), "an inactive OST returns no size");
         // `rm` ignores that `stat` failed.
-        answered(dir, &format!("rm {of}-later"));
+        run_while_ost_down(dir, &format!("rm {of}-later"));
     }
 
     activate(&two, 1);

@@ -52,7 +52,7 @@ fn is_busy<T>(what: &str, outcome: io::Result<T>) {
 
 /// Asserts that every call that could change the file's bytes fails with ETXTBSY.
 #[track_caller]
-fn nobody_writes(path: &Path) {
+fn assert_not_writable(path: &Path) {
     let cut = |access| rustix::fs::open(path, access | OFlags::TRUNC, Mode::empty()).map(drop).map_err(io::Error::from);
     is_busy("write", OpenOptions::new().write(true).open(path));
     is_busy("append", OpenOptions::new().append(true).open(path));
@@ -86,12 +86,12 @@ fn writing_a_running_program_fails_with_etxtbsy_on_every_mount() {
         let mut program = start(&at.a("p")).unwrap();
         let again = start(&at.b("p")).unwrap();
         for path in [at.a("p"), at.b("p"), at.a("q"), at.b("q")] {
-            nobody_writes(&path);
+            assert_not_writable(&path);
         }
         // The file stays busy as long as one program runs.
         end(again);
-        nobody_writes(&at.b("p"));
-        nobody_writes(&at.a("q"));
+        assert_not_writable(&at.b("p"));
+        assert_not_writable(&at.a("q"));
         assert_eq!(program.0.try_wait().unwrap(), None, "the program still runs");
         assert!(fs::read(at.b("q")).unwrap() == bytes, "{name}: the file is unchanged");
         end(program);
@@ -136,7 +136,7 @@ fn mds_restart_keeps_running_programs_protected() {
     // Replies to both mounts show that they have reconnected.
     fs::write(a.path("a"), "").unwrap();
     fs::write(b.path("b"), "").unwrap();
-    nobody_writes(&b.path("p"));
+    assert_not_writable(&b.path("p"));
     assert!(fs::read(b.path("p")).unwrap() == bytes);
     end(program);
     fs::write(b.path("p"), "other").unwrap();
@@ -149,7 +149,7 @@ fn eviction_of_a_killed_mount_allows_writing_its_programs() {
     let at = two.dir("d");
     install(&at.a("p"));
     let program = start(&at.b("p")).unwrap();
-    nobody_writes(&at.a("p"));
+    assert_not_writable(&at.a("p"));
     two.second.kill();
     eventually("the servers evict the mount, and others may write the file", || {
         let opened = OpenOptions::new().write(true).open(at.a("p"));

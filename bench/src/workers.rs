@@ -1,6 +1,6 @@
-//! Jobs done by processes of their own that start together, if wanted on different mounts.
+//! Worker processes that do their jobs at the same time, if wanted on different mounts.
 //!
-//! The parent ([`run`]) starts this program again as `… crew JOB` for each job, with the job as
+//! The parent ([`run`]) starts this program again as `… worker JOB` for each job, with the job as
 //! JSON. A worker opens its files, prints `ready`, waits for a line, and works. It prints `wrote`
 //! when the last write(2) has returned, and `done` when its data is durable. The result is the wall
 //! time from the release of the workers to the last worker's message.
@@ -9,7 +9,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Write},
     ops::{Deref, DerefMut},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
@@ -19,9 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::stop;
 
-const WORD: &str = "crew";
+/// First argument of a worker process.
+const WORD: &str = "worker";
 /// Page size of memory in bytes.
 const PAGE: usize = 4096;
+const O_DIRECT: i32 = 0o40000;
 
 /// Records of one process in a file, at the offsets `first`, `first + stride`, …
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,7 +42,7 @@ pub struct Records {
     pub rank: usize,
     /// Offset in a page of the memory from which records are written. IOR uses 0, `malloc` returns
     /// 16.
-    pub aside: usize,
+    pub page_offset: usize,
 }
 
 /// Bytes in memory that begins at a given offset in a page.
@@ -50,9 +52,9 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(content: impl ExactSizeIterator<Item = u8>, aside: usize) -> Memory {
-        let mut bytes = Vec::<u8>::with_capacity(content.len() + PAGE + aside);
-        let from = bytes.as_ptr().align_offset(PAGE) + aside;
+    fn new(content: impl ExactSizeIterator<Item = u8>, page_offset: usize) -> Memory {
+        let mut bytes = Vec::<u8>::with_capacity(content.len() + PAGE + page_offset);
+        let from = bytes.as_ptr().align_offset(PAGE) + page_offset;
         bytes.resize(from, 0);
         bytes.extend(content);
         Memory { bytes, from }
@@ -82,21 +84,26 @@ impl Records {
         }
     }
 
+    /// Returns memory for a record. It is created before the release, so that it costs no measured
+    /// time.
     fn buffer(&self) -> Memory {
-        Memory::new((0..self.bytes).map(|i| (i * 31 + self.rank) as u8), self.aside)
+        Memory::new((0..self.bytes).map(|i| (i * 31 + self.rank) as u8), self.page_offset)
     }
 
     fn offset(&self, index: usize) -> u64 {
         self.first + index as u64 * self.stride
     }
 
-    fn write(&self, file: &File) -> io::Result<()> {
-        let mut buffer = self.buffer();
+    fn write(&self, file: &File, buffer: &mut [u8]) -> io::Result<()> {
         for index in 0..self.count {
-            self.fill(&mut buffer, index);
-            file.write_all_at(&buffer, self.offset(index))?;
+            self.fill(buffer, index);
+            file.write_all_at(buffer, self.offset(index))?;
         }
         Ok(())
+    }
+
+    fn read(&self, file: &File, buffer: &mut [u8]) -> io::Result<()> {
+        (0..self.count).try_for_each(|index| file.read_exact_at(buffer, self.offset(index)))
     }
 
     fn check(&self, file: &File) -> io::Result<()> {
@@ -115,6 +122,28 @@ impl Records {
     }
 }
 
+/// Small files of one process: `DIR/PREFIX00000000` and so on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Files {
+    /// Their directory.
+    pub dir: PathBuf,
+    /// The part of their names before the number.
+    pub prefix: String,
+    /// Number of files.
+    pub count: usize,
+}
+
+impl Files {
+    /// Returns `count` files in a directory that no other process uses.
+    pub fn new(dir: PathBuf, count: usize) -> Files {
+        Files { dir, prefix: "file.".into(), count }
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        (0..self.count).map(|i| self.dir.join(format!("{}{i:08}", self.prefix))).collect()
+    }
+}
+
 /// The job of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Job {
@@ -122,15 +151,23 @@ pub enum Job {
     Write(Records),
     /// Read the records, and fail if they differ from those of `Write`.
     Check(Records),
-    /// Create a number of files of a number of bytes each in a directory.
-    Fill(PathBuf, usize, usize),
-    /// Open, read and close each of these files.
-    Open(PathBuf, usize),
-    /// Call `stat` on each of these files.
-    Stat(PathBuf, usize),
+    /// Write the records with O_DIRECT, without fsync. Creates the file if it does not exist.
+    WriteDirect(Records),
+    /// Read the records with O_DIRECT.
+    ReadDirect(Records),
+    /// Create the directory, and files of a number of bytes each.
+    Fill(Files, usize),
+    /// Create the directory, and empty files with O_EXCL.
+    Create(Files),
+    /// Open, read and close each file.
+    Open(Files),
+    /// Call `stat` on each file.
+    Stat(Files),
+    /// Unlink each file.
+    Unlink(Files),
 }
 
-/// Wall time of a crew.
+/// Wall time of the workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
     /// Until the last write(2) of all workers returned.
@@ -171,30 +208,28 @@ fn expect(workers: &mut [Worker], word: &str) -> io::Result<()> {
 }
 
 /// A process that reports its progress.
-#[derive(Debug)]
-pub struct Worker {
+struct Worker {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Worker {
-    /// Starts a worker.
-    pub fn start(command: &mut Command) -> io::Result<Worker> {
+    fn start(command: &mut Command) -> io::Result<Worker> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        stop::born(child.id());
+        stop::worker_started(child.id());
         let out = child.stdout.take().ok_or_else(|| io::Error::other("no pipe from the worker"))?;
         Ok(Worker { child, lines: BufReader::new(out) })
     }
 
     /// Waits until the worker prints `word`.
-    pub fn expect(&mut self, word: &str) -> io::Result<()> {
+    fn expect(&mut self, word: &str) -> io::Result<()> {
         let mut line = String::new();
         self.lines.read_line(&mut line)?;
         if line.trim() == word { Ok(()) } else { Err(io::Error::other(format!("worker printed {line:?}, not {word}"))) }
     }
 
     /// Lets the worker begin.
-    pub fn release(&mut self) -> io::Result<()> {
+    fn release(&mut self) -> io::Result<()> {
         let stdin = self.child.stdin.as_mut().ok_or_else(|| io::Error::other("no pipe to the worker"))?;
         stdin.write_all(b"go\n")?;
         stdin.flush()
@@ -204,7 +239,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        stop::gone(self.child.id());
+        stop::worker_ending(self.child.id());
         if stop::check().is_err() {
             let _ = self.child.kill();
         }
@@ -226,7 +261,7 @@ pub fn maybe_worker() -> io::Result<bool> {
 
 /// Prints `ready`, and waits until the parent releases this worker. Fails if the parent process has
 /// ended.
-pub fn ready() -> io::Result<()> {
+fn ready() -> io::Result<()> {
     say("ready")?;
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
@@ -234,7 +269,7 @@ pub fn ready() -> io::Result<()> {
 }
 
 /// Prints a word for the parent.
-pub fn say(word: &str) -> io::Result<()> {
+fn say(word: &str) -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{word}")?;
     out.flush()
@@ -242,45 +277,64 @@ pub fn say(word: &str) -> io::Result<()> {
 
 fn work(job: &Job) -> io::Result<()> {
     match job {
-        Job::Write(records) => write(records)?,
-        Job::Check(records) => check(records)?,
-        Job::Fill(dir, files, bytes) => {
-            fs::create_dir_all(dir)?;
-            let content = vec![b's'; *bytes];
-            each(dir, *files, |path| File::create(path)?.write_all(&content))?;
+        Job::Write(records) => {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&records.path)?;
+            let mut buffer = records.buffer();
+            timed(|| records.write(&file, &mut buffer))?;
+            file.sync_all()?;
         }
-        Job::Open(dir, files) => {
+        Job::Check(records) => {
+            let file = File::open(&records.path)?;
+            timed(|| records.check(&file))?;
+        }
+        Job::WriteDirect(records) => {
+            let file = direct().write(true).create(true).truncate(false).open(&records.path)?;
+            let mut buffer = records.buffer();
+            timed(|| records.write(&file, &mut buffer))?;
+        }
+        Job::ReadDirect(records) => {
+            let file = direct().read(true).open(&records.path)?;
+            let mut buffer = records.buffer();
+            timed(|| records.read(&file, &mut buffer))?;
+        }
+        Job::Fill(files, bytes) => {
+            fs::create_dir_all(&files.dir)?;
+            let content = vec![b's'; *bytes];
+            each(files, |path| File::create(path)?.write_all(&content))?;
+        }
+        Job::Create(files) => {
+            fs::create_dir_all(&files.dir)?;
+            each(files, |path| OpenOptions::new().write(true).create_new(true).open(path).map(drop))?;
+        }
+        Job::Open(files) => {
             let mut content = Vec::new();
-            each(dir, *files, |path| {
+            each(files, |path| {
                 content.clear();
                 File::open(path)?.read_to_end(&mut content).map(drop)
             })?;
         }
-        Job::Stat(dir, files) => each(dir, *files, |path| fs::symlink_metadata(path).map(drop))?,
+        Job::Stat(files) => each(files, |path| fs::symlink_metadata(path).map(drop))?,
+        Job::Unlink(files) => each(files, |path| fs::remove_file(path))?,
     }
     say("done")
 }
 
-fn write(records: &Records) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&records.path)?;
-    ready()?;
-    records.write(&file)?;
-    say("wrote")?;
-    file.sync_all()
+fn direct() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(O_DIRECT);
+    options
 }
 
-fn check(records: &Records) -> io::Result<()> {
-    let file = File::open(&records.path)?;
+/// Waits for the release, and acts.
+fn timed(act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     ready()?;
-    records.check(&file)?;
+    act()?;
     say("wrote")
 }
 
-fn each(dir: &Path, files: usize, mut act: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
-    let names: Vec<PathBuf> = (0..files).map(|i| dir.join(format!("file.{i:08}"))).collect();
-    ready()?;
-    names.iter().try_for_each(|name| act(name))?;
-    say("wrote")
+fn each(files: &Files, mut act: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let paths = files.paths();
+    timed(|| paths.iter().try_for_each(|path| act(path)))
 }
 
 #[cfg(test)]
@@ -297,11 +351,12 @@ mod tests {
             stride: 2000,
             count: 3,
             rank,
-            aside: 16,
+            page_offset: 16,
         };
-        of(0).write(&file).unwrap();
+        let write = |rank: usize| of(rank).write(&file, &mut of(rank).buffer()).unwrap();
+        write(0);
         assert!(of(1).check(&file).is_err(), "the records of process 1 are missing");
-        of(1).write(&file).unwrap();
+        write(1);
         assert_eq!(file.metadata().unwrap().len(), 6000, "the records fill the file without a gap");
         of(0).check(&file).unwrap();
         of(1).check(&file).unwrap();

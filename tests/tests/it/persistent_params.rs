@@ -23,7 +23,7 @@ fn osts(path: impl AsRef<Path>) -> Vec<u32> {
 
 /// Waits until a command prints `want`. Other processes may set a value some moments later.
 #[track_caller]
-fn becomes(sandbox: &Sandbox, command: &str, want: &str) {
+fn wait_until_prints(sandbox: &Sandbox, command: &str, want: &str) {
     let mut last = None;
     eventually(format!("{command} prints {want:?}"), || {
         let ran = sandbox.sh(Path::new("/"), command);
@@ -59,7 +59,7 @@ fn persistent_params_survive_restarts_and_reach_new_processes() {
         // MGS sends.
         on_mount(s, "lctl set_param -n osc.lustre-OST0003-*.max_dirty_mb=8; lctl pool_new lustre.p").ok();
         on_mount(s, "lctl set_param -n -P llite.*.statahead_max=7").ok();
-        becomes(s, "lctl get_param -n llite.*.statahead_max", "7\n7\n");
+        wait_until_prints(s, "lctl get_param -n llite.*.statahead_max", "7\n7\n");
         assert_eq!(on_mount(s, "lctl get_param -n osc.lustre-OST0003-*.max_dirty_mb").ok(), "8\n8\n");
         let log = on_mount(s, "lctl llog_print params").ok();
         assert_eq!(log.lines().count(), 4);
@@ -115,11 +115,11 @@ fn persistent_params_reach_separate_servers_and_mounts() {
         for kind in ["oss", "mds", "mgs"] {
             cluster.kill(kind);
             cluster.spawn(kind);
-            becomes(s, all, want);
+            wait_until_prints(s, all, want);
             ok(&format!("lfs setstripe -c -1 after-{kind}"));
             assert_eq!(osts(mount.path(&format!("after-{kind}"))), [0], "{kind}");
         }
-        becomes(s, "lctl llog_print params | wc -l", "4\n");
+        wait_until_prints(s, "lctl llog_print params | wc -l", "4\n");
         let later = cluster.mount_as("later");
         assert_eq!(ok("lctl get_param -n osc.*-osc-ff*.max_rpcs_in_flight"), "3\n3\n3\n3\n");
         drop(later);
@@ -131,8 +131,8 @@ fn persistent_params_reach_separate_servers_and_mounts() {
         );
         cluster.spawn("oss");
         cluster.spawn("mds");
-        becomes(s, all, "1\n1\n0\n777\n3\n3\n");
-        becomes(
+        wait_until_prints(s, all, "1\n1\n0\n777\n3\n3\n");
+        wait_until_prints(
             s,
             &format!("cd {} && lfs setstripe -c -1 both && lfs getstripe -c both; rm both", mount.mnt.display()),
             "2\n\n",
@@ -145,7 +145,7 @@ fn persistent_params_reach_separate_servers_and_mounts() {
         for kind in ["oss", "mds"] {
             cluster.spawn(kind);
         }
-        becomes(s, &format!("lfs df {} | grep -c 'OST:1. D$'", mount.mnt.display()), "1\n");
+        wait_until_prints(s, &format!("lfs df {} | grep -c 'OST:1. D$'", mount.mnt.display()), "1\n");
         for n in 0..4 {
             ok(&format!("lfs setstripe -c 1 spared{n}"));
             assert_eq!(osts(mount.path(&format!("spared{n}"))), [0]);

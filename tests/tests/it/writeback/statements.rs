@@ -62,7 +62,7 @@ pub fn overwrites_in_any_order_leave_the_last_data(on: &Stage<'_>) {
     const SPACE: usize = 1 << 20;
     let mut rng = fastrand::Rng::with_seed(7);
     for layout in LAYOUTS {
-        let name = named(layout);
+        let name = file_name_for(layout);
         let file = on.create(&name, layout);
         let mut want = noise(99, SPACE);
         file.write_all_at(&want, 0).unwrap();
@@ -91,7 +91,7 @@ pub fn overwrites_in_any_order_leave_the_last_data(on: &Stage<'_>) {
 pub fn stat_elsewhere_sees_each_write_without_a_flush(on: &Stage<'_>) {
     const WRITES: u64 = 200;
     for layout in LAYOUTS {
-        let name = named(layout);
+        let name = file_name_for(layout);
         let file = on.create(&name, layout);
         let data = noise(3, PIECE);
         let grow = |i: u64| file.write_all_at(&data, i * PIECE as u64).unwrap();
@@ -125,7 +125,7 @@ pub fn stat_elsewhere_sees_each_write_without_a_flush(on: &Stage<'_>) {
 /// Also while dirty data is on its way to the OSTs.
 pub fn sizes_never_shrink_while_a_file_grows(on: &Stage<'_>) {
     for layout in LAYOUTS {
-        let name = named(layout);
+        let name = file_name_for(layout);
         let file = on.create(&name, layout);
         let (begun, done, race) = (AtomicU64::new(0), AtomicU64::new(0), Race::new([at_least(1)]));
         thread::scope(|scope| {
@@ -153,9 +153,9 @@ pub fn sizes_never_shrink_while_a_file_grows(on: &Stage<'_>) {
     }
 }
 
-type Way = (&'static str, fn(&Path) -> Vec<u8>);
+type ReadMethod = (&'static str, fn(&Path) -> Vec<u8>);
 
-fn ways() -> [Way; 5] {
+fn read_methods() -> [ReadMethod; 5] {
     [
         ("read", |p| all(p)),
         ("O_DIRECT", |p| read_at(&direct(p), 0, LEN)),
@@ -172,14 +172,14 @@ fn ways() -> [Way; 5] {
 
 /// Overwrites and extends a cached file in pieces that stay dirty, and reads it from `seen` by each
 /// method.
-fn looked_at(on: &Stage<'_>, seen: &Path) {
+fn check_all_read_methods(on: &Stage<'_>, seen: &Path) {
     for layout in LAYOUTS {
-        let name = named(layout);
+        let name = file_name_for(layout);
         let file = on.create(&name, layout);
         let seen = seen.join(&name);
         let mut want = noise(1, LEN);
         file.write_all_at(&want, 0).unwrap();
-        for (i, (way, look)) in ways().into_iter().enumerate() {
+        for (i, (way, look)) in read_methods().into_iter().enumerate() {
             for round in 0..ROUNDS {
                 same(&look(&seen), &want, way);
                 let (at, len) = (rng_of(i as u64, round).usize(..LEN / 2), LEN / 3);
@@ -190,7 +190,7 @@ fn looked_at(on: &Stage<'_>, seen: &Path) {
             }
         }
     }
-    on.assert_kept();
+    on.assert_data_was_dirty();
 }
 
 fn rng_of(a: u64, b: u64) -> fastrand::Rng {
@@ -198,11 +198,11 @@ fn rng_of(a: u64, b: u64) -> fastrand::Rng {
 }
 
 pub fn dirty_data_is_read_on_the_other_mount(on: &Stage<'_>) {
-    looked_at(on, &on.at.b);
+    check_all_read_methods(on, &on.at.b);
 }
 
 pub fn dirty_data_is_read_on_the_same_mount(on: &Stage<'_>) {
-    looked_at(on, &on.at.a);
+    check_all_read_methods(on, &on.at.a);
     // Through the descriptor that wrote, after a seek of its own.
     let mut file = on.create("own", "-c 4 -S 64K");
     let data = noise(4, LEN);
@@ -217,24 +217,24 @@ pub fn dirty_data_is_read_on_the_same_mount(on: &Stage<'_>) {
 
 pub fn seek_data_and_seek_hole_find_dirty_data(on: &Stage<'_>) {
     // A slow machine may flush all data before the seeks. Then the round proves little.
-    eventually("some data is dirty during the seeks", || look_for_data_and_holes(on) > 0);
+    eventually("some data is dirty during the seeks", || check_data_and_holes(on) > 0);
 }
 
 /// Returns the bytes that were dirty at the seeks.
-fn look_for_data_and_holes(on: &Stage<'_>) -> u64 {
+fn check_data_and_holes(on: &Stage<'_>) -> u64 {
     const FAR: u64 = 1 << 20;
     let piece = noise(1, PIECE);
     let mut kept = 0;
     for seen in [&on.at.b, &on.at.a] {
         for layout in LAYOUTS {
-            let name = named(layout);
+            let name = file_name_for(layout);
             let _ = fs::remove_file(on.a(&name));
             let file = on.create(&name, layout);
             for i in 0..4 {
                 file.write_all_at(&piece, i * FAR).unwrap();
             }
             file.write_all_at(&piece, 3 * FAR + 65_536).unwrap();
-            kept += on.kept();
+            kept += on.dirty_bytes();
             let file = File::open(seen.join(&name)).unwrap();
             let seek = |from| rustix::fs::seek(&file, from);
             for i in 1..4 {
@@ -252,7 +252,7 @@ fn look_for_data_and_holes(on: &Stage<'_>) -> u64 {
 
 pub fn truncate_applies_to_dirty_data(on: &Stage<'_>) {
     for (cutter, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
-        let name = named(layout);
+        let name = file_name_for(layout);
         let _ = fs::remove_file(on.a(&name));
         let file = on.create(&name, layout);
         file.write_all_at(b"x", 0).unwrap();
@@ -275,12 +275,12 @@ pub fn truncate_applies_to_dirty_data(on: &Stage<'_>) {
         let sizes = [on.a(&name), on.b(&name)].map(|p| fs::metadata(p).unwrap().len());
         assert_eq!(sizes, [0, 0], "{layout}: O_TRUNC");
     }
-    on.assert_kept();
+    on.assert_data_was_dirty();
 }
 
 pub fn punch_applies_to_dirty_data(on: &Stage<'_>) {
     for (puncher, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
-        let name = named(layout);
+        let name = file_name_for(layout);
         let _ = fs::remove_file(on.a(&name));
         let file = on.create(&name, layout);
         file.write_all_at(b"x", 0).unwrap();
@@ -294,12 +294,12 @@ pub fn punch_applies_to_dirty_data(on: &Stage<'_>) {
             same(&read_at(&file, 0, LEN), &want, &format!("{layout}: also here"));
         }
     }
-    on.assert_kept();
+    on.assert_data_was_dirty();
 }
 
 pub fn appends_land_behind_dirty_data(on: &Stage<'_>) {
     for (appender, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
-        let name = named(layout);
+        let name = file_name_for(layout);
         let _ = fs::remove_file(on.a(&name));
         let file = on.create(&name, layout);
         let mut tail = OpenOptions::new().append(true).open(appender.join(&name)).unwrap();
@@ -314,7 +314,7 @@ pub fn appends_land_behind_dirty_data(on: &Stage<'_>) {
             same(&all(&on.a(&name)), &want, &format!("{layout}, round {round}: also here"));
         }
     }
-    on.assert_kept();
+    on.assert_data_was_dirty();
 }
 
 /// After this time, the present time differs from an earlier one.
@@ -335,7 +335,7 @@ pub fn flush_does_not_move_modification_times(on: &Stage<'_>) {
     assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, b], "neither does an fsync");
     drop(file);
     assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, a], "nor a close");
-    on.assert_kept();
+    on.assert_data_was_dirty();
 }
 
 pub fn explicitly_set_time_survives_a_flush(on: &Stage<'_>) {
@@ -391,7 +391,7 @@ pub fn dirty_data_follows_renames_links_and_unlinks(on: &Stage<'_>) {
         same(&read_at(&file, 0, LEN), &want, "a new file of the same name changes nothing");
         bash(other, "rm f");
     }
-    on.assert_kept();
+    on.assert_data_was_dirty();
 }
 
 /// Each of four processes writes every fourth part of the file, through a descriptor of its own.
@@ -441,7 +441,7 @@ pub fn dirty_data_of_deleted_files_is_discarded(on: &Stage<'_>) {
             drop(file);
             // Data that is being sent counts until the reply.
             eventually("the objects are destroyed, and no data is dirty", || {
-                objects(&on.two.fs) <= before && on.kept() == 0
+                objects(&on.two.fs) <= before && on.dirty_bytes() == 0
             });
             let sent = sent(on.two) - start;
             println!("{sent} bytes were sent");
@@ -483,7 +483,7 @@ pub fn writeback_0_sends_each_write_at_once(on: &Stage<'_>) {
     let data = noise(1, 100 * PIECE);
     let write = |_| on.write_in(PIECE, &file, &data, 0);
     on.two.cost_settles("each write is a request", write, |asked| of_kind(asked, " write") == 100);
-    assert_eq!(on.kept(), 0);
+    assert_eq!(on.dirty_bytes(), 0);
     same(&all(&on.b("f")), &data, "B");
     set(on.two, "llite.{}-*.writeback=1");
     on.two.cost_settles("with write-back, writes share requests", write, |asked| of_kind(asked, " write") < 20);

@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 use sheen_wire::{Errno, Fid};
 
 use crate::sim::{
-    perform::{entries, layout},
+    perform::entries,
     race::stage::Stage,
+    striping::layout,
     tree::{data_objects, objects},
 };
 
@@ -21,7 +22,7 @@ const PAGE: u32 = 4000;
 /// # Panics
 /// If other objects are not removed in time.
 pub async fn check_objects(stage: &Stage) {
-    let client = &stage.seats[*stage.living().first().expect("one lives")].client;
+    let client = &stage.client_hosts[*stage.living().first().expect("one lives")].client;
     let mut files: BTreeSet<Fid> = stage.files.iter().copied().chain([stage.log, stage.counter]).collect();
     for dir in &stage.dirs {
         let found = entries(client, *dir, PAGE, false).await.expect("the race is over");
@@ -42,6 +43,6 @@ pub async fn check_objects(stage: &Stage) {
             return;
         }
         assert!(stage.world.now() < end, "objects that belong to no file: {left:?}; {:?}", stage.plan);
-        stage.demon().sleep(Duration::from_millis(200)).await;
+        stage.control_rt().sleep(Duration::from_millis(200)).await;
     }
 }

@@ -5,11 +5,12 @@ use std::{fs, io};
 
 use sheen_bench::{
     cluster::Cluster,
-    crew::{self, Job},
     report::Table,
+    stats::median,
+    workers::{self, Files, Job},
 };
 
-use super::{Args, M, ONE, Row, pair, ratios, row};
+use super::{Args, M, ONE, Row, pair, row};
 
 /// `sheen_layout::Template::progressive`, as arguments of `lfs setstripe`.
 const DEFAULT: &[&str] =
@@ -23,12 +24,12 @@ pub fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<
         let size = if bytes as u64 >= M { format!("{} MiB", bytes as u64 / M) } else { format!("{} KiB", bytes >> 10) };
         let of = |step: &str| format!("{step} {files} of {size}, {}", cluster.plan.name);
         let seconds = pair(args, &of("write and read"), |which, round| {
-            let sub = format!("usual.{bytes}.{round}.{which}");
+            let sub = format!("default.{bytes}.{round}.{which}");
             let dir = cluster.mounts[0].join(&sub);
             fs::create_dir(&dir)?;
             cluster.setstripe(&dir, [DEFAULT, ONE][which])?;
-            let wrote = crew::run(&[Job::Fill(dir.clone(), files, bytes)])?;
-            let read = crew::run(&[Job::Open(cluster.mounts[1].join(&sub), files)])?;
+            let wrote = workers::run(&[Job::Fill(Files::new(dir.clone(), files), bytes)])?;
+            let read = workers::run(&[Job::Open(Files::new(cluster.mounts[1].join(&sub), files))])?;
             cluster.remove(&dir)?;
             Ok([wrote, read].map(|took| took.done.as_secs_f64()))
         })?;
@@ -45,9 +46,8 @@ pub fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<
                     that: "1 stripe",
                     unit: "mib_per_s",
                     measured: &rates,
-                    shown: &|rates| format!("{:.0} MiB/s", sheen_bench::stats::median(rates)),
-                    ratios: &ratios(&rates[0], &rates[1]),
-                    asked: "",
+                    shown: &|rates| format!("{:.0} MiB/s", median(rates)),
+                    goal: "",
                 },
             );
         }

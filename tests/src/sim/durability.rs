@@ -7,14 +7,13 @@ use bytes::Bytes;
 use sheen_wire::{Fid, mds::flags};
 
 use super::{
-    model::{Inode, Model},
+    model::{Inode, Model, Rule},
     op::Op,
-    run::Rule,
 };
 
 /// All durability guarantees given so far.
 #[derive(Default)]
-pub struct Promises {
+pub struct Durability {
     files: BTreeMap<Fid, Bytewise>,
     /// Names that are durable and that no operation has touched since.
     names: BTreeMap<(Fid, String), Fid>,
@@ -42,7 +41,7 @@ enum Change {
     Hole(u64, u64),
 }
 
-impl Promises {
+impl Durability {
     /// Records that everything is durable and no operation is running.
     pub fn all_synced(&mut self, model: &Model) {
         for (&fid, inode) in &model.inodes {

@@ -33,8 +33,7 @@ fn fails(client: &Caller<'_>, request: Request, data: &'static [u8]) -> Option<E
 
 #[test]
 fn data_version_changes_with_every_change_and_only_then() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "c");
     assert_eq!(versions(&client)[0].1, Some(0), "never written");
     client.write(OBJECT, 0, b"some bytes");
@@ -60,8 +59,7 @@ fn data_version_changes_with_every_change_and_only_then() {
 
 #[test]
 fn sealed_object_refuses_all_requests_until_unsealed() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "c");
     client.write(OBJECT, 0, b"bytes");
     let known = versions(&client);
@@ -93,8 +91,7 @@ fn sealed_object_refuses_all_requests_until_unsealed() {
 
 #[test]
 fn seal_fails_for_all_objects_if_one_version_changed() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "c");
     client.write(OBJECT, 0, b"bytes");
     for changed in [OBJECT, OTHER] {
@@ -109,8 +106,7 @@ fn seal_fails_for_all_objects_if_one_version_changed() {
 
 #[test]
 fn sealed_object_stays_sealed_after_destroy_and_restart() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "c");
     client.write(OBJECT, 0, b"bytes");
     assert_eq!(close(&client, &versions(&client)), Ok(()));
@@ -126,8 +122,7 @@ fn sealed_object_stays_sealed_after_destroy_and_restart() {
 
 #[test]
 fn seal_waits_for_dirty_data_and_detects_it() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let (holder, mover) = (Caller::local(&process, &ost, "h"), Caller::local(&process, &ost, "m"));
     holder.write(OBJECT, 0, b"bytes");
     let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
@@ -169,8 +164,7 @@ fn link(client: &Caller<'_>) -> Result<(), Errno> {
 
 #[test]
 fn link_gives_only_sealed_objects_a_new_name() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "c");
     client.write(OBJECT, 0, b"bytes");
     assert_eq!(link(&client), Err(Errno::EBUSY), "it is in use");
@@ -201,8 +195,7 @@ fn link_gives_only_sealed_objects_a_new_name() {
 
 #[test]
 fn destroying_a_linked_name_keeps_the_original_object() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "c");
     client.write(OBJECT, 0, b"bytes");
     let Reply::Attrs(before) = client.call(Request::Attrs { objects: vec![OBJECT] }) else { panic!("attributes") };
@@ -222,8 +215,7 @@ fn destroying_a_linked_name_keeps_the_original_object() {
 
 #[test]
 fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = |name| Caller::local(&process, &ost, name);
     let (holder, mover, writer) = (client("h"), client("m"), client("w"));
     writer.write(OTHER, 0, b"other");
