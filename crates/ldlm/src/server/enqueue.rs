@@ -14,7 +14,7 @@ use sheen_wire::{
     ldlm::{Cookie, Enqueue, Enqueued, FlockKind, Kind, LockId, Mode, Policy, bits},
 };
 
-use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, store::New};
+use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, state::New};
 
 impl Namespace {
     /// Enqueues a lock for a client, or for the server itself.

@@ -24,7 +24,7 @@ use sheen_wire::{
     ldlm::{Cookie, Enqueue, Enqueued, Flock, FlockKind, LockId, Mode, Policy},
 };
 
-use super::{Action, ClientId, Namespace, SERVER, conflict::Want, store::New};
+use super::{Action, ClientId, Namespace, SERVER, conflict::Want, state::New};
 
 /// Most edges of the waits-for graph that are followed. A longer cycle is not found: its programs
 /// wait until they are interrupted.

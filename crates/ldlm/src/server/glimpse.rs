@@ -27,30 +27,7 @@ use sheen_wire::{
     ost::ObjectAttr,
 };
 
-use super::{Action, ClientId, Namespace, SERVER, conflict::Want};
-
-/// Identifies a waiter for glimpse answers: a number that the owner of the [`Namespace`] uses once.
-pub type Ticket = u64;
-
-/// A glimpse callback in progress, to one client about one object.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    /// Tickets that wait for its answer.
-    now: Vec<Ticket>,
-    /// Tickets that were issued after it was sent.
-    next: Vec<Ticket>,
-}
-
-/// Glimpse state of a lock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Glimpse {
-    /// A callback through this lock is in progress.
-    pub now: bool,
-    /// At least one callback has been sent through this lock.
-    before: bool,
-    /// Blocking callbacks replace glimpses through this lock.
-    doubtful: bool,
-}
+use super::{Action, ClientId, Namespace, SERVER, Ticket, conflict::Want, state::Asked};
 
 impl Namespace {
     /// Asks all clients, except `asker`, that may have written beyond `size` bytes. Returns the
