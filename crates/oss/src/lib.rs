@@ -18,8 +18,8 @@
 //! * `closes`: sealing the objects that a migrated file leaves behind;
 //! * `beginning`: inline DoM data, for the data service of an MDT;
 //! * `space`: the space granted to clients;
-//! * [`Ost`]: the service around all this: registration with the MGS, requests, counters,
-//!   parameters.
+//! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
+//!   `service`: requests; `counters`, `params`: counters and parameters.
 //!
 //! Invariants:
 //! * an object is created by its first write (or a truncate or fallocate that gives it a size);
@@ -39,7 +39,9 @@ mod beginning;
 mod changes;
 mod closes;
 mod config;
+mod counters;
 mod error;
+mod exports;
 mod glimpses;
 mod locks;
 mod ost;
@@ -47,6 +49,7 @@ mod params;
 mod reads;
 mod service;
 mod space;
+mod start;
 pub mod store;
 mod waiting;
 

@@ -22,7 +22,7 @@ use sheen_wire::{
     ost::{Part, Reply, Seek},
 };
 
-use crate::{Ost, Store, locks, service::READ_BYTES};
+use crate::{Ost, Store, counters::READ_BYTES, locks};
 
 impl Ost {
     /// Whether the OST has all bytes that other clients have written to the parts.

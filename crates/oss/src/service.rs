@@ -15,45 +15,16 @@ use sheen_wire::{
 use crate::{
     Ost,
     changes::{Change, Fallocate, Outcome, Revoke, Truncate, Write},
+    counters::{READ_BYTES, WRITE_BYTES},
+    ost::BLOCKING_OBJECTS,
 };
 
 /// Size in bytes from which a read or write is announced to the runtime as blocking, so that other
 /// tasks of the thread move to another thread. Below, the announcement costs more than the copy.
 const BLOCKING_BYTES: usize = 1 << 20;
-/// Number of objects from which a request is announced as blocking: each takes some microseconds.
-pub const BLOCKING_OBJECTS: usize = 256;
-
 /// Requests on fewer objects run on the task that reads the connection: they take some ten
 /// microseconds.
 const INLINE_OBJECTS: usize = 8;
-
-/// Counters of `obdfilter.*.stats`, with Lustre's names where Lustre has them.
-pub const COUNTERS: &[(&str, &str)] = &[
-    ("read_bytes", "bytes"),
-    ("write_bytes", "bytes"),
-    ("read", "usecs"),
-    ("write", "usecs"),
-    ("getattr", "usecs"),
-    ("punch", "usecs"),
-    ("fallocate", "usecs"),
-    ("seek", "usecs"),
-    ("sync", "usecs"),
-    ("destroy", "usecs"),
-    ("destroy_range", "usecs"),
-    ("statfs", "usecs"),
-    ("list", "usecs"),
-    ("ldlm_enqueue", "usecs"),
-    ("ldlm_glimpse", "usecs"),
-    ("ldlm_cancel", "usecs"),
-    ("data_version", "usecs"),
-    ("close", "usecs"),
-    ("reopen", "usecs"),
-    ("link", "usecs"),
-    ("follow", "usecs"),
-    ("beginning", "usecs"),
-];
-pub const READ_BYTES: usize = 0;
-const WRITE_BYTES: usize = 1;
 
 impl Service<sheen_wire::Ost> for Ost {
     fn call<'a>(
@@ -296,9 +267,5 @@ impl Ost {
         objects.sort_unstable();
         objects.dedup();
         self.store.sync_written(&objects).await
-    }
-
-    pub(crate) fn perhaps_blocking<T>(&self, blocking: bool, f: impl FnOnce() -> T) -> T {
-        if blocking { self.rt.block_in_place(f) } else { f() }
     }
 }
