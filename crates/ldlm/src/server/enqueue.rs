@@ -83,7 +83,7 @@ impl Namespace {
         match blocker {
             Some(b) if ask.flags.nowait || ask.flags.test || optional => {
                 if let Some(r) = known.filter(|_| ask.flags.ask && !ask.flags.test) {
-                    self.ask_all(now, r, want, actions);
+                    self.send_blocking_callbacks(now, r, want, actions);
                 }
                 return Enqueued::WouldBlock { by: self.locks[b].conflict() };
             }
@@ -115,10 +115,10 @@ impl Namespace {
         match blocker {
             Some(b) => {
                 self.watch(n, b);
-                self.ask_all(now, r, want, actions);
+                self.send_blocking_callbacks(now, r, want, actions);
             }
             // Only a lock that joins its group is granted ahead of waiting ones.
-            None => self.ask_if_wanted(now, n, actions),
+            None => self.send_blocking_if_wanted(now, n, actions),
         }
         self.present(n)
     }

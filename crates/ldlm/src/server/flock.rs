@@ -165,7 +165,7 @@ impl Namespace {
         self.leave(n);
         self.locks[n].policy = Policy::Flock(rest);
         self.enter(n);
-        self.disturb(n);
+        self.schedule_watchers(n);
         let (Some(_), Some(right)) = (left, right) else { return };
         let lock = &self.locks[n];
         let new = New {

@@ -66,7 +66,7 @@ impl Namespace {
     ) {
         let Some(n) = self.find(id).filter(|n| self.locks[*n].client == client) else { return };
         let lock = &mut self.locks[n];
-        if !lock.glimpse.now || lock.glimpse.doubtful {
+        if !lock.glimpse.now || lock.glimpse.replaced_by_blocking {
             return;
         }
         lock.glimpse.now = false;
@@ -112,17 +112,17 @@ impl Namespace {
 
     /// Notes that the lock's client reconnected: answers through this lock may come twice, and a
     /// callback may have been lost.
-    pub(super) fn glimpse_doubted(&mut self, n: u32) {
+    pub(super) fn glimpse_reconnected(&mut self, n: u32) {
         let lock = &mut self.locks[n];
-        lock.glimpse.doubtful = lock.glimpse.before && lock.mode != Mode::Group;
+        lock.glimpse.replaced_by_blocking = lock.glimpse.before && lock.mode != Mode::Group;
     }
 
     /// Returns the request for the blocking callback that replaces a glimpse through a granted
     /// lock.
-    pub(super) fn doubting(&self, n: u32) -> Option<Want> {
+    pub(super) fn replacement_for_glimpse(&self, n: u32) -> Option<Want> {
         let glimpse = self.locks[n].glimpse;
         let want = Want { client: SERVER, mode: Mode::Pr, policy: Policy::extent(0, u64::MAX), spare: SERVER };
-        (glimpse.now && glimpse.doubtful).then_some(want)
+        (glimpse.now && glimpse.replaced_by_blocking).then_some(want)
     }
 
     /// Sends a glimpse callback to the holder of a lock, or the blocking callback that replaces it.
@@ -130,8 +130,8 @@ impl Namespace {
         let lock = &mut self.locks[n];
         (lock.glimpse.now, lock.glimpse.before) = (true, true);
         let asked = lock.asked.is_some();
-        match self.doubting(n) {
-            Some(want) if !asked => self.ask(now, n, &want, actions),
+        match self.replacement_for_glimpse(n) {
+            Some(want) if !asked => self.send_blocking(now, n, &want, actions),
             Some(_) => {}
             None => {
                 self.stats.glimpse_callbacks += 1;

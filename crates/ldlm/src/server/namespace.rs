@@ -28,7 +28,7 @@ pub struct Namespace {
     /// Makes handles differ from those before a restart.
     pub(super) epoch: u64,
     /// Waiting locks to examine again, in the queue's order.
-    pub(super) disturbed: BTreeSet<(u64, u32)>,
+    pub(super) to_examine: BTreeSet<(u64, u32)>,
     /// By when which lock must have been cancelled, or its glimpse answered.
     pub(super) deadlines: BTreeSet<(Instant, u32)>,
     /// Glimpses in progress. One of the client's locks on the object is marked
@@ -58,7 +58,7 @@ impl Namespace {
             clients: FxHashMap::default(),
             seq: 0,
             epoch: incarnation.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            disturbed: BTreeSet::new(),
+            to_examine: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             glimpses: BTreeMap::new(),
             unglimpsed: Vec::new(),

@@ -115,5 +115,5 @@ pub(super) struct Glimpse {
     /// At least one callback has been sent through this lock.
     pub before: bool,
     /// Blocking callbacks replace glimpses through this lock.
-    pub doubtful: bool,
+    pub replaced_by_blocking: bool,
 }

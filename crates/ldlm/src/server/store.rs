@@ -77,7 +77,7 @@ impl Namespace {
 
     /// Drops a lock. The next [`Namespace::settle`] examines its watchers.
     pub(super) fn drop_lock(&mut self, n: u32) {
-        self.disturb(n);
+        self.schedule_watchers(n);
         self.glimpse_lost(n);
         self.leave(n);
         self.unwatch(n);

@@ -66,7 +66,8 @@ impl Tunables {
     }
 }
 
-/// An action that the owner of a [`Namespace`](super::Namespace) has to carry out, in the order given.
+/// An action that the owner of a [`Namespace`](super::Namespace) has to carry out, in the order
+/// given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Completion callback: a lock that waited is granted.
