@@ -86,7 +86,8 @@ impl Asked {
         Asked { left, known: Glimpse::default(), answer }
     }
 
-    /// Counts an answer; `None`: the client has nothing to add. Returns whether it was the last one.
+    /// Counts an answer; `None`: the client has nothing to add. Returns whether it was the last
+    /// one.
     pub fn one_answered(&mut self, answer: Option<ObjectAttr>) -> bool {
         if let Some(answer) = answer {
             self.known.add(&answer);
