@@ -30,7 +30,7 @@ impl Exports {
         }
     }
 
-    /// Returns the export of the client with this uuid, if [`Exports::insert`] was told to find it.
+    /// Returns the export of the client with this uuid, if it was inserted to be found.
     pub fn of_client(&self, uuid: &str) -> Option<&Arc<Export>> {
         self.clients.get(uuid)
     }

@@ -47,7 +47,7 @@ impl Service<sheen_wire::Ost> for Ost {
     fn disconnected(&self, export: &Export) {
         self.exports.write().remove(export);
         self.locks.lockd().disconnected(export);
-        self.forget_promises(export);
+        self.release_grant(export);
     }
 
     fn reconnected(&self, export: &Arc<Export>) {
@@ -103,7 +103,7 @@ impl Ost {
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
-                Reply::Done { epoch: self.rt.boot_id(), granted: self.promise(export, grant.want) }
+                Reply::Done { epoch: self.rt.boot_id(), granted: self.grant(export, grant.want) }
             }
             Request::Attrs { objects } => Reply::Attrs(self.attrs(export, &objects).await?),
             Request::Enqueue { locks, want } => self.enqueue(export, &locks, want).await?,
@@ -123,7 +123,7 @@ impl Ost {
                 self.done()
             }
             Request::Allocate { mode, runs } => {
-                let _space = self.room_to_allocate(export, mode, &runs)?;
+                let _space = self.reserve_for_allocate(export, mode, &runs)?;
                 let changes: Vec<_> = runs.into_iter().map(|run| (run.0, Fallocate(mode, run))).collect();
                 let _ = self.change_some(export, changes, true).await?;
                 self.done()
@@ -151,11 +151,11 @@ impl Ost {
                 Reply::Versions(Box::pin(self.versions(export, &objects, flush)).await?)
             }
             Request::Close { objects, group } => {
-                Box::pin(self.close(export, &objects, group)).await?;
+                Box::pin(self.seal(export, &objects, group)).await?;
                 Reply::Ok
             }
             Request::Reopen { objects } => {
-                self.store.reopen(&objects)?;
+                self.store.unseal(&objects)?;
                 Reply::Ok
             }
             Request::Follow { objects } => Reply::Objects(self.store.follow(&objects)?),
@@ -209,7 +209,7 @@ impl Ost {
         used: u64,
     ) -> Result<Outcome> {
         self.locks.prolong(export, parts);
-        let space = self.room_to_write(export, parts, used)?;
+        let space = self.reserve_for_write(export, parts, used)?;
         let sum = export.nid() != Nid::Lo;
         let blocking = bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS;
         let outcome = if parts.windows(2).all(|two| two[0].object == two[1].object) {
@@ -233,7 +233,7 @@ impl Ost {
     /// MOVED_PARTLY.
     async fn change_some<C: Change>(&self, export: &Export, changes: Vec<(Fid, C)>, blocking: bool) -> Result<Outcome> {
         let several = changes.len() > 1;
-        self.store.check_open(changes.iter().map(|(object, _)| *object))?;
+        self.store.check_unsealed(changes.iter().map(|(object, _)| *object))?;
         let done = self.change_each(export, changes.into_iter().map(|(_, change)| change), blocking).await;
         if several { done.map_err(partly) } else { done }
     }
@@ -258,7 +258,7 @@ impl Ost {
         // Only after the grant: earlier attributes could miss what other clients flushed for it.
         let attrs = self.attrs_with(export, wants, &answers).await?;
         undelivered.delivered();
-        let granted = self.promise(export, want);
+        let granted = self.grant(export, want);
         Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted })
     }
 

@@ -11,7 +11,10 @@ use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
-use crate::{DataConfig, OssError, Ost, OstConfig, Store, counters::COUNTERS, locks::Locks, params, waiting::Waiting};
+use crate::{
+    DataConfig, OssError, Ost, OstConfig, Store, counters::COUNTERS, locks::Locks, params,
+    write_admission::WriteAdmission,
+};
 
 impl Ost {
     /// Starts the OST in `config.dir`, formatting the directory if it is new. Takes the directory's
@@ -93,7 +96,7 @@ impl Ost {
             stats: Stats::new(COUNTERS, rt.wall()),
             degraded: AtomicBool::new(false),
             locks: Locks::new(&rt, &name),
-            waiting: Waiting::default(),
+            write_admission: WriteAdmission::default(),
             gate: Gate::default(),
             exports: RwLock::default(),
             server: Arc::downgrade(server),

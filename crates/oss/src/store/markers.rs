@@ -3,9 +3,9 @@
 //! Invariants:
 //! * if a sealed object continues under another name ([`super::link`]), its marker holds that name
 //!   for as long as the marker exists;
-//! * markers stay for [`CLOSED_KEPT`], and for as long as the object exists. A client trusts a
+//! * markers stay for [`MARKER_AGE_MIN`], and for as long as the object exists. A client trusts a
 //!   layout for a small part of that time (the client's `LAYOUT_TRUST`);
-//! * there are at most [`CLOSED_MAX`] markers.
+//! * there are at most [`MARKERS_MAX`] markers.
 
 use std::{
     collections::VecDeque,
@@ -24,10 +24,10 @@ use sheen_wire::{Errno, Fid, Result, Time};
 /// Directory of the markers, in the OST's directory.
 const MARKERS: &str = "C";
 /// Time for which a marker stays at least.
-pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
+pub const MARKER_AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 /// Most sealed objects: some 64 MiB of memory. When there are as many, no object is sealed until
 /// old markers expire.
-pub const CLOSED_MAX: usize = 1 << 20;
+pub const MARKERS_MAX: usize = 1 << 20;
 /// Most names that are followed from an object's first name to its last. Markers stay for a day at
 /// least, and an object may change its name often in that time.
 const FOLLOW_MAX: usize = 4096;
@@ -37,7 +37,7 @@ const EXPIRE_AT_ONCE: usize = 16;
 const SUPERSEDED_MAX: usize = 64;
 
 /// The sealed objects of an OST.
-pub struct Closed {
+pub struct SealedObjects {
     disk: Disk,
     dir: PathBuf,
     /// Number of sealed objects: nearly always 0.
@@ -73,9 +73,9 @@ impl State {
     }
 }
 
-impl Closed {
+impl SealedObjects {
     /// Reads the markers in an OST's directory.
-    pub fn open(rt: &Rt, ost: &Path) -> io::Result<Closed> {
+    pub fn open(rt: &Rt, ost: &Path) -> io::Result<SealedObjects> {
         let (disk, dir) = (rt.disk(), ost.join(MARKERS));
         let mut found = Vec::new();
         match disk.read_dir(&dir) {
@@ -96,7 +96,7 @@ impl Closed {
             objects.insert(*object, Marker { at: *at, to });
         }
         let count = AtomicUsize::new(objects.len());
-        Ok(Closed { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
+        Ok(SealedObjects { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
     }
 
     /// Number of sealed objects, destroyed ones included.
@@ -109,10 +109,10 @@ impl Closed {
         self.count.load(SeqCst) > 0 && self.state.read().objects.contains_key(&object)
     }
 
-    /// Adds a marker. Durable after [`Closed::sync`].
+    /// Adds a marker. Durable after [`SealedObjects::sync`].
     pub fn insert(&self, object: Fid, now: Time) -> Result<()> {
         let mut state = self.state.write();
-        if state.objects.len() >= CLOSED_MAX {
+        if state.objects.len() >= MARKERS_MAX {
             return Err(Errno::EBUSY);
         }
         let path = self.dir.join(marker(object));
@@ -129,7 +129,7 @@ impl Closed {
         Ok(())
     }
 
-    /// Removes a marker, if there is one. Durable after [`Closed::sync`].
+    /// Removes a marker, if there is one. Durable after [`SealedObjects::sync`].
     pub fn remove(&self, object: Fid) -> Result<()> {
         let mut state = self.state.write();
         if state.objects.contains_key(&object) {
@@ -145,7 +145,7 @@ impl Closed {
 
     /// Records the name under which a sealed object continues. Durable on return but for the
     /// directory.
-    pub fn goes_on(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
+    pub fn record_new_name(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
         let mut state = self.state.write();
         let Some(known) = state.objects.get_mut(&object) else { return Err(Errno::EBUSY) };
         let path = self.dir.join(marker(object));
@@ -173,7 +173,7 @@ impl Closed {
     /// Removes the oldest entries from `by_age`, and returns those whose markers may expire.
     pub fn old(&self, now: Time) -> Vec<Fid> {
         let mut state = self.state.write();
-        let before = now.sec.saturating_sub(CLOSED_KEPT.as_secs() as i64);
+        let before = now.sec.saturating_sub(MARKER_AGE_MIN.as_secs() as i64);
         let mut old = Vec::new();
         while old.len() < EXPIRE_AT_ONCE
             && let Some((at, object)) = state.by_age.pop_front_if(|(at, _)| at.sec < before)

@@ -19,8 +19,8 @@ impl Store {
     ///
     /// # Errors
     /// MOVED: one is sealed.
-    pub(crate) fn check_open(&self, objects: impl IntoIterator<Item = Fid>) -> Result<()> {
-        if self.closed.count() > 0 && objects.into_iter().any(|object| self.closed.has(object)) {
+    pub(crate) fn check_unsealed(&self, objects: impl IntoIterator<Item = Fid>) -> Result<()> {
+        if self.sealed.count() > 0 && objects.into_iter().any(|object| self.sealed.has(object)) {
             return Err(Errno::MOVED);
         }
         Ok(())
@@ -32,40 +32,40 @@ impl Store {
     /// MOVED: it is sealed. Errors of the local file system.
     pub fn version(&self, object: Fid) -> Result<u64> {
         let version = self.files.version(object)?;
-        self.check_open([object])?;
+        self.check_unsealed([object])?;
         Ok(version)
     }
 
     /// Seals an object that no request uses at the moment, if its data version is `version`
-    /// (`None`: any). Durable after [`Store::settle_closed`].
+    /// (`None`: any). Durable after [`Store::sync_markers`].
     ///
     /// # Errors
     /// EBUSY: the version is another one, or too many objects are sealed. MOVED: the object is
     /// already sealed. Errors of the local file system.
-    pub fn close_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
+    pub fn seal_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
         match version {
-            None => self.check_open([object])?,
+            None => self.check_unsealed([object])?,
             Some(version) if self.version(object)? != version => return Err(Errno::EBUSY),
             Some(_) => {}
         }
-        self.forget_old()?;
-        self.closed.insert(object, self.rt.wall())
+        self.expire_markers()?;
+        self.sealed.insert(object, self.rt.wall())
     }
 
     /// Makes all seals and unseals so far durable.
     ///
     /// # Errors
     /// Errors of the local file system.
-    pub async fn settle_closed(&self) -> Result<()> {
-        self.closed.sync().await
+    pub async fn sync_markers(&self) -> Result<()> {
+        self.sealed.sync().await
     }
 
     /// Unseals objects.
     ///
     /// # Errors
     /// Errors of the local file system; some of the objects may be unsealed then.
-    pub fn reopen(&self, objects: &[Fid]) -> Result<()> {
-        objects.iter().try_for_each(|&object| self.closed.remove(object))
+    pub fn unseal(&self, objects: &[Fid]) -> Result<()> {
+        objects.iter().try_for_each(|&object| self.sealed.remove(object))
     }
 
     /// Returns the present names of objects that may continue under other names.
@@ -74,32 +74,32 @@ impl Store {
     /// MOVED: one is sealed and has no other name. EAGAIN: one has another name, and is sealed
     /// under that name, too.
     pub fn follow(&self, objects: &[Fid]) -> Result<Vec<Fid>> {
-        objects.iter().map(|object| self.closed.follow(*object)).collect()
+        objects.iter().map(|object| self.sealed.follow(*object)).collect()
     }
 
     /// Records the name under which a sealed object continues. Durable after
-    /// [`Store::settle_closed`].
-    pub(super) fn goes_on(&self, object: Fid, new: Fid) -> Result<()> {
-        self.closed.goes_on(object, new, self.rt.wall())
+    /// [`Store::sync_markers`].
+    pub(super) fn record_new_name(&self, object: Fid, new: Fid) -> Result<()> {
+        self.sealed.record_new_name(object, new, self.rt.wall())
     }
 
     /// Whether an object is sealed.
-    pub(super) fn is_closed(&self, object: Fid) -> bool {
-        self.closed.has(object)
+    pub(super) fn is_sealed(&self, object: Fid) -> bool {
+        self.sealed.has(object)
     }
 
     /// Number of sealed objects, destroyed ones included.
-    pub fn closed_count(&self) -> usize {
-        self.closed.count()
+    pub fn sealed_count(&self) -> usize {
+        self.sealed.count()
     }
 
     /// Removes the markers of objects that were sealed long ago and have been destroyed.
-    fn forget_old(&self) -> Result<()> {
+    fn expire_markers(&self) -> Result<()> {
         let now = self.rt.wall();
-        for object in self.closed.old(now) {
+        for object in self.sealed.old(now) {
             match self.files.metadata(object) {
-                Ok(None) => self.closed.remove(object)?,
-                Ok(Some(_)) | Err(_) => self.closed.keep(object, now),
+                Ok(None) => self.sealed.remove(object)?,
+                Ok(Some(_)) | Err(_) => self.sealed.keep(object, now),
             }
         }
         Ok(())
