@@ -22,13 +22,13 @@ use sheen_wire::{
     Errno,
     ast::Callback,
     ldlm::{Convert, Enqueue, Enqueued, LockId, Policy, Resource},
+    ost::ObjectAttr,
 };
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
     changing::Changing,
-    glimpse::{self, Glimpse},
-    local::Pending,
+    waiters::{Asked, Glimpse, Pending, Waiter},
 };
 
 /// Sends a callback to a client. Returns false if there is no connection at the moment.
@@ -52,7 +52,7 @@ pub(crate) struct State {
     /// Waiters in this process, by lock.
     waiters: BTreeMap<LockId, Waiter>,
     /// Objects with glimpses in progress.
-    pub glimpses: BTreeMap<Ticket, glimpse::Asked>,
+    pub glimpses: BTreeMap<Ticket, Asked>,
     /// The next ticket.
     pub tickets: Ticket,
     /// Errands to run without the mutex.
@@ -61,12 +61,6 @@ pub(crate) struct State {
     delivering: bool,
     /// Time for which the timer is set; `None`: there is no timer task.
     timer: Option<Instant>,
-}
-
-/// A waiter in this process for a lock.
-enum Waiter {
-    Local(Arc<Pending>),
-    Client(ClientId, oneshot::Sender<Enqueued>),
 }
 
 /// Work that is done without the mutex.
@@ -354,6 +348,15 @@ impl State {
                 self.clients.remove(&client).map(|export| Errand::Evict(export, overdue))
             }
         }
+    }
+
+    /// Counts an answer, or the end of a client's glimpse without one.
+    fn glimpsed(&mut self, ticket: Ticket, answer: Option<ObjectAttr>) -> Option<Errand> {
+        if !self.glimpses.get_mut(&ticket)?.one_answered(answer) {
+            return None;
+        }
+        let (answer, known) = self.glimpses.remove(&ticket)?.end();
+        Some(Errand::Known(answer, known))
     }
 
     fn tell(&self, client: ClientId, callback: Callback) -> Option<Errand> {

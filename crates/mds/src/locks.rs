@@ -45,22 +45,23 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashSet;
-use sheen_lockd::{Local, Lockd};
+use sheen_lockd::Local;
 use sheen_namespace::{ClientId, Done, Nameless};
 use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::ast::Grant;
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Kind, Mode, Policy, Resource, bits};
-use sheen_wire::mds::{Answer, Call, DirEntry, Entry, Reply, Request, flags};
-use sheen_wire::{Attr, Errno, Fid, FileKind, Mds, Result};
+use sheen_wire::mds::{Answer, Call, Entry, Reply, Request, flags};
+use sheen_wire::{Attr, Errno, Fid, FileKind, Result};
 use tokio::sync::watch;
 
-use crate::mdt::{Core, Mdt};
+use crate::mdt::Mdt;
+use crate::state::core::Core;
+use crate::state::locks::{Locks, OPEN};
 
 /// Lock bits granted with attributes and layout. They cover both, the name that led to the inode,
 /// and extended attributes that the client fetches later. (OPEN comes in addition.)
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
-const OPEN: Policy = Policy::bits(bits::OPEN);
 /// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
 
@@ -68,78 +69,6 @@ const ANY_X: u32 = 0o111;
 pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
     // Only a deletion touches all bits of an inode.
     touched.iter().filter(|(_, bits)| bits & KEPT == KEPT).map(|(fid, _)| *fid)
-}
-
-/// The locks of an MDT.
-pub(crate) struct Locks {
-    pub server: Arc<Lockd<Mds>>,
-    /// Number of changes that wait for other clients to cancel. Requests are checked only while
-    /// there are any. Incremented with the core lock held.
-    changes: Arc<AtomicUsize>,
-    /// The MDT stops: no request waits any more.
-    going: watch::Sender<bool>,
-}
-
-impl Locks {
-    pub fn new(rt: &Rt, target: &str) -> Locks {
-        let server = Lockd::new(rt, &format!("mdt-{target}_UUID"));
-        Locks { server, changes: Arc::default(), going: watch::Sender::new(false) }
-    }
-
-    /// Ends all waits because the MDT stops: the changes that wait are answered now. They are
-    /// executed and will be durable. Clients with outdated caches learn of the stop as of any
-    /// restart.
-    pub fn stop(&self) {
-        self.going.send_replace(true);
-    }
-
-    /// Returns whether the MDT stops.
-    pub fn is_going(&self) -> bool {
-        *self.going.borrow()
-    }
-
-    /// Waits until the MDT stops.
-    pub async fn gone(&self) {
-        let mut going = self.going.subscribe();
-        // An error means that the MDT was dropped.
-        let _went = going.wait_for(|going| *going).await.is_ok();
-    }
-
-    /// Waits until no request is changing the inode.
-    pub async fn settled(&self, fid: Fid) {
-        self.server.settled(Resource::bits(fid), &Policy::bits(bits::ALL)).await;
-    }
-
-    /// Returns whether a request is changing the inode.
-    pub fn is_changing(&self, fid: Fid) -> bool {
-        self.server.is_changing(Resource::bits(fid), &Policy::bits(bits::ALL))
-    }
-
-    /// Returns whether a client may have opened the file without a request.
-    pub fn may_be_open(&self, fid: Fid) -> bool {
-        self.server.resource_locks(Resource::bits(fid)).iter().any(|info| info.lock.policy.overlaps(&OPEN))
-    }
-
-    /// Returns the granted lock bits of clients on an inode, with the numbers of their exports.
-    pub fn of_clients(&self, fid: Fid) -> Vec<(ClientId, u64)> {
-        let held = self.server.resource_locks(Resource::bits(fid));
-        let part = |policy| if let Policy::Bits { bits, .. } = policy { bits } else { 0 };
-        held.into_iter().filter(|l| l.granted).map(|l| (ClientId(l.lock.client), part(l.lock.policy))).collect()
-    }
-
-    /// Leaves the attributes of inodes under change out of a listing, which waits for none of them.
-    /// The client requests the missing ones. (Names do not change: that would change the
-    /// directory.)
-    fn leave_out_changing(&self, entries: &mut [DirEntry]) {
-        if self.changes.load(Relaxed) == 0 {
-            return;
-        }
-        for listed in entries.iter_mut().filter(|e| e.entry.is_some()) {
-            if self.is_changing(listed.fid) {
-                listed.entry = None;
-            }
-        }
-    }
 }
 
 /// A change that other clients must learn of before the reply is sent.

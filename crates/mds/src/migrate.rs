@@ -14,74 +14,34 @@
 //! migration or swap of the file is under way.
 //!
 //! Invariants:
-//! * Only one migration or swap of a file is under way at a time ([`Moving`]). Meanwhile no client
+//! * Only one migration or swap of a file is under way at a time
+//!   ([`Moving`](crate::state::relayouts::Moving)). Meanwhile no client
 //!   can have the file's objects unsealed.
 //! * It continues if the requester disconnects, and is never left half done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use sheen_namespace::{ClientId, Done, Taking};
 use sheen_rpc::{Export, Response};
 use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost::{self, PARTS_MAX};
 use sheen_wire::{Errno, Fid, Result};
-use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::commit::Goal;
 use crate::env::MdtEnv;
 use crate::locks::Change;
-use crate::mdt::{Core, Mdt};
+use crate::mdt::Mdt;
+use crate::state::commits::Goal;
+use crate::state::core::Core;
 
 /// Time that an OST may take to seal a file's objects, or to give them second names. It is twice
 /// the time after which an OST evicts clients that do not cancel their locks.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time that an OST may take to unseal them.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Files of which a migration or a swap is under way.
-#[derive(Default)]
-pub(crate) struct Moving {
-    files: Mutex<BTreeSet<Fid>>,
-    ended: Notify,
-}
-
-/// One such file. Dropping this ends the entry.
-pub(crate) struct Mover<'a> {
-    of: &'a Moving,
-    fid: Fid,
-}
-
-impl Moving {
-    /// Enters the file. `None`: a migration or swap of it is already under way.
-    fn begin(&self, fid: Fid) -> Option<Mover<'_>> {
-        let is_first = self.files.lock().insert(fid);
-        is_first.then(|| Mover { of: self, fid })
-    }
-
-    /// As [`Moving::begin`], after waiting until none is under way.
-    pub(crate) async fn turn(&self, fid: Fid) -> Mover<'_> {
-        loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
-            if let Some(mover) = self.begin(fid) {
-                return mover;
-            }
-            ended.await;
-        }
-    }
-}
-
-impl Drop for Mover<'_> {
-    fn drop(&mut self) {
-        self.of.files.lock().remove(&self.fid);
-        self.of.ended.notify_waiters();
-    }
-}
 
 impl Mdt {
     /// Executes a [`Request::TakeLayout`].

@@ -9,10 +9,9 @@ use sheen_params::{Device, Param};
 use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
-use crate::dom;
 use crate::mdt::Mdt;
-use crate::osp::{MAX_CREATE_COUNT, Osp};
-use crate::service;
+use crate::state::osp::{MAX_CREATE_COUNT, Osp};
+use crate::{dom, statfs};
 
 /// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
@@ -140,7 +139,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let uuid = mdt.uuid.clone();
     put("uuid", Param::text(move || uuid.clone()));
     let weak = Arc::downgrade(mdt);
-    space(put, move || weak.upgrade().map(|mdt| service::statfs(&mdt)).unwrap_or_default());
+    space(put, move || weak.upgrade().map(|mdt| statfs::statfs(&mdt)).unwrap_or_default());
 }
 
 fn register_lod(mdt: &Arc<Mdt>) {

@@ -10,19 +10,16 @@ use sheen_namespace::{ClientId, Done, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request, flags};
-use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, mirror};
+use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
 
-use crate::commit::Goal;
 use crate::env::MdtEnv;
 use crate::locks::{self, Change};
-use crate::mdt::{Core, Mdt};
-use crate::osp::STATFS_TIMEOUT;
-use crate::osts::SETTLE;
+use crate::mdt::Mdt;
+use crate::state::commits::Goal;
+use crate::state::core::Core;
+use crate::state::osp::STATFS_TIMEOUT;
+use crate::state::osts::SETTLE;
 
-/// Disk space that one more inode with its directory entry takes, in bytes. Determines the number
-/// of free inodes. An inode and an entry take about 300 bytes; half-full pages of the B-tree double
-/// this, and the pages that a commit copies double it again.
-const BYTES_PER_INODE: u64 = 1024;
 /// Number of checks before an open fails with ETXTBSY, because another client executes the file
 /// that is to be written, or writes the file that is to be executed. A client that has just ended
 /// such a use may not have reported it yet.
@@ -86,7 +83,7 @@ impl Service<Mds> for Mdt {
                 }
                 Request::LayoutIntent { fid, .. } => {
                     let grows = self.grows(*fid);
-                    Box::pin(self.osts.look(self, grows)).await;
+                    Box::pin(self.osts.look(&self.rt, grows)).await;
                     self.execute(export, &call).await
                 }
                 _ => self.execute(export, &call).await,
@@ -352,16 +349,4 @@ fn chooses_mirrors(request: &Request, done: &Done) -> bool {
 /// client has to cancel as well.
 fn spared<'a>(export: &'a Export, request: &Request) -> Option<&'a Export> {
     if matches!(request, Request::SetXattr { .. }) { None } else { Some(export) }
-}
-
-/// Returns the space and inodes of the MDT.
-pub(crate) fn statfs(mdt: &Mdt) -> StatFs {
-    let files = mdt.core.lock().ns.files();
-    space(mdt, files)
-}
-
-pub(crate) fn space(mdt: &Mdt, files: u64) -> StatFs {
-    let disk = mdt.share.of(mdt.dir.statvfs().unwrap_or_default());
-    let free = disk.bavail.saturating_mul(u64::from(disk.bsize)) / BYTES_PER_INODE;
-    StatFs { files: files.saturating_add(free), ffree: free, ..disk }
 }

@@ -23,8 +23,8 @@
 //! Invariants:
 //! * The OSTs get the new names only when every object is sealed. So an object has the same bytes
 //!   under both names.
-//! * Both files are [`Moving`] all the time. They are entered in the order of their FIDs, so that
-//!   two swaps do not deadlock.
+//! * Both files are [`Moving`](crate::state::relayouts::Moving) all the time. They are entered in
+//!   the order of their FIDs, so that two swaps do not deadlock.
 //! * A swap continues if the requester disconnects, and is never left half done.
 
 use std::sync::Arc;
@@ -39,10 +39,10 @@ use sheen_wire::ost;
 use sheen_wire::{Errno, Fid, Result};
 use tracing::warn;
 
-use crate::commit::Goal;
 use crate::locks::Change;
 use crate::mdt::Mdt;
 use crate::migrate::CLOSE_TIMEOUT;
+use crate::state::commits::Goal;
 
 /// Number of attempts. A swap is repeated if one of the files got new objects meanwhile, or had
 /// objects that were left sealed.

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use sheen_wire::{self as wire, Errno, Fid, mds::flags};
 
-use crate::ClientId;
+/// Id of a client's export, valid while the connection lasts. Open files belong to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId(pub u64);
 
 /// One open file of one client.
 #[derive(Clone, Copy, Debug)]

@@ -11,16 +11,7 @@
 
 use sheen_wire::{Fid, FileKind, mds::flags};
 
-use crate::{Namespace, Store, engine::Cx, record::Inode, replaced::NOBODY};
-
-/// A file held open until no client has its OPEN bit any more. The service then passes it to
-/// [`Namespace::revoked`]. If the MDT stops before, the next recovery finds the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Nameless {
-    /// FID of the file.
-    pub fid: Fid,
-    pub(crate) handle: u64,
-}
+use crate::{Nameless, Namespace, Store, held::NOBODY, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     /// Holds a file open that is about to lose its last name, if clients may have it open.

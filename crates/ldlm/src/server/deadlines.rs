@@ -91,21 +91,21 @@ impl Namespace {
     /// Starts the deadline of a lock whose blocking callback was sent now. The server's own locks
     /// have none, nor have GROUP locks, which programs hold.
     pub(super) fn begin_deadline(&mut self, now: Instant, n: u32) {
-        if self.must_return(n) {
+        if self.has_deadline(n) {
             self.set_deadline(n, now + self.tunables.lock_timeout());
         }
     }
 
     /// Removes a deadline that is no longer needed.
     pub(super) fn end_deadline(&mut self, n: u32) {
-        if !self.locks[n].glimpse.now && !self.must_return(n) {
+        if !self.locks[n].glimpse.now && !self.has_deadline(n) {
             self.set_deadline(n, Instant::FAR);
         }
     }
 
     fn overdue(&self, now: Instant, n: u32) -> Overdue {
         let lock = &self.locks[n];
-        let since = lock.asked.filter(|_| self.must_return(n));
+        let since = lock.asked.filter(|_| self.has_deadline(n));
         Overdue {
             id: lock.id,
             resource: self.resources[lock.resource].name,
@@ -117,7 +117,7 @@ impl Namespace {
         }
     }
 
-    fn must_return(&self, n: u32) -> bool {
+    fn has_deadline(&self, n: u32) -> bool {
         let lock = &self.locks[n];
         lock.asked.is_some() && !lock.withheld && lock.client != SERVER && lock.mode != Mode::Group
     }

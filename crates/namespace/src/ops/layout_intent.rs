@@ -18,7 +18,7 @@ use sheen_layout::{Component, Layout, Wanted};
 use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Reply};
 
 use super::nodes::entry;
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn layout_intent(&mut self, cx: &mut Cx, fid: Fid, start: u64, end: u64) -> wire::Result<Reply> {

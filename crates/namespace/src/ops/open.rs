@@ -34,7 +34,7 @@ use super::nodes::entry;
 use crate::{
     ClientId, Namespace, Store,
     access::{self, READ, WRITE, is_root, without_privilege},
-    engine::Cx,
+    interface::Cx,
     record::Inode,
 };
 

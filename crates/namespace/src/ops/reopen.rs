@@ -8,7 +8,7 @@
 
 use sheen_wire::{self as wire, Errno, Fid, mds::Reply};
 
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn reopen(&mut self, cx: &Cx, files: &[(Fid, u32, u64)]) -> wire::Result<Reply> {

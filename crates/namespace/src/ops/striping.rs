@@ -5,7 +5,7 @@ use bytes::Bytes;
 use sheen_layout::{Asked, Layout, LayoutError, Stripe, Wanted, WantedLayout};
 use sheen_wire::{self as wire, Errno, Fid, fid};
 
-use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
+use crate::{Ask, Namespace, Store, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     /// Allocates a layout for `file` in directory `parent` (`None`: the file has no name). In a

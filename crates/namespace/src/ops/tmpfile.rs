@@ -17,8 +17,11 @@ use sheen_wire::{
     },
 };
 
-use super::{create::New, names::may_add, nodes::new_inode};
-use crate::{Namespace, Store, engine::Cx, record::Inode};
+use super::{
+    names::may_add,
+    nodes::{New, new_inode},
+};
+use crate::{Namespace, Store, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn tmpfile(&mut self, cx: &mut Cx, new: &New, flags: u32) -> wire::Result<Reply> {

@@ -16,7 +16,7 @@ use sheen_layout::{Asked, Layout, LayoutError, Mark, STRIPE_SIZE_UNIT, STRIPES_M
 use sheen_wire::{self as wire, Errno, Fid, FileKind};
 
 use super::striping::leave_layout;
-use crate::{Namespace, Store, engine::Cx, record::Inode};
+use crate::{Namespace, Store, interface::Cx, record::Inode};
 
 /// Kind of change.
 #[derive(Clone, Copy, PartialEq, Eq)]

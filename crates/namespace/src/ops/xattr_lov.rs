@@ -30,7 +30,7 @@ use sheen_wire::{
 use super::striping::{check_served, following};
 use crate::{
     Namespace, Store,
-    engine::Cx,
+    interface::Cx,
     record::{Inode, LINK_ENTRY_BYTES},
 };
 

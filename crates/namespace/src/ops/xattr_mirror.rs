@@ -20,7 +20,7 @@ use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, Wan
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::Change};
 
 use super::striping::{following, leave_layout};
-use crate::{Namespace, Store, access::is_owner, engine::Cx, record::Inode, replaced::NOBODY};
+use crate::{Namespace, Store, access::is_owner, held::NOBODY, interface::Cx, record::Inode};
 
 /// Maximum nanoseconds of a time.
 const NSEC_MAX: u32 = 999_999_999;

@@ -81,12 +81,12 @@ fn sealed_object_refuses_all_requests_until_unsealed() {
     ] {
         assert_eq!(fails(&client, request.clone(), data), Some(Errno::MOVED), "{request:?}");
     }
-    assert_eq!(ost.store().closed_count(), 2);
+    assert_eq!(ost.store().sealed_count(), 2);
     client.call(Request::Reopen { objects: vec![OBJECT, OTHER] });
     assert_eq!(&client.read(OBJECT)[..], b"bytes");
     assert_eq!(versions(&client), known, "sealing did not change it");
     client.write(OBJECT, 0, b"B");
-    assert_eq!(ost.store().closed_count(), 0);
+    assert_eq!(ost.store().sealed_count(), 0);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn seal_fails_for_all_objects_if_one_version_changed() {
         let known = versions(&client);
         client.write(changed, 0, b"again");
         assert_eq!(close(&client, &known), Err(Errno::EBUSY));
-        assert_eq!(ost.store().closed_count(), 0);
+        assert_eq!(ost.store().sealed_count(), 0);
         client.write(OBJECT, 0, b"fine");
         client.write(OTHER, 0, b"fine");
     }
@@ -117,7 +117,7 @@ fn sealed_object_stays_sealed_after_destroy_and_restart() {
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "d");
     assert_eq!(fails(&client, read(), b""), Some(Errno::MOVED), "sealed, and not empty");
-    assert_eq!(ost.store().closed_count(), 2);
+    assert_eq!(ost.store().sealed_count(), 2);
 }
 
 #[test]

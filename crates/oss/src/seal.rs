@@ -8,7 +8,7 @@
 //!   dropped its cached data. Each object is sealed by itself, so that the OST waits for no lock
 //!   while it holds another one. A sealed object does not change any more;
 //! * sealing takes PW, not EX: EX would make clients discard dirty data;
-//! * a seal request waits at most [`CLOSE_WAIT_MAX`], because other requests queue behind it.
+//! * a seal request waits at most [`SEAL_WAIT_MAX`], because other requests queue behind it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,28 +23,28 @@ use crate::{Ost, Store, changes::Change, locks};
 
 /// How long a seal request waits for locks of other clients before it fails with EBUSY. A program
 /// may hold a group lock for any time.
-const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
+const SEAL_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Extent of a whole object.
 const WHOLE: Policy = Policy::extent(0, u64::MAX);
 
-/// Seals one object. `version`: the version that the object must have (`None`: any). `closed`: the
+/// Seals one object. `version`: the version that the object must have (`None`: any). `sealed`: the
 /// objects that this request has sealed so far.
-struct CloseOne<'a> {
+struct SealOne<'a> {
     object: Fid,
     version: Option<u64>,
     group: Option<u64>,
-    closed: &'a Mutex<Vec<Fid>>,
+    sealed: &'a Mutex<Vec<Fid>>,
 }
 
-impl Change for CloseOne<'_> {
+impl Change for SealOne<'_> {
     fn wants(&self) -> Vec<(Resource, Mode, Policy)> {
         let (mode, policy) = self.group.map_or((Mode::Pw, WHOLE), |gid| (Mode::Group, Policy::group(gid)));
         vec![(Resource::extent(self.object), mode, policy)]
     }
 
     fn make(&self, store: &Store) -> Result<()> {
-        store.close_object(self.object, self.version)?;
-        self.closed.lock().push(self.object);
+        store.seal_object(self.object, self.version)?;
+        self.sealed.lock().push(self.object);
         Ok(())
     }
 }
@@ -70,22 +70,17 @@ impl Ost {
     /// # Errors
     /// EBUSY: an object has another version, or a client does not cancel its lock in time. As
     /// [`Ost::versions`].
-    pub(crate) async fn close(
-        &self,
-        export: &Export,
-        objects: &[(Fid, Option<u64>)],
-        group: Option<u64>,
-    ) -> Result<()> {
-        let closed = Mutex::default();
-        let one = |&(object, version): &(Fid, Option<u64>)| CloseOne { object, version, group, closed: &closed };
-        let closing = self.change_each(export, objects.iter().map(one), false);
-        let done = match self.rt.timeout(CLOSE_WAIT_MAX, closing).await {
-            Ok(Ok(_)) => self.store.settle_closed().await,
+    pub(crate) async fn seal(&self, export: &Export, objects: &[(Fid, Option<u64>)], group: Option<u64>) -> Result<()> {
+        let sealed = Mutex::default();
+        let one = |&(object, version): &(Fid, Option<u64>)| SealOne { object, version, group, sealed: &sealed };
+        let sealing = self.change_each(export, objects.iter().map(one), false);
+        let done = match self.rt.timeout(SEAL_WAIT_MAX, sealing).await {
+            Ok(Ok(_)) => self.store.sync_markers().await,
             Ok(Err(errno)) => Err(errno),
             Err(_) => Err(Errno::EBUSY),
         };
         if done.is_err() {
-            self.store.reopen(&closed.lock())?;
+            self.store.unseal(&sealed.lock())?;
         }
         done
     }
@@ -96,7 +91,7 @@ impl Ost {
     /// # Errors
     /// ENOSPC: the remaining space is granted to clients. As [`Store::link`].
     pub(crate) async fn link(&self, export: &Export, objects: &[(Fid, Fid)]) -> Result<()> {
-        let _room = self.room_for_files(export, objects.len())?;
+        let _space = self.reserve_for_files(export, objects.len())?;
         self.store.link(objects).await
     }
 }

@@ -18,7 +18,7 @@ const TOTAL_BYTES_MAX: usize = 64 << 20;
 
 /// The bytes of all waiting writes of an OST.
 #[derive(Default, Debug)]
-pub struct Waiting(Mutex<Bytes>);
+pub struct WriteAdmission(Mutex<Bytes>);
 
 #[derive(Default, Debug)]
 struct Bytes {
@@ -29,16 +29,16 @@ struct Bytes {
 
 /// Bytes of one waiting write; dropping it releases them.
 #[derive(Debug)]
-pub struct Waits<'a> {
-    of: &'a Waiting,
+pub struct AdmittedWrite<'a> {
+    of: &'a WriteAdmission,
     client: u64,
     bytes: usize,
 }
 
-impl Waiting {
+impl WriteAdmission {
     /// Admits a write of `bytes` bytes of the client to the waiting ones. `None`: that would exceed
     /// a bound.
-    pub fn enter(&self, client: u64, bytes: usize) -> Option<Waits<'_>> {
+    pub fn enter(&self, client: u64, bytes: usize) -> Option<AdmittedWrite<'_>> {
         if bytes > 0 {
             let mut counts = self.0.lock();
             let has = counts.each.get(&client).copied().unwrap_or(0);
@@ -48,11 +48,11 @@ impl Waiting {
             counts.each.insert(client, has + bytes);
             counts.total += bytes;
         }
-        Some(Waits { of: self, client, bytes })
+        Some(AdmittedWrite { of: self, client, bytes })
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for AdmittedWrite<'_> {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
@@ -76,15 +76,15 @@ mod tests {
 
     #[test]
     fn waiting_writes_are_bounded_per_client_and_in_total() {
-        let waiting = Waiting::default();
-        let first = waiting.enter(1, 10 * MIB).unwrap();
-        assert!(waiting.enter(1, 7 * MIB).is_none());
-        let others: Vec<_> = (2..5).map(|client| waiting.enter(client, 16 * MIB).unwrap()).collect();
-        assert!(waiting.enter(5, 7 * MIB).is_none());
-        assert!(waiting.enter(5, 0).is_some(), "a change without bytes may always wait");
+        let admission = WriteAdmission::default();
+        let first = admission.enter(1, 10 * MIB).unwrap();
+        assert!(admission.enter(1, 7 * MIB).is_none());
+        let others: Vec<_> = (2..5).map(|client| admission.enter(client, 16 * MIB).unwrap()).collect();
+        assert!(admission.enter(5, 7 * MIB).is_none());
+        assert!(admission.enter(5, 0).is_some(), "a change without bytes may always wait");
         drop(first);
-        assert!(waiting.enter(1, 16 * MIB).is_some());
+        assert!(admission.enter(1, 16 * MIB).is_some());
         drop(others);
-        assert!(waiting.0.lock().each.is_empty() && waiting.0.lock().total == 0);
+        assert!(admission.0.lock().each.is_empty() && admission.0.lock().total == 0);
     }
 }

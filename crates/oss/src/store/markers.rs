@@ -1,19 +1,11 @@
-//! Sealed objects: a file has left them, and no client may use them any more ([`Errno::MOVED`]).
-//!
-//! Clients cache a layout without a lock, and a missing object reads as empty. So a client with a
-//! stale layout, however late, must learn that the file's data is elsewhere. A sealed object leaves
-//! an empty marker in `DIR/C`, which outlives the object.
+//! Markers of sealed objects, in `DIR/C`.
 //!
 //! Invariants:
-//! * a marker is durable before the OST answers `Close`;
-//! * an operation under the OST's own lock checks for a marker before it starts. An operation
-//!   without a lock checks afterwards: if there is none, the operation was done before the object
-//!   was sealed;
 //! * if a sealed object continues under another name ([`super::link`]), its marker holds that name
 //!   for as long as the marker exists;
-//! * markers stay for [`CLOSED_KEPT`], and for as long as the object exists. A client trusts a
+//! * markers stay for [`MARKER_AGE_MIN`], and for as long as the object exists. A client trusts a
 //!   layout for a small part of that time (the client's `LAYOUT_TRUST`);
-//! * there are at most [`CLOSED_MAX`] markers.
+//! * there are at most [`MARKERS_MAX`] markers.
 
 use std::{
     collections::VecDeque,
@@ -29,15 +21,13 @@ use sheen_objects::name;
 use sheen_rt::{Disk, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Result, Time};
 
-use super::Store;
-
 /// Directory of the markers, in the OST's directory.
 const MARKERS: &str = "C";
 /// Time for which a marker stays at least.
-pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
+pub const MARKER_AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 /// Most sealed objects: some 64 MiB of memory. When there are as many, no object is sealed until
 /// old markers expire.
-pub const CLOSED_MAX: usize = 1 << 20;
+pub const MARKERS_MAX: usize = 1 << 20;
 /// Most names that are followed from an object's first name to its last. Markers stay for a day at
 /// least, and an object may change its name often in that time.
 const FOLLOW_MAX: usize = 4096;
@@ -47,7 +37,7 @@ const EXPIRE_AT_ONCE: usize = 16;
 const SUPERSEDED_MAX: usize = 64;
 
 /// The sealed objects of an OST.
-pub struct Closed {
+pub struct SealedObjects {
     disk: Disk,
     dir: PathBuf,
     /// Number of sealed objects: nearly always 0.
@@ -83,9 +73,9 @@ impl State {
     }
 }
 
-impl Closed {
+impl SealedObjects {
     /// Reads the markers in an OST's directory.
-    pub fn open(rt: &Rt, ost: &Path) -> io::Result<Closed> {
+    pub fn open(rt: &Rt, ost: &Path) -> io::Result<SealedObjects> {
         let (disk, dir) = (rt.disk(), ost.join(MARKERS));
         let mut found = Vec::new();
         match disk.read_dir(&dir) {
@@ -106,16 +96,23 @@ impl Closed {
             objects.insert(*object, Marker { at: *at, to });
         }
         let count = AtomicUsize::new(objects.len());
-        Ok(Closed { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
+        Ok(SealedObjects { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
     }
 
-    fn has(&self, object: Fid) -> bool {
+    /// Number of sealed objects, destroyed ones included.
+    pub fn count(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    /// Whether an object is sealed.
+    pub fn has(&self, object: Fid) -> bool {
         self.count.load(SeqCst) > 0 && self.state.read().objects.contains_key(&object)
     }
 
-    fn insert(&self, object: Fid, now: Time) -> Result<()> {
+    /// Adds a marker. Durable after [`SealedObjects::sync`].
+    pub fn insert(&self, object: Fid, now: Time) -> Result<()> {
         let mut state = self.state.write();
-        if state.objects.len() >= CLOSED_MAX {
+        if state.objects.len() >= MARKERS_MAX {
             return Err(Errno::EBUSY);
         }
         let path = self.dir.join(marker(object));
@@ -132,7 +129,8 @@ impl Closed {
         Ok(())
     }
 
-    fn remove(&self, object: Fid) -> Result<()> {
+    /// Removes a marker, if there is one. Durable after [`SealedObjects::sync`].
+    pub fn remove(&self, object: Fid) -> Result<()> {
         let mut state = self.state.write();
         if state.objects.contains_key(&object) {
             match self.disk.remove_file(self.dir.join(marker(object))) {
@@ -147,7 +145,7 @@ impl Closed {
 
     /// Records the name under which a sealed object continues. Durable on return but for the
     /// directory.
-    fn goes_on(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
+    pub fn record_new_name(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
         let mut state = self.state.write();
         let Some(known) = state.objects.get_mut(&object) else { return Err(Errno::EBUSY) };
         let path = self.dir.join(marker(object));
@@ -159,7 +157,7 @@ impl Closed {
 
     /// Returns the present name of an object. MOVED: it is sealed and has no other name. EAGAIN:
     /// its last name is sealed, too.
-    fn follow(&self, object: Fid) -> Result<Fid> {
+    pub fn follow(&self, object: Fid) -> Result<Fid> {
         let (state, mut at) = (self.state.read(), object);
         for _ in 0..FOLLOW_MAX {
             match state.objects.get(&at).map(|marker| marker.to) {
@@ -173,9 +171,9 @@ impl Closed {
     }
 
     /// Removes the oldest entries from `by_age`, and returns those whose markers may expire.
-    fn old(&self, now: Time) -> Vec<Fid> {
+    pub fn old(&self, now: Time) -> Vec<Fid> {
         let mut state = self.state.write();
-        let before = now.sec.saturating_sub(CLOSED_KEPT.as_secs() as i64);
+        let before = now.sec.saturating_sub(MARKER_AGE_MIN.as_secs() as i64);
         let mut old = Vec::new();
         while old.len() < EXPIRE_AT_ONCE
             && let Some((at, object)) = state.by_age.pop_front_if(|(at, _)| at.sec < before)
@@ -188,11 +186,20 @@ impl Closed {
     }
 
     /// Schedules another check for expiry, if the object is still sealed.
-    fn keep(&self, object: Fid, now: Time) {
+    pub fn keep(&self, object: Fid, now: Time) {
         let mut state = self.state.write();
         if let Some(marker) = state.objects.get(&object).copied() {
             state.put(object, Marker { at: now, ..marker });
         }
+    }
+
+    /// Makes all additions and removals so far durable.
+    pub async fn sync(&self) -> Result<()> {
+        self.disk.sync_dir(&self.dir).await?;
+        if let Some(ost) = self.dir.parent() {
+            self.disk.sync_dir(ost).await?;
+        }
+        Ok(())
     }
 }
 
@@ -207,100 +214,4 @@ fn parse(name: &str) -> Option<Fid> {
     let mut word = |or: &'static str| u32::from_str_radix(pieces.next().unwrap_or(or), 16).ok();
     let object = Fid { seq, oid: word("")?, ver: word("0")? };
     (name::valid(object) && marker(object) == name).then_some(object)
-}
-
-impl Store {
-    /// Checks that no object is sealed.
-    ///
-    /// # Errors
-    /// MOVED: one is sealed.
-    pub(crate) fn check_open(&self, objects: impl IntoIterator<Item = Fid>) -> Result<()> {
-        if self.closed.count.load(SeqCst) > 0 && objects.into_iter().any(|object| self.closed.has(object)) {
-            return Err(Errno::MOVED);
-        }
-        Ok(())
-    }
-
-    /// Returns the data version of an object; 0 if it does not exist.
-    ///
-    /// # Errors
-    /// MOVED: it is sealed. Errors of the local file system.
-    pub fn version(&self, object: Fid) -> Result<u64> {
-        let version = self.files.version(object)?;
-        self.check_open([object])?;
-        Ok(version)
-    }
-
-    /// Seals an object that no request uses at the moment, if its data version is `version`
-    /// (`None`: any). Durable after [`Store::settle_closed`].
-    ///
-    /// # Errors
-    /// EBUSY: the version is another one, or too many objects are sealed. MOVED: the object is
-    /// already sealed. Errors of the local file system.
-    pub fn close_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
-        match version {
-            None => self.check_open([object])?,
-            Some(version) if self.version(object)? != version => return Err(Errno::EBUSY),
-            Some(_) => {}
-        }
-        self.forget_old()?;
-        self.closed.insert(object, self.rt.wall())
-    }
-
-    /// Makes all seals and unseals so far durable.
-    ///
-    /// # Errors
-    /// Errors of the local file system.
-    pub async fn settle_closed(&self) -> Result<()> {
-        self.closed.disk.sync_dir(&self.closed.dir).await?;
-        if let Some(ost) = self.closed.dir.parent() {
-            self.closed.disk.sync_dir(ost).await?;
-        }
-        Ok(())
-    }
-
-    /// Unseals objects.
-    ///
-    /// # Errors
-    /// Errors of the local file system; some of the objects may be unsealed then.
-    pub fn reopen(&self, objects: &[Fid]) -> Result<()> {
-        objects.iter().try_for_each(|&object| self.closed.remove(object))
-    }
-
-    /// Returns the present names of objects that may continue under other names.
-    ///
-    /// # Errors
-    /// MOVED: one is sealed and has no other name. EAGAIN: one has another name, and is sealed
-    /// under that name, too.
-    pub fn follow(&self, objects: &[Fid]) -> Result<Vec<Fid>> {
-        objects.iter().map(|object| self.closed.follow(*object)).collect()
-    }
-
-    /// Records the name under which a sealed object continues. Durable after
-    /// [`Store::settle_closed`].
-    pub(super) fn goes_on(&self, object: Fid, new: Fid) -> Result<()> {
-        self.closed.goes_on(object, new, self.rt.wall())
-    }
-
-    /// Whether an object is sealed.
-    pub(super) fn is_closed(&self, object: Fid) -> bool {
-        self.closed.has(object)
-    }
-
-    /// Number of sealed objects, destroyed ones included.
-    pub fn closed_count(&self) -> usize {
-        self.closed.count.load(SeqCst)
-    }
-
-    /// Removes the markers of objects that were sealed long ago and have been destroyed.
-    fn forget_old(&self) -> Result<()> {
-        let now = self.rt.wall();
-        for object in self.closed.old(now) {
-            match self.files.metadata(object) {
-                Ok(None) => self.closed.remove(object)?,
-                Ok(Some(_)) | Err(_) => self.closed.keep(object, now),
-            }
-        }
-        Ok(())
-    }
 }

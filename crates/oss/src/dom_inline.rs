@@ -7,10 +7,6 @@
 //! * attributes and bytes are read under that lock;
 //! * the lookup waits for no lock, and sends no blocking callback.
 
-use std::sync::Arc;
-
-use rustc_hash::{FxHashMap, FxHashSet};
-use sheen_rpc::Export;
 use sheen_wire::{
     Bulk, Fid, Result,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
@@ -18,41 +14,7 @@ use sheen_wire::{
     ost::{ObjectAttr, Part},
 };
 
-use crate::{Ost, service::READ_BYTES};
-
-/// The connected clients that have sent a request.
-#[derive(Default)]
-pub(crate) struct Exports {
-    ids: FxHashSet<u64>,
-    /// By client uuid; filled only for the data service of an MDT.
-    clients: FxHashMap<String, Arc<Export>>,
-}
-
-impl Exports {
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    pub fn has(&self, export: &Export) -> bool {
-        self.ids.contains(&export.id())
-    }
-
-    /// Adds an export. `found`: [`Ost::beginning`] must find it by its uuid.
-    pub fn insert(&mut self, export: &Arc<Export>, found: bool) {
-        self.ids.insert(export.id());
-        if found {
-            self.clients.insert(export.client().to_owned(), export.clone());
-        }
-    }
-
-    pub fn remove(&mut self, export: &Export) {
-        self.ids.remove(&export.id());
-        // An evicted client may have reconnected with another export.
-        if self.clients.get(export.client()).is_some_and(|known| known.id() == export.id()) {
-            self.clients.remove(export.client());
-        }
-    }
-}
+use crate::{Ost, counters::READ_BYTES};
 
 impl Ost {
     /// Takes a PR lock on the whole object for the client with this uuid, under the client's handle
@@ -64,7 +26,7 @@ impl Ost {
     pub fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
         let _pass = self.gate.enter()?;
         let start = self.rt.now();
-        let export = self.exports.read().clients.get(client)?.clone();
+        let export = self.exports.read().of_client(client)?.clone();
         let whole = Policy::extent(0, u64::MAX);
         let flags = Flags { nowait: true, ..Flags::default() };
         let want = Enqueue { flags, ..Enqueue::new(Resource::extent(object), Mode::Pr, whole, cookie) };
