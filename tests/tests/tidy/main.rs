@@ -12,6 +12,9 @@ use std::{
 /// A file past this many lines is asking to be two.
 const LINES_MAX: usize = 800;
 
+/// Minimum number of rows in the table of topics of docs/architecture.md.
+const TOPICS_MIN: usize = 40;
+
 /// Which crates a crate uses: exactly these. A crate stands after those that it uses, as in the
 /// picture in docs/architecture.md.
 const ARROW: &[(&str, &[&str])] = &[
@@ -190,6 +193,42 @@ fn the_tests_that_semantics_names_exist() {
         }
     }
     assert!(named > 20, "found too few: {named}");
+}
+
+/// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`.
+fn expand(path: &str) -> Vec<String> {
+    let Some((before, (choices, after))) = path.split_once('{').and_then(|(b, rest)| Some((b, rest.split_once('}')?)))
+    else {
+        return vec![path.to_owned()];
+    };
+    choices.split(',').flat_map(|choice| expand(&format!("{before}{choice}{after}"))).collect()
+}
+
+/// Returns the paths of the source tree among the words in backticks of a line.
+fn paths(line: &str) -> Vec<String> {
+    let is_path = |word: &&str| {
+        let top = word.split('/').next().unwrap_or_default();
+        word.contains('/') && !word.contains([' ', '*', '<']) && root().join(top).is_dir()
+    };
+    line.split('`').skip(1).step_by(2).filter(is_path).flat_map(expand).collect()
+}
+
+#[test]
+fn the_paths_in_the_table_of_topics_exist() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).expect("docs/architecture.md");
+    let rows = text.lines().skip_while(|line| *line != "| to change | look at |").skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() >= TOPICS_MIN, "docs/architecture.md has only {} topics", rows.len());
+    let missing = |path: &String| !root().join(path).exists();
+    let mut wrong = Vec::new();
+    for row in rows {
+        let named = paths(row);
+        wrong.extend(named.is_empty().then(|| format!("no path: {row}")));
+        wrong.extend(named.into_iter().filter(missing));
+    }
+    let guide = fs::read_to_string(root().join("docs/contributing.md")).expect("docs/contributing.md");
+    wrong.extend(guide.lines().flat_map(paths).filter(missing));
+    assert!(wrong.is_empty(), "docs/architecture.md or docs/contributing.md names files that do not exist: {wrong:#?}");
 }
 
 #[test]
