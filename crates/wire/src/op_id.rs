@@ -17,7 +17,7 @@ impl OpId {
 
     /// Returns the id of a mount's operation.
     pub fn new(instance: u64, number: u64) -> OpId {
-        OpId(instance << 32 | number & u64::from(u32::MAX))
+        OpId((instance << 32) | (number & u64::from(u32::MAX)))
     }
 
     /// Returns the id for its form on the wire.
