@@ -1,7 +1,7 @@
 //! Locks of the MDT: how clients that cache metadata learn of changes.
 //!
 //! **Changes**: execute, revoke, reply. The MDT executes the request in memory. With the core lock
-//! still held, it takes EX locks of its own on the inodes that the request touched. The requester's
+//! still held, it takes EX locks of its own on the inodes that the request changed. The requester's
 //! own locks do not conflict with them: the requester updates its cache from the reply. Other
 //! clients with conflicting locks get blocking callbacks, and the reply waits until all of them
 //! have cancelled ([`Change`]). Meanwhile every request that involves one of these inodes waits
@@ -20,7 +20,7 @@
 //! * When the last name of a file is removed, the MDT therefore takes OPEN from all clients, the
 //!   requester included. A client that has the file open reports this (`Reopen`) before it cancels.
 //!   Until then the MDT holds the file open. If no client has reported it, the MDT then deletes the
-//!   file ([`sheen_namespace::Nameless`]).
+//!   file ([`sheen_namespace::HeldOrphan`]).
 //! * An open for execution takes OPEN from the other clients, because none of them may have the
 //!   file open for writing. While a client executes a file, no other client is granted OPEN.
 //! * OPEN of an executable file is granted only to a client that opens it. Most such files are
@@ -46,7 +46,7 @@ use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashSet;
 use sheen_lockd::Local;
-use sheen_namespace::{ClientId, Done, Nameless};
+use sheen_namespace::{ClientId, Done, HeldOrphan};
 use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::ast::Grant;
@@ -65,10 +65,10 @@ const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits:
 /// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
 
-/// The deleted inodes among `touched`.
-pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
-    // Only a deletion touches all bits of an inode.
-    touched.iter().filter(|(_, bits)| bits & KEPT == KEPT).map(|(fid, _)| *fid)
+/// The deleted inodes among `invalidations`.
+pub(crate) fn gone(invalidations: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
+    // Only a deletion invalidates all bits of an inode.
+    invalidations.iter().filter(|(_, bits)| bits & KEPT == KEPT).map(|(fid, _)| *fid)
 }
 
 /// A change that other clients must learn of before the reply is sent.
@@ -84,18 +84,18 @@ struct Held {
     mdt: Weak<Mdt>,
     local: Local,
     /// An unlinked file, and the lock on its OPEN bit.
-    nameless: Option<(Nameless, Local)>,
+    orphan: Option<(HeldOrphan, Local)>,
     changes: Arc<AtomicUsize>,
 }
 
 impl Held {
     fn is_granted(&self) -> bool {
-        self.local.is_granted() && self.nameless.iter().all(|(_, open)| open.is_granted())
+        self.local.is_granted() && self.orphan.iter().all(|(_, open)| open.is_granted())
     }
 
     async fn wait(&mut self) {
         self.local.wait().await;
-        if let Some((_, open)) = &mut self.nameless {
+        if let Some((_, open)) = &mut self.orphan {
             open.wait().await;
         }
     }
@@ -103,10 +103,10 @@ impl Held {
     /// Ends the change. Returns the file that was deleted by this, if any.
     fn end(self) -> Option<Fid> {
         let mut gone = None;
-        if let Some((nameless, open)) = self.nameless.filter(|(_, open)| open.is_granted())
+        if let Some((orphan, open)) = self.orphan.filter(|(_, open)| open.is_granted())
             && let Some(mdt) = self.mdt.upgrade()
         {
-            gone = mdt.revoked(nameless).then_some(nameless.fid);
+            gone = mdt.release_orphan(orphan).then_some(orphan.fid);
             drop(open);
         }
         drop(self.local);
@@ -181,12 +181,17 @@ impl Mdt {
         found
     }
 
-    /// Locks what was touched, with the core lock held. `None`: no other client caches any of it.
+    /// Locks what a request invalidated, with the core lock held. `None`: no other client caches any of it.
     /// Takes OPEN of an unlinked file from all clients, because only a client with OPEN knows
     /// whether it has the file open.
-    pub(crate) fn change(&self, export: &Export, touched: &[(Fid, u64)], nameless: Option<Nameless>) -> Option<Change> {
+    pub(crate) fn change(
+        &self,
+        export: &Export,
+        invalidations: &[(Fid, u64)],
+        orphan: Option<HeldOrphan>,
+    ) -> Option<Change> {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
-        let local = match touched {
+        let local = match invalidations {
             [] => return None,
             [one] => self.locks.server.local(&[want(one)], Some(export)),
             several => {
@@ -194,19 +199,19 @@ impl Mdt {
                 self.locks.server.local(&wants, Some(export))
             }
         };
-        let open = |n: Nameless| (n, self.locks.server.local(&[(Resource::bits(n.fid), Mode::Ex, OPEN)], None));
-        let nameless = nameless.map(open);
-        if nameless.is_none() && local.is_granted() {
+        let open = |n: HeldOrphan| (n, self.locks.server.local(&[(Resource::bits(n.fid), Mode::Ex, OPEN)], None));
+        let orphan = orphan.map(open);
+        if orphan.is_none() && local.is_granted() {
             return None;
         }
-        Some(self.held(local, nameless))
+        Some(self.held(local, orphan))
     }
 
     /// As [`Mdt::change`], for a change that no client may see before it is durable
     /// ([`Change::revoke_when`]).
-    pub(crate) fn lasting_change(&self, spared: Option<&Export>, touched: &[(Fid, u64)]) -> Change {
+    pub(crate) fn lasting_change(&self, spared: Option<&Export>, invalidations: &[(Fid, u64)]) -> Change {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
-        let wants: Vec<_> = touched.iter().map(want).collect();
+        let wants: Vec<_> = invalidations.iter().map(want).collect();
         self.held(self.locks.server.local(&wants, spared), None)
     }
 
@@ -219,22 +224,22 @@ impl Mdt {
         self.held(self.locks.server.local(&wants, None), None)
     }
 
-    fn held(&self, local: Local, nameless: Option<(Nameless, Local)>) -> Change {
+    fn held(&self, local: Local, orphan: Option<(HeldOrphan, Local)>) -> Change {
         self.locks.changes.fetch_add(1, Relaxed);
         let (changes, going) = (self.locks.changes.clone(), self.locks.going.subscribe());
-        let held = Held { mdt: self.me.clone(), local, nameless, changes };
+        let held = Held { mdt: self.me.clone(), local, orphan, changes };
         Change { held: Some(held), going, rt: self.rt.clone() }
     }
 
     /// Releases an unlinked file, after all clients have cancelled OPEN. Returns whether the file
     /// was deleted by this.
-    fn revoked(&self, nameless: Nameless) -> bool {
+    fn release_orphan(&self, orphan: HeldOrphan) -> bool {
         let mut core = self.core.lock();
         // After a stop the file's record in the store is left to the next start.
         if self.stopped.load(Relaxed) {
             return false;
         }
-        let gone = core.ns.revoked(nameless);
+        let gone = core.ns.release_orphan(orphan);
         self.touched(&core);
         gone
     }

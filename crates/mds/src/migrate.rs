@@ -134,8 +134,8 @@ impl Mdt {
         if let Some(fault) = if matches!(done, Err(Errno::EIO)) { ns.take_fault() } else { None } {
             self.store_failed(request.op(), &fault);
         }
-        let Done { transno, touched, .. } = done?;
-        let change = self.lasting_change(Some(export), &touched);
+        let Done { transno, invalidations, .. } = done?;
+        let change = self.lasting_change(Some(export), &invalidations);
         self.touched(core);
         Ok((transno, change))
     }

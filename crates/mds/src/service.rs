@@ -183,11 +183,14 @@ impl Mdt {
             }
             _ => {}
         }
-        result.map(|Done { reply, transno, touched, .. }| {
+        result.map(|Done { reply, transno, invalidations, .. }| {
             let (beginning, bulk) = self.beginning(export, call, &reply).unzip();
-            let gone = locks::gone(&touched).chain(no_more).collect();
-            let touched =
-                if call.request.takes_names() { touched.iter().map(|(fid, _)| *fid).collect() } else { Vec::new() };
+            let gone = locks::gone(&invalidations).chain(no_more).collect();
+            let touched = if call.request.takes_names() {
+                invalidations.iter().map(|(fid, _)| *fid).collect()
+            } else {
+                Vec::new()
+            };
             let answer = Answer { reply, grants, gone, dir, touched, beginning };
             Response { bulk: bulk.unwrap_or_default(), ..Response::with_transno(answer, transno) }
         })
@@ -304,8 +307,8 @@ impl Mdt {
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
         let lasting = result.as_ref().ok().filter(|done| chooses_mirrors(request, done)).map(|done| done.transno);
         let change = result.as_ref().ok().and_then(|done| match lasting {
-            Some(_) => Some(self.lasting_change(spared(export, request), &done.touched)),
-            None => self.change(export, &done.touched, done.nameless),
+            Some(_) => Some(self.lasting_change(spared(export, request), &done.invalidations)),
+            None => self.change(export, &done.invalidations, done.orphan),
         });
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
         let grants = self.grants(&core, export, call, &mut result);

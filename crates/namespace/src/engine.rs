@@ -36,7 +36,7 @@ impl<S: Store> Namespace<S> {
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
             replaced: Replaced::default(),
-            nameless: None,
+            orphan: None,
             objects: Objects::open(&mut tables, mdt)?,
             sequences: Sequences::open(counters.seq_reserved, mdt),
             swaps: Swaps::open(tables.store())?,
@@ -81,12 +81,12 @@ impl<S: Store> Namespace<S> {
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
-        let nameless = self.nameless.take();
-        if let (Err(_), Some(nameless)) = (&result, nameless) {
-            self.handles.close(nameless.handle);
+        let orphan = self.orphan.take();
+        if let (Err(_), Some(orphan)) = (&result, orphan) {
+            self.handles.close(orphan.handle);
         }
-        let (transno, touched) = self.tables.end();
-        result.map(|reply| Done { reply, transno, touched, nameless })
+        let (transno, invalidations) = self.tables.end();
+        result.map(|reply| Done { reply, transno, invalidations, orphan })
     }
 
     /// Closes all files of a client that disconnected or was evicted. The last close of an orphan
@@ -202,7 +202,7 @@ impl<S: Store> Namespace<S> {
 
     /// Forgets this range with the next batch: its objects are destroyed.
     pub fn range_destroyed(&mut self, range: &OrphanRange) {
-        self.objects.orphan_gone(&mut self.tables, range);
+        self.objects.orphan_range_destroyed(&mut self.tables, range);
     }
 
     /// Ends recovery, when all clients have had their chance to `Reopen`: deletes the orphans that
@@ -223,8 +223,8 @@ impl<S: Store> Namespace<S> {
     /// Releases unused id reservations, before the last seal of a clean stop. Nothing may be
     /// executed afterwards.
     pub fn stop(&mut self) {
-        self.objects.give_back();
-        self.sequences.give_back();
+        self.objects.release_unused();
+        self.sequences.release_unused();
     }
 
     /// Whether an entry of the unlink log holds new object names that an operation in progress is

@@ -1,4 +1,4 @@
-//! Files that the MDT itself holds open: see modules `nameless` and `replaced`.
+//! Files that the MDT itself holds open: see modules `orphans` and `replaced`.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use sheen_wire::{Fid, Time};
 use crate::ClientId;
 
 /// Owner of the handles that hold these files open. No export has the number 0.
-pub(crate) const NOBODY: ClientId = ClientId(0);
+pub(crate) const INTERNAL_CLIENT: ClientId = ClientId(0);
 
 /// A file held open until no client has its OPEN bit any more. The service then passes it to
-/// [`crate::Namespace::revoked`]. If the MDT stops before, the next recovery finds the file.
+/// [`crate::Namespace::release_orphan`]. If the MDT stops before, the next recovery finds the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Nameless {
+pub struct HeldOrphan {
     /// FID of the file.
     pub fid: Fid,
     pub(crate) handle: u64,

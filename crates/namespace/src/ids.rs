@@ -163,7 +163,7 @@ impl Objects {
 
     /// Releases the ids above the last one handed out, for a clean stop. Takes effect with the next
     /// batch; no id may be taken afterwards.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release_unused(&mut self) {
         for ost in self.osts.values_mut() {
             *ost = Ost { reserved: ost.last, durable: ost.last, dirty: true, ..*ost };
         }
@@ -177,7 +177,7 @@ impl Objects {
         self.orphans.iter().map(range).collect()
     }
 
-    pub(crate) fn orphan_gone<S: Store>(&mut self, tables: &mut Tables<S>, range: &OrphanRange) {
+    pub(crate) fn orphan_range_destroyed<S: Store>(&mut self, tables: &mut Tables<S>, range: &OrphanRange) {
         if self.orphans.remove(&(range.ost, range.first)).is_some() {
             tables.set_raw(key::orphan_range(range.ost, range.first), None);
         }
@@ -270,7 +270,7 @@ impl Sequences {
         self.durable = self.sealed;
     }
 
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release_unused(&mut self) {
         self.reserved = self.last;
         self.durable = self.last;
     }

@@ -3,12 +3,12 @@
 use sheen_layout::{Asked, Component, Wanted, WantedLayout};
 use sheen_wire::{self as wire, Fid, StatFs, Time, mds::Reply};
 
-use crate::{ClientId, Nameless};
+use crate::{ClientId, HeldOrphan};
 
 /// Requested parameters of a new layout. The fields are resolved in this order
 /// (`sheen_layout::resolve_asked`), then the file system's defaults apply.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ask {
+pub struct LayoutRequest {
     /// Parameters set on the file itself; empty if there are none.
     pub own: Asked,
     /// Default layout of the parent directory.
@@ -24,9 +24,9 @@ pub trait Env {
     /// Checks parameters that a user requested. EINVAL if an OST or pool does not exist, EOPNOTSUPP
     /// if the MDT cannot hold data.
     fn check(&mut self, asked: &Asked) -> wire::Result<()>;
-    /// Fills in the parameters that `ask` leaves open. The user's own parameters were checked
+    /// Fills in the parameters that `request` leaves open. The user's own parameters were checked
     /// before ([`Env::check`]).
-    fn resolve(&mut self, ask: &Ask) -> wire::Result<WantedLayout>;
+    fn resolve(&mut self, request: &LayoutRequest) -> wire::Result<WantedLayout>;
     /// Chooses the OST for each stripe of a component (or of a plain layout) among the OSTs that
     /// are active and have space now. For its errors (ENOSPC, EINVAL and so on) see
     /// `sheen_layout::LayoutError::errno`. Called before the operation changes anything; the
@@ -65,11 +65,11 @@ pub struct Done {
     /// Transaction number, rising. 0 if nothing changed that a crash could lose.
     pub transno: u64,
     /// Invalidations: per changed inode, once, the [`sheen_wire::ldlm::bits`] that other clients
-    /// may no longer cache. Module `touched` defines them.
-    pub touched: Vec<(Fid, u64)>,
+    /// may no longer cache. Module `invalidations` defines them.
+    pub invalidations: Vec<(Fid, u64)>,
     /// The file whose last name the operation removed, if clients may have it open without the
     /// MDT's knowledge.
-    pub nameless: Option<Nameless>,
+    pub orphan: Option<HeldOrphan>,
 }
 
 /// Objects to be destroyed on their OSTs: those of a deleted file, or those removed from a file's

@@ -1,5 +1,5 @@
-//! Layers of changes, and the batches that they become when they are sealed. Values stay typed until
-//! the batch is written.
+//! Layers of changes, and the batches that they become when they are sealed. Values stay typed
+//! until the batch is written.
 
 use std::{collections::BTreeMap, sync::Arc};
 

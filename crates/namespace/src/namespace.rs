@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::{
-    Config, Nameless, Store, StoreError,
+    Config, HeldOrphan, Store, StoreError,
     handles::Handles,
     held::Replaced,
     ids::{Objects, Sequences},
@@ -19,8 +19,8 @@ pub struct Namespace<S> {
     pub(crate) tables: Tables<S>,
     pub(crate) handles: Handles,
     pub(crate) replaced: Replaced,
-    /// Set by the operation in progress, for [`crate::Done::nameless`].
-    pub(crate) nameless: Option<Nameless>,
+    /// Set by the operation in progress, for [`crate::Done::orphan`].
+    pub(crate) orphan: Option<HeldOrphan>,
     pub(crate) objects: Objects,
     pub(crate) sequences: Sequences,
     pub(crate) swaps: Swaps,

@@ -13,7 +13,7 @@
 
 use sheen_wire::{self as wire, Fid, FileKind, Time};
 
-use crate::{Namespace, Store, held::NOBODY, interface::Cx};
+use crate::{Namespace, Store, held::INTERNAL_CLIENT, interface::Cx};
 
 /// Maximum number of files held. A program that renames without pause replaces some thousands per
 /// second.
@@ -30,7 +30,7 @@ impl<S: Store> Namespace<S> {
         if self.replaced.0.len() >= REPLACED_MAX {
             self.drop_oldest();
         }
-        let handle = self.handles.open(NOBODY, fid, wire::mds::flags::RDONLY);
+        let handle = self.handles.open(INTERNAL_CLIENT, fid, wire::mds::flags::RDONLY);
         self.replaced.0.push_back((later(cx.now, keep), handle, fid));
         Ok(())
     }

@@ -88,7 +88,7 @@ impl<S: Store> Namespace<S> {
             inode.remove_link(parent, name);
         } else {
             inode.links.clear();
-            self.keep_nameless(cx, fid, &inode);
+            self.hold_orphan(cx, fid, &inode);
             if !self.handles.is_open(fid) {
                 return self.destroy(fid, &inode);
             }

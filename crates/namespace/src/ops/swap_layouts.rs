@@ -38,7 +38,7 @@ use sheen_wire::{
 use crate::{
     ClientId, Namespace, Store,
     access::{self, WRITE, is_owner, is_root, without_privilege},
-    held::NOBODY,
+    held::INTERNAL_CLIENT,
     interface::Cx,
     key,
     relayouts::{BegunSwap, Renamed, drawn_version},
@@ -133,7 +133,7 @@ impl<S: Store> Namespace<S> {
 
     /// Whether a client other than `but` is known to have the file open, or `but` more than once.
     pub fn is_in_use(&self, fid: Fid, but: ClientId) -> bool {
-        self.handles.is_open_but(fid, but, NOBODY)
+        self.handles.is_open_elsewhere(fid, but, INTERNAL_CLIENT)
     }
 
     pub(crate) fn swap_layouts(&mut self, cx: &Cx, request: &Request) -> wire::Result<Reply> {

@@ -33,7 +33,7 @@ impl<S: Store> Namespace<S> {
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         match self.check_new_fid(new.fid) {
-            Err(Errno::EINVAL) if self.is_nameless(new.fid)? => return self.opened(cx, new.fid, flags, true),
+            Err(Errno::EINVAL) if self.is_orphan(new.fid)? => return self.opened(cx, new.fid, flags, true),
             checked => checked?,
         }
         let layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
@@ -46,7 +46,7 @@ impl<S: Store> Namespace<S> {
         self.opened(cx, new.fid, flags, true)
     }
 
-    fn is_nameless(&mut self, fid: Fid) -> wire::Result<bool> {
+    fn is_orphan(&mut self, fid: Fid) -> wire::Result<bool> {
         Ok(self.tables.inode(fid)?.is_some_and(|i| i.kind == FileKind::Regular && i.nlink == 0))
     }
 }

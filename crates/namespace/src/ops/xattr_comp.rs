@@ -42,7 +42,7 @@ impl<S: Store> Namespace<S> {
             Edit::SetFlags => Some(old.with_flags(&Mark::decode(value)?)?),
             Edit::Delete => {
                 // A client without notice of the change would write to destroyed objects.
-                self.check_heard(cx, fid, &old)?;
+                self.check_openers_have_layout_lock(cx, fid, &old)?;
                 let marks = Mark::decode(value)?;
                 let (kept, objects) = old.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
                 if kept.is_none() && old.mdt_end() > 0 {

@@ -48,7 +48,7 @@ fn exec_open_invalidates_open_to_find_writers() {
     let mut fs = Fs::new();
     let f = file(&mut fs);
     let program = fs.open(&Cred::ROOT, f, EXEC).unwrap();
-    assert_eq!(fs.touched, [(f, bits::OPEN)]);
+    assert_eq!(fs.invalidations, [(f, bits::OPEN)]);
     assert!(!fs.ns.is_written_elsewhere(ME, f) && fs.ns.is_run_elsewhere(OTHER, f) && !fs.ns.is_run_elsewhere(ME, f));
     fs.close(program).unwrap();
     fs.client = OTHER;
@@ -56,7 +56,7 @@ fn exec_open_invalidates_open_to_find_writers() {
     fs.client = ME;
     let (_, handle) = fs.open(&Cred::ROOT, f, EXEC).unwrap();
     // The writer's close may be delayed under its LAYOUT lock.
-    assert_eq!(fs.touched, [(f, bits::OPEN | bits::LAYOUT)]);
+    assert_eq!(fs.invalidations, [(f, bits::OPEN | bits::LAYOUT)]);
     assert!(fs.ns.is_written_elsewhere(ME, f));
     fs.ns.refuse_run(ME, f, handle);
     assert!(!fs.ns.is_run_elsewhere(OTHER, f));

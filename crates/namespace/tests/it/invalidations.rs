@@ -15,14 +15,14 @@ const ALL: u64 = LOOKUP | UPDATE | PERM | XATTR | LAYOUT;
 const ME: Cred = Cred::ROOT;
 
 /// Returns the invalidations by inode, which appears once.
-fn touched(fs: &Fs) -> BTreeMap<Fid, u64> {
-    let map: BTreeMap<Fid, u64> = fs.touched.iter().copied().collect();
-    assert_eq!(map.len(), fs.touched.len(), "an inode is reported twice: {:?}", fs.touched);
+fn invalidations(fs: &Fs) -> BTreeMap<Fid, u64> {
+    let map: BTreeMap<Fid, u64> = fs.invalidations.iter().copied().collect();
+    assert_eq!(map.len(), fs.invalidations.len(), "an inode is reported twice: {:?}", fs.invalidations);
     map
 }
 
 fn expect(fs: &Fs, wanted: &[(Fid, u64)]) {
-    assert_eq!(touched(fs), wanted.iter().copied().collect());
+    assert_eq!(invalidations(fs), wanted.iter().copied().collect());
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn every_outdated_attribute_is_invalidated() {
         let files: Vec<Fid> = before.keys().copied().collect();
         let (d, e, f) = (dirs[pick(dirs.len())], dirs[pick(dirs.len())], files[pick(files.len())]);
         let (n, m) = (["a", "b", "c", "d"][pick(4)], ["a", "b", "c", "d"][pick(4)]);
-        fs.touched.clear();
+        fs.invalidations.clear();
         let made = match pick(16) {
             0 | 1 => fs.mkdir(&ME, d, n, 0o777).ok(),
             2 | 3 => fs.create(&ME, d, n, flags::RDWR, 0o666).inspect(|o| open.push(*o)).ok().map(|o| o.0),
@@ -228,12 +228,12 @@ fn every_outdated_attribute_is_invalidated() {
             _ if open.is_empty() => None,
             _ => fs.close(open.swap_remove(pick(open.len()))).map(|()| f).ok(),
         };
-        let touched = touched(&fs);
+        let invalidations = invalidations(&fs);
         known.extend(made);
-        changes += usize::from(!touched.is_empty());
+        changes += usize::from(!invalidations.is_empty());
         let after = see(&mut fs, &known);
         for (fid, was) in &before {
-            let (outdated, said) = (outdated(was, after.get(fid)), touched.get(fid).copied().unwrap_or(0));
+            let (outdated, said) = (outdated(was, after.get(fid)), invalidations.get(fid).copied().unwrap_or(0));
             assert_eq!(outdated & !said, 0, "{fid}: {was:?} became {:?}, reported {said:#x}", after.get(fid));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use bytes::Bytes;
-use sheen_namespace::{Done, Nameless};
+use sheen_namespace::{Done, HeldOrphan};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, Time,
     fid::ROOT,
@@ -15,13 +15,13 @@ fn unlink(fs: &mut Fs, name: &'static str) -> Done {
 }
 
 /// A file system with a file "f" that has just lost its name while clients hold a lock on OPEN.
-fn nameless() -> (Fs, Fid, Nameless) {
+fn orphan() -> (Fs, Fid, HeldOrphan) {
     let mut fs = Fs::new();
     let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
     fs.env.may_be_open = true;
-    let nameless = unlink(&mut fs, "f").nameless.unwrap();
-    assert_eq!(nameless.fid, f);
-    (fs, f, nameless)
+    let orphan = unlink(&mut fs, "f").orphan.unwrap();
+    assert_eq!(orphan.fid, f);
+    (fs, f, orphan)
 }
 
 fn reopen(fs: &mut Fs, fid: Fid) -> u64 {
@@ -43,19 +43,19 @@ fn destroyed(fs: &mut Fs) -> usize {
 
 #[test]
 fn orphan_is_held_until_open_locks_are_cancelled() {
-    let (mut fs, f, nameless) = nameless();
+    let (mut fs, f, orphan) = orphan();
     assert!(lives(&mut fs, f));
     assert_eq!(destroyed(&mut fs), 0);
-    assert!(fs.ns.revoked(nameless), "no client has it open");
+    assert!(fs.ns.release_orphan(orphan), "no client has it open");
     assert!(!lives(&mut fs, f));
     assert_eq!(destroyed(&mut fs), 1);
 }
 
 #[test]
 fn reopened_orphan_lives_until_its_last_close() {
-    let (mut fs, f, nameless) = nameless();
+    let (mut fs, f, orphan) = orphan();
     let handle = reopen(&mut fs, f);
-    assert!(!fs.ns.revoked(nameless));
+    assert!(!fs.ns.release_orphan(orphan));
     assert!(lives(&mut fs, f));
     fs.close((f, handle)).unwrap();
     assert!(!lives(&mut fs, f));
@@ -64,17 +64,17 @@ fn reopened_orphan_lives_until_its_last_close() {
 
 #[test]
 fn close_before_open_locks_are_cancelled_keeps_the_orphan() {
-    let (mut fs, f, nameless) = nameless();
+    let (mut fs, f, orphan) = orphan();
     let handle = reopen(&mut fs, f);
     fs.close((f, handle)).unwrap();
     fs.ns.disconnect(ME);
     assert!(lives(&mut fs, f));
-    assert!(fs.ns.revoked(nameless));
+    assert!(fs.ns.release_orphan(orphan));
 }
 
 #[test]
 fn crash_leaves_a_held_orphan_to_recovery() {
-    let (mut fs, f, _) = nameless();
+    let (mut fs, f, _) = orphan();
     fs.commit();
     let mut fs = fs.crash();
     let handle = reopen(&mut fs, f);
@@ -95,8 +95,8 @@ fn unlink_of_one_of_two_names_holds_no_orphan() {
     let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
     fs.link(&Cred::ROOT, f, ROOT, "g").unwrap();
     fs.env.may_be_open = true;
-    assert_eq!(unlink(&mut fs, "f").nameless, None);
-    assert!(unlink(&mut fs, "g").nameless.is_some());
+    assert_eq!(unlink(&mut fs, "f").orphan, None);
+    assert!(unlink(&mut fs, "g").orphan.is_some());
 }
 
 #[test]

@@ -15,7 +15,7 @@
 //! | the inode is deleted with its last name | all of these |
 //!
 //! OPEN is not among them: for a client that has a file open, the file does not change.
-//! [`crate::nameless`] describes files that lose their last name. An open for execution invalidates
+//! [`crate::orphans`] describes files that lose their last name. An open for execution invalidates
 //! OPEN (`ops::open`), so that the MDT learns which clients have the file open for writing.
 //!
 //! There are no invalidations for:
@@ -34,9 +34,9 @@ const ALL: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::
 /// Invalidations of each inode, once, in the order of change. An operation changes a handful of
 /// inodes, so the search is linear.
 #[derive(Debug, Default)]
-pub(crate) struct Touched(Vec<(Fid, u64)>);
+pub(crate) struct Invalidations(Vec<(Fid, u64)>);
 
-impl Touched {
+impl Invalidations {
     pub(crate) fn note(&mut self, fid: Fid, bits: u64) {
         match self.0.iter_mut().find(|(f, _)| *f == fid) {
             _ if bits == 0 => {}
@@ -78,8 +78,8 @@ fn changed(fid: Fid, old: &Inode, new: &Inode) -> u64 {
         attr.atime = Time::default();
         attr
     };
-    let mut touched = 0;
-    let mut note = |changed: bool, bits: u64| touched |= if changed { bits } else { 0 };
+    let mut invalidated = 0;
+    let mut note = |changed: bool, bits: u64| invalidated |= if changed { bits } else { 0 };
     note(shown(old) != shown(new), bits::UPDATE);
     let permission = |i: &Inode| (i.perm, i.uid, i.gid);
     note(
@@ -89,5 +89,5 @@ fn changed(fid: Fid, old: &Inode, new: &Inode) -> u64 {
     note(old.access_acl != new.access_acl || old.default_acl != new.default_acl, bits::XATTR);
     note(old.xattr_bytes != new.xattr_bytes || old.links != new.links, bits::XATTR);
     note(old.layout != new.layout, bits::LAYOUT | bits::XATTR);
-    touched
+    invalidated
 }

@@ -11,24 +11,24 @@
 
 use sheen_wire::{Fid, FileKind, mds::flags};
 
-use crate::{Nameless, Namespace, Store, held::NOBODY, interface::Cx, record::Inode};
+use crate::{HeldOrphan, Namespace, Store, held::INTERNAL_CLIENT, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     /// Holds a file open that is about to lose its last name, if clients may have it open.
-    pub(crate) fn keep_nameless(&mut self, cx: &Cx, fid: Fid, inode: &Inode) {
+    pub(crate) fn hold_orphan(&mut self, cx: &Cx, fid: Fid, inode: &Inode) {
         if inode.kind == FileKind::Regular && cx.env.may_be_open(fid) {
-            let handle = self.handles.open(NOBODY, fid, flags::RDONLY);
-            self.nameless = Some(Nameless { fid, handle });
+            let handle = self.handles.open(INTERNAL_CLIENT, fid, flags::RDONLY);
+            self.orphan = Some(HeldOrphan { fid, handle });
         }
     }
 
     /// Ends the hold on an orphan: no client has an OPEN lock any more, and clients that have the
     /// file open have reported it. Returns whether the file is deleted.
-    pub fn revoked(&mut self, nameless: Nameless) -> bool {
+    pub fn release_orphan(&mut self, orphan: HeldOrphan) -> bool {
         // If the store fails here, the orphan's record remains for the next recovery, and
         // `take_fault` returns the error.
-        let _ = self.close_handle(nameless.handle, nameless.fid);
+        let _ = self.close_handle(orphan.handle, orphan.fid);
         self.tables.end();
-        matches!(self.tables.inode(nameless.fid), Ok(None))
+        matches!(self.tables.inode(orphan.fid), Ok(None))
     }
 }
