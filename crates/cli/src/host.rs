@@ -24,10 +24,10 @@ use crate::{
     error::{Context, Failure, Result},
 };
 
-mod held;
 mod registration;
+mod watched_dirs;
 
-use held::Held;
+use watched_dirs::WatchedDirs;
 
 /// Least number of runtime threads: enough that a few slow disk writes do not block all other work.
 const RUNTIME_THREADS_MIN: usize = 4;
@@ -71,7 +71,7 @@ pub struct Host {
     /// By file system name: the task that applies the permanent settings to the OSTs.
     hears: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
-    held: Mutex<Vec<Held>>,
+    watched_dirs: WatchedDirs,
     _control: Option<Control>,
 }
 
@@ -137,9 +137,23 @@ impl Host {
             osts: Mutex::default(),
             data: Mutex::default(),
             hears: Mutex::default(),
-            held: Mutex::default(),
+            watched_dirs: WatchedDirs::default(),
             _control: control,
         }
+    }
+
+    /// Waits for SIGTERM or SIGINT, upon which this process is to end.
+    ///
+    /// # Errors
+    /// The directory of a target was removed.
+    pub async fn to_end(&self) -> Result {
+        let path = tokio::select! {
+            asked = asked_to_end() => return asked,
+            path = self.watched_dirs.removed(&self.rt) => path,
+        };
+        let what = format!("{} was removed while it was served", path.display());
+        tracing::error!("{what}: unmounting and stopping this process; restore the directory before the next start");
+        Err(Failure::new(what))
     }
 
     /// Listens at an address. Returns the address with its port.
@@ -182,7 +196,7 @@ impl Host {
         let mgs = Mgs::start(self.rt.clone(), dir, self.params.clone()).await.context("cannot start the MGS")?;
         self.server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
         *self.mgs.lock() = Some(mgs);
-        self.hold(dir)
+        self.watched_dirs.add(&self.rt, dir)
     }
 
     /// Serves an MDT and its data service from a directory. In a new MDT, the root of the file
@@ -214,7 +228,7 @@ impl Host {
             .context(format!("cannot start the data service of the MDT in {}", dir.display()))?;
         mdt.set_data_service(Arc::new(Beside(data.clone())));
         self.data.lock().push(data);
-        self.hold(dir)
+        self.watched_dirs.add(&self.rt, dir)
     }
 
     /// Returns when the MDTs of this process place new objects on `osts` OSTs, or after
@@ -253,7 +267,7 @@ impl Host {
             .await
             .context(format!("cannot start the OST in {}", dir.display()))?;
         self.osts.lock().push(ost);
-        self.hold(dir)
+        self.watched_dirs.add(&self.rt, dir)
     }
 
     /// Starts the task that applies permanent settings to the parameters of OSTs: one task for all

@@ -7,7 +7,7 @@ use sheen_wire::Errno;
 use sheen_wire::mgs::{TARGETS_MAX, parse_ost};
 
 use super::options;
-use super::{Tool, lasting, usage};
+use super::{lasting, tool::Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
 const OPTIONS: Spec = Spec { short: "d", long: &[("delete", Value::No, "d")] };

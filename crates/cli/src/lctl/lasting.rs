@@ -14,8 +14,8 @@ use sheen_params::control::{Reply, Request};
 use sheen_wire::Errno;
 use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX};
 
-use super::param::{SetHere, first, set_here, slashes};
-use super::{Tool, usage};
+use super::set_here::{SetHere, first, set_here, slashes};
+use super::{tool::Tool, usage};
 
 /// Time limit for the processes of this machine to receive a setting.
 const HEARD_MAX: Duration = Duration::from_secs(5);

@@ -17,41 +17,22 @@ mod options;
 mod param;
 mod pool;
 mod processes;
+mod set_here;
+mod tool;
 mod usage;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use sheen_params::control::{self, Reply, Request};
+use sheen_params::control::{self, Request};
 use sheen_wire::Errno;
 
-use processes::{Processes, Running};
+use processes::Running;
+use tool::Tool;
 
 /// The commands that `--fsname` restricts to one file system. The others name their file system
 /// themselves.
 const CONFINED: [&str; 7] = ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
-
-/// The environment of a command. Tests inject their own, so that they need no process.
-pub struct Tool<'a> {
-    /// The processes of this machine.
-    pub processes: &'a dyn Processes,
-    /// The file system that `--fsname` selects.
-    pub fsname: Option<String>,
-    /// Standard output.
-    pub out: &'a mut dyn Write,
-    /// Standard error.
-    pub err: &'a mut dyn Write,
-}
-
-impl Tool<'_> {
-    /// Sends a request to all processes. With `--fsname`, the request covers only that file system.
-    fn ask(&self, request: Request) -> Vec<Reply> {
-        match &self.fsname {
-            Some(fsname) => self.processes.ask(&Request::Of { fsname: fsname.clone(), request: Box::new(request) }),
-            None => self.processes.ask(&request),
-        }
-    }
-}
 
 /// Runs `lctl` with its arguments, of which the first is its name. Returns the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {

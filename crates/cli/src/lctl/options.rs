@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 
-use super::{Tool, usage};
+use super::{tool::Tool, usage};
 use crate::lfs::getopt::{Item, Spec, Value};
 
 /// `--fsname NAME`, for [`Spec::long`] of the commands that it confines.

@@ -14,7 +14,7 @@ use sheen_params::control::{Reply, Request};
 use sheen_wire::Errno;
 use sheen_wire::mgs::{NO_POOLS, Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
 
-use super::{Tool, usage};
+use super::{tool::Tool, usage};
 use crate::lfs::pool_list;
 
 /// Time limit for the MDTs of this machine to receive a change.

@@ -1,5 +1,6 @@
 //! `lfs df`: space and inodes of each target and of the file system.
 
+mod numbers;
 mod output;
 
 use std::{ffi::OsString, path::Path};
@@ -7,13 +8,13 @@ use std::{ffi::OsString, path::Path};
 use sheen_wire::{Errno, Result, STATE_DEGRADED, StatFs, control, control::TargetInfo, mgs::TargetKind};
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::parse_unsigned,
     pool_list::pools_of,
-    text, usage,
+    tool::{Tool, keep_first, text},
+    usage,
 };
+use numbers::{TargetUsage, with_unit};
 use output::{Field, Row};
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -164,7 +165,7 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
             Ok(statfs) => {
                 sums.add(target.kind, statfs);
                 let place = format!("{place}[{kind}:{}]", target.index);
-                row(&target.uuid, &place, state(statfs), |inodes| Numbers::of(statfs, inodes), asked)
+                row(&target.uuid, &place, state(statfs), |inodes| TargetUsage::of(statfs, inodes), asked)
             }
         };
         if !asked.only_summary {
@@ -200,7 +201,7 @@ fn state(statfs: &StatFs) -> &'static str {
 
 /// Formats a line of the table with space or inodes. The target's state follows a space, which is
 /// printed even if the state is empty.
-fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, asked: &Asked) -> String {
+fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> TargetUsage, asked: &Asked) -> String {
     if let Some(fields) = &asked.output {
         let row = Row { source: name, space: numbers(false), inodes: numbers(true), target: place };
         return output::row(fields, &row, asked.base);
@@ -209,70 +210,19 @@ fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, 
     let cell = |value: u64| match (asked.base, asked.inodes) {
         (None, true) => format!("{value:>11}"),
         (None, false) => format!("{:>11}", value >> 10),
-        (Some(base), _) => cooked(value, base),
+        (Some(base), _) => with_unit(value, base),
     };
     let (total, used, free) = (cell(n.total), cell(n.used), cell(n.free));
     format!("{name:<20} {total} {used} {free} {:>3}%  {place} {state}\n", n.percent())
 }
 
-/// Formats a number with its unit as a column, such as `716.8M`. As in Lustre, the column is two
-/// characters narrower than that of a plain number.
-fn cooked(value: u64, base: u64) -> String {
-    let suffixes = if base == 1000 { "kMGTPE" } else { "KMGTPE" };
-    let (mut scaled, mut suffix) = (value as f64, None);
-    for letter in suffixes.chars() {
-        if scaled <= base as f64 {
-            break;
-        }
-        scaled /= base as f64;
-        suffix = Some(letter);
-    }
-    match suffix {
-        Some(letter) => format!("{scaled:>8.1}{letter}"),
-        None => format!("{value:>11}"),
-    }
-}
-
-/// The numbers of a row: bytes or inodes.
-#[derive(Clone, Copy, Default)]
-struct Numbers {
-    total: u64,
-    used: u64,
-    free: u64,
-}
-
-impl Numbers {
-    fn of(s: &StatFs, inodes: bool) -> Numbers {
-        if inodes {
-            return Numbers { total: s.files, used: s.files.saturating_sub(s.ffree), free: s.ffree };
-        }
-        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(s.bsize));
-        Numbers { total: bytes(s.blocks), used: bytes(s.blocks.saturating_sub(s.bfree)), free: bytes(s.bavail) }
-    }
-
-    fn plus(self, other: Numbers) -> Numbers {
-        Numbers {
-            total: self.total.saturating_add(other.total),
-            used: self.used.saturating_add(other.used),
-            free: self.free.saturating_add(other.free),
-        }
-    }
-
-    /// Used share of the space for users in percent, rounded up. Space reserved for the superuser
-    /// does not count.
-    fn percent(&self) -> u64 {
-        let all = u128::from(self.used) + u128::from(self.free);
-        if all == 0 { 0 } else { (u128::from(self.used) * 100).div_ceil(all) as u64 }
-    }
-}
-
 /// Sums over the targets that are shown.
 #[derive(Default)]
 struct Sums {
-    mdt_space: Numbers,
-    mdt_inodes: Numbers,
-    ost_space: Numbers,
-    ost_inodes: Numbers,
+    mdt_space: TargetUsage,
+    mdt_inodes: TargetUsage,
+    ost_space: TargetUsage,
+    ost_inodes: TargetUsage,
 }
 
 impl Sums {
@@ -281,13 +231,13 @@ impl Sums {
             TargetKind::Mdt => (&mut self.mdt_space, &mut self.mdt_inodes),
             TargetKind::Ost => (&mut self.ost_space, &mut self.ost_inodes),
         };
-        *space = space.plus(Numbers::of(s, false));
-        *inodes = inodes.plus(Numbers::of(s, true));
+        *space = space.plus(TargetUsage::of(s, false));
+        *inodes = inodes.plus(TargetUsage::of(s, true));
     }
 
     /// Returns the totals of the file system. A new file takes an inode on an MDT and at least one
     /// object on an OST. The free inodes are therefore the minimum of both.
-    fn total(&self, asked: &Asked, inodes: bool) -> Numbers {
+    fn total(&self, asked: &Asked, inodes: bool) -> TargetUsage {
         let only_mdts = asked.mdt.is_some() && asked.ost.is_none();
         let only_osts = asked.ost.is_some() && asked.mdt.is_none();
         match (inodes, only_mdts, only_osts) {
@@ -300,7 +250,7 @@ impl Sums {
                     0 => self.mdt_inodes.free,
                     _ => self.mdt_inodes.free.min(self.ost_inodes.free),
                 };
-                Numbers { total: self.mdt_inodes.used + free, used: self.mdt_inodes.used, free }
+                TargetUsage { total: self.mdt_inodes.used + free, used: self.mdt_inodes.used, free }
             }
         }
     }

@@ -9,11 +9,10 @@ use std::{
 use sheen_wire::{Errno, Fid, Result, control};
 
 use super::{
-    EXIT_USAGE, Tool,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::parse_unsigned,
-    text, usage,
+    tool::{EXIT_USAGE, Tool, keep_first, text},
+    usage,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {

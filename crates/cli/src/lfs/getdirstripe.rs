@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::paths::join;
 use sheen_layout::lmv::{INHERIT_NONE, INHERIT_RR_UNLIMITED, INHERIT_UNLIMITED, LmvUser, MAGIC_USER};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
@@ -16,9 +17,8 @@ use sheen_wire::{
 };
 
 use super::{
-    Tool, fs,
     getopt::{self, Item, Value},
-    keep_first, text,
+    tool::{Tool, keep_first, text},
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -190,7 +190,7 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Re
 /// Returns the paths of a directory's entries in reverse order.
 fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
     match tool.fs.list(path) {
-        Ok(names) => names.iter().rev().map(|name| fs::join(path, name)).collect(),
+        Ok(names) => names.iter().rev().map(|name| join(path, name)).collect(),
         Err(e) => {
             tool.complain(format_args!("lfs getdirstripe: open {} failed: {e} ({})", path.display(), e.0));
             *first = first.and(Err(e));
@@ -201,7 +201,7 @@ fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf
 
 fn show(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Result<()> {
     let place = tool.fs.resolve(path)?;
-    let fid = fs::fid_of(tool.fs, &place).inspect_err(|e| {
+    let fid = tool.fs.fid(&place).inspect_err(|e| {
         if *e == Errno::ENOTTY {
             let path = path.display();
             tool.complain(format_args!("lfs getdirstripe: cb_getstripe: '{path}' not on a Lustre fs?: {e} ({})", e.0));

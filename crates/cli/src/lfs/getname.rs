@@ -5,9 +5,9 @@ use std::{ffi::OsString, path::Path};
 use sheen_wire::control::{self, MountInfo};
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
-    keep_first, usage,
+    tool::{Tool, keep_first},
+    usage,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {

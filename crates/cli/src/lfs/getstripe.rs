@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::paths::join;
 use sheen_layout::{Layout, Pattern};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
@@ -20,12 +21,11 @@ use sheen_wire::{
 };
 
 use super::{
-    EXIT_USAGE, Tool, fs,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::parse_unsigned,
     show::{Fields, Picture, Style},
-    text, usage,
+    tool::{EXIT_USAGE, Tool, keep_first, text},
+    usage,
 };
 
 pub use select::Selection;
@@ -262,7 +262,7 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) 
 /// Returns the paths of a directory's entries in reverse order.
 fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
     match tool.fs.list(path) {
-        Ok(names) => names.iter().rev().map(|name| fs::join(path, name)).collect(),
+        Ok(names) => names.iter().rev().map(|name| join(path, name)).collect(),
         Err(e) => {
             tool.complain(format_args!("lfs getstripe: open {} failed: {e} ({})", path.display(), e.0));
             *first = first.and(Err(e));
@@ -272,7 +272,7 @@ fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf
 }
 
 fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<()> {
-    let fid = fs::fid_of(tool.fs, path).inspect_err(|e| {
+    let fid = tool.fs.fid(path).inspect_err(|e| {
         if *e == Errno::ENOTTY {
             tool.complain(format_args!(
                 "lfs getstripe: cb_getstripe: '{}' not on a Lustre fs?: {e} ({})",

@@ -13,13 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::System;
 use sheen_wire::{
     Errno, Result,
     control::{self, MountInfo},
     mgs::{Pool, TargetKind, target_name},
 };
 
-use super::{EXIT_USAGE, Tool, fs, text};
+use super::tool::{EXIT_USAGE, Tool, text};
 
 /// Returns the pools of a mount's file system.
 pub(super) fn pools_of(tool: &Tool, mount: &MountInfo) -> Result<Vec<Pool>> {
@@ -78,7 +79,7 @@ pub(super) fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 
 /// Runs `lctl pool_list` for its operand.
 pub fn for_lctl(what: &str, out: &mut dyn Write, err: &mut dyn Write) -> i32 {
-    run(&mut Tool { fs: &fs::System, out, err }, &[what.into()])
+    run(&mut Tool { fs: &System, out, err }, &[what.into()])
 }
 
 /// Formats the list of pools.

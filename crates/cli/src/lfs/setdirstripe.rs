@@ -4,6 +4,7 @@
 use std::{ffi::OsString, fmt, path::Path};
 
 use rustix::fs::{CWD, Mode};
+use sheen_admin::{System, paths::parent_of};
 use sheen_layout::lmv::{
     DIR_STRIPES_MAX, HashType, INHERIT_MAX, INHERIT_NONE, INHERIT_OVERSTRIPED, INHERIT_PLAIN, INHERIT_RR_NONE,
     INHERIT_RR_UNLIMITED, INHERIT_STRIPED, INHERIT_UNLIMITED, LmvUser, STRIPES_PER_MDT_MAX,
@@ -15,11 +16,9 @@ use sheen_wire::{
 };
 
 use super::{
-    Tool, fs,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::{parse_signed, parse_unsigned},
-    text,
+    tool::{Tool, keep_first, text},
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -90,7 +89,7 @@ trait Directories {
     fn remove(&self, path: &Path);
 }
 
-impl Directories for fs::System {
+impl Directories for System {
     fn make(&self, path: &Path, mode: u32) -> Result<()> {
         rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(mode)).map_err(|e| Errno(e.raw_os_error()))
     }
@@ -125,12 +124,12 @@ struct Asked {
 
 /// Runs `lfs setdirstripe`.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    run_as(tool, args, "setdirstripe", &fs::System)
+    run_as(tool, args, "setdirstripe", &System)
 }
 
 /// Runs `lfs mkdir`.
 pub fn mkdir(tool: &mut Tool, args: &[OsString]) -> i32 {
-    run_as(tool, args, "mkdir", &fs::System)
+    run_as(tool, args, "mkdir", &System)
 }
 
 fn run_as(tool: &mut Tool, args: &[OsString], command: &'static str, directories: &dyn Directories) -> i32 {
@@ -344,7 +343,7 @@ impl Task<'_> {
     /// Checks that the path is on a mount and that the requested MDTs exist.
     fn verify(&self, tool: &mut Tool, path: &Path) -> Result<()> {
         let Task { command, wanted, .. } = self;
-        let here = if tool.fs.kind(path, true).is_ok() { path } else { fs::parent_of(path) };
+        let here = if tool.fs.kind(path, true).is_ok() { path } else { parent_of(path) };
         let info = match tool.fs.resolve(here) {
             Err(e) => {
                 let path = path.display();

@@ -9,8 +9,8 @@ use sheen_layout::{Asked, Template};
 use sheen_wire::{Errno, FileKind, Result};
 
 use super::super::{
-    Tool, fs, keep_first,
     setstripe::{self, Mirrored},
+    tool::{Tool, keep_first},
 };
 
 /// Exit code of failures: Lustre's -1.
@@ -56,7 +56,7 @@ fn create(tool: &Tool, path: &Path, template: &Template, asked: &Mirrored) -> Re
         Err(Errno::ENOENT) => setstripe::create(tool.fs, path, asked.mode)?,
         Err(e) => return Err(e),
     };
-    fs::fid_of(tool.fs, &tool.fs.resolve(&path)?)?;
+    tool.fs.fid(&tool.fs.resolve(&path)?)?;
     // With a single mirror, this is a composite file without mirrors.
     tool.fs.set(&path, "lustre.lov", &Asked::Composite(template.clone()).encode(), false)
 }

@@ -6,10 +6,11 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use sheen_admin::not_sheen;
 use sheen_layout::{Asked, Component, Count, Layout, Pattern, Pool, Spec, Template, TemplateComponent};
 use sheen_wire::{Errno, FileKind, Result};
 
-use super::super::{Tool, getstripe::flag, numbers::parse_signed};
+use super::super::{getstripe::flag, numbers::parse_signed, tool::Tool};
 
 /// Most bytes of a YAML file that are read. A layout of 64 KiB has fewer than 2,800 objects of
 /// about 60 characters each.
@@ -21,7 +22,7 @@ pub fn copy(tool: &Tool, path: &Path) -> Result<Asked> {
     let value = match tool.fs.get(&path, "lustre.lov") {
         Ok(value) => value,
         Err(Errno::ENODATA) => return Ok(Asked::default()),
-        Err(e) => return Err(super::fs::not_sheen(e)),
+        Err(e) => return Err(not_sheen(e)),
     };
     match tool.fs.kind(&path, true)? {
         FileKind::Dir => Ok(Asked::decode(&value)?),

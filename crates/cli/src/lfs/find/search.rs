@@ -1,43 +1,35 @@
-//! The query that the options of `lfs find` describe.
+//! The search that the options of `lfs find` describe.
 
 use std::{ffi::OsStr, ops::RangeInclusive, os::unix::ffi::OsStrExt, path::Path};
 
+use sheen_admin::find::{
+    Glob, Query,
+    entry::stat_of,
+    facts::Stamp,
+    test::{Bits, Hash, Perm, Property, Targets, Test},
+};
 use sheen_layout::{Composite, Pattern, flags};
-use sheen_wire::{Errno, FileKind, Result, entries};
+use sheen_wire::{Errno, FileKind, Result};
 
 use super::{
-    super::{numbers::parse_unsigned, text},
-    entry,
-    facts::{Cost, Facts, Stamp},
-    glob::Glob,
+    super::{numbers::parse_unsigned, tool::text},
     host,
-    predicate::{Bits, Hash, Perm, Targets, Test, What},
     print::{ATTRIBUTES, Format, LS},
-    range::Range,
+    range,
 };
 
 /// Most threads that may be requested.
 const THREADS_MAX: u64 = 256;
 
-/// The tests, bounds and output format of a search.
+/// A query and the command's own options.
 #[derive(Clone, Debug)]
-pub struct Query {
-    /// Tests that must all hold, cheapest first.
-    tests: Vec<Test>,
-    /// Start of the search in seconds since the epoch, from which ages are measured.
-    now: i64,
-    /// Entries at fewer levels below an operand are not printed.
-    pub min_depth: u32,
-    /// Entries at more levels below an operand are not visited.
-    pub max_depth: u32,
+pub struct Search {
+    /// The tests and bounds.
+    pub query: Query,
     /// Output format.
     pub format: Format,
     /// Unknown directives of the format.
     pub unknown: Vec<String>,
-    /// Whether cached attributes are accepted, however old.
-    pub lazy: bool,
-    /// Percentage of the found entries that is not printed.
-    pub skip: u64,
     /// Number of threads; `None`: the program chooses.
     pub threads: Option<usize>,
 }
@@ -46,27 +38,17 @@ pub struct Query {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong(pub String, pub Errno);
 
-impl Query {
-    /// Creates a query for all entries. `now`: in seconds since the epoch.
-    pub fn new(now: i64) -> Query {
-        Query {
-            tests: Vec::new(),
-            now,
-            min_depth: 0,
-            max_depth: u32::MAX,
-            format: Format::path(b'\n'),
-            unknown: Vec::new(),
-            lazy: false,
-            skip: 0,
-            threads: None,
-        }
+impl Search {
+    /// Creates a search for all entries. `now`: in seconds since the epoch.
+    pub fn new(now: i64) -> Search {
+        Search { query: Query::new(now), format: Format::path(b'\n'), unknown: Vec::new(), threads: None }
     }
 
     /// Takes an option. `negated`: it follows a `!`.
     pub fn option(&mut self, id: &'static str, value: Option<&OsStr>, negated: bool) -> Result<(), Wrong> {
         let value = value.unwrap_or_default();
         match id {
-            "lazy" => self.lazy = true,
+            "lazy" => self.query.lazy = true,
             "print" => self.format = Format::path(b'\n'),
             "print0" => self.format = Format::path(0),
             "ls" => self.format = Format::new(LS.as_bytes()).0,
@@ -75,148 +57,66 @@ impl Query {
                 let bad = || Wrong(format!("error: bad {id} '{}'", value.display()), Errno::EINVAL);
                 let number = |most: u64| parse_unsigned(text(value)).filter(|n| *n <= most).ok_or_else(bad);
                 match id {
-                    "mindepth" => self.min_depth = number(u64::from(u32::MAX))? as u32,
-                    "maxdepth" => self.max_depth = number(u64::from(u32::MAX))? as u32,
-                    "skip" => self.skip = number(100)?,
+                    "mindepth" => self.query.min_depth = number(u64::from(u32::MAX))? as u32,
+                    "maxdepth" => self.query.max_depth = number(u64::from(u32::MAX))? as u32,
+                    "skip" => self.query.skip = number(100)?,
                     "threads" => {
                         self.threads = Some(number(THREADS_MAX).ok().filter(|n| *n > 0).ok_or_else(bad)? as usize)
                     }
                     _ => {
-                        let what = match id.strip_prefix("newer") {
-                            Some(xy) => newer(xy, value, self.now)?,
-                            None => what(id, value).ok_or_else(bad)?,
+                        let property = match id.strip_prefix("newer") {
+                            Some(xy) => newer(xy, value, self.query.now())?,
+                            None => property(id, value).ok_or_else(bad)?,
                         };
-                        self.add(Test { what, negated });
+                        self.query.add(Test { property, negated });
                     }
                 }
             }
         }
         Ok(())
     }
-
-    fn add(&mut self, test: Test) {
-        self.tests.retain(|other| !test.replaces(other));
-        let place = self.tests.partition_point(|other| other.cost() <= test.cost());
-        self.tests.insert(place, test);
-    }
-
-    /// Whether directories alone return all that the tests and the format need.
-    pub fn is_free(&self) -> bool {
-        self.format.is_free() && self.tests.iter().all(|test| test.cost() == Cost::Entry)
-    }
-
-    /// Whether the tests or the format need creation times.
-    pub fn wants_birth(&self) -> bool {
-        let tested = |test: &Test| matches!(test.what, What::Age(Stamp::Birth, _) | What::Newer(Stamp::Birth, _));
-        self.format.wants_birth() || self.tests.iter().any(tested)
-    }
-
-    /// Returns the flags of the request to directories that return attributes of their entries
-    /// ([`sheen_wire::entries`]). `None`: such a request would save no call.
-    ///
-    /// If names are tested as well, the flags leave out the OSTs, which are then asked only for
-    /// entries with a matching name.
-    pub fn wants(&self) -> Option<u32> {
-        let (stat, layouts) = self.format.wants();
-        let costs = |cost| self.tests.iter().any(|test| test.cost() == cost);
-        let (stat, layouts) = (stat || costs(Cost::Stat), layouts || costs(Cost::Layout));
-        let named = self.tests.iter().any(|test| matches!(test.what, What::Name(_)) && !test.negated);
-        let flag = |flag, set| if set { flag } else { 0 };
-        let flags = flag(entries::SIZES, self.needs_sizes() && !named)
-            | flag(entries::LAZY, self.lazy)
-            | flag(entries::LAYOUTS, layouts);
-        (stat || layouts).then_some(flags)
-    }
-
-    /// Whether tests of attributes or layouts can exclude entries with data from the MDT alone.
-    pub fn is_narrowed_by_mdt(&self) -> bool {
-        self.tests.iter().any(Test::is_of_mdt)
-    }
-
-    /// Whether an entry passes the tests that the MDT alone decides. A test that fails with an
-    /// error counts as passed, and the other tests decide.
-    pub fn passes_by_mdt(&self, entry: &mut impl Facts) -> bool {
-        let passes = |test: &Test| !test.is_of_mdt() || test.passes(entry, self.now).unwrap_or(true);
-        self.tests.iter().all(passes)
-    }
-
-    /// Whether the query needs attributes that only the OSTs know: sizes and times of writes.
-    pub fn needs_sizes(&self) -> bool {
-        self.format.needs_sizes() || self.tests.iter().any(Test::needs_sizes)
-    }
-
-    /// Whether an entry passes the tests that need no request, so that the other tests are
-    /// worthwhile.
-    pub fn is_worth_it(&self, entry: &mut impl Facts) -> bool {
-        let free = self.tests.iter().take_while(|test| test.cost() == Cost::Entry);
-        // An error here counts as passed: the test is repeated later and its error reported then.
-        free.map(|test| test.passes(entry, self.now)).all(|passed| passed.unwrap_or(true))
-    }
-
-    /// Whether an entry passes all tests.
-    ///
-    /// # Errors
-    /// The errno of a failed request.
-    pub fn matches(&self, entry: &mut impl Facts) -> Result<bool> {
-        for test in &self.tests {
-            if !test.passes(entry, self.now)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Returns the targets that must be looked up by name, and whether they are OSTs or MDTs.
-    pub fn named(&mut self) -> impl Iterator<Item = (bool, &mut Targets)> {
-        let targets = self.tests.iter_mut().filter_map(|test| match &mut test.what {
-            What::Ost(targets) => Some((true, targets)),
-            What::Mdt(targets) => Some((false, targets)),
-            _ => None,
-        });
-        targets.filter(|(_, targets)| !targets.names.is_empty())
-    }
 }
 
 /// Returns the property that an option with a value tests.
-fn what(id: &str, value: &OsStr) -> Option<What> {
+fn property(id: &str, value: &OsStr) -> Option<Property> {
     let text = text(value);
     Some(match id {
-        "name" => What::Name(Glob::new(value.as_bytes())),
-        "type" => What::Type(kind(text)?),
-        "size" => What::Size(Range::size(text, 1)?),
+        "name" => Property::Name(Glob::new(value.as_bytes())),
+        "type" => Property::Type(kind(text)?),
+        "size" => Property::Size(range::size(text, 1)?),
         // Numbers without a suffix are KiB, as in du(1).
-        "blocks" => What::Blocks(Range::size(text, 1024)?),
-        "atime" => What::Age(Stamp::Access, Range::age(text)?),
-        "btime" => What::Age(Stamp::Birth, Range::age(text)?),
-        "ctime" => What::Age(Stamp::Change, Range::age(text)?),
-        "mtime" => What::Age(Stamp::Modify, Range::age(text)?),
-        "perm" => What::Perm(perm(text)?),
-        "links" => What::Links(Range::count(text)?),
-        "user" => What::User(host::user(text)?),
-        "group" => What::Group(host::group(text)?),
-        "projid" => What::Project(text.parse().ok()?),
-        "attrs" => What::Attributes(bits(text, |name| {
+        "blocks" => Property::Blocks(range::size(text, 1024)?),
+        "atime" => Property::Age(Stamp::Access, range::age(text)?),
+        "btime" => Property::Age(Stamp::Birth, range::age(text)?),
+        "ctime" => Property::Age(Stamp::Change, range::age(text)?),
+        "mtime" => Property::Age(Stamp::Modify, range::age(text)?),
+        "perm" => Property::Perm(perm(text)?),
+        "links" => Property::Links(range::count(text)?),
+        "user" => Property::User(host::user(text)?),
+        "group" => Property::Group(host::group(text)?),
+        "projid" => Property::Project(text.parse().ok()?),
+        "attrs" => Property::Attributes(bits(text, |name| {
             ATTRIBUTES.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name)).map(|(_, bit, _)| *bit)
         })?),
-        "mdt" => What::Mdt(targets(text)?),
-        "mdt-count" => What::MdtCount(Range::count(text)?),
+        "mdt" => Property::Mdt(targets(text)?),
+        "mdt-count" => Property::MdtCount(range::count(text)?),
         "mdt-hash" => mdt_hash(text)?,
-        "stripe-count" => What::StripeCount(Range::count(text)?),
-        "stripe-size" => What::StripeSize(Range::size(text, 1)?),
-        "stripe-index" => What::Ost(targets(text)?),
-        "pool" => What::Pool(text.to_owned()),
-        "layout" => What::Layout(pattern(text)?),
-        "component-count" => What::ComponentCount(Range::count(text)?),
-        "component-start" => What::ComponentStart(Range::offset(text)?),
-        "component-end" => What::ComponentEnd(Range::offset(text)?),
-        "component-flags" => What::ComponentFlags(bits(text, component_flag)?),
-        "mirror-count" => What::MirrorCount(Range::count(text)?),
+        "stripe-count" => Property::StripeCount(range::count(text)?),
+        "stripe-size" => Property::StripeSize(range::size(text, 1)?),
+        "stripe-index" => Property::Ost(targets(text)?),
+        "pool" => Property::Pool(text.to_owned()),
+        "layout" => Property::Layout(pattern(text)?),
+        "component-count" => Property::ComponentCount(range::count(text)?),
+        "component-start" => Property::ComponentStart(range::offset(text)?),
+        "component-end" => Property::ComponentEnd(range::offset(text)?),
+        "component-flags" => Property::ComponentFlags(bits(text, component_flag)?),
+        "mirror-count" => Property::MirrorCount(range::count(text)?),
         "mirror-state" => mirror_state(text)?,
-        "extension-size" => What::ExtensionSize(Range::size(text, 1)?),
-        "foreign" => What::Foreign,
+        "extension-size" => Property::ExtensionSize(range::size(text, 1)?),
+        "foreign" => Property::Foreign,
         "xattr" => match text.split_once('=') {
-            Some((name, value)) => What::Xattr(name.to_owned(), Some(Glob::new(value.as_bytes()))),
-            None => What::Xattr(text.to_owned(), None),
+            Some((name, value)) => Property::Xattr(name.to_owned(), Some(Glob::new(value.as_bytes()))),
+            None => Property::Xattr(text.to_owned(), None),
         },
         _ => return None,
     })
@@ -224,7 +124,7 @@ fn what(id: &str, value: &OsStr) -> Option<What> {
 
 /// Parses `-newerXY`: time X of an entry must be later than time Y of the named file, or than the
 /// given time.
-fn newer(xy: &str, value: &OsStr, now: i64) -> Result<What, Wrong> {
+fn newer(xy: &str, value: &OsStr, now: i64) -> Result<Property, Wrong> {
     let stamp = |letter: &str| match letter {
         "a" => Some(Stamp::Access),
         "b" => Some(Stamp::Birth),
@@ -237,7 +137,7 @@ fn newer(xy: &str, value: &OsStr, now: i64) -> Result<What, Wrong> {
     let than = match stamp(y) {
         Some(stamp) => {
             let failed = |e: Errno| Wrong(format!("error: find: cannot stat '{}': {e}", value.display()), e);
-            let stat = entry::stat_of(Path::new(value)).map_err(failed)?;
+            let stat = stat_of(Path::new(value)).map_err(failed)?;
             stat.time(stamp).ok_or_else(|| failed(Errno::EOPNOTSUPP))?
         }
         None => {
@@ -247,7 +147,7 @@ fn newer(xy: &str, value: &OsStr, now: i64) -> Result<What, Wrong> {
             (host::time(text(value), now).ok_or_else(wrong)?, 0)
         }
     };
-    Ok(What::Newer(this, than))
+    Ok(Property::Newer(this, than))
 }
 
 fn kind(text: &str) -> Option<FileKind> {
@@ -362,7 +262,7 @@ fn pattern(text: &str) -> Option<u32> {
     })
 }
 
-fn mirror_state(text: &str) -> Option<What> {
+fn mirror_state(text: &str) -> Option<Property> {
     let name = text.strip_prefix('^');
     let state = match name.unwrap_or(text) {
         "ro" => Composite::READ_ONLY,
@@ -370,11 +270,11 @@ fn mirror_state(text: &str) -> Option<What> {
         "sp" => Composite::SYNC_PENDING,
         _ => return None,
     };
-    Some(What::MirrorState(state, name.is_some()))
+    Some(Property::MirrorState(state, name.is_some()))
 }
 
 /// Parses hash functions and flags of striped directories. A `^` excludes one.
-fn mdt_hash(text: &str) -> Option<What> {
+fn mdt_hash(text: &str) -> Option<Property> {
     const HASHES: [&str; 4] = ["all_char", "fnv_1a_64", "crush", "crush2"];
     const FLAGS: [(&str, &str); 5] =
         [("b", "bad_type"), ("l", "lost_lmv"), ("m", "migrating"), ("o", "overstriped"), ("f", "fixed")];
@@ -391,7 +291,7 @@ fn mdt_hash(text: &str) -> Option<What> {
             list.unwrap_or(&mut wanted.flags).push(flag);
         }
     }
-    Some(What::MdtHash(wanted))
+    Some(Property::MdtHash(wanted))
 }
 
 /// Parses `0,2-5,fsname-OST0007_UUID`.

@@ -2,6 +2,10 @@
 //! a literal character.
 //!
 //! Names are bytes. As in find(1), a leading dot is an ordinary character.
+//!
+//! No library does this. `wildmatch` has no sets. In `globset`, braces are special, `[:digit:]` is
+//! an ordinary set, and patterns are text. Patterns of parameter names (`sheen_params::matches`)
+//! differ as well: a dot is a separator there, and `\` is an ordinary character.
 
 /// A pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]

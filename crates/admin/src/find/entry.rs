@@ -16,8 +16,8 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, StatxTimestamp};
 use sheen_layout::lmv::LmvUser;
 use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, entries};
 
-use super::super::fs::with_type;
 use super::facts::{Facts, Moment, Stat, Striping};
+use crate::{os_errno, statx::with_type};
 
 /// Bytes of a layout that are requested at first, enough for 160 stripes. The kernel clears a
 /// buffer of this size, so a larger one costs time.
@@ -50,7 +50,7 @@ impl Asking {
 
 /// The location of an entry, and its type if known.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct EntryLocation<'a> {
     /// The directory in which `name` is looked up.
     pub at: BorrowedFd<'a>,
     /// The entry's name in that directory, or its path.
@@ -63,16 +63,17 @@ pub struct Place<'a> {
     pub follow: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> EntryLocation<'a> {
     /// Returns the location of a path.
-    pub fn path(path: &'a CStr, kind: Option<FileKind>, follow: bool) -> Place<'a> {
-        Place { at: CWD, name: path, prefix: b"", kind, follow }
+    pub fn path(path: &'a CStr, kind: Option<FileKind>, follow: bool) -> EntryLocation<'a> {
+        EntryLocation { at: CWD, name: path, prefix: b"", kind, follow }
     }
 }
 
 /// An entry, and its properties as far as they were fetched.
+#[derive(Debug)]
 pub struct Entry<'a> {
-    place: Place<'a>,
+    location: EntryLocation<'a>,
     asking: Asking,
     /// Buffer for values of extended attributes, reused for the next entry.
     buffer: &'a mut Vec<u8>,
@@ -86,31 +87,32 @@ pub struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Creates the entry at a location.
-    pub fn new(place: Place<'a>, asking: Asking, buffer: &'a mut Vec<u8>) -> Entry<'a> {
-        Entry { place, asking, buffer, stat: None, striping: None, dir_striping: None, fid: None, layout: None }
+    pub fn new(location: EntryLocation<'a>, asking: Asking, buffer: &'a mut Vec<u8>) -> Entry<'a> {
+        Entry { location, asking, buffer, stat: None, striping: None, dir_striping: None, fid: None, layout: None }
     }
 
     /// Adds what the directory returned about the entry. Attributes that are not complete enough
     /// are requested when they are needed.
-    pub fn told(self, told: Option<&entries::Entry<'a>>) -> Entry<'a> {
-        let Some(told) = told else { return self };
-        let stat = told.stat.filter(|_| told.sized || !self.asking.sizes);
-        Entry { stat: stat.map(stat_told), fid: told.stat.map(|stat| stat.fid()), layout: told.layout, ..self }
+    pub fn listed(self, listed: Option<&entries::Entry<'a>>) -> Entry<'a> {
+        let Some(listed) = listed else { return self };
+        let stat = listed.stat.filter(|_| listed.sized || !self.asking.sizes);
+        let fid = listed.stat.map(|stat| stat.fid());
+        Entry { stat: stat.map(stat_from_listing), fid, layout: listed.layout, ..self }
     }
 
     /// Reads an extended attribute into the buffer. Returns whether the attribute exists.
     fn fetch(&mut self, name: &str) -> Result<bool> {
-        let path = match self.place.at.as_raw_fd() {
-            fd if fd == CWD.as_raw_fd() => self.place.name.to_bytes().to_vec(),
-            fd => [format!("/proc/self/fd/{fd}/").as_bytes(), self.place.name.to_bytes()].concat(),
+        let path = match self.location.at.as_raw_fd() {
+            fd if fd == CWD.as_raw_fd() => self.location.name.to_bytes().to_vec(),
+            fd => [format!("/proc/self/fd/{fd}/").as_bytes(), self.location.name.to_bytes()].concat(),
         };
         self.buffer.resize(VALUE_BYTES, 0);
         loop {
-            let got = match self.place.follow {
+            let got = match self.location.follow {
                 true => rustix::fs::getxattr(&*path, name, &mut self.buffer[..]),
                 false => rustix::fs::lgetxattr(&*path, name, &mut self.buffer[..]),
             };
-            return match got.map_err(errno) {
+            return match got.map_err(os_errno) {
                 Ok(length) => {
                     self.buffer.truncate(length);
                     Ok(true)
@@ -133,23 +135,23 @@ impl<'a> Entry<'a> {
 
 impl Facts for Entry<'_> {
     fn name(&self) -> &[u8] {
-        let name = self.place.name.to_bytes();
+        let name = self.location.name.to_bytes();
         let end = name.iter().rposition(|b| *b != b'/').map_or(name.len().min(1), |last| last + 1);
         let start = name[..end].iter().rposition(|b| *b == b'/').filter(|slash| slash + 1 < end);
         &name[start.map_or(0, |slash| slash + 1)..end]
     }
 
     fn write_path(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.place.prefix);
-        out.extend_from_slice(self.place.name.to_bytes());
+        out.extend_from_slice(self.location.prefix);
+        out.extend_from_slice(self.location.name.to_bytes());
     }
 
     fn kind(&mut self) -> Result<FileKind> {
-        if let Some(kind) = self.place.kind {
+        if let Some(kind) = self.location.kind {
             return Ok(kind);
         }
         let kind = FileKind::from_mode(self.stat()?.mode).ok_or(Errno::EINVAL)?;
-        self.place.kind = Some(kind);
+        self.location.kind = Some(kind);
         Ok(kind)
     }
 
@@ -157,8 +159,8 @@ impl Facts for Entry<'_> {
         let stat = match self.stat.take() {
             Some(stat) => stat,
             None => {
-                let link = if self.place.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-                let ask = |flags| statx(self.place.at, self.place.name, flags, self.asking.mask);
+                let link = if self.location.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+                let ask = |flags| statx(self.location.at, self.location.name, flags, self.asking.mask);
                 with_type(self.asking.flags | link, ask, |stat| stat.mode)?
             }
         };
@@ -214,7 +216,7 @@ pub fn stat_of(path: &Path) -> Result<Stat> {
 }
 
 fn statx(at: BorrowedFd<'_>, name: impl rustix::path::Arg, flags: AtFlags, mask: StatxFlags) -> Result<Stat> {
-    let st = rustix::fs::statx(at, name, flags, mask).map_err(errno)?;
+    let st = rustix::fs::statx(at, name, flags, mask).map_err(os_errno)?;
     let moment = |t: StatxTimestamp| -> Moment { (t.tv_sec, t.tv_nsec) };
     Ok(Stat {
         mode: u32::from(st.stx_mode),
@@ -233,7 +235,7 @@ fn statx(at: BorrowedFd<'_>, name: impl rustix::path::Arg, flags: AtFlags, mask:
 }
 
 /// Converts attributes that a directory returned.
-fn stat_told(stat: entries::Stat) -> Stat {
+fn stat_from_listing(stat: entries::Stat) -> Stat {
     let moment = |t: Time| -> Moment { (t.sec, t.nsec) };
     Stat {
         mode: stat.mode,
@@ -249,9 +251,4 @@ fn stat_told(stat: entries::Stat) -> Stat {
         ctime: moment(stat.ctime()),
         btime: Some(moment(stat.btime())),
     }
-}
-
-/// Converts an errno of the kernel.
-pub fn errno(e: rustix::io::Errno) -> Errno {
-    Errno(e.raw_os_error())
 }

@@ -1,5 +1,7 @@
-//! Copies a file's data to a volatile file (O_TMPFILE) and exchanges the objects, through system
-//! calls on the mount.
+//! Migration of a file to new objects while programs use it.
+//!
+//! The data is copied to a volatile file (O_TMPFILE) in the same directory. Then the file takes
+//! over the copy's objects. Everything goes through system calls on the mount.
 //!
 //! Invariants:
 //! * The file takes over the copy's objects only if no program has written to it since before the
@@ -11,26 +13,22 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     path::Path,
     time::Duration,
 };
 
 use rustix::{
-    fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, fstat, fsync, ftruncate, open},
+    fs::{Mode, OFlags, XattrFlags, fsetxattr, fstat, fsync, ftruncate, open},
     io::{Errno as Os, pread, pwrite},
     ioctl::{NoArg, Setter, Updater, ioctl as call},
 };
 use sheen_wire::{
-    Errno, Fid, control,
+    Errno, Fid,
     ioctl::{self, MigrateEnd, MigrateSeek},
 };
 
-use super::super::{
-    fs::{not_sheen, parent_of},
-    pace::Pace,
-};
+use crate::{Failure, Step, fid::fid_of, pace::Pace, paths::parent_of, progress::Progress};
 
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -41,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Options of a migration.
 #[derive(Clone, Debug)]
-pub struct How {
+pub struct MigrateOptions {
     /// The requested layout as a value of `lustre.lov`; `None`: the default.
     pub layout: Option<Vec<u8>>,
     /// Writers wait during the copy.
@@ -54,98 +52,88 @@ pub struct How {
     pub bandwidth: Option<u64>,
 }
 
-impl Default for How {
-    fn default() -> How {
-        How { layout: None, block: false, direct: true, checksum: false, bandwidth: None }
+impl Default for MigrateOptions {
+    fn default() -> MigrateOptions {
+        MigrateOptions { layout: None, block: false, direct: true, checksum: false, bandwidth: None }
     }
-}
-
-/// The step that failed, and the reason.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The step in Lustre's words, such as `cannot open source file`.
-    pub what: &'static str,
-    /// The reason.
-    pub errno: Errno,
 }
 
 type Done<T> = Result<T, Failure>;
 
-fn failed<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Failure {
-    move |e| Failure { what, errno: Errno::from(e.into()) }
-}
-
-/// Migrates a file. Calls `progress` with the bytes copied and the total bytes.
+/// Migrates a file. After the exchange, only the first mirror of a new layout with mirrors has the
+/// data.
 ///
 /// # Errors
 /// EBUSY: programs wrote to the file during every attempt. Otherwise the errno of the failed system
 /// call.
-pub fn run(path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Done<()> {
-    let direct = if how.direct { OFlags::DIRECT } else { OFlags::empty() };
-    let source = open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | direct, Mode::empty())
-        .map_err(failed("cannot open source file"))?;
-    let path = std::fs::canonicalize(path).map_err(failed("cannot open source file"))?;
-    let fid = fid_of(&source).map_err(|errno| Failure { what: "cannot open source file", errno })?;
-    let volatile = nameless(&path, how)?;
-    let copy = Copy {
-        source,
-        fid: fid_of(&volatile).map_err(|errno| Failure { what: "cannot get the volatile file's FID", errno })?,
-        volatile,
-        how,
-    };
+pub fn migrate(path: &Path, options: &MigrateOptions, progress: &mut dyn FnMut(Progress)) -> Done<()> {
+    let copy = Copy::begin(path, options)?;
     // A group id that no other program uses.
-    let group = if how.block { fid.seq ^ u64::from(fid.oid) << 32 | 1 << 62 } else { 0 };
+    let fid = copy.source_fid;
+    let group = if options.block { fid.seq ^ u64::from(fid.oid) << 32 | 1 << 62 } else { 0 };
     if group != 0 {
-        copy.group_lock(group).map_err(failed("cannot get group lock"))?;
+        copy.group_lock(group).map_err(copy.failed(Step::LockGroup))?;
     }
     let mut pause = PAUSE;
     for left in (0..TRIES).rev() {
         let sums = copy.bytes(progress)?;
-        if how.checksum {
+        if options.checksum {
             copy.compare(&sums)?;
         }
         match copy.end(group) {
             Err(Os::BUSY) if left > 0 => {
                 std::thread::sleep(pause);
                 pause *= 2;
-                ftruncate(&copy.volatile, 0).map_err(failed("cannot copy"))?;
+                ftruncate(&copy.volatile, 0).map_err(copy.failed(Step::Resize))?;
             }
-            done => return done.map_err(failed("cannot swap layout")),
+            done => return done.map_err(copy.failed(Step::Swap)),
         }
     }
     Ok(())
 }
 
-/// Creates the volatile file that receives the data.
-fn nameless(path: &Path, how: &How) -> Done<OwnedFd> {
-    let what = "cannot create volatile file";
+/// Creates the volatile file that receives the data. `path`: the file without symbolic links.
+fn create_volatile(path: &Path, layout: Option<&[u8]>) -> Result<OwnedFd, Os> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = open(parent_of(path), flags, Mode::RUSR | Mode::WUSR).map_err(failed(what))?;
-    if let Some(layout) = &how.layout {
-        fsetxattr(&file, "lustre.lov", layout, XattrFlags::REPLACE).map_err(failed(what))?;
+    let file = open(parent_of(path), flags, Mode::RUSR | Mode::WUSR)?;
+    if let Some(layout) = layout {
+        fsetxattr(&file, "lustre.lov", layout, XattrFlags::REPLACE)?;
     }
     Ok(file)
 }
 
-/// Returns the FID of an open file. ENOTTY: not on a Sheen mount.
-pub fn fid_of(file: &OwnedFd) -> Result<Fid, Errno> {
-    let mut text = [0; 64];
-    let len = fgetxattr(file, control::FID, &mut text[..]).map_err(|e| not_sheen(Errno(e.raw_os_error())))?;
-    std::str::from_utf8(&text[..len]).ok().and_then(|t| t.trim_end().parse().ok()).ok_or(Errno::ENOTTY)
-}
-
 struct Copy<'a> {
+    /// The file's path, for failures.
+    path: &'a Path,
     source: OwnedFd,
+    source_fid: Fid,
     volatile: OwnedFd,
-    /// FID of the volatile file.
-    fid: Fid,
-    how: &'a How,
+    volatile_fid: Fid,
+    options: &'a MigrateOptions,
 }
 
 /// Offset, length and hash of a piece of the file.
 type Sum = (u64, usize, u64);
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    /// Opens the file and creates the volatile file.
+    fn begin(path: &'a Path, options: &'a MigrateOptions) -> Done<Copy<'a>> {
+        let direct = if options.direct { OFlags::DIRECT } else { OFlags::empty() };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | direct;
+        let source = open(path, flags, Mode::empty()).map_err(Failure::of(Step::OpenSource, path))?;
+        let resolved = std::fs::canonicalize(path).map_err(Failure::of(Step::OpenSource, path))?;
+        let source_fid = fid_of(&source).map_err(|errno| Failure::new(Step::OpenSource, path, errno))?;
+        let volatile =
+            create_volatile(&resolved, options.layout.as_deref()).map_err(Failure::of(Step::CreateVolatile, path))?;
+        let volatile_fid = fid_of(&volatile).map_err(|errno| Failure::new(Step::IdentifyVolatile, path, errno))?;
+        Ok(Copy { path, source, source_fid, volatile, volatile_fid, options })
+    }
+
+    /// Returns a function that makes a failure of an error.
+    fn failed(&self, step: Step) -> impl Fn(Os) -> Failure {
+        Failure::of(step, self.path)
+    }
+
     fn group_lock(&self, group: u64) -> Result<(), Os> {
         // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
         // of a `u64`.
@@ -164,43 +152,57 @@ impl Copy<'_> {
     }
 
     /// Copies all data and makes the copy durable. Returns the checksums, if they are requested.
-    fn bytes(&self, progress: &mut dyn FnMut(u64, u64)) -> Done<Vec<Sum>> {
+    fn bytes(&self, progress: &mut dyn FnMut(Progress)) -> Done<Vec<Sum>> {
         // SAFETY: the ioctl number encodes that there is no argument.
-        unsafe { call(&self.source, NoArg::<{ ioctl::MIGRATE_BEGIN }>::new()) }.map_err(failed("cannot begin"))?;
-        let total = fstat(&self.source).map_err(failed("cannot stat"))?.st_size as u64;
+        unsafe { call(&self.source, NoArg::<{ ioctl::MIGRATE_BEGIN }>::new()) }
+            .map_err(self.failed(Step::BeginMigration))?;
+        let total = fstat(&self.source).map_err(self.failed(Step::Stat))?.st_size as u64;
         let (mut sums, mut buffer, mut at) = (Vec::new(), vec![0; CHUNK_BYTES], 0);
-        let mut pace = Pace::new(self.how.bandwidth);
-        progress(0, total);
+        let mut pace = Pace::new(self.options.bandwidth);
+        progress(Progress::Begin { total });
         while at < total {
             let data = match self.seek(at, false) {
                 Ok(data) => data.min(total),
                 Err(Os::NXIO) => break,
-                Err(e) => return Err(failed("cannot read")(e)),
+                Err(e) => return Err(self.failed(Step::Read)(e)),
             };
             let hole = self.seek(data, true).map_or(total, |hole| hole.min(total));
             at = data;
             while at < hole {
                 let len = buffer.len().min((hole - at) as usize);
-                let got = pread(&self.source, &mut buffer[..len], at).map_err(failed("cannot read"))?;
+                let got = pread(&self.source, &mut buffer[..len], at).map_err(self.failed(Step::Read))?;
                 if got == 0 {
                     break; // truncated meanwhile: the servers will refuse the exchange
                 }
-                write_all(&self.volatile, &buffer[..got], at)?;
-                if self.how.checksum {
+                self.write_all(&buffer[..got], at)?;
+                if self.options.checksum {
                     sums.push((at, got, hash(&buffer[..got])));
                 }
                 at += got as u64;
-                progress(at, total);
-                pace.moved(got as u64, || progress(at, total));
+                let copied = Progress::Copied { copied: at, total };
+                progress(copied);
+                pace.moved(got as u64, || progress(copied));
             }
             if at < hole {
                 break;
             }
         }
-        ftruncate(&self.volatile, total).map_err(failed("cannot copy"))?;
-        fsync(&self.volatile).map_err(failed("cannot sync"))?;
-        progress(total, total);
+        ftruncate(&self.volatile, total).map_err(self.failed(Step::Resize))?;
+        fsync(&self.volatile).map_err(self.failed(Step::Sync))?;
+        progress(Progress::End { total });
         Ok(sums)
+    }
+
+    fn write_all(&self, mut bytes: &[u8], mut at: u64) -> Done<()> {
+        while !bytes.is_empty() {
+            let written = pwrite(&self.volatile, bytes, at).map_err(self.failed(Step::Write))?;
+            if written == 0 {
+                return Err(Failure::new(Step::Write, self.path, Errno::EIO));
+            }
+            bytes = &bytes[written..];
+            at += written as u64;
+        }
+        Ok(())
     }
 
     /// Reads the copy again and compares it with the checksums.
@@ -209,13 +211,15 @@ impl Copy<'_> {
         for &(at, len, sum) in sums {
             let mut got = 0;
             while got < len {
-                match pread(&self.volatile, &mut buffer[got..len], at + got as u64).map_err(failed("cannot verify"))? {
+                match pread(&self.volatile, &mut buffer[got..len], at + got as u64)
+                    .map_err(self.failed(Step::ReadCopy))?
+                {
                     0 => break,
                     more => got += more,
                 }
             }
             if hash(&buffer[..got]) != sum {
-                return Err(Failure { what: "the copy differs from the file", errno: Errno::EIO });
+                return Err(Failure::new(Step::CompareCopy, self.path, Errno::EIO));
             }
         }
         Ok(())
@@ -223,24 +227,12 @@ impl Copy<'_> {
 
     /// Ends the migration: the file takes over the copy's objects.
     fn end(&self, group: u64) -> Result<(), Os> {
-        let Fid { seq, oid, ver } = self.fid;
+        let Fid { seq, oid, ver } = self.volatile_fid;
         let end = MigrateEnd { seq, oid, ver, group };
         // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
         // of `MigrateEnd`.
         unsafe { call(&self.source, Setter::<{ ioctl::MIGRATE_END }, MigrateEnd>::new(end)) }
     }
-}
-
-fn write_all(file: impl AsFd, mut bytes: &[u8], mut at: u64) -> Done<()> {
-    while !bytes.is_empty() {
-        let written = pwrite(&file, bytes, at).map_err(failed("cannot write"))?;
-        if written == 0 {
-            return Err(Failure { what: "cannot write", errno: Errno::EIO });
-        }
-        bytes = &bytes[written..];
-        at += written as u64;
-    }
-    Ok(())
 }
 
 fn hash(bytes: &[u8]) -> u64 {

@@ -1,15 +1,16 @@
-//! The tests of `lfs find`, which an entry must pass to be found.
+//! The tests that an entry must pass to be found.
 //!
 //! All tests must hold. The cheapest test is tried first. A test that has no meaning for an entry
 //! fails, whether it is negated or not. An example is the mirror state of a file without mirrors.
 
 use std::ops::RangeInclusive;
 
-use sheen_wire::{FileKind, Result};
+use sheen_wire::{FileKind, Result, control::TargetInfo};
 
 use super::{
     facts::{Cost, Facts, Moment, Stamp, Striping},
     glob::Glob,
+    needs::Needs,
     range::Range,
 };
 
@@ -35,7 +36,7 @@ pub struct Bits<T> {
 
 /// A property, and the value that a test compares it with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum Property {
     /// The last part of the path.
     Name(Glob),
     /// File type.
@@ -106,6 +107,26 @@ pub struct Targets {
 }
 
 impl Targets {
+    /// Looks up the names among the known targets. A name is a UUID, such as
+    /// `sheen-OST0001_UUID`. The suffix and the file system's name may be left out.
+    ///
+    /// # Errors
+    /// The first name that no target has.
+    pub fn look_up<'a>(&mut self, known: impl Iterator<Item = &'a TargetInfo> + Clone) -> Result<(), String> {
+        for name in std::mem::take(&mut self.names) {
+            let is_it = |t: &&TargetInfo| {
+                let short = t.uuid.strip_suffix("_UUID").unwrap_or(&t.uuid);
+                let bare = short.rsplit_once('-').map(|(_, bare)| bare);
+                t.uuid == name || short == name || bare == Some(name.as_str())
+            };
+            match known.clone().find(is_it) {
+                Some(target) => self.indices.push(target.index..=target.index),
+                None => return Err(name),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the target of this index is among them.
     pub fn has(&self, index: u32) -> bool {
         self.indices.iter().any(|range| range.contains(&index))
@@ -135,7 +156,7 @@ impl Hash {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Test {
     /// The property.
-    pub what: What,
+    pub property: Property,
     /// Whether the property must not match.
     pub negated: bool,
 }
@@ -143,29 +164,41 @@ pub struct Test {
 impl Test {
     /// Returns the request that the test needs.
     pub fn cost(&self) -> Cost {
-        match self.what {
-            What::Name(_) | What::Type(_) | What::Project(_) => Cost::Entry,
-            What::Size(_)
-            | What::Blocks(_)
-            | What::Age(..)
-            | What::Newer(..)
-            | What::Perm(_)
-            | What::Links(_)
-            | What::User(_)
-            | What::Group(_)
-            | What::Attributes(_) => Cost::Stat,
-            What::Mdt(_) => Cost::Client,
-            What::Xattr(..) | What::MdtCount(_) | What::MdtHash(_) => Cost::Xattr,
+        match self.property {
+            Property::Name(_) | Property::Type(_) | Property::Project(_) => Cost::Entry,
+            Property::Size(_)
+            | Property::Blocks(_)
+            | Property::Age(..)
+            | Property::Newer(..)
+            | Property::Perm(_)
+            | Property::Links(_)
+            | Property::User(_)
+            | Property::Group(_)
+            | Property::Attributes(_) => Cost::Stat,
+            Property::Mdt(_) => Cost::Client,
+            Property::Xattr(..) | Property::MdtCount(_) | Property::MdtHash(_) => Cost::Xattr,
             _ => Cost::Layout,
         }
     }
 
+    /// Returns what the test needs.
+    pub fn needs(&self) -> Needs {
+        let cost = self.cost();
+        Needs {
+            stat: cost == Cost::Stat,
+            birth: matches!(self.property, Property::Age(Stamp::Birth, _) | Property::Newer(Stamp::Birth, _)),
+            sizes: self.needs_sizes(),
+            layout: cost == Cost::Layout,
+            other: matches!(cost, Cost::Client | Cost::Xattr),
+        }
+    }
+
     /// Whether the test needs attributes that only the OSTs know.
-    pub fn needs_sizes(&self) -> bool {
+    fn needs_sizes(&self) -> bool {
         let written = |stamp: &Stamp| matches!(stamp, Stamp::Modify | Stamp::Change);
-        match &self.what {
-            What::Size(_) | What::Blocks(_) => true,
-            What::Age(stamp, _) | What::Newer(stamp, _) => written(stamp),
+        match &self.property {
+            Property::Size(_) | Property::Blocks(_) => true,
+            Property::Age(stamp, _) | Property::Newer(stamp, _) => written(stamp),
             _ => false,
         }
     }
@@ -178,9 +211,9 @@ impl Test {
     /// Whether this later test replaces `other`. As in Lustre, a later test of the same kind does.
     /// Several tests of `-newer` or `-xattr` must all hold.
     pub fn replaces(&self, other: &Test) -> bool {
-        match (&self.what, &other.what) {
-            (What::Newer(..), _) | (What::Xattr(..), _) => false,
-            (What::Age(one, _), What::Age(other, _)) => one == other,
+        match (&self.property, &other.property) {
+            (Property::Newer(..), _) | (Property::Xattr(..), _) => false,
+            (Property::Age(one, _), Property::Age(other, _)) => one == other,
             (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
         }
     }
@@ -199,20 +232,20 @@ impl Test {
     }
 
     fn of_entry(&self, entry: &mut impl Facts) -> Result<Option<bool>> {
-        Ok(match &self.what {
-            What::Name(glob) => Some(glob.matches(entry.name())),
-            What::Type(kind) => Some(entry.kind()? == *kind),
+        Ok(match &self.property {
+            Property::Name(glob) => Some(glob.matches(entry.name())),
+            Property::Type(kind) => Some(entry.kind()? == *kind),
             // Without support for projects, every file has project 0.
-            What::Project(id) => Some(*id == 0),
-            What::Mdt(targets) => entry.mdt()?.map(|index| targets.has(index)),
-            What::MdtCount(range) => {
+            Property::Project(id) => Some(*id == 0),
+            Property::Mdt(targets) => entry.mdt()?.map(|index| targets.has(index)),
+            Property::MdtCount(range) => {
                 entry.dir_striping()?.map(|lmv| range.holds(u64::from(lmv.stripe_count.unsigned_abs())))
             }
             // A directory that is not striped has no hash function.
-            What::MdtHash(hash) => {
+            Property::MdtHash(hash) => {
                 entry.dir_striping()?.map(|lmv| lmv.stripe_count != 0 && hash.holds(&lmv.hash.to_string()))
             }
-            What::Xattr(name, value) => {
+            Property::Xattr(name, value) => {
                 let found = entry.xattr(name)?;
                 Some(found.is_some_and(|found| value.as_ref().is_none_or(|glob| glob.matches(&found))))
             }
@@ -223,18 +256,20 @@ impl Test {
     fn of_stat(&self, entry: &mut impl Facts, now: i64) -> Result<Option<bool>> {
         let stat = entry.stat()?;
         let perm = stat.mode & 0o7777;
-        Ok(match &self.what {
-            What::Size(range) => Some(range.holds(stat.size)),
-            What::Blocks(range) => Some(range.holds(stat.blocks.saturating_mul(512))),
-            What::Age(stamp, range) => stat.time(*stamp).map(|(at, _)| range.holds_age(now.saturating_sub(at))),
-            What::Newer(stamp, than) => stat.time(*stamp).map(|at| at > *than),
-            What::Perm(Perm::Exactly(bits)) => Some(perm == *bits),
-            What::Perm(Perm::All(bits)) => Some(perm & bits == *bits),
-            What::Perm(Perm::Any(bits)) => Some(*bits == 0 || perm & bits != 0),
-            What::Links(range) => Some(range.holds(u64::from(stat.links))),
-            What::User(id) => Some(stat.uid == *id),
-            What::Group(id) => Some(stat.gid == *id),
-            What::Attributes(bits) => Some(stat.attributes & bits.set == bits.set && stat.attributes & bits.clear == 0),
+        Ok(match &self.property {
+            Property::Size(range) => Some(range.holds(stat.size)),
+            Property::Blocks(range) => Some(range.holds(stat.blocks.saturating_mul(512))),
+            Property::Age(stamp, range) => stat.time(*stamp).map(|(at, _)| range.holds_age(now.saturating_sub(at))),
+            Property::Newer(stamp, than) => stat.time(*stamp).map(|at| at > *than),
+            Property::Perm(Perm::Exactly(bits)) => Some(perm == *bits),
+            Property::Perm(Perm::All(bits)) => Some(perm & bits == *bits),
+            Property::Perm(Perm::Any(bits)) => Some(*bits == 0 || perm & bits != 0),
+            Property::Links(range) => Some(range.holds(u64::from(stat.links))),
+            Property::User(id) => Some(stat.uid == *id),
+            Property::Group(id) => Some(stat.gid == *id),
+            Property::Attributes(bits) => {
+                Some(stat.attributes & bits.set == bits.set && stat.attributes & bits.clear == 0)
+            }
             _ => None,
         })
     }
@@ -243,24 +278,24 @@ impl Test {
         let is_dir = entry.kind()? == FileKind::Dir;
         let striping = entry.striping()?;
         let mut parts = striping.components().iter();
-        Ok(match &self.what {
-            What::StripeCount(range) => Some(range.holds(striping.stripe_count())),
-            What::StripeSize(range) => Some(range.holds(striping.stripe_size())),
-            What::Ost(targets) => Some(striping.osts().any(|ost| targets.has(ost))),
-            What::Pool(name) => Some(striping.is_in_pool(name)),
-            What::Layout(bits) => Some(parts.any(|c| c.pattern.0 & bits == *bits)),
-            What::ComponentCount(range) => Some(range.holds(striping.component_count())),
-            What::ComponentStart(range) => Some(parts.any(|c| range.holds(c.start))),
-            What::ComponentEnd(range) => Some(parts.any(|c| range.holds(c.end))),
-            What::ComponentFlags(bits) => {
+        Ok(match &self.property {
+            Property::StripeCount(range) => Some(range.holds(striping.stripe_count())),
+            Property::StripeSize(range) => Some(range.holds(striping.stripe_size())),
+            Property::Ost(targets) => Some(striping.osts().any(|ost| targets.has(ost))),
+            Property::Pool(name) => Some(striping.is_in_pool(name)),
+            Property::Layout(bits) => Some(parts.any(|c| c.pattern.0 & bits == *bits)),
+            Property::ComponentCount(range) => Some(range.holds(striping.component_count())),
+            Property::ComponentStart(range) => Some(parts.any(|c| range.holds(c.start))),
+            Property::ComponentEnd(range) => Some(parts.any(|c| range.holds(c.end))),
+            Property::ComponentFlags(bits) => {
                 Some(striping.flags(is_dir).any(|f| f & bits.set == bits.set && f & bits.clear == 0))
             }
-            What::MirrorCount(range) => Some(range.holds(striping.mirror_count())),
-            What::MirrorState(state, other) => striping.mirror_state().map(|is| (is == *state) != *other),
-            What::ExtensionSize(range) => {
+            Property::MirrorCount(range) => Some(range.holds(striping.mirror_count())),
+            Property::MirrorState(state, other) => striping.mirror_state().map(|is| (is == *state) != *other),
+            Property::ExtensionSize(range) => {
                 Some(parts.filter_map(|c| c.extension_size()).any(|bytes| range.holds(bytes)))
             }
-            What::Foreign => Some(*striping == Striping::Foreign),
+            Property::Foreign => Some(*striping == Striping::Foreign),
             _ => None,
         })
     }
