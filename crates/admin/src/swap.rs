@@ -37,7 +37,7 @@ pub fn swap_layouts(paths: [&Path; 2]) -> Result<(), Failure> {
 /// Opens a file for writing. Also returns its device.
 fn opened(path: &Path) -> Result<(OwnedFd, u64), Failure> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let failed = Failure::of(Step::OpenForSwap, path);
+    let failed = Failure::of::<rustix::io::Errno>(Step::OpenForSwap, path);
     let file = open(path, flags, Mode::empty()).map_err(&failed)?;
     let device = fstat(&file).map_err(&failed)?.st_dev;
     Ok((file, device))

@@ -52,8 +52,15 @@ fn named(pattern: &str) -> Query {
     with(all(), Property::Name(Glob::new(pattern.as_bytes())))
 }
 
-fn skipping(query: Query, skip: u64) -> Query {
-    Query { skip, ..query }
+fn skipping(mut query: Query, skip: u64) -> Query {
+    query.skip = skip;
+    query
+}
+
+fn between(min_depth: u32, max_depth: u32) -> Query {
+    let mut query = all();
+    (query.min_depth, query.max_depth) = (min_depth, max_depth);
+    query
 }
 
 fn c_string(path: &Path) -> CString {
@@ -127,12 +134,11 @@ fn walk_by_one_thread_sends_in_name_order() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
-    let at_least = |min_depth| Query { min_depth, ..all() };
-    let at_most = |max_depth| Query { max_depth, ..all() };
-    let found = paths(dir.path(), &at_least(1), 1);
+    let found = paths(dir.path(), &between(1, u32::MAX), 1);
     let names: Vec<_> = found.iter().map(|path| path.strip_prefix(dir.path()).unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["a", "b", "b/x", "b/x/q", "b/y", "b.c", "c", "c/z"]);
-    assert_eq!([at_most(0), at_most(1), at_least(3)].map(|query| paths(dir.path(), &query, 1).len()), [1, 5, 1]);
+    let count = |min_depth, max_depth| paths(dir.path(), &between(min_depth, max_depth), 1).len();
+    assert_eq!((count(0, 0), count(0, 1), count(3, u32::MAX)), (1, 5, 1));
 }
 
 #[test]
