@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportConfig, ImportState, Server};
 use sheen_rt::sim::{Sim, SimConfig, SimError, World};
-use sheen_wire::{Bulk, Errno, Mds, Ost, mds};
+use sheen_wire::{Bulk, Errno, Mds, Ost};
 
 use crate::common::*;
 
