@@ -7,7 +7,7 @@ use indicatif::HumanFloatCount;
 use plotters::{
     coord::{
         Shift,
-        ranged1d::{AsRangedCoord, ValueFormatter},
+        ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter},
     },
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
@@ -138,8 +138,7 @@ impl Chart {
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
-        let count = self.categories.len();
-        let x = (-0.5..count as f64 - 0.5).with_key_points((0..count).map(|i| i as f64).collect());
+        let x = CategoryAxis { categories: self.categories.len() };
         let mut chart = ChartBuilder::on(area)
             .caption(&panel.title, PANEL_TITLE.into_font().color(&INK))
             .margin_right(20)
@@ -193,6 +192,29 @@ impl Chart {
             }
         }
         Ok(())
+    }
+}
+
+/// The horizontal axis: category `i` is at `i`, with a label each.
+struct CategoryAxis {
+    categories: usize,
+}
+
+impl Ranged for CategoryAxis {
+    type ValueType = f64;
+    type FormatOption = DefaultFormatting;
+
+    fn range(&self) -> Range<f64> {
+        -0.5..self.categories as f64 - 0.5
+    }
+
+    fn map(&self, at: &f64, (left, right): (i32, i32)) -> i32 {
+        left + (f64::from(right - left) * (at + 0.5) / self.categories.max(1) as f64) as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        let labels = if hint.weight().allow_light_points() { 0 } else { self.categories };
+        (0..labels).map(|i| i as f64).collect()
     }
 }
 

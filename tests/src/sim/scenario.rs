@@ -528,8 +528,8 @@ pub fn lost_bytes(seed: u64, log: usize) -> Trace {
         };
         let there_yet = there(&file).await;
         for answer in answers {
-            assert!(answer.is_err() || there_yet, "{asks:?}: the bytes are lost, but the sync returned {answer:?}");
-            assert!(matches!(answer, Ok(()) | Err(Errno::EIO)), "{asks:?}: {answer:?}");
+            assert!(answer.is_err() || there_yet, "{call:?}: the bytes are lost, but the sync returned {answer:?}");
+            assert!(matches!(answer, Ok(()) | Err(Errno::EIO)), "{call:?}: {answer:?}");
         }
         assert_eq!(client.fsync(&file, false).await, Ok(()), "a loss is reported once");
         assert_eq!(client.syncfs().await, Ok(()));
@@ -538,7 +538,7 @@ pub fn lost_bytes(seed: u64, log: usize) -> Trace {
         assert_eq!(client.fsync(&file, false).await, Ok(()));
         fails(&mut nodes).await;
         assert_eq!(client.fsync(&file, false).await, Ok(()), "nothing was lost");
-        assert!(there(&file).await, "{asks:?}: fsync succeeded, but the bytes are lost");
+        assert!(there(&file).await, "{call:?}: fsync succeeded, but the bytes are lost");
     })
 }
 

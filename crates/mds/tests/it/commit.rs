@@ -169,7 +169,10 @@ fn full_disk_makes_mdt_read_only_until_space_is_freed() {
 #[test]
 fn same_seed_replays_the_same_mdt_trace() {
     let run = |seed| {
-        with_host(seed, config(), async |_, rt, host| {
+        let sim = Sim::new(seed, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            let host = Host::start(&rt, config()).await;
             host.add_ost(0).await;
             for i in 0..300 {
                 host.mkdir(&format!("d{i}")).await.unwrap();
@@ -180,7 +183,8 @@ fn same_seed_replays_the_same_mdt_trace() {
                 rt.sleep(Duration::from_millis(rt.random_u64() % 20)).await;
             }
             host.mdt.stop().await.unwrap();
-        });
+        })
+        .unwrap();
         sim.trace_hash()
     };
     assert_eq!(run(1), run(1));

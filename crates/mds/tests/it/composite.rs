@@ -257,7 +257,7 @@ fn component_is_placed_in_its_pool_unless_pool_is_empty() {
 
 #[test]
 fn restarted_mdt_knows_instantiated_components() {
-    with_host(3, config(), async |sim, rt, host| {
+    with_host(3, config(), async |sim, _, host| {
         let osts = host.add_osts(4).await;
         let a = Client::lo(&host, "a").await;
         let f = file(&a, "f", &three()).await;

@@ -116,7 +116,7 @@ fn dom_layout_without_data_service_is_refused() {
 
 #[test]
 fn crash_recovery_destroys_only_dom_objects_without_a_file() {
-    simulate(3, async |sim, rt| {
+    simulate(3, async |sim, _| {
         let data = Arc::new(Data::default());
         let host = start(&sim.rt(1), &data).await;
         let mut kept = BTreeSet::new();

@@ -15,7 +15,7 @@ const OST_BYTES: u64 = 4 << 30;
 
 /// Runs a test with two OSTs of 4 GiB, of which `mib` MiB are free, and a client.
 fn with_room(mib: [u64; 2], test: impl AsyncFn(&Host, &[Arc<FakeOst>], Client)) {
-    with_host(1, config(), async |sim, rt, host| {
+    with_host(1, config(), async |sim, _, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
         let osts = host.add_osts(2).await;
         leave(&osts, mib);

@@ -82,7 +82,7 @@ fn sorted(ost: &FakeOst) -> Vec<sheen_wire::Fid> {
 
 #[test]
 fn destroys_survive_a_crash() {
-    with_host(4, config(), async |sim, rt, host| {
+    with_host(4, config(), async |sim, _, host| {
         let ost = host.add_ost(0).await;
         let file = host.create_closed("f").await.unwrap();
         ost.broken.store(true, Relaxed);
@@ -101,7 +101,7 @@ fn destroys_survive_a_crash() {
 #[test]
 fn objects_of_lost_creates_are_removed_before_new_ones_are_placed() {
     for seed in 0..20 {
-        with_host(seed, slow_commits(), async |sim, rt, host| {
+        with_host(seed, slow_commits(), async |sim, _, host| {
             host.add_ost(0).await;
             host.create_closed("durable").await.unwrap();
             host.sync().await.unwrap();
@@ -149,7 +149,7 @@ fn creates_wait_for_the_first_ost_and_fail_without_any() {
 
 #[test]
 fn creates_after_restart_wait_for_all_osts_within_settle_time() {
-    with_host(8, config(), async |sim, rt, host| {
+    with_host(8, config(), async |sim, _, host| {
         host.add_osts(3).await;
         sim.crash_host(1);
         drop(host);

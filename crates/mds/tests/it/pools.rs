@@ -169,7 +169,7 @@ fn default_pool_is_inherited_and_ignored_once_destroyed() {
 
 #[test]
 fn creates_after_restart_wait_until_mgs_reports_pools() {
-    with_host(4, config(), async |sim, rt, host| {
+    with_host(4, config(), async |sim, _, host| {
         four(&host).await;
         let dir = make(&host, fid::ROOT, "d", NewNode::Dir).await;
         set_lov(&host, dir, &in_pool("p1")).await.unwrap();

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use sheen_wire::Fid;
 
 use super::{
+    fcntl_locks,
     names::{self, NameOp, NameReply, NameRequest},
     record::{LOG, Record, Synced, Trouble},
     search::Verdict,
     span::Span,
-    swaps, turns,
+    swaps,
 };
 
 impl Trouble {

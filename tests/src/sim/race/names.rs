@@ -23,7 +23,7 @@ pub type Name = (u8, u8);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameRequest {
     /// Lookup of a name.
-    Look(Name),
+    Lookup(Name),
     /// Link count of a file.
     Links(Fid),
     /// open(O_CREAT). The flag says whether O_EXCL is set.
