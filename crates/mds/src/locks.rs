@@ -181,9 +181,9 @@ impl Mdt {
         found
     }
 
-    /// Locks what a request invalidated, with the core lock held. `None`: no other client caches any of it.
-    /// Takes OPEN of an unlinked file from all clients, because only a client with OPEN knows
-    /// whether it has the file open.
+    /// Locks what a request invalidated, with the core lock held. `None`: no other client caches
+    /// any of it. Takes OPEN of an unlinked file from all clients, because only a client with OPEN
+    /// knows whether it has the file open.
     pub(crate) fn change(
         &self,
         export: &Export,
