@@ -41,7 +41,7 @@ use crate::state::osp::Osp;
 pub(crate) const RUNNING: &str = "running";
 /// Number of objects whose files are looked up at once; the MDT executes nothing else meanwhile.
 /// After a crash each may have to be read from the disk.
-const AT_ONCE: usize = 16;
+const OBJECTS_PER_CHECK: usize = 16;
 /// Pause before a failed removal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Maximum of `dom_stripesize` in bytes: Lustre's limit.
@@ -97,7 +97,7 @@ pub(crate) fn bytes_max(mdt: &Mdt) -> u64 {
     mdt.osts.used(mdt.rt.now());
     let space = data.statfs();
     let free_mb = space.bavail.saturating_mul(u64::from(space.bsize)) >> 20;
-    let low = data.heard() && free_mb < mdt.tunables.dom_threshold_free_mb.load(Relaxed);
+    let low = data.has_answered() && free_mb < mdt.tunables.dom_threshold_free_mb.load(Relaxed);
     if low { 0 } else { mdt.tunables.dom_bytes_max.load(Relaxed) }
 }
 
@@ -141,7 +141,7 @@ async fn remove_orphans(mdt: &Mdt, data: &Osp) -> Result<()> {
         let objects = data.list(after).await?;
         let Some(last) = objects.last() else { break };
         after = *last;
-        for some in objects.chunks(AT_ONCE) {
+        for some in objects.chunks(OBJECTS_PER_CHECK) {
             let begun = mdt.rt.now();
             let lost = lost(mdt, some)?;
             // Pause for as long as the check took: clients that reconnect get half of the time.

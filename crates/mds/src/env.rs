@@ -83,7 +83,7 @@ impl Env for MdtEnv<'_> {
             // it.
             wanted.start = wanted.start.filter(|index| pool.has(*index));
         }
-        if is_short(&wanted, &view) && (osts.reconnecting() || (starting && !osts.heard_of_all())) {
+        if is_short(&wanted, &view) && (osts.reconnecting() || (starting && !osts.all_have_answered())) {
             self.wait = true;
             return Err(Errno::ENOSPC);
         }

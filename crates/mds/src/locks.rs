@@ -4,9 +4,9 @@
 //! still held, it takes EX locks of its own on the inodes that the request changed. The requester's
 //! own locks do not conflict with them: the requester updates its cache from the reply. Other
 //! clients with conflicting locks get blocking callbacks, and the reply waits until all of them
-//! have cancelled ([`Change`]). Meanwhile every request that involves one of these inodes waits
-//! before it is executed ([`Mdt::unsettled`]). So no client sees the new state while another client
-//! may see the old one.
+//! have cancelled ([`LockedChange`]). Meanwhile every request that involves one of these inodes
+//! waits before it is executed ([`Mdt::unsettled`]). So no client sees the new state while another
+//! client may see the old one.
 //!
 //! Changes of one inode happen one after the other, because nothing is executed on an inode under
 //! change. There is no deadlock: all locks of a change are enqueued in one step, and a request that
@@ -14,7 +14,7 @@
 //!
 //! After some changes clients write to objects that a restart of the MDT would make unreachable
 //! (another layout of a mirrored file, other objects). Such a change ends only when it is durable
-//! ([`Change::revoke_when`]).
+//! ([`LockedChange::revoke_when`]).
 //!
 //! **Open files**: a client with a lock on a file's OPEN bit opens the file without a request.
 //! * When the last name of a file is removed, the MDT therefore takes OPEN from all clients, the
@@ -61,26 +61,26 @@ use crate::state::locks::{Locks, OPEN};
 
 /// Lock bits granted with attributes and layout. They cover both, the name that led to the inode,
 /// and extended attributes that the client fetches later. (OPEN comes in addition.)
-const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+const CACHE_BITS: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 /// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
 
 /// The deleted inodes among `invalidations`.
-pub(crate) fn gone(invalidations: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
+pub(crate) fn deleted_inodes(invalidations: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
     // Only a deletion invalidates all bits of an inode.
-    invalidations.iter().filter(|(_, bits)| bits & KEPT == KEPT).map(|(fid, _)| *fid)
+    invalidations.iter().filter(|(_, bits)| bits & CACHE_BITS == CACHE_BITS).map(|(fid, _)| *fid)
 }
 
 /// A change that other clients must learn of before the reply is sent.
-pub(crate) struct Change {
+pub(crate) struct LockedChange {
     /// `None` once the change has ended.
-    held: Option<Held>,
-    going: watch::Receiver<bool>,
+    held: Option<ChangeLocks>,
+    stopping: watch::Receiver<bool>,
     rt: Rt,
 }
 
 /// The MDT's own locks for a change.
-struct Held {
+struct ChangeLocks {
     mdt: Weak<Mdt>,
     local: Local,
     /// An unlinked file, and the lock on its OPEN bit.
@@ -88,7 +88,7 @@ struct Held {
     changes: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl ChangeLocks {
     fn is_granted(&self) -> bool {
         self.local.is_granted() && self.orphan.iter().all(|(_, open)| open.is_granted())
     }
@@ -102,20 +102,20 @@ impl Held {
 
     /// Ends the change. Returns the file that was deleted by this, if any.
     fn end(self) -> Option<Fid> {
-        let mut gone = None;
+        let mut deleted = None;
         if let Some((orphan, open)) = self.orphan.filter(|(_, open)| open.is_granted())
             && let Some(mdt) = self.mdt.upgrade()
         {
-            gone = mdt.release_orphan(orphan).then_some(orphan.fid);
+            deleted = mdt.release_orphan(orphan).then_some(orphan.fid);
             drop(open);
         }
         drop(self.local);
         self.changes.fetch_sub(1, Relaxed);
-        gone
+        deleted
     }
 }
 
-impl Change {
+impl LockedChange {
     /// Sends blocking callbacks to clients that cache what was changed. Waits until all have
     /// cancelled, or the MDT stops. Returns the file that was deleted by this, if any.
     pub async fn revoke(mut self) -> Option<Fid> {
@@ -124,35 +124,35 @@ impl Change {
             biased;
             () = held.wait() => {}
             // An error means that the MDT was dropped.
-            _ = self.going.wait_for(|going| *going) => {}
+            _ = self.stopping.wait_for(|stopping| *stopping) => {}
         }
-        self.held.take().and_then(Held::end)
+        self.held.take().and_then(ChangeLocks::end)
     }
 
-    /// As [`Change::revoke`], but the change ends only when `durable` is ready as well. Returns the
-    /// outcome of `durable`.
+    /// As [`LockedChange::revoke`], but the change ends only when `durable` is ready as well.
+    /// Returns the outcome of `durable`.
     pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>) -> T {
-        let ((), durable) = tokio::join!(self.heard(), durable);
-        self.held.take().and_then(Held::end);
+        let ((), durable) = tokio::join!(self.wait_cancelled(), durable);
+        self.held.take().and_then(ChangeLocks::end);
         durable
     }
 
     /// Sends blocking callbacks to clients that cache what is being changed. Waits until all have
     /// cancelled, or the MDT stops. The change does not end.
-    pub async fn heard(&mut self) {
+    pub async fn wait_cancelled(&mut self) {
         let Some(held) = self.held.as_mut() else { return };
         tokio::select! {
             biased;
             () = held.wait() => {}
-            _ = self.going.wait_for(|going| *going) => {}
+            _ = self.stopping.wait_for(|stopping| *stopping) => {}
         }
     }
 }
 
-impl Drop for Change {
+impl Drop for LockedChange {
     fn drop(&mut self) {
         let Some(mut held) = self.held.take() else { return };
-        if held.is_granted() || *self.going.borrow() {
+        if held.is_granted() || *self.stopping.borrow() {
             held.end();
         } else {
             // The requester disconnected, but its change is executed. The other clients must still
@@ -181,15 +181,15 @@ impl Mdt {
         found
     }
 
-    /// Locks what a request invalidated, with the core lock held. `None`: no other client caches any of it.
-    /// Takes OPEN of an unlinked file from all clients, because only a client with OPEN knows
-    /// whether it has the file open.
+    /// Locks what a request invalidated, with the core lock held. `None`: no other client caches
+    /// any of it. Takes OPEN of an unlinked file from all clients, because only a client with OPEN
+    /// knows whether it has the file open.
     pub(crate) fn change(
         &self,
         export: &Export,
         invalidations: &[(Fid, u64)],
         orphan: Option<HeldOrphan>,
-    ) -> Option<Change> {
+    ) -> Option<LockedChange> {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let local = match invalidations {
             [] => return None,
@@ -208,27 +208,27 @@ impl Mdt {
     }
 
     /// As [`Mdt::change`], for a change that no client may see before it is durable
-    /// ([`Change::revoke_when`]).
-    pub(crate) fn lasting_change(&self, spared: Option<&Export>, invalidations: &[(Fid, u64)]) -> Change {
+    /// ([`LockedChange::revoke_when`]).
+    pub(crate) fn lasting_change(&self, exempt: Option<&Export>, invalidations: &[(Fid, u64)]) -> LockedChange {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let wants: Vec<_> = invalidations.iter().map(want).collect();
-        self.held(self.locks.server.local(&wants, spared), None)
+        self.held(self.locks.server.local(&wants, exempt), None)
     }
 
     /// Takes OPEN and LAYOUT of these files from all clients, the requester included: then no
     /// client reaches their bytes without a request. A client that has a file open reports this.
     /// Until the change ends, requests for these bits wait. To be called with the core lock held.
-    pub(crate) fn asking_all(&self, fids: &[Fid]) -> Change {
+    pub(crate) fn revoke_open_and_layout(&self, fids: &[Fid]) -> LockedChange {
         let bits = bits::OPEN | bits::LAYOUT;
         let wants: Vec<_> = fids.iter().map(|fid| (Resource::bits(*fid), Mode::Ex, Policy::bits(bits))).collect();
         self.held(self.locks.server.local(&wants, None), None)
     }
 
-    fn held(&self, local: Local, orphan: Option<(HeldOrphan, Local)>) -> Change {
+    fn held(&self, local: Local, orphan: Option<(HeldOrphan, Local)>) -> LockedChange {
         self.locks.changes.fetch_add(1, Relaxed);
-        let (changes, going) = (self.locks.changes.clone(), self.locks.going.subscribe());
-        let held = Held { mdt: self.me.clone(), local, orphan, changes };
-        Change { held: Some(held), going, rt: self.rt.clone() }
+        let (changes, stopping) = (self.locks.changes.clone(), self.locks.stopping.subscribe());
+        let held = ChangeLocks { mdt: self.me.clone(), local, orphan, changes };
+        LockedChange { held: Some(held), stopping, rt: self.rt.clone() }
     }
 
     /// Releases an unlinked file, after all clients have cancelled OPEN. Returns whether the file
@@ -239,9 +239,9 @@ impl Mdt {
         if self.stopped.load(Relaxed) {
             return false;
         }
-        let gone = core.ns.release_orphan(orphan);
+        let deleted = core.ns.release_orphan(orphan);
         self.touched(&core);
-        gone
+        deleted
     }
 
     /// Grants locks for what the reply contains, with the core lock held. Leaves the attributes of
@@ -269,7 +269,7 @@ impl Mdt {
         let mut grants = Granter { locks, export, keep, may_open, grants: Vec::new(), linked: FxHashSet::default() };
         // A reply without the layout does not vouch for it.
         let no_layout = matches!(call.request, Request::GetAttr { layout_known: true, .. });
-        let kept = if no_layout { KEPT & !bits::LAYOUT } else { KEPT };
+        let kept = if no_layout { CACHE_BITS & !bits::LAYOUT } else { CACHE_BITS };
         match result {
             Ok(Done { reply: Reply::Entries { entries, .. }, .. }) => {
                 self.locks.leave_out_changing(entries);

@@ -20,7 +20,7 @@ use crate::state::data_service::DataService;
 use crate::state::destroyer::Destroyer;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
-use crate::state::relayouts::Moving;
+use crate::state::relayouts::Relayouts;
 use crate::store::RedbStore;
 
 /// A running MDT.
@@ -47,7 +47,7 @@ pub struct Mdt {
     pub(crate) commits: Commits,
     pub(crate) destroyer: Destroyer,
     pub(crate) osts: Osts,
-    pub(crate) moving: Moving,
+    pub(crate) relayouts: Relayouts,
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,

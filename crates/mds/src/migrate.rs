@@ -15,7 +15,7 @@
 //!
 //! Invariants:
 //! * Only one migration or swap of a file is under way at a time
-//!   ([`Moving`](crate::state::relayouts::Moving)). Meanwhile no client
+//!   ([`Relayouts`](crate::state::relayouts::Relayouts)). Meanwhile no client
 //!   can have the file's objects unsealed.
 //! * It continues if the requester disconnects, and is never left half done.
 
@@ -32,16 +32,16 @@ use sheen_wire::{Errno, Fid, Result};
 use tracing::warn;
 
 use crate::env::MdtEnv;
-use crate::locks::Change;
+use crate::locks::LockedChange;
 use crate::mdt::Mdt;
 use crate::state::commits::Goal;
 use crate::state::core::Core;
 
 /// Time that an OST may take to seal a file's objects, or to give them second names. It is twice
 /// the time after which an OST evicts clients that do not cancel their locks.
-pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(40);
+pub(crate) const SEAL_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time that an OST may take to unseal them.
-const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
+const UNSEAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Mdt {
     /// Executes a [`Request::TakeLayout`].
@@ -55,7 +55,7 @@ impl Mdt {
 
     async fn take(&self, export: &Export, request: &Request) -> Result<u64> {
         let Request::TakeLayout { fid, versions, group, .. } = request else { return Err(Errno::EPROTO) };
-        let _mover = self.moving.begin(*fid).ok_or(Errno::EBUSY)?;
+        let _relayout = self.relayouts.begin(*fid).ok_or(Errno::EBUSY)?;
         self.commits.admit().await?;
         let taking = {
             let mut core = self.core.lock();
@@ -89,19 +89,19 @@ impl Mdt {
         taking: &Taking,
         versions: &[(Fid, u64)],
         group: Option<u64>,
-    ) -> Result<(u64, Change)> {
+    ) -> Result<(u64, LockedChange)> {
         self.close(&taking.leaving, versions, group).await?;
         let old: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, None))).collect();
-        self.each_ost(&old, CLOSE_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
+        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
         let both: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, name.new))).collect();
-        self.each_ost(&both, CLOSE_TIMEOUT, |objects| ost::Request::Link { objects }).await?;
+        self.each_ost(&both, SEAL_TIMEOUT, |objects| ost::Request::Link { objects }).await?;
         self.execute_take(export, request).await
     }
 
     /// Prepares the reply to a [`Request::LayoutMoved`]. Waits until no migration or swap of the
     /// file is under way. If the layout still has this generation, unseals the file's objects.
     pub(crate) async fn settle_layout(&self, fid: Fid, generation: u32) -> Result<()> {
-        let _mover = self.moving.turn(fid).await;
+        let _relayout = self.relayouts.turn(fid).await;
         let layout = self.core.lock().ns.layout(fid)?;
         if let Some(layout) = layout.filter(|layout| layout.generation() == generation) {
             let objects: Vec<_> = layout.all_objects().map(|s| (s.ost, s.object)).collect();
@@ -111,7 +111,7 @@ impl Mdt {
     }
 
     /// Changes the namespace as soon as no other request is changing one of the two files.
-    pub(crate) async fn execute_take(&self, export: &Export, request: &Request) -> Result<(u64, Change)> {
+    pub(crate) async fn execute_take(&self, export: &Export, request: &Request) -> Result<(u64, LockedChange)> {
         loop {
             let busy = {
                 let mut core = self.core.lock();
@@ -127,7 +127,7 @@ impl Mdt {
         }
     }
 
-    fn execute_take_now(&self, core: &mut Core, export: &Export, request: &Request) -> Result<(u64, Change)> {
+    fn execute_take_now(&self, core: &mut Core, export: &Export, request: &Request) -> Result<(u64, LockedChange)> {
         let Core { ns, placer, .. } = core;
         let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false };
         let done = ns.execute(ClientId(export.id()), request, &mut env);
@@ -149,9 +149,9 @@ impl Mdt {
     pub(crate) async fn durable(&self, transno: u64) -> Result<()> {
         loop {
             match self.commits.reach(Goal::Transno(transno)).await {
-                Err(Errno::EIO) if !self.locks.is_going() => {
+                Err(Errno::EIO) if !self.locks.is_stopping() => {
                     if self.commits.is_damaged() {
-                        self.locks.gone().await;
+                        self.locks.wait_stopping().await;
                     }
                 }
                 reached => return reached,
@@ -166,14 +166,14 @@ impl Mdt {
             let version = |object: Fid| Some((object, Some(*versions.get(&object)?)));
             ost::Request::Close { objects: objects.into_iter().filter_map(version).collect(), group }
         };
-        self.each_ost(objects, CLOSE_TIMEOUT, request).await
+        self.each_ost(objects, SEAL_TIMEOUT, request).await
     }
 
     /// Makes the OSTs unseal objects. An object that cannot be reached now is unsealed when a
     /// client reports it.
     pub(crate) async fn reopen(&self, objects: &[(u32, Fid)]) {
         let request = |objects| ost::Request::Reopen { objects };
-        if let Err(errno) = self.each_ost(objects, REOPEN_TIMEOUT, request).await {
+        if let Err(errno) = self.each_ost(objects, UNSEAL_TIMEOUT, request).await {
             warn!(
                 "{}: unsealing objects after a migration or layout swap failed ({errno}); the next access to one retries",
                 self.name

@@ -56,7 +56,7 @@ fn put(mdt: &Arc<Mdt>, target: &Target, oss: u32) {
     info!("{}: {name} is at {}", mdt.name, target.nids.join(","));
     let osp = Arc::new(connect(mdt, target, &name, nids, oss));
     if let Some(old) = &old {
-        osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
+        osp.active_param.store(old.active_param.load(Relaxed), Relaxed);
         osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
     }
     // Before anything can be placed there. Without a lock of the OSTs' state, because setting a

@@ -63,7 +63,7 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     });
     let (device, lod, osp) = (name.clone(), format!("{}_UUID", lod_name(mdt)), osp.clone());
     mdt.params.add_device(&name, move || {
-        let status = if osp.switched_on.load(Relaxed) { "UP" } else { "IN" };
+        let status = if osp.active_param.load(Relaxed) { "UP" } else { "IN" };
         Device { status: status.into(), ..Device::new("osp", &device, &lod) }
     });
 }
@@ -71,9 +71,9 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
 fn active(mdt: &Arc<Mdt>, osp: &Arc<Osp>) -> Param {
     let (weak, read, set) = (Arc::downgrade(mdt), osp.clone(), osp.clone());
     Param::bool(
-        move || read.switched_on.load(Relaxed),
+        move || read.active_param.load(Relaxed),
         move |on| {
-            set.switched_on.store(on, Relaxed);
+            set.active_param.store(on, Relaxed);
             weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
             Ok(())
         },

@@ -25,7 +25,7 @@ use crate::state::core::Core;
 use crate::state::destroyer::Destroyer;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
-use crate::state::relayouts::Moving;
+use crate::state::relayouts::Relayouts;
 use crate::{commit, destroy, dir, dom, osts, params, service};
 
 impl Mdt {
@@ -68,7 +68,7 @@ impl Mdt {
             started: rt.now(),
             destroyer: Destroyer::new(),
             osts: Osts::new(),
-            moving: Moving::default(),
+            relayouts: Relayouts::default(),
             stats: Stats::new(service::STATS, rt.wall()),
             stopped: AtomicBool::new(false),
             is_clean: AtomicBool::new(false),

@@ -22,32 +22,32 @@ pub(crate) struct Locks {
     /// there are any. Incremented with the core lock held.
     pub changes: Arc<AtomicUsize>,
     /// The MDT stops: no request waits any more.
-    pub going: watch::Sender<bool>,
+    pub stopping: watch::Sender<bool>,
 }
 
 impl Locks {
     pub fn new(rt: &Rt, target: &str) -> Locks {
         let server = Lockd::new(rt, &format!("mdt-{target}_UUID"));
-        Locks { server, changes: Arc::default(), going: watch::Sender::new(false) }
+        Locks { server, changes: Arc::default(), stopping: watch::Sender::new(false) }
     }
 
     /// Ends all waits because the MDT stops: the changes that wait are answered now. They are
     /// executed and will be durable. Clients with outdated caches learn of the stop as of any
     /// restart.
     pub fn stop(&self) {
-        self.going.send_replace(true);
+        self.stopping.send_replace(true);
     }
 
     /// Returns whether the MDT stops.
-    pub fn is_going(&self) -> bool {
-        *self.going.borrow()
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
     }
 
     /// Waits until the MDT stops.
-    pub async fn gone(&self) {
-        let mut going = self.going.subscribe();
+    pub async fn wait_stopping(&self) {
+        let mut stopping = self.stopping.subscribe();
         // An error means that the MDT was dropped.
-        let _went = going.wait_for(|going| *going).await.is_ok();
+        let _went = stopping.wait_for(|stopping| *stopping).await.is_ok();
     }
 
     /// Waits until no request is changing the inode.

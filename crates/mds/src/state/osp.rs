@@ -37,7 +37,7 @@ pub(crate) struct Osp {
     pub oss: AtomicU32,
     pub import: Arc<Import<Ost>>,
     /// False after `osp.*.active=0`.
-    pub switched_on: AtomicBool,
+    pub active_param: AtomicBool,
     /// `osp.*.max_create_count`. 0: no new objects are placed on the OST. All other values are
     /// equivalent, because objects are not precreated.
     pub max_create_count: AtomicU64,
@@ -73,7 +73,7 @@ impl Osp {
             uuid,
             oss: AtomicU32::new(oss),
             import,
-            switched_on: AtomicBool::new(true),
+            active_param: AtomicBool::new(true),
             max_create_count: AtomicU64::new(MAX_CREATE_COUNT),
             state: Mutex::new(State::default()),
             refresh: Notify::new(),
@@ -95,7 +95,7 @@ impl Osp {
     }
 
     /// Returns whether it has ever answered.
-    pub fn heard(&self) -> bool {
+    pub fn has_answered(&self) -> bool {
         self.state.lock().statfs.is_some()
     }
 
@@ -133,12 +133,12 @@ impl Osp {
 
     /// Returns whether it is connected and not inactive.
     pub fn active(&self) -> bool {
-        self.connected() && self.switched_on.load(Relaxed)
+        self.connected() && self.active_param.load(Relaxed)
     }
 
     /// Returns whether its parameters let it take new objects.
     pub fn is_wanted(&self) -> bool {
-        self.switched_on.load(Relaxed) && self.max_create_count.load(Relaxed) > 0
+        self.active_param.load(Relaxed) && self.max_create_count.load(Relaxed) > 0
     }
 
     /// Returns whether objects may be placed on it.

@@ -141,8 +141,8 @@ impl Osts {
     }
 
     /// Returns whether every OST whose parameters let it take objects has answered since the start.
-    pub fn heard_of_all(&self) -> bool {
-        self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.is_wanted())
+    pub fn all_have_answered(&self) -> bool {
+        self.map.lock().values().all(|(osp, _)| osp.has_answered() || !osp.is_wanted())
     }
 
     /// Returns whether an OST whose parameters let it take objects lost its connection and may be

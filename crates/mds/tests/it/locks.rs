@@ -11,9 +11,9 @@ use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reply, Request, flags};
 use sheen_wire::{Cred, Errno, Fid, fid};
 
 /// Lock bits that a lookup grants.
-const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+const LOOKUP_BITS: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 /// Lock bits that it grants on a file with a name.
-const KEPT_OF_FILE: u64 = KEPT | bits::OPEN;
+const NAMED_FILE_BITS: u64 = LOOKUP_BITS | bits::OPEN;
 const LOCK_COUNT: &str = "ldlm.namespaces.mdt-sheen-MDT0000_UUID.lock_count";
 
 /// Runs a test with three clients on the MDT's host, and again with three clients on hosts of their
@@ -32,7 +32,7 @@ fn change_waits_until_other_client_cancels_its_lock() {
     with_clients(async |_, _, [a, b, _]| {
         a.make("f").await;
         let (f, grant) = a.look("f").await;
-        assert_eq!(grant.bits, KEPT_OF_FILE);
+        assert_eq!(grant.bits, NAMED_FILE_BITS);
         let change = b.spawn(chmod(f, 0o600));
         b.a_while().await;
         assert!(!change.is_finished(), "replied while another client caches the old state");
@@ -105,11 +105,11 @@ fn converted_lock_retains_bits_that_do_not_conflict() {
         b.a_while().await;
         assert_eq!(a.asked(), [grant.id]);
         let keep = |bits| Call { converts: vec![(grant.id, bits)], ..Request::Cancel.into() };
-        a.call(keep(KEPT & !(bits::UPDATE | bits::PERM))).await.unwrap();
+        a.call(keep(LOOKUP_BITS & !(bits::UPDATE | bits::PERM))).await.unwrap();
         change.await.unwrap().unwrap();
         b.ask(chmod(f, 0o640)).await.unwrap();
         // A client cannot retain lock bits that it does not hold.
-        a.call(keep(KEPT)).await.unwrap();
+        a.call(keep(LOOKUP_BITS)).await.unwrap();
         b.ask(chmod(f, 0o600)).await.unwrap();
         assert_eq!(a.asked(), [], "it has no lock on what was changed");
         let removal = c.spawn(unlink("f"));
@@ -125,7 +125,7 @@ fn create_revokes_directory_lock_that_covers_negative_lookup() {
     with_clients(async |_, host, [a, b, c]| {
         let answer = a.keep(Request::GetAttr { fid: fid::ROOT, layout_known: false }).await.unwrap();
         let [grant] = answer.grants[..] else { panic!("{:?}", answer.grants) };
-        assert_eq!((grant.fid, grant.bits), (fid::ROOT, KEPT));
+        assert_eq!((grant.fid, grant.bits), (fid::ROOT, LOOKUP_BITS));
         assert_eq!(reply(a.keep(lookup("f")).await).err(), Some(Errno::ENOENT));
         let creation = b.spawn(mknod("f", b.new_fid()));
         b.a_while().await;
@@ -209,7 +209,7 @@ fn unlink_takes_open_lock_from_the_requester_too() {
             let [Callback::Blocking { id, wanted, .. }] = called[..] else { panic!("{called:?}") };
             assert_eq!((id, wanted), (grant.id, (Mode::Ex, Policy::bits(bits::OPEN))), "only OPEN of its own lock");
             let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
-            a.call(Call { converts: vec![(grant.id, KEPT)], ..Request::Cancel.into() }).await.unwrap();
+            a.call(Call { converts: vec![(grant.id, LOOKUP_BITS)], ..Request::Cancel.into() }).await.unwrap();
             assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
             assert_eq!(c.perm(f).await.is_ok(), opens);
             a.cancel(&[grant.id]).await;
@@ -219,7 +219,7 @@ fn unlink_takes_open_lock_from_the_requester_too() {
             // If OPEN is cancelled with the request, there is no callback.
             a.make("g").await;
             let (g, grant) = a.look("g").await;
-            let call = Call { converts: vec![(grant.id, KEPT)], ..unlink("g").into() };
+            let call = Call { converts: vec![(grant.id, LOOKUP_BITS)], ..unlink("g").into() };
             assert_eq!(a.call(call).await.unwrap().gone, [g]);
             a.cancel(&[grant.id]).await;
             assert_eq!((a.asked(), host.param(LOCK_COUNT).as_str()), (vec![], "0"));
@@ -297,7 +297,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
     with_clients(async |_, _, [a, b, _]| {
         // A client caches what it has created, while another client caches the directory.
         let root = b.keep(Request::GetAttr { fid: fid::ROOT, layout_known: true }).await.unwrap().grants[0];
-        assert_eq!((root.fid, root.bits), (fid::ROOT, KEPT & !bits::LAYOUT), "the reply has no layout");
+        assert_eq!((root.fid, root.bits), (fid::ROOT, LOOKUP_BITS & !bits::LAYOUT), "the reply has no layout");
         let f = a.new_fid();
         let made = a.rt.spawn("make", {
             let (import, call) = (a.import.clone(), Call { keep: Some(a.new_cookie()), ..mknod("f", f).into() });
@@ -306,7 +306,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
         a.a_while().await;
         b.cancel(&b.asked()).await;
         let grants = made.await.unwrap().grants;
-        assert_eq!(grants.iter().map(|g| (g.fid, g.bits)).collect::<Vec<_>>(), [(f, KEPT_OF_FILE)]);
+        assert_eq!(grants.iter().map(|g| (g.fid, g.bits)).collect::<Vec<_>>(), [(f, NAMED_FILE_BITS)]);
         a.cancel(&[grants[0].id]).await;
 
         let g = a.make("g").await;
@@ -314,7 +314,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
         let answer = a.keep(list()).await.unwrap();
         let mut fids: Vec<_> = answer.grants.iter().map(|g| (g.fid, g.bits)).collect();
         fids.sort();
-        assert_eq!(fids, [(f, KEPT_OF_FILE), (g, KEPT_OF_FILE)], "one lock for an inode with two names");
+        assert_eq!(fids, [(f, NAMED_FILE_BITS), (g, NAMED_FILE_BITS)], "one lock for an inode with two names");
         let first = answer.grants.iter().map(|g| g.cookie).min().unwrap();
         assert!(answer.grants.iter().all(|g| g.cookie.0 - first.0 < 3));
         a.cancel(&answer.grants.iter().map(|g| g.id).collect::<Vec<_>>()).await;
