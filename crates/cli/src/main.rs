@@ -20,7 +20,7 @@ mod lctl;
 mod lfs;
 mod lost_targets;
 mod mount_options;
-mod mount_place;
+mod mount_point_check;
 mod paths;
 mod run_file;
 
