@@ -71,7 +71,7 @@ pub struct Host {
     /// The data services of the MDTs.
     data: Mutex<Vec<Arc<Ost>>>,
     /// By file system name: the task that applies the permanent settings to the OSTs.
-    hears: Mutex<BTreeMap<String, JoinHandle<()>>>,
+    settings_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
     watched_dirs: WatchedDirs,
     _control: Option<Control>,
@@ -106,9 +106,9 @@ fn register_delay(params: &Params, net: &Arc<Net>) {
 }
 
 /// The data service of an MDT, which the MDT calls directly.
-struct Beside(Arc<Ost>);
+struct LocalDataService(Arc<Ost>);
 
-impl DataService for Beside {
+impl DataService for LocalDataService {
     fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
         self.0.beginning(client, object, cookie)
     }
@@ -138,7 +138,7 @@ impl Host {
             mdts: Mutex::default(),
             osts: Mutex::default(),
             data: Mutex::default(),
-            hears: Mutex::default(),
+            settings_tasks: Mutex::default(),
             watched_dirs: WatchedDirs::default(),
             _control: control,
         }
@@ -148,9 +148,9 @@ impl Host {
     ///
     /// # Errors
     /// The directory of a target was removed.
-    pub async fn to_end(&self) -> Result {
+    pub async fn wait_for_shutdown(&self) -> Result {
         let path = tokio::select! {
-            asked = asked_to_end() => return asked,
+            asked = wait_for_signal() => return asked,
             path = self.watched_dirs.removed(&self.rt) => path,
         };
         let what = format!("{} was removed while it was served", path.display());
@@ -228,7 +228,7 @@ impl Host {
         let data = Ost::start_data(&self.net, &self.server, data, self.params.clone())
             .await
             .context(format!("cannot start the data service of the MDT in {}", dir.display()))?;
-        mdt.set_data_service(Arc::new(Beside(data.clone())));
+        mdt.set_data_service(Arc::new(LocalDataService(data.clone())));
         self.data.lock().push(data);
         self.watched_dirs.add(&self.rt, dir)
     }
@@ -256,7 +256,7 @@ impl Host {
 
     /// Serves an OST from a directory. Returns when it is ready.
     pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result {
-        self.hear_settings(fsname, mgs).await;
+        self.follow_settings(fsname, mgs).await;
         let config = OstConfig {
             dir: dir.to_owned(),
             fsname: fsname.to_owned(),
@@ -275,8 +275,8 @@ impl Host {
 
     /// Starts the task that applies permanent settings to the parameters of OSTs: one task for all
     /// OSTs of a file system. MDTs and mounts do this by themselves.
-    async fn hear_settings(&self, fsname: &str, mgs: &[Nid]) {
-        if self.hears.lock().contains_key(fsname) {
+    async fn follow_settings(&self, fsname: &str, mgs: &[Nid]) {
+        if self.settings_tasks.lock().contains_key(fsname) {
             return;
         }
         let uuid = format!("oss-{:016x}", self.rt.random_u64());
@@ -303,7 +303,7 @@ impl Host {
                 }
             }
         };
-        self.hears.lock().insert(fsname, self.rt.spawn("settings", hear));
+        self.settings_tasks.lock().insert(fsname, self.rt.spawn("settings", hear));
     }
 
     /// Mounts a file system.
@@ -339,7 +339,7 @@ impl Host {
 
     /// Stops all services in order: each commits and syncs its data.
     pub async fn stop(&self) {
-        std::mem::take(&mut *self.hears.lock()).into_values().for_each(|task| task.abort());
+        std::mem::take(&mut *self.settings_tasks.lock()).into_values().for_each(|task| task.abort());
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
             if let Err(e) = mdt.stop().await {
@@ -385,7 +385,7 @@ pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(Vec<Nid>, String)>
 }
 
 /// Waits for SIGTERM or SIGINT.
-pub async fn asked_to_end() -> Result {
+pub async fn wait_for_signal() -> Result {
     use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut int = signal(SignalKind::interrupt()).context("cannot wait for signals")?;

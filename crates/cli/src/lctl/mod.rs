@@ -12,9 +12,9 @@
 
 mod conf_param;
 mod devices;
-mod lasting;
 mod options;
 mod param;
+mod permanent;
 mod pool;
 mod processes;
 mod set_here;
@@ -32,7 +32,8 @@ use tool::Tool;
 
 /// The commands that `--fsname` restricts to one file system. The others name their file system
 /// themselves.
-const CONFINED: [&str; 7] = ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
+const FSNAME_COMMANDS: [&str; 7] =
+    ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
 
 /// Runs `lctl` with its arguments, of which the first is its name. Returns the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -83,11 +84,13 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "set_param" => param::set(rest, tool),
         "list_param" => param::list(rest, tool),
         "conf_param" => conf_param::run(rest, tool),
-        "llog_print" => lasting::print(rest, tool),
+        "llog_print" => permanent::print(rest, tool),
         // MGS is the only device with commands of its own, and they find the MGS by themselves.
         "--device" if rest.first().is_some_and(|device| device == "MGS") => command(&rest[1..], tool),
-        "--fsname" => confined(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
-        option if option.starts_with("--fsname=") => confined(option.split_once('=').map(|(_, name)| name), rest, tool),
+        "--fsname" => with_fsname(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
+        option if option.starts_with("--fsname=") => {
+            with_fsname(option.split_once('=').map(|(_, name)| name), rest, tool)
+        }
         "pool_new" => pool::new(rest, tool),
         "pool_add" => pool::add(rest, tool),
         "pool_remove" => pool::remove(rest, tool),
@@ -113,10 +116,10 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// `--fsname NAME COMMAND...`
-fn confined(fsname: Option<&str>, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
-    let fsname = fsname.filter(|_| args.first().is_some_and(|command| CONFINED.contains(&command.as_str())));
+fn with_fsname(fsname: Option<&str>, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let fsname = fsname.filter(|_| args.first().is_some_and(|command| FSNAME_COMMANDS.contains(&command.as_str())));
     let Some(fsname) = fsname else {
-        writeln!(tool.err, "lctl: '--fsname NAME' must be followed by one of {}", CONFINED.join(", "))?;
+        writeln!(tool.err, "lctl: '--fsname NAME' must be followed by one of {}", FSNAME_COMMANDS.join(", "))?;
         return Ok(usage::EXIT);
     };
     tool.fsname = Some(fsname.to_owned());

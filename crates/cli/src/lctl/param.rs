@@ -6,9 +6,9 @@ use sheen_control::{Reply, Request};
 use sheen_params::{Found, Node};
 use sheen_wire::Errno;
 
-use super::options::{self, FSNAME, Given};
+use super::options::{self, FSNAME, ParsedArgs};
 use super::set_here::{SetHere, first, set_here, slashes};
-use super::{lasting, tool::Tool, usage};
+use super::{permanent, tool::Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
 const GET: Spec = Spec {
@@ -67,7 +67,7 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     Ok(code)
 }
 
-fn show(found: &Found, given: &Given, out: &mut dyn Write) -> io::Result<()> {
+fn show(found: &Found, given: &ParsedArgs, out: &mut dyn Write) -> io::Result<()> {
     let Found { name, value, writable } = found;
     let class = if given.has("F") && *writable { "=" } else { "" };
     let value = value.strip_suffix('\n').unwrap_or(value);
@@ -95,7 +95,7 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         writeln!(tool.err, "warning: setting '-P' option with '-d'")?;
     }
     if given.has("P") || given.has("d") {
-        return lasting::set(&given.rest, given.has("d"), given.has("n"), tool);
+        return permanent::set(&given.rest, given.has("d"), given.has("n"), tool);
     }
     let mut code = 0;
     for arg in &given.rest {
@@ -152,7 +152,7 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// Parses options and at least one pattern. Returns `None` after a usage error.
-fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<Given>> {
+fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<ParsedArgs>> {
     let Some(given) = options::parse(command, spec, args, tool)? else { return Ok(None) };
     if given.rest.is_empty() {
         tool.out.write_all(usage::of(command).unwrap_or_default().as_bytes())?;

@@ -39,7 +39,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
 
 /// The options of a call.
 #[derive(Default)]
-struct Asked {
+struct DfOptions {
     /// Base of the unit suffixes, 1024 or 1000. `None`: KiB and inodes, without suffixes.
     base: Option<u64>,
     inodes: bool,
@@ -56,7 +56,7 @@ struct Asked {
     pool: Option<(Option<String>, String)>,
 }
 
-impl Asked {
+impl DfOptions {
     /// Whether the output is numbers for a program: no header line and no summary.
     fn is_bare(&self) -> bool {
         let one = |wanted: &Option<Option<u64>>| wanted.is_some_and(|index| index.is_some());
@@ -78,7 +78,7 @@ impl Asked {
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let mut asked = Asked::default();
+    let mut asked = DfOptions::default();
     let mut path = None;
     for item in OPTIONS.parse(args) {
         match item {
@@ -147,7 +147,7 @@ fn pool_name(text: &str) -> (Option<String>, String) {
 }
 
 /// Prints the table of one mount.
-fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
+fn df(tool: &mut Tool, mount: &Path, asked: &DfOptions) -> Result<()> {
     let mut pool = None;
     if let Some((fsname, name)) = &asked.pool {
         let info = tool.mount_of(mount)?;
@@ -192,7 +192,7 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
     Ok(())
 }
 
-fn header(asked: &Asked) -> String {
+fn header(asked: &DfOptions) -> String {
     if let Some(fields) = &asked.output {
         return output::header(fields, asked.base);
     }
@@ -212,7 +212,7 @@ fn state(statfs: &StatFs) -> &'static str {
 
 /// Formats a line of the table with space or inodes. The target's state follows a space, which is
 /// printed even if the state is empty.
-fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> TargetUsage, asked: &Asked) -> String {
+fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> TargetUsage, asked: &DfOptions) -> String {
     if let Some(fields) = &asked.output {
         let row = Row { source: name, space: numbers(false), inodes: numbers(true), target: place };
         return output::row(fields, &row, asked.base);
@@ -248,7 +248,7 @@ impl Sums {
 
     /// Returns the totals of the file system. A new file takes an inode on an MDT and at least one
     /// object on an OST. The free inodes are therefore the minimum of both.
-    fn total(&self, asked: &Asked, inodes: bool) -> TargetUsage {
+    fn total(&self, asked: &DfOptions, inodes: bool) -> TargetUsage {
         let only_mdts = asked.mdt.is_some() && asked.ost.is_none();
         let only_osts = asked.ost.is_some() && asked.mdt.is_none();
         match (inodes, only_mdts, only_osts) {

@@ -27,7 +27,7 @@ use sheen_wire::{Errno, Result, control, control::TargetInfo, mgs::TargetKind};
 
 use self::{
     options::Word,
-    search::{Search, Wrong},
+    search::{OptionError, Search},
 };
 use super::tool::{Tool, keep_first};
 
@@ -83,7 +83,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     run_search(tool, &search, paths)
 }
 
-fn refuse(tool: &mut Tool, Wrong(text, e): &Wrong) -> i32 {
+fn refuse(tool: &mut Tool, OptionError(text, e): &OptionError) -> i32 {
     tool.complain(format_args!("{text}"));
     e.0
 }
@@ -120,7 +120,7 @@ fn message(Failure { step, path, errno }: &Failure) -> String {
 }
 
 /// Looks up the targets that tests name.
-fn resolve(tool: &Tool, search: &mut Search, paths: &[PathBuf]) -> Result<(), Wrong> {
+fn resolve(tool: &Tool, search: &mut Search, paths: &[PathBuf]) -> Result<(), OptionError> {
     let mut known: Option<Vec<TargetInfo>> = None;
     for (is_ost, targets) in search.query.named_targets() {
         let known = match &known {
@@ -128,17 +128,17 @@ fn resolve(tool: &Tool, search: &mut Search, paths: &[PathBuf]) -> Result<(), Wr
             None => known.insert(targets_of(tool, paths)?),
         };
         let kind = if is_ost { TargetKind::Ost } else { TargetKind::Mdt };
-        let unknown = |name| Wrong(format!("error: find: unknown obduuid: '{name}'"), Errno::EINVAL);
+        let unknown = |name| OptionError(format!("error: find: unknown obduuid: '{name}'"), Errno::EINVAL);
         targets.look_up(known.iter().filter(|t| t.kind == kind)).map_err(unknown)?;
     }
     Ok(())
 }
 
 /// Returns the targets of the first operand's file system.
-fn targets_of(tool: &Tool, paths: &[PathBuf]) -> Result<Vec<TargetInfo>, Wrong> {
+fn targets_of(tool: &Tool, paths: &[PathBuf]) -> Result<Vec<TargetInfo>, OptionError> {
     let path = paths.first().map_or(Path::new("."), PathBuf::as_path);
     let asked = tool.fs.resolve(path).and_then(|path| tool.ask(&path, control::DF));
-    asked.map_err(|e| Wrong(format!("lfs: failed for '{}': {e}", path.display()), e))
+    asked.map_err(|e| OptionError(format!("lfs: failed for '{}': {e}", path.display()), e))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::{
     getopt::Item,
     mirror,
     pace::Stats,
-    setstripe::{Call, Wrong, asked_again, pools_exist, wanted},
+    setstripe::{Call, Wrong, layout_request_of, pools_exist, wanted},
     tool::{Tool, keep_first, text},
 };
 use job::Job;
@@ -126,7 +126,7 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
     let layout = job.layout.clone();
     let mut options = MigrateOptions { layout, bandwidth: job.manner.bandwidth, ..job.options.clone() };
     if options.layout.is_none() {
-        let own = asked_again(tool, path);
+        let own = layout_request_of(tool, path);
         let layout = if job.auto { own.and_then(|own| auto::by_size(tool, path, own)) } else { own };
         options.layout = layout.inspect_err(|e| {
             progress.clear();

@@ -22,7 +22,7 @@ const MB: u64 = 1 << 20;
 
 /// Options of a copy.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manner {
+pub struct CopyOptions {
     /// Bandwidth limit in bytes per second.
     pub bandwidth: Option<u64>,
     /// Interval of the progress reports.
@@ -37,7 +37,7 @@ pub const LONG: [(&str, Value, &str); 4] = [
     ("stats-interval", Value::Required, "stats-interval"),
 ];
 
-impl Manner {
+impl CopyOptions {
     /// Takes an option. Returns false if it is not one of these. The error is the message for the
     /// user.
     pub fn option(&mut self, id: &str, value: Option<&str>) -> Result<bool, String> {
@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(bandwidth(text), want, "{text}");
         }
         let stats = |options: &[(&str, &str)]| {
-            let mut manner = Manner::default();
+            let mut manner = CopyOptions::default();
             let done =
                 options.iter().try_for_each(|(id, value)| manner.option(id, Some(value)).map(|known| assert!(known)));
             done.map(|()| manner.stats.map(|every| every.as_secs()))
@@ -131,7 +131,7 @@ mod tests {
         for wrong in ["0", "1s", ""] {
             assert_eq!(stats(&[("stats-interval", wrong)]), Err(format!("invalid stats interval '{wrong}'")));
         }
-        assert_eq!(Manner::default().option("b", None), Ok(false));
+        assert_eq!(CopyOptions::default().option("b", None), Ok(false));
     }
 
     #[test]

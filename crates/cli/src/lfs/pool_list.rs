@@ -107,7 +107,7 @@ fn failed(tool: &mut Tool, what: &str, e: Errno) -> i32 {
 /// which has been reported.
 fn mounted(tool: &mut Tool, fsname: &str) -> Result<MountInfo> {
     let mut code = 0;
-    let points = tool.answering("pool_list", control::MOUNT, Some(fsname), &mut code);
+    let points = tool.responding_mounts("pool_list", control::MOUNT, Some(fsname), &mut code);
     let of = |at: PathBuf| tool.ask::<MountInfo>(&at, control::MOUNT).ok();
     let none = if code == 0 { Errno::ENOENT } else { Errno(code) };
     points.into_iter().find_map(of).ok_or(none)

@@ -106,7 +106,7 @@ impl Directories for System {
 
 /// The options of a call.
 #[derive(Default)]
-struct Asked {
+struct SetdirstripeOptions {
     count: Option<i32>,
     /// Several stripes may lie on one MDT. Once set, this also applies to a later `-c`.
     overstriped: bool,
@@ -134,7 +134,7 @@ pub fn mkdir(tool: &mut Tool, args: &[OsString]) -> i32 {
 
 fn run_as(tool: &mut Tool, args: &[OsString], command: &'static str, directories: &dyn Directories) -> i32 {
     let usage = if command == "mkdir" { MKDIR_USAGE } else { USAGE };
-    let mut asked = Asked::default();
+    let mut asked = SetdirstripeOptions::default();
     let mut paths = Vec::new();
     for item in OPTIONS.parse(args) {
         let done = match item {
@@ -182,7 +182,7 @@ fn run_as(tool: &mut Tool, args: &[OsString], command: &'static str, directories
 }
 
 /// Takes one option. The error is the message for the user.
-fn option(asked: &mut Asked, command: &str, id: &str, value: &str) -> Result<(), String> {
+fn option(asked: &mut SetdirstripeOptions, command: &str, id: &str, value: &str) -> Result<(), String> {
     let bad = |what: &str| Err(format!("lfs {command}: {what} '{value}'"));
     match id {
         "c" | "C" | "T" => {
@@ -264,7 +264,7 @@ pub fn mdt_list(value: &str, before: usize) -> Option<Vec<i64>> {
 }
 
 /// Checks the options against each other. The error is the message for the user.
-fn check(asked: &Asked, command: &str, no_directory: bool) -> Result<(), String> {
+fn check(asked: &SetdirstripeOptions, command: &str, no_directory: bool) -> Result<(), String> {
     let wrong = |text: &dyn fmt::Display| Err(format!("lfs {command}: {text}"));
     let somewhere = asked.count.is_some() || !asked.mdts.is_empty();
     if no_directory {
@@ -298,7 +298,7 @@ fn check(asked: &Asked, command: &str, no_directory: bool) -> Result<(), String>
 }
 
 /// Warns of options that are allowed but probably a mistake.
-fn warn(tool: &mut Tool, asked: &Asked, command: &str) {
+fn warn(tool: &mut Tool, asked: &SetdirstripeOptions, command: &str) {
     if asked.xattr {
         tool.complain(format_args!("lfs {command}: xattr has been specified for non-foreign layout"));
     }
@@ -312,7 +312,7 @@ fn warn(tool: &mut Tool, asked: &Asked, command: &str) {
 }
 
 /// Returns the layout request that is sent.
-fn wanted(asked: &Asked) -> LmvUser {
+fn wanted(asked: &SetdirstripeOptions) -> LmvUser {
     let first = asked.mdts.first().copied();
     let nothing_said = !asked.delete && first.is_none() && asked.count.is_none();
     let any_one = asked.default && first == Some(-1) && asked.count.unwrap_or(0) == 0;

@@ -59,7 +59,7 @@ struct Job {
 }
 
 /// The options of `lfs mirror create` and `extend`, as far as they are those of `setstripe`.
-pub struct Mirrored {
+pub struct MirrorOptions {
     /// The mirrors; `None` if the options describe none.
     pub template: Option<Template>,
     /// Mode of created files before the umask.
@@ -72,7 +72,7 @@ pub struct Mirrored {
 
 /// Parses the options of `lfs mirror create` and `extend`. Reports wrong options and returns the
 /// exit code as the error.
-pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
+pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<MirrorOptions, i32> {
     let (mut asked, paths) = read(tool, args)?;
     let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
     let template = match finish(tool, asked, &paths) {
@@ -80,7 +80,7 @@ pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
         Ok(_) => None,
         Err(wrong) => return Err(report(tool, wrong)),
     };
-    Ok(Mirrored { template, mode, pools, paths })
+    Ok(MirrorOptions { template, mode, pools, paths })
 }
 
 /// Whether these pools exist and have OSTs in the file system of `path`, which need not exist yet.
@@ -171,7 +171,7 @@ pub fn wanted(tool: &mut Tool, asked: Call) -> Result<Vec<u8>, Wrong> {
 ///
 /// # Errors
 /// The layout cannot be read.
-pub fn asked_again(tool: &Tool, path: &Path) -> Result<Option<Vec<u8>>> {
+pub fn layout_request_of(tool: &Tool, path: &Path) -> Result<Option<Vec<u8>>> {
     if tool.fs.kind(path, true)? == FileKind::Dir {
         return Ok(None);
     }

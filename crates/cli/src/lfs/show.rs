@@ -8,7 +8,7 @@
 //!   are those of its last component with objects.
 //! * If a field that only components have is requested, a plain layout is shown as one component.
 
-mod part;
+mod component_view;
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ use sheen_layout::{
 };
 use sheen_wire::Fid;
 
-pub use self::part::Part;
+pub use self::component_view::ComponentView;
 use super::getstripe::{Selection, flag};
 
 /// A set of fields to show, as bits.
@@ -110,19 +110,19 @@ struct Header {
 
 /// The layout of a file, or the default of a directory, in the form in which it is printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Picture {
+pub struct LayoutView {
     is_dir: bool,
     fid: Fid,
     /// Index of the MDT that holds the file; -1 for any.
     mdt: i32,
     /// `None` in a plain layout.
     header: Option<Header>,
-    parts: Vec<Part>,
+    parts: Vec<ComponentView>,
 }
 
-impl Picture {
+impl LayoutView {
     /// Describes a file's layout. `mdt` is the index of the MDT that holds the file.
-    pub fn of_file(layout: &Layout, fid: Fid, mdt: i32) -> Picture {
+    pub fn of_file(layout: &Layout, fid: Fid, mdt: i32) -> LayoutView {
         let header = layout.composite().map(|c| Header {
             magic: Magic::CompV1 as u32,
             flags: c.flags,
@@ -131,12 +131,12 @@ impl Picture {
             entries: layout.components().len(),
         });
         let plain = header.is_none();
-        let parts = layout.components().iter().map(|c| Part::of_component(c, plain)).collect();
-        Picture { is_dir: false, fid, mdt, header, parts }
+        let parts = layout.components().iter().map(|c| ComponentView::of_component(c, plain)).collect();
+        LayoutView { is_dir: false, fid, mdt, header, parts }
     }
 
     /// Sets the generation of a plain layout, which its bytes in `lustre.lov` do not contain.
-    pub fn of_generation(mut self, generation: u16) -> Picture {
+    pub fn of_generation(mut self, generation: u16) -> LayoutView {
         if let (None, [only]) = (&self.header, &mut self.parts[..]) {
             only.generation = generation;
         }
@@ -145,26 +145,26 @@ impl Picture {
 
     /// Describes a directory's default; `None` if it has none. `count` and `size` stand for values
     /// that the default leaves open.
-    pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> Picture {
+    pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> LayoutView {
         let (header, mut parts) = match default {
             Some(Asked::Composite(template)) => {
                 let entries = template.components.len();
                 let (magic, mirrors) = (Magic::CompV1 as u32, template.mirrors);
-                let parts = template.components.iter().map(Part::of_template).collect();
+                let parts = template.components.iter().map(ComponentView::of_template).collect();
                 (Some(Header { magic, flags: 0, layout_gen: 0, mirrors, entries }), parts)
             }
-            Some(Asked::Plain(spec)) => (None, vec![Part::of_spec(spec)]),
-            None => (None, vec![Part { pattern: Pattern(0), ..Part::of_spec(&Spec::default()) }]),
+            Some(Asked::Plain(spec)) => (None, vec![ComponentView::of_spec(spec)]),
+            None => (None, vec![ComponentView { pattern: Pattern(0), ..ComponentView::of_spec(&Spec::default()) }]),
         };
         for part in parts.iter_mut().filter(|p| p.pattern != Pattern::MDT && !p.is_extension()) {
             part.count = if part.count == 0 { count } else { part.count };
             part.size = if part.size == 0 { u64::from(size) } else { part.size };
         }
-        Picture { is_dir: true, fid, mdt: -1, header, parts }
+        LayoutView { is_dir: true, fid, mdt: -1, header, parts }
     }
 
     /// The components. A plain layout has one.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[ComponentView] {
         &self.parts
     }
 
@@ -190,7 +190,7 @@ impl Picture {
         match (&self.header, self.parts.first()) {
             (Some(header), _) => self.draw_composite(&mut out, header, &self.parts, fields, style, selection),
             (None, Some(part)) if by_component => {
-                let part = Part { flags: if self.is_dir { 0 } else { flag::INIT }, ..part.clone() };
+                let part = ComponentView { flags: if self.is_dir { 0 } else { flag::INIT }, ..part.clone() };
                 let magic = part.magic as u32;
                 let header = Header { magic, flags: 0, layout_gen: 0, mirrors: 1, entries: 0 };
                 self.draw_composite(&mut out, &header, &[part], fields, style, selection);
@@ -215,7 +215,7 @@ impl Picture {
         &self,
         out: &mut String,
         header: &Header,
-        parts: &[Part],
+        parts: &[ComponentView],
         fields: Fields,
         style: Style,
         selection: &Selection,
@@ -275,7 +275,7 @@ impl Picture {
 
     /// Prints the entry of a component in the composite layout. `place` is the component's offset
     /// and size in the binary form, in bytes.
-    fn draw_entry(&self, out: &mut String, part: &Part, place: (usize, usize), fields: Fields, style: Style) {
+    fn draw_entry(&self, out: &mut String, part: &ComponentView, place: (usize, usize), fields: Fields, style: Style) {
         let known = |n: u32| if part.id == 0 { "N/A".to_owned() } else { n.to_string() };
         let end = if part.end == u64::MAX { "EOF".to_owned() } else { part.end.to_string() };
         let synced = part.flags & flag::NOSYNC != 0 || part.timestamp != 0;
@@ -305,7 +305,7 @@ impl Picture {
         }
     }
 
-    fn draw_part(&self, out: &mut String, part: &Part, fields: Fields, style: Style, indent: &str) {
+    fn draw_part(&self, out: &mut String, part: &ComponentView, fields: Fields, style: Style, indent: &str) {
         let prefix = if self.is_dir { "" } else { "lmm_" };
         if fields.has(Fields::DETAIL) && !self.is_dir {
             let _ = writeln!(out, "{indent}lmm_magic:         {:#010X}", part.magic as u32);
@@ -359,8 +359,9 @@ const SUB_INDENT: &str = "      ";
 /// Returns the index of the component whose fields stand for the composite layout. It is the last
 /// one before the first component without objects. If component 0 has no objects, as in a
 /// directory, it is the last component. For the extension size it is the first extension.
-fn last_of_interest(parts: &[Part], fields: Fields) -> usize {
-    let extension = if fields.has(Fields::EXT_SIZE) { parts.iter().position(Part::is_extension) } else { None };
+fn last_of_interest(parts: &[ComponentView], fields: Fields) -> usize {
+    let extension =
+        if fields.has(Fields::EXT_SIZE) { parts.iter().position(ComponentView::is_extension) } else { None };
     let last = parts.len().saturating_sub(1);
     let without = match fields.has(Fields::EXT_SIZE) {
         true => None,
@@ -391,7 +392,7 @@ fn state_name(flags: u16) -> &'static str {
     }
 }
 
-fn draw_table(out: &mut String, part: &Part, style: Style) {
+fn draw_table(out: &mut String, part: &ComponentView, style: Style) {
     out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
     for (ost, object) in &part.objects {
         let index = style.index(*ost);
@@ -404,20 +405,20 @@ fn draw_table(out: &mut String, part: &Part, style: Style) {
 }
 
 /// Prints the objects of a component.
-fn draw_objects(out: &mut String, part: &Part, style: Style) {
+fn draw_objects(out: &mut String, part: &ComponentView, style: Style) {
     let _ = writeln!(out, "{SUB_INDENT}lmm_objects:");
     for (i, (ost, object)) in part.objects.iter().enumerate() {
         let (index, mark) = (style.index(*ost), style.mark_of(*ost));
-        let object = object.unwrap_or(not_yet(*ost));
+        let object = object.unwrap_or(missing_object_fid(*ost));
         let _ = writeln!(out, "{SUB_INDENT}- {i:>3}: {{ l_ost_idx: {index:>3}, l_fid: {object} }}{mark}");
     }
 }
 
-fn draw_yaml_objects(out: &mut String, part: &Part, style: Style, indent: &str) {
+fn draw_yaml_objects(out: &mut String, part: &ComponentView, style: Style, indent: &str) {
     let _ = writeln!(out, "{indent}lmm_objects:");
     for (ost, object) in &part.objects {
         let index = style.index(*ost);
-        let object = bare(object.unwrap_or(not_yet(*ost)));
+        let object = bare(object.unwrap_or(missing_object_fid(*ost)));
         let _ = writeln!(out, "      - l_ost_idx: {index}\n        l_fid:     {object}");
     }
 }
@@ -434,7 +435,7 @@ impl Style {
 
 /// Returns the FID that Lustre prints for an object that does not exist yet: the old form of an
 /// object id, which begins with the OST's index.
-fn not_yet(ost: u32) -> Fid {
+fn missing_object_fid(ost: u32) -> Fid {
     Fid::new((1 << 32) | u64::from(ost) << 16, 0)
 }
 

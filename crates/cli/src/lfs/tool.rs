@@ -81,11 +81,11 @@ impl Tool<'_> {
     }
 
     /// Returns the mount that `path` lies on. Without a path, returns all mounts that answer, as
-    /// [`Tool::answering`].
+    /// [`Tool::responding_mounts`].
     pub fn mounts(&mut self, command: &str, path: Option<&OsStr>, code: &mut i32) -> Result<Vec<PathBuf>, Errno> {
         match path {
             // The FID of the root needs no server. Requests to servers have timeouts of their own.
-            None => Ok(self.answering(command, control::FID, None, code)),
+            None => Ok(self.responding_mounts(command, control::FID, None, code)),
             Some(path) => Ok(vec![PathBuf::from(self.mount_of(Path::new(path))?.mountpoint)]),
         }
     }
@@ -93,7 +93,7 @@ impl Tool<'_> {
     /// Returns the mounts of this host, or of one file system, that answer a request for the
     /// attribute `name` within [`ANSWER_WAIT`]. A mount that does not answer is reported on
     /// stderr and sets `code`. It does not hide the other mounts.
-    pub fn answering(
+    pub fn responding_mounts(
         &mut self,
         command: &str,
         name: &'static str,

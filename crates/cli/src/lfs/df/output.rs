@@ -39,7 +39,7 @@ const NAMES: &[(Field, &[&str])] = &[
 ];
 
 /// Shown for the failure domain and the state, which no target reports yet.
-const NOTHING: &str = "-";
+const UNKNOWN: &str = "-";
 
 /// The values of a row.
 pub struct Row<'a> {
@@ -99,7 +99,7 @@ pub fn row(fields: &[Field], row: &Row, base: Option<u64>) -> String {
         Field::Iavail => count(row.inodes.free),
         Field::Ipcent => format!("{}%", row.inodes.percent()),
         Field::Target => row.target.to_owned(),
-        Field::Domain | Field::State => NOTHING.to_owned(),
+        Field::Domain | Field::State => UNKNOWN.to_owned(),
     })
 }
 

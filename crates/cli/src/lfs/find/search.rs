@@ -36,7 +36,7 @@ pub struct Search {
 
 /// A wrong value: the message for the user and the exit code.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wrong(pub String, pub Errno);
+pub struct OptionError(pub String, pub Errno);
 
 impl Search {
     /// Creates a search for all entries. `now`: in seconds since the epoch.
@@ -45,7 +45,7 @@ impl Search {
     }
 
     /// Takes an option. `negated`: it follows a `!`.
-    pub fn option(&mut self, id: &'static str, value: Option<&OsStr>, negated: bool) -> Result<(), Wrong> {
+    pub fn option(&mut self, id: &'static str, value: Option<&OsStr>, negated: bool) -> Result<(), OptionError> {
         let value = value.unwrap_or_default();
         match id {
             "lazy" => self.query.lazy = true,
@@ -54,7 +54,7 @@ impl Search {
             "ls" => self.format = Format::new(LS.as_bytes()).0,
             "printf" => (self.format, self.unknown) = Format::new(value.as_bytes()),
             _ => {
-                let bad = || Wrong(format!("error: bad {id} '{}'", value.display()), Errno::EINVAL);
+                let bad = || OptionError(format!("error: bad {id} '{}'", value.display()), Errno::EINVAL);
                 let number = |most: u64| parse_unsigned(text(value)).filter(|n| *n <= most).ok_or_else(bad);
                 match id {
                     "mindepth" => self.query.min_depth = number(u64::from(u32::MAX))? as u32,
@@ -124,7 +124,7 @@ fn property(id: &str, value: &OsStr) -> Option<Property> {
 
 /// Parses `-newerXY`: time X of an entry must be later than time Y of the named file, or than the
 /// given time.
-fn newer(xy: &str, value: &OsStr, now: i64) -> Result<Property, Wrong> {
+fn newer(xy: &str, value: &OsStr, now: i64) -> Result<Property, OptionError> {
     let stamp = |letter: &str| match letter {
         "a" => Some(Stamp::Access),
         "b" => Some(Stamp::Birth),
@@ -133,17 +133,18 @@ fn newer(xy: &str, value: &OsStr, now: i64) -> Result<Property, Wrong> {
         _ => None,
     };
     let (x, y) = xy.split_at_checked(1).unwrap_or_default();
-    let this = stamp(x).ok_or_else(|| Wrong(format!("error: bad newer '{xy}'"), Errno::EINVAL))?;
+    let this = stamp(x).ok_or_else(|| OptionError(format!("error: bad newer '{xy}'"), Errno::EINVAL))?;
     let than = match stamp(y) {
         Some(stamp) => {
-            let failed = |e: Errno| Wrong(format!("error: find: cannot stat '{}': {e}", value.display()), e);
+            let failed = |e: Errno| OptionError(format!("error: find: cannot stat '{}': {e}", value.display()), e);
             let stat = stat_of(Path::new(value)).map_err(failed)?;
             stat.time(stamp).ok_or_else(|| failed(Errno::EOPNOTSUPP))?
         }
         None => {
             let (given, formats) = (value.display(), host::TIME_FORMATS);
-            let wrong =
-                || Wrong(format!("lfs: invalid time '{given}'\nsupported formats are:\n  {formats}"), Errno::EINVAL);
+            let wrong = || {
+                OptionError(format!("lfs: invalid time '{given}'\nsupported formats are:\n  {formats}"), Errno::EINVAL)
+            };
             (host::time(text(value), now).ok_or_else(wrong)?, 0)
         }
     };

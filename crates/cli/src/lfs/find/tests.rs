@@ -23,7 +23,7 @@ const DAY: i64 = 24 * 3600;
 
 /// An in-memory entry that records the requests for its properties.
 #[derive(Default)]
-struct Paper {
+struct FakeEntry {
     name: &'static str,
     kind: Option<FileKind>,
     stat: Stat,
@@ -33,7 +33,7 @@ struct Paper {
     asked: Vec<&'static str>,
 }
 
-impl Facts for Paper {
+impl Facts for FakeEntry {
     fn name(&self) -> &[u8] {
         self.name.as_bytes()
     }
@@ -73,7 +73,7 @@ impl Facts for Paper {
     }
 }
 
-fn search(words: &[&str]) -> Result<Search, Wrong> {
+fn search(words: &[&str]) -> Result<Search, OptionError> {
     let args: Vec<OsString> = words.iter().map(OsString::from).collect();
     let mut search = Search::new(NOW);
     let mut negated = false;
@@ -127,13 +127,13 @@ fn composite(flags: u16, mirrors: u16, parts: &[Part<'_>]) -> Striping {
 }
 
 /// The tree of the captured case, as far as it is known.
-fn tree() -> Vec<Paper> {
+fn tree() -> Vec<FakeEntry> {
     const M: u64 = 1 << 20;
     let file = |name, mode: u32, size, striping| {
         let recent = (NOW - 100, 5);
         let times = Stat { atime: recent, mtime: recent, ctime: recent, btime: Some(recent), ..Stat::default() };
         let stat = Stat { mode: 0o100000 | mode, size, blocks: size / 512, links: 1, ..times };
-        Paper { name, stat, striping: Some(striping), ..Paper::default() }
+        FakeEntry { name, stat, striping: Some(striping), ..FakeEntry::default() }
     };
     let other = |name, kind: FileKind, size, links| {
         let mut paper = file(name, 0, size, Striping::None);
@@ -259,7 +259,7 @@ fn find_returns_same_entries_as_lustre() {
 fn find_matches_extension_sizes_and_xattrs() {
     let extending =
         composite(0, 1, &[(0, 1 << 30, 0x10, 1, 1 << 20, &[0]), (1 << 30, u64::MAX, 0x40, 1, 64 << 10, &[])]);
-    let mut file = Paper { name: "sel", striping: Some(extending), ..Paper::default() };
+    let mut file = FakeEntry { name: "sel", striping: Some(extending), ..FakeEntry::default() };
     file.attributes.insert("user.kind", b"raw data".to_vec());
     for (words, want) in [
         (&["-z", "64M"][..], true),
@@ -281,7 +281,7 @@ fn find_matches_striped_directories() {
     let spread = |count, hash: Option<&str>| {
         let mut lmv = LmvUser::new(count);
         lmv.hash = hash.map_or(HashType::NONE, |hash| HashType::parse(hash).unwrap());
-        Paper { name: "d", kind: Some(FileKind::Dir), dir_striping: Some(lmv), ..Paper::default() }
+        FakeEntry { name: "d", kind: Some(FileKind::Dir), dir_striping: Some(lmv), ..FakeEntry::default() }
     };
     for (words, want) in [
         ("-T 2", [true, false, false, false]),
@@ -294,7 +294,7 @@ fn find_matches_striped_directories() {
         ("-H migrating", [false, false, false, false]),
     ] {
         let query = search(&words.split(' ').collect::<Vec<_>>()).unwrap().query;
-        let file = Paper::default();
+        let file = FakeEntry::default();
         let entries = [spread(2, Some("crush")), spread(4, Some("fnv_1a_64")), spread(0, None), file];
         assert_eq!(entries.map(|mut entry| query.matches(&mut entry).unwrap()), want, "{words}");
     }

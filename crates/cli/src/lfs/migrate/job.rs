@@ -2,7 +2,7 @@
 
 use sheen_admin::migrate::MigrateOptions;
 
-use super::super::pace::Manner;
+use super::super::pace::CopyOptions;
 
 /// The work on each file.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub struct Job {
     pub pools: Vec<String>,
     pub options: MigrateOptions,
     pub verbose: bool,
-    pub manner: Manner,
+    pub manner: CopyOptions,
     /// MDTs of `-m`, -1 for any. With them, only directories are migrated, and no objects.
     pub mdts: Vec<i64>,
 }

@@ -9,7 +9,7 @@ use sheen_layout::{Asked, Template};
 use sheen_wire::{Errno, FileKind, Result};
 
 use super::super::{
-    setstripe::{self, Mirrored},
+    setstripe::{self, MirrorOptions},
     tool::{Tool, keep_first},
 };
 
@@ -49,7 +49,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 /// Creates the file and sets its layout. A file that has a layout already stays as it is.
-fn create(tool: &Tool, path: &Path, template: &Template, asked: &Mirrored) -> Result<()> {
+fn create(tool: &Tool, path: &Path, template: &Template, asked: &MirrorOptions) -> Result<()> {
     let path: PathBuf = match tool.fs.kind(path, true) {
         Ok(FileKind::Dir | FileKind::Regular) => path.to_owned(),
         Ok(_) => return Err(Errno::ENOTTY),

@@ -11,7 +11,7 @@ use sheen_wire::{Errno, Result, mirror::Change};
 
 use super::{
     super::{
-        pace::Manner,
+        pace::CopyOptions,
         setstripe,
         tool::{Tool, keep_first},
     },
@@ -24,7 +24,7 @@ use super::{
 struct ExtendOptions {
     victim: Option<PathBuf>,
     no_verify: bool,
-    manner: Manner,
+    manner: CopyOptions,
 }
 
 /// Runs the command.
@@ -118,7 +118,7 @@ fn check(tool: &Tool, path: &Path, template: Option<&Template>) -> Result<(), St
 
 /// Adds mirrors and resyncs them. `has_same_data`: they are known to hold the same data and are not
 /// copied to.
-fn extend(tool: &mut Tool, path: &Path, change: &Change, has_same_data: bool, manner: Manner) -> Result<()> {
+fn extend(tool: &mut Tool, path: &Path, change: &Change, has_same_data: bool, manner: CopyOptions) -> Result<()> {
     let request = Extend { change, has_same_data, bandwidth: manner.bandwidth };
     with_progress(tool, path, manner.stats, |fs, progress| mirror::extend(fs, path, &request, progress))
 }

@@ -8,7 +8,7 @@ use sheen_wire::{Errno, Result};
 use super::{
     super::{
         getopt::{self, Item, Value},
-        pace::{self, Manner},
+        pace::{self, CopyOptions},
         tool::{Tool, keep_first, text},
     },
     errors::{mirrored, why, wrong},
@@ -33,7 +33,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let (mut force, mut only, mut paths, mut manner) = (false, Vec::new(), Vec::new(), Manner::default());
+    let (mut force, mut only, mut paths, mut manner) = (false, Vec::new(), Vec::new(), CopyOptions::default());
     for item in OPTIONS.parse(args) {
         match item {
             Item::Option { id: "f", .. } => force = true,
@@ -71,7 +71,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 /// Resyncs one file. Reports failures.
-fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool, manner: Manner) -> Result<()> {
+fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool, manner: CopyOptions) -> Result<()> {
     let layout = mirrored(tool, path, "")?;
     if let Some(unknown) = only.iter().find(|id| !layout.mirror_ids().contains(id)) {
         let path = path.display();
@@ -99,10 +99,10 @@ pub fn resync_stale(tool: &mut Tool, path: &Path, bandwidth: Option<u64>, begins
         return Ok(());
     }
     begins();
-    resync_mirrors(tool, path, &stale, Manner { bandwidth, stats: None })
+    resync_mirrors(tool, path, &stale, CopyOptions { bandwidth, stats: None })
 }
 
-fn resync_mirrors(tool: &mut Tool, path: &Path, mirrors: &[u16], manner: Manner) -> Result<()> {
+fn resync_mirrors(tool: &mut Tool, path: &Path, mirrors: &[u16], manner: CopyOptions) -> Result<()> {
     let request = Resync { source: None, mirrors, bandwidth: manner.bandwidth };
     with_progress(tool, path, manner.stats, |fs, progress| mirror::resync(fs, path, &request, progress))
 }

@@ -18,9 +18,9 @@ use super::set_here::{SetHere, first, set_here, slashes};
 use super::{tool::Tool, usage};
 
 /// Time limit for the processes of this machine to receive a setting.
-const HEARD_MAX: Duration = Duration::from_secs(5);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between two checks.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// `set_param -P PATTERN=VALUE...`; with `delete`: `set_param -P -d PATTERN...`. An empty value
 /// deletes the setting, too.
@@ -71,7 +71,7 @@ pub fn print(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// An MGS of this machine.
-struct Reached {
+struct FoundMgs {
     /// Its parameter that shows the settings.
     param: String,
     /// The file systems that it knows.
@@ -116,7 +116,7 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
     if errno != Errno(0) {
         return refuse(change, errno, tool);
     }
-    wait_until_heard(&mgs, tool)?;
+    wait_until_received(&mgs, tool)?;
     Ok(partly.map_or(Ok(()), Err))
 }
 
@@ -141,7 +141,7 @@ fn refuse(change: SettingChange<'_>, errno: Errno, tool: &mut Tool<'_>) -> io::R
 
 /// Returns the MGS of this machine. If there are several, returns the one with the file system that
 /// `--fsname` or the pattern names. On failure it has printed an error.
-fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Result<Result<Reached, Errno>> {
+fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Result<Result<FoundMgs, Errno>> {
     let mut known: Vec<Vec<String>> = values("mgs.MGS.filesystems", tool)
         .iter()
         .map(|names| names.lines().map(ToString::to_string).collect())
@@ -151,7 +151,7 @@ fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Resu
     }
     if let [fsnames] = &known[..] {
         let param = format!("mgs.MGS.live.{}", tool.fsname.as_deref().unwrap_or("params"));
-        return Ok(Ok(Reached { param, fsnames: fsnames.clone() }));
+        return Ok(Ok(FoundMgs { param, fsnames: fsnames.clone() }));
     }
     if known.is_empty() {
         let of = tool.fsname.as_ref().map(|fsname| format!(" of the file system '{fsname}'")).unwrap_or_default();
@@ -166,7 +166,7 @@ fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Resu
     let mut meant = known.iter().filter_map(|fsnames| fsnames.iter().find(named).map(|fsname| (fsname, fsnames)));
     match (meant.next(), meant.next()) {
         (Some((fsname, fsnames)), None) => {
-            Ok(Ok(Reached { param: format!("mgs.MGS.live.{fsname}"), fsnames: fsnames.clone() }))
+            Ok(Ok(FoundMgs { param: format!("mgs.MGS.live.{fsname}"), fsnames: fsnames.clone() }))
         }
         _ => {
             let hint =
@@ -190,14 +190,14 @@ fn names(pattern: &str, fsname: &str) -> bool {
 }
 
 /// Waits until the processes of this machine that follow the MGS have applied its settings.
-fn wait_until_heard(mgs: &Reached, tool: &mut Tool<'_>) -> io::Result<()> {
+fn wait_until_received(mgs: &FoundMgs, tool: &mut Tool<'_>) -> io::Result<()> {
     let kept = values(&mgs.param, tool);
-    for _ in 0..HEARD_MAX.as_millis() / LOOK.as_millis() {
+    for _ in 0..RECEIVE_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
         let heard = |fsname: &String| values(&format!("mgc/{fsname}/params"), tool).iter().all(|h| kept.contains(h));
         if mgs.fsnames.iter().all(heard) {
             return Ok(());
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     writeln!(tool.err, "warning: set_param: not all processes on this machine have received the setting yet")
 }

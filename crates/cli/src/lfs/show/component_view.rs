@@ -10,7 +10,7 @@ use super::super::getstripe::flag;
 
 /// A component, or the whole of a plain layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct ComponentView {
     /// Component id; 0 in a plain layout and in a directory's default.
     pub id: u32,
     /// Lustre's `LCME_FL_*`.
@@ -37,15 +37,15 @@ pub struct Part {
     pub objects: Vec<(u32, Option<Fid>)>,
 }
 
-impl Part {
-    pub fn of_component(c: &Component, plain: bool) -> Part {
+impl ComponentView {
+    pub fn of_component(c: &Component, plain: bool) -> ComponentView {
         let has_objects = plain || c.flags & flag::INIT != 0;
         let first = c.stripes.first().map(|s| s.ost as i32);
         // `layout_gen` shares its two bytes with the stripe offset. With objects they are the
         // generation, which the attribute shows as 0xffff. Without objects they are the first OST.
         let any = |raw: u16| if raw == u16::MAX { -1 } else { i32::from(raw) };
         let timestamp = c.entry_rest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let part = Part {
+        let part = ComponentView {
             id: c.id,
             flags: c.flags,
             start: c.start,
@@ -60,20 +60,20 @@ impl Part {
             pool: c.pool.as_ref().map(|p| p.to_string()),
             objects: c.stripes.iter().map(|s| (s.ost, has_objects.then_some(s.object))).collect(),
         };
-        if part.is_extension() { Part { size: part.size * SEL_UNIT, ..part } } else { part }
+        if part.is_extension() { ComponentView { size: part.size * SEL_UNIT, ..part } } else { part }
     }
 
-    pub fn of_template(c: &TemplateComponent) -> Part {
-        let part = Part { flags: c.flags, start: c.start, end: c.end, ..Part::of_spec(&c.spec) };
+    pub fn of_template(c: &TemplateComponent) -> ComponentView {
+        let part = ComponentView { flags: c.flags, start: c.start, end: c.end, ..ComponentView::of_spec(&c.spec) };
         match c.extension_size {
-            Some(bytes) => Part { size: bytes, ..part },
-            None if c.is_on_mdt() => Part { pattern: Pattern::MDT, size: c.end, ..part },
+            Some(bytes) => ComponentView { size: bytes, ..part },
+            None if c.is_on_mdt() => ComponentView { pattern: Pattern::MDT, size: c.end, ..part },
             None => part,
         }
     }
 
-    pub fn of_spec(spec: &Spec) -> Part {
-        Part {
+    pub fn of_spec(spec: &Spec) -> ComponentView {
+        ComponentView {
             id: 0,
             flags: 0,
             start: 0,
