@@ -26,6 +26,7 @@ use crate::{
     log_fields::LogFields,
 };
 
+mod mdt_registration;
 mod registration;
 mod watched_dirs;
 
@@ -242,8 +243,11 @@ impl Host {
         let mdts = self.mdts.lock().clone();
         let ready = async {
             for mdt in mdts {
-                registration::registered(&mdt, "check --dir, and restore the directory of the MDT if it was replaced")
-                    .await?;
+                mdt_registration::registered(
+                    &mdt,
+                    "check --dir, and restore the directory of the MDT if it was replaced",
+                )
+                .await?;
                 mdt.wait_osts(osts as usize).await;
             }
             Ok(())

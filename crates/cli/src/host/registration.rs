@@ -4,14 +4,13 @@
 use std::{path::Path, sync::Arc};
 
 use sheen_lnet::Nid;
-use sheen_mds::Mdt;
 use sheen_mgc::Mgc;
 use sheen_wire::{
     Errno,
     mgs::{Config, Target, TargetKind},
 };
 
-use super::Host;
+use super::{Host, mdt_registration::registered};
 use crate::error::{Context, Failure, Result};
 
 /// Returns the MDT of a file system, if the MGS knows one.
@@ -39,24 +38,6 @@ async fn warn_of_unknown(mgc: &Mgc, fsname: &str, dir: &Path) -> Result {
         dir.display()
     );
     Ok(())
-}
-
-/// Waits until the MGS has registered an MDT. `check`: advice if it has registered another one in
-/// its place.
-///
-/// # Errors
-/// The MGS refuses the MDT, or the MDT stops before.
-pub(super) async fn registered(mdt: &Mdt, check: &str) -> Result {
-    mdt.registered().await.map_err(|errno| refused(mdt.name(), errno, check))
-}
-
-fn refused(mdt: &str, errno: Errno, check: &str) -> Failure {
-    let failure = Failure::new(format!("the MGS refused to register {mdt}: {errno}"));
-    match errno {
-        Errno::ESHUTDOWN => Failure::new(format!("{mdt} stopped before the MGS registered it")),
-        Errno::EEXIST => failure.advise(format!("another MDT of this file system is registered; {check}")),
-        _ => failure,
-    }
 }
 
 impl Host {
@@ -111,19 +92,5 @@ impl Host {
             registered(&mdt, "check --mgs and --dir").await?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refused_mdt_is_reported_with_advice_if_another_one_is_registered() {
-        let text = |errno| refused("sheen-MDT0000", errno, "check --dir").to_string();
-        let other = text(Errno::EEXIST);
-        assert!(other.ends_with("\n  another MDT of this file system is registered; check --dir"), "{other}");
-        assert_eq!(text(Errno::ESHUTDOWN), "sheen-MDT0000 stopped before the MGS registered it");
-        assert_eq!(text(Errno::EIO), format!("the MGS refused to register sheen-MDT0000: {}", Errno::EIO));
     }
 }
