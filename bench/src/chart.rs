@@ -1,39 +1,34 @@
-//! Charts of measurements: small panels side by side over a common axis of categories. SVG and PNG
-//! have the same drawing.
-//!
-//! A [`Chart`] is laid out into a [`Scene`] of lines, dots and words, in pixels from the upper left
-//! corner. [`Scene::svg`] and [`Scene::png`] encode it. A line has round ends, and a dot is a line
-//! without length, so that a backend needs few primitives. The PNG backend has its own font
-//! ([`font`]), so that a chart looks the same on every machine.
+//! Charts of measurements as SVG: small panels side by side, each over the same categories, with a
+//! common title and legend. Texts use the sans-serif font of the viewer.
 
-pub mod font;
-mod png;
-mod svg;
+use std::{fs, io, ops::Range, path::Path};
 
-use std::{fs, io, path::Path};
+use indicatif::HumanFloatCount;
+use plotters::{
+    coord::{
+        Shift,
+        ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter},
+    },
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 
-/// A colour: red, green, blue.
-pub type Color = [u8; 3];
-
-const INK: Color = [0x22, 0x22, 0x22];
-const FAINT: Color = [0xdd, 0xdd, 0xdd];
 /// Colours that colour-blind people can distinguish (Okabe and Ito). They also differ in
 /// brightness.
-const SERIES: [Color; 4] = [[0x00, 0x72, 0xb2], [0xd5, 0x5e, 0x00], [0x00, 0x9e, 0x73], [0xcc, 0x79, 0xa7]];
+const SERIES: [RGBColor; 4] =
+    [RGBColor(0x00, 0x72, 0xb2), RGBColor(0xd5, 0x5e, 0x00), RGBColor(0x00, 0x9e, 0x73), RGBColor(0xcc, 0x79, 0xa7)];
+const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
-const WIDTH: f64 = 960.0;
-const PANEL_HEIGHT: f64 = 300.0;
+const WIDTH: u32 = 960;
+const PANEL_HEIGHT: u32 = 300;
 const COLUMNS: usize = 2;
 /// Height of the title and the legend above the panels.
-const HEAD: f64 = 78.0;
-/// Margins around the plot within a panel: left for the numbers, above for the title, below for the
-/// categories.
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 20.0;
-const ABOVE: f64 = 34.0;
-const BELOW: f64 = 48.0;
-const TITLE_SIZE: f64 = 17.0;
-const TEXT_SIZE: f64 = 12.0;
+const HEAD_HEIGHT: u32 = 78;
+/// Font sizes. Plotters divides them by 1.24.
+const TITLE: (&str, f64) = ("sans-serif", 21.0);
+const PANEL_TITLE: (&str, f64) = ("sans-serif", 17.0);
+const TEXT: (&str, f64) = ("sans-serif", 15.0);
 
 /// How values are mapped to heights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +39,16 @@ pub enum Scale {
     Log,
 }
 
+/// The values of a panel, for each series and each category. `None` if it was not measured.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Values {
+    /// Values that depend on the category, which is a number. They are joined by lines.
+    Curves(Vec<Vec<Option<f64>>>),
+    /// Minimum, median and maximum of samples. The categories are independent: the values are drawn
+    /// side by side and are not joined.
+    Ranges(Vec<Vec<Option<[f64; 3]>>>),
+}
+
 /// One quantity over the categories.
 #[derive(Clone, Debug)]
 pub struct Panel {
@@ -51,12 +56,8 @@ pub struct Panel {
     pub title: String,
     /// The scale of its values.
     pub scale: Scale,
-    /// One curve for each series of the chart, with a value for each category that has one.
-    pub curves: Vec<Vec<Option<f64>>>,
-    /// Minimum and maximum of the samples of which each value is the median. If this is not empty,
-    /// the categories are independent: values are drawn as dots side by side, with a line from the
-    /// minimum to the maximum, and are not joined.
-    pub spreads: Vec<Vec<Option<(f64, f64)>>>,
+    /// Its values.
+    pub values: Values,
 }
 
 /// Panels with a common title, legend and categories.
@@ -68,319 +69,236 @@ pub struct Chart {
     pub axis: String,
     /// The categories, from left to right.
     pub categories: Vec<String>,
-    /// The names of the curves.
+    /// The names of the series.
     pub series: Vec<String>,
     /// The panels, two in a row.
     pub panels: Vec<Panel>,
 }
 
-/// Alignment of a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
-#[derive(Clone, Debug)]
-enum Mark {
-    Line { from: (f64, f64), to: (f64, f64), width: f64, color: Color },
-    Word { at: (f64, f64), size: f64, anchor: Anchor, text: String },
-}
-
-/// A drawing.
-#[derive(Clone, Debug)]
-pub struct Scene {
-    width: f64,
-    height: f64,
-    marks: Vec<Mark>,
-}
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<io::Error>>;
 
 impl Chart {
-    /// Lays out the chart.
-    pub fn scene(&self) -> Scene {
-        let rows = self.panels.len().div_ceil(COLUMNS);
-        let mut scene = Scene { width: WIDTH, height: HEAD + rows as f64 * PANEL_HEIGHT, marks: Vec::new() };
-        scene.word((WIDTH / 2.0, 28.0), TITLE_SIZE, Anchor::Middle, &self.title);
-        self.legend(&mut scene);
-        let wide = WIDTH / COLUMNS as f64;
-        for (i, panel) in self.panels.iter().enumerate() {
-            let (x, y) = ((i % COLUMNS) as f64 * wide, HEAD + (i / COLUMNS) as f64 * PANEL_HEIGHT);
-            let plot = Plot {
-                left: x + LEFT,
-                right: x + wide - RIGHT,
-                top: y + ABOVE,
-                bottom: y + PANEL_HEIGHT - BELOW,
-                ticks: Ticks::of(panel),
-                categories: self.categories.len(),
-            };
-            self.panel(&mut scene, panel, &plot);
-        }
-        scene
+    /// Writes the chart into a directory, as NAME.svg.
+    pub fn save(&self, dir: &Path, name: &str) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        let path = dir.join(format!("{name}.svg"));
+        fs::write(&path, self.svg()?)?;
+        eprintln!("drawn: {}", path.display());
+        Ok(())
     }
 
-    /// Writes the chart into a directory, as NAME.svg and NAME.png.
-    pub fn save(&self, dir: &Path, name: &str) -> io::Result<()> {
-        let scene = self.scene();
-        fs::create_dir_all(dir)?;
-        // Two pixels per unit, for high-resolution screens.
-        for (ending, content) in [("svg", scene.svg().into_bytes()), ("png", scene.png(2)?)] {
-            let path = dir.join(format!("{name}.{ending}"));
-            fs::write(&path, content)?;
-            eprintln!("drawn: {}", path.display());
+    /// Returns the chart as SVG.
+    pub fn svg(&self) -> io::Result<String> {
+        let rows = self.panels.len().div_ceil(COLUMNS);
+        let mut svg = String::new();
+        let size = (WIDTH, HEAD_HEIGHT + rows as u32 * PANEL_HEIGHT);
+        self.draw(SVGBackend::with_string(&mut svg, size).into_drawing_area(), rows).map_err(io::Error::other)?;
+        Ok(svg)
+    }
+
+    fn draw(&self, area: Area<'_>, rows: usize) -> Drawn {
+        area.fill(&WHITE)?;
+        let (head, body) = area.split_vertically(HEAD_HEIGHT);
+        let centered = Pos::new(HPos::Center, VPos::Center);
+        head.draw_text(&self.title, &TITLE.into_font().color(&INK).pos(centered), (WIDTH as i32 / 2, 24))?;
+        self.legend(&head)?;
+        for (panel, area) in self.panels.iter().zip(body.split_evenly((rows, COLUMNS))) {
+            let all = panel.values.all();
+            match panel.scale {
+                Scale::Linear => self.panel(panel, &area, linear(all), linear(panel.values.all()))?,
+                Scale::Log => {
+                    let range = log(all);
+                    self.panel(panel, &area, range.clone(), range.log_scale())?;
+                }
+            }
+        }
+        area.present()
+    }
+
+    fn legend(&self, head: &Area<'_>) -> Drawn {
+        const SAMPLE: i32 = 30;
+        const GAP: i32 = 26;
+        let style = TEXT.into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+        let widths = self.series.iter().map(|name| Ok(SAMPLE + 8 + head.estimate_text_size(name, &style)?.0 as i32));
+        let widths = widths.collect::<Result<Vec<i32>, DrawingAreaErrorKind<io::Error>>>()?;
+        let (mut x, y) = ((WIDTH as i32 - widths.iter().sum::<i32>() - GAP * (widths.len() as i32 - 1)) / 2, 54);
+        for ((name, width), color) in self.series.iter().zip(widths).zip(SERIES.iter().cycle()) {
+            head.draw(&PathElement::new([(x, y), (x + SAMPLE, y)], color.stroke_width(2)))?;
+            head.draw(&Circle::new((x + SAMPLE / 2, y), 4, color.filled()))?;
+            head.draw_text(name, &style, (x + SAMPLE + 8, y))?;
+            x += width + GAP;
         }
         Ok(())
     }
 
-    fn legend(&self, scene: &mut Scene) {
-        const SAMPLE: f64 = 30.0;
-        const GAP: f64 = 26.0;
-        let width = |s: &String| SAMPLE + 8.0 + font::width(s, TEXT_SIZE) + GAP;
-        let mut x = (WIDTH - self.series.iter().map(width).sum::<f64>() + GAP) / 2.0;
-        for (name, color) in self.series.iter().zip(SERIES.iter().cycle()) {
-            scene.line((x, 54.0), (x + SAMPLE, 54.0), 2.0, *color);
-            scene.line((x + SAMPLE / 2.0, 54.0), (x + SAMPLE / 2.0, 54.0), 8.0, *color);
-            scene.word((x + SAMPLE + 8.0, 58.0), TEXT_SIZE, Anchor::Start, name);
-            x += width(name);
-        }
-    }
-
-    fn panel(&self, scene: &mut Scene, panel: &Panel, plot: &Plot) {
-        let middle = (plot.left + plot.right) / 2.0;
-        scene.word((middle, plot.top - 14.0), TEXT_SIZE + 1.0, Anchor::Middle, &panel.title);
-        for (height, label) in &plot.ticks.marks {
-            let y = plot.y(*height);
-            scene.line((plot.left, y), (plot.right, y), 1.0, FAINT);
-            scene.word((plot.left - 8.0, y + 4.0), TEXT_SIZE, Anchor::End, label);
-        }
-        for (i, name) in self.categories.iter().enumerate() {
-            scene.word((plot.x(i), plot.bottom + 18.0), TEXT_SIZE, Anchor::Middle, name);
-        }
-        scene.word((middle, plot.bottom + 38.0), TEXT_SIZE, Anchor::Middle, &self.axis);
-        scene.line((plot.left, plot.bottom), (plot.right, plot.bottom), 1.5, INK);
-        scene.line((plot.left, plot.top), (plot.left, plot.bottom), 1.5, INK);
-        if !panel.spreads.is_empty() {
-            return dots(scene, panel, plot);
-        }
-        for (n, (curve, color)) in panel.curves.iter().zip(SERIES.iter().cycle()).enumerate() {
-            // A curve is thinner than those below it, so that coinciding curves are all visible.
-            let extra = (panel.curves.len() - 1 - n) as f64;
-            let (pen, dot) = (2.0 + 1.5 * extra, 7.0 + 3.5 * extra);
-            let mut before = None;
-            for (i, value) in curve.iter().enumerate() {
-                let at = value.map(|v| (plot.x(i), plot.y(plot.ticks.height(v))));
-                if let (Some(from), Some(to)) = (before, at) {
-                    scene.line(from, to, pen, *color);
+    /// Draws a panel. Values outside `range` are drawn at its ends.
+    fn panel<Y>(&self, panel: &Panel, area: &Area<'_>, range: Range<f64>, y: Y) -> Drawn
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let x = CategoryAxis { categories: self.categories.len() };
+        let mut chart = ChartBuilder::on(area)
+            .caption(&panel.title, PANEL_TITLE.into_font().color(&INK))
+            .margin_right(20)
+            .x_label_area_size(48)
+            .y_label_area_size(64)
+            .build_cartesian_2d(x, y)?;
+        let zero = if panel.values.all().any(|v| v <= 0.0) { range.start } else { f64::NEG_INFINITY };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .y_max_light_lines(1)
+            .y_labels(6)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .axis_style(INK.stroke_width(2))
+            .label_style(TEXT.into_font().color(&INK))
+            .x_desc(&self.axis)
+            .x_label_formatter(&|x| self.categories.get(x.round() as usize).cloned().unwrap_or_default())
+            .y_label_formatter(&|y| if *y <= zero { "0".to_owned() } else { HumanFloatCount(*y).to_string() })
+            .draw()?;
+        let at = |v: f64| v.clamp(range.start, range.end);
+        let color = |n: usize| SERIES[n % SERIES.len()];
+        match &panel.values {
+            Values::Curves(curves) => {
+                for (n, curve) in curves.iter().enumerate() {
+                    // A curve is thinner than those below it, so that coinciding curves are all
+                    // visible.
+                    let below = (curves.len() - 1 - n) as u32;
+                    let points: Vec<Option<(f64, f64)>> =
+                        curve.iter().enumerate().map(|(i, v)| v.map(|v| (i as f64, at(v)))).collect();
+                    for joined in points.split(Option::is_none) {
+                        let style = color(n).filled().stroke_width(2 + 2 * below);
+                        chart.draw_series(
+                            LineSeries::new(joined.iter().flatten().copied(), style).point_size(4 + 2 * below),
+                        )?;
+                    }
                 }
-                if let Some(at) = at {
-                    scene.line(at, at, dot, *color);
+            }
+            Values::Ranges(series) => {
+                let apart = 0.6 / series.len().max(1) as f64;
+                for (n, ranges) in series.iter().enumerate() {
+                    let aside = (n as f64 - (series.len() as f64 - 1.0) / 2.0) * apart;
+                    let style = color(n).filled().stroke_width(2);
+                    let bar = |(i, values): (usize, &Option<[f64; 3]>)| {
+                        values.map(|[low, middle, high]| {
+                            ErrorBar::new_vertical(i as f64 + aside, at(low), at(middle), at(high), style, 9)
+                        })
+                    };
+                    chart.draw_series(ranges.iter().enumerate().filter_map(bar))?;
                 }
-                before = at;
             }
         }
+        Ok(())
     }
 }
 
-/// Draws values that are not joined by lines.
-fn dots(scene: &mut Scene, panel: &Panel, plot: &Plot) {
-    let apart = (plot.x(1) - plot.x(0)) * 0.6 / panel.curves.len().max(1) as f64;
-    for (n, (curve, color)) in panel.curves.iter().zip(SERIES.iter().cycle()).enumerate() {
-        let aside = (n as f64 - (panel.curves.len() as f64 - 1.0) / 2.0) * apart;
-        for (i, value) in curve.iter().enumerate() {
-            let at = |v: f64| (plot.x(i) + aside, plot.y(plot.ticks.height(v)));
-            if let Some(Some((low, high))) = panel.spreads.get(n).and_then(|s| s.get(i)) {
-                scene.line(at(*low), at(*high), 2.0, *color);
-            }
-            if let Some(value) = value {
-                scene.line(at(*value), at(*value), 9.0, *color);
-            }
-        }
-    }
-}
-
-impl Scene {
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), width: f64, color: Color) {
-        self.marks.push(Mark::Line { from, to, width, color });
-    }
-
-    fn word(&mut self, at: (f64, f64), size: f64, anchor: Anchor, text: &str) {
-        self.marks.push(Mark::Word { at, size, anchor, text: text.to_owned() });
-    }
-}
-
-struct Plot {
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
-    ticks: Ticks,
+/// The horizontal axis: category `i` is at `i`, with a label each.
+struct CategoryAxis {
     categories: usize,
 }
 
-impl Plot {
-    fn x(&self, category: usize) -> f64 {
-        self.left + (self.right - self.left) * (category as f64 + 0.5) / self.categories.max(1) as f64
+impl Ranged for CategoryAxis {
+    type ValueType = f64;
+    type FormatOption = DefaultFormatting;
+
+    fn range(&self) -> Range<f64> {
+        -0.5..self.categories as f64 - 0.5
     }
 
-    fn y(&self, height: f64) -> f64 {
-        self.bottom - (self.bottom - self.top) * height
+    fn map(&self, at: &f64, (left, right): (i32, i32)) -> i32 {
+        left + (f64::from(right - left) * (at + 0.5) / self.categories.max(1) as f64) as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        let labels = if hint.weight().allow_light_points() { 0 } else { self.categories };
+        (0..labels).map(|i| i as f64).collect()
     }
 }
 
-/// The axis of a panel. Heights run from 0 to 1.
-struct Ticks {
-    scale: Scale,
-    low: f64,
-    high: f64,
-    marks: Vec<(f64, String)>,
-}
-
-impl Ticks {
-    fn of(panel: &Panel) -> Ticks {
-        let ends = || panel.spreads.iter().flatten().flatten().flat_map(|(low, high)| [*low, *high]);
-        let values = || panel.curves.iter().flatten().flatten().copied().chain(ends()).filter(|v| v.is_finite());
-        let (low, high, at): (f64, f64, Vec<f64>) = match panel.scale {
-            Scale::Linear => {
-                let step = round_step(values().fold(0.0, f64::max) / 5.0);
-                let steps = (values().fold(0.0, f64::max) / step).ceil().max(1.0) as usize;
-                (0.0, steps as f64 * step, (0..=steps).map(|i| i as f64 * step).collect())
-            }
-            Scale::Log => {
-                let positive = || values().filter(|v| *v > 0.0);
-                let first = positive().fold(f64::INFINITY, f64::min).log10().floor();
-                let first = if first.is_finite() { first as i32 } else { 0 };
-                let last = positive().fold(f64::NEG_INFINITY, f64::max).log10().ceil();
-                let last = if last.is_finite() { (last as i32).max(first + 1) } else { 1 };
-                // One more decade, whose lower end stands for zero.
-                let below = i32::from(values().any(|v| v <= 0.0));
-                let decades = (first..=last).map(|d| 10f64.powi(d));
-                let zero = (below == 1).then_some(0.0);
-                (f64::from(first - below), f64::from(last), zero.into_iter().chain(decades).collect())
-            }
+impl Values {
+    /// Returns all finite values.
+    fn all(&self) -> impl Iterator<Item = f64> {
+        let (curves, ranges) = match self {
+            Values::Curves(curves) => (Some(curves), None),
+            Values::Ranges(ranges) => (None, Some(ranges)),
         };
-        let mut ticks = Ticks { scale: panel.scale, low, high, marks: Vec::new() };
-        ticks.marks = at.into_iter().map(|v| (ticks.height(v), label(v))).collect();
-        ticks
-    }
-
-    fn height(&self, value: f64) -> f64 {
-        let value = match self.scale {
-            Scale::Linear => value,
-            Scale::Log if value > 0.0 => value.log10(),
-            Scale::Log => self.low,
-        };
-        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+        let curves = curves.into_iter().flatten().flatten().flatten().copied();
+        let ranges = ranges.into_iter().flatten().flatten().flatten().flatten().copied();
+        curves.chain(ranges).filter(|v| v.is_finite())
     }
 }
 
-/// Returns the smallest of 1, 2, 5, 10, 20, … that is not below `least`.
-fn round_step(least: f64) -> f64 {
-    if least <= 0.0 || !least.is_finite() {
-        return 1.0;
-    }
-    let decade = 10f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0].into_iter().map(|m| m * decade).find(|step| *step >= least).unwrap_or(10.0 * decade)
+/// Returns the axis of a linear panel: from zero, with some room above the largest value.
+fn linear(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let high = values.fold(0.0, f64::max);
+    0.0..if high > 0.0 { high * 1.05 } else { 1.0 }
 }
 
-/// Formats a number on an axis, with thousands separators and without trailing zeros.
-fn label(value: f64) -> String {
-    let text = format!("{value:.9}");
-    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
-    let mut out = String::new();
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    match decimals.trim_end_matches('0') {
-        "" => out,
-        decimals => format!("{out}.{decimals}"),
-    }
+/// Returns the axis of a logarithmic panel: whole decades, and one more if there is a zero.
+fn log(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (positive, others): (Vec<f64>, Vec<f64>) = values.partition(|v| *v > 0.0);
+    let logs = || positive.iter().map(|v| v.log10());
+    let (low, high) = match positive.is_empty() {
+        true => (0.0, 1.0),
+        false => (logs().fold(f64::INFINITY, f64::min).floor(), logs().fold(f64::NEG_INFINITY, f64::max).ceil()),
+    };
+    let below = if others.is_empty() { 0.0 } else { 1.0 };
+    10_f64.powf(low - below)..10_f64.powf(high.max(low + 1.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn chart() -> Chart {
+    fn chart(values: Values) -> Chart {
+        let panel = Panel { title: "MiB/s".into(), scale: Scale::Linear, values };
         Chart {
             title: "Writes & <stripes>".into(),
             axis: "overstripes".into(),
             categories: vec!["1".into(), "2".into()],
             series: vec!["first".into(), "second".into()],
-            panels: vec![
-                Panel {
-                    title: "MiB/s".into(),
-                    scale: Scale::Linear,
-                    curves: vec![vec![Some(0.0), Some(430.0)], vec![Some(100.0), None]],
-                    spreads: Vec::new(),
-                },
-                Panel {
-                    title: "callbacks".into(),
-                    scale: Scale::Log,
-                    curves: vec![vec![Some(0.0), Some(5000.0)]],
-                    spreads: Vec::new(),
-                },
-            ],
+            panels: vec![panel.clone(), Panel { scale: Scale::Log, ..panel }],
         }
+    }
+
+    /// Returns the number of elements `what` of the colour of a series.
+    fn count(svg: &str, what: &str, series: usize) -> usize {
+        let RGBColor(r, g, b) = SERIES[series];
+        let color = format!("#{r:02X}{g:02X}{b:02X}");
+        svg.lines().filter(|l| l.starts_with(&format!("<{what} ")) && l.contains(&color)).count()
     }
 
     #[test]
     fn axis_covers_all_values() {
-        let ticks = Ticks::of(&chart().panels[0]);
-        let labels: Vec<&str> = ticks.marks.iter().map(|(_, l)| l.as_str()).collect();
-        assert_eq!(labels, ["0", "100", "200", "300", "400", "500"]);
-        assert_eq!((ticks.height(0.0), ticks.height(250.0), ticks.height(500.0)), (0.0, 0.5, 1.0));
-        let ticks = Ticks::of(&chart().panels[1]);
-        let labels: Vec<&str> = ticks.marks.iter().map(|(_, l)| l.as_str()).collect();
-        assert_eq!(labels, ["0", "1,000", "10,000"]);
-        assert_eq!((ticks.height(0.0), ticks.height(1000.0), ticks.height(10_000.0)), (0.0, 0.5, 1.0));
-        let nothing = Panel { title: String::new(), scale: Scale::Log, curves: vec![vec![None]], spreads: Vec::new() };
-        assert!(Ticks::of(&nothing).height(3.0).is_finite());
-        assert_eq!((label(0.05).as_str(), label(1_234_567.0).as_str()), ("0.05", "1,234,567"));
-        assert_eq!((label(3.0 * 0.5).as_str(), label(3.0 * 0.1).as_str()), ("1.5", "0.3"));
+        assert_eq!(linear([100.0, 0.0, 400.0].into_iter()), 0.0..420.0);
+        assert_eq!(log([5000.0, 20.0].into_iter()), 10.0..10_000.0);
+        assert_eq!(log([5000.0, 0.0].into_iter()), 100.0..10_000.0);
+        assert_eq!((linear([].into_iter()), log([].into_iter())), (0.0..1.0, 1.0..10.0));
+        let ranges = Values::Ranges(vec![vec![None, Some([1.0, 2.0, 9.0])]]);
+        assert_eq!(ranges.all().collect::<Vec<f64>>(), [1.0, 2.0, 9.0]);
     }
 
     #[test]
     fn the_svg_shows_words_and_curves() {
-        let svg = chart().scene().svg();
-        assert!(svg.starts_with("<svg xmlns"), "{svg}");
-        assert!(svg.contains("Writes &amp; &lt;stripes&gt;") && svg.contains(">overstripes<"));
-        // A curve is interrupted at a missing value: one segment, and three dots.
-        let of = |color: &str, what: &str| svg.lines().filter(|l| l.starts_with(what) && l.contains(color)).count();
-        assert_eq!((of("#0072b2", "<circle"), of("#d55e00", "<circle")), (1 + 2 + 2, 1 + 1));
+        let svg = chart(Values::Curves(vec![vec![Some(0.0), Some(430.0)], vec![None, Some(100.0)]])).svg().unwrap();
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
+        assert!(svg.contains("Writes &amp; &lt;stripes&gt;") && svg.contains("\noverstripes\n"), "{svg}");
+        // Each value is a dot in both panels, and the legend has one more.
+        assert_eq!((count(&svg, "circle", 0), count(&svg, "circle", 1)), (1 + 2 * 2, 1 + 2));
     }
 
     #[test]
-    fn values_with_spreads_are_drawn_side_by_side_and_not_joined() {
-        let mut chart = chart();
-        chart.panels.truncate(1);
-        chart.panels[0].spreads = vec![vec![None, Some((300.0, 900.0))], vec![Some((100.0, 101.0)), None]];
-        assert_eq!(Ticks::of(&chart.panels[0]).high, 1000.0, "the axis covers the spreads");
-        let svg = chart.scene().svg();
-        let of = |color: &str, what: &str| svg.lines().filter(|l| l.starts_with(what) && l.contains(color)).count();
-        // Besides the dot and the line of the legend: two values (dots) and one spread (a line),
-        // and one of each.
-        assert_eq!((of("#0072b2", "<circle"), of("#0072b2", "<line")), (1 + 2, 1 + 1));
-        assert_eq!((of("#d55e00", "<circle"), of("#d55e00", "<line")), (1 + 1, 1 + 1));
-        let x = |color: &str| {
-            let dot = svg.lines().rfind(|l| l.starts_with("<circle cx") && l.contains(color) && l.contains("4.5"));
-            dot.map(|l| l.split('"').nth(1).unwrap().to_owned())
-        };
-        assert_ne!(x("#0072b2"), x("#d55e00"));
-    }
-
-    #[test]
-    fn png_decodes_and_shows_all_colours() {
-        let file = chart().scene().png(1).unwrap();
-        let decoder = ::png::Decoder::new(std::io::Cursor::new(file));
-        let mut reader = decoder.read_info().unwrap();
-        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
-        let info = reader.next_frame(&mut pixels).unwrap();
-        assert_eq!((info.width, info.height), (960, 378));
-        for color in [SERIES[0], SERIES[1], INK, [255; 3]] {
-            assert!(pixels.chunks(3).any(|p| p == color), "{color:?} is not there");
+    fn ranges_are_drawn_side_by_side_and_not_joined() {
+        let ranges = vec![vec![None, Some([300.0, 400.0, 900.0])], vec![Some([100.0, 100.0, 101.0]), None]];
+        let svg = chart(Values::Ranges(ranges)).svg().unwrap();
+        for series in [0, 1] {
+            assert_eq!(count(&svg, "circle", series), 1 + 2);
+            // The lines from minimum to maximum, with two ends each; the line of the legend is a
+            // polyline.
+            assert_eq!((count(&svg, "line", series), count(&svg, "polyline", series)), (2 * 3, 1));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A file system with several mounts. The servers run in one process of `sheen up`. Each mount has
 //! a process of its own over tcp; optionally, the first mount is in the servers' process over `lo`.
 //!
-//! All files of a run are in its [`Place`], which is removed at the end, even after a failure. The
+//! All files of a run are in its [`RunDir`], which is removed at the end, even after a failure. The
 //! next run removes the leftovers of a killed run.
 
 use std::{
@@ -22,7 +22,9 @@ use crate::{
 
 /// Time in which a process must end by itself and write back its dirty data.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit for the destruction of a removed file's objects. A file without objects takes this
+/// Statistics that count the destruction of objects: those of the OSTs, and of data on the MDT.
+const DESTROYS: &[&str] = &["obdfilter.*.stats", "dom.*.stats"];
+/// Time limit for the destruction of a removed file's objects. A file without a layout takes this
 /// long.
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(3);
 /// All objects are destroyed when none has been destroyed for this long.
@@ -38,14 +40,14 @@ pub const OWN: &str = "local";
 
 /// The directory of one run of a program.
 #[derive(Debug)]
-pub struct Place {
+pub struct RunDir {
     dir: PathBuf,
     program: PathBuf,
 }
 
-impl Place {
+impl RunDir {
     /// Creates `base/NAME.PID`, and removes what killed runs have left in `base`.
-    pub fn claim(base: &Path, name: &str, program: &Path) -> io::Result<Place> {
+    pub fn claim(base: &Path, name: &str, program: &Path) -> io::Result<RunDir> {
         fs::create_dir_all(base)?;
         let program = program
             .canonicalize()
@@ -59,7 +61,7 @@ impl Place {
         }
         let dir = base.canonicalize()?.join(format!("{name}.{}", std::process::id()));
         fs::create_dir_all(&dir)?;
-        Ok(Place { dir, program })
+        Ok(RunDir { dir, program })
     }
 
     /// Returns the path of the directory.
@@ -68,7 +70,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunDir {
     fn drop(&mut self) {
         clear(&self.dir, &self.program);
     }
@@ -104,12 +106,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts a file system and its mounts.
-    pub fn up(place: &Place, plan: Plan) -> io::Result<Cluster> {
-        let dir = place.dir.join(plan.name.replace(' ', "-"));
+    pub fn up(run_dir: &RunDir, plan: Plan) -> io::Result<Cluster> {
+        let dir = run_dir.dir.join(plan.name.replace(' ', "-"));
         fs::create_dir_all(&dir)?;
         let mounts: Vec<PathBuf> = (0..plan.mounts).map(|i| dir.join(format!("m{i}"))).collect();
-        let sheen = Sheen::new(&place.program, dir.join("run"));
-        let cluster = Cluster { plan, mounts, sheen, dir, program: place.program.clone() };
+        let sheen = Sheen::new(&run_dir.program, dir.join("run"));
+        let cluster = Cluster { plan, mounts, sheen, dir, program: run_dir.program.clone() };
         let progress = Progress::new(1 + plan.mounts - usize::from(plan.lo));
         progress.step(&format!("{}: servers", plan.name), || cluster.serve())?;
         for at in cluster.mounts.iter().skip(usize::from(plan.lo)) {
@@ -166,10 +168,10 @@ impl Cluster {
         self.mount(at)
     }
 
-    /// Removes a file, or a directory with its content, and waits until the OSTs have destroyed the
-    /// objects. Otherwise the destruction would run during the next measurement.
+    /// Removes a file, or a directory with its content, and waits until the servers have destroyed
+    /// the objects. Otherwise the destruction would run during the next measurement.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
-        let destroyed = || Ok::<u64, io::Error>(self.sheen.counters(&["obdfilter.*.stats"])?.get("destroy").count);
+        let destroyed = || Ok::<u64, io::Error>(self.sheen.counters(DESTROYS)?.get("destroy").count);
         let before = destroyed()?;
         if path.is_dir() {
             fs::remove_dir_all(path)?
@@ -222,12 +224,12 @@ impl Drop for Cluster {
     }
 }
 
-/// Stops all clusters in a place, and removes the place.
-fn clear(place: &Path, program: &Path) {
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+/// Stops all clusters in the directory of a run, and removes it.
+fn clear(run_dir: &Path, program: &Path) {
+    for entry in fs::read_dir(run_dir).into_iter().flatten().flatten() {
         take_down(&entry.path(), program);
     }
-    let _ = fs::remove_dir(place);
+    let _ = fs::remove_dir(run_dir);
 }
 
 /// Unmounts the mounts in the directory, ends its processes, and removes it.

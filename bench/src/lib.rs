@@ -1,7 +1,7 @@
 //! Library of the measuring programs.
 //!
 //! * File systems to measure: [`stage`] with one mount, [`cluster`] with several.
-//! * Work on them: [`work`], [`crew`], and the workloads' parts [`netflow`] and [`patterns`].
+//! * Work on them: [`workers`], and the workloads' parts [`netflow`] and [`patterns`].
 //! * The `sheen` program as users call it: [`sheen`].
 //! * Statistics ([`stats`], [`allocs`]) and their presentation ([`report`], [`chart`]).
 //! * Interruption by signals: [`stop`].
@@ -11,7 +11,6 @@
 pub mod allocs;
 pub mod chart;
 pub mod cluster;
-pub mod crew;
 pub mod netflow;
 pub mod patterns;
 pub mod report;
@@ -19,4 +18,4 @@ pub mod sheen;
 pub mod stage;
 pub mod stats;
 pub mod stop;
-pub mod work;
+pub mod workers;

@@ -63,11 +63,11 @@ fn record(out: &mut String, now_ms: u64, random: &mut Random) {
 
 /// Positions of the records, by internal host. Phase 1 of the workload creates it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Index(BTreeMap<u32, Vec<Place>>);
+pub struct Index(BTreeMap<u32, Vec<Extent>>);
 
 /// Position of a record in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct Extent {
     /// Offset of its first byte.
     pub offset: u64,
     /// Its length in bytes, including the line end.
@@ -83,8 +83,8 @@ impl Index {
         while at < limit {
             let Some(len) = text[at..].iter().position(|b| *b == b'\n').map(|n| n + 1) else { return };
             if let Some(host) = Flow::parse(&text[at..at + len]).and_then(|flow| flow.host()) {
-                let place = Place { offset: offset + at as u64, len: len as u32 };
-                self.0.entry(host).or_default().push(place);
+                let extent = Extent { offset: offset + at as u64, len: len as u32 };
+                self.0.entry(host).or_default().push(extent);
             }
             at += len;
         }
@@ -92,17 +92,17 @@ impl Index {
 
     /// Adds the index of another segment.
     pub fn merge(&mut self, other: Index) {
-        for (host, places) in other.0 {
-            self.0.entry(host).or_default().extend(places);
+        for (host, extents) in other.0 {
+            self.0.entry(host).or_default().extend(extents);
         }
     }
 
     /// Returns the hosts, with their records in the order of the file.
-    pub fn hosts(&self) -> Vec<(u32, Vec<Place>)> {
-        let sorted = |(host, places): (&u32, &Vec<Place>)| {
-            let mut places = places.clone();
-            places.sort_by_key(|p| p.offset);
-            (*host, places)
+    pub fn hosts(&self) -> Vec<(u32, Vec<Extent>)> {
+        let sorted = |(host, extents): (&u32, &Vec<Extent>)| {
+            let mut extents = extents.clone();
+            extents.sort_by_key(|p| p.offset);
+            (*host, extents)
         };
         self.0.iter().map(sorted).collect()
     }
@@ -202,7 +202,7 @@ mod tests {
         let mean = text.len() / index.records();
         assert!((800..900).contains(&mean), "{mean} bytes");
         assert!(text.split(|b| *b == b'\n').all(|line| line.len() < RECORD_MAX));
-        let mut counts: Vec<usize> = index.hosts().iter().map(|(_, places)| places.len()).collect();
+        let mut counts: Vec<usize> = index.hosts().iter().map(|(_, extents)| extents.len()).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let busiest: usize = counts.iter().take(counts.len() / 4).sum();
         assert!(busiest * 2 > index.records(), "{busiest} of {}", index.records());

@@ -6,7 +6,7 @@
 //! striping. Here one file has a component for each piece. Stripe counts are the paper's. If there
 //! are fewer OSTs than stripes, several stripes are on one OST.
 //!
-//! Watermarks and stripe widths are divided by the factors of the [`Scale`]. Widths are then
+//! Watermarks and stripe widths are divided by [`Factors`]. Widths are then
 //! rounded to multiples of 64 KiB, the unit of layouts. Watermarks are rounded to multiples of the
 //! widths before them, as composite layouts require. A component has no more stripes than units.
 
@@ -44,7 +44,7 @@ pub struct Experiment {
     /// Its name in the paper, such as `IOR.4`.
     pub name: &'static str,
     /// Its striping in the words of the paper.
-    pub says: &'static str,
+    pub striping: &'static str,
     /// Watermarks in GiB, ascending.
     marks: &'static [u64],
     /// Types of the pieces, one more than watermarks.
@@ -53,11 +53,11 @@ pub struct Experiment {
 
 const fn experiment(
     name: &'static str,
-    says: &'static str,
+    striping: &'static str,
     marks: &'static [u64],
     types: &'static [Type],
 ) -> Experiment {
-    Experiment { name, says, marks, types }
+    Experiment { name, striping, marks, types }
 }
 
 /// Table III: a file of 4 TB.
@@ -104,7 +104,7 @@ pub const BLAST: &[Experiment] = &[
 
 /// The factors by which files are smaller than in the paper, and the number of OSTs.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct Factors {
     /// Divisor of watermarks.
     pub bytes: u64,
     /// Divisor of stripe widths.
@@ -135,11 +135,11 @@ impl Experiment {
         !self.marks.is_empty()
     }
 
-    /// Returns the pieces of a file of this scale.
-    pub fn pieces(&self, scale: Scale) -> Vec<Piece> {
-        let marks = self.marks.iter().map(|gib| Some(gib * GIB / scale.bytes.max(1))).chain([None]);
+    /// Returns the pieces of a file of this size.
+    pub fn pieces(&self, factors: Factors) -> Vec<Piece> {
+        let marks = self.marks.iter().map(|gib| Some(gib * GIB / factors.bytes.max(1))).chain([None]);
         let piece = |(mark, t): (Option<u64>, &Type)| {
-            let size = multiple(t.mib * MIB / scale.widths.max(1), UNIT);
+            let size = multiple(t.mib * MIB / factors.widths.max(1), UNIT);
             Piece { end: mark.map(|mark| multiple(mark, size)), count: t.count, size }
         };
         let mut pieces: Vec<Piece> = marks.zip(self.types).map(piece).collect();
@@ -154,14 +154,14 @@ impl Experiment {
     }
 
     /// Returns the pieces as arguments of `lfs setstripe`.
-    pub fn words(&self, scale: Scale) -> Vec<String> {
+    pub fn words(&self, factors: Factors) -> Vec<String> {
         let mut words = Vec::new();
-        for piece in self.pieces(scale) {
+        for piece in self.pieces(factors) {
             if self.is_dynamic() {
                 let end = piece.end.map_or("-1".into(), |end| format!("{}K", end >> 10));
                 words.extend(["-E".into(), end]);
             }
-            let count = if piece.count > scale.osts { "-C" } else { "-c" };
+            let count = if piece.count > factors.osts { "-C" } else { "-c" };
             words.extend([count.into(), piece.count.to_string(), "-S".into(), format!("{}K", piece.size >> 10)]);
         }
         words
@@ -172,9 +172,9 @@ impl Experiment {
     ///
     /// # Errors
     /// If they differ. The message shows the difference.
-    pub fn check(&self, scale: Scale, size: u64, getstripe: &str) -> io::Result<()> {
+    pub fn check(&self, factors: Factors, size: u64, getstripe: &str) -> io::Result<()> {
         let shown = Shown::all(getstripe);
-        let wanted = self.pieces(scale);
+        let wanted = self.pieces(factors);
         let pieces: Vec<Piece> = shown.iter().map(|s| s.piece).collect();
         if pieces != wanted {
             return Err(io::Error::other(format!("{}: the file has {pieces:?}, not {wanted:?}", self.name)));
@@ -235,7 +235,7 @@ impl Shown {
 mod tests {
     use super::*;
 
-    const SCALE: Scale = Scale { bytes: 8192, widths: 16, osts: 32 };
+    const FACTORS: Factors = Factors { bytes: 8192, widths: 16, osts: 32 };
 
     fn named(name: &str) -> &'static Experiment {
         [IOR, NETFLOW, BLAST].into_iter().flatten().find(|e| e.name == name).unwrap()
@@ -252,16 +252,16 @@ mod tests {
 
     #[test]
     fn pattern_is_scaled_to_components() {
-        let words = |name: &str| named(name).words(SCALE).join(" ");
+        let words = |name: &str| named(name).words(FACTORS).join(" ");
         assert_eq!(words("IOR.2"), "-c 8 -S 64K");
         assert_eq!(words("IOR.6"), "-E 131072K -c 4 -S 64K -E 262144K -c 8 -S 64K -E -1 -c 16 -S 64K");
         // 26 GiB / 8192 = 3.25 MiB, which is 52 units. There are more stripes than OSTs.
         assert_eq!(words("blast.12"), "-E 3328K -C 52 -S 64K -E 6656K -c 26 -S 128K -E -1 -C 64 -S 256K");
         // 26 GiB and 52 GiB / 9000 are 2.96 and 5.92 MiB, rounded down to units of 64 KiB and of
         // 128 KiB.
-        let pieces = named("blast.10").pieces(Scale { bytes: 9000, ..SCALE });
+        let pieces = named("blast.10").pieces(Factors { bytes: 9000, ..FACTORS });
         assert_eq!((pieces[0].end, pieces[1].end), (Some(47 << 16), Some(47 << 17)));
-        let tiny = Scale { bytes: 1 << 30, ..SCALE };
+        let tiny = Factors { bytes: 1 << 30, ..FACTORS };
         assert_eq!(named("netflow.4").pieces(tiny)[0].end, Some(UNIT), "no component is empty");
     }
 
@@ -301,11 +301,11 @@ file
             (0..rows).for_each(|i| text += &format!("\t     {i}\t             7\t     0x7\t 0x280000401\n"));
             text + "\n"
         };
-        named("IOR.2").check(SCALE, 1, &plain(8, 8)).unwrap();
-        let error = named("IOR.2").check(SCALE, 1, &plain(4, 4)).unwrap_err().to_string();
+        named("IOR.2").check(FACTORS, 1, &plain(8, 8)).unwrap();
+        let error = named("IOR.2").check(FACTORS, 1, &plain(4, 4)).unwrap_err().to_string();
         assert!(error.contains("count: 4"), "{error}");
-        let error = named("IOR.2").check(SCALE, 1, &plain(8, 7)).unwrap_err().to_string();
+        let error = named("IOR.2").check(FACTORS, 1, &plain(8, 7)).unwrap_err().to_string();
         assert!(error.contains("has 7 objects, not 8"), "{error}");
-        assert!(named("IOR.6").check(SCALE, 1, composite).is_err());
+        assert!(named("IOR.6").check(FACTORS, 1, composite).is_err());
     }
 }

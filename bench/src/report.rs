@@ -7,12 +7,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::{crew, stop};
+use crate::{stop, workers};
 
 /// The `main` of a measuring program. Runs a worker's job if this process was started as a worker,
 /// and `measure` otherwise. Prints errors.
 pub fn program(measure: impl FnOnce() -> io::Result<()>) -> ExitCode {
-    let outcome = crew::maybe_worker().and_then(|worked| {
+    let outcome = workers::maybe_worker().and_then(|worked| {
         if worked {
             return Ok(());
         }

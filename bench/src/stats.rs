@@ -1,4 +1,4 @@
-//! Medians and ranges. The machines are noisy, so there are no means.
+//! Medians, ranges and ratios. The machines are noisy, so there are no means.
 
 /// Returns the median. For an even number of values, it is the mean of the two middle ones. `NaN`
 /// for no values.
@@ -10,6 +10,17 @@ pub fn median(values: &[f64]) -> f64 {
         n if n % 2 == 1 => sorted[n / 2],
         n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
     }
+}
+
+/// Formats the median with the range: `1.24 (0.80–3.51)`.
+pub fn median_and_range(values: &[f64], digits: usize) -> String {
+    let (low, high) = range(values);
+    format!("{:.digits$} ({low:.digits$}–{high:.digits$})", median(values))
+}
+
+/// Returns the ratios of the values of one side to those of the other side in the same round.
+pub fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
+    ours.iter().zip(theirs).map(|(a, b)| a / b).collect()
 }
 
 /// Returns the minimum and the maximum.
@@ -28,5 +39,11 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn ratios_are_formed_within_a_round() {
+        assert_eq!(ratios(&[2.0, 9.0], &[1.0, 3.0]), [2.0, 3.0]);
+        assert_eq!(median_and_range(&[3.0, 1.0, 2.5], 1), "2.5 (1.0–3.0)");
     }
 }

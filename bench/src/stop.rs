@@ -16,7 +16,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static WORKERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// Starts to listen for signals. To be called once, before anything is started.
@@ -38,7 +38,7 @@ pub fn listen() -> io::Result<()> {
 
 async fn wait(mut next: impl AsyncFnMut()) {
     next().await;
-    ASKED.store(true, SeqCst);
+    INTERRUPTED.store(true, SeqCst);
     eprintln!("interrupted: cleaning up (a second signal exits at once and leaves everything mounted)");
     for &pid in workers().iter() {
         kill(pid, Signal::KILL);
@@ -49,16 +49,16 @@ async fn wait(mut next: impl AsyncFnMut()) {
 
 /// Returns an error if the user has interrupted the program. To be called between steps.
 pub fn check() -> io::Result<()> {
-    if ASKED.load(SeqCst) { Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")) } else { Ok(()) }
+    if INTERRUPTED.load(SeqCst) { Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")) } else { Ok(()) }
 }
 
 /// Registers a worker that has started.
-pub fn born(pid: u32) {
+pub fn worker_started(pid: u32) {
     workers().insert(pid);
 }
 
 /// Removes a worker before it is reaped, because its process id may then be reused.
-pub fn gone(pid: u32) {
+pub fn worker_ending(pid: u32) {
     workers().remove(&pid);
 }
 

@@ -1,4 +1,4 @@
-//! Data on disk: the MDT's records, the MGS's registry, an OST's identity.
+//! Data on disk: the MDT's records, the MGS's registry, an OST's identity and the paths of objects.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -9,4 +9,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert_eq!(again.encode().expect("encodes"), once);
     }
     let _ = sheen_objects::Identity::parse(data);
+    if let Ok(path) = std::str::from_utf8(data)
+        && let Some(object) = sheen_objects::name::parse(path)
+    {
+        assert_eq!(sheen_objects::name::path(object).to_str(), Some(path), "one path per object");
+    }
 });

@@ -6,9 +6,9 @@
 
 pub mod cluster;
 pub mod mounts;
-pub mod moving;
 pub mod posix;
 pub mod progress;
+pub mod relayout;
 pub mod sandbox;
 pub mod sim;
 pub mod transcript;

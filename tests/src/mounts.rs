@@ -285,7 +285,7 @@ impl Mount {
         });
     }
 
-    /// Stops the process that serves this mount with SIGSTOP, until [`Mount::go_on`] or the end of
+    /// Stops the process that serves this mount with SIGSTOP, until [`Mount::resume`] or the end of
     /// the test.
     #[track_caller]
     pub fn freeze(&self) {
@@ -294,7 +294,7 @@ impl Mount {
 
     /// Continues a process that [`Mount::freeze`] stopped.
     #[track_caller]
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         kill_process(self.pid(), Signal::CONT).expect("continues what it started");
     }
 }

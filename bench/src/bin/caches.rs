@@ -1,10 +1,6 @@
 //! The gain from caches under locks: the table of the caches in `docs/performance.md`.
 //!
-//! ```text
-//! caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000]
-//!        [--sheen PATH] [--base DIR] [--only NAME]
-//! ```
-//!
+//! `caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000] [--only NAME]`.
 //! Ratios are formed within a round, and the table shows the median over the rounds. Where the
 //! caches should make requests unnecessary, it also shows the requests that reached the servers.
 
@@ -13,78 +9,105 @@ use std::{
     io::{self, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitCode, Stdio},
     time::Instant,
 };
 
 use clap::Parser;
+use serde_json::json;
 use sheen_bench::{
+    report::{Options, Table, program},
     stage::Stage,
-    stats::{median, range},
+    stats::{median, median_and_range},
 };
 
+/// Gain from caches under locks: repeated stat, repeated read, ls -l, reading small files
 #[derive(Parser)]
 struct Args {
-    /// Number of rounds; the median is reported.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Number of files for stat and ls.
+    #[command(flatten)]
+    options: Options,
+    /// Number of files for stat and ls
     #[arg(long, default_value_t = 10_000)]
     files: usize,
-    /// Size of the file that is read repeatedly, in MiB.
+    /// Size of the file that is read repeatedly, in MiB
     #[arg(long, default_value_t = 1024)]
     mib: usize,
-    /// Delay of each message in the measurements with delay, in microseconds.
+    /// Delay of each message in the measurements with delay, in microseconds
     #[arg(long, default_value_t = 1000)]
     delay_us: u64,
-    /// Path of the sheen program.
-    #[arg(long, default_value = "target/release/sheen")]
-    sheen: PathBuf,
-    /// Directory of the file systems; in memory.
-    #[arg(long, default_value = "/dev/shm/sheen-bench")]
-    base: PathBuf,
-    /// FUSE threads of every file system.
-    #[arg(long, default_value_t = 4)]
-    threads: usize,
-    /// Run only measurements whose names contain this.
-    #[arg(long)]
-    only: Option<String>,
 }
 
 /// Passes over the files in one measurement.
 const PASSES: usize = 10;
 const MIB: usize = 1 << 20;
+/// The other side of the measurements with empty caches.
+const WITHOUT: &str = "without statahead and readdir attributes";
 
-fn main() -> io::Result<()> {
-    let args = Args::parse();
-    let wanted = |name: &str| args.only.as_ref().is_none_or(|o| name.contains(o.as_str()));
-    println!("| work | this | compared with | ratio (min–max) | asked | requests to servers |");
-    println!("|---|---|---|---|---|---|");
-    if wanted("stat") {
-        warm_stat(&args)?;
-    }
-    if wanted("re-read") {
-        reread(&args)?;
-    }
-    if wanted("ls") {
-        cold_list(&args)?;
-    }
-    if wanted("small files") {
-        cold_read(&args, 0)?;
-        cold_read(&args, args.delay_us)?;
-    }
-    Ok(())
+fn main() -> ExitCode {
+    program(run)
 }
 
-fn row(work: &str, mine: &str, other: &str, ratios: &[f64], asked: &str, requests: &str) {
-    let (low, high) = range(ratios);
-    println!("| {work} | {mine} | {other} | {:.2} ({low:.2}–{high:.2}) | {asked} | {requests} |", median(ratios));
+fn run() -> io::Result<()> {
+    let args = Args::parse();
+    let mut table = Table::new(&["work", "Sheen", "compared with", "ratio (min–max)", "goal", "requests to servers"]);
+    if args.options.wants("stat") {
+        warm_stat(&args, &mut table)?;
+    }
+    if args.options.wants("re-read") {
+        reread(&args, &mut table)?;
+    }
+    if args.options.wants("ls") {
+        cold_list(&args, &mut table)?;
+    }
+    if args.options.wants("small files") {
+        cold_read(&args, 0, &mut table)?;
+        cold_read(&args, args.delay_us, &mut table)?;
+    }
+    table.finish(&args.options)
+}
+
+/// The figures of both sides of a comparison and their ratios, one for each round, and the requests
+/// of all rounds.
+#[derive(Default)]
+struct Comparison {
+    ours: Vec<f64>,
+    theirs: Vec<f64>,
+    ratios: Vec<f64>,
+    requests: u64,
+}
+
+impl Comparison {
+    /// Adds a round of rates or of seconds, with `ratio` as the ratio.
+    fn add(&mut self, ours: f64, theirs: f64, ratio: f64) {
+        self.ours.push(ours);
+        self.theirs.push(theirs);
+        self.ratios.push(ratio);
+    }
+
+    /// Adds a row to the table. `that` is the other side, and `shown` formats a figure.
+    fn row(&self, table: &mut Table, work: &str, that: &str, goal: &str, shown: impl Fn(f64) -> String, counted: bool) {
+        let (ours, theirs) = (median(&self.ours), median(&self.theirs));
+        table.row(
+            vec![
+                work.into(),
+                shown(ours),
+                format!("{} {that}", shown(theirs)),
+                median_and_range(&self.ratios, 2),
+                goal.into(),
+                if counted { self.requests.to_string() } else { String::new() },
+            ],
+            json!({
+                "work": work, "measured": ours, "compared_with": theirs, "ratio": median(&self.ratios),
+                "requests": counted.then_some(self.requests),
+            }),
+        );
+    }
 }
 
 /// Repeated `stat` of known files, which needs no request.
-fn warm_stat(args: &Args) -> io::Result<()> {
-    let baseline = Stage::baseline_cached(&args.base, args.threads)?;
-    let sheen = Stage::sheen_lo(&args.base, &args.sheen, args.threads)?;
+fn warm_stat(args: &Args, table: &mut Table) -> io::Result<()> {
+    let baseline = Stage::baseline_cached(&args.options.base, args.options.threads)?;
+    let sheen = Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads)?;
     let prepare = |stage: &Stage| -> io::Result<Vec<PathBuf>> {
         let dir = stage.mount.join("stat");
         fs::create_dir(&dir)?;
@@ -96,25 +119,16 @@ fn warm_stat(args: &Args) -> io::Result<()> {
         Ok(names)
     };
     let (theirs, ours) = (prepare(&baseline)?, prepare(&sheen)?);
-    let (mut rates, mut ratios, mut asked) = ((Vec::new(), Vec::new()), Vec::new(), 0);
-    for _ in 0..args.rounds {
+    let mut all = Comparison::default();
+    for _ in 0..args.options.rounds {
         let theirs = stat_all(&theirs, PASSES)?;
         let before = requests(&sheen)?;
         let ours = stat_all(&ours, PASSES)?;
-        asked += requests(&sheen)? - before;
-        ratios.push(ours / theirs);
-        rates.0.push(ours);
-        rates.1.push(theirs);
+        all.requests += requests(&sheen)? - before;
+        all.add(ours, theirs, ours / theirs);
     }
-    let show = |rates: &[f64]| format!("{:.0} /s", median(rates));
-    row(
-        "repeated stat, warm",
-        &show(&rates.0),
-        &format!("{} cached null FUSE", show(&rates.1)),
-        &ratios,
-        "≥ 0.9",
-        &asked.to_string(),
-    );
+    let shown = |rate| format!("{rate:.0} /s");
+    all.row(table, "repeated stat of cached files", "null FUSE with kernel caching", "≥ 0.9", shown, true);
     Ok(())
 }
 
@@ -134,9 +148,9 @@ fn requests(stage: &Stage) -> io::Result<u64> {
 }
 
 /// Repeated read of a file that is in the kernel's page cache.
-fn reread(args: &Args) -> io::Result<()> {
-    let sheen = Stage::sheen_lo(&args.base, &args.sheen, args.threads)?;
-    let (ours, theirs) = (sheen.mount.join("large"), args.base.join("large"));
+fn reread(args: &Args, table: &mut Table) -> io::Result<()> {
+    let sheen = Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads)?;
+    let (ours, theirs) = (sheen.mount.join("large"), args.options.base.join("large"));
     for path in [&ours, &theirs] {
         let mut file = File::create(path)?;
         let block: Vec<u8> = (0..MIB).map(|i| (i * 31) as u8).collect();
@@ -145,26 +159,17 @@ fn reread(args: &Args) -> io::Result<()> {
         }
     }
     read_all(&ours, args.mib)?;
-    let (mut rates, mut ratios, mut asked) = ((Vec::new(), Vec::new()), Vec::new(), 0);
-    for _ in 0..args.rounds {
+    let mut all = Comparison::default();
+    for _ in 0..args.options.rounds {
         let theirs = read_all(&theirs, args.mib)?;
         let before = requests(&sheen)?;
         let ours = read_all(&ours, args.mib)?;
-        asked += requests(&sheen)? - before;
-        ratios.push(ours / theirs);
-        rates.0.push(ours);
-        rates.1.push(theirs);
+        all.requests += requests(&sheen)? - before;
+        all.add(ours, theirs, ours / theirs);
     }
     fs::remove_file(theirs)?;
-    let show = |rates: &[f64]| format!("{:.0} MiB/s", median(rates));
-    row(
-        "re-read of a cached file",
-        &show(&rates.0),
-        &format!("{} tmpfs", show(&rates.1)),
-        &ratios,
-        "≥ 0.9",
-        &asked.to_string(),
-    );
+    let shown = |rate| format!("{rate:.0} MiB/s");
+    all.row(table, "second read of a cached file", "tmpfs", "≥ 0.9", shown, true);
     Ok(())
 }
 
@@ -180,41 +185,32 @@ fn read_all(path: &Path, mib: usize) -> io::Result<f64> {
 
 /// `ls -l` with empty caches and delayed messages: with attributes and locks in readdir, and
 /// without.
-fn cold_list(args: &Args) -> io::Result<()> {
-    let mut sheen = Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?;
+fn cold_list(args: &Args, table: &mut Table) -> io::Result<()> {
+    let mut sheen = Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads)?;
     let dir = sheen.mount.join("list");
     fs::create_dir(&dir)?;
     for i in 0..args.files {
         File::create(dir.join(format!("file.{i:08}")))?.write_all(b"content")?;
     }
-    let (mut seconds, mut ratios) = ((Vec::new(), Vec::new()), Vec::new());
-    for _ in 0..args.rounds {
+    let mut all = Comparison::default();
+    for _ in 0..args.options.rounds {
         let mut took = [0.0; 2];
         for (with, took) in took.iter_mut().enumerate() {
-            sheen.remount(args.threads, if with == 1 { &[] } else { &["-o", "nordplus"] })?;
+            sheen.remount(args.options.threads, if with == 1 { &[] } else { &["-o", "nordplus"] })?;
             sheen.sheen.set_param("llite.*.statahead_max", if with == 1 { 64 } else { 0 })?;
             sheen.sheen.set_param("lnet.delay_us", args.delay_us)?;
             let start = Instant::now();
-            let listed = Command::new("ls").arg("-l").arg(&dir).stdout(std::process::Stdio::null()).status()?;
+            let listed = Command::new("ls").arg("-l").arg(&dir).stdout(Stdio::null()).status()?;
             *took = start.elapsed().as_secs_f64();
             sheen.sheen.set_param("lnet.delay_us", 0)?;
             if !listed.success() {
                 return Err(io::Error::other("ls failed"));
             }
         }
-        ratios.push(took[1] / took[0]);
-        seconds.0.push(took[1]);
-        seconds.1.push(took[0]);
+        all.add(took[1], took[0], took[1] / took[0]);
     }
-    let show = |seconds: &[f64]| format!("{:.2} s", median(seconds));
-    row(
-        "ls -l, cold, tcp with delay",
-        &show(&seconds.0),
-        &format!("{} without statahead and readdir attributes", show(&seconds.1)),
-        &ratios,
-        "≤ 0.05",
-        "",
-    );
+    let work = format!("ls -l, cold, tcp with {} us delay", args.delay_us);
+    all.row(table, &work, WITHOUT, "≤ 0.05", |seconds| format!("{seconds:.2} s"), false);
     Ok(())
 }
 
@@ -223,19 +219,19 @@ const SMALL_BYTES: usize = 4096;
 
 /// Read of small files with empty caches, in the order in which their directory lists them. Uses a
 /// fifth of the files.
-fn cold_read(args: &Args, delay_us: u64) -> io::Result<()> {
-    let mut sheen = Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?;
+fn cold_read(args: &Args, delay_us: u64, table: &mut Table) -> io::Result<()> {
+    let mut sheen = Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads)?;
     let dir = sheen.mount.join("small");
     fs::create_dir(&dir)?;
     let count = args.files.div_ceil(5);
     for i in 0..count {
         fs::write(dir.join(format!("file.{i:08}")), vec![i as u8; SMALL_BYTES])?;
     }
-    let (mut seconds, mut ratios) = ((Vec::new(), Vec::new()), Vec::new());
-    for _ in 0..args.rounds {
+    let mut all = Comparison::default();
+    for _ in 0..args.options.rounds {
         let mut took = [0.0; 2];
         for (with, took) in took.iter_mut().enumerate() {
-            sheen.remount(args.threads, if with == 1 { &[] } else { &["-o", "nordplus"] })?;
+            sheen.remount(args.options.threads, if with == 1 { &[] } else { &["-o", "nordplus"] })?;
             if with == 0 {
                 sheen.sheen.set_param("llite.*.statahead_max", 0)?;
             }
@@ -248,19 +244,11 @@ fn cold_read(args: &Args, delay_us: u64) -> io::Result<()> {
                 return Err(io::Error::other("files are missing"));
             }
         }
-        ratios.push(took[0] / took[1]);
-        seconds.0.push(took[1]);
-        seconds.1.push(took[0]);
+        all.add(took[1], took[0], took[0] / took[1]);
     }
-    let show = |seconds: &[f64]| format!("{:.0} /s", count as f64 / median(seconds));
-    row(
-        &format!("reading {count} small files in their order, cold, tcp with {delay_us} us delay"),
-        &show(&seconds.0),
-        &format!("{} without statahead and readdir attributes", show(&seconds.1)),
-        &ratios,
-        "",
-        "",
-    );
+    let work =
+        format!("reading {count} files of {SMALL_BYTES} bytes in directory order, cold, tcp with {delay_us} us delay");
+    all.row(table, &work, WITHOUT, "", |seconds| format!("{:.0} /s", count as f64 / seconds), false);
     Ok(())
 }
 

@@ -22,9 +22,9 @@ use std::{
 use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
-    cluster::{Cluster, Place, Plan},
+    cluster::{Cluster, Plan, RunDir},
     report::{Options, Progress, Table, program},
-    stats::{median, range},
+    stats::{median, median_and_range, ratios},
 };
 
 /// Files in a directory.
@@ -121,12 +121,12 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let place = Place::claim(&args.options.base, "find", &args.options.sheen)?;
-    let columns = ["search", "mount", "seconds (min–max)", "times as fast as find (min–max)", "requests to servers"];
+    let run_dir = RunDir::claim(&args.options.base, "find", &args.options.sheen)?;
+    let columns = ["search", "mount", "seconds (min–max)", "speedup over find(1) (min–max)", "requests to servers"];
     let mut table = Table::new(&columns);
     for (name, lo) in [("lo", true), ("tcp", false)] {
         if args.options.wants(name) {
-            let cluster = Cluster::up(&place, Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads })?;
+            let cluster = Cluster::up(&run_dir, Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads })?;
             let dirs = args.entries.div_ceil(FILES).max(STRIPES.len());
             make(&cluster, dirs)?;
             measure(&args, &cluster, dirs, &mut table)?;
@@ -178,26 +178,28 @@ fn measure(args: &Args, cluster: &Cluster, dirs: usize, table: &mut Table) -> io
     drop(progress);
     for (pass, all) in [("cold", &cold), ("warm", &warm)] {
         for (search, times) in Search::ALL.into_iter().zip(all) {
-            let ratios: Vec<f64> = all[0].took.iter().zip(&times.took).map(|(theirs, ours)| theirs / ours).collect();
-            row(table, (search, pass), cluster, dirs, times, &ratios);
+            let speedups = ratios(&all[0].took, &times.took);
+            row(table, (search, pass), cluster, dirs, times, &speedups);
         }
     }
     Ok(())
 }
 
-fn row(table: &mut Table, what: (Search, &str), cluster: &Cluster, dirs: usize, times: &Times, ratios: &[f64]) {
-    let spread = |values: &[f64]| {
-        let (low, high) = range(values);
-        format!("{:.2} ({low:.2}–{high:.2})", median(values))
-    };
+fn row(table: &mut Table, what: (Search, &str), cluster: &Cluster, dirs: usize, times: &Times, speedups: &[f64]) {
     let (search, pass) = what;
-    let ratio = if search == Search::Find { String::new() } else { spread(ratios) };
+    let speedup = if search == Search::Find { String::new() } else { median_and_range(speedups, 2) };
     let name = cluster.plan.name;
     table.row(
-        vec![format!("{}, {pass}", search.name()), name.into(), spread(&times.took), ratio, times.requests.clone()],
+        vec![
+            format!("{}, {pass}", search.name()),
+            name.into(),
+            median_and_range(&times.took, 2),
+            speedup,
+            times.requests.clone(),
+        ],
         json!({
             "search": search.name(), "pass": pass, "mount": name, "files": dirs * FILES,
-            "seconds": median(&times.took), "ratio": median(ratios),
+            "seconds": median(&times.took), "ratio": median(speedups),
         }),
     );
 }

@@ -8,12 +8,15 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitCode, Stdio},
     time::Instant,
 };
 
 use clap::Parser;
-use sheen_bench::work::{self, Kind};
+use sheen_bench::{
+    report::program,
+    workers::{self, Files, Job},
+};
 
 #[derive(Parser)]
 struct Args {
@@ -30,10 +33,11 @@ struct Args {
 
 const PROCESSES: usize = 4;
 
-fn main() -> io::Result<()> {
-    if work::maybe_worker()? {
-        return Ok(());
-    }
+fn main() -> ExitCode {
+    program(run_and_clean_up)
+}
+
+fn run_and_clean_up() -> io::Result<()> {
     let args = Args::parse();
     let outcome = measure(&args);
     let _ = Command::new(&args.sheen)
@@ -51,11 +55,15 @@ fn measure(args: &Args) -> io::Result<()> {
     let mnt = args.base.join("mnt");
     let up = ["up", "--mount", &mnt.to_string_lossy(), "--listen", "127.0.0.1:0"];
     up_down(args, &up)?;
-    let rate = work::run_in_one_directory(Kind::Create, &mnt, PROCESSES, args.files / PROCESSES)?;
+    let dir = mnt.join("shared");
+    let count = args.files / PROCESSES;
+    let files = |rank: usize| Files { dir: dir.clone(), prefix: format!("rank{rank}."), count };
+    let took = workers::run(&(0..PROCESSES).map(|rank| Job::Create(files(rank))).collect::<Vec<Job>>())?;
+    let rate = (PROCESSES * count) as f64 / took.done.as_secs_f64();
     println!("create, {PROCESSES} processes, one directory: {rate:.0} files/s");
     println!("server, {} files: {} MiB resident", args.files, rss(server(args)?)?);
     let start = Instant::now();
-    let listed = fs::read_dir(mnt.join("shared"))?.count();
+    let listed = fs::read_dir(&dir)?.count();
     println!("readdir of {listed} entries: {:.1} s", start.elapsed().as_secs_f64());
     if listed != args.files {
         return Err(io::Error::other(format!("{listed} entries listed, {} created", args.files)));
@@ -75,7 +83,7 @@ fn measure(args: &Args) -> io::Result<()> {
     up_down(args, &up)?;
     println!("up again: {:.2} s, {} MiB resident", start.elapsed().as_secs_f64(), rss(server(args)?)?);
     let start = Instant::now();
-    fs::metadata(mnt.join("shared/rank0.00000000"))?;
+    fs::metadata(dir.join("rank0.00000000"))?;
     println!("first stat after that: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     Ok(())
 }

@@ -6,16 +6,16 @@
 //! pass is also compared with the null FUSE baseline, whose names and attributes the kernel caches.
 //! Ratios are formed within a round.
 
-use std::{io, process::ExitCode};
+use std::{io, path::Path, process::ExitCode};
 
 use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
-    cluster::{Cluster, Place, Plan},
-    crew::{self, Job},
+    cluster::{Cluster, Plan, RunDir},
     report::{Options, Progress, Table, program},
     stage::Stage,
-    stats::{median, range},
+    stats::{median, median_and_range, ratios},
+    workers::{self, Files, Job},
 };
 
 /// Open, read, close and stat of small files, cold and again, with the requests that the servers
@@ -48,11 +48,10 @@ impl Kind {
         }
     }
 
-    fn job(self, args: &Args, mount: &std::path::Path) -> Job {
-        let dir = mount.join("small");
+    fn job(self, args: &Args, mount: &Path) -> Job {
         match self {
-            Kind::Open => Job::Open(dir, args.files),
-            Kind::Stat => Job::Stat(dir, args.files),
+            Kind::Open => Job::Open(files(args, mount)),
+            Kind::Stat => Job::Stat(files(args, mount)),
         }
     }
 }
@@ -71,15 +70,15 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let place = Place::claim(&args.options.base, "opens", &args.options.sheen)?;
+    let run_dir = RunDir::claim(&args.options.base, "opens", &args.options.sheen)?;
     let columns = ["work", "mount", "files/s (min–max)", "ratio to null FUSE (min–max)", "requests to servers"];
     let mut table = Table::new(&columns);
-    let baseline = Stage::baseline_cached(place.dir(), args.options.threads)?;
+    let baseline = Stage::baseline_cached(run_dir.dir(), args.options.threads)?;
     fill(&args, &baseline.mount)?;
     for (name, lo) in [("lo", true), ("tcp", false)] {
         if args.options.wants(name) {
             let plan = Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads };
-            let cluster = Cluster::up(&place, plan)?;
+            let cluster = Cluster::up(&run_dir, plan)?;
             fill(&args, &cluster.mounts[0])?;
             measure(&args, &baseline, &cluster, &mut table)?;
         }
@@ -87,8 +86,12 @@ fn run() -> io::Result<()> {
     table.finish(&args.options)
 }
 
-fn fill(args: &Args, mount: &std::path::Path) -> io::Result<()> {
-    crew::run(&[Job::Fill(mount.join("small"), args.files, args.bytes)]).map(drop)
+fn files(args: &Args, mount: &Path) -> Files {
+    Files::new(mount.join("small"), args.files)
+}
+
+fn fill(args: &Args, mount: &Path) -> io::Result<()> {
+    workers::run(&[Job::Fill(files(args, mount), args.bytes)]).map(drop)
 }
 
 fn measure(args: &Args, baseline: &Stage, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
@@ -110,15 +113,15 @@ fn measure(args: &Args, baseline: &Stage, cluster: &Cluster, table: &mut Table) 
     }
     drop(progress);
     for (kind, (null, cold, warm)) in Kind::ALL.into_iter().zip(&passes) {
-        let ratios: Vec<f64> = warm.rates.iter().zip(null).map(|(a, b)| a / b).collect();
+        let ratios = ratios(&warm.rates, null);
         row(table, &format!("{}, cold", kind.name()), cluster, cold, None);
-        row(table, &format!("{}, again", kind.name()), cluster, warm, Some(&ratios));
+        row(table, &format!("{}, warm", kind.name()), cluster, warm, Some(&ratios));
     }
     Ok(())
 }
 
-fn rate(args: &Args, kind: Kind, mount: &std::path::Path) -> io::Result<f64> {
-    let took = crew::run(&[kind.job(args, mount)])?;
+fn rate(args: &Args, kind: Kind, mount: &Path) -> io::Result<f64> {
+    let took = workers::run(&[kind.job(args, mount)])?;
     Ok(args.files as f64 / took.done.as_secs_f64())
 }
 
@@ -134,16 +137,12 @@ impl Pass {
 }
 
 fn row(table: &mut Table, work: &str, cluster: &Cluster, pass: &Pass, ratios: Option<&[f64]>) {
-    let spread = |values: &[f64], digits: usize| {
-        let (low, high) = range(values);
-        format!("{:.digits$} ({low:.digits$}–{high:.digits$})", median(values))
-    };
     table.row(
         vec![
             work.into(),
             cluster.plan.name.into(),
-            spread(&pass.rates, 0),
-            ratios.map(|r| spread(r, 2)).unwrap_or_default(),
+            median_and_range(&pass.rates, 0),
+            ratios.map(|r| median_and_range(r, 2)).unwrap_or_default(),
             pass.requests.clone(),
         ],
         json!({

@@ -1,5 +1,5 @@
-//! False sharing and its cures. Processes on mounts of their own write alternating blocks of 1 MiB
-//! into one file on one OST, with 1, 2, 4, … overstripes. Three kinds of locking are compared:
+//! False sharing and its remedies. Processes on mounts of their own write alternating blocks of 1
+//! MiB into one file on one OST, with 1, 2, 4, … overstripes. Three kinds of locking are compared:
 //! locks that expand as in Lustre, locks that do not expand, and contention-adaptive locking.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!            [--pictures docs/pictures] [--only NAME] [--json FILE]
 //! ```
 //!
-//! Draws the curve, and the counters that explain it, as `overstripe.svg` and `overstripe.png`:
+//! Draws the curve, and the counters that explain it, as `overstripe.svg`:
 //! locks granted, blocking callbacks, and bytes written per callback. A measurement ends when all
 //! processes have fsynced. `--delay-us` delays each message.
 
@@ -16,15 +16,15 @@ use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
-    chart::{Chart, Panel, Scale},
-    cluster::{CALLBACKS, Cluster, GRANTS, OWN, Place, Plan},
-    crew::{self, Job, Records},
+    chart::{Chart, Panel, Scale, Values},
+    cluster::{CALLBACKS, Cluster, GRANTS, OWN, Plan, RunDir},
     report::{Options, Progress, Table, program},
-    stats::{median, range},
+    stats::{median, median_and_range, range},
+    workers::{self, Job, Records},
 };
 
-/// False sharing and its cures: shared strided writes with more and more stripes on one OST; draws
-/// the curve
+/// False sharing and its remedies: shared strided writes with more and more stripes on one OST;
+/// draws the curve
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
@@ -43,7 +43,7 @@ struct Args {
     delay_us: u64,
     /// Offset in a page of the memory from which is written: 0 as with IOR, 16 as with malloc
     #[arg(long, default_value_t = 0)]
-    aside: usize,
+    page_offset: usize,
     /// Directory of the pictures
     #[arg(long, default_value = "docs/pictures")]
     pictures: PathBuf,
@@ -121,9 +121,9 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let place = Place::claim(&args.options.base, "overstripe", &args.options.sheen)?;
+    let run_dir = RunDir::claim(&args.options.base, "overstripe", &args.options.sheen)?;
     let plan = Plan { name: "tcp", osts: 1, mounts: args.mounts, lo: false, threads: args.options.threads };
-    let cluster = Cluster::up(&place, plan)?;
+    let cluster = Cluster::up(&run_dir, plan)?;
     let policies: Vec<Policy> = Policy::ALL.into_iter().filter(|p| args.options.wants(p.name())).collect();
     let points = measure(&args, &cluster, &policies)?;
     drop(cluster);
@@ -158,17 +158,17 @@ fn write(args: &Args, cluster: &Cluster, stripes: usize, check: bool) -> io::Res
         stride: (args.mounts * BLOCK) as u64,
         count: args.mib,
         rank,
-        aside: args.aside,
+        page_offset: args.page_offset,
     };
     let jobs: Vec<Job> = (0..args.mounts).map(|rank| Job::Write(records(rank, rank))).collect();
     cluster.sheen.set_param("lnet.delay_us", args.delay_us)?;
     let before = cluster.counters()?;
-    let took = crew::run(&jobs)?;
+    let took = workers::run(&jobs)?;
     let counters = cluster.counters()?.since(&before);
     cluster.sheen.set_param("lnet.delay_us", 0)?;
     if check {
         let others = (0..args.mounts).map(|rank| Job::Check(records(rank, (rank + 1) % args.mounts)));
-        crew::run(&others.collect::<Vec<Job>>())?;
+        workers::run(&others.collect::<Vec<Job>>())?;
     }
     cluster.remove(&path)?;
     let count = |name: &str| counters.get(name).count as f64;
@@ -186,9 +186,9 @@ fn draw(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
         let curve = |p: &Policy| args.stripes.iter().map(|s| get(&Point::median(&points[&(*p, *s)]))).collect();
         policies.iter().map(curve).collect()
     };
-    let panel =
-        |title: &str, scale, get| Panel { title: title.into(), scale, curves: curves(get), spreads: Vec::new() };
-    let delay = if args.delay_us > 0 { format!(", {} us between them", args.delay_us) } else { String::new() };
+    let panel = |title: &str, scale, get| Panel { title: title.into(), scale, values: Values::Curves(curves(get)) };
+    let delay =
+        if args.delay_us > 0 { format!(", each message delayed by {} µs", args.delay_us) } else { String::new() };
     let chart = Chart {
         title: format!("Shared strided 1 MiB writes: {} mounts, 1 OST{delay}", args.mounts),
         axis: "overstripes".into(),
@@ -218,14 +218,15 @@ fn show(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
     for &policy in policies {
         for &stripes in &args.stripes {
             let all = &points[&(policy, stripes)];
-            let (low, high) = range(&all.iter().map(|p| p.mib_per_s).collect::<Vec<f64>>());
+            let rates: Vec<f64> = all.iter().map(|p| p.mib_per_s).collect();
+            let (low, high) = range(&rates);
             let p = Point::median(all);
             let per_callback = p.mib_per_callback();
             table.row(
                 vec![
                     policy.name().into(),
                     stripes.to_string(),
-                    format!("{:.0} ({low:.0}–{high:.0})", p.mib_per_s),
+                    median_and_range(&rates, 0),
                     format!("{:.0}", p.grants),
                     format!("{:.0}", p.callbacks),
                     per_callback.map_or("–".into(), |mib| format!("{mib:.2}")),
@@ -241,11 +242,10 @@ fn show(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
     }
     table.finish(&args.options)?;
     if let Some(ratios) = against_best(args, points) {
-        let (low, high) = range(&ratios);
         println!(
-            "\n{} on the fewest stripes: {:.2} ({low:.2}–{high:.2}) × the best point of {}; asked: ≥ 1",
+            "\n{} on the fewest stripes: {} of the best rate of {}; goal: ≥ 1",
             Policy::Adaptive.name(),
-            median(&ratios),
+            median_and_range(&ratios, 2),
             Policy::Growing.name()
         );
     }

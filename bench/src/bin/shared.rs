@@ -15,11 +15,11 @@ use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
-    cluster::{CALLBACKS, Cluster, GRANTS, OWN, Place, Plan},
-    crew::{self, Job, Records},
+    cluster::{CALLBACKS, Cluster, GRANTS, OWN, Plan, RunDir},
     report::{Options, Progress, Table, program},
     sheen::Counters,
-    stats::{median, range},
+    stats::{median, median_and_range, range, ratios},
+    workers::{self, Job, Records},
 };
 
 /// Interleaved records of several mounts in one file of one stripe, against a file for
@@ -54,9 +54,9 @@ impl Shape {
 
     fn name(self) -> &'static str {
         match self {
-            Shape::FilePerProcess => "file per process",
-            Shape::Shared { adaptive: true } => "one file, adaptive",
-            Shape::Shared { adaptive: false } => "one file, not adaptive",
+            Shape::FilePerProcess => "one file per process",
+            Shape::Shared { adaptive: true } => "one file",
+            Shape::Shared { adaptive: false } => "one file, lock_adaptive=0",
         }
     }
 }
@@ -75,23 +75,23 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let place = Place::claim(&args.options.base, "shared", &args.options.sheen)?;
+    let run_dir = RunDir::claim(&args.options.base, "shared", &args.options.sheen)?;
     let mut table = Table::new(&[
         "mounts",
         "written into",
         "MiB/s",
-        "ratio to file per process (min–max)",
-        "asked",
+        "ratio to one file per process (min–max)",
+        "goal",
         "write requests",
         "locks granted",
         "blocking callbacks",
         "server's own locks",
-        "read back on another mount, MiB/s",
+        "read on another mount, MiB/s",
     ]);
     for (name, lo) in [("tcp", false), ("lo first", true)] {
         if args.options.wants(name) {
             let plan = Plan { name, osts: args.osts, mounts: args.mounts, lo, threads: args.options.threads };
-            measure(&args, &Cluster::up(&place, plan)?, &mut table)?;
+            measure(&args, &Cluster::up(&run_dir, plan)?, &mut table)?;
         }
     }
     table.finish(&args.options)
@@ -110,8 +110,7 @@ fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
     drop(progress);
     let rates = |shape| points[&shape].iter().map(|p| p.rate).collect::<Vec<f64>>();
     for shape in Shape::ALL {
-        let ratios: Vec<f64> =
-            rates(shape).iter().zip(&rates(Shape::FilePerProcess)).map(|(ours, theirs)| ours / theirs).collect();
+        let ratios = ratios(&rates(shape), &rates(Shape::FilePerProcess));
         row(table, cluster, shape, &points[&shape], &ratios);
     }
     Ok(())
@@ -132,14 +131,14 @@ fn write(args: &Args, cluster: &Cluster, shape: Shape, round: u32) -> io::Result
         stride: (args.record * if shape == Shape::FilePerProcess { 1 } else { args.mounts }) as u64,
         count: args.count,
         rank,
-        aside: 0,
+        page_offset: 0,
     };
     let jobs: Vec<Job> = (0..args.mounts).map(|rank| Job::Write(records(rank, rank))).collect();
     let before = cluster.counters()?;
-    let took = crew::run(&jobs)?;
+    let took = workers::run(&jobs)?;
     let counters = cluster.counters()?.since(&before);
     let others: Vec<Job> = (0..args.mounts).map(|rank| Job::Check(records(rank, (rank + 1) % args.mounts))).collect();
-    let read = crew::run(&others)?;
+    let read = workers::run(&others)?;
     cluster.remove(&dir)?;
     let mib = (args.record * args.count * args.mounts) as f64 / f64::from(1 << 20);
     Ok(Point { rate: mib / took.done.as_secs_f64(), read_rate: mib / read.done.as_secs_f64(), counters })
@@ -161,7 +160,7 @@ fn row(table: &mut Table, cluster: &Cluster, shape: Shape, points: &[Point], rat
     let (low, high) = range(ratios);
     let (writes, grants, callbacks, local) = (counter("write"), counter(GRANTS), counter(CALLBACKS), counter(OWN));
     let adaptive = shape == Shape::Shared { adaptive: true };
-    let ratio = format!("{:.2} ({low:.2}–{high:.2})", median(ratios));
+    let ratio = median_and_range(ratios, 2);
     let mounts = match cluster.plan.lo {
         true => format!("1 lo, {} tcp", cluster.mounts.len() - 1),
         false => format!("{} tcp", cluster.mounts.len()),

@@ -5,41 +5,99 @@
 //! of the machine affects them equally. Ratios are formed within a round. The table shows the
 //! median over the rounds.
 
-use std::{collections::BTreeMap, io, path::PathBuf, process::Command};
-
-use clap::Parser;
-use sheen_bench::{
-    stage::Stage,
-    stats::{median, range},
-    work::{self, Kind},
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Instant,
 };
 
+use clap::Parser;
+use serde_json::json;
+use sheen_bench::{
+    report::{Options, Progress, Table, program},
+    stage::Stage,
+    stats::{median, median_and_range, ratios},
+    workers::{self, Files, Job, Records},
+};
+
+/// Sheen against the baseline: reads, writes, creates, stats, unlinks, and an archive unpacked
 #[derive(Parser)]
 struct Args {
-    /// Number of rounds; the median is reported.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Path of the sheen program.
-    #[arg(long, default_value = "target/release/sheen")]
-    sheen: PathBuf,
-    /// Directory of the file systems; in memory, so that no disk is measured.
-    #[arg(long, default_value = "/dev/shm/sheen-bench")]
-    base: PathBuf,
-    /// FUSE threads of every file system.
-    #[arg(long, default_value_t = 4)]
-    threads: usize,
-    /// Run only works whose names contain this, and the works whose files they need.
-    #[arg(long)]
-    only: Option<String>,
-    /// Measure only this file system besides the baseline: lo or tcp.
+    #[command(flatten)]
+    options: Options,
+    /// Measure only this file system besides the baseline: lo or tcp
     #[arg(long)]
     stage: Option<String>,
-    /// Smaller amounts, for a first impression.
+    /// Smaller amounts, for a first impression
     #[arg(long)]
     quick: bool,
-    /// Also write the figures to this file, as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+}
+
+/// Bytes of a read or write.
+const BLOCK: usize = 1 << 20;
+
+/// Kinds of work of a process, with `count` operations each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// O_DIRECT writes of 1 MiB into one file per process.
+    Write,
+    /// O_DIRECT reads of 1 MiB from the files of `Write`.
+    Read,
+    /// Creation of empty files, in one directory per process.
+    Create,
+    /// `stat` of the files of `Create`.
+    Stat,
+    /// `unlink` of the files of `Create`.
+    Unlink,
+}
+
+impl Kind {
+    /// Returns its name in tables.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Write => "write",
+            Kind::Read => "read",
+            Kind::Create => "create",
+            Kind::Stat => "stat",
+            Kind::Unlink => "unlink",
+        }
+    }
+
+    /// Returns whether the work `name` uses the files of this one.
+    fn leaves_for(self, name: &str) -> bool {
+        match self {
+            Kind::Write => name.starts_with("read"),
+            Kind::Create => name.starts_with("stat") || name.starts_with("unlink"),
+            _ => false,
+        }
+    }
+
+    /// Returns the unit of its rate.
+    fn unit(self) -> &'static str {
+        match self {
+            Kind::Write | Kind::Read => "MiB/s",
+            Kind::Create | Kind::Stat | Kind::Unlink => "/s",
+        }
+    }
+
+    fn job(self, dir: &Path, rank: usize, count: usize) -> Job {
+        let files = Files::new(dir.join(format!("rank{rank}")), count);
+        let path = data_file(dir, rank);
+        let records = Records { path, bytes: BLOCK, first: 0, stride: BLOCK as u64, count, rank, page_offset: 0 };
+        match self {
+            Kind::Write => Job::WriteDirect(records),
+            Kind::Read => Job::ReadDirect(records),
+            Kind::Create => Job::Create(files),
+            Kind::Stat => Job::Stat(files),
+            Kind::Unlink => Job::Unlink(files),
+        }
+    }
+}
+
+fn data_file(dir: &Path, rank: usize) -> PathBuf {
+    dir.join(format!("rank{rank}.data"))
 }
 
 struct Work {
@@ -69,60 +127,70 @@ fn works(quick: bool) -> Vec<Work> {
     works
 }
 
-fn main() -> io::Result<()> {
-    if work::maybe_worker()? {
-        return Ok(());
-    }
+fn main() -> ExitCode {
+    program(run)
+}
+
+fn run() -> io::Result<()> {
     let args = Args::parse();
     let stages = bring_up(&args)?;
-    let works: Vec<Work> = works(args.quick)
-        .into_iter()
-        .filter(|w| args.only.as_ref().is_none_or(|o| w.name.contains(o.as_str()) || w.kind.leaves_for(o)))
-        .collect();
-    // Rates by (work, stage), one for each round.
-    let mut rates: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
-    let bar = indicatif::ProgressBar::new((args.rounds * works.len() * stages.len()) as u64);
-    for round in 0..args.rounds {
+    let wanted = |work: &Work| {
+        args.options.wants(&work.name) || args.options.only.as_ref().is_some_and(|only| work.kind.leaves_for(only))
+    };
+    let works: Vec<Work> = works(args.quick).into_iter().filter(wanted).collect();
+    let rates = measure(&args, &stages, &works)?;
+    let tar = if args.options.wants("untar") { Some(untar(&args, &stages)?) } else { None };
+    show(&args, &stages, &works, &rates, tar)
+}
+
+/// Rates by (work, stage), one for each round.
+type Rates = BTreeMap<(usize, usize), Vec<f64>>;
+
+fn measure(args: &Args, stages: &[Stage], works: &[Work]) -> io::Result<Rates> {
+    let mut rates = Rates::new();
+    let progress = Progress::new(args.options.rounds as usize * works.len() * stages.len());
+    for round in 0..args.options.rounds {
         for (w, work) in works.iter().enumerate() {
             for (s, stage) in stages.iter().enumerate() {
-                let dir = stage.mount.join(format!("round{round}-{}", work.processes));
-                std::fs::create_dir_all(&dir)?;
-                let rate = work::run(work.kind, &dir, work.processes, work.count)?;
+                let rate = progress.step(&format!("{}, {}", stage.name, work.name), || {
+                    work.run(&stage.mount.join(format!("round{round}-{}", work.processes)))
+                })?;
                 rates.entry((w, s)).or_default().push(rate);
-                if work.kind == Kind::Read {
-                    for rank in 0..work.processes {
-                        std::fs::remove_file(dir.join(format!("rank{rank}.data")))?;
-                    }
-                }
-                bar.inc(1);
             }
         }
     }
-    let tar = if args.only.as_ref().is_none_or(|o| "untar".contains(o.as_str())) {
-        Some(untar(&args, &stages)?)
-    } else {
-        None
-    };
-    bar.finish_and_clear();
-    show(&args, &stages, &works, &rates, tar)
+    Ok(rates)
+}
+
+impl Work {
+    /// Returns the rate of all processes together, in operations (or MiB) per second.
+    fn run(&self, dir: &Path) -> io::Result<f64> {
+        fs::create_dir_all(dir)?;
+        let jobs: Vec<Job> = (0..self.processes).map(|rank| self.kind.job(dir, rank, self.count)).collect();
+        let took = workers::run(&jobs)?;
+        if self.kind == Kind::Read {
+            (0..self.processes).try_for_each(|rank| fs::remove_file(data_file(dir, rank)))?;
+        }
+        Ok((self.processes * self.count) as f64 / took.done.as_secs_f64())
+    }
 }
 
 fn bring_up(args: &Args) -> io::Result<Vec<Stage>> {
     let wanted = |name: &str| args.stage.as_ref().is_none_or(|s| s == name);
-    let mut stages = vec![Stage::baseline(&args.base, args.threads)?];
+    let mut stages = vec![Stage::baseline(&args.options.base, args.options.threads)?];
     if wanted("lo") {
-        stages.push(Stage::sheen_lo(&args.base, &args.sheen, args.threads)?);
+        stages.push(Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads)?);
     }
     if wanted("tcp") {
-        stages.push(Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?);
+        stages.push(Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads)?);
     }
     Ok(stages)
 }
 
 /// Unpacks a source tree of at least 5,000 files. Returns the seconds by stage and round.
 fn untar(args: &Args, stages: &[Stage]) -> io::Result<Vec<Vec<f64>>> {
-    let archive = args.base.join("tree.tar");
-    let list = args.base.join("tree.list");
+    let archive = args.options.base.join("tree.tar");
+    let list = args.options.base.join("tree.list");
     let cargo =
         std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap_or_default()));
     let script = format!(
@@ -130,73 +198,64 @@ fn untar(args: &Args, stages: &[Stage]) -> io::Result<Vec<Vec<f64>>> {
         l = list.display(),
         a = archive.display()
     );
-    work::time(Command::new("sh").args(["-c", &script]))?;
-    let files = std::fs::read_to_string(&list)?.lines().count();
+    time(Command::new("sh").args(["-c", &script]))?;
+    let files = fs::read_to_string(&list)?.lines().count();
     if files < 5000 {
         return Err(io::Error::other(format!("only {files} files to unpack; at least 5,000 are needed")));
     }
     let mut seconds = vec![Vec::new(); stages.len()];
-    for round in 0..args.rounds {
+    let progress = Progress::new(args.options.rounds as usize * stages.len());
+    for round in 0..args.options.rounds {
         for (s, stage) in stages.iter().enumerate() {
             let dir = stage.mount.join(format!("tree{round}"));
-            std::fs::create_dir_all(&dir)?;
-            let took = work::time(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(&dir))?;
-            seconds[s].push(took.as_secs_f64());
+            fs::create_dir_all(&dir)?;
+            let took = progress.step(&format!("{}, untar", stage.name), || {
+                time(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(&dir))
+            })?;
+            seconds[s].push(took);
         }
     }
-    std::fs::remove_file(archive)?;
+    fs::remove_file(archive)?;
     Ok(seconds)
 }
 
-fn show(
-    args: &Args,
-    stages: &[Stage],
-    works: &[Work],
-    rates: &BTreeMap<(usize, usize), Vec<f64>>,
-    tar: Option<Vec<Vec<f64>>>,
-) -> io::Result<()> {
-    let mut json = Vec::new();
-    println!("| work | file system | rate | ratio to the baseline (min–max) | asked |");
-    println!("|---|---|---|---|---|");
+/// Runs a command and returns its duration in seconds.
+fn time(command: &mut Command) -> io::Result<f64> {
+    let start = Instant::now();
+    let status = command.status()?;
+    if status.success() {
+        Ok(start.elapsed().as_secs_f64())
+    } else {
+        Err(io::Error::other(format!("{command:?}: {status}")))
+    }
+}
+
+fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Option<Vec<Vec<f64>>>) -> io::Result<()> {
+    let mut table = Table::new(&["work", "file system", "rate", "ratio to the baseline (min–max)", "goal"]);
+    let mut row = |work: &str, stage: &str, rate: String, ratios: &[f64], goal: String, figures| {
+        table.row(vec![work.into(), stage.into(), rate, median_and_range(ratios, 2), goal], figures);
+    };
     for (w, work) in works.iter().enumerate() {
         for (s, stage) in stages.iter().enumerate() {
-            let mine = &rates[&(w, s)];
-            let ratios: Vec<f64> = mine.iter().zip(&rates[&(w, 0)]).map(|(a, b)| a / b).collect();
+            let rate = median(&rates[&(w, s)]);
+            let ratios = ratios(&rates[&(w, s)], &rates[&(w, 0)]);
             let goal = match stage.name {
                 "sheen lo" => work.goal.0,
                 "sheen tcp" => work.goal.1,
                 _ => None,
             };
-            let unit = if work.kind.is_data() { "MiB/s" } else { "/s" };
-            row(
-                &work.name,
-                stage.name,
-                &format!("{:.0} {unit}", median(mine)),
-                &ratios,
-                goal.map(|g| format!("≥ {g}")),
-            );
-            json.push(serde_json::json!({"work": work.name, "stage": stage.name, "rate": median(mine), "ratio": median(&ratios)}));
+            let goal = goal.map(|g| format!("≥ {g}")).unwrap_or_default();
+            let figures = json!({"work": work.name, "stage": stage.name, "rate": rate, "ratio": median(&ratios)});
+            row(&work.name, stage.name, format!("{rate:.0} {}", work.kind.unit()), &ratios, goal, figures);
         }
     }
-    if let Some(seconds) = tar {
-        for (s, stage) in stages.iter().enumerate() {
-            let ratios: Vec<f64> = seconds[s].iter().zip(&seconds[0]).map(|(a, b)| a / b).collect();
-            let goal = (stage.name == "sheen lo").then(|| "≤ 2.5".to_owned());
-            row("untar, 6000 files", stage.name, &format!("{:.2} s", median(&seconds[s])), &ratios, goal);
-            json.push(serde_json::json!({"work": "untar", "stage": stage.name, "seconds": median(&seconds[s]), "ratio": median(&ratios)}));
-        }
+    for (s, stage) in stages.iter().enumerate() {
+        let Some(seconds) = &tar else { break };
+        let ratios = ratios(&seconds[s], &seconds[0]);
+        let goal = if stage.name == "sheen lo" { "≤ 2.5".to_owned() } else { String::new() };
+        let took = median(&seconds[s]);
+        let figures = json!({"work": "untar", "stage": stage.name, "seconds": took, "ratio": median(&ratios)});
+        row("untar, 6000 files", stage.name, format!("{took:.2} s"), &ratios, goal, figures);
     }
-    if let Some(path) = &args.json {
-        std::fs::write(path, serde_json::to_string_pretty(&json).map_err(io::Error::other)?)?;
-    }
-    Ok(())
-}
-
-fn row(work: &str, stage: &str, rate: &str, ratios: &[f64], goal: Option<String>) {
-    let (low, high) = range(ratios);
-    println!(
-        "| {work} | {stage} | {rate} | {:.2} ({low:.2}–{high:.2}) | {} |",
-        median(ratios),
-        goal.unwrap_or_default()
-    );
+    table.finish(&args.options)
 }

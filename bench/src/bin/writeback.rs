@@ -15,12 +15,12 @@ use std::{
 use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
-    cluster::{Cluster, Place, Plan},
-    crew::{self, Job, Records, Took},
+    cluster::{Cluster, Plan, RunDir},
     report::{Options, Progress, Table, program},
     sheen::Counters,
     stage::Stage,
-    stats::{median, range},
+    stats::{median, median_and_range, ratios},
+    workers::{self, Job, Records, Took},
 };
 
 /// Gain from write-back: 4 KiB sequential writes that the client gathers, against writes that it
@@ -54,17 +54,17 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let place = Place::claim(&args.options.base, "writeback", &args.options.sheen)?;
+    let run_dir = RunDir::claim(&args.options.base, "writeback", &args.options.sheen)?;
     let columns =
-        ["file system", "write-back", "writes/s", "until durable", "requests", "ratio to write-through", "asked"];
+        ["mount", "write-back", "writes/s", "writes/s until durable", "requests", "ratio to write-through", "goal"];
     let mut table = Table::new(&columns);
     if args.options.wants("baseline") {
-        baseline(&args, &place, &mut table)?;
+        baseline(&args, &run_dir, &mut table)?;
     }
     for (name, lo) in [("lo", true), ("tcp", false)] {
         if args.options.wants(name) {
             let plan = Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads };
-            measure(&args, &Cluster::up(&place, plan)?, &mut table)?;
+            measure(&args, &Cluster::up(&run_dir, plan)?, &mut table)?;
         }
     }
     table.finish(&args.options)
@@ -73,7 +73,7 @@ fn run() -> io::Result<()> {
 fn write(args: &Args, path: PathBuf) -> io::Result<(Took, f64)> {
     let (bytes, stride) = (args.bytes, args.bytes as u64);
     let count = (args.mib << 20) / args.bytes.max(1);
-    let took = crew::run(&[Job::Write(Records { path, bytes, first: 0, stride, count, rank: 0, aside: 0 })])?;
+    let took = workers::run(&[Job::Write(Records { path, bytes, first: 0, stride, count, rank: 0, page_offset: 0 })])?;
     Ok((took, count as f64))
 }
 
@@ -86,8 +86,8 @@ fn point(args: &Args, path: &Path, cluster: Option<&Cluster>) -> io::Result<Poin
     Ok(Point { wrote: count / took.wrote.as_secs_f64(), durable: count / took.done.as_secs_f64(), requests })
 }
 
-fn baseline(args: &Args, place: &Place, table: &mut Table) -> io::Result<()> {
-    let stage = Stage::baseline(place.dir(), args.options.threads)?;
+fn baseline(args: &Args, run_dir: &RunDir, table: &mut Table) -> io::Result<()> {
+    let stage = Stage::baseline(run_dir.dir(), args.options.threads)?;
     let progress = Progress::new(args.options.rounds as usize);
     let path = stage.mount.join("sequential");
     let mut points = Vec::new();
@@ -128,21 +128,16 @@ fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
 
 fn row(table: &mut Table, name: &str, state: &str, points: &[Point], through: Option<&Vec<Point>>) {
     let all = |of: fn(&Point) -> f64| points.iter().map(of).collect::<Vec<f64>>();
-    let ratios =
-        |of: fn(&Point) -> f64| through.map(|t| points.iter().zip(t).map(|(a, b)| of(a) / of(b)).collect::<Vec<f64>>());
-    let shown = |ratios: &[f64]| {
-        let (low, high) = range(ratios);
-        format!("{:.2} ({low:.2}–{high:.2})", median(ratios))
-    };
-    let (wrote, durable) = (ratios(|p| p.wrote), ratios(|p| p.durable));
+    let against = |of: fn(&Point) -> f64| through.map(|t| ratios(&all(of), &t.iter().map(of).collect::<Vec<f64>>()));
+    let (wrote, durable) = (against(|p| p.wrote), against(|p| p.durable));
     let ratio = match (&wrote, &durable) {
-        (Some(w), Some(d)) => format!("{}, durable {}", shown(w), shown(d)),
+        (Some(w), Some(d)) => format!("{}, durable {}", median_and_range(w, 2), median_and_range(d, 2)),
         _ => String::new(),
     };
     let (rate, rate_durable, requests) =
         (median(&all(|p| p.wrote)), median(&all(|p| p.durable)), median(&all(|p| p.requests)));
     let requests_shown = if name == "null FUSE" { String::new() } else { format!("{requests:.0}") };
-    let asked = if through.is_some() { "≥ 10" } else { "" };
+    let goal = if through.is_some() { "≥ 10" } else { "" };
     table.row(
         vec![
             name.into(),
@@ -151,7 +146,7 @@ fn row(table: &mut Table, name: &str, state: &str, points: &[Point], through: Op
             format!("{rate_durable:.0}"),
             requests_shown,
             ratio,
-            asked.into(),
+            goal.into(),
         ],
         json!({
             "file_system": name, "writeback": state, "writes_per_s": rate, "writes_per_s_durable": rate_durable,

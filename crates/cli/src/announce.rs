@@ -29,7 +29,7 @@ const PROBE: Duration = Duration::from_secs(2);
 const PROBE_RETRY: Duration = Duration::from_millis(500);
 /// An address for documentation (RFC 5737), which no host has: its route is the default route.
 /// Nothing is sent there.
-const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
+const OUTSIDE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
 
 /// The MGS, as `--mgs` names it.
 #[derive(Debug, Default)]
@@ -259,7 +259,7 @@ async fn network_address(rt: &Rt, fits: impl Fn(&IpAddr) -> bool) -> Option<IpAd
     let is_own = |ip: &IpAddr| rt.source_address(SocketAddr::new(*ip, DEFAULT_PORT)).is_ok_and(|from| from == *ip);
     let usable = |ip: &IpAddr| !is_loopback(*ip) && fits(ip);
     let own = addresses(&named).map(|addr| addr.ip()).filter(|ip| usable(ip) && is_own(ip));
-    own.min_by_key(IpAddr::is_ipv6).or_else(|| rt.source_address(ELSEWHERE).ok().filter(usable))
+    own.min_by_key(IpAddr::is_ipv6).or_else(|| rt.source_address(OUTSIDE_ADDRESS).ok().filter(usable))
 }
 
 fn addresses(nids: &[Nid]) -> impl Iterator<Item = SocketAddr> {

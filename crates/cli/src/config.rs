@@ -4,6 +4,7 @@
 use std::{net::SocketAddr, path::Path};
 
 use serde::{Deserialize, Serialize};
+use sheen_rt::Disk;
 
 use crate::error::{Context, Failure, Result};
 
@@ -32,12 +33,10 @@ impl Config {
         }
     }
 
-    /// Replaces the file atomically.
-    pub fn store(&self, path: &Path) -> Result {
+    /// Replaces the file. After a power loss the file has either the old or the new content.
+    pub fn store(&self, disk: &Disk, path: &Path) -> Result {
         let text = toml::to_string(self).context("cannot write the configuration")?;
-        let part = path.with_extension("part");
-        std::fs::write(&part, text).context(format!("cannot write {}", part.display()))?;
-        std::fs::rename(&part, path).context(format!("cannot write {}", path.display()))
+        disk.write_atomic(path, text.as_bytes()).context(format!("cannot write {}", path.display()))
     }
 }
 
@@ -55,6 +54,11 @@ pub fn check_fsname(name: &str) -> Result {
 
 #[cfg(test)]
 mod tests {
+    use sheen_rt::{
+        RealOptions, Rt,
+        sim::{Sim, SimConfig},
+    };
+
     use super::*;
 
     #[test]
@@ -73,9 +77,24 @@ mod tests {
         let path = dir.path().join("sheen.toml");
         assert_eq!(Config::load(&path).unwrap(), None);
         let config = Config { fsname: "sheen".into(), osts: 4, listen: "127.0.0.1:7988".parse().unwrap() };
-        config.store(&path).unwrap();
+        let (_runtime, rt) = Rt::real(RealOptions::default()).unwrap();
+        config.store(&rt.disk(), &path).unwrap();
         assert_eq!(Config::load(&path).unwrap(), Some(config));
         std::fs::write(&path, "fsname = 1").unwrap();
         assert!(Config::load(&path).is_err());
+    }
+
+    #[test]
+    fn stored_config_survives_a_power_loss() {
+        let sim = Sim::new(1, SimConfig::default());
+        let path = Path::new("/sheen.toml");
+        let config = Config { fsname: "sheen".into(), osts: 4, listen: "127.0.0.1:7988".parse().unwrap() };
+        for osts in [4, 5] {
+            let config = Config { osts, ..config.clone() };
+            config.store(&sim.rt(1).disk(), path).unwrap();
+            sim.crash_host(1);
+            let stored = sim.rt(1).disk().read(path).unwrap();
+            assert_eq!(toml::from_str::<Config>(std::str::from_utf8(&stored).unwrap()).unwrap(), config);
+        }
     }
 }

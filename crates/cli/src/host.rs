@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::D
 
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
+use sheen_control::Control;
 use sheen_layout::Asked;
 use sheen_lnet::{Fault, Net, Nid, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
@@ -14,7 +15,7 @@ use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
-use sheen_params::{Param, Params, control::Control};
+use sheen_params::{Param, Params};
 use sheen_rpc::Server;
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
@@ -22,12 +23,14 @@ use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
 use crate::{
     announce::Plan,
     error::{Context, Failure, Result},
+    log_fields::LogFields,
 };
 
-mod held;
+mod mdt_registration;
 mod registration;
+mod watched_dirs;
 
-use held::Held;
+use watched_dirs::WatchedDirs;
 
 /// Least number of runtime threads: enough that a few slow disk writes do not block all other work.
 const RUNTIME_THREADS_MIN: usize = 4;
@@ -69,9 +72,9 @@ pub struct Host {
     /// The data services of the MDTs.
     data: Mutex<Vec<Arc<Ost>>>,
     /// By file system name: the task that applies the permanent settings to the OSTs.
-    hears: Mutex<BTreeMap<String, JoinHandle<()>>>,
+    settings_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
-    held: Mutex<Vec<Held>>,
+    watched_dirs: WatchedDirs,
     _control: Option<Control>,
 }
 
@@ -104,9 +107,9 @@ fn register_delay(params: &Params, net: &Arc<Net>) {
 }
 
 /// The data service of an MDT, which the MDT calls directly.
-struct Beside(Arc<Ost>);
+struct LocalDataService(Arc<Ost>);
 
-impl DataService for Beside {
+impl DataService for LocalDataService {
     fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
         self.0.beginning(client, object, cookie)
     }
@@ -136,10 +139,24 @@ impl Host {
             mdts: Mutex::default(),
             osts: Mutex::default(),
             data: Mutex::default(),
-            hears: Mutex::default(),
-            held: Mutex::default(),
+            settings_tasks: Mutex::default(),
+            watched_dirs: WatchedDirs::default(),
             _control: control,
         }
+    }
+
+    /// Waits for SIGTERM or SIGINT, upon which this process is to end.
+    ///
+    /// # Errors
+    /// The directory of a target was removed.
+    pub async fn wait_for_shutdown(&self) -> Result {
+        let path = tokio::select! {
+            asked = wait_for_signal() => return asked,
+            path = self.watched_dirs.removed(&self.rt) => path,
+        };
+        let what = format!("{} was removed while it was served", path.display());
+        tracing::error!("{what}: unmounting and stopping this process; restore the directory before the next start");
+        Err(Failure::new(what))
     }
 
     /// Listens at an address. Returns the address with its port.
@@ -182,7 +199,7 @@ impl Host {
         let mgs = Mgs::start(self.rt.clone(), dir, self.params.clone()).await.context("cannot start the MGS")?;
         self.server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
         *self.mgs.lock() = Some(mgs);
-        self.hold(dir)
+        self.watched_dirs.add(&self.rt, dir)
     }
 
     /// Serves an MDT and its data service from a directory. In a new MDT, the root of the file
@@ -212,9 +229,9 @@ impl Host {
         let data = Ost::start_data(&self.net, &self.server, data, self.params.clone())
             .await
             .context(format!("cannot start the data service of the MDT in {}", dir.display()))?;
-        mdt.set_data_service(Arc::new(Beside(data.clone())));
+        mdt.set_data_service(Arc::new(LocalDataService(data.clone())));
         self.data.lock().push(data);
-        self.hold(dir)
+        self.watched_dirs.add(&self.rt, dir)
     }
 
     /// Returns when the MDTs of this process place new objects on `osts` OSTs, or after
@@ -226,7 +243,11 @@ impl Host {
         let mdts = self.mdts.lock().clone();
         let ready = async {
             for mdt in mdts {
-                mdt.registered().await.context(format!("the MGS refused to register {}", mdt.name()))?;
+                mdt_registration::registered(
+                    &mdt,
+                    "check --dir, and restore the directory of the MDT if it was replaced",
+                )
+                .await?;
                 mdt.wait_osts(osts as usize).await;
             }
             Ok(())
@@ -239,7 +260,7 @@ impl Host {
 
     /// Serves an OST from a directory. Returns when it is ready.
     pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result {
-        self.hear_settings(fsname, mgs).await;
+        self.follow_settings(fsname, mgs).await;
         let config = OstConfig {
             dir: dir.to_owned(),
             fsname: fsname.to_owned(),
@@ -253,13 +274,13 @@ impl Host {
             .await
             .context(format!("cannot start the OST in {}", dir.display()))?;
         self.osts.lock().push(ost);
-        self.hold(dir)
+        self.watched_dirs.add(&self.rt, dir)
     }
 
     /// Starts the task that applies permanent settings to the parameters of OSTs: one task for all
     /// OSTs of a file system. MDTs and mounts do this by themselves.
-    async fn hear_settings(&self, fsname: &str, mgs: &[Nid]) {
-        if self.hears.lock().contains_key(fsname) {
+    async fn follow_settings(&self, fsname: &str, mgs: &[Nid]) {
+        if self.settings_tasks.lock().contains_key(fsname) {
             return;
         }
         let uuid = format!("oss-{:016x}", self.rt.random_u64());
@@ -280,13 +301,13 @@ impl Host {
                         params.keep(&of, version, &settings);
                     }
                     Err(e) => {
-                        tracing::warn!("{of}: cannot get the permanent parameters from the MGS ({e}); trying again");
+                        tracing::warn!("{of}: cannot get the permanent settings from the MGS ({e}); trying again");
                         rt.sleep(SETTINGS_RETRY).await;
                     }
                 }
             }
         };
-        self.hears.lock().insert(fsname, self.rt.spawn("settings", hear));
+        self.settings_tasks.lock().insert(fsname, self.rt.spawn("settings", hear));
     }
 
     /// Mounts a file system.
@@ -322,7 +343,7 @@ impl Host {
 
     /// Stops all services in order: each commits and syncs its data.
     pub async fn stop(&self) {
-        std::mem::take(&mut *self.hears.lock()).into_values().for_each(|task| task.abort());
+        std::mem::take(&mut *self.settings_tasks.lock()).into_values().for_each(|task| task.abort());
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
             if let Err(e) = mdt.stop().await {
@@ -368,7 +389,7 @@ pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(Vec<Nid>, String)>
 }
 
 /// Waits for SIGTERM or SIGINT.
-pub async fn asked_to_end() -> Result {
+pub async fn wait_for_signal() -> Result {
     use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut int = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
@@ -379,10 +400,16 @@ pub async fn asked_to_end() -> Result {
     Ok(())
 }
 
-/// Logs to standard error. RUST_LOG sets the filter; the default is `info`.
+/// Logs to standard error. Lines of an operation end with its id. RUST_LOG sets the filter; the
+/// default is `info`.
 pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+    let _ = tracing_subscriber::fmt()
+        .fmt_fields(LogFields::default())
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
 }
 
 #[cfg(test)]

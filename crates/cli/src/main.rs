@@ -18,9 +18,10 @@ mod error;
 mod host;
 mod lctl;
 mod lfs;
+mod log_fields;
 mod lost_targets;
 mod mount_options;
-mod mount_place;
+mod mount_point_check;
 mod paths;
 mod run_file;
 

@@ -75,7 +75,7 @@ const RETRIES_MAX: u32 = 86_400;
 
 /// The parsed options of `sheen mount`.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct MountRequest {
     /// Options of the mount.
     pub options: sheen_mount::Options,
     /// The mount exists, and its flags are to change.
@@ -100,14 +100,14 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
 /// Parses the flags and options of `sheen mount`. Set-user-id bits and device files take effect
 /// only if asked for, and only for root: a client that reaches a server's port can claim to be any
 /// user (docs/operations.md, Trust).
-pub fn asked(args: &MountArgsCommon) -> Result<Asked> {
+pub fn asked(args: &MountArgsCommon) -> Result<MountRequest> {
     let options = sheen_mount::Options {
         threads: args.fuse_threads,
         allow_other: !args.private && may_allow_other(),
         ..sheen_mount::Options::default()
     };
     let remount = args.mount_options.iter().any(|word| word == "remount");
-    let mut asked = Asked { options, remount, bind: false, retries: 0 };
+    let mut asked = MountRequest { options, remount, bind: false, retries: 0 };
     args.mount_options.iter().filter(|word| !word.is_empty()).try_for_each(|word| take(&mut asked, word))?;
     Ok(asked)
 }
@@ -129,11 +129,11 @@ pub fn remounted(words: &[String], has: MountFlags) -> MountFlags {
 /// Returns those of the words that are known, for mount(8)'s `-s`.
 pub fn known(words: Vec<String>) -> Vec<String> {
     let remount = words.iter().any(|word| word == "remount");
-    let mut asked = Asked { options: sheen_mount::Options::default(), remount, bind: false, retries: 0 };
+    let mut asked = MountRequest { options: sheen_mount::Options::default(), remount, bind: false, retries: 0 };
     words.into_iter().filter(|word| take(&mut asked, word).is_ok()).collect()
 }
 
-fn take(asked: &mut Asked, word: &str) -> Result {
+fn take(asked: &mut MountRequest, word: &str) -> Result {
     if take_flag(&mut asked.options.flags, word) {
         return Ok(());
     }
@@ -225,7 +225,7 @@ mod tests {
         options.split(',').map(str::to_owned).collect()
     }
 
-    fn parsed(options: &str) -> Result<Asked> {
+    fn parsed(options: &str) -> Result<MountRequest> {
         asked(&MountArgsCommon { fuse_threads: 4, private: false, mount_options: words(options) })
     }
 

@@ -7,6 +7,8 @@ use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -16,6 +18,12 @@ use crate::{
     commands::umount::mounted_from,
     error::{Context, Failure, Result},
 };
+
+/// Maximum number of attempts to take the lock while commands hold it to look at the state. Each
+/// command holds it for some microseconds.
+const ATTEMPTS_MAX: u32 = 5000;
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +64,14 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// Takes the lock. Fails if another process holds it.
+    /// Takes the lock. Fails if another process serves the directory. A command that looks at the
+    /// state only delays it.
     pub fn take(path: &Path) -> Result<RunLock> {
+        RunLock::take_with(path, || thread::sleep(PAUSE))
+    }
+
+    /// As [`RunLock::take`], and calls `pause` between two attempts.
+    fn take_with(path: &Path, mut pause: impl FnMut()) -> Result<RunLock> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -65,11 +79,17 @@ impl RunLock {
             .truncate(false)
             .open(path)
             .context(format!("cannot open {}", path.display()))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(RunLock { file, path: path.to_owned() }),
-            Err(_) => Err(Failure::new(format!("another process holds the lock on {}", path.display()))
-                .advise("`sheen status` shows that process, `sheen down` stops it")),
+        for _ in 0..ATTEMPTS_MAX {
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok(RunLock { file, path: path.to_owned() });
+            }
+            if is_served(&file) {
+                break;
+            }
+            pause();
         }
+        Err(Failure::new(format!("another process holds the lock on {}", path.display()))
+            .advise("`sheen status` shows that process, `sheen down` stops it"))
     }
 
     /// Writes what this process serves into the file.
@@ -97,10 +117,20 @@ pub enum State {
     Up(Running),
 }
 
+/// Whether a process holds the lock as [`RunLock`] does. Briefly takes a shared lock: several
+/// commands may do so at the same time.
+fn is_served(file: &File) -> bool {
+    let free = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+    if free {
+        let _ = flock(file, FlockOperation::Unlock);
+    }
+    !free
+}
+
 /// Returns the state of the directory to which the `run.json` at `path` belongs.
 pub fn state(path: &Path) -> Result<State> {
     let Ok(mut file) = File::open(path) else { return Ok(State::Down) };
-    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+    if !is_served(&file) {
         return Ok(State::Down);
     }
     let mut text = String::new();
@@ -126,5 +156,20 @@ mod tests {
         assert!(RunLock::take(&path).is_err());
         drop(lock);
         assert_eq!(state(&path).unwrap(), State::Down);
+    }
+
+    #[test]
+    fn run_lock_is_taken_after_a_command_has_looked_at_the_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.json");
+        let looking = File::create(&path).unwrap();
+        flock(&looking, FlockOperation::NonBlockingLockShared).unwrap();
+        let mut looks = Some(looking);
+        let lock = RunLock::take_with(&path, || drop(looks.take())).unwrap();
+        assert!(looks.is_none(), "it waited for the command");
+        let mut pauses = 0;
+        assert!(RunLock::take_with(&path, || pauses += 1).is_err());
+        assert_eq!(pauses, 0, "it does not wait for a serving process");
+        drop(lock);
     }
 }

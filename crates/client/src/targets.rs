@@ -51,7 +51,7 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Applies a configuration: persistent parameters, the addresses of all targets, new OSTs (and
+    /// Applies a configuration: permanent settings, the addresses of all targets, new OSTs (and
     /// the MDT's data service), and pools. A target with an invalid address is skipped; the others
     /// work without it.
     pub fn apply(&self, config: &Config, mdc: &Mdc) {

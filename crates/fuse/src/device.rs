@@ -131,7 +131,7 @@ impl Device {
             }
             Ok(false) => None,
             Err(Os::NOENT) => Some(Err(Errno::ENOENT)),
-            Err(e) if is_gone(Errno(e.raw_os_error())) => Some(Err(Errno(e.raw_os_error()))),
+            Err(e) if is_unmounted(Errno(e.raw_os_error())) => Some(Err(Errno(e.raw_os_error()))),
             // For example out of memory before the kernel looked for the request. If the kernel did
             // find the request, it no longer knows it, and a second reply gets ENOENT.
             Err(_) => None,
@@ -158,7 +158,7 @@ impl AsFd for Device {
 }
 
 /// Whether the error of a write means that the mount has ended.
-pub(crate) fn is_gone(e: Errno) -> bool {
+pub(crate) fn is_unmounted(e: Errno) -> bool {
     // EPERM: the channel was never mounted or is already torn down.
     matches!(e, Errno::ENODEV | Errno::ENOTCONN | Errno::EPERM) || e.0 == Os::CONNABORTED.raw_os_error()
 }

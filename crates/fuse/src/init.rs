@@ -11,6 +11,7 @@ use crate::{
         flags::init::*,
         structs::{InitIn, InitInExt, InitOut},
     },
+    options::SessionOptions,
     pool::PAGE_BYTES,
 };
 
@@ -115,7 +116,7 @@ impl InitConfig {
         self.wanted &= !flags;
     }
 
-    pub(crate) fn new(offer: &Offer, options: &crate::SessionOptions) -> InitConfig {
+    pub(crate) fn new(offer: &Offer, options: &SessionOptions) -> InitConfig {
         InitConfig {
             minor: offer.minor.min(abi::MINOR),
             offered: offer.flags,
@@ -232,7 +233,6 @@ mod tests {
     use zerocopy::IntoBytes;
 
     use super::*;
-    use crate::SessionOptions;
 
     fn offer(flags: u64) -> Offer {
         Offer { major: 7, minor: 45, max_readahead: 1 << 17, flags }

@@ -7,7 +7,8 @@
 //! * [`abi`]: numbers and structures of the kernel's interface, versions 7.31 to 7.45;
 //! * `mount`: mount(2) as root, `fusermount3` otherwise;
 //! * `mount_flags`: read-only, nosuid and similar flags, and how a remount changes them;
-//! * `session`: the worker threads, each with its own channel to the kernel;
+//! * `mount_table`: the kernel's list of mounts;
+//! * `session`, `options`: the worker threads, each with its own channel to the kernel;
 //! * `parse`: decoding of the kernel's messages into [`Request`]s;
 //! * `reply`: replies, gathered by writev(2) from the buffers that hold the data;
 //! * `pipe`: splicing of file pages to the kernel;
@@ -34,7 +35,9 @@ mod init;
 mod interrupts;
 mod mount;
 mod mount_flags;
+mod mount_table;
 mod notify;
+mod options;
 mod parse;
 mod pipe;
 mod pool;
@@ -48,10 +51,11 @@ pub use init::{InitConfig, MAX_WRITE_BYTES_MAX, Negotiated};
 pub use mount::{MountError, MountOptions, check_mount, unmount};
 pub use mount_flags::{FlagsWatch, MountFlags, remount};
 pub use notify::Notifier;
+pub use options::SessionOptions;
 pub use pipe::{FileRun, files_bytes_max};
 pub use reply::Reply;
 pub use request::*;
-pub use session::{COPY_PAYLOAD_BYTES_MAX, Filesystem, Session, SessionOptions, SessionStats};
+pub use session::{COPY_PAYLOAD_BYTES_MAX, Filesystem, Session, SessionStats};
 
 /// Entry point for fuzzing: parses any bytes as a message from the kernel and discards the result.
 #[doc(hidden)]

@@ -2,12 +2,12 @@
 //! of libfuse.
 
 use std::{
-    ffi::{CString, OsStr},
+    ffi::CString,
     io::{self, Read},
     mem::MaybeUninit,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::{ffi::OsStrExt, process::CommandExt},
+        unix::process::CommandExt,
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -21,10 +21,7 @@ use rustix::{
 };
 use sheen_wire::Errno;
 
-use crate::{
-    device::Device,
-    mount_flags::{MOUNT_TABLE, MountFlags},
-};
+use crate::{device::Device, mount_flags::MountFlags};
 
 /// Name of the helper, searched in PATH.
 const HELPER: &str = "fusermount3";
@@ -89,8 +86,8 @@ pub enum MountError {
         hint: &'static str,
     },
     /// A name option is empty or contains a forbidden character.
-    #[error("invalid {0} of the mount: it must not be empty or contain commas, backslashes or control characters")]
-    Option(&'static str),
+    #[error("invalid {0} of the mount: it must not be empty or contain {1}")]
+    Option(&'static str, &'static str),
     /// mount(2) failed.
     #[error("mount(2) on {path} failed: {source}")]
     Kernel {
@@ -137,7 +134,7 @@ impl MountError {
         match self {
             MountError::Device(e) | MountError::Init(e) | MountError::Thread(e) => of(e),
             MountError::Point { source, .. } | MountError::Kernel { source, .. } => of(source),
-            MountError::Option(_) => Errno::EINVAL,
+            MountError::Option(..) => Errno::EINVAL,
             MountError::NoHelper => Errno::ENOENT,
             MountError::AllowOther => Errno::EPERM,
             MountError::DeviceDenied => Errno::EACCES,
@@ -179,11 +176,15 @@ pub fn check_mount(options: &MountOptions) -> Result<(), MountError> {
     }
 }
 
+/// Checks the names in the mount table. A source may contain commas: they separate NIDs.
 fn check_names(options: &MountOptions) -> Result<(), MountError> {
-    for (what, value) in [("source name", &options.fsname), ("subtype", &options.subtype)] {
-        if value.is_empty() || value.chars().any(|c| c.is_control() || c == ',' || c == '\\') {
-            return Err(MountError::Option(what));
-        }
+    let bad =
+        |value: &str, more: &[char]| value.is_empty() || value.chars().any(|c| c.is_control() || more.contains(&c));
+    if bad(&options.fsname, &['\\']) {
+        return Err(MountError::Option("source name", "backslashes or control characters"));
+    }
+    if bad(&options.subtype, &['\\', ',']) {
+        return Err(MountError::Option("subtype", "commas, backslashes or control characters"));
     }
     Ok(())
 }
@@ -222,16 +223,17 @@ fn mount_as_root(options: &MountOptions, point: &Path, mode: u32, max_read: u32)
             data.push_str(text);
         }
     }
-    let data = CString::new(data).map_err(|_| MountError::Option("source name"))?;
+    let data = CString::new(data).map_err(|_| MountError::Option("source name", "NUL bytes"))?;
     let kind = format!("fuse.{}", options.subtype);
     rustix::mount::mount(options.fsname.as_str(), point, kind.as_str(), options.flags.bits(), data.as_c_str())
         .map_err(|e| MountError::Kernel { path: point.into(), source: e.into() })?;
     Ok(fd)
 }
 
-/// Returns the helper's `-o` argument.
+/// Returns the helper's `-o` argument. The helper removes the backslashes before commas of the
+/// source.
 fn helper_options(options: &MountOptions, max_read: u32) -> String {
-    let mut text = format!("fsname={},subtype={}", options.fsname, options.subtype);
+    let mut text = format!("fsname={},subtype={}", options.fsname.replace(',', "\\,"), options.subtype);
     text.push_str(&format!(",max_read={}", options.max_read.unwrap_or(max_read)));
     let own = [(options.allow_other, "allow_other"), (options.default_permissions, "default_permissions")];
     let own = own.into_iter().filter_map(|(on, word)| on.then_some(word));
@@ -365,12 +367,6 @@ fn unmount_by_helper(path: &Path, lazy: bool) -> io::Result<()> {
     })
 }
 
-/// Returns the connection's number under /sys/fs/fuse/connections: the minor number of the mount's
-/// device. Reads the mount table, because the file system itself may not answer.
-pub(crate) fn connection_number(mountpoint: &Path) -> Option<u32> {
-    find_connection(&std::fs::read_to_string(MOUNT_TABLE).ok()?, mountpoint)
-}
-
 /// Returns the unique id of a mount, which the kernel never reuses. `None` before Linux 6.8. Sends
 /// no request to the file system, which may not answer.
 pub(crate) fn unique_id(mountpoint: &Path) -> Option<u64> {
@@ -387,56 +383,10 @@ pub(crate) fn set_readahead(connection: u32, bytes: u32) -> io::Result<()> {
     std::fs::write(format!("/sys/class/bdi/0:{connection}/read_ahead_kb"), (bytes >> 10).to_string())
 }
 
-fn find_connection(mountinfo: &str, mountpoint: &Path) -> Option<u32> {
-    line_of(mountinfo, mountpoint)?.split(' ').nth(2)?.split_once(':')?.1.parse().ok()
-}
-
-/// Returns the mount table's line for the mount visible at a mount point.
-pub(crate) fn line_of<'a>(mountinfo: &'a str, mountpoint: &Path) -> Option<&'a str> {
-    // Lines are: id parent major:minor root mountpoint …; a later mount on the same point hides the
-    // earlier ones.
-    mountinfo.lines().rev().find(|line| {
-        let point = line.split(' ').nth(4).map(|point| unescape(point.as_bytes()));
-        point.is_some_and(|point| OsStr::from_bytes(&point) == mountpoint.as_os_str())
-    })
-}
-
-/// Decodes the mount table's octal escapes of space, tab, newline and backslash.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, tail @ ..] = rest {
-        match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
-                out.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
-                rest = tail;
-            }
-            _ => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn connection_number_finds_the_topmost_mount() {
-        let table = "\
-22 1 8:1 / / rw - ext4 /dev/sda1 rw
-40 22 0:51 / /mnt/a\\040b rw,nosuid - fuse.sheen x rw
-41 22 0:52 / /mnt/c rw,nosuid - fuse.sheen x rw
-42 22 0:53 / /mnt/a\\040b rw,nosuid - fuse.sheen x rw
-";
-        assert_eq!(find_connection(table, Path::new("/mnt/a b")), Some(53));
-        assert_eq!(find_connection(table, Path::new("/mnt/c")), Some(52));
-        assert_eq!(find_connection(table, Path::new("/mnt")), None);
-        assert_eq!(unescape(b"\\134\\011x\\9"), b"\\\tx\\9");
-    }
+    use crate::mount_table::connection_number;
 
     #[test]
     fn fusermount_errors_say_what_to_do() {
@@ -460,6 +410,8 @@ mod tests {
         options.flags.read_only = true;
         options.max_read = Some(8192);
         assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=8192,allow_other,ro");
+        let two = MountOptions::new("/m", "a@tcp,b@tcp:/fs");
+        assert_eq!(helper_options(&two, 4096), "fsname=a@tcp\\,b@tcp:/fs,subtype=sheen,max_read=4096");
     }
 
     /// The helper works for root, too. Tests with real mounts use the descriptor; this test does
@@ -495,10 +447,19 @@ mod tests {
 
     #[test]
     fn mount_refuses_names_with_separators() {
-        for bad in ["", "a,suid", "a\\", "a\nb"] {
-            let options = MountOptions::new("/", bad);
-            assert!(matches!(mount(&options, 4096), Err(MountError::Option(_))), "{bad:?}");
-            assert!(matches!(check_mount(&options), Err(MountError::Option(_))), "{bad:?}");
+        let sources = ["", "a\\", "a\nb"].map(|bad| MountOptions::new("/", bad));
+        let subtypes = ["", "a,suid", "a\\", "a\nb"]
+            .map(|bad| MountOptions { subtype: bad.into(), ..MountOptions::new("/", "a") });
+        for options in sources.into_iter().chain(subtypes) {
+            assert!(matches!(mount(&options, 4096), Err(MountError::Option(..))), "{options:?}");
+            assert!(matches!(check_mount(&options), Err(MountError::Option(..))), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_with_several_nids_is_accepted() {
+        for source in ["a@tcp,b@tcp:/fs", "a@tcp:b@tcp:/fs"] {
+            assert!(check_names(&MountOptions::new("/", source)).is_ok(), "{source}");
         }
     }
 }

@@ -16,10 +16,7 @@ use rustix::{
     mount::MountFlags as Bits,
 };
 
-use crate::mount::line_of;
-
-/// Table of the mounts visible to this process.
-pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+use crate::mount_table::{MOUNT_TABLE, mount_table_line};
 
 /// Flags of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +57,7 @@ impl MountFlags {
     /// path must contain no symbolic links. Sends no request to the file system.
     pub fn of(mountpoint: &Path) -> io::Result<Option<MountFlags>> {
         let table = std::fs::read(MOUNT_TABLE)?;
-        Ok(line_of(&String::from_utf8_lossy(&table), mountpoint).and_then(of_line))
+        Ok(mount_table_line(&String::from_utf8_lossy(&table), mountpoint).and_then(flags_of_line))
     }
 
     /// Returns the flags for mount(2).
@@ -95,7 +92,7 @@ impl MountFlags {
 
 /// Parses the flags in a line of the mount table. Read-only is set if the mount or its superblock
 /// is read-only.
-fn of_line(line: &str) -> Option<MountFlags> {
+fn flags_of_line(line: &str) -> Option<MountFlags> {
     let (mount, superblock) = line.split_once(" - ")?;
     let (mount, superblock) = (mount.split(' ').nth(5)?, superblock.split(' ').nth(2)?);
     let has = |words: &str, wanted: &str| words.split(',').any(|word| word == wanted);
@@ -173,7 +170,7 @@ impl State {
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().find(|line| line.split(' ').nth(2) == Some(&*device));
         // No line: the file system is unmounted. Files that are still open use the last flags.
-        self.flags = line.and_then(of_line).unwrap_or(self.flags);
+        self.flags = line.and_then(flags_of_line).unwrap_or(self.flags);
     }
 }
 
@@ -184,7 +181,9 @@ mod tests {
     #[test]
     fn mount_table_line_is_parsed_into_flags() {
         let line = |mount: &str, superblock: &str| {
-            of_line(&format!("40 22 0:51 / /mnt/a\\040b {mount} shared:3 master:1 - fuse.sheen n@tcp:/fs {superblock}"))
+            flags_of_line(&format!(
+                "40 22 0:51 / /mnt/a\\040b {mount} shared:3 master:1 - fuse.sheen n@tcp:/fs {superblock}"
+            ))
         };
         let usual = MountFlags::default();
         assert_eq!(line("rw,nosuid,nodev,relatime", "rw,user_id=0"), Some(usual));
@@ -194,7 +193,7 @@ mod tests {
         assert_eq!(line("rw,nosuid,nodev,relatime", "ro,user_id=0"), read_only);
         let all = MountFlags { exec: false, noatime: true, nodiratime: true, symfollow: false, ..usual };
         assert_eq!(line("rw,nosuid,nodev,noexec,noatime,nodiratime,nosymfollow", "rw"), Some(all));
-        assert_eq!(of_line("broken"), None);
+        assert_eq!(flags_of_line("broken"), None);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Notifier {
     pub fn inval_inode(&self, nodeid: u64, offset: u64, len: u64) -> Result<()> {
         let off = i64::try_from(offset).map_err(|_| Errno::EINVAL)?;
         let len = i64::try_from(len).unwrap_or(0);
-        self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off, len }.as_bytes()])
+        self.ignore_enoent(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off, len }.as_bytes()])
     }
 
     /// Drops a file's cached attributes and ACLs, but not its pages. Does not wait. Returns false
@@ -115,7 +115,7 @@ impl Notifier {
     /// kernel, nothing happens. ENOTEMPTY or EBUSY if a directory is in use.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Result<()> {
         let out = NotifyDeleteOut { parent, child, namelen: name_len(name)?, padding: 0 };
-        self.absent_is_fine(notify::DELETE, &[out.as_bytes(), name, b"\0"])
+        self.ignore_enoent(notify::DELETE, &[out.as_bytes(), name, b"\0"])
     }
 
     /// Stores bytes in a file's cached pages. ENOENT if the kernel does not know the file.
@@ -144,7 +144,7 @@ impl Notifier {
 
     /// Wakes the programs that poll with the handle `kh` of [`crate::Op::Poll`].
     pub fn poll(&self, kh: u64) -> Result<()> {
-        self.absent_is_fine(notify::POLL, &[NotifyPollOut { kh }.as_bytes()])
+        self.ignore_enoent(notify::POLL, &[NotifyPollOut { kh }.as_bytes()])
     }
 
     /// Makes the kernel revalidate every cached name at its next use. Does not wait. ENOSYS before
@@ -219,7 +219,7 @@ impl Notifier {
 
     fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Result<()> {
         let out = NotifyInvalEntryOut { parent, namelen: name_len(name)?, flags };
-        self.absent_is_fine(notify::INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
+        self.ignore_enoent(notify::INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
     }
 
     fn needs(&self, minor: u32) -> Result<()> {
@@ -228,7 +228,7 @@ impl Notifier {
 
     /// Sends a notification. ENOENT counts as success: the kernel has nothing cached for the node
     /// or name.
-    fn absent_is_fine(&self, code: i32, parts: &[&[u8]]) -> Result<()> {
+    fn ignore_enoent(&self, code: i32, parts: &[&[u8]]) -> Result<()> {
         match self.send(code, parts) {
             Err(Errno::ENOENT) => Ok(()),
             other => other,

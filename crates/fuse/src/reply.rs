@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use crate::{
     abi::structs::{self, OutHeader},
     attr::{EntryOut, FileAttr, StatFs, Statx},
-    device::{Device, is_gone},
+    device::{Device, is_unmounted},
     dir::{DirBuffer, DirPlusBuffer},
     pipe::FileRun,
     request::Lock,
@@ -297,7 +297,7 @@ fn settle(device: &Device, unique: u64, result: Result<(), Errno>) -> bool {
     match result {
         Ok(()) => device.counters.replies.fetch_add(1, Relaxed),
         Err(e) => {
-            if e != Errno::ENOENT && !is_gone(e) {
+            if e != Errno::ENOENT && !is_unmounted(e) {
                 // The kernel itself has ended the request with EIO.
                 tracing::warn!(unique, errno = e.0, "the kernel refused a reply: {e}; the request ended with EIO");
             }

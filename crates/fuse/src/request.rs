@@ -120,7 +120,7 @@ pub struct Read {
 
 impl Read {
     /// Whether the kernel will store the bytes in its page cache.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_page_cached(&self) -> bool {
         self.lock_owner.is_none()
     }
 }

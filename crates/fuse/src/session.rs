@@ -34,7 +34,9 @@ use crate::{
     interrupts::EarlyInterrupts,
     mount::{self, MountError, MountOptions},
     mount_flags::{FlagsWatch, MountFlags},
+    mount_table::connection_number,
     notify::Notifier,
+    options::SessionOptions,
     parse::{self, Incoming, WRITE_HEAD_BYTES},
     pool::{Buffer, PAGE_BYTES, Pool},
     reply::Reply,
@@ -86,41 +88,6 @@ pub trait Filesystem: Send + Sync + 'static {
 
     /// The mount has ended and no more requests arrive. Called once.
     fn destroy(&self) {}
-}
-
-/// Options of a session.
-#[derive(Clone, Debug)]
-pub struct SessionOptions {
-    /// Worker threads. 0 means twice the number of processors, between 4 and 32.
-    pub threads: usize,
-    /// Number of threads for [`Notifier::defer`].
-    pub notify_threads: usize,
-    /// Maximum size of one WRITE, in bytes. Reduced to what the kernel allows
-    /// (`/proc/sys/fs/fuse/max_pages_limit`).
-    pub max_write: u32,
-    /// Maximum number of background requests in flight.
-    pub max_background: u16,
-    /// Number of background requests from which on the kernel holds further ones back.
-    pub congestion_threshold: u16,
-    /// Maximum size of all idle buffers together, in bytes.
-    pub idle_buffer_bytes_max: usize,
-    /// Readahead of the kernel for a sequential reader, in bytes. 0 leaves it at the kernel's
-    /// default of 128 KiB. Only root can set it; without root the default stays in force.
-    pub readahead_bytes: u32,
-}
-
-impl Default for SessionOptions {
-    fn default() -> SessionOptions {
-        SessionOptions {
-            threads: 0,
-            notify_threads: 2,
-            max_write: 1 << 20,
-            max_background: 64,
-            congestion_threshold: 48,
-            idle_buffer_bytes_max: 32 << 20,
-            readahead_bytes: 0,
-        }
-    }
 }
 
 /// Counters of a session since its start.
@@ -213,7 +180,7 @@ impl Session {
             ended: Mutex::new(false),
             end: Condvar::new(),
         });
-        let connection = mount::connection_number(&mountpoint);
+        let connection = connection_number(&mountpoint);
         if let (Some(number), true) = (connection, options.readahead_bytes > 0)
             && let Err(e) = mount::set_readahead(number, options.readahead_bytes)
         {
@@ -292,7 +259,7 @@ impl Session {
             // The kernel reuses connection numbers at once, so the number alone may belong to a
             // newer mount.
             Some(_) => {
-                mount::connection_number(&self.mountpoint) == self.connection
+                connection_number(&self.mountpoint) == self.connection
                     && mount::unique_id(&self.mountpoint) == self.unique_id
             }
             None => !self.has_ended(),
@@ -489,9 +456,16 @@ impl Worker {
                 Reply::new(self.device.clone(), unique).error(Errno::ENOSYS);
             }
             Err(malformed) => {
-                tracing::error!(opcode = malformed.opcode, bytes = n, "malformed kernel request; replying EIO");
-                if let Some(unique) = malformed.unique {
-                    Reply::new(self.device.clone(), unique).error(Errno::EIO);
+                let opcode = malformed.opcode;
+                match malformed.unique {
+                    Some(unique) => {
+                        tracing::error!(opcode, bytes = n, "malformed kernel request; replying EIO");
+                        Reply::new(self.device.clone(), unique).error(Errno::EIO);
+                    }
+                    // FORGET, INTERRUPT and the like, or no whole header.
+                    None => {
+                        tracing::error!(opcode, bytes = n, "malformed kernel message, which has no reply; ignoring it")
+                    }
                 }
             }
         }

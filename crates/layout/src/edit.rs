@@ -11,7 +11,7 @@
 //! * Users may change only the flags that control the use of mirrors. The last up-to-date mirror
 //!   cannot be made stale (EUCLEAN).
 
-use crate::{Component, Composite, Layout, LayoutError, Stripe, WantedComponent, codec, flags, instantiate::component};
+use crate::{Component, Composite, Layout, LayoutError, Stripe, WantedComponent, flags, instantiate::component};
 
 /// Selection of components and the change of their flags: the value of `lustre.lov.del`
 /// and `lustre.lov.set.flags`.
@@ -26,19 +26,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Decodes the value of `lustre.lov.del` (only the first mark counts) or
-    /// `lustre.lov.set.flags`. Returns at least one mark.
-    pub fn decode(bytes: &[u8]) -> Result<Vec<Mark>, LayoutError> {
-        codec::decode_marks(bytes)
-    }
-
-    /// Encodes the value of a `setxattr`.
-    pub fn encode(marks: &[Mark]) -> Vec<u8> {
-        codec::encode_marks(marks)
-    }
-
     /// Whether the mark selects a component, by its id or, if the id is 0, by its flags.
-    fn chooses(&self, c: &Component) -> bool {
+    fn selects(&self, c: &Component) -> bool {
         match (self.id, self.negative) {
             (0, false) => c.flags & self.flags != 0,
             (0, true) => c.flags & self.flags == 0,
@@ -86,8 +75,8 @@ impl Layout {
             return Err(LayoutError::NoComponent);
         }
         let components = self.components();
-        let left = components.iter().rposition(|c| !which.chooses(c)).map_or(0, |i| i + 1);
-        if components[..left].iter().any(|c| which.chooses(c)) {
+        let left = components.iter().rposition(|c| !which.selects(c)).map_or(0, |i| i + 1);
+        if components[..left].iter().any(|c| which.selects(c)) {
             return Err(LayoutError::Hole);
         }
         let (kept, deleted) = components.split_at(left);

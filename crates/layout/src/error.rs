@@ -19,6 +19,9 @@ pub enum LayoutError {
     /// The layout exceeds the size limit of an extended attribute.
     #[error("a layout of {0} bytes exceeds the limit of 65536")]
     TooLarge(usize),
+    /// The generation does not fit into the 16 bits that a plain layout has for it.
+    #[error("layout generation {0} exceeds {max}, the limit of a plain layout", max = u16::MAX)]
+    Generation(u32),
     /// The bytes are not a layout.
     #[error("{0:#010x} is not a layout's magic number")]
     BadMagic(u32),
@@ -123,6 +126,9 @@ pub enum LayoutError {
     /// Components of a mirrored file cannot be added or deleted one by one.
     #[error("a mirrored file's components cannot be added or deleted: extend or split the file instead")]
     Mirrored,
+    /// A layout with several mirrors cannot become one mirror of a file.
+    #[error("a mirrored file cannot become a mirror of another file: split it first")]
+    MergesMirrored,
     /// A mirror with a Data-on-MDT component cannot become another file's mirror, nor a file of
     /// its own, because its data stays with its file.
     #[error("a mirror with a Data-on-MDT component cannot move to another file")]
@@ -152,11 +158,11 @@ impl LayoutError {
     /// Returns the errno that Lustre uses for this error.
     pub fn errno(&self) -> Errno {
         match self {
-            LayoutError::TooLarge(_) => Errno::ERANGE,
+            LayoutError::TooLarge(_) | LayoutError::Generation(_) => Errno::ERANGE,
             LayoutError::Unsupported(_) | LayoutError::MirrorOnMdt | LayoutError::SecondOnMdt => Errno::EOPNOTSUPP,
             LayoutError::InactiveOst(_) => EREMOTEIO,
             LayoutError::NoSpace => Errno::ENOSPC,
-            LayoutError::Mirrored | LayoutError::Outdated(_) => Errno::EBUSY,
+            LayoutError::Mirrored | LayoutError::MergesMirrored | LayoutError::Outdated(_) => Errno::EBUSY,
             LayoutError::LastFresh => Errno::EUCLEAN,
             _ => Errno::EINVAL,
         }

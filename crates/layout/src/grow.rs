@@ -16,7 +16,7 @@
 //! An empty component that is passed over is removed, and so is an extension that is
 //! used up.
 
-use crate::{Component, Layout, LayoutError, flags, instantiate::NO_OST};
+use crate::{Component, Layout, LayoutError, component::ANY_OST, flags};
 
 /// Smallest step in bytes. Each step may add a component and costs a request. An OST with
 /// less free space than this counts as full anyway.
@@ -157,7 +157,7 @@ fn repeated(grower: &Component, extension: &Component) -> Component {
         end: extension.start,
         pattern: extension.pattern,
         stripe_count: extension.stripe_count,
-        layout_gen: NO_OST,
+        layout_gen: ANY_OST,
         stripes: Vec::new(),
         ..grower.clone()
     }

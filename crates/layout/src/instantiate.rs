@@ -11,8 +11,9 @@ use sheen_wire::Fid;
 
 use crate::{
     Component, Composite, Count, Holds, LAYOUT_BYTES_MAX, Layout, LayoutError, Pattern, SEL_UNIT, STRIPES_MAX, Stripe,
-    Wanted, WantedComponent, flags,
-    layout::{MIRROR_SHIFT, pattern_of},
+    Wanted, WantedComponent,
+    component::{ANY_OST, MIRROR_SHIFT, pattern_of},
+    flags,
     template::stripes_within,
 };
 
@@ -46,7 +47,7 @@ impl Layout {
             let id = composite.next_id(mirror, &made)?;
             made.push(component(id, file, c));
         }
-        give(&mut made, objects)?;
+        attach_objects(&mut made, objects)?;
         Layout::assemble(Some(composite), made).checked()
     }
 
@@ -74,7 +75,7 @@ impl Layout {
     /// the layout would be too large.
     pub fn instantiate(&mut self, objects: Vec<(usize, Vec<Stripe>)>) -> Result<(), LayoutError> {
         let mut components = self.components().to_vec();
-        give(&mut components, objects)?;
+        attach_objects(&mut components, objects)?;
         *self = self.changed(components)?;
         Ok(())
     }
@@ -112,13 +113,13 @@ impl Component {
             },
             count => count,
         };
-        let start = (osts.is_empty() && self.layout_gen != NO_OST).then_some(u32::from(self.layout_gen));
+        let start = (osts.is_empty() && self.layout_gen != ANY_OST).then_some(u32::from(self.layout_gen));
         Some(Wanted { stripe_size: self.stripe_size, count, overstripe, start, osts, pool: self.pool.clone(), room: 0 })
     }
 }
 
 /// Gives components their objects.
-fn give(components: &mut [Component], objects: Vec<(usize, Vec<Stripe>)>) -> Result<(), LayoutError> {
+fn attach_objects(components: &mut [Component], objects: Vec<(usize, Vec<Stripe>)>) -> Result<(), LayoutError> {
     for (i, stripes) in objects {
         let c = components.get_mut(i).ok_or(LayoutError::NoComponent)?;
         if c.wanted().is_none() {
@@ -154,9 +155,6 @@ impl Composite {
     }
 }
 
-/// Value of `lmm_stripe_offset` for any OST.
-pub(crate) const NO_OST: u16 = u16::MAX;
-
 fn is_first(c: &WantedComponent) -> bool {
     c.start == 0 && matches!(c.holds, Holds::Objects(_))
 }
@@ -164,7 +162,7 @@ fn is_first(c: &WantedComponent) -> bool {
 /// Creates a component of a file, before it has objects.
 pub(crate) fn component(id: u32, file: Fid, wanted: &WantedComponent) -> Component {
     let WantedComponent { start, end, flags, ref holds } = *wanted;
-    let c = Component { id, flags, start, end, fid: file, layout_gen: NO_OST, ..Component::whole_file() };
+    let c = Component { id, flags, start, end, fid: file, layout_gen: ANY_OST, ..Component::whole_file() };
     match holds {
         // The whole component is one stripe.
         Holds::Mdt => Component {
@@ -177,7 +175,7 @@ pub(crate) fn component(id: u32, file: Fid, wanted: &WantedComponent) -> Compone
         Holds::Extension(size, wanted) => Component {
             flags: flags | flags::EXTENSION,
             stripe_size: u32::try_from(size / SEL_UNIT).unwrap_or(u32::MAX),
-            layout_gen: NO_OST,
+            layout_gen: ANY_OST,
             stripes: Vec::new(),
             ..striped(c, wanted)
         },
@@ -189,7 +187,7 @@ fn striped(c: Component, wanted: &Wanted) -> Component {
     Component {
         pattern: if wanted.overstripe { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 },
         stripe_count: wanted.count.to_raw(),
-        layout_gen: first.and_then(|ost| u16::try_from(ost).ok()).unwrap_or(NO_OST),
+        layout_gen: first.and_then(|ost| u16::try_from(ost).ok()).unwrap_or(ANY_OST),
         pool: wanted.pool.clone(),
         stripes: wanted.osts.iter().map(|ost| Stripe { object: Fid::ZERO, ost: *ost }).collect(),
         ..c

@@ -11,145 +11,16 @@
 //!
 //! Invariant: a layout has at least one component.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
+use std::sync::Arc;
 
 use sheen_wire::Fid;
 
-use crate::{LayoutError, MDT_OST, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_UNIT, STRIPES_MAX, flags, map::Index, mirror};
-
-/// How a component stores its bytes: Lustre's `lmm_pattern` bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pattern(pub u32);
-
-impl Pattern {
-    /// Round robin over the stripes.
-    pub const RAID0: Pattern = Pattern(1);
-    /// Data on the MDT, in the file's inode.
-    pub const MDT: Pattern = Pattern(0x100);
-    /// An OST may hold more than one stripe.
-    pub const OVERSTRIPING: Pattern = Pattern(0x200);
-    /// Data of another storage system.
-    pub const FOREIGN: Pattern = Pattern(0x400);
-    /// Round robin with several stripes per OST.
-    pub const RAID0_OVERSTRIPED: Pattern = Pattern(Pattern::RAID0.0 | Pattern::OVERSTRIPING.0);
-
-    /// Whether all bits of `other` are set.
-    pub fn has(self, other: Pattern) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl fmt::Display for Pattern {
-    /// Formats as lfs does: `raid0`, `raid0,overstriped`, `mdt`; nothing for no pattern, hex for
-    /// unknown patterns.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            Pattern(0) => "",
-            Pattern::RAID0 => "raid0",
-            Pattern::RAID0_OVERSTRIPED => "raid0,overstriped",
-            Pattern::MDT => "mdt",
-            Pattern::FOREIGN => "foreign",
-            Pattern(bits) => return write!(f, "{bits:#x}"),
-        })
-    }
-}
-
-/// Name of an OST pool: 1 to 15 characters.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Pool(String);
-
-impl Pool {
-    /// Creates a name after checking its length and characters.
-    pub fn new(name: &str) -> Result<Pool, LayoutError> {
-        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || name.len() > POOL_NAME_MAX || !name.chars().all(fine) {
-            return Err(LayoutError::PoolName(name.to_owned()));
-        }
-        Ok(Pool(name.to_owned()))
-    }
-
-    /// Returns the name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// One stripe: an object on an OST.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stripe {
-    /// The object.
-    pub object: Fid,
-    /// Index of the OST that holds it.
-    pub ost: u32,
-}
-
-/// A range of a file and the objects that hold it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Component {
-    /// Lustre's `lcme_id`; 0 in a plain layout.
-    pub id: u32,
-    /// Flags of [`flags`]; 0 in a plain layout.
-    pub flags: u32,
-    /// First byte; 0 in a plain layout.
-    pub start: u64,
-    /// Byte after the last; `u64::MAX` for no end.
-    pub end: u64,
-    /// `lcme_layout_gen`. In a Data-on-MDT component that was added to an existing layout: the
-    /// layout's generation at that time. It determines the version of the object's FID.
-    pub entry_gen: u32,
-    /// Offset of the component's data in the encoded layout (`lcme_offset`). Encoding recalculates
-    /// it.
-    pub offset: u32,
-    /// Other bytes of the entry (timestamp and reserved), preserved unchanged.
-    pub entry_rest: [u8; 12],
-    /// How the objects store the bytes.
-    pub pattern: Pattern,
-    /// FID of the file (`lmm_oi`).
-    pub fid: Fid,
-    /// Stripe size in bytes. In an extension: the extension size, in KiB.
-    pub stripe_size: u32,
-    /// Stripe count as stored. With objects it is their number. Before that it may also be 0
-    /// (default) or a negative value.
-    pub stripe_count: u16,
-    /// `lmm_layout_gen`. Before there are objects: `lmm_stripe_offset` (0xffff: any).
-    pub layout_gen: u16,
-    /// Pool from which the OSTs were chosen. A layout with a pool has Lustre's v3 form, otherwise
-    /// v1.
-    pub pool: Option<Pool>,
-    /// The objects. Before instantiation: empty, or the requested OSTs, with
-    /// object FIDs of zero.
-    pub stripes: Vec<Stripe>,
-}
-
-/// Header of a composite layout: fields of `lov_comp_md_v1`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Composite {
-    /// `lcm_layout_gen`.
-    pub layout_gen: u32,
-    /// `lcm_flags`: the state of the mirrors.
-    pub flags: u16,
-    /// Number of mirrors, at least 1.
-    pub mirror_count: u16,
-    /// Reserved bytes, preserved unchanged.
-    pub rest: [u8; 14],
-}
-
-impl Composite {
-    /// `lcm_flags` of a mirrored file whose fresh mirrors have the same content.
-    pub const READ_ONLY: u16 = 1;
-    /// `lcm_flags` of a mirrored file that is being written.
-    pub const WRITE_PENDING: u16 = 2;
-    /// `lcm_flags` of a mirrored file that is being resynced.
-    pub const SYNC_PENDING: u16 = 3;
-    /// Mask of the state in `lcm_flags`.
-    pub const STATE: u16 = 3;
-}
+use crate::{
+    Component, Composite, LayoutError, MIRRORS_MAX, Pattern, Pool, STRIPES_MAX, Stripe,
+    component::{check_components, check_stripe_size, mirror_ids, pattern_of},
+    flags,
+    index::Index,
+};
 
 /// The layout of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -190,8 +61,8 @@ impl Layout {
 
     /// Assembles a layout of at least one component; without `composite`, exactly one.
     pub(crate) fn assemble(composite: Option<Composite>, components: Vec<Component>) -> Layout {
-        let mirrors = mirror::views(composite.as_ref(), &components);
-        let mapped = mirror::mapped(composite.as_ref(), &mirrors);
+        let mirrors = views(composite.as_ref(), &components);
+        let mapped = mapped(composite.as_ref(), &mirrors);
         let index = Index::of(composite.as_ref(), &components, mapped);
         Layout { composite, components, mirrors, mapped, index }
     }
@@ -225,7 +96,7 @@ impl Layout {
     /// [`LayoutError::Unsupported`] (EOPNOTSUPP) for foreign and released layouts. EINVAL if
     /// malformed.
     pub fn check_usable(&self) -> Result<(), LayoutError> {
-        mirror::check(self.composite.as_ref(), &self.mirrors)?;
+        check_mirrors(self.composite.as_ref(), &self.mirrors)?;
         check_components(self.composite.is_some(), self.mapped_components())
     }
 
@@ -261,7 +132,7 @@ impl Layout {
 
     /// Returns the ids of the mirrors in order. The list is `[0]` if the file was never mirrored.
     pub fn mirror_ids(&self) -> Vec<u16> {
-        mirror::mirror_ids(&self.components)
+        mirror_ids(&self.components)
     }
 
     /// Returns one mirror as a layout of its own, through which bytes can be mapped. `None` if
@@ -323,133 +194,36 @@ impl Layout {
     }
 }
 
-impl Component {
-    /// Creates an empty component that covers the whole file.
-    pub(crate) fn whole_file() -> Component {
-        Component {
-            id: 0,
-            flags: 0,
-            start: 0,
-            end: u64::MAX,
-            entry_gen: 0,
-            offset: 0,
-            entry_rest: [0; 12],
-            pattern: Pattern::RAID0,
-            fid: Fid::ZERO,
-            stripe_size: 0,
-            stripe_count: 0,
-            layout_gen: 0,
-            pool: None,
-            stripes: Vec::new(),
-        }
+/// Returns the mirrors of a composite layout, each as a layout of its own. Empty if there is only
+/// one.
+fn views(composite: Option<&Composite>, components: &[Component]) -> Vec<Arc<Layout>> {
+    let Some(composite) = composite.filter(|c| c.mirror_count > 1) else { return Vec::new() };
+    let ids = mirror_ids(components);
+    if ids.len() > usize::from(MIRRORS_MAX) {
+        return Vec::new();
     }
-
-    /// Whether the component has its objects, or stores its bytes on the MDT.
-    pub fn is_instantiated(&self) -> bool {
-        // Only components of a composite file layout have ids. The others, in a directory's default
-        // or a plain layout, do not use the INIT flag: they are instantiated if they have objects.
-        if self.id == 0 {
-            self.flags & flags::EXTENSION == 0 && !self.stripes.is_empty()
-        } else {
-            self.flags & flags::INIT != 0
-        }
-    }
-
-    /// Returns the existing objects on OSTs; none before instantiation.
-    pub fn objects(&self) -> &[Stripe] {
-        if self.is_instantiated() { &self.stripes } else { &[] }
-    }
-
-    /// Returns the stripes to which the bytes are mapped: the component's objects, or the file's
-    /// object in the MDT's data service.
-    pub(crate) fn stripe_list(&self) -> Cow<'_, [Stripe]> {
-        match self.is_on_mdt() {
-            true => Cow::Owned(vec![Stripe { object: self.object_on_mdt(), ost: MDT_OST }]),
-            false => Cow::Borrowed(self.objects()),
-        }
-    }
-
-    /// Returns the FID of the component's object on the MDT: the file's FID with a version. The
-    /// version differs each time the file gets such a component.
-    pub(crate) fn object_on_mdt(&self) -> Fid {
-        Fid { ver: self.entry_gen.saturating_add(1), ..self.fid }
-    }
-
-    /// Whether the bytes are stored on the MDT.
-    pub fn is_on_mdt(&self) -> bool {
-        self.pattern.has(Pattern::MDT)
-    }
-
-    /// Whether the component is the space into which the one before it grows.
-    pub fn is_extension(&self) -> bool {
-        self.flags & flags::EXTENSION != 0
-    }
-
-    /// Returns the extension size in bytes, if the component is an extension.
-    pub fn extension_size(&self) -> Option<u64> {
-        self.is_extension().then(|| u64::from(self.stripe_size) * SEL_UNIT)
-    }
-
-    /// Returns the id of the component's mirror; 0 in a file that was never mirrored.
-    pub fn mirror_id(&self) -> u16 {
-        (self.id >> MIRROR_SHIFT) as u16
-    }
-
-    /// Whether the component does not overlap `[start, end)`.
-    pub fn is_outside(&self, start: u64, end: u64) -> bool {
-        self.start.max(start) >= self.end.min(end)
-    }
+    let alone = Composite { mirror_count: 1, flags: 0, ..composite.clone() };
+    let of = |id: u16| components.iter().filter(|c| c.mirror_id() == id).cloned().collect();
+    ids.into_iter().map(|id| Arc::new(Layout::assemble(Some(alone.clone()), of(id)))).collect()
 }
 
-/// Number of bits of a component's id below the mirror id.
-pub(crate) const MIRROR_SHIFT: u32 = 16;
-
-/// Returns RAID0, overstriped if an OST occurs more than once.
-pub(crate) fn pattern_of(stripes: &[Stripe]) -> Pattern {
-    let osts: BTreeSet<u32> = stripes.iter().map(|s| s.ost).collect();
-    if osts.len() < stripes.len() { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
-}
-
-/// [`Layout::check_usable`] for the components of one mirror.
-pub(crate) fn check_components<'a>(
-    composite: bool,
-    components: impl Iterator<Item = &'a Component>,
-) -> Result<(), LayoutError> {
-    let mut expected = 0;
-    for (i, c) in components.enumerate() {
-        if c.start != expected {
-            return Err(LayoutError::Gap { start: c.start, expected });
-        }
-        if c.start > c.end {
-            return Err(LayoutError::Extent { start: c.start, end: c.end });
-        }
-        expected = c.end;
-        match c.pattern {
-            Pattern::MDT if i == 0 && composite => check_no_objects(c)?,
-            Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED if c.is_extension() => check_no_objects(c)?,
-            Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED => {
-                let needs_objects = !composite || c.is_instantiated();
-                if needs_objects && c.stripes.is_empty() {
-                    return Err(LayoutError::Malformed("a component has no objects"));
-                }
-                check_stripe_size(u64::from(c.stripe_size))?;
-            }
-            _ => return Err(LayoutError::Unsupported("non-raid0")),
-        }
+/// Checks that all mirrors are usable; see [`Layout::check_usable`].
+fn check_mirrors(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> Result<(), LayoutError> {
+    let count = composite.map_or(1, |c| c.mirror_count);
+    if count > 1 && mirrors.len() != usize::from(count) {
+        return Err(LayoutError::Mirrors(count));
     }
-    Ok(())
+    mirrors.iter().try_for_each(|m| check_components(true, m.components().iter()))
 }
 
-fn check_no_objects(c: &Component) -> Result<(), LayoutError> {
-    if c.objects().is_empty() { Ok(()) } else { Err(LayoutError::Malformed("a component has unexpected objects")) }
-}
-
-/// Checks that a stripe size is a positive multiple of 64 KiB below 4 GiB.
-pub(crate) fn check_stripe_size(bytes: u64) -> Result<(), LayoutError> {
-    if bytes == 0 || bytes > u64::from(u32::MAX) || !bytes.is_multiple_of(u64::from(STRIPE_SIZE_UNIT)) {
-        return Err(LayoutError::StripeSize(bytes));
-    }
-    Ok(())
+/// Returns the default mirror for mapping: the fresh one that readers prefer, otherwise the first
+/// fresh one, otherwise the first one. `None` if the mirrors are not usable.
+fn mapped(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> Option<u16> {
+    check_mirrors(composite, mirrors).ok()?;
+    let fresh = |m: &&Arc<Layout>| m.is_fresh();
+    let preferred = mirrors.iter().filter(fresh).find(|m| m.is_preferred(flags::PREF_RD));
+    let found = preferred.or_else(|| mirrors.iter().find(fresh)).or_else(|| mirrors.first());
+    found.map(|m| m.mirror_id())
 }
 
 #[cfg(test)]
@@ -477,7 +251,5 @@ mod tests {
         assert_eq!(with(1, 65537), Err(LayoutError::StripeSize(65537)));
         assert_eq!(with(1, 0), Err(LayoutError::StripeSize(0)));
         assert!(with(1, crate::STRIPE_SIZE_MAX).is_ok());
-        assert!(Pool::new("fifteen-chars__").is_ok() && Pool::new("sixteen-chars___").is_err());
-        assert!(Pool::new("bad pool").is_err() && Pool::new("").is_err());
     }
 }

@@ -28,51 +28,13 @@ use std::sync::Arc;
 use sheen_wire::Fid;
 
 use crate::{
-    Component, Composite, Layout, LayoutError, MIRRORS_MAX, Stripe, flags,
-    layout::{MIRROR_SHIFT, check_components},
+    Component, Composite, Layout, LayoutError, MIRRORS_MAX, Stripe,
+    component::{MIRROR_SHIFT, mirror_ids},
+    flags,
 };
 
 /// Maximum mirror id, as in Lustre.
 const MIRROR_ID_MAX: u16 = 0x7fff;
-
-/// Returns the mirrors of a composite layout, each as a layout of its own. Empty if there is only
-/// one.
-pub(crate) fn views(composite: Option<&Composite>, components: &[Component]) -> Vec<Arc<Layout>> {
-    let Some(composite) = composite.filter(|c| c.mirror_count > 1) else { return Vec::new() };
-    let ids = mirror_ids(components);
-    if ids.len() > usize::from(MIRRORS_MAX) {
-        return Vec::new();
-    }
-    let alone = Composite { mirror_count: 1, flags: 0, ..composite.clone() };
-    let of = |id: u16| components.iter().filter(|c| c.mirror_id() == id).cloned().collect();
-    ids.into_iter().map(|id| Arc::new(Layout::assemble(Some(alone.clone()), of(id)))).collect()
-}
-
-/// Checks that all mirrors are usable; see [`Layout::check_usable`].
-pub(crate) fn check(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> Result<(), LayoutError> {
-    let count = composite.map_or(1, |c| c.mirror_count);
-    if count > 1 && mirrors.len() != usize::from(count) {
-        return Err(LayoutError::Mirrors(count));
-    }
-    mirrors.iter().try_for_each(|m| check_components(true, m.components().iter()))
-}
-
-/// Returns the default mirror for mapping: the fresh one that readers prefer, otherwise the first
-/// fresh one, otherwise the first one. `None` if the mirrors are not usable.
-pub(crate) fn mapped(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> Option<u16> {
-    check(composite, mirrors).ok()?;
-    let fresh = |m: &&Arc<Layout>| m.is_fresh();
-    let preferred = mirrors.iter().filter(fresh).find(|m| m.is_preferred(flags::PREF_RD));
-    let found = preferred.or_else(|| mirrors.iter().find(fresh)).or_else(|| mirrors.first());
-    found.map(|m| m.mirror_id())
-}
-
-/// Returns the ids of the mirrors in order.
-pub(crate) fn mirror_ids(components: &[Component]) -> Vec<u16> {
-    let mut ids: Vec<u16> = components.iter().map(Component::mirror_id).collect();
-    ids.dedup();
-    ids
-}
 
 impl Layout {
     /// Returns the mirrors of a mirrored layout, each as a layout of its own. Empty if there is
@@ -196,7 +158,7 @@ impl Layout {
     ///   file, and belongs to another file; or this layout already has such a component.
     pub fn with_merged(&self, other: &Layout) -> Result<Layout, LayoutError> {
         if other.is_mirrored() {
-            return Err(LayoutError::Mirrored);
+            return Err(LayoutError::MergesMirrored);
         }
         let file = self.fid();
         if other.part_on_mdt().is_some() {

@@ -113,7 +113,7 @@ impl Placer {
         }
         let stripes = stripe_count(wanted, good.len())?;
         let distinct = stripes.min(good.len());
-        spare_degraded(&mut good, distinct, wanted.start);
+        drop_degraded(&mut good, distinct, wanted.start);
         let round = match wanted.start {
             Some(start) => from_start(&good, start, distinct),
             // If every OST gets the same number of stripes, weights do not matter: only the first
@@ -147,7 +147,7 @@ impl Placer {
             let at = self.draw(&weights);
             let ost = left.remove(at);
             chosen.push(ost.index);
-            self.charge(ost, good, &penalties);
+            self.penalize(ost, good, &penalties);
         }
         chosen
     }
@@ -178,7 +178,7 @@ impl Placer {
     /// Lustre's `lqos_recalc`: adds a penalty to the chosen OST and its server, then reduces all
     /// penalties by one step. Halving the previous penalty bounds a penalty to twice the steps
     /// added, which is the share of its weight that spreading may cost.
-    fn charge(&mut self, chosen: &Ost, good: &[&Ost], penalties: &Penalties) {
+    fn penalize(&mut self, chosen: &Ost, good: &[&Ost], penalties: &Penalties) {
         let sides = [
             (&mut self.ost_penalty, &penalties.per_ost, chosen.index, good.len()),
             (&mut self.oss_penalty, &penalties.per_oss, chosen.oss, penalties.per_oss.len()),
@@ -247,7 +247,7 @@ pub fn room_each<'a>(osts: impl Iterator<Item = &'a Ost>, stripes: usize, bytes:
 
 /// Removes degraded OSTs as long as `n` OSTs remain. If some are needed, keeps those with the most
 /// free space. Always keeps `named`.
-fn spare_degraded(good: &mut Vec<&Ost>, n: usize, named: Option<u32>) {
+fn drop_degraded(good: &mut Vec<&Ost>, n: usize, named: Option<u32>) {
     let sound = |o: &Ost| !o.degraded || Some(o.index) == named;
     let missing = n.saturating_sub(good.iter().filter(|o| sound(o)).count());
     let mut degraded: Vec<&Ost> = good.iter().copied().filter(|o| !sound(o)).collect();

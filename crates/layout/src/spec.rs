@@ -1,7 +1,7 @@
 //! Layout parameters for a whole file, requested by a user or stored as a directory's default:
 //! Lustre's `lov_user_md`.
 
-use crate::{LayoutError, PER_OST_MAX, Pattern, Pool, STRIPE_SIZE_MAX, STRIPES_MAX, codec, layout::check_stripe_size};
+use crate::{LayoutError, PER_OST_MAX, Pattern, Pool, STRIPE_SIZE_MAX, STRIPES_MAX, component::check_stripe_size};
 
 /// A requested number of stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,24 +115,6 @@ impl Spec {
     /// Returns the value of the pattern field.
     pub fn pattern(&self) -> Pattern {
         if self.overstripe { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
-    }
-
-    /// Decodes the value of a `setxattr lustre.lov`, or a directory's stored default. Also accepts
-    /// the layout of a file and ignores its objects, so that `getfattr | setfattr` copies a layout
-    /// and archivers can restore one.
-    pub fn decode(bytes: &[u8]) -> Result<Spec, LayoutError> {
-        let (pattern, spec) = codec::user_spec(bytes)?;
-        if pattern.0 & !Pattern::RAID0_OVERSTRIPED.0 != 0 {
-            return Err(LayoutError::Unsupported("non-raid0"));
-        }
-        spec.check()?;
-        Ok(spec)
-    }
-
-    /// Encodes the value of a `setxattr lustre.lov`: 32 bytes, 48 with a pool, or 48 + 24 for each
-    /// listed OST.
-    pub fn encode(&self) -> Vec<u8> {
-        codec::encode_spec(self)
     }
 }
 

@@ -13,11 +13,14 @@
 //! Invariant: results of [`Asked::decode`] have passed [`Asked::check`].
 
 use crate::{
-    COMP_BYTES_MAX, Count, EXTENSION_SIZE_MAX, EXTENSION_SIZE_MIN, LAYOUT_BYTES_MAX, LayoutError, MIRRORS_MAX, Pattern,
+    Count, EXTENSION_SIZE_MAX, EXTENSION_SIZE_MIN, LAYOUT_BYTES_MAX, LayoutError, MIRRORS_MAX, Pattern, Pool,
     STRIPE_SIZE_DEFAULT, STRIPE_SIZE_UNIT, Spec,
-    codec::{self, COMP_HEADER_BYTES, Magic, OBJECT_BYTES},
+    codec::{COMP_ENTRY_BYTES, COMP_HEADER_BYTES, OBJECT_BYTES, V3_BYTES},
     flags,
 };
+
+/// Maximum size of a component in a layout without its objects, in bytes.
+const COMP_BYTES_MAX: usize = COMP_ENTRY_BYTES + V3_BYTES;
 
 /// A layout requested with `setxattr lustre.lov`, or a directory's default.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,35 +103,13 @@ impl Asked {
         }
     }
 
-    /// Decodes and checks the value of a `setxattr lustre.lov`, or a directory's stored default.
-    /// Also accepts the layout of a file and ignores its objects and ids, so that
-    /// `getfattr | setfattr` copies a layout and archivers can restore one.
-    pub fn decode(bytes: &[u8]) -> Result<Asked, LayoutError> {
-        match Magic::of(bytes)? {
-            Magic::CompV1 | Magic::Sel => {
-                let template = codec::decode_template(bytes)?;
-                template.check()?;
-                Ok(Asked::Composite(template))
-            }
-            _ => Spec::decode(bytes).map(Asked::Plain),
-        }
-    }
-
-    /// Encodes the value of a `setxattr lustre.lov`.
-    pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Asked::Plain(spec) => spec.encode(),
-            Asked::Composite(template) => template.encode(),
-        }
-    }
-
     /// Returns the OSTs requested by index, which must exist.
     pub fn osts(&self) -> impl Iterator<Item = u32> {
         self.specs().flat_map(|s| s.start.iter().chain(&s.osts).copied())
     }
 
     /// Returns the requested pools, which must exist.
-    pub fn pools(&self) -> impl Iterator<Item = &crate::Pool> {
+    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
         self.specs().filter_map(|s| s.pool.as_ref())
     }
 
@@ -142,11 +123,6 @@ impl Template {
     /// Creates a template of one mirror with these components.
     pub fn new(components: Vec<TemplateComponent>) -> Template {
         Template { components, mirrors: 1 }
-    }
-
-    /// Encodes the value of a `setxattr lustre.lov` or `lustre.lov.add`.
-    pub fn encode(&self) -> Vec<u8> {
-        codec::encode_template(self)
     }
 
     /// Returns the smallest end of the mirrors.
@@ -172,18 +148,6 @@ impl Template {
             return Err(LayoutError::MirrorsMissing { said: self.mirrors, found });
         }
         Ok(())
-    }
-
-    /// Decodes and checks the value of a `setxattr lustre.lov.add`: components for a file whose
-    /// present layout ends at `end`.
-    pub fn decode_added(bytes: &[u8], end: u64) -> Result<Template, LayoutError> {
-        match Magic::of(bytes)? {
-            Magic::CompV1 | Magic::Sel => {}
-            _ => return Err(LayoutError::NotComposite),
-        }
-        let template = codec::decode_template(bytes)?;
-        template.check_added(end)?;
-        Ok(template)
     }
 
     /// Checks Lustre's rules for components that are added to a file whose present layout ends at

@@ -330,7 +330,7 @@ impl Locks {
         } else if group {
             // A GROUP lock is held for as long as a program says, not for as long as it may be
             // useful.
-            self.give_up(n, actions);
+            self.start_cancel(n, actions);
         } else {
             self.link(now, n);
         }
@@ -360,7 +360,7 @@ impl Locks {
             lock.held.id = id;
         }
         if lock.state == State::Granted && !lock.asked {
-            self.give_up(n, actions);
+            self.start_cancel(n, actions);
         }
         self.locks[n].asked = true;
     }
@@ -465,7 +465,7 @@ impl Locks {
         found.sort_unstable_by_key(|c| slab::count(c.0));
         for cookie in found {
             if let Some(n) = self.find(cookie) {
-                self.give_up(n, actions);
+                self.start_cancel(n, actions);
             }
         }
     }
@@ -592,7 +592,7 @@ impl Locks {
 
     /// Starts the cancel of a granted lock: no new user finds it, and it is flushed if it has no
     /// references.
-    fn give_up(&mut self, n: u32, actions: &mut Vec<Action>) {
+    fn start_cancel(&mut self, n: u32, actions: &mut Vec<Action>) {
         self.leave(n);
         self.unlink(n);
         if self.locks[n].refs == 0 {

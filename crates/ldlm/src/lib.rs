@@ -24,4 +24,4 @@ mod nodes;
 mod server;
 mod slab;
 
-pub use server::{Action, ClientId, Info, Level, Namespace, SERVER, Stats, Ticket, Tunables};
+pub use server::{Action, ClientId, Info, Level, Namespace, Overdue, SERVER, Stats, Ticket, Tunables};

@@ -6,11 +6,13 @@
 //!
 //! Invariants:
 //! * There is at least one component, and `current` is one of them.
-//! * Setters accept only what can be encoded ([`crate::lum`]).
+//! * Setters accept only what can be encoded ([`crate::xattr`]).
 //! * Whether the components fit together is checked when a layout is used ([`crate::sanity`]): they
 //!   can be built in any order.
 
-use sheen_layout::{PER_OST_MAX, POOL_NAME_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
+use sheen_layout::{
+    PER_OST_MAX, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX, codec::COMPONENTS_MAX, flags,
+};
 use sheen_wire::{Errno, Result};
 
 mod mirrors;
@@ -38,33 +40,6 @@ pub const OVERSTRIPING: u64 = 4;
 
 /// End of a component without an end.
 pub const EOF: u64 = u64::MAX;
-/// Largest number of mirrors of a file, as in Lustre.
-pub const MIRRORS_MAX: u16 = 16;
-/// Unit of stored extension sizes, in bytes.
-pub const EXTENSION_UNIT: u64 = 1024;
-
-/// Flags of components.
-pub mod flag {
-    /// Its data is outdated.
-    pub const STALE: u32 = 1;
-    /// Its mirror is preferred for reading or writing.
-    pub const PREFER: u32 = 6;
-    /// Its OSTs cannot be reached.
-    pub const OFFLINE: u32 = 8;
-    /// It has objects.
-    pub const INIT: u32 = 0x10;
-    /// Resyncs skip its mirror.
-    pub const NOSYNC: u32 = 0x20;
-    /// Extension space: the component before it may grow into it.
-    pub const EXTENSION: u32 = 0x40;
-    /// All known flags, including the mark of negation.
-    pub const KNOWN: u32 = STALE | PREFER | OFFLINE | INIT | NOSYNC | EXTENSION | PARITY | NEGATED;
-    /// Parity of erasure coding.
-    const PARITY: u32 = 0x80;
-    /// In a request: selects the components without the other flags.
-    pub const NEGATED: u32 = 0x8000_0000;
-}
-
 const MIRROR_ID_MASK: u32 = 0x7fff_0000;
 const MIRROR_ID_SHIFT: u32 = 16;
 
@@ -74,7 +49,7 @@ pub struct Component {
     /// [`DEFAULT`], [`RAID0`], [`MDT`], [`OVERSTRIPING`], or the bits of a pattern that cannot be
     /// set.
     pub pattern: u64,
-    /// Bytes, or [`DEFAULT`]. Of an [`flag::EXTENSION`]: how much the component before it grows at
+    /// Bytes, or [`DEFAULT`]. Of an [`flags::EXTENSION`]: how much the component before it grows at
     /// a time.
     pub stripe_size: u64,
     /// A number, [`DEFAULT`], or [`WIDE`] and above.
@@ -93,7 +68,7 @@ pub struct Component {
     pub end: u64,
     /// Unique in a file; 0 before it is assigned. The upper half is the id of the mirror.
     pub id: u32,
-    /// Bits of [`flag`].
+    /// Bits of [`flags`].
     pub flags: u32,
     /// `lcme_timestamp`, passed on unchanged.
     pub timestamp: u64,
@@ -121,7 +96,7 @@ impl Default for Component {
 impl Component {
     /// Returns whether it is extension space of the component before it.
     pub fn is_extension(&self) -> bool {
-        self.flags & flag::EXTENSION != 0
+        self.flags & flags::EXTENSION != 0
     }
 
     /// Returns the id of its mirror; 0 in a file without mirrors.
@@ -143,7 +118,7 @@ impl Component {
     /// Sets the extension size. EINVAL: not a multiple of 64 KiB below 4 TiB, or it is no extension
     /// space.
     pub fn set_extension_size(&mut self, bytes: u64) -> Result<()> {
-        if !self.is_extension() || !is_whole_stripe(bytes) || bytes / EXTENSION_UNIT > u64::from(u32::MAX) {
+        if !self.is_extension() || !is_whole_stripe(bytes) || bytes / SEL_UNIT > u64::from(u32::MAX) {
             return Err(Errno::EINVAL);
         }
         self.stripe_size = bytes;
@@ -325,7 +300,7 @@ impl Layout {
 
     /// Goes to the last component that has its objects, if there is one.
     pub fn go_to_last_init(&mut self) {
-        let last = self.components.iter().rposition(|c| c.flags & flag::INIT != 0);
+        let last = self.components.iter().rposition(|c| c.flags & flags::INIT != 0);
         self.current = last.filter(|_| self.composite).unwrap_or(self.current);
     }
 
@@ -370,7 +345,7 @@ impl Layout {
     }
 
     fn push(&mut self, component: Component) -> Result<()> {
-        if self.components.len() >= crate::lum::COMPONENTS_MAX {
+        if self.components.len() >= crate::xattr::COMPONENTS_MAX {
             return Err(Errno::E2BIG);
         }
         self.components.push(component);
@@ -396,7 +371,7 @@ impl Layout {
         if !self.composite || !other.composite {
             return Err(Errno::EINVAL);
         }
-        if self.components.len() + other.components.len() > crate::lum::COMPONENTS_MAX {
+        if self.components.len() + other.components.len() > crate::xattr::COMPONENTS_MAX {
             return Err(Errno::E2BIG);
         }
         self.components.extend_from_slice(&other.components);
@@ -412,7 +387,7 @@ impl Layout {
         asked.flags = 0;
         for c in &mut asked.components {
             c.id = 0;
-            c.flags &= !(flag::INIT | flag::STALE | flag::OFFLINE);
+            c.flags &= !(flags::INIT | flags::STALE | flags::OFFLINE);
         }
         asked
     }

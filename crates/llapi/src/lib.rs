@@ -6,27 +6,27 @@
 //! a mount: extended attributes and ioctl(2), as in `lfs`. A program therefore needs neither
 //! privileges nor configuration. A hung server blocks a system call, not the library.
 //!
-//! * [`layout`]: a layout that is read or built; [`lum`]: its bytes; [`sanity`]: checks that its
+//! * [`layout`]: a layout that is read or built; [`xattr`]: its bytes; [`sanity`]: checks that its
 //!   components fit together. These three are pure.
 //! * [`sys`]: the system calls; [`mounts`]: information from a mount; [`open`]: files with a
 //!   layout; [`mirror`]: single mirrors.
 //! * [`capi`]: the exported functions. They only translate and call.
 //!
-//! Invariants of [`capi`], which [`border`] maintains:
+//! Invariants of [`capi`], which [`ffi`] maintains:
 //! * A null pointer is EINVAL unless it has a defined meaning.
 //! * No panic crosses into C.
 //! * The error is in `errno`, even if the function also returns it negated.
 
 #![allow(clippy::missing_safety_doc, reason = "`capi` states once what C must guarantee")]
 
-pub mod border;
 pub mod capi;
+pub mod ffi;
 pub mod layout;
-pub mod lum;
 pub mod mirror;
 pub mod mounts;
 pub mod open;
 pub mod sanity;
 pub mod sys;
+pub mod xattr;
 
 pub use layout::{Component, Layout};

@@ -42,7 +42,7 @@ pub fn pool_of(at: At<'_>, name: &[u8]) -> Result<Vec<u32>> {
 }
 
 /// Returns information about the mount of a path, which need not exist yet. ENOTTY: not on a mount.
-pub fn info_of_place(path: &CStr) -> Result<MountInfo> {
+pub fn info_of_path(path: &CStr) -> Result<MountInfo> {
     match info(At::Path(path)) {
         Err(Errno::ENOENT) => info(At::Path(&parent(path))),
         found => found,

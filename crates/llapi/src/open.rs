@@ -18,8 +18,9 @@ use sheen_wire::{Errno, Result};
 
 use crate::{
     layout::{Component, DEFAULT, Layout, OVERSTRIPING, WIDE},
-    lum, mounts,
+    mounts,
     sys::{self, At, LOV, errno},
+    xattr,
 };
 
 /// Largest number of links that are followed in a row, as in the kernel.
@@ -29,7 +30,7 @@ const OWNER: u32 = 0o600;
 
 /// The files that get a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Onto {
+pub enum LayoutTarget {
     /// Only a new file. An existing one is opened as it is.
     New,
     /// Also an existing file without a layout (EEXIST: it has one), or a directory, as the default
@@ -42,7 +43,7 @@ pub enum Onto {
 /// # Errors
 /// ENOTTY: not on a mount. EINVAL: an invalid layout. EOPNOTSUPP: a file without a name
 /// (`O_TMPFILE`). EEXIST, and the errors of open(2) and mknod(2).
-pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: Onto) -> Result<OwnedFd> {
+pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: LayoutTarget) -> Result<OwnedFd> {
     if flags.contains(OFlags::TMPFILE) {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -63,8 +64,8 @@ pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: Onto) ->
             }
         }
         let opened = match onto {
-            Onto::New => plain(&path, existing, mode),
-            Onto::Any => lay_onto(&path, existing, layout),
+            LayoutTarget::New => plain(&path, existing, mode),
+            LayoutTarget::Any => lay_onto(&path, existing, layout),
         };
         if !matches!(opened, Err(Errno::ENOENT)) || !flags.contains(OFlags::CREATE) {
             return opened;
@@ -127,10 +128,10 @@ fn beside(link: &CStr, target: &CStr) -> Result<CString> {
 }
 
 /// Returns the layout of a file or a directory, or a layout without settings if it has none.
-/// ENOTTY: not on a mount. Other errors as [`lum::decode`].
+/// ENOTTY: not on a mount. Other errors as [`xattr::decode`].
 pub fn layout_of(at: At<'_>) -> Result<Layout> {
     match sys::layout(at)? {
-        Some(value) => lum::decode(&value, false),
+        Some(value) => xattr::decode(&value, false),
         None => Ok(Layout::default()),
     }
 }
@@ -143,11 +144,11 @@ pub fn expected_layout_of(path: &CStr) -> Result<Layout> {
         Err(Errno::ENOENT) => (None, false),
         own => (own?, FileType::from_raw_mode(stat(path)?.st_mode) == FileType::Directory),
     };
-    let mount = mounts::info_of_place(path)?;
+    let mount = mounts::info_of_path(path)?;
     let root = CString::new(mount.mountpoint.as_str()).map_err(|_| Errno::EINVAL)?;
     let dir = if is_dir { None } else { sys::layout(At::Path(&mounts::parent(path)))? };
     let levels = [own, dir, sys::layout(At::Path(&root))?];
-    let mut said = levels.into_iter().flatten().map(|value| lum::decode(&value, false));
+    let mut said = levels.into_iter().flatten().map(|value| xattr::decode(&value, false));
     let mut layout = said.next().unwrap_or_else(|| Ok(Layout::default()))?;
     for level in said {
         let level = level?;
@@ -217,10 +218,10 @@ mod tests {
     #[test]
     fn open_outside_a_mount_fails_and_creates_nothing() {
         let path = CString::new(format!("/tmp/llapi-test-{}", std::process::id())).unwrap();
-        let opened = open(&path, OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], Onto::New);
+        let opened = open(&path, OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], LayoutTarget::New);
         assert_eq!(opened.err(), Some(Errno::ENOTTY));
         assert_eq!(stat(&path).err(), Some(Errno::ENOENT), "nothing is left");
-        let nowhere = open(c"/no/such/directory/f", OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], Onto::New);
+        let nowhere = open(c"/no/such/directory/f", OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], LayoutTarget::New);
         assert_eq!(nowhere.err(), Some(Errno::ENOENT));
         assert_eq!(layout_of(At::Path(c"/proc/self/exe")), Err(Errno::ENOTTY));
         assert_eq!(layout_of(At::Path(c"/no/such")), Err(Errno::ENOENT));

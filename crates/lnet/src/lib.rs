@@ -16,6 +16,7 @@
 //!   those that the caller got.
 //! * An idle connection uses no CPU: it has no timer and is not polled.
 
+mod accepted;
 pub mod fault;
 pub mod frame;
 pub mod net;

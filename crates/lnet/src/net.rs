@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -18,6 +18,7 @@ use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
     Nid,
+    accepted::{Accepted, Counted},
     fault::{Fault, Faults},
     receiver::{Pools, Receiver},
     sender::Sender,
@@ -59,7 +60,7 @@ pub struct Net {
     addresses: Mutex<Vec<SocketAddr>>,
     faults: Arc<Faults>,
     pools: Pools,
-    accepted: Arc<AtomicUsize>,
+    accepted: Accepted,
 }
 
 /// A tcp connection: the two directions.
@@ -75,15 +76,6 @@ pub struct Acceptor {
     net: Arc<Net>,
     listener: Listener,
     addr: SocketAddr,
-}
-
-/// One accepted connection, counted until this is dropped.
-pub(crate) struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 impl Net {
@@ -103,7 +95,7 @@ impl Net {
             addresses: Mutex::default(),
             faults: Arc::default(),
             pools: Pools::new(),
-            accepted: Arc::default(),
+            accepted: Accepted::default(),
         })
     }
 
@@ -233,7 +225,7 @@ impl Acceptor {
         let mut complained = false;
         loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => match self.net.count() {
+                Ok((stream, peer)) => match self.net.accepted.count(self.net.limits.connections_max) {
                     Some(counted) => return self.net.connection(stream, peer, Some(counted)),
                     None => {
                         tracing::warn!(%peer, limit = self.net.limits.connections_max, "too many connections: closing one")
@@ -247,14 +239,5 @@ impl Acceptor {
                 }
             }
         }
-    }
-}
-
-impl Net {
-    /// Counts one more connection, if the limit allows it.
-    fn count(&self) -> Option<Counted> {
-        let counted = Counted(self.accepted.clone());
-        // Dropping the guard decrements the counter, also if this connection is one too many.
-        (self.accepted.fetch_add(1, Ordering::AcqRel) < self.limits.connections_max).then_some(counted)
     }
 }

@@ -173,7 +173,7 @@ fn host_port(s: &str) -> Option<NidName> {
 
 /// Parses a mount source, `NID[:NID...]:/FSNAME`. Returns the NIDs of the MGS, in the order to try
 /// them, and the file system's name. Several NIDs are separated by `:` (Lustre's failover nodes) or
-/// `,` (Lustre's addresses of one node). `@tcp` may be left out if there is a single NID.
+/// `,` (Lustre's addresses of one node). All NIDs have `@tcp`, or none has.
 ///
 /// ```
 /// let (nids, fsname) = sheen_lnet::parse_source("mgs1:40001@tcp:mgs2@tcp:/sheen")?;
@@ -186,8 +186,11 @@ pub fn parse_source(source: &str) -> Result<(Vec<NidName>, String), NidError> {
     let fsname = fsname.strip_suffix('/').unwrap_or(fsname);
     check_fsname(fsname)?;
     if !rest.contains('@') {
-        let nid = host_port(rest).ok_or_else(wrong)?;
-        return Ok((vec![nid], fsname.to_owned()));
+        let nids = hosts(rest).ok_or_else(wrong)?;
+        if nids.len() > SOURCE_NIDS_MAX {
+            return Err(NidError::TooMany(source.to_owned()));
+        }
+        return Ok((nids, fsname.to_owned()));
     }
     let mut nids = Vec::new();
     loop {
@@ -202,6 +205,27 @@ pub fn parse_source(source: &str) -> Result<(Vec<NidName>, String), NidError> {
             None => return Ok((nids, fsname.to_owned())),
         }
     }
+}
+
+/// Parses NIDs without `@tcp`: `HOST[:PORT]`, separated by `:` or `,`. A number behind `:` is a
+/// port.
+fn hosts(list: &str) -> Option<Vec<NidName>> {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    let mut nids = Vec::new();
+    for part in list.split(',') {
+        // The colons of an IPv6 address separate nothing.
+        if let Some(nid) = host_port(part) {
+            nids.push(nid);
+            continue;
+        }
+        let mut words = part.split(':').peekable();
+        while let Some(host) = words.next() {
+            let port = words.next_if(|word| is_number(word)).map_or(String::new(), |port| format!(":{port}"));
+            let nid = if is_number(host) { None } else { host_port(&format!("{host}{port}")) };
+            nids.push(nid?);
+        }
+    }
+    Some(nids)
 }
 
 /// Checks whether `name` can name a file system.
@@ -259,10 +283,18 @@ mod tests {
         assert_eq!(good("a:1@tcp:b@tcp1,c:2@tcp:/s"), (vec![tcp("a", 1), tcp("b", 7988), tcp("c", 2)], "s".into()));
         assert_eq!(good("[::1]:5@tcp:[::2]@tcp:/s"), (vec![tcp("::1", 5), tcp("::2", 7988)], "s".into()));
         assert_eq!(good("0@lo:/s").0, [NidName::Lo]);
+        assert_eq!(good("a@tcp,b@tcp:/s").0, [tcp("a", 7988), tcp("b", 7988)]);
+        assert_eq!(good("a:b:/s").0, [tcp("a", 7988), tcp("b", 7988)]);
+        assert_eq!(good("a:1:b:2,c,::1:/s").0, [tcp("a", 1), tcp("b", 2), tcp("c", 7988), tcp("::1", 7988)]);
         for bad in
             ["", "sheen", "h@tcp", "h@tcp:sheen", ":/s", "h@tcp:/", "h@tcp:/toolongname", "h@tcp:/a/b", "a@tcp:b:/s"]
         {
             assert!(parse_source(bad).is_err(), "{bad}");
         }
+        for bad in ["a,:/s", ",a:/s", "a:b::/s", "a:1:2:/s", "a:0:/s", "a:99999:/s", "a,b@tcp:/s", "a@tcp,,b@tcp:/s"] {
+            assert!(parse_source(bad).is_err(), "{bad}");
+        }
+        let many = vec!["a"; SOURCE_NIDS_MAX + 1].join(",") + ":/s";
+        assert_eq!(parse_source(&many), Err(NidError::TooMany(many.clone())));
     }
 }

@@ -27,6 +27,7 @@ use sheen_rt::{Instant, Rt, WriteHalf};
 use tokio::sync::Notify;
 
 use crate::{
+    accepted::Counted,
     fault::Faults,
     frame::{Encoded, Frame},
 };
@@ -35,7 +36,7 @@ use crate::{
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// Frames that a poster writes, with those of other callers, before a task takes over. No caller is
 /// delayed for long.
-const DRAFTED_FRAMES_MAX: usize = 8;
+const POSTER_FRAMES_MAX: usize = 8;
 
 /// Sends frames over a connection. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -54,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     pub(crate) closing: Notify,
     /// Counts the connection while it exists.
-    _counted: Option<crate::net::Counted>,
+    _counted: Option<Counted>,
 }
 
 struct Out {
@@ -80,7 +81,7 @@ impl Sender {
         half: WriteHalf,
         faults: Arc<Faults>,
         write_timeout: Duration,
-        counted: Option<crate::net::Counted>,
+        counted: Option<Counted>,
     ) -> Sender {
         let out = Out { half: Some(half), queue: VecDeque::new(), queue_bytes: 0, finishing: false };
         Sender(Arc::new(Shared {
@@ -218,7 +219,7 @@ impl Shared {
     /// Writes `frame` and the frames queued meanwhile, as far as possible without waiting. A task
     /// does the rest.
     fn write(self: &Arc<Self>, mut half: WriteHalf, mut frame: Encoded) -> io::Result<()> {
-        for _ in 0..DRAFTED_FRAMES_MAX {
+        for _ in 0..POSTER_FRAMES_MAX {
             match frame.try_write(&half) {
                 Ok(true) => {}
                 Ok(false) => break,

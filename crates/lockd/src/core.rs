@@ -15,20 +15,20 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sheen_ldlm::{Action, ClientId, Info, Namespace, SERVER, Stats, Ticket, Tunables};
+use sheen_ldlm::{Action, ClientId, Info, Namespace, Overdue, SERVER, Stats, Ticket, Tunables};
 use sheen_rpc::Export;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
     Errno,
     ast::Callback,
     ldlm::{Convert, Enqueue, Enqueued, LockId, Policy, Resource},
+    ost::ObjectAttr,
 };
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
     changing::Changing,
-    glimpse::{self, Glimpse},
-    local::Pending,
+    waiters::{Asked, Glimpse, Pending, Waiter},
 };
 
 /// Sends a callback to a client. Returns false if there is no connection at the moment.
@@ -52,7 +52,7 @@ pub(crate) struct State {
     /// Waiters in this process, by lock.
     waiters: BTreeMap<LockId, Waiter>,
     /// Objects with glimpses in progress.
-    pub glimpses: BTreeMap<Ticket, glimpse::Asked>,
+    pub glimpses: BTreeMap<Ticket, Asked>,
     /// The next ticket.
     pub tickets: Ticket,
     /// Errands to run without the mutex.
@@ -63,16 +63,10 @@ pub(crate) struct State {
     timer: Option<Instant>,
 }
 
-/// A waiter in this process for a lock.
-enum Waiter {
-    Local(Arc<Pending>),
-    Client(ClientId, oneshot::Sender<Enqueued>),
-}
-
 /// Work that is done without the mutex.
 pub(crate) enum Errand {
     Tell(Arc<Export>, Callback),
-    Evict(Arc<Export>),
+    Evict(Arc<Export>, Overdue),
     /// All locks of a [`crate::Local`] are granted.
     Granted(Arc<Pending>),
     Answer(oneshot::Sender<Enqueued>, Enqueued),
@@ -134,7 +128,9 @@ impl Core {
                         tracing::debug!(?export, ?callback, "client not connected: callback waits until it reconnects");
                     }
                 }
-                Errand::Evict(export) => drop(self.rt.spawn("lockd-evict", async move { export.evict() })),
+                Errand::Evict(export, overdue) => {
+                    drop(self.rt.spawn("lockd-evict", async move { export.evict(&overdue.to_string()) }));
+                }
                 Errand::Granted(pending) => pending.wake(),
                 // If the receiver was dropped, its request has been cancelled.
                 Errand::Answer(sender, answer) => drop(sender.send(answer)),
@@ -347,11 +343,20 @@ impl State {
                 self.tell(client, Callback::Glimpse { id, cookie, resource })
             }
             Action::Glimpsed { ticket, answer } => self.glimpsed(ticket, answer),
-            Action::Evict { client } => {
+            Action::Evict { client, overdue } => {
                 self.drop_waiters_of(client);
-                self.clients.remove(&client).map(Errand::Evict)
+                self.clients.remove(&client).map(|export| Errand::Evict(export, overdue))
             }
         }
+    }
+
+    /// Counts an answer, or the end of a client's glimpse without one.
+    fn glimpsed(&mut self, ticket: Ticket, answer: Option<ObjectAttr>) -> Option<Errand> {
+        if !self.glimpses.get_mut(&ticket)?.one_answered(answer) {
+            return None;
+        }
+        let (answer, known) = self.glimpses.remove(&ticket)?.end();
+        Some(Errand::Known(answer, known))
     }
 
     fn tell(&self, client: ClientId, callback: Callback) -> Option<Errand> {

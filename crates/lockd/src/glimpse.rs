@@ -6,41 +6,15 @@ use std::sync::Arc;
 use sheen_ldlm::Ticket;
 use sheen_rpc::Export;
 use sheen_wire::{
-    Time,
     ldlm::{LockId, Resource},
     ost::ObjectAttr,
 };
 use tokio::sync::oneshot;
 
-use crate::core::{Core, Errand, State};
-
-/// Attributes that writers know beyond the data that they have flushed; zero if no writer has dirty
-/// data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Glimpse {
-    /// Largest size in bytes.
-    pub size: u64,
-    /// Space that the dirty data of all writers may take, in units of 512 bytes.
-    pub blocks: u64,
-    /// Time of the last write.
-    pub mtime: Option<Time>,
-}
-
-impl Glimpse {
-    fn add(&mut self, answer: &ObjectAttr) {
-        self.size = self.size.max(answer.size);
-        self.blocks = self.blocks.saturating_add(answer.blocks);
-        self.mtime = self.mtime.max(answer.mtime);
-    }
-}
-
-/// An object about which clients have been asked.
-pub(crate) struct Asked {
-    /// Number of answers still missing.
-    left: usize,
-    known: Glimpse,
-    answer: oneshot::Sender<Glimpse>,
-}
+use crate::{
+    core::Core,
+    waiters::{Asked, Glimpse},
+};
 
 /// A caller that waits for answers; dropping it withdraws its tickets.
 struct Waiting<'a> {
@@ -60,7 +34,7 @@ impl Core {
                 if left > 0 {
                     state.tickets += 1;
                     let (answer, receiver) = oneshot::channel();
-                    state.glimpses.insert(ticket, Asked { left, known: Glimpse::default(), answer });
+                    state.glimpses.insert(ticket, Asked::new(left, answer));
                     waiting.objects.push((n, *resource, ticket, receiver));
                 }
             }
@@ -78,22 +52,6 @@ impl Core {
                 state.ns.glimpse_answered(now, export.id(), *id, *answer, &mut state.actions);
             }
         });
-    }
-}
-
-impl State {
-    /// Counts an answer, or the end of a client's glimpse without one.
-    pub fn glimpsed(&mut self, ticket: Ticket, answer: Option<ObjectAttr>) -> Option<Errand> {
-        let asked = self.glimpses.get_mut(&ticket)?;
-        if let Some(answer) = answer {
-            asked.known.add(&answer);
-        }
-        asked.left -= 1;
-        if asked.left > 0 {
-            return None;
-        }
-        let Asked { known, answer, .. } = self.glimpses.remove(&ticket)?;
-        Some(Errand::Known(answer, known))
     }
 }
 

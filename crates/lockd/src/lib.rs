@@ -27,6 +27,7 @@ mod glimpse;
 mod local;
 mod merge;
 mod params;
+mod waiters;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -43,8 +44,8 @@ use sheen_wire::{
 
 use crate::core::Core;
 
-pub use glimpse::Glimpse;
 pub use local::Local;
+pub use waiters::Glimpse;
 
 /// The lock server of one target, whose clients use the protocol `P`.
 pub struct Lockd<P> {

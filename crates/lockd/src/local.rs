@@ -7,23 +7,17 @@
 //! the client's lock (they wait for this change, too), nor waits for the locks of the client's
 //! group.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
 use sheen_ldlm::SERVER;
 use sheen_rpc::Export;
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource};
-use tokio::sync::Notify;
 
 use crate::{
     core::{Core, Errand, State},
     merge::merged,
+    waiters::Pending,
 };
 
 /// Locks of the server itself, granted or waiting; dropping it releases them.
@@ -47,28 +41,10 @@ struct Held {
     id: LockId,
 }
 
-/// Counts the locks that are still waiting.
-#[derive(Default)]
-pub(crate) struct Pending {
-    left: AtomicUsize,
-    changed: Notify,
-}
-
-impl Pending {
-    /// Counts a grant. Returns whether it was the last one.
-    pub fn one_granted(&self) -> bool {
-        self.left.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    pub fn wake(&self) {
-        self.changed.notify_one();
-    }
-}
-
 impl Local {
     /// Whether all locks are granted.
     pub fn is_granted(&self) -> bool {
-        self.pending.as_ref().is_none_or(|p| p.left.load(Ordering::Acquire) == 0)
+        self.pending.as_ref().is_none_or(|p| p.is_granted())
     }
 
     /// Sends the blocking callbacks and waits until all locks are granted. The future may be
@@ -76,9 +52,7 @@ impl Local {
     pub async fn wait(&mut self) {
         if let Some(pending) = &self.pending {
             self.core.deliver();
-            while pending.left.load(Ordering::Acquire) > 0 {
-                pending.changed.notified().await;
-            }
+            pending.wait().await;
         }
     }
 
@@ -95,7 +69,7 @@ impl Local {
             Enqueued::Granted { id, .. } => id,
             Enqueued::Waiting { id } => {
                 let pending = self.pending.get_or_insert_default();
-                pending.left.fetch_add(1, Ordering::AcqRel);
+                pending.one_waits();
                 state.wait_local(id, pending);
                 id
             }

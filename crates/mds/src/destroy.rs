@@ -11,46 +11,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sheen_namespace::Destroy;
 use sheen_wire::ost::{PARTS_MAX, Request};
 use sheen_wire::{Errno, Fid, Result};
-use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::mdt::Mdt;
-use crate::osp::Osp;
+use crate::state::osp::Osp;
 
 /// Log entries read at once: a few thousand objects, unless the files have many stripes.
 const ENTRIES: usize = 1024;
 /// Time that an OST may take for its share before it counts as disconnected, so that a dead OST
 /// does not delay the others. It may still execute the request; a repeated destroy is harmless.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Wakes the destroyer task.
-pub(crate) struct Destroyer {
-    work: Notify,
-    from_start: AtomicBool,
-}
-
-impl Destroyer {
-    pub fn new() -> Destroyer {
-        Destroyer { work: Notify::new(), from_start: AtomicBool::new(true) }
-    }
-
-    /// Wakes the destroyer, because there may be new entries.
-    pub fn wake(&self) {
-        self.work.notify_one();
-    }
-
-    /// Makes the destroyer start over, because entries that it skipped may now succeed.
-    pub fn rescan(&self) {
-        self.from_start.store(true, Relaxed);
-        self.work.notify_one();
-    }
-}
 
 /// The destroyer task.
 pub(crate) async fn run(mdt: Arc<Mdt>) {

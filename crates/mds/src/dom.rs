@@ -7,7 +7,7 @@
 //! * The allocator places nothing on it. A file's object there has the file's own FID with a
 //!   version above 0. The version is a new one each time that the file gets a component on the MDT.
 //!
-//! The MDT treats it as an OST ([`crate::osp::Osp`] of index [`MDT_OST`]), so objects of deleted
+//! The MDT treats it as an OST ([`Osp`] of index [`MDT_OST`]), so objects of deleted
 //! files are destroyed in the same way.
 //!
 //! Invariants:
@@ -25,7 +25,6 @@ use sheen_lnet::Nid;
 use sheen_params::Param;
 use sheen_rpc::{Export, Import, ImportConfig};
 use sheen_rt::JoinHandle;
-use sheen_wire::ldlm::Cookie;
 use sheen_wire::mds::{self, Beginning, Call, Reply};
 use sheen_wire::mgs::data_name;
 use sheen_wire::ost::Request;
@@ -33,27 +32,20 @@ use sheen_wire::{Bulk, Errno, Fid, FileKind, Result};
 use tracing::{info, warn};
 
 use crate::mdt::Mdt;
-use crate::osp::Osp;
+use crate::osp;
+use crate::state::data_service::DataService;
+use crate::state::osp::Osp;
 
 /// File in the MDT's directory. Present while the MDT is served, and after a crash until the orphan
 /// objects are removed.
 pub(crate) const RUNNING: &str = "running";
 /// Number of objects whose files are looked up at once; the MDT executes nothing else meanwhile.
 /// After a crash each may have to be read from the disk.
-const AT_ONCE: usize = 16;
+const OBJECTS_PER_CHECK: usize = 16;
 /// Pause before a failed removal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Maximum of `dom_stripesize` in bytes: Lustre's limit.
 const DOM_BYTES_LIMIT: u64 = 1 << 30;
-
-/// The data service, for what the MDT requests on behalf of clients. Called in this process,
-/// without a request.
-pub trait DataService: Send + Sync {
-    /// Grants the client with the uuid `client` a lock on all of an object. Returns the lock, the
-    /// object's attributes, and its bytes if they are few. Never waits; `None` if the lock cannot
-    /// be granted at once.
-    fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)>;
-}
 
 /// Returns whether a layout is composite. Only a composite layout can have a component on the MDT.
 fn is_composite(layout: &[u8]) -> bool {
@@ -93,8 +85,9 @@ pub(crate) fn connect(mdt: &Arc<Mdt>) {
     // As towards an OST, a new client in each life of the MDT.
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
     let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, &name, vec![Nid::Lo]).of(&mdt.uuid));
-    let osp = Osp::new(MDT_OST, name, mdt.uuid.clone(), 0, import);
-    mdt.osts.set_data(mdt, Arc::new(osp));
+    let osp = Arc::new(Osp::new(MDT_OST, name, mdt.uuid.clone(), 0, import));
+    let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
+    mdt.osts.put(osp, task);
 }
 
 /// Returns the maximum bytes of a new file on the MDT; 0 without a data service, or if space is
@@ -104,7 +97,7 @@ pub(crate) fn bytes_max(mdt: &Mdt) -> u64 {
     mdt.osts.used(mdt.rt.now());
     let space = data.statfs();
     let free_mb = space.bavail.saturating_mul(u64::from(space.bsize)) >> 20;
-    let low = data.heard() && free_mb < mdt.tunables.dom_threshold_free_mb.load(Relaxed);
+    let low = data.has_answered() && free_mb < mdt.tunables.dom_threshold_free_mb.load(Relaxed);
     if low { 0 } else { mdt.tunables.dom_bytes_max.load(Relaxed) }
 }
 
@@ -148,7 +141,7 @@ async fn remove_orphans(mdt: &Mdt, data: &Osp) -> Result<()> {
         let objects = data.list(after).await?;
         let Some(last) = objects.last() else { break };
         after = *last;
-        for some in objects.chunks(AT_ONCE) {
+        for some in objects.chunks(OBJECTS_PER_CHECK) {
             let begun = mdt.rt.now();
             let lost = lost(mdt, some)?;
             // Pause for as long as the check took: clients that reconnect get half of the time.

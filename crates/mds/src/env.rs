@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Wanted, WantedLayout, resolve_asked, room_each};
-use sheen_namespace::{Ask, ClientId, Env};
+use sheen_namespace::{ClientId, Env, LayoutRequest};
 use sheen_rt::Instant;
 use sheen_wire::{Errno, Fid, Result, StatFs, Time};
 
 use crate::dom;
 use crate::mdt::Mdt;
-use crate::osts::{PoolOsts, SETTLE};
-use crate::service::space;
+use crate::state::osts::{PoolOsts, SETTLE};
+use crate::statfs::space;
 
 /// Environment of one operation.
 pub(crate) struct MdtEnv<'a> {
@@ -47,16 +47,17 @@ impl Env for MdtEnv<'_> {
         checked
     }
 
-    fn resolve(&mut self, ask: &Ask) -> Result<WantedLayout> {
-        let (dir, root) = (ask.dir.as_ref(), ask.root.as_ref());
-        let is_composite = [Some(&ask.own), dir, root].into_iter().flatten().any(|asked| asked.composite().is_some());
+    fn resolve(&mut self, request: &LayoutRequest) -> Result<WantedLayout> {
+        let (dir, root) = (request.dir.as_ref(), request.root.as_ref());
+        let is_composite =
+            [Some(&request.own), dir, root].into_iter().flatten().any(|asked| asked.composite().is_some());
         let mdt_bytes_max = if is_composite { dom::bytes_max(self.mdt) } else { 0 };
-        let mut layout = resolve_asked(&ask.own, dir, root, &self.mdt.tunables.defaults(), mdt_bytes_max);
+        let mut layout = resolve_asked(&request.own, dir, root, &self.mdt.tunables.defaults(), mdt_bytes_max);
         match &mut layout {
-            WantedLayout::Plain(wanted) => self.settle_pool(ask.own.plain(), wanted)?,
+            WantedLayout::Plain(wanted) => self.settle_pool(request.own.plain(), wanted)?,
             WantedLayout::Composite(components) => {
                 for (i, component) in components.iter_mut().enumerate() {
-                    let own = ask.own.composite().and_then(|t| t.components.get(i)).map(|c| &c.spec);
+                    let own = request.own.composite().and_then(|t| t.components.get(i)).map(|c| &c.spec);
                     if let Holds::Objects(wanted) | Holds::Extension(_, wanted) = &mut component.holds {
                         self.settle_pool(own, wanted)?;
                     }
@@ -82,7 +83,7 @@ impl Env for MdtEnv<'_> {
             // it.
             wanted.start = wanted.start.filter(|index| pool.has(*index));
         }
-        if is_short(&wanted, &view) && (osts.reconnecting() || (starting && !osts.heard_of_all())) {
+        if is_short(&wanted, &view) && (osts.reconnecting() || (starting && !osts.all_have_answered())) {
             self.wait = true;
             return Err(Errno::ENOSPC);
         }

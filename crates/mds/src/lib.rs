@@ -10,6 +10,9 @@
 //!   mgs ──▶ osts: list of OSTs, free space ──▶ placement
 //! ```
 //!
+//! `mdt` is the state of a running MDT; `state` has its parts. `start` starts and stops it. `dir`
+//! is its directory on disk. The other modules are operations and tasks.
+//!
 //! Invariants:
 //! * The MDT replies to a change before the change is durable. The exceptions are `Sync`,
 //!   migration, layout swap and changes of a file's mirrors.
@@ -34,8 +37,10 @@ mod commit;
 mod config;
 mod damage;
 mod destroy;
+mod dir;
 mod dom;
 mod env;
+mod error;
 mod identity;
 mod locks;
 mod mdt;
@@ -44,11 +49,16 @@ mod osp;
 mod osts;
 mod params;
 mod service;
+mod start;
+mod state;
+mod statfs;
 pub mod store;
 mod swap;
 
 pub use config::MdtConfig;
-pub use dom::DataService;
+pub use dir::{DATA_DIR, IDENTITY};
+pub use error::MdtError;
 pub use identity::{Identity, IdentityError};
-pub use mdt::{DATA_DIR, IDENTITY, Mdt, MdtError};
+pub use mdt::Mdt;
+pub use state::data_service::DataService;
 pub use store::RedbStore;

@@ -1,12 +1,12 @@
 //! Locks of the MDT: how clients that cache metadata learn of changes.
 //!
 //! **Changes**: execute, revoke, reply. The MDT executes the request in memory. With the core lock
-//! still held, it takes EX locks of its own on the inodes that the request touched. The requester's
+//! still held, it takes EX locks of its own on the inodes that the request changed. The requester's
 //! own locks do not conflict with them: the requester updates its cache from the reply. Other
 //! clients with conflicting locks get blocking callbacks, and the reply waits until all of them
-//! have cancelled ([`Change`]). Meanwhile every request that involves one of these inodes waits
-//! before it is executed ([`Mdt::unsettled`]). So no client sees the new state while another client
-//! may see the old one.
+//! have cancelled ([`LockedChange`]). Meanwhile every request that involves one of these inodes
+//! waits before it is executed ([`Mdt::unsettled`]). So no client sees the new state while another
+//! client may see the old one.
 //!
 //! Changes of one inode happen one after the other, because nothing is executed on an inode under
 //! change. There is no deadlock: all locks of a change are enqueued in one step, and a request that
@@ -14,13 +14,13 @@
 //!
 //! After some changes clients write to objects that a restart of the MDT would make unreachable
 //! (another layout of a mirrored file, other objects). Such a change ends only when it is durable
-//! ([`Change::revoke_when`]).
+//! ([`LockedChange::revoke_when`]).
 //!
 //! **Open files**: a client with a lock on a file's OPEN bit opens the file without a request.
 //! * When the last name of a file is removed, the MDT therefore takes OPEN from all clients, the
 //!   requester included. A client that has the file open reports this (`Reopen`) before it cancels.
 //!   Until then the MDT holds the file open. If no client has reported it, the MDT then deletes the
-//!   file ([`sheen_namespace::Nameless`]).
+//!   file ([`sheen_namespace::HeldOrphan`]).
 //! * An open for execution takes OPEN from the other clients, because none of them may have the
 //!   file open for writing. While a client executes a file, no other client is granted OPEN.
 //! * OPEN of an executable file is granted only to a client that opens it. Most such files are
@@ -45,148 +45,77 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashSet;
-use sheen_lockd::{Local, Lockd};
-use sheen_namespace::{ClientId, Done, Nameless};
+use sheen_lockd::Local;
+use sheen_namespace::{ClientId, Done, HeldOrphan};
 use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::ast::Grant;
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Kind, Mode, Policy, Resource, bits};
-use sheen_wire::mds::{Answer, Call, DirEntry, Entry, Reply, Request, flags};
-use sheen_wire::{Attr, Errno, Fid, FileKind, Mds, Result};
+use sheen_wire::mds::{Answer, Call, Entry, Reply, Request, flags};
+use sheen_wire::{Attr, Errno, Fid, FileKind, Result};
 use tokio::sync::watch;
 
-use crate::mdt::{Core, Mdt};
+use crate::mdt::Mdt;
+use crate::state::core::Core;
+use crate::state::locks::{Locks, OPEN};
 
 /// Lock bits granted with attributes and layout. They cover both, the name that led to the inode,
 /// and extended attributes that the client fetches later. (OPEN comes in addition.)
-const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
-const OPEN: Policy = Policy::bits(bits::OPEN);
+const CACHE_BITS: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 /// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
 
-/// The deleted inodes among `touched`.
-pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
-    // Only a deletion touches all bits of an inode.
-    touched.iter().filter(|(_, bits)| bits & KEPT == KEPT).map(|(fid, _)| *fid)
-}
-
-/// The locks of an MDT.
-pub(crate) struct Locks {
-    pub server: Arc<Lockd<Mds>>,
-    /// Number of changes that wait for other clients to cancel. Requests are checked only while
-    /// there are any. Incremented with the core lock held.
-    changes: Arc<AtomicUsize>,
-    /// The MDT stops: no request waits any more.
-    going: watch::Sender<bool>,
-}
-
-impl Locks {
-    pub fn new(rt: &Rt, target: &str) -> Locks {
-        let server = Lockd::new(rt, &format!("mdt-{target}_UUID"));
-        Locks { server, changes: Arc::default(), going: watch::Sender::new(false) }
-    }
-
-    /// Ends all waits because the MDT stops: the changes that wait are answered now. They are
-    /// executed and will be durable. Clients with outdated caches learn of the stop as of any
-    /// restart.
-    pub fn stop(&self) {
-        self.going.send_replace(true);
-    }
-
-    /// Returns whether the MDT stops.
-    pub fn is_going(&self) -> bool {
-        *self.going.borrow()
-    }
-
-    /// Waits until the MDT stops.
-    pub async fn gone(&self) {
-        let mut going = self.going.subscribe();
-        // An error means that the MDT was dropped.
-        let _went = going.wait_for(|going| *going).await.is_ok();
-    }
-
-    /// Waits until no request is changing the inode.
-    pub async fn settled(&self, fid: Fid) {
-        self.server.settled(Resource::bits(fid), &Policy::bits(bits::ALL)).await;
-    }
-
-    /// Returns whether a request is changing the inode.
-    pub fn is_changing(&self, fid: Fid) -> bool {
-        self.server.is_changing(Resource::bits(fid), &Policy::bits(bits::ALL))
-    }
-
-    /// Returns whether a client may have opened the file without a request.
-    pub fn may_be_open(&self, fid: Fid) -> bool {
-        self.server.resource_locks(Resource::bits(fid)).iter().any(|info| info.lock.policy.overlaps(&OPEN))
-    }
-
-    /// Returns the granted lock bits of clients on an inode, with the numbers of their exports.
-    pub fn of_clients(&self, fid: Fid) -> Vec<(ClientId, u64)> {
-        let held = self.server.resource_locks(Resource::bits(fid));
-        let part = |policy| if let Policy::Bits { bits, .. } = policy { bits } else { 0 };
-        held.into_iter().filter(|l| l.granted).map(|l| (ClientId(l.lock.client), part(l.lock.policy))).collect()
-    }
-
-    /// Leaves the attributes of inodes under change out of a listing, which waits for none of them.
-    /// The client requests the missing ones. (Names do not change: that would change the
-    /// directory.)
-    fn leave_out_changing(&self, entries: &mut [DirEntry]) {
-        if self.changes.load(Relaxed) == 0 {
-            return;
-        }
-        for listed in entries.iter_mut().filter(|e| e.entry.is_some()) {
-            if self.is_changing(listed.fid) {
-                listed.entry = None;
-            }
-        }
-    }
+/// The deleted inodes among `invalidations`.
+pub(crate) fn deleted_inodes(invalidations: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
+    // Only a deletion invalidates all bits of an inode.
+    invalidations.iter().filter(|(_, bits)| bits & CACHE_BITS == CACHE_BITS).map(|(fid, _)| *fid)
 }
 
 /// A change that other clients must learn of before the reply is sent.
-pub(crate) struct Change {
+pub(crate) struct LockedChange {
     /// `None` once the change has ended.
-    held: Option<Held>,
-    going: watch::Receiver<bool>,
+    held: Option<ChangeLocks>,
+    stopping: watch::Receiver<bool>,
     rt: Rt,
 }
 
 /// The MDT's own locks for a change.
-struct Held {
+struct ChangeLocks {
     mdt: Weak<Mdt>,
     local: Local,
     /// An unlinked file, and the lock on its OPEN bit.
-    nameless: Option<(Nameless, Local)>,
+    orphan: Option<(HeldOrphan, Local)>,
     changes: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl ChangeLocks {
     fn is_granted(&self) -> bool {
-        self.local.is_granted() && self.nameless.iter().all(|(_, open)| open.is_granted())
+        self.local.is_granted() && self.orphan.iter().all(|(_, open)| open.is_granted())
     }
 
     async fn wait(&mut self) {
         self.local.wait().await;
-        if let Some((_, open)) = &mut self.nameless {
+        if let Some((_, open)) = &mut self.orphan {
             open.wait().await;
         }
     }
 
     /// Ends the change. Returns the file that was deleted by this, if any.
     fn end(self) -> Option<Fid> {
-        let mut gone = None;
-        if let Some((nameless, open)) = self.nameless.filter(|(_, open)| open.is_granted())
+        let mut deleted = None;
+        if let Some((orphan, open)) = self.orphan.filter(|(_, open)| open.is_granted())
             && let Some(mdt) = self.mdt.upgrade()
         {
-            gone = mdt.revoked(nameless).then_some(nameless.fid);
+            deleted = mdt.release_orphan(orphan).then_some(orphan.fid);
             drop(open);
         }
         drop(self.local);
         self.changes.fetch_sub(1, Relaxed);
-        gone
+        deleted
     }
 }
 
-impl Change {
+impl LockedChange {
     /// Sends blocking callbacks to clients that cache what was changed. Waits until all have
     /// cancelled, or the MDT stops. Returns the file that was deleted by this, if any.
     pub async fn revoke(mut self) -> Option<Fid> {
@@ -195,35 +124,35 @@ impl Change {
             biased;
             () = held.wait() => {}
             // An error means that the MDT was dropped.
-            _ = self.going.wait_for(|going| *going) => {}
+            _ = self.stopping.wait_for(|stopping| *stopping) => {}
         }
-        self.held.take().and_then(Held::end)
+        self.held.take().and_then(ChangeLocks::end)
     }
 
-    /// As [`Change::revoke`], but the change ends only when `durable` is ready as well. Returns the
-    /// outcome of `durable`.
+    /// As [`LockedChange::revoke`], but the change ends only when `durable` is ready as well.
+    /// Returns the outcome of `durable`.
     pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>) -> T {
-        let ((), durable) = tokio::join!(self.heard(), durable);
-        self.held.take().and_then(Held::end);
+        let ((), durable) = tokio::join!(self.wait_cancelled(), durable);
+        self.held.take().and_then(ChangeLocks::end);
         durable
     }
 
     /// Sends blocking callbacks to clients that cache what is being changed. Waits until all have
     /// cancelled, or the MDT stops. The change does not end.
-    pub async fn heard(&mut self) {
+    pub async fn wait_cancelled(&mut self) {
         let Some(held) = self.held.as_mut() else { return };
         tokio::select! {
             biased;
             () = held.wait() => {}
-            _ = self.going.wait_for(|going| *going) => {}
+            _ = self.stopping.wait_for(|stopping| *stopping) => {}
         }
     }
 }
 
-impl Drop for Change {
+impl Drop for LockedChange {
     fn drop(&mut self) {
         let Some(mut held) = self.held.take() else { return };
-        if held.is_granted() || *self.going.borrow() {
+        if held.is_granted() || *self.stopping.borrow() {
             held.end();
         } else {
             // The requester disconnected, but its change is executed. The other clients must still
@@ -252,12 +181,17 @@ impl Mdt {
         found
     }
 
-    /// Locks what was touched, with the core lock held. `None`: no other client caches any of it.
-    /// Takes OPEN of an unlinked file from all clients, because only a client with OPEN knows
-    /// whether it has the file open.
-    pub(crate) fn change(&self, export: &Export, touched: &[(Fid, u64)], nameless: Option<Nameless>) -> Option<Change> {
+    /// Locks what a request invalidated, with the core lock held. `None`: no other client caches
+    /// any of it. Takes OPEN of an unlinked file from all clients, because only a client with OPEN
+    /// knows whether it has the file open.
+    pub(crate) fn change(
+        &self,
+        export: &Export,
+        invalidations: &[(Fid, u64)],
+        orphan: Option<HeldOrphan>,
+    ) -> Option<LockedChange> {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
-        let local = match touched {
+        let local = match invalidations {
             [] => return None,
             [one] => self.locks.server.local(&[want(one)], Some(export)),
             several => {
@@ -265,49 +199,49 @@ impl Mdt {
                 self.locks.server.local(&wants, Some(export))
             }
         };
-        let open = |n: Nameless| (n, self.locks.server.local(&[(Resource::bits(n.fid), Mode::Ex, OPEN)], None));
-        let nameless = nameless.map(open);
-        if nameless.is_none() && local.is_granted() {
+        let open = |n: HeldOrphan| (n, self.locks.server.local(&[(Resource::bits(n.fid), Mode::Ex, OPEN)], None));
+        let orphan = orphan.map(open);
+        if orphan.is_none() && local.is_granted() {
             return None;
         }
-        Some(self.held(local, nameless))
+        Some(self.held(local, orphan))
     }
 
     /// As [`Mdt::change`], for a change that no client may see before it is durable
-    /// ([`Change::revoke_when`]).
-    pub(crate) fn lasting_change(&self, spared: Option<&Export>, touched: &[(Fid, u64)]) -> Change {
+    /// ([`LockedChange::revoke_when`]).
+    pub(crate) fn lasting_change(&self, exempt: Option<&Export>, invalidations: &[(Fid, u64)]) -> LockedChange {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
-        let wants: Vec<_> = touched.iter().map(want).collect();
-        self.held(self.locks.server.local(&wants, spared), None)
+        let wants: Vec<_> = invalidations.iter().map(want).collect();
+        self.held(self.locks.server.local(&wants, exempt), None)
     }
 
     /// Takes OPEN and LAYOUT of these files from all clients, the requester included: then no
     /// client reaches their bytes without a request. A client that has a file open reports this.
     /// Until the change ends, requests for these bits wait. To be called with the core lock held.
-    pub(crate) fn asking_all(&self, fids: &[Fid]) -> Change {
+    pub(crate) fn revoke_open_and_layout(&self, fids: &[Fid]) -> LockedChange {
         let bits = bits::OPEN | bits::LAYOUT;
         let wants: Vec<_> = fids.iter().map(|fid| (Resource::bits(*fid), Mode::Ex, Policy::bits(bits))).collect();
         self.held(self.locks.server.local(&wants, None), None)
     }
 
-    fn held(&self, local: Local, nameless: Option<(Nameless, Local)>) -> Change {
+    fn held(&self, local: Local, orphan: Option<(HeldOrphan, Local)>) -> LockedChange {
         self.locks.changes.fetch_add(1, Relaxed);
-        let (changes, going) = (self.locks.changes.clone(), self.locks.going.subscribe());
-        let held = Held { mdt: self.me.clone(), local, nameless, changes };
-        Change { held: Some(held), going, rt: self.rt.clone() }
+        let (changes, stopping) = (self.locks.changes.clone(), self.locks.stopping.subscribe());
+        let held = ChangeLocks { mdt: self.me.clone(), local, orphan, changes };
+        LockedChange { held: Some(held), stopping, rt: self.rt.clone() }
     }
 
     /// Releases an unlinked file, after all clients have cancelled OPEN. Returns whether the file
     /// was deleted by this.
-    fn revoked(&self, nameless: Nameless) -> bool {
+    fn release_orphan(&self, orphan: HeldOrphan) -> bool {
         let mut core = self.core.lock();
         // After a stop the file's record in the store is left to the next start.
         if self.stopped.load(Relaxed) {
             return false;
         }
-        let gone = core.ns.revoked(nameless);
+        let deleted = core.ns.release_orphan(orphan);
         self.touched(&core);
-        gone
+        deleted
     }
 
     /// Grants locks for what the reply contains, with the core lock held. Leaves the attributes of
@@ -335,7 +269,7 @@ impl Mdt {
         let mut grants = Granter { locks, export, keep, may_open, grants: Vec::new(), linked: FxHashSet::default() };
         // A reply without the layout does not vouch for it.
         let no_layout = matches!(call.request, Request::GetAttr { layout_known: true, .. });
-        let kept = if no_layout { KEPT & !bits::LAYOUT } else { KEPT };
+        let kept = if no_layout { CACHE_BITS & !bits::LAYOUT } else { CACHE_BITS };
         match result {
             Ok(Done { reply: Reply::Entries { entries, .. }, .. }) => {
                 self.locks.leave_out_changing(entries);

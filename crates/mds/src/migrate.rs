@@ -14,87 +14,48 @@
 //! migration or swap of the file is under way.
 //!
 //! Invariants:
-//! * Only one migration or swap of a file is under way at a time ([`Moving`]). Meanwhile no client
+//! * Only one migration or swap of a file is under way at a time
+//!   ([`Relayouts`](crate::state::relayouts::Relayouts)). Meanwhile no client
 //!   can have the file's objects unsealed.
 //! * It continues if the requester disconnects, and is never left half done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use sheen_namespace::{ClientId, Done, Taking};
 use sheen_rpc::{Export, Response};
+use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost::{self, PARTS_MAX};
 use sheen_wire::{Errno, Fid, Result};
-use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::commit::Goal;
 use crate::env::MdtEnv;
-use crate::locks::Change;
-use crate::mdt::{Core, Mdt};
+use crate::locks::LockedChange;
+use crate::mdt::Mdt;
+use crate::state::commits::Goal;
+use crate::state::core::Core;
 
 /// Time that an OST may take to seal a file's objects, or to give them second names. It is twice
 /// the time after which an OST evicts clients that do not cancel their locks.
-pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(40);
+pub(crate) const SEAL_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time that an OST may take to unseal them.
-const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Files of which a migration or a swap is under way.
-#[derive(Default)]
-pub(crate) struct Moving {
-    files: Mutex<BTreeSet<Fid>>,
-    ended: Notify,
-}
-
-/// One such file. Dropping this ends the entry.
-pub(crate) struct Mover<'a> {
-    of: &'a Moving,
-    fid: Fid,
-}
-
-impl Moving {
-    /// Enters the file. `None`: a migration or swap of it is already under way.
-    fn begin(&self, fid: Fid) -> Option<Mover<'_>> {
-        let is_first = self.files.lock().insert(fid);
-        is_first.then(|| Mover { of: self, fid })
-    }
-
-    /// As [`Moving::begin`], after waiting until none is under way.
-    pub(crate) async fn turn(&self, fid: Fid) -> Mover<'_> {
-        loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
-            if let Some(mover) = self.begin(fid) {
-                return mover;
-            }
-            ended.await;
-        }
-    }
-}
-
-impl Drop for Mover<'_> {
-    fn drop(&mut self) {
-        self.of.files.lock().remove(&self.fid);
-        self.of.ended.notify_waiters();
-    }
-}
+const UNSEAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Mdt {
     /// Executes a [`Request::TakeLayout`].
     pub(crate) async fn take_layout(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let (export, request) = (export.clone(), call.request.clone());
-        let task = self.rt.spawn("mdt-migrate", async move { mdt.take(&export, &request).await });
+        let task = self.rt.spawn("mdt-migrate", operation::inherit(async move { mdt.take(&export, &request).await }));
         let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }
 
     async fn take(&self, export: &Export, request: &Request) -> Result<u64> {
         let Request::TakeLayout { fid, versions, group, .. } = request else { return Err(Errno::EPROTO) };
-        let _mover = self.moving.begin(*fid).ok_or(Errno::EBUSY)?;
+        let _relayout = self.relayouts.begin(*fid).ok_or(Errno::EBUSY)?;
         self.commits.admit().await?;
         let taking = {
             let mut core = self.core.lock();
@@ -128,19 +89,19 @@ impl Mdt {
         taking: &Taking,
         versions: &[(Fid, u64)],
         group: Option<u64>,
-    ) -> Result<(u64, Change)> {
+    ) -> Result<(u64, LockedChange)> {
         self.close(&taking.leaving, versions, group).await?;
         let old: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, None))).collect();
-        self.each_ost(&old, CLOSE_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
+        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
         let both: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, name.new))).collect();
-        self.each_ost(&both, CLOSE_TIMEOUT, |objects| ost::Request::Link { objects }).await?;
+        self.each_ost(&both, SEAL_TIMEOUT, |objects| ost::Request::Link { objects }).await?;
         self.execute_take(export, request).await
     }
 
     /// Prepares the reply to a [`Request::LayoutMoved`]. Waits until no migration or swap of the
     /// file is under way. If the layout still has this generation, unseals the file's objects.
     pub(crate) async fn settle_layout(&self, fid: Fid, generation: u32) -> Result<()> {
-        let _mover = self.moving.turn(fid).await;
+        let _relayout = self.relayouts.turn(fid).await;
         let layout = self.core.lock().ns.layout(fid)?;
         if let Some(layout) = layout.filter(|layout| layout.generation() == generation) {
             let objects: Vec<_> = layout.all_objects().map(|s| (s.ost, s.object)).collect();
@@ -150,7 +111,7 @@ impl Mdt {
     }
 
     /// Changes the namespace as soon as no other request is changing one of the two files.
-    pub(crate) async fn execute_take(&self, export: &Export, request: &Request) -> Result<(u64, Change)> {
+    pub(crate) async fn execute_take(&self, export: &Export, request: &Request) -> Result<(u64, LockedChange)> {
         loop {
             let busy = {
                 let mut core = self.core.lock();
@@ -166,15 +127,15 @@ impl Mdt {
         }
     }
 
-    fn execute_take_now(&self, core: &mut Core, export: &Export, request: &Request) -> Result<(u64, Change)> {
+    fn execute_take_now(&self, core: &mut Core, export: &Export, request: &Request) -> Result<(u64, LockedChange)> {
         let Core { ns, placer, .. } = core;
         let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false };
         let done = ns.execute(ClientId(export.id()), request, &mut env);
         if let Some(fault) = if matches!(done, Err(Errno::EIO)) { ns.take_fault() } else { None } {
             self.store_failed(request.op(), &fault);
         }
-        let Done { transno, touched, .. } = done?;
-        let change = self.lasting_change(Some(export), &touched);
+        let Done { transno, invalidations, .. } = done?;
+        let change = self.lasting_change(Some(export), &invalidations);
         self.touched(core);
         Ok((transno, change))
     }
@@ -188,9 +149,9 @@ impl Mdt {
     pub(crate) async fn durable(&self, transno: u64) -> Result<()> {
         loop {
             match self.commits.reach(Goal::Transno(transno)).await {
-                Err(Errno::EIO) if !self.locks.is_going() => {
+                Err(Errno::EIO) if !self.locks.is_stopping() => {
                     if self.commits.is_damaged() {
-                        self.locks.gone().await;
+                        self.locks.wait_stopping().await;
                     }
                 }
                 reached => return reached,
@@ -205,14 +166,14 @@ impl Mdt {
             let version = |object: Fid| Some((object, Some(*versions.get(&object)?)));
             ost::Request::Close { objects: objects.into_iter().filter_map(version).collect(), group }
         };
-        self.each_ost(objects, CLOSE_TIMEOUT, request).await
+        self.each_ost(objects, SEAL_TIMEOUT, request).await
     }
 
     /// Makes the OSTs unseal objects. An object that cannot be reached now is unsealed when a
     /// client reports it.
     pub(crate) async fn reopen(&self, objects: &[(u32, Fid)]) {
         let request = |objects| ost::Request::Reopen { objects };
-        if let Err(errno) = self.each_ost(objects, REOPEN_TIMEOUT, request).await {
+        if let Err(errno) = self.each_ost(objects, UNSEAL_TIMEOUT, request).await {
             warn!(
                 "{}: unsealing objects after a migration or layout swap failed ({errno}); the next access to one retries",
                 self.name
@@ -239,9 +200,9 @@ impl Mdt {
                 None => outcome = Err(Errno::EIO),
                 Some(osp) => tasks.extend(objects.chunks(PARTS_MAX).map(|objects| {
                     let (rt, osp, request) = (self.rt.clone(), osp.clone(), request(objects.to_vec()));
-                    self.rt.spawn("migrate", async move {
-                        rt.timeout(timeout, osp.run(request)).await.unwrap_or(Err(Errno::ETIMEDOUT))
-                    })
+                    let run =
+                        async move { rt.timeout(timeout, osp.run(request)).await.unwrap_or(Err(Errno::ETIMEDOUT)) };
+                    self.rt.spawn("migrate", operation::inherit(run))
                 })),
             }
         }

@@ -1,270 +1,69 @@
-//! The OSTs of the file system and their pools, as the MGS reports them, and the allocator's view
-//! of them.
+//! Following the configuration of the MGS: the OSTs of the file system and their pools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
-use sheen_layout::{Component, MDT_OST, Ost, Placer};
 use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
 use sheen_rpc::{Import, ImportConfig};
-use sheen_rt::{Instant, JoinHandle};
+use sheen_wire::Result;
 use sheen_wire::mgs::{Config, Target, TargetKind};
-use sheen_wire::{Result, STATE_DEGRADED};
-use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use crate::mdt::Mdt;
-use crate::osp::{self, Osp, STATFS_AGE, STATFS_TIMEOUT};
-
-/// Time after its start in which creates wait until OSTs answer. After it, they fail with ENOSPC or
-/// get fewer stripes than requested.
-pub(crate) const SETTLE: Duration = Duration::from_secs(10);
-
-/// OSTs by index, each with its task.
-type Map = BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>;
+use crate::state::osp::Osp;
+use crate::{osp, params};
 
 /// Pause before the MGS is asked again after an error.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// All OSTs, and the MDT's own data service.
-pub(crate) struct Osts {
-    map: Mutex<Map>,
-    /// The allocator's view, by index.
-    view: RwLock<Arc<Vec<Ost>>>,
-    /// By name. Written before `known` is set.
-    pools: RwLock<BTreeMap<String, Arc<PoolOsts>>>,
-    /// Whether the MGS has reported the OSTs and pools.
-    known: AtomicBool,
-    /// When the free space was last requested.
-    asked: Mutex<Instant>,
-    changed: Notify,
+/// Applies the configuration of the MGS. Parameters come first, so that an OST that must take no
+/// objects is never seen to take some.
+fn update(mdt: &Arc<Mdt>, config: &Config) {
+    mdt.params.keep(&config.fsname, config.version, &config.params);
+    let mut servers = BTreeMap::new();
+    let osts: Vec<_> = config.targets.iter().filter(|t| t.kind == TargetKind::Ost).collect();
+    for target in &osts {
+        let next = servers.len() as u32;
+        servers.entry(target.nids.first().cloned().unwrap_or_default()).or_insert(next);
+    }
+    for target in osts {
+        let oss = servers.get(target.nids.first().map_or("", String::as_str)).copied().unwrap_or(0);
+        put(mdt, target, oss);
+    }
+    let old = mdt.osts.set_pools(&config.pools, || mdt.rt.random_u64());
+    params::register_pools(mdt, &config.pools, old.iter().map(String::as_str));
+    mdt.osts.set_known();
 }
 
-/// The OSTs of a pool.
-pub(crate) struct PoolOsts {
-    /// Indices in ascending order.
-    members: Vec<u32>,
-    /// Round robin of this pool alone. If pools shared one, creates in other pools could make all
-    /// files of this pool begin on the same OST.
-    pub placer: Mutex<Placer>,
-}
-
-impl PoolOsts {
-    /// Returns the OSTs of `all` that are in the pool.
-    pub fn of(&self, all: &[Ost]) -> Vec<Ost> {
-        all.iter().filter(|ost| self.has(ost.index)).copied().collect()
-    }
-
-    /// Returns whether an OST is in the pool.
-    pub fn has(&self, index: u32) -> bool {
-        self.members.binary_search(&index).is_ok()
-    }
-}
-
-impl Osts {
-    pub fn new() -> Osts {
-        Osts {
-            map: Mutex::new(BTreeMap::new()),
-            view: RwLock::new(Arc::new(Vec::new())),
-            pools: RwLock::new(BTreeMap::new()),
-            known: AtomicBool::new(false),
-            asked: Mutex::new(Instant::ZERO),
-            changed: Notify::new(),
+/// Adds an OST, or renews its addresses. A known OST keeps its import. A second import of this life
+/// would count its requests from 1 again, and an OST that was never disconnected would not answer
+/// them.
+fn put(mdt: &Arc<Mdt>, target: &Target, oss: u32) {
+    let name = target.name(&mdt.config.fsname);
+    let nids = nids(target, &name);
+    let old = mdt.osts.get(target.index);
+    if let Some(known) = old.as_ref().filter(|osp| osp.uuid == target.uuid) {
+        known.oss.store(oss, Relaxed);
+        if known.import.nids() != nids {
+            info!("{}: {name} is now at {}", mdt.name, target.nids.join(","));
+            known.import.set_nids(nids);
         }
+        return;
     }
-
-    /// Returns the allocator's view.
-    pub fn view(&self) -> Arc<Vec<Ost>> {
-        self.view.read().clone()
+    info!("{}: {name} is at {}", mdt.name, target.nids.join(","));
+    let osp = Arc::new(connect(mdt, target, &name, nids, oss));
+    if let Some(old) = &old {
+        osp.active_param.store(old.active_param.load(Relaxed), Relaxed);
+        osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
     }
-
-    /// Returns all OSTs, by index.
-    pub fn all(&self) -> Vec<Arc<Osp>> {
-        self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| osp.clone()).collect()
-    }
-
-    /// Returns the MDT's own data service, if it has one.
-    pub fn data(&self) -> Option<Arc<Osp>> {
-        self.map.lock().get(&MDT_OST).map(|(osp, _)| osp.clone())
-    }
-
-    /// Adds the MDT's own data service. Nothing is placed on it, but it is connected and cleaned up
-    /// like an OST.
-    pub fn set_data(&self, mdt: &Arc<Mdt>, osp: Arc<Osp>) {
-        let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
-        self.map.lock().insert(MDT_OST, (osp, task));
-    }
-
-    /// Returns the OST of this index if it is connected.
-    pub fn connected(&self, index: u32) -> Option<Arc<Osp>> {
-        self.map.lock().get(&index).map(|(osp, _)| osp.clone()).filter(|osp| osp.connected())
-    }
-
-    /// Returns the pool of this name if it exists and has OSTs.
-    pub fn pool(&self, name: &str) -> Option<Arc<PoolOsts>> {
-        self.pools.read().get(name).filter(|pool| !pool.members.is_empty()).cloned()
-    }
-
-    /// Returns whether the MGS has reported the OSTs and pools.
-    pub fn known(&self) -> bool {
-        self.known.load(Acquire)
-    }
-
-    /// Returns whether all OSTs are known, and a statfs of each was tried.
-    pub fn settled(&self) -> bool {
-        self.known() && self.map.lock().values().all(|(osp, _)| osp.tried())
-    }
-
-    /// Returns whether every OST whose parameters let it take objects has answered since the start.
-    pub fn heard_of_all(&self) -> bool {
-        self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.is_wanted())
-    }
-
-    /// Returns whether an OST whose parameters let it take objects lost its connection and may be
-    /// back in a moment.
-    pub fn reconnecting(&self) -> bool {
-        self.all().iter().any(|osp| osp.is_reconnecting() && osp.is_wanted())
-    }
-
-    /// Returns the number of OSTs that take new objects or are configured to take none.
-    pub fn ready(&self) -> usize {
-        let kept_from_it = self.all().iter().filter(|osp| !osp.is_wanted()).count();
-        self.view().iter().filter(|ost| ost.active).count() + kept_from_it
-    }
-
-    /// Ready when something changed after the call.
-    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
-        self.changed.notified()
-    }
-
-    /// Requests the free space of all OSTs if it is old, because objects were placed.
-    pub fn used(&self, now: Instant) {
-        let mut asked = self.asked.lock();
-        if now.since(*asked) >= STATFS_AGE {
-            *asked = now;
-            self.map.lock().values().for_each(|(osp, _)| osp.refresh());
-        }
-    }
-
-    /// Waits until the view of each connected OST is at most [`STATFS_AGE`] old, or the OST is
-    /// found to be disconnected. `grows`: for a file that grows as far as there is space. The view
-    /// of an OST that could be full soon must then be newer than this call. Waits for at most twice
-    /// [`STATFS_TIMEOUT`].
-    pub async fn look(&self, mdt: &Mdt, grows: bool) {
-        let now = mdt.rt.now();
-        let old = || self.all().into_iter().filter(|osp| osp.is_view_old(now, grows)).collect::<Vec<_>>();
-        old().iter().for_each(|osp| osp.look());
-        let looked = async {
-            loop {
-                let mut changed = std::pin::pin!(self.changed());
-                changed.as_mut().enable();
-                if old().is_empty() {
-                    return;
-                }
-                changed.await;
-            }
-        };
-        let _ = mdt.rt.timeout(2 * STATFS_TIMEOUT, looked).await;
-    }
-
-    /// Records that a growing component was given `bytes`, spread evenly over its OSTs.
-    pub fn take(&self, component: &Component, bytes: u64, now: Instant) {
-        let each = bytes.div_ceil(component.stripes.len().max(1) as u64);
-        let map = self.map.lock();
-        let osts = component.stripes.iter().filter_map(|stripe| map.get(&stripe.ost));
-        osts.for_each(|(osp, _)| osp.take(now, each));
-        drop(map);
-        self.rebuild();
-    }
-
-    /// Renews the allocator's view.
-    pub fn rebuild(&self) {
-        // Read with the view's lock held: of two concurrent calls, the later one must not be
-        // overwritten by the state that the earlier one read.
-        let mut view = self.view.write();
-        *view = Arc::new(self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| seen(osp)).collect());
-        drop(view);
-        self.changed.notify_waiters();
-    }
-
-    /// Aborts all tasks.
-    pub fn stop(&self) {
-        for (_, task) in std::mem::take(&mut *self.map.lock()).into_values() {
-            task.abort();
-        }
-        self.rebuild();
-    }
-
-    /// Applies the configuration of the MGS. Parameters come first, so that an OST that must take
-    /// no objects is never seen to take some.
-    fn update(&self, mdt: &Arc<Mdt>, config: &Config) {
-        mdt.params.keep(&config.fsname, config.version, &config.params);
-        let mut servers = BTreeMap::new();
-        let osts: Vec<_> = config.targets.iter().filter(|t| t.kind == TargetKind::Ost).collect();
-        for target in &osts {
-            let next = servers.len() as u32;
-            servers.entry(target.nids.first().cloned().unwrap_or_default()).or_insert(next);
-        }
-        for target in osts {
-            let oss = servers.get(target.nids.first().map_or("", String::as_str)).copied().unwrap_or(0);
-            self.put(mdt, target, oss);
-        }
-        self.set_pools(mdt, config);
-        self.known.store(true, Release);
-        self.rebuild();
-    }
-
-    /// Replaces the pools. An unchanged pool stays, with its position in the round robin.
-    fn set_pools(&self, mdt: &Arc<Mdt>, config: &Config) {
-        let mut pools = self.pools.write();
-        let old = std::mem::take(&mut *pools);
-        for pool in &config.pools {
-            let mut members = pool.osts.clone();
-            members.sort_unstable();
-            let same = old.get(&pool.name).filter(|known| known.members == members).cloned();
-            let fresh = || Arc::new(PoolOsts { members, placer: Mutex::new(Placer::new(mdt.rt.random_u64())) });
-            pools.insert(pool.name.clone(), same.unwrap_or_else(fresh));
-        }
-        drop(pools);
-        crate::params::register_pools(mdt, &config.pools, old.keys().map(String::as_str));
-    }
-
-    /// Adds an OST, or renews its addresses. A known OST keeps its import. A second import of this
-    /// life would count its requests from 1 again, and an OST that was never disconnected would not
-    /// answer them.
-    fn put(&self, mdt: &Arc<Mdt>, target: &Target, oss: u32) {
-        let name = target.name(&mdt.config.fsname);
-        let nids = nids(target, &name);
-        let old = self.map.lock().get(&target.index).map(|(osp, _)| osp.clone());
-        if let Some(known) = old.as_ref().filter(|osp| osp.uuid == target.uuid) {
-            known.oss.store(oss, Relaxed);
-            if known.import.nids() != nids {
-                info!("{}: {name} is now at {}", mdt.name, target.nids.join(","));
-                known.import.set_nids(nids);
-            }
-            return;
-        }
-        info!("{}: {name} is at {}", mdt.name, target.nids.join(","));
-        let osp = Arc::new(connect(mdt, target, &name, nids, oss));
-        if let Some(old) = &old {
-            osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
-            osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
-        }
-        // Before anything can be placed there. Without the map's lock, because setting a parameter
-        // reads the map.
-        crate::params::register_osp(mdt, &osp);
-        let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
-        if let Some((_, old_task)) = self.map.lock().insert(target.index, (osp, task)) {
-            old_task.abort();
-        }
-    }
+    // Before anything can be placed there. Without a lock of the OSTs' state, because setting a
+    // parameter reads that state.
+    params::register_osp(mdt, &osp);
+    let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
+    mdt.osts.put(osp, task);
 }
 
 /// Returns the NIDs of a target; skips those that cannot be parsed.
@@ -279,20 +78,6 @@ fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, nids: Vec<Nid>, oss: u32
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
     let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, name, nids).of(&target.uuid));
     Osp::new(target.index, name.to_string(), target.uuid.clone(), oss, import)
-}
-
-fn seen(osp: &Osp) -> Ost {
-    let statfs = osp.statfs();
-    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(statfs.bsize));
-    Ost {
-        index: osp.index,
-        active: osp.takes_objects(),
-        degraded: statfs.state & STATE_DEGRADED != 0,
-        free_bytes: osp.free_bytes(),
-        total_bytes: bytes(statfs.blocks),
-        free_objects: statfs.ffree,
-        oss: osp.oss.load(Relaxed),
-    }
 }
 
 /// The task that registers the MDT and follows the configuration. Ends only if the MGS refuses the
@@ -311,7 +96,7 @@ pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
         match mgc.watch(&config.fsname, version).await {
             Ok(config) => {
                 version = config.version;
-                mdt.osts.update(&mdt, &config);
+                update(&mdt, &config);
             }
             Err(e) => {
                 error!("{}: cannot read the configuration from the MGS ({e}); retrying in 5 s", mdt.name);

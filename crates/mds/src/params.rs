@@ -9,10 +9,9 @@ use sheen_params::{Device, Param};
 use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
-use crate::dom;
 use crate::mdt::Mdt;
-use crate::osp::{MAX_CREATE_COUNT, Osp};
-use crate::service;
+use crate::state::osp::{MAX_CREATE_COUNT, Osp};
+use crate::{dom, statfs};
 
 /// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
@@ -64,7 +63,7 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     });
     let (device, lod, osp) = (name.clone(), format!("{}_UUID", lod_name(mdt)), osp.clone());
     mdt.params.add_device(&name, move || {
-        let status = if osp.switched_on.load(Relaxed) { "UP" } else { "IN" };
+        let status = if osp.active_param.load(Relaxed) { "UP" } else { "IN" };
         Device { status: status.into(), ..Device::new("osp", &device, &lod) }
     });
 }
@@ -72,9 +71,9 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
 fn active(mdt: &Arc<Mdt>, osp: &Arc<Osp>) -> Param {
     let (weak, read, set) = (Arc::downgrade(mdt), osp.clone(), osp.clone());
     Param::bool(
-        move || read.switched_on.load(Relaxed),
+        move || read.active_param.load(Relaxed),
         move |on| {
-            set.switched_on.store(on, Relaxed);
+            set.active_param.store(on, Relaxed);
             weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
             Ok(())
         },
@@ -140,7 +139,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let uuid = mdt.uuid.clone();
     put("uuid", Param::text(move || uuid.clone()));
     let weak = Arc::downgrade(mdt);
-    space(put, move || weak.upgrade().map(|mdt| service::statfs(&mdt)).unwrap_or_default());
+    space(put, move || weak.upgrade().map(|mdt| statfs::statfs(&mdt)).unwrap_or_default());
 }
 
 fn register_lod(mdt: &Arc<Mdt>) {

@@ -10,23 +10,20 @@ use sheen_namespace::{ClientId, Done, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request, flags};
-use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, mirror};
+use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
 
-use crate::commit::Goal;
 use crate::env::MdtEnv;
-use crate::locks::{self, Change};
-use crate::mdt::{Core, Mdt};
-use crate::osp::STATFS_TIMEOUT;
-use crate::osts::SETTLE;
+use crate::locks::{self, LockedChange};
+use crate::mdt::Mdt;
+use crate::state::commits::Goal;
+use crate::state::core::Core;
+use crate::state::osp::STATFS_TIMEOUT;
+use crate::state::osts::SETTLE;
 
-/// Disk space that one more inode with its directory entry takes, in bytes. Determines the number
-/// of free inodes. An inode and an entry take about 300 bytes; half-full pages of the B-tree double
-/// this, and the pages that a commit copies double it again.
-const BYTES_PER_INODE: u64 = 1024;
 /// Number of checks before an open fails with ETXTBSY, because another client executes the file
 /// that is to be written, or writes the file that is to be executed. A client that has just ended
 /// such a use may not have reported it yet.
-const BUSY_LOOKS: u32 = 10;
+const BUSY_CHECKS: u32 = 10;
 /// Pause between two such checks.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -79,12 +76,14 @@ impl Service<Mds> for Mdt {
                 Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
                 Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
                 Request::LayoutMoved { fid, generation } => {
-                    Box::pin(self.settle_layout(*fid, *generation)).await?;
-                    self.execute(export, &call).await
+                    match Box::pin(self.settle_layout(*fid, *generation)).await {
+                        Ok(()) => self.execute(export, &call).await,
+                        Err(errno) => Err(errno),
+                    }
                 }
                 Request::LayoutIntent { fid, .. } => {
                     let grows = self.grows(*fid);
-                    Box::pin(self.osts.look(self, grows)).await;
+                    Box::pin(self.osts.look(&self.rt, grows)).await;
                     self.execute(export, &call).await
                 }
                 _ => self.execute(export, &call).await,
@@ -137,7 +136,7 @@ struct Executed {
     result: Result<Done>,
     grants: Vec<Grant>,
     /// Other clients cache what the request changed: the reply waits until they have cancelled.
-    change: Option<Change>,
+    change: Option<LockedChange>,
     /// Clients must not see the change before this transno is durable.
     lasting: Option<u64>,
     /// See [`Answer::dir`].
@@ -145,17 +144,17 @@ struct Executed {
 }
 
 /// Why a request was not executed.
-enum Not {
+enum NotExecuted {
     /// The client was disconnected or evicted, or the MDT stops.
-    Possible,
+    Shutdown,
     /// Retry after this round of commits.
-    BeforeRound(u64),
+    RetryAfterRound(u64),
     /// Retry when more is known of the OSTs.
-    WithoutOsts,
+    RetryWithOsts,
     /// Retry when no other request is changing this inode.
-    DuringChange(Fid),
+    RetryAfterChange(Fid),
     /// Retry for a short time: a client executes the file.
-    WhileRunning,
+    RetryWhileExecuted,
 }
 
 impl Mdt {
@@ -172,7 +171,7 @@ impl Mdt {
             // large.
             (Some(change), None) => Box::pin(change.revoke()).await,
             (Some(change), Some(transno)) => {
-                Box::pin(self.outlast(change, transno)).await?;
+                Box::pin(self.revoke_when_durable(change, transno)).await?;
                 None
             }
             (None, _) => None,
@@ -184,11 +183,14 @@ impl Mdt {
             }
             _ => {}
         }
-        result.map(|Done { reply, transno, touched, .. }| {
+        result.map(|Done { reply, transno, invalidations, .. }| {
             let (beginning, bulk) = self.beginning(export, call, &reply).unzip();
-            let gone = locks::gone(&touched).chain(no_more).collect();
-            let touched =
-                if call.request.takes_names() { touched.iter().map(|(fid, _)| *fid).collect() } else { Vec::new() };
+            let gone = locks::deleted_inodes(&invalidations).chain(no_more).collect();
+            let touched = if call.request.takes_names() {
+                invalidations.iter().map(|(fid, _)| *fid).collect()
+            } else {
+                Vec::new()
+            };
             let answer = Answer { reply, grants, gone, dir, touched, beginning };
             Response { bulk: bulk.unwrap_or_default(), ..Response::with_transno(answer, transno) }
         })
@@ -201,7 +203,7 @@ impl Mdt {
     /// ETXTBSY.
     async fn may_run(&self, export: &Export, fid: Fid, done: &Done) -> Result<()> {
         let client = ClientId(export.id());
-        for _ in 0..BUSY_LOOKS {
+        for _ in 0..BUSY_CHECKS {
             if !self.core.lock().ns.is_written_elsewhere(client, fid) {
                 return Ok(());
             }
@@ -217,7 +219,7 @@ impl Mdt {
 
     /// Waits until a change is durable and all other clients have cancelled. Continues in a task if
     /// the requester disconnects.
-    async fn outlast(&self, change: Change, transno: u64) -> Result<()> {
+    async fn revoke_when_durable(&self, change: LockedChange, transno: u64) -> Result<()> {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let task = self.rt.spawn("mdt-mirrors", async move { change.revoke_when(mdt.durable(transno)).await });
         task.await.unwrap_or(Err(Errno::ESHUTDOWN))
@@ -227,22 +229,22 @@ impl Mdt {
         // Always admitted: a client closes its files, or reports them before it cancels a lock.
         let gives_up = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
         let changes = call.request.modifies() && !gives_up && !leaves_store(&call.request);
-        let mut looks = 0;
+        let mut checks = 0;
         loop {
             if changes {
                 self.commits.admit().await?;
             }
             match self.attempt(export, call) {
                 Ok(executed) => return Ok(executed),
-                Err(Not::Possible) => return Err(Errno::ESHUTDOWN),
-                Err(Not::BeforeRound(round)) => self.commits.reach(Goal::Round(round)).await?,
-                Err(Not::DuringChange(fid)) => self.locks.settled(fid).await,
-                Err(Not::WhileRunning) if looks == BUSY_LOOKS => return Err(Errno::ETXTBSY),
-                Err(Not::WhileRunning) => {
-                    looks += 1;
+                Err(NotExecuted::Shutdown) => return Err(Errno::ESHUTDOWN),
+                Err(NotExecuted::RetryAfterRound(round)) => self.commits.reach(Goal::Round(round)).await?,
+                Err(NotExecuted::RetryAfterChange(fid)) => self.locks.settled(fid).await,
+                Err(NotExecuted::RetryWhileExecuted) if checks == BUSY_CHECKS => return Err(Errno::ETXTBSY),
+                Err(NotExecuted::RetryWhileExecuted) => {
+                    checks += 1;
                     self.rt.sleep(BUSY_PAUSE).await;
                 }
-                Err(Not::WithoutOsts) => {
+                Err(NotExecuted::RetryWithOsts) => {
                     if let Some(result) = Box::pin(self.attempt_with_osts(export, call)).await {
                         return result;
                     }
@@ -259,9 +261,11 @@ impl Mdt {
         changed.as_mut().enable();
         match self.attempt(export, call) {
             Ok(executed) => return Some(Ok(executed)),
-            Err(Not::Possible) => return Some(Err(Errno::ESHUTDOWN)),
-            Err(Not::BeforeRound(_) | Not::DuringChange(_) | Not::WhileRunning) => {}
-            Err(Not::WithoutOsts) => {
+            Err(NotExecuted::Shutdown) => return Some(Err(Errno::ESHUTDOWN)),
+            Err(
+                NotExecuted::RetryAfterRound(_) | NotExecuted::RetryAfterChange(_) | NotExecuted::RetryWhileExecuted,
+            ) => {}
+            Err(NotExecuted::RetryWithOsts) => {
                 let settling = (self.started + SETTLE).since(self.rt.now());
                 // Once the MDT has settled, it waits only for an OST that reconnects. The statfs
                 // request under way decides whether the OST is back.
@@ -272,16 +276,16 @@ impl Mdt {
         None
     }
 
-    fn attempt(&self, export: &Arc<Export>, call: &Call) -> std::result::Result<Executed, Not> {
+    fn attempt(&self, export: &Arc<Export>, call: &Call) -> std::result::Result<Executed, NotExecuted> {
         let (now, request) = (self.rt.now(), &call.request);
         let mut core = self.core.lock();
         // With the lock held: if the client disconnects later, `disconnected` closes what is opened
         // here.
         if self.stopped.load(Relaxed) || export.is_gone() {
-            return Err(Not::Possible);
+            return Err(NotExecuted::Shutdown);
         }
         if let Some(fid) = self.unsettled(&mut core, request) {
-            return Err(Not::DuringChange(fid));
+            return Err(NotExecuted::RetryAfterChange(fid));
         }
         let client = ClientId(export.id());
         core.exports.insert(client.0);
@@ -293,20 +297,20 @@ impl Mdt {
         match &result {
             Err(NEED_COMMIT) => {
                 self.touched(&core);
-                return Err(Not::BeforeRound(next_round));
+                return Err(NotExecuted::RetryAfterRound(next_round));
             }
-            Err(Errno::ETXTBSY) => return Err(Not::WhileRunning),
+            Err(Errno::ETXTBSY) => return Err(NotExecuted::RetryWhileExecuted),
             Err(_) if wait => {
                 self.touched(&core);
-                return Err(Not::WithoutOsts);
+                return Err(NotExecuted::RetryWithOsts);
             }
             _ => {}
         }
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
         let lasting = result.as_ref().ok().filter(|done| chooses_mirrors(request, done)).map(|done| done.transno);
         let change = result.as_ref().ok().and_then(|done| match lasting {
-            Some(_) => Some(self.lasting_change(spared(export, request), &done.touched)),
-            None => self.change(export, &done.touched, done.nameless),
+            Some(_) => Some(self.lasting_change(exempt_client(export, request), &done.invalidations)),
+            None => self.change(export, &done.invalidations, done.orphan),
         });
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
         let grants = self.grants(&core, export, call, &mut result);
@@ -348,18 +352,6 @@ fn chooses_mirrors(request: &Request, done: &Done) -> bool {
 /// Returns the client whose own locks do not conflict with a change of mirrors. `None` for a tool
 /// that changes mirrors: programs on the same client may be writing by the old layout, so that
 /// client has to cancel as well.
-fn spared<'a>(export: &'a Export, request: &Request) -> Option<&'a Export> {
+fn exempt_client<'a>(export: &'a Export, request: &Request) -> Option<&'a Export> {
     if matches!(request, Request::SetXattr { .. }) { None } else { Some(export) }
-}
-
-/// Returns the space and inodes of the MDT.
-pub(crate) fn statfs(mdt: &Mdt) -> StatFs {
-    let files = mdt.core.lock().ns.files();
-    space(mdt, files)
-}
-
-pub(crate) fn space(mdt: &Mdt, files: u64) -> StatFs {
-    let disk = mdt.share.of(mdt.dir.statvfs().unwrap_or_default());
-    let free = disk.bavail.saturating_mul(u64::from(disk.bsize)) / BYTES_PER_INODE;
-    StatFs { files: files.saturating_add(free), ffree: free, ..disk }
 }

@@ -23,8 +23,8 @@
 //! Invariants:
 //! * The OSTs get the new names only when every object is sealed. So an object has the same bytes
 //!   under both names.
-//! * Both files are [`Moving`] all the time. They are entered in the order of their FIDs, so that
-//!   two swaps do not deadlock.
+//! * Both files are in [`Relayouts`](crate::state::relayouts::Relayouts) all the time. They are
+//!   entered in the order of their FIDs, so that two swaps do not deadlock.
 //! * A swap continues if the requester disconnects, and is never left half done.
 
 use std::sync::Arc;
@@ -33,15 +33,16 @@ use std::time::Duration;
 
 use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
 use sheen_rpc::{Export, Response};
+use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost;
 use sheen_wire::{Errno, Fid, Result};
 use tracing::warn;
 
-use crate::commit::Goal;
-use crate::locks::Change;
+use crate::locks::LockedChange;
 use crate::mdt::Mdt;
-use crate::migrate::CLOSE_TIMEOUT;
+use crate::migrate::SEAL_TIMEOUT;
+use crate::state::commits::Goal;
 
 /// Number of attempts. A swap is repeated if one of the files got new objects meanwhile, or had
 /// objects that were left sealed.
@@ -49,9 +50,9 @@ const TRIES: u32 = 4;
 
 /// Number of checks whether a mirrored file is in use. A close that a program has just made may not
 /// have been reported yet.
-const LOOKS: u32 = 20;
+const IN_USE_CHECKS: u32 = 20;
 /// Pause between two such checks.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+const IN_USE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Events that a swap must wait for before it can begin.
 enum Wait {
@@ -64,7 +65,7 @@ impl Mdt {
     pub(crate) async fn swap_layouts(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let (export, request) = (export.clone(), call.request.clone());
-        let task = self.rt.spawn("mdt-swap", async move { mdt.swap(&export, &request).await });
+        let task = self.rt.spawn("mdt-swap", operation::inherit(async move { mdt.swap(&export, &request).await }));
         let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }
@@ -74,8 +75,8 @@ impl Mdt {
         if one == other {
             return Err(Errno::EINVAL);
         }
-        let _first = self.moving.turn(*one.min(other)).await;
-        let _second = self.moving.turn(*one.max(other)).await;
+        let _first = self.relayouts.turn(*one.min(other)).await;
+        let _second = self.relayouts.turn(*one.max(other)).await;
         for _ in 0..TRIES {
             let Some(names) = self.begin_swap(request).await? else { return Ok(0) };
             let swapped = self.swap_begun(export, request, &names).await;
@@ -127,13 +128,13 @@ impl Mdt {
         }
     }
 
-    async fn swap_begun(&self, export: &Export, request: &Request, names: &[Renamed]) -> Result<(u64, Change)> {
-        let quiet = self.quiet(export, request).await?;
+    async fn swap_begun(&self, export: &Export, request: &Request, names: &[Renamed]) -> Result<(u64, LockedChange)> {
+        let excluded = self.exclude_other_clients(export, request).await?;
         let old: Vec<_> = names.iter().map(|n| (n.ost, (n.old, None))).collect();
-        self.each_ost(&old, CLOSE_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
-        drop(quiet);
+        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
+        drop(excluded);
         let both: Vec<_> = names.iter().map(|n| (n.ost, (n.old, n.new))).collect();
-        let linked = self.each_ost(&both, CLOSE_TIMEOUT, |objects| ost::Request::Link { objects }).await;
+        let linked = self.each_ost(&both, SEAL_TIMEOUT, |objects| ost::Request::Link { objects }).await;
         if let Err(errno) = linked {
             warn!("{}: swap_layouts aborted: an OST could not link objects to their new names: {errno}", self.name);
             return Err(errno);
@@ -146,22 +147,22 @@ impl Mdt {
     ///
     /// # Errors
     /// EBUSY: a client uses one. ETIMEDOUT: a client does not answer.
-    async fn quiet(&self, export: &Export, request: &Request) -> Result<Option<Change>> {
+    async fn exclude_other_clients(&self, export: &Export, request: &Request) -> Result<Option<LockedChange>> {
         let Request::SwapLayouts { fids, .. } = request else { return Err(Errno::EPROTO) };
-        let mut asking = {
+        let mut excluded = {
             let mut core = self.core.lock();
             if !core.ns.is_any_mirrored(fids)? {
                 return Ok(None);
             }
-            self.asking_all(fids)
+            self.revoke_open_and_layout(fids)
         };
-        self.rt.timeout(CLOSE_TIMEOUT, asking.heard()).await.map_err(|_| Errno::ETIMEDOUT)?;
-        for _ in 0..LOOKS {
+        self.rt.timeout(SEAL_TIMEOUT, excluded.wait_cancelled()).await.map_err(|_| Errno::ETIMEDOUT)?;
+        for _ in 0..IN_USE_CHECKS {
             let is_in_use = |fid: &Fid| self.core.lock().ns.is_in_use(*fid, ClientId(export.id()));
             if !fids.iter().any(is_in_use) {
-                return Ok(Some(asking));
+                return Ok(Some(excluded));
             }
-            self.rt.sleep(LOOK_PAUSE).await;
+            self.rt.sleep(IN_USE_PAUSE).await;
         }
         Err(Errno::EBUSY)
     }

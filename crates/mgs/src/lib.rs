@@ -1,5 +1,5 @@
 //! The management service: the targets of file systems and their addresses, the pools of their
-//! OSTs, and persistent parameter settings.
+//! OSTs, and permanent settings.
 //!
 //! * [`registry`]: its state, as a state machine, with a part for [`pools`] and one for
 //!   [`settings`];

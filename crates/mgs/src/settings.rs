@@ -1,5 +1,5 @@
-//! Persistent settings of parameters (`lctl set_param -P`): their changes, and the line of text in
-//! which `lctl` requests a change.
+//! Permanent settings (`lctl set_param -P`): their changes, and the line of text in which `lctl`
+//! requests a change.
 //!
 //! Invariants:
 //! * Settings are sorted by index.

@@ -13,7 +13,7 @@ use sheen_wire::{
 use crate::{
     answer::Answer,
     file::File,
-    serve::{Inner, Signal},
+    state::{Inner, Signal, interrupted},
 };
 
 /// The attribute with a file's layout.
@@ -76,12 +76,6 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
         fs.client.swap_layouts(who, &file, other.into()).await?;
         return Ok(Answer::Ioctl(Bytes::new()));
     }
-    let interrupted = async {
-        match signal {
-            Some(signal) => signal.came().await,
-            None => std::future::pending().await,
-        }
-    };
     let work = async {
         match ioctl.cmd {
             ioctl::GROUP_LOCK => fs.client.group_lock(&file, number(&ioctl.input)?, file.nonblocking()).await?,
@@ -118,7 +112,7 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
     tokio::select! {
         biased;
         answer = work => answer,
-        () = interrupted => Err(Errno::EINTR),
+        () = interrupted(signal) => Err(Errno::EINTR),
     }
 }
 

@@ -9,9 +9,9 @@
 //!   these replies ([`crate::ops`]).
 //! * *Attributes*: an invalidation makes replies on their way void if the kernel knows the file. It
 //!   does not reach a reply that brings the file to the kernel, until the kernel has processed that
-//!   reply. So [`Known`] lists, from before the reply is sent, the files that the kernel gets. An
-//!   invalidation that finds no inode of a listed file is repeated. If an invalidation comes
-//!   between the lookup and the reply, the attributes in the reply get no validity time
+//!   reply. So [`LookupCounts`] lists, from before the reply is sent, the files that the kernel
+//!   gets. An invalidation that finds no inode of a listed file is repeated. If an invalidation
+//!   comes between the lookup and the reply, the attributes in the reply get no validity time
 //!   ([`Kernel::moment`]).
 //! * *Pages* are locked from before their request until they have the data, and an invalidation
 //!   waits for them.
@@ -26,7 +26,7 @@ use sheen_fuse::{Forget, Notifier};
 use sheen_wire::{Errno, Fid, Result};
 
 use crate::{
-    known::Known,
+    lookup_counts::LookupCounts,
     node::{self, Inos},
 };
 
@@ -35,7 +35,7 @@ pub struct Kernel {
     notifier: Notifier,
     /// The kind of inode numbers that the kernel gets.
     pub inos: Inos,
-    known: Known,
+    known: LookupCounts,
     /// Number of attribute invalidations so far.
     dropped: AtomicU64,
 }
@@ -47,7 +47,7 @@ pub struct Moment(u64);
 impl Kernel {
     /// Creates the kernel's side of a session.
     pub fn new(notifier: Notifier, inos: Inos) -> Kernel {
-        Kernel { notifier, inos, known: Known::default(), dropped: AtomicU64::new(0) }
+        Kernel { notifier, inos, known: LookupCounts::default(), dropped: AtomicU64::new(0) }
     }
 
     /// Returns the present moment, to be taken before the lookup for a reply that brings a file.

@@ -4,32 +4,35 @@
 //! ids, handles, flags of an open, buffer sizes.
 //!
 //! * [`serve`]: which thread runs a request, and what an interrupt does;
+//! * [`state`]: what all operations use;
 //! * [`parked`]: a request that waits for a server;
 //! * [`ops`]: one function per operation, from the kernel's terms to the client's;
 //! * [`answer`]: the result of an operation, before it is written to the kernel;
-//! * [`kernel`], [`known`]: the kernel's caches, and their invalidation;
+//! * [`kernel`], [`lookup_counts`]: the kernel's caches, and their invalidation;
 //! * [`file`], [`locks`], [`ioctl`]: open files, file locks of programs, and ioctls.
 //!
 //! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), one for each FID. So there is no table of
-//! nodes, only a count of the files that the kernel knows ([`known`]). The kernel's node id of the
-//! root is 1.
+//! nodes, only a count of the files that the kernel knows ([`lookup_counts`]). The kernel's node id
+//! of the root is 1.
 //!
 //! The kernel caches names, attributes and pages as long as the client holds the locks that guard
 //! them. At a blocking callback the client invalidates them before it cancels the lock. The kernel
 //! does not cache that a name is missing.
 
 mod answer;
+mod create_getattr;
 mod file;
 mod handles;
 mod ioctl;
 mod kernel;
-mod known;
 mod locks;
-mod made;
+mod lookup_counts;
 mod node;
 mod ops;
+mod options;
 mod parked;
 mod serve;
+mod state;
 
 use std::{io, path::Path, sync::Arc};
 
@@ -38,7 +41,7 @@ use sheen_fuse::Session;
 pub use sheen_fuse::{MountError, MountFlags, remount};
 use sheen_rt::Rt;
 
-pub use serve::{Locks, Options};
+pub use options::{Locks, Options};
 
 /// Readahead window of the kernel for a sequential reader, in bytes. Four requests of the largest
 /// size: a server works on one while the replies of others arrive.

@@ -19,7 +19,7 @@ use crate::{
     answer::Answer,
     file::File,
     ioctl, locks, node,
-    serve::{Inner, Signal},
+    state::{Inner, Signal, interrupted},
 };
 
 /// Open flags that the servers get. O_NOCTTY, O_NOFOLLOW, O_CLOEXEC and the like mean nothing to
@@ -118,7 +118,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::Read(read) => {
             let file = fs.file(read.fh)?;
             file.note_read();
-            client.read_in_place(&file, read.offset, read.size as usize, read.is_kept()).await.map(Answer::Data)
+            client.read_in_place(&file, read.offset, read.size as usize, read.is_page_cached()).await.map(Answer::Data)
         }
         Op::Write(w) => Box::pin(write(&fs, &who, *w)).await,
         Op::Flush { fh, lock_owner } => {
@@ -214,8 +214,8 @@ async fn fsyncdir(fs: &Inner, fh: u64) -> Result<()> {
 }
 
 async fn getattr(fs: &Inner, pid: u32, fid: Fid, fh: Option<u64>) -> Result<sheen_client::EntryAttr> {
-    if let Some(said) = fs.made.take(pid, fid, fs.rt.now()) {
-        return Ok(said);
+    if let Some(recorded) = fs.create_replies.take(pid, fid, fs.rt.now()) {
+        return Ok(recorded);
     }
     match fh.and_then(|fh| fs.files.get(fh)) {
         Some(file) => fs.client.getattr(fid, Some(&**file)).await,
@@ -246,7 +246,7 @@ async fn create(fs: &Inner, who: &Caller, parent: Fid, c: &Create) -> Result<Ans
     let (since, flags) = (fs.moment(), c.flags & SERVER_FLAGS | flags::CREAT);
     let (entry, file) = fs.client.create(who, parent, &c.name, flags, c.mode, c.umask).await?;
     if !entry.keep.attr {
-        fs.made.say(who.pid, &entry.attr, fs.rt.now());
+        fs.create_replies.record(who.pid, &entry.attr, fs.rt.now());
     }
     let (fh, flags) = fs.opened(file, c.flags);
     Ok(Answer::Create { entry, since, fh, flags })
@@ -324,13 +324,7 @@ async fn setlk(fs: &Inner, fid: Fid, request: &LockRequest, wait: bool, signal: 
     if flock.kind == FlockKind::Posix && mode != Mode::Nl {
         fs.file(request.fh)?.locks(flock.owner);
     }
-    let interrupted = async {
-        match signal {
-            Some(signal) => signal.came().await,
-            None => std::future::pending().await,
-        }
-    };
-    fs.client.lock(fid, flock, mode, wait, interrupted).await?;
+    fs.client.lock(fid, flock, mode, wait, interrupted(signal)).await?;
     Ok(Answer::Locked { fid, flock })
 }
 

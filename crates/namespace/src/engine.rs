@@ -1,199 +1,21 @@
 //! The engine: opens a store, executes requests, seals and commits batches.
 
-use std::{hash::Hasher, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use sheen_layout::{Asked, Component, Layout, MDT_OST, Wanted, WantedLayout};
-use sheen_wire::{
-    self as wire, Errno, Fid, FileKind, StatFs, Time, fid,
-    mds::{RELATIME_SECS, Reply, Request},
-};
-use siphasher::sip::SipHasher13;
+use sheen_layout::{Layout, MDT_OST};
+use sheen_wire::{self as wire, Fid, FileKind, Time, fid, mds::Request};
 
 use crate::{
-    Batch, OrphanRange, Store, StoreError, format,
+    Batch, ClientId, Config, Destroy, Done, Env, Namespace, OrphanRange, Store, StoreError, format,
     handles::Handles,
+    held::Replaced,
     ids::{Objects, Sequences},
-    key,
-    nameless::Nameless,
-    ops,
+    interface::Cx,
+    key, ops,
     record::{Counters, Inode, Super, decode, encode},
-    replaced::Replaced,
+    relayouts::{Swaps, Takes},
     tables::{Tables, read},
 };
-
-/// Id of a client's export, valid while the connection lasts. Open files belong to it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClientId(pub u64);
-
-/// Internal result of [`Namespace::execute`], not an errno of Linux: repeat the request after the
-/// next commit. The operation needs ids whose reservation is not durable yet, and has changed
-/// nothing that matters. The service seals, commits and repeats the request, so clients never see
-/// this value. While another batch is being committed, `seal` returns `None`: wait for that commit
-/// first.
-///
-/// It occurs for the first object on an OST. It also occurs when one commit interval uses more than
-/// half of a reservation (32Ki object ids of one OST, 512 FID sequences).
-pub const NEED_COMMIT: Errno = Errno(0x1_0002);
-
-/// Parameters of an MDT.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Index of this MDT, at most [`sheen_wire::seq::MdtIndex::MAX`]. The store of another MDT is
-    /// refused.
-    pub mdt_index: u32,
-    /// The MDT was formatted before. An empty store is then refused: formatting it would hand out
-    /// ids again that existing objects have.
-    pub was_formatted: bool,
-    /// Secret of the directory hashes. Stored in the superblock when an empty store is formatted,
-    /// and ignored later. Take it from the system's random source: a user who knows it can create
-    /// names that collide in a directory.
-    pub hash_seed: u64,
-    /// Bits of a name's hash: 56 ([`Config::HASH_BITS_MAX`]), or fewer to test collisions. Stored
-    /// like the seed.
-    pub hash_bits: u32,
-    /// Bound of the caches of clean inodes and entries, in bytes.
-    pub cache_bytes_max: usize,
-    /// Maximum number of files that one client may have open.
-    pub open_files_max: usize,
-    /// UID of the root directory, set when an empty store is formatted; ignored later.
-    pub root_uid: u32,
-    /// GID of the root directory, likewise.
-    pub root_gid: u32,
-    /// Default layout of the root directory, likewise.
-    pub root_layout: Asked,
-    /// Relatime: a read updates an access time older than this, even if it is newer than the last
-    /// change.
-    pub relatime: Duration,
-    /// Time in milliseconds for which a file that a rename replaced can still be opened by clients
-    /// that looked it up before. 0: not at all.
-    pub keep_replaced_ms: u32,
-}
-
-impl Config {
-    /// Cookies of readdir have 63 bits, of which 7 distinguish names with the same hash. With 56
-    /// bits, a directory of a million names has a collision with a probability of 10^-5.
-    pub const HASH_BITS_MAX: u32 = 56;
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            mdt_index: 0,
-            was_formatted: false,
-            hash_seed: 0,
-            hash_bits: Config::HASH_BITS_MAX,
-            cache_bytes_max: 256 << 20,
-            open_files_max: 1 << 20,
-            root_uid: 0,
-            root_gid: 0,
-            root_layout: Asked::default(),
-            relatime: Duration::from_secs(RELATIME_SECS),
-            keep_replaced_ms: 0,
-        }
-    }
-}
-
-/// Requested parameters of a new layout. The fields are resolved in this order
-/// (`sheen_layout::resolve_asked`), then the file system's defaults apply.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ask {
-    /// Parameters set on the file itself; empty if there are none.
-    pub own: Asked,
-    /// Default layout of the parent directory.
-    pub dir: Option<Asked>,
-    /// Default layout of the root directory.
-    pub root: Option<Asked>,
-}
-
-/// Services that the caller provides to an operation.
-pub trait Env {
-    /// Returns the real time.
-    fn now(&self) -> Time;
-    /// Checks parameters that a user requested. EINVAL if an OST or pool does not exist, EOPNOTSUPP
-    /// if the MDT cannot hold data.
-    fn check(&mut self, asked: &Asked) -> wire::Result<()>;
-    /// Fills in the parameters that `ask` leaves open. The user's own parameters were checked
-    /// before ([`Env::check`]).
-    fn resolve(&mut self, ask: &Ask) -> wire::Result<WantedLayout>;
-    /// Chooses the OST for each stripe of a component (or of a plain layout) among the OSTs that
-    /// are active and have space now. For its errors (ENOSPC, EINVAL and so on) see
-    /// `sheen_layout::LayoutError::errno`. Called before the operation changes anything; the
-    /// operation may still fail afterwards.
-    fn place(&mut self, wanted: &Wanted) -> wire::Result<Vec<u32>>;
-    /// Whether the OSTs of a component have room for that many more bytes. For a component without
-    /// objects: the OSTs on which it could be placed.
-    fn has_room(&self, _component: &Component, _bytes: u64) -> bool {
-        true
-    }
-    /// Reports that a component with objects took that many bytes from its extension component.
-    /// They will be written.
-    fn extended(&mut self, _component: &Component, _bytes: u64) {}
-    /// Whether an OST is connected.
-    fn is_up(&self, _ost: u32) -> bool {
-        true
-    }
-    /// Returns the locks that clients hold on the file, as [`sheen_wire::ldlm::bits`].
-    fn locks(&self, _fid: Fid) -> Vec<(ClientId, u64)> {
-        Vec::new()
-    }
-    /// Returns the reply to `StatFs`, given the number of inodes in use.
-    fn statfs(&self, files: u64) -> StatFs;
-    /// Whether clients may have opened the file locally, without a handle of the MDT: a client
-    /// holds a lock on [`sheen_wire::ldlm::bits::OPEN`].
-    fn may_be_open(&self, _fid: Fid) -> bool {
-        false
-    }
-}
-
-/// Result of an executed request.
-#[derive(Clone, Debug)]
-pub struct Done {
-    /// Reply to the client.
-    pub reply: Reply,
-    /// Transaction number, rising. 0 if nothing changed that a crash could lose.
-    pub transno: u64,
-    /// Invalidations: per changed inode, once, the [`sheen_wire::ldlm::bits`] that other clients
-    /// may no longer cache. Module `touched` defines them.
-    pub touched: Vec<(Fid, u64)>,
-    /// The file whose last name the operation removed, if clients may have it open without the
-    /// MDT's knowledge.
-    pub nameless: Option<Nameless>,
-}
-
-/// Objects to be destroyed on their OSTs: those of a deleted file, or those removed from a file's
-/// layout.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Destroy {
-    /// Number in the unlink log, rising.
-    pub seqno: u64,
-    /// The file that the objects belonged to.
-    pub file: Fid,
-    /// (OST index, object).
-    pub objects: Vec<(u32, Fid)>,
-}
-
-/// Context of one request.
-pub(crate) struct Cx<'a> {
-    pub client: ClientId,
-    /// Timestamp for all changes of this request.
-    pub now: Time,
-    pub env: &'a mut dyn Env,
-}
-
-/// The state of an MDT.
-pub struct Namespace<S> {
-    pub(crate) tables: Tables<S>,
-    pub(crate) handles: Handles,
-    pub(crate) replaced: Replaced,
-    /// Set by the operation in progress, for [`Done::nameless`].
-    pub(crate) nameless: Option<Nameless>,
-    pub(crate) objects: Objects,
-    pub(crate) sequences: Sequences,
-    pub(crate) swaps: ops::Swaps,
-    pub(crate) takes: ops::Takes,
-    pub(crate) counters: Counters,
-    pub(crate) config: Config,
-}
 
 impl<S: Store> Namespace<S> {
     /// Opens a store. Formats it if it is empty and was not formatted before. Commits once before
@@ -214,11 +36,11 @@ impl<S: Store> Namespace<S> {
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
             replaced: Replaced::default(),
-            nameless: None,
+            orphan: None,
             objects: Objects::open(&mut tables, mdt)?,
             sequences: Sequences::open(counters.seq_reserved, mdt),
-            swaps: ops::Swaps::open(tables.store())?,
-            takes: ops::Takes::new(),
+            swaps: Swaps::open(tables.store())?,
+            takes: Takes::new(),
             counters,
             tables,
             config: config.clone(),
@@ -255,16 +77,16 @@ impl<S: Store> Namespace<S> {
 
     /// Executes one request. After an error, nothing has changed. `StatFs` is answered from
     /// [`Env::statfs`]. `Sync` returns `Ok` at once: the service does the waiting
-    /// ([`Namespace::needs_commit`]). [`NEED_COMMIT`] asks for a commit and a second call.
+    /// ([`Namespace::needs_commit`]). [`crate::NEED_COMMIT`] asks for a commit and a second call.
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
-        let nameless = self.nameless.take();
-        if let (Err(_), Some(nameless)) = (&result, nameless) {
-            self.handles.close(nameless.handle);
+        let orphan = self.orphan.take();
+        if let (Err(_), Some(orphan)) = (&result, orphan) {
+            self.handles.close(orphan.handle);
         }
-        let (transno, touched) = self.tables.end();
-        result.map(|reply| Done { reply, transno, touched, nameless })
+        let (transno, invalidations) = self.tables.end();
+        result.map(|reply| Done { reply, transno, invalidations, orphan })
     }
 
     /// Closes all files of a client that disconnected or was evicted. The last close of an orphan
@@ -321,7 +143,7 @@ impl<S: Store> Namespace<S> {
 
     /// Returns the size of the next batch: (operations, approximate bytes). Bookkeeping such as
     /// [`Namespace::destroyed`] counts only in bytes. With 0 bytes nothing waits for a commit,
-    /// unless a request got [`NEED_COMMIT`].
+    /// unless a request got [`crate::NEED_COMMIT`].
     pub fn dirty(&self) -> (u64, usize) {
         self.tables.dirty()
     }
@@ -380,7 +202,7 @@ impl<S: Store> Namespace<S> {
 
     /// Forgets this range with the next batch: its objects are destroyed.
     pub fn range_destroyed(&mut self, range: &OrphanRange) {
-        self.objects.orphan_gone(&mut self.tables, range);
+        self.objects.orphan_range_destroyed(&mut self.tables, range);
     }
 
     /// Ends recovery, when all clients have had their chance to `Reopen`: deletes the orphans that
@@ -401,8 +223,8 @@ impl<S: Store> Namespace<S> {
     /// Releases unused id reservations, before the last seal of a clean stop. Nothing may be
     /// executed afterwards.
     pub fn stop(&mut self) {
-        self.objects.give_back();
-        self.sequences.give_back();
+        self.objects.release_unused();
+        self.sequences.release_unused();
     }
 
     /// Whether an entry of the unlink log holds new object names that an operation in progress is
@@ -423,24 +245,6 @@ impl<S: Store> Namespace<S> {
         };
         let layout = Layout::decode(&bytes)?;
         Ok(layout.all_objects().any(|s| (s.ost, s.object) == (MDT_OST, object)))
-    }
-
-    /// Returns the number of inodes in use.
-    pub fn files(&self) -> u64 {
-        self.counters.files
-    }
-
-    /// Returns and clears the last store error for which a request got EIO.
-    pub fn take_fault(&mut self) -> Option<StoreError> {
-        self.tables.take_fault()
-    }
-
-    /// Returns a name's position in its directory: a keyed hash, so that users cannot choose names
-    /// that collide. It is never 0, so that cookies are above those of `.` and `..`.
-    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.config.hash_seed, !self.config.hash_seed.rotate_left(32));
-        hasher.write(name);
-        (hasher.finish() >> (64 - self.config.hash_bits.clamp(1, Config::HASH_BITS_MAX))).max(1)
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use sheen_wire::{self as wire, Errno, Fid, mds::flags};
 
-use crate::ClientId;
+/// Id of a client's export, valid while the connection lasts. Open files belong to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId(pub u64);
 
 /// One open file of one client.
 #[derive(Clone, Copy, Debug)]
@@ -171,19 +173,19 @@ impl Handles {
 
     /// Whether a client other than these two has the file open, or `once` has it open more than
     /// once.
-    pub(crate) fn is_open_but(&self, fid: Fid, once: ClientId, nobody: ClientId) -> bool {
-        let counts = |count: &Count| count.client != nobody && (count.client != once || count.opens > 1);
+    pub(crate) fn is_open_elsewhere(&self, fid: Fid, once: ClientId, internal: ClientId) -> bool {
+        let counts = |count: &Count| count.client != internal && (count.client != once || count.opens > 1);
         self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
     }
 
     /// Whether a client other than this one has the file open for writing.
-    pub(crate) fn is_written_but(&self, fid: Fid, client: ClientId) -> bool {
+    pub(crate) fn is_written_by_another(&self, fid: Fid, client: ClientId) -> bool {
         let counts = |count: &Count| count.client != client && count.writes > 0;
         self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
     }
 
     /// Whether a client, other than the one given, has the file open for execution.
-    pub(crate) fn is_run_but(&self, fid: Fid, client: Option<ClientId>) -> bool {
+    pub(crate) fn is_executed_by_another(&self, fid: Fid, client: Option<ClientId>) -> bool {
         let counts = |count: &Count| Some(count.client) != client && count.runs > 0;
         // Called for each file of a listing, so the usual case must be fast.
         self.running > 0 && self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
@@ -213,10 +215,13 @@ mod tests {
         assert_eq!(by(&handles, f), [false, true, true]);
         assert!(!handles.close(opens[2]) && !handles.close(opens[4]) && !handles.close(opens[4]));
         assert_eq!(by(&handles, f), [false, true, false]);
-        assert!(!handles.is_open_but(f, ClientId(2), ClientId(0)) && handles.is_open_but(f, ClientId(3), ClientId(0)));
-        assert!(!handles.is_open_but(f, ClientId(3), ClientId(2)));
+        assert!(
+            !handles.is_open_elsewhere(f, ClientId(2), ClientId(0))
+                && handles.is_open_elsewhere(f, ClientId(3), ClientId(0))
+        );
+        assert!(!handles.is_open_elsewhere(f, ClientId(3), ClientId(2)));
         let again = handles.open(ClientId(2), f, 0);
-        assert!(handles.is_open_but(f, ClientId(2), ClientId(0)) && !handles.close(again));
+        assert!(handles.is_open_elsewhere(f, ClientId(2), ClientId(0)) && !handles.close(again));
         assert!(handles.close(opens[1]) && !handles.is_open(f) && handles.close(other));
         assert_eq!((by(&handles, f), by(&handles, g)), ([false; 3], [false; 3]));
     }
@@ -228,11 +233,15 @@ mod tests {
         let plain = handles.open(me, f, flags::RDONLY);
         let runs = [handles.open(me, f, flags::EXEC), handles.open(me, f, flags::EXEC)];
         let writes = handles.open(other, f, flags::RDWR);
-        assert!(handles.is_run_but(f, None) && handles.is_run_but(f, Some(other)) && !handles.is_run_but(f, Some(me)));
-        assert!(handles.is_written_but(f, me) && !handles.is_written_but(f, other));
-        assert!(!handles.close(runs[0]) && handles.is_run_but(f, None), "once more");
-        assert!(!handles.close(runs[1]) && !handles.is_run_but(f, None));
-        assert!(!handles.close(writes) && !handles.is_written_but(f, me));
+        assert!(
+            handles.is_executed_by_another(f, None)
+                && handles.is_executed_by_another(f, Some(other))
+                && !handles.is_executed_by_another(f, Some(me))
+        );
+        assert!(handles.is_written_by_another(f, me) && !handles.is_written_by_another(f, other));
+        assert!(!handles.close(runs[0]) && handles.is_executed_by_another(f, None), "once more");
+        assert!(!handles.close(runs[1]) && !handles.is_executed_by_another(f, None));
+        assert!(!handles.close(writes) && !handles.is_written_by_another(f, me));
         assert!(handles.close(plain) && handles.running == 0);
     }
 }

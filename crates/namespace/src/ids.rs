@@ -25,10 +25,20 @@ use sheen_wire::{
 };
 
 use crate::{
-    NEED_COMMIT, Store, StoreError, key,
+    Store, StoreError, key,
     record::{OstIds, decode, encode},
     tables::{Tables, for_each_in},
 };
+
+/// Internal result of [`crate::Namespace::execute`], not an errno of Linux: repeat the request
+/// after the next commit. The operation needs ids whose reservation is not durable yet, and has
+/// changed nothing that matters. The service seals, commits and repeats the request, so clients
+/// never see this value. While another batch is being committed, `seal` returns `None`: wait for
+/// that commit first.
+///
+/// It occurs for the first object on an OST. It also occurs when one commit interval uses more than
+/// half of a reservation (32Ki object ids of one OST, 512 FID sequences).
+pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 
 /// Object ids reserved at once on one OST. Enough for 32 files of 2000 stripes on that OST between
 /// two commits, and a restart wastes little of 2^32.
@@ -153,7 +163,7 @@ impl Objects {
 
     /// Releases the ids above the last one handed out, for a clean stop. Takes effect with the next
     /// batch; no id may be taken afterwards.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release_unused(&mut self) {
         for ost in self.osts.values_mut() {
             *ost = Ost { reserved: ost.last, durable: ost.last, dirty: true, ..*ost };
         }
@@ -167,7 +177,7 @@ impl Objects {
         self.orphans.iter().map(range).collect()
     }
 
-    pub(crate) fn orphan_gone<S: Store>(&mut self, tables: &mut Tables<S>, range: &OrphanRange) {
+    pub(crate) fn orphan_range_destroyed<S: Store>(&mut self, tables: &mut Tables<S>, range: &OrphanRange) {
         if self.orphans.remove(&(range.ost, range.first)).is_some() {
             tables.set_raw(key::orphan_range(range.ost, range.first), None);
         }
@@ -260,7 +270,7 @@ impl Sequences {
         self.durable = self.sealed;
     }
 
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release_unused(&mut self) {
         self.reserved = self.last;
         self.durable = self.last;
     }

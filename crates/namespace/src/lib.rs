@@ -27,27 +27,40 @@
 mod access;
 mod acl;
 mod cache;
+mod config;
 mod engine;
+mod error;
 mod format;
 mod handles;
+mod held;
 mod ids;
+mod interface;
+mod invalidations;
 mod involved;
 mod key;
-mod nameless;
+mod layer;
+mod namespace;
 mod ops;
+mod orphans;
 mod record;
+mod relayouts;
 mod replaced;
 mod store;
 mod tables;
-mod touched;
 
-pub use engine::{Ask, ClientId, Config, Destroy, Done, Env, NEED_COMMIT, Namespace};
+pub use config::Config;
+pub use error::StoreError;
 pub use format::STORE_FORMAT;
-pub use ids::OrphanRange;
-pub use nameless::Nameless;
-pub use ops::{Renamed, Taking};
+pub use handles::ClientId;
+pub use held::HeldOrphan;
+pub use ids::{NEED_COMMIT, OrphanRange};
+pub use interface::{Destroy, Done, Env, LayoutRequest};
+pub use layer::Batch;
+pub use namespace::Namespace;
+pub use ops::Taking;
 pub use record::FORMAT_VERSION;
-pub use store::{Batch, MemStore, Store, StoreError};
+pub use relayouts::Renamed;
+pub use store::{MemStore, Store};
 
 /// Decodes bytes as every kind of stored record and as an ACL, and discards the result. Called by a
 /// fuzz target; accepts any bytes.

@@ -11,21 +11,13 @@
 //! Invariant: at most [`REPLACED_MAX`] files are held this way; beyond that the oldest is released
 //! early.
 
-use std::collections::VecDeque;
-
 use sheen_wire::{self as wire, Fid, FileKind, Time};
 
-use crate::{ClientId, Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, held::INTERNAL_CLIENT, interface::Cx};
 
 /// Maximum number of files held. A program that renames without pause replaces some thousands per
 /// second.
 const REPLACED_MAX: usize = 4096;
-/// Owner of the handles that hold these files open. No export has the number 0.
-pub(crate) const NOBODY: ClientId = ClientId(0);
-
-/// Expiry time, handle and FID of each held file, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct Replaced(VecDeque<(Time, u64, Fid)>);
 
 impl<S: Store> Namespace<S> {
     /// Holds a file open whose name a rename is about to take.
@@ -38,7 +30,7 @@ impl<S: Store> Namespace<S> {
         if self.replaced.0.len() >= REPLACED_MAX {
             self.drop_oldest();
         }
-        let handle = self.handles.open(NOBODY, fid, wire::mds::flags::RDONLY);
+        let handle = self.handles.open(INTERNAL_CLIENT, fid, wire::mds::flags::RDONLY);
         self.replaced.0.push_back((later(cx.now, keep), handle, fid));
         Ok(())
     }

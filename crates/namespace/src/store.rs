@@ -2,44 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{PoisonError, RwLock},
 };
 
-use crate::tables::Layer;
-
-/// A failure of the store. Requests that hit one return EIO. A failed commit must stop the MDT,
-/// because changes that were already replied to would be lost.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The store itself failed.
-    #[error("metadata store: {0}")]
-    Failed(String),
-    /// A record cannot be decoded.
-    #[error("metadata record {key}: {why}")]
-    Corrupt {
-        /// Its key, in hex.
-        key: String,
-        /// Cause of the error.
-        why: String,
-    },
-    /// The store was written by another version or for another MDT.
-    #[error("metadata store: {0}")]
-    Incompatible(String),
-    /// Bytes of the store are lost or differ from those that were written.
-    #[error("metadata store: {0}")]
-    Damaged(String),
-    /// The store lacks a record that every formatted store has.
-    #[error("metadata store: no {0} record, which every formatted store has")]
-    Incomplete(&'static str),
-}
-
-impl StoreError {
-    /// Whether the store is damaged. Nothing may be written to it any more, because its replies are
-    /// unreliable too.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, StoreError::Corrupt { .. } | StoreError::Damaged(_) | StoreError::Incomplete(_))
-    }
-}
+use crate::{Batch, StoreError};
 
 /// Keys and values as [`Store::range`] returns them.
 pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -55,44 +21,6 @@ pub trait Store: Send + Sync {
     /// the engine, one batch at a time, in order. Reads continue meanwhile and may see the state
     /// before or after.
     fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
-}
-
-/// All changes since the last seal. Cheap to clone. Records are encoded while [`Batch::for_each`]
-/// walks them, thus on the committing thread.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    pub(crate) layer: Arc<Layer>,
-}
-
-impl Batch {
-    /// Longest key in bytes.
-    pub const KEY_BYTES_MAX: usize = 64;
-
-    /// Returns the first transno in the batch.
-    pub fn first(&self) -> u64 {
-        self.layer.first
-    }
-
-    /// Returns the last transno in the batch, to be passed to [`crate::Namespace::committed`].
-    pub fn last(&self) -> u64 {
-        self.layer.last
-    }
-
-    /// Returns the number of records.
-    pub fn len(&self) -> usize {
-        self.layer.len()
-    }
-
-    /// Whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Calls `f` with every record in order of key: its value, or `None` if the key is to be
-    /// deleted. Stops at the first error.
-    pub fn for_each<E: From<StoreError>>(&self, f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
-        self.layer.for_each(f)
-    }
 }
 
 /// A store in memory, "durable" as long as the value lives. Tests use it across instances of

@@ -6,85 +6,19 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-use rustc_hash::FxHashMap;
 use sheen_wire::{self as wire, Errno, Fid, ldlm::bits};
 
 use crate::{
     Batch, Store, StoreError,
     cache::Cache,
+    invalidations::Invalidations,
     key,
-    record::{Bucket, Inode, Xattrs, decode, encode},
-    touched::Touched,
+    layer::Layer,
+    record::{Bucket, Inode, Xattrs, decode},
 };
 
 /// Approximate overhead of a record in the store, in bytes; for the bound on a batch.
 const RECORD_BYTES: usize = 64;
-
-/// Changes of a range of transnos. `None` is a deletion.
-#[derive(Default, Debug)]
-pub(crate) struct Layer {
-    pub first: u64,
-    pub last: u64,
-    /// Approximate size in bytes.
-    bytes: usize,
-    /// With the transno of the last change.
-    inodes: FxHashMap<Fid, (Option<Arc<Inode>>, u64)>,
-    entries: BTreeMap<(Fid, u64), Option<Bucket>>,
-    xattrs: BTreeMap<Fid, Option<Arc<Xattrs>>>,
-    /// Records of tables that have no type here, as bytes.
-    raw: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-}
-
-impl Layer {
-    pub(crate) fn len(&self) -> usize {
-        self.inodes.len() + self.entries.len() + self.xattrs.len() + self.raw.len()
-    }
-
-    /// Walks the records in key order: tables sort by their letter (`e` `i` `x`), with `raw` in
-    /// between.
-    pub(crate) fn for_each<E: From<StoreError>>(
-        &self,
-        mut f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut raw = self.raw.iter().peekable();
-        let mut buf = Vec::new();
-        let mut inodes: Vec<_> = self.inodes.iter().collect();
-        inodes.sort_unstable_by_key(|(fid, _)| **fid);
-        let typed = (self.entries.iter().map(|(&(dir, hash), b)| (key::entry(dir, hash), Record::Bucket(b.as_ref()))))
-            .chain(inodes.into_iter().map(|(fid, (i, _))| (key::inode(*fid), Record::Inode(i.as_deref()))))
-            .chain(self.xattrs.iter().map(|(fid, x)| (key::xattrs(*fid), Record::Xattrs(x.as_deref()))));
-        let mut typed = typed.peekable();
-        loop {
-            let raw_first = match (raw.peek(), typed.peek()) {
-                (None, None) => return Ok(()),
-                (Some((k, _)), Some((t, _))) => *k < t,
-                (r, _) => r.is_some(),
-            };
-            if raw_first && let Some((key, value)) = raw.next() {
-                f(key, value.as_deref())?;
-            } else if let Some((key, record)) = typed.next() {
-                let gone = match record {
-                    Record::Bucket(b) => b.map(|b| encode(b, std::mem::take(&mut buf))),
-                    Record::Inode(i) => i.map(|i| encode(i, std::mem::take(&mut buf))),
-                    Record::Xattrs(x) => x.map(|x| encode(x, std::mem::take(&mut buf))),
-                };
-                match gone {
-                    None => f(&key, None)?,
-                    Some(bytes) => {
-                        buf = bytes?;
-                        f(&key, Some(&buf))?;
-                    }
-                }
-            }
-        }
-    }
-}
-
-enum Record<'a> {
-    Bucket(Option<&'a Bucket>),
-    Inode(Option<&'a Inode>),
-    Xattrs(Option<&'a Xattrs>),
-}
 
 pub(crate) struct Tables<S> {
     store: Arc<S>,
@@ -97,7 +31,7 @@ pub(crate) struct Tables<S> {
     next: u64,
     changed: bool,
     /// Invalidations of the operation in progress.
-    touched: Touched,
+    invalidations: Invalidations,
     ops: u64,
     committed: u64,
     fault: Option<StoreError>,
@@ -113,7 +47,7 @@ impl<S: Store> Tables<S> {
             entries: Cache::new(cache_bytes_max / 3),
             next: transno + 1,
             changed: false,
-            touched: Touched::default(),
+            invalidations: Invalidations::default(),
             ops: 0,
             committed: transno,
             fault: None,
@@ -126,23 +60,23 @@ impl<S: Store> Tables<S> {
 
     /// Adds an invalidation ([`sheen_wire::ldlm::bits`]) for an inode none of whose records
     /// changes.
-    pub(crate) fn recall(&mut self, fid: Fid, bits: u64) {
-        self.touched.note(fid, bits);
+    pub(crate) fn invalidate(&mut self, fid: Fid, bits: u64) {
+        self.invalidations.note(fid, bits);
     }
 
     /// Ends an operation. Returns its transno (0 if it changed nothing) and its invalidations.
     pub(crate) fn end(&mut self) -> (u64, Vec<(Fid, u64)>) {
-        let touched = self.touched.take();
+        let invalidations = self.invalidations.take();
         self.inodes.trim();
         self.entries.trim();
         if !std::mem::take(&mut self.changed) {
-            return (0, touched);
+            return (0, invalidations);
         }
         let transno = self.next;
         self.active.last = transno;
         self.ops += 1;
         self.next += 1;
-        (transno, touched)
+        (transno, invalidations)
     }
 
     pub(crate) fn last_transno(&self) -> u64 {
@@ -236,14 +170,14 @@ impl<S: Store> Tables<S> {
         self.touch(weight / 2);
         // An operation has read the inode that it changes. The cache still has it, because it is
         // trimmed only between operations. Only a new inode is not in the cache.
-        self.touched.inode(fid, self.inodes.get(&fid).map(|i| &**i), Some(&inode));
+        self.invalidations.inode(fid, self.inodes.get(&fid).map(|i| &**i), Some(&inode));
         self.inodes.put(fid, inode.clone(), weight);
         self.active.inodes.insert(fid, (Some(inode), self.next));
     }
 
     pub(crate) fn remove_inode(&mut self, fid: Fid) {
         self.touch(0);
-        self.touched.inode(fid, self.inodes.get(&fid).map(|i| &**i), None);
+        self.invalidations.inode(fid, self.inodes.get(&fid).map(|i| &**i), None);
         self.inodes.remove(&fid);
         self.active.inodes.insert(fid, (None, self.next));
     }
@@ -268,7 +202,7 @@ impl<S: Store> Tables<S> {
         let weight = bucket.as_ref().map_or(96, Bucket::weight);
         self.touch(weight / 2);
         let old = self.entries.get(&(dir, hash)).and_then(Option::as_ref);
-        self.touched.entries(dir, old, bucket.as_ref());
+        self.invalidations.entries(dir, old, bucket.as_ref());
         self.entries.put((dir, hash), bucket.clone(), weight);
         self.active.entries.insert((dir, hash), bucket);
     }
@@ -327,7 +261,7 @@ impl<S: Store> Tables<S> {
     pub(crate) fn put_xattrs(&mut self, fid: Fid, xattrs: Option<Xattrs>) {
         if xattrs.is_some() {
             // The content may differ with the same number of bytes. A removal shows in the inode.
-            self.touched.note(fid, bits::XATTR);
+            self.invalidations.note(fid, bits::XATTR);
         }
         self.touch(xattrs.as_ref().map_or(0, Xattrs::bytes));
         self.active.xattrs.insert(fid, xattrs.map(Arc::new));

@@ -3,7 +3,7 @@
 //!
 //! One [`Grants`] serves all targets of a process that lie on one device, because they use the same
 //! space. It does not query the disk itself. It says when the caller should
-//! ([`Grants::is_look_due`]), and gets the result.
+//! ([`Grants::is_query_due`]), and gets the result.
 //!
 //! Invariants:
 //! * A grant comes only from unused space: the free space without everything that is granted, being
@@ -24,14 +24,14 @@ const CLIENT_BYTES_MAX: u64 = 2 << 30;
 /// Reserve for the local file system's own needs: one more byte for every 64 bytes granted, 1.6 %.
 /// Extent trees take up to 12 bytes a block (0.3 %), checksums as much, and trees may be only half
 /// full.
-const ASIDE: u64 = 64;
+const RESERVE_PART: u64 = 64;
 /// With fewer unused bytes than this, space is short: the first client to ask must not get all of
 /// it.
 const SHORT_BYTES: u64 = 1 << 30;
 /// Divisor: the part of the unused space that one client gets when space is short.
 const SHARE: u64 = 8;
 /// Maximum age of a disk query that is still used: other programs may use the device as well.
-const LOOK_AGE_MAX: Duration = Duration::from_secs(1);
+const QUERY_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// A client of a target.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -44,7 +44,7 @@ pub struct Account {
 
 /// Result of a query of the disk.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct DiskQuery {
     /// Time of the query.
     at: Duration,
     /// Free bytes.
@@ -55,7 +55,7 @@ struct Look {
     written: u64,
 }
 
-/// Counter of written bytes when a query began ([`Grants::begin_look`]). Bytes written later may
+/// Counter of written bytes when a query began ([`Grants::begin_query`]). Bytes written later may
 /// not be part of its result.
 #[derive(Debug)]
 pub struct Mark(u64);
@@ -63,7 +63,7 @@ pub struct Mark(u64);
 /// Space reserved for one write, from before it begins until it is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "pass it to `written` or `withdrawn`"]
-pub struct Room {
+pub struct WriteReservation {
     /// Bytes under the client's grant.
     used: u64,
     /// Bytes beyond the grant.
@@ -75,19 +75,19 @@ pub struct Room {
 pub struct Grants {
     accounts: BTreeMap<Account, u64>,
     /// Sum of all accounts, and the granted bytes of writes in progress.
-    promised: u64,
+    granted: u64,
     /// Bytes beyond grants of writes in progress.
     pending: u64,
     /// Bytes written so far. The counter wraps: only differences count.
     written: u64,
     /// `None`: the free space is unknown, so nothing can be granted.
-    look: Option<Look>,
+    query: Option<DiskQuery>,
     joined: u64,
 }
 
 /// Returns `bytes` plus the bytes reserved with them for the local file system.
-fn aside(bytes: u64) -> u64 {
-    bytes.saturating_add(bytes.div_ceil(ASIDE))
+fn with_reserve(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes.div_ceil(RESERVE_PART))
 }
 
 /// Returns how many of `left` unused bytes one client gets.
@@ -112,13 +112,13 @@ impl Grants {
     /// Removes a target and its grants.
     pub fn leave(&mut self, target: u64) {
         let gone = self.accounts.extract_if(.., |account, _| account.target == target).map(|(_, bytes)| bytes).sum();
-        self.promised = self.promised.saturating_sub(gone);
+        self.granted = self.granted.saturating_sub(gone);
     }
 
     /// Removes a client and its grants.
     pub fn disconnected(&mut self, who: Account) {
         let gone = self.accounts.remove(&who).unwrap_or(0);
-        self.promised = self.promised.saturating_sub(gone);
+        self.granted = self.granted.saturating_sub(gone);
     }
 
     /// Whether the disk must be queried before a grant of `want` bytes, or before a write of that
@@ -128,68 +128,71 @@ impl Grants {
     /// * an eighth of the space unused at that time is written, so that queries become more
     ///   frequent as space runs out;
     /// * the request would not fit.
-    pub fn is_look_due(&self, now: Duration, want: u64) -> bool {
-        self.look.is_none_or(|look| {
+    pub fn is_query_due(&self, now: Duration, want: u64) -> bool {
+        self.query.is_none_or(|query| {
             let spent = self.spent();
-            let used = spent >= look.left / SHARE && spent > 0;
-            let old = now.saturating_sub(look.at) >= LOOK_AGE_MAX;
+            let used = spent >= query.left / SHARE && spent > 0;
+            let old = now.saturating_sub(query.at) >= QUERY_AGE_MAX;
             // If a query of this very moment cuts a grant short, another query will not make it
             // longer.
-            old || used || (aside(want) > self.left() && (now > look.at || spent > 0))
+            old || used || (with_reserve(want) > self.left() && (now > query.at || spent > 0))
         })
     }
 
     /// Begins a query of the disk.
-    pub fn begin_look(&self) -> Mark {
+    pub fn begin_query(&self) -> Mark {
         Mark(self.written)
     }
 
     /// Ends a query that was made after the mark was taken: the disk has `free` bytes.
-    pub fn looked(&mut self, now: Duration, Mark(written): Mark, free: u64) {
+    pub fn end_query(&mut self, now: Duration, Mark(written): Mark, free: u64) {
         // Of concurrent queries, the one that began last counts.
-        if self.look.is_none_or(|look| self.written.wrapping_sub(written) <= self.written.wrapping_sub(look.written)) {
-            self.look = Some(Look { at: now, free, left: 0, written });
+        if self.query.is_none_or(|query| self.written.wrapping_sub(written) <= self.written.wrapping_sub(query.written))
+        {
+            self.query = Some(DiskQuery { at: now, free, left: 0, written });
             let left = self.left();
-            self.look = Some(Look { at: now, free, left, written });
+            self.query = Some(DiskQuery { at: now, free, left, written });
         }
     }
 
     /// Returns the bytes written since the last query.
     fn spent(&self) -> u64 {
-        self.look.map_or(0, |look| self.written.wrapping_sub(look.written))
+        self.query.map_or(0, |query| self.written.wrapping_sub(query.written))
     }
 
     /// Returns the unused bytes as far as is known: neither granted nor written.
     pub fn left(&self) -> u64 {
-        let free = self.look.map_or(0, |look| look.free);
-        [self.spent(), self.pending, aside(self.promised)].iter().fold(free, |left, bytes| left.saturating_sub(*bytes))
+        let free = self.query.map_or(0, |query| query.free);
+        [self.spent(), self.pending, with_reserve(self.granted)]
+            .iter()
+            .fold(free, |left, bytes| left.saturating_sub(*bytes))
     }
 
     /// Returns the bytes granted by all targets of the device.
-    pub fn promised(&self) -> u64 {
-        self.promised
+    pub fn granted(&self) -> u64 {
+        self.granted
     }
 
     /// Returns the bytes granted and those reserved with them, which no write without a grant gets.
-    pub fn set_aside(&self) -> u64 {
-        aside(self.promised)
+    pub fn granted_with_reserve(&self) -> u64 {
+        with_reserve(self.granted)
     }
 
     /// Returns the bytes granted by one target, without those that are being written.
-    pub fn promised_by(&self, target: u64) -> u64 {
+    pub fn granted_by(&self, target: u64) -> u64 {
         let all = Account { target, client: 0 }..=Account { target, client: u64::MAX };
         self.accounts.range(all).map(|(_, bytes)| bytes).sum()
     }
 
     /// Grants more to a client: at most `want` bytes, and at most its share of the unused space.
     /// Returns how many bytes.
-    pub fn promise(&mut self, who: Account, want: u64) -> u64 {
+    pub fn grant(&mut self, who: Account, want: u64) -> u64 {
         let has = self.accounts.get(&who).copied().unwrap_or(0);
         let more = share(self.left()).min(CLIENT_BYTES_MAX).saturating_sub(has).min(want);
         let more = more - more % BLOCK_BYTES;
         if more > 0 {
             *self.accounts.entry(who).or_default() += more;
-            self.promised += more;
+            self.granted += more;
         }
         more
     }
@@ -200,10 +203,16 @@ impl Grants {
     /// # Errors
     /// ENOSPC: the bytes beyond the client's grant are granted to clients. (If nothing is granted,
     /// the local file system decides.)
-    pub fn begin_write(&mut self, who: Account, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Room> {
+    pub fn begin_write(
+        &mut self,
+        who: Account,
+        bytes: u64,
+        used: u64,
+        fresh: impl FnOnce() -> u64,
+    ) -> Result<WriteReservation> {
         let used = self.accounts.get(&who).map_or(0, |has| used.min(*has));
         let mut extra = bytes.saturating_sub(used);
-        if self.promised > 0 && extra > self.left() {
+        if self.granted > 0 && extra > self.left() {
             extra = fresh().saturating_sub(used);
             if extra > self.left() {
                 return Err(Errno::ENOSPC);
@@ -213,27 +222,27 @@ impl Grants {
             *has -= used;
         }
         self.pending = self.pending.saturating_add(extra);
-        Ok(Room { used, extra })
+        Ok(WriteReservation { used, extra })
     }
 
     /// Ends a write that succeeded, or that failed: part of it may be on the disk.
-    pub fn written(&mut self, room: Room) {
-        self.end(room);
-        self.written = self.written.wrapping_add(room.used).wrapping_add(room.extra);
-        self.promised = self.promised.saturating_sub(room.used);
+    pub fn written(&mut self, reservation: WriteReservation) {
+        self.end(reservation);
+        self.written = self.written.wrapping_add(reservation.used).wrapping_add(reservation.extra);
+        self.granted = self.granted.saturating_sub(reservation.used);
     }
 
     /// Ends a write of which nothing was written, and which the client will repeat.
-    pub fn withdrawn(&mut self, who: Account, room: Room) {
-        self.end(room);
+    pub fn withdrawn(&mut self, who: Account, reservation: WriteReservation) {
+        self.end(reservation);
         match self.accounts.get_mut(&who) {
-            Some(has) => *has += room.used,
-            None => self.promised = self.promised.saturating_sub(room.used),
+            Some(has) => *has += reservation.used,
+            None => self.granted = self.granted.saturating_sub(reservation.used),
         }
     }
 
-    fn end(&mut self, room: Room) {
-        self.pending = self.pending.saturating_sub(room.extra);
+    fn end(&mut self, reservation: WriteReservation) {
+        self.pending = self.pending.saturating_sub(reservation.extra);
     }
 }
 
@@ -251,79 +260,79 @@ mod tests {
 
     fn with_free(free: u64) -> Grants {
         let mut grants = Grants::default();
-        let mark = grants.begin_look();
-        grants.looked(NOW, mark, free);
+        let mark = grants.begin_query();
+        grants.end_query(NOW, mark, free);
         grants
     }
 
     #[test]
     fn nothing_is_granted_before_the_first_disk_query() {
         let mut grants = Grants::default();
-        assert!(grants.is_look_due(Duration::ZERO, 1));
-        assert_eq!(grants.promise(A, MIB), 0);
+        assert!(grants.is_query_due(Duration::ZERO, 1));
+        assert_eq!(grants.grant(A, MIB), 0);
     }
 
     #[test]
     fn ample_space_grants_requests_in_whole_blocks() {
         let mut grants = with_free(100 * GIB);
-        assert_eq!(grants.promise(A, 32 * MIB), 32 * MIB);
-        assert_eq!(grants.promise(A, 5000), 4096);
-        assert_eq!(grants.promise(A, 4095), 0);
-        assert_eq!(grants.promise(A, u64::MAX), CLIENT_BYTES_MAX - 32 * MIB - 4096, "limit of one client");
-        assert_eq!(grants.promise(B, GIB), GIB);
+        assert_eq!(grants.grant(A, 32 * MIB), 32 * MIB);
+        assert_eq!(grants.grant(A, 5000), 4096);
+        assert_eq!(grants.grant(A, 4095), 0);
+        assert_eq!(grants.grant(A, u64::MAX), CLIENT_BYTES_MAX - 32 * MIB - 4096, "limit of one client");
+        assert_eq!(grants.grant(B, GIB), GIB);
     }
 
     #[test]
     fn short_space_is_shared_between_clients() {
         let mut grants = with_free(80 * MIB);
-        assert_eq!(grants.promise(A, GIB), 10 * MIB);
-        assert_eq!(grants.promise(A, GIB), 0, "it has its share");
-        let second = grants.promise(B, GIB);
+        assert_eq!(grants.grant(A, GIB), 10 * MIB);
+        assert_eq!(grants.grant(A, GIB), 0, "it has its share");
+        let second = grants.grant(B, GIB);
         assert!((8 * MIB..9 * MIB).contains(&second), "{second}");
     }
 
     #[test]
     fn granted_write_succeeds_when_other_clients_fill_the_disk() {
         let mut grants = with_free(80 * MIB);
-        let promised = grants.promise(A, GIB);
+        let granted = grants.grant(A, GIB);
         let mut written = 0;
-        while let Ok(room) = grants.begin_write(B, MIB, 0, || MIB) {
-            grants.written(room);
+        while let Ok(reservation) = grants.begin_write(B, MIB, 0, || MIB) {
+            grants.written(reservation);
             written += MIB;
         }
         assert!((68 * MIB..70 * MIB).contains(&written), "{written}");
-        let mark = grants.begin_look();
-        grants.looked(NOW, mark, 80 * MIB - written);
+        let mark = grants.begin_query();
+        grants.end_query(NOW, mark, 80 * MIB - written);
         assert_eq!(grants.begin_write(B, MIB, MIB, || MIB), Err(Errno::ENOSPC), "the client has no grant");
-        let room = grants.begin_write(A, promised, promised, || promised).unwrap();
-        assert_eq!(room, Room { used: promised, extra: 0 });
-        grants.written(room);
-        assert_eq!(grants.promised(), 0);
+        let reservation = grants.begin_write(A, granted, granted, || granted).unwrap();
+        assert_eq!(reservation, WriteReservation { used: granted, extra: 0 });
+        grants.written(reservation);
+        assert_eq!(grants.granted(), 0);
     }
 
     #[test]
     fn full_disk_accepts_writes_that_need_no_new_space() {
         let mut grants = with_free(8 * MIB);
-        assert_eq!(grants.promise(A, GIB), MIB);
-        let room = grants.begin_write(B, 16 * MIB, 0, || 0).unwrap();
-        grants.written(room);
+        assert_eq!(grants.grant(A, GIB), MIB);
+        let reservation = grants.begin_write(B, 16 * MIB, 0, || 0).unwrap();
+        grants.written(reservation);
         grants.disconnected(A);
-        let room = grants.begin_write(B, 16 * MIB, 0, || panic!("nothing is granted")).unwrap();
-        grants.written(room);
+        let reservation = grants.begin_write(B, 16 * MIB, 0, || panic!("nothing is granted")).unwrap();
+        grants.written(reservation);
     }
 
     #[test]
     fn withdrawn_write_returns_its_grant() {
         let mut grants = with_free(8 * GIB);
-        grants.promise(A, MIB);
-        let room = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
-        assert_eq!((grants.promised(), grants.promised_by(1)), (MIB, 0), "it counts until it is written");
-        grants.withdrawn(A, room);
-        assert_eq!((grants.promised(), grants.promised_by(1)), (MIB, MIB));
-        let room = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
+        grants.grant(A, MIB);
+        let reservation = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
+        assert_eq!((grants.granted(), grants.granted_by(1)), (MIB, 0), "it counts until it is written");
+        grants.withdrawn(A, reservation);
+        assert_eq!((grants.granted(), grants.granted_by(1)), (MIB, MIB));
+        let reservation = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
         grants.disconnected(A);
-        grants.withdrawn(A, room);
-        assert_eq!(grants.promised(), 0, "the client will not repeat it");
+        grants.withdrawn(A, reservation);
+        assert_eq!(grants.granted(), 0, "the client will not repeat it");
     }
 
     #[test]
@@ -331,42 +340,42 @@ mod tests {
         let mut grants = with_free(8 * GIB);
         let elsewhere = Account { target: 2, client: 1 };
         for who in [A, B, elsewhere] {
-            grants.promise(who, MIB);
+            grants.grant(who, MIB);
         }
         grants.disconnected(B);
-        assert_eq!((grants.promised(), grants.promised_by(1), grants.promised_by(2)), (2 * MIB, MIB, MIB));
+        assert_eq!((grants.granted(), grants.granted_by(1), grants.granted_by(2)), (2 * MIB, MIB, MIB));
         grants.leave(1);
-        assert_eq!((grants.promised(), grants.promised_by(1)), (MIB, 0));
+        assert_eq!((grants.granted(), grants.granted_by(1)), (MIB, 0));
     }
 
     #[test]
     fn disk_query_is_due_when_old_used_up_or_insufficient() {
         let mut grants = with_free(8 * GIB);
-        let soon = NOW + LOOK_AGE_MAX / 2;
-        assert!(!grants.is_look_due(soon, MIB));
-        assert!(grants.is_look_due(NOW + LOOK_AGE_MAX, MIB), "the query is old");
-        assert!(grants.is_look_due(soon, 8 * GIB), "the request would not fit");
-        let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
-        assert!(!grants.is_look_due(soon, MIB));
-        grants.written(room);
-        assert!(grants.is_look_due(soon, MIB), "an eighth is written");
+        let soon = NOW + QUERY_AGE_MAX / 2;
+        assert!(!grants.is_query_due(soon, MIB));
+        assert!(grants.is_query_due(NOW + QUERY_AGE_MAX, MIB), "the query is old");
+        assert!(grants.is_query_due(soon, 8 * GIB), "the request would not fit");
+        let reservation = grants.begin_write(A, GIB, 0, || GIB).unwrap();
+        assert!(!grants.is_query_due(soon, MIB));
+        grants.written(reservation);
+        assert!(grants.is_query_due(soon, MIB), "an eighth is written");
     }
 
     #[test]
     fn writes_during_a_disk_query_are_counted() {
         let mut grants = with_free(8 * GIB);
-        let mark = grants.begin_look();
-        let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
-        grants.written(room);
-        let second = grants.begin_look();
-        grants.looked(NOW, second, 7 * GIB);
-        grants.looked(NOW, mark, 8 * GIB);
+        let mark = grants.begin_query();
+        let reservation = grants.begin_write(A, GIB, 0, || GIB).unwrap();
+        grants.written(reservation);
+        let second = grants.begin_query();
+        grants.end_query(NOW, second, 7 * GIB);
+        grants.end_query(NOW, mark, 8 * GIB);
         assert_eq!(grants.left(), 7 * GIB);
-        let (mark, second) = (grants.begin_look(), grants.begin_look());
-        let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
-        grants.looked(NOW, mark, 7 * GIB);
-        grants.written(room);
-        grants.looked(NOW, second, 7 * GIB);
+        let (mark, second) = (grants.begin_query(), grants.begin_query());
+        let reservation = grants.begin_write(A, GIB, 0, || GIB).unwrap();
+        grants.end_query(NOW, mark, 7 * GIB);
+        grants.written(reservation);
+        grants.end_query(NOW, second, 7 * GIB);
         assert_eq!(grants.left(), 6 * GIB);
     }
 
@@ -421,32 +430,32 @@ mod tests {
             let (mut grants, mut now, mut free) = (Grants::default(), NOW, 16 * MIB);
             let mut has: BTreeMap<u64, u64> = BTreeMap::new();
             for event in events {
-                let look = |grants: &mut Grants, want| if grants.is_look_due(now, want) {
-                    let mark = grants.begin_look();
-                    grants.looked(now, mark, free);
+                let query = |grants: &mut Grants, want| if grants.is_query_due(now, want) {
+                    let mark = grants.begin_query();
+                    grants.end_query(now, mark, free);
                 };
                 let who = |client| Account { target: 1, client };
                 match event {
                     Event::Later { ms } => now += Duration::from_millis(ms),
                     Event::Promise { client, want } => {
-                        look(&mut grants, want);
-                        *has.entry(client).or_default() += grants.promise(who(client), want);
+                        query(&mut grants, want);
+                        *has.entry(client).or_default() += grants.grant(who(client), want);
                     }
                     Event::Flush { client, eighths } => {
                         let bytes = has.get(&client).map_or(0, |has| has * eighths / 8 / BLOCK_BYTES * BLOCK_BYTES);
-                        look(&mut grants, 0);
-                        let room = grants.begin_write(who(client), bytes, bytes, || bytes);
-                        prop_assert_eq!(room, Ok(Room { used: bytes, extra: 0 }));
+                        query(&mut grants, 0);
+                        let reservation = grants.begin_write(who(client), bytes, bytes, || bytes);
+                        prop_assert_eq!(reservation, Ok(WriteReservation { used: bytes, extra: 0 }));
                         prop_assert!(bytes <= free);
-                        grants.written(room?);
+                        grants.written(reservation?);
                         free -= bytes;
                         has.entry(client).and_modify(|has| *has -= bytes);
                     }
                     Event::Write { client, blocks } => {
                         let bytes = blocks * BLOCK_BYTES;
-                        look(&mut grants, bytes);
-                        if let Ok(room) = grants.begin_write(who(client), bytes, 0, || bytes) {
-                            grants.written(room);
+                        query(&mut grants, bytes);
+                        if let Ok(reservation) = grants.begin_write(who(client), bytes, 0, || bytes) {
+                            grants.written(reservation);
                             free -= bytes.min(free); // else the disk returns ENOSPC
                         }
                     }
@@ -455,8 +464,8 @@ mod tests {
                         has.remove(&client);
                     }
                 }
-                prop_assert_eq!(grants.promised(), has.values().sum::<u64>());
-                prop_assert!(grants.promised() <= free, "{} of {free}", grants.promised());
+                prop_assert_eq!(grants.granted(), has.values().sum::<u64>());
+                prop_assert!(grants.granted() <= free, "{} of {free}", grants.granted());
             }
         }
     }

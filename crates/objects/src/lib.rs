@@ -4,7 +4,7 @@
 //! * [`check`]: bounds on requests, checked before anything else;
 //! * [`plan`]: merges adjacent parts of a request into one run, thus into one system call;
 //! * [`change`]: the range that a change affects, on which other clients' locks must be revoked;
-//! * [`births`]: which directory entries of new objects are durable;
+//! * [`dentry_durability`]: which directory entries of new objects are durable;
 //! * [`sums`]: checksums of object contents, so that bytes can be sent without reading them;
 //! * [`grants`]: space granted to clients;
 //! * [`identity`]: the file that identifies the target in a directory;
@@ -13,9 +13,9 @@
 //! Invariants: no I/O, no clock, no threads. No input from a peer or a disk makes this code panic
 //! or allocate without a bound.
 
-pub mod births;
 pub mod change;
 pub mod check;
+pub mod dentry_durability;
 pub mod grants;
 pub mod identity;
 pub mod name;
@@ -23,7 +23,7 @@ pub mod plan;
 pub mod sharing;
 pub mod sums;
 
-pub use births::Births;
+pub use dentry_durability::DentryDurability;
 pub use grants::Grants;
 pub use identity::Identity;
 pub use plan::{Run, runs};

@@ -9,8 +9,8 @@
 //! * changes that make an object shorter take PW;
 //! * the removal of an object takes EX, and no other change does: a blocking callback for EX tells
 //!   the client that it may discard dirty data;
-//! * a write holds its bytes in memory while it waits for locks. [`crate::waiting`] bounds these
-//!   bytes;
+//! * a write holds its bytes in memory while it waits for locks. [`crate::write_admission`] bounds
+//!   these bytes;
 //! * the part of a request on one object is executed as soon as its own locks are granted, and
 //!   these locks are released right after. So the OST never waits for a lock while it holds another
 //!   one, and a client may hold locks on some objects and wait for others in any order.
@@ -133,16 +133,16 @@ impl Ost {
     /// while the change waited for a lock.
     pub(crate) async fn change(&self, export: &Export, change: impl Change, blocking: bool) -> Result<Outcome> {
         let mut lock = self.lock(export, &change);
-        let mut waits = None;
+        let mut admitted = None;
         if !lock.is_granted() {
-            waits = self.waiting.enter(export.id(), change.bytes());
-            if waits.is_none() {
+            admitted = self.write_admission.enter(export.id(), change.bytes());
+            if admitted.is_none() {
                 return Ok(Outcome::LockFirst);
             }
-            self.locks.unless_gone(export, lock.wait()).await?;
+            self.locks.unless_disconnected(export, lock.wait()).await?;
         }
         let done = self.perhaps_blocking(blocking, || change.make(&self.store));
-        drop((lock, waits));
+        drop((lock, admitted));
         done.map(|()| Outcome::Made)
     }
 
@@ -160,7 +160,7 @@ impl Ost {
         let lock = |change: C| (self.lock(export, &change), change);
         let (ready, others): (Vec<_>, Vec<_>) = changes.map(lock).partition(|(lock, _)| lock.is_granted());
         let bytes = others.iter().map(|(_, change)| change.bytes()).sum();
-        let Some(waits) = self.waiting.enter(export.id(), bytes) else { return Ok(Outcome::LockFirst) };
+        let Some(admitted) = self.write_admission.enter(export.id(), bytes) else { return Ok(Outcome::LockFirst) };
         self.perhaps_blocking(blocking, || {
             ready.into_iter().try_for_each(|(lock, change)| {
                 let done = change.make(&self.store);
@@ -177,8 +177,8 @@ impl Ost {
             drop(lock);
             done
         });
-        let done: Result<()> = self.locks.unless_gone(export, locks::all(each)).await?.into_iter().collect();
-        drop(waits);
+        let done: Result<()> = self.locks.unless_disconnected(export, locks::all(each)).await?.into_iter().collect();
+        drop(admitted);
         done.map(|()| Outcome::Made)
     }
 

@@ -16,7 +16,7 @@ use sheen_wire::{
     ost::ObjectAttr,
 };
 
-use crate::{Ost, service::BLOCKING_OBJECTS};
+use crate::{Ost, ost::BLOCKING_OBJECTS};
 
 /// Size below which writers need not be asked: none, because a write inside the object also changes
 /// its time. The cost is one callback for each client that may be writing, however many locks the

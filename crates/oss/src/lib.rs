@@ -12,14 +12,15 @@
 //! * [`store`]: that directory, and one module for each operation on its objects;
 //! * `locks`: the extent locks under which clients cache data;
 //! * `changes`: how conflicting locks are revoked before an object changes;
-//! * `waiting`: the bound on the bytes that writes hold in memory while they wait for locks;
+//! * `write_admission`: the bound on the bytes that writes hold in memory while they wait for
+//!   locks;
 //! * `reads`: how other clients are made to flush before the OST reads an object;
 //! * `glimpses`: how writers are asked for sizes and times;
-//! * `closes`: sealing the objects that a migrated file leaves behind;
-//! * `beginning`: inline DoM data, for the data service of an MDT;
+//! * `seal`: sealing the objects that a migrated file leaves behind;
+//! * `dom_inline`: inline DoM data, for the data service of an MDT;
 //! * `space`: the space granted to clients;
-//! * [`Ost`]: the service around all this: registration with the MGS, requests, counters,
-//!   parameters.
+//! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
+//!   `service`: requests; `counters`, `params`: counters and parameters.
 //!
 //! Invariants:
 //! * an object is created by its first write (or a truncate or fallocate that gives it a size);
@@ -35,20 +36,23 @@
 //!   together. A request that fails may have been done in part;
 //! * open files, buffers and bookkeeping are bounded, whatever clients request.
 
-mod beginning;
 mod changes;
-mod closes;
 mod config;
+mod counters;
+mod dom_inline;
 mod error;
+mod exports;
 mod glimpses;
 mod locks;
 mod ost;
 mod params;
 mod reads;
+mod seal;
 mod service;
 mod space;
+mod start;
 pub mod store;
-mod waiting;
+mod write_admission;
 
 pub use config::{DataConfig, OPEN_FILES_MAX, OstConfig};
 pub use error::OssError;

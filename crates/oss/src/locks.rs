@@ -78,8 +78,8 @@ impl Locks {
         &'a self,
         export: &'a Arc<Export>,
         wants: &[Enqueue],
-    ) -> Result<(Vec<Enqueued>, Undelivered<'a>)> {
-        let undelivered = Undelivered { locks: self, export, ids: Mutex::default() };
+    ) -> Result<(Vec<Enqueued>, UndeliveredLocks<'a>)> {
+        let undelivered = UndeliveredLocks { locks: self, export, ids: Mutex::default() };
         let ask = |want| undelivered.ask(want);
         let answers = match wants {
             [want] => vec![self.unless_stopping(ask(want)).await?],
@@ -91,7 +91,7 @@ impl Locks {
     /// Whether no other client holds a lock under which the extent may be written, so that all
     /// bytes written there are on the OST. Waiting locks do not count: their clients have written
     /// nothing under them.
-    pub fn nobody_writes(&self, export: &Arc<Export>, resource: Resource, extent: &Policy) -> bool {
+    pub fn no_other_writer(&self, export: &Arc<Export>, resource: Resource, extent: &Policy) -> bool {
         let flags = Flags { test: true, ..Flags::default() };
         let test = Enqueue { flags, ..Enqueue::new(resource, Mode::Pr, *extent, Cookie::NONE) };
         if matches!(self.lockd.enqueue(export, &test), Enqueued::Granted { .. }) {
@@ -137,7 +137,7 @@ impl Locks {
 
     /// Returns the output of `wait`, or ESHUTDOWN if the OST stops or the client disconnects first.
     /// A change that the client requested is not made after that.
-    pub async fn unless_gone<T>(&self, export: &Export, wait: impl Future<Output = T>) -> Result<T> {
+    pub async fn unless_disconnected<T>(&self, export: &Export, wait: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             biased;
             done = self.unless_stopping(wait) => done,
@@ -156,15 +156,15 @@ impl Locks {
 }
 
 /// Locks granted to a client that does not know of them yet. Dropping this before
-/// [`Undelivered::delivered`] cancels the locks: the client cannot, because it learns their handles
-/// only from the answer.
-pub struct Undelivered<'a> {
+/// [`UndeliveredLocks::delivered`] cancels the locks: the client cannot, because it learns their
+/// handles only from the answer.
+pub struct UndeliveredLocks<'a> {
     locks: &'a Locks,
     export: &'a Arc<Export>,
     ids: Mutex<Vec<LockId>>,
 }
 
-impl Undelivered<'_> {
+impl UndeliveredLocks<'_> {
     async fn ask(&self, want: &Enqueue) -> Enqueued {
         if let Err(errno) = check::lock(want) {
             return Enqueued::Refused(errno);
@@ -185,7 +185,7 @@ impl Undelivered<'_> {
     }
 }
 
-impl Drop for Undelivered<'_> {
+impl Drop for UndeliveredLocks<'_> {
     fn drop(&mut self) {
         self.locks.lockd.cancel(self.export, self.ids.get_mut());
     }

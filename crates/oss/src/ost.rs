@@ -1,22 +1,22 @@
-//! The OST as a target: start, registration, stop.
+//! The state of a running OST. Its operations have files of their own: `start`, `service`, and
+//! those that `service` calls.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use parking_lot::RwLock;
-use sheen_lnet::Net;
 use sheen_lockd::Lockd;
-use sheen_mgc::Mgc;
 use sheen_params::{Params, Stats};
 use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
-use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use sheen_wire::{STATE_DEGRADED, StatFs};
-use tracing::{info, warn};
 
-use crate::{
-    DataConfig, OssError, OstConfig, Store, beginning::Exports, locks::Locks, params, service, waiting::Waiting,
-};
+use crate::{Store, exports::Exports, locks::Locks, write_admission::WriteAdmission};
+
+/// Number of objects from which a request is announced as blocking: each takes some microseconds.
+pub(crate) const BLOCKING_OBJECTS: usize = 256;
 
 /// A running OST.
 pub struct Ost {
@@ -30,15 +30,15 @@ pub struct Ost {
     pub(crate) incarnation: u64,
     pub(crate) store: Store,
     pub(crate) locks: Locks,
-    pub(crate) waiting: Waiting,
+    pub(crate) write_admission: WriteAdmission,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     /// `obdfilter.*.degraded`: set by a monitor of the disks below while they are being repaired.
     pub(crate) degraded: AtomicBool,
     /// Exports that have sent a request and are still connected, by id.
     pub(crate) exports: RwLock<Exports>,
-    server: Weak<Server>,
-    params: Params,
+    pub(crate) server: Weak<Server>,
+    pub(crate) params: Params,
 }
 
 impl std::fmt::Debug for Ost {
@@ -48,102 +48,6 @@ impl std::fmt::Debug for Ost {
 }
 
 impl Ost {
-    /// Starts the OST in `config.dir`, formatting the directory if it is new. Takes the directory's
-    /// lock, serves requests as `<fsname>-OSTxxxx` of `server`, and registers with the MGS. Returns
-    /// once the MGS has answered.
-    ///
-    /// The OST serves before it registers, so that clients that learn of it from the MGS can
-    /// connect. A new OST without an index is the exception: it has no name before the MGS assigns
-    /// its index.
-    ///
-    /// # Errors
-    /// The directory cannot be used, or the MGS refuses the target; the message says what to do.
-    pub async fn start(
-        net: Arc<Net>,
-        server: &Arc<Server>,
-        config: OstConfig,
-        params: Params,
-    ) -> Result<Arc<Ost>, OssError> {
-        let rt = net.rt().clone();
-        let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max } = config;
-        let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, &sharing).await?;
-        let uuid = store.identity().uuid.clone();
-        let mgc = Mgc::new(net, mgs, &uuid);
-        let register = async |index| {
-            let refused = |errno| OssError::Refused { dir: dir.clone(), errno };
-            mgc.register(&fsname, TargetKind::Ost, index, &uuid, &nids).await.map_err(refused)
-        };
-        let known = store.identity().index;
-        let index = match known {
-            Some(index) => index,
-            None => register(None).await?,
-        };
-        store.set_index(index)?;
-        let name = target_name(&fsname, TargetKind::Ost, index);
-        let ost = Ost::begin(rt, server, store, (name, false), index, uuid.clone(), params);
-        if known.is_some()
-            && let Err(refused) = register(known).await
-        {
-            ost.stop().await;
-            return Err(refused);
-        }
-        info!("{}: serving {}", ost.name, dir.display());
-        Ok(ost)
-    }
-
-    /// Starts the data service of an MDT in `config.dir`, formatting the directory if it is new, as
-    /// `<fsname>-MDTxxxx-dom` of `server`. The service does not register with the MGS.
-    ///
-    /// # Errors
-    /// The directory cannot be used; the message says what to do.
-    pub async fn start_data(
-        net: &Arc<Net>,
-        server: &Arc<Server>,
-        config: DataConfig,
-        params: Params,
-    ) -> Result<Arc<Ost>, OssError> {
-        let rt = net.rt().clone();
-        let DataConfig { dir, fsname, index, mdt, uuid, sharing, open_files_max } = config;
-        let mut store = Store::open_uncounted(&rt, &dir, &fsname, Some(index), open_files_max, &sharing).await?;
-        store.set_index(index)?;
-        let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, uuid, params);
-        info!("{}: serving {}", ost.name, dir.display());
-        Ok(ost)
-    }
-
-    /// Starts to serve an open store as the target `name`. `is_of_mdt`: as the data service of an
-    /// MDT.
-    fn begin(
-        rt: Rt,
-        server: &Arc<Server>,
-        store: Store,
-        (name, is_of_mdt): (String, bool),
-        index: u32,
-        uuid: String,
-        params: Params,
-    ) -> Arc<Ost> {
-        let ost = Arc::new(Ost {
-            incarnation: rt.random_u64(),
-            stats: Stats::new(service::COUNTERS, rt.wall()),
-            degraded: AtomicBool::new(false),
-            locks: Locks::new(&rt, &name),
-            waiting: Waiting::default(),
-            gate: Gate::default(),
-            exports: RwLock::default(),
-            server: Arc::downgrade(server),
-            params: params.clone(),
-            rt,
-            name,
-            index,
-            is_of_mdt,
-            uuid,
-            store,
-        });
-        params::register(&ost, &params);
-        server.add::<sheen_wire::Ost>(&ost.name, ost.clone());
-        ost
-    }
-
     /// `<fsname>-OSTxxxx`, or `<fsname>-MDTxxxx-dom`.
     pub fn name(&self) -> &str {
         &self.name
@@ -173,20 +77,8 @@ impl Ost {
         self.locks.lockd()
     }
 
-    /// Stops in order: refuses new requests, finishes and answers running ones, makes everything
-    /// durable, releases the directory. May be called twice.
-    pub async fn stop(&self) {
-        if let Some(server) = self.server.upgrade() {
-            server.drain(&self.name).await;
-        }
-        // Only after the last answer has been sent: a client repeats unanswered requests at the
-        // restarted OST.
-        self.locks.stop();
-        self.gate.close().await;
-        if let Err(errno) = self.store.close().await {
-            warn!("{}: sync at stop failed: {errno}; recent writes may be lost; check the device", self.name);
-        }
-        params::unregister(self, &self.params);
-        info!("{}: stopped", self.name);
+    /// Runs `f`. `blocking`: announces to the runtime that the thread may block for long.
+    pub(crate) fn perhaps_blocking<T>(&self, blocking: bool, f: impl FnOnce() -> T) -> T {
+        if blocking { self.rt.block_in_place(f) } else { f() }
     }
 }

@@ -10,6 +10,11 @@ use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
 use crate::Ost;
 
+/// Name of the device of all OSTs of a process.
+const OSS: &str = "OSS";
+/// Kind of an OST's device.
+const OST_KIND: &str = "obdfilter";
+
 fn dir(ost: &Ost) -> String {
     let kind = if ost.is_of_mdt { "dom" } else { "obdfilter" };
     format!("{kind}.{}", ost.name)
@@ -49,11 +54,14 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     }
 }
 
-/// Unregisters the OST's parameters and its device.
+/// Unregisters the OST's parameters and its device, and the device `OSS` with the last OST.
 pub fn unregister(ost: &Ost, params: &Params) {
     params.unregister(&dir(ost));
     ost.locks.unregister(params);
     params.remove_device(&ost.name);
+    if params.devices().iter().all(|device| device.kind != OST_KIND) {
+        params.remove_device(OSS);
+    }
 }
 
 /// Lustre's `stats` file; setting it to any value clears the counters.
@@ -79,11 +87,11 @@ fn degraded(weak: &Weak<Ost>) -> Param {
 }
 
 fn devices(ost: &Arc<Ost>, params: &Params) {
-    params.add_device("OSS", || Device::new("ost", "OSS", "OSS_uuid"));
+    params.add_device(OSS, || Device::new("ost", OSS, "OSS_uuid"));
     let (name, weak) = (ost.name.clone(), Arc::downgrade(ost));
     params.add_device(&ost.name, move || Device {
         refcount: 1 + read(&weak, Ost::exports),
-        ..Device::new("obdfilter", &name, &format!("{name}_UUID"))
+        ..Device::new(OST_KIND, &name, &format!("{name}_UUID"))
     });
 }
 

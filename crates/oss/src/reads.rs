@@ -22,14 +22,14 @@ use sheen_wire::{
     ost::{Part, Reply, Seek},
 };
 
-use crate::{Ost, Store, locks, service::READ_BYTES};
+use crate::{Ost, Store, counters::READ_BYTES, locks};
 
 impl Ost {
     /// Whether the OST has all bytes that other clients have written to the parts.
     pub(crate) fn is_written(&self, export: &Arc<Export>, parts: &[Part]) -> bool {
         runs(parts).all(|run| {
             let extent = change::inside(run.offset, run.len as u64);
-            extent.is_none_or(|extent| self.locks.nobody_writes(export, Resource::extent(run.object), &extent))
+            extent.is_none_or(|extent| self.locks.no_other_writer(export, Resource::extent(run.object), &extent))
         })
     }
 
@@ -106,7 +106,7 @@ impl Ost {
     /// ESHUTDOWN: the OST stops.
     pub(crate) async fn write_back(&self, export: &Arc<Export>, object: Fid) -> Result<()> {
         let (resource, whole) = (Resource::extent(object), Policy::extent(0, u64::MAX));
-        if !self.locks.nobody_writes(export, resource, &whole) && self.has_unwritten(export, object).await? {
+        if !self.locks.no_other_writer(export, resource, &whole) && self.has_unwritten(export, object).await? {
             let mut lock = self.locks.lockd().local(&[(resource, Mode::Pr, whole)], Some(export));
             self.locks.unless_stopping(lock.wait()).await?;
         }
@@ -120,7 +120,7 @@ impl Ost {
     /// As [`Ost::read_written`].
     pub(crate) async fn seek(&self, export: &Arc<Export>, object: Fid, offset: u64, what: Seek) -> Result<Option<u64>> {
         let (resource, rest) = (Resource::extent(object), Policy::extent(offset, u64::MAX));
-        if self.locks.nobody_writes(export, resource, &rest) || !self.has_unwritten(export, object).await? {
+        if self.locks.no_other_writer(export, resource, &rest) || !self.has_unwritten(export, object).await? {
             return self.store.seek(object, offset, what);
         }
         let mut lock = self.locks.lockd().local(&[(resource, Mode::Pr, rest)], Some(export));

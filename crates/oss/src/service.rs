@@ -15,45 +15,16 @@ use sheen_wire::{
 use crate::{
     Ost,
     changes::{Change, Fallocate, Outcome, Revoke, Truncate, Write},
+    counters::{READ_BYTES, WRITE_BYTES},
+    ost::BLOCKING_OBJECTS,
 };
 
 /// Size in bytes from which a read or write is announced to the runtime as blocking, so that other
 /// tasks of the thread move to another thread. Below, the announcement costs more than the copy.
 const BLOCKING_BYTES: usize = 1 << 20;
-/// Number of objects from which a request is announced as blocking: each takes some microseconds.
-pub const BLOCKING_OBJECTS: usize = 256;
-
 /// Requests on fewer objects run on the task that reads the connection: they take some ten
 /// microseconds.
 const INLINE_OBJECTS: usize = 8;
-
-/// Counters of `obdfilter.*.stats`, with Lustre's names where Lustre has them.
-pub const COUNTERS: &[(&str, &str)] = &[
-    ("read_bytes", "bytes"),
-    ("write_bytes", "bytes"),
-    ("read", "usecs"),
-    ("write", "usecs"),
-    ("getattr", "usecs"),
-    ("punch", "usecs"),
-    ("fallocate", "usecs"),
-    ("seek", "usecs"),
-    ("sync", "usecs"),
-    ("destroy", "usecs"),
-    ("destroy_range", "usecs"),
-    ("statfs", "usecs"),
-    ("list", "usecs"),
-    ("ldlm_enqueue", "usecs"),
-    ("ldlm_glimpse", "usecs"),
-    ("ldlm_cancel", "usecs"),
-    ("data_version", "usecs"),
-    ("close", "usecs"),
-    ("reopen", "usecs"),
-    ("link", "usecs"),
-    ("follow", "usecs"),
-    ("beginning", "usecs"),
-];
-pub const READ_BYTES: usize = 0;
-const WRITE_BYTES: usize = 1;
 
 impl Service<sheen_wire::Ost> for Ost {
     fn call<'a>(
@@ -76,7 +47,7 @@ impl Service<sheen_wire::Ost> for Ost {
     fn disconnected(&self, export: &Export) {
         self.exports.write().remove(export);
         self.locks.lockd().disconnected(export);
-        self.forget_promises(export);
+        self.release_grant(export);
     }
 
     fn reconnected(&self, export: &Arc<Export>) {
@@ -132,7 +103,7 @@ impl Ost {
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
-                Reply::Done { epoch: self.rt.boot_id(), granted: self.promise(export, grant.want) }
+                Reply::Done { epoch: self.rt.boot_id(), granted: self.grant(export, grant.want) }
             }
             Request::Attrs { objects } => Reply::Attrs(self.attrs(export, &objects).await?),
             Request::Enqueue { locks, want } => self.enqueue(export, &locks, want).await?,
@@ -152,7 +123,7 @@ impl Ost {
                 self.done()
             }
             Request::Allocate { mode, runs } => {
-                let _space = self.room_to_allocate(export, mode, &runs)?;
+                let _space = self.reserve_for_allocate(export, mode, &runs)?;
                 let changes: Vec<_> = runs.into_iter().map(|run| (run.0, Fallocate(mode, run))).collect();
                 let _ = self.change_some(export, changes, true).await?;
                 self.done()
@@ -180,11 +151,11 @@ impl Ost {
                 Reply::Versions(Box::pin(self.versions(export, &objects, flush)).await?)
             }
             Request::Close { objects, group } => {
-                Box::pin(self.close(export, &objects, group)).await?;
+                Box::pin(self.seal(export, &objects, group)).await?;
                 Reply::Ok
             }
             Request::Reopen { objects } => {
-                self.store.reopen(&objects)?;
+                self.store.unseal(&objects)?;
                 Reply::Ok
             }
             Request::Follow { objects } => Reply::Objects(self.store.follow(&objects)?),
@@ -238,7 +209,7 @@ impl Ost {
         used: u64,
     ) -> Result<Outcome> {
         self.locks.prolong(export, parts);
-        let space = self.room_to_write(export, parts, used)?;
+        let space = self.reserve_for_write(export, parts, used)?;
         let sum = export.nid() != Nid::Lo;
         let blocking = bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS;
         let outcome = if parts.windows(2).all(|two| two[0].object == two[1].object) {
@@ -262,7 +233,7 @@ impl Ost {
     /// MOVED_PARTLY.
     async fn change_some<C: Change>(&self, export: &Export, changes: Vec<(Fid, C)>, blocking: bool) -> Result<Outcome> {
         let several = changes.len() > 1;
-        self.store.check_open(changes.iter().map(|(object, _)| *object))?;
+        self.store.check_unsealed(changes.iter().map(|(object, _)| *object))?;
         let done = self.change_each(export, changes.into_iter().map(|(_, change)| change), blocking).await;
         if several { done.map_err(partly) } else { done }
     }
@@ -287,7 +258,7 @@ impl Ost {
         // Only after the grant: earlier attributes could miss what other clients flushed for it.
         let attrs = self.attrs_with(export, wants, &answers).await?;
         undelivered.delivered();
-        let granted = self.promise(export, want);
+        let granted = self.grant(export, want);
         Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted })
     }
 
@@ -296,9 +267,5 @@ impl Ost {
         objects.sort_unstable();
         objects.dedup();
         self.store.sync_written(&objects).await
-    }
-
-    pub(crate) fn perhaps_blocking<T>(&self, blocking: bool, f: impl FnOnce() -> T) -> T {
-        if blocking { self.rt.block_in_place(f) } else { f() }
     }
 }

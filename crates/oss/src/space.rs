@@ -8,7 +8,7 @@ use std::{sync::MutexGuard, time::Duration};
 
 use sheen_objects::{
     Grants, Run,
-    grants::{self, Account, Room},
+    grants::{self, Account, WriteReservation},
     runs,
 };
 use sheen_rpc::Export;
@@ -23,22 +23,22 @@ use crate::Ost;
 pub struct Space<'a> {
     ost: &'a Ost,
     who: Account,
-    room: Option<Room>,
+    reservation: Option<WriteReservation>,
 }
 
 impl Space<'_> {
     /// Cancels the reservation: nothing was written, and the client will repeat the write.
     pub fn withdraw(mut self) {
-        if let Some(room) = self.room.take() {
-            self.ost.store.share().grants().withdrawn(self.who, room);
+        if let Some(reservation) = self.reservation.take() {
+            self.ost.store.share().grants().withdrawn(self.who, reservation);
         }
     }
 }
 
 impl Drop for Space<'_> {
     fn drop(&mut self) {
-        if let Some(room) = self.room.take() {
-            self.ost.store.share().grants().written(room);
+        if let Some(reservation) = self.reservation.take() {
+            self.ost.store.share().grants().written(reservation);
         }
     }
 }
@@ -48,7 +48,7 @@ impl Ost {
     /// device together never exceed the free space there.
     pub fn granted(&self) -> u64 {
         let share = self.store.share();
-        share.grants().promised_by(share.target())
+        share.grants().granted_by(share.target())
     }
 
     /// Reserves space for writing the parts. `used`: bytes of the write that the client counts
@@ -56,7 +56,7 @@ impl Ost {
     ///
     /// # Errors
     /// ENOSPC: the remaining space is granted to clients. Errors of statfs.
-    pub(crate) fn room_to_write(&self, export: &Export, parts: &[Part], used: u64) -> Result<Space<'_>> {
+    pub(crate) fn reserve_for_write(&self, export: &Export, parts: &[Part], used: u64) -> Result<Space<'_>> {
         let blocks = runs(parts).map(|run| grants::blocks(run.offset, run.len as u64)).sum();
         let bytes = runs(parts).map(|run| run.len as u64).sum();
         // If a client splits its blocks among several writes, each block was granted only once.
@@ -68,14 +68,14 @@ impl Ost {
             };
             runs(parts).map(run_fresh).sum()
         };
-        self.room(export, needed, used, fresh)
+        self.reserve(export, needed, used, fresh)
     }
 
     /// Reserves space for a fallocate.
     ///
     /// # Errors
-    /// As [`Ost::room_to_write`].
-    pub(crate) fn room_to_allocate(
+    /// As [`Ost::reserve_for_write`].
+    pub(crate) fn reserve_for_allocate(
         &self,
         export: &Export,
         mode: Allocate,
@@ -87,41 +87,41 @@ impl Ost {
                 runs.iter().map(|(_, offset, len)| grants::blocks(*offset, *len)).fold(0, u64::saturating_add)
             }
         };
-        self.room(export, blocks, 0, || blocks)
+        self.reserve(export, blocks, 0, || blocks)
     }
 
     /// Reserves space for small files of the OST itself.
     ///
     /// # Errors
-    /// As [`Ost::room_to_write`].
-    pub(crate) fn room_for_files(&self, export: &Export, count: usize) -> Result<Space<'_>> {
+    /// As [`Ost::reserve_for_write`].
+    pub(crate) fn reserve_for_files(&self, export: &Export, count: usize) -> Result<Space<'_>> {
         let bytes = (count as u64).saturating_mul(grants::BLOCK_BYTES);
-        self.room(export, bytes, 0, || bytes)
+        self.reserve(export, bytes, 0, || bytes)
     }
 
-    fn room(&self, export: &Export, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Space<'_>> {
+    fn reserve(&self, export: &Export, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Space<'_>> {
         let who = self.account(export);
-        let room = self.look(bytes.saturating_sub(used))?.begin_write(who, bytes, used, fresh)?;
-        Ok(Space { ost: self, who, room: Some(room) })
+        let reservation = self.current_grants(bytes.saturating_sub(used))?.begin_write(who, bytes, used, fresh)?;
+        Ok(Space { ost: self, who, reservation: Some(reservation) })
     }
 
     /// Grants a client up to `want` bytes. Returns the number of bytes granted.
-    pub(crate) fn promise(&self, export: &Export, want: u64) -> u64 {
+    pub(crate) fn grant(&self, export: &Export, want: u64) -> u64 {
         if want == 0 {
             return 0;
         }
-        let granted = match self.look(want) {
-            Ok(mut grants) => grants.promise(self.account(export), want),
+        let granted = match self.current_grants(want) {
+            Ok(mut grants) => grants.grant(self.account(export), want),
             Err(_) => 0,
         };
         if export.is_gone() {
-            self.forget_promises(export); // its disconnection may have been handled before this grant
+            self.release_grant(export); // its disconnection may have been handled before this grant
         }
         granted
     }
 
     /// Releases the grant of a disconnected client.
-    pub(crate) fn forget_promises(&self, export: &Export) {
+    pub(crate) fn release_grant(&self, export: &Export) {
         self.store.share().grants().disconnected(self.account(export));
     }
 
@@ -131,18 +131,18 @@ impl Ost {
 
     /// Returns the grants. First reads the device's free space again if the known value is too old,
     /// or not enough for `want` more bytes.
-    fn look(&self, want: u64) -> Result<MutexGuard<'_, Grants>> {
+    fn current_grants(&self, want: u64) -> Result<MutexGuard<'_, Grants>> {
         let now = Duration::from_nanos(self.rt.now().as_nanos());
         let share = self.store.share();
         let grants = share.grants();
-        if !grants.is_look_due(now, want) {
+        if !grants.is_query_due(now, want) {
             return Ok(grants);
         }
-        let mark = grants.begin_look();
+        let mark = grants.begin_query();
         drop(grants);
         let free = self.store.free()?;
         let mut grants = share.grants();
-        grants.looked(now, mark, free);
+        grants.end_query(now, mark, free);
         Ok(grants)
     }
 }

@@ -1,5 +1,4 @@
-//! Tunable parameters by Lustre's names, counters in Lustre's form, the list of devices, and the
-//! control socket through which `lctl` reaches all three.
+//! Tunable parameters by Lustre's names, counters in Lustre's form, and the list of devices.
 //!
 //! A process has one [`Params`]. Services and mounts register the values that others may read or
 //! set, such as `osc.<name>.max_rpcs_in_flight`. No value is stored here: a [`Param`] reads and
@@ -12,16 +11,17 @@
 //! * A setter never receives a value outside the parameter's range.
 //! * A request for one file system reads and sets only what belongs to it ([`Params::get_of`]).
 
-pub mod control;
 mod devices;
 mod fsname;
 mod glob;
-mod kept;
 mod param;
+mod permanent;
 mod registry;
+mod settings;
 pub mod stats;
 
 pub use devices::Device;
+pub use fsname::fsname_of;
 pub use glob::matches;
 pub use param::{Param, ParamError};
 pub use registry::{Found, Node, Params, Set};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sheen_wire::Errno;
 
 use crate::fsname::fsname_of;
-use crate::kept::Kept;
+use crate::settings::PermanentSettings;
 use crate::{Device, Param, ParamError, glob};
 
 /// A parameter's name and value.
@@ -78,7 +78,7 @@ struct Inner {
     /// In order of registration.
     devices: RwLock<Vec<Source>>,
     nids: RwLock<Vec<String>>,
-    kept: Mutex<Kept>,
+    permanent: Mutex<PermanentSettings>,
 }
 
 struct Source {
@@ -111,7 +111,7 @@ impl Params {
         let (path, param) = (path(name), Arc::new(param));
         let known = self.0.params.write().insert(path.clone(), param.clone()).is_some();
         if !known {
-            self.settle_new(&path, &param);
+            self.apply_to_new(&path, &param);
         }
     }
 
@@ -248,8 +248,8 @@ impl Params {
         self.0.nids.read().clone()
     }
 
-    pub(crate) fn kept(&self) -> &Mutex<Kept> {
-        &self.0.kept
+    pub(crate) fn permanent(&self) -> &Mutex<PermanentSettings> {
+        &self.0.permanent
     }
 
     pub(crate) fn downgrade(&self) -> WeakParams {

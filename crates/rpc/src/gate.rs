@@ -2,60 +2,34 @@
 //! So a target that is removed replies to all requests that it admitted, and a stopping service
 //! completes them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
-};
-
-use tokio::sync::Notify;
-
-/// Set once the gate is shut. The other bits count the passes.
-const SHUT: u64 = 1 << 63;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 /// See the module. Clones share one gate.
 #[derive(Clone, Default)]
-pub struct Gate(Arc<State>);
-
-#[derive(Default)]
-struct State {
-    inside: AtomicU64,
-    empty: Notify,
-}
+pub struct Gate(TaskTracker);
 
 /// Permission to be inside the gate, until it is dropped.
-pub struct Pass(Arc<State>);
+pub struct Pass {
+    _token: TaskTrackerToken,
+}
 
 impl Gate {
     /// Enters the gate. `None`: it is shut.
     pub fn enter(&self) -> Option<Pass> {
-        let pass = Pass(self.0.clone());
-        let before = self.0.inside.fetch_add(1, SeqCst);
-        (before & SHUT == 0).then_some(pass) // a refused pass is dropped, which counts it out again
+        // Counted before the check, so that [`Gate::close`] waits for every pass that is admitted.
+        let pass = Pass { _token: self.0.token() };
+        (!self.0.is_closed()).then_some(pass)
     }
 
     /// Shuts the gate: there are no new passes.
     pub fn shut(&self) {
-        self.0.inside.fetch_or(SHUT, SeqCst);
+        self.0.close();
     }
 
     /// Shuts the gate and waits until no pass is left. A second call is harmless.
     pub async fn close(&self) {
         self.shut();
-        loop {
-            let empty = self.0.empty.notified(); // registered before the check, so that no notice is missed
-            if self.0.inside.load(SeqCst) == SHUT {
-                return;
-            }
-            empty.await;
-        }
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        if self.0.inside.fetch_sub(1, SeqCst) == SHUT + 1 {
-            self.0.empty.notify_waiters();
-        }
+        self.0.wait().await;
     }
 }
 

@@ -27,6 +27,7 @@ mod import;
 mod server;
 mod service;
 mod slots;
+mod slow;
 mod stats;
 mod target;
 

@@ -24,7 +24,7 @@ use sheen_wire::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    service::{CallbackWay, Service},
+    service::{CallbackRoute, Service},
     target::{self, AnyTarget, Room, Session, Target, Work},
 };
 
@@ -238,7 +238,7 @@ impl Inner {
             Ok(body) => sender.post(Frame { body: body.into(), ..Frame::new(Kind::Welcome, first.header.xid) }),
             Err(_) => Err(io::ErrorKind::InvalidData.into()),
         };
-        target.welcomed(&session, Some(CallbackWay::Tcp(sender.clone())));
+        target.welcomed(&session, Some(CallbackRoute::Tcp(sender.clone())));
         let ended = match welcomed {
             Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
             Err(e) => Err(e.into()),

@@ -140,7 +140,7 @@ pub struct Export {
     features: u64,
     nid: Mutex<Nid>,
     /// Where callbacks are sent; `None` while there is no connection.
-    callbacks: Mutex<Option<CallbackWay>>,
+    callbacks: Mutex<Option<CallbackRoute>>,
     gone: AtomicBool,
     going: Notify,
     /// The target to which the client is connected; `None` in tests of services.
@@ -149,13 +149,13 @@ pub struct Export {
 
 /// A target that can evict clients.
 pub(crate) trait Evict: Send + Sync {
-    /// Evicts the client of `export`, if that is the client's present export.
-    fn evict(&self, export: &Export);
+    /// Evicts the client of `export`, if that is the client's present export. `why` is logged.
+    fn evict(&self, export: &Export, why: &str);
 }
 
 /// How callbacks reach a client.
 #[derive(Clone)]
-pub(crate) enum CallbackWay {
+pub(crate) enum CallbackRoute {
     Tcp(Sender),
     Lo {
         /// A [`Handler`] of the protocol.
@@ -221,8 +221,8 @@ impl Export {
         *self.callbacks.lock() = None;
     }
 
-    pub(crate) fn set_callbacks(&self, way: Option<CallbackWay>) {
-        *self.callbacks.lock() = way;
+    pub(crate) fn set_callbacks(&self, route: Option<CallbackRoute>) {
+        *self.callbacks.lock() = route;
     }
 
     /// Sends a callback to the client. Returns false if there is no connection at the moment;
@@ -230,17 +230,17 @@ impl Export {
     /// arrived. Never waits. Over `lo` the client's handler runs on this thread, so the caller must
     /// hold no lock that the handler could need.
     pub fn callback<P: Protocol>(&self, callback: P::Callback) -> bool {
-        let way = self.callbacks.lock().clone();
-        match way {
+        let route = self.callbacks.lock().clone();
+        match route {
             None => false,
-            Some(CallbackWay::Lo { handler, .. }) => match handler.downcast_ref::<Handler<P>>() {
+            Some(CallbackRoute::Lo { handler, .. }) => match handler.downcast_ref::<Handler<P>>() {
                 Some(handler) => {
                     handler.0(callback);
                     true
                 }
                 None => false,
             },
-            Some(CallbackWay::Tcp(sender)) => {
+            Some(CallbackRoute::Tcp(sender)) => {
                 let body = frame::to_body(&callback);
                 body.is_ok_and(|body| sender.post(Frame { body: body.into(), ..Frame::new(Kind::Callback, 0) }).is_ok())
             }
@@ -249,10 +249,10 @@ impl Export {
 
     /// Evicts the client: closes its connection and calls [`Service::disconnected`]. If the client
     /// reconnects, it is a new client without any state. For a client that does not do what other
-    /// clients wait for. A second call does nothing.
-    pub fn evict(&self) {
+    /// clients wait for; `why`, which is logged, says what that is. A second call does nothing.
+    pub fn evict(&self, why: &str) {
         match self.target.as_ref().map(Weak::upgrade) {
-            Some(Some(target)) => target.evict(self),
+            Some(Some(target)) => target.evict(self, why),
             Some(None) => {}
             None => self.set_gone(),
         }
@@ -268,7 +268,7 @@ impl Export {
     /// be called without any lock held.
     pub(crate) fn lost(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
         match &*self.callbacks.lock() {
-            Some(CallbackWay::Lo { lost, .. }) => Some(lost.clone()),
+            Some(CallbackRoute::Lo { lost, .. }) => Some(lost.clone()),
             _ => None,
         }
     }

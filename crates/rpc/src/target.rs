@@ -12,17 +12,20 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_lnet::{Frame, Live, Local, Net, Nid, Sender};
 use sheen_recovery::{Begin, ReplyCache};
-use sheen_rt::Rt;
+use sheen_rt::{Rt, operation};
 use sheen_wire::{
     Bulk, Errno, Protocol,
     bulk::BULK_BYTES_MAX,
-    frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome},
+    frame::{
+        self, BODY_BYTES_MAX, FEATURE_OP_ID, FLAG_BULK_COPY, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome,
+    },
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::{
     gate::{Gate, Pass},
-    service::{BoxFuture, CallbackWay, Evict, Export, Response, Service},
+    service::{BoxFuture, CallbackRoute, Evict, Export, Response, Service},
+    slow,
 };
 
 /// Maximum number of clients of one target.
@@ -49,7 +52,7 @@ pub(crate) struct Target<P: Protocol> {
 
 struct State {
     exports: BTreeMap<String, Client>,
-    replies: ReplyCache<Stored, Place>,
+    replies: ReplyCache<Stored, ReplyTo>,
     export_next: u64,
     session_next: u64,
     /// The server removed the target: it admits no clients, and their end is not reported to the
@@ -67,7 +70,7 @@ struct Client {
 
 /// Where a reply is to be sent. Holds the connection's permit for one request, which is released
 /// with the reply.
-pub(crate) struct Place {
+pub(crate) struct ReplyTo {
     sender: Sender,
     flags: u8,
     _permit: OwnedSemaphorePermit,
@@ -126,7 +129,7 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
     fn attach(&self, hello: &Hello, nid: Nid, connection: Option<Sender>) -> sheen_wire::Result<Session>;
 
     /// Records that the client was welcomed: from now on it can get callbacks.
-    fn welcomed(&self, session: &Session, way: Option<CallbackWay>);
+    fn welcomed(&self, session: &Session, route: Option<CallbackRoute>);
 
     /// Ends an attachment: for good (`goodbye`), or because the connection broke.
     fn detach(self: Arc<Self>, session: &Session, goodbye: bool);
@@ -192,6 +195,12 @@ impl<P: Protocol> Target<P> {
         Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, export_timeout, gate, hung_up, state })
     }
 
+    /// Returns whether this is the target that a client wants. An empty uuid stands for any.
+    pub(crate) fn has_uuid(&self, wanted: &str) -> bool {
+        let uuid = self.service.uuid();
+        uuid.is_empty() || wanted.is_empty() || uuid == wanted
+    }
+
     /// Executes a request, and fills in `last_committed`. ESHUTDOWN: the client disconnected or was
     /// evicted meanwhile. A request that must be executed once runs to its end nevertheless.
     pub(crate) async fn execute(
@@ -223,30 +232,32 @@ impl<P: Protocol> Target<P> {
         bulk: Bulk,
         room: Option<Room>,
     ) {
-        let (xid, keep) = (header.xid, P::once(&request));
+        let (xid, keep, op) = (header.xid, P::once(&request), P::op(&request));
+        let began = self.rt.now();
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
         let mut answer = self.execute(&export, request, bulk).await;
+        slow::server_request(&self.name, &export, xid, op, self.rt.now().since(began));
         // Without a checksum the client would not notice a write to the file while it is sent: copy
         // the data.
         if header.flags & FLAG_BULK_CRC == 0 || header.flags & FLAG_BULK_COPY != 0 {
             answer = answer.and_then(|response| Ok(self.rt.block_in_place(|| response.copied())?));
         }
         let stored = Stored::new::<P>(answer);
-        let place = self.state.lock().replies.finish(export.client(), xid, keep.then(|| stored.clone()));
+        let reply_to = self.state.lock().replies.finish(export.client(), xid, keep.then(|| stored.clone()));
         unfinished.done = true;
-        if let Some(place) = place {
-            self.reply(place, xid, stored.holding(room)).await;
+        if let Some(reply_to) = reply_to {
+            self.reply(reply_to, xid, stored.holding(room)).await;
         }
     }
 
     /// Sends a reply. An error means that the connection ended: the client will resend the request.
-    async fn reply(&self, place: Place, xid: u64, stored: Stored) {
-        let frame = stored.into_frame(xid, place.flags, self.service.last_committed());
-        let _ = place.sender.send(frame).await;
+    async fn reply(&self, reply_to: ReplyTo, xid: u64, stored: Stored) {
+        let frame = stored.into_frame(xid, reply_to.flags, self.service.last_committed());
+        let _ = reply_to.sender.send(frame).await;
     }
 
     /// Evicts a client, if `which` accepts its present state.
-    fn give_up(&self, client: &str, why: &'static str, which: impl FnOnce(&Client) -> bool) {
+    fn evict_if(&self, client: &str, why: &str, which: impl FnOnce(&Client) -> bool) {
         let evicted = {
             let mut state = self.state.lock();
             let removed = state.removed;
@@ -277,8 +288,8 @@ impl<P: Protocol> Target<P> {
 }
 
 impl<P: Protocol> Evict for Target<P> {
-    fn evict(&self, export: &Export) {
-        self.give_up(export.client(), "did not cancel a lock in time", |c| std::ptr::eq(&*c.export, export));
+    fn evict(&self, export: &Export, why: &str) {
+        self.evict_if(export.client(), why, |c| std::ptr::eq(&*c.export, export));
     }
 }
 
@@ -287,11 +298,10 @@ impl<P: Protocol> AnyTarget for Target<P> {
         if hello.protocol != P::NAME {
             return Err(Errno::EPROTO);
         }
-        let uuid = self.service.uuid();
-        if !uuid.is_empty() && !hello.target_uuid.is_empty() && uuid != hello.target_uuid {
+        if !self.has_uuid(&hello.target_uuid) {
             return Err(Errno::ENODEV);
         }
-        let features = hello.features & self.service.features();
+        let features = hello.features & (self.service.features() | FEATURE_OP_ID);
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if state.removed {
@@ -326,14 +336,14 @@ impl<P: Protocol> AnyTarget for Target<P> {
         Ok(Session { export, id, welcome })
     }
 
-    fn welcomed(&self, session: &Session, way: Option<CallbackWay>) {
+    fn welcomed(&self, session: &Session, route: Option<CallbackRoute>) {
         // With the lock held, so that an older attachment cannot replace the callbacks of a newer
         // one.
         let state = self.state.lock();
         if state.exports.get(session.export.client()).is_none_or(|c| c.session != session.id) {
             return;
         }
-        session.export.set_callbacks(way);
+        session.export.set_callbacks(route);
         drop(state);
         if session.welcome.known {
             self.service.reconnected(&session.export);
@@ -364,7 +374,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         drop(self.rt.spawn("rpc-evict", async move {
             wait.await;
             if let Some(target) = weak.upgrade() {
-                target.give_up(&client, "did not reconnect in time", |c| c.session == id);
+                target.evict_if(&client, "did not reconnect in time", |c| c.session == id);
             }
         }));
     }
@@ -382,7 +392,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         // successor.
         let Some(pass) = self.gate.enter() else { return Ok(None) };
         let flags = header.flags & FLAG_BULK_CRC;
-        let place = Place { sender: sender.clone(), flags, _permit: permit, _pass: pass };
+        let reply_to = ReplyTo { sender: sender.clone(), flags, _permit: permit, _pass: pass };
         let client = session.export.client();
         let begin = {
             let mut state = self.state.lock();
@@ -392,18 +402,18 @@ impl<P: Protocol> AnyTarget for Target<P> {
                 // needs.
                 return Ok(None);
             }
-            state.replies.begin(client, header.xid, header.last_committed, place)
+            state.replies.begin(client, header.xid, header.last_committed, reply_to)
         };
         Ok(match begin {
             Begin::Execute => {
                 let inline = self.service.inline(&request);
                 let bytes = bulk.len() + self.service.reply_bytes(&request).min(BULK_BYTES_MAX);
                 let export = session.export.clone();
-                let start = move |room| self.run(export, header, request, bulk, room);
+                let start = move |room| operation::within(header.op_id, self.run(export, header, request, bulk, room));
                 Some(Work { start: Box::new(|room| Box::pin(start(room))), bytes, inline })
             }
-            Begin::Done(stored, place) => {
-                let start = async move { self.reply(place, header.xid, stored).await };
+            Begin::Done(stored, reply_to) => {
+                let start = async move { self.reply(reply_to, header.xid, stored).await };
                 Some(Work { start: Box::new(|_| Box::pin(start)), bytes: 0, inline: true })
             }
             Begin::Joined(_) | Begin::Stale(_) => None,
@@ -477,10 +487,10 @@ impl<P: Protocol> Drop for Unfinished<'_, P> {
             // fault.
             tracing::debug!(target_name = %target, client, xid, "a request was dropped");
         }
-        let place = self.target.state.lock().replies.finish(self.client, self.xid, None);
-        if let Some(place) = place {
-            let frame = Stored::error(Errno::EIO).into_frame(self.xid, place.flags, 0);
-            let _ = place.sender.post(frame);
+        let reply_to = self.target.state.lock().replies.finish(self.client, self.xid, None);
+        if let Some(reply_to) = reply_to {
+            let frame = Stored::error(Errno::EIO).into_frame(self.xid, reply_to.flags, 0);
+            let _ = reply_to.sender.post(frame);
         }
     }
 }

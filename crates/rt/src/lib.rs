@@ -7,6 +7,7 @@
 //!
 //! * [`Rt`]: time, randomness, tasks, and access to [`Disk`], [`Listener`], [`Stream`];
 //! * [`buf`]: page-aligned buffers for reuse;
+//! * [`operation`]: the id of the operation that the running code works for;
 //! * [`proc`]: information about other processes and this machine;
 //! * [`sim`]: the simulated world.
 //!
@@ -21,7 +22,10 @@
 
 pub mod buf;
 mod disk;
+mod error;
+mod metadata;
 mod net;
+pub mod operation;
 pub mod proc;
 mod real;
 mod rt;
@@ -30,9 +34,11 @@ mod slab;
 mod task;
 mod time;
 
-pub use disk::{DirEntry, DirEntryKind, Disk, File, LockGuard, Metadata, OpenDir, OpenOptions};
+pub use disk::{Disk, File, LockGuard, OpenDir};
+pub use error::{Elapsed, JoinError};
+pub use metadata::{DirEntry, DirEntryKind, Metadata, OpenOptions};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
 pub use real::{RealOptions, Runtime};
 pub use rt::Rt;
-pub use task::{JoinError, JoinHandle};
-pub use time::{Elapsed, Instant};
+pub use task::JoinHandle;
+pub use time::Instant;

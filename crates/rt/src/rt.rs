@@ -22,10 +22,10 @@ use crate::{
 
 /// A handle to the outside world, cheap to clone. All calls may be made on any thread.
 #[derive(Clone)]
-pub struct Rt(pub(crate) Inner);
+pub struct Rt(Inner);
 
 #[derive(Clone)]
-pub(crate) enum Inner {
+enum Inner {
     Real(Arc<Real>),
     Sim(sim::Host),
 }
@@ -203,5 +203,14 @@ impl Rt {
             Inner::Real(r) => Disk(DiskInner::Real(real::disk::Disk(r.handle.clone()))),
             Inner::Sim(s) => Disk(DiskInner::Sim(s.disk())),
         }
+    }
+}
+
+/// In this file because the simulated world does not know that an [`Rt`] may also be real.
+impl sim::World {
+    /// Returns an [`Rt`] of the host's present life. Host numbers are below 2^24. The first use of
+    /// a number creates the host with an empty disk. Its address is that of [`sim::World::addr`].
+    pub fn rt(&self, host: u32) -> Rt {
+        Rt(Inner::Sim(self.host(host)))
     }
 }

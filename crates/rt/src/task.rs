@@ -5,18 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::sim;
-
-/// Why a task has no result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum JoinError {
-    /// The task was aborted, or its runtime or simulated host stopped.
-    #[error("task was aborted")]
-    Aborted,
-    /// The task panicked. (In a simulation a panic ends the run instead.)
-    #[error("task panicked")]
-    Panicked,
-}
+use crate::{error::JoinError, sim};
 
 /// A handle of a spawned task: a future that yields its result. Dropping the handle does not stop
 /// the task.

@@ -55,17 +55,6 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// The error of [`crate::Rt::timeout`] after its time limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("timed out")]
-pub struct Elapsed;
-
-impl From<Elapsed> for std::io::Error {
-    fn from(_: Elapsed) -> Self {
-        sheen_wire::Errno::ETIMEDOUT.into()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,8 @@
 //! * [`ldlm`]: locks, their conflicts and their handles;
 //! * [`frame`]: form of a message on a byte stream: fixed header, body, bulk, checksums;
 //! * [`control`], [`ioctl`], [`entries`], [`mirror`]: requests of `lfs` and programs to a mount;
-//! * [`bulk`]: file data that travels beside a message without being copied into it.
+//! * [`bulk`]: file data that travels beside a message without being copied into it;
+//! * [`op_id`]: ids of operations, for log lines.
 //!
 //! Invariants:
 //!
@@ -32,6 +33,7 @@ pub mod ldlm;
 pub mod mds;
 pub mod mgs;
 pub mod mirror;
+pub mod op_id;
 pub mod ost;
 pub mod protocol;
 pub mod seq;
@@ -40,4 +42,5 @@ pub use attr::{Attr, Cred, FileKind, STATE_DEGRADED, StatFs, Time};
 pub use bulk::Bulk;
 pub use errno::{Errno, Result};
 pub use fid::Fid;
+pub use op_id::OpId;
 pub use protocol::{Mds, Mgs, Ost, Protocol};

@@ -106,8 +106,8 @@ pub enum PoolChange {
     Destroy,
 }
 
-/// A permanent value of parameters (`lctl set_param -P`). Every process that knows the MGS applies
-/// it to its parameters that match, to present ones and to those created later.
+/// A permanent setting (`lctl set_param -P`). Every process that knows the MGS applies it to its
+/// parameters that match, to present ones and to those created later.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// Rises with every setting, and is never used again. A setting that is made anew gets another

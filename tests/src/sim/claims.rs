@@ -48,7 +48,7 @@ pub type Wanted = Vec<(Key, Mode)>;
 #[derive(Default, Debug)]
 pub struct Claims(BTreeMap<Key, (Mode, u32)>);
 
-/// Granted claims of one operation. The caller returns them with [`Claims::give_back`].
+/// Granted claims of one operation. The caller returns them with [`Claims::release`].
 #[derive(Debug)]
 pub struct Granted(BTreeMap<Key, Mode>);
 
@@ -84,7 +84,7 @@ impl Claims {
     }
 
     /// Releases granted claims.
-    pub fn give_back(&mut self, granted: Granted) {
+    pub fn release(&mut self, granted: Granted) {
         for key in granted.0.into_keys() {
             if let Some((_, holders)) = self.0.get_mut(&key) {
                 *holders -= 1;
@@ -107,12 +107,12 @@ mod tests {
         let a = claims.take(vec![(key(), Mode::Look)]).unwrap();
         let b = claims.take(vec![(key(), Mode::Look)]).unwrap();
         assert!(claims.take(vec![(key(), Mode::Entries)]).is_none());
-        claims.give_back(a);
+        claims.release(a);
         assert!(claims.take(vec![(key(), Mode::Alone)]).is_none());
-        claims.give_back(b);
+        claims.release(b);
         let alone = claims.take(vec![(key(), Mode::Look), (key(), Mode::Entries)]).unwrap();
         assert!(claims.take(vec![(key(), Mode::Look)]).is_none(), "both modes together mean Alone");
-        claims.give_back(alone);
+        claims.release(alone);
         assert!(claims.take(vec![(key(), Mode::Alone)]).is_some());
     }
 }

@@ -28,7 +28,7 @@ pub const OST_DIR: &str = "/ost";
 pub const MDT_DIR: &str = "/mdt";
 
 /// Returns a network that is slow, uneven, and loses packets. Its parameters depend on the seed.
-pub fn weather(seed: u64) -> SimConfig {
+pub fn bad_network_config(seed: u64) -> SimConfig {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x77ea);
     let us = Duration::from_micros;
     SimConfig {
@@ -52,9 +52,9 @@ pub enum Node {
 }
 
 /// Interface through which the MDT reads from its data service.
-struct Beside(Arc<Ost>);
+struct MdtDataService(Arc<Ost>);
 
-impl DataService for Beside {
+impl DataService for MdtDataService {
     fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
         self.0.beginning(client, object, cookie)
     }
@@ -115,7 +115,7 @@ async fn start_data(net: &Arc<Net>, server: &Arc<Server>, mdt: &Mdt, params: Par
         open_files_max: OPEN_FILES_MAX,
     };
     let data = Ost::start_data(net, server, config, params).await.expect("the data service starts");
-    mdt.set_data_service(Arc::new(Beside(data.clone())));
+    mdt.set_data_service(Arc::new(MdtDataService(data.clone())));
     data
 }
 

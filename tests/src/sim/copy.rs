@@ -14,10 +14,9 @@ use sheen_wire::{
     mirror::{self, Change},
 };
 
-use super::perform::layout;
+use super::striping::{LOV, layout};
 
 const ROOT_USER: &Caller = &Caller::ROOT;
-static LOV: Bytes = Bytes::from_static(b"lustre.lov");
 /// Maximum number of copies before a tool fails, because another client wrote during each copy.
 pub const TRIES: u32 = 3;
 /// Bytes copied at a time: few, so that operations of other clients run in between.

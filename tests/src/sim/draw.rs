@@ -324,13 +324,13 @@ impl Want<'_> {
 
     /// Claims an inode for an open, which may truncate the file or create its layout.
     fn opening(&mut self, fid: Fid, flags: u32) {
-        let lays_out = self.laying_out(fid);
+        let lays_out = self.claim_missing_layout(fid);
         self.inode(fid, if flags & flags::TRUNC != 0 || lays_out { Mode::Alone } else { Mode::Look });
     }
 
     /// Returns whether the file has no layout yet. It then claims the file's directories, from
     /// which the layout is inherited.
-    fn laying_out(&mut self, fid: Fid) -> bool {
+    fn claim_missing_layout(&mut self, fid: Fid) -> bool {
         if self.model.inode(fid).map_or(true, |i| i.striping.is_some()) {
             return false;
         }
@@ -394,7 +394,7 @@ impl Want<'_> {
             }
             Op::Truncate { fid, handle, .. } => {
                 self.all.extend(handle.map(|h| (Key::Handle(h), Mode::Look)));
-                self.laying_out(*fid);
+                self.claim_missing_layout(*fid);
                 self.inode(*fid, Mode::Alone);
             }
             Op::Chmod { fid, .. }

@@ -8,7 +8,7 @@ use sheen_rt::{JoinHandle, sim::World};
 use super::{CLIENTS, MDS, OSSES};
 
 /// Host of the task that injects the faults. Nothing else runs on it.
-const DEMON: u32 = 99;
+const FAULT_HOST: u32 = 99;
 
 /// Returns all pairs of hosts that talk to each other.
 fn pairs() -> Vec<(u32, u32)> {
@@ -18,7 +18,7 @@ fn pairs() -> Vec<(u32, u32)> {
 
 /// Starts a task that injects network faults until [`calm`] stops it.
 pub fn trouble(world: &World, seed: u64) -> JoinHandle<()> {
-    let (rt, world, mut rng) = (world.rt(DEMON), world.clone(), Rng::with_seed(seed ^ 0xdeb));
+    let (rt, world, mut rng) = (world.rt(FAULT_HOST), world.clone(), Rng::with_seed(seed ^ 0xdeb));
     let ms = Duration::from_millis;
     rt.clone().spawn("trouble", async move {
         let pairs = pairs();

@@ -14,7 +14,7 @@
 //!   file system.
 //! * [`draw`]: the choice of the next operation; [`perform`]: its execution; [`copy`]: the work of
 //!   `lfs` tools.
-//! * [`run`]: programs that do all this; [`promise`]: durability, that is what a crash may destroy;
+//! * [`run`]: programs that do all this; [`durability`]: what a crash may destroy;
 //!   [`tree`]: the file system as read back at the end.
 //! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
 //!   replies.
@@ -27,12 +27,12 @@ pub mod claims;
 pub mod cluster;
 pub mod copy;
 pub mod draw;
+pub mod durability;
 pub mod faults;
 pub mod model;
 pub mod op;
 pub mod outage;
 pub mod perform;
-pub mod promise;
 pub mod race;
 pub mod run;
 pub mod scenario;

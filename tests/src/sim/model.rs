@@ -18,6 +18,17 @@ use super::{
     striping::Striping,
 };
 
+/// How replies to operations that end from now on are compared with the model's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// They must be equal.
+    Exact,
+    /// They must be equal except for sizes and data: an OST lost data that was not synced.
+    DataLost,
+    /// They are not compared: the MDT lost transactions that were not committed.
+    Doubtful,
+}
+
 /// Content of an inode.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {

@@ -11,10 +11,10 @@ use sheen_wire::{Bulk, Fid, FileKind, fid::ROOT, mds::flags};
 
 use super::{
     CLIENTS, OSSES,
-    cluster::{mount, start, start_all, weather},
+    cluster::{bad_network_config, mount, start, start_all},
     copy::resync,
-    perform::layout,
     scenario::{Trace, simulate},
+    striping::layout,
 };
 use crate::noise;
 
@@ -23,12 +23,12 @@ const ROOT_USER: &Caller = &Caller::ROOT;
 const SIZE: usize = 300_000;
 /// Time limit for reading the whole file while its first mirror is down. Clients need a while to
 /// detect a broken connection.
-const PATIENCE: Duration = Duration::from_secs(15);
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Takes down each of two OSTs that have a mirror once. During the outage all clients read and one
 /// writes.
 pub fn read_through_outages(seed: u64, log: usize) -> Trace {
-    simulate(seed, log, weather(seed), async |world| {
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let mut nodes = start_all(world).await;
         let mut clients = Vec::new();
         for host in CLIENTS {
@@ -93,7 +93,7 @@ async fn all_read(world: &World, clients: &[Arc<Client>], fid: Fid, bytes: &[u8]
         })
     });
     for (client, reading) in reading.collect::<Vec<_>>().into_iter().enumerate() {
-        let read = world.rt(CLIENTS[0]).timeout(PATIENCE, reading).await;
+        let read = world.rt(CLIENTS[0]).timeout(READ_TIMEOUT, reading).await;
         let read = read.unwrap_or_else(|_| panic!("client {client} still waits")).expect("clients do not crash");
         assert!(read == bytes, "client {client} reads other bytes");
     }

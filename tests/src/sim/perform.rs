@@ -4,17 +4,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use sheen_client::{Caller, Client, DirItem, OpenFile, falloc};
-use sheen_layout::{Asked, Layout};
+use sheen_layout::Asked;
 use sheen_wire::{Bulk, Errno, Fid, FileKind, fid::ROOT, mds::SetAttr};
 
 use super::{
     copy::migrate,
     op::{Answer, Op, Outcome, View},
-    striping::Striping,
+    striping::{LOV, Striping, layout},
 };
 
 const ROOT_USER: &Caller = &Caller::ROOT;
-static LOV: Bytes = Bytes::from_static(b"lustre.lov");
 
 /// Further results of an operation.
 #[derive(Default)]
@@ -162,12 +161,6 @@ pub async fn entries(
     };
     client.releasedir(open).await?;
     result.map(|()| all)
-}
-
-/// Returns a file's layout.
-pub async fn layout(client: &Client, fid: Fid) -> Result<Layout, Errno> {
-    let value = client.getxattr(ROOT_USER, fid, &LOV).await?;
-    Layout::decode(&value).map_err(|_| Errno::EBADMSG)
 }
 
 async fn striping(client: &Client, fid: Fid) -> Result<Striping, Errno> {

@@ -16,10 +16,10 @@ use super::{
     CLIENTS,
     claims::{Claims, Granted, Key},
     draw::{Draw, wanted},
-    model::Model,
+    durability::Durability,
+    model::{Model, Rule},
     op::{Answer, Op, Outcome},
     perform::{Made, perform},
-    promise::Promises,
 };
 
 /// Concurrent operations of a client.
@@ -32,17 +32,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 const HISTORY: usize = 40;
 /// Time limit (virtual) within which all running operations end once the faults have stopped.
 const END: Duration = Duration::from_secs(600);
-
-/// How replies to operations that end from now on are compared with the model's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
-    /// They must be equal.
-    Exact,
-    /// They must be equal except for sizes and data: an OST lost data that was not synced.
-    DataLost,
-    /// They are not compared: the MDT lost transactions that were not committed.
-    Doubtful,
-}
 
 /// The mounts of a cluster and the expected file system.
 pub struct Run {
@@ -60,7 +49,7 @@ pub struct State {
     /// The expected file system.
     pub model: Model,
     /// The durability guarantees so far.
-    pub promises: Promises,
+    pub durability: Durability,
     /// How replies are compared.
     pub rule: Rule,
     /// Whether operations include migrations.
@@ -92,7 +81,7 @@ impl Run {
     pub fn new(world: &World, clients: Vec<Arc<Client>>, seed: u64, model: Model) -> Arc<Run> {
         let state = State {
             rng: Rng::with_seed(seed),
-            promises: Promises::default(),
+            durability: Durability::default(),
             model,
             rule: Rule::Exact,
             migrates: false,
@@ -223,7 +212,7 @@ impl State {
         let granted = self.claims.take(wanted(&self.model, &op))?;
         let file = op.handle().and_then(|h| self.files.get(&h).cloned());
         self.numbers += 1;
-        self.promises.begins(&op);
+        self.durability.begins(&op);
         self.under_way.insert(self.numbers, format!("{op:?}"));
         Some(Started { number: self.numbers, op, granted, file })
     }
@@ -248,9 +237,9 @@ impl State {
             }
             self.doubtful_files.extend(touched);
             let seen = if let Ok(Outcome::Seen(view)) = &answer { Some(view.fid) } else { None };
-            self.promises.doubtful(&op, &self.model, seen);
+            self.durability.doubtful(&op, &self.model, seen);
             self.doubtful.push(op);
-            self.claims.give_back(granted);
+            self.claims.release(granted);
             return;
         }
         let new = match &answer {
@@ -264,13 +253,13 @@ impl State {
         if let (Op::Migrate { .. }, Err(errno)) = (&op, &answer) {
             let why = [Errno::EBUSY, Errno::ENOENT, Errno::ESTALE, Errno::EIO, Errno::ETIMEDOUT, Errno::ENOLCK];
             assert!(why.contains(errno), "{op:?} failed with {errno}");
-            return self.claims.give_back(granted);
+            return self.claims.release(granted);
         }
-        self.promises.ends(&op, &self.model, self.rule);
+        self.durability.ends(&op, &self.model, self.rule);
         let expected = self.model.apply(client, &op, new, number);
         self.judge(&op, &answer, expected);
         if answer.is_ok() {
-            self.promises.done(&op, &self.model, self.rule);
+            self.durability.done(&op, &self.model, self.rule);
         }
         if let Some(file) = made.file {
             self.files.insert(number, file);
@@ -278,7 +267,7 @@ impl State {
         if let Op::Close { handle } = op {
             self.files.remove(&handle);
         }
-        self.claims.give_back(granted);
+        self.claims.release(granted);
     }
 
     fn judge(&self, op: &Op, answer: &Answer, expected: Answer) {

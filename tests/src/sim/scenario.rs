@@ -17,14 +17,13 @@ use sheen_wire::{Bulk, Errno, Fid, fid::ROOT, mds::flags};
 
 use super::{
     CLIENTS, MDS, OSSES,
-    cluster::{Node, mount, start, start_all, weather},
+    cluster::{Node, bad_network_config, mount, start, start_all},
     draw::Draw,
     faults::{calm, trouble},
-    model::Model,
+    model::{Model, Rule},
     op::Op,
-    perform::layout,
-    run::{Rule, Run},
-    striping::STRIPINGS,
+    run::Run,
+    striping::{STRIPINGS, layout},
     tree::{Tree, assert_same, objects, visible, walk},
 };
 
@@ -167,7 +166,7 @@ pub fn bad_network(seed: u64, ops: usize, log: usize) -> Trace {
 
 /// As [`bad_network`], optionally with migrations among the operations.
 pub fn bad_network_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trace {
-    simulate(seed, log, weather(seed), async |world| {
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let (_nodes, run) = boot(world, seed).await;
         run.state().migrates = migrates;
         storm(world, &run, seed, ops).await;
@@ -228,7 +227,7 @@ pub fn power_failure(seed: u64, ops: usize, log: usize) -> Trace {
 
 /// As [`power_failure`], optionally with migrations among the operations.
 pub fn power_failure_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trace {
-    simulate(seed, log, weather(seed), async |world| {
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         run.state().migrates = migrates;
         let programs = run.begin(ops);
@@ -239,7 +238,7 @@ pub fn power_failure_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Tr
         }
         {
             let state = &mut *run.state();
-            state.promises.all_synced(&state.model);
+            state.durability.all_synced(&state.model);
         }
         let victims = Victims::of(seed);
         let programs = run.begin(ops);
@@ -247,7 +246,7 @@ pub fn power_failure_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Tr
         restart(world, victims, &mut nodes).await;
         world.configure(|config| config.loss = 0.0);
         run.end(programs).await;
-        let (tree, waste) = aftermath(world, &run, victims).await;
+        let (tree, waste) = check_after_crash(world, &run, victims).await;
         let again = Run::new(world, run.clients.clone(), seed + 1, tree.model);
         again.state().migrates = migrates;
         let programs = again.begin(ops);
@@ -292,7 +291,7 @@ async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
 
 /// Asserts that an fsync succeeds only on files that exist. A file that the MDT lost may
 /// still be open on a client.
-async fn fsyncs_are_honest(run: &Run) {
+async fn check_fsync_succeeds_only_on_existing_files(run: &Run) {
     let open: Vec<_> = run.open_files();
     for (client, file) in open {
         let client = &run.clients[client];
@@ -305,7 +304,7 @@ async fn fsyncs_are_honest(run: &Run) {
 
 /// Syncs every file on every client. For a file on a crashed OST, the first fsync may report lost
 /// data, but the second one may not.
-async fn hear_of_losses(run: &Run, tree: &Tree, victims: Victims) {
+async fn check_losses_are_reported_once(run: &Run, tree: &Tree, victims: Victims) {
     let on_victim = |fid| victims.ost().is_some_and(|ost| tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
     for client in &run.clients {
         for (fid, _) in tree.model.inodes.iter().filter(|(_, inode)| inode.bytes().is_some()) {
@@ -321,17 +320,17 @@ async fn hear_of_losses(run: &Run, tree: &Tree, victims: Victims) {
 
 /// Asserts that after the crash all guaranteed data exists and no other data. Returns the tree, and
 /// leaked objects.
-async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects) {
+async fn check_after_crash(world: &World, run: &Run, victims: Victims) -> (Tree, Objects) {
     for client in &run.clients {
         let synced = client.syncfs().await;
         let lost = victims.ost().is_some() && synced == Err(Errno::EIO);
         assert!(lost || synced == Ok(()), "all servers can be reached again: {synced:?}");
         assert_eq!(client.syncfs().await, Ok(()), "a loss is reported once");
     }
-    fsyncs_are_honest(run).await;
+    check_fsync_succeeds_only_on_existing_files(run).await;
     run.close_all().await;
     let tree = walk_all(world, run).await;
-    hear_of_losses(run, &tree, victims).await;
+    check_losses_are_reported_once(run, &tree, victims).await;
     {
         let state = &mut *run.state();
         if !victims.mds() {
@@ -342,7 +341,7 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
             };
             assert_same(&bare(&tree.model), &bare(&state.model), "names and attributes, which are not on OSTs");
         }
-        state.promises.check_names(&tree.model, &state.doubtful);
+        state.durability.check_names(&tree.model, &state.doubtful);
         for (fid, inode) in &tree.model.inodes {
             let Some(found) = inode.bytes() else { continue };
             let untouched = victims.ost().is_none_or(|ost| !tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
@@ -353,7 +352,7 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
                 Some(known) if untouched && laid_out && !state.doubtful_files.contains(fid) => {
                     assert!(found == known, "{fid} is on no OST that crashed, but its data changed");
                 }
-                _ => state.promises.check_bytes(*fid, inode, found),
+                _ => state.durability.check_bytes(*fid, inode, found),
             }
         }
     }
@@ -372,7 +371,7 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
 /// The MDT loses a file that a client has open. The client must get errors, and it must leave no
 /// objects behind.
 pub fn lost_file(seed: u64, log: usize) -> Trace {
-    simulate(seed, log, weather(seed), async |world| {
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         let [client, other, _] = &run.clients[..] else { panic!("three clients") };
         let who = &Caller::ROOT;
@@ -410,7 +409,7 @@ async fn file_without_layout(client: &Client) -> Fid {
 /// The MDT loses the layout of a file and then gives it another layout. No client may continue with
 /// the lost one.
 pub fn lost_layout(seed: u64, log: usize) -> Trace {
-    simulate(seed, log, weather(seed), async |world| {
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         let [client, other, _] = &run.clients[..] else { panic!("three clients") };
         let who = &Caller::ROOT;
@@ -440,7 +439,7 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
 /// the lost objects, and the client that wrote to them must get an error. With some seeds, that
 /// client calls fsync or writes with O_SYNC before another client uses the file.
 pub fn lost_component(seed: u64, log: usize) -> Trace {
-    simulate(seed, log, weather(seed), async |world| {
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         let [client, other, _] = &run.clients[..] else { panic!("three clients") };
         let who = &Caller::ROOT;
@@ -483,7 +482,7 @@ pub fn lost_component(seed: u64, log: usize) -> Trace {
 
 /// The call by which a client finds out whether its data is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asks {
+enum SyncCall {
     /// fsync of the written file.
     Fsync,
     /// fsync after closing and reopening the file.
@@ -497,8 +496,8 @@ enum Asks {
 /// An OST crashes after a client wrote to it. If the bytes are lost, the client's next sync must
 /// fail, once. Data written after that is durable after a successful sync.
 pub fn lost_bytes(seed: u64, log: usize) -> Trace {
-    let asks = [Asks::Fsync, Asks::FsyncLater, Asks::SyncFs, Asks::DurableWrite][(seed % 4) as usize];
-    simulate(seed, log, weather(seed), async |world| {
+    let call = [SyncCall::Fsync, SyncCall::FsyncLater, SyncCall::SyncFs, SyncCall::DurableWrite][(seed % 4) as usize];
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         let client = &run.clients[0];
         let who = &Caller::ROOT;
@@ -517,20 +516,20 @@ pub fn lost_bytes(seed: u64, log: usize) -> Trace {
             restart(world, victim, nodes).await;
         };
         fails(&mut nodes).await;
-        if asks == Asks::FsyncLater {
+        if call == SyncCall::FsyncLater {
             let fid = file.fid();
             client.release(file).await.expect("it is open");
             file = client.open(who, fid, flags::RDWR).await.expect("it can be opened again");
         }
-        let answers = match asks {
-            Asks::Fsync | Asks::FsyncLater => vec![client.fsync(&file, false).await],
-            Asks::SyncFs => vec![client.syncfs().await, client.fsync(&file, true).await],
-            Asks::DurableWrite => vec![client.write_as(&file, 5000, bulk(), false, true).await.map(drop)],
+        let answers = match call {
+            SyncCall::Fsync | SyncCall::FsyncLater => vec![client.fsync(&file, false).await],
+            SyncCall::SyncFs => vec![client.syncfs().await, client.fsync(&file, true).await],
+            SyncCall::DurableWrite => vec![client.write_as(&file, 5000, bulk(), false, true).await.map(drop)],
         };
         let there_yet = there(&file).await;
         for answer in answers {
-            assert!(answer.is_err() || there_yet, "{asks:?}: the bytes are lost, but the sync returned {answer:?}");
-            assert!(matches!(answer, Ok(()) | Err(Errno::EIO)), "{asks:?}: {answer:?}");
+            assert!(answer.is_err() || there_yet, "{call:?}: the bytes are lost, but the sync returned {answer:?}");
+            assert!(matches!(answer, Ok(()) | Err(Errno::EIO)), "{call:?}: {answer:?}");
         }
         assert_eq!(client.fsync(&file, false).await, Ok(()), "a loss is reported once");
         assert_eq!(client.syncfs().await, Ok(()));
@@ -539,7 +538,7 @@ pub fn lost_bytes(seed: u64, log: usize) -> Trace {
         assert_eq!(client.fsync(&file, false).await, Ok(()));
         fails(&mut nodes).await;
         assert_eq!(client.fsync(&file, false).await, Ok(()), "nothing was lost");
-        assert!(there(&file).await, "{asks:?}: fsync succeeded, but the bytes are lost");
+        assert!(there(&file).await, "{call:?}: fsync succeeded, but the bytes are lost");
     })
 }
 

@@ -4,10 +4,15 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+use sheen_client::{Caller, Client};
 use sheen_layout::{Asked, Component, Count, Layout, Spec, Template, TemplateComponent};
+use sheen_wire::{Errno, Fid};
 
 use super::OSSES;
 
+/// Extended attribute with the layout of a file, or with the default layout of a directory.
+pub static LOV: Bytes = Bytes::from_static(b"lustre.lov");
 /// Maximum number of components.
 const PARTS_MAX: usize = 3;
 /// End of a component without an end.
@@ -204,4 +209,13 @@ impl fmt::Debug for Striping {
         }
         Ok(())
     }
+}
+
+/// Reads the layout of a file through a client.
+///
+/// # Errors
+/// EBADMSG if the MDT returned no valid layout. Errors of the client.
+pub async fn layout(client: &Client, fid: Fid) -> Result<Layout, Errno> {
+    let value = client.getxattr(&Caller::ROOT, fid, &LOV).await?;
+    Layout::decode(&value).map_err(|_| Errno::EBADMSG)
 }

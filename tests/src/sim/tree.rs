@@ -17,7 +17,8 @@ use super::{
     cluster::{MDT_DIR, OST_DIR},
     model::{Content, Inode, Model},
     op::{Op, Outcome, View},
-    perform::{entries, layout, perform},
+    perform::{entries, perform},
+    striping::layout,
 };
 
 /// Bytes of a read.

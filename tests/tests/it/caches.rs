@@ -279,7 +279,7 @@ fn frozen_mount_is_evicted_and_shows_current_data_after_resuming() {
     two.second.freeze();
     // The mount stays frozen until this ends, which proves that no change waits for it for ever.
     change_all(&at);
-    two.second.go_on();
+    two.second.resume();
     // The mount may serve cached data until it notices the eviction.
     let fresh = |i: usize| fs::read(at.b(&name(i))).is_ok_and(|b| b == noise(1000 + i as u64, LEN));
     eventually("the mount shows what is there now", || (0..FILES).all(fresh));
@@ -326,7 +326,7 @@ fn locks_of_deleted_files_are_cancelled() {
 }
 
 /// Changes a file of a directory, so that it holds these bytes afterwards.
-type Change = dyn Fn(&Two, &str, &[u8]);
+type FileChange = dyn Fn(&Two, &str, &[u8]);
 
 /// Returns the content of small file `i` after `round` changes.
 fn small(i: usize, round: u64) -> Vec<u8> {
@@ -336,7 +336,7 @@ fn small(i: usize, round: u64) -> Vec<u8> {
 /// Creates small files of a layout through A. B then reads them for the first time, in the order in
 /// which it lists them. `change` is done to every third file, [`AHEAD`] files before B reads it.
 /// Returns the requests of B's pass.
-fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Change>) -> Counts {
+fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&FileChange>) -> Counts {
     let at = two.dir(name);
     let mut setstripe = Command::new(sheen());
     setstripe.args(["lfs", "setstripe"]).args(layout.split(' ')).arg(&at.a);

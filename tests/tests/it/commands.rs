@@ -14,10 +14,10 @@ use std::{
 use sheen_tests::{
     Guarded,
     mounts::{Counts, LIMIT, TwoMounts, between},
-    moving::{lfs, migrate, objects, setstripe, swap},
     noise,
     posix::{Map, layout, rw},
     progress::{Race, at_least},
+    relayout::{lfs, migrate, objects, setstripe, swap},
     sheen, two_mounts,
     wait::eventually,
 };

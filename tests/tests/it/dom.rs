@@ -297,7 +297,7 @@ fn small_dom_file_is_read_by_its_lookup() {
 }
 
 /// Changes a file of 3,000 bytes or more, and returns its new content.
-type Changing = fn(&TwoMounts, &Two, &str, Vec<u8>) -> Vec<u8>;
+type FileChange = fn(&TwoMounts, &Two, &str, Vec<u8>) -> Vec<u8>;
 
 fn put(path: &Path, offset: u64, bytes: &[u8]) {
     OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
@@ -308,7 +308,7 @@ fn cut(path: &Path, len: u64) {
 }
 
 /// Changes to a file after the second mount has looked up its name, and before it reads the file.
-const CHANGES: [(&str, Changing); 10] = [
+const CHANGES: [(&str, FileChange); 10] = [
     ("nothing", |_, _, _, data| data),
     ("written elsewhere", |_, at, name, mut data| {
         data[100..200].fill(1);

@@ -588,12 +588,12 @@ fn statfs_shows_freed_space_after_a_delete() {
     }
     let place = sheen_tests::new_dir(std::path::Path::new("/dev/shm"));
     sh(&format!("mount -t tmpfs -o size=512m tmpfs {}", place.display())).ok();
-    let outcome = std::panic::catch_unwind(|| follow_a_delete(&Fs::up_in(&place, 4, &[])));
+    let outcome = std::panic::catch_unwind(|| check_freed_space(&Fs::up_in(&place, 4, &[])));
     sh(&format!("umount {p} && rmdir {p}", p = place.display())).ok();
     outcome.unwrap();
 }
 
-fn follow_a_delete(fs: &Fs) {
+fn check_freed_space(fs: &Fs) {
     let free = || rustix::fs::statvfs(&fs.mnt).unwrap().f_bfree;
     let before = free();
     fs::write(fs.path("f"), noise(6, 64 << 20)).unwrap();

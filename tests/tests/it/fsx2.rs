@@ -29,9 +29,9 @@ use rustix::{
 use sheen_tests::{
     can_mount,
     mounts::TwoMounts,
-    moving::COMMAND_MAX,
     posix::Map,
     progress::{Party, Race, at_least},
+    relayout::COMMAND_MAX,
     run_within, sheen,
     wait::{eventually_some, let_pass},
 };

@@ -2,10 +2,10 @@
 //! programs do not notice.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{BufRead, BufReader},
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, SystemTime},
@@ -13,11 +13,13 @@ use std::{
 
 use sheen_tests::{
     can_mount,
-    cluster::{Cluster, bash},
-    moving::{Busy, COMMAND_MAX, expect_stored_objects, migrate, objects, while_killed},
+    cluster::bash,
     noise,
-    posix::{Map, layout, rw},
+    posix::{layout, rw},
     progress::{Party, Race, at_least},
+    relayout::{
+        BusyWriters, COMMAND_MAX, FilesOfKilledServers, OpenDescriptors, expect_stored_objects, migrate, objects,
+    },
     run_within, sheen, two_mounts,
     wait::let_pass,
 };
@@ -95,74 +97,17 @@ fn migrate_frees_the_former_objects() {
 #[test]
 fn open_descriptors_elsewhere_survive_migrations() {
     let (_two, at) = two_mounts!(LIMIT, "d");
-    let (mut data, path) = (noise(3, 3 * M), at.a("f"));
+    let (data, path) = (noise(3, 3 * M), at.a("f"));
     fs::write(&path, &data).unwrap();
-    let (reader, writer) = (File::open(at.b("f")).unwrap(), rw(&at.b("f")));
-    let mut appender = OpenOptions::new().append(true).open(at.b("f")).unwrap();
-    let map = Map::new(&writer, 3 * M);
-    let mut read = vec![0; 3 * M];
-    reader.read_exact_at(&mut read, 0).unwrap();
-    assert!(read == data && map.read(0, 4096) == data[..4096]);
-    for (i, options) in LAYOUTS.into_iter().enumerate() {
-        migrate(options, &path).ok();
-        // Each kind of use is the first of its open file after the migration.
-        match i {
-            0 => {
-                reader.read_exact_at(&mut read, 0).unwrap();
-                assert!(read == data[..3 * M], "{options}");
-            }
-            1 => {
-                writer.write_all_at(b"written", 100_000).unwrap();
-                data[100_000..100_007].copy_from_slice(b"written");
-            }
-            2 => {
-                std::io::Write::write_all(&mut appender, b"appended").unwrap();
-                data.extend_from_slice(b"appended");
-            }
-            3 => {
-                map.write(200_000, b"mapped");
-                map.sync().unwrap();
-                data[200_000..200_006].copy_from_slice(b"mapped");
-            }
-            _ => {
-                writer.set_len(2 * M as u64).unwrap();
-                writer.set_len(3 * M as u64 + 8).unwrap();
-                data[2 * M..].fill(0);
-            }
-        }
-        assert_eq!(fs::metadata(at.b("f")).unwrap().len(), data.len() as u64, "{options}");
-        for look in [&path, &at.b("f")] {
-            assert!(fs::read(look).unwrap() == data, "{options}: {}", look.display());
-        }
-        assert!(map.read(0, M) == data[..M], "{options}: the map");
-    }
+    OpenDescriptors::open(&at, data).survive_migrations(LAYOUTS.into_iter());
 }
 
 #[test]
 fn no_write_is_lost_while_a_file_is_migrated_repeatedly() {
-    /// Minimum for each of the two files: as many as there are layouts.
-    const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
     fs::write(at.a("log"), "").unwrap();
-    let busy = Busy { at: &at, pauses: [200, 3].map(Duration::from_millis) };
-    let mut migrated = [0; 3];
-    let (rounds, appends) = busy.during(&[at_least(MIGRATIONS), at_least(MIGRATIONS)], |race| {
-        let parties = [0, 1].map(|part| race.party(part));
-        for options in LAYOUTS.iter().cycle().take_while(|_| race.goes_on()) {
-            for (i, (part, name, how)) in [(0, "f", "-n"), (1, "log", "-b"), (0, "f", "-b")].into_iter().enumerate() {
-                let ran = migrate(&format!("{how} {options}"), &at.a(name));
-                match ran.code {
-                    0 => {
-                        migrated[i] += 1;
-                        parties[part].did_one();
-                    }
-                    16 => assert!(ran.err.contains("cannot swap layout: Device or resource busy"), "{}", ran.err),
-                    _ => panic!("{ran:?}"),
-                }
-            }
-        }
-    });
-    println!("{migrated:?} migrations beside {rounds} rounds of writes and {appends} appends");
+    let busy = BusyWriters { at: &at, pauses: [200, 3].map(Duration::from_millis) };
+    busy.during_migrations(&LAYOUTS, |ran| ran.code == 0);
 }
 
 #[test]
@@ -352,29 +297,10 @@ fn migrations_lose_nothing_when_servers_are_killed() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
-    let mut cluster = Cluster::start();
-    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
-    let data: Vec<Vec<u8>> = (0..4).map(|n| noise(n, 3 * M)).collect();
-    let name = |n: usize| format!("f{n}");
-    for (n, data) in data.iter().enumerate() {
-        fs::write(mount.path(&name(n)), data).unwrap();
-        File::open(mount.path(&name(n))).unwrap().sync_all().unwrap();
-    }
-    // This mount has cached the layouts since before all migrations.
-    let open: Vec<File> = (0..4).map(|n| rw(&other.path(&name(n)))).collect();
-    let mut read = vec![0; 3 * M];
-    open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
-    let paths: Vec<PathBuf> = (0..4).map(|n| mount.path(&name(n))).collect();
-    let step = |n: usize| migrate(LAYOUTS[n % 4], &paths[n % 4]).code == 0;
-    let (done, failed) = while_killed(&mut cluster, &["mds", "oss", "mds", "oss"], step);
-    println!("{done} migrations, {failed} failed");
-    for n in 0..4 {
-        open[n].read_exact_at(&mut read, 0).unwrap();
-        assert!(read == data[n], "file {n} through a descriptor that was open all the time");
-        open[n].write_all_at(b"new", 5).unwrap();
-        let mut want = data[n].clone();
-        want[5..8].copy_from_slice(b"new");
-        assert!(fs::read(mount.path(&name(n))).unwrap() == want, "file {n} here");
-        assert!(fs::read(other.path(&name(n))).unwrap() == want, "file {n} there");
-    }
+    let mut files = FilesOfKilledServers::create(4, 3 * M, |path, data| {
+        fs::write(path, data).unwrap();
+        File::open(path).unwrap().sync_all().unwrap();
+    });
+    files.migrate(&["mds", "oss", "mds", "oss"], |n| LAYOUTS[n % 4]);
+    files.expect_data(|_, _, _| {});
 }

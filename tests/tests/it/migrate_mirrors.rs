@@ -2,11 +2,11 @@
 //! and drops stale ones. Programs that use the file on this or another mount do not notice.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{BufRead, BufReader, Write},
+    fs::{self, File},
+    io::{BufRead, BufReader},
     ops::RangeInclusive,
     os::unix::fs::{FileExt, MetadataExt},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -15,12 +15,13 @@ use std::{
 use rustix::fs::{XattrFlags, setxattr};
 use sheen_layout::{Mark, flags};
 use sheen_tests::{
-    can_mount,
-    cluster::Cluster,
-    moving::{Busy, COMMAND_MAX, expect_stored_objects, fresh, lfs, migrate, objects, while_killed},
-    noise,
-    posix::{Map, layout, rw},
+    can_mount, noise,
+    posix::{layout, rw},
     progress::{Race, at_least},
+    relayout::{
+        BusyWriters, COMMAND_MAX, FilesOfKilledServers, OpenDescriptors, expect_stored_objects, fresh, lfs, migrate,
+        objects,
+    },
     run_within, sheen, two_mounts,
 };
 
@@ -121,88 +122,27 @@ fn migrate_to_mirrors_accepts_empty_and_sparse_files() {
 #[test]
 fn open_descriptors_elsewhere_survive_mirrored_migrations() {
     let (_two, at) = two_mounts!(LIMIT, "d");
-    let (mut data, path) = (noise(3, 3 * M), at.a("f"));
+    let (data, path) = (noise(3, 3 * M), at.a("f"));
     lfs("mirror create -N -c 4 -S 128K -N -c 2 -S 64K", &path).ok();
     fs::write(&path, &data).unwrap();
     lfs("mirror resync", &path).ok();
-    let (reader, writer) = (File::open(at.b("f")).unwrap(), rw(&at.b("f")));
-    let mut appender = OpenOptions::new().append(true).open(at.b("f")).unwrap();
-    let map = Map::new(&writer, 3 * M);
-    let mut read = vec![0; 3 * M];
-    reader.read_exact_at(&mut read, 0).unwrap();
-    assert!(read == data && map.read(0, 4096) == data[..4096]);
-    for (i, options) in LAYOUTS.into_iter().cycle().skip(1).take(7).enumerate() {
-        migrate(options, &path).ok();
-        // Each kind of use is the first of its open file after the migration.
-        match i {
-            0 => {
-                reader.read_exact_at(&mut read, 0).unwrap();
-                assert!(read == data[..3 * M], "{options}");
-            }
-            1 => {
-                writer.write_all_at(b"written", 100_000).unwrap();
-                data[100_000..100_007].copy_from_slice(b"written");
-            }
-            2 => {
-                appender.write_all(b"appended").unwrap();
-                data.extend_from_slice(b"appended");
-            }
-            3 => {
-                map.write(200_000, b"mapped");
-                map.sync().unwrap();
-                data[200_000..200_006].copy_from_slice(b"mapped");
-            }
-            4 => {
-                writer.set_len(2 * M as u64).unwrap();
-                writer.set_len(3 * M as u64 + 8).unwrap();
-                data.truncate(2 * M);
-                data.resize(3 * M + 8, 0);
-            }
-            _ => {
-                let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-                rustix::fs::fallocate(&writer, punch, 300_000, 100_000).unwrap();
-                data[300_000..400_000].fill(0);
-            }
-        }
-        assert_eq!(fs::metadata(at.b("f")).unwrap().len(), data.len() as u64, "{options}");
-        for look in [&path, &at.b("f")] {
-            assert!(fs::read(look).unwrap() == data, "{options}: {}", look.display());
-        }
-        assert!(map.read(0, M) == data[..M], "{options}: the map");
-    }
+    OpenDescriptors::open(&at, data).survive_migrations(LAYOUTS.into_iter().cycle().skip(1).take(7));
 }
 
 #[test]
 fn no_write_is_lost_while_migrations_add_and_remove_mirrors() {
-    /// Minimum for each of the two files: as many as there are layouts.
-    const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
     for name in ["f", "log"] {
         lfs("mirror create -N -c 2 -S 64K -N -c 1", &at.a(name)).ok();
     }
-    let (mut migrated, mut behind) = ([0; 3], 0);
-    let busy = Busy { at: &at, pauses: [300, 20].map(Duration::from_millis) };
-    let (rounds, appends) = busy.during(&[at_least(MIGRATIONS), at_least(MIGRATIONS)], |race| {
-        let parties = [0, 1].map(|part| race.party(part));
-        for options in LAYOUTS.iter().cycle().take_while(|_| race.goes_on()) {
-            for (i, (part, name, how)) in [(0, "f", "-n"), (1, "log", "-b"), (0, "f", "-b")].into_iter().enumerate() {
-                let ran = migrate(&format!("{how} {options}"), &at.a(name));
-                let is_behind = ran.err.contains("its mirrors are not up to date: Device or resource busy");
-                match ran.code {
-                    0 => {}
-                    16 if is_behind => behind += 1,
-                    16 => {
-                        assert!(ran.err.contains("cannot swap layout: Device or resource busy"), "{}", ran.err);
-                        continue;
-                    }
-                    _ => panic!("{ran:?}"),
-                }
-                migrated[i] += 1;
-                parties[part].did_one();
-            }
-        }
+    let mut behind = 0;
+    let busy = BusyWriters { at: &at, pauses: [300, 20].map(Duration::from_millis) };
+    busy.during_migrations(&LAYOUTS, |ran| {
+        let is_behind = ran.code == 16 && ran.err.contains("its mirrors are not up to date: Device or resource busy");
+        behind += u32::from(is_behind);
+        ran.code == 0 || is_behind
     });
-    println!("{migrated:?} migrations, {behind} not resynced, beside {rounds} rounds of writes and {appends} appends");
+    println!("{behind} migrations whose mirrors were not resynced");
     for name in ["f", "log"] {
         migrate(LAYOUTS[0], &at.a(name)).ok();
         expect_mirrors(&at.a(name), &fs::read(at.b(name)).unwrap());
@@ -298,36 +238,17 @@ fn mirrored_migrations_lose_nothing_when_servers_are_killed() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
-    let mut cluster = Cluster::start();
-    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
-    let data: Vec<Vec<u8>> = (0..3).map(|n| noise(n, 2 * M)).collect();
-    let name = |n: usize| format!("f{n}");
-    for (n, data) in data.iter().enumerate() {
-        let path = mount.path(&name(n));
-        lfs("mirror create -N -c 1 -N -c 2 -S 64K", &path).ok();
-        fs::write(&path, data).unwrap();
-        File::open(&path).unwrap().sync_all().unwrap();
-        lfs("mirror resync", &path).ok();
-    }
-    // This mount has cached the layouts since before all migrations.
-    let open: Vec<File> = (0..3).map(|n| rw(&other.path(&name(n)))).collect();
-    let mut read = vec![0; 2 * M];
-    open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
-    let paths: Vec<PathBuf> = (0..3).map(|n| mount.path(&name(n))).collect();
-    let step = |n: usize| migrate(LAYOUTS[(n % 3 * 2 + n / 3) % LAYOUTS.len()], &paths[n % 3]).code == 0;
-    let (done, failed) = while_killed(&mut cluster, &["mds", "oss", "mds", "mds"], step);
-    println!("{done} migrations, {failed} failed");
-    for n in 0..3 {
-        open[n].read_exact_at(&mut read, 0).unwrap();
-        assert!(read == data[n], "file {n} through a descriptor that was open all the time");
-        open[n].write_all_at(b"new", 5).unwrap();
-        let mut want = data[n].clone();
-        want[5..8].copy_from_slice(b"new");
-        assert!(fs::read(mount.path(&name(n))).unwrap() == want, "file {n} here");
-        assert!(fs::read(other.path(&name(n))).unwrap() == want, "file {n} there");
-        lfs("mirror resync", &mount.path(&name(n)));
-        if layout(&mount.path(&name(n))).is_mirrored() {
-            expect_mirrors(&other.path(&name(n)), &want);
+    let mut files = FilesOfKilledServers::create(3, 2 * M, |path, data| {
+        lfs("mirror create -N -c 1 -N -c 2 -S 64K", path).ok();
+        fs::write(path, data).unwrap();
+        File::open(path).unwrap().sync_all().unwrap();
+        lfs("mirror resync", path).ok();
+    });
+    files.migrate(&["mds", "oss", "mds", "mds"], |n| LAYOUTS[(n % 3 * 2 + n / 3) % LAYOUTS.len()]);
+    files.expect_data(|here, there, want| {
+        lfs("mirror resync", here);
+        if layout(here).is_mirrored() {
+            expect_mirrors(there, want);
         }
-    }
+    });
 }

@@ -20,10 +20,10 @@ use sheen_layout::Composite;
 use sheen_tests::{
     Fs, Ran, can_mount,
     cluster::Cluster,
-    moving::expect_stored_objects,
     noise,
     posix::layout,
     progress::{Race, at_least},
+    relayout::expect_stored_objects,
     sheen, two_mounts,
     wait::{eventually, let_pass, while_down},
 };

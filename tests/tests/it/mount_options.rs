@@ -144,6 +144,22 @@ fn usual_mount_options_are_accepted_and_others_refused_by_name() {
 }
 
 #[test]
+fn a_source_with_several_nids_is_mounted_and_shown_in_full() {
+    let fs = fs1!();
+    let (nid, fsname) = source(&fs).split_once(":/").map(|(nid, name)| (nid.to_owned(), name.to_owned())).unwrap();
+    for (name, separator) in [("comma", ','), ("colon", ':')] {
+        // Nothing listens at the first NID.
+        let source = format!("127.0.0.1:1@tcp{separator}{nid}:/{fsname}");
+        let mount = Mount { mnt: beside(&fs, name) };
+        run(sheen(), ["mount", &source, &mount.mnt.to_string_lossy()]).ok();
+        fs::write(mount.path(name), "x").unwrap();
+        assert_eq!(fs::read_to_string(fs.path(name)).unwrap(), "x");
+        let table = fs::read_to_string("/proc/mounts").unwrap();
+        assert!(table.lines().any(|line| line.starts_with(&format!("{source} "))), "{table}");
+    }
+}
+
+#[test]
 fn mount_retries_as_often_as_the_retry_option_says() {
     let fs = fs1!();
     let source = source(&fs).replace(":/sheen", ":/other");
@@ -239,7 +255,7 @@ fn read_direct(path: &Path, flags: OFlags) -> Vec<u8> {
 
 /// Uses a file again and again, and asserts that its access time does not move.
 #[track_caller]
-fn stays_old(path: &Path, mut using: impl FnMut()) {
+fn assert_access_time_stays(path: &Path, mut using: impl FnMut()) {
     for _ in 0..20 {
         using();
         assert!(is_old(path), "the access time of {path:?} moved");
@@ -265,8 +281,8 @@ fn noatime_keeps_access_times_of_files_that_are_read_or_run() {
     let start = || drop(run(&program, [""; 0]).ok());
     age(&file);
     age(&program);
-    stays_old(&file, read);
-    stays_old(&program, start);
+    assert_access_time_stays(&file, read);
+    assert_access_time_stays(&program, start);
     remount(&fs, &mount, "relatime").ok();
     moves(&file, read);
 }
@@ -280,9 +296,9 @@ fn remount_with_noatime_or_ro_keeps_access_times() {
     age(&file);
     let read = || assert_eq!(read_direct(&file, OFlags::empty()), b"text");
     remount(&fs, &mount, "noatime").ok();
-    stays_old(&file, read);
+    assert_access_time_stays(&file, read);
     remount(&fs, &mount, "atime,ro").ok();
-    stays_old(&file, read);
+    assert_access_time_stays(&file, read);
     remount(&fs, &mount, "rw").ok();
     moves(&file, read);
 }
@@ -293,7 +309,7 @@ fn a_file_opened_with_o_noatime_keeps_its_access_time() {
     let file = fs.path("f");
     fs::write(&file, "text").unwrap();
     age(&file);
-    stays_old(&file, || assert_eq!(read_direct(&file, OFlags::NOATIME), b"text"));
+    assert_access_time_stays(&file, || assert_eq!(read_direct(&file, OFlags::NOATIME), b"text"));
     moves(&file, || assert_eq!(read_direct(&file, OFlags::empty()), b"text"));
 }
 

@@ -8,7 +8,7 @@ use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, run, sandbox::Sandb
 const MNT: &str = "/mnt/c1";
 
 /// Returns the pool and the OSTs of a file.
-fn placed(path: impl AsRef<Path>) -> (Option<String>, Vec<u32>) {
+fn pool_and_osts(path: impl AsRef<Path>) -> (Option<String>, Vec<u32>) {
     let mut value = vec![0; 65536];
     let n = rustix::fs::getxattr(path.as_ref(), "lustre.lov", &mut value).unwrap();
     let layout = Layout::decode(&value[..n]).unwrap();
@@ -32,7 +32,7 @@ fn says(sandbox: &Sandbox, command: &str, code: i32, out: &str, err: &str) {
 
 /// Waits until a command prints `want`. Mounts may learn of a change some moments later.
 #[track_caller]
-fn becomes(sandbox: &Sandbox, command: &str, want: &str) {
+fn wait_until_prints(sandbox: &Sandbox, command: &str, want: &str) {
     eventually(format!("{command} prints {want:?}"), || on_mount(sandbox, command).out == want);
 }
 
@@ -79,7 +79,7 @@ fn pool_commands_print_what_lustre_prints() {
         let each = "lov.lustre-clilov-*.pools.p1=\nlustre-OST0000_UUID\nlustre-OST0001_UUID\n";
         let of_mounts = "lctl get_param lov.*-clilov-*.pools.* | sed 's/-[0-9a-f]*[.]pools/-*.pools/'";
         // Both mounts learn of the pool.
-        becomes(s, of_mounts, &each.repeat(2));
+        wait_until_prints(s, of_mounts, &each.repeat(2));
         for mount in [MNT, "/mnt/c2"] {
             says(s, &format!("getfattr --absolute-names -n sheen.pools --only-values {mount}"), 0, "p1 0-1\n", "");
         }
@@ -103,7 +103,7 @@ fn pool_commands_print_what_lustre_prints() {
         says(s, "lfs pool_list lustre", 0, "Pools from lustre:\n", "");
         assert_eq!(on_mount(s, "lctl get_param lov.*-mdtlov.pools.*").code, 2);
         // Both mounts learn that the pool is deleted.
-        becomes(s, of_mounts, "");
+        wait_until_prints(s, of_mounts, "");
         says(s, "getfattr -n sheen.pools --only-values .", 0, "", "");
     });
 }
@@ -120,7 +120,7 @@ fn setstripe_with_a_pool_places_files_on_its_osts() {
             ("lfs setstripe -p none -c -1 f", "f", (None, vec![0, 1, 2, 3])),
         ] {
             on_mount(s, command).ok();
-            assert_eq!(placed(Path::new(MNT).join(file)), want, "{command}");
+            assert_eq!(pool_and_osts(Path::new(MNT).join(file)), want, "{command}");
         }
         says(s, "lfs getstripe -p a", 0, "p1\n\n", "");
         let text = on_mount(s, "lfs getstripe a").ok();
@@ -136,14 +136,14 @@ fn setstripe_with_a_pool_places_files_on_its_osts() {
         let script =
             "head -c 9000000 /dev/urandom > a; cat a > c; cmp a c && lfs setstripe -p p2 k && cp a k && cmp a k";
         on_mount(s, script).ok();
-        assert!(placed(Path::new(MNT).join("k")).1[0] >= 2);
+        assert!(pool_and_osts(Path::new(MNT).join("k")).1[0] >= 2);
     });
 }
 
 #[test]
 fn new_files_inherit_their_directorys_pool_while_it_exists() {
     with_pools("pools-inherit", |s| {
-        let at = |file: &str| placed(Path::new(MNT).join(file));
+        let at = |file: &str| pool_and_osts(Path::new(MNT).join(file));
         on_mount(s, "mkdir d && lfs setstripe -p p1 -c -1 d && touch d/f && mkdir d/s && touch d/s/f").ok();
         assert_eq!(at("d/f"), in_pool("p1", &[0, 1]));
         assert_eq!(at("d/s/f"), in_pool("p1", &[0, 1]));
@@ -170,7 +170,7 @@ fn pools_survive_a_restart() {
         s.sh(Path::new("/"), &format!("sheen down --dir {dir}")).ok();
         s.up("lustre", MNT);
         on_mount(s, "touch d/f").ok();
-        assert_eq!(placed(Path::new(MNT).join("d/f")), in_pool("p2", &[2, 3]));
+        assert_eq!(pool_and_osts(Path::new(MNT).join("d/f")), in_pool("p2", &[2, 3]));
         let list = "Pools from lustre:\nlustre.p1\nlustre.p2\n";
         says(s, "lfs pool_list lustre", 0, list, "");
         says(s, "lctl pool_list lustre", 0, list, "");
@@ -188,23 +188,23 @@ fn separate_servers_learn_pools_and_keep_them_after_kills() {
         let script = "set -e; lctl pool_new many.p; lctl pool_add many.p OST0001
             lfs setstripe -p p f; mkdir d; lfs setstripe -p p d; touch d/f; lfs pool_list .";
         assert_eq!(s.sh(&mount.mnt, script).ok(), "Pools from many:\nmany.p\n");
-        assert_eq!(placed(mount.path("f")), in_pool("p", &[1]));
-        assert_eq!(placed(mount.path("d/f")), in_pool("p", &[1]));
+        assert_eq!(pool_and_osts(mount.path("f")), in_pool("p", &[1]));
+        assert_eq!(pool_and_osts(mount.path("d/f")), in_pool("p", &[1]));
         // The MGS has its pools again after a restart. The MDT keeps them meanwhile.
         cluster.kill("mgs");
         s.sh(&mount.mnt, "touch d/g").ok();
-        assert_eq!(placed(mount.path("d/g")), in_pool("p", &[1]));
+        assert_eq!(pool_and_osts(mount.path("d/g")), in_pool("p", &[1]));
         let none = s.sh(&mount.mnt, "lctl pool_destroy many.p");
         assert_eq!(none.code, 19, "{}", none.err);
         cluster.spawn("mgs");
         let listed = || run(sheen(), ["lctl", "pool_list", "many.p"]).out;
         eventually("the MGS lists its pools", || listed() == "Pool: many.p\nmany-OST0001_UUID\n");
         s.sh(&mount.mnt, "lctl pool_add many.p OST0000 && lfs setstripe -p p -c -1 both").ok();
-        assert_eq!(placed(mount.path("both")), in_pool("p", &[0, 1]));
+        assert_eq!(pool_and_osts(mount.path("both")), in_pool("p", &[0, 1]));
         // An MDT that was killed has them again, too.
         cluster.kill("mds");
         cluster.spawn("mds");
         s.sh(&mount.mnt, "lfs setstripe -p p -c -1 after").ok();
-        assert_eq!(placed(mount.path("after")), in_pool("p", &[0, 1]));
+        assert_eq!(pool_and_osts(mount.path("after")), in_pool("p", &[0, 1]));
     });
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use sheen_tests::{Fs, Ran, can_mount, moving::COMMAND_MAX, run_within, sh, sheen};
+use sheen_tests::{Fs, Ran, can_mount, relayout::COMMAND_MAX, run_within, sh, sheen};
 
 macro_rules! fs4 {
     () => {

@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(280);
 
 /// Runs all jobs at once, each on a thread of its own, and returns their results.
 #[track_caller]
-fn together<T: Send, J: FnOnce() -> T + Send>(jobs: Vec<J>) -> Vec<T> {
+fn run_concurrently<T: Send, J: FnOnce() -> T + Send>(jobs: Vec<J>) -> Vec<T> {
     let start = Barrier::new(jobs.len());
     thread::scope(|scope| {
         let start = &start;
@@ -54,7 +54,7 @@ fn exists<T>(result: Result<T, std::io::Error>) -> bool {
 
 /// Moves the calling thread to one processor, the same for all callers. A thread that is not the
 /// busy one gets the lowest priority, so that it seldom runs.
-fn on_a_busy_processor(is_busy: bool) {
+fn pin_to_one_processor(is_busy: bool) {
     let allowed = sched_getaffinity(None).unwrap();
     let mut one = CpuSet::new();
     one.set((0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
@@ -79,14 +79,14 @@ fn lookup_reply_that_a_change_overtakes_is_not_cached() {
         let (begin, begun) = mpsc::channel::<u64>();
         let (looked, was_looked_at) = mpsc::channel();
         let hog = || {
-            on_a_busy_processor(true);
+            pin_to_one_processor(true);
             while race.goes_on() {
                 std::hint::spin_loop();
             }
         };
         let look = move || {
             let _looker = race.party(0);
-            on_a_busy_processor(false);
+            pin_to_one_processor(false);
             for round in begun {
                 let _ = rustix::fs::stat(at.b(&format!("f{round}"))).unwrap();
                 if looked.send(()).is_err() {
@@ -120,7 +120,7 @@ fn lookup_reply_that_a_change_overtakes_is_not_cached() {
             }
         };
         let jobs: Vec<Job> = vec![Box::new(hog), Box::new(change), Box::new(look)];
-        together(jobs);
+        run_concurrently(jobs);
         assert_eq!(*old.lock().unwrap(), [], "stale attributes, in {ROUNDS} rounds");
     }
 }
@@ -150,7 +150,7 @@ fn exactly_one_of_many_concurrent_creates_succeeds() {
             let dir = at.both()[me % 2];
             move || (0..NAMES).map(|i| exists(create(&dir.join(format!("{way}{i}")), me))).collect::<Vec<_>>()
         };
-        let won = together((0..6).map(racer).collect());
+        let won = run_concurrently((0..6).map(racer).collect());
         for i in 0..NAMES {
             let winners = won.iter().filter(|w| w[i]).count();
             assert_eq!(winners, 1, "{way}: name {i}");
@@ -168,16 +168,16 @@ fn listed(dir: &Path) -> BTreeSet<String> {
 
 #[test]
 fn appends_are_neither_lost_nor_torn() {
-    append_from_all_sides(1);
+    append_concurrently(1);
 }
 
 #[test]
 fn appends_to_striped_files_are_neither_lost_nor_torn() {
-    append_from_all_sides(4);
+    append_concurrently(4);
 }
 
 /// Four threads append to one file while two look at it now and then, half of each on either mount.
-fn append_from_all_sides(stripes: u32) {
+fn append_concurrently(stripes: u32) {
     /// Pause between two looks. Their locks stop the appends.
     const LOOK_PAUSE: Duration = Duration::from_millis(50);
     let two = two_mounts!(LIMIT);
@@ -214,7 +214,7 @@ fn append_from_all_sides(stripes: u32) {
         };
         let mut jobs: Vec<Job> = vec![Box::new(|| look(&at.a)), Box::new(|| look(&at.b))];
         (0..4).for_each(|me| jobs.push(Box::new(write(me))));
-        together(jobs);
+        run_concurrently(jobs);
         for dir in at.both() {
             let found = fs::read(dir.join(name)).unwrap();
             assert_eq!(found.len() as u64, all * len as u64, "{name}: records are lost");
@@ -260,11 +260,11 @@ fn a_rename_is_atomic_for_a_reader() {
         }
     };
     let jobs: Vec<Job> = vec![Box::new(write), Box::new(|| read(&at.b, 1)), Box::new(|| read(&at.a, 2))];
-    together(jobs);
+    run_concurrently(jobs);
 }
 
 /// State that one mount changes and others look at.
-struct Watched {
+struct WatchedState {
     name: &'static str,
     /// Sets the state to `n`.
     change: fn(&Path, u64),
@@ -272,23 +272,23 @@ struct Watched {
     look: fn(&Path) -> u64,
 }
 
-const WATCHED: &[Watched] = &[
-    Watched {
+const WATCHED_STATES: &[WatchedState] = &[
+    WatchedState {
         name: "content",
         change: |d, n| open(d, "content").write_all_at(&n.to_le_bytes(), 70_000).unwrap(),
         look: |d| number(&open(d, "content"), 70_000),
     },
-    Watched {
+    WatchedState {
         name: "size",
         change: |d, n| OpenOptions::new().append(true).open(d.join("size")).unwrap().write_all(&[n as u8]).unwrap(),
         look: |d| fs::metadata(d.join("size")).unwrap().len(),
     },
-    Watched {
+    WatchedState {
         name: "truncated",
         change: |d, n| open(d, "truncated").set_len(n * 1000).unwrap(),
         look: |d| fs::metadata(d.join("truncated")).unwrap().len() / 1000,
     },
-    Watched {
+    WatchedState {
         name: "xattr",
         change: |d, n| {
             rustix::fs::setxattr(d.join("xattr"), "user.n", &n.to_le_bytes(), rustix::fs::XattrFlags::empty()).unwrap();
@@ -301,7 +301,7 @@ const WATCHED: &[Watched] = &[
             }
         },
     },
-    Watched {
+    WatchedState {
         name: "name",
         change: |d, n| fs::write(d.join(format!("name{n}")), "x").unwrap(),
         look: |d| {
@@ -320,12 +320,12 @@ const WATCHED: &[Watched] = &[
             below
         },
     },
-    Watched {
+    WatchedState {
         name: "links",
         change: |d, n| fs::hard_link(d.join("links"), d.join(format!("link{n}"))).unwrap(),
         look: |d| fs::metadata(d.join("links")).unwrap().nlink() - 1,
     },
-    Watched {
+    WatchedState {
         name: "listing",
         change: |d, n| drop(File::create(d.join(format!("sub/e{n}"))).unwrap()),
         look: |d| listed(&d.join("sub")).len() as u64,
@@ -355,7 +355,7 @@ fn reads_never_return_an_older_state() {
     let two = two_mounts!(LIMIT);
     let third = two.fs.second_mount();
     let _watch = Watch::over(&[&third.mnt], LIMIT);
-    for thing in WATCHED {
+    for thing in WATCHED_STATES {
         let at = two.dir(thing.name);
         for name in ["content", "size", "truncated", "xattr", "links"] {
             fs::write(at.a(name), "").unwrap();
@@ -392,7 +392,7 @@ fn reads_never_return_an_older_state() {
             Box::new(look(2, at.b.clone())),
             Box::new(look(3, third.path(thing.name))),
         ];
-        together(jobs);
+        run_concurrently(jobs);
         let looks = [1, 2, 3].map(|part| race.count(part));
         println!("{}: {} changes, looks {looks:?}", thing.name, race.count(0));
     }
@@ -435,7 +435,7 @@ fn mapping_never_shows_older_data() {
         }
     };
     let jobs: Vec<Job> = vec![Box::new(change), Box::new(|| look(1, &at.b)), Box::new(|| look(2, &at.a))];
-    together(jobs);
+    run_concurrently(jobs);
 }
 
 fn cache_all(at: &Two, names: &[String]) {
@@ -447,7 +447,7 @@ fn cache_all(at: &Two, names: &[String]) {
     }
 }
 
-fn gone(result: std::io::Result<()>) -> bool {
+fn was_found(result: std::io::Result<()>) -> bool {
     match result {
         Ok(()) => true,
         Err(e) if e.kind() == ErrorKind::NotFound => false,
@@ -467,9 +467,9 @@ fn concurrent_unlinks_remove_each_name_once() {
         cache_all(&at, &names);
         let racer = |me: usize| {
             let (dir, names) = (at.both()[me % 2], &names);
-            move || names.iter().map(|n| gone(fs::remove_file(dir.join(n)))).collect::<Vec<_>>()
+            move || names.iter().map(|n| was_found(fs::remove_file(dir.join(n)))).collect::<Vec<_>>()
         };
-        let removed = together((0..4).map(racer).collect());
+        let removed = run_concurrently((0..4).map(racer).collect());
         for (i, name) in names.iter().enumerate() {
             assert_eq!(removed.iter().filter(|r| r[i]).count(), 1, "{name} is removed once");
         }
@@ -501,14 +501,14 @@ fn concurrent_renames_keep_every_file_once() {
                 let (from, to) = (dirs[rng.usize(..2)], dirs[rng.usize(..2)]);
                 let (from, to) = (dir.join(from).join(name), dir.join(to).join(name));
                 let _ = (fs::metadata(&from), fs::metadata(&to));
-                if gone(fs::rename(&from, &to)) {
+                if was_found(fs::rename(&from, &to)) {
                     moves.did_one();
                 }
                 let _ = fs::read_to_string(&to).inspect(|text| assert_eq!(text, name));
             }
         }
     };
-    together((0..4).map(racer).collect());
+    run_concurrently((0..4).map(racer).collect());
     for dir in at.both() {
         let (x, y) = (listed(&dir.join("x")), listed(&dir.join("y")));
         assert!(x.is_disjoint(&y), "a file is in both directories");
@@ -546,7 +546,7 @@ fn concurrent_directory_moves_make_no_cycle_and_lose_nothing() {
             }
         }
     };
-    together((0..4).map(racer).collect());
+    run_concurrently((0..4).map(racer).collect());
     let count = |dir: &Path| {
         let mut found = Vec::new();
         let mut todo = vec![dir.to_owned()];
@@ -579,7 +579,7 @@ fn concurrent_creates_on_both_mounts_lose_nothing() {
             }
         }
     };
-    together((0..4).map(racer).collect());
+    run_concurrently((0..4).map(racer).collect());
     for dir in at.both() {
         assert_eq!(listed(dir).len(), 4 * FILES);
         for me in 0..4 {
@@ -613,7 +613,7 @@ fn writes_to_different_parts_of_one_page_lose_nothing() {
             }
         }
     };
-    together((0..4).map(racer).collect());
+    run_concurrently((0..4).map(racer).collect());
     for dir in at.both() {
         for (i, piece) in fs::read(dir.join("f")).unwrap().chunks(PIECE).enumerate() {
             assert!(piece.iter().all(|b| *b == (i % 4) as u8 * 10 + 3), "piece {i} on {}", dir.display());

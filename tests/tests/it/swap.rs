@@ -17,10 +17,10 @@ use sheen_tests::{
     cluster::{Cluster, bash},
     is_root,
     mounts::as_nobody,
-    moving::{COMMAND_MAX, expect_stored_objects, setstripe, stored_objects, swap, while_killed},
     noise,
     posix::{Map, layout, rw},
     progress::{Race, at_least},
+    relayout::{COMMAND_MAX, expect_stored_objects, setstripe, stored_objects, swap, while_killed},
     run_within, sheen, two_mounts,
     wait::{eventually, let_pass},
 };

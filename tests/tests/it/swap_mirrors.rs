@@ -13,10 +13,10 @@ use std::{
 use sheen_tests::{
     Ran, can_mount,
     cluster::Cluster,
-    moving::{expect_stored_objects, fresh, lfs, swap, while_killed},
     noise,
     posix::{Map, layout, rw},
     progress::{Race, at_least},
+    relayout::{expect_stored_objects, fresh, lfs, swap, while_killed},
     two_mounts,
     wait::let_pass,
 };

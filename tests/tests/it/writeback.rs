@@ -21,7 +21,7 @@ use rustix::{
     fs::{FallocateFlags, SeekFrom as Where},
     io::Errno,
 };
-use sheen_params::control::{Reply, Request, ask_all, sockets};
+use sheen_control::{Reply, Request, ask_all, sockets};
 use sheen_tests::{
     Fs, can_mount, clean_up,
     cluster::Cluster,
@@ -34,7 +34,7 @@ use sheen_tests::{
     wait::{eventually, let_pass},
 };
 
-mod says;
+mod statements;
 
 /// Interval at which the write-back cache looks for old dirty data.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
@@ -58,8 +58,8 @@ macro_rules! statements {
         $(#[test]
         fn $name() {
             let Some(two) = up() else { return };
-            says::$name(&Stage::new(&two, two.dir("d")));
-            says::$name(&Stage::new(&two, two.dir("e").swapped()));
+            statements::$name(&Stage::new(&two, two.dir("d")));
+            statements::$name(&Stage::new(&two, two.dir("e").swapped()));
         })*
     };
 }
@@ -117,7 +117,7 @@ impl<'a> Stage<'a> {
     /// Asserts that there were fewer requests than pieces. Otherwise no data was dirty, and a
     /// statement about dirty data proves nothing.
     #[track_caller]
-    fn assert_kept(&self) {
+    fn assert_data_was_dirty(&self) {
         let asked = of_kind(&between(&self.before, &self.two.requests()), " write");
         let pieces = self.pieces.load(SeqCst);
         assert!(asked < pieces, "no data was dirty: {asked} requests for {pieces} writes");
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Returns the dirty bytes of all mounts.
-    fn kept(&self) -> u64 {
+    fn dirty_bytes(&self) -> u64 {
         total(self.two, "osc.{}-*.cur_dirty_bytes")
     }
 
@@ -145,7 +145,7 @@ impl<'a> Stage<'a> {
     /// Waits until all dirty data has been flushed because of its age.
     #[track_caller]
     fn wait_until_written(&self) {
-        eventually("the dirty data is flushed", || self.kept() == 0);
+        eventually("the dirty data is flushed", || self.dirty_bytes() == 0);
     }
 
     /// Returns the number of requests of a kind that `work` sends to the OSTs.
@@ -167,7 +167,7 @@ fn aged(begun: Instant) -> u64 {
 }
 
 /// Returns a file name for a layout.
-fn named(layout: &str) -> String {
+fn file_name_for(layout: &str) -> String {
     format!("f{}", layout.replace(' ', ""))
 }
 
@@ -342,7 +342,7 @@ fn evicted_mount_discards_dirty_data_and_fsync_reports_it_once() {
             // The mount stays frozen: that the write ends proves that it does not wait for ever.
             rw(&at.b("f")).write_all_at(&theirs, 0).unwrap();
         }
-        two.second.go_on();
+        two.second.resume();
         is_kept
     });
     let told = file.sync_all().expect_err("fsync reports that dirty data was discarded");

@@ -23,7 +23,7 @@ fn rw(path: &Path) -> File {
 
 /// Repeats the reads until two passes in a row send no request. Data read while the writer cancels
 /// its locks may be dropped from the cache again.
-fn read_until_kept(two: &TwoMounts, at: &Two) {
+fn read_until_cached(two: &TwoMounts, at: &Two) {
     let mut kept = 0;
     eventually("reads are served from the cache", || {
         kept = if two.cost(|| read_all(at)).is_empty() { kept + 1 } else { 0 };
@@ -35,7 +35,7 @@ fn read_until_kept(two: &TwoMounts, at: &Two) {
 /// Runs a check that depends on pages in the kernel's page cache, in both directions between the
 /// mounts. The check must succeed once in `TRIES` tries, each in a directory of its own. A page
 /// that the kernel drops and a bug of Sheen look the same, so one failed try does not count.
-fn in_one_of_some_tries(two: &TwoMounts, show: impl Fn(&Two)) {
+fn succeeds_in_one_of_several_tries(two: &TwoMounts, show: impl Fn(&Two)) {
     const TRIES: usize = 6;
     for (name, swapped) in [("d", false), ("e", true)] {
         for n in 1..=TRIES {
@@ -53,9 +53,9 @@ fn in_one_of_some_tries(two: &TwoMounts, show: impl Fn(&Two)) {
 #[test]
 fn second_open_sends_no_request() {
     let two = two_mounts!(LIMIT);
-    in_one_of_some_tries(&two, |at| {
+    succeeds_in_one_of_several_tries(&two, |at| {
         plant(&two, at);
-        read_until_kept(&two, at);
+        read_until_cached(&two, at);
         two.quiet();
         assert_eq!(
             two.cost(|| read_all(at)),
@@ -84,9 +84,9 @@ fn second_open_sends_no_request() {
 #[test]
 fn second_read_sends_no_request() {
     let two = two_mounts!(LIMIT);
-    in_one_of_some_tries(&two, |at| {
+    succeeds_in_one_of_several_tries(&two, |at| {
         plant(&two, at);
-        read_until_kept(&two, at);
+        read_until_cached(&two, at);
         assert_eq!(two.cost(|| read_all(at)), Counts::new());
         let file = File::open(at.b(&name(5))).unwrap();
         let mut bytes = vec![0; LEN];
@@ -103,9 +103,9 @@ fn second_read_sends_no_request() {
 #[test]
 fn changes_of_other_files_leave_pages_cached() {
     let two = two_mounts!(LIMIT);
-    in_one_of_some_tries(&two, |at| {
+    succeeds_in_one_of_several_tries(&two, |at| {
         plant(&two, at);
-        read_until_kept(&two, at);
+        read_until_cached(&two, at);
         fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
         // Without fsync, A would write its dirty data to the OSTs at any time.
         File::open(at.a("elsewhere")).unwrap().sync_all().unwrap();

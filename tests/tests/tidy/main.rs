@@ -1,6 +1,7 @@
 //! The tree's own habits, enforced: sizes of files, the arrow of dependency between crates, no
 //! leftovers.
 
+mod layers;
 mod prose;
 
 use std::{
@@ -11,30 +12,34 @@ use std::{
 /// A file past this many lines is asking to be two.
 const LINES_MAX: usize = 800;
 
-/// Which crates a crate may use; each list is what stands below it in docs/architecture.md.
+/// Minimum number of rows in the table of topics of docs/architecture.md.
+const TOPICS_MIN: usize = 40;
+
+/// Which crates a crate uses: exactly these. A crate stands after those that it uses, as in the
+/// picture in docs/architecture.md.
 const ARROW: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("rt", &["wire"]),
     ("params", &["wire"]),
+    ("control", &["wire", "rt", "params"]),
     ("layout", &["wire"]),
     ("namespace", &["wire", "layout"]),
     ("objects", &["wire"]),
-    ("recovery", &["wire"]),
+    ("recovery", &[]),
     ("ldlm", &["wire", "rt"]),
     ("lnet", &["wire", "rt"]),
     ("rpc", &["wire", "rt", "lnet", "recovery"]),
     ("lockd", &["wire", "rt", "rpc", "params", "ldlm"]),
     ("mgc", &["wire", "rt", "lnet", "rpc"]),
-    ("mgs", &["wire", "rt", "lnet", "rpc", "params", "mgc"]),
-    (
-        "mds",
-        &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "namespace", "objects", "recovery", "ldlm", "lockd"],
-    ),
-    ("oss", &["wire", "rt", "lnet", "rpc", "params", "mgc", "objects", "ldlm", "lockd"]),
+    ("mgs", &["wire", "rt", "rpc", "params"]),
+    ("mds", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "namespace", "objects", "lockd"]),
+    ("oss", &["wire", "rt", "lnet", "rpc", "params", "mgc", "objects", "lockd"]),
     ("client", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "ldlm"]),
-    ("fuse", &["wire", "rt"]),
-    ("mount", &["wire", "rt", "fuse", "client", "params", "layout"]),
+    ("fuse", &["wire"]),
+    ("mount", &["wire", "rt", "fuse", "client"]),
+    ("admin", &["wire", "layout"]),
     ("llapi", &["wire", "layout"]),
+    ("cli", &["wire", "rt", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client", "mount", "admin"]),
 ];
 
 fn root() -> PathBuf {
@@ -118,20 +123,52 @@ fn tests_neither_pause_nor_assert_how_long_something_took() {
 }
 
 #[test]
-fn crates_use_only_what_stands_below_them() {
-    for (name, below) in ARROW {
-        let manifest = root().join("crates").join(name).join("Cargo.toml");
-        let text = fs::read_to_string(&manifest).unwrap_or_else(|e| panic!("{}: {e}", manifest.display()));
-        let dependencies = text.split("[dev-dependencies]").next().unwrap_or(&text);
-        for line in dependencies.lines().filter_map(|l| l.strip_prefix("sheen-")) {
-            let used = line.split(['.', ' ', '=']).next().unwrap_or(line);
-            assert!(below.contains(&used), "{name} uses {used}, which does not stand below it");
+fn crates_use_exactly_the_crates_that_the_arrow_lists() {
+    let mut wrong = Vec::new();
+    for (place, (name, below)) in ARROW.iter().enumerate() {
+        let used = dependencies(name);
+        let code = code_of(name);
+        for one in &used {
+            if !below.contains(&one.as_str()) {
+                wrong.push(format!("{name} uses {one}, which does not stand below it"));
+            }
+            if !code.contains(&format!("sheen_{one}::")) {
+                wrong.push(format!("Cargo.toml of {name} names {one}, which no source of it uses"));
+            }
+        }
+        for one in *below {
+            if !used.iter().any(|used| used == one) {
+                wrong.push(format!("{name} does not use {one}: its entry in ARROW is too long"));
+            }
+            if !ARROW[..place].iter().any(|(earlier, _)| earlier == one) {
+                wrong.push(format!("{name} uses {one}, which does not stand before it in ARROW"));
+            }
         }
     }
     for entry in fs::read_dir(root().join("crates")).expect("crates/").flatten() {
         let name = entry.file_name().into_string().expect("UTF-8");
-        assert!(name == "cli" || ARROW.iter().any(|(n, _)| *n == name), "crate {name} has no place in the picture");
+        if !ARROW.iter().any(|(known, _)| *known == name) {
+            wrong.push(format!("crate {name} has no place in the picture"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The crates of this tree that a crate's `Cargo.toml` names, without those of its tests alone.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = root().join("crates").join(name).join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap_or_else(|e| panic!("{}: {e}", manifest.display()));
+    let section = text.split("[dev-dependencies]").next().unwrap_or(&text);
+    let names = section.lines().filter_map(|line| line.strip_prefix("sheen-")?.split(['.', ' ', '=']).next());
+    names.map(str::to_owned).collect()
+}
+
+/// The sources of a crate, without its tests in files of their own.
+fn code_of(name: &str) -> String {
+    let mut files = Vec::new();
+    sources(&root().join("crates").join(name).join("src"), &mut files);
+    files.retain(|file| !file.ends_with("tests.rs") && !file.components().any(|part| part.as_os_str() == "tests"));
+    files.iter().map(|file| fs::read_to_string(file).expect("UTF-8")).collect()
 }
 
 /// docs/semantics.md names tests for each statement. A test that was renamed or removed must not
@@ -156,6 +193,42 @@ fn the_tests_that_semantics_names_exist() {
         }
     }
     assert!(named > 20, "found too few: {named}");
+}
+
+/// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`.
+fn expand(path: &str) -> Vec<String> {
+    let Some((before, (choices, after))) = path.split_once('{').and_then(|(b, rest)| Some((b, rest.split_once('}')?)))
+    else {
+        return vec![path.to_owned()];
+    };
+    choices.split(',').flat_map(|choice| expand(&format!("{before}{choice}{after}"))).collect()
+}
+
+/// Returns the paths of the source tree among the words in backticks of a line.
+fn paths(line: &str) -> Vec<String> {
+    let is_path = |word: &&str| {
+        let top = word.split('/').next().unwrap_or_default();
+        word.contains('/') && !word.contains([' ', '*', '<']) && root().join(top).is_dir()
+    };
+    line.split('`').skip(1).step_by(2).filter(is_path).flat_map(expand).collect()
+}
+
+#[test]
+fn the_paths_in_the_table_of_topics_exist() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).expect("docs/architecture.md");
+    let rows = text.lines().skip_while(|line| *line != "| to change | look at |").skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() >= TOPICS_MIN, "docs/architecture.md has only {} topics", rows.len());
+    let missing = |path: &String| !root().join(path).exists();
+    let mut wrong = Vec::new();
+    for row in rows {
+        let named = paths(row);
+        wrong.extend(named.is_empty().then(|| format!("no path: {row}")));
+        wrong.extend(named.into_iter().filter(missing));
+    }
+    let guide = fs::read_to_string(root().join("docs/contributing.md")).expect("docs/contributing.md");
+    wrong.extend(guide.lines().flat_map(paths).filter(missing));
+    assert!(wrong.is_empty(), "docs/architecture.md or docs/contributing.md names files that do not exist: {wrong:#?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@
 //!   empty caches. Files on the MDT (`-E 64K -L mdt -E -1 -c 1`) are compared with files of one
 //!   stripe. With `lo`, the files are written over `lo`, but the mount that reads them is over tcp.
 //!   Over tcp this is repeated with a twentieth of the files and all messages delayed by 1 ms.
-//! * *default*: see [`usual`].
+//! * *default*: see [`default_layout`].
 //! * *mapping*: see [`mapping`].
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
@@ -28,14 +28,14 @@ use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
     allocs::Counting,
-    cluster::{Cluster, Place, Plan},
-    crew::{self, Job, Records},
+    cluster::{Cluster, Plan, RunDir},
     report::{Options, Progress, Table, program},
-    stats::{median, range},
+    stats::{median, median_and_range, range, ratios},
+    workers::{self, Files, Job, Records},
 };
 
+mod default_layout;
 mod mapping;
-mod usual;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -78,11 +78,11 @@ const ON_MDT: &[&str] = &["-E", "64K", "-L", "mdt", "-E", "-1", "-c", "1"];
 const SMALL_DELAY_US: u64 = 1000;
 const SMALL_DELAYED_PART: usize = 20;
 
-const ASKED_BOUNDARIES: f64 = 0.95;
-const ASKED_CREATE: f64 = 1.5;
-const ASKED_SMALL: f64 = 1.5;
+const GOAL_BOUNDARIES: f64 = 0.95;
+const GOAL_CREATE: f64 = 1.5;
+const GOAL_SMALL: f64 = 1.5;
 /// In millions per second.
-const ASKED_MAPPINGS: f64 = 50.0;
+const GOAL_MAPPINGS: f64 = 50.0;
 
 fn main() -> ExitCode {
     program(run)
@@ -90,15 +90,15 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let columns = ["work", "this", "measured", "compared with", "ratio (min–max)", "asked"];
+    let columns = ["work", "layout", "measured", "compared with", "ratio (min–max)", "goal"];
     let mut table = Table::new(&columns);
     let wants = |name: &str| args.options.wants(name);
     if ["boundaries", "create", "small", "default"].into_iter().any(wants) {
-        let place = Place::claim(&args.options.base, "layouts", &args.options.sheen)?;
+        let run_dir = RunDir::claim(&args.options.base, "layouts", &args.options.sheen)?;
         for (name, lo) in [("lo", true), ("tcp", false)] {
             if !lo || ["boundaries", "small", "default"].into_iter().any(wants) {
                 let plan = Plan { name, osts: OSTS, mounts: 2, lo, threads: args.options.threads };
-                mounted(&args, &Cluster::up(&place, plan)?, &mut table)?;
+                mounted(&args, &Cluster::up(&run_dir, plan)?, &mut table)?;
             }
         }
     }
@@ -124,7 +124,7 @@ fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
         }
     }
     if args.options.wants("default") {
-        usual::measure(args, cluster, table)?;
+        default_layout::measure(args, cluster, table)?;
     }
     Ok(())
 }
@@ -157,28 +157,26 @@ fn boundaries(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<(
             stride: M,
             count: args.mib,
             rank: 0,
-            aside: 0,
+            page_offset: 0,
         };
-        let took = crew::run(&[Job::Write(records(path.clone()))])?;
+        let took = workers::run(&[Job::Write(records(path.clone()))])?;
         if round == 0 {
-            crew::run(&[Job::Check(records(cluster.mounts[1].join(&name)))])?;
+            workers::run(&[Job::Check(records(cluster.mounts[1].join(&name)))])?;
         }
         cluster.remove(&path)?;
         Ok(args.mib as f64 / took.done.as_secs_f64())
     })?;
-    let ratios = ratios(&rates[0], &rates[1]);
     let shown = |rates: &[f64]| format!("{:.0} MiB/s", median(rates));
     row(
         table,
         Row {
-            work: &format!("write across boundaries, {}", cluster.plan.name),
+            work: &format!("write across boundaries of components, {}", cluster.plan.name),
             this: "64M/256M/rest with 1/2/4 stripes",
             that: "4 stripes",
             unit: "mib_per_s",
             measured: &rates,
             shown: &shown,
-            ratios: &ratios,
-            asked: &format!("≥ {ASKED_BOUNDARIES}"),
+            goal: &format!("≥ {GOAL_BOUNDARIES}"),
         },
     );
     Ok(())
@@ -186,7 +184,7 @@ fn boundaries(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<(
 
 /// Measures the creation of files with many stripes, with delayed messages.
 fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
-    let what = format!("{}, create with {} us between", cluster.plan.name, args.delay_us);
+    let what = format!("{}, create with a delay of {} us", cluster.plan.name, args.delay_us);
     let millis = pair(args, &what, |which, round| {
         let dir = cluster.mounts[0].join(format!("create.{round}.{which}"));
         fs::create_dir(&dir)?;
@@ -194,7 +192,7 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
         // The first file makes the mount cache the directory's default layout.
         fs::File::create(dir.join("first"))?;
         cluster.sheen.set_param("lnet.delay_us", args.delay_us)?;
-        let took = crew::run(&[Job::Fill(dir.clone(), args.creates, 0)]);
+        let took = workers::run(&[Job::Fill(Files::new(dir.clone(), args.creates), 0)]);
         cluster.sheen.set_param("lnet.delay_us", 0)?;
         let took = took?;
         let made = cluster.sheen.run(["lfs", "getstripe", "-c", &dir.join("first").to_string_lossy()])?;
@@ -205,9 +203,7 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
         fs::remove_dir_all(&dir)?;
         Ok(took.done.as_secs_f64() * 1e3 / args.creates as f64)
     })?;
-    // Smaller is better, so the ratio is this over that.
-    let ratios = ratios(&millis[0], &millis[1]);
-    let shown = |millis: &[f64]| format!("{:.1} ms a file", median(millis));
+    let shown = |millis: &[f64]| format!("{:.1} ms per file", median(millis));
     row(
         table,
         Row {
@@ -217,8 +213,7 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
             unit: "ms_per_file",
             measured: &millis,
             shown: &shown,
-            ratios: &ratios,
-            asked: &format!("≤ {ASKED_CREATE}"),
+            goal: &format!("≤ {GOAL_CREATE}"),
         },
     );
     Ok(())
@@ -235,7 +230,7 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io
     let of = |step: &str| format!("{step} {files} files of {bytes} bytes, {name}");
     if let Some(why) = refused(cluster)? {
         table.row(
-            text([&of("write and read"), "data on MDT", "not supported", "", "", &format!("≥ {ASKED_SMALL}")]),
+            text([&of("write and read"), "data on MDT", "not supported", "", "", &format!("≥ {GOAL_SMALL}")]),
             json!({ "work": of("write and read"), "this": "data on MDT", "supported": false, "why": why }),
         );
         return Ok(());
@@ -246,8 +241,8 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io
         fs::create_dir(&dir)?;
         cluster.setstripe(&dir, [ON_MDT, ONE][which])?;
         cluster.sheen.set_param("lnet.delay_us", delay_us)?;
-        let wrote = crew::run(&[Job::Fill(dir.clone(), files, bytes)]);
-        let read = crew::run(&[Job::Open(cluster.mounts[1].join(&sub), files)]);
+        let wrote = workers::run(&[Job::Fill(Files::new(dir.clone(), files), bytes)]);
+        let read = workers::run(&[Job::Open(Files::new(cluster.mounts[1].join(&sub), files))]);
         cluster.sheen.set_param("lnet.delay_us", 0)?;
         cluster.remove(&dir)?;
         Ok([wrote?.done.as_secs_f64(), read?.done.as_secs_f64()])
@@ -256,9 +251,8 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io
         [("write", (|t| t[0]) as fn(&[f64; 2]) -> f64), ("read", |t| t[1]), ("write and read", |t| t[0] + t[1])]
     {
         let rates = [0, 1].map(|i| times[i].iter().map(|t| files as f64 / time(t)).collect::<Vec<f64>>());
-        let asked = if step == "write and read" { format!("≥ {ASKED_SMALL}") } else { String::new() };
+        let goal = if step == "write and read" { format!("≥ {GOAL_SMALL}") } else { String::new() };
         let shown = |rates: &[f64]| format!("{:.0} files/s", median(rates));
-        let ratios = ratios(&rates[0], &rates[1]);
         row(
             table,
             Row {
@@ -268,8 +262,7 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io
                 unit: "files_per_s",
                 measured: &rates,
                 shown: &shown,
-                ratios: &ratios,
-                asked: &asked,
+                goal: &goal,
             },
         );
     }
@@ -290,10 +283,6 @@ fn refused(cluster: &Cluster) -> io::Result<Option<String>> {
     }
 }
 
-fn ratios(this: &[f64], that: &[f64]) -> Vec<f64> {
-    this.iter().zip(that).map(|(a, b)| a / b).collect()
-}
-
 /// A row of the table: this compared with that.
 struct Row<'a> {
     work: &'a str,
@@ -303,26 +292,26 @@ struct Row<'a> {
     unit: &'a str,
     measured: &'a [Vec<f64>; 2],
     shown: &'a dyn Fn(&[f64]) -> String,
-    ratios: &'a [f64],
-    asked: &'a str,
+    goal: &'a str,
 }
 
 fn row(table: &mut Table, row: Row<'_>) {
     let [this, that] = row.measured;
-    let (low, high) = range(row.ratios);
+    let ratios = ratios(this, that);
+    let (low, high) = range(&ratios);
     table.row(
         text([
             row.work,
             row.this,
             &(row.shown)(this),
             &format!("{}, {}", (row.shown)(that), row.that),
-            &format!("{:.2} ({low:.2}–{high:.2})", median(row.ratios)),
-            row.asked,
+            &median_and_range(&ratios, 2),
+            row.goal,
         ]),
         json!({
             "work": row.work, "this": row.this, "that": row.that, "unit": row.unit, "measured": median(this),
-            "compared_with": median(that), "ratio": median(row.ratios), "ratio_min": low, "ratio_max": high,
-            "asked": row.asked,
+            "compared_with": median(that), "ratio": median(&ratios), "ratio_min": low, "ratio_max": high,
+            "goal": row.goal,
         }),
     );
 }

@@ -19,14 +19,14 @@ use std::{
 use serde_json::json;
 use sheen_bench::{
     chart::Chart,
-    cluster::{Cluster, Place},
-    patterns::{BLAST, Experiment, Scale as Factors},
+    cluster::{Cluster, RunDir},
+    patterns::{BLAST, Experiment, Factors},
     report::{Progress, Table},
-    stats::{median, range},
+    stats::{median, median_and_range, range, ratios},
     stop,
 };
 
-use crate::{Args, against, check, forget, numbers, panel, shown, stripe, turns};
+use crate::{Args, check, empty_caches, numbers, panel, stripe, turns};
 
 /// Divisor of stripe widths.
 const WIDTHS: u64 = 16;
@@ -45,7 +45,7 @@ pub struct Input {
 
 impl Input {
     /// Creates the database and the queries. The inner error says what is missing.
-    pub fn prepare(args: &Args, place: &Place) -> io::Result<Result<Input, String>> {
+    pub fn prepare(args: &Args, run_dir: &RunDir) -> io::Result<Result<Input, String>> {
         for program in ["makeblastdb", "blastp"] {
             let there = Command::new(program).arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
             if !there.is_ok_and(|status| status.success()) {
@@ -57,7 +57,7 @@ impl Input {
                 return Ok(Err(format!("there is no {name} in {}", args.proteins.display())));
             }
         }
-        let dir = place.dir().join("proteins");
+        let dir = run_dir.dir().join("proteins");
         fs::create_dir_all(dir.join("db"))?;
         let fasta = dir.join("db.fasta");
         fs::write(&fasta, unpack(&args.proteins.join("DB.fasta.gz"))?)?;
@@ -119,7 +119,7 @@ pub fn measure(args: &Args, cluster: &Cluster, input: &Input) -> io::Result<Tabl
         let found = found.get_or_insert(here);
         for (i, experiment) in turns(BLAST, round) {
             progress.step(experiment.name, || {
-                forget(cluster)?;
+                empty_caches(cluster)?;
                 let databases: Vec<PathBuf> = cluster.mounts.iter().map(|m| m.join(experiment.name)).collect();
                 let (took, here) = search(input, &databases)?;
                 if here != *found || here.iter().all(Vec::is_empty) {
@@ -183,7 +183,7 @@ struct Running(Child);
 impl Running {
     fn start(command: &mut Command) -> io::Result<Running> {
         let child = command.spawn()?;
-        stop::born(child.id());
+        stop::worker_started(child.id());
         Ok(Running(child))
     }
 
@@ -196,7 +196,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        stop::gone(self.0.id());
+        stop::worker_ending(self.0.id());
         if matches!(self.0.try_wait(), Ok(None)) {
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -206,7 +206,7 @@ impl Drop for Running {
 
 /// Returns the speedup of each round over blast.1 in the same round.
 fn speedups(times: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    times.iter().map(|of| against(&times[0], of)).collect()
+    times.iter().map(|of| ratios(&times[0], of)).collect()
 }
 
 fn draw(args: &Args, times: &[Vec<f64>], input: &Input) -> io::Result<()> {
@@ -220,7 +220,7 @@ fn draw(args: &Args, times: &[Vec<f64>], input: &Input) -> io::Result<()> {
     let kinds = |all: &[Vec<f64>]| [only(false, all), only(true, all)];
     let chart = Chart {
         title: format!(
-            "blastp: {} queries on {} mounts, {:.1} MB of proteins, 1/{} of the paper",
+            "blastp: {} queries on {} mounts, {:.1} MB of proteins, 1/{} of the paper's",
             args.queries,
             input.queries.len(),
             input.bytes as f64 / 1e6,
@@ -228,7 +228,7 @@ fn draw(args: &Args, times: &[Vec<f64>], input: &Input) -> io::Result<()> {
         ),
         axis: "blast.N".into(),
         categories: numbers(BLAST),
-        series: vec!["one striping".into(), "changing at watermarks".into()],
+        series: vec!["static striping".into(), "dynamic striping".into()],
         panels: vec![panel("time, s", &kinds(times)), panel("speedup over blast.1", &kinds(&speedups(times)))],
     };
     chart.save(&args.pictures, "workload-blast")
@@ -236,24 +236,24 @@ fn draw(args: &Args, times: &[Vec<f64>], input: &Input) -> io::Result<()> {
 
 fn table(times: &[Vec<f64>], tmpfs: &[f64]) -> Table {
     let mut table =
-        Table::new(&["experiment", "striping", "time, s", "speedup over blast.1", "time over that on tmpfs"]);
+        Table::new(&["experiment", "striping", "time, s", "speedup over blast.1", "ratio to the time on tmpfs"]);
     table.row(
-        vec!["tmpfs".into(), String::new(), shown(tmpfs, 2), String::new(), "1".into()],
+        vec!["tmpfs".into(), String::new(), median_and_range(tmpfs, 2), String::new(), "1".into()],
         json!({ "experiment": "blast on tmpfs", "seconds": median(tmpfs) }),
     );
     for ((experiment, times), speedups) in BLAST.iter().zip(times).zip(speedups(times)) {
-        let over = against(times, tmpfs);
+        let over = ratios(times, tmpfs);
         let (low, high) = range(times);
         table.row(
             vec![
                 experiment.name.into(),
-                experiment.says.into(),
-                shown(times, 2),
-                shown(&speedups, 2),
+                experiment.striping.into(),
+                median_and_range(times, 2),
+                median_and_range(&speedups, 2),
                 format!("{:.2}", median(&over)),
             ],
             json!({
-                "experiment": experiment.name, "striping": experiment.says, "seconds": median(times),
+                "experiment": experiment.name, "striping": experiment.striping, "seconds": median(times),
                 "seconds_min": low, "seconds_max": high, "speedup": median(&speedups), "over_tmpfs": median(&over),
             }),
         );

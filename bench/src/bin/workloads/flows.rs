@@ -22,14 +22,14 @@ use serde_json::json;
 use sheen_bench::{
     chart::Chart,
     cluster::Cluster,
-    netflow::{Index, Model, Place, RECORD_MAX, first_record, generate},
+    netflow::{Extent, Index, Model, RECORD_MAX, first_record, generate},
     patterns::{Experiment, NETFLOW},
     report::{Progress, Table},
-    stats::{median, range},
+    stats::{median, median_and_range, range, ratios},
     stop,
 };
 
-use crate::{Args, MIB, against, check, forget, numbers, panel, shown, stripe, turns};
+use crate::{Args, MIB, check, empty_caches, numbers, panel, stripe, turns};
 
 const READERS: usize = 4;
 /// Size in bytes of a sequential read.
@@ -41,7 +41,7 @@ const PHASES: [&str; 2] = ["phase 1", "phase 2"];
 type Models = BTreeMap<u32, Model>;
 
 /// Hosts with their records, which are read one by one.
-type Hosts = Vec<(u32, Vec<Place>)>;
+type Hosts = Vec<(u32, Vec<Extent>)>;
 
 /// Rates in MiB/s: by variation, phase, experiment, round.
 type Rates = [[Vec<Vec<f64>>; 2]; 2];
@@ -71,18 +71,18 @@ pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
     let series = |phase: usize| rates.iter().map(|phases| phases[phase].clone()).collect::<Vec<_>>();
     let chart = Chart {
         title: format!(
-            "Netflow analysis: {} records in {:.0} MiB, 1/{} of the paper, on {} mounts",
+            "Netflow analysis: {} records in {:.0} MiB, 1/{} of the paper's, on {} mounts",
             index.records(),
             text.len() as f64 / MIB,
             args.netflow_factor,
             cluster.mounts.len()
         ),
-        axis: "netflow.N: 1 to 3 one striping, 4 to 6 changing at watermarks".into(),
+        axis: "netflow.N: 1 to 3 with static striping, 4 to 6 with dynamic striping".into(),
         categories: numbers(NETFLOW),
         series: VARIATIONS.map(str::to_owned).into(),
         panels: vec![
-            panel("phase 1, sequential: MiB/s", &series(0)),
-            panel("phase 2, tiny random reads: MiB/s", &series(1)),
+            panel("phase 1 (sequential reads), MiB/s", &series(0)),
+            panel("phase 2 (small random reads), MiB/s", &series(1)),
         ],
     };
     chart.save(&args.pictures, "workload-netflow")?;
@@ -92,10 +92,10 @@ pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
 /// Computes the models of hosts whose records are in memory.
 fn model(text: &[u8], hosts: &Hosts) -> Models {
     let mut models = Models::new();
-    for (host, places) in hosts {
+    for (host, extents) in hosts {
         let model = models.entry(*host).or_default();
-        for place in places {
-            model.learn(*host, &text[place.offset as usize..][..place.len as usize]);
+        for extent in extents {
+            model.learn(*host, &text[extent.offset as usize..][..extent.len as usize]);
         }
     }
     models
@@ -123,10 +123,10 @@ impl Run<'_> {
     /// Runs both phases, each with empty caches. Returns their rates.
     fn analyse(&self, experiment: &Experiment, queued: bool) -> io::Result<[f64; 2]> {
         let size = self.text.len() as u64;
-        forget(self.cluster)?;
+        empty_caches(self.cluster)?;
         let (took, index) = self.first(experiment.name, size, queued)?;
         let first = size as f64 / MIB / took.as_secs_f64();
-        forget(self.cluster)?;
+        empty_caches(self.cluster)?;
         let (took, parts) = self.second(experiment.name, &index.hosts(), queued)?;
         stop::check()?;
         let mut models = Models::new();
@@ -143,9 +143,9 @@ impl Run<'_> {
     fn first(&self, name: &str, size: u64, queued: bool) -> io::Result<(Duration, Index)> {
         let segments: Vec<(u64, u64)> =
             (0..size).step_by(SEGMENT as usize).map(|start| (start, (start + SEGMENT).min(size))).collect();
-        let (took, parts) = self.tasks(name, segments.len(), queued, |file, mine| {
+        let (took, parts) = self.tasks(name, segments.len(), queued, |file, pieces| {
             let mut index = Index::default();
-            while let Some(next) = mine.next() {
+            while let Some(next) = pieces.next() {
                 segment(file, segments[next], size, &mut index)?;
             }
             Ok(index)
@@ -159,20 +159,20 @@ impl Run<'_> {
     fn second(&self, name: &str, hosts: &Hosts, queued: bool) -> io::Result<(Duration, Vec<Models>)> {
         // The pieces of work: all records of a host, or single records if shares are fixed and must
         // have equal size.
-        let works: Vec<(u32, &[Place])> = match queued {
-            true => hosts.iter().map(|(host, places)| (*host, &places[..])).collect(),
-            false => hosts.iter().flat_map(|(host, places)| places.chunks(1).map(|one| (*host, one))).collect(),
+        let works: Vec<(u32, &[Extent])> = match queued {
+            true => hosts.iter().map(|(host, extents)| (*host, &extents[..])).collect(),
+            false => hosts.iter().flat_map(|(host, extents)| extents.chunks(1).map(|one| (*host, one))).collect(),
         };
-        self.tasks(name, works.len(), queued, |file, mine| {
+        self.tasks(name, works.len(), queued, |file, pieces| {
             let (mut models, mut line) = (Models::new(), vec![0; RECORD_MAX]);
-            while let Some(next) = mine.next() {
-                let (host, places) = works[next];
+            while let Some(next) = pieces.next() {
+                let (host, extents) = works[next];
                 let model = models.entry(host).or_default();
-                for place in places {
-                    let line = &mut line[..place.len as usize];
-                    file.read_exact_at(line, place.offset)?;
+                for extent in extents {
+                    let line = &mut line[..extent.len as usize];
+                    file.read_exact_at(line, extent.offset)?;
                     if !model.learn(host, line) {
-                        return Err(io::Error::other(format!("no record of host {host} at {}", place.offset)));
+                        return Err(io::Error::other(format!("no record of host {host} at {}", extent.offset)));
                     }
                 }
             }
@@ -186,7 +186,7 @@ impl Run<'_> {
         name: &str,
         works: usize,
         queued: bool,
-        act: impl Fn(&File, &mut Mine<'_>) -> io::Result<T> + Sync,
+        act: impl Fn(&File, &mut Pieces<'_>) -> io::Result<T> + Sync,
     ) -> io::Result<(Duration, Vec<T>)> {
         let mounts = &self.cluster.mounts;
         let tasks = mounts.len() * if queued { READERS } else { 1 };
@@ -196,11 +196,11 @@ impl Run<'_> {
         let parts = thread::scope(|scope| {
             let begin = |task: usize| {
                 let (file, act, queue) = (&files[task % files.len()], &act, &queue);
-                let mut mine = match queued {
-                    true => Mine::Queue(queue, works),
-                    false => Mine::Share(task * works / tasks, (task + 1) * works / tasks),
+                let mut pieces = match queued {
+                    true => Pieces::Queue(queue, works),
+                    false => Pieces::Share(task * works / tasks, (task + 1) * works / tasks),
                 };
-                scope.spawn(move || act(file, &mut mine))
+                scope.spawn(move || act(file, &mut pieces))
             };
             let threads: Vec<_> = (0..tasks).map(begin).collect();
             let joined = |thread: thread::ScopedJoinHandle<'_, io::Result<T>>| {
@@ -213,24 +213,24 @@ impl Run<'_> {
 }
 
 /// The pieces of work of a task, by number.
-enum Mine<'a> {
+enum Pieces<'a> {
     /// A fixed share: from the first number, up to but not including the second.
     Share(usize, usize),
     /// The next number that no task has taken yet, below a limit.
     Queue(&'a AtomicUsize, usize),
 }
 
-impl Mine<'_> {
+impl Pieces<'_> {
     fn next(&mut self) -> Option<usize> {
         if stop::check().is_err() {
             return None;
         }
         match self {
-            Mine::Share(next, end) => {
+            Pieces::Share(next, end) => {
                 *next += 1;
                 (*next <= *end).then_some(*next - 1)
             }
-            Mine::Queue(next, end) => Some(next.fetch_add(1, Relaxed)).filter(|n| n < end),
+            Pieces::Queue(next, end) => Some(next.fetch_add(1, Relaxed)).filter(|n| n < end),
         }
     }
 }
@@ -260,17 +260,17 @@ fn table(rates: &Rates, index: &Index) -> Table {
     ]);
     for (variation, phases) in VARIATIONS.iter().zip(rates) {
         for (i, experiment) in NETFLOW.iter().enumerate() {
-            let mut cells = vec![experiment.name.into(), experiment.says.into(), (*variation).into()];
+            let mut cells = vec![experiment.name.into(), experiment.striping.into(), (*variation).into()];
             let mut figures =
-                json!({ "experiment": experiment.name, "striping": experiment.says, "variation": variation });
+                json!({ "experiment": experiment.name, "striping": experiment.striping, "variation": variation });
             for (phase, rates) in phases.iter().enumerate() {
-                let (rates, ratios) = (&rates[i], against(&rates[i], &rates[0]));
+                let (rates, ratios) = (&rates[i], ratios(&rates[i], &rates[0]));
                 let (low, high) = range(rates);
-                cells.push(shown(rates, 1));
+                cells.push(median_and_range(rates, 1));
                 if phase == 1 {
                     cells.push(format!("{:.0}", median(rates) * MIB / mean));
                 }
-                cells.push(shown(&ratios, 2));
+                cells.push(median_and_range(&ratios, 2));
                 figures[PHASES[phase]] = json!({
                     "mib_per_s": median(rates), "mib_per_s_min": low, "mib_per_s_max": high, "ratio": median(&ratios),
                 });
@@ -306,12 +306,12 @@ mod tests {
     #[test]
     fn each_piece_of_work_is_taken_once() {
         let queue = AtomicUsize::new(0);
-        let all = |mut mine: Vec<Mine<'_>>| {
+        let all = |mut pieces: Vec<Pieces<'_>>| {
             let mut done: Vec<usize> = Vec::new();
-            mine.iter_mut().for_each(|m| done.extend(std::iter::from_fn(|| m.next())));
+            pieces.iter_mut().for_each(|m| done.extend(std::iter::from_fn(|| m.next())));
             done
         };
-        assert_eq!(all(vec![Mine::Queue(&queue, 3), Mine::Queue(&queue, 3)]), [0, 1, 2]);
-        assert_eq!(all(vec![Mine::Share(0, 2), Mine::Share(2, 2), Mine::Share(2, 3)]), [0, 1, 2]);
+        assert_eq!(all(vec![Pieces::Queue(&queue, 3), Pieces::Queue(&queue, 3)]), [0, 1, 2]);
+        assert_eq!(all(vec![Pieces::Share(0, 2), Pieces::Share(2, 2), Pieces::Share(2, 3)]), [0, 1, 2]);
     }
 }

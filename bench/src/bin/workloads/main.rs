@@ -19,9 +19,9 @@ use std::{io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use sheen_bench::{
-    chart::{Panel, Scale},
-    cluster::{Cluster, Place, Plan},
-    patterns::{Experiment, Scale as Factors},
+    chart::{Panel, Scale, Values},
+    cluster::{Cluster, Plan, RunDir},
+    patterns::{Experiment, Factors},
     report::{Options, finish, program},
     stats::{median, range},
 };
@@ -56,7 +56,7 @@ struct Args {
     proteins: PathBuf,
     /// IOR: offset in a page of the memory from which is written: 0 as with IOR, 16 as with malloc
     #[arg(long, default_value_t = 0)]
-    aside: usize,
+    page_offset: usize,
     /// Directory of the pictures
     #[arg(long, default_value = "docs/pictures")]
     pictures: PathBuf,
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let args = Args::parse();
-    let place = Place::claim(&args.options.base, "workloads", &args.options.sheen)?;
+    let run_dir = RunDir::claim(&args.options.base, "workloads", &args.options.sheen)?;
     let plan = Plan {
         name: "tcp",
         osts: usize::from(args.osts),
@@ -78,7 +78,7 @@ fn run() -> io::Result<()> {
         lo: false,
         threads: args.options.threads,
     };
-    let cluster = Cluster::up(&place, plan)?;
+    let cluster = Cluster::up(&run_dir, plan)?;
     let mut tables = Vec::new();
     if args.options.wants("ior") {
         tables.push(ior::measure(&args, &cluster)?);
@@ -87,7 +87,7 @@ fn run() -> io::Result<()> {
         tables.push(flows::measure(&args, &cluster)?);
     }
     if args.options.wants("blast") {
-        match blast::Input::prepare(&args, &place)? {
+        match blast::Input::prepare(&args, &run_dir)? {
             Ok(input) => tables.push(blast::measure(&args, &cluster, &input)?),
             Err(missing) => eprintln!("BLAST is skipped: {missing}; `apt-get install ncbi-blast+ mmseqs2-examples`"),
         }
@@ -110,7 +110,7 @@ fn turns(experiments: &'static [Experiment], round: u32) -> impl Iterator<Item =
 }
 
 /// Remounts all mounts, so that the clients' caches are empty.
-fn forget(cluster: &Cluster) -> io::Result<()> {
+fn empty_caches(cluster: &Cluster) -> io::Result<()> {
     (0..cluster.mounts.len()).try_for_each(|mount| cluster.remount(mount))
 }
 
@@ -126,30 +126,14 @@ fn check(cluster: &Cluster, path: &std::path::Path, experiment: &Experiment, fac
     experiment.check(factors, std::fs::metadata(path)?.len(), &shown)
 }
 
-/// Formats the median with the range.
-fn shown(values: &[f64], digits: usize) -> String {
-    let (low, high) = range(values);
-    format!("{:.digits$} ({low:.digits$}–{high:.digits$})", median(values))
-}
-
-/// Returns the ratios of values to those of the first experiment in the same round.
-fn against(values: &[f64], first: &[f64]) -> Vec<f64> {
-    values.iter().zip(first).map(|(value, first)| value / first).collect()
-}
-
-/// Returns a panel of dots with the figures of each category, for each series.
+/// Returns a panel with the median and range of each category, for each series.
 fn panel(title: &str, series: &[Vec<Vec<f64>>]) -> Panel {
-    let of = |get: fn(&[f64]) -> (f64, f64)| -> Vec<Vec<Option<(f64, f64)>>> {
-        let one = |values: &Vec<f64>| (!values.is_empty()).then(|| get(values));
-        series.iter().map(|categories| categories.iter().map(one).collect()).collect()
+    let one = |values: &Vec<f64>| {
+        let (low, high) = range(values);
+        (!values.is_empty()).then(|| [low, median(values), high])
     };
-    let middle = of(|values| (median(values), 0.0));
-    Panel {
-        title: title.into(),
-        scale: Scale::Linear,
-        curves: middle.into_iter().map(|c| c.into_iter().map(|v| v.map(|(m, _)| m)).collect()).collect(),
-        spreads: of(range),
-    }
+    let ranges = series.iter().map(|categories| categories.iter().map(one).collect()).collect();
+    Panel { title: title.into(), scale: Scale::Linear, values: Values::Ranges(ranges) }
 }
 
 /// Returns the numbers of the experiments, for an axis.
@@ -177,8 +161,6 @@ mod tests {
     #[test]
     fn panel_omits_missing_measurements() {
         let panel = panel("s", &[vec![vec![3.0, 1.0, 2.0], vec![]]]);
-        assert_eq!(panel.curves, [[Some(2.0), None]]);
-        assert_eq!(panel.spreads, [[Some((1.0, 3.0)), None]]);
-        assert_eq!(against(&[2.0, 9.0], &[1.0, 3.0]), [2.0, 3.0]);
+        assert_eq!(panel.values, Values::Ranges(vec![vec![Some([1.0, 2.0, 3.0]), None]]));
     }
 }

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// stop in time.
 pub fn run(args: &DownArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
-    let Some(running) = settled(&home)? else {
+    let Some(running) = wait_settled(&home)? else {
         if Config::load(&home.config())?.is_none() {
             return Err(home.no_file_system());
         }
@@ -45,7 +45,7 @@ pub fn run(args: &DownArgs) -> Result {
 }
 
 /// Waits for a process that is starting or stopping, then returns what is running.
-fn settled(home: &Home) -> Result<Option<Running>> {
+fn wait_settled(home: &Home) -> Result<Option<Running>> {
     let start = Instant::now();
     loop {
         match state(&home.run())? {

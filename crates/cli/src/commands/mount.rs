@@ -13,8 +13,8 @@ use crate::{
     daemon::{self, Ready},
     error::{Context, Failure, Result},
     host::{self, Host},
-    mount_options::{self, Asked},
-    mount_place::check_no_server,
+    mount_options::{self, MountRequest},
+    mount_point_check::check_no_server,
     paths::{self, private_dir},
 };
 
@@ -56,12 +56,12 @@ fn check(args: &MountArgs, mountpoint: &Path) -> Result {
 
 /// Returns the log file of the background process. No other user can write to its directory.
 fn log_file() -> Result<PathBuf> {
-    let dir = sheen_params::control::runtime_dir();
+    let dir = sheen_control::runtime_dir();
     private_dir(&dir)?;
     Ok(dir.join("mount.log"))
 }
 
-fn serve(args: &MountArgs, asked: &Asked, mountpoint: PathBuf, ready: Ready) -> Result {
+fn serve(args: &MountArgs, asked: &MountRequest, mountpoint: PathBuf, ready: Ready) -> Result {
     host::log_to_stderr();
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
@@ -76,7 +76,7 @@ fn serve(args: &MountArgs, asked: &Asked, mountpoint: PathBuf, ready: Ready) -> 
         ready.ok();
         tokio::select! {
             () = mount.ended() => return Ok(()),
-            asked = host::asked_to_end() => asked?,
+            asked = host::wait_for_signal() => asked?,
         }
         if let Err(e) = mount.unmount(true) {
             tracing::debug!("unmount failed: {e}");
@@ -89,7 +89,7 @@ fn serve(args: &MountArgs, asked: &Asked, mountpoint: PathBuf, ready: Ready) -> 
 }
 
 /// Mounts, with as many retries as asked for.
-async fn start(args: &MountArgs, asked: &Asked, mountpoint: &Path, host: &Host) -> Result<sheen_mount::Mount> {
+async fn start(args: &MountArgs, asked: &MountRequest, mountpoint: &Path, host: &Host) -> Result<sheen_mount::Mount> {
     let mut left = asked.retries;
     loop {
         match start_once(args, asked, mountpoint, host).await {
@@ -101,7 +101,12 @@ async fn start(args: &MountArgs, asked: &Asked, mountpoint: &Path, host: &Host) 
     }
 }
 
-async fn start_once(args: &MountArgs, asked: &Asked, mountpoint: &Path, host: &Host) -> Result<sheen_mount::Mount> {
+async fn start_once(
+    args: &MountArgs,
+    asked: &MountRequest,
+    mountpoint: &Path,
+    host: &Host,
+) -> Result<sheen_mount::Mount> {
     let (mgs, fsname) = host::resolve_source(&host.rt, &args.source).await?;
     host.mount(&mgs, &fsname, mountpoint, &args.source, asked.options.clone()).await
 }

@@ -20,7 +20,7 @@ const USAGE: &str = "usage: mount.sheen SOURCE DIRECTORY [-sfnvrw] [-o OPTIONS] 
 
 /// The parsed arguments of the helper.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Call {
+struct HelperArgs {
     operands: Vec<OsString>,
     options: Vec<String>,
     /// `-s`: ignore unknown options.
@@ -59,7 +59,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     0
 }
 
-impl Call {
+impl HelperArgs {
     /// Returns the equivalent arguments of `sheen mount`.
     fn line(&self) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec!["sheen".into(), "mount".into()];
@@ -105,8 +105,8 @@ impl Call {
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Call, String> {
-    let (mut call, mut args) = (Call::default(), args.into_iter());
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperArgs, String> {
+    let (mut call, mut args) = (HelperArgs::default(), args.into_iter());
     while let Some(arg) = args.next() {
         match arg.to_str().and_then(|arg| arg.strip_prefix('-')).filter(|letters| !letters.is_empty()) {
             Some(letters) => call.letters(letters, &mut args)?,
@@ -128,7 +128,7 @@ fn listed(words: &[OsString]) -> String {
 mod tests {
     use super::*;
 
-    fn called(line: &str) -> Result<Call, String> {
+    fn called(line: &str) -> Result<HelperArgs, String> {
         parse(line.split_whitespace().map(OsString::from))
     }
 

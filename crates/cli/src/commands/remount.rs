@@ -13,11 +13,11 @@ use crate::{
     args::MountArgs,
     commands::umount::is_mounted,
     error::{Context, Failure, Result},
-    mount_options::{self, Asked},
+    mount_options::{self, MountRequest},
 };
 
 /// Runs the command.
-pub fn run(args: &MountArgs, asked: &Asked, mountpoint: &Path) -> Result {
+pub fn run(args: &MountArgs, asked: &MountRequest, mountpoint: &Path) -> Result {
     let at = mountpoint.display();
     let has = MountFlags::of(mountpoint).context("cannot read the mount table")?;
     let Some(has) = has.filter(|_| is_mounted(mountpoint)) else {

@@ -82,10 +82,10 @@ fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
         let host = Host::new(rt).await;
         let outcome = tokio::select! {
             started = start(&host) => match started {
-                Ok(()) => host.to_end().await,
+                Ok(()) => host.wait_for_shutdown().await,
                 failed => failed,
             },
-            asked = host::asked_to_end() => asked,
+            asked = host::wait_for_signal() => asked,
         };
         host.stop().await;
         outcome

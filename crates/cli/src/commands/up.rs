@@ -19,7 +19,7 @@ use crate::{
     host::{self, Host},
     lost_targets::osts_to_serve,
     mount_options,
-    mount_place::{check_beside, check_no_server},
+    mount_point_check::{check_beside, check_no_server},
     paths::{Home, mount_point, private_dir},
     run_file::{RunLock, Running, State, state},
 };
@@ -48,7 +48,7 @@ pub fn run(args: &UpArgs) -> Result {
     }
     match state(&home.run())? {
         State::Down => {}
-        State::Up(now) => return already(&home, &plan, &now, mountpoint.as_deref()),
+        State::Up(now) => return report_running(&home, &plan, &now, mountpoint.as_deref()),
         State::Changing => {
             return Err(Failure::new("another process is starting or stopping this file system")
                 .advise("try again in a moment; `sheen status` shows the state"));
@@ -69,7 +69,7 @@ pub fn run(args: &UpArgs) -> Result {
 
 /// Reports a file system that is already running. Fails unless its configuration and its mount
 /// point are those that the user asks for.
-fn already(home: &Home, plan: &Config, now: &Running, mountpoint: Option<&Path>) -> Result {
+fn report_running(home: &Home, plan: &Config, now: &Running, mountpoint: Option<&Path>) -> Result {
     let dir = home.dir().display();
     if Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
@@ -154,7 +154,7 @@ fn serve_or_say_why(
             // When a user unmounts it, the services continue: other mounts may use them.
             let _detached = host.rt.spawn("mount", ended(mount.clone()));
         }
-        let asked = host.to_end().await;
+        let asked = host.wait_for_shutdown().await;
         tracing::info!("stopping");
         if let Some(mount) = mount {
             if let Err(e) = mount.unmount(true) {
@@ -204,7 +204,7 @@ async fn start(
     let layout = args.default_layout.default_layout.asked();
     host.mdt(&home.mdt(0), &config.fsname, layout, &mgs, me).await?;
     host.takes_creates(config.osts).await?;
-    config.store(&home.config())?;
+    config.store(&host.rt.disk(), &home.config())?;
     let source = format!("{me}:/{}", config.fsname);
     let mount = match mountpoint {
         Some(at) => {

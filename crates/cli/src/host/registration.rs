@@ -10,7 +10,7 @@ use sheen_wire::{
     mgs::{Config, Target, TargetKind},
 };
 
-use super::Host;
+use super::{Host, mdt_registration::registered};
 use crate::error::{Context, Failure, Result};
 
 /// Returns the MDT of a file system, if the MGS knows one.
@@ -89,15 +89,7 @@ impl Host {
     pub async fn mdts_registered(&self) -> Result {
         let mdts = self.mdts.lock().clone();
         for mdt in mdts {
-            mdt.registered().await.map_err(|errno| {
-                let failure = Failure::new(format!("the MGS refused to register {}: {errno}", mdt.name()));
-                match errno {
-                    Errno::EEXIST => {
-                        failure.advise("another MDT of this file system is registered; check --mgs and --dir")
-                    }
-                    _ => failure,
-                }
-            })?;
+            registered(&mdt, "check --mgs and --dir").await?;
         }
         Ok(())
     }

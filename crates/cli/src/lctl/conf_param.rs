@@ -7,7 +7,7 @@ use sheen_wire::Errno;
 use sheen_wire::mgs::{TARGETS_MAX, parse_ost};
 
 use super::options;
-use super::{Tool, lasting, usage};
+use super::{permanent, tool::Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
 const OPTIONS: Spec = Spec { short: "d", long: &[("delete", Value::No, "d")] };
@@ -32,7 +32,7 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         return Ok(Errno::EINVAL.0);
     };
     let arg = value.map_or_else(|| pattern.clone(), |value| format!("{pattern}={value}"));
-    lasting::set(&[arg], given.has("d"), true, tool)
+    permanent::set(&[arg], given.has("d"), true, tool)
 }
 
 /// Returns the pattern that names the same parameters.

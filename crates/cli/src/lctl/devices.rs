@@ -2,10 +2,10 @@
 
 use std::io;
 
-use sheen_params::control::{Reply, Request};
+use sheen_control::{Reply, Request};
 
 use super::options::{self, FSNAME};
-use super::{Tool, usage};
+use super::{tool::Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
 const DL: Spec = Spec { short: "t", long: &[("target", Value::No, "t"), FSNAME] };

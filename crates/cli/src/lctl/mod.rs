@@ -1,7 +1,7 @@
 //! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user can
 //! reach, and pools of OSTs.
 //!
-//! Each process answers on a control socket ([`sheen_params::control`]). `lctl` queries all of them
+//! Each process answers on a control socket ([`sheen_control`]). `lctl` queries all of them
 //! at once and merges the replies, sorted by name: the output does not depend on the number of
 //! processes. It reports and skips a process that does not answer. Options, output and exit codes
 //! are Lustre's. A failure exits with its errno (2, 13, 22, 34). A usage error exits with 4 and
@@ -12,52 +12,34 @@
 
 mod conf_param;
 mod devices;
-mod lasting;
 mod options;
 mod param;
+mod permanent;
 mod pool;
 mod processes;
+mod set_here;
+mod tool;
 mod usage;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use sheen_params::control::{self, Reply, Request};
+use sheen_control::Request;
 use sheen_wire::Errno;
 
-use processes::{Processes, Running};
+use processes::Running;
+use tool::Tool;
 
 /// The commands that `--fsname` restricts to one file system. The others name their file system
 /// themselves.
-const CONFINED: [&str; 7] = ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
-
-/// The environment of a command. Tests inject their own, so that they need no process.
-pub struct Tool<'a> {
-    /// The processes of this machine.
-    pub processes: &'a dyn Processes,
-    /// The file system that `--fsname` selects.
-    pub fsname: Option<String>,
-    /// Standard output.
-    pub out: &'a mut dyn Write,
-    /// Standard error.
-    pub err: &'a mut dyn Write,
-}
-
-impl Tool<'_> {
-    /// Sends a request to all processes. With `--fsname`, the request covers only that file system.
-    fn ask(&self, request: Request) -> Vec<Reply> {
-        match &self.fsname {
-            Some(fsname) => self.processes.ask(&Request::Of { fsname: fsname.clone(), request: Box::new(request) }),
-            None => self.processes.ask(&request),
-        }
-    }
-}
+const FSNAME_COMMANDS: [&str; 7] =
+    ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
 
 /// Runs `lctl` with its arguments, of which the first is its name. Returns the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
-    let processes = Running::new(control::sockets);
+    let processes = Running::new(sheen_control::sockets);
     let code = run(&args, &mut Tool { processes: &processes, fsname: None, out: &mut out, err: &mut err });
     match (code, out.flush()) {
         // The reader has seen enough and closed the pipe, as `head` does.
@@ -102,11 +84,13 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "set_param" => param::set(rest, tool),
         "list_param" => param::list(rest, tool),
         "conf_param" => conf_param::run(rest, tool),
-        "llog_print" => lasting::print(rest, tool),
+        "llog_print" => permanent::print(rest, tool),
         // MGS is the only device with commands of its own, and they find the MGS by themselves.
         "--device" if rest.first().is_some_and(|device| device == "MGS") => command(&rest[1..], tool),
-        "--fsname" => confined(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
-        option if option.starts_with("--fsname=") => confined(option.split_once('=').map(|(_, name)| name), rest, tool),
+        "--fsname" => with_fsname(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
+        option if option.starts_with("--fsname=") => {
+            with_fsname(option.split_once('=').map(|(_, name)| name), rest, tool)
+        }
         "pool_new" => pool::new(rest, tool),
         "pool_add" => pool::add(rest, tool),
         "pool_remove" => pool::remove(rest, tool),
@@ -132,10 +116,10 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// `--fsname NAME COMMAND...`
-fn confined(fsname: Option<&str>, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
-    let fsname = fsname.filter(|_| args.first().is_some_and(|command| CONFINED.contains(&command.as_str())));
+fn with_fsname(fsname: Option<&str>, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let fsname = fsname.filter(|_| args.first().is_some_and(|command| FSNAME_COMMANDS.contains(&command.as_str())));
     let Some(fsname) = fsname else {
-        writeln!(tool.err, "lctl: '--fsname NAME' must be followed by one of {}", CONFINED.join(", "))?;
+        writeln!(tool.err, "lctl: '--fsname NAME' must be followed by one of {}", FSNAME_COMMANDS.join(", "))?;
         return Ok(usage::EXIT);
     };
     tool.fsname = Some(fsname.to_owned());

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 
-use super::{Tool, usage};
+use super::{tool::Tool, usage};
 use crate::lfs::getopt::{Item, Spec, Value};
 
 /// `--fsname NAME`, for [`Spec::long`] of the commands that it confines.
@@ -11,13 +11,13 @@ pub const FSNAME: (&str, Value, &str) = ("fsname", Value::Required, "fsname");
 
 /// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct ParsedArgs {
     options: Vec<&'static str>,
     /// The operands, in order.
     pub rest: Vec<String>,
 }
 
-impl Given {
+impl ParsedArgs {
     /// Returns whether an option was given, by its letter.
     pub fn has(&self, letter: &str) -> bool {
         self.options.contains(&letter)
@@ -29,9 +29,9 @@ impl Given {
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn parse(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<Given>> {
+pub fn parse(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<ParsedArgs>> {
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-    let mut given = Given { options: Vec::new(), rest: Vec::new() };
+    let mut given = ParsedArgs { options: Vec::new(), rest: Vec::new() };
     for item in spec.parse(&args) {
         match item {
             Item::Option { id: "fsname", value, .. } => tool.fsname = value.map(|v| v.to_string_lossy().into_owned()),

@@ -1,14 +1,14 @@
 //! `lctl get_param`, `set_param` and `list_param`.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use sheen_params::control::{Reply, Request, SetResult};
+use sheen_control::{Reply, Request};
 use sheen_params::{Found, Node};
 use sheen_wire::Errno;
 
-use super::options::{self, FSNAME, Given};
-use super::{Tool, lasting, usage};
+use super::options::{self, FSNAME, ParsedArgs};
+use super::set_here::{SetHere, first, set_here, slashes};
+use super::{permanent, tool::Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
 const GET: Spec = Spec {
@@ -67,7 +67,7 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     Ok(code)
 }
 
-fn show(found: &Found, given: &Given, out: &mut dyn Write) -> io::Result<()> {
+fn show(found: &Found, given: &ParsedArgs, out: &mut dyn Write) -> io::Result<()> {
     let Found { name, value, writable } = found;
     let class = if given.has("F") && *writable { "=" } else { "" };
     let value = value.strip_suffix('\n').unwrap_or(value);
@@ -95,7 +95,7 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         writeln!(tool.err, "warning: setting '-P' option with '-d'")?;
     }
     if given.has("P") || given.has("d") {
-        return lasting::set(&given.rest, given.has("d"), given.has("n"), tool);
+        return permanent::set(&given.rest, given.has("d"), given.has("n"), tool);
     }
     let mut code = 0;
     for arg in &given.rest {
@@ -115,60 +115,6 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         }
     }
     Ok(code)
-}
-
-/// Result of setting the parameters of this machine that match a pattern.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct SetHere {
-    /// Number of parameters that were set.
-    pub done: usize,
-    /// Error of the first parameter that was not set.
-    pub refused: Option<Errno>,
-}
-
-/// Sets the parameters of this machine that match a pattern. Prints a line for each that was set,
-/// an error for each that was not, and an error for the whole pattern.
-pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<SetHere> {
-    let request = Request::Set { pattern: pattern.to_string(), value: value.to_string() };
-    let mut results: Vec<SetResult> = Vec::new();
-    for reply in tool.ask(request) {
-        if let Reply::Results(some) = reply {
-            results.extend(some);
-        }
-    }
-    results.sort_by(|a, b| a.name.cmp(&b.name));
-    for r in &results {
-        match Errno(r.errno) {
-            Errno(0) if quiet => {}
-            Errno(0) => writeln!(tool.out, "{}={value}", r.name)?,
-            errno => writeln!(tool.err, "error: set_param: setting {}={value}: {errno}", slashes(&r.name))?,
-        }
-    }
-    name_systems(pattern, &results, tool)?;
-    let done = results.iter().filter(|r| r.errno == 0).count();
-    let Some(failed) = results.iter().find(|r| r.errno != 0) else { return Ok(SetHere { done, refused: None }) };
-    let errno = Errno(failed.errno);
-    writeln!(tool.err, "error: set_param: setting '{}'='{value}': {errno}", slashes(pattern))?;
-    if let Some(accepts) = &failed.accepts {
-        writeln!(tool.err, "{pattern} accepts {accepts}")?;
-    }
-    Ok(SetHere { done, refused: Some(errno) })
-}
-
-/// Warns if parameters of several file systems were set. A pattern reaches every file system of the
-/// machine, which the user may not intend.
-fn name_systems(pattern: &str, results: &[SetResult], tool: &mut Tool<'_>) -> io::Result<()> {
-    let set = results.iter().filter(|r| r.errno == 0);
-    let fsnames: BTreeSet<&str> = set.flat_map(|r| &r.fsnames).map(String::as_str).collect();
-    if fsnames.len() < 2 {
-        return Ok(());
-    }
-    let (count, names) = (fsnames.len(), fsnames.into_iter().collect::<Vec<_>>().join(", "));
-    writeln!(
-        tool.err,
-        "warning: set_param: '{}' was set in {count} file systems: {names}; use --fsname NAME to restrict it to one",
-        slashes(pattern)
-    )
 }
 
 /// Prints names.
@@ -206,7 +152,7 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// Parses options and at least one pattern. Returns `None` after a usage error.
-fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<Given>> {
+fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<ParsedArgs>> {
     let Some(given) = options::parse(command, spec, args, tool)? else { return Ok(None) };
     if given.rest.is_empty() {
         tool.out.write_all(usage::of(command).unwrap_or_default().as_bytes())?;
@@ -239,14 +185,4 @@ fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<()> 
         // The caller reports these processes at the end.
         None => Ok(()),
     }
-}
-
-/// Lustre's messages name a parameter by its path.
-pub(super) fn slashes(name: &str) -> String {
-    name.replace('.', "/")
-}
-
-/// Returns the exit code after an error: the first error decides.
-pub(super) fn first(code: i32, errno: Errno) -> i32 {
-    if code == 0 { errno.0 } else { code }
 }

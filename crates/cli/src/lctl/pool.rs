@@ -9,18 +9,18 @@
 use std::io;
 use std::{fmt, thread, time::Duration};
 
+use sheen_control::{Reply, Request};
 use sheen_mgs::pools;
-use sheen_params::control::{Reply, Request};
 use sheen_wire::Errno;
 use sheen_wire::mgs::{NO_POOLS, Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
 
-use super::{Tool, usage};
+use super::{tool::Tool, usage};
 use crate::lfs::pool_list;
 
 /// Time limit for the MDTs of this machine to receive a change.
-const HEARD_MAX: Duration = Duration::from_secs(5);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between two checks.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// `pool_new FSNAME.POOL`
 ///
@@ -85,12 +85,12 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// A pool name in a file system that the MGS of this machine knows.
-struct Named {
+struct PoolName {
     fsname: String,
     pool: String,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for PoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.fsname, self.pool)
     }
@@ -103,7 +103,7 @@ fn one(command: &str, args: &[String], change: PoolChange, tool: &mut Tool<'_>) 
         Err(errno) => return Ok(errno.0),
     };
     let code = make(command, &named, change, tool)?;
-    wait_until_heard(&named, tool)?;
+    wait_until_received(&named, tool)?;
     Ok(code)
 }
 
@@ -133,7 +133,7 @@ fn several(command: &str, args: &[String], change: impl Fn(u32) -> PoolChange, t
         };
         code = if code == 0 { done } else { code };
     }
-    wait_until_heard(&named, tool)?;
+    wait_until_received(&named, tool)?;
     Ok(code)
 }
 
@@ -145,7 +145,7 @@ fn wrong(command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
 
 /// Parses `FSNAME.POOL` and checks that exactly one MGS of this machine knows the file system. On
 /// failure it has printed an error.
-fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Named, Errno>> {
+fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<PoolName, Errno>> {
     let Some((fsname, pool)) = name.split_once('.') else {
         return refuse(command, Errno::EINVAL, Errno::EINVAL.text(), tool);
     };
@@ -161,7 +161,7 @@ fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Na
         }
     }
     match pools_of(fsname, tool).len() {
-        1 => Ok(Ok(Named { fsname: fsname.to_string(), pool: pool.to_string() })),
+        1 => Ok(Ok(PoolName { fsname: fsname.to_string(), pool: pool.to_string() })),
         0 if tool.processes.ask(&get("mgs.*.filesystems")).iter().any(|r| matches!(r, Reply::Values(_))) => {
             refuse(command, Errno::EINVAL, &format!("the MGS knows no file system '{fsname}'"), tool)
         }
@@ -179,13 +179,13 @@ fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Na
     }
 }
 
-fn refuse(command: &str, errno: Errno, what: &str, tool: &mut Tool<'_>) -> io::Result<Result<Named, Errno>> {
+fn refuse(command: &str, errno: Errno, what: &str, tool: &mut Tool<'_>) -> io::Result<Result<PoolName, Errno>> {
     writeln!(tool.err, "{command}: {what}")?;
     Ok(Err(errno))
 }
 
 /// Makes the MGS apply a change, and prints the result.
-fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
+fn make(command: &str, named: &PoolName, change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
     let value = pools::write(&named.fsname, &named.pool, change);
     let request = Request::Set { pattern: format!("mgs.*.pools.{}", named.fsname), value };
     let results =
@@ -221,12 +221,12 @@ fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -
 }
 
 /// Waits until the MDTs of this machine have the same version of the pool as the MGS.
-fn wait_until_heard(named: &Named, tool: &mut Tool<'_>) -> io::Result<()> {
-    let Named { fsname, pool } = named;
+fn wait_until_received(named: &PoolName, tool: &mut Tool<'_>) -> io::Result<()> {
+    let PoolName { fsname, pool } = named;
     let mdts = values(&format!("lod.{fsname}-MDT*-mdtlov.numobd"), tool).len();
     let known = pools_of(fsname, tool).into_iter().next().unwrap_or_default();
     let known = known.iter().find(|p| p.name == *pool).map(|p| pool_list::members(fsname, p));
-    for _ in 0..HEARD_MAX.as_millis() / LOOK.as_millis() {
+    for _ in 0..RECEIVE_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
         let seen = values(&format!("lov.{fsname}-MDT*-mdtlov.pools.{pool}"), tool);
         let heard = match &known {
             Some(members) => seen.iter().filter(|value| *value == members).count() >= mdts,
@@ -235,7 +235,7 @@ fn wait_until_heard(named: &Named, tool: &mut Tool<'_>) -> io::Result<()> {
         if heard {
             return Ok(());
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     writeln!(tool.err, "Warning, not all MDTs have received the change of pool {named} yet")
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use sheen_params::control::{self, Reply, Request, Silent};
+use sheen_control::{Reply, Request, Silent, ask_all};
 
 /// Processes that can be queried. A trait, so that tests need no processes.
 pub trait Processes {
@@ -35,7 +35,7 @@ impl<F: Fn() -> Vec<PathBuf>> Processes for Running<F> {
         let mut sockets = (self.sockets)();
         let mut silent = self.silent.borrow_mut();
         sockets.retain(|socket| silent.iter().all(|s| s.socket != *socket));
-        let asked = control::ask_all(&sockets, request);
+        let asked = ask_all(&sockets, request);
         silent.extend(asked.silent);
         asked.replies
     }

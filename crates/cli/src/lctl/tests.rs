@@ -4,10 +4,10 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use sheen_params::control::{Control, Silent};
-use sheen_params::{Device, Param, Params, control};
+use sheen_control::{self as control, Control, Reply, Silent};
+use sheen_params::{Device, Param, Params};
 
-use super::*;
+use super::{processes::Processes, *};
 
 /// Two processes: a server and a mount.
 fn processes() -> [Params; 2] {

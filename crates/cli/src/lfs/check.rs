@@ -7,7 +7,10 @@ use sheen_wire::{
     control::{ImportInfo, ImportKind},
 };
 
-use super::{Tool, text, usage};
+use super::{
+    tool::{Tool, text},
+    usage,
+};
 
 /// Runs `lfs check {mgts|osts|mdts|all} [PATH]`: prints for each server whether it is active. Exits
 /// with 0 even if some servers are not active, and with ETIMEDOUT if a mount does not answer.

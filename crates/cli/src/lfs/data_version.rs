@@ -2,20 +2,11 @@
 
 use std::{ffi::OsString, path::Path};
 
-use rustix::{
-    fs::{Mode, OFlags, fdatasync, open},
-    ioctl::{Updater, ioctl as call},
-};
-use sheen_wire::{
-    Errno, Result,
-    ioctl::{self, DataVersion},
-};
+use sheen_wire::{Errno, ioctl};
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
-    keep_first,
-    migrate::copy::fid_of,
+    tool::{Tool, keep_first},
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -71,32 +62,6 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     code
-}
-
-/// Returns the data version of a file. With a flush, first writes the dirty pages that local
-/// programs made through memory mappings and that the kernel still has.
-///
-/// # Errors
-/// EISDIR: a directory. ENOTTY: not on a Sheen mount. Otherwise the errno of the failed system
-/// call.
-pub fn ask(path: &Path, flush: u32) -> Result<u64> {
-    let errno = |e: rustix::io::Errno| Errno(e.raw_os_error());
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let file = open(path, flags, Mode::empty()).map_err(errno)?;
-    fid_of(&file)?;
-    if rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(errno)?.st_mode).is_dir() {
-        return Err(Errno::EISDIR);
-    }
-    if flush != 0 {
-        fdatasync(&file).map_err(errno)?;
-    }
-    let mut version = DataVersion { flags: flush, ..DataVersion::default() };
-    // SAFETY: the ioctl number encodes that the argument is read and written, and its size, which
-    // is that of `DataVersion`.
-    let asking = unsafe { Updater::<{ ioctl::DATA_VERSION }, DataVersion>::new(&mut version) };
-    // SAFETY: as above.
-    unsafe { call(&file, asking) }.map_err(errno)?;
-    Ok(version.version)
 }
 
 #[cfg(test)]

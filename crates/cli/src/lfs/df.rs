@@ -1,19 +1,23 @@
 //! `lfs df`: space and inodes of each target and of the file system.
 
+mod numbers;
 mod output;
 
-use std::{ffi::OsString, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
 
 use sheen_wire::{Errno, Result, STATE_DEGRADED, StatFs, control, control::TargetInfo, mgs::TargetKind};
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::parse_unsigned,
     pool_list::pools_of,
-    text, usage,
+    tool::{Tool, keep_first, text},
+    usage,
 };
+use numbers::{TargetUsage, with_unit};
 use output::{Field, Row};
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -35,7 +39,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
 
 /// The options of a call.
 #[derive(Default)]
-struct Asked {
+struct DfOptions {
     /// Base of the unit suffixes, 1024 or 1000. `None`: KiB and inodes, without suffixes.
     base: Option<u64>,
     inodes: bool,
@@ -52,7 +56,7 @@ struct Asked {
     pool: Option<(Option<String>, String)>,
 }
 
-impl Asked {
+impl DfOptions {
     /// Whether the output is numbers for a program: no header line and no summary.
     fn is_bare(&self) -> bool {
         let one = |wanted: &Option<Option<u64>>| wanted.is_some_and(|index| index.is_some());
@@ -74,29 +78,32 @@ impl Asked {
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let mut asked = Asked::default();
+    let mut asked = DfOptions::default();
     let mut path = None;
     for item in OPTIONS.parse(args) {
         match item {
-            Item::Option { id, value, .. } => {
-                let index = value.as_deref().and_then(|v| parse_unsigned(text(v)));
-                match id {
-                    "h" => asked.base = Some(1024),
-                    "H" => asked.base = Some(1000),
-                    "i" => asked.inodes = true,
-                    "m" => asked.mdt = Some(index),
-                    "o" => asked.ost = Some(index),
-                    "N" => asked.no_header = true,
-                    "s" => asked.only_summary = true,
-                    "p" => asked.pool = value.as_deref().map(|v| pool_name(text(v))),
-                    "u" => match output::parse(value.as_deref().map_or("", text)) {
-                        Ok(fields) => asked.output = Some(fields),
-                        Err(wrong) => return tool.usage(usage::DF, format_args!("lfs df: {wrong}")),
-                    },
-                    "v" => asked.verbose = true,
-                    _ => {}
-                }
-            }
+            Item::Option { id, value, .. } => match id {
+                "h" => asked.base = Some(1024),
+                "H" => asked.base = Some(1000),
+                "i" => asked.inodes = true,
+                "m" | "o" => match (index_of(value.as_deref()), id) {
+                    (Ok(index), "m") => asked.mdt = Some(index),
+                    (Ok(index), _) => asked.ost = Some(index),
+                    (Err(wrong), _) => {
+                        let kind = if id == "m" { "MDT" } else { "OST" };
+                        return tool.usage(usage::DF, format_args!("lfs: invalid {kind} index '{wrong}'"));
+                    }
+                },
+                "N" => asked.no_header = true,
+                "s" => asked.only_summary = true,
+                "p" => asked.pool = value.as_deref().map(|v| pool_name(text(v))),
+                "u" => match output::parse(value.as_deref().map_or("", text)) {
+                    Ok(fields) => asked.output = Some(fields),
+                    Err(wrong) => return tool.usage(usage::DF, format_args!("lfs df: {wrong}")),
+                },
+                "v" => asked.verbose = true,
+                _ => {}
+            },
             Item::Operand(operand) => path = Some(operand),
             Item::Unrecognized(arg) => {
                 return tool.usage(usage::DF, format_args!("lfs: unrecognized option '{}'", arg.display()));
@@ -126,6 +133,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
+/// Parses the value of `-m` and `-o`; `None`: all targets. The error is a value that is no index.
+fn index_of(value: Option<&OsStr>) -> Result<Option<u64>, &str> {
+    value.map(text).map(|value| parse_unsigned(value).ok_or(value)).transpose()
+}
+
 /// Splits `[FSNAME.]POOL`.
 fn pool_name(text: &str) -> (Option<String>, String) {
     match text.split_once('.') {
@@ -135,7 +147,7 @@ fn pool_name(text: &str) -> (Option<String>, String) {
 }
 
 /// Prints the table of one mount.
-fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
+fn df(tool: &mut Tool, mount: &Path, asked: &DfOptions) -> Result<()> {
     let mut pool = None;
     if let Some((fsname, name)) = &asked.pool {
         let info = tool.mount_of(mount)?;
@@ -164,7 +176,7 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
             Ok(statfs) => {
                 sums.add(target.kind, statfs);
                 let place = format!("{place}[{kind}:{}]", target.index);
-                row(&target.uuid, &place, state(statfs), |inodes| Numbers::of(statfs, inodes), asked)
+                row(&target.uuid, &place, state(statfs), |inodes| TargetUsage::of(statfs, inodes), asked)
             }
         };
         if !asked.only_summary {
@@ -180,7 +192,7 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
     Ok(())
 }
 
-fn header(asked: &Asked) -> String {
+fn header(asked: &DfOptions) -> String {
     if let Some(fields) = &asked.output {
         return output::header(fields, asked.base);
     }
@@ -200,7 +212,7 @@ fn state(statfs: &StatFs) -> &'static str {
 
 /// Formats a line of the table with space or inodes. The target's state follows a space, which is
 /// printed even if the state is empty.
-fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, asked: &Asked) -> String {
+fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> TargetUsage, asked: &DfOptions) -> String {
     if let Some(fields) = &asked.output {
         let row = Row { source: name, space: numbers(false), inodes: numbers(true), target: place };
         return output::row(fields, &row, asked.base);
@@ -209,70 +221,19 @@ fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, 
     let cell = |value: u64| match (asked.base, asked.inodes) {
         (None, true) => format!("{value:>11}"),
         (None, false) => format!("{:>11}", value >> 10),
-        (Some(base), _) => cooked(value, base),
+        (Some(base), _) => with_unit(value, base),
     };
     let (total, used, free) = (cell(n.total), cell(n.used), cell(n.free));
     format!("{name:<20} {total} {used} {free} {:>3}%  {place} {state}\n", n.percent())
 }
 
-/// Formats a number with its unit as a column, such as `716.8M`. As in Lustre, the column is two
-/// characters narrower than that of a plain number.
-fn cooked(value: u64, base: u64) -> String {
-    let suffixes = if base == 1000 { "kMGTPE" } else { "KMGTPE" };
-    let (mut scaled, mut suffix) = (value as f64, None);
-    for letter in suffixes.chars() {
-        if scaled <= base as f64 {
-            break;
-        }
-        scaled /= base as f64;
-        suffix = Some(letter);
-    }
-    match suffix {
-        Some(letter) => format!("{scaled:>8.1}{letter}"),
-        None => format!("{value:>11}"),
-    }
-}
-
-/// The numbers of a row: bytes or inodes.
-#[derive(Clone, Copy, Default)]
-struct Numbers {
-    total: u64,
-    used: u64,
-    free: u64,
-}
-
-impl Numbers {
-    fn of(s: &StatFs, inodes: bool) -> Numbers {
-        if inodes {
-            return Numbers { total: s.files, used: s.files.saturating_sub(s.ffree), free: s.ffree };
-        }
-        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(s.bsize));
-        Numbers { total: bytes(s.blocks), used: bytes(s.blocks.saturating_sub(s.bfree)), free: bytes(s.bavail) }
-    }
-
-    fn plus(self, other: Numbers) -> Numbers {
-        Numbers {
-            total: self.total.saturating_add(other.total),
-            used: self.used.saturating_add(other.used),
-            free: self.free.saturating_add(other.free),
-        }
-    }
-
-    /// Used share of the space for users in percent, rounded up. Space reserved for the superuser
-    /// does not count.
-    fn percent(&self) -> u64 {
-        let all = u128::from(self.used) + u128::from(self.free);
-        if all == 0 { 0 } else { (u128::from(self.used) * 100).div_ceil(all) as u64 }
-    }
-}
-
 /// Sums over the targets that are shown.
 #[derive(Default)]
 struct Sums {
-    mdt_space: Numbers,
-    mdt_inodes: Numbers,
-    ost_space: Numbers,
-    ost_inodes: Numbers,
+    mdt_space: TargetUsage,
+    mdt_inodes: TargetUsage,
+    ost_space: TargetUsage,
+    ost_inodes: TargetUsage,
 }
 
 impl Sums {
@@ -281,13 +242,13 @@ impl Sums {
             TargetKind::Mdt => (&mut self.mdt_space, &mut self.mdt_inodes),
             TargetKind::Ost => (&mut self.ost_space, &mut self.ost_inodes),
         };
-        *space = space.plus(Numbers::of(s, false));
-        *inodes = inodes.plus(Numbers::of(s, true));
+        *space = space.plus(TargetUsage::of(s, false));
+        *inodes = inodes.plus(TargetUsage::of(s, true));
     }
 
     /// Returns the totals of the file system. A new file takes an inode on an MDT and at least one
     /// object on an OST. The free inodes are therefore the minimum of both.
-    fn total(&self, asked: &Asked, inodes: bool) -> Numbers {
+    fn total(&self, asked: &DfOptions, inodes: bool) -> TargetUsage {
         let only_mdts = asked.mdt.is_some() && asked.ost.is_none();
         let only_osts = asked.ost.is_some() && asked.mdt.is_none();
         match (inodes, only_mdts, only_osts) {
@@ -300,7 +261,7 @@ impl Sums {
                     0 => self.mdt_inodes.free,
                     _ => self.mdt_inodes.free.min(self.ost_inodes.free),
                 };
-                Numbers { total: self.mdt_inodes.used + free, used: self.mdt_inodes.used, free }
+                TargetUsage { total: self.mdt_inodes.used + free, used: self.mdt_inodes.used, free }
             }
         }
     }
@@ -474,6 +435,18 @@ filesystem_summary:      2935920       29856     2682064   2%  /mnt/c1
             assert!(code == 4 && out.starts_with("report filesystem"), "{list}: {code} {out}");
             let known = "source,size,used,free,avail,pcent,itotal,iused,iavail,ipcent,domain,target,state";
             assert_eq!(err, format!("lfs df: unknown output field '{field}', the fields are: {known}\n"));
+        }
+    }
+
+    #[test]
+    fn df_refuses_values_that_are_no_index() {
+        let mut fake = lustre();
+        for (option, kind, value) in
+            [("-ox", "OST", "x"), ("-m1x", "MDT", "1x"), ("--ost=-1", "OST", "-1"), ("--mdt=all", "MDT", "all")]
+        {
+            let (code, out, err) = super::super::testing::lfs(&mut fake, &format!("lfs df {option} /mnt/c1"));
+            assert!(code == 4 && out.starts_with("report filesystem"), "{option}: {code} {out}");
+            assert_eq!(err, format!("lfs: invalid {kind} index '{value}'\n"));
         }
     }
 

@@ -9,11 +9,10 @@ use std::{
 use sheen_wire::{Errno, Fid, Result, control};
 
 use super::{
-    EXIT_USAGE, Tool,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::parse_unsigned,
-    text, usage,
+    tool::{EXIT_USAGE, Tool, keep_first, text},
+    usage,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -30,7 +29,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
 
 /// The options of a call.
 #[derive(Default)]
-struct Asked {
+struct Fid2pathOptions {
     end_with_nul: bool,
     print_link: bool,
     print_fid: bool,
@@ -48,7 +47,7 @@ struct Root {
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let mut asked = Asked::default();
+    let mut asked = Fid2pathOptions::default();
     let mut operands = Vec::new();
     for item in OPTIONS.parse(args) {
         match item {
@@ -111,12 +110,12 @@ fn find_root(tool: &mut Tool, device: &OsStr) -> Option<Root> {
         return Some(Root { mount, prefix });
     }
     // Mounts that do not answer have been reported. If no mount is left, the caller reports that.
-    let points = tool.answering("fid2path", control::MOUNT, Some(text(device)), &mut 0);
+    let points = tool.responding_mounts("fid2path", control::MOUNT, Some(text(device)), &mut 0);
     let is_it = |mount: &PathBuf| tool.mount_of(mount).is_ok_and(|info| device == info.fsname.as_str());
     points.into_iter().find(is_it).map(|mount| Root { mount, prefix: Vec::new() })
 }
 
-fn fid2path(tool: &mut Tool, root: &Root, fid: Fid, asked: &Asked) -> Result<()> {
+fn fid2path(tool: &mut Tool, root: &Root, fid: Fid, asked: &Fid2pathOptions) -> Result<()> {
     let value = tool.fs.get(&root.mount, &format!("{}{fid}", control::PATHS_PREFIX)).map_err(|e| match e {
         Errno::ENODATA => Errno::ENOENT,
         e => e,

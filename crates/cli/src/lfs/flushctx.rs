@@ -5,9 +5,8 @@
 use std::{ffi::OsString, path::Path};
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
-    keep_first,
+    tool::{Tool, keep_first},
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec { short: "hkr", long: &[("help", Value::No, "h")] };

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::paths::join;
 use sheen_layout::lmv::{INHERIT_NONE, INHERIT_RR_UNLIMITED, INHERIT_UNLIMITED, LmvUser, MAGIC_USER};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
@@ -16,9 +17,8 @@ use sheen_wire::{
 };
 
 use super::{
-    Tool, fs,
     getopt::{self, Item, Value},
-    keep_first, text,
+    tool::{Tool, keep_first, text},
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -82,7 +82,7 @@ impl Fields {
 
 /// The options of a call.
 #[derive(Default)]
-struct Asked {
+struct GetdirstripeOptions {
     fields: Fields,
     /// The default of subdirectories instead of the directory's own layout.
     default: bool,
@@ -97,7 +97,7 @@ struct Asked {
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let mut asked = Asked::default();
+    let mut asked = GetdirstripeOptions::default();
     let mut paths = Vec::new();
     for item in OPTIONS.parse(args) {
         match item {
@@ -133,7 +133,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-fn option(asked: &mut Asked, id: &str, value: Option<&str>) {
+fn option(asked: &mut GetdirstripeOptions, id: &str, value: Option<&str>) {
     match id {
         "c" | "T" => asked.fields.add(Fields::COUNT),
         "F" => asked.fields.add(Fields::FID),
@@ -152,7 +152,7 @@ fn option(asked: &mut Asked, id: &str, value: Option<&str>) {
     }
 }
 
-fn getdirstripe(tool: &mut Tool, path: &Path, asked: &Asked) -> Result<()> {
+fn getdirstripe(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions) -> Result<()> {
     // Other files have no such layout: the command prints nothing and exits with 0.
     if tool.fs.kind(path, true)? != FileKind::Dir {
         return Ok(());
@@ -166,7 +166,7 @@ fn getdirstripe(tool: &mut Tool, path: &Path, asked: &Asked) -> Result<()> {
 }
 
 /// Shows all directories below `path`. Continues after a failure and returns the first one.
-fn descend(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Result<()> {
+fn descend(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions, mark: Option<u32>) -> Result<()> {
     let mut first = Ok(());
     // A stack instead of recursion, because the depth of a user's tree is unbounded.
     let mut stack = vec![children(tool, path, &mut first)];
@@ -190,7 +190,7 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Re
 /// Returns the paths of a directory's entries in reverse order.
 fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
     match tool.fs.list(path) {
-        Ok(names) => names.iter().rev().map(|name| fs::join(path, name)).collect(),
+        Ok(names) => names.iter().rev().map(|name| join(path, name)).collect(),
         Err(e) => {
             tool.complain(format_args!("lfs getdirstripe: open {} failed: {e} ({})", path.display(), e.0));
             *first = first.and(Err(e));
@@ -199,9 +199,9 @@ fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf
     }
 }
 
-fn show(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Result<()> {
+fn show(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions, mark: Option<u32>) -> Result<()> {
     let place = tool.fs.resolve(path)?;
-    let fid = fs::fid_of(tool.fs, &place).inspect_err(|e| {
+    let fid = tool.fs.fid(&place).inspect_err(|e| {
         if *e == Errno::ENOTTY {
             let path = path.display();
             tool.complain(format_args!("lfs getdirstripe: cb_getstripe: '{path}' not on a Lustre fs?: {e} ({})", e.0));
@@ -267,8 +267,8 @@ fn find_mdt(tool: &mut Tool, path: &Path, name: &str) -> Result<u32> {
 }
 
 /// Formats the layout, without the path before it.
-fn draw(lmv: &LmvUser, fid: Fid, asked: &Asked, mark: Option<u32>) -> String {
-    let Asked { fields, yaml, hex, .. } = *asked;
+fn draw(lmv: &LmvUser, fid: Fid, asked: &GetdirstripeOptions, mark: Option<u32>) -> String {
+    let GetdirstripeOptions { fields, yaml, hex, .. } = *asked;
     let is_default = lmv.magic == MAGIC_USER;
     let inherit = |shown: String| if is_default { Some(shown) } else { None };
     let offset = match lmv.mdt {
@@ -304,7 +304,7 @@ fn draw(lmv: &LmvUser, fid: Fid, asked: &Asked, mark: Option<u32>) -> String {
 }
 
 /// Prints a row for each stripe. As YAML, a directory that is not striped has one row.
-fn draw_stripes(out: &mut String, lmv: &LmvUser, fid: Fid, asked: &Asked, mark: Option<u32>) {
+fn draw_stripes(out: &mut String, lmv: &LmvUser, fid: Fid, asked: &GetdirstripeOptions, mark: Option<u32>) {
     let whole = [(lmv.mdt.unwrap_or(0), fid)];
     let stripes: Vec<(u32, Fid)> = lmv.stripes.iter().map(|s| (s.mdt, s.fid)).collect();
     let shown = if asked.yaml && stripes.is_empty() { &whole[..] } else { &stripes[..] };

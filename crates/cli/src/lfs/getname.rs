@@ -5,9 +5,9 @@ use std::{ffi::OsString, path::Path};
 use sheen_wire::control::{self, MountInfo};
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
-    keep_first, usage,
+    tool::{Tool, keep_first},
+    usage,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -38,7 +38,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let named = paths.len() != 1;
     let mut code = 0;
     if paths.is_empty() {
-        paths = tool.answering("getname", control::MOUNT, None, &mut code).into_iter().map(OsString::from).collect();
+        paths = tool
+            .responding_mounts("getname", control::MOUNT, None, &mut code)
+            .into_iter()
+            .map(OsString::from)
+            .collect();
     }
     for path in paths {
         match tool.mount_of(Path::new(&path)) {

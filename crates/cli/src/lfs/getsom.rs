@@ -5,14 +5,13 @@
 
 use std::{ffi::OsString, path::Path};
 
+use sheen_admin::not_sheen;
 use sheen_layout::{Layout, flags};
 use sheen_wire::{Errno, FileKind, Result};
 
 use super::{
-    Tool,
-    fs::not_sheen,
     getopt::{self, Item},
-    keep_first,
+    tool::{Tool, keep_first},
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec { short: "bfhs", long: &[("help", getopt::Value::No, "h")] };

@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::paths::join;
 use sheen_layout::{Layout, Pattern};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
@@ -20,12 +21,11 @@ use sheen_wire::{
 };
 
 use super::{
-    EXIT_USAGE, Tool, fs,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::parse_unsigned,
-    show::{Fields, Picture, Style},
-    text, usage,
+    show::{Fields, LayoutView, Style},
+    tool::{EXIT_USAGE, Tool, keep_first, text},
+    usage,
 };
 
 pub use select::Selection;
@@ -262,7 +262,7 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) 
 /// Returns the paths of a directory's entries in reverse order.
 fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
     match tool.fs.list(path) {
-        Ok(names) => names.iter().rev().map(|name| fs::join(path, name)).collect(),
+        Ok(names) => names.iter().rev().map(|name| join(path, name)).collect(),
         Err(e) => {
             tool.complain(format_args!("lfs getstripe: open {} failed: {e} ({})", path.display(), e.0));
             *first = first.and(Err(e));
@@ -272,7 +272,7 @@ fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf
 }
 
 fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<()> {
-    let fid = fs::fid_of(tool.fs, path).inspect_err(|e| {
+    let fid = tool.fs.fid(path).inspect_err(|e| {
         if *e == Errno::ENOTTY {
             tool.complain(format_args!(
                 "lfs getstripe: cb_getstripe: '{}' not on a Lustre fs?: {e} ({})",
@@ -290,7 +290,7 @@ fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<(
         FileKind::Dir => dir_picture(tool, path, fid, asked.raw)?,
         FileKind::Regular => match file_layout(tool, path)? {
             Some(layout) => {
-                let picture = Picture::of_file(&layout, fid, mdt_of(tool, path, &layout));
+                let picture = LayoutView::of_file(&layout, fid, mdt_of(tool, path, &layout));
                 let told = picture.is_composite() || !asked.fields.has(Fields::GENERATION);
                 if told { picture } else { picture.of_generation(generation(tool, path)) }
             }
@@ -319,7 +319,7 @@ fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<(
     Ok(())
 }
 
-fn write_svg(tool: &mut Tool, path: &Path, picture: &Picture, file: &Path) -> Result<()> {
+fn write_svg(tool: &mut Tool, path: &Path, picture: &LayoutView, file: &Path) -> Result<()> {
     let svg = draw::Drawing::of(picture).svg(&path.display().to_string());
     std::fs::write(file, svg).map_err(|e| {
         tool.complain(format_args!("lfs getstripe: cannot write '{}': {e}", file.display()));
@@ -357,7 +357,7 @@ fn mdt_of(tool: &Tool, path: &Path, layout: &Layout) -> i32 {
     std::str::from_utf8(&index).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-fn dir_picture(tool: &Tool, path: &Path, fid: Fid, raw: bool) -> Result<Picture> {
+fn dir_picture(tool: &Tool, path: &Path, fid: Fid, raw: bool) -> Result<LayoutView> {
     use sheen_layout::Asked::{self, Plain};
     let default = match tool.fs.get(path, "lustre.lov") {
         Ok(value) => Some(Asked::decode(&value)?),
@@ -371,7 +371,7 @@ fn dir_picture(tool: &Tool, path: &Path, fid: Fid, raw: bool) -> Result<Picture>
         let mount: MountInfo = tool.ask(path, control::MOUNT)?;
         (mount.default_stripe_count, mount.default_stripe_size)
     };
-    Ok(Picture::of_dir(default.as_ref(), fid, count, size))
+    Ok(LayoutView::of_dir(default.as_ref(), fid, count, size))
 }
 
 /// Returns the index of an OST that is given by index, `fsname-OST0000` or UUID.

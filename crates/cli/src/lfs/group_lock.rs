@@ -13,10 +13,10 @@ use std::{
 };
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
     numbers::parse_unsigned,
-    text, usage,
+    tool::{Tool, text},
+    usage,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {

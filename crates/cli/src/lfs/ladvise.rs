@@ -5,11 +5,10 @@ use std::{ffi::OsString, path::Path};
 use sheen_wire::ioctl::{self, Ladvise};
 
 use super::{
-    Tool,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::parse_size,
-    text, usage,
+    tool::{Tool, keep_first, text},
+    usage,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {

@@ -1,65 +1,39 @@
 //! `lfs migrate`: moves files to new objects while programs use them.
 //!
-//! Without layout options, a file gets its own layout again, on newly chosen OSTs. The data is
-//! copied to a volatile file in the same directory. Then the file takes over the copy's objects in
-//! one step ([`copy`]). If a program wrote to the file meanwhile, the copy starts over, a few
-//! times. With `--block`, writers wait instead. If the new layout has mirrors, the first one gets
-//! the copy. The others are resynced afterwards, as after any write.
+//! Without layout options, a file gets its own layout again, on newly chosen OSTs.
+//! [`sheen_admin::migrate`] copies the data and exchanges the objects. If a program wrote to the
+//! file meanwhile, the copy starts over, a few times. With `--block`, writers wait instead. If the
+//! new layout has mirrors, the first one gets the copy. The others are resynced afterwards, as
+//! after any write.
 
 mod auto;
-pub mod copy;
+mod job;
 mod mdt;
+mod names;
 mod options;
 mod progress;
 
 use std::{
-    ffi::{OsStr, OsString},
-    io::{self, BufRead, Read},
-    os::unix::ffi::OsStringExt,
+    ffi::OsString,
     path::{Path, PathBuf},
 };
 
+use sheen_admin::{Failure, Step, migrate::MigrateOptions};
 use sheen_layout::Asked;
 use sheen_wire::{Errno, FileKind, Result};
 
 use super::{
-    Tool,
     getopt::Item,
-    keep_first, mirror,
-    pace::{Manner, Stats},
-    setstripe::{Call, Wrong, asked_again, pools_exist, wanted},
-    text,
+    mirror,
+    pace::Stats,
+    setstripe::{Call, Wrong, layout_request_of, pools_exist, wanted},
+    tool::{Tool, keep_first, text},
 };
-use copy::{Failure, How};
+use job::Job;
+use names::{names, report_unread_names};
 use options::OPTIONS;
 pub use options::USAGE;
 use progress::Progress;
-
-/// Longest name in a list of files in bytes, with the byte that ends it: PATH_MAX.
-const NAME_BYTES_MAX: u64 = 4096;
-
-/// The work on each file.
-#[derive(Default)]
-struct Job {
-    /// The requested layout; `None`: the file's own.
-    layout: Option<Vec<u8>>,
-    /// Choose the stripe count by the file's size.
-    auto: bool,
-    /// Pools that the options name.
-    pools: Vec<String>,
-    how: How,
-    verbose: bool,
-    manner: Manner,
-    /// MDTs of `-m`, -1 for any. With them, only directories are migrated, and no objects.
-    mdts: Vec<i64>,
-}
-
-/// Source of the file names.
-enum Names {
-    Operands(Vec<PathBuf>),
-    /// A list in which this byte ends each name.
-    List(Box<dyn BufRead>, u8),
-}
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
@@ -129,17 +103,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         progress.end();
     });
     progress.clear();
-    told(tool, failed, code)
-}
-
-/// Reports if not all names could be read. Returns the exit code.
-fn told(tool: &mut Tool, read: io::Result<()>, mut code: i32) -> i32 {
-    if let Err(e) = read {
-        let e = Errno::from(e);
-        tool.complain(format_args!("lfs migrate: cannot read the list of files: {e}"));
-        keep_first(&mut code, e);
-    }
-    code
+    report_unread_names(tool, failed, code)
 }
 
 /// Reports an error. Errors of `setstripe` in the layout options name `migrate` instead.
@@ -157,85 +121,34 @@ fn report(tool: &mut Tool, wrong: Wrong) -> i32 {
     }
 }
 
-fn names(paths: Vec<PathBuf>, null: bool, list: Option<&OsStr>) -> Result<Names, Wrong> {
-    let end = if null { 0 } else { b'\n' };
-    match (list, &paths[..]) {
-        (Some(_), [_, ..]) => {
-            Err(Wrong::Call("lfs migrate migrate: give either --files-from or files as operands".to_owned()))
-        }
-        (Some(list), []) if list == "-" => Ok(Names::List(Box::new(io::BufReader::new(io::stdin())), end)),
-        (Some(list), []) => {
-            let open = std::fs::File::open(list).map_err(|e| {
-                let e = Errno::from(e);
-                Wrong::Value(format!("lfs migrate: cannot open '{}': {e}", list.display()), e)
-            })?;
-            Ok(Names::List(Box::new(io::BufReader::new(open)), end))
-        }
-        (None, []) if null => Ok(Names::List(Box::new(io::BufReader::new(io::stdin())), 0)),
-        (None, []) => Err(Wrong::Call("lfs migrate migrate: FILE must be specified".to_owned())),
-        (None, _) => Ok(Names::Operands(paths)),
-    }
-}
-
-impl Names {
-    /// Returns the number of names, if it is known beforehand.
-    fn count(&self) -> Option<usize> {
-        match self {
-            Names::Operands(paths) => Some(paths.len()),
-            Names::List(..) => None,
-        }
-    }
-
-    /// Calls `f` with each name.
-    fn each(self, mut f: impl FnMut(&Path)) -> io::Result<()> {
-        let (mut list, end) = match self {
-            Names::Operands(paths) => {
-                paths.iter().for_each(|path| f(path));
-                return Ok(());
-            }
-            Names::List(list, end) => (list, end),
-        };
-        loop {
-            let mut name = Vec::new();
-            (&mut list).take(NAME_BYTES_MAX).read_until(end, &mut name)?;
-            match name.last() {
-                None => return Ok(()),
-                Some(last) if *last == end => drop(name.pop()),
-                Some(_) if name.len() as u64 == NAME_BYTES_MAX => return Err(io::ErrorKind::InvalidFilename.into()),
-                Some(_) => {}
-            }
-            if !name.is_empty() {
-                f(Path::new(&OsString::from_vec(name)));
-            }
-        }
-    }
-}
-
 /// Migrates one file. Reports failures.
 fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> Result<()> {
-    let mut how = How { layout: job.layout.clone(), bandwidth: job.manner.bandwidth, ..job.how.clone() };
-    if how.layout.is_none() {
-        let own = asked_again(tool, path);
+    let layout = job.layout.clone();
+    let mut options = MigrateOptions { layout, bandwidth: job.manner.bandwidth, ..job.options.clone() };
+    if options.layout.is_none() {
+        let own = layout_request_of(tool, path);
         let layout = if job.auto { own.and_then(|own| auto::by_size(tool, path, own)) } else { own };
-        how.layout = layout.inspect_err(|e| {
+        options.layout = layout.inspect_err(|e| {
             progress.clear();
             let path = path.display();
             tool.complain(format_args!("lfs migrate: can't create composite layout from file {path}: {e}"));
         })?;
     }
-    reaches_end(tool, path, how.layout.as_deref()).inspect_err(|_| progress.clear())?;
+    reaches_end(tool, path, options.layout.as_deref()).inspect_err(|_| progress.clear())?;
     let mut stats = job.manner.stats.map(|every| Stats::new(path, every));
     let fs = tool.fs;
-    let done = fs.migrate(path, &how, &mut |copied, total| {
+    let done = fs.migrate(path, &options, &mut |copy| {
+        let (copied, total) = copy.bytes();
         progress.note(copied, total);
         if let Some(line) = stats.as_mut().and_then(|stats| stats.note(copied, total)) {
             tool.print_now(&line);
         }
     });
+    let done = done.map_err(|Failure { step, errno, .. }| (message(step), errno));
     // Only one mirror has the copy.
     let synced = |()| {
-        mirror::resync(tool, path, job.manner.bandwidth, || progress.clear())
-            .map_err(|errno| Failure { what: "the file is migrated, but its mirrors are not up to date", errno })
+        mirror::resync_stale(tool, path, job.manner.bandwidth, || progress.clear())
+            .map_err(|e| ("the file is migrated, but its mirrors are not up to date", e))
     };
     match done.and_then(synced) {
         Ok(()) => {
@@ -249,13 +162,32 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
             }
             Ok(())
         }
-        Err(failed) => {
+        Err((what, e)) => {
             progress.clear();
-            let lacks_pool = failed.errno == Errno::EINVAL && !pools_exist(tool, path, &job.pools);
-            let what = if lacks_pool { "the pool does not exist or has no OSTs" } else { failed.what };
-            tool.complain(format_args!("error: lfs migrate: {}: {what}: {}", path.display(), failed.errno));
-            Err(failed.errno)
+            let lacks_pool = e == Errno::EINVAL && !pools_exist(tool, path, &job.pools);
+            let what = if lacks_pool { "the pool does not exist or has no OSTs" } else { what };
+            tool.complain(format_args!("error: lfs migrate: {}: {what}: {e}", path.display()));
+            Err(e)
         }
+    }
+}
+
+/// Returns the message about a failed step, in Lustre's words.
+fn message(step: Step) -> &'static str {
+    match step {
+        Step::CreateVolatile => "cannot create volatile file",
+        Step::IdentifyVolatile => "cannot get the volatile file's FID",
+        Step::LockGroup => "cannot get group lock",
+        Step::BeginMigration => "cannot begin",
+        Step::Stat => "cannot stat",
+        Step::Read => "cannot read",
+        Step::Write => "cannot write",
+        Step::Resize => "cannot copy",
+        Step::Sync => "cannot sync",
+        Step::ReadCopy => "cannot verify",
+        Step::CompareCopy => "the copy differs from the file",
+        Step::Swap => "cannot swap layout",
+        _ => "cannot open source file",
     }
 }
 

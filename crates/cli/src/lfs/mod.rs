@@ -15,7 +15,6 @@ mod df;
 mod fid2path;
 mod find;
 mod flushctx;
-mod fs;
 mod getdirstripe;
 mod getname;
 pub mod getopt;
@@ -37,44 +36,31 @@ mod swap_layouts;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod tool;
 mod usage;
 
 use std::{
-    ffi::{OsStr, OsString},
-    fmt,
+    ffi::OsString,
     io::{self, BufRead, IsTerminal, Write},
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
 };
 
-use serde::de::DeserializeOwned;
-use sheen_wire::{Errno, control, control::MountInfo};
+use sheen_admin::System;
 
-use fs::FileSystem;
-
-/// Exit code of a usage error (Lustre's CMD_HELP).
-const EXIT_USAGE: i32 = 4;
+use tool::{Command, Tool};
 
 /// Runs `lfs` and returns the exit code. `args` begins with the program's name.
 pub fn main(args: Vec<OsString>) -> i32 {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let mut out = io::BufWriter::new(stdout.lock());
     let mut err = stderr.lock();
-    let mut tool = Tool { fs: &fs::System, out: &mut out, err: &mut err };
+    let mut tool = Tool { fs: &System, out: &mut out, err: &mut err };
     let code = match args.get(1..) {
-        Some(command) if !command.is_empty() => tool.run(command),
-        _ => tool.interactive(),
+        Some(command) if !command.is_empty() => run(&mut tool, command),
+        _ => interactive(&mut tool),
     };
     // A closed stdout, as in `lfs getstripe … | head`, is not a failure.
     let _ = out.flush();
     code
-}
-
-/// A command: its name, its usage text, and the function that runs it.
-struct Command {
-    name: &'static str,
-    usage: &'static str,
-    run: fn(&mut Tool, &[OsString]) -> i32,
 }
 
 const COMMANDS: &[Command] = &[
@@ -110,125 +96,37 @@ const COMMANDS: &[Command] = &[
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
 ];
 
-/// The environment of a command: the file system and the two output streams.
-struct Tool<'a> {
-    fs: &'a dyn FileSystem,
-    out: &'a mut dyn Write,
-    err: &'a mut dyn Write,
+/// Runs the command that the first argument names.
+fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let Some((name, rest)) = args.split_first() else { return 0 };
+    match COMMANDS.iter().find(|c| name == c.name) {
+        Some(command) => (command.run)(tool, rest),
+        None => {
+            tool.complain(format_args!("lfs: '{}' is not a valid command. See 'lfs --list-commands'.", name.display()));
+            1
+        }
+    }
 }
 
-impl Tool<'_> {
-    /// Prints to stdout. A closed stdout is not a failure.
-    fn print(&mut self, text: fmt::Arguments<'_>) {
-        let _ = self.out.write_fmt(text);
-    }
-
-    /// Prints to stdout and flushes, for output that is read while the command runs.
-    fn print_now(&mut self, text: &str) {
-        self.print(format_args!("{text}"));
-        let _ = self.out.flush();
-    }
-
-    /// Prints bytes, such as names that are not text, to stdout.
-    fn print_bytes(&mut self, bytes: &[u8]) {
-        let _ = self.out.write_all(bytes);
-    }
-
-    /// Flushes stdout, then prints a line to stderr.
-    fn complain(&mut self, text: fmt::Arguments<'_>) {
-        let _ = self.out.flush();
-        let _ = writeln!(self.err, "{text}");
-    }
-
-    /// Reports a usage error: prints the usage and the error, and returns [`EXIT_USAGE`].
-    fn usage(&mut self, usage: &str, wrong: fmt::Arguments<'_>) -> i32 {
-        self.print(format_args!("{usage}"));
-        self.complain(wrong);
-        EXIT_USAGE
-    }
-
-    /// Prints the usage for `--help` and returns [`EXIT_USAGE`].
-    fn help(&mut self, usage: &str) -> i32 {
-        self.print(format_args!("{usage}"));
-        EXIT_USAGE
-    }
-
-    fn run(&mut self, args: &[OsString]) -> i32 {
-        let Some((name, rest)) = args.split_first() else { return 0 };
-        match COMMANDS.iter().find(|c| name == c.name) {
-            Some(command) => (command.run)(self, rest),
-            None => {
-                self.complain(format_args!(
-                    "lfs: '{}' is not a valid command. See 'lfs --list-commands'.",
-                    name.display()
-                ));
-                1
-            }
+/// Runs one command per line of stdin, until the end of input, `quit` or `exit`.
+fn interactive(tool: &mut Tool) -> i32 {
+    let stdin = io::stdin();
+    let prompt = stdin.is_terminal();
+    loop {
+        if prompt {
+            tool.print(format_args!("lfs > "));
+            let _ = tool.out.flush();
         }
-    }
-
-    /// Runs one command per line of stdin, until the end of input, `quit` or `exit`.
-    fn interactive(&mut self) -> i32 {
-        let stdin = io::stdin();
-        let prompt = stdin.is_terminal();
-        loop {
-            if prompt {
-                self.print(format_args!("lfs > "));
-                let _ = self.out.flush();
-            }
-            let mut line = String::new();
-            match stdin.lock().read_line(&mut line) {
-                Ok(0) | Err(_) => return 0,
-                Ok(_) => {}
-            }
-            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-            if words.first().is_some_and(|w| w == "quit" || w == "exit") {
-                return 0;
-            }
-            self.run(&words);
+        let mut line = String::new();
+        match stdin.lock().read_line(&mut line) {
+            Ok(0) | Err(_) => return 0,
+            Ok(_) => {}
         }
-    }
-
-    /// Returns the JSON value of the control attribute `name` from the mount that `path` lies on.
-    fn ask<T: DeserializeOwned>(&self, path: &Path, name: &str) -> Result<T, Errno> {
-        let value = self.fs.get(path, name).map_err(fs::not_sheen)?;
-        serde_json::from_slice(&value).map_err(|_| Errno::EPROTO)
-    }
-
-    /// Returns the mount that `path` lies on, following symbolic links. ENOTTY: not a Sheen mount.
-    fn mount_of(&self, path: &Path) -> Result<MountInfo, Errno> {
-        self.ask(&self.fs.resolve(path)?, control::MOUNT)
-    }
-
-    /// Returns the mount that `path` lies on. Without a path, returns all mounts that answer, as
-    /// [`Tool::answering`].
-    fn mounts(&mut self, command: &str, path: Option<&OsStr>, code: &mut i32) -> Result<Vec<PathBuf>, Errno> {
-        match path {
-            // The FID of the root needs no server. Requests to servers have timeouts of their own.
-            None => Ok(self.answering(command, control::FID, None, code)),
-            Some(path) => Ok(vec![PathBuf::from(self.mount_of(Path::new(path))?.mountpoint)]),
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        if words.first().is_some_and(|w| w == "quit" || w == "exit") {
+            return 0;
         }
-    }
-
-    /// Returns the mounts of this host, or of one file system, that answer a request for the
-    /// attribute `name` within [`fs::ANSWER_WAIT`]. A mount that does not answer is reported on
-    /// stderr and sets `code`. It does not hide the other mounts.
-    fn answering(&mut self, command: &str, name: &'static str, fsname: Option<&str>, code: &mut i32) -> Vec<PathBuf> {
-        let mut mounts = self.fs.mounts();
-        mounts.retain(|mount| fsname.is_none_or(|fsname| mount.fsname == fsname));
-        let points: Vec<PathBuf> = mounts.into_iter().map(|mount| mount.point).collect();
-        let answers = self.fs.answers(&points, name);
-        let (answering, silent): (Vec<_>, Vec<_>) = points.into_iter().zip(answers).partition(|(_, answers)| *answers);
-        for (point, _) in silent {
-            self.complain(format_args!(
-                "lfs {command}: '{}' does not answer within {} s and is left out: \
-                 its process may be stopped, hang or wait for a server",
-                point.display(),
-                fs::ANSWER_WAIT.as_secs()
-            ));
-            keep_first(code, Errno::ETIMEDOUT);
-        }
-        answering.into_iter().map(|(point, _)| point).collect()
+        run(tool, &words);
     }
 }
 
@@ -266,19 +164,6 @@ fn list_commands(tool: &mut Tool, _: &[OsString]) -> i32 {
         tool.print(format_args!("\n"));
     }
     0
-}
-
-/// Stores the errno of the first failure as the exit code.
-fn keep_first(code: &mut i32, e: Errno) {
-    if *code == 0 {
-        *code = e.0;
-    }
-}
-
-/// Returns an operand as text for parsing. Invalid UTF-8 becomes U+FFFD, which the parsers of
-/// numbers, FIDs and option values refuse.
-fn text(arg: &OsStr) -> &str {
-    std::str::from_utf8(arg.as_bytes()).unwrap_or("\u{fffd}")
 }
 
 #[cfg(test)]

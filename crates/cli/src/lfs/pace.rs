@@ -6,7 +6,6 @@
 
 use std::{
     path::Path,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -19,13 +18,11 @@ use super::{
 const MIB_BELOW: u64 = 1 << 20;
 /// Interval of `--stats` without `--stats-interval`, as in Lustre.
 const STATS_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval of progress reports while a copy waits because of its bandwidth limit.
-const TICK: Duration = Duration::from_millis(100);
 const MB: u64 = 1 << 20;
 
 /// Options of a copy.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manner {
+pub struct CopyOptions {
     /// Bandwidth limit in bytes per second.
     pub bandwidth: Option<u64>,
     /// Interval of the progress reports.
@@ -40,7 +37,7 @@ pub const LONG: [(&str, Value, &str); 4] = [
     ("stats-interval", Value::Required, "stats-interval"),
 ];
 
-impl Manner {
+impl CopyOptions {
     /// Takes an option. Returns false if it is not one of these. The error is the message for the
     /// user.
     pub fn option(&mut self, id: &str, value: Option<&str>) -> Result<bool, String> {
@@ -66,34 +63,6 @@ fn bandwidth(text: &str) -> Option<u64> {
 /// Parses an interval in seconds, at least one.
 fn interval(text: &str) -> Option<Duration> {
     parse_unsigned(text).filter(|seconds| *seconds > 0).map(Duration::from_secs)
-}
-
-/// Limits a copy to a bandwidth.
-#[derive(Debug)]
-pub struct Pace {
-    /// Bandwidth limit in bytes per second.
-    bandwidth: Option<u64>,
-    began: Instant,
-    moved: u64,
-}
-
-impl Pace {
-    /// Starts the clock at the beginning of a copy.
-    pub fn new(bandwidth: Option<u64>) -> Pace {
-        Pace { bandwidth, began: Instant::now(), moved: 0 }
-    }
-
-    /// Counts `bytes` more as copied. If the copy is too fast, waits and calls `tick` every `TICK`
-    /// meanwhile.
-    pub fn moved(&mut self, bytes: u64, mut tick: impl FnMut()) {
-        self.moved += bytes;
-        let Some(bandwidth) = self.bandwidth else { return };
-        let due = Duration::from_secs_f64(self.moved as f64 / bandwidth as f64);
-        while let Some(left) = due.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero()) {
-            thread::sleep(left.min(TICK));
-            tick();
-        }
-    }
 }
 
 /// Progress reports of one file.
@@ -142,8 +111,6 @@ pub fn percent(copied: u64, total: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -154,7 +121,7 @@ mod tests {
             assert_eq!(bandwidth(text), want, "{text}");
         }
         let stats = |options: &[(&str, &str)]| {
-            let mut manner = Manner::default();
+            let mut manner = CopyOptions::default();
             let done =
                 options.iter().try_for_each(|(id, value)| manner.option(id, Some(value)).map(|known| assert!(known)));
             done.map(|()| manner.stats.map(|every| every.as_secs()))
@@ -164,20 +131,7 @@ mod tests {
         for wrong in ["0", "1s", ""] {
             assert_eq!(stats(&[("stats-interval", wrong)]), Err(format!("invalid stats interval '{wrong}'")));
         }
-        assert_eq!(Manner::default().option("b", None), Ok(false));
-    }
-
-    #[test]
-    fn pace_delays_fast_copy_and_ticks_meanwhile() {
-        let mut pace = Pace::new(Some(10 * MB));
-        pace.moved(2 * MB, || {});
-        assert!(pace.began.elapsed() >= Duration::from_millis(200));
-        // A copy that waits for hours ticks again and again. Its thread is abandoned.
-        let (tick, ticks) = mpsc::channel();
-        thread::spawn(move || Pace::new(Some(MB)).moved(u64::MAX / 2, || _ = tick.send(())));
-        (0..2).for_each(|_| ticks.recv().unwrap());
-        let mut free = Pace::new(None);
-        free.moved(u64::MAX / 2, || panic!("it does not wait"));
+        assert_eq!(CopyOptions::default().option("b", None), Ok(false));
     }
 
     #[test]

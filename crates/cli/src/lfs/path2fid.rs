@@ -2,12 +2,13 @@
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path};
 
+use sheen_admin::not_sheen;
 use sheen_wire::{Errno, Result, control};
 
 use super::{
-    EXIT_USAGE, Tool, fs,
     getopt::{self, Item, Value},
-    keep_first, usage,
+    tool::{EXIT_USAGE, Tool, keep_first},
+    usage,
 };
 
 const OPTIONS: getopt::Spec =
@@ -55,12 +56,12 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 fn fid_of(tool: &Tool, path: &Path) -> Result<Vec<u8>> {
-    Ok(fs::fid_of(tool.fs, path)?.to_string().into_bytes())
+    Ok(tool.fs.fid(path)?.to_string().into_bytes())
 }
 
 /// Returns `[parent FID]/name` of each link, separated by tabs.
 fn parents_of(tool: &Tool, path: &Path) -> Result<Vec<u8>> {
-    let value = tool.fs.get(path, control::PARENTS).map_err(fs::not_sheen)?;
+    let value = tool.fs.get(path, control::PARENTS).map_err(not_sheen)?;
     let parents = control::decode_paths(&value);
     if parents.is_empty() {
         return Err(Errno::ENODATA);

@@ -13,13 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::System;
 use sheen_wire::{
     Errno, Result,
     control::{self, MountInfo},
     mgs::{Pool, TargetKind, target_name},
 };
 
-use super::{EXIT_USAGE, Tool, fs, text};
+use super::tool::{EXIT_USAGE, Tool, text};
 
 /// Returns the pools of a mount's file system.
 pub(super) fn pools_of(tool: &Tool, mount: &MountInfo) -> Result<Vec<Pool>> {
@@ -78,7 +79,7 @@ pub(super) fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 
 /// Runs `lctl pool_list` for its operand.
 pub fn for_lctl(what: &str, out: &mut dyn Write, err: &mut dyn Write) -> i32 {
-    run(&mut Tool { fs: &fs::System, out, err }, &[what.into()])
+    run(&mut Tool { fs: &System, out, err }, &[what.into()])
 }
 
 /// Formats the list of pools.
@@ -106,7 +107,7 @@ fn failed(tool: &mut Tool, what: &str, e: Errno) -> i32 {
 /// which has been reported.
 fn mounted(tool: &mut Tool, fsname: &str) -> Result<MountInfo> {
     let mut code = 0;
-    let points = tool.answering("pool_list", control::MOUNT, Some(fsname), &mut code);
+    let points = tool.responding_mounts("pool_list", control::MOUNT, Some(fsname), &mut code);
     let of = |at: PathBuf| tool.ask::<MountInfo>(&at, control::MOUNT).ok();
     let none = if code == 0 { Errno::ENOENT } else { Errno(code) };
     points.into_iter().find_map(of).ok_or(none)

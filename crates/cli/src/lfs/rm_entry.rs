@@ -8,7 +8,7 @@ use std::{ffi::OsString, path::Path};
 
 use sheen_wire::{Errno, Result};
 
-use super::{Tool, fs, keep_first};
+use super::tool::{Tool, keep_first};
 
 /// `rm_entry`
 pub const USAGE: &str = "\
@@ -40,7 +40,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 /// Checks that the name exists on a Sheen mount.
 fn look(tool: &Tool, path: &Path) -> Result<()> {
     tool.fs.kind(path, false)?;
-    fs::fid_of(tool.fs, path).map(drop)
+    tool.fs.fid(path).map(drop)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::{ffi::OsString, fmt, path::Path};
 
 use rustix::fs::{CWD, Mode};
+use sheen_admin::{System, paths::parent_of};
 use sheen_layout::lmv::{
     DIR_STRIPES_MAX, HashType, INHERIT_MAX, INHERIT_NONE, INHERIT_OVERSTRIPED, INHERIT_PLAIN, INHERIT_RR_NONE,
     INHERIT_RR_UNLIMITED, INHERIT_STRIPED, INHERIT_UNLIMITED, LmvUser, STRIPES_PER_MDT_MAX,
@@ -15,11 +16,9 @@ use sheen_wire::{
 };
 
 use super::{
-    Tool, fs,
     getopt::{self, Item, Value},
-    keep_first,
     numbers::{parse_signed, parse_unsigned},
-    text,
+    tool::{Tool, keep_first, text},
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -90,7 +89,7 @@ trait Directories {
     fn remove(&self, path: &Path);
 }
 
-impl Directories for fs::System {
+impl Directories for System {
     fn make(&self, path: &Path, mode: u32) -> Result<()> {
         rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(mode)).map_err(|e| Errno(e.raw_os_error()))
     }
@@ -107,7 +106,7 @@ impl Directories for fs::System {
 
 /// The options of a call.
 #[derive(Default)]
-struct Asked {
+struct SetdirstripeOptions {
     count: Option<i32>,
     /// Several stripes may lie on one MDT. Once set, this also applies to a later `-c`.
     overstriped: bool,
@@ -125,17 +124,17 @@ struct Asked {
 
 /// Runs `lfs setdirstripe`.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    run_as(tool, args, "setdirstripe", &fs::System)
+    run_as(tool, args, "setdirstripe", &System)
 }
 
 /// Runs `lfs mkdir`.
 pub fn mkdir(tool: &mut Tool, args: &[OsString]) -> i32 {
-    run_as(tool, args, "mkdir", &fs::System)
+    run_as(tool, args, "mkdir", &System)
 }
 
 fn run_as(tool: &mut Tool, args: &[OsString], command: &'static str, directories: &dyn Directories) -> i32 {
     let usage = if command == "mkdir" { MKDIR_USAGE } else { USAGE };
-    let mut asked = Asked::default();
+    let mut asked = SetdirstripeOptions::default();
     let mut paths = Vec::new();
     for item in OPTIONS.parse(args) {
         let done = match item {
@@ -183,7 +182,7 @@ fn run_as(tool: &mut Tool, args: &[OsString], command: &'static str, directories
 }
 
 /// Takes one option. The error is the message for the user.
-fn option(asked: &mut Asked, command: &str, id: &str, value: &str) -> Result<(), String> {
+fn option(asked: &mut SetdirstripeOptions, command: &str, id: &str, value: &str) -> Result<(), String> {
     let bad = |what: &str| Err(format!("lfs {command}: {what} '{value}'"));
     match id {
         "c" | "C" | "T" => {
@@ -265,7 +264,7 @@ pub fn mdt_list(value: &str, before: usize) -> Option<Vec<i64>> {
 }
 
 /// Checks the options against each other. The error is the message for the user.
-fn check(asked: &Asked, command: &str, no_directory: bool) -> Result<(), String> {
+fn check(asked: &SetdirstripeOptions, command: &str, no_directory: bool) -> Result<(), String> {
     let wrong = |text: &dyn fmt::Display| Err(format!("lfs {command}: {text}"));
     let somewhere = asked.count.is_some() || !asked.mdts.is_empty();
     if no_directory {
@@ -299,7 +298,7 @@ fn check(asked: &Asked, command: &str, no_directory: bool) -> Result<(), String>
 }
 
 /// Warns of options that are allowed but probably a mistake.
-fn warn(tool: &mut Tool, asked: &Asked, command: &str) {
+fn warn(tool: &mut Tool, asked: &SetdirstripeOptions, command: &str) {
     if asked.xattr {
         tool.complain(format_args!("lfs {command}: xattr has been specified for non-foreign layout"));
     }
@@ -313,7 +312,7 @@ fn warn(tool: &mut Tool, asked: &Asked, command: &str) {
 }
 
 /// Returns the layout request that is sent.
-fn wanted(asked: &Asked) -> LmvUser {
+fn wanted(asked: &SetdirstripeOptions) -> LmvUser {
     let first = asked.mdts.first().copied();
     let nothing_said = !asked.delete && first.is_none() && asked.count.is_none();
     let any_one = asked.default && first == Some(-1) && asked.count.unwrap_or(0) == 0;
@@ -344,7 +343,7 @@ impl Task<'_> {
     /// Checks that the path is on a mount and that the requested MDTs exist.
     fn verify(&self, tool: &mut Tool, path: &Path) -> Result<()> {
         let Task { command, wanted, .. } = self;
-        let here = if tool.fs.kind(path, true).is_ok() { path } else { fs::parent_of(path) };
+        let here = if tool.fs.kind(path, true).is_ok() { path } else { parent_of(path) };
         let info = match tool.fs.resolve(here) {
             Err(e) => {
                 let path = path.display();

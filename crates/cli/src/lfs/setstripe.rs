@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::{FileSystem, paths::parent_of};
 use sheen_layout::{Asked, LAYOUT_BYTES_MAX, Template};
 use sheen_wire::{
     Errno, FileKind, Result,
@@ -20,10 +21,10 @@ use sheen_wire::{
 };
 
 use super::{
-    Tool,
-    fs::{self, FileSystem},
     getopt::Item,
-    keep_first, pool_list, text, usage,
+    pool_list,
+    tool::{Tool, keep_first, text},
+    usage,
 };
 use components::Draft;
 use edit::Edit;
@@ -58,7 +59,7 @@ struct Job {
 }
 
 /// The options of `lfs mirror create` and `extend`, as far as they are those of `setstripe`.
-pub struct Mirrored {
+pub struct MirrorOptions {
     /// The mirrors; `None` if the options describe none.
     pub template: Option<Template>,
     /// Mode of created files before the umask.
@@ -71,7 +72,7 @@ pub struct Mirrored {
 
 /// Parses the options of `lfs mirror create` and `extend`. Reports wrong options and returns the
 /// exit code as the error.
-pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
+pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<MirrorOptions, i32> {
     let (mut asked, paths) = read(tool, args)?;
     let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
     let template = match finish(tool, asked, &paths) {
@@ -79,7 +80,7 @@ pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
         Ok(_) => None,
         Err(wrong) => return Err(report(tool, wrong)),
     };
-    Ok(Mirrored { template, mode, pools, paths })
+    Ok(MirrorOptions { template, mode, pools, paths })
 }
 
 /// Whether these pools exist and have OSTs in the file system of `path`, which need not exist yet.
@@ -170,7 +171,7 @@ pub fn wanted(tool: &mut Tool, asked: Call) -> Result<Vec<u8>, Wrong> {
 ///
 /// # Errors
 /// The layout cannot be read.
-pub fn asked_again(tool: &Tool, path: &Path) -> Result<Option<Vec<u8>>> {
+pub fn layout_request_of(tool: &Tool, path: &Path) -> Result<Option<Vec<u8>>> {
     if tool.fs.kind(path, true)? == FileKind::Dir {
         return Ok(None);
     }
@@ -289,7 +290,7 @@ fn check_pools(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
 fn plain(tool: &mut Tool, path: &Path, asked: &Asked, mode: u32) -> Result<()> {
     let system = tool.fs;
     let set = |path: &Path, create| {
-        fs::fid_of(system, &system.resolve(path)?)?;
+        system.fid(&system.resolve(path)?)?;
         system.set(path, "lustre.lov", &asked.encode(), create)
     };
     let listed = asked.plain().map_or(0, |spec| spec.osts.len());
@@ -330,7 +331,7 @@ fn composite(tool: &mut Tool, path: &Path, template: &Template, mode: u32) -> Re
     };
     let system = tool.fs;
     let set = |path: PathBuf| {
-        fs::fid_of(system, &system.resolve(&path)?)?;
+        system.fid(&system.resolve(&path)?)?;
         system.set(&path, "lustre.lov", &value, false).map_err(not_the_owner)
     };
     done.and_then(set).map_err(|e| {
@@ -352,7 +353,7 @@ fn delete(tool: &mut Tool, path: &Path) -> Result<()> {
         Err(e) => return Err(not_opened(tool, path, e)),
         Ok(kind) => kind,
     };
-    let on_sheen = tool.fs.resolve(path).and_then(|path| fs::fid_of(tool.fs, &path));
+    let on_sheen = tool.fs.resolve(path).and_then(|path| tool.fs.fid(&path));
     let done = match (on_sheen, kind) {
         (Err(e), _) => Err(e),
         (Ok(_), FileKind::Dir) => tool.fs.remove(path, "lustre.lov").map_err(not_the_owner),
@@ -384,14 +385,14 @@ pub fn create(fs: &dyn FileSystem, path: &Path, mode: u32) -> Result<PathBuf> {
             return Err(Errno::ENOENT);
         }
         if fs.kind(&path, false) != Ok(FileKind::Symlink) {
-            fs::fid_of(fs, &fs.resolve(fs::parent_of(&path))?)?;
+            fs.fid(&fs.resolve(parent_of(&path))?)?;
             return match fs.make_file(&path, mode) {
                 Ok(()) | Err(Errno::EEXIST) => Ok(path),
                 Err(e) => Err(e),
             };
         }
         let target = fs.read_link(&path)?;
-        path = fs::parent_of(&path).join(target);
+        path = parent_of(&path).join(target);
     }
     Err(Errno::ELOOP)
 }
@@ -412,7 +413,10 @@ fn refused(tool: &mut Tool, path: &Path, listed: usize, e: Errno) -> Errno {
 /// parent.
 fn ask_at<T: serde::de::DeserializeOwned>(tool: &Tool, path: &Path, name: &str) -> Result<T> {
     let ask = |path: &Path| tool.ask(&tool.fs.resolve(path)?, name);
-    ask(path).or_else(|_| ask(fs::parent_of(path)))
+    match ask(path) {
+        Err(Errno::ENOENT) => ask(parent_of(path)),
+        answer => answer,
+    }
 }
 
 /// Returns the indices of the OSTs in the file system of `path`, if they are known.

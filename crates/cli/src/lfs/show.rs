@@ -8,14 +8,17 @@
 //!   are those of its last component with objects.
 //! * If a field that only components have is requested, a plain layout is shown as one component.
 
+mod component_view;
+
 use std::fmt::Write;
 
 use sheen_layout::{
-    Asked, Component, Layout, Pattern, SEL_UNIT, Spec, TemplateComponent,
-    codec::{COMP_ENTRY_BYTES, COMP_HEADER_BYTES, Magic, OBJECT_BYTES, V1_BYTES, V3_BYTES},
+    Asked, Layout, Pattern, Spec,
+    codec::{COMP_ENTRY_BYTES, COMP_HEADER_BYTES, Magic},
 };
 use sheen_wire::Fid;
 
+pub use self::component_view::ComponentView;
 use super::getstripe::{Selection, flag};
 
 /// A set of fields to show, as bits.
@@ -107,48 +110,19 @@ struct Header {
 
 /// The layout of a file, or the default of a directory, in the form in which it is printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Picture {
+pub struct LayoutView {
     is_dir: bool,
     fid: Fid,
     /// Index of the MDT that holds the file; -1 for any.
     mdt: i32,
     /// `None` in a plain layout.
     header: Option<Header>,
-    parts: Vec<Part>,
+    parts: Vec<ComponentView>,
 }
 
-/// A component, or the whole of a plain layout.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
-    /// Component id; 0 in a plain layout and in a directory's default.
-    pub id: u32,
-    /// Lustre's `LCME_FL_*`.
-    pub flags: u32,
-    /// First byte.
-    pub start: u64,
-    /// Byte after the last; `u64::MAX` for no end.
-    pub end: u64,
-    /// Time of the last resync in seconds since 1970; 0 for never.
-    timestamp: u64,
-    magic: Magic,
-    /// Stripe count. -1: all OSTs; -2 to -32: that many stripes per OST.
-    pub count: i32,
-    /// Stripe size in bytes. In an extension: the extension size in bytes.
-    pub size: u64,
-    /// Layout pattern.
-    pub pattern: Pattern,
-    generation: u16,
-    /// First OST; -1: any.
-    offset: i32,
-    pool: Option<String>,
-    /// OST index and object of each stripe. The object is `None` if there is only a list of OSTs:
-    /// in a directory's default and in a component without objects.
-    pub objects: Vec<(u32, Option<Fid>)>,
-}
-
-impl Picture {
+impl LayoutView {
     /// Describes a file's layout. `mdt` is the index of the MDT that holds the file.
-    pub fn of_file(layout: &Layout, fid: Fid, mdt: i32) -> Picture {
+    pub fn of_file(layout: &Layout, fid: Fid, mdt: i32) -> LayoutView {
         let header = layout.composite().map(|c| Header {
             magic: Magic::CompV1 as u32,
             flags: c.flags,
@@ -157,12 +131,12 @@ impl Picture {
             entries: layout.components().len(),
         });
         let plain = header.is_none();
-        let parts = layout.components().iter().map(|c| Part::of_component(c, plain)).collect();
-        Picture { is_dir: false, fid, mdt, header, parts }
+        let parts = layout.components().iter().map(|c| ComponentView::of_component(c, plain)).collect();
+        LayoutView { is_dir: false, fid, mdt, header, parts }
     }
 
     /// Sets the generation of a plain layout, which its bytes in `lustre.lov` do not contain.
-    pub fn of_generation(mut self, generation: u16) -> Picture {
+    pub fn of_generation(mut self, generation: u16) -> LayoutView {
         if let (None, [only]) = (&self.header, &mut self.parts[..]) {
             only.generation = generation;
         }
@@ -171,26 +145,26 @@ impl Picture {
 
     /// Describes a directory's default; `None` if it has none. `count` and `size` stand for values
     /// that the default leaves open.
-    pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> Picture {
+    pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> LayoutView {
         let (header, mut parts) = match default {
             Some(Asked::Composite(template)) => {
                 let entries = template.components.len();
                 let (magic, mirrors) = (Magic::CompV1 as u32, template.mirrors);
-                let parts = template.components.iter().map(Part::of_template).collect();
+                let parts = template.components.iter().map(ComponentView::of_template).collect();
                 (Some(Header { magic, flags: 0, layout_gen: 0, mirrors, entries }), parts)
             }
-            Some(Asked::Plain(spec)) => (None, vec![Part::of_spec(spec)]),
-            None => (None, vec![Part { pattern: Pattern(0), ..Part::of_spec(&Spec::default()) }]),
+            Some(Asked::Plain(spec)) => (None, vec![ComponentView::of_spec(spec)]),
+            None => (None, vec![ComponentView { pattern: Pattern(0), ..ComponentView::of_spec(&Spec::default()) }]),
         };
         for part in parts.iter_mut().filter(|p| p.pattern != Pattern::MDT && !p.is_extension()) {
             part.count = if part.count == 0 { count } else { part.count };
             part.size = if part.size == 0 { u64::from(size) } else { part.size };
         }
-        Picture { is_dir: true, fid, mdt: -1, header, parts }
+        LayoutView { is_dir: true, fid, mdt: -1, header, parts }
     }
 
     /// The components. A plain layout has one.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[ComponentView] {
         &self.parts
     }
 
@@ -216,7 +190,7 @@ impl Picture {
         match (&self.header, self.parts.first()) {
             (Some(header), _) => self.draw_composite(&mut out, header, &self.parts, fields, style, selection),
             (None, Some(part)) if by_component => {
-                let part = Part { flags: if self.is_dir { 0 } else { flag::INIT }, ..part.clone() };
+                let part = ComponentView { flags: if self.is_dir { 0 } else { flag::INIT }, ..part.clone() };
                 let magic = part.magic as u32;
                 let header = Header { magic, flags: 0, layout_gen: 0, mirrors: 1, entries: 0 };
                 self.draw_composite(&mut out, &header, &[part], fields, style, selection);
@@ -241,7 +215,7 @@ impl Picture {
         &self,
         out: &mut String,
         header: &Header,
-        parts: &[Part],
+        parts: &[ComponentView],
         fields: Fields,
         style: Style,
         selection: &Selection,
@@ -301,7 +275,7 @@ impl Picture {
 
     /// Prints the entry of a component in the composite layout. `place` is the component's offset
     /// and size in the binary form, in bytes.
-    fn draw_entry(&self, out: &mut String, part: &Part, place: (usize, usize), fields: Fields, style: Style) {
+    fn draw_entry(&self, out: &mut String, part: &ComponentView, place: (usize, usize), fields: Fields, style: Style) {
         let known = |n: u32| if part.id == 0 { "N/A".to_owned() } else { n.to_string() };
         let end = if part.end == u64::MAX { "EOF".to_owned() } else { part.end.to_string() };
         let synced = part.flags & flag::NOSYNC != 0 || part.timestamp != 0;
@@ -331,7 +305,7 @@ impl Picture {
         }
     }
 
-    fn draw_part(&self, out: &mut String, part: &Part, fields: Fields, style: Style, indent: &str) {
+    fn draw_part(&self, out: &mut String, part: &ComponentView, fields: Fields, style: Style, indent: &str) {
         let prefix = if self.is_dir { "" } else { "lmm_" };
         if fields.has(Fields::DETAIL) && !self.is_dir {
             let _ = writeln!(out, "{indent}lmm_magic:         {:#010X}", part.magic as u32);
@@ -385,8 +359,9 @@ const SUB_INDENT: &str = "      ";
 /// Returns the index of the component whose fields stand for the composite layout. It is the last
 /// one before the first component without objects. If component 0 has no objects, as in a
 /// directory, it is the last component. For the extension size it is the first extension.
-fn last_of_interest(parts: &[Part], fields: Fields) -> usize {
-    let extension = if fields.has(Fields::EXT_SIZE) { parts.iter().position(Part::is_extension) } else { None };
+fn last_of_interest(parts: &[ComponentView], fields: Fields) -> usize {
+    let extension =
+        if fields.has(Fields::EXT_SIZE) { parts.iter().position(ComponentView::is_extension) } else { None };
     let last = parts.len().saturating_sub(1);
     let without = match fields.has(Fields::EXT_SIZE) {
         true => None,
@@ -396,85 +371,6 @@ fn last_of_interest(parts: &[Part], fields: Fields) -> usize {
         (Some(extension), _) => extension,
         (None, Some(0) | None) => last,
         (None, Some(n)) => n - 1,
-    }
-}
-
-impl Part {
-    fn of_component(c: &Component, plain: bool) -> Part {
-        let has_objects = plain || c.flags & flag::INIT != 0;
-        let first = c.stripes.first().map(|s| s.ost as i32);
-        // `layout_gen` shares its two bytes with the stripe offset. With objects they are the
-        // generation, which the attribute shows as 0xffff. Without objects they are the first OST.
-        let any = |raw: u16| if raw == u16::MAX { -1 } else { i32::from(raw) };
-        let timestamp = c.entry_rest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let part = Part {
-            id: c.id,
-            flags: c.flags,
-            start: c.start,
-            end: c.end,
-            timestamp,
-            magic: if c.pool.is_some() { Magic::V3 } else { Magic::V1 },
-            count: if plain { c.stripes.len() as i32 } else { i32::from(c.stripe_count as i16) },
-            size: u64::from(c.stripe_size),
-            pattern: c.pattern,
-            generation: if has_objects && c.layout_gen != u16::MAX { c.layout_gen } else { 0 },
-            offset: first.unwrap_or(if has_objects { -1 } else { any(c.layout_gen) }),
-            pool: c.pool.as_ref().map(|p| p.to_string()),
-            objects: c.stripes.iter().map(|s| (s.ost, has_objects.then_some(s.object))).collect(),
-        };
-        if part.is_extension() { Part { size: part.size * SEL_UNIT, ..part } } else { part }
-    }
-
-    fn of_template(c: &TemplateComponent) -> Part {
-        let part = Part { flags: c.flags, start: c.start, end: c.end, ..Part::of_spec(&c.spec) };
-        match c.extension_size {
-            Some(bytes) => Part { size: bytes, ..part },
-            None if c.is_on_mdt() => Part { pattern: Pattern::MDT, size: c.end, ..part },
-            None => part,
-        }
-    }
-
-    fn of_spec(spec: &Spec) -> Part {
-        Part {
-            id: 0,
-            flags: 0,
-            start: 0,
-            end: u64::MAX,
-            timestamp: 0,
-            magic: if spec.pool.is_some() { Magic::V3 } else { Magic::V1 },
-            count: match spec.osts.len() {
-                0 => spec.count.map_or(0, |c| c.to_number()),
-                listed => listed as i32,
-            },
-            size: u64::from(spec.stripe_size.unwrap_or(0)),
-            pattern: spec.pattern(),
-            generation: 0,
-            offset: spec.start.or(spec.osts.first().copied()).map_or(-1, |i| i as i32),
-            pool: spec.pool.as_ref().map(|p| p.to_string()),
-            objects: spec.osts.iter().map(|ost| (*ost, None)).collect(),
-        }
-    }
-
-    /// Whether this is the extension space of the component before it.
-    pub fn is_extension(&self) -> bool {
-        self.flags & flag::EXTENSION != 0
-    }
-
-    /// Mirror id; 0 in a file without mirrors.
-    pub fn mirror(&self) -> u32 {
-        self.id >> 16
-    }
-
-    fn is_on(&self, ost: u32) -> bool {
-        self.objects.iter().any(|(index, object)| *index == ost && object.is_some())
-    }
-
-    /// Returns the size in the binary form in bytes. As in Lustre, a file's component without
-    /// objects has room for one.
-    fn bytes(&self, is_dir: bool) -> usize {
-        let head = if self.magic == Magic::V3 { V3_BYTES } else { V1_BYTES };
-        let least = !is_dir && self.flags & flag::INIT == 0 && self.pattern != Pattern::MDT;
-        head + self.objects.len().max(usize::from(least)) * OBJECT_BYTES
     }
 }
 
@@ -496,7 +392,7 @@ fn state_name(flags: u16) -> &'static str {
     }
 }
 
-fn draw_table(out: &mut String, part: &Part, style: Style) {
+fn draw_table(out: &mut String, part: &ComponentView, style: Style) {
     out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
     for (ost, object) in &part.objects {
         let index = style.index(*ost);
@@ -509,20 +405,20 @@ fn draw_table(out: &mut String, part: &Part, style: Style) {
 }
 
 /// Prints the objects of a component.
-fn draw_objects(out: &mut String, part: &Part, style: Style) {
+fn draw_objects(out: &mut String, part: &ComponentView, style: Style) {
     let _ = writeln!(out, "{SUB_INDENT}lmm_objects:");
     for (i, (ost, object)) in part.objects.iter().enumerate() {
         let (index, mark) = (style.index(*ost), style.mark_of(*ost));
-        let object = object.unwrap_or(not_yet(*ost));
+        let object = object.unwrap_or(missing_object_fid(*ost));
         let _ = writeln!(out, "{SUB_INDENT}- {i:>3}: {{ l_ost_idx: {index:>3}, l_fid: {object} }}{mark}");
     }
 }
 
-fn draw_yaml_objects(out: &mut String, part: &Part, style: Style, indent: &str) {
+fn draw_yaml_objects(out: &mut String, part: &ComponentView, style: Style, indent: &str) {
     let _ = writeln!(out, "{indent}lmm_objects:");
     for (ost, object) in &part.objects {
         let index = style.index(*ost);
-        let object = bare(object.unwrap_or(not_yet(*ost)));
+        let object = bare(object.unwrap_or(missing_object_fid(*ost)));
         let _ = writeln!(out, "      - l_ost_idx: {index}\n        l_fid:     {object}");
     }
 }
@@ -539,7 +435,7 @@ impl Style {
 
 /// Returns the FID that Lustre prints for an object that does not exist yet: the old form of an
 /// object id, which begins with the OST's index.
-fn not_yet(ost: u32) -> Fid {
+fn missing_object_fid(ost: u32) -> Fid {
     Fid::new((1 << 32) | u64::from(ost) << 16, 0)
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use sheen_wire::{Errno, control, control::TargetInfo, mgs::TargetKind};
 
-use super::{Tool, keep_first};
+use super::tool::{Tool, keep_first};
 
 /// `lfs osts [PATH]`.
 pub fn osts(tool: &mut Tool, args: &[OsString]) -> i32 {

@@ -8,6 +8,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use sheen_admin::{Failure, FileSystem, Progress, Step, migrate::MigrateOptions, mounts::Mount};
 use sheen_layout::{
     Asked, Defaults, Layout, Limits, Mark, Ost, Placer, Stripe, Template, Wanted, WantedLayout, resolve_asked,
 };
@@ -19,12 +20,7 @@ use sheen_wire::{
     seq::{MdtIndex, ost_seq},
 };
 
-use super::{
-    Tool,
-    fs::{FileSystem, Mount},
-    migrate::copy::{Failure, How},
-    swap_layouts::NotSwapped,
-};
+use super::tool::Tool;
 
 const CWD: &str = "/mnt/c1/t";
 const INSTANCE: &str = "ff3298de21e05800";
@@ -389,21 +385,27 @@ impl FileSystem for Fake {
         Ok(())
     }
 
-    fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure> {
-        let failed = |errno| Failure { what: "cannot open source file", errno };
+    fn migrate(
+        &self,
+        path: &Path,
+        options: &MigrateOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), Failure> {
+        let failed = |errno| Failure::new(Step::OpenSource, path, errno);
         if self.kind(path, true).map_err(failed)? == FileKind::Dir {
             return Err(failed(Errno::EISDIR));
         }
-        let bytes = how.layout.as_ref().map_or(0, Vec::len);
-        progress(1, 1);
-        self.note(path, &format!("migrate {bytes} bytes of layout{}", if how.block { " block" } else { "" }))
+        let bytes = options.layout.as_ref().map_or(0, Vec::len);
+        progress(Progress::End { total: 1 });
+        self.note(path, &format!("migrate {bytes} bytes of layout{}", if options.block { " block" } else { "" }))
             .map_err(failed)
     }
 
-    fn swap_layouts(&self, paths: [&Path; 2]) -> Result<(), NotSwapped> {
-        for (n, path) in paths.into_iter().enumerate() {
-            if self.kind(path, true).map_err(|e| NotSwapped::Open(n, e))? == FileKind::Dir {
-                return Err(NotSwapped::Open(n, Errno::EISDIR));
+    fn swap_layouts(&self, paths: [&Path; 2]) -> Result<(), Failure> {
+        for path in paths {
+            let failed = |errno| Failure::new(Step::OpenForSwap, path, errno);
+            if self.kind(path, true).map_err(failed)? == FileKind::Dir {
+                return Err(failed(Errno::EISDIR));
             }
         }
         let mut nodes = self.nodes.borrow_mut();
@@ -428,7 +430,7 @@ impl FileSystem for Fake {
 pub fn lfs(fake: &mut Fake, line: &str) -> (i32, String, String) {
     let args: Vec<OsString> = line.split_whitespace().skip(1).map(|a| a.trim_matches('\'').into()).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = Tool { fs: fake, out: &mut out, err: &mut err }.run(&args);
+    let code = super::run(&mut Tool { fs: fake, out: &mut out, err: &mut err }, &args);
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 

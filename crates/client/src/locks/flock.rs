@@ -1,10 +1,7 @@
 //! Client-side state of programs' file locks: the waiting requests, and the owners that ever held a
 //! lock.
 
-use std::{
-    collections::VecDeque,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,7 +24,6 @@ const ABANDONED_MAX: usize = 256;
 #[derive(Default)]
 pub struct Flocks {
     state: Mutex<State>,
-    overflow: AtomicBool,
 }
 
 #[derive(Default)]
@@ -36,6 +32,8 @@ struct State {
     /// Bounded by the number of waiting programs.
     waiting: FxHashMap<Cookie, oneshot::Sender<()>>,
     owners: FxHashSet<(Fid, u64, FlockKind)>,
+    /// Whether owners that are not in `owners` may hold locks.
+    overflow: bool,
     /// Requests whose program stopped waiting, latest last.
     abandoned: VecDeque<Cookie>,
 }
@@ -86,13 +84,14 @@ impl Flocks {
         if state.owners.len() < OWNERS_MAX {
             state.owners.insert((fid, owner, kind));
         } else if !state.owners.contains(&(fid, owner, kind)) {
-            self.overflow.store(true, Relaxed);
+            state.overflow = true;
         }
     }
 
     /// Returns whether the owner may hold locks on the file, and forgets the owner.
     pub fn take(&self, fid: Fid, owner: u64, kind: FlockKind) -> bool {
-        self.state.lock().owners.remove(&(fid, owner, kind)) || self.overflow.load(Relaxed)
+        let mut state = self.state.lock();
+        state.owners.remove(&(fid, owner, kind)) || state.overflow
     }
 
     /// Drops all state, because the MDT was restarted or evicted this client. The locks are lost,
@@ -100,6 +99,7 @@ impl Flocks {
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.waiting.clear();
+        state.overflow = false;
         if !state.owners.is_empty() {
             tracing::warn!(
                 "the MDT was restarted or evicted this client: {} owners of file locks lost their locks",
@@ -107,5 +107,23 @@ impl Flocks {
             );
             state.owners.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overflow_of_owners_ends_when_the_locks_are_lost() {
+        let flocks = Flocks::default();
+        let file = Fid::new(1, 1);
+        for owner in 0..=OWNERS_MAX as u64 {
+            flocks.note(file, owner, FlockKind::Posix);
+        }
+        let unknown = u64::MAX;
+        assert!(flocks.take(file, unknown, FlockKind::Posix), "any owner may have locks");
+        flocks.forget();
+        assert!(!flocks.take(file, unknown, FlockKind::Posix), "no owner has locks");
     }
 }

@@ -103,6 +103,8 @@ struct State {
     /// Number of requests in flight, and number of evictions by the OST.
     sending: u32,
     evictions: u64,
+    /// Number of times that the OST dropped all grants: restarts and evictions.
+    grant_losses: u64,
     aging: bool,
     failed: LruCache<Fid, Errno, FxBuildHasher>,
     contended: LruCache<Fid, Instant, FxBuildHasher>,
@@ -115,6 +117,9 @@ struct Object {
     extents: Extents,
     /// Time since which there is dirty data that is not in flight.
     since: Instant,
+    /// [`State::grant_losses`] when the oldest of this dirty data was written. If it is not the
+    /// present number, the OST does not know the grant of all the dirty data.
+    grant_losses: u64,
 }
 
 /// Result of [`Writeback::put`].
@@ -137,6 +142,8 @@ struct Batch {
     parts: Vec<Part>,
     bulk: Bulk,
     covered: u64,
+    /// Bytes of grant that the write uses: `covered`, or 0 if the OST has dropped the grant.
+    used: u64,
     mtime: Time,
     /// Number of evictions by the OST when the batch was taken.
     evictions: u64,
@@ -166,6 +173,7 @@ impl Writeback {
                 grant: 0,
                 sending: 0,
                 evictions: 0,
+                grant_losses: 0,
                 aging: false,
                 failed: LruCache::with_hasher(FAILED_MAX, FxBuildHasher),
                 contended: LruCache::with_hasher(CONTENDED_MAX, FxBuildHasher),
@@ -190,10 +198,11 @@ impl Writeback {
         if state.dirty + state.flying + cost > max {
             return Put::Full;
         }
-        let new = || Object { file, extents: Extents::default(), since: now };
+        let grant_losses = state.grant_losses;
+        let new = || Object { file, extents: Extents::default(), since: now, grant_losses };
         let entry = state.objects.entry(object).or_insert_with(new);
         if entry.extents.dirty_bytes() == 0 {
-            entry.since = now;
+            (entry.since, entry.grant_losses) = (now, grant_losses);
         }
         let covered = entry.extents.write(offset, data, wall);
         let full = entry.extents.next_full(self.max_bytes());
@@ -323,14 +332,19 @@ impl Writeback {
         Some(ObjectAttr { size: extents.end(), blocks: extents.dirty_bytes() / 512, mtime: Some(mtime) })
     }
 
-    /// Discards the dirty data of an object that is about to be deleted.
+    /// Discards the dirty data of an object that is about to be deleted. Its grant is unused again,
+    /// unless the OST has dropped it since.
     pub fn discard(&self, object: Fid) {
-        let mut state = self.state.lock();
-        let freed = state.objects.get_mut(&object).map_or(0, |o| o.extents.discard(WHOLE));
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(known) = state.objects.get_mut(&object) else { return };
+        let freed = known.extents.discard(WHOLE);
+        if known.grant_losses == state.grant_losses {
+            state.grant += freed;
+        }
         state.dirty -= freed;
-        state.grant += freed;
         state.tidy(object);
-        drop(state);
+        drop(guard);
         self.total.fetch_sub(freed, Relaxed);
         self.changed.notify_waiters();
     }
@@ -368,7 +382,11 @@ impl Writeback {
     /// client, other clients may have written since. So it discards the dirty data and aborts the
     /// requests in flight, which have ended when this function returns.
     pub async fn lost(self: &Arc<Self>, evicted: bool) {
-        self.state.lock().grant = 0;
+        {
+            let mut state = self.state.lock();
+            state.grant = 0;
+            state.grant_losses += 1;
+        }
         if !evicted {
             let this = self.clone();
             drop(self.rt.spawn("osc_flush", async move { this.flush_all().await }));
@@ -435,7 +453,7 @@ impl Writeback {
     /// full.
     fn take(&self, state: &mut State, object: Fid, range: (u64, u64), whole: bool) -> Option<Batch> {
         let max = self.max_bytes();
-        let Object { file, extents, .. } = state.objects.get_mut(&object)?;
+        let Object { file, extents, grant_losses, .. } = state.objects.get_mut(&object)?;
         let mut batch = Batch {
             file: *file,
             object,
@@ -443,6 +461,7 @@ impl Writeback {
             parts: Vec::new(),
             bulk: Bulk::new(),
             covered: 0,
+            used: 0,
             mtime: Time { sec: 0, nsec: 0 },
             evictions: state.evictions,
         };
@@ -461,6 +480,8 @@ impl Writeback {
         if batch.runs.is_empty() {
             return None;
         }
+        // The OST would take the bytes from grants that it gave for other data since.
+        batch.used = if *grant_losses == state.grant_losses { batch.covered } else { 0 };
         state.dirty -= batch.covered;
         state.flying += batch.covered;
         state.sending += 1;
@@ -473,11 +494,11 @@ impl Writeback {
     }
 
     async fn send(self: Arc<Self>, batch: Batch) {
-        let Batch { file, object, runs, parts, bulk, covered, mtime, evictions } = batch;
+        let Batch { file, object, runs, parts, bulk, covered, used, mtime, evictions } = batch;
         let answer = tokio::select! {
             biased;
             () = self.evicted(evictions) => Err(Errno::EIO),
-            answer = self.write_there(object, parts, bulk, covered, mtime) => answer,
+            answer = self.write_there(object, parts, bulk, used, mtime) => answer,
         };
         if let Ok(epoch) = answer {
             self.unsynced.changed(file, self.osc.index(), epoch);
@@ -489,15 +510,15 @@ impl Writeback {
             if let Some(known) = state.objects.get_mut(&object) {
                 runs.iter().for_each(|offset| known.extents.done(*offset));
             }
-            if answer == Err(Errno::ESTALE) {
-                // The object was deleted by another client after a restarted OST had lost the lock.
-                state.grant += covered;
-            } else if let Err(errno) = answer {
+            // ESTALE is no error: another client deleted the object after a restarted OST had lost
+            // the lock. A failed write uses up its grant: the OST counts it as written.
+            if let Err(errno) = answer
+                && errno != Errno::ESTALE
+            {
                 // The object was sealed after a restarted OST had lost the lock, and the data
                 // cannot follow to its new place.
                 let closed = matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY);
                 let errno = if closed { Errno::EIO } else { errno };
-                state.grant += covered;
                 self.failed.store(true, Relaxed);
                 state.failed.put(file, errno);
                 let ost = self.osc.index();

@@ -86,7 +86,7 @@ fn append_is_not_resent_after_eviction() {
         rt.sleep(Duration::from_millis(50)).await;
         assert!(!appending.is_finished());
         let export = m.world.state.lock().locks.osts[&0].clone();
-        export.evict();
+        export.evict("test");
         let other = m.client.open(&ROOT, file.fid(), flags::RDWR).await.unwrap();
         let client = m.client.clone();
         let writing = rt.spawn("write", async move { client.write(&other, 10, bulk(&[9; 5])).await });

@@ -332,7 +332,7 @@ fn eviction_discards_dirty_data_and_fsync_reports_it() {
             state.locks.held.clear();
             let export = state.locks.osts.remove(&0).expect("the client is connected");
             drop(state);
-            export.evict();
+            export.evict("test");
         }
         pause(&m, Duration::from_millis(500)).await;
         m.world.state.lock().habits.hold = false;
@@ -374,6 +374,74 @@ fn dirty_data_is_written_after_ost_restart() {
         let mut want = vec![2; 10 * PIECE];
         want[..PIECE].fill(1);
         assert!(stored(&m) == want);
+    });
+}
+
+/// Stops the only OST. Once restarted, it grants nothing.
+fn stop_ost(m: &Mounted) {
+    m.server.remove("sheen-OST0000");
+    let mut state = m.world.state.lock();
+    state.habits.restarts += 1;
+    state.habits.promise = false;
+    state.habits.used = 0;
+}
+
+fn start_ost(m: &Mounted) {
+    m.server.add::<Ost>("sheen-OST0000", Arc::new(FakeOst(m.world.clone(), 0)));
+}
+
+/// Leaves data in flight to a stopped OST, and later data to the same bytes, which stays dirty.
+async fn write_twice(m: &Mounted, file: &OpenFile) {
+    write(m, file, PIECE, &[2; PIECE]).await;
+    pause(m, LONG).await;
+    write(m, file, PIECE, &[3; PIECE]).await;
+    assert_eq!(number(m, "cur_dirty_bytes"), 2 * PIECE as u64);
+}
+
+#[test]
+fn flush_after_ost_restart_uses_no_later_grant() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        stop_ost(&m);
+        write_twice(&m, &file).await;
+        start_ost(&m);
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert!(stored(&m)[PIECE..] == [3; PIECE]);
+        // The request that was in flight during the restart is sent again as it was.
+        assert_eq!(m.world.state.lock().habits.used, PIECE as u64);
+    });
+}
+
+#[test]
+fn failed_flush_after_ost_restart_adds_no_grant() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        stop_ost(&m);
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        m.world.state.lock().full.insert(0);
+        start_ost(&m);
+        assert_eq!(m.client.fsync(&file, false).await, Err(Errno::ENOSPC));
+        assert_eq!(number(&m, "cur_grant_bytes"), 0);
+    });
+}
+
+#[test]
+fn discard_after_ost_restart_adds_no_grant() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        stop_ost(&m);
+        write_twice(&m, &file).await;
+        m.world.state.lock().habits.hold = true;
+        start_ost(&m);
+        pause(&m, LONG).await;
+        m.client.statfs().await.unwrap(); // the fake OST learns of the new connection
+        assert!(m.world.want(object(&m), Mode::Ex, WHOLE) > 0);
+        pause(&m, LONG).await;
+        assert_eq!(number(&m, "cur_dirty_bytes"), PIECE as u64, "the later data is discarded");
+        assert_eq!(number(&m, "cur_grant_bytes"), 0);
+        m.world.state.lock().habits.hold = false;
+        pause(&m, LONG).await;
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
     });
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //!
-//! * Every structure is `repr(C)` without implicit padding (zerocopy proves it), and a test checks
-//!   its size.
+//! * All structures of this crate that the kernel knows are in `structs`. They are `repr(C)`
+//!   without implicit padding (zerocopy proves it), and a test there checks the size of each.
 //! * Numbers are in native byte order, because both ends run on the same machine.
 
 pub mod flags;

@@ -60,7 +60,7 @@ fn overtaken<T: Send + 'static>(
     });
     wait_for("the request arrives", || !m.fs.parked.lock().unwrap().is_empty());
     meanwhile();
-    m.fs.go_on();
+    m.fs.resume();
     thread.join().unwrap()
 }
 

@@ -4,8 +4,8 @@
 //! without checking the magic number, and divide by them. Lustre's ioctl therefore returns one
 //! component (`lov_getstripe`), and so does Sheen's.
 
-use super::encode_plain;
-use crate::{Component, Count, Layout, STRIPES_MAX};
+use super::file::encode_plain;
+use crate::{Component, Count, Layout, STRIPES_MAX, component::ANY_OST};
 
 impl Layout {
     /// Encodes a plain layout that represents this one. For a plain layout it is
@@ -26,8 +26,8 @@ impl Layout {
         let written = on_osts.iter().rfind(|c| !empty && c.is_instantiated());
         let Some(&c) = written.or(on_osts.last()).or(of_mirror.last()) else { return Vec::new() };
         let stripes = c.objects().to_vec();
-        let stripe_count = if stripes.is_empty() { stripes_to_come(c, osts) } else { c.stripe_count };
-        let layout_gen = if stripes.is_empty() { c.layout_gen } else { u16::MAX };
+        let stripe_count = if stripes.is_empty() { expected_stripe_count(c, osts) } else { c.stripe_count };
+        let layout_gen = if stripes.is_empty() { c.layout_gen } else { ANY_OST };
         let mut out = Vec::new();
         encode_plain(&Component { stripes, stripe_count, ..c.clone() }, layout_gen, &mut out);
         out
@@ -35,7 +35,7 @@ impl Layout {
 }
 
 /// Returns the expected stripe count of a component without objects, at least one.
-fn stripes_to_come(c: &Component, osts: usize) -> u16 {
+fn expected_stripe_count(c: &Component, osts: usize) -> u16 {
     let most = u16::try_from(osts.clamp(1, STRIPES_MAX)).unwrap_or(u16::MAX);
     match Count::from_raw(c.stripe_count) {
         None => 1,

@@ -1,9 +1,12 @@
 //! The binary forms, compared with layouts captured from Lustre.
 
 use proptest::prelude::*;
+use sheen_wire::Fid;
 
-use super::*;
-use crate::{Asked, Count, Mark, STRIPE_SIZE_UNIT, Spec, codec::fixtures::*, flags};
+use super::{fixtures::*, *};
+use crate::{
+    Asked, Count, LAYOUT_BYTES_MAX, Layout, LayoutError, Mark, Pattern, Pool, STRIPE_SIZE_UNIT, Spec, Stripe, flags,
+};
 
 #[test]
 fn decode_plain_layout_of_lustre_round_trips() {

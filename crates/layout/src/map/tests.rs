@@ -1,10 +1,10 @@
 //! The mapping, compared with a model that distributes stripe units one by one.
 
 use proptest::prelude::*;
-use sheen_wire::Fid;
+use sheen_wire::ost::OBJECT_SIZE_MAX;
 
 use super::*;
-use crate::{Pattern, flags};
+use crate::{Component, Composite, Count, Pattern, STRIPE_SIZE_UNIT, flags, index::FEW};
 
 fn layout(stripe_size: u32, count: usize) -> Layout {
     let stripes = (0..count).map(|i| Stripe { object: Fid::new(9, i as u32 + 1), ost: i as u32 % 4 }).collect();
@@ -317,15 +317,6 @@ proptest! {
                 prop_assert_eq!(on_mdt.object_offset(size, stripe), on_ost.object_offset(size, stripe));
                 prop_assert_eq!(on_mdt.file_offset(stripe, size), on_ost.file_offset(stripe, size));
             }
-        }
-    }
-
-    #[test]
-    fn divisor_divides_exactly(d in 1..=1_u64 << 16, n in 0..1_u64 << 47, k in 0..1_u64 << 31, near in -2..=2_i64) {
-        let divisor = Divisor::new(d);
-        let multiple = (k * d).saturating_add_signed(near).min((1 << 47) - 1);
-        for n in [n, multiple, (1 << 47) - 1] {
-            prop_assert_eq!(divisor.divide(n), (n / d, n % d));
         }
     }
 }

@@ -19,7 +19,7 @@ impl Locks {
             if !many && !old {
                 break;
             }
-            self.give_up(self.oldest, actions);
+            self.start_cancel(self.oldest, actions);
         }
     }
 
@@ -27,7 +27,7 @@ impl Locks {
     /// unmount.
     pub fn clear(&mut self, actions: &mut Vec<Action>) {
         while self.oldest != NIL {
-            self.give_up(self.oldest, actions);
+            self.start_cancel(self.oldest, actions);
         }
     }
 

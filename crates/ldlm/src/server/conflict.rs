@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use sheen_wire::ldlm::{self, Kind, MODES, Mode, Policy};
 
-use super::{ClientId, Namespace, SERVER, store::Lock};
+use super::{ClientId, Namespace, SERVER, state::Lock};
 use crate::nodes::Root;
 
 /// The properties of a request that matter for conflicts.

@@ -21,12 +21,8 @@
 use std::time::Duration;
 
 use sheen_rt::Instant;
-use sheen_wire::ldlm::Kind;
 
-use super::{ClientId, Namespace, SERVER, Tunables, conflict::Want};
-
-/// Most empty resources that linger.
-const LINGERING_MAX: usize = 4096;
+use super::types::{ClientId, SERVER, Tunables};
 
 /// Contention level of an object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -58,7 +54,8 @@ pub(super) struct Contention {
 }
 
 impl Contention {
-    fn level(&self, now: Instant, tunables: &Tunables) -> Level {
+    /// Returns the level at present.
+    pub fn level(&self, now: Instant, tunables: &Tunables) -> Level {
         let calm = |since| now.since(since) >= Duration::from_secs(tunables.contention_seconds);
         if !tunables.adaptive || calm(self.last) {
             Level::Normal
@@ -69,8 +66,20 @@ impl Contention {
         }
     }
 
+    /// Counts a request of a client. Returns the level.
+    pub fn request(&mut self, now: Instant, tunables: &Tunables, client: ClientId, writes: bool) -> Level {
+        let level = self.level(now, tunables);
+        if client != SERVER {
+            if level != Level::Normal && self.last_client != client && (writes || self.last_writes) {
+                self.last = now;
+            }
+            (self.last_client, self.last_writes) = (client, writes);
+        }
+        level
+    }
+
     /// Counts a conflict. Returns whether the level rose.
-    fn conflict(&mut self, now: Instant, tunables: &Tunables) -> bool {
+    pub fn conflict(&mut self, now: Instant, tunables: &Tunables) -> bool {
         let window = Duration::from_millis(tunables.contention_window_ms.max(1));
         self.level = self.level(now, tunables);
         let age = now.since(self.window);
@@ -90,81 +99,25 @@ impl Contention {
         (self.count, self.count_before) = (0, 0);
         true
     }
-}
 
-impl Namespace {
-    /// Returns the contention level of an object.
-    pub fn level(&self, now: Instant, resource: sheen_wire::ldlm::Resource) -> Level {
-        self.by_name.get(&resource).map_or(Level::Normal, |r| self.level_of(now, *r))
+    /// Counts a conflict with a lock of the server. Revoking that lock costs nothing, as no client
+    /// caches under it. But a client's lock would still conflict.
+    pub fn server_conflict(&mut self, now: Instant) {
+        if self.level == Level::Contended {
+            (self.last, self.last_conflict) = (now, now);
+        }
     }
 
-    pub(super) fn level_of(&self, now: Instant, r: u32) -> Level {
-        self.resources[r].contention.level(now, &self.tunables)
+    /// Returns the time until which the level must be remembered. `None`: it is normal.
+    pub fn remembered_until(&self, tunables: &Tunables) -> Option<Instant> {
+        let remembered = self.level != Level::Normal && tunables.adaptive;
+        remembered.then(|| self.last + Duration::from_secs(tunables.contention_seconds))
     }
 
-    /// Counts a request for a lock. Returns the object's level.
-    pub(super) fn observe(&mut self, now: Instant, r: u32, want: &Want) -> Level {
-        let res = &mut self.resources[r];
-        if res.name.kind != Kind::Extent {
-            return Level::Normal;
-        }
-        let c = &mut res.contention;
-        let level = c.level(now, &self.tunables);
-        // The server takes its own locks for operations of clients that hold none.
-        let client = if want.client == SERVER { want.spare } else { want.client };
-        if client != SERVER {
-            let writes = want.mode.writes();
-            if level != Level::Normal && c.last_client != client && (writes || c.last_writes) {
-                c.last = now;
-            }
-            (c.last_client, c.last_writes) = (client, writes);
-        }
-        level
-    }
-
-    /// Counts a blocking callback for the granted lock `n` on behalf of `want`.
-    pub(super) fn note_conflict(&mut self, now: Instant, n: u32, want: &Want) {
-        let lock = &self.locks[n];
-        let soon = Duration::from_millis(self.tunables.contention_window_ms);
-        let res = &mut self.resources[lock.resource];
-        if res.name.kind != Kind::Extent || lock.client == want.client || now.since(lock.granted_at) > soon {
-            return;
-        }
-        if lock.client == SERVER {
-            // Revoking the server's own lock costs nothing, as no client caches under it. But a
-            // client's lock would still conflict.
-            if res.contention.level == Level::Contended {
-                (res.contention.last, res.contention.last_conflict) = (now, now);
-            }
-            return;
-        }
-        self.stats.contended += u64::from(res.contention.conflict(now, &self.tunables));
-    }
-
-    /// Lets an empty resource linger if its level is not normal and there is room. Returns whether
-    /// it lingers.
-    pub(super) fn linger(&mut self, r: u32) -> bool {
-        let c = &self.resources[r].contention;
-        if c.level == Level::Normal || !self.tunables.adaptive || self.lingering.len() >= LINGERING_MAX {
-            return false;
-        }
-        let until = c.last + Duration::from_secs(self.tunables.contention_seconds);
-        self.resources[r].lingering = Some(until);
-        self.lingering.insert((until, r));
-        true
-    }
-
-    /// Frees the resources whose lingering time is over.
-    pub(super) fn reap(&mut self, now: Instant) {
-        while let Some((until, r)) = self.lingering.first().copied()
-            && until <= now
-        {
-            self.lingering.pop_first();
-            self.resources[r].lingering = None;
-            if self.level_of(now, r) == Level::Normal {
-                self.resources[r].contention.level = Level::Normal;
-            }
-            self.free_if_empty(r);
+    /// Forgets the level if it is normal at present.
+    pub fn forget_if_normal(&mut self, now: Instant, tunables: &Tunables) {
+        if self.level(now, tunables) == Level::Normal {
+            self.level = Level::Normal;
         }
     }
 }

@@ -52,9 +52,9 @@ impl Namespace {
             self.glimpse_lost(n);
             self.end_deadline(n);
         }
-        self.disturb(n);
+        self.schedule_watchers(n);
         self.settle(now, actions);
-        self.ask_if_wanted(now, n, actions);
+        self.send_blocking_if_wanted(now, n, actions);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{LockId, Mode, Policy, Resource};
 
-use super::{Action, ClientId, Namespace, SERVER};
+use super::{Action, ClientId, Namespace, Overdue, SERVER};
 
 /// Number of lock timeouts within which a client must cancel a lock while it cancels others.
 const PATIENCE: u32 = 10;
@@ -75,7 +75,7 @@ impl Namespace {
                 continue;
             }
             self.stats.evictions += 1;
-            actions.push(Action::Evict { client });
+            actions.push(Action::Evict { client, overdue: self.overdue(now, n) });
             self.evict(now, client, actions);
         }
         self.reap(now);
@@ -91,19 +91,33 @@ impl Namespace {
     /// Starts the deadline of a lock whose blocking callback was sent now. The server's own locks
     /// have none, nor have GROUP locks, which programs hold.
     pub(super) fn begin_deadline(&mut self, now: Instant, n: u32) {
-        if self.must_return(n) {
+        if self.has_deadline(n) {
             self.set_deadline(n, now + self.tunables.lock_timeout());
         }
     }
 
     /// Removes a deadline that is no longer needed.
     pub(super) fn end_deadline(&mut self, n: u32) {
-        if !self.locks[n].glimpse.now && !self.must_return(n) {
+        if !self.locks[n].glimpse.now && !self.has_deadline(n) {
             self.set_deadline(n, Instant::FAR);
         }
     }
 
-    fn must_return(&self, n: u32) -> bool {
+    fn overdue(&self, now: Instant, n: u32) -> Overdue {
+        let lock = &self.locks[n];
+        let since = lock.asked.filter(|_| self.has_deadline(n));
+        Overdue {
+            id: lock.id,
+            resource: self.resources[lock.resource].name,
+            mode: lock.mode,
+            policy: lock.policy,
+            glimpse: since.is_none(),
+            // The time of a glimpse is not stored.
+            waited: since.map_or(self.tunables.lock_timeout(), |since| now.since(since)),
+        }
+    }
+
+    fn has_deadline(&self, n: u32) -> bool {
         let lock = &self.locks[n];
         lock.asked.is_some() && !lock.withheld && lock.client != SERVER && lock.mode != Mode::Group
     }

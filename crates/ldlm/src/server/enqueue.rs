@@ -14,7 +14,7 @@ use sheen_wire::{
     ldlm::{Cookie, Enqueue, Enqueued, FlockKind, Kind, LockId, Mode, Policy, bits},
 };
 
-use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, store::New};
+use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, state::New};
 
 impl Namespace {
     /// Enqueues a lock for a client, or for the server itself.
@@ -83,7 +83,7 @@ impl Namespace {
         match blocker {
             Some(b) if ask.flags.nowait || ask.flags.test || optional => {
                 if let Some(r) = known.filter(|_| ask.flags.ask && !ask.flags.test) {
-                    self.ask_all(now, r, want, actions);
+                    self.send_blocking_callbacks(now, r, want, actions);
                 }
                 return Enqueued::WouldBlock { by: self.locks[b].conflict() };
             }
@@ -115,10 +115,10 @@ impl Namespace {
         match blocker {
             Some(b) => {
                 self.watch(n, b);
-                self.ask_all(now, r, want, actions);
+                self.send_blocking_callbacks(now, r, want, actions);
             }
             // Only a lock that joins its group is granted ahead of waiting ones.
-            None => self.ask_if_wanted(now, n, actions),
+            None => self.send_blocking_if_wanted(now, n, actions),
         }
         self.present(n)
     }

@@ -24,7 +24,7 @@ use sheen_wire::{
     ldlm::{Cookie, Enqueue, Enqueued, Flock, FlockKind, LockId, Mode, Policy},
 };
 
-use super::{Action, ClientId, Namespace, SERVER, conflict::Want, store::New};
+use super::{Action, ClientId, Namespace, SERVER, conflict::Want, state::New};
 
 /// Most edges of the waits-for graph that are followed. A longer cycle is not found: its programs
 /// wait until they are interrupted.
@@ -165,7 +165,7 @@ impl Namespace {
         self.leave(n);
         self.locks[n].policy = Policy::Flock(rest);
         self.enter(n);
-        self.disturb(n);
+        self.schedule_watchers(n);
         let (Some(_), Some(right)) = (left, right) else { return };
         let lock = &self.locks[n];
         let new = New {

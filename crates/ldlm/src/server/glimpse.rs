@@ -27,30 +27,7 @@ use sheen_wire::{
     ost::ObjectAttr,
 };
 
-use super::{Action, ClientId, Namespace, SERVER, conflict::Want};
-
-/// Identifies a waiter for glimpse answers: a number that the owner of the [`Namespace`] uses once.
-pub type Ticket = u64;
-
-/// A glimpse callback in progress, to one client about one object.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    /// Tickets that wait for its answer.
-    now: Vec<Ticket>,
-    /// Tickets that were issued after it was sent.
-    next: Vec<Ticket>,
-}
-
-/// Glimpse state of a lock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Glimpse {
-    /// A callback through this lock is in progress.
-    pub now: bool,
-    /// At least one callback has been sent through this lock.
-    before: bool,
-    /// Blocking callbacks replace glimpses through this lock.
-    doubtful: bool,
-}
+use super::{Action, ClientId, Namespace, SERVER, Ticket, conflict::Want, state::Asked};
 
 impl Namespace {
     /// Asks all clients, except `asker`, that may have written beyond `size` bytes. Returns the
@@ -89,7 +66,7 @@ impl Namespace {
     ) {
         let Some(n) = self.find(id).filter(|n| self.locks[*n].client == client) else { return };
         let lock = &mut self.locks[n];
-        if !lock.glimpse.now || lock.glimpse.doubtful {
+        if !lock.glimpse.now || lock.glimpse.replaced_by_blocking {
             return;
         }
         lock.glimpse.now = false;
@@ -135,17 +112,17 @@ impl Namespace {
 
     /// Notes that the lock's client reconnected: answers through this lock may come twice, and a
     /// callback may have been lost.
-    pub(super) fn glimpse_doubted(&mut self, n: u32) {
+    pub(super) fn glimpse_reconnected(&mut self, n: u32) {
         let lock = &mut self.locks[n];
-        lock.glimpse.doubtful = lock.glimpse.before && lock.mode != Mode::Group;
+        lock.glimpse.replaced_by_blocking = lock.glimpse.before && lock.mode != Mode::Group;
     }
 
     /// Returns the request for the blocking callback that replaces a glimpse through a granted
     /// lock.
-    pub(super) fn doubting(&self, n: u32) -> Option<Want> {
+    pub(super) fn replacement_for_glimpse(&self, n: u32) -> Option<Want> {
         let glimpse = self.locks[n].glimpse;
         let want = Want { client: SERVER, mode: Mode::Pr, policy: Policy::extent(0, u64::MAX), spare: SERVER };
-        (glimpse.now && glimpse.doubtful).then_some(want)
+        (glimpse.now && glimpse.replaced_by_blocking).then_some(want)
     }
 
     /// Sends a glimpse callback to the holder of a lock, or the blocking callback that replaces it.
@@ -153,8 +130,8 @@ impl Namespace {
         let lock = &mut self.locks[n];
         (lock.glimpse.now, lock.glimpse.before) = (true, true);
         let asked = lock.asked.is_some();
-        match self.doubting(n) {
-            Some(want) if !asked => self.ask(now, n, &want, actions),
+        match self.replacement_for_glimpse(n) {
+            Some(want) if !asked => self.send_blocking(now, n, &want, actions),
             Some(_) => {}
             None => {
                 self.stats.glimpse_callbacks += 1;

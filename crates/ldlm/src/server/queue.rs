@@ -24,17 +24,17 @@ impl Namespace {
     }
 
     /// Schedules the watchers of a lock that is dropped or weakened for examination.
-    pub(super) fn disturb(&mut self, n: u32) {
+    pub(super) fn schedule_watchers(&mut self, n: u32) {
         for w in std::mem::take(&mut self.locks[n].watchers) {
             self.locks[w].watching = NIL;
-            self.disturbed.insert((self.locks[w].seq, w));
+            self.to_examine.insert((self.locks[w].seq, w));
         }
     }
 
     /// Examines all scheduled waiting locks in the queue's order: grants each of them, or finds
     /// another lock for it to watch. Then continues the glimpses whose marked locks were dropped.
     pub(super) fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        while let Some((seq, n)) = self.disturbed.pop_first() {
+        while let Some((seq, n)) = self.to_examine.pop_first() {
             let lock = &self.locks[n];
             let gone = lock.seq != seq || lock.id.0 == 0 || !lock.waiting;
             if gone {
@@ -71,7 +71,7 @@ impl Namespace {
         let of_client = u64::from(want.client != SERVER);
         self.stats.grants += of_client;
         self.stats.completion_callbacks += of_client;
-        self.ask_if_wanted(now, n, actions);
+        self.send_blocking_if_wanted(now, n, actions);
     }
 
     /// Returns the range or bits granted to a request that conflicts with no lock.
@@ -85,46 +85,46 @@ impl Namespace {
 
     /// Sends blocking callbacks for all granted locks that conflict with `want` and have had none
     /// yet.
-    pub(super) fn ask_all(&mut self, now: Instant, r: u32, want: &Want, actions: &mut Vec<Action>) {
+    pub(super) fn send_blocking_callbacks(&mut self, now: Instant, r: u32, want: &Want, actions: &mut Vec<Action>) {
         let mut found = std::mem::take(&mut self.scratch);
         let _ = self.granted_conflicts(r, want, 1, &mut |n| {
             found.push(n);
             ControlFlow::Continue(())
         });
         for n in &found {
-            self.ask(now, *n, want, actions);
+            self.send_blocking(now, *n, want, actions);
         }
         found.clear();
         self.scratch = found;
     }
 
     /// Sends a blocking callback for a granted lock if a request waits for it.
-    pub(super) fn ask_if_wanted(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
-        if let Some(want) = self.wanting(n) {
-            self.ask(now, n, &want, actions);
+    pub(super) fn send_blocking_if_wanted(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
+        if let Some(want) = self.waiting_request(n) {
+            self.send_blocking(now, n, &want, actions);
         }
     }
 
     /// Returns a request that waits for a granted lock. `None` for flock locks, which get no
     /// blocking callbacks.
-    pub(super) fn wanting(&self, n: u32) -> Option<Want> {
+    pub(super) fn waiting_request(&self, n: u32) -> Option<Want> {
         let lock = &self.locks[n];
         if self.resources[lock.resource].name.kind == Kind::Flock {
             return None;
         }
-        self.waiting_for(n).map(|w| Want::of(&self.locks[w])).or_else(|| self.doubting(n))
+        self.waiting_for(n).map(|w| Want::of(&self.locks[w])).or_else(|| self.replacement_for_glimpse(n))
     }
 
     /// Sends a blocking callback for a granted lock on behalf of `want`, and starts the deadline.
-    pub(super) fn ask(&mut self, now: Instant, n: u32, want: &Want, actions: &mut Vec<Action>) {
+    pub(super) fn send_blocking(&mut self, now: Instant, n: u32, want: &Want, actions: &mut Vec<Action>) {
         self.note_conflict(now, n, want);
         self.set_asked(n, Some(now));
         self.begin_deadline(now, n);
-        self.send_block(n, want, actions);
+        self.queue_blocking(n, want, actions);
     }
 
     /// Queues the blocking callback itself.
-    pub(super) fn send_block(&mut self, n: u32, want: &Want, actions: &mut Vec<Action>) {
+    pub(super) fn queue_blocking(&mut self, n: u32, want: &Want, actions: &mut Vec<Action>) {
         let lock = &self.locks[n];
         self.stats.blocking_callbacks += u64::from(lock.client != SERVER);
         actions.push(Action::Block {

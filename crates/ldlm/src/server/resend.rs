@@ -17,9 +17,9 @@ impl Namespace {
                 actions.push(Action::Grant { client, cookie, id, mode, policy });
                 self.stats.completion_callbacks += 1;
             }
-            self.glimpse_doubted(n);
+            self.glimpse_reconnected(n);
             if self.locks[n].asked.is_some() {
-                self.ask_again(now, n, actions);
+                self.resend_blocking(now, n, actions);
             }
             if self.locks[n].glimpse.now {
                 self.send_glimpse(now, n, actions);
@@ -36,13 +36,13 @@ impl Namespace {
 
     /// Sends a blocking callback again if a request still waits for the lock. Otherwise marks the
     /// lock as one without a blocking callback.
-    fn ask_again(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
-        let Some(want) = self.wanting(n) else {
+    fn resend_blocking(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
+        let Some(want) = self.waiting_request(n) else {
             self.set_asked(n, None);
             self.end_deadline(n);
             return;
         };
         self.begin_deadline(now, n);
-        self.send_block(n, &want, actions);
+        self.queue_blocking(n, &want, actions);
     }
 }

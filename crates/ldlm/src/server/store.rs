@@ -1,107 +1,19 @@
-//! Storage of locks, resources and clients, and how a lock is made and dropped.
+//! How a lock is made and dropped, and put into the sets of its resource and client.
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
 use sheen_rt::Instant;
-use sheen_wire::ldlm::{Conflict, Cookie, Kind, LockId, MODES, Mode, Policy, Resource};
+use sheen_wire::ldlm::{Cookie, Kind, LockId, MODES, Policy, Resource};
 
-use super::{ClientId, Namespace, contention::Contention, glimpse::Glimpse};
+use super::{
+    ClientId, Namespace,
+    contention::Contention,
+    state::{Client, Glimpse, Lock, New, Res},
+};
 use crate::{
     nodes::Root,
     slab::{self, NIL},
 };
-
-/// A lock, granted or waiting; free if `id` is none.
-#[derive(Debug)]
-pub(super) struct Lock {
-    pub id: LockId,
-    /// Position in the queue; never used twice.
-    pub seq: u64,
-    pub client: ClientId,
-    /// Client whose locks do not conflict with this one: see `Want`.
-    pub spare: ClientId,
-    pub cookie: Cookie,
-    pub resource: u32,
-    pub mode: Mode,
-    /// Granted policy, or the requested one while the lock waits.
-    pub policy: Policy,
-    pub waiting: bool,
-    pub no_expand: bool,
-    pub align: u64,
-    pub granted_at: Instant,
-    /// The completion callback was sent and has not been confirmed.
-    pub unconfirmed: bool,
-    /// The client does not know of the lock yet: see [`Namespace::withhold`].
-    pub withheld: bool,
-    /// Time of the blocking callback, if one has been sent.
-    pub asked: Option<Instant>,
-    pub glimpse: Glimpse,
-    /// [`Instant::FAR`]: none.
-    pub deadline: Instant,
-    /// Of a waiting lock: the lock that it watches.
-    pub watching: u32,
-    /// Waiting locks that watch this one.
-    pub watchers: Vec<u32>,
-    /// Previous and next lock in the client's list.
-    before: u32,
-    after: u32,
-}
-
-impl Lock {
-    pub fn conflict(&self) -> Conflict {
-        Conflict { client: self.client, id: self.id, mode: self.mode, policy: self.policy }
-    }
-
-    /// Returns the rank for searches: of a waiting lock its position in the queue, of a granted
-    /// lock whether a blocking callback has been sent.
-    pub fn rank(&self) -> u64 {
-        if self.waiting { self.seq } else { u64::from(self.asked.is_some()) }
-    }
-}
-
-/// A resource with locks, or a contended one without locks.
-#[derive(Debug)]
-pub(super) struct Res {
-    pub name: Resource,
-    pub granted: [Root; MODES],
-    pub waiting: [Root; MODES],
-    pub granted_len: usize,
-    pub waiting_len: usize,
-    pub contention: Contention,
-    /// Time of its entry in [`Namespace::lingering`], if it has one.
-    pub lingering: Option<Instant>,
-}
-
-/// A client with locks.
-#[derive(Debug)]
-pub(super) struct Client {
-    first: u32,
-    last: u32,
-    len: usize,
-    /// Locks for which a blocking callback has been sent.
-    pub asked: BTreeSet<u32>,
-    /// When the client last cancelled or weakened a lock after a blocking callback.
-    pub progress: Instant,
-}
-
-impl Client {
-    pub fn len(&self) -> usize {
-        self.len
-    }
-}
-
-/// The parameters of a new lock.
-pub(super) struct New {
-    pub client: ClientId,
-    pub spare: ClientId,
-    pub cookie: Cookie,
-    pub resource: u32,
-    pub mode: Mode,
-    pub policy: Policy,
-    pub waiting: bool,
-    pub no_expand: bool,
-    pub align: u64,
-}
 
 impl Namespace {
     pub(super) fn find(&self, id: LockId) -> Option<u32> {
@@ -165,7 +77,7 @@ impl Namespace {
 
     /// Drops a lock. The next [`Namespace::settle`] examines its watchers.
     pub(super) fn drop_lock(&mut self, n: u32) {
-        self.disturb(n);
+        self.schedule_watchers(n);
         self.glimpse_lost(n);
         self.leave(n);
         self.unwatch(n);

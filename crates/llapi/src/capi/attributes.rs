@@ -3,12 +3,13 @@
 
 use std::ffi::{c_char, c_int};
 
+use sheen_layout::{MIRRORS_MAX, flags};
 use sheen_wire::Errno;
 
 use crate::{
-    border::{exclusive, or_else, or_minus_one, put, put_text, shared, text},
-    layout::{self, Layout, MIRRORS_MAX, flag},
-    lum,
+    ffi::{exclusive, or_else, or_minus_one, put, put_text, shared, text},
+    layout::{self, Layout},
+    xattr,
 };
 
 /// Stores the stripe count: a number, `LLAPI_LAYOUT_DEFAULT`, or `LLAPI_LAYOUT_WIDE` and above.
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn llapi_layout_pattern_set(layout: *mut Layout, pattern: 
 /// Converts the interface's number of a pattern to bits of `lmm_pattern`.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_pattern_to_lov(pattern: u64) -> u32 {
-    lum::pattern_to(pattern)
+    xattr::pattern_to(pattern).0
 }
 
 /// Stores the OST of a stripe. EINVAL: no such stripe, or no OST is set for it.
@@ -170,7 +171,7 @@ pub unsafe extern "C" fn llapi_layout_comp_flags_clear(layout: *mut Layout, flag
 }
 
 fn known(flags: u32) -> Result<u32, Errno> {
-    if flags & !flag::KNOWN != 0 { Err(Errno::EINVAL) } else { Ok(flags) }
+    if flags & !flags::KNOWN != 0 { Err(Errno::EINVAL) } else { Ok(flags) }
 }
 
 /// Stores the component's id, unique in its file; 0 before it is assigned.

@@ -8,11 +8,11 @@ use std::{
 use sheen_wire::{Errno, Result, mgs::TargetKind};
 
 use crate::{
-    border::{exclusive, optional, or_minus_errno, or_minus_one, shared},
     capi::messages,
+    ffi::{exclusive, optional, or_minus_errno, or_minus_one, shared},
     layout::{Layout, Move},
     mounts,
-    sanity::{self, Wrong},
+    sanity::{self, LayoutDefect},
     sys::At,
 };
 
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn llapi_layout_v2_sanity(
     })
 }
 
-fn check_names(layout: &Layout, root: &CStr) -> Result<Result<(), Wrong>> {
+fn check_names(layout: &Layout, root: &CStr) -> Result<Result<(), LayoutDefect>> {
     let osts = mounts::targets(At::Path(root), TargetKind::Ost)?;
     let osts: Vec<u32> = osts.iter().map(|ost| ost.index).collect();
     Ok(sanity::check_names(layout, &osts, &mounts::pools(At::Path(root))?))
@@ -175,7 +175,8 @@ pub unsafe extern "C" fn llapi_layout_mirror_inherit(file: *const Layout, mirror
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_layout_sanity_perror(number: c_int) {
     let _ = or_minus_one(|| {
-        let text = Wrong::text_of(number).map_or_else(|| format!("invalid layout: error {number}"), str::to_owned);
+        let text =
+            LayoutDefect::text_of(number).map_or_else(|| format!("invalid layout: error {number}"), str::to_owned);
         messages::say(messages::ERROR, None, &text);
         Ok(0)
     });
@@ -194,8 +195,8 @@ pub extern "C" fn llapi_layout_flags_string(flags: u32) -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_string_flags(name: *const c_char) -> u16 {
     let found = || -> Result<u16> {
-        let name = unsafe { crate::border::text(name)? };
+        let name = unsafe { crate::ffi::text(name)? };
         Ok(STATES.iter().find(|(_, state)| *state == name).map_or(0, |(flags, _)| *flags))
     };
-    crate::border::or_else(0, found)
+    crate::ffi::or_else(0, found)
 }

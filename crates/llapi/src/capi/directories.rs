@@ -12,7 +12,7 @@ use sheen_wire::{Errno, Result, mgs::TargetKind};
 
 use super::files::{StripeParam, with_list};
 use crate::{
-    border::{optional, or_minus_errno, text},
+    ffi::{optional, or_minus_errno, text},
     mounts,
     sys::{self, At, errno},
 };

@@ -7,8 +7,8 @@ use rustix::fs::{Mode, OFlags};
 use sheen_wire::{Errno, Fid, Result, control, fid::ROOT};
 
 use crate::{
-    border::{file, or_minus_errno, or_minus_one, put, put_text, shared, text},
     capi::LuFid,
+    ffi::{file, or_minus_errno, or_minus_one, put, put_text, shared, text},
     mounts, open,
     sys::{self, At},
 };

@@ -8,16 +8,16 @@ use std::{
 };
 
 use rustix::fs::OFlags;
-use sheen_layout::{PER_OST_MAX, STRIPES_MAX};
+use sheen_layout::{PER_OST_MAX, Pattern, STRIPES_MAX, codec};
 use sheen_wire::{Errno, Result};
 
 use crate::{
-    border::{file, optional, or_minus_errno, put, shared, text},
     capi::messages,
+    ffi::{file, optional, or_minus_errno, put, shared, text},
     layout::{Component, DEFAULT, Layout, OVERSTRIPING, RAID0, WIDE},
-    lum,
-    open::{self, Onto},
+    open::{self, LayoutTarget},
     sys::{self, At},
+    xattr,
 };
 
 /// `struct llapi_stripe_param` without the list of OSTs at its end.
@@ -57,8 +57,8 @@ pub(super) struct Striping<'a> {
 }
 
 /// `LOV_PATTERN_RAID0`, and the same with `LOV_PATTERN_OVERSTRIPING`.
-const PATTERN_RAID0: c_int = 1;
-const PATTERN_OVERSTRIPED: c_int = 0x201;
+const PATTERN_RAID0: c_int = Pattern::RAID0.0 as c_int;
+const PATTERN_OVERSTRIPED: c_int = Pattern::RAID0_OVERSTRIPED.0 as c_int;
 /// Mode of files that `llapi_file_create` creates.
 const MODE: u32 = 0o644;
 
@@ -97,10 +97,10 @@ impl Striping<'_> {
 
 fn open(path: &CStr, flags: OFlags, mode: u32, striping: &Striping<'_>) -> Result<c_int> {
     let name = path.to_string_lossy();
-    let value = striping.layout().and_then(|layout| lum::encode(&layout)).inspect_err(|e| {
+    let value = striping.layout().and_then(|layout| xattr::encode(&layout)).inspect_err(|e| {
         messages::say(messages::ERROR, Some(*e), &format!("error: invalid stripe options for '{name}'"));
     })?;
-    open::open(path, flags, mode, &value, Onto::Any).map(open::give).inspect_err(|e| {
+    open::open(path, flags, mode, &value, LayoutTarget::Any).map(open::give).inspect_err(|e| {
         let what = if *e == Errno::EEXIST { "stripe already set" } else { "cannot open or stripe file" };
         messages::say(messages::ERROR, Some(*e), &format!("error: {what}: '{name}'"));
     })
@@ -269,9 +269,6 @@ pub unsafe extern "C" fn llapi_file_create_pool(
     })
 }
 
-/// Offset of `lmm_stripe_offset` in a plain layout, in bytes.
-const OFFSET_AT: usize = 30;
-
 /// Stores the layout of a file, or the default of a directory, as in `lustre.lov`: up to 65,536
 /// bytes, depending on the number of stripes. In a plain file's layout, `lmm_stripe_offset` is the
 /// first OST. Returns 0, or a negated errno, which is also in `errno`.
@@ -285,10 +282,10 @@ pub unsafe extern "C" fn llapi_file_get_stripe(path: *const c_char, value: *mut 
             return Err(Errno::EINVAL);
         }
         let mut found = sys::layout(At::Path(path))?.ok_or(Errno::ENODATA)?;
-        let layout = lum::decode(&found, false)?;
+        let layout = xattr::decode(&found, false)?;
         let first = layout.current().ost(0).ok().and_then(|ost| u16::try_from(ost).ok());
-        if let (false, Some(first), Some(field)) = (layout.composite, first, found.get_mut(OFFSET_AT..OFFSET_AT + 2)) {
-            field.copy_from_slice(&first.to_le_bytes());
+        if let (false, Some(first)) = (layout.composite, first) {
+            codec::set_stripe_offset(&mut found, first);
         }
         // SAFETY: C guarantees room for a layout, as the documentation requires.
         unsafe { ptr::copy_nonoverlapping(found.as_ptr(), value.cast(), found.len()) };
@@ -304,17 +301,22 @@ pub unsafe extern "C" fn llapi_file_fget_mdtidx(fd: c_int, index: *mut c_int) ->
 }
 
 /// Names of the bits of `lmm_pattern`.
-const PATTERNS: [(u32, &str); 5] =
-    [(1, "raid0"), (0x100, "mdt"), (0x200, "overstriped"), (0x400, "foreign"), (0x8000_0000, "released")];
+const PATTERNS: [(u32, &str); 5] = [
+    (Pattern::RAID0.0, "raid0"),
+    (Pattern::MDT.0, "mdt"),
+    (Pattern::OVERSTRIPING.0, "overstriped"),
+    (Pattern::FOREIGN.0, "foreign"),
+    (Pattern::RELEASED.0, "released"),
+];
 
 /// Writes the names of a pattern's bits, separated by commas, and returns the buffer. Null with
 /// EOVERFLOW: they do not fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lov_pattern_string(pattern: u32, buffer: *mut c_char, room: usize) -> *mut c_char {
-    crate::border::or_null(|| {
+    crate::ffi::or_null(|| {
         let names: Vec<&str> = PATTERNS.iter().filter(|(bit, _)| pattern & bit != 0).map(|(_, name)| *name).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(",") };
-        unsafe { crate::border::put_text(buffer, room, names.as_bytes(), Errno::EOVERFLOW) }.map(|()| buffer)
+        unsafe { crate::ffi::put_text(buffer, room, names.as_bytes(), Errno::EOVERFLOW) }.map(|()| buffer)
     })
 }
 

@@ -7,17 +7,21 @@ use std::{
 };
 
 use rustix::fs::{FileType, OFlags};
-use sheen_layout::LAYOUT_BYTES_MAX;
+use sheen_layout::{
+    LAYOUT_BYTES_MAX,
+    codec::{COMPONENTS_MAX, V1_BYTES},
+};
 use sheen_wire::{Errno, Result};
 
 use crate::{
-    border::{file, or_minus_one, or_null, put, shared, text},
     capi::LuFid,
+    ffi::{file, or_minus_one, or_null, put, shared, text},
     layout::Layout,
-    lum, mounts,
-    open::{self, Onto},
+    mounts,
+    open::{self, LayoutTarget},
     sanity,
     sys::{self, At},
+    xattr,
 };
 
 /// `enum llapi_layout_get_flags`.
@@ -96,7 +100,7 @@ pub unsafe extern "C" fn llapi_layout_get_by_xattr(value: *const c_void, size: i
         let size = usize::try_from(size).ok().filter(|size| *size > 0 && !value.is_null()).ok_or(Errno::EINVAL)?;
         // SAFETY: not null, and C guarantees that size.
         let value = unsafe { slice::from_raw_parts(value.cast::<u8>(), size) };
-        lum::decode(value, flags & GET_CHECK != 0).map(boxed)
+        xattr::decode(value, flags & GET_CHECK != 0).map(boxed)
     })
 }
 
@@ -105,7 +109,7 @@ pub unsafe extern "C" fn llapi_layout_get_by_xattr(value: *const c_void, size: i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_to_lum(layout: *const Layout, size: *mut usize) -> *mut c_void {
     or_null(|| {
-        let value = lum::encode(unsafe { shared(layout)? })?;
+        let value = xattr::encode(unsafe { shared(layout)? })?;
         unsafe { put(size, value.len())? };
         // SAFETY: malloc accepts any size, and this one is not 0.
         let room = unsafe { libc::malloc(value.len()) };
@@ -121,14 +125,14 @@ pub unsafe extern "C" fn llapi_layout_to_lum(layout: *const Layout, size: *mut u
 /// Encodes a request for a file with this layout. EINVAL: its components do not fit together.
 fn request(layout: &Layout) -> Result<Vec<u8>> {
     sanity::check(layout, false, layout.mirror_count > 1).map_err(|_| Errno::EINVAL)?;
-    lum::encode(&layout.as_request())
+    xattr::encode(&layout.as_request())
 }
 
 unsafe fn open_file(path: *const c_char, flags: OFlags, mode: u32, layout: *const Layout) -> Result<c_int> {
     let path = unsafe { text(path)? };
     // SAFETY: guaranteed by C. A null layout has a meaning here.
     let opened = match unsafe { layout.as_ref() } {
-        Some(layout) => open::open(path, flags, mode, &request(layout)?, Onto::New)?,
+        Some(layout) => open::open(path, flags, mode, &request(layout)?, LayoutTarget::New)?,
         None => open::plain(path, flags, mode)?,
     };
     Ok(open::give(opened))
@@ -172,8 +176,8 @@ pub unsafe extern "C" fn llapi_layout_set_by_fd(fd: c_int, layout: *const Layout
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_set_by_xattr(fd: c_int, value: *const c_void) -> c_int {
     or_minus_one(|| {
-        let head = unsafe { shared(value.cast::<[u8; 32]>())? };
-        let size = lum::length(head)?;
+        let head = unsafe { shared(value.cast::<[u8; V1_BYTES]>())? };
+        let size = xattr::length(head)?;
         debug_assert!(size <= LAYOUT_BYTES_MAX);
         // SAFETY: C guarantees a whole layout, which has that size.
         unsafe { set(fd, slice::from_raw_parts(value.cast(), size)) }
@@ -197,7 +201,7 @@ pub unsafe extern "C" fn llapi_layout_file_comp_add(path: *const c_char, layout:
         if !layout.composite || sanity::check(layout, true, false).is_err() {
             return Err(Errno::EINVAL);
         }
-        edit(path, ADD, &lum::encode(&layout.as_request())?)
+        edit(path, ADD, &xattr::encode(&layout.as_request())?)
     })
 }
 
@@ -210,7 +214,7 @@ pub unsafe extern "C" fn llapi_layout_file_comp_del(path: *const c_char, id: u32
         if (id == 0) == (flags == 0) {
             return Err(Errno::EINVAL);
         }
-        edit(path, DELETE, &lum::encode_selection(&[(id, flags)])?)
+        edit(path, DELETE, &xattr::encode_selection(&[(id, flags)]))
     })
 }
 
@@ -224,13 +228,13 @@ pub unsafe extern "C" fn llapi_layout_file_comp_set(
 ) -> c_int {
     or_minus_one(|| {
         let path = unsafe { text(path)? };
-        if ids.is_null() || flags.is_null() || count == 0 || count > lum::COMPONENTS_MAX {
+        if ids.is_null() || flags.is_null() || count == 0 || count > COMPONENTS_MAX {
             return Err(Errno::EINVAL);
         }
         // SAFETY: not null, and C guarantees that many elements.
         let (ids, flags) = unsafe { (slice::from_raw_parts(ids, count), slice::from_raw_parts(flags, count)) };
         let chosen: Vec<(u32, u32)> = ids.iter().copied().zip(flags.iter().copied()).collect();
-        edit(path, SET_FLAGS, &lum::encode_selection(&chosen)?)
+        edit(path, SET_FLAGS, &xattr::encode_selection(&chosen))
     })
 }
 

@@ -13,7 +13,7 @@ use std::{
 use sheen_wire::{Errno, Result};
 
 use crate::{
-    border::{file, or_minus_errno, shared},
+    ffi::{file, or_minus_errno, shared},
     mirror,
 };
 

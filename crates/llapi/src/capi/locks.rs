@@ -11,8 +11,8 @@ use sheen_wire::{
 };
 
 use crate::{
-    border::{file, or_minus_errno, or_minus_one},
     capi::messages,
+    ffi::{file, or_minus_errno, or_minus_one},
     sys,
 };
 

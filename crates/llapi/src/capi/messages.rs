@@ -13,7 +13,7 @@ use std::{
 
 use sheen_wire::Errno;
 
-use crate::border::{or_minus_one, put_text, text};
+use crate::ffi::{or_minus_one, put_text, text};
 
 /// `LLAPI_MSG_ERROR`.
 pub const ERROR: c_int = 2;

@@ -14,8 +14,8 @@ use rustix::fs::FallocateFlags;
 use sheen_wire::{Errno, Result};
 
 use crate::{
-    border::{exclusive, file, or_else, or_minus_errno, put, shared},
     capi::sparse,
+    ffi::{exclusive, file, or_else, or_minus_errno, put, shared},
     layout::{Component, Layout},
     mirror, sys,
 };

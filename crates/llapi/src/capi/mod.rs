@@ -22,13 +22,13 @@ pub mod locks;
 pub mod messages;
 pub mod mirrors;
 pub mod mount;
-pub mod nameless;
 pub mod numbers;
 pub mod sparse;
 pub mod stat;
 pub mod swap;
 pub mod targets;
 pub mod versions;
+pub mod volatile;
 
 /// `struct lu_fid`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -14,7 +14,7 @@ use sheen_wire::{
 };
 
 use crate::{
-    border::{optional, or_else, or_minus_errno, put, put_text, shared, text},
+    ffi::{optional, or_else, or_minus_errno, put, put_text, shared, text},
     mounts::{self, MOUNT_TYPE, Mounted},
     open,
     sys::At,
@@ -30,7 +30,7 @@ const FSNAME_BYTES: usize = 9;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c_char) -> c_int {
     or_minus_errno(|| {
-        let info = mounts::info_of_place(unsafe { text(path)? })?;
+        let info = mounts::info_of_path(unsafe { text(path)? })?;
         unsafe { put_text(fsname, FSNAME_BYTES, info.fsname.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
     })
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_ulonglong};
 
 use sheen_wire::{Errno, Result};
 
-use crate::border::{or_minus_one, put, shared, text};
+use crate::ffi::{or_minus_one, put, shared, text};
 
 /// Parses a size. Returns its bytes, and the bytes of its unit. `bytes`: `b` means bytes, not
 /// blocks of 512 bytes. `unit`: the unit of a number without a suffix.

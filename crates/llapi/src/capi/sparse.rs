@@ -7,7 +7,7 @@ use rustix::fs::FallocateFlags;
 use sheen_wire::{Errno, Result};
 
 use crate::{
-    border::{file, or_else, or_minus_errno, put},
+    ffi::{file, or_else, or_minus_errno, put},
     mirror, sys,
 };
 

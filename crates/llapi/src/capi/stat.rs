@@ -10,17 +10,16 @@ use std::{
 };
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
+use sheen_layout::codec::V1_BYTES;
 use sheen_wire::{Errno, Result};
 
 use crate::{
-    border::{file, optional, or_minus_errno, text},
+    ffi::{file, optional, or_minus_errno, text},
     sys::{self, At, errno},
 };
 
 const _: () = assert!(size_of::<Statx>() == 256);
 
-/// Bytes of the smallest layout, `struct lov_user_md`.
-const LUM_BYTES: usize = 32;
 /// `OBD_MD_FLBLKSZ`, `OBD_MD_FLRDEV`: attributes that statx(2) always returns.
 const ALWAYS: u64 = 0x40 | 0x1_0000;
 /// Attributes that statx(2) returned, and `OBD_MD_FL…` for each.
@@ -40,7 +39,7 @@ const VALID: [(StatxFlags, u64); 12] = [
 ];
 
 /// Where the results are stored. Nothing is stored for a null pointer.
-struct Room {
+struct ResultBuffers {
     valid: *mut u64,
     stat: *mut Statx,
     lum: *mut c_void,
@@ -61,7 +60,7 @@ pub unsafe extern "C" fn llapi_get_lum_file(
     lum: *mut c_void,
     lum_bytes: usize,
 ) -> c_int {
-    or_minus_errno(|| unsafe { tell(At::Name(text(path)?), Room { valid, stat, lum, lum_bytes }) })
+    or_minus_errno(|| unsafe { store_attributes(At::Name(text(path)?), ResultBuffers { valid, stat, lum, lum_bytes }) })
 }
 
 /// As [`llapi_get_lum_file`], for a directory, whose layout is its default.
@@ -88,10 +87,10 @@ pub unsafe extern "C" fn llapi_get_lum_file_fd(
     lum_bytes: usize,
 ) -> c_int {
     or_minus_errno(|| unsafe {
-        let (dir, room) = (file(dir)?, Room { valid, stat, lum, lum_bytes });
+        let (dir, room) = (file(dir)?, ResultBuffers { valid, stat, lum, lum_bytes });
         match optional(name) {
-            Some(name) => tell(At::Name(&place(dir, name)?), room),
-            None => tell(At::File(dir), room),
+            Some(name) => store_attributes(At::Name(&place(dir, name)?), room),
+            None => store_attributes(At::File(dir), room),
         }
     })
 }
@@ -121,11 +120,11 @@ fn place(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
 
 /// # Safety
 /// Each pointer of `room` is null, or points to room for its value.
-unsafe fn tell(at: At<'_>, room: Room) -> Result<c_int> {
-    if !room.lum.is_null() && room.lum_bytes < LUM_BYTES {
+unsafe fn store_attributes(at: At<'_>, room: ResultBuffers) -> Result<c_int> {
+    if !room.lum.is_null() && room.lum_bytes < V1_BYTES {
         return Err(Errno::EINVAL);
     }
-    let found = sys::layout(at)?.unwrap_or_else(|| vec![0; LUM_BYTES]);
+    let found = sys::layout(at)?.unwrap_or_else(|| vec![0; V1_BYTES]);
     if !room.lum.is_null() && found.len() > room.lum_bytes {
         return Err(Errno::EOVERFLOW);
     }

@@ -14,8 +14,8 @@ use rustix::fs::{Mode, OFlags};
 use sheen_wire::{Errno, Result};
 
 use crate::{
-    border::{file, or_minus_errno, text},
     capi::messages,
+    ffi::{file, or_minus_errno, text},
     sys,
 };
 

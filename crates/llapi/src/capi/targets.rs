@@ -13,8 +13,8 @@ use sheen_wire::{
 };
 
 use crate::{
-    border::{file, optional, or_else, or_minus_errno, put, put_text, shared, text},
     capi::LuFid,
+    ffi::{file, optional, or_else, or_minus_errno, put, put_text, shared, text},
     mounts,
     sys::{self, At, errno},
 };

@@ -9,7 +9,7 @@ use sheen_wire::{
 };
 
 use crate::{
-    border::{file, or_minus_errno, put},
+    ffi::{file, or_minus_errno, put},
     sys,
 };
 

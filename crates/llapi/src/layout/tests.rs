@@ -60,7 +60,7 @@ fn set_pool_strips_the_file_system_name() {
 fn set_extension_size_applies_only_to_extension_space() {
     let mut c = Component::default();
     assert_eq!(c.set_extension_size(64 << 20), Err(Errno::EINVAL), "it is none");
-    c.flags = flag::EXTENSION;
+    c.flags = flags::EXTENSION;
     assert_eq!(c.set_extension_size(64 << 20), Ok(()));
     assert_eq!(c.set_extension_size(1000), Err(Errno::EINVAL));
     assert_eq!(c.set_extension_size(4 << 40), Err(Errno::EINVAL));
@@ -96,9 +96,9 @@ fn layout_components_are_added_and_removed_without_gaps() {
 
 #[test]
 fn as_request_drops_ids_and_object_state() {
-    let c = Component { id: 3, flags: flag::INIT | flag::NOSYNC | flag::STALE, ..Component::default() };
+    let c = Component { id: 3, flags: flags::INIT | flags::NOSYNC | flags::STALE, ..Component::default() };
     let mut l = Layout::composite(vec![c]).unwrap();
     l.generation = 9;
     let asked = l.as_request();
-    assert_eq!((asked.generation, asked.current().id, asked.current().flags), (0, 0, flag::NOSYNC));
+    assert_eq!((asked.generation, asked.current().id, asked.current().flags), (0, 0, flags::NOSYNC));
 }

@@ -2,23 +2,15 @@
 
 use std::time::Duration;
 
-use crate::common::{Host, config};
-use sheen_mds::MdtConfig;
+use crate::common::{Host, config, slow_commits, with_host};
 use sheen_rt::OpenOptions;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::{Errno, fid, mds::Request};
 
 /// Configuration of an MDT that commits late.
-fn slow() -> MdtConfig {
-    MdtConfig { commit_interval_ms: 10_000, ..config() }
-}
-
 #[test]
 fn replies_come_before_the_commit_and_sync_after_it() {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, slow()).await;
+    with_host(1, slow_commits(), async |_, rt, host| {
         let before = rt.now();
         let transno = host.mkdir("a").await.unwrap();
         assert_eq!(rt.now(), before, "the reply was delayed");
@@ -33,16 +25,12 @@ fn replies_come_before_the_commit_and_sync_after_it() {
         let before = rt.now();
         host.sync().await.unwrap();
         assert_eq!(rt.now(), before);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn sync_of_a_file_waits_for_that_file_alone() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, slow()).await;
+    with_host(2, slow_commits(), async |_, rt, host| {
         host.mkdir("other").await.unwrap();
         host.sync().await.unwrap();
         let other = fid_of(&host, "other").await;
@@ -53,8 +41,7 @@ fn sync_of_a_file_waits_for_that_file_alone() {
         assert_eq!(rt.now(), before);
         host.ask(Request::Sync { fid: Some(new) }).await.unwrap();
         assert!(rt.now() > before);
-    })
-    .unwrap();
+    });
 }
 
 async fn fid_of(host: &Host, name: &'static str) -> sheen_wire::Fid {
@@ -67,10 +54,7 @@ async fn fid_of(host: &Host, name: &'static str) -> sheen_wire::Fid {
 
 #[test]
 fn group_commit_waits_for_interval_or_operation_bound() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, slow()).await;
+    with_host(3, slow_commits(), async |_, rt, host| {
         host.sync().await.unwrap();
         let committed = || host.param("mdt.*.last_committed").parse::<u64>().unwrap();
         let before = committed();
@@ -90,17 +74,13 @@ fn group_commit_waits_for_interval_or_operation_bound() {
         }
         rt.sleep(Duration::from_secs(1)).await;
         assert!(committed() >= last);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn crash_preserves_synced_changes_and_a_prefix_of_the_others() {
     for seed in 0..40 {
-        let sim = Sim::new(seed, SimConfig::default());
-        let rt = sim.rt(1);
-        sim.run(async {
-            let host = Host::start(&rt, config()).await;
+        with_host(seed, config(), async |sim, rt, host| {
             host.mkdir("synced").await.unwrap();
             host.sync().await.unwrap();
             for i in 0..200 {
@@ -122,27 +102,22 @@ fn crash_preserves_synced_changes_and_a_prefix_of_the_others() {
             }
             host.mkdir("after").await.unwrap();
             host.sync().await.unwrap();
-        })
-        .unwrap();
+        });
     }
 }
 
 #[test]
 fn clean_stop_commits_all_changes() {
-    let sim = Sim::new(5, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, slow()).await;
+    with_host(5, slow_commits(), async |_, rt, host| {
         host.mkdir("a").await.unwrap();
         host.server.remove(host.mdt.name());
         host.mdt.stop().await.unwrap();
         host.mdt.stop().await.unwrap();
         assert!(host.params.get("mdt.*.*").is_err(), "a stopped MDT has parameters");
         host.mgs.stop();
-        let host = Host::start(&rt, slow()).await;
+        let host = Host::start(&rt, slow_commits()).await;
         assert!(host.exists("a").await);
-    })
-    .unwrap();
+    });
 }
 
 #[test]

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::client::{Client, MDS, PORT, open_create, unlink};
-use crate::common::{FakeOst, Host, config};
+use crate::common::{FakeOst, Host, config, with_host};
 use bytes::Bytes;
 use sheen_layout::{Count, Layout, Mark, Pool, Spec, Template, TemplateComponent};
 use sheen_rt::JoinHandle;
-use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{LockId, Mode, Policy, Resource, bits};
 use sheen_wire::mds::{Answer, Call, NewNode, Reply, Request};
@@ -61,37 +60,15 @@ async fn file(client: &Client, name: &str, template: &Template) -> Fid {
     fid
 }
 
-async fn four(host: &Host) -> Vec<Arc<FakeOst>> {
-    let mut osts = Vec::new();
-    for index in 0..4 {
-        osts.push(host.add_ost(index).await);
-    }
-    host.mdt.wait_osts(4).await;
-    osts
-}
-
 /// Runs a test with four OSTs and three clients in the MDT's process, and again with clients on
 /// hosts of their own.
 fn with_clients(test: impl AsyncFn(&Host, &[Arc<FakeOst>], [Client; 3])) {
     for tcp in [false, true] {
-        let sim = Sim::new(1, SimConfig::default());
-        let rt = sim.rt(MDS);
-        sim.run(async {
-            let host = Host::start(&rt, config()).await;
+        with_host(1, config(), async |sim, _, host| {
             host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-            let osts = four(&host).await;
-            let clients = if tcp {
-                [
-                    Client::tcp(&sim, &host, 2).await,
-                    Client::tcp(&sim, &host, 3).await,
-                    Client::tcp(&sim, &host, 4).await,
-                ]
-            } else {
-                [Client::lo(&host, "a").await, Client::lo(&host, "b").await, Client::lo(&host, "c").await]
-            };
-            test(&host, &osts, clients).await;
-        })
-        .unwrap();
+            let osts = host.add_osts(4).await;
+            test(&host, &osts, Client::three(sim, &host, tcp).await).await;
+        });
     }
 }
 
@@ -280,11 +257,8 @@ fn component_is_placed_in_its_pool_unless_pool_is_empty() {
 
 #[test]
 fn restarted_mdt_knows_instantiated_components() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
-        let osts = four(&host).await;
+    with_host(3, config(), async |sim, _, host| {
+        let osts = host.add_osts(4).await;
         let a = Client::lo(&host, "a").await;
         let f = file(&a, "f", &three()).await;
         let two = layout(&a.ask(intent(f, MIB, 2 * MIB)).await.unwrap());
@@ -305,16 +279,12 @@ fn restarted_mdt_knows_instantiated_components() {
             host.add_ost_again(index, &osts[index as usize]).await;
         }
         assert_eq!(objects(&done(wide).await), [1, 2, 4]);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn layout_intent_without_active_ost_fails_and_can_be_repeated() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(4, config(), async |_, _, host| {
         host.add_ost(0).await;
         let a = Client::lo(&host, "a").await;
         let f = file(&a, "f", &three()).await;
@@ -325,6 +295,5 @@ fn layout_intent_without_active_ost_fails_and_can_be_repeated() {
         assert_eq!(objects(&before), [1, 0, 0]);
         active("1");
         assert_eq!(objects(&layout(&a.ask(intent(f, MIB, EOF)).await.unwrap())), [1, 1, 1]);
-    })
-    .unwrap();
+    });
 }

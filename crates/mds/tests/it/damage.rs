@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::{Host, client::chmod, config};
+use crate::common::{Host, client::chmod, config, simulate, with_host};
 use bytes::Bytes;
 use sheen_lnet::Net;
 use sheen_mds::{Mdt, MdtConfig, MdtError, RedbStore};
 use sheen_namespace::StoreError;
 use sheen_params::Params;
 use sheen_rpc::Server;
-use sheen_rt::sim::{Sim, SimConfig};
 use sheen_rt::{Disk, OpenOptions, Rt};
 use sheen_wire::mds::{Reply, Request, flags};
 use sheen_wire::{Cred, Errno, fid};
@@ -64,9 +63,7 @@ fn assert_says_what_to_do(error: &MdtError) {
 
 #[test]
 fn a_read_that_meets_damage_fails_and_makes_the_mdt_read_only() {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(1, async |_, rt| {
         // Without a cache of inodes and entries either.
         let host = filled(&rt, MdtConfig { cache_bytes: 0, ..uncached() }).await;
         look(&host, "d7").await.unwrap();
@@ -84,15 +81,12 @@ fn a_read_that_meets_damage_fails_and_makes_the_mdt_read_only() {
         let error = refused(&rt).await;
         assert!(matches!(error, MdtError::StoreDamaged { .. }), "{error}");
         assert_says_what_to_do(&error);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn a_commit_that_meets_damage_makes_the_mdt_read_only() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(2, async |_, rt| {
         let host = filled(&rt, uncached()).await;
         overwrite_pages(&rt.disk());
         // The inode is in memory.
@@ -107,16 +101,12 @@ fn a_commit_that_meets_damage_makes_the_mdt_read_only() {
         let Reply::Entry(root) = host.ask(getattr).await.unwrap().body.reply else { panic!() };
         assert_eq!(root.attr.perm, 0o711, "changes with a reply are visible until the MDT stops");
         assert_eq!(host.mdt.stop().await, Err(Errno::EIO));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn start_with_lost_store_is_refused_and_changes_nothing() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(3, config(), async |_, rt, host| {
         host.mkdir("a").await.unwrap();
         host.mdt.stop().await.unwrap();
         host.mgs.stop();
@@ -144,15 +134,12 @@ fn start_with_lost_store_is_refused_and_changes_nothing() {
 
         disk.write_atomic(STORE, &sound).unwrap();
         assert!(Host::start(&rt, config()).await.exists("a").await);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn half_created_store_is_recreated_and_foreign_file_is_refused() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(4, async |_, rt| {
         let disk = rt.disk();
         disk.create_dir_all("/mdt").unwrap();
         disk.write_atomic(STORE, b"something else").unwrap();
@@ -164,6 +151,5 @@ fn half_created_store_is_recreated_and_foreign_file_is_refused() {
         let host = Host::start(&rt, config()).await;
         host.mkdir("a").await.unwrap();
         host.sync().await.unwrap();
-    })
-    .unwrap();
+    });
 }

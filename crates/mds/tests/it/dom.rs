@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Host, config};
+use crate::common::{Host, config, simulate, with_host};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_layout::{Layout, MDT_OST, Spec, Stripe, Template, TemplateComponent};
 use sheen_mds::MdtConfig;
 use sheen_rpc::{BoxFuture, Export, Response, Service};
-use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{NewNode, Reply, Request};
 use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Ost, Result, StatFs, fid, ost};
 
@@ -87,9 +86,7 @@ async fn make(host: &Host, name: &str) -> Result<Fid> {
 
 #[test]
 fn dom_file_is_created_without_ost_and_destroyed_after_unlink() {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(1, async |_, rt| {
         let data = Arc::new(Data::default());
         let host = start(&rt, &data).await;
         // No OST exists.
@@ -106,26 +103,20 @@ fn dom_file_is_created_without_ost_and_destroyed_after_unlink() {
         rt.sleep(Duration::from_secs(2)).await;
         assert!(data.objects.lock().is_empty(), "the object is still there");
         assert_eq!((host.param("lod.*.numobd"), data.times("list")), ("0".to_owned(), 0));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn dom_layout_without_data_service_is_refused() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(2, config(), async |_, _, host| {
         host.add_ost(0).await;
         assert_eq!(make(&host, "f").await, Err(Errno::EOPNOTSUPP));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn crash_recovery_destroys_only_dom_objects_without_a_file() {
-    let sim = Sim::new(3, SimConfig::default());
-    sim.run(async {
+    simulate(3, async |sim, _| {
         let data = Arc::new(Data::default());
         let host = start(&sim.rt(1), &data).await;
         let mut kept = BTreeSet::new();
@@ -155,6 +146,5 @@ fn crash_recovery_destroys_only_dom_objects_without_a_file() {
         let _host = start(&rt, &data).await;
         rt.sleep(Duration::from_secs(5)).await;
         assert_eq!((data.times("list"), data.objects.lock().len()), (listed, 11));
-    })
-    .unwrap();
+    });
 }

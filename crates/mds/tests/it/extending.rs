@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::common::client::{Client, MDS, PORT};
-use crate::common::{FakeOst, Host, config};
+use crate::common::{FakeOst, Host, config, with_host};
 use sheen_layout::{Count, Layout, Spec, Template, TemplateComponent};
-use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{Reply, Request};
 use sheen_wire::{Cred, Fid};
 
@@ -16,20 +15,15 @@ const OST_BYTES: u64 = 4 << 30;
 
 /// Runs a test with two OSTs of 4 GiB, of which `mib` MiB are free, and a client.
 fn with_room(mib: [u64; 2], test: impl AsyncFn(&Host, &[Arc<FakeOst>], Client)) {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(1, config(), async |sim, _, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-        let osts = [host.add_ost(0).await, host.add_ost(1).await];
-        host.mdt.wait_osts(2).await;
+        let osts = host.add_osts(2).await;
         leave(&osts, mib);
         // The MDT's view of them is now too old.
         host.rt.sleep(Duration::from_secs(2)).await;
         let client = Client::lo(&host, "a").await;
         test(&host, &osts, client).await;
-    })
-    .unwrap();
+    });
 }
 
 fn leave(osts: &[Arc<FakeOst>], mib: [u64; 2]) {

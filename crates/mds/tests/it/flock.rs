@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::common::client::{Client, MDS, PORT};
-use crate::common::{Host, config};
-use sheen_rt::sim::{Sim, SimConfig};
+use crate::common::{Host, config, with_host};
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Enqueue, Enqueued, Flags, Flock, FlockKind, LockId, Mode, Policy, Resource};
 use sheen_wire::mds::{Reply, Request};
@@ -14,15 +13,11 @@ const FILE: Fid = Fid::new(0x2_0000_0400, 1);
 
 /// Runs a test with one client on the MDT's host and one on another host.
 fn with_clients(test: impl AsyncFn(&Host, Client, Client)) {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(1, config(), async |sim, _, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
         let (a, b) = (Client::lo(&host, "a").await, Client::tcp(&sim, &host, 2).await);
         test(&host, a, b).await;
-    })
-    .unwrap();
+    });
 }
 
 fn range(start: u64, end: u64) -> Flock {

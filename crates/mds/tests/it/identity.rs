@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::common::{Host, config};
+use crate::common::{Host, config, simulate, with_host};
 use sheen_lnet::Net;
 use sheen_mds::{IdentityError, Mdt, MdtConfig, MdtError};
 use sheen_objects::Sharing;
 use sheen_params::Params;
 use sheen_rpc::Server;
 use sheen_rt::Rt;
-use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::fid;
 use sheen_wire::mds::{Reply, Request};
 use sheen_wire::seq::MdtIndex;
@@ -22,10 +21,7 @@ async fn start(rt: &Rt, config: MdtConfig) -> Result<Arc<Mdt>, MdtError> {
 
 #[test]
 fn directory_in_use_or_of_another_target_is_refused() {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(1, config(), async |_, rt, host| {
         assert!(matches!(start(&rt, config()).await, Err(MdtError::InUse(_))));
         host.mdt.stop().await.unwrap();
 
@@ -36,8 +32,7 @@ fn directory_in_use_or_of_another_target_is_refused() {
 
         rt.disk().remove_file("/mdt/store.redb").unwrap();
         assert!(matches!(start(&rt, config()).await, Err(MdtError::StoreMissing(_))));
-    })
-    .unwrap();
+    });
 }
 
 /// Changes the format in the identity file.
@@ -50,10 +45,7 @@ fn set_format(rt: &Rt, from: u32, to: u32) {
 
 #[test]
 fn directory_of_format_1_is_served_and_raised() {
-    let sim = Sim::new(6, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(6, config(), async |_, rt, host| {
         host.mkdir("a").await.unwrap();
         host.mdt.stop().await.unwrap();
         host.mgs.stop();
@@ -62,44 +54,34 @@ fn directory_of_format_1_is_served_and_raised() {
         let host = Host::start(&rt, config()).await;
         assert!(host.exists("a").await);
         assert_eq!(rt.disk().read("/mdt/identity").unwrap(), now);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn directory_of_a_later_format_is_refused() {
-    let sim = Sim::new(7, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(7, config(), async |_, rt, host| {
         host.mdt.stop().await.unwrap();
         set_format(&rt, 2, 3);
         let error = start(&rt, config()).await.err().unwrap();
         assert!(matches!(error, MdtError::Identity { error: IdentityError::Format(3), .. }), "{error}");
         let says = "it has format 3, this release reads up to 2; use the release that wrote it, or a later one";
         assert!(error.to_string().ends_with(says), "{error}");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn mdt_index_without_sequences_is_refused() {
-    let sim = Sim::new(8, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(8, async |_, rt| {
         let index = MdtIndex::MAX + 1;
         let error = start(&rt, MdtConfig { index, ..config() }).await.err().unwrap();
         assert_eq!(error.to_string(), "MDT index 2029 is too large; use one from 0 to 2028");
         assert!(rt.disk().metadata("/mdt").is_err(), "something was created");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn root_owner_is_set_when_the_mdt_is_formatted() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(4, async |_, rt| {
         let owner = async |host: &Host| {
             let request = Request::GetAttr { fid: fid::ROOT, layout_known: false };
             match host.ask(request).await.unwrap().body.reply {
@@ -113,15 +95,12 @@ fn root_owner_is_set_when_the_mdt_is_formatted() {
         host.mgs.stop();
         let host = Host::start(&rt, MdtConfig { root_uid: 7, root_gid: 7, ..config() }).await;
         assert_eq!(owner(&host).await, (1000, 100), "a later start does not change it");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn targets_of_one_device_share_its_space() {
-    let sim = Sim::new(5, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(5, async |_, rt| {
         let sharing = Sharing::new();
         let host = Host::start(&rt, MdtConfig { sharing: sharing.clone(), ..config() }).await;
         let space = async || match host.ask(Request::StatFs).await.unwrap().body.reply {
@@ -136,29 +115,23 @@ fn targets_of_one_device_share_its_space() {
         assert_eq!((shared.ffree, shared.files), (alone.ffree / 4, alone.ffree / 4 + 1), "and one inode in use");
         drop(others);
         assert_eq!(space().await, alone);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn a_directory_with_other_files_is_not_formatted() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
+    simulate(2, async |_, rt| {
         rt.disk().create_dir_all("/mdt").unwrap();
         rt.disk().write_atomic("/mdt/thesis.tex", b"years of work").unwrap();
         assert!(matches!(start(&rt, config()).await, Err(MdtError::Foreign(_))));
         assert_eq!(rt.disk().read_dir("/mdt").unwrap().len(), 2, "the file and the lock");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn interrupted_format_is_completed_at_next_start() {
     for seed in 0..30 {
-        let sim = Sim::new(seed, SimConfig::default());
-        let rt = sim.rt(1);
-        sim.run(async {
+        simulate(seed, async |sim, rt| {
             let starting = rt.clone();
             let task = rt.spawn("start", async move { drop(start(&starting, config()).await) });
             rt.sleep(std::time::Duration::from_micros(rt.random_u64() % 300)).await;
@@ -166,7 +139,6 @@ fn interrupted_format_is_completed_at_next_start() {
             drop(task);
             let host = Host::start(&sim.rt(1), config()).await;
             host.mkdir("a").await.unwrap();
-        })
-        .unwrap();
+        });
     }
 }

@@ -3,40 +3,27 @@
 use std::time::Duration;
 
 use crate::common::client::{Client, MDS, PORT, chmod, link, list, lookup, mknod, open_create, reply, unlink};
-use crate::common::{Host, config};
-use sheen_rt::sim::{Sim, SimConfig};
+use crate::common::{Host, config, with_host};
+use sheen_rt::sim::Sim;
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Mode, Policy, Resource, bits};
 use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reply, Request, flags};
 use sheen_wire::{Cred, Errno, Fid, fid};
 
 /// Lock bits that a lookup grants.
-const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+const LOOKUP_BITS: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 /// Lock bits that it grants on a file with a name.
-const KEPT_OF_FILE: u64 = KEPT | bits::OPEN;
+const NAMED_FILE_BITS: u64 = LOOKUP_BITS | bits::OPEN;
 const LOCK_COUNT: &str = "ldlm.namespaces.mdt-sheen-MDT0000_UUID.lock_count";
 
 /// Runs a test with three clients on the MDT's host, and again with three clients on hosts of their
 /// own.
 fn with_clients(test: impl AsyncFn(&Sim, &Host, [Client; 3])) {
     for tcp in [false, true] {
-        let sim = Sim::new(1, SimConfig::default());
-        let rt = sim.rt(MDS);
-        sim.run(async {
-            let host = Host::start(&rt, config()).await;
+        with_host(1, config(), async |sim, _, host| {
             host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-            let clients = if tcp {
-                [
-                    Client::tcp(&sim, &host, 2).await,
-                    Client::tcp(&sim, &host, 3).await,
-                    Client::tcp(&sim, &host, 4).await,
-                ]
-            } else {
-                [Client::lo(&host, "a").await, Client::lo(&host, "b").await, Client::lo(&host, "c").await]
-            };
-            test(&sim, &host, clients).await;
-        })
-        .unwrap();
+            test(sim, &host, Client::three(sim, &host, tcp).await).await;
+        });
     }
 }
 
@@ -45,7 +32,7 @@ fn change_waits_until_other_client_cancels_its_lock() {
     with_clients(async |_, _, [a, b, _]| {
         a.make("f").await;
         let (f, grant) = a.look("f").await;
-        assert_eq!(grant.bits, KEPT_OF_FILE);
+        assert_eq!(grant.bits, NAMED_FILE_BITS);
         let change = b.spawn(chmod(f, 0o600));
         b.a_while().await;
         assert!(!change.is_finished(), "replied while another client caches the old state");
@@ -118,11 +105,11 @@ fn converted_lock_retains_bits_that_do_not_conflict() {
         b.a_while().await;
         assert_eq!(a.asked(), [grant.id]);
         let keep = |bits| Call { converts: vec![(grant.id, bits)], ..Request::Cancel.into() };
-        a.call(keep(KEPT & !(bits::UPDATE | bits::PERM))).await.unwrap();
+        a.call(keep(LOOKUP_BITS & !(bits::UPDATE | bits::PERM))).await.unwrap();
         change.await.unwrap().unwrap();
         b.ask(chmod(f, 0o640)).await.unwrap();
         // A client cannot retain lock bits that it does not hold.
-        a.call(keep(KEPT)).await.unwrap();
+        a.call(keep(LOOKUP_BITS)).await.unwrap();
         b.ask(chmod(f, 0o600)).await.unwrap();
         assert_eq!(a.asked(), [], "it has no lock on what was changed");
         let removal = c.spawn(unlink("f"));
@@ -138,7 +125,7 @@ fn create_revokes_directory_lock_that_covers_negative_lookup() {
     with_clients(async |_, host, [a, b, c]| {
         let answer = a.keep(Request::GetAttr { fid: fid::ROOT, layout_known: false }).await.unwrap();
         let [grant] = answer.grants[..] else { panic!("{:?}", answer.grants) };
-        assert_eq!((grant.fid, grant.bits), (fid::ROOT, KEPT));
+        assert_eq!((grant.fid, grant.bits), (fid::ROOT, LOOKUP_BITS));
         assert_eq!(reply(a.keep(lookup("f")).await).err(), Some(Errno::ENOENT));
         let creation = b.spawn(mknod("f", b.new_fid()));
         b.a_while().await;
@@ -222,7 +209,7 @@ fn unlink_takes_open_lock_from_the_requester_too() {
             let [Callback::Blocking { id, wanted, .. }] = called[..] else { panic!("{called:?}") };
             assert_eq!((id, wanted), (grant.id, (Mode::Ex, Policy::bits(bits::OPEN))), "only OPEN of its own lock");
             let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
-            a.call(Call { converts: vec![(grant.id, KEPT)], ..Request::Cancel.into() }).await.unwrap();
+            a.call(Call { converts: vec![(grant.id, LOOKUP_BITS)], ..Request::Cancel.into() }).await.unwrap();
             assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
             assert_eq!(c.perm(f).await.is_ok(), opens);
             a.cancel(&[grant.id]).await;
@@ -232,7 +219,7 @@ fn unlink_takes_open_lock_from_the_requester_too() {
             // If OPEN is cancelled with the request, there is no callback.
             a.make("g").await;
             let (g, grant) = a.look("g").await;
-            let call = Call { converts: vec![(grant.id, KEPT)], ..unlink("g").into() };
+            let call = Call { converts: vec![(grant.id, LOOKUP_BITS)], ..unlink("g").into() };
             assert_eq!(a.call(call).await.unwrap().gone, [g]);
             a.cancel(&[grant.id]).await;
             assert_eq!((a.asked(), host.param(LOCK_COUNT).as_str()), (vec![], "0"));
@@ -284,10 +271,7 @@ fn rename_over_file_takes_open_lock_from_other_client() {
 
 #[test]
 fn orphan_left_by_stop_is_deleted_after_restart_unless_reopened() {
-    let sim = Sim::new(5, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(5, config(), async |_, rt, host| {
         let (a, b) = (Client::lo(&host, "a").await, Client::lo(&host, "b").await);
         let files = [a.make("f").await, a.make("g").await];
         for name in ["f", "g"] {
@@ -305,8 +289,7 @@ fn orphan_left_by_stop_is_deleted_after_restart_unless_reopened() {
         assert_eq!(a.perm(files[1]).await, Err(Errno::ENOENT));
         a.ask(close(files[0], handle)).await.unwrap();
         assert_eq!(a.perm(files[0]).await, Err(Errno::ENOENT));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -314,7 +297,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
     with_clients(async |_, _, [a, b, _]| {
         // A client caches what it has created, while another client caches the directory.
         let root = b.keep(Request::GetAttr { fid: fid::ROOT, layout_known: true }).await.unwrap().grants[0];
-        assert_eq!((root.fid, root.bits), (fid::ROOT, KEPT & !bits::LAYOUT), "the reply has no layout");
+        assert_eq!((root.fid, root.bits), (fid::ROOT, LOOKUP_BITS & !bits::LAYOUT), "the reply has no layout");
         let f = a.new_fid();
         let made = a.rt.spawn("make", {
             let (import, call) = (a.import.clone(), Call { keep: Some(a.new_cookie()), ..mknod("f", f).into() });
@@ -323,7 +306,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
         a.a_while().await;
         b.cancel(&b.asked()).await;
         let grants = made.await.unwrap().grants;
-        assert_eq!(grants.iter().map(|g| (g.fid, g.bits)).collect::<Vec<_>>(), [(f, KEPT_OF_FILE)]);
+        assert_eq!(grants.iter().map(|g| (g.fid, g.bits)).collect::<Vec<_>>(), [(f, NAMED_FILE_BITS)]);
         a.cancel(&[grants[0].id]).await;
 
         let g = a.make("g").await;
@@ -331,7 +314,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
         let answer = a.keep(list()).await.unwrap();
         let mut fids: Vec<_> = answer.grants.iter().map(|g| (g.fid, g.bits)).collect();
         fids.sort();
-        assert_eq!(fids, [(f, KEPT_OF_FILE), (g, KEPT_OF_FILE)], "one lock for an inode with two names");
+        assert_eq!(fids, [(f, NAMED_FILE_BITS), (g, NAMED_FILE_BITS)], "one lock for an inode with two names");
         let first = answer.grants.iter().map(|g| g.cookie).min().unwrap();
         assert!(answer.grants.iter().all(|g| g.cookie.0 - first.0 < 3));
         a.cancel(&answer.grants.iter().map(|g| g.id).collect::<Vec<_>>()).await;
@@ -342,10 +325,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
 
 #[test]
 fn change_proceeds_after_dead_client_is_evicted() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(2, config(), async |sim, rt, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
         let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::tcp(&sim, &host, 3).await);
         a.make("f").await;
@@ -357,8 +337,7 @@ fn change_proceeds_after_dead_client_is_evicted() {
         let took = rt.now().since(began);
         assert!(took > Duration::from_secs(1) && took < Duration::from_secs(25), "{took:?}");
         assert_eq!(host.param(LOCK_COUNT), "0");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -383,10 +362,7 @@ fn change_of_disconnected_requester_still_revokes_other_locks() {
 
 #[test]
 fn blocking_callback_is_repeated_after_mdt_reconnect() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(3, config(), async |sim, rt, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
         let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::lo(&host, "b").await);
         a.make("f").await;
@@ -401,16 +377,12 @@ fn blocking_callback_is_repeated_after_mdt_reconnect() {
         assert_eq!(a.asked(), [grant.id], "the lock survived, and got a second callback");
         a.cancel(&[grant.id]).await;
         change.await.unwrap().unwrap();
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn mdt_stop_does_not_wait_for_lock_holders() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(4, config(), async |_, rt, host| {
         let (a, b) = (Client::lo(&host, "a").await, Client::lo(&host, "b").await);
         a.make("f").await;
         let (f, _) = a.look("f").await;
@@ -423,8 +395,7 @@ fn mdt_stop_does_not_wait_for_lock_holders() {
         host.mgs.stop();
         let again = Host::start(&rt, config()).await;
         assert_eq!(Client::lo(&again, "c").await.perm(f).await, Ok(0o600), "and durable");
-    })
-    .unwrap();
+    });
 }
 
 #[test]

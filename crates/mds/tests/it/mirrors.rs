@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use crate::common::client::Client;
-use crate::common::{Host, config};
+use crate::common::{Host, config, slow_commits, with_host};
 use sheen_layout::{Composite, Layout, Spec, Template, TemplateComponent};
-use sheen_mds::MdtConfig;
 use sheen_rt::OpenOptions;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{Answer, Reply, Request};
@@ -14,10 +13,6 @@ use sheen_wire::mirror::{Change, XATTR};
 use sheen_wire::{Bulk, Cred, Errno, Fid};
 
 /// Configuration of an MDT that commits late unless a request waits for a commit.
-fn slow() -> MdtConfig {
-    MdtConfig { commit_interval_ms: 10_000, ..config() }
-}
-
 /// Creates a file with two mirrors.
 async fn file(client: &Client, name: &str) -> Fid {
     let fid = client.make(name).await;
@@ -42,10 +37,7 @@ fn state(answer: &Answer) -> u16 {
 
 #[test]
 fn mirror_choice_is_visible_only_when_durable() {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, slow()).await;
+    with_host(1, slow_commits(), async |sim, rt, host| {
         let ost = host.add_ost(0).await;
         let [a, b] = [Client::lo(&host, "a").await, Client::lo(&host, "b").await];
         let f = file(&a, "f").await;
@@ -62,8 +54,7 @@ fn mirror_choice_is_visible_only_when_durable() {
         host.add_ost_again(0, &ost).await;
         let now = host.ask(get(f)).await.unwrap();
         assert_eq!(state(&now.body), Composite::WRITE_PENDING);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -71,7 +62,7 @@ fn mirror_choice_waits_until_a_full_store_can_commit() {
     let sim = Sim::new(2, SimConfig { disk_bytes: 64 << 20, ..SimConfig::default() });
     let rt = sim.rt(1);
     sim.run(async {
-        let host = Host::start(&rt, slow()).await;
+        let host = Host::start(&rt, slow_commits()).await;
         host.add_ost(0).await;
         let [a, b] = [Client::lo(&host, "a").await, Client::lo(&host, "b").await];
         let f = file(&a, "f").await;
@@ -107,10 +98,7 @@ fn mirror_choice_waits_until_a_full_store_can_commit() {
 /// missing from a mirror that counted as in sync.
 #[test]
 fn resync_takes_layout_lock_from_its_own_client() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(3, config(), async |_, _, host| {
         host.add_ost(0).await;
         let a = Client::lo(&host, "a").await;
         let f = file(&a, "f").await;
@@ -129,6 +117,5 @@ fn resync_takes_layout_lock_from_its_own_client() {
         let grants = a.keep(get(f)).await.unwrap().grants;
         a.ask(Request::LayoutIntent { fid: f, start: 0, end: 1 }).await.unwrap();
         assert!(!grants.is_empty() && a.asked().is_empty());
-    })
-    .unwrap();
+    });
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::common::{FakeOst, Host, config, objects};
+use crate::common::{FakeOst, Host, config, objects, slow_commits, with_host};
 use sheen_lnet::{Net, Nid};
-use sheen_mds::MdtConfig;
 use sheen_rpc::Server;
-use sheen_rt::sim::{Sim, SimConfig, World};
+use sheen_rt::sim::{Sim, World};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Errno, Ost, mds::Request, ost};
 
@@ -21,10 +20,7 @@ const OSSES: [u32; 3] = [20, 21, 22];
 
 #[test]
 fn objects_are_destroyed_after_the_unlink_is_durable() {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, MdtConfig { commit_interval_ms: 10_000, ..config() }).await;
+    with_host(1, slow_commits(), async |_, rt, host| {
         let ost = host.add_ost(0).await;
         let file = host.create_closed("f").await.unwrap();
         assert_eq!(file.len(), 1);
@@ -38,16 +34,12 @@ fn objects_are_destroyed_after_the_unlink_is_durable() {
         // And only once.
         rt.sleep(Duration::from_secs(60)).await;
         assert_eq!(ost.destroyed().len(), 1);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn open_unlinked_file_retains_objects_until_last_close() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(2, config(), async |_, rt, host| {
         let ost = host.add_ost(0).await;
         let (entry, handle) = host.create("f").await.unwrap();
         host.unlink("f").await.unwrap();
@@ -56,18 +48,13 @@ fn open_unlinked_file_retains_objects_until_last_close() {
         host.ask(Request::close(entry.attr.fid, handle)).await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
         assert_eq!(ost.destroyed(), [objects(&entry)[0].1]);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn destroys_wait_for_an_ost_that_fails_and_not_for_others() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
-        let osts = [host.add_ost(0).await, host.add_ost(1).await];
-        host.mdt.wait_osts(2).await;
+    with_host(3, config(), async |_, rt, host| {
+        let osts = host.add_osts(2).await;
         osts[1].broken.store(true, Relaxed);
         let mut files = Vec::new();
         for i in 0..10 {
@@ -84,8 +71,7 @@ fn destroys_wait_for_an_ost_that_fails_and_not_for_others() {
         osts[1].broken.store(false, Relaxed);
         rt.sleep(Duration::from_secs(10)).await;
         assert_eq!(sorted(&osts[1]), on(1));
-    })
-    .unwrap();
+    });
 }
 
 fn sorted(ost: &FakeOst) -> Vec<sheen_wire::Fid> {
@@ -96,10 +82,7 @@ fn sorted(ost: &FakeOst) -> Vec<sheen_wire::Fid> {
 
 #[test]
 fn destroys_survive_a_crash() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(4, config(), async |sim, _, host| {
         let ost = host.add_ost(0).await;
         let file = host.create_closed("f").await.unwrap();
         ost.broken.store(true, Relaxed);
@@ -112,17 +95,13 @@ fn destroys_survive_a_crash() {
         host.add_ost_again(0, &ost).await;
         host.rt.sleep(Duration::from_secs(20)).await;
         assert!(ost.destroyed().contains(&file[0].1));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn objects_of_lost_creates_are_removed_before_new_ones_are_placed() {
     for seed in 0..20 {
-        let sim = Sim::new(seed, SimConfig::default());
-        let rt = sim.rt(1);
-        sim.run(async {
-            let host = Host::start(&rt, MdtConfig { commit_interval_ms: 10_000, ..config() }).await;
+        with_host(seed, slow_commits(), async |sim, _, host| {
             host.add_ost(0).await;
             host.create_closed("durable").await.unwrap();
             host.sync().await.unwrap();
@@ -143,17 +122,13 @@ fn objects_of_lost_creates_are_removed_before_new_ones_are_placed() {
             assert!(ost.asked.lock().iter().any(covers), "seed {seed}: {:?}", ost.asked.lock());
             assert!(!ost.asked.lock().iter().any(|r| matches!(r, ost::Request::DestroyRange { seq, first, last }
                 if *seq == new[0].1.seq && (*first..=*last).contains(&new[0].1.oid))));
-        })
-        .unwrap();
+        });
     }
 }
 
 #[test]
 fn creates_wait_for_the_first_ost_and_fail_without_any() {
-    let sim = Sim::new(6, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(6, config(), async |sim, rt, host| {
         // The MGS has reported that there are none: waiting is pointless.
         rt.sleep(Duration::from_secs(1)).await;
         assert_eq!(host.create("f").await.unwrap_err(), Errno::ENOSPC);
@@ -169,20 +144,13 @@ fn creates_wait_for_the_first_ost_and_fail_without_any() {
             host.add_ost_again(0, &ost).await;
         });
         created.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn creates_after_restart_wait_for_all_osts_within_settle_time() {
-    let sim = Sim::new(8, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
-        for index in 0..3 {
-            host.add_ost(index).await;
-        }
-        host.mdt.wait_osts(3).await;
+    with_host(8, config(), async |sim, _, host| {
+        host.add_osts(3).await;
         sim.crash_host(1);
         drop(host);
         let host = Host::start(&sim.rt(1), config()).await;
@@ -218,20 +186,13 @@ fn creates_after_restart_wait_for_all_osts_within_settle_time() {
         let began = host.rt.now();
         assert_eq!(host.create_closed("more").await.unwrap().len(), 2);
         assert!(host.rt.now().since(began) < Duration::from_millis(100));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn lod_and_osp_parameters_control_placement() {
-    let sim = Sim::new(7, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
-        for index in 0..3 {
-            host.add_ost(index).await;
-        }
-        host.mdt.wait_osts(3).await;
+    with_host(7, config(), async |_, _, host| {
+        host.add_osts(3).await;
         assert_eq!(host.param("lod.*.numobd"), "3");
         host.params.set("lod.*.stripecount", "-1").unwrap();
         assert_eq!(host.create_closed("wide").await.unwrap().len(), 3);
@@ -246,6 +207,20 @@ fn lod_and_osp_parameters_control_placement() {
         assert_eq!(host.param("lod.*.qos_threshold_rr"), "17%");
         assert!(host.param("mdt.*.md_stats").contains("create                              2 samples [usecs]"));
         assert_eq!(host.param("mdt.*.num_exports"), "1");
+    });
+}
+
+#[test]
+fn md_stats_counts_layout_lookups_that_failed() {
+    let sim = Sim::new(8, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let fid = host.new_fid();
+        let outcome = host.ask(Request::LayoutMoved { fid, generation: 1 }).await.map(drop);
+        assert_eq!(outcome, Err(Errno::ENOENT));
+        let stats = host.param("mdt.*.md_stats");
+        assert!(stats.lines().any(|line| line.starts_with("layout_moved ") && line.contains(" 1 samples ")), "{stats}");
     })
     .unwrap();
 }
@@ -282,15 +257,11 @@ async fn osts_of_new(host: &Host, name: &str) -> Vec<u32> {
 
 /// Runs a test in which new files have stripes on all OSTs, some time after the start of the MDT.
 fn with_wide_files(seed: u64, test: impl AsyncFn(&Sim, &Host)) {
-    let sim = Sim::new(seed, SimConfig::default());
-    let rt = sim.rt(MDS);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(seed, config(), async |sim, rt, host| {
         host.params.set("lod.*.stripecount", "-1").unwrap();
         rt.sleep(Duration::from_secs(20)).await;
         test(&sim, &host).await;
-    })
-    .unwrap();
+    });
 }
 
 #[test]

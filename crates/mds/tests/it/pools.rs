@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{FakeOst, Host, config};
+use crate::common::{FakeOst, Host, config, with_host};
 use bytes::Bytes;
 use sheen_layout::{Count, Layout, Pool, Spec};
 use sheen_lnet::{Net, Nid};
@@ -13,7 +13,6 @@ use sheen_mgc::MGS_TARGET;
 use sheen_mgs::Mgs;
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
-use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{PoolChange, TargetKind, target_name};
 use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Mds, Ost, Result, fid};
@@ -30,10 +29,7 @@ fn in_pool(name: &str) -> Spec {
 
 /// Adds four OSTs. Pool `p1` has 1 and 3, `p2` has 0 and 2, and `empty` none.
 async fn four(host: &Host) {
-    for index in 0..4 {
-        host.add_ost(index).await;
-    }
-    host.mdt.wait_osts(4).await;
+    host.add_osts(4).await;
     for (pool, change) in
         [("p1", NEW), ("p1", add(3)), ("p1", add(1)), ("p2", NEW), ("p2", add(0)), ("p2", add(2)), ("empty", NEW)]
     {
@@ -83,10 +79,7 @@ fn sorted(mut osts: Vec<u32>) -> Vec<u32> {
 
 #[test]
 fn pool_files_are_placed_round_robin_on_pool_osts() {
-    let sim = Sim::new(1, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(1, config(), async |_, _, host| {
         four(&host).await;
         let mut first = Vec::new();
         for i in 0..8 {
@@ -114,16 +107,12 @@ fn pool_files_are_placed_round_robin_on_pool_osts() {
         assert_eq!(file(&host, fid::ROOT, "start", &started).await.unwrap().1, [3]);
         let listed = Spec { osts: vec![3, 1], ..in_pool("p1") };
         assert_eq!(file(&host, fid::ROOT, "listed", &listed).await.unwrap(), (Some("p1".into()), vec![3, 1]));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn layout_with_unknown_pool_or_ost_outside_it_is_refused() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(2, config(), async |_, _, host| {
         four(&host).await;
         let dir = make(&host, fid::ROOT, "d", NewNode::Dir).await;
         for (i, spec) in [
@@ -139,16 +128,12 @@ fn layout_with_unknown_pool_or_ost_outside_it_is_refused() {
             assert_eq!(refused.unwrap_err(), Errno::EINVAL, "{spec:?}");
             assert_eq!(set_lov(&host, dir, spec).await.unwrap_err(), Errno::EINVAL, "{spec:?} as a default");
         }
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn default_pool_is_inherited_and_ignored_once_destroyed() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(3, config(), async |_, _, host| {
         four(&host).await;
         let dir = make(&host, fid::ROOT, "d", NewNode::Dir).await;
         set_lov(&host, dir, &Spec { count: Some(Count::All), ..in_pool("p1") }).await.unwrap();
@@ -179,16 +164,12 @@ fn default_pool_is_inherited_and_ignored_once_destroyed() {
         assert_eq!(inside("again").await, (p1(), vec![2]));
         change_pool(&host, "p1", PoolChange::Destroy).await;
         assert_eq!(inside("destroyed").await, (None, vec![0, 1, 2, 3]));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn creates_after_restart_wait_until_mgs_reports_pools() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(4, config(), async |sim, _, host| {
         four(&host).await;
         let dir = make(&host, fid::ROOT, "d", NewNode::Dir).await;
         set_lov(&host, dir, &in_pool("p1")).await.unwrap();
@@ -233,16 +214,12 @@ fn creates_after_restart_wait_until_mgs_reports_pools() {
         assert_eq!(shown("lov.*-mdtlov.pools.p1").as_deref(), Ok("sheen-OST0003_UUID\nsheen-OST0001_UUID\n"));
         assert_eq!(shown("lov.*-mdtlov.pools.empty").as_deref(), Ok(""));
         drop((mgs, mdt));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn mdt_parameters_list_existing_pools() {
-    let sim = Sim::new(5, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(5, config(), async |_, _, host| {
         four(&host).await;
         let names = || -> Vec<String> {
             let found = host.params.get("lov.*.pools.*").unwrap();
@@ -254,6 +231,5 @@ fn mdt_parameters_list_existing_pools() {
         assert_eq!(names(), ["empty", "p0", "p2"]);
         host.mdt.stop().await.unwrap();
         assert!(host.params.get("lov.*.pools.*").is_err(), "a stopped MDT shows none");
-    })
-    .unwrap();
+    });
 }

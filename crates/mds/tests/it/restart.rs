@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{FakeOst, Host, config};
+use crate::common::{FakeOst, Host, config, simulate, with_host};
 use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_mds::{Mdt, MdtConfig};
@@ -13,7 +13,7 @@ use sheen_mgs::Mgs;
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
 use sheen_rt::Rt;
-use sheen_rt::sim::{Sim, SimConfig, World};
+use sheen_rt::sim::{Sim, World};
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
 use sheen_wire::mds::{Call, Reply, Request, flags};
 use sheen_wire::mgs::TargetKind;
@@ -51,11 +51,28 @@ async fn announce_ost(host: &Host) {
 }
 
 #[test]
-fn mdt_stop_replies_to_running_create_and_commits_it() {
+fn wait_for_registration_ends_when_the_mdt_stops() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
-        let host = Host::start(&rt, config()).await;
+        // Without an MGS.
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let mdt = Mdt::start(rt.clone(), net, &server, config(), Params::new()).await.unwrap();
+        let registering = mdt.clone();
+        let waiting = rt.spawn("wait", async move { registering.registered().await });
+        rt.sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished());
+        mdt.stop().await.unwrap();
+        let outcome = rt.timeout(Duration::from_secs(10), waiting).await.unwrap();
+        assert_eq!(outcome, Ok(Err(Errno::ESHUTDOWN)));
+    })
+    .unwrap();
+}
+
+#[test]
+fn mdt_stop_replies_to_running_create_and_commits_it() {
+    with_host(1, config(), async |_, rt, host| {
         announce_ost(&host).await;
         let (import, request) = (host.import.clone(), create(host.new_fid(), "f"));
         let create = rt.spawn("create", async move { opened(&import, request).await });
@@ -69,16 +86,12 @@ fn mdt_stop_replies_to_running_create_and_commits_it() {
         stop.await.unwrap().unwrap();
         host.mgs.stop();
         assert!(Host::start(&rt, config()).await.exists("f").await, "it got a reply and is lost");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn open_of_disconnected_client_is_not_executed() {
-    let sim = Sim::new(2, SimConfig::default());
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
+    with_host(2, config(), async |_, rt, host| {
         announce_ost(&host).await;
         let import = Import::new(host.net.clone(), ImportConfig::new("short", host.mdt.name(), vec![Nid::Lo]));
         let waiting = create(Fid::new(seq(&import).await, 1), "f");
@@ -91,8 +104,7 @@ fn open_of_disconnected_client_is_not_executed() {
         host.add_ost(0).await;
         assert_eq!(create.await.unwrap(), Err(Errno::ESHUTDOWN));
         assert!(!host.exists("f").await);
-    })
-    .unwrap();
+    });
 }
 
 /// Starts an MGS and an OST that run for the whole test.
@@ -118,15 +130,26 @@ async fn start_mdt(world: &World) -> (Arc<Mdt>, Arc<Server>) {
     (Mdt::start(rt, net, &server, config, Params::new()).await.unwrap(), server)
 }
 
+/// Connects a client on a third host.
+fn client(world: &World, name: &str, mdt: &Mdt) -> Arc<Import<Mds>> {
+    let nid = Nid::Tcp(world.addr(MDS, PORT));
+    Import::new(Net::new(world.rt(CLIENT)), ImportConfig::new(name, mdt.name(), vec![nid]))
+}
+
+/// Runs a test with an MDT that a test can crash while MGS and OST run on another host. The test
+/// gets the runtime of its client's host, the MDT and its server, and the client.
+fn with_separate_mdt(seed: u64, test: impl AsyncFnOnce(&Sim, Rt, (Arc<Mdt>, Arc<Server>), Arc<Import<Mds>>)) {
+    simulate(seed, async |sim, _| {
+        let _others = others(sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(sim).await;
+        let import = client(sim, "client", &life.0);
+        test(sim, sim.rt(CLIENT), life, import).await;
+    });
+}
+
 #[test]
 fn crashed_mdt_restarted_at_once_accepts_creates_at_once() {
-    let sim = Sim::new(3, SimConfig::default());
-    let rt = sim.rt(CLIENT);
-    sim.run(async {
-        let _others = others(&sim, &sim.rt(OTHERS)).await;
-        let life = start_mdt(&sim).await;
-        let nid = Nid::Tcp(sim.addr(MDS, PORT));
-        let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
+    with_separate_mdt(3, async |sim, rt, life, import| {
         let seq = seq(&import).await;
         // Long enough for many requests to MGS and OST.
         for i in 0..20 {
@@ -135,47 +158,33 @@ fn crashed_mdt_restarted_at_once_accepts_creates_at_once() {
         }
         std::mem::forget(life); // the crash ends it, not a destructor
         sim.crash_host(MDS);
-        let _life = start_mdt(&sim).await;
+        let _life = start_mdt(sim).await;
         let began = rt.now();
         assert_eq!(opened(&import, create(Fid::new(seq, 100), "after")).await, Ok(true));
         let took = rt.now().since(began);
         assert!(took < Duration::from_secs(2), "{took:?}");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn resent_create_finds_file_committed_before_crash() {
-    let sim = Sim::new(4, SimConfig::default());
-    let rt = sim.rt(CLIENT);
-    sim.run(async {
-        let _others = others(&sim, &sim.rt(OTHERS)).await;
-        let life = start_mdt(&sim).await;
-        let nid = Nid::Tcp(sim.addr(MDS, PORT));
-        let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
+    with_separate_mdt(4, async |sim, _, life, import| {
         let request = create(Fid::new(seq(&import).await, 1), "f");
         assert_eq!(opened(&import, request.clone()).await, Ok(true));
         import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
         std::mem::forget(life);
         sim.crash_host(MDS);
-        let _life = start_mdt(&sim).await;
+        let _life = start_mdt(sim).await;
         // As if the reply had been lost with the MDT.
         assert_eq!(opened(&import, request).await, Ok(true));
         let other = create(Fid::new(seq(&import).await, 2), "f");
         assert_eq!(opened(&import, other).await, Err(Errno::EEXIST), "another create finds the file of the first");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn orphan_survives_for_client_that_reconnects_late() {
-    let sim = Sim::new(5, SimConfig::default());
-    let rt = sim.rt(CLIENT);
-    sim.run(async {
-        let _others = others(&sim, &sim.rt(OTHERS)).await;
-        let life = start_mdt(&sim).await;
-        let nid = Nid::Tcp(sim.addr(MDS, PORT));
-        let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
+    with_separate_mdt(5, async |sim, rt, life, import| {
         let seq = seq(&import).await;
         let files = [Fid::new(seq, 1), Fid::new(seq, 2)];
         for (fid, name) in files.into_iter().zip(["late", "never"]) {
@@ -187,7 +196,7 @@ fn orphan_survives_for_client_that_reconnects_late() {
         import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
         std::mem::forget(life);
         sim.crash_host(MDS);
-        let _life = start_mdt(&sim).await;
+        let _life = start_mdt(sim).await;
         // Longer than TCP keepalive takes.
         rt.sleep(Duration::from_secs(75)).await;
         let reopen = Request::Reopen { files: vec![(files[0], flags::RDWR, 1)] };
@@ -199,20 +208,14 @@ fn orphan_survives_for_client_that_reconnects_late() {
         let there =
             async |fid| import.call(Request::GetAttr { fid, layout_known: true }.into(), Bulk::new()).await.is_ok();
         assert!(there(files[0]).await && !there(files[1]).await);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn flocks_are_lost_in_mdt_restart() {
-    let sim = Sim::new(6, SimConfig::default());
-    let rt = sim.rt(CLIENT);
-    sim.run(async {
-        let _others = others(&sim, &sim.rt(OTHERS)).await;
-        let life = start_mdt(&sim).await;
-        let nid = Nid::Tcp(sim.addr(MDS, PORT));
-        let import = |name| Import::<Mds>::new(Net::new(rt.clone()), ImportConfig::new(name, life.0.name(), vec![nid]));
-        let (a, b) = (import("a"), import("b"));
+    with_separate_mdt(6, async |sim, _, life, import| {
+        let a = import;
+        let b = client(sim, "b", &life.0);
         let flock = Flock { start: 0, end: 9, owner: 1, pid: 1, kind: FlockKind::Posix };
         let resource = Resource::flock(fid::ROOT);
         let want = Enqueue::new(resource, Mode::Pw, Policy::Flock(flock), Cookie(1));
@@ -228,12 +231,11 @@ fn flocks_are_lost_in_mdt_restart() {
         assert!(matches!(enqueue(&b).await, Enqueued::WouldBlock { .. }));
         std::mem::forget(life);
         sim.crash_host(MDS);
-        let _life = start_mdt(&sim).await;
+        let _life = start_mdt(sim).await;
         assert!(matches!(enqueue(&b).await, Enqueued::Granted { .. }));
         // Lock handles of the earlier life are unknown in this one.
         let cancel = Call { cancels: vec![id], ..Request::Cancel.into() };
         a.call_urgent(cancel, Bulk::new()).await.unwrap();
         assert!(matches!(enqueue(&a).await, Enqueued::WouldBlock { .. }));
-    })
-    .unwrap();
+    });
 }

@@ -15,7 +15,7 @@ use sheen_wire::{
     mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, reading_shows},
 };
 
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn close(&mut self, cx: &Cx, files: &[Closed]) -> wire::Result<Reply> {

@@ -19,28 +19,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_wire::{
-    self as wire, Cred, Errno, Fid, FileKind, fid,
+    self as wire, Cred, Errno, FileKind, fid,
     mds::{NewNode, Reply, SYMLINK_MAX},
 };
 
 use super::{
     names::{is_dots, may_add},
-    nodes::{entry, new_inode},
+    nodes::{New, entry, new_inode},
 };
 use crate::{
     Namespace, Store,
-    engine::Cx,
+    interface::Cx,
     record::{Inode, Name},
 };
-
-/// Parameters common to all operations that create a file.
-pub(crate) struct New<'a> {
-    pub cred: &'a Cred,
-    pub parent: Fid,
-    pub fid: Fid,
-    pub mode: u32,
-    pub umask: u32,
-}
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn create(&mut self, cx: &mut Cx, new: &New, name: &[u8], node: &NewNode) -> wire::Result<Reply> {

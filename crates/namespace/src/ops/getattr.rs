@@ -26,7 +26,7 @@ impl<S: Store> Namespace<S> {
             }
             _ => return None,
         };
-        if !done.touched.iter().any(|(fid, _)| *fid == parent) {
+        if !done.invalidations.iter().any(|(fid, _)| *fid == parent) {
             return None;
         }
         // A read error is not reported: the client asks again if it needs the attributes.

@@ -18,7 +18,7 @@ use sheen_layout::{Component, Layout, Wanted};
 use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Reply};
 
 use super::nodes::entry;
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn layout_intent(&mut self, cx: &mut Cx, fid: Fid, start: u64, end: u64) -> wire::Result<Reply> {
@@ -77,7 +77,7 @@ impl<S: Store> Namespace<S> {
         let wanting = now.wanting(offset, len);
         if wanting.is_empty() {
             if let Some(new) = &grown {
-                tell_of_extended(cx, layout, new);
+                report_extended(cx, layout, new);
             }
             return Ok(grown);
         }
@@ -87,7 +87,7 @@ impl<S: Store> Namespace<S> {
         let objects = self.allot(cx, &wanted)?;
         let mut new = now.clone();
         new.instantiate(objects)?;
-        tell_of_extended(cx, layout, &new);
+        report_extended(cx, layout, &new);
         Ok(Some(new))
     }
 }
@@ -95,7 +95,7 @@ impl<S: Store> Namespace<S> {
 /// Reports the space that components took from their extensions: it will be used, so other files
 /// must not count on it. Most of a long range stays a hole (skipped by a seek, truncated, or locked
 /// for a group), so it counts as one extension.
-fn tell_of_extended(cx: &mut Cx, old: &Layout, new: &Layout) {
+fn report_extended(cx: &mut Cx, old: &Layout, new: &Layout) {
     for (i, c) in new.components().iter().enumerate() {
         let before = old.components().iter().find(|o| o.id == c.id && o.is_instantiated());
         let had = old.components().iter().skip_while(|o| o.id != c.id).nth(1);

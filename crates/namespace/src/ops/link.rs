@@ -17,7 +17,7 @@ use super::{
     names::{is_dots, may_add},
     nodes::entry,
 };
-use crate::{Namespace, Store, engine::Cx, key, record::Name};
+use crate::{Namespace, Store, interface::Cx, key, record::Name};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn link(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, parent: Fid, name: &[u8]) -> wire::Result<Reply> {

@@ -34,9 +34,6 @@ mod xattr_lmv;
 mod xattr_lov;
 mod xattr_mirror;
 
-pub use swap_layouts::Renamed;
-pub(crate) use swap_layouts::Swaps;
-pub(crate) use take_layout::Takes;
 pub use take_layout::Taking;
 
 use sheen_wire::{
@@ -44,7 +41,7 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 /// Passes a request to its operation.
 pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> wire::Result<Reply> {
@@ -56,15 +53,15 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         SetAttr { cred, fid, set, handle } => ns.setattr(cx, cred, *fid, set, *handle),
         Access { cred, fid, mask } => ns.access(cred, *fid, *mask),
         Create { cred, parent, name, fid, node, mode, umask } => {
-            ns.create(cx, &create::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask }, name, node)
+            ns.create(cx, &nodes::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask }, name, node)
         }
         Open { cred, fid, flags } => ns.open_fid(cx, cred, *fid, *flags),
         OpenCreate { cred, parent, name, fid, flags, mode, umask } => {
-            let new = create::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
+            let new = nodes::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
             ns.open_create(cx, &new, name, *flags)
         }
         TmpFile { cred, parent, fid, flags, mode, umask } => {
-            let new = create::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
+            let new = nodes::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
             ns.tmpfile(cx, &new, *flags)
         }
         Close { files } => ns.close(cx, files),

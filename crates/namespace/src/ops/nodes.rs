@@ -1,16 +1,24 @@
 //! Creation and deletion of files.
 
 use bytes::Bytes;
-use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Entry};
+use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, mds::Entry};
 
-use super::create::New;
 use crate::{
     Namespace, Store,
     access::{SGID, STICKY, may_keep_sgid},
-    engine::Cx,
+    interface::Cx,
     key,
     record::{Inode, encode},
 };
+
+/// Parameters common to all operations that create a file.
+pub(crate) struct New<'a> {
+    pub cred: &'a Cred,
+    pub parent: Fid,
+    pub fid: Fid,
+    pub mode: u32,
+    pub umask: u32,
+}
 
 /// Returns a file in the form of replies.
 pub(crate) fn entry(fid: Fid, inode: &Inode) -> Entry {
@@ -80,7 +88,7 @@ impl<S: Store> Namespace<S> {
             inode.remove_link(parent, name);
         } else {
             inode.links.clear();
-            self.keep_nameless(cx, fid, &inode);
+            self.hold_orphan(cx, fid, &inode);
             if !self.handles.is_open(fid) {
                 return self.destroy(fid, &inode);
             }

@@ -34,7 +34,7 @@ use super::nodes::entry;
 use crate::{
     ClientId, Namespace, Store,
     access::{self, READ, WRITE, is_root, without_privilege},
-    engine::Cx,
+    interface::Cx,
     record::Inode,
 };
 
@@ -44,7 +44,7 @@ impl<S: Store> Namespace<S> {
         check_open(&inode, cred, flags)?;
         // This client's kernel has checked its own programs before the request.
         let spared = (flags::writes(flags) && flags & CREAT == 0).then_some(cx.client);
-        if (flags::writes(flags) || flags & TRUNC != 0) && self.handles.is_run_but(fid, spared) {
+        if (flags::writes(flags) || flags & TRUNC != 0) && self.handles.is_executed_by_another(fid, spared) {
             return Err(Errno::ETXTBSY);
         }
         self.handles.check_room(cx.client)?;
@@ -52,7 +52,7 @@ impl<S: Store> Namespace<S> {
             // A client that wrote the file may delay its close while it holds a lock on LAYOUT. The
             // invalidation makes it send the close.
             let written = self.is_written_elsewhere(cx.client, fid);
-            self.tables.recall(fid, if written { bits::OPEN | bits::LAYOUT } else { bits::OPEN });
+            self.tables.invalidate(fid, if written { bits::OPEN | bits::LAYOUT } else { bits::OPEN });
         }
         let regular = inode.kind == FileKind::Regular;
         let truncates = regular && flags & TRUNC != 0;
@@ -88,13 +88,13 @@ impl<S: Store> Namespace<S> {
 
     /// Whether a client other than this one has the file open for execution.
     pub fn is_run_elsewhere(&self, client: ClientId, fid: Fid) -> bool {
-        self.handles.is_run_but(fid, Some(client))
+        self.handles.is_executed_by_another(fid, Some(client))
     }
 
     /// Whether a client other than this one has the file open for writing, as far as the MDT knows.
     /// Clients with a lock on [`bits::OPEN`] may have it open as well.
     pub fn is_written_elsewhere(&self, client: ClientId, fid: Fid) -> bool {
-        self.handles.is_written_but(fid, client)
+        self.handles.is_written_by_another(fid, client)
     }
 
     /// Assigns a handle and returns the reply. The caller has done all checks.

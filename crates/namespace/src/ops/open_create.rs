@@ -19,11 +19,10 @@ use sheen_wire::{
 };
 
 use super::{
-    create::New,
     names::{is_dots, may_add},
-    nodes::new_inode,
+    nodes::{New, new_inode},
 };
-use crate::{Namespace, Store, engine::Cx, record::Inode};
+use crate::{Namespace, Store, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn open_create(&mut self, cx: &mut Cx, new: &New, name: &[u8], flags: u32) -> wire::Result<Reply> {

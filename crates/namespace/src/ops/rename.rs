@@ -34,14 +34,13 @@ use sheen_wire::{
 };
 
 use super::{
-    create::New,
     names::{is_dots, may_add, may_remove},
-    nodes::new_inode,
+    nodes::{New, new_inode},
 };
 use crate::{
     Namespace, Store,
     access::{self, WRITE},
-    engine::Cx,
+    interface::Cx,
     record::{Dentry, Inode, Name},
 };
 

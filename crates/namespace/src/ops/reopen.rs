@@ -1,5 +1,5 @@
 //! Reopen: a client opens files that it has open already. It does so after a restart of the MDT,
-//! and before it cancels a lock on OPEN ([`crate::nameless`]).
+//! and before it cancels a lock on OPEN ([`crate::orphans`]).
 //!
 //! * Each file has its own result: a handle, ESTALE, or ENFILE past the limit. ESTALE means that
 //!   the file is deleted: its last name was removed and committed, and recovery ended, before the
@@ -8,7 +8,7 @@
 
 use sheen_wire::{self as wire, Errno, Fid, mds::Reply};
 
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn reopen(&mut self, cx: &Cx, files: &[(Fid, u32, u64)]) -> wire::Result<Reply> {

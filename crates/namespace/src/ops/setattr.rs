@@ -24,7 +24,7 @@ use super::{nodes::entry, striping};
 use crate::{
     Namespace, Store,
     access::{self, SGID, WRITE, in_group, is_owner, is_root, may_keep_sgid, without_privilege},
-    engine::Cx,
+    interface::Cx,
     record::Inode,
 };
 

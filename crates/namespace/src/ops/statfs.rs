@@ -2,7 +2,7 @@
 
 use sheen_wire::{self as wire, mds::Reply};
 
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn statfs(&mut self, cx: &Cx) -> wire::Result<Reply> {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use sheen_layout::{Asked, Layout, LayoutError, Stripe, Wanted, WantedLayout};
 use sheen_wire::{self as wire, Errno, Fid, fid};
 
-use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
+use crate::{LayoutRequest, Namespace, Store, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     /// Allocates a layout for `file` in directory `parent` (`None`: the file has no name). In a
@@ -29,8 +29,8 @@ impl<S: Store> Namespace<S> {
             Some(parent) if parent != fid::ROOT => self.default_layout(parent)?,
             _ => None,
         };
-        let ask = Ask { own, dir, root: self.default_layout(fid::ROOT)? };
-        cx.env.resolve(&ask)
+        let request = LayoutRequest { own, dir, root: self.default_layout(fid::ROOT)? };
+        cx.env.resolve(&request)
     }
 
     /// Allocates objects for components: for all of them or, with an error, for none.
@@ -68,7 +68,7 @@ impl<S: Store> Namespace<S> {
     /// Allocates a layout for a file that has none, and may have had one before.
     pub(crate) fn next_layout(&mut self, cx: &mut Cx, file: Fid, inode: &Inode, own: Asked) -> wire::Result<Layout> {
         let parent = inode.links.first().map(|l| l.parent);
-        following(inode, file, self.new_layout(cx, file, parent, own)?)
+        with_unused_generation(inode, file, self.new_layout(cx, file, parent, own)?)
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn leave_layout(inode: &mut Inode, left: &Layout) {
 
 /// Returns the layout for a file that has none, in a generation above those used before. ERANGE if
 /// there is no such generation.
-pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Result<Layout> {
+pub(crate) fn with_unused_generation(inode: &Inode, file: Fid, layout: Layout) -> wire::Result<Layout> {
     let used = u32::try_from(inode.entries).map_err(|_| Errno::ERANGE)?;
     match used {
         0 => Ok(layout),

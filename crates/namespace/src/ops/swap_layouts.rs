@@ -23,10 +23,10 @@
 //! While the exchange is in progress, its entries in the log are skipped.
 //!
 //! Executing an exchange twice would undo it. So the store remembers the last exchanges
-//! ([`DONE_MAX`]) by a random number that the caller draws for each, for requests that are resent
-//! after a restart.
+//! ([`crate::relayouts::DONE_MAX`]) by a random number that the caller draws for each, for requests
+//! that are resent after a restart.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use sheen_layout::{Layout, MDT_OST, Stripe};
@@ -35,81 +35,14 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use super::take_layout::drawn_version;
 use crate::{
-    ClientId, Namespace, Store, StoreError,
+    ClientId, Namespace, Store,
     access::{self, WRITE, is_owner, is_root, without_privilege},
-    engine::Cx,
+    held::INTERNAL_CLIENT,
+    interface::Cx,
     key,
-    record::encode,
-    replaced::NOBODY,
-    tables::{Tables, read},
+    relayouts::{BegunSwap, Renamed, drawn_version},
 };
-
-/// Maximum number of exchanges remembered: at most 2.5 KiB, written with each exchange. A request
-/// in progress when the MDT stopped is resent within seconds.
-const DONE_MAX: usize = 256;
-
-/// Exchanges in progress, and the last completed ones.
-#[derive(Debug, Default)]
-pub(crate) struct Swaps {
-    begun: BTreeMap<[Fid; 2], Begun>,
-    /// Numbers of the completed exchanges, the latest last.
-    done: VecDeque<u64>,
-}
-
-/// An exchange in progress.
-#[derive(Clone, Debug)]
-struct Begun {
-    /// The two layouts before the exchange.
-    stored: [Bytes; 2],
-    /// The two layouts after the exchange.
-    swapped: [Bytes; 2],
-    /// Numbers in the unlink log of the entries with the new names.
-    logged: [u64; 2],
-    /// The new names of the objects on the MDT.
-    on_mdt: Vec<Fid>,
-}
-
-/// An object that will get another name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Renamed {
-    /// Index of its OST, or `MDT_OST`.
-    pub ost: u32,
-    /// Its present name.
-    pub old: Fid,
-    /// Its new name, which was never used.
-    pub new: Fid,
-}
-
-impl Swaps {
-    /// Reads the completed exchanges from the store.
-    pub(crate) fn open<S: Store>(store: &S) -> Result<Swaps, StoreError> {
-        let done: Vec<u64> = read(store, key::SWAPS)?.unwrap_or_default();
-        Ok(Swaps { done: done.into(), ..Swaps::default() })
-    }
-
-    /// Whether an entry of the unlink log has the new names of an exchange in progress.
-    pub(crate) fn has(&self, seqno: u64) -> bool {
-        self.begun.values().any(|begun| begun.logged.contains(&seqno))
-    }
-
-    /// Whether an object on the MDT has a new name of an exchange in progress.
-    pub(crate) fn has_object(&self, object: Fid) -> bool {
-        self.begun.values().any(|begun| begun.on_mdt.contains(&object))
-    }
-
-    /// Records a completed exchange, in the same batch as its changes.
-    fn note<S: Store>(&mut self, tables: &mut Tables<S>, nonce: u64) -> wire::Result<()> {
-        let mut done: Vec<u64> = self.done.iter().copied().chain([nonce]).collect();
-        done.drain(..done.len().saturating_sub(DONE_MAX));
-        let record = encode(&done, Vec::new());
-        let record = tables.fail(record)?;
-        tables.put_raw(key::SWAPS.to_vec(), Some(record));
-        self.done = done.into();
-        Ok(())
-    }
-}
 
 impl<S: Store> Namespace<S> {
     /// Begins a [`Request::SwapLayouts`]: reserves a new name for each object. All objects must
@@ -130,7 +63,7 @@ impl<S: Store> Namespace<S> {
         Ok(Some(names))
     }
 
-    fn reserve_names(&mut self, request: &Request) -> wire::Result<(Begun, Vec<Renamed>)> {
+    fn reserve_names(&mut self, request: &Request) -> wire::Result<(BegunSwap, Vec<Renamed>)> {
         let (fids, stored, layouts) = self.both_to_swap(request)?;
         let next = layouts.iter().map(Layout::generation).max().unwrap_or(0).checked_add(1).ok_or(Errno::ERANGE)?;
         let stripes: Vec<Stripe> = layouts.iter().flat_map(Layout::all_objects).collect();
@@ -160,7 +93,7 @@ impl<S: Store> Namespace<S> {
         }
         let renamed = |s: &Stripe| Some(Renamed { ost: s.ost, old: s.object, new: *names.get(&s.object)? });
         let names = stripes.iter().filter_map(renamed).collect();
-        Ok((Begun { stored, swapped, logged, on_mdt }, names))
+        Ok((BegunSwap { stored, swapped, logged, on_mdt }, names))
     }
 
     /// Ends an exchange. The reserved names belong to the files now, or will be destroyed.
@@ -200,7 +133,7 @@ impl<S: Store> Namespace<S> {
 
     /// Whether a client other than `but` is known to have the file open, or `but` more than once.
     pub fn is_in_use(&self, fid: Fid, but: ClientId) -> bool {
-        self.handles.is_open_but(fid, but, NOBODY)
+        self.handles.is_open_elsewhere(fid, but, INTERNAL_CLIENT)
     }
 
     pub(crate) fn swap_layouts(&mut self, cx: &Cx, request: &Request) -> wire::Result<Reply> {

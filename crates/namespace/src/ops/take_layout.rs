@@ -24,9 +24,7 @@
 //! the log in the batch in which the file gets it. While the operation is in progress, the entry is
 //! skipped.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use bytes::Bytes;
+use std::collections::BTreeSet;
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -37,9 +35,9 @@ use sheen_wire::{
 use crate::{
     Namespace, Store,
     access::{self, WRITE, is_owner, is_root, without_privilege},
-    engine::Cx,
+    interface::Cx,
     key,
-    ops::Renamed,
+    relayouts::{BegunTake, Renamed, drawn_version},
 };
 
 /// Layouts of the two files: of the file itself (`old`), and of the copy (`new`).
@@ -55,30 +53,6 @@ pub struct Taking {
     pub leaving: Vec<(u32, Fid)>,
     /// Objects of the copy on the MDT: to be sealed, and to get another name.
     pub renamed: Vec<Renamed>,
-}
-
-/// Operations in progress whose copy has an object on the MDT, by file.
-pub(crate) type Takes = BTreeMap<Fid, BegunTake>;
-
-#[derive(Clone, Debug)]
-pub(crate) struct BegunTake {
-    /// Encoded layout of the copy, before the operation.
-    stored: Bytes,
-    /// Version in the new name of the object on the MDT.
-    version: u32,
-    /// Number in the unlink log of the entry with the new name.
-    pub(crate) logged: u64,
-    /// The new name.
-    pub(crate) object: Option<Fid>,
-}
-
-/// Set in versions that are drawn, not set in those derived from generations.
-const DRAWN: u32 = 1 << 31;
-
-/// Returns a version for an object on the MDT that its file has not used. It is derived from the
-/// number that the object's name gets next in the unlink log, which differs each time.
-pub(crate) fn drawn_version(logged: u64) -> u32 {
-    DRAWN | (logged.wrapping_add(1) as u32 & !DRAWN)
 }
 
 impl<S: Store> Namespace<S> {

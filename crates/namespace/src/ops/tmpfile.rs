@@ -17,8 +17,11 @@ use sheen_wire::{
     },
 };
 
-use super::{create::New, names::may_add, nodes::new_inode};
-use crate::{Namespace, Store, engine::Cx, record::Inode};
+use super::{
+    names::may_add,
+    nodes::{New, new_inode},
+};
+use crate::{Namespace, Store, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn tmpfile(&mut self, cx: &mut Cx, new: &New, flags: u32) -> wire::Result<Reply> {
@@ -30,7 +33,7 @@ impl<S: Store> Namespace<S> {
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         match self.check_new_fid(new.fid) {
-            Err(Errno::EINVAL) if self.is_nameless(new.fid)? => return self.opened(cx, new.fid, flags, true),
+            Err(Errno::EINVAL) if self.is_orphan(new.fid)? => return self.opened(cx, new.fid, flags, true),
             checked => checked?,
         }
         let layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
@@ -43,7 +46,7 @@ impl<S: Store> Namespace<S> {
         self.opened(cx, new.fid, flags, true)
     }
 
-    fn is_nameless(&mut self, fid: Fid) -> wire::Result<bool> {
+    fn is_orphan(&mut self, fid: Fid) -> wire::Result<bool> {
         Ok(self.tables.inode(fid)?.is_some_and(|i| i.kind == FileKind::Regular && i.nlink == 0))
     }
 }

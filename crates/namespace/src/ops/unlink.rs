@@ -11,7 +11,7 @@
 use sheen_wire::{self as wire, Cred, Errno, Fid, mds::Reply};
 
 use super::names::may_remove;
-use crate::{Namespace, Store, engine::Cx};
+use crate::{Namespace, Store, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn unlink(

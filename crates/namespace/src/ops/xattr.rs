@@ -40,7 +40,7 @@ use super::{xattr_acl::Which, xattr_comp::Edit, xattr_lov};
 use crate::{
     Namespace, Store,
     access::{self, READ, STICKY, WRITE, is_owner, is_root},
-    engine::Cx,
+    interface::Cx,
     record::{Inode, Xattrs},
 };
 

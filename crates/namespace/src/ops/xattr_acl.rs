@@ -13,7 +13,7 @@ use crate::{
     Namespace, Store,
     access::{SGID, may_keep_sgid},
     acl::Acl,
-    engine::Cx,
+    interface::Cx,
     record::Inode,
 };
 

@@ -16,7 +16,7 @@ use sheen_layout::{Asked, Layout, LayoutError, Mark, STRIPE_SIZE_UNIT, STRIPES_M
 use sheen_wire::{self as wire, Errno, Fid, FileKind};
 
 use super::striping::leave_layout;
-use crate::{Namespace, Store, engine::Cx, record::Inode};
+use crate::{Namespace, Store, interface::Cx, record::Inode};
 
 /// Kind of change.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl<S: Store> Namespace<S> {
             Edit::SetFlags => Some(old.with_flags(&Mark::decode(value)?)?),
             Edit::Delete => {
                 // A client without notice of the change would write to destroyed objects.
-                self.check_heard(cx, fid, &old)?;
+                self.check_openers_have_layout_lock(cx, fid, &old)?;
                 let marks = Mark::decode(value)?;
                 let (kept, objects) = old.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
                 if kept.is_none() && old.mdt_end() > 0 {

@@ -34,7 +34,7 @@ use sheen_wire::{self as wire, Errno, Fid, fid};
 
 use crate::{
     Namespace, Store,
-    engine::Cx,
+    interface::Cx,
     record::{Inode, Xattrs},
 };
 

@@ -27,10 +27,10 @@ use sheen_wire::{
     mds::xattr::{CREATE, REPLACE},
 };
 
-use super::striping::{check_served, following};
+use super::striping::{check_served, with_unused_generation};
 use crate::{
     Namespace, Store,
-    engine::Cx,
+    interface::Cx,
     record::{Inode, LINK_ENTRY_BYTES},
 };
 
@@ -81,7 +81,7 @@ impl<S: Store> Namespace<S> {
     fn another_layout(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: &[u8]) -> wire::Result<Layout> {
         let asked = self.asked(cx, value)?;
         let new = self.new_layout(cx, fid, None, asked)?;
-        let Some(stored) = &inode.layout else { return following(inode, fid, new) };
+        let Some(stored) = &inode.layout else { return with_unused_generation(inode, fid, new) };
         let next = Layout::decode(stored)?.generation().checked_add(1).ok_or(Errno::ERANGE)?;
         self.log_destroy(stored)?;
         Ok(new.adopted(fid, next)?)

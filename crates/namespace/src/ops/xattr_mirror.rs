@@ -19,8 +19,8 @@
 use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::Change};
 
-use super::striping::{following, leave_layout};
-use crate::{Namespace, Store, access::is_owner, engine::Cx, record::Inode, replaced::NOBODY};
+use super::striping::{leave_layout, with_unused_generation};
+use crate::{Namespace, Store, access::is_owner, held::INTERNAL_CLIENT, interface::Cx, record::Inode};
 
 /// Maximum nanoseconds of a time.
 const NSEC_MAX: u32 = 999_999_999;
@@ -88,7 +88,7 @@ impl<S: Store> Namespace<S> {
         mut layout: Layout,
         template: &[u8],
     ) -> wire::Result<Layout> {
-        self.check_heard(cx, fid, &layout)?;
+        self.check_openers_have_layout_lock(cx, fid, &layout)?;
         let asked = self.asked(cx, template)?;
         let (Asked::Composite(_), parent) = (&asked, inode.links.first().map(|l| l.parent)) else {
             return Err(LayoutError::NotComposite.into());
@@ -109,8 +109,8 @@ impl<S: Store> Namespace<S> {
         check_other(cred, fid, other, &victim)?;
         let theirs = Layout::decode(victim.layout.as_ref().ok_or(Errno::EINVAL)?)?;
         theirs.check_usable()?;
-        self.check_heard(cx, fid, layout)?;
-        self.check_heard(cx, other, &theirs)?;
+        self.check_openers_have_layout_lock(cx, fid, layout)?;
+        self.check_openers_have_layout_lock(cx, other, &theirs)?;
         let merged = layout.with_merged(&theirs)?;
         self.edit(other, |i| {
             leave_layout(i, &theirs);
@@ -136,7 +136,7 @@ impl<S: Store> Namespace<S> {
                 if target.layout.is_some() {
                     return Err(Errno::EEXIST);
                 }
-                self.put_layout(cx, other, &following(&target, other, gone)?)?;
+                self.put_layout(cx, other, &with_unused_generation(&target, other, gone)?)?;
             }
         }
         Ok(rest)
@@ -144,11 +144,11 @@ impl<S: Store> Namespace<S> {
 
     /// Returns EBUSY if a client has the file open, assumes that its layout does not change, and
     /// has no LAYOUT lock whose cancel would tell it otherwise.
-    pub(super) fn check_heard(&self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
+    pub(super) fn check_openers_have_layout_lock(&self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
         let stays = layout.is_plain() || !layout.is_mirrored() && layout.missing(0, u64::MAX).is_none();
         let locks = cx.env.locks(fid);
         let has = |client, bit| locks.iter().any(|(of, bits)| *of == client && bits & bit != 0);
-        let is_deaf = |client| client != cx.client && client != NOBODY && !has(client, bits::LAYOUT);
+        let is_deaf = |client| client != cx.client && client != INTERNAL_CLIENT && !has(client, bits::LAYOUT);
         let opened = self.handles.is_open_by(fid, is_deaf);
         let may_open = locks.iter().any(|(client, bits)| bits & bits::OPEN != 0 && is_deaf(*client));
         if stays && (opened || may_open) { Err(Errno::EBUSY) } else { Ok(()) }

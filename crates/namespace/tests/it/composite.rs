@@ -107,10 +107,10 @@ fn layout_intent_allocates_only_touched_components() {
     let (first, before) = (layout(&mut fs, f).components()[0].clone(), fs.attr(f));
     for (start, end) in [(0, MIB), (MIB, MIB), (5 * GIB, 5 * GIB), (9, 3), (MIB - 1, MIB)] {
         assert_eq!(intent(&mut fs, f, start, end).unwrap().generation(), 3, "[{start}, {end}) needs nothing");
-        assert!(fs.touched.is_empty());
+        assert!(fs.invalidations.is_empty());
     }
     let two = intent(&mut fs, f, 2 * MIB, 3 * MIB).unwrap();
-    assert_eq!(fs.touched, [(f, LAYOUT | XATTR)]);
+    assert_eq!(fs.invalidations, [(f, LAYOUT | XATTR)]);
     assert_eq!(fs.attr(f), before, "the write sets the times");
     assert_eq!(layout(&mut fs, f), two);
     assert_eq!((two.generation(), objects(&mut fs, f)), (4, vec![1, 4, 0]));
@@ -122,7 +122,7 @@ fn layout_intent_allocates_only_touched_components() {
     for client in [7, 8] {
         fs.client = sheen_namespace::ClientId(client);
         let done = fs.execute(&request).unwrap();
-        assert_eq!((done.transno, done.touched), (0, vec![]));
+        assert_eq!((done.transno, done.invalidations), (0, vec![]));
     }
     assert_eq!(layout(&mut fs, f), two);
     // The last byte of one component and the first of the next.
@@ -141,10 +141,10 @@ fn layout_intent_serves_plain_bare_and_unlinked_files() {
     let plain = fs.touch(&ME, ROOT, "plain", 0o644).unwrap();
     let before = layout(&mut fs, plain);
     assert_eq!(intent(&mut fs, plain, 0, EOF).unwrap(), before);
-    assert!(fs.touched.is_empty());
+    assert!(fs.invalidations.is_empty());
     let f = bare(&mut fs, "bare");
     assert_eq!(intent(&mut fs, f, 0, 1).unwrap().stripe_count(), 1);
-    assert_eq!(fs.touched, [(f, LAYOUT | XATTR)]);
+    assert_eq!(fs.invalidations, [(f, LAYOUT | XATTR)]);
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     assert_eq!(intent(&mut fs, d, 0, 1), Err(Errno::EINVAL));
     let gone = fs.fid();
@@ -153,9 +153,9 @@ fn layout_intent_serves_plain_bare_and_unlinked_files() {
     let f = file(&mut fs, "f", three());
     let open = fs.open(&ME, f, flags::RDWR).unwrap();
     fs.unlink(&ME, ROOT, "f").unwrap();
-    let nameless = intent(&mut fs, f, 0, 2 * MIB).unwrap();
+    let orphan = intent(&mut fs, f, 0, 2 * MIB).unwrap();
     fs.close(open).unwrap();
-    assert!(destroyed(&mut fs).is_superset(&all_objects(&nameless)));
+    assert!(destroyed(&mut fs).is_superset(&all_objects(&orphan)));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn new_files_inherit_the_directorys_composite_template() {
     let size = Spec { stripe_size: Some(4 << 20), ..count(2) };
     let template = vec![part(0, MIB, count(1)), part(MIB, EOF, size)];
     fs.set(&ME, d, LOV, &value(template.clone()), 0).unwrap();
-    assert_eq!(fs.touched, [(d, UPDATE | LAYOUT | XATTR)]);
+    assert_eq!(fs.invalidations, [(d, UPDATE | LAYOUT | XATTR)]);
     assert_eq!(fs.get(&ME, d, LOV).unwrap(), value(template.clone()));
     let s = fs.mkdir(&ME, d, "s", 0o777).unwrap();
     assert_eq!(fs.get(&ME, s, LOV).unwrap(), value(template));
@@ -324,7 +324,7 @@ fn components_are_added_at_the_end() {
     assert_eq!(layout(&mut fs, f).generation(), 1);
     let ctime = fs.attr(f).ctime;
     add(&mut fs, f, vec![part(MIB, 4 * MIB, count(2)), part(4 * MIB, 8 * MIB, Spec::default())]).unwrap();
-    assert_eq!(fs.touched, [(f, UPDATE | LAYOUT | XATTR)]);
+    assert_eq!(fs.invalidations, [(f, UPDATE | LAYOUT | XATTR)]);
     assert!(fs.attr(f).ctime > ctime);
     let l = layout(&mut fs, f);
     assert_eq!(l.components().iter().map(|c| c.id).collect::<Vec<_>>(), [1, 2, 3]);
@@ -356,7 +356,7 @@ fn components_are_deleted_from_the_end_with_their_objects() {
     assert_eq!(del(&mut fs, 9, 0, false), Err(Errno::EINVAL), "no such component");
     assert_eq!(fs.set(&ME, f, "lustre.lov.del", b"junk", 0), Err(Errno::EINVAL));
     del(&mut fs, 0, comp::INIT, true).unwrap();
-    assert_eq!(fs.touched, [(f, UPDATE | LAYOUT | XATTR)]);
+    assert_eq!(fs.invalidations, [(f, UPDATE | LAYOUT | XATTR)]);
     assert_eq!((objects(&mut fs, f), layout(&mut fs, f).end()), (vec![1, 4], 4 * GIB));
     assert!(destroyed(&mut fs).is_empty(), "the component had no objects");
     del(&mut fs, 2, 0, false).unwrap();
@@ -399,7 +399,7 @@ fn layout_intent_extends_a_component_by_its_extension_size() {
     let ends = |fs: &mut Fs| layout(fs, f).components().iter().map(|c| c.end).collect::<Vec<_>>();
     assert_eq!((ends(&mut fs), objects(&mut fs, f)), (vec![64 * MIB, GIB, EOF], vec![2, 0, 0]));
     intent(&mut fs, f, 70 * MIB, 71 * MIB).unwrap();
-    assert_eq!(fs.touched, [(f, LAYOUT | XATTR)]);
+    assert_eq!(fs.invalidations, [(f, LAYOUT | XATTR)]);
     assert_eq!((ends(&mut fs), objects(&mut fs, f)), (vec![128 * MIB, GIB, EOF], vec![2, 0, 0]));
     let grown = layout(&mut fs, f);
     assert_eq!(intent(&mut fs, f, 70 * MIB, 128 * MIB).unwrap(), grown);

@@ -8,13 +8,11 @@ use proptest::prelude::*;
 use sheen_layout::{Count, Layout, Spec};
 use sheen_namespace::{Config, MemStore, Namespace, StoreError};
 use sheen_wire::{
-    Cred, Errno, Fid, Time,
+    Errno, Fid, Time,
     fid::ROOT,
     mds::{NewNode, Reply, Request, flags, rename},
     seq::{MdtIndex, ost_seq},
 };
-
-const ROOT_CRED: Cred = Cred::ROOT;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -302,11 +300,11 @@ fn resent_create_after_a_crash_finds_its_own_file() {
     // The open succeeds with the requested flags, whatever the mode.
     let open =
         |fid, n| Request::OpenCreate { cred: me.clone(), parent: ROOT, name: name(n), fid, flags, mode: 0, umask: 0 };
-    let nameless = Request::TmpFile { cred: me.clone(), parent: ROOT, fid: tmp, flags: flags::RDWR, mode: 0, umask: 0 };
+    let orphan = Request::TmpFile { cred: me.clone(), parent: ROOT, fid: tmp, flags: flags::RDWR, mode: 0, umask: 0 };
     fs.chmod(&ROOT_CRED, ROOT, 0o777).unwrap();
     fs.call(make(dir, "d")).unwrap();
     let first = fs.opened(open(file, "f")).unwrap();
-    fs.opened(nameless.clone()).unwrap();
+    fs.opened(orphan.clone()).unwrap();
     fs.commit();
     let mut fs = fs.crash();
     let Ok(Reply::Entry(found)) = fs.call(make(dir, "d")) else { panic!("mkdir") };
@@ -314,7 +312,7 @@ fn resent_create_after_a_crash_finds_its_own_file() {
     let Ok(Reply::Opened { handle, entry, created }) = fs.call(open(file, "f")) else { panic!("create") };
     assert_eq!((entry.attr.fid, created), (file, true));
     assert_ne!(handle, first.1);
-    assert_eq!(fs.opened(nameless.clone()).unwrap().0, tmp);
+    assert_eq!(fs.opened(orphan.clone()).unwrap().0, tmp);
     fs.ns.finish_recovery().unwrap();
     assert_eq!(fs.attr(tmp).nlink, 0, "an orphan lives on while it is open");
     // A file that another request created still conflicts.

@@ -56,7 +56,7 @@ fn open(fs: &mut Fs, fid: Fid) {
 }
 
 /// An orphan with that layout, which was replaced twice.
-fn nameless(fs: &mut Fs, value: &[u8]) -> Fid {
+fn orphan(fs: &mut Fs, value: &[u8]) -> Fid {
     let fid = tmpfile(fs);
     (0..2).for_each(|_| fs.set(&ME, fid, LOV, value, REPLACE).unwrap());
     fid
@@ -87,7 +87,7 @@ fn generation_rises_when_all_components_are_deleted_and_rewritten() {
 fn generation_rises_when_a_migrated_file_is_mirrored() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", &template(&[MIB, u64::MAX]));
-    let from = nameless(&mut fs, &spec(1).encode());
+    let from = orphan(&mut fs, &spec(1).encode());
     let versions = Layout::decode(&fs.layout(f).unwrap()).unwrap().stripes().iter().map(|s| (s.object, 1)).collect();
     let mtime = fs.attr(f).mtime;
     fs.call(Request::TakeLayout { cred: ME, fid: f, from, versions, mtime, group: None }).unwrap();

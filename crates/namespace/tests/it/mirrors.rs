@@ -63,12 +63,15 @@ fn write_makes_other_mirrors_stale_and_resync_refreshes_them() {
     assert_eq!(fresh(&layout(&mut fs, f)), [1, 2, 3]);
 
     let written = intent(&mut fs, f, 2 * MIB, 3 * MIB);
-    assert!(fs.touched.contains(&(f, fs.touched[0].1)) && fs.touched[0].1 & LAYOUT != 0, "LAYOUT is invalidated");
+    assert!(
+        fs.invalidations.contains(&(f, fs.invalidations[0].1)) && fs.invalidations[0].1 & LAYOUT != 0,
+        "LAYOUT is invalidated"
+    );
     assert_eq!((fresh(&written), written.mirror_state()), (vec![1], Composite::WRITE_PENDING));
     let counts: Vec<usize> = written.components().iter().map(|c| c.objects().len()).collect();
     assert_eq!(counts, [1, 2, 1, 0, 1, 0], "the primary alone got objects");
     assert_eq!(intent(&mut fs, f, 2 * MIB, 3 * MIB), written, "the next write intent changes nothing");
-    assert!(fs.touched.is_empty());
+    assert!(fs.invalidations.is_empty());
 
     let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2, 2], end: 3 * MIB }).unwrap();
     assert!(begun.follows(&written), "one change, though there are new objects");

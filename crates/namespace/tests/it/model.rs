@@ -6,12 +6,10 @@ use crate::common::*;
 use proptest::prelude::*;
 use sheen_namespace::Config;
 use sheen_wire::{
-    Cred, Errno, Fid, FileKind, Result,
+    Errno, Fid, FileKind, Result,
     fid::ROOT,
     mds::rename::{EXCHANGE, NOREPLACE},
 };
-
-const ROOT_CRED: Cred = Cred::ROOT;
 
 /// Directories as maps from name to node; files as numbers.
 #[derive(Default)]

@@ -11,15 +11,6 @@ use sheen_wire::{
     mds::{Closed, LINK_MAX, NewNode, Reply, Request, SetAttr, SetTime, flags, rename},
 };
 
-const ROOT_CRED: Cred = Cred::ROOT;
-
-/// A directory that everybody may write.
-fn open_dir(fs: &mut Fs) -> Fid {
-    let dir = fs.mkdir(&ROOT_CRED, ROOT, "d", 0o777).unwrap();
-    fs.chmod(&ROOT_CRED, dir, 0o777).unwrap();
-    dir
-}
-
 #[test]
 fn format_creates_the_root_directory() {
     let mut fs = Fs::new();

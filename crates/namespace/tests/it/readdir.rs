@@ -6,12 +6,10 @@ use crate::common::*;
 use proptest::prelude::*;
 use sheen_namespace::Config;
 use sheen_wire::{
-    Cred, Errno,
+    Errno,
     fid::ROOT,
     mds::{Reply, Request},
 };
-
-const ROOT_CRED: Cred = Cred::ROOT;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]

@@ -80,7 +80,7 @@ fn swap_exchanges_objects_under_new_names() {
     let done = fs.execute(&ask).unwrap();
     fs.ns.end_swap(&ask);
     for fid in [one, other] {
-        assert!(done.touched.iter().any(|(touched, bits)| *touched == fid && bits & LAYOUT != 0), "LAYOUT is missing");
+        assert!(done.invalidations.iter().any(|(of, bits)| *of == fid && bits & LAYOUT != 0), "LAYOUT is missing");
     }
     let new = |old: &[(u32, Fid)]| -> Vec<(u32, Fid)> {
         let new = |(_, object): &(u32, Fid)| renamed.iter().find(|r| r.old == *object).unwrap();

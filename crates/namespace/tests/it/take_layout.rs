@@ -28,7 +28,7 @@ fn objects(fs: &mut Fs, fid: Fid) -> Vec<Fid> {
     layout(fs, fid).stripes().iter().map(|s| s.object).collect()
 }
 
-fn nameless(fs: &mut Fs, cred: &Cred) -> (Fid, u64) {
+fn orphan(fs: &mut Fs, cred: &Cred) -> (Fid, u64) {
     let fid = fs.fid();
     let request = |cred| Request::TmpFile { cred, parent: ROOT, fid, flags: flags::RDWR, mode: 0o600, umask: 0 };
     fs.opened(request(cred.clone())).unwrap()
@@ -49,7 +49,7 @@ fn take_layout_takes_the_copys_objects_and_destroys_the_former() {
     let mut fs = Fs::new();
     fs.chmod(&ME, ROOT, 0o777).unwrap();
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
-    let (t, handle) = nameless(&mut fs, &ME);
+    let (t, handle) = orphan(&mut fs, &ME);
     let asked = Asked::Plain(Spec { count: Count::from_number(3).unwrap(), ..Spec::default() });
     let first = objects(&mut fs, t);
     fs.set(&ME, t, LOV, &asked.encode(), REPLACE).unwrap();
@@ -58,7 +58,7 @@ fn take_layout_takes_the_copys_objects_and_destroys_the_former() {
     let taking = fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap();
     assert_eq!((taking.leaving.len(), taking.renamed.len()), (had.len(), 0));
     let done = fs.execute(&request(&ME, f, t, &had, DOOMSDAY)).unwrap();
-    assert!(done.touched.iter().any(|(fid, bits)| *fid == f && bits & LAYOUT != 0), "LAYOUT is invalidated");
+    assert!(done.invalidations.iter().any(|(fid, bits)| *fid == f && bits & LAYOUT != 0), "LAYOUT is invalidated");
     let now = layout(&mut fs, f);
     assert_eq!((objects(&mut fs, f), now.fid()), (has, f));
     assert!(now.generation() > 1, "above all former generations of both files");
@@ -94,7 +94,7 @@ fn take_layout_renames_the_copys_object_on_the_mdt() {
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
     let mut names = BTreeSet::new();
     for round in 0..3 {
-        let (t, handle) = nameless(&mut fs, &ME);
+        let (t, handle) = orphan(&mut fs, &ME);
         fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
         let had = objects(&mut fs, f);
         let request = request(&ME, f, t, &had, NEVER);
@@ -126,7 +126,7 @@ fn take_layout_renames_the_copys_object_on_the_mdt() {
 fn take_layout_refuses_a_copy_that_changed() {
     let mut fs = Fs::new();
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
-    let (t, _) = nameless(&mut fs, &ME);
+    let (t, _) = orphan(&mut fs, &ME);
     fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
     let had = objects(&mut fs, f);
     fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap();
@@ -143,7 +143,7 @@ fn take_layout_without_permission_is_refused_and_changes_nothing() {
     let f = fs.touch(&me, ROOT, "f", 0o644).unwrap();
     let named = fs.touch(&me, ROOT, "named", 0o644).unwrap();
     let dir = fs.mkdir(&me, ROOT, "dir", 0o777).unwrap();
-    let ((mine, _), (theirs, _)) = (nameless(&mut fs, &me), nameless(&mut fs, &other));
+    let ((mine, _), (theirs, _)) = (orphan(&mut fs, &me), orphan(&mut fs, &other));
     let had = objects(&mut fs, f);
     assert_eq!(take(&mut fs, &other, f, theirs), Err(Errno::EACCES));
     assert_eq!(take(&mut fs, &me, f, theirs), Err(Errno::EINVAL));
@@ -165,7 +165,7 @@ fn take_layout_clears_privilege_unless_the_owner_asks() {
     let f = fs.touch(&owner, ROOT, "f", 0o777).unwrap();
     for (who, left) in [(&owner, 0o6777), (&ME, 0o6777), (&other, 0o777)] {
         fs.chmod(&ME, f, 0o6777).unwrap();
-        let (t, _) = nameless(&mut fs, who);
+        let (t, _) = orphan(&mut fs, who);
         take(&mut fs, who, f, t).unwrap();
         assert_eq!(fs.attr(f).perm, left, "{}", who.uid);
     }
@@ -195,7 +195,7 @@ fn take_layout_replaces_all_mirrors_and_takes_a_mirrored_copy() {
     let two = Template { components: vec![plain(), plain()], mirrors: 2 };
     fs.set(&ME, f, LOV, &two.encode(), CREATE).unwrap();
     let write = |fs: &mut Fs, fid| drop(fs.call(Request::LayoutIntent { fid, start: 0, end: 1 }).unwrap());
-    let (t, handle) = nameless(&mut fs, &ME);
+    let (t, handle) = orphan(&mut fs, &ME);
     let before = state(&mut fs, f);
     let objects_alone = &before[..before.len() - 1];
     assert_eq!(take_as(&mut fs, f, t, objects_alone), Err(Errno::EBUSY), "no generation in the request");
@@ -213,7 +213,7 @@ fn take_layout_replaces_all_mirrors_and_takes_a_mirrored_copy() {
     // A mirrored copy, partly on the MDT.
     let dom = [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, u64::MAX, Spec::default())];
     let copy = Template { components: [vec![plain()], dom.to_vec()].concat(), mirrors: 2 };
-    let (t, handle) = nameless(&mut fs, &ME);
+    let (t, handle) = orphan(&mut fs, &ME);
     fs.set(&ME, t, LOV, &copy.encode(), REPLACE).unwrap();
     write(&mut fs, t);
     let had: Vec<_> = objects(&mut fs, f).into_iter().map(|object| (object, 1)).collect();

@@ -105,8 +105,8 @@ fn whiteout_rename_invalidates_the_moved_name_only() {
     let (a, b) = (fs.mkdir(&ME, ROOT, "a", 0o755).unwrap(), fs.mkdir(&ME, ROOT, "b", 0o755).unwrap());
     let f = fs.touch(&ME, a, "f", 0o644).unwrap();
     leave(&mut fs, &ME, (a, "f"), (b, "f"), 0).unwrap();
-    let touched: std::collections::BTreeMap<_, _> = fs.touched.iter().copied().collect();
-    assert_eq!(touched, [(a, UPDATE), (b, UPDATE), (f, LOOKUP | UPDATE | XATTR)].into_iter().collect());
+    let invalidations: std::collections::BTreeMap<_, _> = fs.invalidations.iter().copied().collect();
+    assert_eq!(invalidations, [(a, UPDATE), (b, UPDATE), (f, LOOKUP | UPDATE | XATTR)].into_iter().collect());
     // A device 0:0 created by mknod is the same.
     let node = NewNode::Node { kind: FileKind::Char, rdev: 0 };
     let made = fs.make(&user(0), a, "made", node, 0).unwrap();

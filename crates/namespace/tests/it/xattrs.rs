@@ -11,14 +11,6 @@ use sheen_wire::{
     },
 };
 
-const ROOT_CRED: Cred = Cred::ROOT;
-
-fn open_dir(fs: &mut Fs) -> Fid {
-    let dir = fs.mkdir(&ROOT_CRED, ROOT, "d", 0o777).unwrap();
-    fs.chmod(&ROOT_CRED, dir, 0o777).unwrap();
-    dir
-}
-
 #[test]
 fn xattrs_are_set_read_listed_and_removed() {
     let mut fs = Fs::new();

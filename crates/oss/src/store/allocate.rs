@@ -13,7 +13,7 @@ impl Store {
     /// support the mode, ENOSPC if it is full. Runs before the failing one are done.
     pub fn allocate(&self, mode: Allocate, runs: &[(Fid, u64, u64)]) -> Result<()> {
         for &(object, offset, len) in runs {
-            self.check_open([object])?;
+            self.check_unsealed([object])?;
             let open = match mode {
                 Allocate::PunchHole => self.files.existing(object)?,
                 Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object)?),

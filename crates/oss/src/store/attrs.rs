@@ -24,7 +24,7 @@ impl Store {
             Some(found) => ObjectAttr { size: found.len, blocks: found.blocks512, mtime: Some(found.mtime) },
             None => ObjectAttr::default(),
         };
-        self.check_open([object])?;
+        self.check_unsealed([object])?;
         Ok(attr)
     }
 

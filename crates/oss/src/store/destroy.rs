@@ -21,7 +21,7 @@ impl Store {
     pub async fn destroy(&self, objects: &[Fid]) -> Result<()> {
         let mut dirs = BTreeSet::new();
         for &object in objects {
-            // The marker of a sealed object stays: see `close`.
+            // The marker of a sealed object stays: see `seal`.
             self.files.destroy(object)?;
             dirs.insert(Dir::of(object));
         }

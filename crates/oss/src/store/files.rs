@@ -30,7 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxBuildHasher;
 use sheen_lnet::Source;
 use sheen_objects::{
-    Births, Sums,
+    DentryDurability, Sums,
     name::{self, Dir},
     sums::Budget,
 };
@@ -45,7 +45,7 @@ const SHARDS: usize = 64;
 const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
 /// Number of reported versions that are remembered after the object's file was closed: some 4 MiB.
 /// An object beyond that gets a new version, as if it had been changed.
-const TOLD_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
+const REPORTED_VERSIONS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// Number of destroyed objects that are remembered: some 4 MiB.
 const DESTROYED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// How often an open is repeated after closing cached files, when the process or the host has no
@@ -55,7 +55,7 @@ const SHED_TRIES: u32 = 4;
 /// A directory of objects.
 pub struct DirState {
     dir: Dir,
-    births: Births,
+    durability: DentryDurability,
 }
 
 /// An object's open file.
@@ -64,8 +64,8 @@ pub struct Object {
     pub file: File,
     fid: Fid,
     dir: Arc<DirState>,
-    /// Number of the object's creation among those in the directory ([`Births`]).
-    born: u64,
+    /// Number of the object's creation among those in the directory ([`DentryDurability`]).
+    created: u64,
     /// Time of the last change by this process, in ns since 1970; [`NEVER`] if there was none.
     changed: AtomicI64,
     /// The value of `changed` that was last written to the file. Locked while the file is being
@@ -79,7 +79,7 @@ pub struct Object {
     /// Data version, replaced at each change: see [`Files::version`].
     version: AtomicU64,
     /// Whether the version has been reported to a client.
-    told: AtomicBool,
+    reported: AtomicBool,
 }
 
 const NEVER: i64 = i64::MIN;
@@ -155,7 +155,7 @@ pub struct Files {
     versions: AtomicU64,
     /// Reported versions of objects that are not open. Accessed under the lock of the object's
     /// shard.
-    told: Mutex<LruCache<Fid, u64, FxBuildHasher>>,
+    reported: Mutex<LruCache<Fid, u64, FxBuildHasher>>,
     /// Destroyed objects, whose names are never used again. Accessed under the lock of the object's
     /// shard.
     destroyed: Mutex<LruCache<Fid, (), FxBuildHasher>>,
@@ -174,7 +174,7 @@ impl Files {
             sums: Budget::default(),
             // Likely different from the versions of earlier runs of the process; never 0.
             versions: AtomicU64::new(rt.random_u64() >> 1 | 1),
-            told: Mutex::new(LruCache::with_hasher(TOLD_MAX, FxBuildHasher)),
+            reported: Mutex::new(LruCache::with_hasher(REPORTED_VERSIONS_MAX, FxBuildHasher)),
             destroyed: Mutex::new(LruCache::with_hasher(DESTROYED_MAX, FxBuildHasher)),
         }
     }
@@ -190,7 +190,7 @@ impl Files {
     /// client is changing the object: a change in progress does not count yet.
     pub fn version(&self, object: Fid) -> io::Result<u64> {
         let Some(open) = self.existing(object)? else { return Ok(0) };
-        open.told.store(true, SeqCst);
+        open.reported.store(true, SeqCst);
         Ok(open.version.load(SeqCst))
     }
 
@@ -199,8 +199,8 @@ impl Files {
     fn evict(&self, object: &Object) {
         object.evicted.store(true, SeqCst);
         object.save_time();
-        if object.told.load(SeqCst) {
-            self.told.lock().put(object.fid, object.version.load(SeqCst));
+        if object.reported.load(SeqCst) {
+            self.reported.lock().put(object.fid, object.version.load(SeqCst));
         }
     }
 
@@ -263,13 +263,18 @@ impl Files {
     #[cold]
     fn changed_late(&self, object: &Object, now: i64) {
         let shard = self.shard(object.fid);
-        self.told.lock().pop(&object.fid);
+        self.reported.lock().pop(&object.fid);
         match shard.peek(&object.fid) {
             Some(open) => {
-                if let Err(e) = open.note_time() {
-                    debug!("cannot read an object's mtime: {e}; it shows the time of its last write");
+                match open.note_time() {
+                    Ok(()) => {
+                        open.changed.fetch_max(now, SeqCst);
+                    }
+                    // The file's mtime may be later than `now`, so it continues to count.
+                    Err(e) => {
+                        debug!("cannot read an object's mtime: {e}; it shows the kernel's time of the last change")
+                    }
                 }
-                open.changed.fetch_max(now, SeqCst);
                 open.version.store(self.next_version(), SeqCst);
             }
             None if object.file.metadata().is_ok_and(|m| m.mtime < time(now)) => set_time(&object.file, now),
@@ -319,16 +324,17 @@ impl Files {
         let dir = self.dir(Dir::of(object));
         // It is not known whether the open created the file. Counting it as created now costs at
         // most one sync of the directory.
-        let born = if create { dir.births.born() } else { dir.births.latest() };
+        let created = if create { dir.durability.created() } else { dir.durability.latest() };
         // An empty file may have been created just now, for bytes of an earlier time.
         let undated = create && file.metadata()?.len == 0;
         let changed = AtomicI64::new(if undated { UNDATED } else { NEVER });
         let (saved, evicted) = (Mutex::new(NEVER), AtomicBool::new(false));
         let sums = Mutex::new(Sums::new(&self.sums));
-        let told = self.told.lock().pop(&object);
-        let version = AtomicU64::new(told.unwrap_or_else(|| self.next_version()));
-        let told = AtomicBool::new(told.is_some());
-        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted, version, told });
+        let reported = self.reported.lock().pop(&object);
+        let version = AtomicU64::new(reported.unwrap_or_else(|| self.next_version()));
+        let reported = AtomicBool::new(reported.is_some());
+        let open =
+            Arc::new(Object { file, fid: object, dir, created, changed, saved, sums, evicted, version, reported });
         let evicted = shard.push(object, open.clone());
         if let Some((_, evicted)) = &evicted {
             self.evict(evicted);
@@ -379,7 +385,7 @@ impl Files {
 
     fn remove_from(&self, mut shard: MutexGuard<'_, Shard>, object: Fid) -> io::Result<()> {
         let open = shard.pop(&object);
-        self.told.lock().pop(&object);
+        self.reported.lock().pop(&object);
         let removed = self.disk.remove_file(self.path(object));
         drop(shard);
         drop(open);
@@ -387,7 +393,7 @@ impl Files {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
             Ok(()) => {
-                self.dir(Dir::of(object)).births.born(); // the removal is a change of the directory, too
+                self.dir(Dir::of(object)).durability.created(); // the removal is a change of the directory, too
                 Ok(())
             }
         }
@@ -411,7 +417,7 @@ impl Files {
         match linked {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
             _ => {
-                self.dir(Dir::of(new)).births.born();
+                self.dir(Dir::of(new)).durability.created();
                 Ok(())
             }
         }
@@ -420,20 +426,20 @@ impl Files {
     /// Makes all changes of `dir` so far durable.
     pub async fn settle(&self, dir: Dir) -> io::Result<()> {
         let state = self.dir(dir);
-        self.settle_to(&state, state.births.latest()).await
+        self.settle_to(&state, state.durability.latest()).await
     }
 
     /// Makes the object's name durable.
     pub async fn settle_object(&self, object: &Object) -> io::Result<()> {
-        self.settle_to(&object.dir, object.born).await
+        self.settle_to(&object.dir, object.created).await
     }
 
     async fn settle_to(&self, state: &DirState, number: u64) -> io::Result<()> {
-        if state.births.is_durable(number) {
+        if state.durability.is_durable(number) {
             return Ok(());
         }
-        let fresh = state.births.is_fresh();
-        let mark = state.births.begin_sync();
+        let fresh = state.durability.is_fresh();
+        let mark = state.durability.begin_sync();
         match self.disk.sync_dir(self.root.join(state.dir.path())).await {
             // There is no such directory, so nothing in it. It stays fresh: its own entry has to be
             // synced once it is created.
@@ -444,7 +450,7 @@ impl Files {
             self.disk.sync_dir(self.root.join(state.dir.seq_path())).await?;
             self.disk.sync_dir(self.root.join(name::ROOT)).await?;
         }
-        state.births.synced(mark);
+        state.durability.synced(mark);
         Ok(())
     }
 
@@ -464,7 +470,7 @@ impl Files {
     }
 
     fn dir(&self, dir: Dir) -> Arc<DirState> {
-        self.dirs.lock().get_or_insert(dir, || Arc::new(DirState { dir, births: Births::new() })).clone()
+        self.dirs.lock().get_or_insert(dir, || Arc::new(DirState { dir, durability: DentryDurability::new() })).clone()
     }
 
     fn shard(&self, object: Fid) -> MutexGuard<'_, Shard> {
@@ -535,6 +541,23 @@ mod tests {
         fill();
         files.changed(&held, time(3));
         assert_eq!(shown(), time(4));
+    }
+
+    #[test]
+    fn change_through_an_evicted_object_replaces_no_unreadable_mtime() {
+        let sim = Sim::new(1, SimConfig::default());
+        let files = empty(&sim.rt(1));
+        let fid = |oid| Fid::new(0x2_8000_0401, oid);
+        let held = files.create(fid(1)).unwrap();
+        held.file.write_all_at(0, b"x").unwrap();
+        (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
+        let open = files.existing(fid(1)).unwrap().unwrap();
+        let version = open.version.load(SeqCst);
+        sim.crash_host(1);
+        assert!(open.file.metadata().is_err());
+        files.changed(&held, Time { sec: 1, nsec: 0 });
+        assert_eq!(open.changed.load(SeqCst), NEVER, "the file's own mtime counts");
+        assert_ne!(open.version.load(SeqCst), version);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Home {
                 identity
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                refuse_strangers(rt, dir)?;
+                refuse_foreign_files(rt, dir)?;
                 Identity { fsname: fsname.into(), index, uuid: uuid(rt) }
             }
             Err(e) => return Err(failed("read", &path)(e)),
@@ -146,7 +146,7 @@ fn has_objects(rt: &Rt, objects: &Path) -> Result<(), OssError> {
 }
 
 /// Refuses to format a directory that holds other files: it is likely not the one that was meant.
-fn refuse_strangers(rt: &Rt, dir: &Path) -> Result<(), OssError> {
+fn refuse_foreign_files(rt: &Rt, dir: &Path) -> Result<(), OssError> {
     let entries = rt.disk().read_dir(dir).map_err(|source| OssError::Io { what: "read", path: dir.into(), source })?;
     // Allowed are leftovers of a format that crashed, and `lost+found` of ext4.
     let ours = |name: &[u8]| [LOCK.as_bytes(), name::ROOT.as_bytes(), b"lost+found", b".target.tmp"].contains(&name);

@@ -15,12 +15,12 @@ use sheen_wire::Bulk;
 /// Size of a large buffer: the usual size of an RPC. Larger reads take several buffers.
 const LARGE_BYTES: usize = 1 << 20;
 /// Large buffers in the pool: 64 MiB.
-const LARGE_KEPT: usize = 64;
+const LARGE_POOLED: usize = 64;
 /// Size of a small buffer, for requests that fit: a reply that is held for long should not pin a
 /// large buffer.
 const SMALL_BYTES: usize = 64 << 10;
 /// Small buffers in the pool: 16 MiB.
-const SMALL_KEPT: usize = 256;
+const SMALL_POOLED: usize = 256;
 
 /// The pools of buffers.
 pub struct Pools {
@@ -31,7 +31,7 @@ pub struct Pools {
 impl Pools {
     /// Empty pools.
     pub fn new() -> Pools {
-        Pools { large: BufferPool::new(LARGE_BYTES, LARGE_KEPT), small: BufferPool::new(SMALL_BYTES, SMALL_KEPT) }
+        Pools { large: BufferPool::new(LARGE_BYTES, LARGE_POOLED), small: BufferPool::new(SMALL_BYTES, SMALL_POOLED) }
     }
 }
 

@@ -34,7 +34,7 @@ impl Store {
         for batch in objects.chunks(BATCH) {
             let (mut open, mut there) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
             for &(old, new) in batch {
-                if !self.is_closed(old) {
+                if !self.is_sealed(old) {
                     return Err(Errno::EBUSY);
                 }
                 if let Some(object) = self.files.existing(old)? {
@@ -52,7 +52,7 @@ impl Store {
             self.files.settle(dir).await?;
         }
         // Last, so that a client that learns a new name finds the object there.
-        objects.iter().try_for_each(|&(old, new)| self.goes_on(old, new))?;
-        self.settle_closed().await
+        objects.iter().try_for_each(|&(old, new)| self.record_new_name(old, new))?;
+        self.sync_markers().await
     }
 }

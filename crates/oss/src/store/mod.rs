@@ -2,7 +2,8 @@
 //!
 //! * [`format`]: identity of the directory, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
-//! * `close`: sealed objects, which files have left and no client may use any more;
+//! * `seal`: sealed objects, which files have left and no client may use any more;
+//! * `markers`: the files that record which objects are sealed;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
@@ -19,14 +20,15 @@ use crate::OssError;
 
 mod allocate;
 mod attrs;
-mod close;
 mod destroy;
 pub mod files;
 pub mod format;
 mod gather;
 mod link;
 mod list;
+mod markers;
 mod read;
+mod seal;
 mod seek;
 mod statfs;
 mod sync;
@@ -35,6 +37,7 @@ mod write;
 
 use files::Files;
 use format::Home;
+use markers::SealedObjects;
 
 /// An OST's directory, locked by this process and ready for requests.
 pub struct Store {
@@ -43,7 +46,7 @@ pub struct Store {
     files: Files,
     share: Share,
     buffers: gather::Pools,
-    closed: close::Closed,
+    sealed: SealedObjects,
 }
 
 impl std::fmt::Debug for Store {
@@ -91,13 +94,13 @@ impl Store {
     fn joined(rt: &Rt, home: Home, open_files_max: usize, join: impl FnOnce(u64) -> Share) -> Result<Store, OssError> {
         let dir = home.dir();
         let device = rt.disk().device(dir).map_err(|source| OssError::Io { what: "stat", path: dir.into(), source })?;
-        let closed = close::Closed::open(rt, dir).map_err(|source| OssError::Io {
+        let sealed = SealedObjects::open(rt, dir).map_err(|source| OssError::Io {
             what: "read the markers of sealed objects in",
             path: dir.into(),
             source,
         })?;
         Ok(Store {
-            closed,
+            sealed,
             files: Files::new(rt, dir, open_files_max),
             share: join(device),
             buffers: gather::Pools::new(),

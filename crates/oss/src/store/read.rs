@@ -39,7 +39,7 @@ impl Store {
             sum = crc;
             live.stretches.push(Stretch { source: object, offset: run.offset, len: run.len });
         }
-        self.check_open(parts.iter().map(|part| part.object))?;
+        self.check_unsealed(parts.iter().map(|part| part.object))?;
         live.crc = Some(sum);
         Ok(Some((parts.iter().map(|p| p.len).collect(), live)))
     }
@@ -65,7 +65,7 @@ impl Store {
         if object.file.len()? < end {
             return Ok(None);
         }
-        self.check_open([part.object])?;
+        self.check_unsealed([part.object])?;
         let stretch = Stretch { source: object, offset, len: len as usize };
         Ok(Some(Live { stretches: vec![stretch], crc: None, held: None }))
     }
@@ -120,7 +120,7 @@ impl Store {
             lens.extend(plan::spread(here, got));
         }
         // Checked last: without a marker now, the bytes were read before the object was sealed.
-        self.check_open(parts.iter().map(|part| part.object))?;
+        self.check_unsealed(parts.iter().map(|part| part.object))?;
         Ok((lens, gather.finish()))
     }
 }

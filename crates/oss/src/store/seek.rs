@@ -26,7 +26,7 @@ impl Store {
             Some(open) => open.file.seek(what, offset)?.or(beyond),
             None => beyond,
         };
-        self.check_open([object])?;
+        self.check_unsealed([object])?;
         Ok(found)
     }
 }

@@ -12,8 +12,8 @@ impl Store {
     /// Errors of the local file system.
     pub fn statfs(&self) -> Result<StatFs> {
         let device = self.home.held().statvfs()?;
-        let promised = self.share.grants().set_aside().div_ceil(u64::from(device.bsize).max(1));
-        Ok(self.share.of(StatFs { bavail: device.bavail.saturating_sub(promised), ..device }))
+        let granted = self.share.grants().granted_with_reserve().div_ceil(u64::from(device.bsize).max(1));
+        Ok(self.share.of(StatFs { bavail: device.bavail.saturating_sub(granted), ..device }))
     }
 
     /// Returns the free bytes of the device, which all targets on it share.

@@ -24,7 +24,7 @@ impl Store {
         }
         self.sync_written(objects).await?;
         // Data written to a file that has left these objects is elsewhere.
-        self.check_open(objects.iter().copied())
+        self.check_unsealed(objects.iter().copied())
     }
 
     /// As [`Store::sync`], for a client that has just written to these objects. If they have been

@@ -12,7 +12,7 @@ impl Store {
     /// have their new size.
     pub fn truncate(&self, objects: &[(Fid, u64)]) -> Result<()> {
         for &(object, size) in objects {
-            self.check_open([object])?;
+            self.check_unsealed([object])?;
             let open = match size {
                 0 => self.files.existing(object)?,
                 _ => Some(self.files.create(object)?),

@@ -19,7 +19,7 @@ impl Store {
     /// # Errors
     /// MOVED: an object is sealed. Errors of the local file system.
     pub fn write(&self, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
-        self.check_open(parts.iter().map(|part| part.object))?;
+        self.check_unsealed(parts.iter().map(|part| part.object))?;
         let mut start = 0;
         for run in runs(parts).filter(|run| run.len > 0) {
             let object = self.files.create(run.object)?;

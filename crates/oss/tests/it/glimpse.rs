@@ -69,8 +69,7 @@ fn callers<'a>(process: &'a Process, ost: &Ost) -> [Caller<'a>; 3] {
 
 #[test]
 fn attrs_include_dirty_data_of_writers() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, reader] = callers(&process, &ost);
     reader.write(OBJECT, 0, &[1; 8192]);
     let before = stat(&reader);
@@ -100,8 +99,7 @@ fn attrs_include_dirty_data_of_writers() {
 
 #[test]
 fn glimpse_sees_data_flushed_before_the_answer() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, _] = callers(&process, &ost);
     for cancels in [false, true] {
         let lock = take(&a, pw(0, u64::MAX));
@@ -122,8 +120,7 @@ fn glimpse_sees_data_flushed_before_the_answer() {
 
 #[test]
 fn refused_enqueue_returns_attributes_known_to_the_writer() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [writer, other, _] = callers(&process, &ost);
     let lock = take(&writer, pw(0, u64::MAX));
     let flags = Flags { nowait: true, ..Flags::default() };
@@ -139,8 +136,7 @@ fn refused_enqueue_returns_attributes_known_to_the_writer() {
 
 #[test]
 fn client_that_ignores_a_glimpse_is_evicted() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
     let [dead, other, _] = callers(&process, &ost);
     take(&dead, pw(0, u64::MAX));
@@ -150,8 +146,7 @@ fn client_that_ignores_a_glimpse_is_evicted() {
 
 #[test]
 fn glimpse_answers_with_invalid_attributes_are_refused() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "a");
     let refused = |attr| {
         let request = Request::Glimpsed { answers: vec![(LockId(1), Some(attr))] };
@@ -167,8 +162,7 @@ fn glimpse_answers_with_invalid_attributes_are_refused() {
 /// As O_DIRECT reads: without a lock of its own.
 #[test]
 fn lockless_read_waits_until_the_writer_has_flushed() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, c] = callers(&process, &ost);
     for (writer, reader) in [(&a, &b), (&b, &a), (&b, &c)] {
         writer.write(OBJECT, 0, b"....old......");
@@ -200,8 +194,7 @@ fn read_bytes(client: &Caller<'_>, request: Request) -> Vec<u8> {
 
 #[test]
 fn read_of_several_objects_waits_for_each_writer_separately() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, reader] = callers(&process, &ost);
     let second = sheen_wire::Fid::new(OBJECT.seq, OBJECT.oid + 1);
     let (first_lock, second_lock) =
@@ -227,8 +220,7 @@ fn read_of_several_objects_waits_for_each_writer_separately() {
 /// lock.
 #[test]
 fn lock_holder_reads_while_a_writer_waits_for_the_lock() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, c] = callers(&process, &ost);
     c.write(OBJECT, 0, b"abc");
     for (reader, writer) in [(&a, &b), (&b, &a)] {
@@ -245,8 +237,7 @@ fn lock_holder_reads_while_a_writer_waits_for_the_lock() {
 
 #[test]
 fn seek_finds_dirty_data_of_another_client() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, _] = callers(&process, &ost);
     a.write(OBJECT, MIB, b"data");
     let seek = |offset, what| b.begin(Request::Seek { object: OBJECT, offset, what }, Bytes::new());
@@ -267,8 +258,7 @@ fn seek_finds_dirty_data_of_another_client() {
 
 #[test]
 fn flushing_client_is_not_evicted_while_writes_arrive() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "1000").unwrap();
     let [a, b, _] = callers(&process, &ost);
     let lock = take(&a, pw(0, u64::MAX));
@@ -288,8 +278,7 @@ fn flushing_client_is_not_evicted_while_writes_arrive() {
 /// reads must not wait for that.
 #[test]
 fn read_does_not_wait_for_a_lock_without_dirty_data() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, _] = callers(&process, &ost);
     a.write(OBJECT, 0, b"abc");
     let lock = take(&a, pw(0, u64::MAX));
@@ -307,8 +296,7 @@ fn read_does_not_wait_for_a_lock_without_dirty_data() {
 /// says so.
 #[test]
 fn only_destroy_revokes_locks_with_ex() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, _] = callers(&process, &ost);
     let wanted = |request, bulk: &'static [u8]| {
         let lock = take(&a, pw(0, u64::MAX));
@@ -331,8 +319,7 @@ fn only_destroy_revokes_locks_with_ex() {
 
 #[test]
 fn flushed_writes_get_the_mtime_of_the_original_write() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "a");
     let now = || process.net.rt().wall();
     let flush = |mtime| {
@@ -374,8 +361,7 @@ fn flushed_writes_get_the_mtime_of_the_original_write() {
 
 #[test]
 fn writes_beyond_the_waiting_bound_get_lock_first() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [writer, holder, other] = callers(&process, &ost);
     let (lock, _) = holder.keep(OBJECT);
     let write = |client: &Caller<'_>, offset, len: usize| {

@@ -66,9 +66,8 @@ fn others_are_called_back(holder: &Caller<'_>, writer: &Caller<'_>) {
 
 #[test]
 fn changes_wait_until_caching_clients_cancel_their_locks() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
-    let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
+    let (process, ost) = Process::with_ost();
+    let (a, b) = Caller::pair(&process, &ost);
     others_are_called_back(&a, &b);
     let far = Net::new(process.net.rt().clone());
     let c = Caller::new(&process, &ost, "c", &far, process.listen());
@@ -78,8 +77,7 @@ fn changes_wait_until_caching_clients_cancel_their_locks() {
 
 #[test]
 fn changes_do_not_revoke_the_requesters_own_locks() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let holder = Caller::local(&process, &ost, "a");
     for (change, data) in changes() {
         holder.write(OBJECT, 0, &[7; 8192]);
@@ -98,8 +96,7 @@ fn changes_do_not_revoke_the_requesters_own_locks() {
 
 #[test]
 fn lock_granted_after_a_write_returns_the_new_data() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, c] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
     a.write(OBJECT, 0, b"old");
     let (id, _) = a.keep(OBJECT);
@@ -116,8 +113,7 @@ fn lock_granted_after_a_write_returns_the_new_data() {
 
 #[test]
 fn range_lock_is_revoked_only_by_changes_of_that_range() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let (holder, writer) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
     let keep_tail = || granted(holder.enqueue(vec![pr(OBJECT, Policy::extent(MIB, u64::MAX))])[0].0);
     let revoked_by = |id, begun| {
@@ -143,8 +139,7 @@ fn range_lock_is_revoked_only_by_changes_of_that_range() {
 /// conflicted with the locks of the other client, neither could continue.
 #[test]
 fn two_writers_flushing_past_the_end_do_not_deadlock() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, reader] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
     let pw = |start, end| Enqueue { mode: Mode::Pw, ..pr(OBJECT, Policy::extent(start, end)) };
     let first = granted(a.enqueue(vec![pw(0, MIB - 1)])[0].0);
@@ -163,8 +158,7 @@ fn two_writers_flushing_past_the_end_do_not_deadlock() {
 /// each other.
 #[test]
 fn enqueue_is_granted_while_a_write_waits_for_another_object() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let (holder, writer) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
     for turn in 0..2 {
         let (held, other) = if turn == 0 { (object(1), object(2)) } else { (object(2), object(1)) };
@@ -190,8 +184,7 @@ fn enqueue_is_granted_while_a_write_waits_for_another_object() {
 
 #[test]
 fn write_waits_for_a_dead_lock_holder_until_its_eviction() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
     let (dead, writer) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
     let (id, _) = dead.keep(OBJECT);
@@ -206,8 +199,7 @@ fn write_waits_for_a_dead_lock_holder_until_its_eviction() {
 /// The client cannot cancel the one lock before it learns that both are granted.
 #[test]
 fn client_waiting_for_one_lock_is_not_evicted_for_another_of_its_request() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
     let [dead, a, writer] = ["dead", "a", "writer"].map(|name| Caller::local(&process, &ost, name));
     let (id, _) = dead.keep(OBJECT);
@@ -227,8 +219,7 @@ fn client_waiting_for_one_lock_is_not_evicted_for_another_of_its_request() {
 
 #[test]
 fn disconnect_drops_all_locks_and_ends_all_waits() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [a, b, c] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
     let (id, _) = a.keep(OBJECT);
     let write = b.begin_write(OBJECT, 0, b"x");
@@ -247,9 +238,8 @@ fn disconnect_drops_all_locks_and_ends_all_waits() {
 
 #[test]
 fn aborted_enqueue_leaves_no_locks() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
-    let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
+    let (process, ost) = Process::with_ost();
+    let (a, b) = Caller::pair(&process, &ost);
     let (id, _) = a.keep(OBJECT);
     let write = b.begin_write(OBJECT, 0, b"x");
     assert_eq!(a.asked(), id);
@@ -264,8 +254,7 @@ fn aborted_enqueue_leaves_no_locks() {
 #[test]
 fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
     const OBJECTS: u32 = 400;
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let (far, nid) = (Net::new(process.net.rt().clone()), process.listen());
     let [a, b] = ["a", "b"].map(|name| Caller::new(&process, &ost, name, &far, nid));
     let writer = Caller::local(&process, &ost, "w");
@@ -358,9 +347,8 @@ fn enqueues_of_several_locks_do_not_deadlock() {
 
 #[test]
 fn enqueue_answers_each_lock_separately() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
-    let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
+    let (process, ost) = Process::with_ost();
+    let (a, b) = Caller::pair(&process, &ost);
     a.write(OBJECT, 0, b"abc");
     let (id, _) = a.keep(OBJECT);
     let flags = Flags { nowait: true, ..Flags::default() };
@@ -383,8 +371,7 @@ fn enqueue_answers_each_lock_separately() {
 
 #[test]
 fn write_of_a_disconnected_client_is_not_executed() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
+    let (process, ost) = Process::with_ost();
     let [holder, writer, other] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
     let (id, _) = holder.keep(OBJECT);
     let write = writer.begin_write(OBJECT, 0, b"one");
@@ -402,9 +389,8 @@ fn write_of_a_disconnected_client_is_not_executed() {
 
 #[test]
 fn ost_stops_while_a_write_waits_for_a_lock() {
-    let process = Process::new();
-    let ost = process.start(Some(0)).unwrap();
-    let (a, b) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
+    let (process, ost) = Process::with_ost();
+    let (a, b) = Caller::pair(&process, &ost);
     let (id, _) = a.keep(OBJECT);
     let write = b.begin_write(OBJECT, 0, b"x");
     assert_eq!(a.asked(), id);

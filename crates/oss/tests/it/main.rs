@@ -2,7 +2,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod close;
 mod common;
 mod crash;
 #[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]
@@ -11,6 +10,7 @@ mod glimpse;
 mod grants;
 mod locks;
 mod markers;
+mod seal;
 mod service;
 #[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]
 mod store;

@@ -22,7 +22,7 @@ fn write(store: &Store, oid: u32) -> Result<(), Errno> {
 }
 
 fn close(store: &Store, oid: u32) -> Result<(), Errno> {
-    store.close_object(fid(oid), Some(store.version(fid(oid))?))
+    store.seal_object(fid(oid), Some(store.version(fid(oid))?))
 }
 
 /// A new OST with a written object 1.
@@ -39,16 +39,16 @@ fn seal_marker_age_counts_from_the_last_seal() {
     let run = async {
         let store = store(&rt).await;
         close(&store, 1).unwrap();
-        store.reopen(&[fid(1)]).unwrap();
+        store.unseal(&[fid(1)]).unwrap();
         rt.sleep(24 * HOUR - MINUTE).await;
         close(&store, 1).unwrap();
         store.destroy(&[fid(1)]).await.unwrap();
         rt.sleep(2 * MINUTE).await;
         close(&store, 2).unwrap();
-        assert_eq!((store.closed_count(), write(&store, 1)), (2, Err(Errno::MOVED)));
+        assert_eq!((store.sealed_count(), write(&store, 1)), (2, Err(Errno::MOVED)));
         rt.sleep(24 * HOUR + MINUTE).await;
         close(&store, 3).unwrap();
-        assert_eq!(store.closed_count(), 1, "markers older than a day are removed");
+        assert_eq!(store.sealed_count(), 1, "markers older than a day are removed");
     };
     sim.run(run).unwrap();
 }
@@ -63,8 +63,8 @@ fn seal_marker_stays_as_long_as_the_object_exists() {
         for _ in 0..3 {
             rt.sleep(25 * HOUR).await;
             close(&store, 2).unwrap();
-            store.reopen(&[fid(2)]).unwrap();
-            assert_eq!((store.closed_count(), write(&store, 1)), (1, Err(Errno::MOVED)));
+            store.unseal(&[fid(2)]).unwrap();
+            assert_eq!((store.sealed_count(), write(&store, 1)), (1, Err(Errno::MOVED)));
         }
     };
     sim.run(run).unwrap();

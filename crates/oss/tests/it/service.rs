@@ -200,3 +200,17 @@ fn obdfilter_parameters_show_stats_and_space() {
     let devices = process.params.devices();
     assert!(devices.iter().any(|d| d.kind == "obdfilter" && d.name == "sheen-OST0002"));
 }
+
+#[test]
+fn oss_device_is_removed_with_the_last_ost() {
+    let mut process = Process::new();
+    let first = process.start(Some(1)).unwrap();
+    process.dir = "/second".into();
+    let second = process.start(Some(2)).unwrap();
+    let devices = || process.params.devices().into_iter().map(|d| d.name).collect::<Vec<_>>();
+    assert_eq!(devices(), ["OSS", "sheen-OST0001", "sheen-OST0002"]);
+    process.run(first.stop());
+    assert_eq!(devices(), ["OSS", "sheen-OST0002"]);
+    process.run(second.stop());
+    assert_eq!(devices(), [""; 0]);
+}

@@ -13,7 +13,12 @@ use sheen_wire::{
     frame::{self, Kind, Welcome},
 };
 
-use super::{ImportState, Inner, Recovering, Way, recover::RecoveringWay};
+use super::{
+    error::ConnectError,
+    inner::{Inner, Recovering, RecoveringRoute},
+    link::ImportState,
+    lo_peer::LoPeer,
+};
 
 /// Shortest pause after a round over all NIDs. It doubles with each round.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -26,41 +31,10 @@ const SHORT_LIVED: Duration = Duration::from_secs(1);
 /// Time that a closed import waits for the server to close the connection.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// Why a target cannot be reached.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// It was not reached in the time allowed.
-    #[error("cannot reach {target}: {reason}; check that the server runs and that the address is right")]
-    Unreachable {
-        /// The target.
-        target: String,
-        /// The last attempt and its outcome.
-        reason: String,
-    },
-    /// The connection was lost and not restored in time.
-    #[error("lost the connection to {target} and could not restore it in {seconds} s")]
-    TimedOut {
-        /// The target.
-        target: String,
-        /// The time allowed.
-        seconds: u64,
-    },
-    /// The import was closed.
-    #[error("the connection to {target} was closed")]
-    Closed {
-        /// The target.
-        target: String,
-    },
-}
-
-impl From<ConnectError> for Errno {
-    fn from(e: ConnectError) -> Errno {
-        match e {
-            ConnectError::Unreachable { .. } => Errno::ENOTCONN,
-            ConnectError::TimedOut { .. } => Errno::ETIMEDOUT,
-            ConnectError::Closed { .. } => Errno::ESHUTDOWN,
-        }
-    }
+/// The current connection of an import.
+pub(super) enum Route<P: Protocol> {
+    Lo(Arc<LoPeer<P>>),
+    Tcp,
 }
 
 /// A tcp connection over which the server sent its welcome.
@@ -74,9 +48,9 @@ struct Welcomed {
 impl<P: Protocol> Inner<P> {
     /// Returns the current connection; makes one if there is none. Returns at once if there is one,
     /// or if this is the first connection and the target is in this process.
-    pub(super) async fn ready(self: &Arc<Self>) -> Result<Way<P>, ConnectError> {
-        if let Some(way) = self.way() {
-            return way;
+    pub(super) async fn ready(self: &Arc<Self>) -> Result<Route<P>, ConnectError> {
+        if let Some(route) = self.current_route() {
+            return route;
         }
         let (failures, connected_before) = {
             let link = self.link.lock();
@@ -84,8 +58,8 @@ impl<P: Protocol> Inner<P> {
         };
         let coming = async {
             loop {
-                if let Some(way) = self.way() {
-                    return way;
+                if let Some(route) = self.current_route() {
+                    return route;
                 }
                 {
                     let link = self.link.lock();
@@ -107,30 +81,31 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Returns the current connection, or why there will be none. `None`: there is none yet.
-    fn way(self: &Arc<Self>) -> Option<Result<Way<P>, ConnectError>> {
+    fn current_route(self: &Arc<Self>) -> Option<Result<Route<P>, ConnectError>> {
         if let Some(peer) = self.lo_peer() {
-            return Some(Ok(Way::Lo(peer)));
+            return Some(Ok(Route::Lo(peer)));
         }
         let mut link = self.link.lock();
         if link.state == ImportState::Closed {
             return Some(Err(ConnectError::Closed { target: self.target.clone() }));
         }
         if link.connection.is_some() {
-            return Some(Ok(Way::Tcp));
+            return Some(Ok(Route::Tcp));
         }
         // The first connection to a target of this process needs no connector.
         if link.connecting || link.incarnation.is_some() {
             return None;
         }
-        let peer = self.attach_lo(&link, self.local_target()?)?;
+        // If the target refuses the client, the connector reports why.
+        let peer = self.attach_lo(&link, self.local_target()?, self.lost_handler()).ok()?;
         self.enter_lo(&mut link, &peer);
         drop(link);
         self.changed.notify_waiters();
-        Some(Ok(Way::Lo(peer)))
+        Some(Ok(Route::Lo(peer)))
     }
 
     /// Starts the connector if it is needed and does not run.
-    pub(super) fn start(self: &Arc<Self>) {
+    fn start(self: &Arc<Self>) {
         let mut link = self.link.lock();
         if link.connecting || matches!(link.state, ImportState::Full | ImportState::Closed) {
             return;
@@ -138,6 +113,16 @@ impl<P: Protocol> Inner<P> {
         link.connecting = true;
         link.state = ImportState::Connecting;
         drop(self.net.rt().spawn("rpc-connect", self.clone().connector()));
+    }
+
+    /// Returns what a target of this process calls when it has dropped this client.
+    fn lost_handler(self: &Arc<Self>) -> Arc<dyn Fn() + Send + Sync> {
+        let inner = Arc::downgrade(self);
+        Arc::new(move || {
+            if let Some(inner) = inner.upgrade().filter(|inner| inner.lo_peer().is_none()) {
+                inner.start();
+            }
+        })
     }
 
     async fn connector(self: Arc<Self>) {
@@ -186,7 +171,7 @@ impl<P: Protocol> Inner<P> {
                     () = self.closed() => return None,
                     // The target now runs here. Another process at its old address may never
                     // answer.
-                    () = self.arrives(), if elsewhere => continue 'round,
+                    () = self.local_target_added(), if elsewhere => continue 'round,
                 };
                 match attempt {
                     Ok(Ok(welcomed)) => return Some(welcomed),
@@ -195,7 +180,7 @@ impl<P: Protocol> Inner<P> {
                 }
             }
             let now = self.net.rt().now();
-            if self.gives_up(began, now, &reason) {
+            if self.stop_after_timeout(began, now, &reason) {
                 return None;
             }
             self.pause(backoff).await;
@@ -204,7 +189,7 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Waits until the target is in this process.
-    async fn arrives(&self) {
+    async fn local_target_added(&self) {
         loop {
             let mut services = std::pin::pin!(self.net.changed());
             services.as_mut().enable();
@@ -223,7 +208,7 @@ impl<P: Protocol> Inner<P> {
 
     /// Fails requests that have waited too long. Returns whether to stop connecting, which happens
     /// only if the target was never reached.
-    fn gives_up(&self, began: Instant, now: Instant, reason: &str) -> bool {
+    fn stop_after_timeout(&self, began: Instant, now: Instant, reason: &str) -> bool {
         let mut link = self.link.lock();
         link.missed = true;
         // The wait of a request counts from when it was sent or from when the connection was lost,
@@ -271,14 +256,20 @@ impl<P: Protocol> Inner<P> {
             if !link.pending.is_empty() {
                 return false;
             }
-            let Some(peer) = self.attach_lo(&link, target) else { return false };
+            let peer = match self.attach_lo(&link, target.clone(), self.lost_handler()) {
+                Ok(peer) => peer,
+                Err(errno) => {
+                    *reason = format!("{}: {}", Nid::Lo, self.refusal(&target, errno));
+                    return false;
+                }
+            };
             let (forgotten, evicted) = link.welcomed(peer.welcome().incarnation, peer.welcome().known);
             (peer, self.hook.lock().clone().filter(|_| forgotten), evicted)
         };
         if let Some(hook) = hook {
             self.set_state(ImportState::Recover);
-            let way = RecoveringWay::Lo(peer.clone());
-            let recovering = Recovering { inner: self.clone(), way, welcome: peer.welcome().clone(), evicted };
+            let route = RecoveringRoute::Lo(peer.clone());
+            let recovering = Recovering { inner: self.clone(), route, welcome: peer.welcome().clone(), evicted };
             let recovered = tokio::select! {
                 biased;
                 r = hook(recovering) => r,
@@ -336,8 +327,8 @@ impl<P: Protocol> Inner<P> {
         if let Some(hook) = hook {
             self.set_state(ImportState::Recover);
             self.link.lock().recovering = Some(sender.clone());
-            let way = RecoveringWay::Tcp(sender.clone());
-            let recovered = hook(Recovering { inner: self.clone(), way, welcome: welcome.clone(), evicted });
+            let route = RecoveringRoute::Tcp(sender.clone());
+            let recovered = hook(Recovering { inner: self.clone(), route, welcome: welcome.clone(), evicted });
             tokio::select! {
                 biased;
                 e = &mut reading => end = Some(e),
@@ -424,17 +415,6 @@ impl<P: Protocol> Inner<P> {
         drop(link);
         self.changed.notify_waiters();
         lost
-    }
-
-    fn set_state(&self, state: ImportState) {
-        let mut link = self.link.lock();
-        if link.state != ImportState::Closed {
-            link.state = state;
-        }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.link.lock().state == ImportState::Closed
     }
 
     /// Resolves when the import is closed.

@@ -6,51 +6,17 @@ use std::sync::{
 };
 
 use sheen_lnet::Nid;
-use sheen_wire::{
-    Bulk, Protocol,
-    frame::{Hello, Welcome},
-};
+use sheen_wire::{Errno, Protocol};
 
-use super::{ImportState, Inner, link::Link};
+use super::{
+    inner::Inner,
+    link::{ImportState, Link},
+    lo_peer::LoPeer,
+};
 use crate::{
-    gate::Pass,
-    service::{CallbackWay, Response},
-    target::{self, AnyTarget, Session, Target},
+    service::CallbackRoute,
+    target::{self, AnyTarget, Target},
 };
-
-/// A target of this process and this client's session there. Dropping it disconnects.
-pub(crate) struct LoPeer<P: Protocol> {
-    target: Arc<Target<P>>,
-    session: Session,
-    /// Generation of the process's registry in which the target was last found there.
-    generation: AtomicU64,
-}
-
-impl<P: Protocol> LoPeer<P> {
-    pub(super) async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        self.target.execute(&self.session.export, request, bulk).await
-    }
-
-    /// Returns a pass, to be held during a call. `None`: the target is being removed.
-    pub(super) fn enter(&self) -> Option<Pass> {
-        self.target.gate.enter()
-    }
-
-    pub(super) fn welcome(&self) -> &Welcome {
-        &self.session.welcome
-    }
-
-    /// Disconnects. A second call does nothing.
-    pub(super) fn detach(&self) {
-        self.target.clone().detach(&self.session, true);
-    }
-}
-
-impl<P: Protocol> Drop for LoPeer<P> {
-    fn drop(&mut self) {
-        self.detach();
-    }
-}
 
 impl<P: Protocol> Inner<P> {
     /// Returns the target in this process, if calls go there and it still exists.
@@ -98,23 +64,32 @@ impl<P: Protocol> Inner<P> {
         if own { target::find(&self.net, &self.target) } else { None }
     }
 
-    /// Attaches to a target of this process. `None`: the target is being removed, or refuses the
-    /// client.
-    pub(super) fn attach_lo(self: &Arc<Self>, link: &Link, target: Arc<Target<P>>) -> Option<Arc<LoPeer<P>>> {
+    /// Attaches to a target of this process. `lost`: the target calls it when it has evicted this
+    /// client or was removed, so that a client which may hold locks learns of their loss at once.
+    ///
+    /// # Errors
+    /// As [`AnyTarget::attach`].
+    pub(super) fn attach_lo(
+        &self,
+        link: &Link,
+        target: Arc<Target<P>>,
+        lost: Arc<dyn Fn() + Send + Sync>,
+    ) -> sheen_wire::Result<Arc<LoPeer<P>>> {
         let generation = AtomicU64::new(self.net.generation());
-        let session = target.attach(&self.hello(link.incarnation.is_some()), Nid::Lo, None).ok()?;
-        let inner = Arc::downgrade(self);
-        let way = self.callbacks.get().map(|handler| CallbackWay::Lo {
-            handler: handler.clone(),
-            // A client with a callback handler may hold locks. It must learn of their loss at once.
-            lost: Arc::new(move || {
-                if let Some(inner) = inner.upgrade().filter(|inner| inner.lo_peer().is_none()) {
-                    inner.start();
-                }
-            }),
-        });
-        target.welcomed(&session, way);
-        Some(Arc::new(LoPeer { target, session, generation }))
+        let session = target.attach(&self.hello(link.incarnation.is_some()), Nid::Lo, None)?;
+        let callbacks = self.callbacks.get();
+        let route = callbacks.map(|handler| CallbackRoute::Lo { handler: handler.clone(), lost });
+        target.welcomed(&session, route);
+        Ok(Arc::new(LoPeer { target, session, generation }))
+    }
+
+    /// Says why a target of this process refused this client.
+    pub(super) fn refusal(&self, target: &Target<P>, errno: Errno) -> String {
+        match errno {
+            Errno::ENODEV if target.has_uuid(&self.target_uuid) => "the target is being removed".to_owned(),
+            Errno::ENODEV => "the target of this name has another uuid".to_owned(),
+            errno => format!("refused: {errno}"),
+        }
     }
 
     /// Sends calls to `peer` from now on.
@@ -127,16 +102,5 @@ impl<P: Protocol> Inner<P> {
         self.last_committed.fetch_max(welcome.last_committed, Ordering::AcqRel);
         self.stats.connects.fetch_add(1, Ordering::Relaxed);
         *self.lo.write() = Some(peer.clone());
-    }
-
-    pub(super) fn hello(&self, reconnect: bool) -> Hello {
-        Hello {
-            client: self.client.clone(),
-            protocol: P::NAME.to_owned(),
-            target: self.target.clone(),
-            target_uuid: self.target_uuid.clone(),
-            features: self.features,
-            reconnect,
-        }
     }
 }

@@ -199,8 +199,8 @@ fn evicted_client_reconnects_as_a_new_client() {
             });
             import.call(sync(), Bulk::new()).await.unwrap();
             let first = bell.export("c");
-            first.evict();
-            first.evict();
+            first.evict("test");
+            first.evict("test");
             assert_eq!(*bell.gone.lock(), ["c"], "reported once, and before `evict` returns");
             assert!(first.is_gone() && !first.callback::<Mds>(glimpse(1)));
 
@@ -210,7 +210,7 @@ fn evicted_client_reconnects_as_a_new_client() {
             assert!(second.id() != first.id() && bell.reconnected.lock().is_empty());
             assert!(second.callback::<Mds>(glimpse(2)));
             until(&rt, || *heard.lock() == [2]).await;
-            first.evict();
+            first.evict("test");
             import.call(sync(), Bulk::new()).await.unwrap();
             assert!(!second.is_gone() && import.stats().connects == 2, "the present export was not evicted");
         }

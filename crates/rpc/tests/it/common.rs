@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
 use sheen_rt::{
-    RealOptions, Rt,
+    JoinHandle, RealOptions, Rt,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{Bulk, Errno, Fid, Mds, Ost, mds, ost};
@@ -213,6 +213,15 @@ pub async fn serve(rt: &Rt, echo: &Arc<Echo>, config: ServerConfig, port: u16) -
     (net, server, addr)
 }
 
+/// Serves `echo` as a metadata service in this process. Returns the server and an import of client
+/// `c`.
+pub fn serve_lo(rt: &Rt, echo: &Arc<Echo>) -> (Arc<Server>, Arc<Import<Mds>>) {
+    let net = Net::new(rt.clone());
+    let server = Server::new(net.clone());
+    server.add::<Mds>(TARGET, echo.clone());
+    (server, Import::new(net, import_config("c", None)))
+}
+
 /// Configuration of a mount's import.
 pub fn import_config(client: &str, addr: Option<SocketAddr>) -> ImportConfig {
     let mut config = ImportConfig::new(client, TARGET, addr.map(Nid::Tcp).into_iter().collect());
@@ -238,6 +247,36 @@ pub async fn seq(import: &Import<Mds>) -> sheen_wire::Result<u64> {
         mds::Reply::Seq(n) => Ok(n),
         _ => Err(Errno::EPROTO),
     }
+}
+
+/// Starts a task that sends `AllocSeq`.
+pub fn begin_seq(rt: &Rt, import: &Arc<Import<Mds>>) -> JoinHandle<sheen_wire::Result<u64>> {
+    let import = import.clone();
+    rt.spawn("seq", async move { seq(&import).await })
+}
+
+/// After a restart of the server, the import sends `Reopen` before it resends requests.
+pub fn reopen_after_restart(import: &Import<Mds>) {
+    import.on_restart(|recovering| {
+        Box::pin(async move {
+            recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
+            Ok(())
+        })
+    });
+}
+
+/// Closes an import while a `Sync` waits at the gate of `echo`. Asserts that the `Sync` and later
+/// calls fail with ESHUTDOWN.
+pub async fn expect_close_ends_calls(rt: &Rt, import: &Arc<Import<Mds>>, echo: &Echo) {
+    let sync = {
+        let import = import.clone();
+        async move { import.call(mds::Request::Sync { fid: None }.into(), Bulk::new()).await }
+    };
+    let waits = rt.spawn("waits", sync);
+    until(rt, || echo.executed() == 1).await;
+    import.close().await;
+    assert_eq!(waits.await.unwrap().err(), Some(Errno::ESHUTDOWN));
+    assert_eq!(seq(import).await, Err(Errno::ESHUTDOWN));
 }
 
 pub fn write() -> ost::Request {

@@ -10,7 +10,7 @@ use std::{
 
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportState, Server};
-use sheen_wire::{Bulk, Errno, Mds, Ost, mds};
+use sheen_wire::{Bulk, Errno, Mds, Ost, frame::FEATURE_OP_ID, mds};
 
 use crate::common::*;
 
@@ -54,21 +54,14 @@ fn call_future_size_stays_within_bound() {
 #[test]
 fn lo_target_drain_finishes_running_calls_and_starts_none() {
     run(async |rt| {
-        let net = Net::new(rt.clone());
         let (first, second) = (Arc::new(Echo::gated(1)), Arc::new(Echo::new(2)));
-        let server = Server::new(net.clone());
-        server.add::<Mds>(TARGET, first.clone());
-        let import = Import::<Mds>::new(net, import_config("c", None));
-        let call = || {
-            let i = import.clone();
-            rt.spawn("call", async move { seq(&i).await })
-        };
-        let running = call();
+        let (server, import) = serve_lo(&rt, &first);
+        let running = begin_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         let going = server.clone();
         let going = rt.spawn("drain", async move { going.drain(TARGET).await });
         rt.sleep(Duration::from_millis(20)).await;
-        let late = call();
+        let late = begin_seq(&rt, &import);
         rt.sleep(Duration::from_millis(20)).await;
         assert!(!going.is_finished() && first.executed() == 1);
         first.gate.add_permits(1);
@@ -83,14 +76,11 @@ fn lo_target_drain_finishes_running_calls_and_starts_none() {
 #[test]
 fn calls_deliver_features_and_last_committed() {
     run(async |rt| {
-        let net = Net::new(rt);
-        let server = Server::new(net.clone());
-        server.add::<Mds>(TARGET, Arc::new(Echo::new(1)));
-        let import = Import::<Mds>::new(net, import_config("c", None));
+        let (_server, import) = serve_lo(&rt, &Arc::new(Echo::new(1)));
         for n in 1..=4 {
             assert_eq!(seq(&import).await, Ok(n));
         }
-        assert_eq!((import.features(), import.last_committed()), (0b010, 2));
+        assert_eq!((import.features() & !FEATURE_OP_ID, import.last_committed()), (0b010, 2));
     });
 }
 
@@ -106,15 +96,24 @@ fn a_service_of_another_protocol_is_not_called() {
 }
 
 #[test]
+fn connect_to_a_lo_target_with_another_uuid_reports_it() {
+    run(async |rt| {
+        let net = Net::new(rt);
+        let server = Server::new(net.clone());
+        server.add::<Mds>(TARGET, Arc::new(Echo { uuid: "new", ..Echo::new(1) }));
+        let import = Import::<Mds>::new(net, import_config("c", None).of("old"));
+        let error = import.connect().await.unwrap_err().to_string();
+        assert!(error.contains("0@lo: the target of this name has another uuid"), "{error}");
+    });
+}
+
+#[test]
 fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
     run(async |rt| {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
         let import = Import::<Mds>::new(net, import_config("c", None));
-        let early = rt.spawn("early", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let early = begin_seq(&rt, &import);
         until(&rt, || import.state() == ImportState::Connecting).await;
         let first = Arc::new(Echo::new(1));
         server.add::<Mds>(TARGET, first.clone());
@@ -130,10 +129,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         server.remove(TARGET);
         assert_eq!(import.state(), ImportState::Disconn);
         let second = Arc::new(Echo::new(2));
-        let waits = rt.spawn("waits", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let waits = begin_seq(&rt, &import);
         until(&rt, || import.state() == ImportState::Connecting).await;
         server.add::<Mds>(TARGET, second.clone());
         assert_eq!(waits.await.unwrap(), Ok(2));
@@ -145,20 +141,9 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
 #[test]
 fn closing_lo_import_fails_waiting_and_later_calls() {
     run(async |rt| {
-        let net = Net::new(rt.clone());
-        let server = Server::new(net.clone());
         let echo = Arc::new(Echo::gated(1));
-        server.add::<Mds>(TARGET, echo.clone());
-        let import = Import::<Mds>::new(net, import_config("c", None));
-        let sync = {
-            let i = import.clone();
-            async move { i.call(mds::Request::Sync { fid: None }.into(), Bulk::new()).await }
-        };
-        let waits = rt.spawn("waits", sync);
-        until(&rt, || echo.executed() == 1).await;
-        import.close().await;
-        assert_eq!(waits.await.unwrap().err(), Some(Errno::ESHUTDOWN));
-        assert_eq!(seq(&import).await, Err(Errno::ESHUTDOWN));
+        let (_server, import) = serve_lo(&rt, &echo);
+        expect_close_ends_calls(&rt, &import, &echo).await;
         assert_eq!(*echo.gone.lock(), ["c"]);
         import.close().await;
         drop(import);
@@ -169,19 +154,11 @@ fn closing_lo_import_fails_waiting_and_later_calls() {
 #[test]
 fn calls_in_flight_stay_within_max_rpcs_in_flight() {
     run(async |rt| {
-        let net = Net::new(rt.clone());
-        let server = Server::new(net.clone());
         let echo = Arc::new(Echo::gated(1));
-        server.add::<Mds>(TARGET, echo.clone());
-        let import = Import::<Mds>::new(net, import_config("c", None));
+        let (_server, import) = serve_lo(&rt, &echo);
         assert_eq!(import.set_max_rpcs_in_flight(257), Err(Errno::ERANGE));
         import.set_max_rpcs_in_flight(3).unwrap();
-        let calls: Vec<_> = (0..12)
-            .map(|_| {
-                let i = import.clone();
-                rt.spawn("call", async move { seq(&i).await })
-            })
-            .collect();
+        let calls: Vec<_> = (0..12).map(|_| begin_seq(&rt, &import)).collect();
         until(&rt, || echo.executed() == 3).await;
         echo.gate.add_permits(3);
         until(&rt, || echo.executed() == 6).await;

@@ -7,5 +7,6 @@ mod common;
 mod frames;
 mod live;
 mod lo;
+mod op_id;
 mod sim;
 mod tcp;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportConfig, ImportState, Server};
 use sheen_rt::sim::{Sim, SimConfig, SimError, World};
-use sheen_wire::{Bulk, Errno, Mds, Ost, mds};
+use sheen_wire::{Bulk, Errno, Mds, Ost};
 
 use crate::common::*;
 
@@ -129,12 +129,7 @@ fn call_survives_short_partition_and_times_out_in_long_one() {
         let _server = server(&sim, &echo).await;
         let (import, rt) = (client(&sim, 2), sim.rt(2));
         assert_eq!(seq(&import).await, Ok(1));
-        let call = || {
-            rt.spawn("call", {
-                let i = import.clone();
-                async move { seq(&i).await }
-            })
-        };
+        let call = || begin_seq(&rt, &import);
 
         sim.partition(1, 2);
         let waits = call();
@@ -172,10 +167,7 @@ fn evicted_client_recovers_and_its_request_is_executed_once() {
                 Box::pin(async { Ok(()) })
             }
         });
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let call = begin_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         sim.partition(1, 2);
         echo.gate.add_permits(1);
@@ -283,10 +275,7 @@ fn silent_server_is_disconnected_and_slow_server_is_not() {
     sim.run(async {
         let _server = server(&sim, &echo).await;
         let (import, rt) = (client(&sim, 2), sim.rt(2));
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let call = begin_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         // A slow server is not silent: it answers pings.
         rt.sleep(Duration::from_secs(300)).await;
@@ -310,16 +299,8 @@ fn crashed_server_restart_runs_hook_before_resends() {
     sim.run(async {
         std::mem::forget(server(&sim, &first).await); // the crash ends it, not a destructor
         let (import, rt) = (client(&sim, 2), sim.rt(2));
-        import.on_restart(|recovering| {
-            Box::pin(async move {
-                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
-                Ok(())
-            })
-        });
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        reopen_after_restart(&import);
+        let call = begin_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         sim.crash_host(1);
         rt.sleep(Duration::from_secs(5)).await;
@@ -339,10 +320,7 @@ fn call_goes_to_the_new_address_of_a_target_that_left_a_silent_host() {
         let (import, rt) = (client(&sim, 2), sim.rt(2));
         assert_eq!(seq(&import).await, Ok(1));
         sim.partition(1, 2);
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let call = begin_seq(&rt, &import);
         rt.sleep(Duration::from_secs(1)).await;
         let elsewhere = Server::new(Net::new(sim.rt(3)));
         elsewhere.add::<Mds>(TARGET, echo.clone());

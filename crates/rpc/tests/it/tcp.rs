@@ -102,10 +102,7 @@ fn lost_reply_is_sent_again_without_second_execution() {
         let echo = Arc::new(Echo::gated(1));
         let (net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let call = begin_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         net.set_fault(Fault { drop_probability: 1.0, ..Fault::default() });
         echo.gate.add_permits(1);
@@ -126,10 +123,7 @@ fn resend_waits_for_the_running_execution() {
         let (_net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
         // A request whose reply is stored, and one that may be executed again.
-        let once = rt.spawn("once", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        let once = begin_seq(&rt, &import);
         until(&rt, || echo.executed() == 1).await;
         let again = mds::Request::Sync { fid: None };
         let again = rt.spawn("again", {
@@ -161,16 +155,8 @@ fn stopped_server_restart_runs_hook_before_resends() {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        import.on_restart(|recovering| {
-            Box::pin(async move {
-                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
-                Ok(())
-            })
-        });
-        let call = rt.spawn("call", {
-            let i = import.clone();
-            async move { seq(&i).await }
-        });
+        reopen_after_restart(&import);
+        let call = begin_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         server.stop().await;
         let second = Arc::new(Echo::new(2));
@@ -188,15 +174,14 @@ fn tcp_target_drain_replies_to_running_requests() {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        let call = |i: Arc<Import<Mds>>| rt.spawn("call", async move { seq(&i).await });
-        let running = call(import.clone());
+        let running = begin_seq(&rt, &import);
         until(&rt, || first.executed() == 1).await;
         let going = rt.spawn("drain", {
             let server = server.clone();
             async move { server.drain(TARGET).await }
         });
         rt.sleep(Duration::from_millis(20)).await;
-        let late = call(import.clone());
+        let late = begin_seq(&rt, &import);
         rt.sleep(Duration::from_millis(20)).await;
         assert!(!going.is_finished() && !running.is_finished());
         assert_eq!(first.executed(), 1, "no further request starts");
@@ -217,15 +202,7 @@ fn closing_tcp_import_disconnects_and_fails_waiting_calls() {
         let echo = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        let sync = {
-            let i = import.clone();
-            async move { i.call(mds::Request::Sync { fid: None }.into(), Bulk::new()).await }
-        };
-        let waits = rt.spawn("waits", sync);
-        until(&rt, || echo.executed() == 1).await;
-        import.close().await;
-        assert_eq!(waits.await.unwrap().err(), Some(Errno::ESHUTDOWN));
-        assert_eq!(seq(&import).await, Err(Errno::ESHUTDOWN));
+        expect_close_ends_calls(&rt, &import, &echo).await;
         until(&rt, || server.connections() == 0).await;
         assert_eq!(*echo.gone.lock(), ["client"]);
         until(&rt, || echo.running.load(std::sync::atomic::Ordering::SeqCst) == 0).await;
@@ -302,12 +279,7 @@ fn a_connection_executes_no_more_than_its_limit() {
         let (_net, _server, addr) = serve(&rt, &echo, limit, 0).await;
         let import = import(Net::new(rt.clone()), addr);
         import.set_max_rpcs_in_flight(32).unwrap();
-        let calls: Vec<_> = (0..32)
-            .map(|_| {
-                let i = import.clone();
-                rt.spawn("call", async move { seq(&i).await })
-            })
-            .collect();
+        let calls: Vec<_> = (0..32).map(|_| begin_seq(&rt, &import)).collect();
         until(&rt, || echo.executed() == 4).await;
         rt.sleep(Duration::from_millis(50)).await;
         assert_eq!(echo.executed(), 4);

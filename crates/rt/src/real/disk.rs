@@ -23,7 +23,7 @@ use sheen_wire::{
 use tokio::runtime::Handle;
 
 use super::blocking;
-use crate::disk::{DirEntry, DirEntryKind, Metadata, OpenOptions};
+use crate::metadata::{DirEntry, DirEntryKind, Metadata, OpenOptions};
 
 /// Maximum number of buffers in one system call. The list is on the stack, and longer lists gain
 /// nothing (the kernel's limit is 1024).

@@ -1,16 +1,12 @@
-//! Tasks, their wakers, and the run loop.
+//! The run loop, and the handles of tasks.
 //!
 //! The seed chooses among the ready tasks. As in the real runtime, the loop drops an aborted task,
 //! not the task that aborts it. So destructors run while no caller holds a lock.
 
 use std::{
-    collections::BTreeMap,
     ops::Deref,
-    pin::{Pin, pin},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    pin::pin,
+    sync::{Arc, Weak, atomic::Ordering},
     task::{Context, Poll, Wake, Waker},
 };
 
@@ -18,77 +14,13 @@ use parking_lot::Mutex;
 
 use super::{
     config::{SimConfig, SimError},
+    host::Host,
+    state::{Core, Event, State},
+    tasks::{MAIN, MAIN_NAME, Task, TaskFuture, TaskWaker},
     trace::Note,
-    world::{Core, World},
+    world::World,
 };
-use crate::JoinError;
-
-/// Number of the future passed to `run`. It counts as a task on no host.
-const MAIN: u64 = 0;
-const MAIN_NAME: &str = "main";
-
-type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Numbers of the tasks that were woken.
-#[derive(Default)]
-pub(crate) struct Ready(Mutex<Vec<u64>>);
-
-impl Ready {
-    pub(crate) fn extend(&self, tasks: Vec<u64>) {
-        self.0.lock().extend(tasks);
-    }
-}
-
-struct TaskWaker {
-    task: u64,
-    queued: AtomicBool,
-    ready: Arc<Ready>,
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.queued.swap(true, Ordering::AcqRel) {
-            self.ready.0.lock().push(self.task);
-        }
-    }
-}
-
-struct Task {
-    name: &'static str,
-    host: u32,
-    /// `None` while the task is being polled.
-    future: Option<TaskFuture>,
-    waker: Arc<TaskWaker>,
-    aborted: bool,
-}
-
-#[derive(Default)]
-pub(crate) struct Tasks {
-    live: BTreeMap<u64, Task>,
-    spawned: u64,
-    /// Set when the simulation is being dropped: no more tasks are spawned.
-    closed: bool,
-}
-
-impl Tasks {
-    /// Marks a host's tasks as aborted, so that they are not polled again. Returns their numbers.
-    pub(crate) fn kill_host(&mut self, host: u32) -> Vec<u64> {
-        let mine = self.live.iter_mut().filter(|(_, t)| t.host == host);
-        mine.map(|(&id, task)| {
-            task.aborted = true;
-            id
-        })
-        .collect()
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.live.iter().map(|(id, t)| format!("{}@{}#{id}", t.name, t.host)).collect()
-    }
-}
+use crate::error::JoinError;
 
 /// A simulation. Dereferences to its [`World`]. Dropping it drops its tasks.
 pub struct Sim(World);
@@ -134,7 +66,7 @@ impl Sim {
         let core = &self.0.0;
         let _announce = Announce(core);
         let mut future = pin!(future);
-        let waker = Arc::new(TaskWaker { task: MAIN, queued: AtomicBool::new(false), ready: core.ready.clone() });
+        let waker = TaskWaker::new(MAIN, core.ready.clone());
         waker.wake_by_ref();
         let mut polls = 0;
         loop {
@@ -190,12 +122,11 @@ impl Core {
 
     fn advance(&self) -> Result<(), SimError> {
         self.with(|s| {
-            let waiting = |s: &super::world::State| {
-                std::iter::once(MAIN_NAME.to_owned()).chain(s.tasks.names()).collect::<Vec<_>>()
-            };
-            if !s.advance() {
+            let waiting = |s: &State| std::iter::once(MAIN_NAME.to_owned()).chain(s.tasks.names()).collect::<Vec<_>>();
+            if !s.advance_clock() {
                 return Err(SimError::Deadlock { at: s.now, waiting: waiting(s) });
             }
+            s.execute_due();
             if s.elapsed() > s.config.time_max {
                 return Err(SimError::TimeLimit { at: s.now, waiting: waiting(s) });
             }
@@ -246,8 +177,25 @@ impl Core {
         });
         drop(left);
     }
+}
 
-    pub(crate) fn spawn<F>(self: &Arc<Self>, host: (u32, u32), name: &'static str, future: F) -> Join<F::Output>
+impl State {
+    /// Executes the planned events whose time has come.
+    fn execute_due(&mut self) {
+        while let Some(event) = self.take_due() {
+            match event {
+                Event::Timer(waker) => {
+                    self.note(Note::Timer);
+                    self.wakes.push(waker);
+                }
+                Event::Net(event) => self.net_event(event),
+            }
+        }
+    }
+}
+
+impl Host {
+    pub(crate) fn spawn<F>(&self, name: &'static str, future: F) -> Join<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -261,21 +209,21 @@ impl Core {
             let out = future.await;
             finish.set(Ok(out));
         });
-        let (host, life) = host;
-        let (task, refused) = self.with(|s| {
-            if s.tasks.closed || s.host(host).life != life {
+        let (core, host) = (&self.core, self.id);
+        let (task, refused) = core.with(|s| {
+            if s.tasks.closed || s.host(host).life != self.life {
                 return (MAIN, Some(future));
             }
             s.tasks.spawned += 1;
             let id = s.tasks.spawned;
-            let waker = Arc::new(TaskWaker { task: id, queued: AtomicBool::new(false), ready: self.ready.clone() });
+            let waker = TaskWaker::new(id, core.ready.clone());
             s.wakes.push(Waker::from(waker.clone()));
             s.tasks.live.insert(id, Task { name, host, future: Some(future), waker, aborted: false });
             s.note(Note::Spawn { task: id, host, name });
             (id, None)
         });
         drop(refused);
-        Join { cell, task, core: Arc::downgrade(self) }
+        Join { cell, task, core: Arc::downgrade(core) }
     }
 }
 

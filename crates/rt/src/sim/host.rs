@@ -12,10 +12,8 @@ use std::{
 use sheen_wire::{Errno, Time};
 
 use super::{
-    disk::Disk,
-    exec::Join,
-    socket::{self, Listener, Stream},
-    world::{Core, Event, EventKey, State, host_ip},
+    conn::host_ip,
+    state::{Core, Event, EventKey, State},
 };
 use crate::Instant;
 
@@ -59,35 +57,22 @@ impl Host {
         Sleep { deadline: self.now() + duration, host: self.clone(), timer: None }
     }
 
-    pub(crate) fn spawn<F>(&self, name: &'static str, future: F) -> Join<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        self.core.spawn((self.id, self.life), name, future)
-    }
-
     pub(crate) async fn run_blocking<T>(&self, f: impl FnOnce() -> T) -> T {
         let delay = self.core.with(|s| s.sample(&s.config.blocking_delay.clone()));
         self.sleep(delay).await;
         f()
     }
 
-    pub(crate) fn listen(&self, addr: SocketAddr) -> io::Result<Listener> {
-        socket::listen(self, addr)
-    }
-
-    pub(crate) async fn connect(&self, addr: SocketAddr) -> io::Result<Stream> {
-        socket::connect(self, addr).await
+    /// Waits for the duration of an fsync. Returns EIO if the host crashes meanwhile.
+    pub(crate) async fn fsync_delay_elapsed(&self) -> io::Result<()> {
+        let delay = self.with(|s| Ok(s.sample(&s.config.fsync_delay.clone())))?;
+        self.sleep(delay).await;
+        Ok(())
     }
 
     /// Returns the host's only address, or the loopback address if `to` is one.
     pub(crate) fn source_address(&self, to: SocketAddr) -> IpAddr {
         if to.ip().is_loopback() { to.ip() } else { host_ip(self.id) }
-    }
-
-    pub(crate) fn disk(&self) -> Disk {
-        Disk(self.clone())
     }
 }
 

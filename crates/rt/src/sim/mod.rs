@@ -49,21 +49,29 @@
 //!
 //! Modules:
 //!
-//! * `exec`: tasks, wakers, the run loop;
-//! * `world`: the shared state, virtual time, and the control by a test;
-//! * `net`: connections;
-//! * `disk`, `file`, `sparse`: the disk of a host;
+//! * `state`: the shared state and virtual time, made of `tasks`, `conn` and `tree`;
+//! * `tasks`, `exec`: tasks, their wakers, and the run loop;
+//! * `conn`, `net`, `socket`: connections, the transport of packets, and a host's sockets;
+//! * `sparse`, `inode`, `tree`: the content of files and the directories of a disk;
+//! * `file`, `disk`: a host's open files and its disk;
+//! * `host`: one life of a host;
+//! * `world`: the control by a test;
 //! * `trace`: the record of a run.
 
 mod config;
+mod conn;
 mod disk;
 mod exec;
 mod file;
 mod host;
+mod inode;
 mod net;
 mod socket;
 mod sparse;
+mod state;
+mod tasks;
 mod trace;
+mod tree;
 mod world;
 
 pub use config::{SimConfig, SimError};

@@ -1,16 +1,14 @@
-//! Connections between hosts: the transport of packets.
+//! The transport of packets over the connections between hosts.
 //!
-//! A connection has two ends (0 opened it, 1 accepted it) and two pipes. Pipe `i` carries the bytes
-//! that end `i` sends. A pipe preserves order: the packet at its head waits for its delay, its
-//! retransmissions or the end of a partition, and the other packets wait behind it. So bytes never
-//! arrive out of order within a connection, but packets of different connections overtake each
-//! other.
+//! A pipe preserves order: the packet at its head waits for its delay, its retransmissions or the
+//! end of a partition, and the other packets wait behind it. So bytes never arrive out of order
+//! within a connection, but packets of different connections overtake each other.
 //!
 //! Invariant: a pipe with packets in flight has exactly one planned `Deliver`, or it crosses a
 //! partition. The end of the partition plans a `Deliver`.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     io::{self, IoSlice},
     net::{IpAddr, SocketAddr},
     task::{Context, Waker},
@@ -21,10 +19,10 @@ use bytes::{Buf, Bytes};
 use sheen_wire::Errno;
 
 use super::{
+    conn::{Conn, End, Event, Listening, Packet, host_ip, pair},
+    state::{self, State},
     trace::{Note, digest},
-    world::{self, State, host_ip},
 };
-use crate::Instant;
 
 /// Maximum number of connections waiting for `accept`. One more is refused.
 const BACKLOG: usize = 4096;
@@ -40,97 +38,13 @@ const EPIPE: i32 = 32;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
 
-/// Network events in flight. Events of connections that no longer exist are ignored.
-pub(crate) enum Event {
-    /// A connection request reaches the other host.
-    Syn { conn: u64 },
-    /// The answer to a connection request reaches the opener.
-    SynAck { conn: u64, refused: bool },
-    /// The time limit of the connection request expires.
-    ConnectTimeout { conn: u64 },
-    /// The packet at the head of a pipe arrives, unless it is lost.
-    Deliver { conn: u64, pipe: usize },
-    /// The sender learns that the reader has read some bytes.
-    Window { conn: u64, pipe: usize, bytes: usize },
-    /// An end learns that the other end is closed.
-    Reset { conn: u64, end: usize },
-    /// A partition may have reached its time limit. `since` distinguishes it from a later one.
-    PartitionTimeout { a: u32, b: u32, since: Instant },
-}
-
-#[derive(Default)]
-pub(crate) struct Net {
-    conns: BTreeMap<u64, Conn>,
-    conns_made: u64,
-    listeners: BTreeMap<(u32, u16), Listening>,
-    partitions: BTreeMap<(u32, u32), Instant>,
-}
-
-struct Listening {
-    backlog: VecDeque<u64>,
-    wakers: Vec<Waker>,
-}
-
-struct Conn {
-    ends: [End; 2],
-    pipes: [Pipe; 2],
-    /// The opener has received the answer to its connection request.
-    established: bool,
-}
-
-struct End {
-    host: u32,
-    addr: SocketAddr,
-    /// The errno of every operation, once the connection is broken.
-    error: Option<i32>,
-    /// No stream refers to this end: it is not yet accepted, refused or dropped, or its host
-    /// crashed.
-    closed: bool,
-    readers: Vec<Waker>,
-    writers: Vec<Waker>,
-}
-
-#[derive(Default)]
-struct Pipe {
-    flight: VecDeque<Packet>,
-    planned: bool,
-    lost_in_a_row: u32,
-    inbox: VecDeque<Bytes>,
-    /// Bytes sent that the sender does not know to be read; at most the window.
-    unread: usize,
-    /// Bytes read that were not yet reported to the sender.
-    untold: usize,
-    fin_sent: bool,
-    fin_arrived: bool,
-}
-
-struct Packet {
-    due: Instant,
-    /// `None` marks the end of the stream.
-    data: Option<Bytes>,
-}
-
 fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
-}
-
-fn pair(a: u32, b: u32) -> (u32, u32) {
-    (a.min(b), a.max(b))
 }
 
 fn remember(wakers: &mut Vec<Waker>, cx: &Context<'_>) {
     if !wakers.iter().any(|w| w.will_wake(cx.waker())) {
         wakers.push(cx.waker().clone());
-    }
-}
-
-impl Conn {
-    fn between(&self, a: u32, b: u32) -> bool {
-        pair(self.ends[0].host, self.ends[1].host) == pair(a, b)
-    }
-
-    fn hosts(&self) -> (u32, u32) {
-        (self.ends[0].host, self.ends[1].host)
     }
 }
 
@@ -249,10 +163,10 @@ impl State {
             remember(&mut c.ends[end].readers, cx);
             return Ok(None);
         }
-        pipe.untold += n;
+        pipe.unreported += n;
         // The sender is notified only now and then, as with real windows.
-        if n > 0 && pipe.untold >= self.config.window_bytes / 4 {
-            let bytes = std::mem::take(&mut pipe.untold);
+        if n > 0 && pipe.unreported >= self.config.window_bytes / 4 {
+            let bytes = std::mem::take(&mut pipe.unreported);
             let (a, b) = c.hosts();
             self.travel(a, b, Event::Window { conn, pipe: 1 - end, bytes });
         }
@@ -346,7 +260,7 @@ impl State {
 /// Transport of packets.
 impl State {
     fn plan_net(&mut self, after: Duration, event: Event) {
-        self.plan(after, world::Event::Net(event));
+        self.plan(after, state::Event::Net(event));
     }
 
     fn packet_delay(&mut self, a: u32, b: u32) -> Duration {

@@ -8,22 +8,17 @@ use std::{
     task::Poll,
 };
 
-use super::{file::File, host::Host, world::State};
+use super::{file::File, host::Host, state::State};
 
 /// Maximum bytes of a file sent in one call. Small enough that other events occur during a
 /// transfer.
 const SEND_FILE_BYTES_MAX: usize = 64 << 10;
 /// Placeholder for the addresses of a connection that no longer exists.
-const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const UNKNOWN_ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 pub(crate) struct Listener {
     host: Host,
     addr: SocketAddr,
-}
-
-pub(crate) fn listen(host: &Host, addr: SocketAddr) -> io::Result<Listener> {
-    let addr = host.with(|s| s.net_listen(host.id, addr))?;
-    Ok(Listener { host: host.clone(), addr })
 }
 
 impl Listener {
@@ -46,14 +41,6 @@ impl Drop for Listener {
     }
 }
 
-pub(crate) async fn connect(host: &Host, to: SocketAddr) -> io::Result<Stream> {
-    let conn = host.with(|s| s.net_connect(host.id, to))?;
-    // Created before the wait, so that dropping the future closes the connection.
-    let stream = Stream::new(host.clone(), conn, 0);
-    poll_fn(|cx| ready(host.with(|s| s.net_connected(conn, cx)))).await?;
-    Ok(stream)
-}
-
 /// Converts a result to a poll: `None` is pending.
 fn ready<T>(result: io::Result<Option<T>>) -> Poll<io::Result<T>> {
     match result {
@@ -64,6 +51,19 @@ fn ready<T>(result: io::Result<Option<T>>) -> Poll<io::Result<T>> {
 }
 
 impl Host {
+    pub(crate) fn listen(&self, addr: SocketAddr) -> io::Result<Listener> {
+        let addr = self.with(|s| s.net_listen(self.id, addr))?;
+        Ok(Listener { host: self.clone(), addr })
+    }
+
+    pub(crate) async fn connect(&self, to: SocketAddr) -> io::Result<Stream> {
+        let conn = self.with(|s| s.net_connect(self.id, to))?;
+        // Created before the wait, so that dropping the future closes the connection.
+        let stream = Stream::new(self.clone(), conn, 0);
+        poll_fn(|cx| ready(self.with(|s| s.net_connected(conn, cx)))).await?;
+        Ok(stream)
+    }
+
     /// As [`Host::with`], for destructors: does nothing if this life of the host has ended.
     fn quietly(&self, f: impl FnOnce(&mut State)) {
         let _ = self.with(|s| {
@@ -94,7 +94,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     fn new(host: Host, conn: u64, end: usize) -> Stream {
-        let (local, peer) = host.core.with(|s| s.net_addrs(conn, end)).unwrap_or((NOWHERE, NOWHERE));
+        let (local, peer) = host.core.with(|s| s.net_addrs(conn, end)).unwrap_or((UNKNOWN_ADDR, UNKNOWN_ADDR));
         Stream { end: Arc::new(End { host, conn, end }), local, peer }
     }
 

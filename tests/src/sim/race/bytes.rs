@@ -83,7 +83,7 @@ pub struct Seen {
 
 /// The changes that may be executed twice, with changes of other clients in between.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Redone {
+pub enum MayRepeat {
     /// None.
     #[default]
     None,
@@ -95,13 +95,13 @@ pub enum Redone {
     Any,
 }
 
-impl Redone {
+impl MayRepeat {
     /// Returns whether this change may be executed twice.
     pub fn may(self, change: &Change) -> bool {
         match self {
-            Redone::None => false,
-            Redone::OfSeveral => change.is_of_several(),
-            Redone::Any => true,
+            MayRepeat::None => false,
+            MayRepeat::OfSeveral => change.is_of_several(),
+            MayRepeat::Any => true,
         }
     }
 }
@@ -114,7 +114,7 @@ pub struct History {
     pub striped: bool,
     /// The changes that may be repeated at their end. A read before that end says nothing about the
     /// order of such a change.
-    pub redone: Redone,
+    pub may_repeat: MayRepeat,
     /// The changes, in any order.
     pub changes: Vec<Changed>,
     /// The reads and stats, in any order.
@@ -221,7 +221,7 @@ impl History {
         let covers = |c: &&Changed| (c.change.range().0..c.change.range().1).contains(&at);
         let changes: Vec<&Changed> = self.changes.iter().filter(covers).collect();
         let reads: Vec<(u8, &Seen)> = self.seen.iter().filter_map(|s| Some((s.at(at)?, s))).collect();
-        Byte { changes, reads, redone: self.redone }
+        Byte { changes, reads, may_repeat: self.may_repeat }
     }
 
     fn check_sizes(&self) -> Result<(), String> {
@@ -275,18 +275,18 @@ impl History {
 struct Byte<'a> {
     changes: Vec<&'a Changed>,
     reads: Vec<(u8, &'a Seen)>,
-    redone: Redone,
+    may_repeat: MayRepeat,
 }
 
 /// The period of one value. If `from < to`, the byte certainly has the value from `from` to `to`.
 /// Otherwise it has the value at some moment between `to` and `from`.
-struct Zone {
+struct ValuePeriod {
     number: u8,
     from: u64,
     to: u64,
 }
 
-impl Zone {
+impl ValuePeriod {
     fn is_period(&self) -> bool {
         self.from < self.to
     }
@@ -299,34 +299,34 @@ impl Zone {
 
 impl Byte<'_> {
     fn check(&self) -> Result<(), String> {
-        let zones = self.zones()?;
-        for (i, a) in zones.iter().enumerate() {
-            for (j, b) in zones.iter().enumerate() {
+        let periods = self.periods()?;
+        for (i, a) in periods.iter().enumerate() {
+            for (j, b) in periods.iter().enumerate() {
                 let (earlier, later) = (a.from.max(b.from), a.to.min(b.to));
                 let both = i < j && a.is_period() && b.is_period() && earlier < later;
                 let within = i != j && a.is_period() && !b.is_period() && a.holds(b.to, b.from);
                 if both || within {
-                    return Err(self.told(&format!("it cannot alternate between {} and {}", a.number, b.number)));
+                    return Err(self.describe(&format!("it cannot alternate between {} and {}", a.number, b.number)));
                 }
             }
             let zeros = self.changes.iter().filter(|c| c.change.number() == 0);
             if zeros.clone().any(|z| a.is_period() && a.holds(z.span.from, z.span.to)) {
-                return Err(self.told(&format!("{} survived a truncate or a hole", a.number)));
+                return Err(self.describe(&format!("{} survived a truncate or a hole", a.number)));
             }
             if self.reads.iter().any(|(n, r)| *n == 0 && a.is_period() && a.holds(r.span.from, r.span.to)) {
-                return Err(self.told(&format!("zero was read while the value was {}", a.number)));
+                return Err(self.describe(&format!("zero was read while the value was {}", a.number)));
             }
         }
-        match self.reads.iter().find(|(n, read)| *n == 0 && !self.may_be_zero(&read.span, &zones)) {
-            Some((_, read)) => Err(self.told(&format!("client {} read zero at {:?}", read.client, read.span))),
+        match self.reads.iter().find(|(n, read)| *n == 0 && !self.may_be_zero(&read.span, &periods)) {
+            Some((_, read)) => Err(self.describe(&format!("client {} read zero at {:?}", read.client, read.span))),
             None => Ok(()),
         }
     }
 
     /// Returns the zones of all values, except for those of lost writes that no other client has
     /// seen.
-    fn zones(&self) -> Result<Vec<Zone>, String> {
-        let mut zones = Vec::new();
+    fn periods(&self) -> Result<Vec<ValuePeriod>, String> {
+        let mut periods = Vec::new();
         let mut writes: Vec<&&Changed> = self.changes.iter().filter(|c| c.change.number() != 0).collect();
         writes.sort_by_key(|w| w.span.from);
         for write in &writes {
@@ -337,32 +337,32 @@ impl Byte<'_> {
                 continue;
             }
             if let Some(read) = reads.iter().find(|r| r.span.to < write.span.from) {
-                return Err(self.told(&format!("{number} was read at {:?}, before it was written", read.span)));
+                return Err(self.describe(&format!("{number} was read at {:?}, before it was written", read.span)));
             }
-            let counts = |span: &Span| !self.redone.may(&write.change) || write.span.before(span);
+            let counts = |span: &Span| !self.may_repeat.may(&write.change) || write.span.before(span);
             let spans = || reads.iter().map(|r| r.span).filter(counts).chain([write.span]);
             let (from, to) = (spans().map(|s| s.to).min(), spans().map(|s| s.from).max());
-            zones.push(Zone { number, from: from.unwrap_or(0), to: to.unwrap_or(0) });
+            periods.push(ValuePeriod { number, from: from.unwrap_or(0), to: to.unwrap_or(0) });
         }
         let unknown = |n: &u8| *n != 0 && writes.iter().all(|w| w.change.number() != *n);
         match self.reads.iter().find(|(n, _)| unknown(n)) {
-            Some((n, _)) => Err(self.told(&format!("no client wrote {n} there"))),
-            None => Ok(zones),
+            Some((n, _)) => Err(self.describe(&format!("no client wrote {n} there"))),
+            None => Ok(periods),
         }
     }
 
     /// Returns whether the byte may have been zero at some moment of a read: before the first
     /// write, or by a truncate or hole that no other value certainly followed.
-    fn may_be_zero(&self, look: &Span, zones: &[Zone]) -> bool {
+    fn may_be_zero(&self, look: &Span, periods: &[ValuePeriod]) -> bool {
         let covered = |zero_to: Option<u64>| {
-            let after = |zone: &&Zone| zero_to.is_none_or(|to| to < zone.to);
-            zones.iter().filter(after).any(|zone| zone.from < look.from)
+            let after = |period: &&ValuePeriod| zero_to.is_none_or(|to| to < period.to);
+            periods.iter().filter(after).any(|period| period.from < look.from)
         };
         let mut zeros = self.changes.iter().filter(|c| c.change.number() == 0 && c.span.from < look.to);
         !covered(None) || zeros.any(|z| !covered(Some(z.span.to)))
     }
 
-    fn told(&self, what: &str) -> String {
+    fn describe(&self, what: &str) -> String {
         let mut lines: Vec<(u64, String)> = Vec::new();
         for c in &self.changes {
             let lost = if c.lost.is_some() { ", possibly lost" } else { "" };
@@ -381,10 +381,11 @@ impl Byte<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn write(from: u64, to: u64, number: u8) -> Changed {
+    /// A write of 10 bytes at offset 10.
+    pub fn write(from: u64, to: u64, number: u8) -> Changed {
         let change = Change::Write { offset: 10, len: 10, number };
         Changed { span: Span { from, to }, client: 0, change, lost: None }
     }
@@ -403,7 +404,7 @@ mod tests {
 
     fn legal(changes: &[Changed], seen: &[Seen]) -> bool {
         let history = History { changes: changes.to_vec(), seen: seen.to_vec(), ..History::default() };
-        assert!(history.check().is_err() || History { redone: Redone::Any, ..history.clone() }.check().is_ok());
+        assert!(history.check().is_err() || History { may_repeat: MayRepeat::Any, ..history.clone() }.check().is_ok());
         history.check().is_ok()
     }
 

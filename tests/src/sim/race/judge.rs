@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use sheen_wire::Fid;
 
 use super::{
-    names::{self, Ask, Asked, Told},
+    fcntl_locks,
+    names::{self, NameOp, NameReply, NameRequest},
     record::{LOG, Record, Synced, Trouble},
     search::Verdict,
     span::Span,
-    swaps, turns,
+    swaps,
 };
 
 impl Trouble {
@@ -36,7 +37,7 @@ pub fn judge(record: &mut Record) -> Result<Judged, String> {
     let lost = |file: usize, client: usize, span: Span| {
         let after = |t: &&Trouble| t.client == client && span.from < t.until;
         let trouble = troubles.iter().filter(after).map(|t| t.until).max()?;
-        (!is_promised(&record.synced, file, client, span)).then_some(trouble)
+        (!is_durable(&record.synced, file, client, span)).then_some(trouble)
     };
     for (number, file) in record.files.iter_mut().enumerate() {
         file.seen.retain(|s| !troubled(s.client, s.span));
@@ -62,7 +63,7 @@ pub fn judge(record: &mut Record) -> Result<Judged, String> {
     for turn in &mut record.turns {
         turn.lost = troubled(turn.client, turn.span);
     }
-    turns::check(&record.turns)?;
+    fcntl_locks::check(&record.turns)?;
     let names = check_names(record, troubled)?;
     Ok(Judged { undecided: undecided || names.undecided })
 }
@@ -71,13 +72,15 @@ fn check_names(record: &mut Record, troubled: impl Fn(usize, Span) -> bool) -> R
     for asked in &mut record.names {
         // A troubled client's reply says nothing about what other clients saw. Only a create tells
         // which file it made.
-        if troubled(asked.client, asked.span) && !matches!((asked.ask, asked.answer), (Ask::Create(..), Some(Ok(_)))) {
+        if troubled(asked.client, asked.span)
+            && !matches!((asked.ask, asked.answer), (NameRequest::Create(..), Some(Ok(_))))
+        {
             asked.answer = None;
             asked.span = asked.span.unanswered();
         }
     }
     for (client, seq) in record.seqs.iter().enumerate() {
-        if !find_strangers(&mut record.names, client, *seq) {
+        if !assign_unknown_creates(&mut record.names, client, *seq) {
             return Ok(Judged { undecided: true });
         }
     }
@@ -91,10 +94,10 @@ fn check_names(record: &mut Record, troubled: impl Fn(usize, Span) -> bool) -> R
 /// Finds the create of a file whose create had an unknown outcome. Such a file was seen, but no
 /// create of its client is known to have made it. The assignment is unique only if there is one
 /// such file and one such create. Returns `false` if there are more.
-fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
-    let creates = |a: &Asked| a.client == client && matches!(a.ask, Ask::Create(..));
-    let file = |a: &Asked| match a.answer {
-        Some(Ok(Told::File(fid))) if fid.seq == seq => Some(fid),
+fn assign_unknown_creates(names: &mut [NameOp], client: usize, seq: u64) -> bool {
+    let creates = |a: &NameOp| a.client == client && matches!(a.ask, NameRequest::Create(..));
+    let file = |a: &NameOp| match a.answer {
+        Some(Ok(NameReply::File(fid))) if fid.seq == seq => Some(fid),
         _ => None,
     };
     let made: BTreeSet<Fid> = names.iter().filter(|a| creates(a)).filter_map(file).collect();
@@ -102,7 +105,7 @@ fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
     let mut unknown = names.iter_mut().filter(|a| a.answer.is_none() && creates(a));
     match (strangers.first(), unknown.next()) {
         (Some(stranger), Some(create)) if strangers.len() == 1 && unknown.next().is_none() => {
-            create.answer = Some(Ok(Told::File(*stranger)));
+            create.answer = Some(Ok(NameReply::File(*stranger)));
             true
         }
         (Some(_), Some(_)) => false,
@@ -114,7 +117,7 @@ fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
 /// Returns whether a write is guaranteed to be durable: the first sync after it, by its client,
 /// succeeded. (A loss is reported once.) A successful write with O_SYNC guarantees only its own
 /// bytes.
-fn is_promised(synced: &[Synced], file: usize, client: usize, span: Span) -> bool {
+fn is_durable(synced: &[Synced], file: usize, client: usize, span: Span) -> bool {
     let of_it = synced.iter().filter(|s| s.file == file && s.client == client);
     let after = of_it.filter(|s| s.span == span || span.before(&s.span) && !(s.done && s.write));
     after.min_by_key(|s| s.span.from).is_some_and(|s| s.done)

@@ -24,10 +24,10 @@ const PAGE: u64 = 4096;
 
 /// The caches of a kernel.
 #[derive(Default, Debug)]
-pub struct Kernel(Mutex<BTreeMap<Fid, Kept>>);
+pub struct Kernel(Mutex<BTreeMap<Fid, CachedFile>>);
 
 #[derive(Default, Debug)]
-struct Kept {
+struct CachedFile {
     pages: BTreeMap<u64, Bytes>,
     size: Option<u64>,
     /// Counts how often pages were dropped, and how often attributes were.
@@ -59,7 +59,7 @@ impl Invalidate for Kernel {
 }
 
 impl Kernel {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Fid, Kept>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Fid, CachedFile>> {
         self.0.lock().expect("no panic is survived")
     }
 

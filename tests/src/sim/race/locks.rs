@@ -28,13 +28,13 @@ const PAUSE_US_MAX: u64 = 1_000_000;
 /// Starts a task that checks until it is aborted.
 pub fn watch(stage: &std::sync::Arc<Stage>, seed: u64) -> JoinHandle<()> {
     let (stage, mut rng) = (stage.clone(), Rng::with_seed(seed ^ 0x10c5));
-    stage.demon().spawn("watch", async move {
+    stage.control_rt().spawn("watch", async move {
         let (mut pause, mut moment) = (PAUSE_US.start, 0);
         loop {
             let now = stage.clock.now();
             pause = if now == moment { PAUSE_US_MAX.min(2 * pause) } else { rng.u64(PAUSE_US) };
             moment = now;
-            stage.demon().sleep(Duration::from_micros(pause)).await;
+            stage.control_rt().sleep(Duration::from_micros(pause)).await;
             if let Err(what) = look(&stage) {
                 panic!("{:?}\n{what}", stage.plan);
             }
@@ -72,8 +72,8 @@ fn look_at_ost(stage: &Stage, ost: &Ost, index: u32) -> Result<(), String> {
 fn look_at(stage: &Stage, target: &str, ost: Option<u32>, locks: &[Info]) -> Result<(), String> {
     exclude(locks).map_err(|what| format!("{target}: {what}"))?;
     let known: BTreeMap<u64, &Info> = locks.iter().map(|info| (info.lock.id.0, info)).collect();
-    for (client, seat) in stage.seats.iter().enumerate() {
-        if !stage.is_unsure(client) {
+    for (client, seat) in stage.client_hosts.iter().enumerate() {
+        if !stage.may_hold_unknown_locks(client) {
             let held = seat.client.locks_held(ost);
             held.iter().try_for_each(|held| {
                 is_known(held, &known).map_err(|what| format!("{target}, client {client}: {what}"))
@@ -112,7 +112,7 @@ fn is_known(held: &(Resource, Held), known: &BTreeMap<u64, &Info>) -> Result<(),
 impl Stage {
     /// Returns whether the client may hold locks that servers do not know: it is dead, or it was
     /// disconnected and has not reached all servers again.
-    fn is_unsure(&self, client: usize) -> bool {
+    fn may_hold_unknown_locks(&self, client: usize) -> bool {
         self.record().troubles.iter().any(|t| t.client == client && t.until == Span::NEVER)
     }
 }

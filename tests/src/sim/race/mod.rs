@@ -11,7 +11,7 @@
 //!   [`swaps`]: the same for two files whose layouts are swapped.
 //! * [`log`]: each appended record is in the file once, whole and in order.
 //! * [`names`]: the operations on a directory have a legal order ([`search`]).
-//! * [`turns`]: fcntl locks exclude each other.
+//! * [`fcntl_locks`]: fcntl locks exclude each other.
 //!
 //! Checks during the race, in [`locks`]: granted locks do not conflict, clients hold only locks
 //! that the servers know, and no OST grants more space than it has.
@@ -19,15 +19,18 @@
 //! Further modules:
 //! * [`program`]: the operations of programs; [`tools`]: `lfs` tools that work on the same files,
 //!   unnoticed by programs.
-//! * [`stage`]: hosts, mounts, faults; [`kernel`]: the page cache above a mount.
+//! * [`plan`]: parameters; [`stage`]: hosts, mounts, faults.
+//! * [`kernel`]: the page cache above a mount.
 //! * [`story`]: the run of a seed.
 
 pub mod bytes;
+pub mod fcntl_locks;
 pub mod judge;
 pub mod kernel;
 pub mod locks;
 pub mod log;
 pub mod names;
+pub mod plan;
 pub mod program;
 pub mod record;
 pub mod search;
@@ -36,4 +39,3 @@ pub mod stage;
 pub mod story;
 pub mod swaps;
 pub mod tools;
-pub mod turns;

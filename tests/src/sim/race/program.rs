@@ -18,13 +18,13 @@ use sheen_wire::{
 
 use super::{
     bytes::{Change, NUMBERS, Seen, fill, runs},
+    fcntl_locks::Turn,
     kernel::Kernel,
     log::{Read, record},
-    names::{Ask, Name, Told},
+    names::{Name, NameReply, NameRequest},
     record::{LOG, Synced, TROUBLES},
     span::Span,
     stage::{DIRS, NAMES, RENAMES, Stage, name},
-    turns::Turn,
 };
 use crate::sim::perform::entries;
 
@@ -69,7 +69,7 @@ impl Program {
         while self.stage.take() {
             if self.rng.u32(0..3) == 0 {
                 let pause = Duration::from_micros(self.rng.u64(0..3000));
-                self.stage.seats[self.client].rt.sleep(pause).await;
+                self.stage.client_hosts[self.client].rt.sleep(pause).await;
             }
             self.one().await;
         }
@@ -79,11 +79,11 @@ impl Program {
     }
 
     fn mount(&self) -> Arc<Client> {
-        self.stage.seats[self.client].client.clone()
+        self.stage.client_hosts[self.client].client.clone()
     }
 
     fn kernel(&self) -> Option<&Arc<Kernel>> {
-        self.stage.seats[self.client].kernel.as_ref()
+        self.stage.client_hosts[self.client].kernel.as_ref()
     }
 
     fn tick(&self) -> u64 {
@@ -336,18 +336,18 @@ impl Program {
         let (a, b) = (self.name(), self.name());
         let known = (!self.known.is_empty()).then(|| self.known[self.rng.usize(0..self.known.len())]);
         let ask = match self.rng.u32(0..100) {
-            0..25 => Ask::Look(a),
+            0..25 => NameRequest::Lookup(a),
             25..30 => return self.list(a.0).await,
-            30..55 => Ask::Create(a, self.rng.bool()),
-            55..70 => Ask::Unlink(a),
-            70..90 => Ask::Rename(a, b, RENAMES[self.rng.usize(0..RENAMES.len())]),
-            90..95 => known.map_or(Ask::Look(a), |fid| Ask::Link(fid, a)),
-            _ => known.map_or(Ask::Look(a), Ask::Links),
+            30..55 => NameRequest::Create(a, self.rng.bool()),
+            55..70 => NameRequest::Unlink(a),
+            70..90 => NameRequest::Rename(a, b, RENAMES[self.rng.usize(0..RENAMES.len())]),
+            90..95 => known.map_or(NameRequest::Lookup(a), |fid| NameRequest::Link(fid, a)),
+            _ => known.map_or(NameRequest::Lookup(a), NameRequest::Links),
         };
         self.ask(ask).await;
     }
 
-    async fn ask(&mut self, ask: Ask) {
+    async fn ask(&mut self, ask: NameRequest) {
         self.note(|| format!("{ask:?}"));
         let from = self.tick();
         let number = self.stage.record().ask(self.client, from, ask);
@@ -358,7 +358,7 @@ impl Program {
             Err(errno) if TROUBLES.contains(&errno) => self.failed(&format!("{ask:?}"), from, errno),
             _ => self.stage.record().answered(number, to, answer),
         }
-        if let Ok(Told::File(fid)) = answer {
+        if let Ok(NameReply::File(fid)) = answer {
             self.known.push(fid);
             self.known.drain(..self.known.len().saturating_sub(8));
         }
@@ -369,28 +369,28 @@ impl Program {
         }
     }
 
-    async fn answer(&self, ask: Ask) -> (Result<Told>, Option<Arc<OpenFile>>) {
+    async fn answer(&self, ask: NameRequest) -> (Result<NameReply>, Option<Arc<OpenFile>>) {
         let mount = self.mount();
-        let file = |answer: Result<sheen_client::EntryAttr>| answer.map(|a| Told::File(a.attr.fid));
+        let file = |answer: Result<sheen_client::EntryAttr>| answer.map(|a| NameReply::File(a.attr.fid));
         let answer = match ask {
-            Ask::Look(n) => file(mount.lookup(ROOT_USER, self.dir(n), &name(n.1)).await),
+            NameRequest::Lookup(n) => file(mount.lookup(ROOT_USER, self.dir(n), &name(n.1)).await),
             // An orphan that is still open counts as deleted.
-            Ask::Links(fid) => match mount.getattr(fid, None).await {
+            NameRequest::Links(fid) => match mount.getattr(fid, None).await {
                 Ok(attr) if attr.attr.nlink == 0 => Err(Errno::ENOENT),
-                other => other.map(|a| Told::Count(a.attr.nlink)),
+                other => other.map(|a| NameReply::Count(a.attr.nlink)),
             },
-            Ask::Create(n, excl) => {
+            NameRequest::Create(n, excl) => {
                 let flags = flags::CREAT | flags::RDWR | if excl { flags::EXCL } else { 0 };
                 match mount.create(ROOT_USER, self.dir(n), &name(n.1), flags, 0o644, 0).await {
-                    Ok((attr, open)) => return (Ok(Told::File(attr.attr.fid)), Some(open)),
+                    Ok((attr, open)) => return (Ok(NameReply::File(attr.attr.fid)), Some(open)),
                     Err(errno) => Err(errno),
                 }
             }
-            Ask::Unlink(n) => mount.unlink(ROOT_USER, self.dir(n), &name(n.1)).await.map(|()| Told::Done),
-            Ask::Link(fid, n) => file(mount.link(ROOT_USER, fid, self.dir(n), &name(n.1)).await),
-            Ask::Rename(a, b, how) => {
+            NameRequest::Unlink(n) => mount.unlink(ROOT_USER, self.dir(n), &name(n.1)).await.map(|()| NameReply::Done),
+            NameRequest::Link(fid, n) => file(mount.link(ROOT_USER, fid, self.dir(n), &name(n.1)).await),
+            NameRequest::Rename(a, b, how) => {
                 let (from, to) = ((self.dir(a), name(a.1)), (self.dir(b), name(b.1)));
-                mount.rename(ROOT_USER, from.0, &from.1, to.0, &to.1, how).await.map(|()| Told::Done)
+                mount.rename(ROOT_USER, from.0, &from.1, to.0, &to.1, how).await.map(|()| NameReply::Done)
             }
         };
         (answer, None)
@@ -406,8 +406,8 @@ impl Program {
                 let mut record = self.stage.record();
                 for n in 0..NAMES {
                     let text = String::from_utf8_lossy(&name(n)).into_owned();
-                    let told = found.get(&text).map(|e| Told::File(e.0)).ok_or(Errno::ENOENT);
-                    record.looked(self.client, span, Ask::Look((dir, n)), told);
+                    let told = found.get(&text).map(|e| NameReply::File(e.0)).ok_or(Errno::ENOENT);
+                    record.looked(self.client, span, NameRequest::Lookup((dir, n)), told);
                 }
             }
             Err(errno) => self.failed("readdir", from, errno),
@@ -544,7 +544,7 @@ impl Program {
         for dir in 0..DIRS {
             self.list(dir).await;
             for n in 0..NAMES {
-                self.ask(Ask::Look((dir, n))).await;
+                self.ask(NameRequest::Lookup((dir, n))).await;
             }
         }
         let open = self.mount().open(ROOT_USER, self.stage.log, flags::RDONLY).await.expect("the race is over");

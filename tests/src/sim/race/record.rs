@@ -2,10 +2,10 @@
 
 use super::{
     bytes::{Change, Changed, History, Seen},
+    fcntl_locks::Turn,
     log::{Append, Log},
-    names::{Ask, Asked, Told},
+    names::{NameOp, NameReply, NameRequest},
     span::Span,
-    turns::Turn,
 };
 use sheen_wire::Errno;
 
@@ -51,7 +51,7 @@ pub struct Record {
     /// All syncs.
     pub synced: Vec<Synced>,
     /// Operations on names.
-    pub names: Vec<Asked>,
+    pub names: Vec<NameOp>,
     /// The file to which all programs append.
     pub log: Log,
     /// The periods in which programs held the fcntl lock.
@@ -94,20 +94,20 @@ impl Record {
     }
 
     /// Records the start of an operation on names. Returns its number.
-    pub fn ask(&mut self, client: usize, from: u64, ask: Ask) -> usize {
-        self.names.push(Asked { span: Span { from, to: Span::NEVER }, client, ask, answer: None });
+    pub fn ask(&mut self, client: usize, from: u64, ask: NameRequest) -> usize {
+        self.names.push(NameOp { span: Span { from, to: Span::NEVER }, client, ask, answer: None });
         self.names.len() - 1
     }
 
     /// Records the reply to an operation on names.
-    pub fn answered(&mut self, number: usize, to: u64, answer: Result<Told, Errno>) {
+    pub fn answered(&mut self, number: usize, to: u64, answer: Result<NameReply, Errno>) {
         let asked = &mut self.names[number];
         (asked.span.to, asked.answer) = (to, Some(answer));
     }
 
     /// Records a lookup that found a name, or did not.
-    pub fn looked(&mut self, client: usize, span: Span, ask: Ask, answer: Result<Told, Errno>) {
-        self.names.push(Asked { span, client, ask, answer: Some(answer) });
+    pub fn looked(&mut self, client: usize, span: Span, ask: NameRequest, answer: Result<NameReply, Errno>) {
+        self.names.push(NameOp { span, client, ask, answer: Some(answer) });
     }
 
     /// Records a read or a stat of a file.

@@ -121,7 +121,7 @@ impl<T: Step> Search<T> {
                 return Verdict::Unknown;
             }
         }
-        Verdict::Illegal(best.1.map_or_else(String::new, |(state, done)| self.told(&state, &done)))
+        Verdict::Illegal(best.1.map_or_else(String::new, |(state, done)| self.describe(&state, &done)))
     }
 
     /// Returns whether all certain operations are executed.
@@ -167,7 +167,7 @@ impl<T: Step> Search<T> {
         next
     }
 
-    fn told(&self, state: &T::State, done: &Done) -> String {
+    fn describe(&self, state: &T::State, done: &Done) -> String {
         let mut lines = vec!["no legal order; the longest attempt:".to_owned()];
         let next = self.next(done);
         let until = next.iter().copied().max().unwrap_or(0);

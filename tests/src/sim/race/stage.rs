@@ -19,30 +19,28 @@ use sheen_wire::{
 };
 
 use super::{
-    bytes::{History, Redone},
+    bytes::History,
     kernel::Kernel,
+    plan::Plan,
     record::{Record, Trouble},
     span::{Clock, Span},
-    tools::Tools,
 };
 use crate::sim::{
     MDS, OSSES,
     cluster::{Node, mount, start_some},
     op::Op,
     perform::perform,
-    striping::{ON_MDT, STRIPINGS, Striping},
+    striping::{LOV, Striping},
 };
 
 /// Host of the first client. The other clients' hosts follow.
 const FIRST_HOST: u32 = 101;
-/// Maximum number of clients.
-pub const CLIENTS_MAX: usize = 16;
 /// Number of directories whose names all programs use.
 pub const DIRS: u8 = 2;
 /// Number of names in each directory.
 pub const NAMES: u8 = 5;
 /// Host of the tasks that inject faults and check locks. Nothing else runs on it.
-const DEMON: u32 = 99;
+const FAULT_HOST: u32 = 99;
 /// Size in bytes of the file that fills a tight disk. An OST with less free space than this gets no
 /// objects of new files.
 const FILLER: u64 = 5 << 18;
@@ -50,137 +48,10 @@ const FILLER: u64 = 5 << 18;
 const FILLED: Duration = Duration::from_secs(2);
 /// Time after which a disconnected client has been evicted. A server evicts a client that it has
 /// not heard from for 30 s, or that has not cancelled a lock for 20 s after a blocking callback.
-const GIVEN_UP: Duration = Duration::from_secs(40);
-
-/// The parameters of a race, which the seed determines.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Number of clients.
-    pub clients: usize,
-    /// Programs on each client.
-    pub programs: usize,
-    /// Number of OSTs.
-    pub osts: usize,
-    /// Number of files that are read and written at random.
-    pub files: usize,
-    /// Total number of operations.
-    pub ops: usize,
-    /// Relative frequencies of the kinds of operations: on data, on names, on the log, under the
-    /// fcntl lock.
-    pub weights: [u32; 4],
-    /// Whether connections break.
-    pub breaks: bool,
-    /// Whether a client is cut off until it is evicted.
-    pub cuts: bool,
-    /// Whether a client dies.
-    pub deaths: bool,
-    /// Whether mounts have a kernel above them that caches pages.
-    pub kernels: bool,
-    /// Maximum offset of a write in bytes.
-    pub reach: u64,
-    /// Free bytes on an OST's disk, if they are so few that the disk gets full.
-    pub tight: Option<u64>,
-    /// Whether the MDT has a data service, and files may have DoM components.
-    pub on_mdt: bool,
-    /// Tools that run on the files. Programs must not notice them.
-    pub tools: Option<Tools>,
-}
-
-impl Plan {
-    /// Returns the plan of a seed. Most plans have few clients and operations: most bugs need few,
-    /// and more seeds find more bugs.
-    pub fn of(seed: u64) -> Plan {
-        let mut rng = Rng::with_seed(seed ^ 0x9ace);
-        let clients = match rng.u32(0..100) {
-            0..45 => 2,
-            45..70 => 3,
-            70..82 => 4,
-            82..93 => rng.usize(5..=8),
-            _ => rng.usize(9..=CLIENTS_MAX),
-        };
-        let weights = match rng.u32(0..8) {
-            0..3 => [10, 0, 0, 0],
-            3 => [0, 10, 0, 0],
-            4 => [0, 0, 10, 2],
-            _ => [6, 3, 2, 1],
-        };
-        let tight = (rng.u32(0..10) < 2).then(|| rng.u64(16..260) << 10);
-        // New files would find no OST with enough free space.
-        let weights = if tight.is_some() { [8, 0, 2, 0] } else { weights };
-        Plan {
-            clients,
-            programs: rng.usize(1..=if clients > 4 { 1 } else { 2 }),
-            osts: rng.usize(1..=2),
-            files: rng.usize(1..=2),
-            ops: 40 + rng.usize(0..40) + 2 * clients,
-            weights,
-            breaks: rng.u32(0..10) < 5,
-            cuts: rng.u32(0..10) < 3,
-            deaths: rng.u32(0..10) < 3,
-            kernels: rng.bool(),
-            reach: [8 << 10, 100 << 10, 260 << 10][rng.usize(0..3)],
-            tight,
-            on_mdt: false,
-            tools: None,
-        }
-    }
-
-    /// Returns the plan of a seed for a race with tools, or with files that may have DoM
-    /// components.
-    pub fn beside(seed: u64, tools: Option<Tools>) -> Plan {
-        let plan = Plan::of(seed);
-        let mut rng = Rng::with_seed(seed ^ 0x7001);
-        let weights = match rng.u32(0..8) {
-            0..4 => [10, 0, 0, 0],
-            4 => [0, 0, 10, 2],
-            _ if plan.tight.is_some() => [8, 0, 2, 0],
-            _ => [6, 2, 3, 1],
-        };
-        let tools = tools.map(|tools| Tools { hands: rng.usize(1..=2), ..tools });
-        let files = if tools.as_ref().is_some_and(Tools::swaps) { 2 } else { plan.files };
-        Plan { weights, files, osts: rng.usize(1..=OSSES.len()), on_mdt: rng.bool() || tools.is_none(), tools, ..plan }
-    }
-}
-
-impl Plan {
-    /// Returns whether files have two mirrors from the start. If they may have DoM components, they
-    /// get mirrors later.
-    pub fn begins_mirrored(&self) -> bool {
-        !self.on_mdt && self.has_mirrors()
-    }
-
-    /// Returns the changes of files that may be executed twice.
-    fn redone(&self) -> Redone {
-        match &self.tools {
-            None => Redone::None,
-            Some(tools) if tools.mirrors() => Redone::Any,
-            Some(_) => Redone::OfSeveral,
-        }
-    }
-
-    /// Returns whether files may have mirrors.
-    pub fn has_mirrors(&self) -> bool {
-        self.tools.as_ref().is_some_and(Tools::mirrors)
-    }
-
-    /// Returns whether tools swap the first two files.
-    pub fn swaps(&self) -> bool {
-        self.tools.as_ref().is_some_and(Tools::swaps)
-    }
-
-    /// Draws a layout for a file.
-    pub fn striping(&self, rng: &mut Rng) -> Striping {
-        let beginning = if self.on_mdt { ON_MDT.len() } else { 0 };
-        // With these weights, half of the layouts have a DoM component.
-        match rng.usize(0..STRIPINGS.len() + beginning * 3) {
-            n if n < STRIPINGS.len() => STRIPINGS[n],
-            n => ON_MDT[(n - STRIPINGS.len()) % ON_MDT.len()],
-        }
-    }
-}
+const EVICTION_TIME: Duration = Duration::from_secs(40);
 
 /// A client and its host.
-pub struct Seat {
+pub struct ClientHost {
     /// Its mount.
     pub client: Arc<Client>,
     /// The kernel above the mount.
@@ -191,7 +62,7 @@ pub struct Seat {
     dead: AtomicBool,
 }
 
-impl Seat {
+impl ClientHost {
     /// Returns whether its host has crashed.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
@@ -207,7 +78,7 @@ pub struct Stage {
     /// The servers.
     pub nodes: Vec<Node>,
     /// The clients.
-    pub seats: Vec<Seat>,
+    pub client_hosts: Vec<ClientHost>,
     /// The files that are read and written at random.
     pub files: Vec<Fid>,
     /// The file to which all programs append.
@@ -240,7 +111,7 @@ impl Stage {
             world.configure(|config| config.disk_bytes = before);
         }
         let nodes = start_some(world, plan.osts, plan.on_mdt).await;
-        let (mut seats, mut seqs) = (Vec::new(), Vec::new());
+        let (mut client_hosts, mut seqs) = (Vec::new(), Vec::new());
         for n in 0..plan.clients {
             let host = FIRST_HOST + n as u32;
             let client = mount(world, host).await;
@@ -252,15 +123,14 @@ impl Stage {
             if let Some(kernel) = kernel.clone() {
                 client.set_kernel(kernel);
             }
-            seats.push(Seat { client, kernel, rt: world.rt(host), host, dead: AtomicBool::new(false) });
+            client_hosts.push(ClientHost { client, kernel, rt: world.rt(host), host, dead: AtomicBool::new(false) });
         }
-        let client = &seats[0].client;
+        let client = &client_hosts[0].client;
         let mut rng = Rng::with_seed(seed ^ 0x57a6);
         let striping = plan.striping(&mut rng);
         if plan.begins_mirrored() {
             let asked = Striping::mirrors(&[striping, plan.striping(&mut rng)]).encode().into();
-            let name = Bytes::from_static(b"lustre.lov");
-            client.setxattr(&Caller::ROOT, ROOT, &name, &asked, 0).await.expect("the root can be striped");
+            client.setxattr(&Caller::ROOT, ROOT, &LOV, &asked, 0).await.expect("the root can be striped");
         } else {
             perform(client, &Op::SetStripe { fid: ROOT, striping }, None).await.0.expect("the root can be striped");
         }
@@ -278,17 +148,17 @@ impl Stage {
             let fill = |host| world.rt(host).disk().write_atomic("/filler", &vec![1; FILLER as usize]);
             osses.iter().for_each(|host| fill(*host).expect("there is room for it"));
             // By then the OSTs have updated their free space.
-            world.rt(DEMON).sleep(FILLED).await;
+            world.rt(FAULT_HOST).sleep(FILLED).await;
         }
         let striped = striping.spreads(plan.osts) || plan.tools.is_some();
-        let files = vec![History { striped, redone: plan.redone(), ..History::default() }; plan.files];
+        let files = vec![History { striped, may_repeat: plan.may_repeat(), ..History::default() }; plan.files];
         let record = Record { files, seqs, ..Record::default() };
         Arc::new(Stage {
             world: world.clone(),
             left: AtomicUsize::new(plan.ops),
             plan,
             nodes,
-            seats,
+            client_hosts,
             files: fids,
             log,
             counter,
@@ -315,12 +185,12 @@ impl Stage {
 
     /// Returns the indices of the living clients.
     pub fn living(&self) -> Vec<usize> {
-        (0..self.seats.len()).filter(|n| !self.seats[*n].is_dead()).collect()
+        (0..self.client_hosts.len()).filter(|n| !self.client_hosts[*n].is_dead()).collect()
     }
 
     /// Returns the runtime of the host that controls the race.
-    pub fn demon(&self) -> Rt {
-        self.world.rt(DEMON)
+    pub fn control_rt(&self) -> Rt {
+        self.world.rt(FAULT_HOST)
     }
 
     fn servers(&self) -> Vec<u32> {
@@ -341,16 +211,16 @@ impl Stage {
     /// Starts a task that injects faults until it is aborted.
     pub fn trouble(self: &Arc<Stage>, seed: u64) -> JoinHandle<()> {
         let (stage, mut rng) = (self.clone(), Rng::with_seed(seed ^ 0xdeb));
-        self.demon().spawn("trouble", async move {
+        self.control_rt().spawn("trouble", async move {
             let ms = Duration::from_millis;
             let start = stage.left();
             let mut cut = stage.plan.cuts.then(|| rng.usize(0..start));
             let mut death = stage.plan.deaths.then(|| rng.usize(0..start));
             loop {
-                stage.demon().sleep(ms(rng.u64(1..40))).await;
+                stage.control_rt().sleep(ms(rng.u64(1..40))).await;
                 let servers = stage.servers();
                 let server = servers[rng.usize(0..servers.len())];
-                let client = rng.usize(0..stage.seats.len());
+                let client = rng.usize(0..stage.client_hosts.len());
                 if cut.is_some_and(|at| stage.left() <= at) {
                     cut = None;
                     let all = rng.bool();
@@ -359,7 +229,7 @@ impl Stage {
                     death = None;
                     stage.kill(client);
                 } else if stage.plan.breaks && rng.u32(0..4) > 0 {
-                    stage.world.reset_connections(stage.seats[client].host, server);
+                    stage.world.reset_connections(stage.client_hosts[client].host, server);
                 } else if stage.plan.breaks {
                     stage.part(client, server, ms(rng.u64(5..2000)));
                 }
@@ -375,9 +245,9 @@ impl Stage {
 
     /// Partitions a client from a server for a while.
     fn part(&self, client: usize, server: u32, lasts: Duration) {
-        let (world, host, rt) = (self.world.clone(), self.seats[client].host, self.demon());
+        let (world, host, rt) = (self.world.clone(), self.client_hosts[client].host, self.control_rt());
         world.partition(host, server);
-        drop(self.demon().spawn("heal", async move {
+        drop(self.control_rt().spawn("heal", async move {
             rt.sleep(lasts).await;
             world.heal(host, server);
         }));
@@ -385,7 +255,7 @@ impl Stage {
 
     /// Crashes a client's host.
     fn kill(&self, client: usize) {
-        let seat = &self.seats[client];
+        let seat = &self.client_hosts[client];
         if seat.dead.swap(true, Relaxed) {
             return;
         }
@@ -398,7 +268,7 @@ impl Stage {
     /// Partitions a client from servers until they have evicted it. When the client reaches them
     /// again, it learns that.
     fn cut_off(self: &Arc<Stage>, client: usize, servers: Vec<u32>) {
-        let (stage, host) = (self.clone(), self.seats[client].host);
+        let (stage, host) = (self.clone(), self.client_hosts[client].host);
         stage.world.note(&format!("client {client} is cut off from {servers:?}"));
         let number = {
             let from = stage.clock.tick();
@@ -407,14 +277,14 @@ impl Stage {
             record.troubles.len() - 1
         };
         servers.iter().for_each(|server| stage.world.partition(host, *server));
-        drop(self.demon().spawn("heal", async move {
-            stage.demon().sleep(GIVEN_UP).await;
+        drop(self.control_rt().spawn("heal", async move {
+            stage.control_rt().sleep(EVICTION_TIME).await;
             servers.iter().for_each(|server| stage.world.heal(host, *server));
             stage.world.note(&format!("client {client} is no longer cut off"));
-            if stage.seats[client].is_dead() {
+            if stage.client_hosts[client].is_dead() {
                 return;
             }
-            let (mount, rt) = (stage.seats[client].client.clone(), stage.seats[client].rt.clone());
+            let (mount, rt) = (stage.client_hosts[client].client.clone(), stage.client_hosts[client].rt.clone());
             // A syncfs reaches all servers. It may fail because data was lost.
             let asked = rt.spawn("probe", async move { mount.syncfs().await.is_ok() }).await;
             if asked.is_ok() {
@@ -434,7 +304,7 @@ impl Stage {
 
     /// Returns whether no living client is cut off.
     pub fn is_whole(&self) -> bool {
-        let dead = |client: usize| self.seats[client].is_dead();
+        let dead = |client: usize| self.client_hosts[client].is_dead();
         self.record().troubles.iter().all(|t| t.until != Span::NEVER || dead(t.client))
     }
 }

@@ -7,12 +7,13 @@ use sheen_rt::{JoinHandle, sim::World};
 use super::{
     judge::{Judged, judge},
     locks,
+    plan::{Plan, Tools},
     program::{Numbers, Program},
-    stage::{Plan, Stage},
-    tools::{self, Tool, Tools},
+    stage::Stage,
+    tools::{self, Tool},
 };
 use crate::sim::{
-    cluster::weather,
+    cluster::bad_network_config,
     scenario::{Trace, simulate},
 };
 
@@ -49,7 +50,7 @@ pub fn race_beside_swaps(seed: u64, log: usize) -> Trace {
 
 /// As [`race`], with the given plan.
 pub fn race_as(seed: u64, plan: Plan, log: usize) -> Trace {
-    simulate(seed, log, weather(seed), async |world| {
+    simulate(seed, log, bad_network_config(seed), async |world| {
         let stage = Stage::set(world, seed, plan).await;
         let numbers = Arc::new(Numbers::default());
         let watch = locks::watch(&stage, seed);
@@ -59,7 +60,7 @@ pub fn race_as(seed: u64, plan: Plan, log: usize) -> Trace {
             if stage.plan.has_mirrors() {
                 tools::mirror::check_mirrors(&stage, seed).await;
             }
-            tools::left::check_objects(&stage).await;
+            tools::leaked_objects::check_objects(&stage).await;
         }
         watch.abort();
         let mut record = std::mem::take(&mut *stage.record());
@@ -79,17 +80,17 @@ async fn run(world: &World, stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u6
         .map(|(client, n)| {
             let id = (client * plan.programs + n) as u64;
             let program = Program::new(stage, numbers, client, id, seed);
-            stage.seats[client].rt.spawn("program", program.run())
+            stage.client_hosts[client].rt.spawn("program", program.run())
         })
         .collect();
     let hands = plan.tools.as_ref().map_or(0, |tools| tools.hands);
     programs.extend((0..hands).map(|hand| {
         let tool = Tool::new(stage, hand, seed);
-        stage.seats[tool.client()].rt.spawn("tool", tool.run())
+        stage.client_hosts[tool.client()].rt.spawn("tool", tool.run())
     }));
     let trouble = stage.trouble(seed);
     while stage.left() > 0 && world.now().since(start) < STORM_MAX {
-        stage.demon().sleep(Duration::from_millis(20)).await;
+        stage.control_rt().sleep(Duration::from_millis(20)).await;
     }
     stage.calm(&trouble);
     let end = async {
@@ -97,10 +98,10 @@ async fn run(world: &World, stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u6
             let _ = program.await;
         }
         while !stage.is_whole() {
-            stage.demon().sleep(Duration::from_millis(100)).await;
+            stage.control_rt().sleep(Duration::from_millis(100)).await;
         }
     };
-    if stage.demon().timeout(END, end).await.is_err() {
+    if stage.control_rt().timeout(END, end).await.is_err() {
         panic!("not finished {END:?} after the last fault; {} operations are left; {:?}", stage.left(), stage.plan);
     }
 }
@@ -109,6 +110,6 @@ async fn run(world: &World, stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u6
 async fn look(stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u64) {
     for client in stage.living() {
         let program = Program::new(stage, numbers, client, 1000 + client as u64, seed);
-        stage.seats[client].rt.spawn("look", program.look()).await.expect("no client dies after the race");
+        stage.client_hosts[client].rt.spawn("look", program.look()).await.expect("no client dies after the race");
     }
 }

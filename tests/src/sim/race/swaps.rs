@@ -18,7 +18,7 @@ const CHOICES_MAX: usize = 20_000;
 
 /// An operation on a byte of two files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
+enum ByteOp {
     /// Gives the byte of a file this value.
     Put(usize, u8),
     /// Reads this value from the byte of a file.
@@ -31,7 +31,7 @@ enum What {
 struct Event {
     span: Span,
     client: usize,
-    what: What,
+    what: ByteOp,
     is_certain: bool,
 }
 
@@ -44,15 +44,15 @@ impl Step for Event {
 
     fn fits(&self, state: &mut [u8; 2]) -> bool {
         match self.what {
-            What::Put(file, value) => state[file] = value,
-            What::Got(file, value) => return state[file] == value,
-            What::Swap => state.swap(0, 1),
+            ByteOp::Put(file, value) => state[file] = value,
+            ByteOp::Got(file, value) => return state[file] == value,
+            ByteOp::Swap => state.swap(0, 1),
         }
         true
     }
 
     fn changes(&self) -> bool {
-        !matches!(self.what, What::Got(..))
+        !matches!(self.what, ByteOp::Got(..))
     }
 
     fn is_certain(&self) -> bool {
@@ -137,7 +137,7 @@ fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[u
     let swap = |(client, span): &(usize, Span)| Event {
         span: *span,
         client: *client,
-        what: What::Swap,
+        what: ByteOp::Swap,
         is_certain: span.to != Span::NEVER,
     };
     let mut events: Vec<Event> = swaps.iter().map(swap).collect();
@@ -159,9 +159,9 @@ fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[u
             let span = if c.lost.is_some() { c.span.unanswered() } else { c.span };
             let is_certain = span.to != Span::NEVER;
             let came_to = if elsewhere.contains(&(n * 2 + number)) { 1 - number } else { number };
-            events.push(Event { span, client: c.client, what: What::Put(came_to, value), is_certain });
+            events.push(Event { span, client: c.client, what: ByteOp::Put(came_to, value), is_certain });
             if may_be_done_twice(c, swaps) {
-                let twice = |file| Event { span, client: c.client, what: What::Put(file, value), is_certain: false };
+                let twice = |file| Event { span, client: c.client, what: ByteOp::Put(file, value), is_certain: false };
                 events.extend([twice(number), twice(1 - number)]);
             }
         }
@@ -171,7 +171,7 @@ fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[u
         events.extend(gots.filter(|(value, _)| !forgotten.contains(value)).map(|(value, seen)| Event {
             span: seen.span,
             client: seen.client,
-            what: What::Got(number, value),
+            what: ByteOp::Got(number, value),
             is_certain: true,
         }));
     }
@@ -196,12 +196,7 @@ fn is_behind(files: &[History; 2], seen: &Seen, at: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn write(from: u64, to: u64, number: u8) -> Changed {
-        let change = Change::Write { offset: 10, len: 10, number };
-        Changed { span: Span { from, to }, client: 0, change, lost: None }
-    }
+    use super::{super::bytes::tests::write, *};
 
     fn read(from: u64, to: u64, number: u8) -> Seen {
         Seen { span: Span { from, to }, client: 1, offset: 10, runs: vec![(20, number)], size: Some((20, true)) }

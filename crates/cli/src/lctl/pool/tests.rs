@@ -3,11 +3,9 @@
 use std::{cell::Cell, sync::Arc};
 
 use parking_lot::Mutex;
+use sheen_control::{Reply, Request, Silent};
 use sheen_mgs::pools;
-use sheen_params::{
-    Param, Params,
-    control::{Reply, Request, Silent},
-};
+use sheen_params::{Param, Params};
 use sheen_wire::mgs::{Config, Target, TargetKind};
 
 use super::super::{
@@ -145,7 +143,7 @@ fn pool_commands_report_a_missing_or_ambiguous_mgs() {
 }
 
 /// Number of checks before the MDT of [`LateMdt`] has received a pool.
-const LOOKS: u32 = 5;
+const POLLS: u32 = 5;
 
 /// Processes whose MDT receives a new pool late.
 struct LateMdt<'a> {
@@ -158,7 +156,7 @@ impl Processes for LateMdt<'_> {
     fn ask(&self, request: &Request) -> Vec<Reply> {
         if matches!(request, Request::Get { pattern } if pattern.starts_with("lov.")) {
             self.looks.set(self.looks.get() + 1);
-            if self.looks.get() == LOOKS {
+            if self.looks.get() == POLLS {
                 self.mds.register("lov.lustre-MDT0000-mdtlov.pools.p1", Param::text(String::new));
             }
         }
@@ -177,7 +175,7 @@ fn pool_new_waits_until_local_mdts_have_received_the_pool() {
     let p = [mgs, mds.clone()];
     let late = LateMdt { processes: Fakes(&p), mds: &mds, looks: Cell::new(0) };
     let (code, _, err) = run_with(&late, &["pool_new", "lustre.p1"].map(str::to_owned));
-    assert_eq!((code, late.looks.get(), &err[..]), (0, LOOKS, "Pool lustre.p1 created\n"));
+    assert_eq!((code, late.looks.get(), &err[..]), (0, POLLS, "Pool lustre.p1 created\n"));
     mds.unregister("lov.lustre-MDT0000-mdtlov.pools.p1");
     assert_eq!(lctl(&p, "pool_destroy lustre.p1").0, 0);
 }

@@ -1,7 +1,7 @@
 //! `lfs df --output`: rows with the requested fields in the requested order. Names, aliases and
 //! columns are Lustre's. The fields that GNU df also has are the same there.
 
-use super::{Numbers, cooked};
+use super::numbers::{TargetUsage, with_unit};
 
 /// A column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,13 +39,13 @@ const NAMES: &[(Field, &[&str])] = &[
 ];
 
 /// Shown for the failure domain and the state, which no target reports yet.
-const NOTHING: &str = "-";
+const UNKNOWN: &str = "-";
 
 /// The values of a row.
 pub struct Row<'a> {
     pub source: &'a str,
-    pub space: Numbers,
-    pub inodes: Numbers,
+    pub space: TargetUsage,
+    pub inodes: TargetUsage,
     pub target: &'a str,
 }
 
@@ -85,8 +85,8 @@ pub fn header(fields: &[Field], base: Option<u64>) -> String {
 
 /// Formats the row of one target, or of the summary. `base`: numbers have unit suffixes.
 pub fn row(fields: &[Field], row: &Row, base: Option<u64>) -> String {
-    let bytes = |value: u64| base.map_or_else(|| (value >> 10).to_string(), |base| cooked(value, base));
-    let count = |value: u64| base.map_or_else(|| value.to_string(), |base| cooked(value, base));
+    let bytes = |value: u64| base.map_or_else(|| (value >> 10).to_string(), |base| with_unit(value, base));
+    let count = |value: u64| base.map_or_else(|| value.to_string(), |base| with_unit(value, base));
     line(fields, |field| match field {
         Field::Source => row.source.to_owned(),
         Field::Size => bytes(row.space.total),
@@ -99,7 +99,7 @@ pub fn row(fields: &[Field], row: &Row, base: Option<u64>) -> String {
         Field::Iavail => count(row.inodes.free),
         Field::Ipcent => format!("{}%", row.inodes.percent()),
         Field::Target => row.target.to_owned(),
-        Field::Domain | Field::State => NOTHING.to_owned(),
+        Field::Domain | Field::State => UNKNOWN.to_owned(),
     })
 }
 

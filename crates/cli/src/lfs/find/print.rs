@@ -1,11 +1,13 @@
 //! Output of `lfs find`: `-printf` formats. `-print`, `-print0` and `-ls` are three of them.
 
+use sheen_admin::find::{
+    Collect, Needs,
+    entry::Entry,
+    facts::{Facts, Moment, Stamp, Stat, Striping},
+};
 use sheen_wire::{FileKind, Result};
 
-use super::{
-    facts::{Facts, Moment, Stamp, Stat, Striping},
-    host::ctime,
-};
+use super::host::ctime;
 
 /// A format.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,29 +58,19 @@ impl Format {
         Format(vec![Piece::Path, Piece::Text(vec![end])])
     }
 
-    /// Whether the format needs only what the directory returned.
-    pub fn is_free(&self) -> bool {
-        self.0.iter().all(|piece| matches!(piece, Piece::Text(_) | Piece::Path | Piece::Type))
-    }
-
-    /// Whether the format prints creation times.
-    pub fn wants_birth(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Time(Stamp::Birth, _)))
-    }
-
-    /// Whether the format prints attributes (or the FID, which comes with them), and whether it
-    /// prints properties of layouts.
-    pub fn wants(&self) -> (bool, bool) {
-        let stat = |piece: &Piece| matches!(piece, Piece::Stat(_) | Piece::Time(..) | Piece::Fid);
-        (self.0.iter().any(stat), self.0.iter().any(|piece| matches!(piece, Piece::Layout(_))))
-    }
-
-    /// Whether the format prints attributes that only the OSTs know.
-    pub fn needs_sizes(&self) -> bool {
+    /// Returns what the format prints of an entry. The FID comes with the attributes.
+    pub fn needs(&self) -> Needs {
+        let any = |what: fn(&Piece) -> bool| self.0.iter().any(what);
         let of_osts = |piece: &Piece| {
             matches!(piece, Piece::Stat(b's' | b'k' | b'b') | Piece::Time(Stamp::Modify | Stamp::Change, _))
         };
-        self.0.iter().any(of_osts)
+        Needs {
+            stat: any(|piece| matches!(piece, Piece::Stat(_) | Piece::Time(..) | Piece::Fid)),
+            birth: any(|piece| matches!(piece, Piece::Time(Stamp::Birth, _))),
+            sizes: any(of_osts),
+            layout: any(|piece| matches!(piece, Piece::Layout(_))),
+            other: false,
+        }
     }
 
     /// Prints an entry to `out`.
@@ -92,6 +84,18 @@ impl Format {
             out.truncate(before);
         }
         written
+    }
+}
+
+impl Collect for Format {
+    type Item = u8;
+
+    fn needs(&self) -> Needs {
+        Format::needs(self)
+    }
+
+    fn add(&self, entry: &mut Entry<'_>, items: &mut Vec<u8>) -> Result<()> {
+        self.write(entry, items)
     }
 }
 

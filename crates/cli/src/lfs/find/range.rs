@@ -1,121 +1,80 @@
 //! Numbers to compare with, as in find(1) and Lustre: `N` is equal, `+N` is more, `-N` is less,
 //! with the precision of the unit.
 
+use sheen_admin::find::{Range, Side};
+
 use super::super::numbers::{parse_size, parse_unsigned};
-
-/// The comparison with the number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Side {
-    Less,
-    Equal,
-    More,
-}
-
-/// `[+-]N` of a unit.
-///
-/// Sizes count in whole units, rounded up: `5M` is more than 4 MiB up to 5 MiB, `-5M` at most 4
-/// MiB, `+5M` more than 5 MiB. Ages count the units that have passed: `3d` is 72 hours up to 96,
-/// `-3d` less than 72 hours, `+3d` 96 hours and more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Range {
-    side: Side,
-    value: u64,
-    unit: u64,
-}
 
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
 
-impl Range {
-    fn sided(text: &str) -> (Side, &str) {
-        match text.as_bytes().first() {
-            Some(b'+') => (Side::More, &text[1..]),
-            Some(b'-') => (Side::Less, &text[1..]),
-            _ => (Side::Equal, text),
-        }
+fn sided(text: &str) -> (Side, &str) {
+    match text.as_bytes().first() {
+        Some(b'+') => (Side::More, &text[1..]),
+        Some(b'-') => (Side::Less, &text[1..]),
+        _ => (Side::Equal, text),
     }
+}
 
-    /// Parses a count, such as of stripes.
-    pub fn count(text: &str) -> Option<Range> {
-        let (side, number) = Range::sided(text);
-        Some(Range { side, value: parse_unsigned(number)?, unit: 1 })
+/// Parses a count, such as of stripes.
+pub fn count(text: &str) -> Option<Range> {
+    let (side, number) = sided(text);
+    Some(Range { side, value: parse_unsigned(number)?, unit: 1 })
+}
+
+/// Parses bytes with a suffix `c` (bytes), `b` (512 bytes), `K`, `M`, `G`, `T`, `P` or `E`.
+/// Without a suffix, the unit is `default` bytes.
+pub fn size(text: &str, default: u64) -> Option<Range> {
+    let (side, number) = sided(text);
+    if let Some(bytes) = number.strip_suffix('c').filter(|n| !n.starts_with("0x")) {
+        return Some(Range { side, value: parse_unsigned(bytes)?, unit: 1 });
     }
+    let (value, unit) = match parse_unsigned(number) {
+        Some(n) => (n.checked_mul(default)?, default),
+        None => (parse_size(number)?, parse_size(&format!("1{}", number.chars().last()?))?),
+    };
+    Some(Range { side, value, unit })
+}
 
-    /// Parses bytes with a suffix `c` (bytes), `b` (512 bytes), `K`, `M`, `G`, `T`, `P` or `E`.
-    /// Without a suffix, the unit is `default` bytes.
-    pub fn size(text: &str, default: u64) -> Option<Range> {
-        let (side, number) = Range::sided(text);
-        if let Some(bytes) = number.strip_suffix('c').filter(|n| !n.starts_with("0x")) {
-            return Some(Range { side, value: parse_unsigned(bytes)?, unit: 1 });
-        }
-        let (value, unit) = match parse_unsigned(number) {
-            Some(n) => (n.checked_mul(default)?, default),
-            None => (parse_size(number)?, parse_size(&format!("1{}", number.chars().last()?))?),
+/// Parses an offset in a file: a size, or `eof`.
+pub fn offset(text: &str) -> Option<Range> {
+    let (side, number) = sided(text);
+    match number.eq_ignore_ascii_case("eof") {
+        true => Some(Range { side, value: u64::MAX, unit: 1 }),
+        false => size(text, 1),
+    }
+}
+
+/// Parses an age: days, or numbers with the letters `s`, `m`, `h`, `d`, `w`, `y`, such as
+/// `8h20m`. The smallest letter is the unit.
+pub fn age(text: &str) -> Option<Range> {
+    let (side, number) = sided(text);
+    if let Some(days) = parse_unsigned(number) {
+        return Some(Range { side, value: days.checked_mul(DAY)?, unit: DAY });
+    }
+    let (mut value, mut least) = (0u64, u64::MAX);
+    for part in number.split_inclusive(|c: char| c.is_ascii_alphabetic()) {
+        let unit = match part.chars().last()? {
+            's' => 1,
+            'm' => MINUTE,
+            'h' => 60 * MINUTE,
+            'd' => DAY,
+            'w' => 7 * DAY,
+            'y' => 365 * DAY,
+            _ => return None,
         };
-        Some(Range { side, value, unit })
+        value = value.checked_add(parse_unsigned(&part[..part.len() - 1])?.checked_mul(unit)?)?;
+        least = least.min(unit);
     }
-
-    /// Parses an offset in a file: a size, or `eof`.
-    pub fn offset(text: &str) -> Option<Range> {
-        let (side, number) = Range::sided(text);
-        match number.eq_ignore_ascii_case("eof") {
-            true => Some(Range { side, value: u64::MAX, unit: 1 }),
-            false => Range::size(text, 1),
-        }
-    }
-
-    /// Parses an age: days, or numbers with the letters `s`, `m`, `h`, `d`, `w`, `y`, such as
-    /// `8h20m`. The smallest letter is the unit.
-    pub fn age(text: &str) -> Option<Range> {
-        let (side, number) = Range::sided(text);
-        if let Some(days) = parse_unsigned(number) {
-            return Some(Range { side, value: days.checked_mul(DAY)?, unit: DAY });
-        }
-        let (mut value, mut least) = (0u64, u64::MAX);
-        for part in number.split_inclusive(|c: char| c.is_ascii_alphabetic()) {
-            let unit = match part.chars().last()? {
-                's' => 1,
-                'm' => MINUTE,
-                'h' => 60 * MINUTE,
-                'd' => DAY,
-                'w' => 7 * DAY,
-                'y' => 365 * DAY,
-                _ => return None,
-            };
-            value = value.checked_add(parse_unsigned(&part[..part.len() - 1])?.checked_mul(unit)?)?;
-            least = least.min(unit);
-        }
-        (least < u64::MAX).then_some(Range { side, value, unit: least })
-    }
-
-    /// Whether a count or a size is in the range.
-    pub fn holds(self, value: u64) -> bool {
-        // In 128 bits nothing overflows.
-        let (value, limit, unit) = (u128::from(value), u128::from(self.value), u128::from(self.unit));
-        match self.side {
-            Side::Less => value + unit <= limit,
-            Side::Equal => value <= limit && value + unit > limit,
-            Side::More => value > limit,
-        }
-    }
-
-    /// Whether an age in seconds is in the range. A time in the future has a negative age.
-    pub fn holds_age(self, seconds: i64) -> bool {
-        let (age, limit, unit) = (i128::from(seconds), i128::from(self.value), i128::from(self.unit));
-        match self.side {
-            Side::Less => age < limit,
-            Side::Equal => age >= limit && age < limit + unit,
-            Side::More => age >= limit + unit,
-        }
-    }
+    (least < u64::MAX).then_some(Range { side, value, unit: least })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn size(text: &str, value: u64) -> bool {
-        Range::size(text, 1).unwrap().holds(value)
+    fn fits(text: &str, value: u64) -> bool {
+        size(text, 1).unwrap().holds(value)
     }
 
     #[test]
@@ -133,12 +92,12 @@ mod tests {
             ("-0", &[], &[0, 1]),
             ("0x10", &[16], &[10]),
         ] {
-            assert!(holding.iter().all(|v| size(text, *v)), "{text} holds {holding:?}");
-            assert!(!others.iter().any(|v| size(text, *v)), "{text} does not hold {others:?}");
+            assert!(holding.iter().all(|v| fits(text, *v)), "{text} holds {holding:?}");
+            assert!(!others.iter().any(|v| fits(text, *v)), "{text} does not hold {others:?}");
         }
-        assert!(Range::size("1", 1024).unwrap().holds(1024) && !Range::size("1", 1024).unwrap().holds(1025));
-        assert!(Range::offset("eof").unwrap().holds(u64::MAX) && !Range::offset("-EOF").unwrap().holds(u64::MAX));
-        assert!(Range::count("-2").unwrap().holds(1) && !Range::count("-2").unwrap().holds(2));
+        assert!(size("1", 1024).unwrap().holds(1024) && !size("1", 1024).unwrap().holds(1025));
+        assert!(offset("eof").unwrap().holds(u64::MAX) && !offset("-EOF").unwrap().holds(u64::MAX));
+        assert!(count("-2").unwrap().holds(1) && !count("-2").unwrap().holds(2));
     }
 
     #[test]
@@ -154,7 +113,7 @@ mod tests {
             ("1w", &[7 * 24 * H], &[6 * 24 * H]),
             ("+1y", &[730 * 24 * H], &[366 * 24 * H]),
         ] {
-            let range = Range::age(text).unwrap();
+            let range = age(text).unwrap();
             assert!(holding.iter().all(|v| range.holds_age(*v)), "{text} holds {holding:?}");
             assert!(!others.iter().any(|v| range.holds_age(*v)), "{text} does not hold {others:?}");
         }
@@ -163,13 +122,13 @@ mod tests {
     #[test]
     fn find_ranges_refuse_bad_numbers() {
         for text in ["", "+", "-", "x", "1x", "++1", "+-1", "1.5M", "99999999999999999999", "16E", "é", "1é"] {
-            assert_eq!(Range::size(text, 1), None, "{text:?}");
-            assert_eq!(Range::age(text), None, "{text:?}");
-            assert_eq!(Range::count(text), None, "{text:?}");
+            assert_eq!(size(text, 1), None, "{text:?}");
+            assert_eq!(age(text), None, "{text:?}");
+            assert_eq!(count(text), None, "{text:?}");
         }
         for text in ["d", "1d2", "1q", "1d-2h", "999999999999999999y"] {
-            assert_eq!(Range::age(text), None, "{text:?}");
+            assert_eq!(age(text), None, "{text:?}");
         }
-        assert_eq!((Range::count("1M"), Range::size("c", 1)), (None, None));
+        assert_eq!((count("1M"), size("c", 1)), (None, None));
     }
 }

@@ -3,6 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use sheen_admin::find::{
+    facts::{Facts, Stat, Striping},
+    test::Targets,
+};
 use sheen_layout::{
     Layout, Pool, Stripe,
     lmv::{HashType, LmvUser},
@@ -11,7 +15,6 @@ use sheen_wire::{Fid, FileKind};
 
 use super::{
     super::testing::{Fake, check_case},
-    facts::{Facts, Stat, Striping},
     *,
 };
 
@@ -20,7 +23,7 @@ const DAY: i64 = 24 * 3600;
 
 /// An in-memory entry that records the requests for its properties.
 #[derive(Default)]
-struct Paper {
+struct FakeEntry {
     name: &'static str,
     kind: Option<FileKind>,
     stat: Stat,
@@ -30,7 +33,7 @@ struct Paper {
     asked: Vec<&'static str>,
 }
 
-impl Facts for Paper {
+impl Facts for FakeEntry {
     fn name(&self) -> &[u8] {
         self.name.as_bytes()
     }
@@ -70,18 +73,18 @@ impl Facts for Paper {
     }
 }
 
-fn query(words: &[&str]) -> Result<Query, Wrong> {
+fn search(words: &[&str]) -> Result<Search, OptionError> {
     let args: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let mut query = Query::new(NOW);
+    let mut search = Search::new(NOW);
     let mut negated = false;
     for word in options::parse(&args) {
         match word {
-            Word::Option(id, value) => query.option(id, value.as_deref(), std::mem::take(&mut negated))?,
+            Word::Option(id, value) => search.option(id, value.as_deref(), std::mem::take(&mut negated))?,
             Word::Not => negated = true,
             other => panic!("{other:?}"),
         }
     }
-    Ok(query)
+    Ok(search)
 }
 
 fn striped(osts: &[u32], pool: Option<&str>) -> Striping {
@@ -124,13 +127,13 @@ fn composite(flags: u16, mirrors: u16, parts: &[Part<'_>]) -> Striping {
 }
 
 /// The tree of the captured case, as far as it is known.
-fn tree() -> Vec<Paper> {
+fn tree() -> Vec<FakeEntry> {
     const M: u64 = 1 << 20;
     let file = |name, mode: u32, size, striping| {
         let recent = (NOW - 100, 5);
         let times = Stat { atime: recent, mtime: recent, ctime: recent, btime: Some(recent), ..Stat::default() };
         let stat = Stat { mode: 0o100000 | mode, size, blocks: size / 512, links: 1, ..times };
-        Paper { name, stat, striping: Some(striping), ..Paper::default() }
+        FakeEntry { name, stat, striping: Some(striping), ..FakeEntry::default() }
     };
     let other = |name, kind: FileKind, size, links| {
         let mut paper = file(name, 0, size, Striping::None);
@@ -170,7 +173,7 @@ fn tree() -> Vec<Paper> {
 }
 
 fn found(words: &str) -> String {
-    let query = query(&words.split(' ').map(|w| w.trim_matches('"')).collect::<Vec<_>>()).unwrap();
+    let query = search(&words.split(' ').map(|w| w.trim_matches('"')).collect::<Vec<_>>()).unwrap().query;
     let mut tree = tree();
     let names = tree.iter_mut().filter_map(|paper| query.matches(paper).unwrap().then_some(paper.name));
     names.collect::<Vec<_>>().join(" ")
@@ -248,15 +251,15 @@ fn find_returns_same_entries_as_lustre() {
     ] {
         assert_eq!(found(words), want, "{words}");
     }
-    assert_eq!(query(&["--pool", ""]).map(|q| q.matches(&mut tree()[6]).unwrap()), Ok(false));
-    assert_eq!(query(&["--pool", ""]).map(|q| q.matches(&mut tree()[0]).unwrap()), Ok(true));
+    assert_eq!(search(&["--pool", ""]).map(|s| s.query.matches(&mut tree()[6]).unwrap()), Ok(false));
+    assert_eq!(search(&["--pool", ""]).map(|s| s.query.matches(&mut tree()[0]).unwrap()), Ok(true));
 }
 
 #[test]
 fn find_matches_extension_sizes_and_xattrs() {
     let extending =
         composite(0, 1, &[(0, 1 << 30, 0x10, 1, 1 << 20, &[0]), (1 << 30, u64::MAX, 0x40, 1, 64 << 10, &[])]);
-    let mut file = Paper { name: "sel", striping: Some(extending), ..Paper::default() };
+    let mut file = FakeEntry { name: "sel", striping: Some(extending), ..FakeEntry::default() };
     file.attributes.insert("user.kind", b"raw data".to_vec());
     for (words, want) in [
         (&["-z", "64M"][..], true),
@@ -269,7 +272,7 @@ fn find_matches_extension_sizes_and_xattrs() {
         (&["!", "--xattr", "user.none"], true),
         (&["--xattr", "user.kind", "--xattr", "user.none"], false),
     ] {
-        assert_eq!(query(words).unwrap().matches(&mut file), Ok(want), "{words:?}");
+        assert_eq!(search(words).unwrap().query.matches(&mut file), Ok(want), "{words:?}");
     }
 }
 
@@ -278,7 +281,7 @@ fn find_matches_striped_directories() {
     let spread = |count, hash: Option<&str>| {
         let mut lmv = LmvUser::new(count);
         lmv.hash = hash.map_or(HashType::NONE, |hash| HashType::parse(hash).unwrap());
-        Paper { name: "d", kind: Some(FileKind::Dir), dir_striping: Some(lmv), ..Paper::default() }
+        FakeEntry { name: "d", kind: Some(FileKind::Dir), dir_striping: Some(lmv), ..FakeEntry::default() }
     };
     for (words, want) in [
         ("-T 2", [true, false, false, false]),
@@ -290,8 +293,8 @@ fn find_matches_striped_directories() {
         ("-H ^m,crush", [true, false, false, false]),
         ("-H migrating", [false, false, false, false]),
     ] {
-        let query = query(&words.split(' ').collect::<Vec<_>>()).unwrap();
-        let file = Paper::default();
+        let query = search(&words.split(' ').collect::<Vec<_>>()).unwrap().query;
+        let file = FakeEntry::default();
         let entries = [spread(2, Some("crush")), spread(4, Some("fnv_1a_64")), spread(0, None), file];
         assert_eq!(entries.map(|mut entry| query.matches(&mut entry).unwrap()), want, "{words}");
     }
@@ -301,25 +304,26 @@ fn find_matches_striped_directories() {
 fn find_fetches_costly_properties_last() {
     let of = |words: &[&str], i: usize| {
         let mut paper = tree().swap_remove(i);
-        let passed = query(words).unwrap().matches(&mut paper).unwrap();
+        let passed = search(words).unwrap().query.matches(&mut paper).unwrap();
         (passed, paper.asked.join(" "))
     };
     let words = ["-c", "1", "-size", "+1M", "-name", "b*"];
     assert_eq!(of(&words, 1), (false, String::new()), "comp has another name");
     assert_eq!(of(&["-c", "1", "-size", "+1M"], 1), (false, "stat".to_owned()), "comp is too small");
     assert_eq!(of(&words, 9), (true, "stat layout".to_owned()));
-    assert!(query(&["-name", "x", "-type", "f"]).unwrap().is_free());
-    assert!(!query(&["-name", "x", "-ls"]).unwrap().is_free());
-    assert!(query(&["-btime", "1"]).unwrap().wants_birth() && !query(&["-mtime", "1"]).unwrap().wants_birth());
+    let needs = |words: &[&str]| search(words).map(|s| s.query.needs() | s.format.needs()).unwrap();
+    assert!(needs(&["-name", "x", "-type", "f"]).nothing());
+    assert!(!needs(&["-name", "x", "-ls"]).nothing());
+    assert!(needs(&["-btime", "1"]).birth && !needs(&["-mtime", "1"]).birth);
 }
 
 #[test]
 fn find_printf_prints_formats() {
     let two = |words: &[&str]| {
-        let query = query(words).unwrap();
+        let search = search(words).unwrap();
         let mut out = Vec::new();
-        query.format.write(&mut tree().swap_remove(4), &mut out).unwrap();
-        (String::from_utf8(out).unwrap(), query.unknown)
+        search.format.write(&mut tree().swap_remove(4), &mut out).unwrap();
+        (String::from_utf8(out).unwrap(), search.unknown)
     };
     let format = "%p %s %Lc %LS %Li %Lo %Lp %LF %Lh %LP %La %Ls\\n";
     let want = "./two 0 2 4194304 1 [1,2]  0x200000402:0xa7:0x0  0 --- %Ls\n";
@@ -362,7 +366,7 @@ fn find_refuses_bad_values() {
         ),
         (&["-newer", "/no/such"], "error: find: cannot stat '/no/such': No such file or directory"),
     ] {
-        assert_eq!(query(words).map(|_| ()).map_err(|wrong| wrong.0), Err(want.to_owned()), "{words:?}");
+        assert_eq!(search(words).map(|_| ()).map_err(|wrong| wrong.0), Err(want.to_owned()), "{words:?}");
     }
 }
 
@@ -384,12 +388,12 @@ fn find_survives_random_option_values() {
     for round in 0..20_000 {
         let value: String = (0..next(7)).map(|_| LETTERS[next(LETTERS.len())]).collect();
         let (_, _, id) = options::LONG[round % options::LONG.len()];
-        let mut query = Query::new(NOW);
-        if query.option(id, Some(value.as_ref()), next(2) == 0).is_ok() {
+        let mut search = Search::new(NOW);
+        if search.option(id, Some(value.as_ref()), next(2) == 0).is_ok() {
             taken += 1;
             let entry = &mut tree[next(12)];
-            query.matches(entry).unwrap();
-            query.format.write(entry, &mut Vec::new()).unwrap();
+            search.query.matches(entry).unwrap();
+            search.format.write(entry, &mut Vec::new()).unwrap();
         }
     }
     assert!(taken > 2000, "{taken} were taken");
@@ -425,7 +429,7 @@ fn find_resolves_targets_by_full_and_short_names() {
     };
     let known: Vec<TargetInfo> =
         Tool { fs: &fake, out: &mut Vec::new(), err: &mut Vec::new() }.ask(Path::new("/mnt/c1"), control::DF).unwrap();
-    find_targets(&mut targets, known.iter().filter(|t| t.kind == TargetKind::Ost)).unwrap();
+    targets.look_up(known.iter().filter(|t| t.kind == TargetKind::Ost)).unwrap();
     assert_eq!(targets.indices, [1..=1, 2..=2, 3..=3]);
     assert!(targets.names.is_empty());
 }

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use sheen_layout::Pattern;
 
 use super::{
-    super::show::{Part, Picture},
+    super::show::{ComponentView, LayoutView},
     flag,
 };
 
@@ -69,7 +69,7 @@ impl Column {
 
 impl Drawing {
     /// Draws a layout or a directory's default.
-    pub fn of(picture: &Picture) -> Drawing {
+    pub fn of(picture: &LayoutView) -> Drawing {
         let band = |part| Band::of(part, picture.is_composite(), picture.mdt());
         Drawing { bands: picture.parts().iter().map(band).collect() }
     }
@@ -82,7 +82,7 @@ impl Drawing {
 }
 
 impl Band {
-    fn of(part: &Part, composite: bool, mdt: i32) -> Band {
+    fn of(part: &ComponentView, composite: bool, mdt: i32) -> Band {
         let mut band = Band {
             title: title(part, composite),
             note: None,
@@ -163,7 +163,7 @@ pub fn cell(offset: Option<u64>) -> String {
 
 /// Returns where the units of the first rounds begin, for the stripes that are drawn, and whether
 /// more rounds follow.
-fn rows(part: &Part, stripes: usize) -> (Vec<Vec<Option<u64>>>, bool) {
+fn rows(part: &ComponentView, stripes: usize) -> (Vec<Vec<Option<u64>>>, bool) {
     // 128 bits, because a round of 2,000 stripes of 4 GiB at the end of the file exceeds 2^64.
     let unit = u128::from(part.size.max(1));
     let (start, end) = (u128::from(part.start), u128::from(part.end));
@@ -179,7 +179,7 @@ fn rows(part: &Part, stripes: usize) -> (Vec<Vec<Option<u64>>>, bool) {
     (rows, last - first >= u128::from(ROWS_MAX))
 }
 
-fn title(part: &Part, composite: bool) -> String {
+fn title(part: &ComponentView, composite: bool) -> String {
     let mut title = String::new();
     if part.id != 0 {
         let _ = write!(title, "component {}", part.id);

@@ -5,7 +5,7 @@
 use super::{
     super::{
         numbers::{parse_size, parse_unsigned},
-        show::Part,
+        show::ComponentView,
     },
     flag,
 };
@@ -102,7 +102,7 @@ impl Selection {
     }
 
     /// Whether component `i` of `parts` is selected.
-    pub fn picks(&self, parts: &[Part], i: usize) -> bool {
+    pub fn picks(&self, parts: &[ComponentView], i: usize) -> bool {
         let part = &parts[i];
         // Mirrors are numbered from 1 in the order of their components. A file without mirrors has
         // only mirror 0.
@@ -118,7 +118,7 @@ impl Selection {
 }
 
 /// Returns the index of the first mirror.
-fn first(parts: &[Part]) -> usize {
+fn first(parts: &[ComponentView]) -> usize {
     usize::from(parts.first().is_some_and(|p| p.mirror() != 0))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use sheen_layout::{Asked, Count, Pool, STRIPES_MAX, Spec};
 use sheen_wire::Result;
 
-use super::super::Tool;
+use super::super::tool::Tool;
 
 const GIB: u64 = 1 << 30;
 

@@ -8,8 +8,9 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 use sheen_wire::{Errno, Result, control, control::TargetInfo, mgs::TargetKind};
 
 use super::{
-    super::{Tool, keep_first, text},
-    Job, Names,
+    super::tool::{Tool, keep_first, text},
+    job::Job,
+    names::{Names, report_unread_names},
 };
 
 /// Runs the command for each directory. `spread`: the options ask for striping over MDTs, which is
@@ -31,7 +32,7 @@ pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
             }
         }
     });
-    super::told(tool, failed, code)
+    report_unread_names(tool, failed, code)
 }
 
 /// ENODEV: a named MDT does not exist. EOPNOTSUPP: the directory is on another MDT, or `spread`.

@@ -7,7 +7,7 @@ use super::{
         setdirstripe::mdt_list,
         setstripe::Wrong,
     },
-    Job,
+    job::Job,
 };
 
 /// Lustre's options.
@@ -68,11 +68,11 @@ impl Job {
     /// Takes an option. Returns `None` if it belongs to `setstripe`.
     pub fn option(&mut self, id: &str, value: Option<&str>) -> Option<Result<(), Wrong>> {
         match id {
-            "b" => self.how.block = true,
-            "n" => self.how.block = false,
-            "D" => self.how.direct = false,
+            "b" => self.options.block = true,
+            "n" => self.options.block = false,
+            "D" => self.options.direct = false,
             "v" => self.verbose = true,
-            "checksum" => self.how.checksum = true,
+            "checksum" => self.options.checksum = true,
             "restripe" => {}
             "A" => self.auto = true,
             "m" => match mdt_list(value.unwrap_or_default(), self.mdts.len()) {

@@ -9,8 +9,8 @@ use sheen_layout::{Asked, Template};
 use sheen_wire::{Errno, FileKind, Result};
 
 use super::super::{
-    Tool, fs, keep_first,
-    setstripe::{self, Mirrored},
+    setstripe::{self, MirrorOptions},
+    tool::{Tool, keep_first},
 };
 
 /// Exit code of failures: Lustre's -1.
@@ -49,14 +49,14 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 /// Creates the file and sets its layout. A file that has a layout already stays as it is.
-fn create(tool: &Tool, path: &Path, template: &Template, asked: &Mirrored) -> Result<()> {
+fn create(tool: &Tool, path: &Path, template: &Template, asked: &MirrorOptions) -> Result<()> {
     let path: PathBuf = match tool.fs.kind(path, true) {
         Ok(FileKind::Dir | FileKind::Regular) => path.to_owned(),
         Ok(_) => return Err(Errno::ENOTTY),
         Err(Errno::ENOENT) => setstripe::create(tool.fs, path, asked.mode)?,
         Err(e) => return Err(e),
     };
-    fs::fid_of(tool.fs, &tool.fs.resolve(&path)?)?;
+    tool.fs.fid(&tool.fs.resolve(&path)?)?;
     // With a single mirror, this is a composite file without mirrors.
     tool.fs.set(&path, "lustre.lov", &Asked::Composite(template.clone()).encode(), false)
 }

@@ -8,15 +8,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::mirror::Ticket;
 use sheen_wire::{Errno, Result};
 
 use super::{
     super::{
-        Tool,
         getopt::{self, Item, Value},
+        tool::Tool,
     },
-    copy::Ticket,
-    id, layout_of, why, wrong,
+    errors::{why, wrong},
+    ids::id,
+    usage::USAGE,
 };
 
 /// Bytes read or written at a time.
@@ -72,8 +74,8 @@ pub fn write(tool: &mut Tool, args: &[OsString]) -> i32 {
             }
             None => (Box::new(io::stdin()), u64::MAX),
         };
-        let ticket = Ticket::take(tool, &call.path, &[call.mirror], end)?;
-        let files = ticket.open(tool, &call.path, &[call.mirror])?;
+        let ticket = Ticket::take(tool.fs, &call.path, &[call.mirror], end)?;
+        let files = ticket.open(tool.fs, &call.path, &[call.mirror])?;
         let file = files.first().ok_or(Errno::EIO)?;
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut at = 0;
@@ -87,7 +89,7 @@ pub fn write(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
         file.sync_all().map_err(Errno::from)?;
         let fresh = if ticket.was_fresh(call.mirror) { vec![call.mirror] } else { Vec::new() };
-        ticket.end(tool, &call.path, &fresh)
+        ticket.end(tool.fs, &call.path, &fresh)
     })
 }
 
@@ -114,7 +116,7 @@ fn run(tool: &mut Tool, args: &[OsString], command: &str, work: impl FnOnce(&mut
                 None => return wrong(tool, command, "invalid mirror ID"),
             },
             Item::Option { id, value, .. } if id == other => file = value.map(PathBuf::from),
-            Item::Option { .. } => return tool.help(super::USAGE),
+            Item::Option { .. } => return tool.help(USAGE),
             Item::Operand(path) => paths.push(PathBuf::from(path)),
             Item::Unrecognized(arg) => {
                 return wrong(tool, command, &format!("unrecognized option '{}'", arg.display()));
@@ -137,7 +139,7 @@ fn run(tool: &mut Tool, args: &[OsString], command: &str, work: impl FnOnce(&mut
 /// Checks that the file has the mirror. Reports failures.
 fn check(tool: &mut Tool, call: &Call, command: &str) -> Result<()> {
     let path: &Path = &call.path;
-    let layout = layout_of(tool, path).inspect_err(|e| {
+    let layout = tool.fs.layout(path).inspect_err(|e| {
         tool.complain(format_args!("lfs {command}: cannot open '{}': {e}", path.display()));
     })?;
     if layout.mirror_ids().contains(&call.mirror) {

@@ -2,18 +2,19 @@
 
 use std::{ffi::OsString, path::Path};
 
+use sheen_admin::mirror::{self, Resync};
 use sheen_wire::{Errno, Result};
 
 use super::{
     super::{
-        Tool,
         getopt::{self, Item, Value},
-        keep_first,
-        pace::{self, Manner},
-        text,
+        pace::{self, CopyOptions},
+        tool::{Tool, keep_first, text},
     },
-    copy::bring_up,
-    ids, mirrored, why, wrong,
+    errors::{mirrored, why, wrong},
+    ids::ids,
+    progress::with_progress,
+    usage::USAGE,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -32,7 +33,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let (mut force, mut only, mut paths, mut manner) = (false, Vec::new(), Vec::new(), Manner::default());
+    let (mut force, mut only, mut paths, mut manner) = (false, Vec::new(), Vec::new(), CopyOptions::default());
     for item in OPTIONS.parse(args) {
         match item {
             Item::Option { id: "f", .. } => force = true,
@@ -41,7 +42,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
                 None => return wrong(tool, "resync", "invalid mirror ID"),
             },
             Item::Option { id: "v", .. } => {}
-            Item::Option { id: "h", .. } => return tool.help(super::USAGE),
+            Item::Option { id: "h", .. } => return tool.help(USAGE),
             Item::Option { id, value, .. } => {
                 if let Err(what) = manner.option(id, value.as_deref().map(text)) {
                     return wrong(tool, "resync", &what);
@@ -70,7 +71,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 /// Resyncs one file. Reports failures.
-fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool, manner: Manner) -> Result<()> {
+fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool, manner: CopyOptions) -> Result<()> {
     let layout = mirrored(tool, path, "")?;
     if let Some(unknown) = only.iter().find(|id| !layout.mirror_ids().contains(id)) {
         let path = path.display();
@@ -82,7 +83,26 @@ fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool, manner: Manne
     if targets.is_empty() {
         return Ok(());
     }
-    bring_up(tool, path, None, &targets, manner).inspect_err(|e| {
+    resync_mirrors(tool, path, &targets, manner).inspect_err(|e| {
         tool.complain(format_args!("lfs resync: cannot resync '{}': {e}{}", path.display(), why(*e)));
     })
+}
+
+/// Resyncs all stale mirrors of a file, at most `bandwidth` bytes per second. Calls `begins` before
+/// the first copy. Does nothing if no mirror is stale.
+///
+/// # Errors
+/// As [`mirror::resync`].
+pub fn resync_stale(tool: &mut Tool, path: &Path, bandwidth: Option<u64>, begins: impl FnOnce()) -> Result<()> {
+    let stale = tool.fs.layout(path).map(|layout| layout.stale_mirrors()).unwrap_or_default();
+    if stale.is_empty() {
+        return Ok(());
+    }
+    begins();
+    resync_mirrors(tool, path, &stale, CopyOptions { bandwidth, stats: None })
+}
+
+fn resync_mirrors(tool: &mut Tool, path: &Path, mirrors: &[u16], manner: CopyOptions) -> Result<()> {
+    let request = Resync { source: None, mirrors, bandwidth: manner.bandwidth };
+    with_progress(tool, path, manner.stats, |fs, progress| mirror::resync(fs, path, &request, progress))
 }

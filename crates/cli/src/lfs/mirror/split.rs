@@ -5,22 +5,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_admin::mirror;
 use sheen_layout::Layout;
-use sheen_wire::{Errno, Result, mirror::Change};
+use sheen_wire::{Errno, Result};
 
 use super::{
     super::{
-        Tool, fs,
         getopt::{self, Item, Value},
         numbers::parse_unsigned,
-        text,
+        tool::{Tool, text},
     },
-    change, id, mirrored, wrong,
+    errors::{mirrored, wrong},
+    ids::id,
+    usage::USAGE,
 };
-
-/// First mode of a file that is created for a mirror. It gets the mode of the mirrored file at the
-/// end.
-const MODE: u32 = 0o600;
 
 const OPTIONS: getopt::Spec = getopt::Spec {
     short: "df:hI:p:",
@@ -94,7 +92,7 @@ fn run_as(tool: &mut Tool, args: &[OsString], command: &str, mut destroy: bool) 
             }
             Item::Option { id: "d", .. } => destroy = true,
             Item::Option { id: "f", value, .. } => into = value.map(PathBuf::from),
-            Item::Option { .. } => return tool.help(super::USAGE),
+            Item::Option { .. } => return tool.help(USAGE),
             Item::Operand(path) => paths.push(path),
             Item::Unrecognized(arg) => {
                 return wrong(tool, command, &format!("unrecognized option '{}'", arg.display()));
@@ -137,26 +135,10 @@ fn split(
         true => None,
         false => Some(into.unwrap_or_else(|| PathBuf::from(format!("{}.mirror~{mirror}", path.display())))),
     };
-    let done = split_into(tool, path, mirror, target.as_deref());
+    let done = mirror::split(tool.fs, path, mirror, target.as_deref());
     done.inspect_err(|e| {
         let (path, last) = (path.display(), *e == Errno::EUCLEAN);
         let why = if last { ": the other mirrors are stale; resync the file first" } else { "" };
         tool.complain(format_args!("lfs mirror {command}: cannot split '{path}': {e}{why}"));
     })
-}
-
-fn split_into(tool: &Tool, path: &Path, mirror: u16, target: Option<&Path>) -> Result<()> {
-    let Some(target) = target else { return change(tool, path, &Change::Split { mirror, into: None }) };
-    let fs = tool.fs;
-    fs::fid_of(fs, &fs.resolve(fs::parent_of(target))?)?;
-    // EEXIST if the name exists, whatever it is.
-    fs.make_file(target, MODE)?;
-    let made = fs::fid_of(fs, target)?;
-    let done = change(tool, path, &Change::Split { mirror, into: Some(made) });
-    if done.is_err() && fs::fid_of(fs, target) == Ok(made) {
-        let _ = fs.unlink(target);
-    }
-    done?;
-    // If this fails, only the owner has access to the new file.
-    fs.adopt(target, &fs.resolve(path)?)
 }

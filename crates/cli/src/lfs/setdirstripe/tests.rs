@@ -8,12 +8,12 @@ use super::{
 };
 
 /// Records the operations on directories instead of executing them.
-struct Noted {
+struct RecordedDirectories {
     answer: Result<()>,
     done: RefCell<Vec<String>>,
 }
 
-impl Directories for Noted {
+impl Directories for RecordedDirectories {
     fn make(&self, path: &Path, mode: u32) -> Result<()> {
         self.done.borrow_mut().push(format!("make {} {mode:o}", path.display()));
         self.answer
@@ -31,7 +31,7 @@ impl Directories for Noted {
 
 /// Runs a command on such directories. Returns the exit code, stderr and the recorded operations.
 fn noted(line: &str, answer: Result<()>) -> (i32, String, Vec<String>) {
-    let directories = Noted { answer, done: RefCell::default() };
+    let directories = RecordedDirectories { answer, done: RefCell::default() };
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let fake = Fake::new("/mnt/c1");
@@ -43,7 +43,7 @@ fn noted(line: &str, answer: Result<()>) -> (i32, String, Vec<String>) {
 /// Returns the layout request of a command line.
 fn asks(line: &str) -> LmvUser {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-    let mut asked = Asked::default();
+    let mut asked = SetdirstripeOptions::default();
     for item in OPTIONS.parse(&args) {
         let Item::Option { id, value, .. } = item else { panic!("{line}: {item:?}") };
         option(&mut asked, "mkdir", id, value.as_deref().map_or("", text)).unwrap();

@@ -6,12 +6,13 @@
 
 use std::path::Path;
 
+use sheen_admin::not_sheen;
 use sheen_layout::{Asked, Layout, Mark, Template};
 use sheen_wire::{Errno, Result};
 
 use super::{
-    super::{Tool, getstripe::flag},
-    fs, sanity,
+    super::{getstripe::flag, tool::Tool},
+    sanity,
 };
 
 /// Exit code of a failed component operation: Lustre's -1.
@@ -58,7 +59,7 @@ pub fn append(tool: &mut Tool, path: &Path, template: &Template) -> Result<Templ
         Ok(value) => value,
         Err(Errno::ENODATA) => return Err(Errno::ENODATA),
         Err(e) => {
-            let e = fs::not_sheen(e);
+            let e = not_sheen(e);
             let what = format!("lfs setstripe setstripe: cannot read layout from '{}': {e}", path.display());
             return invalid(tool, what);
         }

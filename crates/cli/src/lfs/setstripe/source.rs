@@ -6,10 +6,11 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use sheen_admin::not_sheen;
 use sheen_layout::{Asked, Component, Count, Layout, Pattern, Pool, Spec, Template, TemplateComponent};
 use sheen_wire::{Errno, FileKind, Result};
 
-use super::super::{Tool, getstripe::flag, numbers::parse_signed};
+use super::super::{getstripe::flag, numbers::parse_signed, tool::Tool};
 
 /// Most bytes of a YAML file that are read. A layout of 64 KiB has fewer than 2,800 objects of
 /// about 60 characters each.
@@ -21,7 +22,7 @@ pub fn copy(tool: &Tool, path: &Path) -> Result<Asked> {
     let value = match tool.fs.get(&path, "lustre.lov") {
         Ok(value) => value,
         Err(Errno::ENODATA) => return Ok(Asked::default()),
-        Err(e) => return Err(super::fs::not_sheen(e)),
+        Err(e) => return Err(not_sheen(e)),
     };
     match tool.fs.kind(&path, true)? {
         FileKind::Dir => Ok(Asked::decode(&value)?),
@@ -90,13 +91,13 @@ error: setstripe: can't create composite layout from template file {name}"
 
 /// A component while its lines are parsed.
 #[derive(Default)]
-struct Lines {
+struct YamlComponent {
     component: TemplateComponent,
     is_extension: bool,
 }
 
 /// Keys that getstripe writes and that have no meaning for a new file.
-const PASSED_OVER: &[&str] = &[
+const IGNORED_KEYS: &[&str] = &[
     "composite_header",
     "components",
     "sub_layout",
@@ -124,8 +125,8 @@ const PASSED_OVER: &[&str] = &[
 /// misspelt stripe count would be ignored.
 fn parse(text: &str) -> Result<Asked, String> {
     let mut mirrors = 1;
-    let mut components: Vec<Lines> = Vec::new();
-    let (mut plain, mut lines) = (Lines::default(), 0);
+    let mut components: Vec<YamlComponent> = Vec::new();
+    let (mut plain, mut lines) = (YamlComponent::default(), 0);
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim().trim_start_matches("- ").trim_start();
         if line.is_empty() || line.starts_with('#') || line == "---" {
@@ -137,7 +138,7 @@ fn parse(text: &str) -> Result<Asked, String> {
         let value = value.trim();
         match key {
             "lcm_mirror_count" => mirrors = value.parse().map_err(|_| wrong())?,
-            "lcme_id" => components.push(Lines::default()),
+            "lcme_id" => components.push(YamlComponent::default()),
             _ => components.last_mut().unwrap_or(&mut plain).set(key, value).ok_or_else(wrong)?,
         }
     }
@@ -147,11 +148,11 @@ fn parse(text: &str) -> Result<Asked, String> {
     if components.is_empty() {
         return Ok(Asked::Plain(plain.finish().spec));
     }
-    let components = components.into_iter().map(Lines::finish).collect();
+    let components = components.into_iter().map(YamlComponent::finish).collect();
     Ok(Asked::Composite(Template { components, mirrors }))
 }
 
-impl Lines {
+impl YamlComponent {
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         let c = &mut self.component;
         match key.strip_prefix("lmm_").unwrap_or(key) {
@@ -174,7 +175,7 @@ impl Lines {
             "stripe_offset" => c.spec.start = u32::try_from(parse_signed(value)?).ok(),
             "pool" => c.spec.pool = Some(Pool::new(value).ok()?),
             "l_ost_idx" => c.spec.osts.push(u32::try_from(parse_signed(value)?).ok()?),
-            key if PASSED_OVER.contains(&key) => {}
+            key if IGNORED_KEYS.contains(&key) => {}
             _ => return None,
         }
         Some(())

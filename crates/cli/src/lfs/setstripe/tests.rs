@@ -230,6 +230,17 @@ fn setstripe_follows_links_within_the_mount_only() {
     assert!(!fake.exists("/tmp/x"), "nothing is made outside of Sheen");
 }
 
+#[test]
+fn setstripe_looks_for_pools_in_the_file_system_of_an_existing_path_only() {
+    let fake = &mut Fake::new("/mnt/c1");
+    fake.node("/tmp/other", FileKind::Regular, "");
+    fake.node("outside", FileKind::Symlink, "/tmp/other");
+    let (code, _, err) = lfs(fake, "lfs setstripe -p nopool outside");
+    assert_eq!(code, 25, "{err}");
+    assert!(!err.contains("nopool"), "{err}");
+    assert_eq!(lfs(fake, "lfs setstripe -p nopool new").0, 22);
+}
+
 /// Returns the listed components as `id start end count`.
 fn components(fake: &mut Fake, file: &str) -> Vec<String> {
     let (code, text, err) = lfs(fake, &format!("lfs getstripe {file}"));

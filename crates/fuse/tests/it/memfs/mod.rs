@@ -54,7 +54,7 @@ pub struct MemFs {
     pub state: Mutex<State>,
     /// Unanswered requests: READs and lock waits of files named `hang`.
     pub held: Mutex<BTreeMap<u64, Reply>>,
-    /// The operation whose requests are parked until [`MemFs::go_on`].
+    /// The operation whose requests are parked until [`MemFs::resume`].
     pub park: Mutex<Option<&'static str>>,
     pub parked: Mutex<Vec<(Request, Reply)>>,
     pub config: fn(&mut InitConfig),
@@ -89,7 +89,7 @@ impl MemFs {
     }
 
     /// Answers the parked requests with the present state, and stops parking.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         *self.park.lock().unwrap() = None;
         for (request, reply) in std::mem::take(&mut *self.parked.lock().unwrap()) {
             self.answer(request, reply);
@@ -419,7 +419,7 @@ impl MemFs {
             Op::TmpFile(c) => self.create(id, &c, false, reply),
             Op::Read(r) => {
                 let mut s = self.state();
-                s.cached_reads.push(r.is_kept());
+                s.cached_reads.push(r.is_page_cached());
                 s.read_sizes.push(r.size);
                 match s.name_of(id).map(|n| &n[..]) {
                     Some(b"hang") => drop(self.held.lock().unwrap().insert(header.unique, reply)),

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn client_that_misses_the_lock_timeout_is_evicted() {
     let mut s = Scene::new();
-    s.extent(1, Mode::Pw, 0, EOF);
+    let held = id(s.extent(1, Mode::Pw, 0, EOF));
     s.bits(1, Mode::Pr, bits::LOOKUP);
     s.pass(100_000_000);
     assert!(s.done().is_empty(), "no request waits for it");
@@ -16,7 +16,18 @@ fn client_that_misses_the_lock_timeout_is_evicted() {
     assert!(s.done().is_empty());
     s.pass(1);
     let actions = s.done();
-    assert!(matches!(actions[..], [Action::Evict { client: 1 }, Action::Grant { client: 2, .. }]), "{actions:?}");
+    let [Action::Evict { client: 1, overdue }, Action::Grant { client: 2, .. }] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    let expected = Overdue {
+        id: held,
+        resource: object(),
+        mode: Mode::Pw,
+        policy: Policy::extent(0, EOF),
+        glimpse: false,
+        waited: Duration::from_secs(20),
+    };
+    assert_eq!(overdue, expected);
     assert_eq!((s.ns.client_locks(1), s.ns.stats().lock_count(), s.ns.stats().evictions), (0, 1, 1));
     assert_eq!(s.ns.next_deadline(), None);
 }
@@ -51,7 +62,7 @@ fn cancelling_other_locks_extends_the_deadline_up_to_10_timeouts() {
         s.cancel(2, wants);
         s.done();
         s.pass(15_000);
-        if s.done().contains(&Action::Evict { client: 1 }) {
+        if s.done().iter().any(|action| matches!(action, Action::Evict { client: 1, .. })) {
             break;
         }
         evicted_after += 15;
@@ -101,5 +112,5 @@ fn lock_unknown_to_its_client_has_no_deadline() {
     assert_eq!(s.ns.next_deadline(), Some(s.now + Duration::from_secs(20)));
     s.pass(20_000);
     let actions = s.done();
-    assert!(matches!(actions[..], [Action::Evict { client: 1 }, Action::Grant { client: 2, .. }]), "{actions:?}");
+    assert!(matches!(actions[..], [Action::Evict { client: 1, .. }, Action::Grant { client: 2, .. }]), "{actions:?}");
 }

@@ -9,6 +9,7 @@ mod sparing;
 
 use std::time::Duration;
 
+use sheen_rt::Instant;
 use sheen_wire::{Fid, ldlm::*};
 
 use super::*;

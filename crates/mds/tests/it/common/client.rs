@@ -19,7 +19,7 @@ use super::Host;
 
 /// Port of the MDT in these tests.
 pub const PORT: u16 = 7988;
-/// Host of the MDT.
+/// Number of the MDT's host.
 pub const MDS: u32 = 1;
 
 pub struct Client {
@@ -42,6 +42,15 @@ impl Client {
         let rt = world.rt(number);
         let net = Net::new(rt.clone());
         Client::on(rt, net, Nid::Tcp(world.addr(MDS, PORT)), host, &format!("client{number}")).await
+    }
+
+    /// Starts three clients: in the MDT's process, or each on a host of its own.
+    pub async fn three(world: &World, host: &Host, tcp: bool) -> [Client; 3] {
+        if tcp {
+            [Client::tcp(world, host, 2).await, Client::tcp(world, host, 3).await, Client::tcp(world, host, 4).await]
+        } else {
+            [Client::lo(host, "a").await, Client::lo(host, "b").await, Client::lo(host, "c").await]
+        }
     }
 
     async fn on(rt: Rt, net: Arc<Net>, nid: Nid, host: &Host, name: &str) -> Client {

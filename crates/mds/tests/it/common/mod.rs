@@ -18,6 +18,7 @@ use sheen_mgs::Mgs;
 use sheen_params::Params;
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
 use sheen_rt::Rt;
+use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{Answer, Entry, NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, StatFs, fid, ost};
@@ -90,6 +91,27 @@ pub fn config() -> MdtConfig {
     MdtConfig::new("/mdt", "sheen", 0, vec![Nid::Lo], vec!["0@lo".into()])
 }
 
+/// The same with commits so seldom that a test decides when changes become durable.
+pub fn slow_commits() -> MdtConfig {
+    MdtConfig { commit_interval_ms: 10_000, ..config() }
+}
+
+/// Runs a test in a simulation. The test gets the simulation and the runtime of the MDT's host.
+#[track_caller]
+pub fn simulate(seed: u64, test: impl AsyncFnOnce(&Sim, Rt)) {
+    let sim = Sim::new(seed, SimConfig::default());
+    sim.run(test(&sim, sim.rt(client::MDS))).unwrap();
+}
+
+/// As [`simulate`], with an MDT of this configuration.
+#[track_caller]
+pub fn with_host(seed: u64, config: MdtConfig, test: impl AsyncFnOnce(&Sim, Rt, Host)) {
+    simulate(seed, async |sim, rt| {
+        let host = Host::start(&rt, config).await;
+        test(sim, rt, host).await;
+    });
+}
+
 impl Host {
     /// Starts everything except OSTs.
     pub async fn start(rt: &Rt, config: MdtConfig) -> Host {
@@ -119,6 +141,16 @@ impl Host {
         self.add_ost_again(index, &ost).await;
         self.mdt.wait_osts(1).await;
         ost
+    }
+
+    /// Adds `count` OSTs and waits until the MDT uses them.
+    pub async fn add_osts(&self, count: u32) -> Vec<Arc<FakeOst>> {
+        let mut osts = Vec::new();
+        for index in 0..count {
+            osts.push(self.add_ost(index).await);
+        }
+        self.mdt.wait_osts(count as usize).await;
+        osts
     }
 
     /// Adds an OST, or restarts one.

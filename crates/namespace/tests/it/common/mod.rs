@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Component, Count, Defaults, Layout, LayoutError, Wanted, WantedLayout, resolve_asked};
-use sheen_namespace::{Ask, Batch, ClientId, Config, Done, Env, MemStore, NEED_COMMIT, Namespace, Store};
+use sheen_namespace::{Batch, ClientId, Config, Done, Env, LayoutRequest, MemStore, NEED_COMMIT, Namespace, Store};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time,
     fid::ROOT,
@@ -14,6 +14,7 @@ use sheen_wire::{
 
 pub const OSTS: u32 = 4;
 pub const ME: ClientId = ClientId(7);
+pub const ROOT_CRED: Cred = Cred::ROOT;
 
 pub fn user(uid: u32) -> Cred {
     Cred { uid, gid: uid, groups: Some(Vec::new()) }
@@ -21,6 +22,13 @@ pub fn user(uid: u32) -> Cred {
 
 pub fn user_in(uid: u32, groups: &[u32]) -> Cred {
     Cred { groups: Some(groups.to_vec()), ..user(uid) }
+}
+
+/// Creates a directory in which all users may write.
+pub fn open_dir(fs: &mut Fs) -> Fid {
+    let dir = fs.mkdir(&ROOT_CRED, ROOT, "d", 0o777).unwrap();
+    fs.chmod(&ROOT_CRED, dir, 0o777).unwrap();
+    dir
 }
 
 pub struct TestEnv {
@@ -45,7 +53,7 @@ impl Env for TestEnv {
         if asked.osts().any(|ost| ost >= OSTS) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    fn resolve(&mut self, ask: &Ask) -> Result<WantedLayout> {
+    fn resolve(&mut self, ask: &LayoutRequest) -> Result<WantedLayout> {
         Ok(resolve_asked(
             &ask.own,
             ask.dir.as_ref(),
@@ -103,7 +111,7 @@ pub struct Fs {
     /// The batch being committed.
     pub sealed: Option<Batch>,
     /// Invalidations of the last request.
-    pub touched: Vec<(Fid, u64)>,
+    pub invalidations: Vec<(Fid, u64)>,
     seq: u64,
     oid: u32,
     lives: u64,
@@ -130,14 +138,14 @@ impl Fs {
             next_ost: 0,
         };
         let ns = Namespace::open(store.clone(), config, env.now, 1 << 32).unwrap();
-        Fs { ns, store, env, client: ME, sealed: None, touched: vec![], seq: 0, oid: 0, lives: 1 }
+        Fs { ns, store, env, client: ME, sealed: None, invalidations: vec![], seq: 0, oid: 0, lives: 1 }
     }
 
     /// Simulates a crash of the process: uncommitted changes are lost.
     pub fn crash(self) -> Fs {
         let lives = self.lives + 1;
         let ns = Namespace::open(self.store.clone(), Config::default(), self.env.now, lives << 32).unwrap();
-        Fs { ns, sealed: None, touched: vec![], seq: 0, oid: 0, lives, ..self }
+        Fs { ns, sealed: None, invalidations: vec![], seq: 0, oid: 0, lives, ..self }
     }
 
     pub fn seal(&mut self) {
@@ -173,7 +181,7 @@ impl Fs {
 
     pub fn call(&mut self, request: Request) -> Result<Reply> {
         let done = self.execute(&request)?;
-        self.touched = done.touched;
+        self.invalidations = done.invalidations;
         Ok(done.reply)
     }
 

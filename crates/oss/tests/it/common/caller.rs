@@ -49,6 +49,11 @@ impl<'a> Caller<'a> {
         Caller::new(process, ost, name, &process.net, Nid::Lo)
     }
 
+    /// Creates the clients `a` and `b`.
+    pub fn pair(process: &'a Process, ost: &Ost) -> (Caller<'a>, Caller<'a>) {
+        (Caller::local(process, ost, "a"), Caller::local(process, ost, "b"))
+    }
+
     pub fn begin(&self, request: Request, bulk: Bytes) -> JoinHandle<Result<Reply>> {
         let import = self.import.clone();
         let call = async move { Ok(import.call(request, bulk.into()).await?.body) };

@@ -98,6 +98,13 @@ impl Process {
         Process::on(rt, World::Sim(sim), "/".into())
     }
 
+    /// Creates a simulated process that serves OST 0.
+    pub fn with_ost() -> (Process, Arc<Ost>) {
+        let process = Process::new();
+        let ost = process.start(Some(0)).unwrap();
+        (process, ost)
+    }
+
     pub fn real() -> Process {
         let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap();
         let dir = tempfile::tempdir().unwrap();

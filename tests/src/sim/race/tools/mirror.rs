@@ -10,13 +10,12 @@ use sheen_wire::{Errno, Fid, Result, mds::flags, mirror::Change};
 use super::{ROOT_USER, Tool};
 use crate::sim::{
     copy::{change, open_mirror, resync},
-    perform::layout,
     race::{
         bytes::{Seen, runs},
         span::Span,
         stage::Stage,
     },
-    striping::{STRIPINGS, Striping},
+    striping::{STRIPINGS, Striping, layout},
 };
 
 /// Maximum number of mirrors of a file.

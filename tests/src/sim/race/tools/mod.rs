@@ -6,9 +6,9 @@
 //!
 //! * [`migrate`]: gives files other objects. [`mirror`]: adds, removes and resyncs mirrors.
 //!   [`swap`]: swaps the layouts of two files.
-//! * [`left`]: checks the objects on the disks after the race.
+//! * [`leaked_objects`]: checks the objects on the disks after the race.
 
-pub mod left;
+pub mod leaked_objects;
 pub mod migrate;
 pub mod mirror;
 pub mod swap;
@@ -26,35 +26,6 @@ const ROOT_USER: &Caller = &Caller::ROOT;
 /// Longest pause between two tools, in microseconds.
 const PAUSE_US_MAX: u64 = 10_000;
 
-/// The tools of a race.
-#[derive(Clone, Debug)]
-pub struct Tools {
-    /// Number of tools that run at a time.
-    pub hands: usize,
-    /// Relative frequencies: migrations, mirrors, swaps.
-    pub weights: [u32; 3],
-}
-
-impl Tools {
-    /// `lfs migrate`, with `--block` and without.
-    pub const MIGRATE: Tools = Tools { hands: 1, weights: [1, 0, 0] };
-    /// `lfs mirror extend`, `resync`, `split`, and some migrations, which work only on files with
-    /// one mirror.
-    pub const MIRROR: Tools = Tools { hands: 1, weights: [1, 9, 0] };
-    /// `lfs swap_layouts`.
-    pub const SWAP: Tools = Tools { hands: 1, weights: [0, 0, 1] };
-
-    /// Returns whether files get mirrors.
-    pub fn mirrors(&self) -> bool {
-        self.weights[1] > 0
-    }
-
-    /// Returns whether data written to one file may move to another file.
-    pub fn swaps(&self) -> bool {
-        self.weights[2] > 0
-    }
-}
-
 /// A task that runs tools one after another.
 pub struct Tool {
     stage: Arc<Stage>,
@@ -67,7 +38,7 @@ impl Tool {
     /// Creates a task on the host of a random client.
     pub fn new(stage: &Arc<Stage>, hand: usize, seed: u64) -> Tool {
         let mut rng = Rng::with_seed(seed.wrapping_mul(1013).wrapping_add(hand as u64));
-        Tool { stage: stage.clone(), client: rng.usize(0..stage.seats.len()), hand, rng }
+        Tool { stage: stage.clone(), client: rng.usize(0..stage.client_hosts.len()), hand, rng }
     }
 
     /// Returns the index of its client.
@@ -91,11 +62,11 @@ impl Tool {
     }
 
     fn mount(&self) -> &Arc<Client> {
-        &self.stage.seats[self.client].client
+        &self.stage.client_hosts[self.client].client
     }
 
     fn rt(&self) -> &Rt {
-        &self.stage.seats[self.client].rt
+        &self.stage.client_hosts[self.client].rt
     }
 
     fn note(&self, what: &str) {

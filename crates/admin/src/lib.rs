@@ -1,0 +1,39 @@
+//! Operations on the files of a mount that take more than one system call: searches of directory
+//! trees ([`find`]), migration ([`migrate`]), mirrors ([`mirror`]), exchange of layouts
+//! ([`swap_layouts`]).
+//!
+//! `lfs` and the libraries share these operations. The crate prints nothing and parses no command
+//! line. Requests and results are typed. Progress goes to a callback of the caller ([`Progress`],
+//! [`find::Collect`], [`mirror::Chunk`]). An operation of several steps returns a [`Failure`]: what
+//! failed, on which path, and why.
+//!
+//! The crate contains no client. Everything goes through system calls on paths and open files of a
+//! mount, as in any other program. The calls on paths are those of [`FileSystem`], so that tests
+//! need no mount.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a part of ordinary programs, which have no Rt: threads, clocks and files are those of the host"
+)]
+
+mod data_version;
+mod error;
+mod fid;
+mod file_system;
+pub mod find;
+pub mod migrate;
+pub mod mirror;
+pub mod mounts;
+mod pace;
+pub mod paths;
+mod progress;
+mod statx;
+mod swap;
+mod system;
+
+pub use data_version::data_version;
+pub use error::{Failure, Step, os_errno};
+pub use fid::{fid_of, not_sheen};
+pub use file_system::FileSystem;
+pub use progress::Progress;
+pub use swap::swap_layouts;
+pub use system::System;

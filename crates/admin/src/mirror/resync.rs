@@ -1,0 +1,176 @@
+//! Resync of mirrors.
+//!
+//! 1. The MDT issues a ticket, which is the layout's generation. From then on every writer must ask
+//!    the MDT first, and the mirrors to be copied to are stale.
+//! 2. One mirror that is up to date is copied to them and made durable. No program reads the copies
+//!    meanwhile.
+//! 3. If the generation is still the same, no program has written, and the copies become up to
+//!    date. Otherwise all steps are repeated, a few times.
+//!
+//! Of several tools, the one that begins last has the ticket. The writes of the others are refused
+//! (EBUSY), and they begin again.
+
+use std::{fs::File, os::unix::fs::FileExt, path::Path, thread, time::Duration};
+
+use rustix::{
+    fs::{SeekFrom, seek},
+    io::Errno as IoErrno,
+};
+use sheen_layout::{Component, Layout, Mark, flags};
+use sheen_wire::{Errno, Result};
+
+use super::ticket::Ticket;
+use crate::{file_system::FileSystem, os_errno, pace::Pace, progress::Progress};
+
+/// Bytes copied at a time: as many as one request carries.
+const CHUNK_BYTES: usize = 4 << 20;
+/// Most attempts at a copy, if programs write to the file meanwhile.
+const ROUNDS_MAX: u32 = 5;
+/// Pause before another attempt, in which writers may finish.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// A request to bring mirrors up to date.
+#[derive(Clone, Copy, Debug)]
+pub struct Resync<'a> {
+    /// The mirror to copy from; `None`: any mirror that is up to date.
+    pub source: Option<u16>,
+    /// The mirrors to copy to.
+    pub mirrors: &'a [u16],
+    /// Bandwidth limit in bytes per second.
+    pub bandwidth: Option<u64>,
+}
+
+/// Copies an up-to-date mirror to others, which are up to date afterwards.
+///
+/// # Errors
+/// EBUSY: programs wrote to the file during every attempt, or another tool is resyncing it.
+/// EUCLEAN: no other mirror is up to date. Otherwise the errno of a failed system call.
+pub fn resync(
+    fs: &dyn FileSystem,
+    path: &Path,
+    request: &Resync<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    for round in 0..ROUNDS_MAX {
+        if round > 0 {
+            // The pause depends on the process, so that two tools do not stay in step.
+            thread::sleep(PAUSE + PAUSE * (std::process::id() % 8) / 4);
+        }
+        match once(fs, path, request, progress) {
+            Err(Errno::EBUSY) => {}
+            done => return done,
+        }
+    }
+    Err(Errno::EBUSY)
+}
+
+/// Copies the mirror `from` to others, which are up to date afterwards. A stale source is made
+/// valid first, and all other mirrors stale. `layout`: the present layout of the file.
+///
+/// # Errors
+/// As [`resync`].
+pub fn copy(
+    fs: &dyn FileSystem,
+    path: &Path,
+    layout: &Layout,
+    from: u16,
+    to: &[u16],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    // A stale source is made valid only once. If a program's write makes it stale again, that write
+    // must not be lost.
+    if !layout.fresh_mirrors().iter().any(|m| m.mirror_id() == from) {
+        choose(fs, path, layout, from)?;
+    }
+    resync(fs, path, &Resync { source: Some(from), mirrors: to, bandwidth: None }, progress)
+}
+
+/// Declares mirrors up to date that are known to hold the same data.
+///
+/// # Errors
+/// As [`Ticket::take`] and [`Ticket::end`].
+pub fn declare(fs: &dyn FileSystem, path: &Path, mirrors: &[u16]) -> Result<()> {
+    let end = fs.size(path)?;
+    Ticket::take(fs, path, mirrors, end)?.end(fs, path, mirrors)
+}
+
+/// Makes one attempt.
+fn once(fs: &dyn FileSystem, path: &Path, request: &Resync<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    let mirrors = request.mirrors;
+    let end = fs.size(path)?;
+    let ticket = Ticket::take(fs, path, mirrors, end)?;
+    let is_source = |id: &u16| request.source.is_none_or(|source| source == *id);
+    // The requested source may be stale by now.
+    let source = ticket.fresh_mirrors().into_iter().find(is_source).ok_or(Errno::EBUSY)?;
+    let size = fs.size(path)?;
+    let source = fs.mirror(path, source, false)?;
+    let targets = ticket.open(fs, path, mirrors)?;
+    copy_data(&source, &targets, size, Pace::new(request.bandwidth), progress)?;
+    ticket.end(fs, path, mirrors)
+}
+
+/// Makes a stale mirror the valid one. All other mirrors become stale.
+fn choose(fs: &dyn FileSystem, path: &Path, layout: &Layout, mirror: u16) -> Result<()> {
+    let mark = |c: &Component| Mark { id: c.id, flags: flags::STALE, negative: c.mirror_id() == mirror };
+    let marks: Vec<Mark> = layout.components().iter().map(mark).collect();
+    fs.set(&fs.resolve(path)?, "lustre.lov.set.flags", &Mark::encode(&marks), false)
+}
+
+/// Makes the targets equal to the source, holes included.
+fn copy_data(
+    source: &File,
+    targets: &[File],
+    size: u64,
+    mut pace: Pace,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    progress(Progress::Begin { total: size });
+    for target in targets {
+        target.set_len(0).map_err(os_errno)?;
+    }
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    while let Some((start, end)) = data(source, at, size)? {
+        at = start;
+        while at < end {
+            let len = usize::try_from(end - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let n = source.read_at(&mut buffer[..len], at).map_err(os_errno)?;
+            if n == 0 {
+                break;
+            }
+            for target in targets {
+                target.write_all_at(&buffer[..n], at).map_err(os_errno)?;
+            }
+            at += n as u64;
+            let copied = Progress::Copied { copied: at, total: size };
+            progress(copied);
+            pace.moved(n as u64, || progress(copied));
+        }
+        if at < end {
+            break;
+        }
+    }
+    progress(Progress::End { total: size });
+    // The source's data may not be durable yet, and must not be less durable than its copies.
+    source.sync_all().map_err(os_errno)?;
+    for target in targets {
+        target.set_len(size).map_err(os_errno)?;
+        target.sync_all().map_err(os_errno)?;
+    }
+    Ok(())
+}
+
+/// Returns the next range of data at or after offset `at`.
+fn data(file: &File, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
+    if at >= size {
+        return Ok(None);
+    }
+    let found = seek(file, SeekFrom::Data(at)).and_then(|start| Ok((start, seek(file, SeekFrom::Hole(start))?)));
+    match found {
+        Ok((start, end)) => Ok((start < size).then_some((start, end.min(size)))),
+        // This also happens if a program truncates the file between the calls. The copy does not
+        // count then.
+        Err(IoErrno::NXIO) => Ok(None),
+        Err(e) => Err(os_errno(e)),
+    }
+}

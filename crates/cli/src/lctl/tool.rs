@@ -1,0 +1,29 @@
+//! The environment of a command of `lctl`.
+
+use std::io::Write;
+
+use sheen_control::{Reply, Request};
+
+use super::processes::Processes;
+
+/// The environment of a command. Tests inject their own, so that they need no process.
+pub struct Tool<'a> {
+    /// The processes of this machine.
+    pub processes: &'a dyn Processes,
+    /// The file system that `--fsname` selects.
+    pub fsname: Option<String>,
+    /// Standard output.
+    pub out: &'a mut dyn Write,
+    /// Standard error.
+    pub err: &'a mut dyn Write,
+}
+
+impl Tool<'_> {
+    /// Sends a request to all processes. With `--fsname`, the request covers only that file system.
+    pub fn ask(&self, request: Request) -> Vec<Reply> {
+        match &self.fsname {
+            Some(fsname) => self.processes.ask(&Request::Of { fsname: fsname.clone(), request: Box::new(request) }),
+            None => self.processes.ask(&request),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The client's side: requests to processes.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use crate::message::{GREETING_TIMEOUT, REPLY_BYTES_MAX, Reply, Request, STALL, read_line, write_line};
+use crate::sockets::connect;
+
+/// Number of parts of [`GREETING_TIMEOUT`]. A pause of the whole machine, such as a virtual one,
+/// uses up one part; the process still has the others.
+const GREETING_TIMEOUT_PARTS: u32 = 3;
+/// Processes that are queried at once. If there are more, they are queried in groups.
+const ASKED_AT_ONCE_MAX: usize = 64;
+
+/// Why a process sent no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum NoReply {
+    /// The process did not respond for this time: it is stopped, or it hangs.
+    #[error("no answer within {} ms", .0.as_millis())]
+    Silent(Duration),
+    /// ConnectionRefused, NotFound: that process has ended. PermissionDenied: it belongs to another
+    /// user. InvalidData: not a Sheen process.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+/// A process that did not answer in time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Silent {
+    /// Its control socket.
+    pub socket: PathBuf,
+    /// Time that the caller waited for it.
+    pub waited: Duration,
+}
+
+impl Silent {
+    /// Returns the process id, from the name of the socket.
+    pub fn pid(&self) -> Option<u32> {
+        self.socket.file_stem()?.to_str()?.parse().ok()
+    }
+}
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid() {
+            Some(pid) => write!(f, "process {pid}")?,
+            None => write!(f, "the process of {}", self.socket.display())?,
+        }
+        write!(f, " does not answer within {} ms", self.waited.as_millis())
+    }
+}
+
+/// Replies to a request to several processes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Replies {
+    /// In the order of the sockets.
+    pub replies: Vec<Reply>,
+    /// The processes that did not answer in time, in the same order.
+    pub silent: Vec<Silent>,
+}
+
+/// Queries the processes behind several sockets at once: all together take as long as the slowest
+/// one. Skips processes that have ended or belong to another user.
+pub fn ask_all(sockets: &[PathBuf], request: &Request) -> Replies {
+    let mut all = Replies::default();
+    for sockets in sockets.chunks(ASKED_AT_ONCE_MAX) {
+        for (socket, reply) in sockets.iter().zip(ask_together(sockets, request)) {
+            match reply {
+                Ok(reply) => all.replies.push(reply),
+                Err(NoReply::Silent(waited)) => all.silent.push(Silent { socket: socket.clone(), waited }),
+                Err(NoReply::Failed(_)) => {}
+            }
+        }
+    }
+    all
+}
+
+/// Queries each socket in a thread of its own.
+fn ask_together(sockets: &[PathBuf], request: &Request) -> Vec<Result<Reply, NoReply>> {
+    if let [socket] = sockets {
+        return vec![ask(socket, request)];
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = sockets
+            .iter()
+            .map(|socket| thread::Builder::new().spawn_scoped(scope, move || ask(socket, request)))
+            .collect();
+        let replies = threads.into_iter().zip(sockets).map(|(thread, socket)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::Other).into())),
+            // No thread could be started: query this socket from here.
+            Err(_) => ask(socket, request),
+        });
+        replies.collect()
+    })
+}
+
+/// Sends a request to the process behind a socket. Returns its reply.
+///
+/// # Errors
+/// [`NoReply`].
+pub fn ask(socket: &Path, request: &Request) -> Result<Reply, NoReply> {
+    let (stream, first) = begin(socket, request).map_err(|e| after(GREETING_TIMEOUT, e))?;
+    finish(&stream, first).map_err(|e| after(STALL, e))
+}
+
+fn after(waited: Duration, error: io::Error) -> NoReply {
+    if is_timeout(&error) { NoReply::Silent(waited) } else { NoReply::Failed(error) }
+}
+
+/// Sends the request and waits for the first byte: the greeting, or an older server's reply.
+fn begin(socket: &Path, request: &Request) -> io::Result<(UnixStream, [u8; 1])> {
+    let stream = connect(socket)?;
+    stream.set_read_timeout(Some(GREETING_TIMEOUT / GREETING_TIMEOUT_PARTS))?;
+    stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
+    write_line(&stream, request)?;
+    let mut first = [0];
+    for _ in 1..GREETING_TIMEOUT_PARTS {
+        match (&stream).read_exact(&mut first) {
+            Err(e) if is_timeout(&e) => {}
+            read => return read.map(|()| (stream, first)),
+        }
+    }
+    (&stream).read_exact(&mut first)?;
+    Ok((stream, first))
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn finish(stream: &UnixStream, first: [u8; 1]) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(STALL))?;
+    let line = read_line((&first[..]).chain(stream), REPLY_BYTES_MAX)?;
+    Ok(serde_json::from_str(&line)?)
+}

@@ -1,0 +1,41 @@
+//! The control socket, through which `lctl` reaches the parameters of every process of this
+//! machine.
+//!
+//! A process listens on `<pid>.sock` in its runtime directory. A connection carries one request and
+//! one reply, each a line of JSON. Only the owner of the process and root can reach the socket: the
+//! directory has mode 0700, the socket 0600.
+//!
+//! A separate thread blocks in `accept`. It costs nothing while idle, and answers even if the
+//! runtime is stuck, which is when an administrator needs it. Each connection gets a thread, up to
+//! a limit. A peer that stalls is disconnected after [`STALL`].
+//!
+//! A running process accepts at once; a stopped process does not. The server therefore sends a
+//! greeting before it reads the request. A client that receives no greeting times out after
+//! [`GREETING_TIMEOUT`]. A request that takes long in a running process has until [`STALL`]. The
+//! greeting is white space before the JSON of the reply, which older clients skip. An older server
+//! sends only the reply.
+//!
+//! Invariant: a process does not execute a request whose sender timed out before the greeting. When
+//! the process is resumed, its greeting fails, and it does not read the request.
+//!
+//! * `message`: requests and replies, and how they travel;
+//! * `serve`: the server's side, [`Control`];
+//! * `ask`: the client's side;
+//! * `sockets`: the runtime directories and the sockets in them.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a control socket lies outside the simulated world: no file system data passes here"
+)]
+
+mod ask;
+mod message;
+mod serve;
+mod sockets;
+#[cfg(test)]
+mod tests;
+
+pub use ask::{NoReply, Replies, Silent, ask, ask_all};
+pub use message::{GREETING_TIMEOUT, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult};
+pub use serve::{Control, answer};
+pub use sockets::{DIR_ENV, runtime_dir, sockets, sockets_in};

@@ -1,0 +1,105 @@
+//! Requests and replies: each a line of JSON.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sheen_params::{Device, Found, Node};
+
+/// Longest request, in bytes: a pattern and a value.
+pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
+/// Longest reply, in bytes: some 100,000 parameters.
+pub const REPLY_BYTES_MAX: u64 = 16 << 20;
+/// Time limit for a peer to send or to take its next bytes.
+pub const STALL: Duration = Duration::from_secs(5);
+/// Time limit for a process to send its greeting. Its thread waits only for a processor, so this is
+/// ample on a loaded host. A user hardly notices it.
+pub const GREETING_TIMEOUT: Duration = Duration::from_millis(300);
+/// Sent to a peer at once, before its request is read.
+pub(crate) const GREETING: &[u8] = b" ";
+
+/// A request to a process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Request {
+    /// Names that match.
+    List {
+        /// Shell pattern.
+        pattern: String,
+    },
+    /// Values that match.
+    Get {
+        /// Shell pattern.
+        pattern: String,
+    },
+    /// Sets all that match.
+    Set {
+        /// Shell pattern.
+        pattern: String,
+        /// The new value.
+        value: String,
+    },
+    /// The devices.
+    Devices,
+    /// The NIDs of the process.
+    Nids,
+    /// Another request, restricted to one file system. It is a variant of its own: a process that
+    /// does not know it refuses it, instead of setting parameters of other file systems.
+    Of {
+        /// The file system.
+        fsname: String,
+        /// Any other request.
+        request: Box<Request>,
+    },
+}
+
+/// The reply of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To `List`.
+    Nodes(Vec<Node>),
+    /// To `Get`.
+    Values(Vec<Found>),
+    /// To `Set`.
+    Results(Vec<SetResult>),
+    /// To `Devices`.
+    Devices(Vec<Device>),
+    /// To `Nids`.
+    Nids(Vec<String>),
+    /// Nothing matched, or the request was invalid.
+    Error {
+        /// Linux's errno.
+        errno: i32,
+    },
+}
+
+/// Result of setting one parameter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SetResult {
+    /// With dots.
+    pub name: String,
+    /// 0, or Linux's errno.
+    pub errno: i32,
+    /// The accepted values, if they are known.
+    pub accepts: Option<String>,
+    /// The file systems that the parameter belongs to: all of the process if its name contains
+    /// none.
+    #[serde(default)]
+    pub fsnames: Vec<String>,
+}
+
+/// Reads a line of at most `max` bytes.
+pub(crate) fn read_line(from: impl Read, max: u64) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(from).take(max).read_line(&mut line)?;
+    if line.ends_with('\n') { Ok(line) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// Sends a message as a line of JSON.
+pub(crate) fn write_line<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}

@@ -1,0 +1,149 @@
+//! The server's side: the control socket of this process.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use sheen_params::{ParamError, Params, Set, fsname_of};
+use sheen_wire::Errno;
+
+use crate::message::{GREETING, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult, read_line, write_line};
+use crate::sockets::{private_dir, remove_stale, runtime_dir};
+
+/// Connections that a process serves in threads of their own. The accepting thread serves a further
+/// one itself; later ones wait for it.
+const SERVED_AT_ONCE_MAX: usize = 16;
+
+/// The control socket of this process. It is closed and removed when this is dropped.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Control {
+    /// Serves `params` in this user's runtime directory ([`runtime_dir`]).
+    ///
+    /// # Errors
+    /// The directory cannot be made or belongs to another user; the socket cannot be bound.
+    pub fn serve(params: &Params) -> io::Result<Control> {
+        Control::serve_in(&runtime_dir(), params)
+    }
+
+    /// Serves `params` in `dir`, which is made with mode 0700 if missing.
+    ///
+    /// # Errors
+    /// As [`Control::serve`].
+    pub fn serve_in(dir: &Path, params: &Params) -> io::Result<Control> {
+        private_dir(dir)?;
+        remove_stale(dir);
+        let path = dir.join(format!("{}.sock", std::process::id()));
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (seen, params) = (stop.clone(), params.clone());
+        let thread = thread::Builder::new().name("control".into()).spawn(move || run(&listener, &params, &seen))?;
+        Ok(Control { path, stop, thread: Some(thread) })
+    }
+
+    /// Returns the path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        // A connection wakes the thread that blocks in accept.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        let _ = fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(listener: &UnixListener, params: &Params, stop: &AtomicBool) {
+    // Each connection that is being served holds another reference.
+    let served = Arc::new(());
+    thread::scope(|scope| {
+        loop {
+            let peer = listener.accept();
+            if stop.load(Relaxed) {
+                return;
+            }
+            let Ok((stream, _)) = peer else {
+                // Out of file descriptors: wait until some are closed, instead of spinning.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            let is_full = Arc::strong_count(&served) > SERVED_AT_ONCE_MAX;
+            let ticket = served.clone();
+            let serve = move || {
+                // An error concerns only the peer: it disconnected, stalled or sent an invalid
+                // request.
+                let _ = serve_one(&stream, params);
+                drop(ticket);
+            };
+            if is_full {
+                serve();
+            } else {
+                // If no thread can be started, the peer finds its connection closed.
+                let _ = thread::Builder::new().name("control".into()).spawn_scoped(scope, serve);
+            }
+        }
+    });
+}
+
+/// Serves one connection.
+pub(crate) fn serve_one(mut stream: &UnixStream, params: &Params) -> io::Result<()> {
+    stream.set_read_timeout(Some(STALL))?;
+    stream.set_write_timeout(Some(STALL))?;
+    stream.write_all(GREETING)?;
+    let reply = match serde_json::from_str(&read_line(stream, REQUEST_BYTES_MAX)?) {
+        Ok(request) => answer(&request, params),
+        Err(_) => Reply::Error { errno: Errno::EPROTO.0 },
+    };
+    write_line(stream, &reply)
+}
+
+/// Executes a request on the parameters of this process.
+pub fn answer(request: &Request, params: &Params) -> Reply {
+    let (request, fsname) = match request {
+        Request::Of { fsname, request } => (&**request, Some(&fsname[..])),
+        request => (request, None),
+    };
+    let reply = match request {
+        Request::List { pattern } => params.list_of(pattern, fsname).map(Reply::Nodes),
+        Request::Get { pattern } => params.get_of(pattern, fsname).map(Reply::Values),
+        Request::Set { pattern, value } => params
+            .set_of(pattern, value, fsname)
+            .map(|results| Reply::Results(results.into_iter().map(|set| result_of(set, params)).collect())),
+        Request::Devices => Ok(Reply::Devices(params.devices_of(fsname))),
+        Request::Nids if fsname.is_some_and(|fsname| !params.fsnames().contains(fsname)) => Err(Errno::ENOENT.into()),
+        Request::Nids => Ok(Reply::Nids(params.nids())),
+        Request::Of { .. } => Err(Errno::EPROTO.into()),
+    };
+    reply.unwrap_or_else(|ParamError { errno, .. }| Reply::Error { errno: errno.0 })
+}
+
+fn result_of(set: Set, params: &Params) -> SetResult {
+    let fsnames = match fsname_of(&set.name) {
+        Some(fsname) => vec![fsname.to_owned()],
+        None => params.fsnames().into_iter().collect(),
+    };
+    let (errno, accepts) = set.result.err().map_or((0, None), |e| (e.errno.0, e.accepts));
+    SetResult { name: set.name, errno, accepts, fsnames }
+}

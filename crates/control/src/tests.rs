@@ -1,0 +1,176 @@
+//! Tests of both sides together.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use parking_lot::Mutex;
+use sheen_params::{Device, Found, Param, Params};
+
+use super::*;
+use crate::message::read_line;
+use crate::serve::serve_one;
+
+#[test]
+fn control_socket_answers_requests_and_is_removed_on_drop() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("run");
+    let params = Params::new();
+    params.register("osc.a.max_dirty_mb", Param::atomic(1..=100, Arc::new(AtomicU64::new(8))));
+    params.add_device("MGS", || Device::new("mgs", "MGS", "MGS"));
+    params.add_nid("127.0.0.1@tcp");
+    let control = Control::serve_in(&dir, &params).unwrap();
+    let socket = control.path().to_path_buf();
+    assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(sockets_in(&dir), [control.path()]);
+
+    let set = |value: &str| Request::Set { pattern: "osc.*.max_dirty_mb".into(), value: value.into() };
+    let Reply::Results(results) = ask(&socket, &set("64")).unwrap() else { panic!() };
+    assert_eq!(results[0].errno, 0);
+    let Reply::Results(results) = ask(&socket, &set("101")).unwrap() else { panic!() };
+    assert_eq!((results[0].errno, results[0].accepts.as_deref()), (34, Some("1 to 100")));
+    let Reply::Values(values) = ask(&socket, &Request::Get { pattern: "osc.*.*".into() }).unwrap() else { panic!() };
+    assert_eq!(values, [Found { name: "osc.a.max_dirty_mb".into(), value: "64".into(), writable: true }]);
+    assert_eq!(ask(&socket, &Request::Get { pattern: "no".into() }).unwrap(), Reply::Error { errno: 2 });
+    assert_eq!(ask(&socket, &Request::Nids).unwrap(), Reply::Nids(vec!["127.0.0.1@tcp".into()]));
+    let Reply::Devices(devices) = ask(&socket, &Request::Devices).unwrap() else { panic!() };
+    assert_eq!(devices[0].name, "MGS");
+
+    drop(control);
+    assert!(ask(&socket, &Request::Nids).is_err());
+    assert!(sockets_in(&dir).is_empty());
+}
+
+#[test]
+fn control_socket_survives_invalid_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = Control::serve_in(&dir.path().join("run"), &Params::new()).unwrap();
+    let stream = UnixStream::connect(control.path()).unwrap();
+    (&stream).write_all(b"{\"op\":\"explode\"}\n").unwrap();
+    assert_eq!(read_line(&stream, 1000).unwrap(), " {\"error\":{\"errno\":71}}\n");
+    drop(UnixStream::connect(control.path()).unwrap());
+    let mut flood = UnixStream::connect(control.path()).unwrap();
+    // The service stops reading at its limit, so the last bytes may meet a closed socket.
+    let _ = flood.write_all(&vec![b'x'; 2 * REQUEST_BYTES_MAX as usize]);
+    assert_eq!(ask(control.path(), &Request::Nids).unwrap(), Reply::Nids(vec![]));
+}
+
+#[test]
+fn ask_all_reports_a_hung_process_and_returns_other_replies() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = Control::serve_in(dir.path(), &Params::new()).unwrap();
+    let (hung, full) = (dir.path().join("4000000001.sock"), dir.path().join("4000000002.sock"));
+    // The kernel accepts connections for a stopped process until its queue is full.
+    let listeners = [UnixListener::bind(&hung).unwrap(), UnixListener::bind(&full).unwrap()];
+    rustix::net::listen(&listeners[1], 0).unwrap();
+    let _waiting = UnixStream::connect(&full).unwrap();
+    // The socket of a process that has ended.
+    drop(UnixListener::bind(dir.path().join("4000000003.sock")).unwrap());
+    let asked = ask_all(&sockets_in(dir.path()), &Request::Nids);
+    assert_eq!(asked.replies, [Reply::Nids(vec![])]);
+    let said: Vec<_> = asked.silent.iter().map(Silent::to_string).collect();
+    let want = [4_000_000_001_u32, 4_000_000_002].map(|pid| format!("process {pid} does not answer within 300 ms"));
+    assert_eq!(said, want);
+    drop((control, listeners));
+}
+
+#[test]
+fn slow_set_gets_its_reply_and_does_not_block_other_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let params = Params::new();
+    let control = Control::serve_in(dir.path(), &params).unwrap();
+    let ((begins, begun), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel::<()>());
+    let goes_on = Mutex::new(goes_on);
+    let set = move |_: &str| {
+        begins.send(()).unwrap();
+        // A failing test drops the sender, which ends this wait.
+        let _ = goes_on.lock().recv();
+        Ok(())
+    };
+    params.register("llite.sheen-ff00.slow", Param::text_rw(String::new, set));
+    let socket = control.path().to_path_buf();
+    let slow = thread::spawn(move || ask(&socket, &Request::Set { pattern: "llite.*.slow".into(), value: "1".into() }));
+    begun.recv_timeout(STALL).unwrap();
+    let get = Request::Get { pattern: "version".into() };
+    assert!(matches!(ask(control.path(), &get).unwrap(), Reply::Values(_)));
+    thread::sleep(GREETING_TIMEOUT);
+    go_on.send(()).unwrap();
+    let Reply::Results(results) = slow.join().unwrap().unwrap() else { panic!() };
+    assert_eq!((results[0].errno, &results[0].fsnames[..]), (0, &["sheen".to_owned()][..]));
+}
+
+#[test]
+fn request_is_not_executed_after_its_sender_timed_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("1.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let set = Request::Set { pattern: "a.b".into(), value: "16".into() };
+    assert!(matches!(ask(&socket, &set), Err(NoReply::Silent(waited)) if waited == GREETING_TIMEOUT));
+    let params = Params::new();
+    params.register("a.b", Param::atomic(1..=100, Arc::new(AtomicU64::new(8))));
+    // The process is resumed.
+    let (peer, _) = listener.accept().unwrap();
+    assert!(serve_one(&peer, &params).is_err());
+    assert_eq!(params.get("a.b").unwrap()[0].value, "8");
+}
+
+#[test]
+fn request_for_one_file_system_does_not_change_others() {
+    let params = Params::new();
+    for name in ["osc.a-OST0000-osc-ff00.max", "osc.b-OST0000-osc-ff00.max", "lnet.delay_us"] {
+        params.register(name, Param::atomic(1..=100, Arc::new(AtomicU64::new(8))));
+    }
+    params.add_device("a-OST0000", || Device::new("obdfilter", "a-OST0000", "a-OST0000_UUID"));
+    let of =
+        |fsname: &str, request| answer(&Request::Of { fsname: fsname.into(), request: Box::new(request) }, &params);
+    let set = |pattern: &str| Request::Set { pattern: pattern.into(), value: "16".into() };
+    let Reply::Results(results) = of("b", set("*.*.max")) else { panic!() };
+    assert_eq!((results.len(), &results[0].name[..]), (1, "osc.b-OST0000-osc-ff00.max"));
+    assert_eq!(params.get("osc.a-*.max").unwrap()[0].value, "8");
+    // The process has two file systems, so its own parameters belong to neither.
+    assert_eq!(of("b", set("lnet.delay_us")), Reply::Error { errno: 2 });
+    let Reply::Results(results) = answer(&set("lnet.delay_us"), &params) else { panic!() };
+    assert_eq!(results[0].fsnames, ["a", "b"]);
+    assert_eq!(of("b", Request::Devices), Reply::Devices(vec![]));
+    assert_eq!(of("b", Request::Nids), Reply::Nids(vec![]));
+    assert_eq!(of("c", Request::Nids), Reply::Error { errno: 2 });
+    let twice = Request::Of { fsname: "a".into(), request: Box::new(Request::Nids) };
+    assert_eq!(of("a", twice), Reply::Error { errno: 71 });
+    let text = r#"{"op":"of","fsname":"a","request":{"op":"set","pattern":"p","value":"1"}}"#;
+    let want =
+        Request::Of { fsname: "a".into(), request: Box::new(Request::Set { pattern: "p".into(), value: "1".into() }) };
+    assert_eq!(serde_json::from_str::<Request>(text).unwrap(), want);
+}
+
+#[test]
+fn reply_without_a_greeting_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("1.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let old = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_line(&stream, REQUEST_BYTES_MAX).unwrap();
+        stream.write_all(b"{\"nids\":[\"0@lo\"]}\n").unwrap();
+    });
+    assert_eq!(ask(&socket, &Request::Nids).unwrap(), Reply::Nids(vec!["0@lo".into()]));
+    old.join().unwrap();
+}
+
+#[test]
+fn stale_sockets_are_removed_and_writable_directories_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(UnixListener::bind(dir.path().join("1.sock")).unwrap());
+    assert_eq!(sockets_in(dir.path()).len(), 1);
+    let control = Control::serve_in(dir.path(), &Params::new()).unwrap();
+    assert_eq!(sockets_in(dir.path()), [control.path()]);
+
+    let open = dir.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+    let error = Control::serve_in(&open, &Params::new()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+}

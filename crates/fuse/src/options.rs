@@ -1,0 +1,36 @@
+//! Options of a session.
+
+/// Options of a session.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Worker threads. 0 means twice the number of processors, between 4 and 32.
+    pub threads: usize,
+    /// Number of threads for [`crate::Notifier::defer`].
+    pub notify_threads: usize,
+    /// Maximum size of one WRITE, in bytes. Reduced to what the kernel allows
+    /// (`/proc/sys/fs/fuse/max_pages_limit`).
+    pub max_write: u32,
+    /// Maximum number of background requests in flight.
+    pub max_background: u16,
+    /// Number of background requests from which on the kernel holds further ones back.
+    pub congestion_threshold: u16,
+    /// Maximum size of all idle buffers together, in bytes.
+    pub idle_buffer_bytes_max: usize,
+    /// Readahead of the kernel for a sequential reader, in bytes. 0 leaves it at the kernel's
+    /// default of 128 KiB. Only root can set it; without root the default stays in force.
+    pub readahead_bytes: u32,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions {
+            threads: 0,
+            notify_threads: 2,
+            max_write: 1 << 20,
+            max_background: 64,
+            congestion_threshold: 48,
+            idle_buffer_bytes_max: 32 << 20,
+            readahead_bytes: 0,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Start and stop of an MDT.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use sheen_layout::Placer;
+use sheen_lnet::Net;
+use sheen_params::{Params, Stats};
+use sheen_rpc::{Server, Service};
+use sheen_rt::{JoinHandle, LockGuard, Rt};
+use sheen_wire::mgs::{TargetKind, target_name};
+use sheen_wire::seq::MdtIndex;
+use sheen_wire::{Errno, Mds, Result};
+use tokio::sync::{Notify, watch};
+use tracing::{error, info};
+
+use crate::config::{MdtConfig, Tunables};
+use crate::error::MdtError;
+use crate::mdt::{Mdt, Tasks};
+use crate::state::commits::Commits;
+use crate::state::core::Core;
+use crate::state::destroyer::Destroyer;
+use crate::state::locks::Locks;
+use crate::state::osts::Osts;
+use crate::state::relayouts::Relayouts;
+use crate::{commit, destroy, dir, dom, osts, params, service};
+
+impl Mdt {
+    /// Starts the MDT in a directory and serves it as a target of `server`. Formats an empty
+    /// directory. Registers with the MGS and connects to the OSTs in the background: a disconnected
+    /// MGS or OST does not delay the start.
+    ///
+    /// # Errors
+    /// The directory is in use, belongs to another target, cannot be read or written, or has lost
+    /// its store. The index is too large.
+    pub async fn start(
+        rt: Rt,
+        net: Arc<Net>,
+        server: &Arc<Server>,
+        config: MdtConfig,
+        params: Params,
+    ) -> std::result::Result<Arc<Mdt>, MdtError> {
+        MdtIndex::new(config.index).ok_or(MdtError::Index(config.index))?;
+        let disk = rt.disk();
+        let lock = dir::lock(&disk, &config.dir)?;
+        let (uuid, ns, store) = dir::open(&rt, &config).await?;
+        let io = |error| MdtError::Io { path: config.dir.clone(), error };
+        let device = disk.device(&config.dir).map_err(io)?;
+        let open_dir = disk.open_dir(&config.dir).map_err(io)?;
+        let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
+        let mdt = Arc::new_cyclic(|me| Mdt {
+            me: me.clone(),
+            locks: Locks::new(&rt, &name),
+            commits: Commits::new(ns.last_committed()),
+            core: Mutex::new(Core {
+                ns,
+                placer: Placer::new(rt.random_u64()),
+                round: 0,
+                exports: FxHashSet::default(),
+            }),
+            tunables: Tunables::new(&config),
+            share: config.sharing.join(device),
+            dir: open_dir,
+            incarnation: rt.random_u64(),
+            started: rt.now(),
+            destroyer: Destroyer::new(),
+            osts: Osts::new(),
+            relayouts: Relayouts::default(),
+            stats: Stats::new(service::STATS, rt.wall()),
+            stopped: AtomicBool::new(false),
+            is_clean: AtomicBool::new(false),
+            data_service: OnceLock::new(),
+            replaced: Notify::new(),
+            registered: watch::Sender::new(None),
+            tasks: Mutex::new(None),
+            rt,
+            net,
+            server: Arc::downgrade(server),
+            config,
+            name,
+            uuid,
+            store,
+            params,
+        });
+        params::register(&mdt);
+        dom::connect(&mdt);
+        // Before the registration, so that clients that learn of the MDT from the MGS find it here.
+        server.add::<Mds>(&mdt.name, mdt.clone() as Arc<dyn Service<Mds>>);
+        mdt.clone().spawn(lock);
+        Ok(mdt)
+    }
+
+    fn spawn(self: Arc<Mdt>, lock: LockGuard) {
+        let rt = &self.rt;
+        let committer = rt.spawn("mdt-commit", commit::run(self.clone()));
+        let destroyer = rt.spawn("mdt-destroy", destroy::run(self.clone()));
+        let follow = osts::follow(self.clone());
+        let follower = rt.spawn("mdt-follow", async move {
+            let _ = follow.await;
+        });
+        let recovery = rt.spawn("mdt-recovery", recovery(self.clone()));
+        let replaced = rt.spawn("mdt-replaced", drop_replaced(self.clone()));
+        let mut others = vec![destroyer, follower, recovery, replaced];
+        others.extend(dom::clean(&self));
+        *self.tasks.lock() = Some(Tasks { committer, others, _lock: lock });
+    }
+
+    /// Stops the MDT: admits no new requests (their clients wait for its return), answers the
+    /// running ones, commits what was executed, closes the store and releases the directory. A
+    /// second call does nothing.
+    ///
+    /// # Errors
+    /// EIO: the last commit failed; uncommitted changes are lost.
+    pub async fn stop(&self) -> Result<()> {
+        let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
+        self.locks.stop();
+        // Before the last commit, so that the commit has every change that clients got a reply to.
+        if let Some(server) = self.server.upgrade() {
+            server.drain(&self.name).await;
+        }
+        {
+            let mut core = self.core.lock();
+            self.stopped.store(true, Relaxed);
+            core.ns.stop();
+        }
+        tasks.others.iter().for_each(JoinHandle::abort);
+        self.registered.send_if_modified(|answer| {
+            let waits = answer.is_none();
+            answer.get_or_insert(Err(Errno::ESHUTDOWN));
+            waits
+        });
+        self.osts.stop();
+        params::unregister(self);
+        self.commits.stop();
+        let ended = tasks.committer.await.unwrap_or(Err(Errno::EIO));
+        let store = self.store.clone();
+        if let Err(e) = self.rt.run_blocking(move || store.close()).await {
+            self.damaged(&e);
+        }
+        if ended.is_ok() {
+            dom::ended(self);
+        }
+        info!("{}: stopped", self.name);
+        ended
+    }
+}
+
+/// Task that releases files which renames have replaced, [`MdtConfig::keep_replaced_ms`] after the
+/// rename.
+async fn drop_replaced(mdt: Arc<Mdt>) {
+    let pause = Duration::from_millis(mdt.config.keep_replaced_ms.max(1).into());
+    loop {
+        mdt.replaced.notified().await;
+        loop {
+            mdt.rt.sleep(pause).await;
+            let mut core = mdt.core.lock();
+            let more = core.ns.drop_replaced(mdt.rt.wall());
+            mdt.touched(&core);
+            if !more {
+                break;
+            }
+        }
+    }
+}
+
+/// After a restart: waits until clients have reported their open files, then destroys the unlinked
+/// files that no client has open.
+async fn recovery(mdt: Arc<Mdt>) {
+    mdt.rt.sleep(Duration::from_millis(mdt.config.recovery_window_ms)).await;
+    let mut core = mdt.core.lock();
+    match core.ns.finish_recovery() {
+        Err(e) if e.is_damage() => mdt.damaged(&e),
+        Err(e) => {
+            error!("{}: cannot destroy orphans: {e}; they use space until the next start tries again", mdt.name);
+        }
+        Ok(()) => {}
+    }
+    mdt.touched(&core);
+}

@@ -1,0 +1,10 @@
+//! The parts of an MDT's state. None of them knows the MDT; the operations and tasks above do.
+
+pub(crate) mod commits;
+pub(crate) mod core;
+pub(crate) mod data_service;
+pub(crate) mod destroyer;
+pub(crate) mod locks;
+pub(crate) mod osp;
+pub(crate) mod osts;
+pub(crate) mod relayouts;

@@ -1,0 +1,205 @@
+//! The state of one OST: its connection, its parameters and its free space. The task is in
+//! [`crate::osp`].
+//!
+//! Space that growing files were given counts as used until they use it, so that the same bytes are
+//! not given to several files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sheen_rpc::Import;
+use sheen_rt::Instant;
+use sheen_wire::ost::{Reply, Request};
+use sheen_wire::{Bulk, Errno, Fid, Ost, Result, StatFs};
+use tokio::sync::Notify;
+
+/// Age at which the free space that placement uses is requested again.
+pub(crate) const STATFS_AGE: Duration = Duration::from_secs(1);
+/// Free space in bytes below which an OST may be full within [`STATFS_AGE`].
+const FILLED_SOON_BYTES: u64 = 4 << 30;
+/// Time that an OST may take to answer a statfs before no new objects are placed on it.
+pub(crate) const STATFS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which space that a growing file was given and did not use counts as used. A file that
+/// is not written any more must not reserve it forever.
+const TAKEN_AGE_MAX: Duration = Duration::from_secs(60);
+/// Lustre's maximum and default of `max_create_count`, the number of objects that an OST precreates
+/// at once.
+pub(crate) const MAX_CREATE_COUNT: u64 = 20_000;
+/// An OST of the file system.
+pub(crate) struct Osp {
+    pub index: u32,
+    /// Such as `sheen-OST0000`.
+    pub target: String,
+    pub uuid: String,
+    /// Number of the server that hosts it: OSTs with the same first NID share a number.
+    pub oss: AtomicU32,
+    pub import: Arc<Import<Ost>>,
+    /// False after `osp.*.active=0`.
+    pub active_param: AtomicBool,
+    /// `osp.*.max_create_count`. 0: no new objects are placed on the OST. All other values are
+    /// equivalent, because objects are not precreated.
+    pub max_create_count: AtomicU64,
+    state: Mutex<State>,
+    /// Requests a statfs, at most one per [`STATFS_AGE`].
+    pub refresh: Notify,
+    /// Requests a statfs at once.
+    pub urgent: Notify,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// The last statfs succeeded, and the orphan objects are removed.
+    connected: bool,
+    /// The connection broke since that statfs; the one under way decides whether the OST is back.
+    reconnecting: bool,
+    /// A statfs was tried, with any result.
+    tried: bool,
+    statfs: Option<StatFs>,
+    /// Start of the last successful statfs.
+    looked: Instant,
+    /// Bytes that growing files were given on this OST and that do not yet show as used.
+    taken: u64,
+    /// Last time that a growing file was given bytes.
+    taken_at: Instant,
+}
+
+impl Osp {
+    pub fn new(index: u32, target: String, uuid: String, oss: u32, import: Arc<Import<Ost>>) -> Osp {
+        Osp {
+            index,
+            target,
+            uuid,
+            oss: AtomicU32::new(oss),
+            import,
+            active_param: AtomicBool::new(true),
+            max_create_count: AtomicU64::new(MAX_CREATE_COUNT),
+            state: Mutex::new(State::default()),
+            refresh: Notify::new(),
+            urgent: Notify::new(),
+        }
+    }
+
+    pub fn connected(&self) -> bool {
+        self.state.lock().connected
+    }
+
+    /// Returns whether it lost its connection and may be back in a moment.
+    pub fn is_reconnecting(&self) -> bool {
+        self.state.lock().reconnecting
+    }
+
+    pub fn tried(&self) -> bool {
+        self.state.lock().tried
+    }
+
+    /// Returns whether it has ever answered.
+    pub fn has_answered(&self) -> bool {
+        self.state.lock().statfs.is_some()
+    }
+
+    pub fn statfs(&self) -> StatFs {
+        self.state.lock().statfs.unwrap_or_default()
+    }
+
+    /// Returns the bytes free for new objects and for files that grow.
+    pub fn free_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.statfs.map_or(0, |statfs| free_bytes(&statfs)).saturating_sub(state.taken)
+    }
+
+    /// Records that a growing file was given `bytes` on this OST.
+    pub fn take(&self, now: Instant, bytes: u64) {
+        let mut state = self.state.lock();
+        state.taken = state.taken.saturating_add(bytes);
+        state.taken_at = now;
+    }
+
+    /// Returns whether it is connected, and its state is too old at `now` for a decision whether it
+    /// takes objects. `grows`: whether a file can grow there, for which little free space makes any
+    /// state too old.
+    pub fn is_view_old(&self, now: Instant, grows: bool) -> bool {
+        let state = self.state.lock();
+        let known = state.statfs.map_or(0, |statfs| free_bytes(&statfs));
+        let age_max = if grows && known < FILLED_SOON_BYTES { Duration::from_nanos(1) } else { STATFS_AGE };
+        state.connected && (state.reconnecting || now.since(state.looked) >= age_max)
+    }
+
+    /// Requests a statfs at once.
+    pub fn look(&self) {
+        self.urgent.notify_one();
+    }
+
+    /// Returns whether it is connected and not inactive.
+    pub fn active(&self) -> bool {
+        self.connected() && self.active_param.load(Relaxed)
+    }
+
+    /// Returns whether its parameters let it take new objects.
+    pub fn is_wanted(&self) -> bool {
+        self.active_param.load(Relaxed) && self.max_create_count.load(Relaxed) > 0
+    }
+
+    /// Returns whether objects may be placed on it.
+    pub fn takes_objects(&self) -> bool {
+        let State { connected, reconnecting, .. } = *self.state.lock();
+        connected && !reconnecting && self.is_wanted()
+    }
+
+    /// Requests a statfs, at most one per [`STATFS_AGE`].
+    pub fn refresh(&self) {
+        self.refresh.notify_one();
+    }
+
+    /// Marks it as disconnected after a failed request, and requests a statfs. When it answers
+    /// again, destroys continue.
+    pub fn lost(&self) {
+        self.state.lock().connected = false;
+        self.refresh();
+    }
+
+    /// Sends a request whose reply carries no data.
+    pub async fn run(&self, request: Request) -> Result<()> {
+        self.import.call(request, Bulk::new()).await.map(drop)
+    }
+
+    /// Returns the objects that follow `after`; [`Fid::ZERO`]: the first ones.
+    pub async fn list(&self, after: Fid) -> Result<Vec<Fid>> {
+        match self.import.call(Request::List { after }, Bulk::new()).await?.body {
+            Reply::Objects(objects) => Ok(objects),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Records that the connection broke. Returns whether this is new.
+    pub fn disconnected(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_news = state.connected && !state.reconnecting;
+        state.reconnecting |= is_news;
+        is_news
+    }
+
+    /// Records the result of a statfs that began at `at`.
+    pub fn note(&self, at: Instant, result: Result<StatFs>) {
+        let mut state = self.state.lock();
+        (state.connected, state.reconnecting, state.tried) = (result.is_ok(), false, true);
+        let Ok(statfs) = result else { return };
+        let used = state.statfs.map_or(0, |last| free_bytes(&last).saturating_sub(free_bytes(&statfs)));
+        let forgotten = at.since(state.taken_at) >= TAKEN_AGE_MAX;
+        state.taken = if forgotten { 0 } else { state.taken.saturating_sub(used) };
+        (state.statfs, state.looked) = (Some(statfs), at);
+    }
+
+    /// Requests the free space.
+    pub async fn fetch(&self) -> Result<StatFs> {
+        match self.import.call(Request::StatFs, Bulk::new()).await?.body {
+            Reply::StatFs(statfs) => Ok(statfs),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+}
+
+fn free_bytes(statfs: &StatFs) -> u64 {
+    statfs.bavail.saturating_mul(u64::from(statfs.bsize))
+}

@@ -1,0 +1,51 @@
+//! Inline DoM data: all bytes of a small file, which the MDT returns with the lookup of the file's
+//! name.
+//!
+//! The MDT asks its data service for the data on behalf of a client, and saves the client its next
+//! requests: the lock on the object, its attributes, its bytes. Invariants:
+//! * the lock is the client's, as if the client had enqueued it;
+//! * attributes and bytes are read under that lock;
+//! * the lookup waits for no lock, and sends no blocking callback.
+
+use sheen_wire::{
+    Bulk, Fid, Result,
+    ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
+    mds::{BEGINNING_BYTES_MAX, Beginning},
+    ost::{ObjectAttr, Part},
+};
+
+use crate::{Ost, counters::READ_BYTES};
+
+impl Ost {
+    /// Takes a PR lock on the whole object for the client with this uuid, under the client's handle
+    /// `cookie`. Returns the lock with the object's attributes, and its bytes if they are at most
+    /// [`BEGINNING_BYTES_MAX`].
+    ///
+    /// Returns `None` if a lock conflicts, if the client has not sent a request to this service
+    /// yet, or if the object cannot be read.
+    pub fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
+        let _pass = self.gate.enter()?;
+        let start = self.rt.now();
+        let export = self.exports.read().of_client(client)?.clone();
+        let whole = Policy::extent(0, u64::MAX);
+        let flags = Flags { nowait: true, ..Flags::default() };
+        let want = Enqueue { flags, ..Enqueue::new(Resource::extent(object), Mode::Pr, whole, cookie) };
+        let Enqueued::Granted { id, .. } = self.locks.lockd().enqueue(&export, &want) else { return None };
+        let Ok((attr, bulk)) = self.whole_object(object) else {
+            self.locks.lockd().cancel(&export, &[id]);
+            return None;
+        };
+        self.stats.record("beginning", self.rt.now().since(start).as_micros() as u64);
+        Some((Beginning { id, object, attr }, bulk))
+    }
+
+    fn whole_object(&self, object: Fid) -> Result<(ObjectAttr, Bulk)> {
+        let attr = self.store.attr(object)?;
+        if attr.size == 0 || attr.size > BEGINNING_BYTES_MAX {
+            return Ok((attr, Bulk::new()));
+        }
+        let (_, bulk) = self.store.read(&[Part { object, offset: 0, len: attr.size as u32 }])?;
+        self.stats.record_at(READ_BYTES, bulk.len() as u64);
+        Ok((attr, bulk))
+    }
+}

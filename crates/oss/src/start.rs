@@ -1,0 +1,132 @@
+//! Start and stop of an OST, and its registration with the MGS.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use parking_lot::RwLock;
+use sheen_lnet::Net;
+use sheen_mgc::Mgc;
+use sheen_params::{Params, Stats};
+use sheen_rpc::{Gate, Server};
+use sheen_rt::Rt;
+use sheen_wire::mgs::{TargetKind, data_name, target_name};
+use tracing::{info, warn};
+
+use crate::{
+    DataConfig, OssError, Ost, OstConfig, Store, counters::COUNTERS, locks::Locks, params,
+    write_admission::WriteAdmission,
+};
+
+impl Ost {
+    /// Starts the OST in `config.dir`, formatting the directory if it is new. Takes the directory's
+    /// lock, serves requests as `<fsname>-OSTxxxx` of `server`, and registers with the MGS. Returns
+    /// once the MGS has answered.
+    ///
+    /// The OST serves before it registers, so that clients that learn of it from the MGS can
+    /// connect. A new OST without an index is the exception: it has no name before the MGS assigns
+    /// its index.
+    ///
+    /// # Errors
+    /// The directory cannot be used, or the MGS refuses the target; the message says what to do.
+    pub async fn start(
+        net: Arc<Net>,
+        server: &Arc<Server>,
+        config: OstConfig,
+        params: Params,
+    ) -> Result<Arc<Ost>, OssError> {
+        let rt = net.rt().clone();
+        let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max } = config;
+        let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, &sharing).await?;
+        let uuid = store.identity().uuid.clone();
+        let mgc = Mgc::new(net, mgs, &uuid);
+        let register = async |index| {
+            let refused = |errno| OssError::Refused { dir: dir.clone(), errno };
+            mgc.register(&fsname, TargetKind::Ost, index, &uuid, &nids).await.map_err(refused)
+        };
+        let known = store.identity().index;
+        let index = match known {
+            Some(index) => index,
+            None => register(None).await?,
+        };
+        store.set_index(index)?;
+        let name = target_name(&fsname, TargetKind::Ost, index);
+        let ost = Ost::begin(rt, server, store, (name, false), index, uuid.clone(), params);
+        if known.is_some()
+            && let Err(refused) = register(known).await
+        {
+            ost.stop().await;
+            return Err(refused);
+        }
+        info!("{}: serving {}", ost.name, dir.display());
+        Ok(ost)
+    }
+
+    /// Starts the data service of an MDT in `config.dir`, formatting the directory if it is new, as
+    /// `<fsname>-MDTxxxx-dom` of `server`. The service does not register with the MGS.
+    ///
+    /// # Errors
+    /// The directory cannot be used; the message says what to do.
+    pub async fn start_data(
+        net: &Arc<Net>,
+        server: &Arc<Server>,
+        config: DataConfig,
+        params: Params,
+    ) -> Result<Arc<Ost>, OssError> {
+        let rt = net.rt().clone();
+        let DataConfig { dir, fsname, index, mdt, uuid, sharing, open_files_max } = config;
+        let mut store = Store::open_uncounted(&rt, &dir, &fsname, Some(index), open_files_max, &sharing).await?;
+        store.set_index(index)?;
+        let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, uuid, params);
+        info!("{}: serving {}", ost.name, dir.display());
+        Ok(ost)
+    }
+
+    /// Starts to serve an open store as the target `name`. `is_of_mdt`: as the data service of an
+    /// MDT.
+    fn begin(
+        rt: Rt,
+        server: &Arc<Server>,
+        store: Store,
+        (name, is_of_mdt): (String, bool),
+        index: u32,
+        uuid: String,
+        params: Params,
+    ) -> Arc<Ost> {
+        let ost = Arc::new(Ost {
+            incarnation: rt.random_u64(),
+            stats: Stats::new(COUNTERS, rt.wall()),
+            degraded: AtomicBool::new(false),
+            locks: Locks::new(&rt, &name),
+            write_admission: WriteAdmission::default(),
+            gate: Gate::default(),
+            exports: RwLock::default(),
+            server: Arc::downgrade(server),
+            params: params.clone(),
+            rt,
+            name,
+            index,
+            is_of_mdt,
+            uuid,
+            store,
+        });
+        params::register(&ost, &params);
+        server.add::<sheen_wire::Ost>(&ost.name, ost.clone());
+        ost
+    }
+
+    /// Stops in order: refuses new requests, finishes and answers running ones, makes everything
+    /// durable, releases the directory. May be called twice.
+    pub async fn stop(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.drain(&self.name).await;
+        }
+        // Only after the last answer has been sent: a client repeats unanswered requests at the
+        // restarted OST.
+        self.locks.stop();
+        self.gate.close().await;
+        if let Err(errno) = self.store.close().await {
+            warn!("{}: sync at stop failed: {errno}; recent writes may be lost; check the device", self.name);
+        }
+        params::unregister(self, &self.params);
+        info!("{}: stopped", self.name);
+    }
+}

@@ -1,0 +1,98 @@
+//! One call: its way over the current connection, and its reply.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use sheen_lnet::Frame;
+use sheen_rt::operation;
+use sheen_wire::{
+    Bulk, Errno, Protocol,
+    bulk::BULK_BYTES_MAX,
+    frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, Header, Kind},
+};
+
+use super::{connect::Route, inner::Inner, lo_peer::LoPeer};
+use crate::service::Response;
+
+impl<P: Protocol> Inner<P> {
+    /// Sends a request over the current connection, and again if the connection is lost.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        request: P::Request,
+        bulk: Bulk,
+        guarded: bool,
+    ) -> sheen_wire::Result<Response<P::Reply>> {
+        if let Some(peer) = self.lo_peer()
+            && let Some(_running) = peer.enter()
+        {
+            return self.call_lo(&peer, request, bulk).await;
+        }
+        let (guarded, mut prepared) = (guarded.then(|| self.link.lock().evictions()), None);
+        loop {
+            match self.ready().await.map_err(Errno::from)? {
+                Route::Lo(peer) => {
+                    // The target is being removed. The next `ready` does not find it any more.
+                    if let Some(_running) = peer.enter() {
+                        return self.call_lo(&peer, request, bulk).await;
+                    }
+                }
+                Route::Tcp => {
+                    let frame = match &mut prepared {
+                        Some(frame) => frame,
+                        none => none.insert(self.frame(&request, &bulk)?),
+                    };
+                    if let Some(waiting) = self.dispatch(frame, guarded)? {
+                        let reply = waiting.await;
+                        let copied = frame.header.flags & FLAG_BULK_COPY != 0;
+                        if copied || !reply.as_ref().is_ok_and(|reply| reply.damaged) {
+                            return self.answer(reply);
+                        }
+                        // The data was changed while it was sent: request a copy.
+                        frame.header.flags |= FLAG_BULK_COPY;
+                        continue;
+                    }
+                    // The connection was lost in between.
+                }
+            }
+        }
+    }
+
+    /// Calls the service in this process.
+    pub(super) async fn call_lo(
+        &self,
+        peer: &LoPeer<P>,
+        request: P::Request,
+        bulk: Bulk,
+    ) -> sheen_wire::Result<Response<P::Reply>> {
+        let response = peer.call(request, bulk).await?;
+        self.last_committed.fetch_max(response.last_committed, Ordering::AcqRel);
+        Ok(response)
+    }
+
+    /// Encodes a request for tcp, without the xid.
+    pub(super) fn frame(&self, request: &P::Request, bulk: &Bulk) -> sheen_wire::Result<Frame> {
+        let body = frame::to_body(request).map_err(|_| Errno::EINVAL)?;
+        if body.len() > BODY_BYTES_MAX || bulk.len() > BULK_BYTES_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let flags = if self.checksums.load(Ordering::Relaxed) { FLAG_BULK_CRC } else { 0 };
+        let header = Header { flags, op_id: operation::current(), ..Header::new(Kind::Request, 0) };
+        Ok(Frame { body: body.into(), bulk: bulk.clone(), ..Frame::from(header) })
+    }
+
+    /// Decodes a reply.
+    pub(super) fn answer(&self, reply: sheen_wire::Result<Frame>) -> sheen_wire::Result<Response<P::Reply>> {
+        let Frame { header, body, bulk, damaged, .. } = reply?;
+        self.last_committed.fetch_max(header.last_committed, Ordering::AcqRel);
+        match header.status {
+            0 if damaged => return Err(Errno::EIO),
+            0 => {}
+            errno @ 1.. => return Err(Errno(errno)),
+            _ => return Err(Errno::EPROTO),
+        }
+        let body = frame::from_body(&body).map_err(|error| {
+            tracing::warn!(target_name = %self.target, xid = header.xid, %error, "cannot decode a reply: its request fails");
+            Errno::EPROTO
+        })?;
+        Ok(Response { body, bulk, live: None, transno: header.transno, last_committed: header.last_committed })
+    }
+}

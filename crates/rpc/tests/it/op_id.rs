@@ -1,0 +1,180 @@
+//! Operation ids: from a client through one server to another, and in log lines of slow requests.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use sheen_lnet::{Net, Nid};
+use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
+use sheen_rt::{
+    operation::{self, SLOW_AFTER},
+    sim::{Sim, SimConfig, World},
+};
+use sheen_wire::{Bulk, Mds, OpId, Ost, mds, ost};
+use tracing_subscriber::{Layer, layer::SubscriberExt};
+
+use crate::common::*;
+
+const PORT: u16 = 7988;
+const OST: &str = "sheen-OST0000";
+
+/// Records the operations that its requests belong to. Passes each request on to an OST, if it has
+/// one.
+struct Witness {
+    ost: Option<Arc<Import<Ost>>>,
+    seen: Mutex<Vec<OpId>>,
+}
+
+impl Witness {
+    fn new(ost: Option<Arc<Import<Ost>>>) -> Arc<Witness> {
+        Arc::new(Witness { ost, seen: Mutex::default() })
+    }
+
+    /// Returns what it has seen, without the repetitions by resends.
+    fn seen(&self) -> Vec<OpId> {
+        let mut seen = self.seen.lock().clone();
+        seen.dedup();
+        seen
+    }
+}
+
+impl Service<Mds> for Witness {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        _: mds::Call,
+        _: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<mds::Answer>>> {
+        Box::pin(async move {
+            self.seen.lock().push(operation::current());
+            if let Some(ost) = &self.ost {
+                ost.call(ost::Request::StatFs, Bulk::new()).await?;
+            }
+            Ok(mds::Answer::from(mds::Reply::Ok).into())
+        })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+}
+
+impl Service<Ost> for Witness {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        _: ost::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<ost::Reply>>> {
+        self.seen.lock().push(operation::current());
+        Box::pin(async { Ok(ost::Reply::Ok.into()) })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+}
+
+fn config(world: &World, client: &str, target: &str, host: u32) -> ImportConfig {
+    ImportConfig::new(client, target, vec![Nid::Tcp(world.addr(host, PORT))])
+}
+
+#[test]
+fn request_carries_operation_id_to_every_server_although_connections_break() {
+    for seed in 0..5 {
+        let sim = Sim::new(seed, SimConfig { loss: 0.01, ..SimConfig::default() });
+        sim.run(async {
+            let ost = Witness::new(None);
+            let ost_server = Server::new(Net::new(sim.rt(2)));
+            ost_server.add::<Ost>(OST, ost.clone());
+            ost_server.listen(sim.addr(2, PORT)).await.unwrap();
+
+            let mdt = Witness::new(Some(Import::new(Net::new(sim.rt(1)), config(&sim, "mdt", OST, 2))));
+            let mdt_server = Server::new(Net::new(sim.rt(1)));
+            mdt_server.add::<Mds>(TARGET, mdt.clone());
+            mdt_server.listen(sim.addr(1, PORT)).await.unwrap();
+
+            let import = Import::<Mds>::new(Net::new(sim.rt(3)), config(&sim, "client", TARGET, 1));
+            let world = (*sim).clone();
+            let faults = sim.rt(9).spawn("faults", async move {
+                let rt = world.rt(9);
+                loop {
+                    rt.sleep(Duration::from_micros(rt.random_u64() % 20_000)).await;
+                    world.reset_connections(1, 2 + (rt.random_u64() % 2) as u32);
+                }
+            });
+            let mut sent = Vec::new();
+            for number in 1..=20 {
+                let op = if number % 5 == 0 { OpId::NONE } else { OpId::new(0xff00_0000_0000_0001, number) };
+                sent.push(op);
+                let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
+                operation::within(op, call).await.unwrap();
+            }
+            faults.abort();
+            assert!(import.stats().resent > 0);
+            assert_eq!(mdt.seen(), sent, "seed {seed}");
+            assert_eq!(ost.seen(), sent, "seed {seed}");
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn lo_call_keeps_the_operation_of_its_caller() {
+    run(async |rt| {
+        let net = Net::new(rt);
+        let (server, mdt) = (Server::new(net.clone()), Witness::new(None));
+        server.add::<Mds>(TARGET, mdt.clone());
+        let import = Import::<Mds>::new(net, import_config("client", None));
+        let op = OpId::new(1, 2);
+        operation::within(op, import.call(mds::Request::AllocSeq.into(), Bulk::new())).await.unwrap();
+        assert_eq!(mdt.seen(), [op]);
+    });
+}
+
+/// Records each log line with the operation that it belongs to.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<(String, OpId)>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let mut line = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
+            line += &format!("{field}={value:?} ");
+        });
+        self.0.lock().push((line, operation::current()));
+    }
+}
+
+#[test]
+fn slow_request_is_logged_by_client_and_server_with_its_operation() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::registry().with(log.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        let sim = Sim::new(1, SimConfig::default());
+        sim.run(async {
+            let echo = Arc::new(Echo::gated(1));
+            let server = Server::new(Net::new(sim.rt(1)));
+            server.add::<Mds>(TARGET, echo.clone());
+            server.listen(sim.addr(1, PORT)).await.unwrap();
+            let import = Import::<Mds>::new(Net::new(sim.rt(3)), config(&sim, "client", TARGET, 1));
+            for (number, time) in [(1, SLOW_AFTER / 2), (2, SLOW_AFTER)] {
+                let (rt, echo) = (sim.rt(1), echo.clone());
+                let release = sim.rt(1).spawn("release", async move {
+                    until(&rt, || echo.executed() == number).await;
+                    rt.sleep(time).await;
+                    echo.gate.add_permits(1);
+                });
+                operation::within(OpId::new(9, number), seq(&import)).await.unwrap();
+                release.await.unwrap();
+            }
+        })
+        .unwrap();
+    });
+    let lines = log.0.lock().clone();
+    let slow: Vec<_> = lines.iter().filter(|(line, _)| line.contains("slow request")).collect();
+    let (server, client) = (&slow[0], &slow[1]);
+    assert_eq!(slow.len(), 2, "{lines:?}");
+    assert!(server.0.contains("request=\"alloc_seq\"") && server.0.contains("xid=2"), "{server:?}");
+    assert!(client.0.contains("request=\"alloc_seq\"") && !client.0.contains("xid"), "{client:?}");
+    assert_eq!((server.1, client.1), (OpId::new(9, 2), OpId::new(9, 2)));
+}
