@@ -38,34 +38,29 @@
 
 mod cache;
 mod client;
-mod closed;
-mod file;
+mod connection;
+mod invalidate;
 mod join;
-mod layouts;
+mod limits;
 mod llite;
+mod lock_owners;
 mod locks;
 mod lov;
 mod mdc;
+mod mount;
+mod open;
 mod osc;
 mod params;
 mod pools;
-mod read_ahead;
+mod results;
 mod rpc_stats;
-mod statahead;
 mod stats;
 mod targets;
 mod types;
 mod writeback;
 
 pub use client::Client;
-pub use file::{OpenDir, OpenFile};
-pub use llite::scan::{ScanItem, ScanPage};
+pub use invalidate::Invalidate;
+pub use open::{OpenDir, OpenFile, ScanItem, ScanPage};
+pub use results::*;
 pub use types::*;
-
-/// Default of [`ClientOptions::layouts_max`], the number of cached layouts: a few megabytes for
-/// files of a few stripes.
-pub const LAYOUTS_MAX: usize = 16384;
-/// Default of [`ClientOptions::inodes_max`], the number of files whose attributes and names are
-/// cached. It is enough for a tree of 100,000 files and their directories, in some 100 MB. It
-/// equals the default bound on unused locks.
-pub const INODES_MAX: usize = 128 << 10;

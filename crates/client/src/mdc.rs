@@ -234,7 +234,12 @@ impl Mdc {
     }
 
     /// Combines [`Mdc::call_keeping`] and [`Mdc::call_as`].
-    pub async fn call_keeping_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, count: u64) -> Result<MdtReply> {
+    pub async fn call_keeping_as(
+        &self,
+        who: &Caller,
+        request: impl Fn(Cred) -> Request,
+        count: u64,
+    ) -> Result<MdtReply> {
         self.send_as(who, request, Locking { count, ..Locking::default() }).await
     }
 

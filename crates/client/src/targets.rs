@@ -7,11 +7,20 @@ use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig};
 use sheen_wire::{
-    Mds, Ost, Protocol,
+    Mds, Protocol,
     mgs::{Config, Target, TargetKind, data_name, target_name},
 };
 
-use crate::{GroupSource, MountError, lov::Lov, mdc::Mdc, osc::Osc, params, pools::Pools};
+use crate::{
+    cache::Cache,
+    lock_owners::OstLocks,
+    lov::{Lov, Ost},
+    mdc::Mdc,
+    osc::Osc,
+    params,
+    pools::Pools,
+    types::{GroupSource, MountError},
+};
 
 /// The data needed to create the imports of a mount.
 pub struct Targets {
@@ -20,16 +29,25 @@ pub struct Targets {
     instance: String,
     uuid: String,
     lov: Arc<Lov>,
+    cache: Arc<Cache>,
     params: Params,
     pools: Arc<Pools>,
 }
 
 impl Targets {
     /// Creates the factory for a mount with this instance number and client uuid.
-    pub fn new(net: Arc<Net>, fsname: &str, instance: &str, uuid: &str, lov: Arc<Lov>, params: Params) -> Targets {
+    pub fn new(
+        net: Arc<Net>,
+        fsname: &str,
+        instance: &str,
+        uuid: &str,
+        lov: Arc<Lov>,
+        cache: Arc<Cache>,
+        params: Params,
+    ) -> Targets {
         let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
-        Targets { net, fsname, instance, uuid, lov, params, pools }
+        Targets { net, fsname, instance, uuid, lov, cache, params, pools }
     }
 
     /// Returns the mount's list of pools.
@@ -46,8 +64,7 @@ impl Targets {
         let target = config.targets.iter().find(is_mdt).ok_or_else(|| MountError::NoMdt(self.fsname.clone()))?;
         let name = target.name(&self.fsname);
         let import: Arc<Import<Mds>> = Import::new(self.net.clone(), self.import_config(target, &name)?);
-        let mdc =
-            Mdc::new(self.net.rt().clone(), format!("{name}-mdc-{}", self.instance), import, groups, self.lov.cache());
+        let mdc = Mdc::new(self.net.rt().clone(), format!("{name}-mdc-{}", self.instance), import, groups);
         Ok(Arc::new(mdc))
     }
 
@@ -78,16 +95,19 @@ impl Targets {
 
     fn apply_ost(&self, target: &Target, index: u32, name: &str) -> Result<(), MountError> {
         let config = self.import_config(target, name)?;
-        if let Some(osc) = self.lov.get(index) {
-            renew(osc.import(), config.nids);
+        if let Some(ost) = self.lov.get(index) {
+            renew(ost.osc.import(), config.nids);
             return Ok(());
         }
-        let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
+        let import: Arc<Import<sheen_wire::Ost>> = Import::new(self.net.clone(), config);
         let kind = if index == MDT_OST { "" } else { "osc-" };
         let device = format!("{name}-{kind}{}", self.instance);
-        let osc = Arc::new(Osc::new(self.net.rt(), index, device, import, &self.lov));
-        params::register_osc(&self.params, &osc, &self.uuid, self.net.rt());
-        self.lov.add(osc);
+        let osc = Arc::new(Osc::new(self.net.rt(), index, device, import));
+        let writeback = self.lov.new_writeback(&osc);
+        let owner = OstLocks::new(&self.cache, self.lov.objects(), &osc, &writeback);
+        let ost = Arc::new(Ost::new(osc, writeback, owner));
+        params::register_ost(&self.params, &ost, &self.uuid, self.net.rt());
+        self.lov.add(ost);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //!   MDT;
 //! * `layouts`: decoded layouts;
 //! * `data`: the kernel's pages, under extent locks of the OSTs;
-//! * [`Change`]: a change by this client itself, which its own locks do not stop.
+//! * `change`: a change by this client itself, which its own locks do not stop.
 //!
 //! No MDT lock is in use while a request to the MDT is in flight. The request may wait for a change
 //! by another client, and that change waits for this lock.
@@ -18,7 +18,6 @@ pub mod meta;
 mod stalls;
 
 pub use caches::Cache;
-pub use change::Change;
 pub use data::ReadRefs;
 pub use hits::Hits;
 pub use layouts::{Layouts, is_as_new, is_settled};

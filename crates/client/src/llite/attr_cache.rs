@@ -15,15 +15,14 @@ use sheen_wire::{
     mds::{self, Entry, flags},
 };
 
-use super::{dom_inline::Came, mirrors::AGAIN_MAX};
+use super::{dom_inline::Came, layout_lookup::AGAIN_MAX};
 use crate::{
     Caller, Client, EntryAttr, Keep, OpenFile,
     cache::{
-        Hits,
+        Hits, is_settled,
         meta::{ATTR, Known, Token},
     },
     join::join_all,
-    layouts::is_settled,
     locks::LockRef,
     lov::{self, Look, Seen},
 };
@@ -478,7 +477,7 @@ impl Client {
     /// Returns whether a file's objects are worth locking for its size: not while the file is open
     /// here for writing, or is contended.
     fn locks_sizes(&self, fid: Fid) -> bool {
-        !self.files.is_written(fid) && !self.cache.is_contended(fid)
+        !self.files.is_written(fid) && !self.lov.objects().is_contended(fid)
     }
 
     /// Merges inline DoM data into the MDT's attributes.

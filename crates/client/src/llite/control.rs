@@ -92,8 +92,8 @@ impl Client {
         let statfs = self.statfs_mdt().await;
         let mut infos =
             vec![TargetInfo { kind: TargetKind::Mdt, index: 0, uuid: uuid(TargetKind::Mdt, 0), active: true, statfs }];
-        let osts = self.lov.osts().into_iter().map(|osc| async move {
-            let (index, active) = (osc.index(), osc.active());
+        let osts = self.lov.osts().into_iter().map(|ost| async move {
+            let (index, active) = (ost.osc.index(), ost.osc.active());
             let statfs = if active { self.statfs_ost(index).await } else { Err(Errno::ESHUTDOWN) };
             TargetInfo { kind: TargetKind::Ost, index, uuid: uuid(TargetKind::Ost, index), active, statfs }
         });
@@ -110,12 +110,8 @@ impl Client {
     }
 
     async fn import_infos(&self) -> Vec<ImportInfo> {
-        let osc = |osc: &std::sync::Arc<Osc>| ImportInfo {
-            kind: ImportKind::Ost,
-            name: osc.name().to_owned(),
-            state: osc.state(),
-        };
-        let mut infos: Vec<ImportInfo> = self.lov.osts().iter().map(osc).collect();
+        let info = |osc: &Osc| ImportInfo { kind: ImportKind::Ost, name: osc.name().to_owned(), state: osc.state() };
+        let mut infos: Vec<ImportInfo> = self.lov.osts().iter().map(|ost| info(&ost.osc)).collect();
         infos.push(ImportInfo { kind: ImportKind::Mdt, name: self.mdc.name().to_owned(), state: self.mdc.state() });
         infos.push(ImportInfo { kind: ImportKind::Mgs, name: self.mgc_name(), state: self.check_mgs().await });
         infos

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, ost::ObjectAttr};
 
-use crate::{Client, locks::Keeping, lov::Seen, osc::Osc};
+use crate::{Client, locks::IntentLocks, lov::Seen, osc::Osc};
 
 /// A request for inline DoM data.
 pub(crate) struct Expected {
     osc: Arc<Osc>,
-    keeping: Keeping,
+    keeping: IntentLocks,
 }
 
 impl Expected {
@@ -52,7 +52,7 @@ impl Client {
     /// Prepares a lookup that brings inline DoM data. `None`: there is no data service on the MDT,
     /// or this client has dirty data that the service lacks.
     pub(crate) fn expect_beginning(&self) -> Option<Expected> {
-        let osc = self.lov.get(MDT_OST).filter(|osc| osc.writeback().dirty_bytes() == 0)?;
+        let osc = self.lov.get(MDT_OST).filter(|ost| ost.writeback.dirty_bytes() == 0)?.osc.clone();
         let keeping = osc.locks().keep(1);
         Some(Expected { osc, keeping })
     }
@@ -68,8 +68,7 @@ impl Client {
         let (Beginning { id, object, attr }, bulk) = came?;
         let Expected { osc, keeping } = expected?;
         let lock = keeping.granted_on(object, id)?;
-        self.cache.data.own(object, fid);
-        self.cache.locked(fid);
+        self.lov.objects().granted(object, fid);
         let is_all =
             |layout: &&Layout| matches!(layout.stripes(), [only] if (only.ost, only.object) == (osc.index(), object));
         layout.filter(is_all)?;

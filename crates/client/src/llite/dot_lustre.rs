@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sheen_wire::{Attr, Errno, Fid, FileKind, Result, Time, fid::ROOT};
 
-use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, file::OpenFile};
+use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, OpenFile};
 
 /// FIDs of the two directories, as in Lustre.
 const DOT_LUSTRE: Fid = Fid::new(0x2_0000_0002, 1);

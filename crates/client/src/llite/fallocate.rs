@@ -2,7 +2,10 @@
 
 use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
 
-use super::{layout_lookup::Placed, mirrors::AGAIN_MAX, swap_layouts::Begun};
+use super::{
+    layout_lookup::{AGAIN_MAX, Placed},
+    swap_layouts::Begun,
+};
 use crate::{
     Client, OpenFile,
     stats::Op,

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     Client, DirItem, DirPage, OpenDir,
-    statahead::{At, Launch, Listed, Listing, Names, Page},
+    open::listing::{At, Launch, Listed, Listing, Names, Page},
     stats::Op,
 };
 
@@ -104,7 +104,7 @@ impl Client {
 
     /// Requests the page after this one in the background.
     fn fetch_next(&self, dir: &OpenDir, page: &Arc<Page>, attrs: bool) {
-        let (Some(client), Some(landing)) = (self.statahead.client(), dir.listing.ask_next(page)) else { return };
+        let (Some(client), Some(landing)) = (self.me(), dir.listing.ask_next(page)) else { return };
         let (listing, fid, after, rewinds) = (dir.listing.clone(), dir.fid(), page.last(), dir.listing.rewinds());
         drop(self.rt.spawn("readdir", async move {
             // On failure, a listing that waits for the page repeats the request and gets the error.
@@ -125,7 +125,7 @@ impl Client {
         let listed = |e: DirEntry| Listed { name: e.name, fid: e.fid, kind: e.kind, cookie: e.cookie };
         let page = Arc::new(Page { after, names: entries.into_iter().map(listed).collect(), eof });
         let landing = listing.push(rewinds, &page, attrs);
-        if attrs && let Some(client) = self.statahead.client() {
+        if attrs && let Some(client) = self.me() {
             self.statahead.note_page();
             drop(self.rt.spawn("statahead", async move {
                 client.look_ahead(told).await;
@@ -172,11 +172,11 @@ impl Client {
     /// attributes are on their way. Returns whether they had been requested.
     pub(crate) async fn await_statahead(&self, dir: Fid, name: &Bytes) -> bool {
         let Some(step) = self.statahead.looked_up(dir, name, &Known { client: self, dir }) else { return false };
-        if let (Some(contents), Some(client)) = (step.contents, self.statahead.client()) {
+        if let (Some(contents), Some(client)) = (step.contents, self.me()) {
             drop(self.rt.spawn("statahead", async move { client.fetch_contents(contents).await }));
         }
         for launch in step.launches {
-            if let Some(client) = self.statahead.client() {
+            if let Some(client) = self.me() {
                 drop(self.rt.spawn("statahead", async move { client.run_ahead(launch).await }));
             }
         }

@@ -30,13 +30,14 @@ use sheen_wire::{
 use tokio::sync::RwLockReadGuard;
 
 use super::{
-    layout_lookup::{Located, Placed},
+    layout_lookup::{AGAIN_MAX, Located, Placed},
     read::Range,
 };
-use crate::{Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, mdc};
-
-/// Most times that an operation is repeated because the layout changed meanwhile.
-pub(crate) const AGAIN_MAX: usize = 16;
+use crate::{
+    Caller, Client, OpenFile, ReadData,
+    cache::{ReadRefs, data::Reading, is_settled},
+    mdc,
+};
 
 /// State of a file's layout when an operation begins. At its end this tells whether the layout is
 /// still the same.

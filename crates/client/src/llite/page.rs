@@ -22,7 +22,7 @@ use std::{pin::pin, sync::Arc};
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Result};
 
-use super::{mirrors::AGAIN_MAX, layout_lookup::Placed};
+use super::layout_lookup::{AGAIN_MAX, Placed};
 use crate::{Client, OpenFile};
 
 impl Client {

@@ -5,13 +5,13 @@ use std::{pin::pin, sync::Arc};
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
-use super::{
-    mirrors::AGAIN_MAX,
-    layout_lookup::{HOLD_MAX, Placed},
-};
+use super::layout_lookup::{AGAIN_MAX, HOLD_MAX, Placed};
 use crate::{
-    Client, OpenFile, ReadData, ReadRefs,
-    cache::data::{PATIENCE, Reading},
+    Client, OpenFile, ReadData,
+    cache::{
+        ReadRefs,
+        data::{PATIENCE, Reading},
+    },
     locks::LockRef,
     stats::Op,
 };
@@ -115,7 +115,7 @@ impl Client {
         };
         let Some(placed) = placed else {
             // A file without a layout was never written.
-            if let Some(data) = reading.map(|reading| reading.file.clone()) {
+            if reading.take().is_some() {
                 self.cache.data.tidy(fid);
             }
             return Ok(ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() });
@@ -290,7 +290,7 @@ impl Client {
     fn keep_nothing(&self, reading: &mut Reading) {
         reading.unlock();
         if let Some(dropped) = self.cache.flush_pages(&reading.file) {
-            let (cache, data) = (self.cache.clone(), reading.file.clone());
+            let (cache, fid) = (self.cache.clone(), reading.file.fid());
             drop(self.rt.spawn("ldlm_invalidate", async move {
                 dropped.await;
                 cache.data.tidy(fid);

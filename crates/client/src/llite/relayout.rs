@@ -191,7 +191,7 @@ impl Client {
         let kept = |layout: &Layout| -> Vec<Fid> {
             layout.all_objects().filter(|s| s.ost != MDT_OST).map(|s| s.object).collect()
         };
-        self.cache.data.hand_over(kept(&copy).into_iter(), fid);
+        self.lov.objects().hand_over(kept(&copy).into_iter(), fid);
         let before = self.last_layout(fid).map(|layout| layout.generation());
         let request = |cred| Request::TakeLayout { cred, fid, from, versions: versions.clone(), group, mtime };
         let change = self.cache.change(&[fid, from], false);

@@ -24,8 +24,8 @@ impl Client {
         let Some(handle) = self.files.remove(&file) else { return Ok(()) };
         file.leave_group();
         let (fid, read, wrote) = (file.fid(), file.was_read(), file.was_written());
-        let nameless = file.inode.nameless.load(std::sync::atomic::Ordering::Relaxed);
-        if let Some(layout) = file.inode.last().filter(|_| wrote && !nameless) {
+        let orphan = file.inode.orphan.load(std::sync::atomic::Ordering::Relaxed);
+        if let Some(layout) = file.inode.last().filter(|_| wrote && !orphan) {
             self.lov.begin_settle(&layout);
         }
         if handle == NO_HANDLE {
@@ -37,7 +37,7 @@ impl Client {
         }
         // The MDT waits for the last close of a file without a name, to delete it. A writer may
         // wait for the close of a running program (ETXTBSY).
-        let waited = nameless || file.flags() & flags::EXEC != 0;
+        let waited = orphan || file.flags() & flags::EXEC != 0;
         let lock = if waited { None } else { self.layout_lock(fid) };
         self.closes.note(fid, handle, read, lock).await
     }

@@ -40,7 +40,7 @@ impl Client {
         let answer = self.mdc.call_giving_up(who, request, &given_up).await;
         change.end_told(&answer);
         let answer = answer?;
-        last.into_iter().for_each(|fid| self.files.note_nameless(fid));
+        last.into_iter().for_each(|fid| self.files.note_orphan(fid));
         self.mdc.locks().gone(&answer.gone);
         mdc::done(answer.reply)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sheen_layout::Layout;
 use sheen_wire::{Errno, Result};
 
-use super::{mirrors::AGAIN_MAX, layout_lookup::Placed};
+use super::layout_lookup::{AGAIN_MAX, Placed};
 use crate::{Client, OpenFile, Seek, stats::Op};
 
 impl Client {

@@ -9,7 +9,11 @@ use sheen_wire::{
     mds::{Entry, NO_HANDLE, Request, SetAttr, flags},
 };
 
-use super::{known::Asking, mirrors::AGAIN_MAX, layout_lookup::Located, swap::Begun};
+use super::{
+    attr_cache::Asking,
+    layout_lookup::{AGAIN_MAX, Located},
+    swap_layouts::Begun,
+};
 use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID, and the group's x bit, without which S_ISGID does not mean set-group-id.

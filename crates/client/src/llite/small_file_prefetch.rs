@@ -26,7 +26,7 @@ use crate::{
     cache::meta::{Known, Token},
     join::join_all,
     lov::Split,
-    statahead::Contents,
+    open::listing::Contents,
 };
 
 /// Most files in one request (2 MiB at most).
@@ -83,7 +83,7 @@ impl Client {
         }
         let stripe = layout.stripes().get(run.stripe)?;
         let [lock] = self.lov.all_locked(&layout)?[..] else { return None };
-        if self.lov.get(stripe.ost)?.writeback().holds(stripe.object, (0, u64::MAX)) {
+        if self.lov.get(stripe.ost)?.writeback.holds(stripe.object, (0, u64::MAX)) {
             return None;
         }
         let part = Part { object: stripe.object, offset: run.offset, len: u32::try_from(run.len).ok()? };
@@ -91,9 +91,9 @@ impl Client {
     }
 
     async fn fetch_some(&self, ost: u32, files: &[Small], token: &Token) {
-        let Some(osc) = self.lov.get(ost) else { return };
+        let Some(ost) = self.lov.get(ost) else { return };
         let parts = files.iter().map(|small| small.part).collect();
-        let Ok((Reply::Read(lens), bulk)) = osc.call(Request::Read { parts }, Bulk::new()).await else { return };
+        let Ok((Reply::Read(lens), bulk)) = ost.osc.call(Request::Read { parts }, Bulk::new()).await else { return };
         if lens.len() != files.len() || lens.iter().map(|len| *len as usize).sum::<usize>() != bulk.len() {
             return;
         }

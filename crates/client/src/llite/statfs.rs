@@ -22,7 +22,7 @@ impl Client {
     /// Any error of the MDT.
     pub async fn statfs(&self) -> Result<StatFs> {
         let _timer = self.stats.time(Op::Statfs);
-        let osts: Vec<u32> = self.lov.osts().iter().filter(|o| o.active()).map(|o| o.index()).collect();
+        let osts: Vec<u32> = self.lov.osts().iter().filter(|ost| ost.osc.active()).map(|ost| ost.osc.index()).collect();
         let (mdt, osts) = tokio::join!(self.statfs_mdt(), join_all(osts.into_iter().map(|ost| self.statfs_ost(ost))));
         Ok(summary(&mdt?, osts.into_iter().flatten()))
     }

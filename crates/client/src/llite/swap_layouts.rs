@@ -99,7 +99,7 @@ impl Client {
                 there => there?,
             };
             let owners: BTreeSet<Fid> =
-                there.stripes().iter().filter_map(|s| self.cache.data.owner(s.object)).collect();
+                there.stripes().iter().filter_map(|s| self.lov.objects().file_of(s.object)).collect();
             let owners: Vec<Fid> = owners.into_iter().collect();
             let changing = self.cache.change(&owners, true);
             let done = self.change_by(&there, begun).await;

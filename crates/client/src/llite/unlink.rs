@@ -43,7 +43,7 @@ impl Client {
         let dir = dir.changed(change.end_told(&answer));
         let answer = answer?;
         self.told_dir(answer.dir, &dir);
-        last.into_iter().for_each(|fid| self.files.note_nameless(fid));
+        last.into_iter().for_each(|fid| self.files.note_orphan(fid));
         self.mdc.locks().gone(&answer.gone);
         mdc::done(answer.reply)
     }

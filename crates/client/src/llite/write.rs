@@ -10,8 +10,8 @@ use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
-    mirrors::{AGAIN_MAX, Began},
-    layout_lookup::{HOLD_MAX, Placed},
+    layout_lookup::{AGAIN_MAX, HOLD_MAX, Placed},
+    mirrors::Began,
     swap_layouts::Begun,
 };
 use crate::{

@@ -12,7 +12,10 @@ const LOST_READS_POLL: Duration = Duration::from_millis(200);
 const LOST_READS_POLLS: u32 = 150;
 
 /// Combines two futures into one that ends when both have ended.
-pub fn both(one: Option<BoxFuture<'static, ()>>, other: Option<BoxFuture<'static, ()>>) -> Option<BoxFuture<'static, ()>> {
+pub fn both(
+    one: Option<BoxFuture<'static, ()>>,
+    other: Option<BoxFuture<'static, ()>>,
+) -> Option<BoxFuture<'static, ()>> {
     match (one, other) {
         (Some(one), Some(other)) => Some(Box::pin(async move {
             tokio::join!(one, other);

@@ -80,7 +80,7 @@ impl MdtLocks {
         let settled = files.last_layout(fid).is_some_and(|layout| is_settled(&layout));
         let flush =
             |data: &Arc<FileData>| if settled { self.cache.flush_pages(data) } else { self.cache.flush_holes(data) };
-        let Some((data, dropped)) = data.and_then(|data| Some((data.clone(), flush(&data)?))) else {
+        let Some(dropped) = data.and_then(|data| flush(&data)) else {
             files.outdate(fid);
             return None;
         };

@@ -9,7 +9,7 @@
 //! a directory revokes its UPDATE bit, for example, while its cached name stays valid. Data that
 //! another lock guards as well is not dropped.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::MutexGuard;
 use sheen_ldlm::client::{Action, Locks};

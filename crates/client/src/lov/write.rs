@@ -78,7 +78,10 @@ impl Lov {
         held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
-        if how.keep && data.len() < CACHED_WRITE_BYTES_MAX && self.keep(layout, split, offset, &data, how.rest, begun).await? {
+        if how.keep
+            && data.len() < CACHED_WRITE_BYTES_MAX
+            && self.keep(layout, split, offset, &data, how.rest, begun).await?
+        {
             return Ok(data.len());
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));

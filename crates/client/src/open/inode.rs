@@ -80,7 +80,9 @@ impl Inode {
     /// Returns the last known layout, valid or not.
     pub(crate) fn last(&self) -> Option<Arc<Layout>> {
         match &*self.layout.read() {
-            LayoutState::Settled(layout) | LayoutState::Held(layout) | LayoutState::Past(layout) => Some(layout.clone()),
+            LayoutState::Settled(layout) | LayoutState::Held(layout) | LayoutState::Past(layout) => {
+                Some(layout.clone())
+            }
             LayoutState::Unknown => None,
         }
     }
@@ -101,7 +103,9 @@ impl Inode {
         let mut state = self.layout.write();
         let newer = match &*state {
             LayoutState::Unknown => true,
-            LayoutState::Settled(known) | LayoutState::Held(known) | LayoutState::Past(known) => is_as_new(layout, known),
+            LayoutState::Settled(known) | LayoutState::Held(known) | LayoutState::Past(known) => {
+                is_as_new(layout, known)
+            }
         };
         // After a restart of the MDT, `confirm` must first compare its layout with the known one.
         if newer && !self.unsure.load(Relaxed) {

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! * a file is in [`OpenFiles`] from its open to its release; all open files of one inode share one
-//!   [`Inode`];
+//!   `Inode`;
 //! * for each file in it, the MDT has a handle or this client holds the OPEN lock, which is
 //!   cancelled only after the MDT has a handle.
 
@@ -28,7 +28,6 @@ pub use dir::OpenDir;
 pub use file::OpenFile;
 pub(crate) use files::OpenFiles;
 pub(crate) use group::{Group, Member, Seat};
-pub(crate) use inode::Inode;
 pub use listing::{Listing, Names, Step};
 pub(crate) use migration::Migration;
 pub use read_end::ReadEnd;

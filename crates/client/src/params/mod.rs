@@ -3,10 +3,9 @@
 //! Parameters hold weak references, so that they do not keep an unmounted file system alive. The
 //! parameters of a mount are removed when its [`Registered`] is dropped.
 
-use std::{
-    fmt::Write,
-    sync::{Arc, Weak},
-};
+mod registered;
+
+use std::{fmt::Write, sync::Arc};
 
 use sheen_layout::{MDT_OST, STRIPE_SIZE_DEFAULT};
 use sheen_ldlm::client::Tunables;
@@ -17,13 +16,17 @@ use sheen_wire::{Errno, Protocol, StatFs, bulk::BULK_BYTES_MAX, fid::ROOT, mgs::
 
 use crate::{
     Client,
-    llite::summary,
+    limits::PAGE_BYTES,
+    llite::{STATAHEAD_MAX_LIMIT, summary},
     locks::LockTable,
+    lov::Ost,
     mdc::{MDC_RPCS_IN_FLIGHT_MIN, Mdc},
-    osc::{Osc, PAGE_BYTES},
-    statahead::STATAHEAD_MAX_LIMIT,
+    osc::Osc,
     writeback::MAX_DIRTY_MB_LIMIT,
 };
+
+pub use registered::Registered;
+use registered::osc_dir;
 
 /// Maximum age of an unused lock in milliseconds: a day.
 const LRU_MAX_AGE_MS: u64 = 24 * 3600 * 1000;
@@ -92,7 +95,8 @@ pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
 }
 
 /// Registers the parameters of an OSC of a mount: an OST, or the MDT's data service.
-pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt) {
+pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt) {
+    let osc = &ost.osc;
     let dir = osc_dir(osc);
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let import = |osc: &Osc| osc.import().clone();
@@ -112,12 +116,12 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
         move |on| set.upgrade().map(|osc| osc.set_active(on)).ok_or(Errno::ENODEV),
     );
     put("active", active);
-    register_flow(params, &dir, osc);
+    register_flow(params, &dir, ost);
     register_space(params, &dir, osc, |osc| osc.space());
     register_locks(params, osc.name(), osc.locks());
     if osc.index() == MDT_OST {
         // Lustre's name for it, because Lustre has one device for everything on the MDT.
-        register_flow(params, &format!("mdc.{}", osc.name().replacen("-dom-", "-mdc-", 1)), osc);
+        register_flow(params, &format!("mdc.{}", osc.name().replacen("-dom-", "-mdc-", 1)), ost);
         return;
     }
     let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
@@ -128,18 +132,18 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
 }
 
 /// Registers the parameters of request sizes, dirty data and grant.
-fn register_flow(params: &Params, dir: &str, osc: &Arc<Osc>) {
+fn register_flow(params: &Params, dir: &str, ost: &Arc<Ost>) {
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
-    put("max_pages_per_rpc", pages_per_rpc(osc, |osc| osc.import().clone()));
-    put("cur_dirty_bytes", number(osc, |osc| osc.writeback().dirty_bytes()));
-    put("cur_grant_bytes", number(osc, |osc| osc.writeback().grant_bytes()));
-    let (get, set) = (Arc::downgrade(osc), Arc::downgrade(osc));
+    put("max_pages_per_rpc", pages_per_rpc(&ost.osc, |osc| osc.import().clone()));
+    put("cur_dirty_bytes", number(ost, |ost| ost.writeback.dirty_bytes()));
+    put("cur_grant_bytes", number(ost, |ost| ost.writeback.grant_bytes()));
+    let (get, set) = (Arc::downgrade(ost), Arc::downgrade(ost));
     put(
         "max_dirty_mb",
         Param::u64(
             1..=MAX_DIRTY_MB_LIMIT,
-            move || get.upgrade().map_or(0, |osc| osc.writeback().max_dirty_mb()),
-            move |mb| set.upgrade().map(|osc| osc.writeback().set_max_dirty_mb(mb)).ok_or(Errno::ENODEV),
+            move || get.upgrade().map_or(0, |ost| ost.writeback.max_dirty_mb()),
+            move |mb| set.upgrade().map(|ost| ost.writeback.set_max_dirty_mb(mb)).ok_or(Errno::ENODEV),
         )
         .unit(1 << 20),
     );
@@ -185,13 +189,13 @@ fn register_lov(params: &Params, dir: &str, client: &Arc<Client>) {
     put("stripeoffset", Param::text(|| "-1".into()));
     put("stripetype", Param::u64_ro(|| 1));
     put("numobd", number(client, |c| c.lov.osts().len() as u64));
-    put("activeobd", number(client, |c| c.lov.osts().iter().filter(|o| o.active()).count() as u64));
+    put("activeobd", number(client, |c| c.lov.osts().iter().filter(|ost| ost.osc.active()).count() as u64));
     let target_obd = |c: &Client| {
-        let line = |osc: &Arc<Osc>| {
+        let line = |osc: &Osc| {
             let name = target_name(&c.fsname, TargetKind::Ost, osc.index());
             format!("{}: {name}_UUID {}\n", osc.index(), if osc.active() { "ACTIVE" } else { "INACTIVE" })
         };
-        c.lov.osts().iter().map(line).collect()
+        c.lov.osts().iter().map(|ost| line(&ost.osc)).collect()
     };
     put("target_obd", text(client, target_obd));
     let uuid = client.uuid.clone();
@@ -248,7 +252,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("statahead_stats", counts(client, |c| c.statahead.render(), |c| c.statahead.clear()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
-        summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|o| o.active()).map(|o| o.space()))
+        summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|ost| ost.osc.active()).map(|ost| ost.osc.space()))
     });
 }
 
