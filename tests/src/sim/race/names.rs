@@ -130,10 +130,12 @@ impl State {
         match asked.ask {
             NameRequest::Unlink(name) => drop(self.names.remove(&name)),
             NameRequest::Rename(from, to, flags) => drop(self.rename(from, to, flags)),
-            NameRequest::Link(fid, name) if self.links(fid) > 0 => drop(self.names.entry(name).or_insert(fid)),
+            NameRequest::Link(fid, name) if self.links(fid) > 0 => {
+                self.names.entry(name).or_insert(fid);
+            }
             // The new file's FID is unknown, but the file occupies the name.
             NameRequest::Create(name, _) => {
-                drop(self.names.entry(name).or_insert(Fid::new(u64::MAX, asked.span.from as u32)))
+                self.names.entry(name).or_insert(Fid::new(u64::MAX, asked.span.from as u32));
             }
             _ => {}
         }
