@@ -1,4 +1,4 @@
-//! What a cache outside the client must do when the client loses a lock.
+//! Invalidation of caches outside the client, when the client loses a lock.
 //!
 //! The client's own caches are emptied first, then those of the [`Invalidate`], then the lock is
 //! cancelled. The kernel of a mount is one such cache. A program that uses the client as a library

@@ -1,28 +1,35 @@
 //! The client library: one mounted file system as one program sees it, without a kernel.
 //!
-//! * [`Client`]: mounting, and every operation of a program (`llite`, one file per operation);
+//! * [`Client`]: a mounted file system (`client`), mounting (`mount`), and every operation of a
+//!   program (`llite`, one file per operation);
+//! * `open`: open files and directories; `cache`: attributes, names, layouts, and the kernel's
+//!   pages;
 //! * `lov`: splits an operation on a file into requests to the OSTs that hold its objects; `osc`:
-//!   one OST;
-//! * `locks`: the locks held from each target; `cache`: the data cached under these locks, in this
-//!   process and in the kernel ([`Invalidate`]);
-//! * `writeback`: the write-back cache, that is, dirty data that is not yet on the OSTs;
+//!   one OST; `writeback`: dirty data that is not yet on the OSTs;
 //! * `mdc`: the MDT, and the allocation of FIDs for new files;
-//! * `closed`: batched close requests to the MDT;
-//! * `statahead`: detects programs that look up the names of a directory in order, and decides
-//!   which attributes to request ahead;
+//! * `locks`: the locks held from each target; `lock_owners`: what is dropped before a lock is
+//!   cancelled, in this process and in a cache outside it ([`Invalidate`]);
 //! * `targets`: turns the MGS's configuration into imports; `params`: the Lustre parameters of all
 //!   these parts.
 //!
 //! ```text
 //!   mount, tests, simulator
 //!        │
-//!      llite ─── layouts, open files, cache ── locks
-//!      │   │
-//!     mdc  lov ── split · glimpse · read · write · truncate · allocate · seek · sync
-//!      │   │
-//!      │  osc (one per OST)
-//!      └─┬─┘
-//!       rpc
+//!      llite            one file per operation
+//!        │
+//!   lock_owners         before a lock is cancelled
+//!        │
+//!   open · cache        open files; attributes, names, layouts, pages
+//!    │     │
+//!    │    lov           split · glimpse · read · write · truncate · allocate · seek · sync
+//!    │     │
+//!    │   writeback      dirty data
+//!    │     │
+//!   mdc   osc           one MDT, one osc per OST
+//!    └──┬──┘
+//!     locks
+//!       │
+//!      rpc
 //! ```
 //!
 //! Invariants:

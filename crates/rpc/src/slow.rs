@@ -1,5 +1,5 @@
-//! Log lines of slow requests. The log adds the operation's id to them, so the lines of a client and
-//! of the servers that worked for it can be matched.
+//! Log lines of slow requests. The log adds the operation's id to them, so the lines of a client
+//! and of the servers that worked for it can be matched.
 
 use std::time::Duration;
 

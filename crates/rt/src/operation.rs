@@ -1,7 +1,7 @@
 //! The operation that the running code works for: its id in log lines and requests.
 //!
-//! The id belongs to a future, not to a thread or a task: it holds while the future is polled. Tasks
-//! spawned meanwhile have no id unless they [`inherit`] it, because most of them outlive the
+//! The id belongs to a future, not to a thread or a task: it holds while the future is polled.
+//! Tasks spawned meanwhile have no id unless they [`inherit`] it, because most of them outlive the
 //! operation and serve others too.
 
 use std::time::Duration;

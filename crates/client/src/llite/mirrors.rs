@@ -1,8 +1,8 @@
 //! Mirrored files: how reads and writes differ for them, and open files that use one mirror alone.
 //!
 //! Every operation on a mirrored file uses the file's layout, as with any layout that may change
-//! ([`super::layout_lookup`]). The kernel's pages of the file are dropped together with the LAYOUT lock,
-//! because another mirror may be written after that.
+//! ([`super::layout_lookup`]). The kernel's pages of the file are dropped together with the LAYOUT
+//! lock, because another mirror may be written after that.
 //!
 //! An operation that lost the LAYOUT lock while it ran, or had none, may have used a mirror that is
 //! stale by now. So a write checks at its end whether the layout is still the one that it used

@@ -15,7 +15,8 @@
 //!   Other programs of this mount in the group need not wait: they write, and the migration fails
 //!   with EBUSY.
 //! * No operation remains half done. An operation that meets a sealed object is repeated as a
-//!   whole. If the objects belong to another file now, it is finished there ([`super::swap_layouts`]).
+//!   whole. If the objects belong to another file now, it is finished there
+//!   ([`super::swap_layouts`]).
 //! * A layout is trusted for at most [`LAYOUT_TRUST`] without confirmation by the MDT. OSTs
 //!   remember sealed objects many times longer.
 

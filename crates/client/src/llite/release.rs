@@ -14,8 +14,8 @@ impl Client {
     /// access time. If that does not matter, and the file was opened without a request, the MDT
     /// gets no close.
     ///
-    /// The close may be sent some moments later, with others ([`crate::open::Closes`]). Otherwise the
-    /// request is sent when the future is first polled, before any later request.
+    /// The close may be sent some moments later, with others ([`crate::open::Closes`]). Otherwise
+    /// the request is sent when the future is first polled, before any later request.
     ///
     /// # Errors
     /// Any error of the MDT; for this client the file is closed in any case.

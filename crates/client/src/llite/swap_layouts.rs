@@ -1,7 +1,7 @@
 //! swap_layouts: two files exchange their objects, and with them their bytes.
 //!
-//! Other clients drop what they have cached as in a migration ([`super::relayout`]), and for the OSTs
-//! this client is like the others. So it flushes and drops only what the OSTs ask for. The
+//! Other clients drop what they have cached as in a migration ([`super::relayout`]), and for the
+//! OSTs this client is like the others. So it flushes and drops only what the OSTs ask for. The
 //! exception is what locks of the MDT guard, because the MDT does not revoke the requester's locks.
 //!
 //! **A change of several objects** may be in progress meanwhile: some objects are changed before

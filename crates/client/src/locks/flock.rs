@@ -11,7 +11,8 @@ use sheen_wire::{
 };
 use tokio::sync::oneshot;
 
-/// Marks the handles of this module. They differ from the engine's and from those of `intent_locks`.
+/// Marks the handles of this module. They differ from the engine's and from those of
+/// `intent_locks`.
 const FLOCK: u64 = 1 << 61;
 /// Maximum number of remembered owners. Beyond it, each close asks the MDT to drop locks.
 const OWNERS_MAX: usize = 65_536;

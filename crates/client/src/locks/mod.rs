@@ -5,8 +5,8 @@
 //!   The task first drops the cached data, in this process and in the kernel
 //!   ([`Owner::drop_cached`]), and then tells the target ([`Owner::cancel`]);
 //! * [`LockRef`]: a lock in use; a lock with references is not cancelled;
-//! * [`IntentLocks`]: locks that come with the reply to another request (intent locks). Their handles
-//!   are chosen before it is known which inodes they will lock;
+//! * [`IntentLocks`]: locks that come with the reply to another request (intent locks). Their
+//!   handles are chosen before it is known which inodes they will lock;
 //! * [`flock`]: file locks of programs.
 //!
 //! Invariants:

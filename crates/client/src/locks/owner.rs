@@ -1,4 +1,4 @@
-//! What stands behind a lock table: the caches that its locks guard, and the connection to the
+//! The owner behind a lock table: the caches that its locks guard, and the connection to the
 //! target. The table knows both only through [`Owner`].
 
 use sheen_rpc::BoxFuture;

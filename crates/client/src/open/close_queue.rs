@@ -13,8 +13,8 @@
 //!   close;
 //! * at most [`CLOSED_MAX`] closes are pending;
 //! * a handle is pending only under a LAYOUT lock on its file, and is released before that lock is
-//!   cancelled ([`crate::lock_owners::MdtLocks`]). So another client that removes the file, swaps its
-//!   layout or adds a mirror sees the same as if the close had been sent at once.
+//!   cancelled ([`crate::lock_owners::MdtLocks`]). So another client that removes the file, swaps
+//!   its layout or adds a mirror sees the same as if the close had been sent at once.
 
 use std::{
     sync::{

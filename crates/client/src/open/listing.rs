@@ -1,11 +1,12 @@
-//! What an open directory remembers of its readdir replies: pages of names in the directory's order,
-//! since the last rewind. Programs get their entries from it. Handles only names and numbers, and
-//! sends no requests.
+//! State of an open directory for its readdir replies: pages of names in the directory's
+//! order, since the last rewind. Programs get their entries from it. Handles only names and
+//! numbers, and sends no requests.
 //!
 //! A looked-up name is searched for just after the previous one. If names are looked up in order,
-//! the attributes of the following names are to be requested, twice as many each time. A lookup of a
-//! name whose attributes are in flight waits for them. If most of the recently looked-up files were
-//! read, the following files are to be requested with their data, if they are small ([`Contents`]).
+//! the attributes of the following names are to be requested, twice as many each time. A lookup of
+//! a name whose attributes are in flight waits for them. If most of the recently looked-up files
+//! were read, the following files are to be requested with their data, if they are small
+//! ([`Contents`]).
 //!
 //! Invariants:
 //! * a rewind clears the listing, so a program that rewinds sees the present directory;

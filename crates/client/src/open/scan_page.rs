@@ -39,7 +39,7 @@ pub struct ScanPage {
     pub eof: bool,
     /// Cookie before the first entry.
     pub(crate) after: u64,
-    /// Who requested the page.
+    /// Owner of the request for the page.
     pub(crate) who: Caller,
     /// Whether the attributes from the OSTs were requested.
     pub(crate) sizes: bool,

@@ -16,7 +16,8 @@ pub struct Overdue {
     pub mode: Mode,
     /// Its range or bits.
     pub policy: Policy,
-    /// Whether the missed answer is that to a glimpse; otherwise the client did not cancel the lock.
+    /// Whether the missed answer is that to a glimpse; otherwise the client did not cancel the
+    /// lock.
     pub glimpse: bool,
     /// Time since the callback, or since the last I/O under the lock.
     pub waited: Duration,

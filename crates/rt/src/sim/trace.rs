@@ -17,7 +17,7 @@ pub(crate) enum Note<'a> {
     Poll { task: u64, name: &'a str },
     End { task: u64, name: &'a str },
     Timer,
-    TestNote { what: &'a str },
+    Message { what: &'a str },
     Connect { conn: u64, from: u32, to: u32 },
     Established { conn: u64 },
     Refused { conn: u64 },

@@ -64,7 +64,7 @@ impl World {
 
     /// Records an observation or action of a test in the trace.
     pub fn note(&self, what: &str) {
-        self.0.with(|s| s.note(Note::TestNote { what }));
+        self.0.with(|s| s.note(Note::Message { what }));
     }
 
     /// Returns a hash of all events so far: tasks, packets with their content, timers, disks. Equal
