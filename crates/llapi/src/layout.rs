@@ -345,7 +345,7 @@ impl Layout {
     }
 
     fn push(&mut self, component: Component) -> Result<()> {
-        if self.components.len() >= crate::xattr::COMPONENTS_MAX {
+        if self.components.len() >= COMPONENTS_MAX {
             return Err(Errno::E2BIG);
         }
         self.components.push(component);
@@ -371,7 +371,7 @@ impl Layout {
         if !self.composite || !other.composite {
             return Err(Errno::EINVAL);
         }
-        if self.components.len() + other.components.len() > crate::xattr::COMPONENTS_MAX {
+        if self.components.len() + other.components.len() > COMPONENTS_MAX {
             return Err(Errno::E2BIG);
         }
         self.components.extend_from_slice(&other.components);

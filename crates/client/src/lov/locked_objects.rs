@@ -1,7 +1,7 @@
 //! The objects on which this client holds extent locks.
 //!
-//! A blocking callback names an object, and the caches are ordered by file. So the file of each locked
-//! object is stored here, together with what the locks make known of it:
+//! A blocking callback names an object, and the caches are ordered by file. So the file of each
+//! locked object is stored here, together with what the locks make known of it:
 //! * the minimum size of an object, as seen under a lock. While that lock is held, only this client
 //!   can make the object smaller;
 //! * whether locks on the file are contended.

@@ -1,5 +1,7 @@
 //! The mapping, compared with a model that distributes stripe units one by one.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 use sheen_wire::ost::OBJECT_SIZE_MAX;
 

@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use sheen_wire::Errno;
 
 use super::*;
-use crate::{Pool, STRIPES_MAX, codec::fixtures};
+use crate::{
+    Pool, STRIPES_MAX,
+    codec::{self, fixtures},
+};
 
 const M: u64 = 1 << 20;
 const EOF: u64 = u64::MAX;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{FakeOst, Host, config, objects, slow_commits, with_host};
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::Server;
-use sheen_rt::sim::{Sim, World};
+use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Errno, Ost, mds::Request, ost};
 

@@ -13,7 +13,7 @@ use sheen_mgs::Mgs;
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
 use sheen_rt::Rt;
-use sheen_rt::sim::{Sim, World};
+use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
 use sheen_wire::mds::{Call, Reply, Request, flags};
 use sheen_wire::mgs::TargetKind;
