@@ -15,7 +15,7 @@ const FILE: Fid = Fid::new(0x2_0000_0400, 1);
 fn with_clients(test: impl AsyncFn(&Host, Client, Client)) {
     with_host(1, config(), async |sim, _, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-        let (a, b) = (Client::lo(&host, "a").await, Client::tcp(&sim, &host, 2).await);
+        let (a, b) = (Client::lo(&host, "a").await, Client::tcp(sim, &host, 2).await);
         test(&host, a, b).await;
     });
 }

@@ -327,7 +327,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
 fn change_proceeds_after_dead_client_is_evicted() {
     with_host(2, config(), async |sim, rt, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-        let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::tcp(&sim, &host, 3).await);
+        let (a, b) = (Client::tcp(sim, &host, 2).await, Client::tcp(&sim, &host, 3).await);
         a.make("f").await;
         let (f, _) = a.look("f").await;
         std::mem::forget(a); // the crash ends it, not a destructor
@@ -364,7 +364,7 @@ fn change_of_disconnected_requester_still_revokes_other_locks() {
 fn blocking_callback_is_repeated_after_mdt_reconnect() {
     with_host(3, config(), async |sim, rt, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-        let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::lo(&host, "b").await);
+        let (a, b) = (Client::tcp(sim, &host, 2).await, Client::lo(&host, "b").await);
         a.make("f").await;
         let (f, grant) = a.look("f").await;
         sim.reset_connections(MDS, 2);

@@ -260,7 +260,7 @@ fn with_wide_files(seed: u64, test: impl AsyncFn(&Sim, &Host)) {
     with_host(seed, config(), async |sim, rt, host| {
         host.params.set("lod.*.stripecount", "-1").unwrap();
         rt.sleep(Duration::from_secs(20)).await;
-        test(&sim, &host).await;
+        test(sim, &host).await;
     });
 }
 
