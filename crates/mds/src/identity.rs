@@ -1,15 +1,15 @@
 //! Identity file: says which MDT a directory holds. It prevents that the directory is served under
-//! another name, in another file system, or by a release that cannot read it. It is text with one
-//! `key = value` in a line, as in an OST's directory.
+//! another name, in another file system, or by a release that cannot read it.
+//! [`sheen_objects::identity_fields`] describes its text.
 
 use std::fmt;
+
+use sheen_objects::IdentityFields;
 
 /// Version of the layout of an MDT's directory. Raised when older releases can no longer serve it.
 /// Format 2: files and objects have sequences of this MDT ([`sheen_wire::seq`]). Those of MDT 0 are
 /// the same as in format 1.
 pub const FORMAT: u32 = 2;
-/// Largest identity file that is read, in bytes.
-pub const BYTES_MAX: usize = 4096;
 
 /// Identity of the MDT that a directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,25 +64,20 @@ impl Identity {
     /// See [`IdentityError`].
     pub fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
         use IdentityError::Damaged;
-        if bytes.len() > BYTES_MAX {
-            return Err(Damaged("too long"));
-        }
-        let text = str::from_utf8(bytes).map_err(|_| Damaged("not text"))?;
-        let pairs = || text.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('='));
-        let value = |key: &str| pairs().find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned());
-        let format = value("format").and_then(|v| v.parse().ok()).ok_or(Damaged("no format"))?;
+        let fields = IdentityFields::new(bytes).map_err(Damaged)?;
+        let format = fields.format().map_err(Damaged)?;
         if format > FORMAT {
             return Err(IdentityError::Format(format));
         }
-        match value("kind") {
-            Some(kind) if kind == "MDT" => {}
-            other => return Err(IdentityError::Kind(other.unwrap_or_default())),
+        match fields.get("kind") {
+            Some("MDT") => {}
+            other => return Err(IdentityError::Kind(other.unwrap_or_default().to_owned())),
         }
-        let filled = |key, what| value(key).filter(|v| !v.is_empty()).ok_or(Damaged(what));
+        let filled = |key, missing| fields.filled(key, missing).map_err(Damaged);
         Ok(Identity {
             format,
-            fsname: filled("fsname", "no fsname")?,
-            uuid: filled("uuid", "no uuid")?,
+            fsname: filled("fsname", "no fsname")?.to_owned(),
+            uuid: filled("uuid", "no uuid")?.to_owned(),
             index: filled("index", "no index")?.parse().map_err(|_| Damaged("index is no number"))?,
         })
     }
@@ -90,6 +85,8 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use sheen_objects::identity_fields::BYTES_MAX;
+
     use super::*;
 
     const VERSION_1: &str =

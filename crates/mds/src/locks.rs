@@ -71,6 +71,11 @@ pub(crate) fn deleted_inodes(invalidations: &[(Fid, u64)]) -> impl Iterator<Item
     invalidations.iter().filter(|(_, bits)| bits & CACHE_BITS == CACHE_BITS).map(|(fid, _)| *fid)
 }
 
+/// Returns the lock that the MDT takes on the invalidated bits of an inode.
+fn exclusive(&(fid, bits): &(Fid, u64)) -> (Resource, Mode, Policy) {
+    (Resource::bits(fid), Mode::Ex, Policy::bits(bits))
+}
+
 /// A change that other clients must learn of before the reply is sent.
 pub(crate) struct LockedChange {
     /// `None` once the change has ended.
@@ -119,13 +124,7 @@ impl LockedChange {
     /// Sends blocking callbacks to clients that cache what was changed. Waits until all have
     /// cancelled, or the MDT stops. Returns the file that was deleted by this, if any.
     pub async fn revoke(mut self) -> Option<Fid> {
-        let held = self.held.as_mut()?;
-        tokio::select! {
-            biased;
-            () = held.wait() => {}
-            // An error means that the MDT was dropped.
-            _ = self.stopping.wait_for(|stopping| *stopping) => {}
-        }
+        self.wait_cancelled().await;
         self.held.take().and_then(ChangeLocks::end)
     }
 
@@ -144,6 +143,7 @@ impl LockedChange {
         tokio::select! {
             biased;
             () = held.wait() => {}
+            // An error means that the MDT was dropped.
             _ = self.stopping.wait_for(|stopping| *stopping) => {}
         }
     }
@@ -190,12 +190,11 @@ impl Mdt {
         invalidations: &[(Fid, u64)],
         orphan: Option<HeldOrphan>,
     ) -> Option<LockedChange> {
-        let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let local = match invalidations {
             [] => return None,
-            [one] => self.locks.server.local(&[want(one)], Some(export)),
+            [one] => self.locks.server.local(&[exclusive(one)], Some(export)),
             several => {
-                let wants: Vec<_> = several.iter().map(want).collect();
+                let wants: Vec<_> = several.iter().map(exclusive).collect();
                 self.locks.server.local(&wants, Some(export))
             }
         };
@@ -210,8 +209,7 @@ impl Mdt {
     /// As [`Mdt::change`], for a change that no client may see before it is durable
     /// ([`LockedChange::revoke_when`]).
     pub(crate) fn lasting_change(&self, exempt: Option<&Export>, invalidations: &[(Fid, u64)]) -> LockedChange {
-        let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
-        let wants: Vec<_> = invalidations.iter().map(want).collect();
+        let wants: Vec<_> = invalidations.iter().map(exclusive).collect();
         self.held(self.locks.server.local(&wants, exempt), None)
     }
 
@@ -219,8 +217,7 @@ impl Mdt {
     /// client reaches their bytes without a request. A client that has a file open reports this.
     /// Until the change ends, requests for these bits wait. To be called with the core lock held.
     pub(crate) fn revoke_open_and_layout(&self, fids: &[Fid]) -> LockedChange {
-        let bits = bits::OPEN | bits::LAYOUT;
-        let wants: Vec<_> = fids.iter().map(|fid| (Resource::bits(*fid), Mode::Ex, Policy::bits(bits))).collect();
+        let wants: Vec<_> = fids.iter().map(|fid| exclusive(&(*fid, bits::OPEN | bits::LAYOUT))).collect();
         self.held(self.locks.server.local(&wants, None), None)
     }
 

@@ -108,6 +108,19 @@ impl Mdt {
         }
     }
 
+    /// Runs `work` in a task of its own, so that it continues if the requester disconnects.
+    ///
+    /// # Errors
+    /// ESHUTDOWN: the MDT stops. Others as `work`.
+    pub(crate) async fn run_to_end<T, F>(&self, name: &'static str, work: impl FnOnce(Arc<Mdt>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
+        self.rt.spawn(name, work(mdt)).await.unwrap_or(Err(Errno::ESHUTDOWN))
+    }
+
     /// Wakes the committer if there is something to commit. To be called after every change, with
     /// the core lock held.
     pub(crate) fn touched(&self, core: &Core) {

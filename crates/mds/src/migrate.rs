@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sheen_namespace::{ClientId, Done, Taking};
+use sheen_namespace::{ClientId, Done, Renamed, Taking};
 use sheen_rpc::{Export, Response};
 use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
@@ -46,10 +46,14 @@ const UNSEAL_TIMEOUT: Duration = Duration::from_secs(10);
 impl Mdt {
     /// Executes a [`Request::TakeLayout`].
     pub(crate) async fn take_layout(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
-        let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let (export, request) = (export.clone(), call.request.clone());
+<<<<<<< ours
         let task = self.rt.spawn("mdt-migrate", operation::inherit(async move { mdt.take(&export, &request).await }));
         let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
+=======
+        let work = |mdt: Arc<Mdt>| async move { mdt.take(&export, &request).await };
+        let transno = self.run_to_end("mdt-migrate", work).await?;
+>>>>>>> theirs
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }
 
@@ -75,7 +79,7 @@ impl Mdt {
             }
             Err(errno) => {
                 let renamed = taking.renamed.iter().map(|name| (name.ost, name.old));
-                self.reopen(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
+                self.unseal(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
                 // MOVED: an earlier migration left an object sealed. It is unsealed now.
                 Err(if errno == Errno::MOVED { Errno::EBUSY } else { errno })
             }
@@ -90,11 +94,9 @@ impl Mdt {
         versions: &[(Fid, u64)],
         group: Option<u64>,
     ) -> Result<(u64, LockedChange)> {
-        self.close(&taking.leaving, versions, group).await?;
-        let old: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, None))).collect();
-        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
-        let both: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, name.new))).collect();
-        self.each_ost(&both, SEAL_TIMEOUT, |objects| ost::Request::Link { objects }).await?;
+        self.seal(&taking.leaving, versions, group).await?;
+        self.seal_old_names(&taking.renamed).await?;
+        self.link_new_names(&taking.renamed).await?;
         self.execute_take(export, request).await
     }
 
@@ -105,7 +107,7 @@ impl Mdt {
         let layout = self.core.lock().ns.layout(fid)?;
         if let Some(layout) = layout.filter(|layout| layout.generation() == generation) {
             let objects: Vec<_> = layout.all_objects().map(|s| (s.ost, s.object)).collect();
-            self.reopen(&objects).await;
+            self.unseal(&objects).await;
         }
         Ok(())
     }
@@ -160,7 +162,7 @@ impl Mdt {
     }
 
     /// Makes the OSTs seal objects, if the objects still have these versions.
-    async fn close(&self, objects: &[(u32, Fid)], versions: &[(Fid, u64)], group: Option<u64>) -> Result<()> {
+    async fn seal(&self, objects: &[(u32, Fid)], versions: &[(Fid, u64)], group: Option<u64>) -> Result<()> {
         let versions: BTreeMap<Fid, u64> = versions.iter().copied().collect();
         let request = |objects: Vec<Fid>| {
             let version = |object: Fid| Some((object, Some(*versions.get(&object)?)));
@@ -169,9 +171,21 @@ impl Mdt {
         self.each_ost(objects, SEAL_TIMEOUT, request).await
     }
 
+    /// Makes the OSTs seal objects that will get other names.
+    pub(crate) async fn seal_old_names(&self, names: &[Renamed]) -> Result<()> {
+        let old: Vec<_> = names.iter().map(|name| (name.ost, (name.old, None))).collect();
+        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await
+    }
+
+    /// Gives sealed objects their new names in addition to the old ones.
+    pub(crate) async fn link_new_names(&self, names: &[Renamed]) -> Result<()> {
+        let both: Vec<_> = names.iter().map(|name| (name.ost, (name.old, name.new))).collect();
+        self.each_ost(&both, SEAL_TIMEOUT, |objects| ost::Request::Link { objects }).await
+    }
+
     /// Makes the OSTs unseal objects. An object that cannot be reached now is unsealed when a
     /// client reports it.
-    pub(crate) async fn reopen(&self, objects: &[(u32, Fid)]) {
+    pub(crate) async fn unseal(&self, objects: &[(u32, Fid)]) {
         let request = |objects| ost::Request::Reopen { objects };
         if let Err(errno) = self.each_ost(objects, UNSEAL_TIMEOUT, request).await {
             warn!(
@@ -183,7 +197,7 @@ impl Mdt {
 
     /// Sends the requests for these objects to their OSTs, all in parallel, with at most
     /// [`PARTS_MAX`] objects each. Returns an error if any of them fails.
-    pub(crate) async fn each_ost<T: Copy>(
+    async fn each_ost<T: Copy>(
         &self,
         objects: &[(u32, T)],
         timeout: Duration,

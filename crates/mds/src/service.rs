@@ -220,9 +220,8 @@ impl Mdt {
     /// Waits until a change is durable and all other clients have cancelled. Continues in a task if
     /// the requester disconnects.
     async fn revoke_when_durable(&self, change: LockedChange, transno: u64) -> Result<()> {
-        let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
-        let task = self.rt.spawn("mdt-mirrors", async move { change.revoke_when(mdt.durable(transno)).await });
-        task.await.unwrap_or(Err(Errno::ESHUTDOWN))
+        let work = |mdt: Arc<Mdt>| async move { change.revoke_when(mdt.durable(transno)).await };
+        self.run_to_end("mdt-mirrors", work).await
     }
 
     async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {

@@ -35,7 +35,6 @@ use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
 use sheen_rpc::{Export, Response};
 use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
-use sheen_wire::ost;
 use sheen_wire::{Errno, Fid, Result};
 use tracing::warn;
 
@@ -63,10 +62,14 @@ enum Wait {
 impl Mdt {
     /// Answers a [`Request::SwapLayouts`].
     pub(crate) async fn swap_layouts(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
-        let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let (export, request) = (export.clone(), call.request.clone());
+<<<<<<< ours
         let task = self.rt.spawn("mdt-swap", operation::inherit(async move { mdt.swap(&export, &request).await }));
         let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
+=======
+        let work = |mdt: Arc<Mdt>| async move { mdt.swap(&export, &request).await };
+        let transno = self.run_to_end("mdt-swap", work).await?;
+>>>>>>> theirs
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }
 
@@ -90,7 +93,7 @@ impl Mdt {
                 Err(errno) => errno,
             };
             let old: Vec<_> = names.iter().map(|n| (n.ost, n.old)).collect();
-            self.reopen(&old).await;
+            self.unseal(&old).await;
             // MOVED: an earlier migration or swap left an object sealed. It is unsealed now.
             if !matches!(errno, Errno::EAGAIN | Errno::MOVED) {
                 return Err(errno);
@@ -130,12 +133,9 @@ impl Mdt {
 
     async fn swap_begun(&self, export: &Export, request: &Request, names: &[Renamed]) -> Result<(u64, LockedChange)> {
         let excluded = self.exclude_other_clients(export, request).await?;
-        let old: Vec<_> = names.iter().map(|n| (n.ost, (n.old, None))).collect();
-        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
+        self.seal_old_names(names).await?;
         drop(excluded);
-        let both: Vec<_> = names.iter().map(|n| (n.ost, (n.old, n.new))).collect();
-        let linked = self.each_ost(&both, SEAL_TIMEOUT, |objects| ost::Request::Link { objects }).await;
-        if let Err(errno) = linked {
+        if let Err(errno) = self.link_new_names(names).await {
             warn!("{}: swap_layouts aborted: an OST could not link objects to their new names: {errno}", self.name);
             return Err(errno);
         }

@@ -1,14 +1,13 @@
 //! The file that identifies the target in a directory. With it, a directory is never served under
 //! another name, by another file system, or by a release that cannot read it.
-//!
-//! It is text, one `key = value` per line, for administrators to read; `#` starts a comment.
+//! [`crate::identity_fields`] describes its text.
 
 use std::fmt;
 
+use crate::identity_fields::IdentityFields;
+
 /// Version of the layout of an OST's directory. Raised when older releases cannot read it any more.
 pub const FORMAT: u32 = 1;
-/// Maximum size of an identity file, in bytes.
-pub const BYTES_MAX: usize = 4096;
 
 /// Identity of the OST in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,30 +46,20 @@ impl Identity {
     /// Parses the output of `Display`. Ignores keys of later minor releases.
     pub fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
         use IdentityError::Damaged;
-        if bytes.len() > BYTES_MAX {
-            return Err(Damaged("too long"));
-        }
-        let text = str::from_utf8(bytes).map_err(|_| Damaged("not text"))?;
-        let value = |key: &str| {
-            let lines = text.lines().filter(|line| !line.starts_with('#'));
-            lines
-                .filter_map(|line| line.split_once('='))
-                .find(|(k, _)| k.trim() == key)
-                .map(|(_, v)| v.trim().to_owned())
-        };
-        let format = value("format").and_then(|v| v.parse().ok()).ok_or(Damaged("no format"))?;
+        let fields = IdentityFields::new(bytes).map_err(Damaged)?;
+        let format = fields.format().map_err(Damaged)?;
         if format > FORMAT {
             return Err(IdentityError::Format(format));
         }
-        match value("kind") {
-            Some(kind) if kind == "OST" => {}
-            other => return Err(IdentityError::Kind(other.unwrap_or_default())),
+        match fields.get("kind") {
+            Some("OST") => {}
+            other => return Err(IdentityError::Kind(other.unwrap_or_default().to_owned())),
         }
-        let filled = |key, what| value(key).filter(|v| !v.is_empty()).ok_or(Damaged(what));
+        let filled = |key, missing| fields.filled(key, missing).map_err(Damaged);
         Ok(Identity {
-            fsname: filled("fsname", "no fsname")?,
-            uuid: filled("uuid", "no uuid")?,
-            index: match value("index") {
+            fsname: filled("fsname", "no fsname")?.to_owned(),
+            uuid: filled("uuid", "no uuid")?.to_owned(),
+            index: match fields.get("index") {
                 Some(v) => Some(v.parse().map_err(|_| Damaged("index is no number"))?),
                 None => None,
             },
@@ -83,6 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::identity_fields::BYTES_MAX;
 
     const VERSION_1: &str =
         "# A Sheen target; do not edit.\nformat = 1\nkind = OST\nfsname = sheen\nuuid = c0ffee\nindex = 3\n";

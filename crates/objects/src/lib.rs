@@ -8,6 +8,7 @@
 //! * [`sums`]: checksums of object contents, so that bytes can be sent without reading them;
 //! * [`grants`]: space granted to clients;
 //! * [`identity`]: the file that identifies the target in a directory;
+//! * [`identity_fields`]: the text of such a file, of any kind of target;
 //! * [`sharing`]: how targets on one device divide its `statfs` figures.
 //!
 //! Invariants: no I/O, no clock, no threads. No input from a peer or a disk makes this code panic
@@ -18,6 +19,7 @@ pub mod check;
 pub mod dentry_durability;
 pub mod grants;
 pub mod identity;
+pub mod identity_fields;
 pub mod name;
 pub mod plan;
 pub mod sharing;
@@ -26,6 +28,7 @@ pub mod sums;
 pub use dentry_durability::DentryDurability;
 pub use grants::Grants;
 pub use identity::Identity;
+pub use identity_fields::IdentityFields;
 pub use plan::{Run, runs};
 pub use sharing::Sharing;
 pub use sums::Sums;

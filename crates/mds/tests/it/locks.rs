@@ -327,7 +327,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
 fn change_proceeds_after_dead_client_is_evicted() {
     with_host(2, config(), async |sim, rt, host| {
         host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
-        let (a, b) = (Client::tcp(sim, &host, 2).await, Client::tcp(&sim, &host, 3).await);
+        let (a, b) = (Client::tcp(sim, &host, 2).await, Client::tcp(sim, &host, 3).await);
         a.make("f").await;
         let (f, _) = a.look("f").await;
         std::mem::forget(a); // the crash ends it, not a destructor
