@@ -9,6 +9,7 @@ use sheen_lockd::Lockd;
 use sheen_objects::sharing::Share;
 use sheen_params::{Params, Stats};
 use sheen_rpc::Server;
+use sheen_rt::operation;
 use sheen_rt::{Instant, JoinHandle, LockGuard, OpenDir, Rt};
 use sheen_wire::{Errno, Mds, Result};
 use tokio::sync::{Notify, watch};
@@ -118,7 +119,7 @@ impl Mdt {
         T: Send + 'static,
     {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
-        self.rt.spawn(name, work(mdt)).await.unwrap_or(Err(Errno::ESHUTDOWN))
+        self.rt.spawn(name, operation::inherit(work(mdt))).await.unwrap_or(Err(Errno::ESHUTDOWN))
     }
 
     /// Wakes the committer if there is something to commit. To be called after every change, with

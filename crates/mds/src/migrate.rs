@@ -47,13 +47,8 @@ impl Mdt {
     /// Executes a [`Request::TakeLayout`].
     pub(crate) async fn take_layout(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let (export, request) = (export.clone(), call.request.clone());
-<<<<<<< ours
-        let task = self.rt.spawn("mdt-migrate", operation::inherit(async move { mdt.take(&export, &request).await }));
-        let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
-=======
         let work = |mdt: Arc<Mdt>| async move { mdt.take(&export, &request).await };
         let transno = self.run_to_end("mdt-migrate", work).await?;
->>>>>>> theirs
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }
 

@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
 use sheen_rpc::{Export, Response};
-use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::{Errno, Fid, Result};
 use tracing::warn;
@@ -63,13 +62,8 @@ impl Mdt {
     /// Answers a [`Request::SwapLayouts`].
     pub(crate) async fn swap_layouts(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let (export, request) = (export.clone(), call.request.clone());
-<<<<<<< ours
-        let task = self.rt.spawn("mdt-swap", operation::inherit(async move { mdt.swap(&export, &request).await }));
-        let transno = task.await.unwrap_or(Err(Errno::ESHUTDOWN))?;
-=======
         let work = |mdt: Arc<Mdt>| async move { mdt.swap(&export, &request).await };
         let transno = self.run_to_end("mdt-swap", work).await?;
->>>>>>> theirs
         Ok(Response::with_transno(Reply::Ok.into(), transno))
     }
 
