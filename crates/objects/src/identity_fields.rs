@@ -1,5 +1,5 @@
-//! The text of an identity file, which MDTs and OSTs have in common: one `key = value` per line, for
-//! administrators to read. `#` starts a comment. Keys of later minor releases are ignored.
+//! The text of an identity file, which MDTs and OSTs have in common: one `key = value` per line,
+//! for administrators to read. `#` starts a comment. Keys of later minor releases are ignored.
 
 /// Maximum size of an identity file, in bytes.
 pub const BYTES_MAX: usize = 4096;

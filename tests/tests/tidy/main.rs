@@ -21,7 +21,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("rt", &["wire"]),
     ("params", &["wire"]),
-    ("control", &["wire", "rt", "params"]),
+    ("control", &["wire", "params"]),
     ("layout", &["wire"]),
     ("namespace", &["wire", "layout"]),
     ("objects", &["wire"]),
@@ -39,7 +39,13 @@ const ARROW: &[(&str, &[&str])] = &[
     ("mount", &["wire", "rt", "fuse", "client"]),
     ("admin", &["wire", "layout"]),
     ("llapi", &["wire", "layout"]),
-    ("cli", &["wire", "rt", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client", "mount", "admin"]),
+    (
+        "cli",
+        &[
+            "wire", "rt", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client", "mount", "admin",
+            "control",
+        ],
+    ),
 ];
 
 fn root() -> PathBuf {

@@ -377,10 +377,19 @@ fn dirty_data_is_written_after_ost_restart() {
     });
 }
 
+/// Creates a file whose writes are cached even while its OST is down: there is a lock and a grant.
+async fn locked_file(m: &Mounted, called: &str) -> Arc<OpenFile> {
+    let file = file(m, called).await;
+    write(m, &file, PIECE, &[1; PIECE]).await;
+    assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+    file
+}
+
 /// Stops the only OST. Once restarted, it grants nothing.
 fn stop_ost(m: &Mounted) {
     m.server.remove("sheen-OST0000");
     let mut state = m.world.state.lock();
+    state.locks.held.clear();
     state.habits.restarts += 1;
     state.habits.promise = false;
     state.habits.used = 0;
@@ -401,7 +410,7 @@ async fn write_twice(m: &Mounted, file: &OpenFile) {
 #[test]
 fn flush_after_ost_restart_uses_no_later_grant() {
     with(1, 65536, &[0], async |m| {
-        let file = file(&m, "f").await;
+        let file = locked_file(&m, "f").await;
         stop_ost(&m);
         write_twice(&m, &file).await;
         start_ost(&m);
@@ -415,7 +424,7 @@ fn flush_after_ost_restart_uses_no_later_grant() {
 #[test]
 fn failed_flush_after_ost_restart_adds_no_grant() {
     with(1, 65536, &[0], async |m| {
-        let file = file(&m, "f").await;
+        let file = locked_file(&m, "f").await;
         stop_ost(&m);
         write(&m, &file, PIECE, &[2; PIECE]).await;
         m.world.state.lock().full.insert(0);
@@ -428,7 +437,7 @@ fn failed_flush_after_ost_restart_adds_no_grant() {
 #[test]
 fn discard_after_ost_restart_adds_no_grant() {
     with(1, 65536, &[0], async |m| {
-        let file = file(&m, "f").await;
+        let file = locked_file(&m, "f").await;
         stop_ost(&m);
         write_twice(&m, &file).await;
         m.world.state.lock().habits.hold = true;
