@@ -389,7 +389,6 @@ async fn locked_file(m: &Mounted, called: &str) -> Arc<OpenFile> {
 fn stop_ost(m: &Mounted) {
     m.server.remove("sheen-OST0000");
     let mut state = m.world.state.lock();
-    state.locks.held.clear();
     state.habits.restarts += 1;
     state.habits.promise = false;
     state.habits.used = 0;
