@@ -92,17 +92,36 @@ impl Cache {
         self.meta.lock().clear();
     }
 
-    /// Drops the kernel's pages of a file, unless it has none. Returns the invalidation to await.
-    pub fn flush_pages(&self, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
+    /// Drops the kernel's pages of a file, unless it has none. Returns the invalidation to await. If
+    /// it ends early, another one follows in the background.
+    pub fn flush_pages(self: &Arc<Cache>, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
         if !file.begin_flush() {
             return None;
         }
-        Some(Box::pin(file.clone().flush(self.rt.clone(), self.kernel().cloned())))
+        let (cache, file) = (self.clone(), file.clone());
+        Some(Box::pin(async move {
+            if !file.flush(&cache.rt, cache.kernel()).await {
+                drop(cache.rt.spawn("ldlm_invalidate", cache.clone().flush_unlocked(file.clone())));
+            }
+            cache.data.tidy(file.fid());
+        }))
+    }
+
+    /// Drops the pages of the unlocked reads that an invalidation left in flight. Nothing guards
+    /// these pages. New reads are locked meanwhile, so the unlocked ones come to an end.
+    async fn flush_unlocked(self: Arc<Cache>, file: Arc<FileData>) {
+        loop {
+            file.unlocked_reads_end().await;
+            if !file.begin_flush() || file.flush(&self.rt, self.kernel()).await {
+                break;
+            }
+        }
+        self.data.tidy(file.fid());
     }
 
     /// Drops the kernel's pages of a file like [`Cache::flush_pages`], if some are cached under the
     /// LAYOUT lock.
-    pub fn flush_holes(&self, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
+    pub fn flush_holes(self: &Arc<Cache>, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
         if file.has_holes() { self.flush_pages(file) } else { None }
     }
 

@@ -60,7 +60,8 @@ pub struct DataCache {
 pub struct FileData {
     fid: Fid,
     state: Mutex<State>,
-    /// Signals that an invalidation began or ended, or that a read stalled.
+    /// Signals that an invalidation began or ended, that a read stalled, or that an unlocked read
+    /// ended.
     changed: Notify,
 }
 
@@ -162,6 +163,8 @@ impl Drop for Reading {
         if self.unlocked {
             state.unlocked -= 1;
             state.served += 1;
+            drop(state);
+            self.file.changed.notify_waiters();
         }
     }
 }
@@ -244,6 +247,15 @@ pub struct Reads {
     begun: u64,
 }
 
+/// The reads of a file at the begin of a round of an invalidation.
+#[derive(Clone, Copy)]
+struct Round {
+    served: u64,
+    begun: u64,
+    /// Whether none was in flight.
+    is_quiet: bool,
+}
+
 impl FileData {
     /// Returns the file.
     pub fn fid(&self) -> Fid {
@@ -306,30 +318,21 @@ impl FileData {
     }
 
     /// Drops the kernel's pages, repeatedly if necessary. Call [`FileData::begin_flush`] first.
-    pub async fn flush(self: Arc<Self>, rt: Rt, kernel: Option<Arc<dyn Invalidate>>) {
+    /// Returns `false` if it ended early: unlocked reads may still fill pages, which must be dropped
+    /// once these reads have ended ([`FileData::unlocked_reads_end`]).
+    pub async fn flush(&self, rt: &Rt, kernel: Option<&Arc<dyn Invalidate>>) -> bool {
         let mut rounds = 0;
         while rounds < ROUNDS_MAX {
             rounds += 1;
-            let served = self.state.lock().served;
-            if let Some(kernel) = &kernel
-                && rt.timeout(INVALIDATE_MAX, self.drop_pages(&rt, kernel)).await.is_err()
+            let before = self.round();
+            if let Some(kernel) = kernel
+                && rt.timeout(INVALIDATE_MAX, self.drop_pages(rt, kernel)).await.is_err()
             {
                 tracing::warn!("{}: the kernel did not drop the pages in time: cancelling their lock now", self.fid);
                 break;
             }
-            {
-                let mut state = self.state.lock();
-                if state.unlocked == 0 && state.served == served {
-                    // Reads in flight hold their locks, or have not got them yet.
-                    state.pages = state.reading > 0;
-                    state.holes &= state.pages;
-                    // In the same critical section: a read that goes unlocked from now on must not
-                    // rely on this invalidation.
-                    state.flushing -= 1;
-                    drop(state);
-                    self.changed.notify_waiters();
-                    return;
-                }
+            if self.end_round(before) {
+                return true;
             }
             rt.sleep(AGAIN_PAUSE).await;
         }
@@ -338,6 +341,36 @@ impl FileData {
         }
         self.state.lock().flushing -= 1;
         self.changed.notify_waiters();
+        false
+    }
+
+    /// Resolves when no unlocked read is in flight.
+    pub async fn unlocked_reads_end(&self) {
+        self.until(|state| state.unlocked == 0).await;
+    }
+
+    /// Returns the state of the reads at the begin of a round of an invalidation.
+    fn round(&self) -> Round {
+        let state = self.state.lock();
+        Round { served: state.served, begun: state.begun, is_quiet: state.reading == 0 }
+    }
+
+    /// Ends an invalidation, unless a read was unlocked since `before`, the begin of the round.
+    /// Returns whether it ended.
+    fn end_round(&self, before: Round) -> bool {
+        let mut state = self.state.lock();
+        if state.unlocked > 0 || state.served != before.served {
+            return false;
+        }
+        // A read under locks may have filled pages after the kernel dropped them.
+        state.pages = !before.is_quiet || state.begun != before.begun;
+        state.holes &= state.pages;
+        // In the same critical section: a read that goes unlocked from now on must not rely on this
+        // invalidation.
+        state.flushing -= 1;
+        drop(state);
+        self.changed.notify_waiters();
+        true
     }
 
     /// Drops the kernel's pages once, except those that stalled reads are to fill.
@@ -400,6 +433,11 @@ mod tests {
         }
     }
 
+    fn spawn_flush(rt: &Rt, file: &Arc<FileData>, kernel: Arc<dyn Invalidate>) -> sheen_rt::JoinHandle<bool> {
+        let (flushed, rt) = (file.clone(), rt.clone());
+        rt.clone().spawn("flush", async move { flushed.flush(&rt, Some(&kernel)).await })
+    }
+
     #[test]
     fn invalidation_repeats_until_no_read_was_unlocked() {
         let sim = Sim::new(1, SimConfig::default());
@@ -411,12 +449,12 @@ mod tests {
             assert!(!reading.unlock_if_flushing(), "nothing is under way");
             assert!(file.begin_flush());
             assert!(reading.unlock_if_flushing());
-            let flush = rt.spawn("flush", file.clone().flush(rt.clone(), Some(kernel.clone())));
+            let flush = spawn_flush(&rt, &file, kernel.clone());
             rt.sleep(Duration::from_millis(5)).await;
             let rounds = kernel.0.load(Relaxed);
             assert!(rounds > 1 && !file.is_guarded(), "{rounds}");
             drop(reading);
-            flush.await.expect("it ends");
+            assert!(flush.await.expect("no panic"), "it ends");
             assert!(kernel.0.load(Relaxed) > rounds, "once more after the last read");
             assert!(file.is_guarded());
             assert!(!file.begin_flush(), "the kernel has no pages");
@@ -436,8 +474,65 @@ mod tests {
             reading.unlock();
             let file = cache.get(FILE).expect("it is read");
             assert!(file.begin_flush());
-            let flush = file.clone().flush(rt.clone(), Some(Arc::new(Kernel::default())));
-            rt.timeout(INVALIDATE_MAX, flush).await.expect("it ends after its last round");
+            let (kernel, patience) = (Arc::new(Kernel::default()), INVALIDATE_MAX);
+            let flush = spawn_flush(&rt, &file, kernel.clone());
+            let ended = rt.timeout(patience, flush).await.expect("it ends after its last round");
+            assert!(!ended.expect("no panic"), "a read is still unlocked");
+            let ends = rt.spawn("ends", {
+                let file = file.clone();
+                async move { file.unlocked_reads_end().await }
+            });
+            rt.sleep(Duration::from_millis(5)).await;
+            assert!(!ends.is_finished(), "the read is in flight");
+            drop(reading);
+            ends.await.expect("the read has ended");
+            assert!(file.begin_flush(), "the kernel has the pages of that read");
+            assert!(spawn_flush(&rt, &file, kernel).await.expect("no panic"));
+            assert!(!file.begin_flush());
+        };
+        sim.run(run).expect("the simulation ends");
+    }
+
+    /// A kernel in which a read under locks fills a page after the pages were dropped.
+    struct ReadDuringDrop(Arc<DataCache>, AtomicU32);
+
+    impl Invalidate for ReadDuringDrop {
+        fn names(&self) {}
+        fn attr(&self, _: Fid) -> bool {
+            true
+        }
+        fn data(&self, fid: Fid) {
+            if self.1.fetch_add(1, Relaxed) == 0 {
+                drop(self.0.reading(fid, 0, 4096));
+            }
+        }
+        fn part(&self, _: Fid, _: u64, _: u64) {}
+        fn keeps_names(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn page_read_during_invalidation_is_dropped_by_the_next_one() {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        let run = async {
+            let cache = Arc::new(cache(&rt));
+            drop(cache.reading(FILE, 0, 4096));
+            let file = cache.get(FILE).expect("it is read");
+            let kernel: Arc<dyn Invalidate> = Arc::new(ReadDuringDrop(cache.clone(), AtomicU32::new(0)));
+            assert!(file.begin_flush());
+            assert!(file.flush(&rt, Some(&kernel)).await);
+            assert!(file.begin_flush(), "the kernel has the page that was read during the invalidation");
+            assert!(file.flush(&rt, Some(&kernel)).await);
+            assert!(!file.begin_flush(), "the kernel has no pages");
+            // A read that was stalled at the begin is filled after its pages were left out.
+            let reading = cache.reading(FILE, 0, 4096);
+            assert!(file.begin_flush());
+            let before = file.round();
+            drop(reading);
+            assert!(file.end_round(before));
+            assert!(file.begin_flush(), "the kernel has the page of the stalled read");
         };
         sim.run(run).expect("the simulation ends");
     }
@@ -476,11 +571,11 @@ mod tests {
         let cache = cache(&rt);
         let flush = |file: &Arc<FileData>| {
             assert!(file.begin_flush());
-            rt.spawn("flush", file.clone().flush(rt.clone(), Some(kernel.clone())))
+            spawn_flush(&rt, file, kernel.clone())
         };
-        let ends = |flush: sheen_rt::JoinHandle<()>| {
+        let ends = |flush: sheen_rt::JoinHandle<bool>| {
             let ended = rt.block_on_thread(rt.timeout(INVALIDATE_MAX / 2, flush)).expect("a thread");
-            ended.expect("nobody waits").expect("it ends");
+            assert!(ended.expect("nobody waits").expect("no panic"), "it ends");
         };
         drop(cache.reading(FILE, 8192, 4096));
         let file = cache.get(FILE).expect("it is read");

@@ -324,11 +324,6 @@ impl Client {
             return;
         }
         let Some(dropped) = self.cache.flush_pages(&data) else { return };
-        let cache = self.cache.clone();
-        let dropped = async move {
-            dropped.await;
-            cache.data.tidy(fid);
-        };
         match page {
             true => drop(self.rt.spawn("ldlm_invalidate", dropped)),
             false => dropped.await,

@@ -290,11 +290,7 @@ impl Client {
     fn keep_nothing(&self, reading: &mut Reading) {
         reading.unlock();
         if let Some(dropped) = self.cache.flush_pages(&reading.file) {
-            let (cache, fid) = (self.cache.clone(), reading.file.fid());
-            drop(self.rt.spawn("ldlm_invalidate", async move {
-                dropped.await;
-                cache.data.tidy(fid);
-            }));
+            drop(self.rt.spawn("ldlm_invalidate", dropped));
         }
     }
 }

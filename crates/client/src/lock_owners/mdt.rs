@@ -84,11 +84,10 @@ impl MdtLocks {
             files.outdate(fid);
             return None;
         };
-        let (files, cache) = (files.clone(), self.cache.clone());
+        let files = files.clone();
         Some(Box::pin(async move {
             dropped.await;
             files.outdate(fid);
-            cache.data.tidy(fid);
         }))
     }
 }

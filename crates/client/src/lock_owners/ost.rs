@@ -51,13 +51,7 @@ impl OstLocks {
             self.objects.remove(resource.fid);
             self.cache.data.tidy(fid);
         }
-        let Some(waits) = waits else { return sizes };
-        let cache = self.cache.clone();
-        let dropped: BoxFuture<'static, ()> = Box::pin(async move {
-            waits.await;
-            cache.data.tidy(fid);
-        });
-        both(sizes, Some(dropped))
+        both(sizes, waits)
     }
 }
 
