@@ -4,6 +4,7 @@
 //! The tests use the program that `cargo build -p sheen` built for the same profile ([`sheen`]).
 //! `scripts/test.sh` builds it first.
 
+pub mod address;
 pub mod cluster;
 pub mod mounts;
 pub mod posix;
@@ -28,7 +29,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{cluster::own_address, wait::eventually};
+use crate::{address::own_address, wait::eventually};
 
 /// Time limit of a command on a mount. A command that takes longer fails the test.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);

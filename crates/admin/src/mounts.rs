@@ -11,8 +11,8 @@ use std::{
 
 /// The type of Sheen's mounts in `/proc/mounts`.
 const MOUNT_TYPE: &str = "fuse.sheen";
-/// Default timeout for the answer of a mount. After that the command goes on without the mount. A mount
-/// answers at once, unless its process is stopped, hangs or waits for a server.
+/// Default timeout for the answer of a mount. After that the command goes on without the mount. A
+/// mount answers at once, unless its process is stopped, hangs or waits for a server.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Mounts that are asked at the same time. More mounts are asked in groups of this size.
 const CONCURRENT_PROBES_MAX: usize = 64;

@@ -13,8 +13,8 @@ pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
 pub const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// Time limit for a peer to send or to take its next bytes. A change may wait for a slow disk.
 pub const STALL: Duration = Duration::from_secs(30);
-/// Default time limit for a process to send its greeting. Its thread waits only for a processor, so this is
-/// ample on a loaded host. A user hardly notices it.
+/// Default time limit for a process to send its greeting. Its thread waits only for a processor, so
+/// this is ample on a loaded host. A user hardly notices it.
 pub const GREETING_TIMEOUT: Duration = Duration::from_millis(300);
 /// Sent to a peer at once, before its request is read.
 pub(crate) const GREETING: &[u8] = b" ";

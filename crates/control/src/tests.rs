@@ -16,7 +16,8 @@ use super::*;
 use crate::message::read_line;
 use crate::serve::serve_one;
 
-/// Time limit for greetings. Some tests let it pass; a process that runs greets sooner on any machine.
+/// Time limit for greetings. Some tests let it pass; a process that runs greets sooner on any
+/// machine.
 const LIMIT: Duration = Duration::from_secs(3);
 
 #[test]

@@ -1,4 +1,5 @@
-//! `scripts/jail.sh`, which runs each test on a mount: what it prints for a test that hangs, and what
+//! `scripts/jail.sh`, which runs each test on a mount: what it prints for a test that hangs, and
+//what
 //! it leaves behind.
 
 use std::{
