@@ -9,6 +9,10 @@
 # Without root the program runs without namespaces, with a runtime directory of its own.
 set -u
 
+# Commands wait this many times longer for answers of processes and mounts: a machine that runs
+# several suites is slow.
+export SHEEN_TIMEOUT_FACTOR=${SHEEN_TIMEOUT_FACTOR:-30}
+
 # Aborts the FUSE connections of this mount namespace: no process then waits for a server that
 # died or hangs.
 abort_mounts() {
@@ -53,9 +57,10 @@ case ${1:-} in
   ;;
 --first)
   # The first process of the namespace: it reaps the processes that the test leaves, and its end
-  # kills all others.
+  # kills all others. The test has a process group of its own, so that a signal to the runner's
+  # group does not end it before its stacks are printed.
   shift
-  "$@"
+  setsid --wait "$@"
   code=$?
   abort_mounts
   exit $code
@@ -64,9 +69,12 @@ case ${1:-} in
   TMPDIR=$(mktemp -d)
   chmod 1777 "$TMPDIR"
   export TMPDIR
+  # Tests print the kernel stacks of all processes that they see.
+  export SHEEN_TEST_JAIL=1
   if [ "$(id -u)" = 0 ] && unshare --mount --net --pid --fork true 2>/dev/null; then
     exec unshare --mount --net -- bash "$0" --namespace "$@"
   fi
+  unset SHEEN_TEST_JAIL
   trap 'rm -rf --one-file-system "$TMPDIR"' EXIT
   export SHEEN_RUNTIME_DIR=$TMPDIR/run
   mkdir -m 700 "$SHEEN_RUNTIME_DIR"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The soak: tests that need luck or time (random seeds, long races, kills, counts that need a warm
-# page cache).
+# The soak: all tests with random seeds, longer runs, and counts that need a warm page cache. No
+# failed test is repeated.
 #   SOAK_MINUTES=60 scripts/soak.sh [ARGUMENT...]     the arguments go to `cargo nextest run`
+# With XFSTESTS_DIR set it ends with xfstests (scripts/xfstests.sh).
 # Runs rounds until the time is over, each with its own seed. Prints the seeds, and writes
 # target/soak/report.md. A round that has started is always completed.
 set -uo pipefail
@@ -38,6 +39,11 @@ if [ -s "$out/failed.$$" ]; then
   { echo; echo "Failed (to repeat a round: SOAK_SEED=<its seed> SOAK_MINUTES=0 scripts/soak.sh):"; echo; cat "$out/failed.$$"; } >>"$report"
 fi
 rm -f "$out/failed.$$"
+if [ -n "${XFSTESTS_DIR:-}" ]; then
+  begun=$SECONDS
+  if scripts/xfstests.sh >"$out/xfstests.log" 2>&1; then result=passed; else result=failed failed=$((failed + 1)); fi
+  { echo; echo "xfstests: $result in $((SECONDS - begun)) s"; tail -n 20 "$out/xfstests.log" | sed 's/^/    /'; } >>"$report"
+fi
 echo
 cat "$report"
 [ $failed -eq 0 ]

@@ -10,6 +10,8 @@ export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
 # Build the whole workspace at once: a package that is built alone has other features, and would be
 # built twice.
 cargo build --quiet --workspace
-cargo nextest run --workspace "$@"
-# Doc tests, which nextest does not run.
-[ $# -gt 0 ] || cargo test --quiet --workspace --doc
+code=0
+cargo nextest run --workspace "$@" || code=$?
+# Doc tests, which nextest does not run. They run after a failure as well.
+[ $# -gt 0 ] || cargo test --quiet --workspace --doc || code=$?
+exit "$code"

@@ -55,6 +55,11 @@ impl Cluster {
         format!("{}:{port}@tcp", self.address)
     }
 
+    /// Returns the NID on which a further OSS can listen.
+    pub fn second_oss(&self) -> String {
+        format!("{}:{}@tcp", self.address, PORTS[2].1 + 1)
+    }
+
     /// Starts the servers of a kind, for the first time or again.
     #[track_caller]
     pub fn spawn(&mut self, kind: &'static str) {
@@ -116,9 +121,10 @@ impl Drop for Cluster {
     }
 }
 
-/// Returns a loopback address that no other cluster uses, neither in this process nor in another
-/// one on this machine.
-fn own_address() -> Ipv4Addr {
+/// Returns a loopback address that no other file system uses, neither in this process nor in
+/// another one on this machine. Connections do not have it as their source, so that a port of it
+/// stays free while its server is down.
+pub fn own_address() -> Ipv4Addr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     /// Low bits of the address that distinguish the clusters of one process. Of the 24 free bits of
     /// a loopback address, a process number takes up to 22.

@@ -28,7 +28,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wait::eventually;
+use crate::{cluster::own_address, wait::eventually};
 
 /// Time limit of a command on a mount. A command that takes longer fails the test.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
@@ -135,6 +135,7 @@ pub fn run_within(mut command: Command, limit: Duration) -> Ran {
             break status;
         }
         if start.elapsed() > limit {
+            print_stacks();
             let _ = child.kill();
             panic!("{command:?} hangs");
         }
@@ -165,6 +166,21 @@ pub fn clean_up(command: &mut Command) -> bool {
     let _ = child.kill();
     eprintln!("{command:?} hangs: killed");
     false
+}
+
+/// Prints the kernel stack of each thread of the test and of the processes that it started, if they
+/// have a process namespace of their own (`scripts/jail.sh`).
+pub fn print_stacks() {
+    if std::env::var_os("SHEEN_TEST_JAIL").is_none() {
+        return;
+    }
+    let entries = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    for process in entries("/proc".into()) {
+        for task in entries(process.join("task")) {
+            let text = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
+            eprint!("-- {} ({})\n{}", text("comm").trim_end(), task.display(), text("stack"));
+        }
+    }
 }
 
 /// Returns the processes whose command lines contain all of these words.
@@ -240,8 +256,8 @@ impl Fs {
     pub fn up_in(place: &Path, osts: u32, options: &[&str]) -> Fs {
         let base = new_dir(place);
         let fs = Fs { mnt: base.join("mnt"), base };
-        let osts = osts.to_string();
-        let mut words = vec!["--osts", &osts, "--listen", "127.0.0.1:0"];
+        let (osts, listen) = (osts.to_string(), format!("{}:0", own_address()));
+        let mut words = vec!["--osts", &osts, "--listen", &listen];
         words.extend(options);
         fs.start(&words).ok();
         fs

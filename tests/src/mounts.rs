@@ -21,7 +21,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    Fs, Mount, abort, processes, run, sheen,
+    Fs, Mount, abort, print_stacks, processes, run, sheen,
     wait::{eventually, eventually_some, let_pass},
 };
 
@@ -252,6 +252,7 @@ impl Watch {
                     "test not finished after {limit:?}: aborting the FUSE connections ({}, …)",
                     mounts[0].display()
                 );
+                print_stacks();
                 mounts.iter().for_each(|m| abort(m));
             }
         });

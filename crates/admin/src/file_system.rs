@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs::File,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use sheen_layout::Layout;
@@ -64,8 +65,8 @@ pub trait FileSystem {
     /// would hang the caller.
     fn mounts(&self) -> Vec<Mount>;
     /// Returns for each mount point whether its mount answers a request for an attribute within
-    /// [`crate::mounts::ANSWER_WAIT`]. An error counts as an answer.
-    fn answers(&self, points: &[PathBuf], name: &'static str) -> Vec<bool>;
+    /// `limit`. An error counts as an answer.
+    fn answers(&self, points: &[PathBuf], name: &'static str, limit: Duration) -> Vec<bool>;
 
     /// Returns the FID of the file at a path. ENOTTY: the path is not on a Sheen mount.
     fn fid(&self, path: &Path) -> Result<Fid> {

@@ -11,7 +11,7 @@ use std::{
 
 /// The type of Sheen's mounts in `/proc/mounts`.
 const MOUNT_TYPE: &str = "fuse.sheen";
-/// Timeout for the answer of a mount. After that the command goes on without the mount. A mount
+/// Default timeout for the answer of a mount. After that the command goes on without the mount. A mount
 /// answers at once, unless its process is stopped, hangs or waits for a server.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Mounts that are asked at the same time. More mounts are asked in groups of this size.
@@ -70,9 +70,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns for each mount point whether `ask` returns within [`ANSWER_WAIT`].
-pub fn answering(points: &[PathBuf], ask: impl Fn(&Path) + Copy + Send + 'static) -> Vec<bool> {
-    points.chunks(CONCURRENT_PROBES_MAX).flat_map(|points| answers_within(ANSWER_WAIT, points, ask)).collect()
+/// Returns for each mount point whether `ask` returns within `limit`.
+pub fn answering(points: &[PathBuf], limit: Duration, ask: impl Fn(&Path) + Copy + Send + 'static) -> Vec<bool> {
+    points.chunks(CONCURRENT_PROBES_MAX).flat_map(|points| answers_within(limit, points, ask)).collect()
 }
 
 /// Returns for each path whether `ask` returns within `limit`. Asks all paths at the same time.
@@ -126,7 +126,7 @@ mod tests {
         };
         assert_eq!(answers_within(Duration::from_millis(100), &paths[1..2], ask), [false]);
         // Every path that answers is counted, so only the silent path waits until the limit.
-        assert_eq!(answers_within(Duration::from_secs(1), &paths, ask), [true, false, true]);
+        assert_eq!(answers_within(Duration::from_secs(3), &paths, ask), [true, false, true]);
         assert_eq!(answers_within(Duration::from_secs(60), &paths[..1], ask), [true]);
     }
 }

@@ -5,6 +5,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::{
@@ -178,7 +179,7 @@ impl FileSystem for System {
         mounts::mounts_of(&fs::read("/proc/mounts").unwrap_or_default())
     }
 
-    fn answers(&self, points: &[PathBuf], name: &'static str) -> Vec<bool> {
-        mounts::answering(points, move |point| drop(System.get(point, name)))
+    fn answers(&self, points: &[PathBuf], name: &'static str, limit: Duration) -> Vec<bool> {
+        mounts::answering(points, limit, move |point| drop(System.get(point, name)))
     }
 }

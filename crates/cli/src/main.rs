@@ -24,6 +24,7 @@ mod mount_options;
 mod mount_point_check;
 mod paths;
 mod run_file;
+mod time_limits;
 
 use std::{ffi::OsString, path::Path};
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::message::{GREETING_TIMEOUT, REPLY_BYTES_MAX, Reply, Request, STALL, read_line, write_line};
+use crate::message::{REPLY_BYTES_MAX, Reply, Request, STALL, read_line, write_line};
 use crate::sockets::connect;
 
-/// Number of parts of [`GREETING_TIMEOUT`]. A pause of the whole machine, such as a virtual one,
+/// Number of parts of the time limit for the greeting. A pause of the whole machine, such as a virtual one,
 /// uses up one part; the process still has the others.
 const GREETING_TIMEOUT_PARTS: u32 = 3;
 /// Processes that are queried at once. If there are more, they are queried in groups.
@@ -64,11 +64,12 @@ pub struct Replies {
 }
 
 /// Queries the processes behind several sockets at once: all together take as long as the slowest
-/// one. Skips processes that have ended or belong to another user.
-pub fn ask_all(sockets: &[PathBuf], request: &Request) -> Replies {
+/// one. Skips processes that have ended or belong to another user. `greeting`: time limit for the
+/// greeting of a process.
+pub fn ask_all(sockets: &[PathBuf], request: &Request, greeting: Duration) -> Replies {
     let mut all = Replies::default();
     for sockets in sockets.chunks(ASKED_AT_ONCE_MAX) {
-        for (socket, reply) in sockets.iter().zip(ask_together(sockets, request)) {
+        for (socket, reply) in sockets.iter().zip(ask_together(sockets, request, greeting)) {
             match reply {
                 Ok(reply) => all.replies.push(reply),
                 Err(NoReply::Silent(waited)) => all.silent.push(Silent { socket: socket.clone(), waited }),
@@ -80,30 +81,31 @@ pub fn ask_all(sockets: &[PathBuf], request: &Request) -> Replies {
 }
 
 /// Queries each socket in a thread of its own.
-fn ask_together(sockets: &[PathBuf], request: &Request) -> Vec<Result<Reply, NoReply>> {
+fn ask_together(sockets: &[PathBuf], request: &Request, greeting: Duration) -> Vec<Result<Reply, NoReply>> {
     if let [socket] = sockets {
-        return vec![ask(socket, request)];
+        return vec![ask(socket, request, greeting)];
     }
     thread::scope(|scope| {
         let threads: Vec<_> = sockets
             .iter()
-            .map(|socket| thread::Builder::new().spawn_scoped(scope, move || ask(socket, request)))
+            .map(|socket| thread::Builder::new().spawn_scoped(scope, move || ask(socket, request, greeting)))
             .collect();
         let replies = threads.into_iter().zip(sockets).map(|(thread, socket)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::Other).into())),
             // No thread could be started: query this socket from here.
-            Err(_) => ask(socket, request),
+            Err(_) => ask(socket, request, greeting),
         });
         replies.collect()
     })
 }
 
-/// Sends a request to the process behind a socket. Returns its reply.
+/// Sends a request to the process behind a socket. Returns its reply. `greeting`: time limit for
+/// its greeting.
 ///
 /// # Errors
 /// [`NoReply`].
-pub fn ask(socket: &Path, request: &Request) -> Result<Reply, NoReply> {
-    let (stream, first) = begin(socket, request).map_err(|e| after(GREETING_TIMEOUT, e))?;
+pub fn ask(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
+    let (stream, first) = begin(socket, request, greeting).map_err(|e| after(greeting, e))?;
     finish(&stream, first).map_err(|e| after(STALL, e))
 }
 
@@ -112,10 +114,10 @@ fn after(waited: Duration, error: io::Error) -> NoReply {
 }
 
 /// Sends the request and waits for the first byte: the greeting, or an older server's reply.
-fn begin(socket: &Path, request: &Request) -> io::Result<(UnixStream, [u8; 1])> {
+fn begin(socket: &Path, request: &Request, greeting: Duration) -> io::Result<(UnixStream, [u8; 1])> {
     let stream = connect(socket)?;
-    stream.set_read_timeout(Some(GREETING_TIMEOUT / GREETING_TIMEOUT_PARTS))?;
-    stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
+    stream.set_read_timeout(Some(greeting / GREETING_TIMEOUT_PARTS))?;
+    stream.set_write_timeout(Some(greeting))?;
     write_line(&stream, request)?;
     let mut first = [0];
     for _ in 1..GREETING_TIMEOUT_PARTS {

@@ -11,9 +11,9 @@ use sheen_params::{Device, Found, Node};
 pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Longest reply, in bytes: some 100,000 parameters.
 pub const REPLY_BYTES_MAX: u64 = 16 << 20;
-/// Time limit for a peer to send or to take its next bytes.
-pub const STALL: Duration = Duration::from_secs(5);
-/// Time limit for a process to send its greeting. Its thread waits only for a processor, so this is
+/// Time limit for a peer to send or to take its next bytes. A change may wait for a slow disk.
+pub const STALL: Duration = Duration::from_secs(30);
+/// Default time limit for a process to send its greeting. Its thread waits only for a processor, so this is
 /// ample on a loaded host. A user hardly notices it.
 pub const GREETING_TIMEOUT: Duration = Duration::from_millis(300);
 /// Sent to a peer at once, before its request is read.

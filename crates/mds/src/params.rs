@@ -126,6 +126,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     put("commit_ops_max", tunable(mdt, 1..=1 << 20, |mdt| &mdt.tunables.commit_ops_max));
     put("num_exports", number(mdt, |mdt| mdt.core.lock().exports.len() as u64));
     put("last_committed", number(mdt, |mdt| mdt.commits.last_committed()));
+    put("last_transno", number(mdt, |mdt| mdt.core.lock().ns.last_transno()));
     let weak = Arc::downgrade(mdt);
     put(
         "health",

@@ -27,7 +27,7 @@ use crate::settings::{self, SettingChange};
 pub const WATCH_MAX: Duration = Duration::from_secs(60);
 /// Maximum time that setting a parameter waits for the disk. Shorter than the time for which a user
 /// of the control socket waits for the reply.
-const SET_MAX: Duration = Duration::from_secs(4);
+const SET_MAX: Duration = Duration::from_secs(25);
 /// File of the registry in the MGS's directory.
 pub const FILE: &str = "registry.json";
 /// Lock file, held while a process serves the directory.

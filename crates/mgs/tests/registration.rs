@@ -185,7 +185,7 @@ fn pool_changes_wake_watches_and_survive_mgs_crash() {
 
 #[test]
 fn setting_the_pools_parameter_changes_a_pool() {
-    // In memory: setting a parameter waits for the disk for at most 4 s of real time.
+    // In memory: setting a parameter waits for the disk for at most 25 s of real time.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let params = Params::new();

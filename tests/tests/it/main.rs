@@ -17,6 +17,7 @@ mod files;
 mod find;
 mod fsx2;
 mod group_locks;
+mod jail;
 mod llapi;
 mod locks;
 mod migrate;

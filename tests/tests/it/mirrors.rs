@@ -536,9 +536,7 @@ fn reads_continue_on_another_mirror_when_osts_are_killed() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
     let cluster = Cluster::start();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nid = format!("{}@tcp", listener.local_addr().unwrap());
-    drop(listener);
+    let nid = cluster.second_oss();
     let mut oss = Command::new(sheen());
     oss.arg("oss").arg("--dir").arg(cluster.base.join("oss2")).args(["--listen", &nid, "--osts", "2"]);
     oss.args(["--mgs", &cluster.nid("mgs"), "--fsname", "many"]);

@@ -339,7 +339,7 @@ impl Oss {
     fn start(cluster: &Cluster) -> Oss {
         let log = OpenOptions::new().append(true).open(cluster.base.join("log")).unwrap();
         let mut command = Command::new(sheen());
-        command.arg("oss").arg("--dir").arg(cluster.base.join("oss2")).args(["--listen", "127.0.0.1:0@tcp"]);
+        command.arg("oss").arg("--dir").arg(cluster.base.join("oss2")).args(["--listen", &cluster.second_oss()]);
         command.args(["--mgs", &cluster.nid("mgs"), "--fsname", "many", "--osts", "1"]);
         let child = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         Oss(Guarded(child))

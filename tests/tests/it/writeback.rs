@@ -31,7 +31,7 @@ use sheen_tests::{
     posix::{Map, rw},
     progress::{Race, at_least},
     run_command, sh, sheen,
-    wait::{eventually, let_pass},
+    wait::{EVENTUALLY, eventually, let_pass},
 };
 
 mod statements;
@@ -257,7 +257,7 @@ fn sent(two: &TwoMounts) -> u64 {
 /// such a close waits for a stopped mount.
 fn received(two: &TwoMounts) -> u64 {
     let request = Request::Get { pattern: format!("obdfilter.{}-OST*.stats", two.fsname) };
-    let replies = ask_all(&sockets(), &request).replies;
+    let replies = ask_all(&sockets(), &request, EVENTUALLY).replies;
     let values = replies.into_iter().filter_map(|reply| if let Reply::Values(v) = reply { Some(v) } else { None });
     let text: Vec<String> = values.flatten().map(|found| found.value).collect();
     let lines = text.iter().flat_map(|value| value.lines()).filter(|l| l.starts_with("write_bytes"));

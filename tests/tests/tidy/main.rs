@@ -97,6 +97,8 @@ const CLOCKS: &[&str] = &[
     "tests/src/lib.rs",
     "crates/fuse/tests/it/memfs/mount.rs",
     "crates/rt/tests/sim.rs",
+    // A reply that takes longer than the time limit for the greeting.
+    "crates/control/src/tests.rs",
 ];
 
 /// A pause or an upper limit of time makes a test fail on a slow machine. docs/testing.md says what
@@ -106,9 +108,11 @@ fn tests_neither_pause_nor_assert_how_long_something_took() {
     let mut files = Vec::new();
     sources(&root().join("tests"), &mut files);
     for entry in fs::read_dir(root().join("crates")).expect("crates/").flatten() {
-        let tests = entry.path().join("tests");
-        if tests.exists() {
-            sources(&tests, &mut files);
+        for part in ["tests", "src"] {
+            let part = entry.path().join(part);
+            if part.exists() {
+                sources(&part, &mut files);
+            }
         }
     }
     for file in files {
@@ -117,12 +121,39 @@ fn tests_neither_pause_nor_assert_how_long_something_took() {
             continue;
         }
         let text = fs::read_to_string(&file).expect("UTF-8");
-        for (number, line) in (1..).zip(text.lines()) {
+        // Tests in sources: a file `tests.rs`, or the module at the end of a file.
+        let is_source = name.starts_with("crates/") && name.contains("/src/") && !name.ends_with("tests.rs");
+        let begin = if is_source { text.find("#[cfg(test)]\nmod ").unwrap_or(text.len()) } else { 0 };
+        let first = text[..begin].lines().count() + 1;
+        for (number, line) in (first..).zip(text[begin..].lines()) {
             for refused in ["thread::sleep(", "elapsed() <", "Instant::now() <"] {
                 assert!(
                     !line.contains(refused),
                     "{name}:{number} has {refused}…: use wait::eventually or wait::let_pass"
                 );
+            }
+        }
+    }
+}
+
+/// A stopped process makes servers wait for it, and the test depends on their time limits. So the
+/// gate runs such a test alone.
+#[test]
+fn tests_that_stop_a_process_run_alone() {
+    let alone = fs::read_to_string(root().join(".config/nextest.toml")).expect("UTF-8");
+    let mut files = Vec::new();
+    sources(&root().join("tests/tests/it"), &mut files);
+    for file in files {
+        let text = fs::read_to_string(&file).expect("UTF-8");
+        let module = file.file_stem().expect("a name").to_str().expect("UTF-8");
+        let mut function = "";
+        for line in text.lines() {
+            if let Some((name, _)) = line.split_once("fn ").and_then(|(_, rest)| rest.split_once('(')) {
+                function = name;
+            }
+            if ["freeze()", "Signal::STOP", "kill -STOP"].iter().any(|stop| line.contains(stop)) {
+                let test = format!("test(={module}::{function})");
+                assert!(alone.contains(&test), ".config/nextest.toml lacks {test}, which stops a process");
             }
         }
     }

@@ -27,6 +27,8 @@ use std::io::{self, Write};
 use sheen_control::Request;
 use sheen_wire::Errno;
 
+use crate::time_limits::scaled;
+
 use processes::Running;
 use tool::Tool;
 
@@ -39,7 +41,7 @@ const FSNAME_COMMANDS: [&str; 7] =
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
-    let processes = Running::new(sheen_control::sockets);
+    let processes = Running::new(sheen_control::sockets, scaled(sheen_control::GREETING_TIMEOUT));
     let code = run(&args, &mut Tool { processes: &processes, fsname: None, out: &mut out, err: &mut err });
     match (code, out.flush()) {
         // The reader has seen enough and closed the pipe, as `head` does.

@@ -16,6 +16,7 @@ use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX};
 
 use super::set_here::{SetHere, first, set_here, slashes};
 use super::{tool::Tool, usage};
+use crate::time_limits::scaled;
 
 /// Time limit for the processes of this machine to receive a setting.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -192,7 +193,7 @@ fn names(pattern: &str, fsname: &str) -> bool {
 /// Waits until the processes of this machine that follow the MGS have applied its settings.
 fn wait_until_received(mgs: &FoundMgs, tool: &mut Tool<'_>) -> io::Result<()> {
     let kept = values(&mgs.param, tool);
-    for _ in 0..RECEIVE_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
+    for _ in 0..scaled(RECEIVE_TIMEOUT).as_millis() / POLL_INTERVAL.as_millis() {
         let heard = |fsname: &String| values(&format!("mgc/{fsname}/params"), tool).iter().all(|h| kept.contains(h));
         if mgs.fsnames.iter().all(heard) {
             return Ok(());

@@ -15,7 +15,7 @@ use sheen_wire::Errno;
 use sheen_wire::mgs::{NO_POOLS, Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
 
 use super::{tool::Tool, usage};
-use crate::lfs::pool_list;
+use crate::{lfs::pool_list, time_limits::scaled};
 
 /// Time limit for the MDTs of this machine to receive a change.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -226,7 +226,7 @@ fn wait_until_received(named: &PoolName, tool: &mut Tool<'_>) -> io::Result<()> 
     let mdts = values(&format!("lod.{fsname}-MDT*-mdtlov.numobd"), tool).len();
     let known = pools_of(fsname, tool).into_iter().next().unwrap_or_default();
     let known = known.iter().find(|p| p.name == *pool).map(|p| pool_list::members(fsname, p));
-    for _ in 0..RECEIVE_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
+    for _ in 0..scaled(RECEIVE_TIMEOUT).as_millis() / POLL_INTERVAL.as_millis() {
         let seen = values(&format!("lov.{fsname}-MDT*-mdtlov.pools.{pool}"), tool);
         let heard = match &known {
             Some(members) => seen.iter().filter(|value| *value == members).count() >= mdts,

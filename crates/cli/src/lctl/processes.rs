@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sheen_control::{Reply, Request, Silent, ask_all};
 
@@ -20,13 +21,15 @@ pub trait Processes {
 /// waits for it and reports it once.
 pub struct Running<F> {
     sockets: F,
+    greeting: Duration,
     silent: RefCell<Vec<Silent>>,
 }
 
 impl<F: Fn() -> Vec<PathBuf>> Running<F> {
     /// Creates the set of processes behind the sockets that `sockets` finds, anew for each request.
-    pub fn new(sockets: F) -> Running<F> {
-        Running { sockets, silent: RefCell::default() }
+    /// `greeting`: time limit for the greeting of a process.
+    pub fn new(sockets: F, greeting: Duration) -> Running<F> {
+        Running { sockets, greeting, silent: RefCell::default() }
     }
 }
 
@@ -35,7 +38,7 @@ impl<F: Fn() -> Vec<PathBuf>> Processes for Running<F> {
         let mut sockets = (self.sockets)();
         let mut silent = self.silent.borrow_mut();
         sockets.retain(|socket| silent.iter().all(|s| s.socket != *socket));
-        let asked = ask_all(&sockets, request);
+        let asked = ask_all(&sockets, request, self.greeting);
         silent.extend(asked.silent);
         asked.replies
     }

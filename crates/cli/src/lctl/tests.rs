@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use sheen_control::{self as control, Control, Reply, Silent};
 use sheen_params::{Device, Param, Params};
@@ -203,9 +204,9 @@ fn lctl_reports_a_stopped_process_and_prints_the_others() {
     let hung = UnixListener::bind(dir.path().join("4000000001.sock")).unwrap();
     let run = |line: &str| {
         let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-        run_with(&Running::new(|| control::sockets_in(dir.path())), &args)
+        run_with(&Running::new(|| control::sockets_in(dir.path()), Duration::from_secs(3)), &args)
     };
-    let named = "lctl: process 4000000001 does not answer within 300 ms and is left out: it may be stopped or hang \
+    let named = "lctl: process 4000000001 does not answer within 3000 ms and is left out: it may be stopped or hang \
                  ('kill -CONT 4000000001' resumes a stopped one)\n";
     let blocksize = "obdfilter.sheen-OST0000.blocksize=4096\n";
     assert_eq!(run("get_param obdfilter.*.blocksize"), (0, blocksize.into(), named.into()));

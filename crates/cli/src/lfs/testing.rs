@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     path::{Component, Path, PathBuf},
+    time::Duration,
 };
 
 use sheen_admin::{Failure, FileSystem, Progress, Step, migrate::MigrateOptions, mounts::Mount};
@@ -421,7 +422,7 @@ impl FileSystem for Fake {
         self.stopped.iter().cloned().chain([own]).collect()
     }
 
-    fn answers(&self, points: &[PathBuf], _: &'static str) -> Vec<bool> {
+    fn answers(&self, points: &[PathBuf], _: &'static str, _: Duration) -> Vec<bool> {
         points.iter().map(|point| self.stopped.iter().all(|mount| mount.point != *point)).collect()
     }
 }

@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use sheen_admin::{FileSystem, mounts::ANSWER_WAIT, not_sheen};
 use sheen_wire::{Errno, control, control::MountInfo};
 
+use crate::time_limits::scaled;
+
 /// Exit code of a usage error (Lustre's CMD_HELP).
 pub const EXIT_USAGE: i32 = 4;
 
@@ -91,7 +93,7 @@ impl Tool<'_> {
     }
 
     /// Returns the mounts of this host, or of one file system, that answer a request for the
-    /// attribute `name` within [`ANSWER_WAIT`]. A mount that does not answer is reported on
+    /// attribute `name` in time. A mount that does not answer is reported on
     /// stderr and sets `code`. It does not hide the other mounts.
     pub fn responding_mounts(
         &mut self,
@@ -103,14 +105,15 @@ impl Tool<'_> {
         let mut mounts = self.fs.mounts();
         mounts.retain(|mount| fsname.is_none_or(|fsname| mount.fsname == fsname));
         let points: Vec<PathBuf> = mounts.into_iter().map(|mount| mount.point).collect();
-        let answers = self.fs.answers(&points, name);
+        let limit = scaled(ANSWER_WAIT);
+        let answers = self.fs.answers(&points, name, limit);
         let (answering, silent): (Vec<_>, Vec<_>) = points.into_iter().zip(answers).partition(|(_, answers)| *answers);
         for (point, _) in silent {
             self.complain(format_args!(
                 "lfs {command}: '{}' does not answer within {} s and is left out: \
                  its process may be stopped, hang or wait for a server",
                 point.display(),
-                ANSWER_WAIT.as_secs()
+                limit.as_secs()
             ));
             keep_first(code, Errno::ETIMEDOUT);
         }

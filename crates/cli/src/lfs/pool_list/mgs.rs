@@ -7,6 +7,8 @@ use sheen_mgc::Mgc;
 use sheen_rt::{RealOptions, Rt};
 use sheen_wire::{Errno, Result, control::MountInfo, mgs::Pool};
 
+use crate::time_limits::scaled;
+
 /// Timeout for the answer of the MGS.
 const MGS_WAIT: Duration = Duration::from_secs(5);
 /// Timeout for closing the connection.
@@ -18,7 +20,7 @@ pub fn ask(mount: &MountInfo) -> Result<Vec<Pool>> {
     let (runtime, rt) = Rt::real(RealOptions { worker_threads: 1, ..RealOptions::default() })?;
     let config = runtime.block_on(async {
         let mgc = Mgc::new(Net::new(rt.clone()), nids, &mount.client_uuid);
-        rt.timeout(MGS_WAIT, mgc.config(&mount.fsname)).await.unwrap_or(Err(Errno::ETIMEDOUT))
+        rt.timeout(scaled(MGS_WAIT), mgc.config(&mount.fsname)).await.unwrap_or(Err(Errno::ETIMEDOUT))
     });
     runtime.shutdown(END_WAIT);
     config.map(|config| config.pools)
