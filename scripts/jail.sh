@@ -32,6 +32,14 @@ print_stacks() { # of the processes in the namespace whose first process is $1
   done 2>/dev/null
 }
 
+clean_up() {
+  if [ -n "${SHEEN_TEST_KEEP:-}" ]; then
+    echo "the files of the test are in $TMPDIR"
+  else
+    rm -rf --one-file-system "$TMPDIR"
+  fi
+}
+
 case ${1:-} in
 --namespace)
   shift
@@ -40,7 +48,11 @@ case ${1:-} in
   awk '$3 == "fuse.sheen" { print $2 }' /proc/mounts | while read -r at; do
     umount -l "$(printf %b "$at")" 2>/dev/null || true
   done
-  mount -t tmpfs -o mode=1777 none /dev/shm
+  if [ -n "${SHEEN_TEST_KEEP:-}" ]; then
+    mkdir -m 1777 "$TMPDIR/shm" && mount --bind "$TMPDIR/shm" /dev/shm
+  else
+    mount -t tmpfs -o mode=1777 none /dev/shm
+  fi
   mkdir -p /run/sheen
   mount -t tmpfs -o mode=700 none /run/sheen
   [ -d /sys/fs/fuse/connections ] && [ -z "$(ls /sys/fs/fuse/connections)" ] &&
@@ -51,7 +63,7 @@ case ${1:-} in
   child=$!
   # A process that waits on a mount cannot be killed before the mount is aborted.
   trap 'print_stacks $child; abort_mounts; kill -9 $child; exit 143' TERM INT
-  trap 'rm -rf --one-file-system "$TMPDIR"' EXIT
+  trap clean_up EXIT
   wait $child
   exit $?
   ;;
@@ -75,7 +87,7 @@ case ${1:-} in
     exec unshare --mount --net -- bash "$0" --namespace "$@"
   fi
   unset SHEEN_TEST_JAIL
-  trap 'rm -rf --one-file-system "$TMPDIR"' EXIT
+  trap clean_up EXIT
   export SHEEN_RUNTIME_DIR=$TMPDIR/run
   mkdir -m 700 "$SHEEN_RUNTIME_DIR"
   "$@"

@@ -118,7 +118,9 @@ impl Drop for Cluster {
         if thread::panicking() {
             eprintln!("{}", self.log());
         }
-        let _ = fs::remove_dir_all(&self.base);
+        if !thread::panicking() || std::env::var_os("SHEEN_TEST_KEEP").is_none() {
+            let _ = fs::remove_dir_all(&self.base);
+        }
     }
 }
 
