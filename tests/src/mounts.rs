@@ -27,7 +27,7 @@ use crate::{
 
 /// Time limit of a test with a [`Watch`]. It is below the test runner's limit, so that the test
 /// itself reports the hanging operation.
-pub const LIMIT: Duration = Duration::from_secs(280);
+pub const LIMIT: Duration = Duration::from_secs(580);
 
 /// Time without a request after which mounts count as quiet. Clients send close requests in
 /// batches, about 20 ms after close(2) returned.

@@ -18,7 +18,7 @@ use sheen_tests::{
     posix::{Map, layout, rw},
     progress::{Race, at_least},
     relayout::{lfs, migrate, objects, setstripe, swap},
-    sheen, two_mounts,
+    run_command, sheen, two_mounts,
     wait::eventually,
 };
 
@@ -197,6 +197,21 @@ fn migrate_to_a_layout_shorter_than_the_file_fails_and_copies_nothing() {
     fs::remove_file(&list).unwrap();
     assert_eq!((ran.code, layout(&at.b("small")).end()), (61, M as u64), "{}", ran.err);
     assert_eq!(fs::read(at.b("f")).unwrap(), noise(1, 3 * M + 1));
+}
+
+/// Without a path `lfs df` asks all mounts of the host.
+#[test]
+fn df_leaves_out_a_stopped_mount_and_shows_the_others() {
+    let two = two_mounts!(LIMIT);
+    two.second.freeze();
+    let mut command = Command::new(sheen());
+    // A limit of 10 s for the other mount.
+    command.args(["lfs", "df"]).env("SHEEN_TIMEOUT_FACTOR", "5");
+    let ran = run_command(command);
+    two.second.resume();
+    let silent = format!("'{}' does not answer within 10 s and is left out", two.second.mnt.display());
+    assert!(ran.code == 110 && ran.err.contains(&silent), "{ran:?}");
+    assert!(ran.out.contains(&format!("{}[MDT:0]", two.fs.mnt.display())), "{ran:?}");
 }
 
 #[test]

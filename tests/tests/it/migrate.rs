@@ -24,7 +24,7 @@ use sheen_tests::{
     wait::let_pass,
 };
 
-const LIMIT: Duration = Duration::from_secs(280);
+const LIMIT: Duration = Duration::from_secs(580);
 const M: usize = 1 << 20;
 /// Layouts to which files are migrated in turn.
 const LAYOUTS: [&str; 7] = [

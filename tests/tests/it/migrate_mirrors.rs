@@ -25,7 +25,7 @@ use sheen_tests::{
     run_within, sheen, two_mounts,
 };
 
-const LIMIT: Duration = Duration::from_secs(280);
+const LIMIT: Duration = Duration::from_secs(580);
 const M: usize = 1 << 20;
 /// Layouts to which files are migrated in turn, with mirrors and without.
 const LAYOUTS: [&str; 6] = [

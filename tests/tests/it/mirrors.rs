@@ -33,7 +33,7 @@ use sheen_wire::{
     mirror::{Change, XATTR},
 };
 
-const LIMIT: Duration = Duration::from_secs(280);
+const LIMIT: Duration = Duration::from_secs(580);
 /// Length of a file: several chunks, and no multiple of a chunk, stripe or page.
 const LEN: usize = (5 << 20) + 4321;
 /// Two mirrors with entirely different layouts.

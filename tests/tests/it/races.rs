@@ -27,7 +27,7 @@ use sheen_tests::{
     wait::let_pass,
 };
 
-const LIMIT: Duration = Duration::from_secs(280);
+const LIMIT: Duration = Duration::from_secs(580);
 
 /// Runs all jobs at once, each on a thread of its own, and returns their results.
 #[track_caller]

@@ -25,7 +25,7 @@ use sheen_tests::{
     wait::{eventually, let_pass},
 };
 
-const LIMIT: Duration = Duration::from_secs(280);
+const LIMIT: Duration = Duration::from_secs(580);
 const M: usize = 1 << 20;
 
 fn osts(path: &Path) -> Vec<u32> {

@@ -21,7 +21,7 @@ use sheen_tests::{
     wait::let_pass,
 };
 
-const LIMIT: Duration = Duration::from_secs(280);
+const LIMIT: Duration = Duration::from_secs(580);
 const M: usize = 1 << 20;
 const MIRRORS: [&str; 3] =
     ["-N -c 2 -S 64K -N -c 1", "-N -E 64K -L mdt -E -1 -c 1 -N -c 4 -S 64K", "-N -c 1 -N -E 64K -L mdt -E -1 -c 2"];

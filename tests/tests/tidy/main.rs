@@ -137,9 +137,9 @@ fn tests_neither_pause_nor_assert_how_long_something_took() {
 }
 
 /// A stopped process makes servers wait for it, and the test depends on their time limits. So the
-/// gate runs such a test alone.
+/// gate runs at most one test beside such a test.
 #[test]
-fn tests_that_stop_a_process_run_alone() {
+fn tests_that_stop_a_process_are_listed_in_nextest_toml() {
     let alone = fs::read_to_string(root().join(".config/nextest.toml")).expect("UTF-8");
     let mut files = Vec::new();
     sources(&root().join("tests/tests/it"), &mut files);
