@@ -10,7 +10,7 @@ use sheen_bench::{
     workers::{self, Files, Job},
 };
 
-use super::{Args, M, ONE, Row, pair, row};
+use crate::common::{Args, M, ONE, Row, pair, row};
 
 /// `sheen_layout::Template::progressive`, as arguments of `lfs setstripe`.
 const DEFAULT: &[&str] =

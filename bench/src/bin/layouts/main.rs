@@ -29,49 +29,25 @@ use serde_json::json;
 use sheen_bench::{
     allocs::Counting,
     cluster::{Cluster, Plan, RunDir},
-    report::{Options, Progress, Table, program},
-    stats::{median, median_and_range, range, ratios},
+    report::{Table, program},
+    stats::median,
     workers::{self, Files, Job, Records},
 };
 
+use common::{Args, M, ONE, Row, pair, row, text};
+
+mod common;
 mod default_layout;
 mod mapping;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Cost of layouts: watermarks, 2,000 stripes, small files on the MDT, the default layout,
-/// mapping
-#[derive(Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-    /// boundaries: size of the file in MiB, written 1 MiB at a time; above 256 it reaches all three
-    /// components
-    #[arg(long, default_value_t = 512)]
-    mib: usize,
-    /// create: files created in each measurement
-    #[arg(long, default_value_t = 50)]
-    creates: usize,
-    /// create: delay of each message over tcp, in microseconds
-    #[arg(long, default_value_t = 2000)]
-    delay_us: u64,
-    /// small: number of files
-    #[arg(long, default_value_t = 20_000)]
-    files: usize,
-    /// small: size of a file in bytes
-    #[arg(long, default_value_t = 3901)]
-    bytes: usize,
-}
-
-/// A MiB in bytes.
-const M: u64 = 1 << 20;
 const OSTS: usize = 4;
 /// The final component has as many stripes as the plain file.
 const STEPS: &[&str] = &["-E", "64M", "-c", "1", "-E", "256M", "-c", "2", "-E", "-1", "-c", "4"];
 const FINAL: &[&str] = &["-c", "4"];
 const WIDE: &[&str] = &["-C", "2000"];
-const ONE: &[&str] = &["-c", "1"];
 const ON_MDT: &[&str] = &["-E", "64K", "-L", "mdt", "-E", "-1", "-c", "1"];
 
 /// Small files are also measured with each message delayed by this time.
@@ -81,8 +57,6 @@ const SMALL_DELAYED_PART: usize = 20;
 const GOAL_BOUNDARIES: f64 = 0.95;
 const GOAL_CREATE: f64 = 1.5;
 const GOAL_SMALL: f64 = 1.5;
-/// In millions per second.
-const GOAL_MAPPINGS: f64 = 50.0;
 
 fn main() -> ExitCode {
     program(run)
@@ -127,20 +101,6 @@ fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
         default_layout::measure(args, cluster, table)?;
     }
     Ok(())
-}
-
-/// Measures both sides of a ratio in each round, in alternating order. Returns the figures of each
-/// side, by round. `measure` gets the side (0: this, 1: that) and the round.
-fn pair<T>(args: &Args, what: &str, mut measure: impl FnMut(usize, u32) -> io::Result<T>) -> io::Result<[Vec<T>; 2]> {
-    let mut figures = [Vec::new(), Vec::new()];
-    let progress = Progress::new(2 * args.options.rounds as usize);
-    for round in 0..args.options.rounds {
-        let first = (round % 2) as usize;
-        for which in [first, 1 - first] {
-            figures[which].push(progress.step(what, || measure(which, round))?);
-        }
-    }
-    Ok(figures)
 }
 
 /// Measures writes across the boundaries of components.
@@ -281,42 +241,4 @@ fn refused(cluster: &Cluster) -> io::Result<Option<String>> {
         }
         Err(e) => Err(e),
     }
-}
-
-/// A row of the table: this compared with that.
-struct Row<'a> {
-    work: &'a str,
-    this: &'a str,
-    that: &'a str,
-    /// Name of the figures in JSON.
-    unit: &'a str,
-    measured: &'a [Vec<f64>; 2],
-    shown: &'a dyn Fn(&[f64]) -> String,
-    goal: &'a str,
-}
-
-fn row(table: &mut Table, row: Row<'_>) {
-    let [this, that] = row.measured;
-    let ratios = ratios(this, that);
-    let (low, high) = range(&ratios);
-    table.row(
-        text([
-            row.work,
-            row.this,
-            &(row.shown)(this),
-            &format!("{}, {}", (row.shown)(that), row.that),
-            &median_and_range(&ratios, 2),
-            row.goal,
-        ]),
-        json!({
-            "work": row.work, "this": row.this, "that": row.that, "unit": row.unit, "measured": median(this),
-            "compared_with": median(that), "ratio": median(&ratios), "ratio_min": low, "ratio_max": high,
-            "goal": row.goal,
-        }),
-    );
-}
-
-/// Returns the cells of a row.
-fn text(cells: [&str; 6]) -> Vec<String> {
-    cells.map(str::to_owned).into()
 }

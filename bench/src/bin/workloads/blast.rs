@@ -26,7 +26,7 @@ use sheen_bench::{
     stop,
 };
 
-use crate::{Args, check, empty_caches, numbers, panel, stripe, turns};
+use crate::common::{Args, check, empty_caches, numbers, panel, stripe, turns};
 
 /// Divisor of stripe widths.
 const WIDTHS: u64 = 16;

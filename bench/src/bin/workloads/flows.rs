@@ -29,7 +29,7 @@ use sheen_bench::{
     stop,
 };
 
-use crate::{Args, MIB, check, empty_caches, numbers, panel, stripe, turns};
+use crate::common::{Args, MIB, check, empty_caches, numbers, panel, stripe, turns};
 
 const READERS: usize = 4;
 /// Size in bytes of a sequential read.

@@ -16,7 +16,7 @@ use sheen_bench::{
     workers::{self, Job, Records},
 };
 
-use crate::{Args, check, empty_caches, numbers, panel, stripe, turns};
+use crate::common::{Args, check, empty_caches, numbers, panel, stripe, turns};
 
 const TASKS_PER_MOUNT: usize = 2;
 const BLOCK: u64 = 1 << 20;
