@@ -17,10 +17,21 @@ use super::{
 };
 use crate::{join::join_all, limits::CACHED_WRITE_BYTES_MAX, locks::LockRef};
 
-/// Internal code for an OST's `LockFirst` reply: too many writes already wait for locks at the OST.
-const LOCK_FIRST: Errno = Errno::EBUSY;
 /// Maximum number of times that a write requests its locks because of `LockFirst` replies.
 const ROUNDS_MAX: usize = 64;
+
+/// Why a write was not executed.
+enum NotWritten {
+    Errno(Errno),
+    /// Too many writes already wait for locks at an OST ([`Reply::LockFirst`]): lock first.
+    LockFirst,
+}
+
+impl From<Errno> for NotWritten {
+    fn from(errno: Errno) -> NotWritten {
+        NotWritten::Errno(errno)
+    }
+}
 
 /// Mode of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -96,8 +107,9 @@ impl Lov {
                 settling.await;
             }
             match self.write_through(layout, split, offset, &data, how, locks.as_ref().unwrap_or(held), begun).await {
-                Err(LOCK_FIRST) => {}
-                answer => return answer,
+                Err(NotWritten::LockFirst) => {}
+                Err(NotWritten::Errno(errno)) => return Err(errno),
+                Ok(written) => return Ok(written),
             }
             drop(locks.take());
             locks = self.lock_runs(layout, split, false).await?.map(in_use);
@@ -115,7 +127,7 @@ impl Lov {
         how: How,
         held: &InUse,
         begun: &mut bool,
-    ) -> Result<usize> {
+    ) -> Result<usize, NotWritten> {
         let (file, len) = (layout.fid(), data.len());
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
         held.begin(rpcs.iter().map(|rpc| rpc.ost));
@@ -129,7 +141,7 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|errno| (errno, pieces))?;
+            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|e| (e, pieces))?;
             held.done(ost);
             Ok(())
         });
@@ -137,24 +149,25 @@ impl Lov {
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
         let mut failed = None;
         let answers = join_all(calls).await;
-        *begun |= answers.iter().any(|answer| !matches!(answer, Err((Errno::MOVED | LOCK_FIRST, _))));
-        for (errno, pieces) in answers.into_iter().filter_map(|a| a.err()) {
-            let is_closed = matches!(failed, Some(Errno::MOVED | Errno::MOVED_PARTLY));
-            failed = if is_closed { failed } else { Some(errno) };
+        let is_unwritten = |e: &NotWritten| matches!(e, NotWritten::Errno(Errno::MOVED) | NotWritten::LockFirst);
+        *begun |= answers.iter().any(|answer| !matches!(answer, Err((e, _)) if is_unwritten(e)));
+        for (error, pieces) in answers.into_iter().filter_map(|a| a.err()) {
+            let is_sealed = matches!(failed, Some(NotWritten::Errno(Errno::MOVED | Errno::MOVED_PARTLY)));
+            failed = if is_sealed { failed } else { Some(error) };
             pieces.iter().for_each(|p| written[p.run] = written[p.run].min(p.pos));
         }
         match failed {
             None => Ok(len),
             // The caller repeats the whole write.
-            Some(errno @ (Errno::MOVED | Errno::MOVED_PARTLY)) => Err(errno),
-            Some(errno) => match prefix(layout, split, &written) {
-                0 => Err(errno),
+            Some(error @ NotWritten::Errno(Errno::MOVED | Errno::MOVED_PARTLY)) => Err(error),
+            Some(error) => match prefix(layout, split, &written) {
+                0 => Err(error),
                 prefix => Ok(prefix as usize),
             },
         }
     }
 
-    async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, how: How, bulk: Bulk) -> Result<()> {
+    async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, how: How, bulk: Bulk) -> Result<(), NotWritten> {
         let How { sync, guarded, .. } = how;
         let target = self.ost(ost).await?;
         let (osc, writeback) = (&target.osc, &target.writeback);
@@ -168,13 +181,13 @@ impl Lov {
             Reply::Done { epoch, granted } => {
                 writeback.granted(granted);
                 if sync {
-                    return self.unsynced.changed_durably(file, ost, before, epoch);
+                    return Ok(self.unsynced.changed_durably(file, ost, before, epoch)?);
                 }
                 self.unsynced.changed(file, ost, epoch);
                 Ok(())
             }
-            Reply::LockFirst => Err(LOCK_FIRST),
-            _ => Err(Errno::EPROTO),
+            Reply::LockFirst => Err(NotWritten::LockFirst),
+            _ => Err(Errno::EPROTO.into()),
         }
     }
 }
