@@ -15,7 +15,7 @@ use sheen_wire::{
     mds::{self, Entry, flags},
 };
 
-use super::{dom_inline::Came, layout_lookup::AGAIN_MAX};
+use super::{dom_inline::Came, with_layout::Retries};
 use crate::{
     Caller, Client, EntryAttr, Keep, OpenFile,
     cache::{
@@ -345,7 +345,8 @@ impl Client {
     /// Repeats the query until the layout is the same before and after it.
     async fn completed_again(&self, by: By, seen: Attr) -> Result<EntryAttr> {
         let (mut by, mut seen) = (by, EntryAttr::from(seen));
-        for _ in 0..AGAIN_MAX {
+        let mut retries = Retries::new("stat", by.fid);
+        loop {
             let told = match self.ask_attr(by.fid, None).await {
                 // The file was deleted meanwhile.
                 Err(Errno::ENOENT | Errno::ESTALE) => return Ok(seen),
@@ -365,16 +366,15 @@ impl Client {
             }
             // No lock is in use while the MDT is asked.
             seen.keep = Keep::default();
+            retries.again()?;
         }
-        tracing::warn!("{}: stat fails with EIO: the layout changed during every attempt; try again", by.fid);
-        Err(Errno::EIO)
     }
 
     /// As [`Client::completed`], for a file that was migrated since the MDT's reply.
     async fn completed_elsewhere(&self, fid: Fid) -> Result<EntryAttr> {
-        let mut moves = 0;
+        let mut retries = Retries::new("stat", fid);
         loop {
-            self.moved(fid, &mut moves).await?;
+            self.layout_after_seal(&mut retries).await?;
             match self.completed_once(self.ask_attr(fid, None).await?).await {
                 Err(Errno::MOVED) => {}
                 answer => return answer,

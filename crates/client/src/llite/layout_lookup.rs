@@ -36,8 +36,6 @@ use crate::{
     mdc,
 };
 
-/// Most times that an operation is repeated because the layout changed meanwhile.
-pub(super) const AGAIN_MAX: usize = 16;
 /// Longest time for which a LAYOUT lock, or the locks of a read, stay in use during a request to an
 /// OST. A quarter of the time after which a server evicts a client that does not cancel a lock.
 pub(super) const HOLD_MAX: Duration = Duration::from_secs(5);

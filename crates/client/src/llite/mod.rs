@@ -38,6 +38,7 @@ mod statfs;
 mod swap_layouts;
 mod sync;
 mod unlink;
+mod with_layout;
 mod write;
 mod xattr;
 

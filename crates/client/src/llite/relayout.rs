@@ -1,7 +1,7 @@
 //! File migration (`lfs migrate`), also while the file is in use here.
 //!
 //! **Users of the file**: an OST answers that an object is sealed ([`Errno::MOVED`]). The client
-//! asks the MDT for the new layout ([`Client::moved`]), and the MDT replies when the bytes are
+//! asks the MDT for the new layout ([`Client::layout_after_seal`]), and the MDT replies when the bytes are
 //! there. Then the client repeats the whole operation with that layout. No lock is in use
 //! meanwhile, because the migrating client waits for the locks. Cached data of the old objects was
 //! dropped with their locks.
@@ -33,35 +33,15 @@ use sheen_wire::{
     ost,
 };
 
+use super::with_layout::Attempt;
 use crate::{Caller, Client, OpenFile, join::join_all, mdc, open::Migration};
 
 /// Longest time for which a settled layout is used without a lock and without confirmation by the
 /// MDT. OSTs remember sealed objects for 24 hours. The rest of that time is for operations that
 /// have begun.
 pub(crate) const LAYOUT_TRUST: Duration = Duration::from_secs(3600);
-/// Most times that one operation follows a file to new objects.
-const MOVES_MAX: u32 = 32;
-/// Pause before the n-th such retry, from the second on: n times this value.
-const MOVES_PAUSE: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// Asks the MDT for the current layout, after an OST has reported sealed objects. `moves`
-    /// counts these reports for one operation.
-    ///
-    /// # Errors
-    /// EIO: too many retries, or the file has no layout any more. Any error of the MDT.
-    pub(crate) async fn moved(&self, fid: Fid, moves: &mut u32) -> Result<Arc<Layout>> {
-        *moves += 1;
-        if *moves > MOVES_MAX {
-            tracing::warn!("{fid}: objects are sealed, but the MDT has no new layout; the operation fails with EIO");
-            return Err(Errno::EIO);
-        }
-        if *moves > 1 {
-            self.rt.sleep(MOVES_PAUSE * *moves).await;
-        }
-        self.ask_where(fid).await?.ok_or(Errno::EIO)
-    }
-
     /// Asks the MDT for the current layout, which replaces the known one.
     pub(crate) async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
         let before = self.last_layout(fid);
@@ -134,17 +114,15 @@ impl Client {
 
     /// Returns the layout and the versions of all its objects at the moment.
     async fn versions_now(&self, file: &OpenFile, flush: bool) -> Result<(Option<Arc<Layout>>, Vec<(Fid, u64)>)> {
-        let mut moves = 0;
-        loop {
-            let Some(placed) = self.place(file).await? else { return Ok((None, Vec::new())) };
+        self.with_layout("data_version", file, |_| async {
+            let Some(placed) = self.place(file).await? else { return Ok(Attempt::Done((None, Vec::new()))) };
             let layout = placed.layout;
             // A migrating client may wait for this lock.
             drop(placed.guard);
-            match self.versions(file.fid(), &layout, flush).await {
-                Err(Errno::MOVED) => drop(self.moved(file.fid(), &mut moves).await?),
-                versions => return Ok((Some(layout), versions?)),
-            }
-        }
+            let versions = self.versions(file.fid(), &layout, flush).await?;
+            Ok(Attempt::Done((Some(layout), versions)))
+        })
+        .await
     }
 
     async fn versions(&self, fid: Fid, layout: &Layout, flush: bool) -> Result<Vec<(Fid, u64)>> {

@@ -11,8 +11,9 @@ use sheen_wire::{
 
 use super::{
     attr_cache::Asking,
-    layout_lookup::{AGAIN_MAX, Located},
+    layout_lookup::Located,
     swap_layouts::Begun,
+    with_layout::{LayoutUse, Retries},
 };
 use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
 
@@ -100,8 +101,8 @@ impl Client {
     /// become the valid one. Only the LAYOUT lock under which the MDT sent `located` excludes the
     /// latter.
     pub(super) async fn cut(&self, fid: Fid, mut located: Located, size: u64) -> Result<Arc<Layout>> {
-        let (mut moves, mut again) = (0, 0);
-        while again < AGAIN_MAX {
+        let mut retries = Retries::new("truncate", fid);
+        loop {
             let Located { layout, lock } = located;
             let guard = lock.and_then(|cookie| self.guard_again(fid, cookie));
             let guarded = guard.is_some();
@@ -111,9 +112,10 @@ impl Client {
                 if cut == Err(Errno::MOVED_PARTLY)
                     && Box::pin(self.finish(fid, &layout, &Begun::Truncate(size))).await?.is_some()
                 {
-                    return Box::pin(self.moved(fid, &mut moves)).await;
+                    return Box::pin(self.layout_after_seal(&mut retries)).await;
                 }
-                let moved = Located { layout: Box::pin(self.moved(fid, &mut moves)).await?, lock: None };
+                let layout = Box::pin(self.layout_after_seal(&mut retries)).await?;
+                let moved = Located { layout, lock: None };
                 located = self.place_for_cutting(fid, moved, size).await?;
                 continue;
             }
@@ -132,9 +134,9 @@ impl Client {
             if now.layout.generation() == layout.generation() {
                 return Ok(layout);
             }
-            (located, again) = (now, again + 1);
+            retries.again()?;
+            located = now;
         }
-        Err(Errno::EIO)
     }
 
     /// Asks the MDT whether a file is mirrored now.
@@ -156,13 +158,16 @@ impl Client {
         let _turn = self.repairing(file).await;
         let changes = file.inode.changes();
         let placed = self.place_for_writing(file, size.saturating_sub(1), u64::from(size > 0), false).await?;
-        let began = self.began(file, &placed.layout, changes);
+        let used = LayoutUse::new(file, placed.layout.clone(), changes);
         let change = self.cache.change(&[file.fid()], true);
         let (answer, _) = self.under(file.fid(), placed.guard, self.lov.truncate(&placed.layout, size)).await;
         change.end(&answer);
         answer
             .map_err(|errno| if matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) { Errno::EBUSY } else { errno })?;
-        self.is_overtaken(file, &placed.layout, began).await.map(drop)
+        if used.is_current(file) {
+            return Ok(());
+        }
+        self.is_stale(file, &used).await.map(drop)
     }
 
     /// Removes set-user-id and set-group-id before a write by a caller without CAP_FSETID, if the

@@ -20,14 +20,12 @@ use sheen_wire::{
     ost::Allocate,
 };
 
+use super::with_layout::Retries;
 use crate::{
     Caller, Client, OpenFile,
     lov::{How, InUse},
     mdc,
 };
-
-/// Most times that objects are followed which are renamed again and again.
-const FOLLOWS_MAX: usize = 32;
 
 /// A change of a file's bytes that was done in part.
 pub(crate) enum Begun<'a> {
@@ -85,10 +83,10 @@ impl Client {
     /// EIO: the objects are renamed too often, or `layout` is that of a mirrored file. Any error of
     /// the change and the OSTs.
     pub(crate) async fn finish(&self, fid: Fid, layout: &Layout, begun: &Begun<'_>) -> Result<Option<usize>> {
-        let mut moves = 0;
-        for _ in 0..FOLLOWS_MAX {
+        let mut retries = Retries::new("a change of several objects", fid);
+        loop {
             // Returns when the swap is over and the file's objects are open again.
-            let now = self.moved(fid, &mut moves).await?;
+            let now = self.layout_after_seal(&mut retries).await?;
             if now.stripes().first() == layout.stripes().first() {
                 return Ok(None);
             }
@@ -117,7 +115,6 @@ impl Client {
                 },
             }
         }
-        Err(Errno::EIO)
     }
 
     async fn change_by(&self, layout: &Layout, begun: &Begun<'_>) -> Result<usize> {

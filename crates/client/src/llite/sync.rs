@@ -1,7 +1,8 @@
 //! fsync, fdatasync, syncfs.
 
-use sheen_wire::{Errno, Result, mds::Request};
+use sheen_wire::{Result, mds::Request};
 
+use super::with_layout::Attempt;
 use crate::{Client, OpenDir, OpenFile, mdc, stats::Op};
 
 impl Client {
@@ -15,18 +16,14 @@ impl Client {
     /// file. Later writes start without an error.
     pub async fn fsync(&self, file: &OpenFile, _datasync: bool) -> Result<()> {
         let _timer = self.stats.time(Op::Fsync);
-        let objects = async {
-            // A sync can take long, so the LAYOUT lock is not in use meanwhile. Objects that are
-            // added need no sync of this client.
-            let mut moves = 0;
-            loop {
-                let Some(layout) = self.place(file).await?.map(|placed| placed.layout) else { return Ok(()) };
-                match self.lov.sync(&layout).await {
-                    Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                    answer => return answer,
-                }
-            }
-        };
+        // A sync can take long, so the LAYOUT lock is not in use meanwhile. Objects that are added
+        // need no sync of this client.
+        let objects = self.with_layout("fsync", file, |_| async {
+            let Some(layout) = self.place(file).await?.map(|placed| placed.layout) else {
+                return Ok(Attempt::Done(()));
+            };
+            self.lov.sync(&layout).await.map(Attempt::Done)
+        });
         let (objects, inode) = tokio::join!(objects, self.sync_inode(file));
         inode?;
         objects
