@@ -77,7 +77,7 @@ impl Client {
     pub(crate) async fn ask_attr(&self, fid: Fid, known: Option<Arc<Layout>>) -> Result<Told> {
         let request = Request::GetAttr { fid, layout_known: known.is_some() };
         let asking = self.asking(fid).knowing(known);
-        let kept = self.mdc.call_keeping(request, asking.wants()).await?;
+        let kept = self.mdc.request(request).with_locks(asking.wants()).send().await?;
         self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)
     }
 
@@ -89,7 +89,7 @@ impl Client {
         if self.virtual_attr(fid).is_some() {
             return self.virtual_access(who, mask);
         }
-        mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask }).await?)
+        mdc::done(self.mdc.request_as(who, |cred| Request::Access { cred, fid, mask }).reply().await?)
     }
 
     /// Decodes the layout that the MDT sent with attributes; `None` unless the file is a regular

@@ -66,7 +66,7 @@ impl Client {
         };
         let (asking, dir) = (self.asking_unknown(), self.asking(parent));
         let change = self.cache.change_adding(parent, name, None);
-        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let token = change.end(&answer);
         let (asking, dir) = (asking.changed(token), dir.changed(token));
         let kept = answer?;

@@ -178,7 +178,7 @@ impl Client {
     /// file as lost.
     async fn ask_whether_it_is_there(&self, file: &OpenFile) -> Result<()> {
         let request = Request::GetAttr { fid: file.fid(), layout_known: false };
-        let entry = mdc::entry(self.mdc.call(request).await?)?;
+        let entry = mdc::entry(self.mdc.request(request).reply().await?)?;
         let Some(known) = file.confirm(entry.layout.as_ref()) else { return Ok(()) };
         if self.has_left(&known).await {
             file.confirm_moved();
@@ -191,7 +191,8 @@ impl Client {
     async fn ask_place(&self, file: &OpenFile) -> Result<Option<Placed>> {
         let fid = file.fid();
         let asking = self.asking_unknown();
-        let kept = self.mdc.call_keeping(Request::GetAttr { fid, layout_known: false }, asking.wants()).await?;
+        let kept =
+            self.mdc.request(Request::GetAttr { fid, layout_known: false }).with_locks(asking.wants()).send().await?;
         let entry = mdc::entry(kept.reply)?;
         let told = self.told(&entry, &kept.locks, &asking)?;
         let Some(layout) = told.layout else { return Ok(None) };
@@ -287,7 +288,8 @@ impl Client {
         let before = self.layout_lock(fid).map(|lock| lock.cookie());
         let asking = self.asking_unknown();
         let change = self.cache.change(&[fid], false);
-        let answer = self.mdc.call_keeping(Request::LayoutIntent { fid, start, end }, asking.wants()).await;
+        let answer =
+            self.mdc.request(Request::LayoutIntent { fid, start, end }).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
         let kept = answer?;
         let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;

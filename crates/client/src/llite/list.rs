@@ -145,7 +145,7 @@ impl Client {
     ) -> Result<(Vec<DirEntry>, bool, Vec<Result<Told>>)> {
         let asking = self.asking_unknown();
         let request = Request::ReadDir { fid, cookie, max_bytes, attrs };
-        let kept = self.mdc.call_keeping(request, if attrs { ENTRIES_MAX } else { 0 }).await?;
+        let kept = self.mdc.request(request).with_locks(if attrs { ENTRIES_MAX } else { 0 }).send().await?;
         let Reply::Entries { mut entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
         let told = if attrs { self.told_entries(fid, &mut entries, kept.locks, &asking) } else { Vec::new() };
         Ok((entries, eof, told))

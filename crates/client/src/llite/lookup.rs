@@ -73,14 +73,14 @@ impl Client {
         let request = |cred| Request::Lookup { cred, parent, name: name.clone() };
         let expected = self.expect_beginning();
         let handle = expected.as_ref().map(|expected| expected.cookie());
-        let kept = self.mdc.call_beginning_as(who, request, asking.wants(), handle).await?;
+        let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).with_inline_dom(handle).send().await?;
         let mut told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         told.beginning = self.take_beginning(expected, kept.beginning, told.attr.fid, told.layout.as_deref());
         Ok(told)
     }
 
     async fn directory_of(&self, file: Fid) -> Result<EntryAttr> {
-        let Reply::Parents(names) = self.mdc.call(Request::Parents { fid: file }).await? else {
+        let Reply::Parents(names) = self.mdc.request(Request::Parents { fid: file }).reply().await? else {
             return Err(Errno::EPROTO);
         };
         let (directory, _) = names.first().ok_or(Errno::ESTALE)?;

@@ -57,7 +57,9 @@ impl Client {
             return Ok(());
         }
         if flags::writes(file.flags()) && who.cred.uid != 0 {
-            let attr = mdc::entry(self.mdc.call(Request::GetAttr { fid: file.fid(), layout_known: true }).await?)?.attr;
+            let attr =
+                mdc::entry(self.mdc.request(Request::GetAttr { fid: file.fid(), layout_known: true }).reply().await?)?
+                    .attr;
             if attr.uid != who.cred.uid {
                 return Err(Errno::EPERM);
             }
@@ -115,7 +117,7 @@ impl Client {
             let name = Bytes::from_static(mirror::XATTR.as_bytes());
             let request = Request::SetXattr { cred: Cred::ROOT, fid, name, value, flags: 0 };
             let change = self.cache.change(&[fid], false);
-            let answer = self.mdc.call(request).await;
+            let answer = self.mdc.request(request).reply().await;
             change.end(&answer);
             mdc::done(answer?)?;
             self.edited(fid).await;

@@ -37,7 +37,7 @@ impl Client {
         let change = (flags::writes(flags) || flags & flags::TRUNC != 0).then(|| self.cache.change(&[fid], false));
         let work = async {
             let request = |cred| Request::Open { cred, fid, flags };
-            let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
+            let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
             let opened = self.opened(kept.reply, flags)?;
             let truncates = flags & flags::TRUNC != 0 && !opened.created;
             let mut locks = kept.locks;
@@ -81,7 +81,7 @@ impl Client {
         let request = |cred| Request::OpenCreate { cred, parent, name: name.clone(), fid, flags, mode, umask };
         let (asking, dir) = (self.asking_unknown(), self.asking(parent));
         let change = self.cache.change_adding(parent, name, None);
-        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let token = change.end(&answer);
         let (asking, dir) = (asking.changed(token), dir.changed(token));
         let kept = answer?;
@@ -137,7 +137,7 @@ impl Client {
         self.check_not_virtual(parent)?;
         let fid = self.mdc.next_fid().await?;
         let request = |cred| Request::TmpFile { cred, parent, fid, flags, mode, umask };
-        let opened = self.opened(self.mdc.call_as(who, request).await?, flags)?;
+        let opened = self.opened(self.mdc.request_as(who, request).reply().await?, flags)?;
         Ok((opened.entry.attr.into(), opened.file))
     }
 
@@ -153,7 +153,7 @@ impl Client {
         let flags = flags | flags::DIRECTORY;
         let asking = self.asking(fid);
         let request = |cred| Request::Open { cred, fid, flags };
-        let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
+        let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
         let opened = self.opened(kept.reply, flags)?;
         self.told(&opened.entry, &kept.locks, &asking)?;
         Ok(OpenDir::new(opened.file))

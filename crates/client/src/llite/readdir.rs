@@ -47,7 +47,7 @@ impl Client {
         let max_bytes = max_bytes.min(PAGE_BYTES_MAX);
         let asking = self.asking_unknown();
         let request = Request::ReadDir { fid, cookie, max_bytes, attrs: plus };
-        let kept = self.mdc.call_keeping(request, if plus { ENTRIES_MAX } else { 0 }).await?;
+        let kept = self.mdc.request(request).with_locks(if plus { ENTRIES_MAX } else { 0 }).send().await?;
         let Reply::Entries { entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
         page.eof = eof;
         if plus {
@@ -69,7 +69,7 @@ impl Client {
             return parent;
         }
         let request = Request::Lookup { cred: Caller::ROOT.cred, parent: fid, name: Bytes::from_static(b"..") };
-        match self.mdc.call(request).await {
+        match self.mdc.request(request).reply().await {
             Ok(Reply::Entry(entry)) => entry.attr.fid,
             _ => fid,
         }

@@ -47,7 +47,7 @@ impl Client {
         let before = self.last_layout(fid);
         let generation = before.as_ref().map_or(0, |layout| layout.generation());
         let asking = self.asking_unknown();
-        let kept = self.mdc.call_keeping(Request::LayoutMoved { fid, generation }, asking.wants()).await?;
+        let kept = self.mdc.request(Request::LayoutMoved { fid, generation }).with_locks(asking.wants()).send().await?;
         let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         let Some(layout) = told.layout else { return Ok(None) };
         self.settle_left(before, &layout).await;
@@ -174,7 +174,7 @@ impl Client {
         let before = self.last_layout(fid).map(|layout| layout.generation());
         let request = |cred| Request::TakeLayout { cred, fid, from, versions: versions.clone(), group, mtime };
         let change = self.cache.change(&[fid, from], false);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.request_as(who, request).reply().await;
         change.end(&answer);
         let answer = answer.and_then(mdc::done);
         let now = self.ask_where(fid).await;

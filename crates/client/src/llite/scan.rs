@@ -62,10 +62,12 @@ impl Client {
         let max_bytes = if stored.is_some() { PAGE_BYTES } else { entries::PAGE_BYTES as u32 };
         let fid = dir.fid();
         let may = async {
-            mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask: LIST_AND_SEARCH }).await?)
+            mdc::done(
+                self.mdc.request_as(who, |cred| Request::Access { cred, fid, mask: LIST_AND_SEARCH }).reply().await?,
+            )
         };
         let asking = self.asking_unknown();
-        let read = self.mdc.call(Request::ReadDir { fid, cookie, max_bytes, attrs: true });
+        let read = self.mdc.request(Request::ReadDir { fid, cookie, max_bytes, attrs: true }).reply();
         let (may, read) = tokio::join!(may, read);
         may?;
         let Reply::Entries { mut entries, eof } = read? else { return Err(Errno::EPROTO) };

@@ -81,7 +81,7 @@ impl Client {
         if let Some(size) = set.size {
             if entry.layout.is_none() {
                 let again = Request::GetAttr { fid, layout_known: false };
-                entry.layout = mdc::entry(self.mdc.call(again).await?)?.layout;
+                entry.layout = mdc::entry(self.mdc.request(again).reply().await?)?.layout;
             }
             if let Some(layout) = self.layout_of(&entry.attr, entry.layout.as_ref())? {
                 let known = Located { layout: layout.clone(), lock: asking.lock(fid, lock) };
@@ -200,7 +200,7 @@ impl Client {
     ) -> Result<(Entry, Option<Cookie>)> {
         let ask = |handle| {
             let request = move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle };
-            self.mdc.call_keeping_as(who, request, keep)
+            self.mdc.request_as(who, request).with_locks(keep).send()
         };
         let present = || file.map(OpenFile::handle).filter(|handle| *handle != NO_HANDLE);
         let handle = present();

@@ -37,7 +37,7 @@ impl Client {
 
     /// Returns space and inodes of the MDT; ETIMEDOUT after [`TARGET_WAIT`].
     pub(crate) async fn statfs_mdt(&self) -> Result<StatFs> {
-        let answer = self.rt.timeout(TARGET_WAIT, self.mdc.call(Request::StatFs)).await;
+        let answer = self.rt.timeout(TARGET_WAIT, self.mdc.request(Request::StatFs).reply()).await;
         match answer.unwrap_or(Err(Errno::ETIMEDOUT))? {
             Reply::StatFs(statfs) => {
                 self.mdc.note_space(statfs);

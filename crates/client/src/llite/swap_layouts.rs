@@ -64,7 +64,7 @@ impl Client {
         let (reads, nonce) = (fids.map(|fid| self.page_reads(fid)), self.rt.random_u64());
         let request = |cred| Request::SwapLayouts { cred, fids, mtimes, nonce };
         let change = self.cache.change(&fids, false);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.request_as(who, request).reply().await;
         change.end(&answer);
         for (fid, before) in fids.into_iter().zip(reads) {
             // An error recurs at the next use.

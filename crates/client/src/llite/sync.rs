@@ -34,7 +34,7 @@ impl Client {
     /// # Errors
     /// ESTALE: the MDT has lost the file or its objects.
     pub(super) async fn sync_inode(&self, file: &OpenFile) -> Result<()> {
-        mdc::done(self.mdc.call(Request::Sync { fid: Some(file.fid()) }).await?)?;
+        mdc::done(self.mdc.request(Request::Sync { fid: Some(file.fid()) }).reply().await?)?;
         if file.is_unsure() {
             // The MDT that answered was restarted. Objects that it still knows from before were
             // durable already.
@@ -48,7 +48,7 @@ impl Client {
     /// # Errors
     /// EIO.
     pub async fn fsyncdir(&self, dir: &OpenDir) -> Result<()> {
-        mdc::done(self.mdc.call(Request::Sync { fid: Some(dir.fid()) }).await?)
+        mdc::done(self.mdc.request(Request::Sync { fid: Some(dir.fid()) }).reply().await?)
     }
 
     /// Returns when everything that was done through this client before is durable on the MDT and
@@ -58,7 +58,7 @@ impl Client {
     /// EIO: as [`Client::fsync`], for all files. It is reported once here, and fsync of a file
     /// reports it as well.
     pub async fn syncfs(&self) -> Result<()> {
-        let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.call(Request::Sync { fid: None }));
+        let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.request(Request::Sync { fid: None }).reply());
         mdc::done(names?)?;
         objects
     }

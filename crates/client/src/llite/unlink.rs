@@ -39,7 +39,8 @@ impl Client {
                 self.closes.tell_of(fid).await
             }
         };
-        let ((), answer) = tokio::join!(biased; closed, self.mdc.call_giving_up(who, request, &given_up));
+        let ((), answer) =
+            tokio::join!(biased; closed, self.mdc.request_as(who, request).with_converts(&given_up).send());
         let dir = dir.changed(change.end_told(&answer));
         let answer = answer?;
         self.told_dir(answer.dir, &dir);

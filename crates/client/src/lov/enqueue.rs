@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Errno, Fid, Result,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
     ost::{ObjectAttr, Reply, Request},
 };
@@ -113,7 +113,7 @@ impl Lov {
         let may_wait = mode != Mode::Group && wants.iter().any(|(.., flags)| !flags.nowait);
         let answered = match may_wait {
             true => self.ask_unless_joining(&ost, request, asking, wants).await?,
-            false => Some((ost.osc.call(request, Bulk::new()).await?.0, asking)),
+            false => Some((ost.osc.request(request).send().await?.body, asking)),
         };
         let Some((reply, asking)) = answered else {
             return Ok(wants.iter().map(|_| (None, IN_GROUP, ObjectAttr::default())).collect());
@@ -141,7 +141,7 @@ impl Lov {
         wants: &[Want],
     ) -> Result<Option<(Reply, Vec<PendingEnqueue>)>> {
         let caller = ost.osc.clone();
-        let mut call = Box::pin(async move { Ok::<_, Errno>(caller.call(request, Bulk::new()).await?.0) });
+        let mut call = Box::pin(async move { Ok::<_, Errno>(caller.request(request).send().await?.body) });
         let joins = async {
             let objects: Vec<_> = wants.iter().map(|(_, object, ..)| Resource::extent(*object)).collect();
             ost.osc.locks().joins_group(&objects).await;

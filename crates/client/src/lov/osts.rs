@@ -188,10 +188,11 @@ impl Lov {
 
     /// Sends a request to the OST of an index.
     pub(crate) async fn call(&self, ost: u32, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
-        match self.get(ost) {
-            Some(ost) => ost.osc.call(request, bulk).await,
-            None => self.ost(ost).await?.osc.call(request, bulk).await,
-        }
+        let response = match self.get(ost) {
+            Some(ost) => ost.osc.request(request).bulk(bulk).send().await?,
+            None => self.ost(ost).await?.osc.request(request).bulk(bulk).send().await?,
+        };
+        Ok((response.body, response.bulk))
     }
 
     /// Sends a request that changes a file to the OST of an index, and records the change as

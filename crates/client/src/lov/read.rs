@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_lnet::{Live, Nid};
+use sheen_rpc::Response;
 use sheen_wire::{
     Bulk, Errno, Result,
     ost::{ObjectAttr, Reply, Request},
@@ -93,11 +94,13 @@ impl Lov {
             let Rpc { ost, parts, pieces, .. } = rpcs.swap_remove(0);
             let (reply, bulk) = match *parts {
                 [part] if in_place && u64::from(part.len) == len => {
-                    let (reply, bulk, live) = self.ost(ost).await?.osc.read_in_place(part).await?;
+                    let ost = self.ost(ost).await?;
+                    let request = Request::Read { parts: vec![part] };
+                    let Response { body, bulk, live, .. } = ost.osc.request(request).send_in_place().await?;
                     if live.is_some() {
                         return Ok((bulk, live));
                     }
-                    (reply, bulk)
+                    (body, bulk)
                 }
                 _ => self.call(ost, Request::Read { parts }, Bulk::new()).await?,
             };

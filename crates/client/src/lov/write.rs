@@ -176,8 +176,9 @@ impl Lov {
         // no client can use.
         let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
         let request = Request::Write { parts, sync, mtime: None, grant };
-        let answer = if guarded { osc.call_guarded(request, bulk).await } else { osc.call(request, bulk).await };
-        match answer?.0 {
+        let request = osc.request(request).bulk(bulk);
+        let request = if guarded { request.guarded() } else { request };
+        match request.send().await?.body {
             Reply::Done { epoch, granted } => {
                 writeback.granted(granted);
                 if sync {

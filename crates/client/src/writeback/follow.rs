@@ -35,13 +35,13 @@ impl Writeback {
             let answer = self.write(&parts, &bulk, used, mtime).await;
             if answer != Err(Errno::MOVED) {
                 if answer.is_ok() && now != object {
-                    self.osc.call_urgent(Request::Sync { objects: vec![now] }, Bulk::new()).await?;
+                    self.osc.request(Request::Sync { objects: vec![now] }).urgent().send().await?;
                 }
                 return answer;
             }
             self.rt.sleep(PAUSE * n).await;
             let asked = Request::Follow { objects: vec![object] };
-            match self.osc.call_urgent(asked, Bulk::new()).await {
+            match self.osc.request(asked).urgent().send().await.map(|response| response.body) {
                 Ok(Reply::Objects(objects)) => now = objects.first().copied().unwrap_or(object),
                 Ok(_) => return Err(Errno::EPROTO),
                 Err(Errno::MOVED | Errno::EAGAIN) => {}

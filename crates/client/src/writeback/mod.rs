@@ -537,7 +537,7 @@ impl Writeback {
         loop {
             let grant = Grant { used, want: self.want() };
             let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant };
-            match self.osc.call_urgent(request, bulk.clone()).await? {
+            match self.osc.request(request).bulk(bulk.clone()).urgent().send().await?.body {
                 Reply::Done { epoch, granted } => {
                     self.granted(granted);
                     return Ok(epoch);
