@@ -20,6 +20,7 @@ use sheen_wire::{
 
 use crate::{
     connection::import_state,
+    failure::Failure,
     locks::{LockRef, LockTable},
     types::{Caller, GroupSource},
 };
@@ -109,7 +110,7 @@ impl<'a, B> MdtRequest<'a, B> {
 impl MdtRequest<'_, Request> {
     /// Sends the request.
     pub async fn send(self) -> Result<MdtReply> {
-        self.mdc.send(self.body, self.locking).await
+        self.mdc.send(self.body, self.locking).await.map_err(Failure::into_errno)
     }
 
     /// Sends the request, and returns the reply without locks.
@@ -274,7 +275,11 @@ impl Mdc {
         MdtRequest { mdc: self, body: WithCred { who, request }, locking: Locking::default() }
     }
 
-    async fn send(&self, request: Request, Locking { count, converts, beginning }: Locking<'_>) -> Result<MdtReply> {
+    async fn send(
+        &self,
+        request: Request,
+        Locking { count, converts, beginning }: Locking<'_>,
+    ) -> Result<MdtReply, Failure> {
         let _modifying = match request.modifies() {
             true => Some(self.modifying.acquire().await?),
             false => None,
@@ -285,24 +290,22 @@ impl Mdc {
         let call = Call { request, keep, beginning, cancels, converts: converts.to_vec() };
         // Boxed. Otherwise the future of every operation, even one that needs no request, would
         // include the state of the many layers below.
-        let response = Box::pin(self.import.request(call).send()).await?;
+        let response = Box::pin(self.import.request(call).send()).await.map_err(Failure::of_reply)?;
         let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
         Ok(MdtReply { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
     }
 
     async fn send_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, locking: Locking<'_>) -> Result<MdtReply> {
-        match self.send(request(who.cred.clone()), locking).await {
-            Err(Errno::NEED_GROUPS) => {
+        let answer = match self.send(request(who.cred.clone()), locking).await {
+            Err(Failure::NeedGroups) => {
                 let groups = self.groups.groups(who.pid).unwrap_or_default();
                 let cred = Cred { uid: who.cred.uid, gid: who.cred.gid, groups: Some(groups) };
-                match self.send(request(cred), locking).await {
-                    Err(Errno::NEED_GROUPS) => Err(Errno::EPROTO),
-                    answer => answer,
-                }
+                self.send(request(cred), locking).await
             }
             answer => answer,
-        }
+        };
+        answer.map_err(Failure::into_errno)
     }
 
     /// Returns the FID for a new file.

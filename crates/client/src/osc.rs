@@ -17,7 +17,7 @@ use sheen_rpc::{Import, ImportRequest, Response};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Ost, Result, StatFs, ost};
 
-use crate::{connection::import_state, locks::LockTable, rpc_stats::PagesPerRpc};
+use crate::{connection::import_state, failure::Failure, locks::LockTable, rpc_stats::PagesPerRpc};
 
 /// An OST.
 pub struct Osc {
@@ -146,10 +146,10 @@ impl<'a> OstRequest<'a> {
     /// # Errors
     /// EIO: the OST is inactive, or it evicted this client before it answered a guarded request.
     /// Otherwise the error of the OST.
-    pub async fn send(self) -> Result<Response<ost::Reply>> {
+    pub async fn send(self) -> Result<Response<ost::Reply>, Failure> {
         let osc = self.osc;
         // Boxed, for the reason given in `Mdc::send`.
-        let response = Box::pin(self.begin()?.send()).await?;
+        let response = Box::pin(self.begin()?.send()).await.map_err(Failure::of_reply)?;
         if let ost::Reply::StatFs(space) = &response.body {
             *osc.space.lock() = *space;
         }
@@ -161,8 +161,8 @@ impl<'a> OstRequest<'a> {
     ///
     /// # Errors
     /// As [`OstRequest::send`].
-    pub async fn send_in_place(self) -> Result<Response<ost::Reply>> {
-        Box::pin(self.begin()?.send_in_place()).await
+    pub async fn send_in_place(self) -> Result<Response<ost::Reply>, Failure> {
+        Box::pin(self.begin()?.send_in_place()).await.map_err(Failure::of_reply)
     }
 
     /// Checks that the OST is active, and counts the request in the statistics.

@@ -5,9 +5,9 @@
 //! * An [`Import`] is a client's connection to one target. An [`Export`] is the target's state of
 //!   one client.
 //!
-//! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service: no
-//! socket, no serialisation, no other task. If the service's future is ready at its first poll, so
-//! is the call. Over `tcp` the caller's own thread writes the frame if the socket has room.
+//! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service:
+//! no socket, no serialisation, no other task. If the service's future is ready at its first poll,
+//! so is the call. Over `tcp` the caller's own thread writes the frame if the socket has room.
 //!
 //! Invariants:
 //! * A request for which [`sheen_wire::Protocol::once`] is true is executed once, however often the

@@ -22,6 +22,7 @@ use crate::{
         Hits, is_settled,
         meta::{ATTR, Known, Token},
     },
+    failure::Failure,
     join::join_all,
     locks::LockRef,
     lov::{self, Look, Seen},
@@ -324,14 +325,14 @@ impl Client {
     pub(crate) async fn completed(&self, told: Told) -> Result<EntryAttr> {
         let by = told.by();
         match self.completed_once(told).await {
-            Err(Errno::MOVED) => Box::pin(self.completed_elsewhere(by.fid)).await,
+            Err(Failure::LayoutMoved { .. }) => Box::pin(self.completed_elsewhere(by.fid)).await,
             Ok(entry) if self.may_be_overtaken(&by) => {
                 let seen = entry.attr;
                 // No lock is in use while the MDT is asked.
                 drop(entry);
                 Box::pin(self.completed_again(by, seen)).await
             }
-            answer => answer,
+            answer => answer.map_err(Failure::into_errno),
         }
     }
 
@@ -358,8 +359,8 @@ impl Client {
             }
             by = told.by();
             seen = match self.completed_once(told).await {
-                Err(Errno::MOVED) => return self.completed_elsewhere(by.fid).await,
-                entry => entry?,
+                Err(Failure::LayoutMoved { .. }) => return self.completed_elsewhere(by.fid).await,
+                entry => entry.map_err(Failure::into_errno)?,
             };
             if !self.may_be_overtaken(&by) {
                 return Ok(seen);
@@ -376,13 +377,13 @@ impl Client {
         loop {
             self.layout_after_seal(&mut retries).await?;
             match self.completed_once(self.ask_attr(fid, None).await?).await {
-                Err(Errno::MOVED) => {}
-                answer => return answer,
+                Err(Failure::LayoutMoved { .. }) => {}
+                answer => return answer.map_err(Failure::into_errno),
             }
         }
     }
 
-    async fn completed_once(&self, mut told: Told) -> Result<EntryAttr> {
+    async fn completed_once(&self, mut told: Told) -> Result<EntryAttr, Failure> {
         let Some(layout) = told.layout.clone() else {
             let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
             return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
@@ -393,14 +394,15 @@ impl Client {
         let lock = self.locks_sizes(told.attr.fid);
         if layout.is_mirrored() {
             let look = |mirror: Arc<Layout>| async move {
-                let seen = self.lov.look(&[Look { layout: &mirror, lock }]).await.pop().unwrap_or(Err(Errno::EIO))?;
+                let seen =
+                    self.lov.look(&[Look { layout: &mirror, lock }]).await.pop().unwrap_or(Err(Errno::EIO.into()))?;
                 Ok((mirror, seen))
             };
             let (mirror, seen) = Box::pin(self.lov.by_any(&layout, look)).await?;
             return Ok(self.merged(&told, &mirror, &seen));
         }
         let look = Look { layout: &layout, lock };
-        let seen = Box::pin(self.lov.look(&[look])).await.pop().unwrap_or(Err(Errno::EIO))?;
+        let seen = Box::pin(self.lov.look(&[look])).await.pop().unwrap_or(Err(Errno::EIO.into()))?;
         Ok(self.merged(&told, &layout, &seen))
     }
 
@@ -448,11 +450,11 @@ impl Client {
         let mut seen = self.lov.look(&looks).await;
         if looks.len() > 1 {
             // A file that was migrated fails all files of its request: query each of them alone.
-            let moved = |(_, seen): &(usize, &Result<Seen>)| matches!(seen, Err(Errno::MOVED));
+            let moved = |(_, seen): &(usize, &Result<Seen, Failure>)| matches!(seen, Err(Failure::LayoutMoved { .. }));
             let alone: Vec<usize> = seen.iter().enumerate().filter(moved).map(|(i, _)| i).collect();
             let again = join_all(alone.iter().map(|i| self.lov.look(&looks[*i..=*i]))).await;
             for (i, mut answer) in alone.into_iter().zip(again) {
-                seen[i] = answer.pop().unwrap_or(Err(Errno::EIO));
+                seen[i] = answer.pop().unwrap_or(Err(Errno::EIO.into()));
             }
         }
         let mut seen = seen.into_iter();
@@ -462,16 +464,18 @@ impl Client {
                 let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
                 return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
             };
-            Ok(self.merged(&told, layout, &seen.next().unwrap_or(Err(Errno::EIO))?))
+            Ok(self.merged(&told, layout, &seen.next().unwrap_or(Err(Errno::EIO.into()))?))
         };
         let fids: Vec<Option<Fid>> = all.iter().map(|told| told.as_ref().ok().map(|told| told.attr.fid)).collect();
-        let mut all: Vec<Result<EntryAttr>> = all.into_iter().zip(&layouts).map(&mut complete).collect();
-        for (answer, fid) in all.iter_mut().zip(fids) {
-            if let (Err(Errno::MOVED), Some(fid)) = (&*answer, fid) {
-                *answer = Box::pin(self.completed_elsewhere(fid)).await;
-            }
+        let all: Vec<Result<EntryAttr, Failure>> = all.into_iter().zip(&layouts).map(&mut complete).collect();
+        let mut completed = Vec::with_capacity(all.len());
+        for (answer, fid) in all.into_iter().zip(fids) {
+            completed.push(match (answer, fid) {
+                (Err(Failure::LayoutMoved { .. }), Some(fid)) => Box::pin(self.completed_elsewhere(fid)).await,
+                (answer, _) => answer.map_err(Failure::into_errno),
+            });
         }
-        all
+        completed
     }
 
     /// Returns whether a file's objects are worth locking for its size: not while the file is open

@@ -28,7 +28,7 @@ impl Client {
         let (Some(_), Some(layout)) = (asks, told.layout.clone()) else { return self.completed(told).await };
         let (attr, lock) = (told.attr, told.lock);
         match self.lov.unless_away(std::slice::from_ref(&layout), self.completed(told)).await {
-            Some(Err(errno)) if is_absence(errno) => {}
+            Some(Err(errno)) if is_absence(errno.into()) => {}
             Some(answer) => return answer,
             None => {}
         }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Client, OpenFile,
+    failure::Failure,
     stats::Op,
     types::falloc::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE},
 };
@@ -43,7 +44,13 @@ impl Client {
         self.with_layout("fallocate", file, |_| self.allocate_once(file, mode, offset, len)).await
     }
 
-    async fn allocate_once(&self, file: &OpenFile, mode: Allocate, offset: u64, len: u64) -> Result<Attempt<()>> {
+    async fn allocate_once(
+        &self,
+        file: &OpenFile,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<Attempt<()>, Failure> {
         let (fid, changes) = (file.fid(), file.inode.changes());
         let Placed { layout, guard } = match mode {
             Allocate::PunchHole if file.mirror() == 0 => self.place_for_punching(file, offset, len).await?,
@@ -53,8 +60,8 @@ impl Client {
         file.note_write();
         let change = self.cache.change(&[fid], true);
         let (answer, _) = self.under(fid, guard, self.lov.allocate(&layout, mode, offset, len)).await;
-        change.end(&answer);
-        if answer == Err(Errno::MOVED_PARTLY) && file.mirror() == 0 {
+        change.end_data(&answer);
+        if answer == Err(Failure::MOVED_PARTLY) && file.mirror() == 0 {
             let finished = Box::pin(self.finish(fid, &layout, &Begun::Allocate(mode, offset, len))).await?;
             return Ok(if finished.is_some() { Attempt::Done(()) } else { Attempt::Repeat });
         }

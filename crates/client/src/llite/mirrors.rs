@@ -37,6 +37,7 @@ use super::{
 use crate::{
     Caller, Client, OpenFile, ReadData,
     cache::{ReadRefs, data::Reading},
+    failure::Failure,
     mdc,
 };
 
@@ -143,16 +144,22 @@ impl Client {
     /// have reached a mirror all the same, if the OST evicted this client before it replied. Other
     /// mirrors may even have been copied from this one before that. So the MDT chooses one mirror
     /// again, and mirrors that may differ from it become stale.
-    pub(crate) async fn unless_failed<T>(&self, fid: Fid, layout: &Layout, at: u64, answer: Result<T>) -> Result<T> {
+    pub(crate) async fn unless_failed<T>(
+        &self,
+        fid: Fid,
+        layout: &Layout,
+        at: u64,
+        answer: Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match answer {
-            Err(errno) if layout.is_mirrored() && !matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) => {
+            Err(failure) if layout.is_mirrored() && !failure.is_moved() => {
                 if let Err(again) = Box::pin(self.ask_objects(fid, at, at.saturating_add(1))).await {
                     tracing::error!(
-                        "{fid}: a change failed ({errno}), and marking the other mirrors stale failed ({again}): \
+                        "{fid}: a change failed ({failure}), and marking the other mirrors stale failed ({again}): \
                          they may differ, run lfs mirror verify"
                     );
                 }
-                Err(errno)
+                Err(failure)
             }
             answer => answer,
         }
@@ -165,7 +172,7 @@ impl Client {
         range: Range,
         placed: Placed,
         reading: Option<Reading>,
-    ) -> Result<ReadData> {
+    ) -> Result<ReadData, Failure> {
         let Range { offset, len, .. } = range;
         let (pages, mut first) = (reading.is_some(), reading);
         let Placed { layout, guard } = placed;

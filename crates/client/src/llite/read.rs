@@ -15,6 +15,7 @@ use crate::{
         ReadRefs,
         data::{PATIENCE, Reading},
     },
+    failure::Failure,
     locks::LockRef,
     stats::Op,
 };
@@ -126,14 +127,14 @@ impl Client {
                     self.keep_none(&mut read.refs);
                     unsure = Some((used.layout, read));
                 }
-                Err(Errno::MOVED) => {
+                Err(Failure::LayoutMoved { .. }) => {
                     unsure = None;
                     // The kernel has these pages locked. When other objects are sealed, the
                     // invalidation must not wait for these pages.
                     let _stalled = pages.then(|| self.cache.data.stall(fid, offset, len));
                     drop(Box::pin(self.layout_after_seal(&mut retries)).await?);
                 }
-                Err(errno) => return Err(errno),
+                Err(failure) => return Err(failure.into_errno()),
             }
         }
     }
@@ -148,7 +149,13 @@ impl Client {
     }
 
     /// Reads with a layout.
-    async fn read_placed(&self, fid: Fid, range: Range, placed: Placed, reading: Option<Reading>) -> Result<ReadData> {
+    async fn read_placed(
+        &self,
+        fid: Fid,
+        range: Range,
+        placed: Placed,
+        reading: Option<Reading>,
+    ) -> Result<ReadData, Failure> {
         if placed.layout.is_mirrored() {
             return Box::pin(self.read_mirrored(fid, range, placed, reading)).await;
         }
@@ -181,7 +188,7 @@ impl Client {
         offset: u64,
         len: u64,
         mut reading: Reading,
-    ) -> Result<ReadRefs> {
+    ) -> Result<ReadRefs, Failure> {
         if reading.is_unlocked() {
             return Ok(ReadRefs::new(Vec::new(), reading));
         }
@@ -234,7 +241,12 @@ impl Client {
 
     /// Reads with locks in use, but for at most [`HOLD_MAX`]: the size query may depend on another
     /// client that does not answer.
-    pub(super) async fn read_under(&self, layout: &Layout, range: Range, mut refs: ReadRefs) -> Result<ReadData> {
+    pub(super) async fn read_under(
+        &self,
+        layout: &Layout,
+        range: Range,
+        mut refs: ReadRefs,
+    ) -> Result<ReadData, Failure> {
         let Range { offset, len, in_place } = range;
         let mut work = pin!(self.lov.read(layout, offset, len, in_place));
         let read = match refs.is_empty() {

@@ -1,10 +1,10 @@
 //! File migration (`lfs migrate`), also while the file is in use here.
 //!
-//! **Users of the file**: an OST answers that an object is sealed ([`Errno::MOVED`]). The client
-//! asks the MDT for the new layout ([`Client::layout_after_seal`]), and the MDT replies when the bytes are
-//! there. Then the client repeats the whole operation with that layout. No lock is in use
-//! meanwhile, because the migrating client waits for the locks. Cached data of the old objects was
-//! dropped with their locks.
+//! **Users of the file**: an OST answers that an object is sealed ([`Failure::LayoutMoved`]). The
+//! client asks the MDT for the new layout ([`Client::layout_after_seal`]), and the MDT replies when
+//! the bytes are there. Then the client repeats the whole operation with that layout. No lock is in
+//! use meanwhile, because the migrating client waits for the locks. Cached data of the old objects
+//! was dropped with their locks.
 //!
 //! **The migrating client** copies the bytes to an orphan between [`Client::migrate_begin`] and
 //! [`Client::migrate_end`].
@@ -34,7 +34,7 @@ use sheen_wire::{
 };
 
 use super::with_layout::Attempt;
-use crate::{Caller, Client, OpenFile, join::join_all, mdc, open::Migration};
+use crate::{Caller, Client, OpenFile, failure::Failure, join::join_all, mdc, open::Migration};
 
 /// Longest time for which a settled layout is used without a lock and without confirmation by the
 /// MDT. OSTs remember sealed objects for 24 hours. The rest of that time is for operations that
@@ -67,7 +67,7 @@ impl Client {
 
     /// Returns whether an object of a layout is sealed: then the file may have another layout now.
     pub(crate) async fn has_left(&self, layout: &Layout) -> bool {
-        matches!(self.lov.glimpse(layout).await, Err(Errno::MOVED))
+        matches!(self.lov.glimpse(layout).await, Err(Failure::LayoutMoved { .. }))
     }
 
     /// Marks all layouts as unconfirmed: the next use asks the MDT.
@@ -125,7 +125,7 @@ impl Client {
         .await
     }
 
-    async fn versions(&self, fid: Fid, layout: &Layout, flush: bool) -> Result<Vec<(Fid, u64)>> {
+    async fn versions(&self, fid: Fid, layout: &Layout, flush: bool) -> Result<Vec<(Fid, u64)>, Failure> {
         if flush {
             self.lov.settle_file(layout).await;
         }
@@ -137,10 +137,10 @@ impl Client {
                 ost::Reply::Versions(versions) if versions.len() == objects.len() => {
                     Ok(objects.into_iter().zip(versions).collect::<Vec<_>>())
                 }
-                _ => Err(Errno::EPROTO),
+                _ => Err(Failure::Errno(Errno::EPROTO)),
             }
         });
-        let answers = join_all(asks).await.into_iter().collect::<Result<Vec<_>>>()?;
+        let answers = join_all(asks).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         let state = layout.is_mirrored().then(|| (fid, u64::from(layout.generation())));
         Ok(answers.into_iter().flatten().chain(state).collect())
     }

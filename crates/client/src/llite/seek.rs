@@ -9,7 +9,7 @@ use super::{
     layout_lookup::Placed,
     with_layout::{Attempt, LayoutUse},
 };
-use crate::{Client, OpenFile, Seek, stats::Op};
+use crate::{Client, OpenFile, Seek, failure::Failure, stats::Op};
 
 impl Client {
     /// Returns the offset of the next data, or of the next hole, at or after `offset`. The end of
@@ -27,10 +27,10 @@ impl Client {
             let (answer, guard) = self.under(file.fid(), guard, Box::pin(self.lov.by_any(&layout, seek))).await;
             drop(guard);
             match answer {
-                Err(Errno::MOVED) => Err(Errno::MOVED),
-                answer if file.mirror() != 0 => Ok(Attempt::Done(answer)),
+                Err(failure) if failure.is_moved() => Err(failure),
+                answer if file.mirror() != 0 => Ok(Attempt::Done(answer.map_err(Failure::into_errno))),
                 // Also after an error: a mirror that is stale by now may have no data there.
-                answer => Ok(Attempt::DoneUnlessStale(answer, used)),
+                answer => Ok(Attempt::DoneUnlessStale(answer.map_err(Failure::into_errno), used)),
             }
         };
         self.with_layout("lseek", file, attempt).await?

@@ -15,7 +15,7 @@ use super::{
     swap_layouts::Begun,
     with_layout::{LayoutUse, Retries},
 };
-use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
+use crate::{Caller, Client, EntryAttr, OpenFile, failure::Failure, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID, and the group's x bit, without which S_ISGID does not mean set-group-id.
 const SUID: u32 = 0o4000;
@@ -107,9 +107,9 @@ impl Client {
             let guard = lock.and_then(|cookie| self.guard_again(fid, cookie));
             let guarded = guard.is_some();
             let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
-            if matches!(cut, Err(Errno::MOVED | Errno::MOVED_PARTLY)) {
+            if cut.is_err_and(Failure::is_moved) {
                 drop(guard);
-                if cut == Err(Errno::MOVED_PARTLY)
+                if cut == Err(Failure::MOVED_PARTLY)
                     && Box::pin(self.finish(fid, &layout, &Begun::Truncate(size))).await?.is_some()
                 {
                     return Box::pin(self.layout_after_seal(&mut retries)).await;
@@ -119,7 +119,8 @@ impl Client {
                 located = self.place_for_cutting(fid, moved, size).await?;
                 continue;
             }
-            self.unless_failed(fid, &layout, size.saturating_sub(1), cut).await?;
+            let cut = self.unless_failed(fid, &layout, size.saturating_sub(1), cut).await;
+            cut.map_err(Failure::into_errno)?;
             if guarded && guard.is_some() {
                 return Ok(layout);
             }
@@ -161,9 +162,8 @@ impl Client {
         let used = LayoutUse::new(file, placed.layout.clone(), changes);
         let change = self.cache.change(&[file.fid()], true);
         let (answer, _) = self.under(file.fid(), placed.guard, self.lov.truncate(&placed.layout, size)).await;
-        change.end(&answer);
-        answer
-            .map_err(|errno| if matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) { Errno::EBUSY } else { errno })?;
+        change.end_data(&answer);
+        answer.map_err(|failure| if failure.is_moved() { Errno::EBUSY } else { failure.into_errno() })?;
         if used.is_current(file) {
             return Ok(());
         }

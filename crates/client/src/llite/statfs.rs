@@ -7,7 +7,7 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use crate::{Client, join::join_all, stats::Op};
+use crate::{Client, failure::Failure, join::join_all, stats::Op};
 
 /// Block size of the reply, in bytes; targets may have others.
 const BLOCK_BYTES: u32 = 4096;
@@ -32,7 +32,8 @@ impl Client {
     /// wait.)
     pub(crate) async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
         let answer = self.lov.unless_ost_away(ost, self.lov.statfs_ost(ost));
-        self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten().unwrap_or(Err(Errno::ETIMEDOUT))
+        let answer = self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten();
+        answer.unwrap_or(Err(Errno::ETIMEDOUT.into())).map_err(Failure::into_errno)
     }
 
     /// Returns space and inodes of the MDT; ETIMEDOUT after [`TARGET_WAIT`].

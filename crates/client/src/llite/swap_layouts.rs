@@ -23,6 +23,7 @@ use sheen_wire::{
 use super::with_layout::Retries;
 use crate::{
     Caller, Client, OpenFile,
+    failure::Failure,
     lov::{How, InUse},
     mdc,
 };
@@ -74,10 +75,10 @@ impl Client {
         answer.and_then(mdc::done)
     }
 
-    /// Completes a change that was done in part by `layout` ([`Errno::MOVED_PARTLY`]), in the same
-    /// objects under their present names. Also syncs it, because an fsync of the file would not
-    /// sync another file's objects. Returns the number of bytes written. `None`: the objects have
-    /// no other names, and the change must be repeated with the file's layout.
+    /// Completes a change that was done in part by `layout` ([`Failure::MOVED_PARTLY`]), in the
+    /// same objects under their present names. Also syncs it, because an fsync of the file would
+    /// not sync another file's objects. Returns the number of bytes written. `None`: the objects
+    /// have no other names, and the change must be repeated with the file's layout.
     ///
     /// # Errors
     /// EIO: the objects are renamed too often, or `layout` is that of a mirrored file. Any error of
@@ -91,33 +92,33 @@ impl Client {
                 return Ok(None);
             }
             let there = match self.lov.follow(layout).await {
-                Err(Errno::MOVED) => return Ok(None),
-                Err(Errno::EAGAIN) => continue,
+                Err(Failure::LayoutMoved { .. }) => return Ok(None),
+                Err(Failure::Errno(Errno::EAGAIN)) => continue,
                 Ok(there) if layout.is_mirrored() => return finished_mirror(layout, &there),
-                there => there?,
+                there => there.map_err(Failure::into_errno)?,
             };
             let owners: BTreeSet<Fid> =
                 there.stripes().iter().filter_map(|s| self.lov.objects().file_of(s.object)).collect();
             let owners: Vec<Fid> = owners.into_iter().collect();
             let changing = self.cache.change(&owners, true);
             let done = self.change_by(&there, begun).await;
-            changing.end(&done);
+            changing.end_data(&done);
             for owner in owners {
                 self.drop_changed(owner).await;
             }
             match done {
-                Err(Errno::MOVED | Errno::MOVED_PARTLY) => continue,
-                Err(errno) => return Err(errno),
+                Err(Failure::LayoutMoved { .. }) => continue,
+                Err(failure) => return Err(failure.into_errno()),
                 Ok(done) => match self.lov.sync(&there).await {
                     // Sealed again: the data is durable under the next name.
-                    Ok(()) | Err(Errno::MOVED) => return Ok(Some(done)),
-                    Err(errno) => return Err(errno),
+                    Ok(()) | Err(Failure::LayoutMoved { .. }) => return Ok(Some(done)),
+                    Err(failure) => return Err(failure.into_errno()),
                 },
             }
         }
     }
 
-    async fn change_by(&self, layout: &Layout, begun: &Begun<'_>) -> Result<usize> {
+    async fn change_by(&self, layout: &Layout, begun: &Begun<'_>) -> Result<usize, Failure> {
         match begun {
             Begun::Write(file, offset, data) => {
                 self.write_at(file, layout, *offset, data.clone(), How::default(), &InUse::default()).await

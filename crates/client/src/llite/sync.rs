@@ -3,7 +3,7 @@
 use sheen_wire::{Result, mds::Request};
 
 use super::with_layout::Attempt;
-use crate::{Client, OpenDir, OpenFile, mdc, stats::Op};
+use crate::{Client, OpenDir, OpenFile, failure::Failure, mdc, stats::Op};
 
 impl Client {
     /// Returns when all data written to the file, and the file itself, survive a crash of any
@@ -60,6 +60,6 @@ impl Client {
     pub async fn syncfs(&self) -> Result<()> {
         let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.request(Request::Sync { fid: None }).reply());
         mdc::done(names?)?;
-        objects
+        objects.map_err(Failure::into_errno)
     }
 }

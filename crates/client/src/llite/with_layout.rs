@@ -2,8 +2,9 @@
 //!
 //! An operation looks up the layout, uses it, and checks afterwards whether it may count on the
 //! result. There are two reasons to repeat the operation as a whole:
-//! * An OST has sealed an object of the layout ([`Errno::MOVED`]): the file was migrated, or swaps
-//!   its layout. The client asks the MDT for the new layout, which replies when the bytes are there.
+//! * An OST has sealed an object of the layout ([`Failure::LayoutMoved`]): the file was migrated, or
+//!   swaps its layout. The client asks the MDT for the new layout, which replies when the bytes are
+//!   there.
 //! * The layout was replaced during the operation, and the mirror that it used may be stale now
 //!   ([`Client::is_stale`]).
 //!
@@ -14,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use sheen_layout::Layout;
 use sheen_wire::{Errno, Fid, Result};
 
-use crate::{Client, OpenFile, cache::is_settled};
+use crate::{Client, OpenFile, cache::is_settled, failure::Failure};
 
 /// Most times that one operation is repeated.
 const RETRIES_MAX: u32 = 32;
@@ -103,7 +104,7 @@ impl Client {
     /// # Errors
     /// Those of `attempt`, except that the operation is repeated if objects are sealed. EIO: too
     /// many retries. EBUSY: as [`Client::is_stale`]. Any error of the MDT.
-    pub(crate) async fn with_layout<T, F: Future<Output = Result<Attempt<T>>>>(
+    pub(crate) async fn with_layout<T, F: Future<Output = Result<Attempt<T>, Failure>>>(
         &self,
         operation: &'static str,
         file: &OpenFile,
@@ -120,8 +121,8 @@ impl Client {
                     retries.again()?;
                 }
                 Ok(Attempt::Repeat) => retries.again()?,
-                Err(Errno::MOVED | Errno::MOVED_PARTLY) => drop(Box::pin(self.layout_after_seal(&mut retries)).await?),
-                Err(errno) => return Err(errno),
+                Err(Failure::LayoutMoved { .. }) => drop(Box::pin(self.layout_after_seal(&mut retries)).await?),
+                Err(failure) => return Err(failure.into_errno()),
             }
         }
     }

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Client, OpenFile,
     cache::data::Reads,
+    failure::Failure,
     lov::{How, InUse},
     stats::Op,
 };
@@ -94,7 +95,7 @@ impl Client {
         sync: bool,
         page: bool,
         attempt: u32,
-    ) -> Result<Attempt<(usize, u32)>> {
+    ) -> Result<Attempt<(usize, u32)>, Failure> {
         let (fid, len, changes) = (file.fid(), data.len(), file.inode.changes());
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
         let used = LayoutUse::new(file, layout, changes);
@@ -108,7 +109,7 @@ impl Client {
             let work = pin!(self.write_at(file, layout, offset, data.clone(), how, &none));
             self.under(fid, guard, work).await.0
         };
-        if answer == Err(Errno::MOVED_PARTLY) {
+        if answer == Err(Failure::MOVED_PARTLY) {
             return Ok(Attempt::Done(Box::pin(self.finish_write(file, layout, offset, data.clone())).await?));
         }
         let written = self.unless_failed(fid, layout, offset, answer).await?;
@@ -118,12 +119,18 @@ impl Client {
     /// Completes a write that was done in part, in the same objects under their present names.
     /// MOVED: they have none, and the write must be repeated with the file's layout. The same holds
     /// for an open file that uses one mirror, if the mirror may still be written.
-    async fn finish_write(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk) -> Result<(usize, u32)> {
+    async fn finish_write(
+        &self,
+        file: &OpenFile,
+        layout: &Layout,
+        offset: u64,
+        data: Bulk,
+    ) -> Result<(usize, u32), Failure> {
         if file.mirror() != 0 {
-            return Err(Errno::MOVED);
+            return Err(Failure::MOVED);
         }
         let begun = Begun::Write(file, offset, data);
-        let written = self.finish(file.fid(), layout, &begun).await?.ok_or(Errno::MOVED)?;
+        let written = self.finish(file.fid(), layout, &begun).await?.ok_or(Failure::MOVED)?;
         Ok((written, layout.generation()))
     }
 
@@ -138,7 +145,7 @@ impl Client {
         data: Bulk,
         how: How,
         locks: InUse,
-    ) -> Result<(usize, u32)> {
+    ) -> Result<(usize, u32), Failure> {
         let mut retries = Retries::new("append", file.fid());
         loop {
             let mut finish = pin!(self.finish_write(file, layout, end, data.clone()));
@@ -152,11 +159,11 @@ impl Client {
             // The layout that the MDT has just sent.
             let now = file.inode.last();
             let has_left = now.is_none_or(|now| now.stripes().first() != layout.stripes().first());
-            if done != Err(Errno::MOVED) || layout.is_mirrored() || has_left {
+            if done != Err(Failure::MOVED) || layout.is_mirrored() || has_left {
                 return done;
             }
             match self.write_at(file, layout, end, data.clone(), how, &locks).await {
-                Err(Errno::MOVED | Errno::MOVED_PARTLY) => retries.again()?,
+                Err(Failure::LayoutMoved { .. }) => retries.again()?,
                 written => return Ok((written?, layout.generation())),
             }
         }
@@ -178,7 +185,7 @@ impl Client {
         data: &Bulk,
         sync: bool,
         attempt: u32,
-    ) -> Result<Attempt<(usize, u32)>> {
+    ) -> Result<Attempt<(usize, u32)>, Failure> {
         let (fid, len, changes) = (file.fid(), data.len() as u64, file.inode.changes());
         let Placed { layout, guard } = self.place_given(file).await?;
         if guard.is_none() && layout.is_mirrored() && attempt < GUARDED_MAX {
@@ -188,7 +195,7 @@ impl Client {
         let guarded = guard.map(|guard| guard.cookie());
         let (end, locks) = self.lov.lock_end(&layout).await?;
         if len > 0 && end >= layout.end() {
-            return Err(Errno::ENODATA);
+            return Err(Errno::ENODATA.into());
         }
         if layout.needs_intent(end, len) {
             drop(locks);
@@ -205,7 +212,7 @@ impl Client {
         let locks = InUse::new(&layout, locks.into_iter().enumerate());
         let work = self.write_at(file, &layout, end, data.clone(), how, &locks);
         let answer = self.under(fid, guard, work).await.0;
-        if answer == Err(Errno::MOVED_PARTLY) {
+        if answer == Err(Failure::MOVED_PARTLY) {
             let finish = self.finish_append(file, &layout, end, data.clone(), how, locks);
             return Ok(Attempt::Done(Box::pin(finish).await?));
         }
@@ -254,12 +261,12 @@ impl Client {
         data: Bulk,
         how: How,
         locks: &InUse,
-    ) -> Result<usize> {
+    ) -> Result<usize, Failure> {
         // Also on failure: a part may have been written.
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);
         let answer = self.lov.write(layout, offset, data, how, locks).await;
-        change.end(&answer);
+        change.end_data(&answer);
         answer
     }
 

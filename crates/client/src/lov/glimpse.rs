@@ -3,13 +3,13 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Attr, Bulk, Errno, Fid, Result,
+    Attr, Bulk, Errno, Fid,
     ldlm::Cookie,
     ost::{ObjectAttr, PARTS_MAX, Reply, Request},
 };
 
 use super::{Lov, cached::with_kept};
-use crate::join::join_all;
+use crate::{failure::Result, join::join_all};
 
 /// A file whose objects are to be glimpsed.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Lov {
             return Ok(attrs.into_iter().map(|attr| with_kept(attr, kept)).collect());
         }
         let mut seen = self.look(&[Look { layout, lock: false }]).await;
-        seen.pop().unwrap_or(Err(Errno::EIO)).map(|seen| seen.objects)
+        seen.pop().unwrap_or(Err(Errno::EIO.into())).map(|seen| seen.objects)
     }
 
     /// Requests the file's size in bytes.
@@ -92,7 +92,7 @@ impl Lov {
         for (group, answer) in groups.iter().zip(answers) {
             match answer {
                 Ok(answer) => group.iter().zip(answer).for_each(|(w, answer)| note(&mut seen[w.file], w, answer)),
-                Err(errno) => group.iter().for_each(|w| seen[w.file] = Err(errno)),
+                Err(failure) => group.iter().for_each(|w| seen[w.file] = Err(failure)),
             }
         }
         for (seen, kept) in seen.iter_mut().zip(kept).filter(|(_, kept)| !kept.is_empty()) {
@@ -120,7 +120,7 @@ impl Lov {
         let count = objects.len();
         match self.call(ost, Request::Attrs { objects }, Bulk::new()).await?.0 {
             Reply::Attrs(attrs) if attrs.len() == count => Ok(attrs),
-            _ => Err(Errno::EPROTO),
+            _ => Err(Errno::EPROTO.into()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Bulk, Errno, Fid,
     ost::{Grant, Part, Reply, Request},
 };
 
@@ -15,21 +15,26 @@ use super::{
     in_use::InUse,
     split::{Rpc, Split},
 };
-use crate::{join::join_all, limits::CACHED_WRITE_BYTES_MAX, locks::LockRef};
+use crate::{
+    failure::{Failure, Result},
+    join::join_all,
+    limits::CACHED_WRITE_BYTES_MAX,
+    locks::LockRef,
+};
 
 /// Maximum number of times that a write requests its locks because of `LockFirst` replies.
 const ROUNDS_MAX: usize = 64;
 
 /// Why a write was not executed.
 enum NotWritten {
-    Errno(Errno),
+    Failure(Failure),
     /// Too many writes already wait for locks at an OST ([`Reply::LockFirst`]): lock first.
     LockFirst,
 }
 
-impl From<Errno> for NotWritten {
-    fn from(errno: Errno) -> NotWritten {
-        NotWritten::Errno(errno)
+impl<F: Into<Failure>> From<F> for NotWritten {
+    fn from(failure: F) -> NotWritten {
+        NotWritten::Failure(failure.into())
     }
 }
 
@@ -67,7 +72,7 @@ impl Lov {
             return Ok(0);
         }
         if room == 0 {
-            return Err(Errno::EFBIG);
+            return Err(Errno::EFBIG.into());
         }
         let data = if data.len() as u64 > room { data.slice(0, room as usize) } else { data };
         let split = Split::new(layout, offset, data.len() as u64);
@@ -108,13 +113,13 @@ impl Lov {
             }
             match self.write_through(layout, split, offset, &data, how, locks.as_ref().unwrap_or(held), begun).await {
                 Err(NotWritten::LockFirst) => {}
-                Err(NotWritten::Errno(errno)) => return Err(errno),
+                Err(NotWritten::Failure(failure)) => return Err(failure),
                 Ok(written) => return Ok(written),
             }
             drop(locks.take());
             locks = self.lock_runs(layout, split, false).await?.map(in_use);
         }
-        Err(Errno::EIO)
+        Err(Errno::EIO.into())
     }
 
     #[allow(clippy::too_many_arguments, reason = "what the write is")]
@@ -149,17 +154,17 @@ impl Lov {
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
         let mut failed = None;
         let answers = join_all(calls).await;
-        let is_unwritten = |e: &NotWritten| matches!(e, NotWritten::Errno(Errno::MOVED) | NotWritten::LockFirst);
+        let is_unwritten = |e: &NotWritten| matches!(e, NotWritten::Failure(Failure::MOVED) | NotWritten::LockFirst);
         *begun |= answers.iter().any(|answer| !matches!(answer, Err((e, _)) if is_unwritten(e)));
         for (error, pieces) in answers.into_iter().filter_map(|a| a.err()) {
-            let is_sealed = matches!(failed, Some(NotWritten::Errno(Errno::MOVED | Errno::MOVED_PARTLY)));
+            let is_sealed = matches!(failed, Some(NotWritten::Failure(Failure::LayoutMoved { .. })));
             failed = if is_sealed { failed } else { Some(error) };
             pieces.iter().for_each(|p| written[p.run] = written[p.run].min(p.pos));
         }
         match failed {
             None => Ok(len),
             // The caller repeats the whole write.
-            Some(error @ NotWritten::Errno(Errno::MOVED | Errno::MOVED_PARTLY)) => Err(error),
+            Some(error @ NotWritten::Failure(Failure::LayoutMoved { .. })) => Err(error),
             Some(error) => match prefix(layout, split, &written) {
                 0 => Err(error),
                 prefix => Ok(prefix as usize),
