@@ -67,7 +67,7 @@ impl Change<'_> {
     }
 
     /// Ends the change like [`Change::end`], with a reply that lists further changed inodes.
-    pub fn end_told(self, answer: &Result<MdtReply, Errno>) -> Option<Token> {
+    pub fn end_with_invalidations(self, answer: &Result<MdtReply, Errno>) -> Option<Token> {
         match answer {
             Ok(kept) => self.ended(None, &kept.touched),
             Err(errno) => self.ended(Some((*errno).into()), &[]),

@@ -70,13 +70,13 @@ impl Client {
         let token = change.end(&answer);
         let (asking, dir) = (asking.changed(token), dir.changed(token));
         let kept = answer?;
-        self.told_dir(kept.dir, &dir);
-        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        self.told_name(parent, name, &told);
-        if told.attr.kind == FileKind::Dir {
-            self.told_empty(&told);
+        self.cache_dir(kept.dir, &dir);
+        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        self.cache_name(parent, name, &reply);
+        if reply.attr.kind == FileKind::Dir {
+            self.cache_empty(&reply);
         }
         // A new file has no objects to query.
-        Ok(self.just_made(&told))
+        Ok(self.just_made(&reply))
     }
 }

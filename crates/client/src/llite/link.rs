@@ -20,10 +20,10 @@ impl Client {
         let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
         let kept = answer?;
-        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         drop(kept.locks);
-        self.told_name(parent, name, &told);
-        self.changed(told).await
+        self.cache_name(parent, name, &reply);
+        self.changed(reply).await
     }
 
     /// Returns the target of a symbolic link.

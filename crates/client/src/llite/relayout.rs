@@ -48,11 +48,11 @@ impl Client {
         let generation = before.as_ref().map_or(0, |layout| layout.generation());
         let asking = self.asking_unknown();
         let kept = self.mdc.request(Request::LayoutMoved { fid, generation }).with_locks(asking.wants()).send().await?;
-        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        let Some(layout) = told.layout else { return Ok(None) };
+        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let Some(layout) = reply.layout else { return Ok(None) };
         self.settle_left(before, &layout).await;
-        let lock = told.lock.and_then(|cookie| self.guard_again(fid, cookie));
-        self.told_place(fid, &layout, lock);
+        let lock = reply.lock.and_then(|cookie| self.guard_again(fid, cookie));
+        self.note_layout(fid, &layout, lock);
         Ok(Some(layout))
     }
 

@@ -38,7 +38,7 @@ impl Client {
         self.cache.adds(parent, name);
         self.cache.adds(new_parent, new_name);
         let answer = self.mdc.request_as(who, request).with_converts(&given_up).send().await;
-        change.end_told(&answer);
+        change.end_with_invalidations(&answer);
         let answer = answer?;
         last.into_iter().for_each(|fid| self.files.note_orphan(fid));
         self.mdc.locks().gone(&answer.gone);

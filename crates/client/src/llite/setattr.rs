@@ -56,10 +56,10 @@ impl Client {
         let answer = self.set_all(who, fid, &set, file, &asking).await;
         let asking = asking.changed(change.end(&answer));
         let (entry, lock) = answer?;
-        let told = self.told_under(&entry, lock, &asking)?;
+        let reply = self.cache_attr_under(&entry, lock, &asking)?;
         match set.size {
-            Some(_) => self.completed(told).await,
-            None => self.changed(told).await,
+            Some(_) => self.completed(reply).await,
+            None => self.changed(reply).await,
         }
     }
 
@@ -143,7 +143,7 @@ impl Client {
     /// Asks the MDT whether a file is mirrored now.
     async fn got_mirrors(&self, fid: Fid) -> Result<bool> {
         match self.ask_attr(fid, None).await {
-            Ok(told) => Ok(told.layout.is_some_and(|layout| layout.is_mirrored())),
+            Ok(reply) => Ok(reply.layout.is_some_and(|layout| layout.is_mirrored())),
             // The file was deleted.
             Err(Errno::ENOENT | Errno::ESTALE) => Ok(false),
             Err(errno) => Err(errno),

@@ -24,7 +24,7 @@ use super::with_layout::Retries;
 use crate::{
     Caller, Client, OpenFile,
     failure::Failure,
-    lov::{How, InUse},
+    lov::{InUse, WriteMode},
     mdc,
 };
 
@@ -121,7 +121,7 @@ impl Client {
     async fn change_by(&self, layout: &Layout, begun: &Begun<'_>) -> Result<usize, Failure> {
         match begun {
             Begun::Write(file, offset, data) => {
-                self.write_at(file, layout, *offset, data.clone(), How::default(), &InUse::default()).await
+                self.write_at(file, layout, *offset, data.clone(), WriteMode::default(), &InUse::default()).await
             }
             Begun::Truncate(size) => self.lov.truncate(layout, *size).await.map(|()| 0),
             Begun::Allocate(mode, offset, len) => self.lov.allocate(layout, *mode, *offset, *len).await.map(|()| 0),

@@ -41,9 +41,9 @@ impl Client {
         };
         let ((), answer) =
             tokio::join!(biased; closed, self.mdc.request_as(who, request).with_converts(&given_up).send());
-        let dir = dir.changed(change.end_told(&answer));
+        let dir = dir.changed(change.end_with_invalidations(&answer));
         let answer = answer?;
-        self.told_dir(answer.dir, &dir);
+        self.cache_dir(answer.dir, &dir);
         last.into_iter().for_each(|fid| self.files.note_orphan(fid));
         self.mdc.locks().gone(&answer.gone);
         mdc::done(answer.reply)

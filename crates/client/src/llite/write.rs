@@ -18,7 +18,7 @@ use crate::{
     Client, OpenFile,
     cache::data::Reads,
     failure::Failure,
-    lov::{How, InUse},
+    lov::{InUse, WriteMode},
     stats::Op,
 };
 
@@ -100,13 +100,13 @@ impl Client {
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
         let used = LayoutUse::new(file, layout, changes);
         let layout = &used.layout;
-        let how = match attempt {
-            0 => self.how(file, offset, len, sync, page),
-            _ => How { sync, ..How::default() },
+        let mode = match attempt {
+            0 => self.write_mode(file, offset, len, sync, page),
+            _ => WriteMode { sync, ..WriteMode::default() },
         };
         let answer = {
             let none = InUse::default();
-            let work = pin!(self.write_at(file, layout, offset, data.clone(), how, &none));
+            let work = pin!(self.write_at(file, layout, offset, data.clone(), mode, &none));
             self.under(fid, guard, work).await.0
         };
         if answer == Err(Failure::MOVED_PARTLY) {
@@ -143,7 +143,7 @@ impl Client {
         layout: &Layout,
         end: u64,
         data: Bulk,
-        how: How,
+        mode: WriteMode,
         locks: InUse,
     ) -> Result<(usize, u32), Failure> {
         let mut retries = Retries::new("append", file.fid());
@@ -162,7 +162,7 @@ impl Client {
             if done != Err(Failure::MOVED) || layout.is_mirrored() || has_left {
                 return done;
             }
-            match self.write_at(file, layout, end, data.clone(), how, &locks).await {
+            match self.write_at(file, layout, end, data.clone(), mode, &locks).await {
                 Err(Failure::LayoutMoved { .. }) => retries.again()?,
                 written => return Ok((written?, layout.generation())),
             }
@@ -208,12 +208,12 @@ impl Client {
             return Ok(Attempt::Repeat);
         }
         let used = LayoutUse::new(file, layout.clone(), changes);
-        let how = How { sync, guarded: true, ..How::default() };
+        let mode = WriteMode { sync, guarded: true, ..WriteMode::default() };
         let locks = InUse::new(&layout, locks.into_iter().enumerate());
-        let work = self.write_at(file, &layout, end, data.clone(), how, &locks);
+        let work = self.write_at(file, &layout, end, data.clone(), mode, &locks);
         let answer = self.under(fid, guard, work).await.0;
         if answer == Err(Failure::MOVED_PARTLY) {
-            let finish = self.finish_append(file, &layout, end, data.clone(), how, locks);
+            let finish = self.finish_append(file, &layout, end, data.clone(), mode, locks);
             return Ok(Attempt::Done(Box::pin(finish).await?));
         }
         drop(locks);
@@ -242,15 +242,15 @@ impl Client {
     /// Chooses how to do a write at an offset. The first write through an inode's open files is
     /// sent to the OSTs at once, without a lock of this client. So a small file that is written in
     /// one call costs one request. Pages of the kernel's page cache are not buffered a second time.
-    fn how(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> How {
-        let rest = file.goes_on(offset, len);
+    fn write_mode(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> WriteMode {
+        let split_tail = file.goes_on(offset, len);
         let first = !file.inode.written.swap(true, Relaxed);
         let direct = file.flags() & flags::DIRECT != 0;
         if first || sync || page || direct {
-            return How { sync, ..How::default() };
+            return WriteMode { sync, ..WriteMode::default() };
         }
-        let keep = self.lov.keeping() && !file.inode.through.load(Relaxed);
-        How { sync, keep, rest, lock: self.lov.locks_write(len), guarded: false }
+        let cache = self.lov.keeping() && !file.inode.through.load(Relaxed);
+        WriteMode { sync, cache, split_tail, lock: self.lov.locks_write(len), guarded: false }
     }
 
     pub(super) async fn write_at(
@@ -259,13 +259,13 @@ impl Client {
         layout: &Layout,
         offset: u64,
         data: Bulk,
-        how: How,
+        mode: WriteMode,
         locks: &InUse,
     ) -> Result<usize, Failure> {
         // Also on failure: a part may have been written.
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);
-        let answer = self.lov.write(layout, offset, data, how, locks).await;
+        let answer = self.lov.write(layout, offset, data, mode, locks).await;
         change.end_data(&answer);
         answer
     }

@@ -40,14 +40,14 @@ impl<F: Into<Failure>> From<F> for NotWritten {
 
 /// Mode of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct How {
+pub struct WriteMode {
     /// Whether the data must be durable before the write returns.
     pub sync: bool,
     /// Whether a small write may be cached.
-    pub keep: bool,
+    pub cache: bool,
     /// Whether this is a small write that begins where a large one ended: most likely a split-write
     /// tail. The kernel sends only a limited number of pages per request.
-    pub rest: bool,
+    pub split_tail: bool,
     /// Whether the client takes locks, unless the objects are contended. Otherwise the OSTs lock
     /// internally.
     pub lock: bool,
@@ -66,7 +66,14 @@ impl Lov {
     /// nothing is written. MOVED_PARTLY: objects are sealed, and something may be written. EIO,
     /// with `sync`: an earlier write without `sync` may be lost (reported once). Otherwise the
     /// error of an OST, if not even the first byte was written.
-    pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How, held: &InUse) -> Result<usize> {
+    pub async fn write(
+        &self,
+        layout: &Layout,
+        offset: u64,
+        data: Bulk,
+        mode: WriteMode,
+        held: &InUse,
+    ) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
         if data.is_empty() {
             return Ok(0);
@@ -77,7 +84,7 @@ impl Lov {
         let data = if data.len() as u64 > room { data.slice(0, room as usize) } else { data };
         let split = Split::new(layout, offset, data.len() as u64);
         let mut begun = false;
-        let answer = self.write_split(layout, &split, offset, data, how, held, &mut begun).await;
+        let answer = self.write_split(layout, &split, offset, data, mode, held, &mut begun).await;
         after(begun, answer)
     }
 
@@ -90,18 +97,18 @@ impl Lov {
         split: &Split,
         offset: u64,
         data: Bulk,
-        how: How,
+        mode: WriteMode,
         held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
-        if how.keep
+        if mode.cache
             && data.len() < CACHED_WRITE_BYTES_MAX
-            && self.keep(layout, split, offset, &data, how.rest, begun).await?
+            && self.keep(layout, split, offset, &data, mode.split_tail, begun).await?
         {
             return Ok(data.len());
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
-        let mut locks = if how.lock { self.lock_runs(layout, split, true).await?.map(in_use) } else { None };
+        let mut locks = if mode.lock { self.lock_runs(layout, split, true).await?.map(in_use) } else { None };
         for _ in 0..ROUNDS_MAX {
             let mut settling = pin!(self.settle(layout, split));
             if locks.is_some() && self.rt.timeout(PATIENCE, settling.as_mut()).await.is_err() {
@@ -111,7 +118,7 @@ impl Lov {
             if locks.is_none() {
                 settling.await;
             }
-            match self.write_through(layout, split, offset, &data, how, locks.as_ref().unwrap_or(held), begun).await {
+            match self.write_through(layout, split, offset, &data, mode, locks.as_ref().unwrap_or(held), begun).await {
                 Err(NotWritten::LockFirst) => {}
                 Err(NotWritten::Failure(failure)) => return Err(failure),
                 Ok(written) => return Ok(written),
@@ -129,7 +136,7 @@ impl Lov {
         split: &Split,
         offset: u64,
         data: &Bulk,
-        how: How,
+        mode: WriteMode,
         held: &InUse,
         begun: &mut bool,
     ) -> Result<usize, NotWritten> {
@@ -138,7 +145,7 @@ impl Lov {
         held.begin(rpcs.iter().map(|rpc| rpc.ost));
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
-            self.write_rpc(file, ost, parts, how, data.clone()).await?;
+            self.write_rpc(file, ost, parts, mode, data.clone()).await?;
             return Ok(len);
         }
         let runs = deal(layout, split, offset, data);
@@ -146,7 +153,7 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|e| (e, pieces))?;
+            self.write_rpc(file, ost, parts, mode, bulk).await.map_err(|e| (e, pieces))?;
             held.done(ost);
             Ok(())
         });
@@ -172,8 +179,15 @@ impl Lov {
         }
     }
 
-    async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, how: How, bulk: Bulk) -> Result<(), NotWritten> {
-        let How { sync, guarded, .. } = how;
+    async fn write_rpc(
+        &self,
+        file: Fid,
+        ost: u32,
+        parts: Vec<Part>,
+        mode: WriteMode,
+        bulk: Bulk,
+    ) -> Result<(), NotWritten> {
+        let WriteMode { sync, guarded, .. } = mode;
         let target = self.ost(ost).await?;
         let (osc, writeback) = (&target.osc, &target.writeback);
         let before = if sync { self.unsynced.before(file, ost) } else { None };
