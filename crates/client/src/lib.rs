@@ -46,6 +46,7 @@
 mod cache;
 mod client;
 mod connection;
+mod failure;
 mod invalidate;
 mod join;
 mod limits;

@@ -20,6 +20,7 @@ use sheen_wire::{
 
 use crate::{
     connection::import_state,
+    failure::Failure,
     locks::{LockRef, LockTable},
     types::{Caller, GroupSource},
 };
@@ -68,6 +69,67 @@ pub struct MdtReply {
     pub touched: Vec<Fid>,
     /// Inline DoM data: the object at the MDT's data service, with its bytes.
     pub beginning: Option<(Beginning, Bulk)>,
+}
+
+/// A request to be sent to the MDT.
+#[must_use = "a request is sent by `send` or `reply`"]
+pub struct MdtRequest<'a, B> {
+    mdc: &'a Mdc,
+    body: B,
+    locking: Locking<'a>,
+}
+
+/// A request with a caller's credentials.
+pub struct WithCred<'a, F> {
+    who: &'a Caller,
+    request: F,
+}
+
+impl<'a, B> MdtRequest<'a, B> {
+    /// Asks for locks on up to `count` inodes of the reply, so that it can be cached. The returned
+    /// locks are in use until they are dropped. Drop them before the next wait.
+    pub fn with_locks(mut self, count: u64) -> Self {
+        self.locking.count = count;
+        self
+    }
+
+    /// Reduces locks to these bits together with the request.
+    pub fn with_converts(mut self, converts: &'a [(LockId, u64)]) -> Self {
+        self.locking.converts = converts;
+        self
+    }
+
+    /// Sets the handle for a lock at the MDT's data service, under which a reply about one inode
+    /// brings inline DoM data.
+    pub fn with_inline_dom(mut self, handle: Option<Cookie>) -> Self {
+        self.locking.beginning = handle;
+        self
+    }
+}
+
+impl MdtRequest<'_, Request> {
+    /// Sends the request.
+    pub async fn send(self) -> Result<MdtReply> {
+        self.mdc.send(self.body, self.locking).await.map_err(Failure::into_errno)
+    }
+
+    /// Sends the request, and returns the reply without locks.
+    pub async fn reply(self) -> Result<Reply> {
+        Ok(self.send().await?.reply)
+    }
+}
+
+impl<F: Fn(Cred) -> Request> MdtRequest<'_, WithCred<'_, F>> {
+    /// Sends the request.
+    pub async fn send(self) -> Result<MdtReply> {
+        let MdtRequest { mdc, body: WithCred { who, request }, locking } = self;
+        mdc.send_as(who, request, locking).await
+    }
+
+    /// Sends the request, and returns the reply without locks.
+    pub async fn reply(self) -> Result<Reply> {
+        Ok(self.send().await?.reply)
+    }
 }
 
 /// The lock-related fields of a request.
@@ -198,19 +260,26 @@ impl Mdc {
         *self.space.lock() = space;
     }
 
-    /// Sends a request whose result does not depend on the caller's credentials.
-    pub async fn call(&self, request: Request) -> Result<Reply> {
-        Ok(self.call_keeping(request, 0).await?.reply)
+    /// Prepares a request whose result does not depend on the caller's credentials.
+    pub fn request(&self, request: Request) -> MdtRequest<'_, Request> {
+        MdtRequest { mdc: self, body: request, locking: Locking::default() }
     }
 
-    /// Sends a request like [`Mdc::call`], and asks for locks on up to `count` inodes of the reply,
-    /// so that it can be cached. The returned locks are in use until they are dropped. Drop them
-    /// before the next wait.
-    pub async fn call_keeping(&self, request: Request, count: u64) -> Result<MdtReply> {
-        self.send(request, Locking { count, ..Locking::default() }).await
+    /// Prepares a request with a caller's credentials. It is sent again with all supplementary
+    /// groups if the MDT replies that they matter.
+    pub fn request_as<'a, F: Fn(Cred) -> Request>(
+        &'a self,
+        who: &'a Caller,
+        request: F,
+    ) -> MdtRequest<'a, WithCred<'a, F>> {
+        MdtRequest { mdc: self, body: WithCred { who, request }, locking: Locking::default() }
     }
 
-    async fn send(&self, request: Request, Locking { count, converts, beginning }: Locking<'_>) -> Result<MdtReply> {
+    async fn send(
+        &self,
+        request: Request,
+        Locking { count, converts, beginning }: Locking<'_>,
+    ) -> Result<MdtReply, Failure> {
         let _modifying = match request.modifies() {
             true => Some(self.modifying.acquire().await?),
             false => None,
@@ -221,63 +290,22 @@ impl Mdc {
         let call = Call { request, keep, beginning, cancels, converts: converts.to_vec() };
         // Boxed. Otherwise the future of every operation, even one that needs no request, would
         // include the state of the many layers below.
-        let response = Box::pin(self.import.call(call, Bulk::new())).await?;
+        let response = Box::pin(self.import.request(call).send()).await.map_err(Failure::of_reply)?;
         let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
         Ok(MdtReply { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
     }
 
-    /// Sends a request with a caller's credentials. Repeats it with all supplementary groups if the
-    /// MDT replies that they matter.
-    pub async fn call_as(&self, who: &Caller, request: impl Fn(Cred) -> Request) -> Result<Reply> {
-        Ok(self.call_keeping_as(who, request, 0).await?.reply)
-    }
-
-    /// Combines [`Mdc::call_keeping`] and [`Mdc::call_as`].
-    pub async fn call_keeping_as(
-        &self,
-        who: &Caller,
-        request: impl Fn(Cred) -> Request,
-        count: u64,
-    ) -> Result<MdtReply> {
-        self.send_as(who, request, Locking { count, ..Locking::default() }).await
-    }
-
-    /// Sends a request that removes names, like [`Mdc::call_as`]. `converts`: locks that are
-    /// reduced to these bits with the request.
-    pub async fn call_giving_up(
-        &self,
-        who: &Caller,
-        request: impl Fn(Cred) -> Request,
-        converts: &[(LockId, u64)],
-    ) -> Result<MdtReply> {
-        self.send_as(who, request, Locking { converts, ..Locking::default() }).await
-    }
-
-    /// Sends a request like [`Mdc::call_keeping_as`], for a reply about one inode. `beginning`:
-    /// handle for a lock at the MDT's data service, under which the reply brings inline DoM data.
-    pub async fn call_beginning_as(
-        &self,
-        who: &Caller,
-        request: impl Fn(Cred) -> Request,
-        count: u64,
-        beginning: Option<Cookie>,
-    ) -> Result<MdtReply> {
-        self.send_as(who, request, Locking { count, beginning, ..Locking::default() }).await
-    }
-
     async fn send_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, locking: Locking<'_>) -> Result<MdtReply> {
-        match self.send(request(who.cred.clone()), locking).await {
-            Err(Errno::NEED_GROUPS) => {
+        let answer = match self.send(request(who.cred.clone()), locking).await {
+            Err(Failure::NeedGroups) => {
                 let groups = self.groups.groups(who.pid).unwrap_or_default();
                 let cred = Cred { uid: who.cred.uid, gid: who.cred.gid, groups: Some(groups) };
-                match self.send(request(cred), locking).await {
-                    Err(Errno::NEED_GROUPS) => Err(Errno::EPROTO),
-                    answer => answer,
-                }
+                self.send(request(cred), locking).await
             }
             answer => answer,
-        }
+        };
+        answer.map_err(Failure::into_errno)
     }
 
     /// Returns the FID for a new file.
@@ -320,7 +348,7 @@ impl Mdc {
     }
 
     async fn alloc_seq(&self) -> Result<u64> {
-        match self.call(Request::AllocSeq).await? {
+        match self.request(Request::AllocSeq).reply().await? {
             Reply::Seq(seq) => Ok(seq),
             _ => Err(Errno::EPROTO),
         }

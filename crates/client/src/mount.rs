@@ -144,7 +144,7 @@ impl Client {
     async fn first_contact(&self) -> Result<(), MountError> {
         let ask = async {
             self.mdc.reserve_fids().await?;
-            self.mdc.call(Request::GetAttr { fid: ROOT, layout_known: false }).await
+            self.mdc.request(Request::GetAttr { fid: ROOT, layout_known: false }).reply().await
         };
         let failed = |errno| {
             let target = target_name(&self.fsname, TargetKind::Mdt, 0);

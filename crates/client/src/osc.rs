@@ -13,12 +13,11 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_lnet::Live;
-use sheen_rpc::Import;
+use sheen_rpc::{Import, ImportRequest, Response};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Ost, Result, StatFs, ost};
 
-use crate::{connection::import_state, locks::LockTable, rpc_stats::PagesPerRpc};
+use crate::{connection::import_state, failure::Failure, locks::LockTable, rpc_stats::PagesPerRpc};
 
 /// An OST.
 pub struct Osc {
@@ -107,70 +106,84 @@ impl Osc {
         &self.pages
     }
 
-    /// Sends a request that is valid only under a lock which this client holds.
-    ///
-    /// # Errors
-    /// As [`Osc::call`]. EIO: the OST evicted this client before it answered.
-    pub async fn call_guarded(&self, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
-        self.begin(&request, &bulk)?;
-        let response = Box::pin(self.import.call_guarded(request, bulk)).await?;
-        Ok((response.body, response.bulk))
+    /// Prepares a request. [`OstRequest::send`] sends it.
+    pub fn request(&self, body: ost::Request) -> OstRequest<'_> {
+        OstRequest { osc: self, body, bulk: Bulk::new(), guarded: false, urgent: false }
+    }
+}
+
+/// A request to be sent to an OST.
+#[must_use = "a request is sent by `send`"]
+pub struct OstRequest<'a> {
+    osc: &'a Osc,
+    body: ost::Request,
+    bulk: Bulk,
+    guarded: bool,
+    urgent: bool,
+}
+
+impl<'a> OstRequest<'a> {
+    /// Sets the file data that is sent with the request.
+    pub fn bulk(self, bulk: Bulk) -> Self {
+        OstRequest { bulk, ..self }
     }
 
-    /// Sends a request like [`Osc::call_guarded`], without waiting for the slots of other requests.
-    /// For flushes, which other clients may wait for.
+    /// Marks a request that is valid only under a lock which this client holds
+    /// ([`ImportRequest::guarded`]).
+    pub fn guarded(self) -> Self {
+        OstRequest { guarded: true, ..self }
+    }
+
+    /// Marks a guarded request that does not wait for the slots of other requests. For flushes,
+    /// which other clients may wait for.
+    pub fn urgent(self) -> Self {
+        OstRequest { urgent: true, ..self }
+    }
+
+    /// Sends the request. One that may wait for other clients' locks is sent as
+    /// [`ImportRequest::patient`].
     ///
     /// # Errors
-    /// As [`Osc::call_guarded`].
-    pub async fn call_urgent(&self, request: ost::Request, bulk: Bulk) -> Result<ost::Reply> {
-        self.begin(&request, &bulk)?;
-        Ok(Box::pin(self.import.call_urgent(request, bulk)).await?.body)
+    /// EIO: the OST is inactive, or it evicted this client before it answered a guarded request.
+    /// Otherwise the error of the OST.
+    pub async fn send(self) -> Result<Response<ost::Reply>, Failure> {
+        let osc = self.osc;
+        // Boxed, for the reason given in `Mdc::send`.
+        let response = Box::pin(self.begin()?.send()).await.map_err(Failure::of_reply)?;
+        if let ost::Reply::StatFs(space) = &response.body {
+            *osc.space.lock() = *space;
+        }
+        Ok(response)
+    }
+
+    /// Sends the request like [`OstRequest::send`]. An OST in this process may return the location
+    /// of the bytes ([`Response::live`]) instead of a bulk.
+    ///
+    /// # Errors
+    /// As [`OstRequest::send`].
+    pub async fn send_in_place(self) -> Result<Response<ost::Reply>, Failure> {
+        Box::pin(self.begin()?.send_in_place()).await.map_err(Failure::of_reply)
     }
 
     /// Checks that the OST is active, and counts the request in the statistics.
-    fn begin(&self, request: &ost::Request, bulk: &Bulk) -> Result<()> {
-        if !self.active() {
+    fn begin(self) -> Result<ImportRequest<'a, Ost>> {
+        let OstRequest { osc, body, bulk, guarded, urgent } = self;
+        if !osc.active() {
             return Err(Errno::EIO);
         }
-        match request {
-            ost::Request::Read { parts } => self.pages.read(parts.iter().map(|p| u64::from(p.len)).sum()),
-            ost::Request::Write { .. } => self.pages.write(bulk.len() as u64),
+        let mut waits = false;
+        match &body {
+            ost::Request::Read { parts } => osc.pages.read(parts.iter().map(|p| u64::from(p.len)).sum()),
+            ost::Request::Write { .. } => osc.pages.write(bulk.len() as u64),
+            ost::Request::Enqueue { locks, .. } => waits = locks.iter().any(|lock| !lock.flags.nowait),
             _ => {}
         }
-        Ok(())
-    }
-
-    /// Sends a request.
-    ///
-    /// # Errors
-    /// EIO: the OST is inactive. Otherwise the error of the OST.
-    pub async fn call(&self, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
-        self.begin(&request, &bulk)?;
-        let waits =
-            matches!(&request, ost::Request::Enqueue { locks, .. } if locks.iter().any(|lock| !lock.flags.nowait));
-        let response = match waits {
-            // Boxed, for the reason given in `Mdc::send`.
-            true => Box::pin(self.import.call_patient(request, bulk)).await?,
-            false => Box::pin(self.import.call(request, bulk)).await?,
-        };
-        if let ost::Reply::StatFs(space) = &response.body {
-            *self.space.lock() = *space;
-        }
-        Ok((response.body, response.bulk))
-    }
-
-    /// Reads one part of an object. An OST in this process may return the location of the bytes
-    /// (`Live`) instead of a bulk.
-    ///
-    /// # Errors
-    /// As [`Osc::call`].
-    pub async fn read_in_place(&self, part: ost::Part) -> Result<(ost::Reply, Bulk, Option<Live>)> {
-        if !self.active() {
-            return Err(Errno::EIO);
-        }
-        self.pages.read(part.len.into());
-        let response =
-            Box::pin(self.import.call_in_place(ost::Request::Read { parts: vec![part] }, Bulk::new())).await?;
-        Ok((response.body, response.bulk, response.live))
+        let request = osc.import.request(body).bulk(bulk);
+        Ok(match (urgent, guarded) {
+            (true, _) => request.urgent(),
+            (false, true) => request.guarded(),
+            (false, false) if waits => request.patient(),
+            (false, false) => request,
+        })
     }
 }

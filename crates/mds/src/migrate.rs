@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sheen_namespace::{ClientId, Done, Renamed, Taking};
+use sheen_namespace::{ClientId, Done, OpError, Renamed, Taking};
 use sheen_rpc::{Export, Response};
 use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
@@ -128,6 +128,11 @@ impl Mdt {
         let Core { ns, placer, .. } = core;
         let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false };
         let done = ns.execute(ClientId(export.id()), request, &mut env);
+        let done = done.map_err(|error| match error {
+            OpError::Errno(errno) => errno,
+            // The new objects were reserved before, so the change needs no further ids.
+            OpError::CommitFirst => Errno::EBUSY,
+        });
         if let Some(fault) = if matches!(done, Err(Errno::EIO)) { ns.take_fault() } else { None } {
             self.store_failed(request.op(), &fault);
         }

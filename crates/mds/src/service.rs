@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sheen_layout::{Component, Layout};
-use sheen_namespace::{ClientId, Done, NEED_COMMIT};
+use sheen_namespace::{ClientId, Done, OpError};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request, flags};
@@ -291,13 +291,17 @@ impl Mdt {
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;
         let mut env = MdtEnv { mdt: self, placer, now, wait: false };
-        let mut result = ns.execute(client, request, &mut env);
+        let executed = ns.execute(client, request, &mut env);
         let wait = env.wait;
-        match &result {
-            Err(NEED_COMMIT) => {
+        let mut result = match executed {
+            Err(OpError::CommitFirst) => {
                 self.touched(&core);
                 return Err(NotExecuted::RetryAfterRound(next_round));
             }
+            Err(OpError::Errno(errno)) => Err(errno),
+            Ok(done) => Ok(done),
+        };
+        match &result {
             Err(Errno::ETXTBSY) => return Err(NotExecuted::RetryWhileExecuted),
             Err(_) if wait => {
                 self.touched(&core);

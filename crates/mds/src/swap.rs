@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
+use sheen_namespace::{ClientId, OpError, Renamed};
 use sheen_rpc::{Export, Response};
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::{Errno, Fid, Result};
@@ -111,10 +111,11 @@ impl Mdt {
                         let next_round = core.round + 1;
                         let begun = core.ns.begin_swap(request);
                         self.touched(&core);
-                        if begun != Err(NEED_COMMIT) {
-                            return begun;
+                        match begun {
+                            Ok(names) => return Ok(names),
+                            Err(OpError::Errno(errno)) => return Err(errno),
+                            Err(OpError::CommitFirst) => Wait::Round(next_round),
                         }
-                        Wait::Round(next_round)
                     }
                 }
             };

@@ -12,7 +12,7 @@ use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportConfig};
 use sheen_rt::Rt;
 use sheen_wire::mgs::{Config, PoolChange, Reply, Request, TargetKind};
-use sheen_wire::{Bulk, Errno, Mgs, Result};
+use sheen_wire::{Errno, Mgs, Result};
 use tracing::{info, warn};
 
 /// The MGS's target name in `rpc`.
@@ -116,7 +116,7 @@ impl Mgc {
     async fn call(&self, request: Request) -> Result<Reply> {
         let mut silent = false;
         loop {
-            match self.import.call(request.clone(), Bulk::new()).await {
+            match self.import.request(request.clone()).send().await {
                 Ok(response) => {
                     if silent {
                         info!("MGS: answers again");

@@ -13,8 +13,8 @@ use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_rt::{RealOptions, Rt};
+use sheen_wire::Errno;
 use sheen_wire::mgs::{Pool, PoolChange, Reply, Request, TargetKind};
-use sheen_wire::{Bulk, Errno};
 
 const PORT: u16 = 7988;
 
@@ -123,7 +123,7 @@ fn mgs_stop_answers_waiting_watches() {
         let import = Import::<sheen_wire::Mgs>::new(Net::new(far.clone()), config);
         let watching = import.clone();
         let watch = far.spawn("watch", async move {
-            watching.call(Request::Watch { fsname: "sheen".into(), version: 0 }, Bulk::new()).await
+            watching.request(Request::Watch { fsname: "sheen".into(), version: 0 }).send().await
         });
         far.sleep(Duration::from_secs(5)).await;
         assert!(!watch.is_finished());

@@ -6,7 +6,9 @@ use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{self as wire, Fid, FileKind, Time, fid, mds::Request};
 
 use crate::{
-    Batch, ClientId, Config, Destroy, Done, Env, Namespace, OrphanRange, Store, StoreError, format,
+    Batch, ClientId, Config, Destroy, Done, Env, Namespace, OrphanRange, Store, StoreError,
+    error::OpResult,
+    format,
     handles::Handles,
     held::Replaced,
     ids::{Objects, Sequences},
@@ -77,8 +79,9 @@ impl<S: Store> Namespace<S> {
 
     /// Executes one request. After an error, nothing has changed. `StatFs` is answered from
     /// [`Env::statfs`]. `Sync` returns `Ok` at once: the service does the waiting
-    /// ([`Namespace::needs_commit`]). [`crate::NEED_COMMIT`] asks for a commit and a second call.
-    pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
+    /// ([`Namespace::needs_commit`]). [`crate::OpError::CommitFirst`] asks for a commit and a second
+    /// call.
+    pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> OpResult<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
         let orphan = self.orphan.take();
@@ -143,7 +146,7 @@ impl<S: Store> Namespace<S> {
 
     /// Returns the size of the next batch: (operations, approximate bytes). Bookkeeping such as
     /// [`Namespace::destroyed`] counts only in bytes. With 0 bytes nothing waits for a commit,
-    /// unless a request got [`crate::NEED_COMMIT`].
+    /// unless a request got [`crate::OpError::CommitFirst`].
     pub fn dirty(&self) -> (u64, usize) {
         self.tables.dirty()
     }

@@ -25,20 +25,12 @@ use sheen_wire::{
 };
 
 use crate::{
-    Store, StoreError, key,
+    OpError, Store, StoreError,
+    error::OpResult,
+    key,
     record::{OstIds, decode, encode},
     tables::{Tables, for_each_in},
 };
-
-/// Internal result of [`crate::Namespace::execute`], not an errno of Linux: repeat the request
-/// after the next commit. The operation needs ids whose reservation is not durable yet, and has
-/// changed nothing that matters. The service seals, commits and repeats the request, so clients
-/// never see this value. While another batch is being committed, `seal` returns `None`: wait for
-/// that commit first.
-///
-/// It occurs for the first object on an OST. It also occurs when one commit interval uses more than
-/// half of a reservation (32Ki object ids of one OST, 512 FID sequences).
-pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 
 /// Object ids reserved at once on one OST. Enough for 32 files of 2000 stripes on that OST between
 /// two commits, and a restart wastes little of 2^32.
@@ -115,20 +107,20 @@ impl Objects {
 
     /// Allocates an object for each stripe. An error changes nothing, except that a bound may be
     /// raised.
-    pub(crate) fn take(&mut self, osts: &[u32]) -> wire::Result<Vec<Fid>> {
+    pub(crate) fn take(&mut self, osts: &[u32]) -> OpResult<Vec<Fid>> {
         let mut wanted = BTreeMap::new();
         osts.iter().for_each(|ost| *wanted.entry(*ost).or_insert(0u32) += 1);
         for (index, count) in wanted {
             let ost =
                 self.osts.entry(index).or_insert(Ost { last: 0, reserved: 0, sealed: 0, durable: 0, dirty: false });
             if count > u32::MAX - ost.last {
-                return Err(Errno::ENOSPC);
+                return Err(Errno::ENOSPC.into());
             }
             if ost.durable - ost.last < count.max(RESERVE / 2) {
                 ost.raise();
             }
             if ost.durable - ost.last < count {
-                return Err(NEED_COMMIT);
+                return Err(OpError::CommitFirst);
             }
         }
         let mdt = self.mdt;
@@ -219,15 +211,15 @@ impl Sequences {
         Sequences { first, end, last, reserved, sealed: 0, durable: 0, fresh: BTreeMap::new() }
     }
 
-    pub(crate) fn take(&mut self) -> wire::Result<u64> {
+    pub(crate) fn take(&mut self) -> OpResult<u64> {
         if self.last >= self.end {
-            return Err(Errno::ENOSPC);
+            return Err(Errno::ENOSPC.into());
         }
         if self.durable < self.last + SEQ_RESERVE / 2 {
             self.reserved = self.reserved.max(self.end.min(self.last + SEQ_RESERVE));
         }
         if self.durable <= self.last {
-            return Err(NEED_COMMIT);
+            return Err(OpError::CommitFirst);
         }
         self.last += 1;
         if self.fresh.len() >= SEQ_TRACKED_MAX {
@@ -295,9 +287,9 @@ mod tests {
             let (first, end) = client_seqs(mdt).into_inner();
             assert_eq!(opened(0, mdt).take(), Ok(first + 1), "MDT {mdt}");
             let mut last = opened(end - 2, mdt);
-            assert_eq!([last.take(), last.take(), last.take()], [Ok(end - 1), Ok(end), Err(Errno::ENOSPC)]);
+            assert_eq!([last.take(), last.take(), last.take()], [Ok(end - 1), Ok(end), Err(Errno::ENOSPC.into())]);
             assert_eq!(last.reserved(), end, "MDT {mdt}");
-            assert_eq!(opened(end + SEQ_RESERVE, mdt).take(), Err(Errno::ENOSPC), "reserved by format 1");
+            assert_eq!(opened(end + SEQ_RESERVE, mdt).take(), Err(Errno::ENOSPC.into()), "reserved by format 1");
         }
     }
 

@@ -49,11 +49,11 @@ mod store;
 mod tables;
 
 pub use config::Config;
-pub use error::StoreError;
+pub use error::{OpError, StoreError};
 pub use format::STORE_FORMAT;
 pub use handles::ClientId;
 pub use held::HeldOrphan;
-pub use ids::{NEED_COMMIT, OrphanRange};
+pub use ids::OrphanRange;
 pub use interface::{Destroy, Done, Env, LayoutRequest};
 pub use layer::Batch;
 pub use namespace::Namespace;

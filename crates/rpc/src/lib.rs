@@ -5,9 +5,9 @@
 //! * An [`Import`] is a client's connection to one target. An [`Export`] is the target's state of
 //!   one client.
 //!
-//! Over `lo`, if the target lives in the same process, [`Import::call`] calls the service: no
-//! socket, no serialisation, no other task. If the service's future is ready at its first poll, so
-//! is the call. Over `tcp` the caller's own thread writes the frame if the socket has room.
+//! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service:
+//! no socket, no serialisation, no other task. If the service's future is ready at its first poll,
+//! so is the call. Over `tcp` the caller's own thread writes the frame if the socket has room.
 //!
 //! Invariants:
 //! * A request for which [`sheen_wire::Protocol::once`] is true is executed once, however often the
@@ -33,8 +33,8 @@ mod target;
 
 pub use gate::{Gate, Pass};
 pub use import::{
-    ConnectError, Import, ImportConfig, ImportParams, ImportState, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT,
-    Recovering, URGENT_IN_FLIGHT_MAX,
+    ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,
+    RPCS_IN_FLIGHT_LIMIT, Recovering, URGENT_IN_FLIGHT_MAX,
 };
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Response, Service};

@@ -61,10 +61,10 @@ fn lo_call_allocates_only_the_service_future() {
     server.add::<Ost>("sheen-OST0000", Arc::new(Null));
     let import = Import::<Ost>::new(net, ImportConfig::new("c", "sheen-OST0000", vec![]));
     runtime.block_on(async {
-        import.call(ost::Request::StatFs, Bulk::new()).await.unwrap();
+        import.request(ost::Request::StatFs).send().await.unwrap();
         let before = ALLOCATIONS.with(Cell::get);
         for _ in 0..100 {
-            import.call(ost::Request::StatFs, Bulk::new()).await.unwrap();
+            import.request(ost::Request::StatFs).send().await.unwrap();
         }
         assert_eq!(ALLOCATIONS.with(Cell::get) - before, 100);
     });

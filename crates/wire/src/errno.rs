@@ -85,14 +85,13 @@ errnos! {
 impl Errno {
     /// Not an errno of Linux: the MDT's decision depends on the caller's supplementary groups,
     /// which the request did not carry (`Cred::groups` is `None`). The client looks them up and
-    /// repeats the request; no program ever sees this value.
+    /// repeats the request. Clients decode this value where the reply arrives.
     pub const NEED_GROUPS: Errno = Errno(0x1_0001);
     /// Not an errno of Linux: an OST has sealed the object ([`crate::ost::Request::Close`]). The
     /// file's bytes are elsewhere, or are about to be. The client asks the MDT where, and repeats
-    /// the operation there; no program ever sees this value.
+    /// the operation there. Clients decode this value where the reply arrives.
     pub const MOVED: Errno = Errno(0x1_0003);
-    /// As [`Errno::MOVED`], but a part of the operation may have been done before. No program ever
-    /// sees this value.
+    /// As [`Errno::MOVED`], but a part of the operation may have been done before.
     pub const MOVED_PARTLY: Errno = Errno(0x1_0004);
 }
 

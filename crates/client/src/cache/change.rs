@@ -7,7 +7,7 @@ use super::{
     caches::Cache,
     meta::{Begun, Token},
 };
-use crate::mdc::MdtReply;
+use crate::{failure::Failure, mdc::MdtReply};
 
 /// A change by this client, in progress. If it is dropped before its end, its outcome is unknown.
 pub struct Change<'a> {
@@ -58,21 +58,26 @@ impl Change<'_> {
     /// Ends the change after its reply, and drops what it changed. Returns a token to cache the
     /// reply.
     pub fn end<T>(self, answer: &Result<T, Errno>) -> Option<Token> {
-        self.ended(answer.as_ref().err(), &[])
+        self.ended(answer.as_ref().err().map(|errno| (*errno).into()), &[])
+    }
+
+    /// Ends a change of the data in objects.
+    pub fn end_data<T>(self, answer: &Result<T, Failure>) {
+        self.ended(answer.as_ref().err().copied(), &[]);
     }
 
     /// Ends the change like [`Change::end`], with a reply that lists further changed inodes.
-    pub fn end_told(self, answer: &Result<MdtReply, Errno>) -> Option<Token> {
+    pub fn end_with_invalidations(self, answer: &Result<MdtReply, Errno>) -> Option<Token> {
         match answer {
             Ok(kept) => self.ended(None, &kept.touched),
-            Err(errno) => self.ended(Some(errno), &[]),
+            Err(errno) => self.ended(Some((*errno).into()), &[]),
         }
     }
 
-    fn ended(mut self, errno: Option<&Errno>, also: &[Fid]) -> Option<Token> {
+    fn ended(mut self, failure: Option<Failure>, also: &[Fid]) -> Option<Token> {
         let begun = self.begun.take()?;
         let token = self.cache.meta.lock().end(&begun, self.data, also);
-        if matches!(errno, Some(&(Errno::ETIMEDOUT | Errno::ESHUTDOWN))) {
+        if matches!(failure, Some(Failure::Errno(Errno::ETIMEDOUT | Errno::ESHUTDOWN))) {
             self.cache.unsure();
         }
         self.cache.token().map(|_| token)

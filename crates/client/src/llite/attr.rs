@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_wire::{Attr, Fid, FileKind, Result, mds::Request};
 
-use super::attr_cache::{Heard, Told};
+use super::attr_cache::{AttrReply, KnownAttr};
 use crate::{Caller, Client, EntryAttr, OpenFile, cache::Hits, mdc, stats::Op};
 
 impl Client {
@@ -31,25 +31,25 @@ impl Client {
         if let Some(attr) = self.virtual_attr(fid) {
             return Ok(attr);
         }
-        match self.told_attr(fid, None).await? {
-            Heard::Whole(entry) => Ok(entry),
-            Heard::Told(told) => match self.told_alone(&told).filter(|_| !wants_size()) {
+        match self.mdt_attr(fid, None).await? {
+            KnownAttr::Complete(entry) => Ok(entry),
+            KnownAttr::OfMdt(reply) => match self.mdt_attr_alone(&reply).filter(|_| !wants_size()) {
                 Some(entry) => Ok(entry),
-                None => self.completed(told).await,
+                None => self.completed(reply).await,
             },
         }
     }
 
     /// As [`Client::getattr`], for a file that is no directory of [`super::dot_lustre`].
     pub(crate) async fn getattr_of(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
-        match self.told_attr(fid, file).await? {
-            Heard::Whole(entry) => Ok(entry),
-            Heard::Told(told) => self.completed(told).await,
+        match self.mdt_attr(fid, file).await? {
+            KnownAttr::Complete(entry) => Ok(entry),
+            KnownAttr::OfMdt(reply) => self.completed(reply).await,
         }
     }
 
     /// As [`Client::getattr_of`], as far as that needs no request to an OST.
-    pub(super) async fn told_attr(&self, fid: Fid, file: Option<&OpenFile>) -> Result<Heard> {
+    pub(super) async fn mdt_attr(&self, fid: Fid, file: Option<&OpenFile>) -> Result<KnownAttr> {
         self.closes.tell_reads_of(fid).await;
         let unsure = file.is_some_and(OpenFile::is_unsure);
         if !unsure && let Some(known) = self.known_attr(fid) {
@@ -65,20 +65,20 @@ impl Client {
         let hears = || sure.is_some() || self.layout_lock(fid).is_some();
         let known = known.filter(|layout| layout.is_plain() && hears());
         let is_known = known.is_some();
-        let mut told = self.ask_attr(fid, known).await?;
+        let mut reply = self.ask_attr(fid, known).await?;
         if is_known && self.layouts.cleared() != cleared {
             // The MDT was restarted in between.
-            told = self.ask_attr(fid, None).await?;
+            reply = self.ask_attr(fid, None).await?;
         }
-        Ok(Heard::Told(told))
+        Ok(KnownAttr::OfMdt(reply))
     }
 
     /// Asks the MDT for attributes. `known`: the layout that the reply need not contain.
-    pub(crate) async fn ask_attr(&self, fid: Fid, known: Option<Arc<Layout>>) -> Result<Told> {
+    pub(crate) async fn ask_attr(&self, fid: Fid, known: Option<Arc<Layout>>) -> Result<AttrReply> {
         let request = Request::GetAttr { fid, layout_known: known.is_some() };
         let asking = self.asking(fid).knowing(known);
-        let kept = self.mdc.call_keeping(request, asking.wants()).await?;
-        self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)
+        let kept = self.mdc.request(request).with_locks(asking.wants()).send().await?;
+        self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)
     }
 
     /// access(2): `mask` is the sum of R_OK 4, W_OK 2, X_OK 1.
@@ -89,7 +89,7 @@ impl Client {
         if self.virtual_attr(fid).is_some() {
             return self.virtual_access(who, mask);
         }
-        mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask }).await?)
+        mdc::done(self.mdc.request_as(who, |cred| Request::Access { cred, fid, mask }).reply().await?)
     }
 
     /// Decodes the layout that the MDT sent with attributes; `None` unless the file is a regular

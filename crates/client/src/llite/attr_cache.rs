@@ -15,16 +15,17 @@ use sheen_wire::{
     mds::{self, Entry, flags},
 };
 
-use super::{dom_inline::Came, layout_lookup::AGAIN_MAX};
+use super::{dom_inline::DomInline, with_layout::Retries};
 use crate::{
     Caller, Client, EntryAttr, Keep, OpenFile,
     cache::{
         Hits, is_settled,
         meta::{ATTR, Known, Token},
     },
+    failure::Failure,
     join::join_all,
     locks::LockRef,
-    lov::{self, Look, Seen},
+    lov::{self, FileGlimpse, GlimpseReply},
 };
 
 /// The owner's x bit.
@@ -33,7 +34,7 @@ const OWNER_X: u32 = 0o100;
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// The MDT's attributes and layout of a file, and the lock that guards them.
-pub(crate) struct Told {
+pub(crate) struct AttrReply {
     pub attr: Attr,
     pub layout: Option<Arc<Layout>>,
     /// Handle of a lock on [`ATTR`].
@@ -41,10 +42,10 @@ pub(crate) struct Told {
     /// State of the cache at the request. `None`: the reply must not be cached.
     pub token: Option<Token>,
     /// Inline DoM data. The file has no objects besides the one on the MDT.
-    pub beginning: Option<Came>,
+    pub beginning: Option<DomInline>,
 }
 
-impl Told {
+impl AttrReply {
     fn by(&self) -> By {
         let mirrored = self.layout.clone().filter(|layout| layout.is_mirrored());
         By { fid: self.attr.fid, mirrored, lock: self.lock }
@@ -56,16 +57,16 @@ struct By {
     fid: Fid,
     /// The layout, if it has mirrors.
     mirrored: Option<Arc<Layout>>,
-    /// As [`Told::lock`].
+    /// As [`AttrReply::lock`].
     lock: Option<Cookie>,
 }
 
 /// Attributes of a file, as far as they are known without a request to an OST.
-pub(crate) enum Heard {
+pub(crate) enum KnownAttr {
     /// Complete attributes.
-    Whole(EntryAttr),
+    Complete(EntryAttr),
     /// The MDT's part; the attributes of the objects are missing.
-    Told(Told),
+    OfMdt(AttrReply),
 }
 
 /// State of the client before a request to the MDT: the cache, and the lock that it holds already.
@@ -211,7 +212,7 @@ impl Client {
     }
 
     /// Returns attributes from the cache. `None`: the MDT must be asked.
-    pub(crate) fn known_attr(&self, fid: Fid) -> Option<Heard> {
+    pub(crate) fn known_attr(&self, fid: Fid) -> Option<KnownAttr> {
         let token = self.cache.token();
         let lock = self.inode_lock(fid)?;
         let Known { attr, layout, .. } = self.cache.meta.lock().get(fid)?;
@@ -220,9 +221,9 @@ impl Client {
         }
         Hits::add(&self.cache.hits.attr);
         if let Some(entry) = self.whole(&layout, &attr, &lock) {
-            return Some(Heard::Whole(entry));
+            return Some(KnownAttr::Complete(entry));
         }
-        Some(Heard::Told(Told { attr, layout, lock: Some(lock.cookie()), token, beginning: None }))
+        Some(KnownAttr::OfMdt(AttrReply { attr, layout, lock: Some(lock.cookie()), token, beginning: None }))
     }
 
     /// Returns complete attributes that need no request: of a file without objects, or of one whose
@@ -242,13 +243,13 @@ impl Client {
     }
 
     /// Enters the MDT's attributes of a file into the caches, with the lock from the same reply.
-    pub(crate) fn told(&self, entry: &Entry, locks: &[(Fid, LockRef)], asked: &Asking) -> Result<Told> {
+    pub(crate) fn cache_attr(&self, entry: &Entry, locks: &[(Fid, LockRef)], asked: &Asking) -> Result<AttrReply> {
         let came = locks.iter().find(|(of, _)| *of == entry.attr.fid).map(|(_, lock)| lock.cookie());
-        self.told_under(entry, came, asked)
+        self.cache_attr_under(entry, came, asked)
     }
 
-    /// As [`Client::told`], with the handle of the lock from the reply.
-    pub(crate) fn told_under(&self, entry: &Entry, came: Option<Cookie>, asked: &Asking) -> Result<Told> {
+    /// As [`Client::cache_attr`], with the handle of the lock from the reply.
+    pub(crate) fn cache_attr_under(&self, entry: &Entry, came: Option<Cookie>, asked: &Asking) -> Result<AttrReply> {
         let (attr, fid) = (entry.attr, entry.attr.fid);
         // In use from here on, so that the client holds it until everything is cached.
         let lock = asked.lock(fid, came).and_then(|cookie| self.inode_lock_again(fid, cookie));
@@ -277,32 +278,32 @@ impl Client {
             }
         }
         self.files.note(&attr);
-        Ok(Told { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token, beginning: None })
+        Ok(AttrReply { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token, beginning: None })
     }
 
     /// Caches that a name leads to a file whose attributes the MDT sent under a lock.
-    pub(crate) fn told_name(&self, parent: Fid, name: &Bytes, told: &Told) {
-        let (Some(cookie), Some(token)) = (told.lock, &told.token) else { return };
-        if let Some(_lock) = self.inode_lock_again(told.attr.fid, cookie) {
-            self.cache.meta.lock().put_name(parent, name, told.attr.fid, token);
+    pub(crate) fn cache_name(&self, parent: Fid, name: &Bytes, reply: &AttrReply) {
+        let (Some(cookie), Some(token)) = (reply.lock, &reply.token) else { return };
+        if let Some(_lock) = self.inode_lock_again(reply.attr.fid, cookie) {
+            self.cache.meta.lock().put_name(parent, name, reply.attr.fid, token);
         }
     }
 
     /// Caches that a new directory is empty, unless it was changed since. A restarted MDT answers
     /// "created" also for a directory that it had created before the restart.
-    pub(crate) fn told_empty(&self, told: &Told) {
-        let Attr { btime, mtime, ctime, .. } = told.attr;
+    pub(crate) fn cache_empty(&self, reply: &AttrReply) {
+        let Attr { btime, mtime, ctime, .. } = reply.attr;
         if (btime, btime) == (mtime, ctime)
-            && let (Some(cookie), Some(token)) = (told.lock, &told.token)
-            && let Some(_lock) = self.inode_lock_again(told.attr.fid, cookie)
+            && let (Some(cookie), Some(token)) = (reply.lock, &reply.token)
+            && let Some(_lock) = self.inode_lock_again(reply.attr.fid, cookie)
         {
-            self.cache.meta.lock().put_empty(told.attr.fid, token);
+            self.cache.meta.lock().put_empty(reply.attr.fid, token);
         }
     }
 
     /// Caches the attributes of a directory after a change in it. The client has held the same lock
     /// on the directory since before the request.
-    pub(crate) fn told_dir(&self, dir: Option<Attr>, asked: &Asking) {
+    pub(crate) fn cache_dir(&self, dir: Option<Attr>, asked: &Asking) {
         if let (Some(attr), Some((of, cookie)), Some(token)) = (dir, asked.held, &asked.token)
             && of == attr.fid
             && let Some(_lock) = self.inode_lock_again(of, cookie)
@@ -313,7 +314,7 @@ impl Client {
 
     /// Caches that a name does not exist, if the directory has been locked since before the
     /// request.
-    pub(crate) fn told_absent(&self, parent: Fid, name: &Bytes, asked: &Asking) {
+    pub(crate) fn cache_absent(&self, parent: Fid, name: &Bytes, asked: &Asking) {
         let (Some((_, cookie)), Some(token)) = (asked.held, &asked.token) else { return };
         if let Some(_lock) = self.inode_lock_again(parent, cookie) {
             self.cache.meta.lock().put_absent(parent, name, token);
@@ -321,17 +322,17 @@ impl Client {
     }
 
     /// Merges the attributes of the objects into those of the MDT.
-    pub(crate) async fn completed(&self, told: Told) -> Result<EntryAttr> {
-        let by = told.by();
-        match self.completed_once(told).await {
-            Err(Errno::MOVED) => Box::pin(self.completed_elsewhere(by.fid)).await,
+    pub(crate) async fn completed(&self, reply: AttrReply) -> Result<EntryAttr> {
+        let by = reply.by();
+        match self.completed_once(reply).await {
+            Err(Failure::LayoutMoved { .. }) => Box::pin(self.completed_elsewhere(by.fid)).await,
             Ok(entry) if self.may_be_overtaken(&by) => {
                 let seen = entry.attr;
                 // No lock is in use while the MDT is asked.
                 drop(entry);
                 Box::pin(self.completed_again(by, seen)).await
             }
-            answer => answer,
+            answer => answer.map_err(Failure::into_errno),
         }
     }
 
@@ -345,76 +346,81 @@ impl Client {
     /// Repeats the query until the layout is the same before and after it.
     async fn completed_again(&self, by: By, seen: Attr) -> Result<EntryAttr> {
         let (mut by, mut seen) = (by, EntryAttr::from(seen));
-        for _ in 0..AGAIN_MAX {
-            let told = match self.ask_attr(by.fid, None).await {
+        let mut retries = Retries::new("stat", by.fid);
+        loop {
+            let reply = match self.ask_attr(by.fid, None).await {
                 // The file was deleted meanwhile.
                 Err(Errno::ENOENT | Errno::ESTALE) => return Ok(seen),
-                told => told?,
+                reply => reply?,
             };
             let is_same = |(was, now): (&Arc<Layout>, &Arc<Layout>)| !now.overtakes(was);
-            if by.mirrored.as_ref().zip(told.layout.as_ref()).is_none_or(is_same) {
+            if by.mirrored.as_ref().zip(reply.layout.as_ref()).is_none_or(is_same) {
                 return Ok(seen);
             }
-            by = told.by();
-            seen = match self.completed_once(told).await {
-                Err(Errno::MOVED) => return self.completed_elsewhere(by.fid).await,
-                entry => entry?,
+            by = reply.by();
+            seen = match self.completed_once(reply).await {
+                Err(Failure::LayoutMoved { .. }) => return self.completed_elsewhere(by.fid).await,
+                entry => entry.map_err(Failure::into_errno)?,
             };
             if !self.may_be_overtaken(&by) {
                 return Ok(seen);
             }
             // No lock is in use while the MDT is asked.
             seen.keep = Keep::default();
+            retries.again()?;
         }
-        tracing::warn!("{}: stat fails with EIO: the layout changed during every attempt; try again", by.fid);
-        Err(Errno::EIO)
     }
 
     /// As [`Client::completed`], for a file that was migrated since the MDT's reply.
     async fn completed_elsewhere(&self, fid: Fid) -> Result<EntryAttr> {
-        let mut moves = 0;
+        let mut retries = Retries::new("stat", fid);
         loop {
-            self.moved(fid, &mut moves).await?;
+            self.layout_after_seal(&mut retries).await?;
             match self.completed_once(self.ask_attr(fid, None).await?).await {
-                Err(Errno::MOVED) => {}
-                answer => return answer,
+                Err(Failure::LayoutMoved { .. }) => {}
+                answer => return answer.map_err(Failure::into_errno),
             }
         }
     }
 
-    async fn completed_once(&self, mut told: Told) -> Result<EntryAttr> {
-        let Some(layout) = told.layout.clone() else {
-            let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
-            return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
+    async fn completed_once(&self, mut reply: AttrReply) -> Result<EntryAttr, Failure> {
+        let Some(layout) = reply.layout.clone() else {
+            let lock = reply.lock.and_then(|cookie| self.inode_lock_again(reply.attr.fid, cookie));
+            return Ok(self.entry_attr(reply.attr, lock, Some(Vec::new())));
         };
-        if let Some(came) = told.beginning.take() {
-            return Ok(self.merged_with_content(&told, &layout, came));
+        if let Some(came) = reply.beginning.take() {
+            return Ok(self.merged_with_content(&reply, &layout, came));
         }
-        let lock = self.locks_sizes(told.attr.fid);
+        let lock = self.locks_sizes(reply.attr.fid);
         if layout.is_mirrored() {
-            let look = |mirror: Arc<Layout>| async move {
-                let seen = self.lov.look(&[Look { layout: &mirror, lock }]).await.pop().unwrap_or(Err(Errno::EIO))?;
+            let glimpse = |mirror: Arc<Layout>| async move {
+                let seen = self
+                    .lov
+                    .glimpse_files(&[FileGlimpse { layout: &mirror, lock }])
+                    .await
+                    .pop()
+                    .unwrap_or(Err(Errno::EIO.into()))?;
                 Ok((mirror, seen))
             };
-            let (mirror, seen) = Box::pin(self.lov.by_any(&layout, look)).await?;
-            return Ok(self.merged(&told, &mirror, &seen));
+            let (mirror, seen) = Box::pin(self.lov.by_any(&layout, glimpse)).await?;
+            return Ok(self.merged(&reply, &mirror, &seen));
         }
-        let look = Look { layout: &layout, lock };
-        let seen = Box::pin(self.lov.look(&[look])).await.pop().unwrap_or(Err(Errno::EIO))?;
-        Ok(self.merged(&told, &layout, &seen))
+        let glimpse = FileGlimpse { layout: &layout, lock };
+        let seen = Box::pin(self.lov.glimpse_files(&[glimpse])).await.pop().unwrap_or(Err(Errno::EIO.into()))?;
+        Ok(self.merged(&reply, &layout, &seen))
     }
 
     /// Returns the attributes of a new file, which has no objects to query. The objects of its
     /// layout are not locked.
-    pub(crate) fn just_made(&self, told: &Told) -> EntryAttr {
-        let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
-        self.entry_attr(told.attr, lock, told.layout.is_none().then(Vec::new))
+    pub(crate) fn just_made(&self, reply: &AttrReply) -> EntryAttr {
+        let lock = reply.lock.and_then(|cookie| self.inode_lock_again(reply.attr.fid, cookie));
+        self.entry_attr(reply.attr, lock, reply.layout.is_none().then(Vec::new))
     }
 
     /// As [`Client::completed`] for several files, with as few requests as the OSTs allow.
-    pub(crate) async fn all_completed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
-        let by: Vec<Option<By>> = all.iter().map(|told| told.as_ref().ok().map(Told::by)).collect();
-        let mut all = self.all_looked_at(all, |fid| self.locks_sizes(fid)).await;
+    pub(crate) async fn all_completed(&self, all: Vec<Result<AttrReply>>) -> Vec<Result<EntryAttr>> {
+        let by: Vec<Option<By>> = all.iter().map(|reply| reply.as_ref().ok().map(AttrReply::by)).collect();
+        let mut all = self.all_queried(all, |fid| self.locks_sizes(fid)).await;
         let unsure = |by: &Option<By>| by.as_ref().is_some_and(|by| self.may_be_overtaken(by));
         if by.iter().any(unsure) {
             // No lock is in use while the MDT is asked.
@@ -430,48 +436,51 @@ impl Client {
 
     /// As [`Client::all_completed`] without locks on objects, for attributes that are not cached
     /// and may be slightly old.
-    pub(crate) async fn all_glimpsed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
-        self.all_looked_at(all, |_| false).await
+    pub(crate) async fn all_glimpsed(&self, all: Vec<Result<AttrReply>>) -> Vec<Result<EntryAttr>> {
+        self.all_queried(all, |_| false).await
     }
 
-    async fn all_looked_at(&self, all: Vec<Result<Told>>, lock: impl Fn(Fid) -> bool) -> Vec<Result<EntryAttr>> {
+    async fn all_queried(&self, all: Vec<Result<AttrReply>>, lock: impl Fn(Fid) -> bool) -> Vec<Result<EntryAttr>> {
         let layouts: Vec<Option<Arc<Layout>>> =
-            all.iter().map(|told| Some(self.lov.readable(told.as_ref().ok()?.layout.as_ref()?))).collect();
-        let looks: Vec<Look<'_>> = all
+            all.iter().map(|reply| Some(self.lov.readable(reply.as_ref().ok()?.layout.as_ref()?))).collect();
+        let glimpses: Vec<FileGlimpse<'_>> = all
             .iter()
             .zip(&layouts)
-            .filter_map(|(told, layout)| {
-                let fid = told.as_ref().ok()?.attr.fid;
-                Some(Look { layout: layout.as_deref()?, lock: lock(fid) })
+            .filter_map(|(reply, layout)| {
+                let fid = reply.as_ref().ok()?.attr.fid;
+                Some(FileGlimpse { layout: layout.as_deref()?, lock: lock(fid) })
             })
             .collect();
-        let mut seen = self.lov.look(&looks).await;
-        if looks.len() > 1 {
+        let mut seen = self.lov.glimpse_files(&glimpses).await;
+        if glimpses.len() > 1 {
             // A file that was migrated fails all files of its request: query each of them alone.
-            let moved = |(_, seen): &(usize, &Result<Seen>)| matches!(seen, Err(Errno::MOVED));
+            let moved =
+                |(_, seen): &(usize, &Result<GlimpseReply, Failure>)| matches!(seen, Err(Failure::LayoutMoved { .. }));
             let alone: Vec<usize> = seen.iter().enumerate().filter(moved).map(|(i, _)| i).collect();
-            let again = join_all(alone.iter().map(|i| self.lov.look(&looks[*i..=*i]))).await;
+            let again = join_all(alone.iter().map(|i| self.lov.glimpse_files(&glimpses[*i..=*i]))).await;
             for (i, mut answer) in alone.into_iter().zip(again) {
-                seen[i] = answer.pop().unwrap_or(Err(Errno::EIO));
+                seen[i] = answer.pop().unwrap_or(Err(Errno::EIO.into()));
             }
         }
         let mut seen = seen.into_iter();
-        let mut complete = |(told, layout): (Result<Told>, &Option<Arc<Layout>>)| {
-            let told = told?;
+        let mut complete = |(reply, layout): (Result<AttrReply>, &Option<Arc<Layout>>)| {
+            let reply = reply?;
             let Some(layout) = layout else {
-                let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
-                return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
+                let lock = reply.lock.and_then(|cookie| self.inode_lock_again(reply.attr.fid, cookie));
+                return Ok(self.entry_attr(reply.attr, lock, Some(Vec::new())));
             };
-            Ok(self.merged(&told, layout, &seen.next().unwrap_or(Err(Errno::EIO))?))
+            Ok(self.merged(&reply, layout, &seen.next().unwrap_or(Err(Errno::EIO.into()))?))
         };
-        let fids: Vec<Option<Fid>> = all.iter().map(|told| told.as_ref().ok().map(|told| told.attr.fid)).collect();
-        let mut all: Vec<Result<EntryAttr>> = all.into_iter().zip(&layouts).map(&mut complete).collect();
-        for (answer, fid) in all.iter_mut().zip(fids) {
-            if let (Err(Errno::MOVED), Some(fid)) = (&*answer, fid) {
-                *answer = Box::pin(self.completed_elsewhere(fid)).await;
-            }
+        let fids: Vec<Option<Fid>> = all.iter().map(|reply| reply.as_ref().ok().map(|reply| reply.attr.fid)).collect();
+        let all: Vec<Result<EntryAttr, Failure>> = all.into_iter().zip(&layouts).map(&mut complete).collect();
+        let mut completed = Vec::with_capacity(all.len());
+        for (answer, fid) in all.into_iter().zip(fids) {
+            completed.push(match (answer, fid) {
+                (Err(Failure::LayoutMoved { .. }), Some(fid)) => Box::pin(self.completed_elsewhere(fid)).await,
+                (answer, _) => answer.map_err(Failure::into_errno),
+            });
         }
-        all
+        completed
     }
 
     /// Returns whether a file's objects are worth locking for its size: not while the file is open
@@ -481,29 +490,29 @@ impl Client {
     }
 
     /// Merges inline DoM data into the MDT's attributes.
-    fn merged_with_content(&self, told: &Told, layout: &Layout, came: Came) -> EntryAttr {
+    fn merged_with_content(&self, reply: &AttrReply, layout: &Layout, came: DomInline) -> EntryAttr {
         let (seen, content) = came.seen();
-        let entry = self.merged(told, layout, &seen);
-        if let (Some(content), Some(token)) = (content, &told.token) {
+        let entry = self.merged(reply, layout, &seen);
+        if let (Some(content), Some(token)) = (content, &reply.token) {
             // The cache takes the content only if it took the merged attributes.
-            self.cache.meta.lock().put_content(told.attr.fid, content, token);
+            self.cache.meta.lock().put_content(reply.attr.fid, content, token);
         }
         entry
     }
 
     /// Merges the attributes that the OSTs sent into those of the MDT.
-    fn merged(&self, told: &Told, layout: &Layout, seen: &Seen) -> EntryAttr {
-        let mut attr = told.attr;
+    fn merged(&self, reply: &AttrReply, layout: &Layout, seen: &GlimpseReply) -> EntryAttr {
+        let mut attr = reply.attr;
         lov::merge(&mut attr, layout, &seen.objects);
-        let lock = told.lock.and_then(|cookie| self.inode_lock_again(attr.fid, cookie));
+        let lock = reply.lock.and_then(|cookie| self.inode_lock_again(attr.fid, cookie));
         let objects = seen.locks.as_ref().and_then(|cookies| self.lov.lock_again(layout, cookies));
-        let objects =
-            objects.filter(|_| lock.as_ref().is_some_and(|lock| guards(lock, told.layout.as_deref().or(Some(layout)))));
-        if let (Some(_), Some(objects), Some(token)) = (&lock, &objects, &told.token) {
+        let objects = objects
+            .filter(|_| lock.as_ref().is_some_and(|lock| guards(lock, reply.layout.as_deref().or(Some(layout)))));
+        if let (Some(_), Some(objects), Some(token)) = (&lock, &objects, &reply.token) {
             let mut meta = self.cache.meta.lock();
             // When locks are lost without a callback, the cache is cleared after the locks.
             if self.lov.are_held(layout, objects) {
-                meta.put_merged(attr.fid, &told.attr, attr, token);
+                meta.put_merged(attr.fid, &reply.attr, attr, token);
             }
         }
         self.entry_attr(attr, lock, objects)

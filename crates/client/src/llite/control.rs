@@ -42,14 +42,14 @@ impl Client {
             control::FID => Ok(fid.to_string().into()),
             control::MDT => Ok(Bytes::from_static(b"0")),
             control::GENERATION => self.generation(fid).await,
-            control::PARENTS => match self.mdc.call(Request::Parents { fid }).await? {
+            control::PARENTS => match self.mdc.request(Request::Parents { fid }).reply().await? {
                 Reply::Parents(parents) => Ok(control::encode_parents(&parents).into()),
                 _ => Err(Errno::EPROTO),
             },
             _ => {
                 let fid = name.strip_prefix(control::PATHS_PREFIX).ok_or(Errno::ENODATA)?;
                 let fid = fid.parse().map_err(|_| Errno::EINVAL)?;
-                match self.mdc.call_as(who, |cred| Request::Paths { cred, fid }).await? {
+                match self.mdc.request_as(who, |cred| Request::Paths { cred, fid }).reply().await? {
                     Reply::Paths(paths) => Ok(control::encode_paths(&paths).into()),
                     _ => Err(Errno::EPROTO),
                 }
@@ -58,7 +58,7 @@ impl Client {
     }
 
     async fn generation(&self, fid: Fid) -> Result<Bytes> {
-        let Reply::Entry(entry) = self.mdc.call(Request::GetAttr { fid, layout_known: false }).await? else {
+        let Reply::Entry(entry) = self.mdc.request(Request::GetAttr { fid, layout_known: false }).reply().await? else {
             return Err(Errno::EPROTO);
         };
         let bytes = entry.layout.filter(|_| entry.attr.kind == FileKind::Regular).ok_or(Errno::ENODATA)?;
@@ -81,7 +81,7 @@ impl Client {
     /// Returns the default layout of the root directory; an empty one if there is none.
     async fn root_default(&self) -> Spec {
         let request = Request::GetXattr { cred: Caller::ROOT.cred, fid: ROOT, name: Bytes::from_static(b"lustre.lov") };
-        match self.mdc.call(request).await {
+        match self.mdc.request(request).reply().await {
             Ok(Reply::Bytes(bytes)) => Spec::decode(&bytes).unwrap_or_default(),
             _ => Spec::default(),
         }

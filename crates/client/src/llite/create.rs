@@ -66,17 +66,17 @@ impl Client {
         };
         let (asking, dir) = (self.asking_unknown(), self.asking(parent));
         let change = self.cache.change_adding(parent, name, None);
-        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let token = change.end(&answer);
         let (asking, dir) = (asking.changed(token), dir.changed(token));
         let kept = answer?;
-        self.told_dir(kept.dir, &dir);
-        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        self.told_name(parent, name, &told);
-        if told.attr.kind == FileKind::Dir {
-            self.told_empty(&told);
+        self.cache_dir(kept.dir, &dir);
+        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        self.cache_name(parent, name, &reply);
+        if reply.attr.kind == FileKind::Dir {
+            self.cache_empty(&reply);
         }
         // A new file has no objects to query.
-        Ok(self.just_made(&told))
+        Ok(self.just_made(&reply))
     }
 }

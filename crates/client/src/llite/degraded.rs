@@ -17,18 +17,18 @@
 
 use sheen_wire::{Attr, Fid, Result, ldlm::Cookie};
 
-use super::attr_cache::{Heard, Told};
+use super::attr_cache::{AttrReply, KnownAttr};
 use crate::{Client, EntryAttr, lov::is_absence};
 
 impl Client {
     /// As [`Client::completed`], for a reply that brings a name. Does not wait for a disconnected
     /// OST.
-    pub(crate) async fn named(&self, told: Told) -> Result<EntryAttr> {
+    pub(crate) async fn named(&self, reply: AttrReply) -> Result<EntryAttr> {
         let asks = self.cache.kernel().filter(|kernel| kernel.asks_for_sizes());
-        let (Some(_), Some(layout)) = (asks, told.layout.clone()) else { return self.completed(told).await };
-        let (attr, lock) = (told.attr, told.lock);
-        match self.lov.unless_away(std::slice::from_ref(&layout), self.completed(told)).await {
-            Some(Err(errno)) if is_absence(errno) => {}
+        let (Some(_), Some(layout)) = (asks, reply.layout.clone()) else { return self.completed(reply).await };
+        let (attr, lock) = (reply.attr, reply.lock);
+        match self.lov.unless_away(std::slice::from_ref(&layout), self.completed(reply)).await {
+            Some(Err(errno)) if is_absence(errno.into()) => {}
             Some(answer) => return answer,
             None => {}
         }
@@ -38,18 +38,18 @@ impl Client {
 
     /// As [`Client::completed`], for a reply that ends a change of a file's attributes on the MDT.
     /// Waits for a disconnected OST only if the file is open here.
-    pub(crate) async fn changed(&self, told: Told) -> Result<EntryAttr> {
-        match self.files.any(told.attr.fid) {
-            Some(_) => self.completed(told).await,
-            None => self.named(told).await,
+    pub(crate) async fn changed(&self, reply: AttrReply) -> Result<EntryAttr> {
+        match self.files.any(reply.attr.fid) {
+            Some(_) => self.completed(reply).await,
+            None => self.named(reply).await,
         }
     }
 
     /// Returns the MDT's attributes alone, if an OST of the file is known to be disconnected and
     /// the file is not open here.
-    pub(super) fn told_alone(&self, told: &Told) -> Option<EntryAttr> {
-        let is_away = told.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout));
-        (is_away && self.files.any(told.attr.fid).is_none()).then(|| self.without_size(told.attr, told.lock))
+    pub(super) fn mdt_attr_alone(&self, reply: &AttrReply) -> Option<EntryAttr> {
+        let is_away = reply.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout));
+        (is_away && self.files.any(reply.attr.fid).is_none()).then(|| self.without_size(reply.attr, reply.lock))
     }
 
     fn without_size(&self, attr: Attr, lock: Option<Cookie>) -> EntryAttr {
@@ -66,9 +66,9 @@ impl Client {
         if let Some(attr) = self.virtual_attr(fid) {
             return Ok(attr.keep.attr);
         }
-        let entry = match self.told_attr(fid, None).await? {
-            Heard::Whole(entry) => entry,
-            Heard::Told(told) => self.named(told).await?,
+        let entry = match self.mdt_attr(fid, None).await? {
+            KnownAttr::Complete(entry) => entry,
+            KnownAttr::OfMdt(reply) => self.named(reply).await?,
         };
         Ok(entry.keep.attr)
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, ost::ObjectAttr};
 
-use crate::{Client, locks::IntentLocks, lov::Seen, osc::Osc};
+use crate::{Client, locks::IntentLocks, lov::GlimpseReply, osc::Osc};
 
 /// A request for inline DoM data.
 pub(crate) struct Expected {
@@ -34,37 +34,37 @@ impl Expected {
 
 /// Inline DoM data from a reply.
 #[derive(Clone, Debug)]
-pub(crate) struct Came {
+pub(crate) struct DomInline {
     attr: ObjectAttr,
     lock: Cookie,
     content: Option<Bulk>,
 }
 
-impl Came {
-    /// Converts to the result of [`crate::lov::Lov::look`], with the file's bytes if the reply had
-    /// them.
-    pub fn seen(self) -> (Seen, Option<Bulk>) {
-        (Seen { objects: vec![self.attr], locks: Some(vec![self.lock]) }, self.content)
+impl DomInline {
+    /// Converts to the result of [`crate::lov::Lov::glimpse_files`], with the file's bytes if the
+    /// reply had them.
+    pub fn seen(self) -> (GlimpseReply, Option<Bulk>) {
+        (GlimpseReply { objects: vec![self.attr], locks: Some(vec![self.lock]) }, self.content)
     }
 }
 
 impl Client {
     /// Prepares a lookup that brings inline DoM data. `None`: there is no data service on the MDT,
     /// or this client has dirty data that the service lacks.
-    pub(crate) fn expect_beginning(&self) -> Option<Expected> {
+    pub(crate) fn expect_inline_dom(&self) -> Option<Expected> {
         let osc = self.lov.get(MDT_OST).filter(|ost| ost.writeback.dirty_bytes() == 0)?.osc.clone();
         let keeping = osc.locks().keep(1);
         Some(Expected { osc, keeping })
     }
 
     /// Takes the inline DoM data of a file from a reply.
-    pub(crate) fn take_beginning(
+    pub(crate) fn take_inline_dom(
         &self,
         expected: Option<Expected>,
         came: Option<(Beginning, Bulk)>,
         fid: Fid,
         layout: Option<&Layout>,
-    ) -> Option<Came> {
+    ) -> Option<DomInline> {
         let (Beginning { id, object, attr }, bulk) = came?;
         let Expected { osc, keeping } = expected?;
         let lock = keeping.granted_on(object, id)?;
@@ -73,7 +73,7 @@ impl Client {
             |layout: &&Layout| matches!(layout.stripes(), [only] if (only.ost, only.object) == (osc.index(), object));
         layout.filter(is_all)?;
         let content = (bulk.len() as u64 == attr.size).then_some(bulk);
-        Some(Came { attr, lock: lock.cookie(), content })
+        Some(DomInline { attr, lock: lock.cookie(), content })
     }
 
     /// Returns a range of a small file whose bytes came inline or were prefetched.

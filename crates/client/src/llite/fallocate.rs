@@ -3,11 +3,13 @@
 use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
 
 use super::{
-    layout_lookup::{AGAIN_MAX, Placed},
+    layout_lookup::Placed,
     swap_layouts::Begun,
+    with_layout::{Attempt, LayoutUse},
 };
 use crate::{
     Client, OpenFile,
+    failure::Failure,
     stats::Op,
     types::falloc::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE},
 };
@@ -39,32 +41,32 @@ impl Client {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let _turn = self.repairing(file).await;
-        let (mut moves, mut again) = (0, 0);
-        loop {
-            let changes = file.inode.changes();
-            let Placed { layout, guard } = match mode {
-                Allocate::PunchHole if file.mirror() == 0 => self.place_for_punching(file, offset, len).await?,
-                _ => self.place_for_writing(file, offset, len, false).await?,
-            };
-            let began = self.began(file, &layout, changes);
-            file.note_write();
-            let change = self.cache.change(&[file.fid()], true);
-            let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
-            change.end(&answer);
-            match answer {
-                Err(Errno::MOVED_PARTLY) if file.mirror() == 0 => {
-                    let begun = Begun::Allocate(mode, offset, len);
-                    if Box::pin(self.finish(file.fid(), &layout, &begun)).await?.is_some() {
-                        return Ok(());
-                    }
-                }
-                Err(Errno::MOVED | Errno::MOVED_PARTLY) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                Err(errno) => return self.unless_failed(file.fid(), &layout, offset, Err(errno)).await,
-                Ok(()) if !self.is_overtaken(file, &layout, began).await? => return Ok(()),
-                Ok(()) if again == AGAIN_MAX => return Err(Errno::EIO),
-                Ok(()) => again += 1,
-            }
+        self.with_layout("fallocate", file, |_| self.allocate_once(file, mode, offset, len)).await
+    }
+
+    async fn allocate_once(
+        &self,
+        file: &OpenFile,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<Attempt<()>, Failure> {
+        let (fid, changes) = (file.fid(), file.inode.changes());
+        let Placed { layout, guard } = match mode {
+            Allocate::PunchHole if file.mirror() == 0 => self.place_for_punching(file, offset, len).await?,
+            _ => self.place_for_writing(file, offset, len, false).await?,
+        };
+        let used = LayoutUse::new(file, layout.clone(), changes);
+        file.note_write();
+        let change = self.cache.change(&[fid], true);
+        let (answer, _) = self.under(fid, guard, self.lov.allocate(&layout, mode, offset, len)).await;
+        change.end_data(&answer);
+        if answer == Err(Failure::MOVED_PARTLY) && file.mirror() == 0 {
+            let finished = Box::pin(self.finish(fid, &layout, &Begun::Allocate(mode, offset, len))).await?;
+            return Ok(if finished.is_some() { Attempt::Done(()) } else { Attempt::Repeat });
         }
+        self.unless_failed(fid, &layout, offset, answer).await?;
+        Ok(Attempt::DoneUnlessStale((), used))
     }
 
     /// Returns the layout for punching a hole. Where the file has no objects, there is a hole

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use sheen_layout::Layout;
 use sheen_wire::{Errno, Result, mds::flags};
 
+use super::with_layout::Attempt;
 use crate::{
     Client, OpenFile,
     open::{Group, Member, Seat},
@@ -63,14 +64,11 @@ impl Client {
             None if nowait => return Err(Errno::EAGAIN),
             None => Seat::wait(&file.inode, gid).await,
         };
-        let mut moves = 0;
-        let locks = loop {
+        let attempt = |_| async {
             let layout = self.place_whole(file).await?;
-            match self.lov.lock_group(&layout, gid, nowait).await {
-                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                answer => break answer?,
-            }
+            Ok(Attempt::Done(self.lov.lock_group(&layout, gid, nowait).await?))
         };
+        let locks = self.with_layout("group_lock", file, attempt).await?;
         *file.group.lock() = Group::In(Member::new(gid, locks, seat));
         drop(coming);
         Ok(())

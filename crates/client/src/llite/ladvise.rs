@@ -2,6 +2,7 @@
 
 use sheen_wire::{Errno, Result, ldlm::Mode, mds::flags};
 
+use super::with_layout::Attempt;
 use crate::{Client, LockedAhead, OpenFile};
 
 impl Client {
@@ -32,14 +33,11 @@ impl Client {
         // Ranges without objects are left out. The LAYOUT lock is not in use during the wait for
         // other clients' locks.
         let mode = if write { Mode::Pw } else { Mode::Pr };
-        let mut moves = 0;
-        loop {
+        self.with_layout("lock_ahead", file, |_| async {
             let placed = self.place(file).await?;
-            let Some(layout) = placed.map(|placed| placed.layout) else { return Ok(LockedAhead::Sent) };
-            match self.lov.lock_ahead(&layout, (start, last), mode, wait).await {
-                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                answer => return answer,
-            }
-        }
+            let Some(layout) = placed.map(|placed| placed.layout) else { return Ok(Attempt::Done(LockedAhead::Sent)) };
+            Ok(Attempt::Done(self.lov.lock_ahead(&layout, (start, last), mode, wait).await?))
+        })
+        .await
     }
 }

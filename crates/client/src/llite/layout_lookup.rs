@@ -36,8 +36,6 @@ use crate::{
     mdc,
 };
 
-/// Most times that an operation is repeated because the layout changed meanwhile.
-pub(super) const AGAIN_MAX: usize = 16;
 /// Longest time for which a LAYOUT lock, or the locks of a read, stay in use during a request to an
 /// OST. A quarter of the time after which a server evicts a client that does not cancel a lock.
 pub(super) const HOLD_MAX: Duration = Duration::from_secs(5);
@@ -150,7 +148,7 @@ impl Client {
             return Ok(Some(Placed { layout, guard: None }));
         }
         if let Some(guard) = self.layout_lock(fid)
-            && let Some(layout) = file.inode.held().or_else(|| self.learn_told(file))
+            && let Some(layout) = file.inode.held().or_else(|| self.learn_cached(file))
         {
             return Ok(Some(Placed { layout, guard: Some(guard) }));
         }
@@ -169,9 +167,9 @@ impl Client {
 
     /// Takes the layout from the cached attributes, which are dropped together with the LAYOUT
     /// lock. The caller has a LAYOUT lock in use.
-    fn learn_told(&self, file: &OpenFile) -> Option<Arc<Layout>> {
-        let told = self.cache.meta.lock().get(file.fid())?.layout;
-        let layout = told.filter(|layout| !layout.is_plain())?;
+    fn learn_cached(&self, file: &OpenFile) -> Option<Arc<Layout>> {
+        let cached = self.cache.meta.lock().get(file.fid())?.layout;
+        let layout = cached.filter(|layout| !layout.is_plain())?;
         file.inode.learn(&layout);
         file.inode.held()
     }
@@ -180,7 +178,7 @@ impl Client {
     /// file as lost.
     async fn ask_whether_it_is_there(&self, file: &OpenFile) -> Result<()> {
         let request = Request::GetAttr { fid: file.fid(), layout_known: false };
-        let entry = mdc::entry(self.mdc.call(request).await?)?;
+        let entry = mdc::entry(self.mdc.request(request).reply().await?)?;
         let Some(known) = file.confirm(entry.layout.as_ref()) else { return Ok(()) };
         if self.has_left(&known).await {
             file.confirm_moved();
@@ -193,10 +191,11 @@ impl Client {
     async fn ask_place(&self, file: &OpenFile) -> Result<Option<Placed>> {
         let fid = file.fid();
         let asking = self.asking_unknown();
-        let kept = self.mdc.call_keeping(Request::GetAttr { fid, layout_known: false }, asking.wants()).await?;
+        let kept =
+            self.mdc.request(Request::GetAttr { fid, layout_known: false }).with_locks(asking.wants()).send().await?;
         let entry = mdc::entry(kept.reply)?;
-        let told = self.told(&entry, &kept.locks, &asking)?;
-        let Some(layout) = told.layout else { return Ok(None) };
+        let reply = self.cache_attr(&entry, &kept.locks, &asking)?;
+        let Some(layout) = reply.layout else { return Ok(None) };
         self.settle_left(file.inode.last(), &layout).await;
         if let Some(bytes) = entry.layout {
             let _ = file.inode.sent.set(bytes);
@@ -205,7 +204,7 @@ impl Client {
             file.inode.learn(&layout);
             return Ok(Some(Placed { layout, guard: None }));
         }
-        match told.lock.and_then(|cookie| self.guard_again(fid, cookie)) {
+        match reply.lock.and_then(|cookie| self.guard_again(fid, cookie)) {
             Some(guard) => {
                 file.inode.learn(&layout);
                 // Another request of this client may have added objects meanwhile.
@@ -289,22 +288,23 @@ impl Client {
         let before = self.layout_lock(fid).map(|lock| lock.cookie());
         let asking = self.asking_unknown();
         let change = self.cache.change(&[fid], false);
-        let answer = self.mdc.call_keeping(Request::LayoutIntent { fid, start, end }, asking.wants()).await;
+        let answer =
+            self.mdc.request(Request::LayoutIntent { fid, start, end }).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
         let kept = answer?;
-        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        let layout = told.layout.ok_or(Errno::EPROTO)?;
+        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let layout = reply.layout.ok_or(Errno::EPROTO)?;
         // The MDT does not revoke the requester's own LAYOUT lock.
         let again = |cookie| self.guard_again(fid, cookie);
-        let lock = told.lock.and_then(again).or_else(|| before.and_then(again));
+        let lock = reply.lock.and_then(again).or_else(|| before.and_then(again));
         let cookie = lock.as_ref().map(LockRef::cookie);
-        self.told_place(fid, &layout, lock);
+        self.note_layout(fid, &layout, lock);
         Ok(Located { layout, lock: cookie })
     }
 
     /// Records the new layout of a file: other objects, or more. `lock`: the LAYOUT lock that
     /// guards the layout.
-    pub(super) fn told_place(&self, fid: Fid, layout: &Arc<Layout>, lock: Option<LockRef>) {
+    pub(super) fn note_layout(&self, fid: Fid, layout: &Arc<Layout>, lock: Option<LockRef>) {
         if lock.is_some() || is_settled(layout) {
             self.files.learn(fid, layout);
         } else {
@@ -346,8 +346,8 @@ impl Client {
     /// Returns the newest layout of a file that this client knows, valid or not. This client may
     /// have dirty data of its objects.
     pub(crate) fn last_layout(&self, fid: Fid) -> Option<Arc<Layout>> {
-        let told = || self.cache.meta.lock().get(fid)?.layout;
-        let known = [self.layouts.get(fid), self.files.last_layout(fid), told()];
+        let cached = || self.cache.meta.lock().get(fid)?.layout;
+        let known = [self.layouts.get(fid), self.files.last_layout(fid), cached()];
         known.into_iter().flatten().reduce(|last, other| if is_as_new(&last, &other) { last } else { other })
     }
 

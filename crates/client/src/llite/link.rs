@@ -17,13 +17,13 @@ impl Client {
         let request = |cred| Request::Link { cred, fid, parent, name: name.clone() };
         let asking = self.asking(fid);
         let change = self.cache.change_adding(parent, name, Some(fid));
-        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
         let kept = answer?;
-        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         drop(kept.locks);
-        self.told_name(parent, name, &told);
-        self.changed(told).await
+        self.cache_name(parent, name, &reply);
+        self.changed(reply).await
     }
 
     /// Returns the target of a symbolic link.
@@ -35,7 +35,7 @@ impl Client {
         if let Some(target) = known {
             return Ok(target);
         }
-        let target = mdc::bytes(self.mdc.call(Request::ReadLink { fid }).await?)?;
+        let target = mdc::bytes(self.mdc.request(Request::ReadLink { fid }).reply().await?)?;
         // The target never changes. The cache drops it with the inode's attributes.
         self.cache.meta.lock().put_link(fid, &target);
         Ok(target)

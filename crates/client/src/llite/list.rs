@@ -21,7 +21,7 @@ use sheen_wire::{
 };
 
 use super::{
-    attr_cache::Told,
+    attr_cache::AttrReply,
     readdir::{DOT, DOT_DOT, ENTRIES_MAX, PAGE_BYTES_MAX, dot},
 };
 use crate::{
@@ -121,14 +121,14 @@ impl Client {
             (true, _) => PAGE_BYTES_MAX,
         };
         let rewinds = listing.rewinds();
-        let (entries, eof, told) = self.fetch(fid, after, max_bytes, attrs).await?;
+        let (entries, eof, reply) = self.fetch(fid, after, max_bytes, attrs).await?;
         let listed = |e: DirEntry| Listed { name: e.name, fid: e.fid, kind: e.kind, cookie: e.cookie };
         let page = Arc::new(Page { after, names: entries.into_iter().map(listed).collect(), eof });
         let landing = listing.push(rewinds, &page, attrs);
         if attrs && let Some(client) = self.me() {
             self.statahead.note_page();
             drop(self.rt.spawn("statahead", async move {
-                client.look_ahead(told).await;
+                client.look_ahead(reply).await;
                 drop(landing);
             }));
         }
@@ -142,30 +142,30 @@ impl Client {
         cookie: u64,
         max_bytes: u32,
         attrs: bool,
-    ) -> Result<(Vec<DirEntry>, bool, Vec<Result<Told>>)> {
+    ) -> Result<(Vec<DirEntry>, bool, Vec<Result<AttrReply>>)> {
         let asking = self.asking_unknown();
         let request = Request::ReadDir { fid, cookie, max_bytes, attrs };
-        let kept = self.mdc.call_keeping(request, if attrs { ENTRIES_MAX } else { 0 }).await?;
+        let kept = self.mdc.request(request).with_locks(if attrs { ENTRIES_MAX } else { 0 }).send().await?;
         let Reply::Entries { mut entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
-        let told = if attrs { self.told_entries(fid, &mut entries, kept.locks, &asking) } else { Vec::new() };
-        Ok((entries, eof, told))
+        let replies = if attrs { self.cache_entries(fid, &mut entries, kept.locks, &asking) } else { Vec::new() };
+        Ok((entries, eof, replies))
     }
 
     /// Requests the missing attributes of files' objects.
-    async fn look_ahead(&self, told: Vec<Result<Told>>) {
-        let wants = |told: &Result<Told>| {
-            let Ok(told) = told else { return false };
-            if told.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout)) {
+    async fn look_ahead(&self, replies: Vec<Result<AttrReply>>) {
+        let wants = |reply: &Result<AttrReply>| {
+            let Ok(reply) = reply else { return false };
+            if reply.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout)) {
                 return false;
             }
-            let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
-            lock.is_some_and(|lock| self.whole(&told.layout, &told.attr, &lock).is_none())
+            let lock = reply.lock.and_then(|cookie| self.inode_lock_again(reply.attr.fid, cookie));
+            lock.is_some_and(|lock| self.whole(&reply.layout, &reply.attr, &lock).is_none())
         };
-        let told: Vec<_> = told.into_iter().filter(wants).collect();
-        self.statahead.note_sizes(told.len());
-        let layouts: Vec<_> = told.iter().filter_map(|told| told.as_ref().ok()?.layout.clone()).collect();
+        let replies: Vec<_> = replies.into_iter().filter(wants).collect();
+        self.statahead.note_sizes(replies.len());
+        let layouts: Vec<_> = replies.iter().filter_map(|reply| reply.as_ref().ok()?.layout.clone()).collect();
         // If an OST is disconnected meanwhile, lookups query each file separately.
-        drop(self.lov.unless_away(&layouts, self.all_completed(told)).await);
+        drop(self.lov.unless_away(&layouts, self.all_completed(replies)).await);
     }
 
     /// Records the lookup of a name, starts statahead for the names after it, and waits if its
@@ -192,10 +192,10 @@ impl Client {
         let mut all = Vec::new();
         while after < until {
             // Lookups request the missing attributes themselves.
-            let Ok((entries, eof, mut told)) = self.fetch(dir, after, bytes.min(PAGE_BYTES_MAX), true).await else {
+            let Ok((entries, eof, mut reply)) = self.fetch(dir, after, bytes.min(PAGE_BYTES_MAX), true).await else {
                 break;
             };
-            all.append(&mut told);
+            all.append(&mut reply);
             match entries.last() {
                 Some(last) if !eof => after = last.cookie,
                 _ => break,

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use sheen_rpc::Import;
 use sheen_wire::{
-    Bulk, Errno, Fid, Mds, Result,
+    Errno, Fid, Mds, Result,
     ldlm::{Conflict, Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, LockId, Mode, Policy, Resource},
     mds::{Call, Reply, Request},
 };
@@ -99,7 +99,7 @@ impl Client {
     async fn enqueue(&self, fid: Fid, flock: Flock, mode: Mode, flags: Flags, cookie: Cookie) -> Result<Enqueued> {
         let (resource, policy) = (Resource::flock(fid), Policy::Flock(flock));
         let enqueue = Enqueue { flags, ..Enqueue::new(resource, mode, policy, cookie) };
-        match self.mdc.call(Request::Enqueue(enqueue)).await? {
+        match self.mdc.request(Request::Enqueue(enqueue)).reply().await? {
             Reply::Enqueued(answer) => Ok(answer),
             _ => Err(Errno::EPROTO),
         }
@@ -118,7 +118,7 @@ impl Client {
 async fn cancel(import: &Import<Mds>, id: LockId) {
     let call = Call { cancels: vec![id], ..Request::Cancel.into() };
     // If this fails, the MDT has no session with this client any more.
-    let _ = import.call_urgent(call, Bulk::new()).await;
+    let _ = import.request(call).urgent().send().await;
 }
 
 /// A lock request that waits at the MDT. Dropped, it is cancelled.

@@ -6,7 +6,7 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use super::attr_cache::{Heard, Told};
+use super::attr_cache::{AttrReply, KnownAttr};
 use crate::{Caller, Client, EntryAttr, cache::Hits, mdc, stats::Op};
 
 impl Client {
@@ -24,15 +24,15 @@ impl Client {
             return answer;
         }
         if &name[..] == b"." {
-            return match self.told_attr(parent, None).await? {
-                Heard::Whole(entry) => Ok(entry),
-                Heard::Told(told) => self.named(told).await,
+            return match self.mdt_attr(parent, None).await? {
+                KnownAttr::Complete(entry) => Ok(entry),
+                KnownAttr::OfMdt(reply) => self.named(reply).await,
             };
         }
         if &name[..] == b".." {
             return match self.ask_name(who, parent, name).await {
                 Err(Errno::ENOTDIR) => self.directory_of(parent).await,
-                told => self.completed(told?).await,
+                reply => self.completed(reply?).await,
             };
         }
         let ahead = self.await_statahead(parent, name).await;
@@ -44,8 +44,8 @@ impl Client {
             Some(Ok(fid)) => {
                 Hits::add(&self.cache.hits.name);
                 match self.known_attr(fid) {
-                    Some(Heard::Whole(entry)) => return Ok(entry),
-                    Some(Heard::Told(told)) => return self.named(told).await,
+                    Some(KnownAttr::Complete(entry)) => return Ok(entry),
+                    Some(KnownAttr::OfMdt(reply)) => return self.named(reply).await,
                     None => {}
                 }
             }
@@ -57,30 +57,30 @@ impl Client {
         }
         Hits::add(&self.cache.hits.miss);
         let dir = self.asking(parent);
-        let told = match self.ask_name(who, parent, name).await {
+        let reply = match self.ask_name(who, parent, name).await {
             Err(Errno::ENOENT) => {
-                self.told_absent(parent, name, &dir);
+                self.cache_absent(parent, name, &dir);
                 return Err(Errno::ENOENT);
             }
-            told => told?,
+            reply => reply?,
         };
-        self.told_name(parent, name, &told);
-        self.named(told).await
+        self.cache_name(parent, name, &reply);
+        self.named(reply).await
     }
 
-    async fn ask_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<Told> {
+    async fn ask_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<AttrReply> {
         let asking = self.asking_unknown();
         let request = |cred| Request::Lookup { cred, parent, name: name.clone() };
-        let expected = self.expect_beginning();
+        let expected = self.expect_inline_dom();
         let handle = expected.as_ref().map(|expected| expected.cookie());
-        let kept = self.mdc.call_beginning_as(who, request, asking.wants(), handle).await?;
-        let mut told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        told.beginning = self.take_beginning(expected, kept.beginning, told.attr.fid, told.layout.as_deref());
-        Ok(told)
+        let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).with_inline_dom(handle).send().await?;
+        let mut reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        reply.beginning = self.take_inline_dom(expected, kept.beginning, reply.attr.fid, reply.layout.as_deref());
+        Ok(reply)
     }
 
     async fn directory_of(&self, file: Fid) -> Result<EntryAttr> {
-        let Reply::Parents(names) = self.mdc.call(Request::Parents { fid: file }).await? else {
+        let Reply::Parents(names) = self.mdc.request(Request::Parents { fid: file }).reply().await? else {
             return Err(Errno::EPROTO);
         };
         let (directory, _) = names.first().ok_or(Errno::ESTALE)?;

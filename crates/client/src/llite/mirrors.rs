@@ -6,7 +6,7 @@
 //!
 //! An operation that lost the LAYOUT lock while it ran, or had none, may have used a mirror that is
 //! stale by now. So a write checks at its end whether the layout is still the one that it used
-//! ([`Client::is_overtaken`]). If not, the write is repeated, and a client that resyncs mirrors
+//! ([`Client::is_stale`]). If not, the write is repeated, and a client that resyncs mirrors
 //! meanwhile learns that it has to begin again. Until then the write has not returned, so no
 //! program may rely on it. Reads and searches for the size or for holes do the same: the mirror may
 //! have been truncated before a copy to it.
@@ -30,32 +30,16 @@ use sheen_wire::{
 use tokio::sync::RwLockReadGuard;
 
 use super::{
-    layout_lookup::{AGAIN_MAX, Located, Placed},
+    layout_lookup::{Located, Placed},
     read::Range,
+    with_layout::{LayoutUse, Retries},
 };
 use crate::{
     Caller, Client, OpenFile, ReadData,
-    cache::{ReadRefs, data::Reading, is_settled},
+    cache::{ReadRefs, data::Reading},
+    failure::Failure,
     mdc,
 };
-
-/// State of a file's layout when an operation begins. At its end this tells whether the layout is
-/// still the same.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Began {
-    changes: u64,
-    /// Whether all changes of the layout are counted: the layout cannot change, or this client
-    /// holds a lock that reports changes. If a callback for a lock overtakes the reply with the
-    /// lock, that change is not counted.
-    hears: bool,
-}
-
-impl Began {
-    /// Returns whether the layout is certainly unchanged since; sends no request.
-    pub(crate) fn is_now(self, file: &OpenFile) -> bool {
-        self.hears && file.inode.changes() == self.changes
-    }
-}
 
 impl Client {
     /// Makes an open file read and write that mirror alone, whether it is stale or not. 0: the
@@ -74,7 +58,9 @@ impl Client {
             return Ok(());
         }
         if flags::writes(file.flags()) && who.cred.uid != 0 {
-            let attr = mdc::entry(self.mdc.call(Request::GetAttr { fid: file.fid(), layout_known: true }).await?)?.attr;
+            let attr =
+                mdc::entry(self.mdc.request(Request::GetAttr { fid: file.fid(), layout_known: true }).reply().await?)?
+                    .attr;
             if attr.uid != who.cred.uid {
                 return Err(Errno::EPERM);
             }
@@ -112,7 +98,8 @@ impl Client {
     /// EBUSY: the mirror is not stale, or was named in an older layout.
     pub(crate) async fn place_in_mirror(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Placed> {
         let mut asked: Option<Arc<Layout>> = None;
-        for _ in 0..AGAIN_MAX {
+        let mut retries = Retries::new("write", file.fid());
+        loop {
             let placed = self.place(file).await?.ok_or(Errno::EIO)?;
             // The only change since is the request for objects below.
             if asked.as_ref().is_some_and(|before| placed.layout.follows(before)) {
@@ -131,21 +118,12 @@ impl Client {
             let name = Bytes::from_static(mirror::XATTR.as_bytes());
             let request = Request::SetXattr { cred: Cred::ROOT, fid, name, value, flags: 0 };
             let change = self.cache.change(&[fid], false);
-            let answer = self.mdc.call(request).await;
+            let answer = self.mdc.request(request).reply().await;
             change.end(&answer);
             mdc::done(answer?)?;
             self.edited(fid).await;
+            retries.again()?;
         }
-        Err(Errno::EIO)
-    }
-
-    /// Records the state before an operation on a file with this layout. `changes`:
-    /// [`crate::open::Inode::changes`] before the layout lookup.
-    pub(crate) fn began(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Began {
-        // A layout that lacks objects may become that of a mirrored file.
-        let stays = file.mirror() == 0 && is_settled(layout);
-        let hears = stays || file.inode.held().is_some_and(|held| held.generation() == layout.generation());
-        Began { changes, hears }
     }
 
     /// Returns whether an operation with this layout has to be repeated, because the file is
@@ -154,31 +132,34 @@ impl Client {
     ///
     /// # Errors
     /// EBUSY: the open file uses one mirror, which should not have been written.
-    pub(crate) async fn is_overtaken(&self, file: &OpenFile, layout: &Layout, began: Began) -> Result<bool> {
-        if began.is_now(file) {
-            return Ok(false);
-        }
-        let Some(now) = self.place(file).await? else { return Ok(layout.is_mirrored()) };
+    pub(crate) async fn is_stale(&self, file: &OpenFile, used: &LayoutUse) -> Result<bool> {
+        let Some(now) = self.place(file).await? else { return Ok(used.layout.is_mirrored()) };
         if file.mirror() != 0 {
             return check_repairable(file, &now.layout).map(|()| false);
         }
-        Ok(now.layout.overtakes(layout))
+        Ok(now.layout.overtakes(&used.layout))
     }
 
     /// Passes on the result of a change of a file's bytes around offset `at`. A failed change may
     /// have reached a mirror all the same, if the OST evicted this client before it replied. Other
     /// mirrors may even have been copied from this one before that. So the MDT chooses one mirror
     /// again, and mirrors that may differ from it become stale.
-    pub(crate) async fn unless_failed<T>(&self, fid: Fid, layout: &Layout, at: u64, answer: Result<T>) -> Result<T> {
+    pub(crate) async fn unless_failed<T>(
+        &self,
+        fid: Fid,
+        layout: &Layout,
+        at: u64,
+        answer: Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match answer {
-            Err(errno) if layout.is_mirrored() && !matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) => {
+            Err(failure) if layout.is_mirrored() && !failure.is_moved() => {
                 if let Err(again) = Box::pin(self.ask_objects(fid, at, at.saturating_add(1))).await {
                     tracing::error!(
-                        "{fid}: a change failed ({errno}), and marking the other mirrors stale failed ({again}): \
+                        "{fid}: a change failed ({failure}), and marking the other mirrors stale failed ({again}): \
                          they may differ, run lfs mirror verify"
                     );
                 }
-                Err(errno)
+                Err(failure)
             }
             answer => answer,
         }
@@ -191,7 +172,7 @@ impl Client {
         range: Range,
         placed: Placed,
         reading: Option<Reading>,
-    ) -> Result<ReadData> {
+    ) -> Result<ReadData, Failure> {
         let Range { offset, len, .. } = range;
         let (pages, mut first) = (reading.is_some(), reading);
         let Placed { layout, guard } = placed;

@@ -1,7 +1,7 @@
 //! The file operations of a mount (Lustre's llite): one file per operation.
 //!
 //! Every operation is a method of [`crate::Client`]. It is answered from the caches where a lock
-//! guards them (`known`). Otherwise the client asks the MDT, and the OSTs where size, space or data
+//! guards them (`attr_cache`). Otherwise the client asks the MDT, and the OSTs where size, space or data
 //! matter.
 
 mod attr;
@@ -38,6 +38,7 @@ mod statfs;
 mod swap_layouts;
 mod sync;
 mod unlink;
+mod with_layout;
 mod write;
 mod xattr;
 

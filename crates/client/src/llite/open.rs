@@ -14,7 +14,7 @@ use sheen_wire::{
     mds::{Entry, Reply, Request, flags},
 };
 
-use super::{attr_cache::Told, layout_lookup::Located};
+use super::{attr_cache::AttrReply, layout_lookup::Located};
 use crate::{Caller, Client, EntryAttr, OpenDir, OpenFile, stats::Op};
 
 impl Client {
@@ -37,7 +37,7 @@ impl Client {
         let change = (flags::writes(flags) || flags & flags::TRUNC != 0).then(|| self.cache.change(&[fid], false));
         let work = async {
             let request = |cred| Request::Open { cred, fid, flags };
-            let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
+            let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
             let opened = self.opened(kept.reply, flags)?;
             let truncates = flags & flags::TRUNC != 0 && !opened.created;
             let mut locks = kept.locks;
@@ -56,7 +56,7 @@ impl Client {
         };
         let (opened, locks) = answer?;
         if flags & flags::TRUNC == 0 {
-            self.told(&opened.entry, &locks, &asking)?;
+            self.cache_attr(&opened.entry, &locks, &asking)?;
         }
         self.note_pages(&opened.file);
         Ok(opened.file)
@@ -81,11 +81,11 @@ impl Client {
         let request = |cred| Request::OpenCreate { cred, parent, name: name.clone(), fid, flags, mode, umask };
         let (asking, dir) = (self.asking_unknown(), self.asking(parent));
         let change = self.cache.change_adding(parent, name, None);
-        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let token = change.end(&answer);
         let (asking, dir) = (asking.changed(token), dir.changed(token));
         let kept = answer?;
-        self.told_dir(kept.dir, &dir);
+        self.cache_dir(kept.dir, &dir);
         let opened = self.opened(kept.reply, flags)?;
         let fid = opened.entry.attr.fid;
         let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);
@@ -93,31 +93,31 @@ impl Client {
             // The file may have been in the cache before, and have a layout only now.
             self.cache.change(&[fid], false).end(&Ok::<_, Errno>(()));
         }
-        let told = self.told(&opened.entry, &kept.locks, &asking);
+        let reply = self.cache_attr(&opened.entry, &kept.locks, &asking);
         drop(kept.locks);
-        if let Ok(told) = &told {
-            self.told_name(parent, name, told);
+        if let Ok(reply) = &reply {
+            self.cache_name(parent, name, reply);
         }
-        let attr = match told {
-            Ok(told) if opened.created => self.just_made(&told),
+        let attr = match reply {
+            Ok(reply) if opened.created => self.just_made(&reply),
             // Boxed, because new files, the frequent case, do not need it.
-            told => Box::pin(self.or_release(&opened.file, self.opened_instead(&opened, told, flags))).await?,
+            reply => Box::pin(self.or_release(&opened.file, self.opened_instead(&opened, reply, flags))).await?,
         };
         self.note_pages(&opened.file);
         Ok((attr, opened.file))
     }
 
     /// Returns the attributes of a file that existed already, after O_TRUNC has taken effect.
-    async fn opened_instead(&self, opened: &Opened, told: Result<Told>, flags: u32) -> Result<EntryAttr> {
-        let told = told?;
+    async fn opened_instead(&self, opened: &Opened, reply: Result<AttrReply>, flags: u32) -> Result<EntryAttr> {
+        let reply = reply?;
         if flags & flags::TRUNC != 0 {
-            let change = self.cache.change(&[told.attr.fid], true);
-            let emptied = self.empty(opened, told.lock).await;
+            let change = self.cache.change(&[reply.attr.fid], true);
+            let emptied = self.empty(opened, reply.lock).await;
             change.end(&emptied);
             let layout = emptied?;
-            return self.completed(Told { layout, ..told }).await;
+            return self.completed(AttrReply { layout, ..reply }).await;
         }
-        self.completed(told).await
+        self.completed(reply).await
     }
 
     /// open(O_TMPFILE): creates a file without a name. It is deleted at its release unless it was
@@ -137,7 +137,7 @@ impl Client {
         self.check_not_virtual(parent)?;
         let fid = self.mdc.next_fid().await?;
         let request = |cred| Request::TmpFile { cred, parent, fid, flags, mode, umask };
-        let opened = self.opened(self.mdc.call_as(who, request).await?, flags)?;
+        let opened = self.opened(self.mdc.request_as(who, request).reply().await?, flags)?;
         Ok((opened.entry.attr.into(), opened.file))
     }
 
@@ -153,9 +153,9 @@ impl Client {
         let flags = flags | flags::DIRECTORY;
         let asking = self.asking(fid);
         let request = |cred| Request::Open { cred, fid, flags };
-        let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
+        let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
         let opened = self.opened(kept.reply, flags)?;
-        self.told(&opened.entry, &kept.locks, &asking)?;
+        self.cache_attr(&opened.entry, &kept.locks, &asking)?;
         Ok(OpenDir::new(opened.file))
     }
 
@@ -171,7 +171,7 @@ impl Client {
     /// Registers a file at the MDT that was opened without a request.
     pub(crate) async fn register(&self, file: &OpenFile) -> Result<()> {
         match self.files.register(self.mdc.import(), file.fid()) {
-            Some(told) => told.await,
+            Some(reply) => reply.await,
             None => Ok(()),
         }
     }

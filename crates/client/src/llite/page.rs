@@ -22,7 +22,10 @@ use std::{pin::pin, sync::Arc};
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Result};
 
-use super::layout_lookup::{AGAIN_MAX, Placed};
+use super::{
+    layout_lookup::Placed,
+    with_layout::{Attempt, LayoutUse},
+};
 use crate::{Client, OpenFile};
 
 impl Client {
@@ -39,21 +42,25 @@ impl Client {
         self.write_for(file, offset, data, false, false, true).await
     }
 
-    /// Writes the part of a page that lies in the file; as [`Client::write_once`].
+    /// Writes the part of a page that lies in the file. Returns the number of bytes, and the
+    /// generation of the layout that was used.
     pub(super) async fn write_inside(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<(usize, u32)> {
-        let len = data.len();
-        let (inside, generation) = self.inside(file, offset, len as u64).await?;
-        if inside == 0 {
-            return Ok((len, generation));
-        }
-        let (written, generation) = self.write_once(file, offset, data.slice(0, inside), false, true).await?;
-        Ok((if written == inside { len } else { written }, generation))
+        let (data, len) = (&data, data.len());
+        let attempt = |attempt| async move {
+            let (inside, generation) = self.inside(file, offset, len as u64).await?;
+            if inside == 0 {
+                return Ok(Attempt::Done((len, generation)));
+            }
+            let written = self.try_write(file, offset, &data.slice(0, inside), false, true, attempt).await?;
+            Ok(written.map(|(written, generation)| (if written == inside { len } else { written }, generation)))
+        };
+        self.with_layout("write", file, attempt).await
     }
 
     /// Returns how many of `len` bytes at `offset` lie in the file, and the generation of the
     /// layout that was used.
     async fn inside(&self, file: &OpenFile, offset: u64, len: u64) -> Result<(usize, u32)> {
-        for _ in 0..AGAIN_MAX {
+        self.with_layout("write", file, |_| async move {
             let changes = file.inode.changes();
             let held = if file.is_unsure() { None } else { file.inode.held() };
             let Placed { layout, guard } = match held {
@@ -63,15 +70,14 @@ impl Client {
                 }
                 None => self.place_given(file).await?,
             };
-            let began = self.began(file, &layout, changes);
+            let used = LayoutUse::new(file, layout.clone(), changes);
             let look = |layout: Arc<Layout>| async move { self.lov.inside(&layout, offset, len).await };
             let work = pin!(self.lov.by_any(&layout, look));
             let inside = self.under(file.fid(), guard, work).await.0?;
+            let answer = (inside as usize, layout.generation());
             // A mirror that is stale by now may have been truncated.
-            if inside == len || !self.is_overtaken(file, &layout, began).await? {
-                return Ok((inside as usize, layout.generation()));
-            }
-        }
-        Err(Errno::EIO)
+            Ok(if inside == len { Attempt::Done(answer) } else { Attempt::DoneUnlessStale(answer, used) })
+        })
+        .await
     }
 }

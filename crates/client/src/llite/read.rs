@@ -5,13 +5,17 @@ use std::{pin::pin, sync::Arc};
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
-use super::layout_lookup::{AGAIN_MAX, HOLD_MAX, Placed};
+use super::{
+    layout_lookup::{HOLD_MAX, Placed},
+    with_layout::{LayoutUse, Retries},
+};
 use crate::{
     Client, OpenFile, ReadData,
     cache::{
         ReadRefs,
         data::{PATIENCE, Reading},
     },
+    failure::Failure,
     locks::LockRef,
     stats::Op,
 };
@@ -73,30 +77,6 @@ impl Client {
     ) -> Result<ReadData> {
         let _timer = self.stats.time(Op::Read);
         self.read_ahead.note(&file.read_end, offset, len as u64);
-        let mut moves = 0;
-        loop {
-            match self.read_once(file, offset, len, pages, in_place).await {
-                Err(Errno::MOVED) => {
-                    // The kernel has these pages locked. When other objects are sealed, the
-                    // invalidation must not wait for these pages.
-                    let _stalled = pages.then(|| self.cache.data.stall(file.fid(), offset, len as u64));
-                    drop(Box::pin(self.moved(file.fid(), &mut moves)).await?);
-                }
-                answer => {
-                    return answer.inspect(|read| self.stats.record(Op::ReadBytes, read.len() as u64));
-                }
-            }
-        }
-    }
-
-    async fn read_once(
-        &self,
-        file: &OpenFile,
-        offset: u64,
-        len: usize,
-        pages: bool,
-        in_place: bool,
-    ) -> Result<ReadData> {
         if !flags::reads(file.flags()) {
             return Err(Errno::EBADF);
         }
@@ -104,33 +84,78 @@ impl Client {
             return Err(Errno::EINVAL);
         }
         file.note_read();
-        let (fid, range) = (file.fid(), Range { offset, len: len.min(BULK_BYTES_MAX) as u64, in_place });
-        // Registered before the layout lookup: this client itself may request objects meanwhile,
-        // and write to them.
-        let mut reading = pages.then(|| self.cache.data.reading(fid, offset, range.len));
-        let changes = file.inode.changes();
-        let placed = match &mut reading {
-            Some(reading) => self.place_for_pages(file, reading).await?,
-            None => self.place(file).await?,
-        };
-        let Some(placed) = placed else {
-            // A file without a layout was never written.
-            if reading.take().is_some() {
-                self.cache.data.tidy(fid);
+        let range = Range { offset, len: len.min(BULK_BYTES_MAX) as u64, in_place };
+        let read = self.read_with_layout(file, range, pages).await;
+        read.inspect(|read| self.stats.record(Op::ReadBytes, read.len() as u64))
+    }
+
+    /// Repeats a read while the layout changes, as [`Client::with_layout`]. A read for the page
+    /// cache asks the MDT in another way: an invalidation of the file must not wait for it.
+    async fn read_with_layout(&self, file: &OpenFile, range: Range, pages: bool) -> Result<ReadData> {
+        let (fid, Range { offset, len, .. }) = (file.fid(), range);
+        let mut retries = Retries::new("read", fid);
+        // The data of the attempt before, and its layout. The mirror may be stale by now, or may
+        // have just been copied to. This data is not cached.
+        let mut unsure: Option<(Arc<Layout>, ReadData)> = None;
+        loop {
+            // Registered before the layout lookup: this client itself may request objects
+            // meanwhile, and write to them.
+            let mut reading = pages.then(|| self.cache.data.reading(fid, offset, len));
+            let changes = file.inode.changes();
+            let placed = match &mut reading {
+                Some(reading) => self.place_for_pages(file, reading).await?,
+                None => self.place(file).await?,
+            };
+            let Some(placed) = placed else {
+                return match unsure {
+                    Some((layout, _)) if layout.is_mirrored() => Err(Errno::EIO),
+                    Some((_, read)) => Ok(read),
+                    None => Ok(self.read_nothing(fid, reading)),
+                };
+            };
+            if let Some((_, read)) = unsure.take_if(|(before, _)| !placed.layout.overtakes(before)) {
+                return Ok(read);
             }
-            return Ok(ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() });
-        };
-        let layout = placed.layout.clone();
-        let began = self.began(file, &layout, changes);
-        let read = self.read_placed(fid, range, placed, reading).await?;
-        match file.mirror() != 0 || began.is_now(file) {
-            true => Ok(read),
-            false => Box::pin(self.read_overtaken(file, range, pages, layout, read)).await,
+            if unsure.is_some() {
+                retries.again()?;
+            }
+            let used = LayoutUse::new(file, placed.layout.clone(), changes);
+            match self.read_placed(fid, range, placed, reading).await {
+                Ok(read) if file.mirror() != 0 || used.is_current(file) => return Ok(read),
+                Ok(mut read) => {
+                    // No lock is in use while the MDT is asked.
+                    self.keep_none(&mut read.refs);
+                    unsure = Some((used.layout, read));
+                }
+                Err(Failure::LayoutMoved { .. }) => {
+                    unsure = None;
+                    // The kernel has these pages locked. When other objects are sealed, the
+                    // invalidation must not wait for these pages.
+                    let _stalled = pages.then(|| self.cache.data.stall(fid, offset, len));
+                    drop(Box::pin(self.layout_after_seal(&mut retries)).await?);
+                }
+                Err(failure) => return Err(failure.into_errno()),
+            }
         }
     }
 
+    /// Reads a file without a layout, which was never written.
+    fn read_nothing(&self, fid: Fid, reading: Option<Reading>) -> ReadData {
+        if reading.is_some() {
+            drop(reading);
+            self.cache.data.tidy(fid);
+        }
+        ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() }
+    }
+
     /// Reads with a layout.
-    async fn read_placed(&self, fid: Fid, range: Range, placed: Placed, reading: Option<Reading>) -> Result<ReadData> {
+    async fn read_placed(
+        &self,
+        fid: Fid,
+        range: Range,
+        placed: Placed,
+        reading: Option<Reading>,
+    ) -> Result<ReadData, Failure> {
         if placed.layout.is_mirrored() {
             return Box::pin(self.read_mirrored(fid, range, placed, reading)).await;
         }
@@ -154,42 +179,6 @@ impl Client {
         Ok(read)
     }
 
-    /// If the layout changed during the read, repeats the read with the new layout. The mirror may
-    /// be stale by now, or may have just been copied to. The data of such a read is not cached, and
-    /// no lock is in use while the MDT is asked.
-    async fn read_overtaken(
-        &self,
-        file: &OpenFile,
-        range: Range,
-        pages: bool,
-        layout: Arc<Layout>,
-        read: ReadData,
-    ) -> Result<ReadData> {
-        let (fid, mut layout, mut read) = (file.fid(), layout, read);
-        for _ in 0..AGAIN_MAX {
-            self.keep_none(&mut read.refs);
-            let mut reading = pages.then(|| self.cache.data.reading(fid, range.offset, range.len));
-            let changes = file.inode.changes();
-            let placed = match &mut reading {
-                Some(reading) => self.place_for_pages(file, reading).await?,
-                None => self.place(file).await?,
-            };
-            let placed = match placed {
-                Some(placed) if placed.layout.overtakes(&layout) => placed,
-                None if layout.is_mirrored() => return Err(Errno::EIO),
-                _ => return Ok(read),
-            };
-            layout = placed.layout.clone();
-            let began = self.began(file, &layout, changes);
-            read = self.read_placed(fid, range, placed, reading).await?;
-            if began.is_now(file) {
-                return Ok(read);
-            }
-        }
-        tracing::warn!("{fid}: read fails with EIO: the layout changed during every attempt; try again");
-        Err(Errno::EIO)
-    }
-
     /// Returns the locks under which the kernel may cache a range of a file, in use. While one of
     /// the file's locks is being cancelled, returns none. The invalidation is then repeated until
     /// all such reads are done.
@@ -199,7 +188,7 @@ impl Client {
         offset: u64,
         len: u64,
         mut reading: Reading,
-    ) -> Result<ReadRefs> {
+    ) -> Result<ReadRefs, Failure> {
         if reading.is_unlocked() {
             return Ok(ReadRefs::new(Vec::new(), reading));
         }
@@ -252,7 +241,12 @@ impl Client {
 
     /// Reads with locks in use, but for at most [`HOLD_MAX`]: the size query may depend on another
     /// client that does not answer.
-    pub(super) async fn read_under(&self, layout: &Layout, range: Range, mut refs: ReadRefs) -> Result<ReadData> {
+    pub(super) async fn read_under(
+        &self,
+        layout: &Layout,
+        range: Range,
+        mut refs: ReadRefs,
+    ) -> Result<ReadData, Failure> {
         let Range { offset, len, in_place } = range;
         let mut work = pin!(self.lov.read(layout, offset, len, in_place));
         let read = match refs.is_empty() {

@@ -13,7 +13,7 @@ use sheen_wire::{
     mds::{DirEntry, Reply, Request},
 };
 
-use super::attr_cache::{Asking, Told};
+use super::attr_cache::{Asking, AttrReply};
 use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, locks::LockRef, stats::Op};
 
 /// Most bytes of entries in one request.
@@ -47,7 +47,7 @@ impl Client {
         let max_bytes = max_bytes.min(PAGE_BYTES_MAX);
         let asking = self.asking_unknown();
         let request = Request::ReadDir { fid, cookie, max_bytes, attrs: plus };
-        let kept = self.mdc.call_keeping(request, if plus { ENTRIES_MAX } else { 0 }).await?;
+        let kept = self.mdc.request(request).with_locks(if plus { ENTRIES_MAX } else { 0 }).send().await?;
         let Reply::Entries { entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
         page.eof = eof;
         if plus {
@@ -69,7 +69,7 @@ impl Client {
             return parent;
         }
         let request = Request::Lookup { cred: Caller::ROOT.cred, parent: fid, name: Bytes::from_static(b"..") };
-        match self.mdc.call(request).await {
+        match self.mdc.request(request).reply().await {
             Ok(Reply::Entry(entry)) => entry.attr.fid,
             _ => fid,
         }
@@ -83,30 +83,30 @@ impl Client {
         asking: &Asking,
         items: &mut Vec<DirItem>,
     ) {
-        let told = self.told_entries(dir, &mut entries, locks, asking);
-        let attrs = self.all_completed(told).await;
+        let replies = self.cache_entries(dir, &mut entries, locks, asking);
+        let attrs = self.all_completed(replies).await;
         items.extend(entries.into_iter().zip(attrs).map(|(entry, attr)| item(entry, attr.ok())));
     }
 
     /// Enters the names and attributes of entries into the caches.
-    pub(super) fn told_entries(
+    pub(super) fn cache_entries(
         &self,
         dir: Fid,
         entries: &mut [DirEntry],
         locks: Vec<(Fid, LockRef)>,
         asking: &Asking,
-    ) -> Vec<Result<Told>> {
+    ) -> Vec<Result<AttrReply>> {
         let of: FxHashMap<Fid, Cookie> = locks.iter().map(|(fid, lock)| (*fid, lock.cookie())).collect();
-        let mut told = Vec::with_capacity(entries.len());
+        let mut replies = Vec::with_capacity(entries.len());
         for found in entries {
             let entry = found.entry.take().ok_or(Errno::ENOENT);
-            let this = entry.and_then(|e| self.told_under(&e, of.get(&e.attr.fid).copied(), asking));
-            if let Ok(told) = &this {
-                self.told_name(dir, &found.name, told);
+            let this = entry.and_then(|e| self.cache_attr_under(&e, of.get(&e.attr.fid).copied(), asking));
+            if let Ok(reply) = &this {
+                self.cache_name(dir, &found.name, reply);
             }
-            told.push(this);
+            replies.push(this);
         }
-        told
+        replies
     }
 }
 

@@ -1,10 +1,10 @@
 //! File migration (`lfs migrate`), also while the file is in use here.
 //!
-//! **Users of the file**: an OST answers that an object is sealed ([`Errno::MOVED`]). The client
-//! asks the MDT for the new layout ([`Client::moved`]), and the MDT replies when the bytes are
-//! there. Then the client repeats the whole operation with that layout. No lock is in use
-//! meanwhile, because the migrating client waits for the locks. Cached data of the old objects was
-//! dropped with their locks.
+//! **Users of the file**: an OST answers that an object is sealed ([`Failure::LayoutMoved`]). The
+//! client asks the MDT for the new layout ([`Client::layout_after_seal`]), and the MDT replies when
+//! the bytes are there. Then the client repeats the whole operation with that layout. No lock is in
+//! use meanwhile, because the migrating client waits for the locks. Cached data of the old objects
+//! was dropped with their locks.
 //!
 //! **The migrating client** copies the bytes to an orphan between [`Client::migrate_begin`] and
 //! [`Client::migrate_end`].
@@ -33,46 +33,26 @@ use sheen_wire::{
     ost,
 };
 
-use crate::{Caller, Client, OpenFile, join::join_all, mdc, open::Migration};
+use super::with_layout::Attempt;
+use crate::{Caller, Client, OpenFile, failure::Failure, join::join_all, mdc, open::Migration};
 
 /// Longest time for which a settled layout is used without a lock and without confirmation by the
 /// MDT. OSTs remember sealed objects for 24 hours. The rest of that time is for operations that
 /// have begun.
 pub(crate) const LAYOUT_TRUST: Duration = Duration::from_secs(3600);
-/// Most times that one operation follows a file to new objects.
-const MOVES_MAX: u32 = 32;
-/// Pause before the n-th such retry, from the second on: n times this value.
-const MOVES_PAUSE: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// Asks the MDT for the current layout, after an OST has reported sealed objects. `moves`
-    /// counts these reports for one operation.
-    ///
-    /// # Errors
-    /// EIO: too many retries, or the file has no layout any more. Any error of the MDT.
-    pub(crate) async fn moved(&self, fid: Fid, moves: &mut u32) -> Result<Arc<Layout>> {
-        *moves += 1;
-        if *moves > MOVES_MAX {
-            tracing::warn!("{fid}: objects are sealed, but the MDT has no new layout; the operation fails with EIO");
-            return Err(Errno::EIO);
-        }
-        if *moves > 1 {
-            self.rt.sleep(MOVES_PAUSE * *moves).await;
-        }
-        self.ask_where(fid).await?.ok_or(Errno::EIO)
-    }
-
     /// Asks the MDT for the current layout, which replaces the known one.
     pub(crate) async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
         let before = self.last_layout(fid);
         let generation = before.as_ref().map_or(0, |layout| layout.generation());
         let asking = self.asking_unknown();
-        let kept = self.mdc.call_keeping(Request::LayoutMoved { fid, generation }, asking.wants()).await?;
-        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        let Some(layout) = told.layout else { return Ok(None) };
+        let kept = self.mdc.request(Request::LayoutMoved { fid, generation }).with_locks(asking.wants()).send().await?;
+        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let Some(layout) = reply.layout else { return Ok(None) };
         self.settle_left(before, &layout).await;
-        let lock = told.lock.and_then(|cookie| self.guard_again(fid, cookie));
-        self.told_place(fid, &layout, lock);
+        let lock = reply.lock.and_then(|cookie| self.guard_again(fid, cookie));
+        self.note_layout(fid, &layout, lock);
         Ok(Some(layout))
     }
 
@@ -87,7 +67,7 @@ impl Client {
 
     /// Returns whether an object of a layout is sealed: then the file may have another layout now.
     pub(crate) async fn has_left(&self, layout: &Layout) -> bool {
-        matches!(self.lov.glimpse(layout).await, Err(Errno::MOVED))
+        matches!(self.lov.glimpse(layout).await, Err(Failure::LayoutMoved { .. }))
     }
 
     /// Marks all layouts as unconfirmed: the next use asks the MDT.
@@ -134,20 +114,18 @@ impl Client {
 
     /// Returns the layout and the versions of all its objects at the moment.
     async fn versions_now(&self, file: &OpenFile, flush: bool) -> Result<(Option<Arc<Layout>>, Vec<(Fid, u64)>)> {
-        let mut moves = 0;
-        loop {
-            let Some(placed) = self.place(file).await? else { return Ok((None, Vec::new())) };
+        self.with_layout("data_version", file, |_| async {
+            let Some(placed) = self.place(file).await? else { return Ok(Attempt::Done((None, Vec::new()))) };
             let layout = placed.layout;
             // A migrating client may wait for this lock.
             drop(placed.guard);
-            match self.versions(file.fid(), &layout, flush).await {
-                Err(Errno::MOVED) => drop(self.moved(file.fid(), &mut moves).await?),
-                versions => return Ok((Some(layout), versions?)),
-            }
-        }
+            let versions = self.versions(file.fid(), &layout, flush).await?;
+            Ok(Attempt::Done((Some(layout), versions)))
+        })
+        .await
     }
 
-    async fn versions(&self, fid: Fid, layout: &Layout, flush: bool) -> Result<Vec<(Fid, u64)>> {
+    async fn versions(&self, fid: Fid, layout: &Layout, flush: bool) -> Result<Vec<(Fid, u64)>, Failure> {
         if flush {
             self.lov.settle_file(layout).await;
         }
@@ -159,10 +137,10 @@ impl Client {
                 ost::Reply::Versions(versions) if versions.len() == objects.len() => {
                     Ok(objects.into_iter().zip(versions).collect::<Vec<_>>())
                 }
-                _ => Err(Errno::EPROTO),
+                _ => Err(Failure::Errno(Errno::EPROTO)),
             }
         });
-        let answers = join_all(asks).await.into_iter().collect::<Result<Vec<_>>>()?;
+        let answers = join_all(asks).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         let state = layout.is_mirrored().then(|| (fid, u64::from(layout.generation())));
         Ok(answers.into_iter().flatten().chain(state).collect())
     }
@@ -196,7 +174,7 @@ impl Client {
         let before = self.last_layout(fid).map(|layout| layout.generation());
         let request = |cred| Request::TakeLayout { cred, fid, from, versions: versions.clone(), group, mtime };
         let change = self.cache.change(&[fid, from], false);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.request_as(who, request).reply().await;
         change.end(&answer);
         let answer = answer.and_then(mdc::done);
         let now = self.ask_where(fid).await;

@@ -37,8 +37,8 @@ impl Client {
         // Both names may exist afterwards: after an exchange, or if the first becomes a whiteout.
         self.cache.adds(parent, name);
         self.cache.adds(new_parent, new_name);
-        let answer = self.mdc.call_giving_up(who, request, &given_up).await;
-        change.end_told(&answer);
+        let answer = self.mdc.request_as(who, request).with_converts(&given_up).send().await;
+        change.end_with_invalidations(&answer);
         let answer = answer?;
         last.into_iter().for_each(|fid| self.files.note_orphan(fid));
         self.mdc.locks().gone(&answer.gone);

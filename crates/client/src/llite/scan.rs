@@ -22,7 +22,7 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use super::attr_cache::Told;
+use super::attr_cache::AttrReply;
 use crate::{
     Caller, Client, OpenDir, mdc,
     open::{ScanItem, ScanPage},
@@ -62,17 +62,19 @@ impl Client {
         let max_bytes = if stored.is_some() { PAGE_BYTES } else { entries::PAGE_BYTES as u32 };
         let fid = dir.fid();
         let may = async {
-            mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask: LIST_AND_SEARCH }).await?)
+            mdc::done(
+                self.mdc.request_as(who, |cred| Request::Access { cred, fid, mask: LIST_AND_SEARCH }).reply().await?,
+            )
         };
         let asking = self.asking_unknown();
-        let read = self.mdc.call(Request::ReadDir { fid, cookie, max_bytes, attrs: true });
+        let read = self.mdc.request(Request::ReadDir { fid, cookie, max_bytes, attrs: true }).reply();
         let (may, read) = tokio::join!(may, read);
         may?;
         let Reply::Entries { mut entries, eof } = read? else { return Err(Errno::EPROTO) };
         let layouts: Vec<Option<Bytes>> =
             entries.iter().map(|found| found.entry.as_ref().and_then(|entry| entry.layout.clone())).collect();
-        let told = self.told_entries(fid, &mut entries, Vec::new(), &asking);
-        let attrs = Box::pin(self.scanned(told, sizes, lazy)).await;
+        let replies = self.cache_entries(fid, &mut entries, Vec::new(), &asking);
+        let attrs = Box::pin(self.scanned(replies, sizes, lazy)).await;
         let items = entries.into_iter().zip(layouts).zip(attrs).map(|((entry, layout), (attr, sized))| {
             let layout = layout.filter(|_| entry.kind == FileKind::Regular);
             ScanItem { name: entry.name, kind: entry.kind, cookie: entry.cookie, attr, sized, layout }
@@ -82,16 +84,16 @@ impl Client {
     }
 
     /// Returns the attributes of entries, and whether they include those from the OSTs.
-    async fn scanned(&self, told: Vec<Result<Told>>, sizes: bool, lazy: bool) -> Vec<(Option<Attr>, bool)> {
-        let at_hand = |told: &Result<Told>| match told {
+    async fn scanned(&self, replies: Vec<Result<AttrReply>>, sizes: bool, lazy: bool) -> Vec<(Option<Attr>, bool)> {
+        let at_hand = |reply: &Result<AttrReply>| match reply {
             Err(_) => Some((None, false)),
-            Ok(told) if told.layout.is_none() => Some((Some(told.attr), true)),
-            Ok(told) if !sizes => Some((Some(told.attr), false)),
-            Ok(told) => self.kept_attr(told, lazy).map(|attr| (Some(attr), true)),
+            Ok(reply) if reply.layout.is_none() => Some((Some(reply.attr), true)),
+            Ok(reply) if !sizes => Some((Some(reply.attr), false)),
+            Ok(reply) => self.kept_attr(reply, lazy).map(|attr| (Some(attr), true)),
         };
-        let mut attrs: Vec<Option<(Option<Attr>, bool)>> = told.iter().map(at_hand).collect();
-        let missing: Vec<Result<Told>> =
-            told.into_iter().zip(&attrs).filter(|(_, attr)| attr.is_none()).map(|(told, _)| told).collect();
+        let mut attrs: Vec<Option<(Option<Attr>, bool)>> = replies.iter().map(at_hand).collect();
+        let missing: Vec<Result<AttrReply>> =
+            replies.into_iter().zip(&attrs).filter(|(_, attr)| attr.is_none()).map(|(reply, _)| reply).collect();
         let mut asked = self.all_glimpsed(missing).await.into_iter();
         for attr in attrs.iter_mut().filter(|attr| attr.is_none()) {
             let found = asked.next().and_then(Result::ok);
@@ -104,12 +106,12 @@ impl Client {
 impl Client {
     /// Returns cached attributes that include those from the OSTs: under locks that guard them, or
     /// with `lazy` of any age.
-    fn kept_attr(&self, told: &Told, lazy: bool) -> Option<Attr> {
-        let merged = self.cache.meta.lock().get(told.attr.fid)?.merged?;
+    fn kept_attr(&self, reply: &AttrReply, lazy: bool) -> Option<Attr> {
+        let merged = self.cache.meta.lock().get(reply.attr.fid)?.merged?;
         if lazy {
             return Some(merged);
         }
-        let lock = self.inode_lock(told.attr.fid)?;
-        self.whole(&told.layout, &told.attr, &lock).map(|entry| entry.attr)
+        let lock = self.inode_lock(reply.attr.fid)?;
+        self.whole(&reply.layout, &reply.attr, &lock).map(|entry| entry.attr)
     }
 }

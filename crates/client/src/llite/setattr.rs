@@ -11,10 +11,11 @@ use sheen_wire::{
 
 use super::{
     attr_cache::Asking,
-    layout_lookup::{AGAIN_MAX, Located},
+    layout_lookup::Located,
     swap_layouts::Begun,
+    with_layout::{LayoutUse, Retries},
 };
-use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
+use crate::{Caller, Client, EntryAttr, OpenFile, failure::Failure, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID, and the group's x bit, without which S_ISGID does not mean set-group-id.
 const SUID: u32 = 0o4000;
@@ -55,10 +56,10 @@ impl Client {
         let answer = self.set_all(who, fid, &set, file, &asking).await;
         let asking = asking.changed(change.end(&answer));
         let (entry, lock) = answer?;
-        let told = self.told_under(&entry, lock, &asking)?;
+        let reply = self.cache_attr_under(&entry, lock, &asking)?;
         match set.size {
-            Some(_) => self.completed(told).await,
-            None => self.changed(told).await,
+            Some(_) => self.completed(reply).await,
+            None => self.changed(reply).await,
         }
     }
 
@@ -80,7 +81,7 @@ impl Client {
         if let Some(size) = set.size {
             if entry.layout.is_none() {
                 let again = Request::GetAttr { fid, layout_known: false };
-                entry.layout = mdc::entry(self.mdc.call(again).await?)?.layout;
+                entry.layout = mdc::entry(self.mdc.request(again).reply().await?)?.layout;
             }
             if let Some(layout) = self.layout_of(&entry.attr, entry.layout.as_ref())? {
                 let known = Located { layout: layout.clone(), lock: asking.lock(fid, lock) };
@@ -100,24 +101,26 @@ impl Client {
     /// become the valid one. Only the LAYOUT lock under which the MDT sent `located` excludes the
     /// latter.
     pub(super) async fn cut(&self, fid: Fid, mut located: Located, size: u64) -> Result<Arc<Layout>> {
-        let (mut moves, mut again) = (0, 0);
-        while again < AGAIN_MAX {
+        let mut retries = Retries::new("truncate", fid);
+        loop {
             let Located { layout, lock } = located;
             let guard = lock.and_then(|cookie| self.guard_again(fid, cookie));
             let guarded = guard.is_some();
             let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
-            if matches!(cut, Err(Errno::MOVED | Errno::MOVED_PARTLY)) {
+            if cut.is_err_and(Failure::is_moved) {
                 drop(guard);
-                if cut == Err(Errno::MOVED_PARTLY)
+                if cut == Err(Failure::MOVED_PARTLY)
                     && Box::pin(self.finish(fid, &layout, &Begun::Truncate(size))).await?.is_some()
                 {
-                    return Box::pin(self.moved(fid, &mut moves)).await;
+                    return Box::pin(self.layout_after_seal(&mut retries)).await;
                 }
-                let moved = Located { layout: Box::pin(self.moved(fid, &mut moves)).await?, lock: None };
+                let layout = Box::pin(self.layout_after_seal(&mut retries)).await?;
+                let moved = Located { layout, lock: None };
                 located = self.place_for_cutting(fid, moved, size).await?;
                 continue;
             }
-            self.unless_failed(fid, &layout, size.saturating_sub(1), cut).await?;
+            let cut = self.unless_failed(fid, &layout, size.saturating_sub(1), cut).await;
+            cut.map_err(Failure::into_errno)?;
             if guarded && guard.is_some() {
                 return Ok(layout);
             }
@@ -132,15 +135,15 @@ impl Client {
             if now.layout.generation() == layout.generation() {
                 return Ok(layout);
             }
-            (located, again) = (now, again + 1);
+            retries.again()?;
+            located = now;
         }
-        Err(Errno::EIO)
     }
 
     /// Asks the MDT whether a file is mirrored now.
     async fn got_mirrors(&self, fid: Fid) -> Result<bool> {
         match self.ask_attr(fid, None).await {
-            Ok(told) => Ok(told.layout.is_some_and(|layout| layout.is_mirrored())),
+            Ok(reply) => Ok(reply.layout.is_some_and(|layout| layout.is_mirrored())),
             // The file was deleted.
             Err(Errno::ENOENT | Errno::ESTALE) => Ok(false),
             Err(errno) => Err(errno),
@@ -156,13 +159,15 @@ impl Client {
         let _turn = self.repairing(file).await;
         let changes = file.inode.changes();
         let placed = self.place_for_writing(file, size.saturating_sub(1), u64::from(size > 0), false).await?;
-        let began = self.began(file, &placed.layout, changes);
+        let used = LayoutUse::new(file, placed.layout.clone(), changes);
         let change = self.cache.change(&[file.fid()], true);
         let (answer, _) = self.under(file.fid(), placed.guard, self.lov.truncate(&placed.layout, size)).await;
-        change.end(&answer);
-        answer
-            .map_err(|errno| if matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) { Errno::EBUSY } else { errno })?;
-        self.is_overtaken(file, &placed.layout, began).await.map(drop)
+        change.end_data(&answer);
+        answer.map_err(|failure| if failure.is_moved() { Errno::EBUSY } else { failure.into_errno() })?;
+        if used.is_current(file) {
+            return Ok(());
+        }
+        self.is_stale(file, &used).await.map(drop)
     }
 
     /// Removes set-user-id and set-group-id before a write by a caller without CAP_FSETID, if the
@@ -195,7 +200,7 @@ impl Client {
     ) -> Result<(Entry, Option<Cookie>)> {
         let ask = |handle| {
             let request = move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle };
-            self.mdc.call_keeping_as(who, request, keep)
+            self.mdc.request_as(who, request).with_locks(keep).send()
         };
         let present = || file.map(OpenFile::handle).filter(|handle| *handle != NO_HANDLE);
         let handle = present();

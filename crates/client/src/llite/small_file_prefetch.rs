@@ -93,7 +93,8 @@ impl Client {
     async fn fetch_some(&self, ost: u32, files: &[Small], token: &Token) {
         let Some(ost) = self.lov.get(ost) else { return };
         let parts = files.iter().map(|small| small.part).collect();
-        let Ok((Reply::Read(lens), bulk)) = ost.osc.call(Request::Read { parts }, Bulk::new()).await else { return };
+        let Ok(response) = ost.osc.request(Request::Read { parts }).send().await else { return };
+        let (Reply::Read(lens), bulk) = (response.body, response.bulk) else { return };
         if lens.len() != files.len() || lens.iter().map(|len| *len as usize).sum::<usize>() != bulk.len() {
             return;
         }

@@ -7,7 +7,7 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use crate::{Client, join::join_all, stats::Op};
+use crate::{Client, failure::Failure, join::join_all, stats::Op};
 
 /// Block size of the reply, in bytes; targets may have others.
 const BLOCK_BYTES: u32 = 4096;
@@ -32,12 +32,13 @@ impl Client {
     /// wait.)
     pub(crate) async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
         let answer = self.lov.unless_ost_away(ost, self.lov.statfs_ost(ost));
-        self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten().unwrap_or(Err(Errno::ETIMEDOUT))
+        let answer = self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten();
+        answer.unwrap_or(Err(Errno::ETIMEDOUT.into())).map_err(Failure::into_errno)
     }
 
     /// Returns space and inodes of the MDT; ETIMEDOUT after [`TARGET_WAIT`].
     pub(crate) async fn statfs_mdt(&self) -> Result<StatFs> {
-        let answer = self.rt.timeout(TARGET_WAIT, self.mdc.call(Request::StatFs)).await;
+        let answer = self.rt.timeout(TARGET_WAIT, self.mdc.request(Request::StatFs).reply()).await;
         match answer.unwrap_or(Err(Errno::ETIMEDOUT))? {
             Reply::StatFs(statfs) => {
                 self.mdc.note_space(statfs);

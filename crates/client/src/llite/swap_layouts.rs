@@ -20,14 +20,13 @@ use sheen_wire::{
     ost::Allocate,
 };
 
+use super::with_layout::Retries;
 use crate::{
     Caller, Client, OpenFile,
-    lov::{How, InUse},
+    failure::Failure,
+    lov::{InUse, WriteMode},
     mdc,
 };
-
-/// Most times that objects are followed which are renamed again and again.
-const FOLLOWS_MAX: usize = 32;
 
 /// A change of a file's bytes that was done in part.
 pub(crate) enum Begun<'a> {
@@ -66,7 +65,7 @@ impl Client {
         let (reads, nonce) = (fids.map(|fid| self.page_reads(fid)), self.rt.random_u64());
         let request = |cred| Request::SwapLayouts { cred, fids, mtimes, nonce };
         let change = self.cache.change(&fids, false);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.request_as(who, request).reply().await;
         change.end(&answer);
         for (fid, before) in fids.into_iter().zip(reads) {
             // An error recurs at the next use.
@@ -76,54 +75,53 @@ impl Client {
         answer.and_then(mdc::done)
     }
 
-    /// Completes a change that was done in part by `layout` ([`Errno::MOVED_PARTLY`]), in the same
-    /// objects under their present names. Also syncs it, because an fsync of the file would not
-    /// sync another file's objects. Returns the number of bytes written. `None`: the objects have
-    /// no other names, and the change must be repeated with the file's layout.
+    /// Completes a change that was done in part by `layout` ([`Failure::MOVED_PARTLY`]), in the
+    /// same objects under their present names. Also syncs it, because an fsync of the file would
+    /// not sync another file's objects. Returns the number of bytes written. `None`: the objects
+    /// have no other names, and the change must be repeated with the file's layout.
     ///
     /// # Errors
     /// EIO: the objects are renamed too often, or `layout` is that of a mirrored file. Any error of
     /// the change and the OSTs.
     pub(crate) async fn finish(&self, fid: Fid, layout: &Layout, begun: &Begun<'_>) -> Result<Option<usize>> {
-        let mut moves = 0;
-        for _ in 0..FOLLOWS_MAX {
+        let mut retries = Retries::new("a change of several objects", fid);
+        loop {
             // Returns when the swap is over and the file's objects are open again.
-            let now = self.moved(fid, &mut moves).await?;
+            let now = self.layout_after_seal(&mut retries).await?;
             if now.stripes().first() == layout.stripes().first() {
                 return Ok(None);
             }
             let there = match self.lov.follow(layout).await {
-                Err(Errno::MOVED) => return Ok(None),
-                Err(Errno::EAGAIN) => continue,
+                Err(Failure::LayoutMoved { .. }) => return Ok(None),
+                Err(Failure::Errno(Errno::EAGAIN)) => continue,
                 Ok(there) if layout.is_mirrored() => return finished_mirror(layout, &there),
-                there => there?,
+                there => there.map_err(Failure::into_errno)?,
             };
             let owners: BTreeSet<Fid> =
                 there.stripes().iter().filter_map(|s| self.lov.objects().file_of(s.object)).collect();
             let owners: Vec<Fid> = owners.into_iter().collect();
             let changing = self.cache.change(&owners, true);
             let done = self.change_by(&there, begun).await;
-            changing.end(&done);
+            changing.end_data(&done);
             for owner in owners {
                 self.drop_changed(owner).await;
             }
             match done {
-                Err(Errno::MOVED | Errno::MOVED_PARTLY) => continue,
-                Err(errno) => return Err(errno),
+                Err(Failure::LayoutMoved { .. }) => continue,
+                Err(failure) => return Err(failure.into_errno()),
                 Ok(done) => match self.lov.sync(&there).await {
                     // Sealed again: the data is durable under the next name.
-                    Ok(()) | Err(Errno::MOVED) => return Ok(Some(done)),
-                    Err(errno) => return Err(errno),
+                    Ok(()) | Err(Failure::LayoutMoved { .. }) => return Ok(Some(done)),
+                    Err(failure) => return Err(failure.into_errno()),
                 },
             }
         }
-        Err(Errno::EIO)
     }
 
-    async fn change_by(&self, layout: &Layout, begun: &Begun<'_>) -> Result<usize> {
+    async fn change_by(&self, layout: &Layout, begun: &Begun<'_>) -> Result<usize, Failure> {
         match begun {
             Begun::Write(file, offset, data) => {
-                self.write_at(file, layout, *offset, data.clone(), How::default(), &InUse::default()).await
+                self.write_at(file, layout, *offset, data.clone(), WriteMode::default(), &InUse::default()).await
             }
             Begun::Truncate(size) => self.lov.truncate(layout, *size).await.map(|()| 0),
             Begun::Allocate(mode, offset, len) => self.lov.allocate(layout, *mode, *offset, *len).await.map(|()| 0),

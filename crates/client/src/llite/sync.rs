@@ -1,8 +1,9 @@
 //! fsync, fdatasync, syncfs.
 
-use sheen_wire::{Errno, Result, mds::Request};
+use sheen_wire::{Result, mds::Request};
 
-use crate::{Client, OpenDir, OpenFile, mdc, stats::Op};
+use super::with_layout::Attempt;
+use crate::{Client, OpenDir, OpenFile, failure::Failure, mdc, stats::Op};
 
 impl Client {
     /// Returns when all data written to the file, and the file itself, survive a crash of any
@@ -15,18 +16,14 @@ impl Client {
     /// file. Later writes start without an error.
     pub async fn fsync(&self, file: &OpenFile, _datasync: bool) -> Result<()> {
         let _timer = self.stats.time(Op::Fsync);
-        let objects = async {
-            // A sync can take long, so the LAYOUT lock is not in use meanwhile. Objects that are
-            // added need no sync of this client.
-            let mut moves = 0;
-            loop {
-                let Some(layout) = self.place(file).await?.map(|placed| placed.layout) else { return Ok(()) };
-                match self.lov.sync(&layout).await {
-                    Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                    answer => return answer,
-                }
-            }
-        };
+        // A sync can take long, so the LAYOUT lock is not in use meanwhile. Objects that are added
+        // need no sync of this client.
+        let objects = self.with_layout("fsync", file, |_| async {
+            let Some(layout) = self.place(file).await?.map(|placed| placed.layout) else {
+                return Ok(Attempt::Done(()));
+            };
+            self.lov.sync(&layout).await.map(Attempt::Done)
+        });
         let (objects, inode) = tokio::join!(objects, self.sync_inode(file));
         inode?;
         objects
@@ -37,7 +34,7 @@ impl Client {
     /// # Errors
     /// ESTALE: the MDT has lost the file or its objects.
     pub(super) async fn sync_inode(&self, file: &OpenFile) -> Result<()> {
-        mdc::done(self.mdc.call(Request::Sync { fid: Some(file.fid()) }).await?)?;
+        mdc::done(self.mdc.request(Request::Sync { fid: Some(file.fid()) }).reply().await?)?;
         if file.is_unsure() {
             // The MDT that answered was restarted. Objects that it still knows from before were
             // durable already.
@@ -51,7 +48,7 @@ impl Client {
     /// # Errors
     /// EIO.
     pub async fn fsyncdir(&self, dir: &OpenDir) -> Result<()> {
-        mdc::done(self.mdc.call(Request::Sync { fid: Some(dir.fid()) }).await?)
+        mdc::done(self.mdc.request(Request::Sync { fid: Some(dir.fid()) }).reply().await?)
     }
 
     /// Returns when everything that was done through this client before is durable on the MDT and
@@ -61,8 +58,8 @@ impl Client {
     /// EIO: as [`Client::fsync`], for all files. It is reported once here, and fsync of a file
     /// reports it as well.
     pub async fn syncfs(&self) -> Result<()> {
-        let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.call(Request::Sync { fid: None }));
+        let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.request(Request::Sync { fid: None }).reply());
         mdc::done(names?)?;
-        objects
+        objects.map_err(Failure::into_errno)
     }
 }

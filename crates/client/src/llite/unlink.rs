@@ -39,10 +39,11 @@ impl Client {
                 self.closes.tell_of(fid).await
             }
         };
-        let ((), answer) = tokio::join!(biased; closed, self.mdc.call_giving_up(who, request, &given_up));
-        let dir = dir.changed(change.end_told(&answer));
+        let ((), answer) =
+            tokio::join!(biased; closed, self.mdc.request_as(who, request).with_converts(&given_up).send());
+        let dir = dir.changed(change.end_with_invalidations(&answer));
         let answer = answer?;
-        self.told_dir(answer.dir, &dir);
+        self.cache_dir(answer.dir, &dir);
         last.into_iter().for_each(|fid| self.files.note_orphan(fid));
         self.mdc.locks().gone(&answer.gone);
         mdc::done(answer.reply)

@@ -10,22 +10,21 @@ use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
-    layout_lookup::{AGAIN_MAX, HOLD_MAX, Placed},
-    mirrors::Began,
+    layout_lookup::{HOLD_MAX, Placed},
     swap_layouts::Begun,
+    with_layout::{Attempt, LayoutUse, Retries},
 };
 use crate::{
     Client, OpenFile,
     cache::data::Reads,
-    lov::{How, InUse},
+    failure::Failure,
+    lov::{InUse, WriteMode},
     stats::Op,
 };
 
-/// Most times that an append looks for the end again because the file got objects meanwhile.
-const APPENDS_MAX: usize = 64;
 /// Attempts of an append to get a LAYOUT lock on a mirrored file before it goes on without. Without
 /// the lock the end may be looked up in a mirror under resync, which is not complete yet.
-const GUARDED_MAX: usize = 8;
+const GUARDED_MAX: u32 = 8;
 
 impl Client {
     /// Writes `data` at `offset`, or at the end of a file that is open for appending. Returns the
@@ -68,19 +67,13 @@ impl Client {
         }
         let _turn = if file.mirror() == 0 { None } else { Box::pin(self.repairing(file)).await };
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
-        let mut moves = 0;
-        let (written, generation) = loop {
-            let answer = if append {
-                Box::pin(self.append(file, data.clone(), sync)).await
-            } else if page {
-                Box::pin(self.write_inside(file, offset, data.clone())).await
-            } else {
-                self.write_once(file, offset, data.clone(), sync, false).await
-            };
-            match answer {
-                Err(Errno::MOVED | Errno::MOVED_PARTLY) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                answer => break answer?,
-            }
+        let (written, generation) = if append {
+            Box::pin(self.append(file, data, sync)).await?
+        } else if page {
+            Box::pin(self.write_inside(file, offset, data)).await?
+        } else {
+            let attempt = |attempt| self.try_write(file, offset, &data, sync, false, attempt);
+            self.with_layout("write", file, attempt).await?
         };
         self.stats.record(Op::WriteBytes, written as u64);
         let durable = u64::from(generation) + 1;
@@ -92,73 +85,52 @@ impl Client {
         Ok(written)
     }
 
-    /// If the layout changed during the write and the written mirror is now stale, repeats the
-    /// write with the new layout.
-    #[allow(clippy::too_many_arguments, reason = "the parameters of the write")]
-    async fn write_overtaken(
-        &self,
-        file: &OpenFile,
-        layout: &Layout,
-        mut began: Began,
-        offset: u64,
-        data: Bulk,
-        sync: bool,
-        mut done: (usize, u32),
-    ) -> Result<(usize, u32)> {
-        let mut by = None;
-        for _ in 0..AGAIN_MAX {
-            if !self.is_overtaken(file, by.as_deref().unwrap_or(layout), began).await? {
-                return Ok(done);
-            }
-            let changes = file.inode.changes();
-            let placed = self.place_for_writing(file, offset, data.len() as u64, false).await?;
-            let layout = placed.layout;
-            began = self.began(file, &layout, changes);
-            let (how, none) = (How { sync, ..How::default() }, InUse::default());
-            let work = pin!(self.write_at(file, &layout, offset, data.clone(), how, &none));
-            let answer = self.under(file.fid(), placed.guard, work).await.0;
-            done = (self.unless_failed(file.fid(), &layout, offset, answer).await?, layout.generation());
-            by = Some(layout.clone());
-        }
-        Err(Errno::EIO)
-    }
-
     /// Writes at an offset. Returns the number of bytes, and the generation of the layout that was
-    /// used.
-    pub(super) async fn write_once(
+    /// used. `attempt`: the number of attempts before.
+    pub(super) async fn try_write(
         &self,
         file: &OpenFile,
         offset: u64,
-        data: Bulk,
+        data: &Bulk,
         sync: bool,
         page: bool,
-    ) -> Result<(usize, u32)> {
-        let len = data.len();
-        let changes = file.inode.changes();
+        attempt: u32,
+    ) -> Result<Attempt<(usize, u32)>, Failure> {
+        let (fid, len, changes) = (file.fid(), data.len(), file.inode.changes());
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
-        let began = self.began(file, &layout, changes);
-        let (how, none) = (self.how(file, offset, len, sync, page), InUse::default());
-        let work = pin!(self.write_at(file, &layout, offset, data.clone(), how, &none));
-        let answer = self.under(file.fid(), guard, work).await.0;
-        if answer == Err(Errno::MOVED_PARTLY) {
-            return Box::pin(self.finish_write(file, &layout, offset, data)).await;
+        let used = LayoutUse::new(file, layout, changes);
+        let layout = &used.layout;
+        let mode = match attempt {
+            0 => self.write_mode(file, offset, len, sync, page),
+            _ => WriteMode { sync, ..WriteMode::default() },
+        };
+        let answer = {
+            let none = InUse::default();
+            let work = pin!(self.write_at(file, layout, offset, data.clone(), mode, &none));
+            self.under(fid, guard, work).await.0
+        };
+        if answer == Err(Failure::MOVED_PARTLY) {
+            return Ok(Attempt::Done(Box::pin(self.finish_write(file, layout, offset, data.clone())).await?));
         }
-        let done = (self.unless_failed(file.fid(), &layout, offset, answer).await?, layout.generation());
-        match began.is_now(file) {
-            true => Ok(done),
-            false => Box::pin(self.write_overtaken(file, &layout, began, offset, data, sync, done)).await,
-        }
+        let written = self.unless_failed(fid, layout, offset, answer).await?;
+        Ok(Attempt::DoneUnlessStale((written, layout.generation()), used))
     }
 
     /// Completes a write that was done in part, in the same objects under their present names.
     /// MOVED: they have none, and the write must be repeated with the file's layout. The same holds
     /// for an open file that uses one mirror, if the mirror may still be written.
-    async fn finish_write(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk) -> Result<(usize, u32)> {
+    async fn finish_write(
+        &self,
+        file: &OpenFile,
+        layout: &Layout,
+        offset: u64,
+        data: Bulk,
+    ) -> Result<(usize, u32), Failure> {
         if file.mirror() != 0 {
-            return Err(Errno::MOVED);
+            return Err(Failure::MOVED);
         }
         let begun = Begun::Write(file, offset, data);
-        let written = self.finish(file.fid(), layout, &begun).await?.ok_or(Errno::MOVED)?;
+        let written = self.finish(file.fid(), layout, &begun).await?.ok_or(Failure::MOVED)?;
         Ok((written, layout.generation()))
     }
 
@@ -171,10 +143,11 @@ impl Client {
         layout: &Layout,
         end: u64,
         data: Bulk,
-        how: How,
+        mode: WriteMode,
         locks: InUse,
-    ) -> Result<(usize, u32)> {
-        for _ in 0..AGAIN_MAX {
+    ) -> Result<(usize, u32), Failure> {
+        let mut retries = Retries::new("append", file.fid());
+        loop {
             let mut finish = pin!(self.finish_write(file, layout, end, data.clone()));
             let done = match self.rt.timeout(HOLD_MAX, finish.as_mut()).await {
                 Ok(done) => done,
@@ -186,15 +159,14 @@ impl Client {
             // The layout that the MDT has just sent.
             let now = file.inode.last();
             let has_left = now.is_none_or(|now| now.stripes().first() != layout.stripes().first());
-            if done != Err(Errno::MOVED) || layout.is_mirrored() || has_left {
+            if done != Err(Failure::MOVED) || layout.is_mirrored() || has_left {
                 return done;
             }
-            match self.write_at(file, layout, end, data.clone(), how, &locks).await {
-                Err(Errno::MOVED | Errno::MOVED_PARTLY) => {}
+            match self.write_at(file, layout, end, data.clone(), mode, &locks).await {
+                Err(Failure::LayoutMoved { .. }) => retries.again()?,
                 written => return Ok((written?, layout.generation())),
             }
         }
-        Err(Errno::EIO)
     }
 
     /// Writes at the end of the file. Returns the number of bytes, and the generation of the layout
@@ -203,78 +175,82 @@ impl Client {
         if file.mirror() != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let (fid, len) = (file.fid(), data.len() as u64);
         let _turn = file.inode.append.lock().await;
-        for round in 0..APPENDS_MAX {
-            let changes = file.inode.changes();
-            let Placed { layout, guard } = self.place_given(file).await?;
-            if guard.is_none() && layout.is_mirrored() && round < GUARDED_MAX {
-                continue;
-            }
-            // The OSTs may take long to grant the locks.
-            let guarded = guard.map(|guard| guard.cookie());
-            let (end, locks) = self.lov.lock_end(&layout).await?;
-            if len > 0 && end >= layout.end() {
-                return Err(Errno::ENODATA);
-            }
-            if layout.needs_intent(end, len) {
-                drop(locks);
-                self.intend(file, end, len, false).await?;
-                continue;
-            }
-            // Under this lock, other clients cannot add objects behind the locked ones.
-            let guard = guarded.and_then(|cookie| self.guard_again(fid, cookie));
-            if guard.is_none() && guarded.is_some() {
-                continue;
-            }
-            let began = self.began(file, &layout, changes);
-            let (how, locks) =
-                (How { sync, guarded: true, ..How::default() }, InUse::new(&layout, locks.into_iter().enumerate()));
-            let work = self.write_at(file, &layout, end, data.clone(), how, &locks);
-            let answer = self.under(fid, guard, work).await.0;
-            if answer == Err(Errno::MOVED_PARTLY) {
-                return Box::pin(self.finish_append(file, &layout, end, data, how, locks)).await;
-            }
-            drop(locks);
-            let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());
-            // With another layout the end may be elsewhere.
-            if !Box::pin(self.is_overtaken(file, &layout, began)).await?
-                || Box::pin(self.is_there(file, end, &data)).await?
-            {
-                return Ok(done);
-            }
+        self.with_layout("append", file, |attempt| self.try_append(file, &data, sync, attempt)).await
+    }
+
+    async fn try_append(
+        &self,
+        file: &OpenFile,
+        data: &Bulk,
+        sync: bool,
+        attempt: u32,
+    ) -> Result<Attempt<(usize, u32)>, Failure> {
+        let (fid, len, changes) = (file.fid(), data.len() as u64, file.inode.changes());
+        let Placed { layout, guard } = self.place_given(file).await?;
+        if guard.is_none() && layout.is_mirrored() && attempt < GUARDED_MAX {
+            return Ok(Attempt::Repeat);
         }
-        tracing::warn!("{fid}: append fails with ENOLCK: the layout changed during every attempt; try again");
-        Err(Errno::ENOLCK)
+        // The OSTs may take long to grant the locks.
+        let guarded = guard.map(|guard| guard.cookie());
+        let (end, locks) = self.lov.lock_end(&layout).await?;
+        if len > 0 && end >= layout.end() {
+            return Err(Errno::ENODATA.into());
+        }
+        if layout.needs_intent(end, len) {
+            drop(locks);
+            self.intend(file, end, len, false).await?;
+            return Ok(Attempt::Repeat);
+        }
+        // Under this lock, other clients cannot add objects behind the locked ones.
+        let guard = guarded.and_then(|cookie| self.guard_again(fid, cookie));
+        if guard.is_none() && guarded.is_some() {
+            return Ok(Attempt::Repeat);
+        }
+        let used = LayoutUse::new(file, layout.clone(), changes);
+        let mode = WriteMode { sync, guarded: true, ..WriteMode::default() };
+        let locks = InUse::new(&layout, locks.into_iter().enumerate());
+        let work = self.write_at(file, &layout, end, data.clone(), mode, &locks);
+        let answer = self.under(fid, guard, work).await.0;
+        if answer == Err(Failure::MOVED_PARTLY) {
+            let finish = self.finish_append(file, &layout, end, data.clone(), mode, locks);
+            return Ok(Attempt::Done(Box::pin(finish).await?));
+        }
+        drop(locks);
+        let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());
+        // With another layout the end may be elsewhere.
+        let is_done = used.is_current(file)
+            || !Box::pin(self.is_stale(file, &used)).await?
+            || Box::pin(self.is_there(file, end, data)).await?;
+        Ok(if is_done { Attempt::Done(done) } else { Attempt::Repeat })
     }
 
     /// Returns whether the mirror that is fresh now has these bytes at this offset.
     async fn is_there(&self, file: &OpenFile, offset: u64, data: &Bulk) -> Result<bool> {
-        for _ in 0..AGAIN_MAX {
+        let attempt = |_| async move {
             let (len, changes) = (data.len() as u64, file.inode.changes());
             let Placed { layout, guard } = self.place_for_writing(file, offset, len, false).await?;
-            let began = self.began(file, &layout, changes);
+            let used = LayoutUse::new(file, layout.clone(), changes);
             let read = pin!(self.lov.read(&layout, offset, len, false));
             let (found, _) = self.under(file.fid(), guard, read).await.0?;
-            if !self.is_overtaken(file, &layout, began).await? {
-                return Ok(found.into_bytes() == data.clone().into_bytes());
-            }
-        }
-        Err(Errno::EIO)
+            let is_same = found.into_bytes() == data.clone().into_bytes();
+            Ok(Attempt::DoneUnlessStale(is_same, used))
+        };
+        self.with_layout("append", file, attempt).await
     }
 
     /// Chooses how to do a write at an offset. The first write through an inode's open files is
     /// sent to the OSTs at once, without a lock of this client. So a small file that is written in
     /// one call costs one request. Pages of the kernel's page cache are not buffered a second time.
-    fn how(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> How {
-        let rest = file.goes_on(offset, len);
+    fn write_mode(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> WriteMode {
+        let split_tail = file.goes_on(offset, len);
         let first = !file.inode.written.swap(true, Relaxed);
         let direct = file.flags() & flags::DIRECT != 0;
         if first || sync || page || direct {
-            return How { sync, ..How::default() };
+            return WriteMode { sync, ..WriteMode::default() };
         }
-        let keep = self.lov.keeping() && !file.inode.through.load(Relaxed);
-        How { sync, keep, rest, lock: self.lov.locks_write(len), guarded: false }
+        let cache = self.lov.keeping() && !file.inode.through.load(Relaxed);
+        WriteMode { sync, cache, split_tail, lock: self.lov.locks_write(len), guarded: false }
     }
 
     pub(super) async fn write_at(
@@ -283,14 +259,14 @@ impl Client {
         layout: &Layout,
         offset: u64,
         data: Bulk,
-        how: How,
+        mode: WriteMode,
         locks: &InUse,
-    ) -> Result<usize> {
+    ) -> Result<usize, Failure> {
         // Also on failure: a part may have been written.
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);
-        let answer = self.lov.write(layout, offset, data, how, locks).await;
-        change.end(&answer);
+        let answer = self.lov.write(layout, offset, data, mode, locks).await;
+        change.end_data(&answer);
         answer
     }
 

@@ -62,7 +62,7 @@ impl Client {
         }
         let (token, lock) = (self.cache.token(), self.xattr_lock(fid).map(|lock| lock.cookie()));
         let request = |cred| Request::GetXattr { cred, fid, name: name.clone() };
-        let value = self.mdc.call_as(who, request).await.and_then(mdc::bytes);
+        let value = self.mdc.request_as(who, request).reply().await.and_then(mdc::bytes);
         if let (true, Some(token), Some(cookie)) = (keeps, token, lock)
             && let Some(_lock) = self.xattr_lock(fid).filter(|lock| lock.cookie() == cookie)
         {
@@ -93,7 +93,7 @@ impl Client {
             None => None,
         };
         let change = self.cache.change(&[fid, other.unwrap_or(fid)], false);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.request_as(who, request).reply().await;
         change.end(&answer);
         if answer.is_ok() && name.starts_with(LAYOUT_PREFIX) {
             Box::pin(self.edited(fid)).await;
@@ -118,7 +118,7 @@ impl Client {
         if self.virtual_attr(fid).is_some() {
             return Ok(Vec::new());
         }
-        match self.mdc.call_as(who, |cred| Request::ListXattr { cred, fid }).await? {
+        match self.mdc.request_as(who, |cred| Request::ListXattr { cred, fid }).reply().await? {
             Reply::Names(names) => Ok(names),
             _ => Err(Errno::EPROTO),
         }
@@ -136,7 +136,7 @@ impl Client {
         self.check_not_virtual(fid)?;
         let request = |cred| Request::RemoveXattr { cred, fid, name: name.clone() };
         let change = self.cache.change(&[fid], false);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.request_as(who, request).reply().await;
         change.end(&answer);
         mdc::done(answer?)
     }

@@ -4,7 +4,6 @@ use std::sync::{Arc, Weak};
 
 use sheen_rpc::BoxFuture;
 use sheen_wire::{
-    Bulk,
     ldlm::{Kind, LockId, Resource, bits},
     mds,
 };
@@ -135,7 +134,7 @@ impl Owner for MdtLocks {
         Box::pin(async move {
             let call = mds::Call { cancels: ids, converts, ..mds::Request::Cancel.into() };
             // If the request fails, the MDT has dropped this client and its locks.
-            let _ = import.call_urgent(call, Bulk::new()).await;
+            let _ = import.request(call).urgent().send().await;
         })
     }
 }

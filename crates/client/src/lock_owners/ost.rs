@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use sheen_rpc::BoxFuture;
 use sheen_wire::{
-    Bulk,
     ldlm::{Kind, LockId, Policy, Resource},
     ost,
 };
@@ -76,7 +75,7 @@ impl Owner for OstLocks {
         let (import, answers) = (self.osc.import().clone(), vec![(id, self.writeback.attr(resource.fid))]);
         Box::pin(async move {
             // If the request fails, the OST repeats the glimpse.
-            let _ = import.call_urgent(ost::Request::Glimpsed { answers }, Bulk::new()).await;
+            let _ = import.request(ost::Request::Glimpsed { answers }).urgent().send().await;
         })
     }
 
@@ -101,7 +100,7 @@ impl Owner for OstLocks {
         let import = self.osc.import().clone();
         Box::pin(async move {
             // If the request fails, the OST has dropped this client and its locks.
-            let _ = import.call_urgent(ost::Request::Cancel { locks: ids }, Bulk::new()).await;
+            let _ = import.request(ost::Request::Cancel { locks: ids }).urgent().send().await;
         })
     }
 }

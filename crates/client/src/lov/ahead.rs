@@ -4,12 +4,16 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Errno, Result,
+    Errno,
     ldlm::{Enqueued, Flags, Mode, Policy, Resource},
 };
 
 use super::{Lov, stripe};
-use crate::{LockedAhead, join::join_all};
+use crate::{
+    LockedAhead,
+    failure::{Failure, Result},
+    join::join_all,
+};
 
 impl Lov {
     /// Requests `mode` locks on the parts of the bytes `start..=last` in each object. `wait`: wait
@@ -49,9 +53,9 @@ impl Lov {
             let objects = [(layout.fid(), stripe.object)];
             let answers = self.enqueue(stripe.ost, &objects, mode, *policy, flags).await?;
             match answers.first() {
-                Some((_, Enqueued::Refused(errno), _)) => Err(*errno),
+                Some((_, Enqueued::Refused(errno), _)) => Err(Failure::of_reply(*errno)),
                 Some(_) => Ok(()),
-                None => Err(Errno::EPROTO),
+                None => Err(Errno::EPROTO.into()),
             }
         });
         if wait {

@@ -2,12 +2,12 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Result,
+    Bulk, Errno,
     ost::{Allocate, Request},
 };
 
 use super::{Lov, follow::together, split::Split, split::by_ost, stripe};
-use crate::join::join_all;
+use crate::{failure::Result, join::join_all};
 
 impl Lov {
     /// Allocates in `[offset, offset + len)`. If the mode changes the file size, the object with
@@ -22,7 +22,7 @@ impl Lov {
         let len = match mode {
             // There is nothing to punch beyond the maximum file size.
             Allocate::PunchHole => end.min(max).saturating_sub(offset),
-            _ if end > max => return Err(Errno::EFBIG),
+            _ if end > max => return Err(Errno::EFBIG.into()),
             _ => len,
         };
         if len == 0 {

@@ -23,12 +23,12 @@ use std::{pin::pin, time::Duration};
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Errno, Result,
+    Errno,
     ldlm::{Flags, Mode, Resource},
 };
 
 use super::{Lov, enqueue::WHOLE, split::by_ost, stripe};
-use crate::locks::LockRef;
+use crate::{failure::Result, locks::LockRef};
 
 /// How long locks of one OST are in use while another OST is waited for. A quarter of the time
 /// after which a server evicts a client that does not cancel a revoked lock.
@@ -62,7 +62,7 @@ impl Lov {
             }
         }
         tracing::warn!("{}: cannot lock the end of the file for an append: returning ENOLCK", layout.fid());
-        Err(Errno::ENOLCK)
+        Err(Errno::ENOLCK.into())
     }
 
     /// Locks each object in PW, by stripe. `None`: a lock could not be obtained, or took too long.

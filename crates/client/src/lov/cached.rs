@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Bulk, Errno, Fid,
     ldlm::{Enqueued, Flags, Mode, Policy, Resource},
     ost::ObjectAttr,
 };
@@ -24,6 +24,7 @@ use super::{
     write::deal,
 };
 use crate::{
+    failure::Result,
     join::join_all,
     limits::{CACHED_WRITE_BYTES_MAX, PAGE_BYTES},
     locks::LockRef,
@@ -208,7 +209,7 @@ impl Lov {
         }
         let objects = [(layout.fid(), stripe.object)];
         let answers = self.enqueue(stripe.ost, &objects, Mode::Pw, Policy::extent(start, end), flags).await?;
-        let Some((lock, answer, _)) = answers.into_iter().next() else { return Err(Errno::EPROTO) };
+        let Some((lock, answer, _)) = answers.into_iter().next() else { return Err(Errno::EPROTO.into()) };
         if answer == Enqueued::Contended {
             ost.writeback.note_contended(stripe.object);
         }

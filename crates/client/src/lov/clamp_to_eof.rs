@@ -7,9 +7,10 @@
 //! held, no further request is needed.
 
 use sheen_layout::{Chunk, Layout};
-use sheen_wire::{Result, ldlm::Cookie};
+use sheen_wire::ldlm::Cookie;
 
 use super::{Lov, cached::with_kept, enqueue::WHOLE, stripe};
+use crate::failure::Result;
 
 impl Lov {
     /// Returns how many of `len` bytes at `offset` lie before the end of the file, including this

@@ -7,14 +7,14 @@ use sheen_layout::Layout;
 use sheen_wire::Errno;
 
 use super::Lov;
-use crate::osc::Osc;
+use crate::{failure::Failure, osc::Osc};
 
 /// Interval between checks whether an OST that does not answer is disconnected by now.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Whether the error may result from a disconnected OST, rather than from the request.
-pub fn is_absence(errno: Errno) -> bool {
-    matches!(errno, Errno::ENOTCONN | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EIO)
+pub fn is_absence(failure: Failure) -> bool {
+    matches!(failure, Failure::Errno(Errno::ENOTCONN | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EIO))
 }
 
 /// A test whether an OST is unavailable.

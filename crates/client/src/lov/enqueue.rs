@@ -15,13 +15,16 @@ use std::sync::Arc;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Errno, Fid,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
     ost::{ObjectAttr, Reply, Request},
 };
 
 use super::{LockedObjects, Lov, Ost, stripe};
-use crate::locks::{LockRef, PendingEnqueue};
+use crate::{
+    failure::{Failure, Result},
+    locks::{LockRef, PendingEnqueue},
+};
 
 /// A requested lock: file, object, range and flags.
 pub type Want = (Fid, Fid, Policy, Flags);
@@ -113,15 +116,15 @@ impl Lov {
         let may_wait = mode != Mode::Group && wants.iter().any(|(.., flags)| !flags.nowait);
         let answered = match may_wait {
             true => self.ask_unless_joining(&ost, request, asking, wants).await?,
-            false => Some((ost.osc.call(request, Bulk::new()).await?.0, asking)),
+            false => Some((ost.osc.request(request).send().await?.body, asking)),
         };
         let Some((reply, asking)) = answered else {
             return Ok(wants.iter().map(|_| (None, IN_GROUP, ObjectAttr::default())).collect());
         };
-        let Reply::Enqueued { locks: answers, granted } = reply else { return Err(Errno::EPROTO) };
+        let Reply::Enqueued { locks: answers, granted } = reply else { return Err(Errno::EPROTO.into()) };
         ost.writeback.granted(granted);
         if answers.len() != wants.len() {
-            return Err(Errno::EPROTO);
+            return Err(Errno::EPROTO.into());
         }
         let mut got = Vec::with_capacity(answers.len());
         for ((asking, want), (answer, attr)) in asking.into_iter().zip(wants).zip(answers) {
@@ -141,7 +144,7 @@ impl Lov {
         wants: &[Want],
     ) -> Result<Option<(Reply, Vec<PendingEnqueue>)>> {
         let caller = ost.osc.clone();
-        let mut call = Box::pin(async move { Ok::<_, Errno>(caller.call(request, Bulk::new()).await?.0) });
+        let mut call = Box::pin(async move { Ok::<_, Failure>(caller.request(request).send().await?.body) });
         let joins = async {
             let objects: Vec<_> = wants.iter().map(|(_, object, ..)| Resource::extent(*object)).collect();
             ost.osc.locks().joins_group(&objects).await;

@@ -5,28 +5,31 @@ use std::collections::BTreeMap;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Bulk, Errno, Fid,
     ost::{Reply, Request},
 };
 
 use super::{Lov, split::by_ost};
-use crate::join::join_all;
+use crate::{
+    failure::{Failure, Result},
+    join::join_all,
+};
 
-/// Combines the results of requests that were sent together. MOVED: none was executed, because
-/// objects are sealed. MOVED_PARTLY: some may have been executed.
+/// Combines the results of requests that were sent together. [`Failure::MOVED`]: none was executed,
+/// because objects are sealed. [`Failure::MOVED_PARTLY`]: some may have been executed.
 pub(super) fn together(answers: Vec<Result<()>>) -> Result<()> {
-    let is_closed = |answer: &Result<()>| matches!(answer, Err(Errno::MOVED | Errno::MOVED_PARTLY));
-    if !answers.iter().any(is_closed) {
+    let is_moved = |answer: &Result<()>| answer.is_err_and(Failure::is_moved);
+    if !answers.iter().any(is_moved) {
         return answers.into_iter().collect();
     }
-    let nothing = answers.iter().all(|answer| *answer == Err(Errno::MOVED));
-    Err(if nothing { Errno::MOVED } else { Errno::MOVED_PARTLY })
+    let nothing = answers.iter().all(|answer| *answer == Err(Failure::MOVED));
+    Err(Failure::LayoutMoved { partly: !nothing })
 }
 
 /// Adjusts the result of requests that followed others. `done`: whether some of those were
 /// executed.
 pub(super) fn after<T>(done: bool, answer: Result<T>) -> Result<T> {
-    answer.map_err(|errno| if done && errno == Errno::MOVED { Errno::MOVED_PARTLY } else { errno })
+    answer.map_err(|failure| if done && failure.is_moved() { Failure::MOVED_PARTLY } else { failure })
 }
 
 impl Lov {
@@ -43,7 +46,7 @@ impl Lov {
                 Reply::Objects(now) if now.len() == objects.len() => {
                     Ok(objects.into_iter().zip(now).collect::<Vec<_>>())
                 }
-                _ => Err(Errno::EPROTO),
+                _ => Err(Errno::EPROTO.into()),
             }
         });
         let names: Vec<_> = join_all(calls).await.into_iter().collect::<Result<_>>()?;
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn combined_results_distinguish_moved_from_moved_partly() {
-        let (moved, partly, full) = (Err(Errno::MOVED), Err(Errno::MOVED_PARTLY), Err(Errno::ENOSPC));
+        let (moved, partly, full) = (Err(Failure::MOVED), Err(Failure::MOVED_PARTLY), Err(Errno::ENOSPC.into()));
         for (answers, all) in [
             (vec![Ok(()), Ok(())], Ok(())),
             (vec![moved, moved], moved),

@@ -3,17 +3,17 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Attr, Bulk, Errno, Fid, Result,
+    Attr, Bulk, Errno, Fid,
     ldlm::Cookie,
     ost::{ObjectAttr, PARTS_MAX, Reply, Request},
 };
 
 use super::{Lov, cached::with_kept};
-use crate::join::join_all;
+use crate::{failure::Result, join::join_all};
 
 /// A file whose objects are to be glimpsed.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct FileGlimpse<'a> {
     /// Layout of the file.
     pub layout: &'a Layout,
     /// Whether to lock the objects, so that the result may be cached.
@@ -22,7 +22,7 @@ pub struct Look<'a> {
 
 /// The OSTs' attributes of a file's objects.
 #[derive(Debug)]
-pub struct Seen {
+pub struct GlimpseReply {
     /// Attributes by stripe.
     pub objects: Vec<ObjectAttr>,
     /// Handles of the locks under which the attributes were read, if each object was locked. The
@@ -49,8 +49,8 @@ impl Lov {
             let attrs = self.object_attrs(only.ost, vec![only.object]).await?;
             return Ok(attrs.into_iter().map(|attr| with_kept(attr, kept)).collect());
         }
-        let mut seen = self.look(&[Look { layout, lock: false }]).await;
-        seen.pop().unwrap_or(Err(Errno::EIO)).map(|seen| seen.objects)
+        let mut seen = self.glimpse_files(&[FileGlimpse { layout, lock: false }]).await;
+        seen.pop().unwrap_or(Err(Errno::EIO.into())).map(|seen| seen.objects)
     }
 
     /// Requests the file's size in bytes.
@@ -60,11 +60,11 @@ impl Lov {
 
     /// Requests the attributes of several files' objects, with as few requests as the OSTs allow.
     /// If the request for a file's object fails, the result of that file is the error.
-    pub async fn look(&self, files: &[Look<'_>]) -> Vec<Result<Seen>> {
-        let mut seen: Vec<Result<Seen>> = Vec::with_capacity(files.len());
+    pub async fn glimpse_files(&self, files: &[FileGlimpse<'_>]) -> Vec<Result<GlimpseReply>> {
+        let mut seen: Vec<Result<GlimpseReply>> = Vec::with_capacity(files.len());
         let mut wanted: Vec<Wanted> = Vec::new();
         let mut kept: Vec<Vec<Option<ObjectAttr>>> = Vec::with_capacity(files.len());
-        for (file, Look { layout, lock }) in files.iter().enumerate() {
+        for (file, FileGlimpse { layout, lock }) in files.iter().enumerate() {
             let locks = self.all_locked(layout);
             kept.push(self.kept_attrs(layout));
             let (lock, owner) = (*lock && locks.is_none(), layout.fid());
@@ -78,7 +78,7 @@ impl Lov {
                 object: s.object,
             }));
             let locks = if lock { Some(vec![Cookie::NONE; layout.stripe_count()]) } else { locks };
-            seen.push(Ok(Seen { objects: vec![ObjectAttr::default(); layout.stripe_count()], locks }));
+            seen.push(Ok(GlimpseReply { objects: vec![ObjectAttr::default(); layout.stripe_count()], locks }));
         }
         wanted.sort_unstable_by_key(|w| (w.ost, w.lock, w.file, w.stripe));
         let groups: Vec<&[Wanted]> = wanted
@@ -92,7 +92,7 @@ impl Lov {
         for (group, answer) in groups.iter().zip(answers) {
             match answer {
                 Ok(answer) => group.iter().zip(answer).for_each(|(w, answer)| note(&mut seen[w.file], w, answer)),
-                Err(errno) => group.iter().for_each(|w| seen[w.file] = Err(errno)),
+                Err(failure) => group.iter().for_each(|w| seen[w.file] = Err(failure)),
             }
         }
         for (seen, kept) in seen.iter_mut().zip(kept).filter(|(_, kept)| !kept.is_empty()) {
@@ -120,13 +120,13 @@ impl Lov {
         let count = objects.len();
         match self.call(ost, Request::Attrs { objects }, Bulk::new()).await?.0 {
             Reply::Attrs(attrs) if attrs.len() == count => Ok(attrs),
-            _ => Err(Errno::EPROTO),
+            _ => Err(Errno::EPROTO.into()),
         }
     }
 }
 
 /// Stores the result of one object.
-fn note(seen: &mut Result<Seen>, wanted: &Wanted, (lock, attr): (Option<Cookie>, ObjectAttr)) {
+fn note(seen: &mut Result<GlimpseReply>, wanted: &Wanted, (lock, attr): (Option<Cookie>, ObjectAttr)) {
     let Ok(seen) = seen else { return };
     seen.objects[wanted.stripe] = attr;
     if wanted.lock {

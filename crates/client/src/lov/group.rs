@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Errno, Fid, Result,
+    Errno, Fid,
     ldlm::{Enqueued, Flags, Mode, Policy, Resource},
 };
 
 use super::{Lov, split::by_ost, stripe};
-use crate::locks::LockRef;
+use crate::{
+    failure::{Failure, Result},
+    locks::LockRef,
+};
 
 /// Pause before a `nowait` lock request is repeated. In the meantime, other clients cancel the
 /// conflicting locks that the request revoked.
@@ -45,19 +48,19 @@ impl Lov {
             let mut another = false;
             for (_, answer, _) in &answers {
                 match answer {
-                    Enqueued::Refused(errno) => return Err(*errno),
+                    Enqueued::Refused(errno) => return Err(Failure::of_reply(*errno)),
                     Enqueued::WouldBlock { by } => another |= by.mode == Mode::Group,
                     _ => {}
                 }
             }
             match answers.into_iter().map(|(lock, ..)| lock).collect() {
                 Some(locks) => return Ok(locks),
-                None if !nowait => return Err(Errno::ENOLCK),
-                None if another => return Err(Errno::EAGAIN),
+                None if !nowait => return Err(Errno::ENOLCK.into()),
+                None if another => return Err(Errno::EAGAIN.into()),
                 None => self.rt.sleep(ASK_PAUSE).await,
             }
         }
-        Err(Errno::EAGAIN)
+        Err(Errno::EAGAIN.into())
     }
 
     /// Whether a group lock is held on a stripe's object.

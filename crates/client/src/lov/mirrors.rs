@@ -9,9 +9,10 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use sheen_layout::{Layout, flags};
-use sheen_wire::{Errno, Result};
+use sheen_wire::Errno;
 
 use super::{Lov, is_absence};
+use crate::failure::Result;
 
 /// Interval between checks whether the OSTs of the mirror being read are connected. If two checks
 /// in a row fail, another mirror is read; a connection that only broke is restored by then.
@@ -72,9 +73,9 @@ impl Lov {
         loop {
             let answer = self.while_up(layout, &tried, &now, work(now.clone())).await;
             match answer {
-                Err(errno) if is_absence(errno) => match self.another(layout, &tried) {
+                Err(failure) if is_absence(failure) => match self.another(layout, &tried) {
                     Some(next) => now = next,
-                    None => return Err(errno),
+                    None => return Err(failure),
                 },
                 answer => return answer,
             }
@@ -111,7 +112,7 @@ impl Lov {
             let is_up = self.is_up(now);
             if !is_up && !was_up && self.another(layout, tried).is_some() {
                 tracing::info!("{}: mirror {} is disconnected: reading another one", layout.fid(), now.mirror_id());
-                return Err(Errno::ENOTCONN);
+                return Err(Errno::ENOTCONN.into());
             }
             was_up = is_up;
         }

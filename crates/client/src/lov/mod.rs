@@ -33,11 +33,11 @@ mod truncate;
 mod write;
 
 pub use degraded::is_absence;
-pub use glimpse::{Look, Seen, merge};
+pub use glimpse::{FileGlimpse, GlimpseReply, merge};
 pub use in_use::InUse;
 pub use locked_objects::LockedObjects;
 pub use ost::Ost;
 pub use osts::Lov;
 use osts::{done, stripe};
 pub use split::Split;
-pub use write::How;
+pub use write::WriteMode;

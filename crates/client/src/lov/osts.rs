@@ -12,11 +12,12 @@ use std::{
 use parking_lot::RwLock;
 use sheen_layout::{Layout, MDT_OST};
 use sheen_rt::Rt;
-use sheen_wire::{Bulk, Errno, Fid, Result, mgs::TARGETS_MAX, ost};
+use sheen_wire::{Bulk, Errno, Fid, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
 
 use super::{locked_objects::LockedObjects, ost::Ost, split_write_tail::TailBackoffs};
 use crate::{
+    failure::Result,
     limits::{BYTES_PER_RPC_DEFAULT, CACHED_WRITE_BYTES_MAX},
     osc::Osc,
     writeback::{Unsynced, Writeback},
@@ -182,16 +183,17 @@ impl Lov {
         };
         self.rt.timeout(NEW_OST_WAIT, appears).await.map_err(|_| {
             tracing::error!("OST {index}: a layout names it, but the configuration does not: returning EIO");
-            Errno::EIO
+            Errno::EIO.into()
         })
     }
 
     /// Sends a request to the OST of an index.
     pub(crate) async fn call(&self, ost: u32, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
-        match self.get(ost) {
-            Some(ost) => ost.osc.call(request, bulk).await,
-            None => self.ost(ost).await?.osc.call(request, bulk).await,
-        }
+        let response = match self.get(ost) {
+            Some(ost) => ost.osc.request(request).bulk(bulk).send().await?,
+            None => self.ost(ost).await?.osc.request(request).bulk(bulk).send().await?,
+        };
+        Ok((response.body, response.bulk))
     }
 
     /// Sends a request that changes a file to the OST of an index, and records the change as
@@ -212,11 +214,11 @@ impl Lov {
 pub(super) fn done(reply: ost::Reply) -> Result<u64> {
     match reply {
         ost::Reply::Done { epoch, .. } => Ok(epoch),
-        _ => Err(Errno::EPROTO),
+        _ => Err(Errno::EPROTO.into()),
     }
 }
 
 /// Returns the object of a stripe and its OST.
 pub(super) fn stripe(layout: &Layout, stripe: usize) -> Result<&sheen_layout::Stripe> {
-    layout.stripes().get(stripe).ok_or(Errno::EIO)
+    layout.stripes().get(stripe).ok_or(Errno::EIO.into())
 }

@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_lnet::{Live, Nid};
+use sheen_rpc::Response;
 use sheen_wire::{
-    Bulk, Errno, Result,
+    Bulk, Errno,
     ost::{ObjectAttr, Reply, Request},
 };
 
@@ -26,7 +27,10 @@ use super::{
     glimpse::size,
     split::{Piece, Rpc, Split},
 };
-use crate::join::join_all;
+use crate::{
+    failure::{Failure, Result},
+    join::join_all,
+};
 
 /// Zeros shared by all holes. 64 KiB is the smallest stripe size, so a hole of one stripe is one
 /// piece.
@@ -93,18 +97,20 @@ impl Lov {
             let Rpc { ost, parts, pieces, .. } = rpcs.swap_remove(0);
             let (reply, bulk) = match *parts {
                 [part] if in_place && u64::from(part.len) == len => {
-                    let (reply, bulk, live) = self.ost(ost).await?.osc.read_in_place(part).await?;
+                    let ost = self.ost(ost).await?;
+                    let request = Request::Read { parts: vec![part] };
+                    let Response { body, bulk, live, .. } = ost.osc.request(request).send_in_place().await?;
                     if live.is_some() {
                         return Ok((bulk, live));
                     }
-                    (reply, bulk)
+                    (body, bulk)
                 }
                 _ => self.call(ost, Request::Read { parts }, Bulk::new()).await?,
             };
             distribute(&mut runs, &pieces, reply, bulk)?;
         } else {
             let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
-                Ok::<_, Errno>((self.call(ost, Request::Read { parts }, Bulk::new()).await?, pieces))
+                Ok::<_, Failure>((self.call(ost, Request::Read { parts }, Bulk::new()).await?, pieces))
             });
             for answer in join_all(calls).await {
                 let ((reply, bulk), pieces) = answer?;
@@ -167,10 +173,10 @@ impl Lov {
 
 /// Distributes the bytes of a reply to the runs of its pieces.
 fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> Result<()> {
-    let Reply::Read(lens) = reply else { return Err(Errno::EPROTO) };
+    let Reply::Read(lens) = reply else { return Err(Errno::EPROTO.into()) };
     let fits = lens.len() == pieces.len() && lens.iter().zip(pieces).all(|(len, piece)| *len <= piece.len);
     if !fits || lens.iter().map(|l| *l as usize).sum::<usize>() != bulk.len() {
-        return Err(Errno::EPROTO);
+        return Err(Errno::EPROTO.into());
     }
     if let ([piece], [_]) = (pieces, &lens[..])
         && piece.pos == 0

@@ -8,12 +8,12 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Result,
+    Bulk, Errno,
     ost::{ObjectAttr, Reply, Request, Seek},
 };
 
 use super::{Lov, glimpse, stripe};
-use crate::join::join_batches;
+use crate::{failure::Result, join::join_batches};
 
 /// Maximum number of concurrent requests.
 const SEEKS_AT_ONCE: usize = 64;
@@ -28,7 +28,7 @@ impl Lov {
         let objects = self.glimpse(layout).await?;
         let size = glimpse::size(layout, &objects);
         if offset >= size {
-            return Err(Errno::ENXIO);
+            return Err(Errno::ENXIO.into());
         }
         let missing = || layout.missing(offset, size - offset).map(|(start, _)| start.max(offset));
         let hole = if what == Seek::Hole { missing() } else { None };
@@ -70,7 +70,7 @@ impl Lov {
             let request = Request::Seek { object: stripe.object, offset: from, what };
             match self.call(stripe.ost, request, Bulk::new()).await?.0 {
                 Reply::Offset(at) => at,
-                _ => return Err(Errno::EPROTO),
+                _ => return Err(Errno::EPROTO.into()),
             }
         };
         // Beyond the end of the component, the file continues in other objects.
@@ -84,6 +84,6 @@ fn found(at: Option<u64>, size: u64, what: Seek) -> Result<u64> {
         (Some(at), Seek::Hole) => Ok(at.min(size)),
         (None, Seek::Hole) => Ok(size),
         (Some(at), Seek::Data) if at < size => Ok(at),
-        (_, Seek::Data) => Err(Errno::ENXIO),
+        (_, Seek::Data) => Err(Errno::ENXIO.into()),
     }
 }

@@ -3,12 +3,12 @@
 use sheen_layout::{Layout, MDT_OST, Stripe};
 use sheen_rpc::ImportState;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result, StatFs,
+    Bulk, Errno, Fid, StatFs,
     ost::{Reply, Request},
 };
 
 use super::{Lov, Ost, done, split::by_ost};
-use crate::join::join_all;
+use crate::{failure::Result, join::join_all};
 
 impl Lov {
     /// Makes all data written to the file's objects durable. For mirrors other than the written
@@ -30,7 +30,7 @@ impl Lov {
 
     async fn sync_one(&self, layout: &Layout) -> Result<()> {
         self.settle_file(layout).await;
-        let kept = self.take_error(layout).map_or(Ok(()), Err);
+        let kept = self.take_error(layout).map_or(Ok(()), |errno| Err(errno.into()));
         let groups = by_ost(layout, 0..layout.stripe_count())?;
         let file = layout.fid();
         let calls = groups.into_iter().map(|(ost, stripes)| {
@@ -38,7 +38,7 @@ impl Lov {
             async move {
                 let before = self.unsynced.before(file, ost);
                 let epoch = self.sync_rpc(ost, objects).await?;
-                self.unsynced.synced(file, ost, before, epoch)
+                Ok(self.unsynced.synced(file, ost, before, epoch)?)
             }
         });
         let synced: Result<()> = join_all(calls).await.into_iter().collect();
@@ -62,7 +62,7 @@ impl Lov {
         let failed = self.all().into_iter().filter(|ost| ost.writeback.has_failed()).count();
         self.unsynced.synced_all(before, &answered)?;
         if failed > 0 {
-            return Err(Errno::EIO);
+            return Err(Errno::EIO.into());
         }
         answers.into_iter().try_for_each(|answer: Result<_>| answer.map(drop))
     }
@@ -76,7 +76,7 @@ impl Lov {
     pub async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
         match self.call(ost, Request::StatFs, Bulk::new()).await?.0 {
             Reply::StatFs(statfs) => Ok(statfs),
-            _ => Err(Errno::EPROTO),
+            _ => Err(Errno::EPROTO.into()),
         }
     }
 }

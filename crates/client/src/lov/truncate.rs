@@ -10,7 +10,7 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Result,
+    Bulk, Errno,
     ost::{ObjectAttr, Request},
 };
 
@@ -19,7 +19,7 @@ use super::{
     follow::{after, together},
     split::by_ost,
 };
-use crate::join::join_all;
+use crate::{failure::Result, join::join_all};
 
 impl Lov {
     /// Sets the file's size to `size` bytes.
@@ -28,7 +28,7 @@ impl Lov {
     /// EFBIG: `size` exceeds the layout's maximum file size.
     pub async fn truncate(&self, layout: &Layout, size: u64) -> Result<()> {
         if size > layout.max_file_size() {
-            return Err(Errno::EFBIG);
+            return Err(Errno::EFBIG.into());
         }
         let _truncating = self.objects.truncating(layout.fid());
         self.settle_file(layout).await;

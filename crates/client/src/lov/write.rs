@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Bulk, Errno, Fid,
     ost::{Grant, Part, Reply, Request},
 };
 
@@ -15,23 +15,39 @@ use super::{
     in_use::InUse,
     split::{Rpc, Split},
 };
-use crate::{join::join_all, limits::CACHED_WRITE_BYTES_MAX, locks::LockRef};
+use crate::{
+    failure::{Failure, Result},
+    join::join_all,
+    limits::CACHED_WRITE_BYTES_MAX,
+    locks::LockRef,
+};
 
-/// Internal code for an OST's `LockFirst` reply: too many writes already wait for locks at the OST.
-const LOCK_FIRST: Errno = Errno::EBUSY;
 /// Maximum number of times that a write requests its locks because of `LockFirst` replies.
 const ROUNDS_MAX: usize = 64;
 
+/// Why a write was not executed.
+enum NotWritten {
+    Failure(Failure),
+    /// Too many writes already wait for locks at an OST ([`Reply::LockFirst`]): lock first.
+    LockFirst,
+}
+
+impl<F: Into<Failure>> From<F> for NotWritten {
+    fn from(failure: F) -> NotWritten {
+        NotWritten::Failure(failure.into())
+    }
+}
+
 /// Mode of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct How {
+pub struct WriteMode {
     /// Whether the data must be durable before the write returns.
     pub sync: bool,
     /// Whether a small write may be cached.
-    pub keep: bool,
+    pub cache: bool,
     /// Whether this is a small write that begins where a large one ended: most likely a split-write
     /// tail. The kernel sends only a limited number of pages per request.
-    pub rest: bool,
+    pub split_tail: bool,
     /// Whether the client takes locks, unless the objects are contended. Otherwise the OSTs lock
     /// internally.
     pub lock: bool,
@@ -50,18 +66,25 @@ impl Lov {
     /// nothing is written. MOVED_PARTLY: objects are sealed, and something may be written. EIO,
     /// with `sync`: an earlier write without `sync` may be lost (reported once). Otherwise the
     /// error of an OST, if not even the first byte was written.
-    pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How, held: &InUse) -> Result<usize> {
+    pub async fn write(
+        &self,
+        layout: &Layout,
+        offset: u64,
+        data: Bulk,
+        mode: WriteMode,
+        held: &InUse,
+    ) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
         if data.is_empty() {
             return Ok(0);
         }
         if room == 0 {
-            return Err(Errno::EFBIG);
+            return Err(Errno::EFBIG.into());
         }
         let data = if data.len() as u64 > room { data.slice(0, room as usize) } else { data };
         let split = Split::new(layout, offset, data.len() as u64);
         let mut begun = false;
-        let answer = self.write_split(layout, &split, offset, data, how, held, &mut begun).await;
+        let answer = self.write_split(layout, &split, offset, data, mode, held, &mut begun).await;
         after(begun, answer)
     }
 
@@ -74,18 +97,18 @@ impl Lov {
         split: &Split,
         offset: u64,
         data: Bulk,
-        how: How,
+        mode: WriteMode,
         held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
-        if how.keep
+        if mode.cache
             && data.len() < CACHED_WRITE_BYTES_MAX
-            && self.keep(layout, split, offset, &data, how.rest, begun).await?
+            && self.keep(layout, split, offset, &data, mode.split_tail, begun).await?
         {
             return Ok(data.len());
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
-        let mut locks = if how.lock { self.lock_runs(layout, split, true).await?.map(in_use) } else { None };
+        let mut locks = if mode.lock { self.lock_runs(layout, split, true).await?.map(in_use) } else { None };
         for _ in 0..ROUNDS_MAX {
             let mut settling = pin!(self.settle(layout, split));
             if locks.is_some() && self.rt.timeout(PATIENCE, settling.as_mut()).await.is_err() {
@@ -95,14 +118,15 @@ impl Lov {
             if locks.is_none() {
                 settling.await;
             }
-            match self.write_through(layout, split, offset, &data, how, locks.as_ref().unwrap_or(held), begun).await {
-                Err(LOCK_FIRST) => {}
-                answer => return answer,
+            match self.write_through(layout, split, offset, &data, mode, locks.as_ref().unwrap_or(held), begun).await {
+                Err(NotWritten::LockFirst) => {}
+                Err(NotWritten::Failure(failure)) => return Err(failure),
+                Ok(written) => return Ok(written),
             }
             drop(locks.take());
             locks = self.lock_runs(layout, split, false).await?.map(in_use);
         }
-        Err(Errno::EIO)
+        Err(Errno::EIO.into())
     }
 
     #[allow(clippy::too_many_arguments, reason = "what the write is")]
@@ -112,16 +136,16 @@ impl Lov {
         split: &Split,
         offset: u64,
         data: &Bulk,
-        how: How,
+        mode: WriteMode,
         held: &InUse,
         begun: &mut bool,
-    ) -> Result<usize> {
+    ) -> Result<usize, NotWritten> {
         let (file, len) = (layout.fid(), data.len());
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
         held.begin(rpcs.iter().map(|rpc| rpc.ost));
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
-            self.write_rpc(file, ost, parts, how, data.clone()).await?;
+            self.write_rpc(file, ost, parts, mode, data.clone()).await?;
             return Ok(len);
         }
         let runs = deal(layout, split, offset, data);
@@ -129,7 +153,7 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|errno| (errno, pieces))?;
+            self.write_rpc(file, ost, parts, mode, bulk).await.map_err(|e| (e, pieces))?;
             held.done(ost);
             Ok(())
         });
@@ -137,25 +161,33 @@ impl Lov {
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
         let mut failed = None;
         let answers = join_all(calls).await;
-        *begun |= answers.iter().any(|answer| !matches!(answer, Err((Errno::MOVED | LOCK_FIRST, _))));
-        for (errno, pieces) in answers.into_iter().filter_map(|a| a.err()) {
-            let is_closed = matches!(failed, Some(Errno::MOVED | Errno::MOVED_PARTLY));
-            failed = if is_closed { failed } else { Some(errno) };
+        let is_unwritten = |e: &NotWritten| matches!(e, NotWritten::Failure(Failure::MOVED) | NotWritten::LockFirst);
+        *begun |= answers.iter().any(|answer| !matches!(answer, Err((e, _)) if is_unwritten(e)));
+        for (error, pieces) in answers.into_iter().filter_map(|a| a.err()) {
+            let is_sealed = matches!(failed, Some(NotWritten::Failure(Failure::LayoutMoved { .. })));
+            failed = if is_sealed { failed } else { Some(error) };
             pieces.iter().for_each(|p| written[p.run] = written[p.run].min(p.pos));
         }
         match failed {
             None => Ok(len),
             // The caller repeats the whole write.
-            Some(errno @ (Errno::MOVED | Errno::MOVED_PARTLY)) => Err(errno),
-            Some(errno) => match prefix(layout, split, &written) {
-                0 => Err(errno),
+            Some(error @ NotWritten::Failure(Failure::LayoutMoved { .. })) => Err(error),
+            Some(error) => match prefix(layout, split, &written) {
+                0 => Err(error),
                 prefix => Ok(prefix as usize),
             },
         }
     }
 
-    async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, how: How, bulk: Bulk) -> Result<()> {
-        let How { sync, guarded, .. } = how;
+    async fn write_rpc(
+        &self,
+        file: Fid,
+        ost: u32,
+        parts: Vec<Part>,
+        mode: WriteMode,
+        bulk: Bulk,
+    ) -> Result<(), NotWritten> {
+        let WriteMode { sync, guarded, .. } = mode;
         let target = self.ost(ost).await?;
         let (osc, writeback) = (&target.osc, &target.writeback);
         let before = if sync { self.unsynced.before(file, ost) } else { None };
@@ -163,18 +195,19 @@ impl Lov {
         // no client can use.
         let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
         let request = Request::Write { parts, sync, mtime: None, grant };
-        let answer = if guarded { osc.call_guarded(request, bulk).await } else { osc.call(request, bulk).await };
-        match answer?.0 {
+        let request = osc.request(request).bulk(bulk);
+        let request = if guarded { request.guarded() } else { request };
+        match request.send().await?.body {
             Reply::Done { epoch, granted } => {
                 writeback.granted(granted);
                 if sync {
-                    return self.unsynced.changed_durably(file, ost, before, epoch);
+                    return Ok(self.unsynced.changed_durably(file, ost, before, epoch)?);
                 }
                 self.unsynced.changed(file, ost, epoch);
                 Ok(())
             }
-            Reply::LockFirst => Err(LOCK_FIRST),
-            _ => Err(Errno::EPROTO),
+            Reply::LockFirst => Err(NotWritten::LockFirst),
+            _ => Err(Errno::EPROTO.into()),
         }
     }
 }

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use sheen_rpc::BoxFuture;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Errno, Fid, Result,
     mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, Request},
 };
 
@@ -128,7 +128,7 @@ impl Closes {
         let import = self.mdc.import().clone();
         Some(Box::pin(async move {
             // If the request fails, the MDT has dropped this client and its handles.
-            let _ = import.call_urgent(request.into(), Bulk::new()).await;
+            let _ = import.request(request).urgent().send().await;
         }))
     }
 
@@ -184,7 +184,9 @@ impl Closes {
             return Ok(());
         }
         // The MDT decides whether access times change, because it knows their previous values.
-        let Reply::Attrs(attrs) = self.mdc.call(self.request(files)).await? else { return Err(Errno::EPROTO) };
+        let Reply::Attrs(attrs) = self.mdc.request(self.request(files)).reply().await? else {
+            return Err(Errno::EPROTO);
+        };
         let mut meta = self.cache.meta.lock();
         attrs.iter().for_each(|attr| meta.accessed(attr));
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use sheen_rpc::{BoxFuture, Import, Recovering};
 use sheen_wire::{
-    Bulk, Errno, Fid, Mds, Result,
+    Errno, Fid, Mds, Result,
     mds::{NO_HANDLE, Reply, Request},
 };
 
@@ -37,9 +37,9 @@ impl OpenFiles {
 
     async fn reopen(&self, mdt: &Recovering<Mds>) -> Result<()> {
         for files in self.all().chunks(REOPENS_AT_ONCE) {
-            let answer = mdt.call(reopen(files).into(), Bulk::new()).await?;
+            let answer = mdt.call(reopen(files)).await?;
             for closed in self.opened(files, answer.body.reply, true)? {
-                mdt.call(closed.into(), Bulk::new()).await?;
+                mdt.call(closed).await?;
             }
         }
         Ok(())
@@ -59,9 +59,9 @@ impl OpenFiles {
         Some(Box::pin(async move {
             for files in files.chunks(REOPENS_AT_ONCE) {
                 // Urgent, because other clients may wait for the lock.
-                let answer = import.call_urgent(reopen(files).into(), Bulk::new()).await?;
+                let answer = import.request(reopen(files)).urgent().send().await?;
                 for closed in me.opened(files, answer.body.reply, false)? {
-                    import.call_urgent(closed.into(), Bulk::new()).await?;
+                    import.request(closed).urgent().send().await?;
                 }
             }
             Ok(())

@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use sheen_wire::{
-    Bulk, Errno, Fid, Result, Time,
+    Bulk, Errno, Fid, Time,
     ost::{Part, Reply, Request},
 };
 
 use super::Writeback;
+use crate::failure::{Failure, Result};
 
 /// Maximum number of lookups of the object's new name, which may not be decided yet.
 const FOLLOWS_MAX: u32 = 16;
@@ -33,22 +34,22 @@ impl Writeback {
         let mut now = object;
         for n in 1..=FOLLOWS_MAX {
             let answer = self.write(&parts, &bulk, used, mtime).await;
-            if answer != Err(Errno::MOVED) {
+            if answer != Err(Failure::MOVED) {
                 if answer.is_ok() && now != object {
-                    self.osc.call_urgent(Request::Sync { objects: vec![now] }, Bulk::new()).await?;
+                    self.osc.request(Request::Sync { objects: vec![now] }).urgent().send().await?;
                 }
                 return answer;
             }
             self.rt.sleep(PAUSE * n).await;
             let asked = Request::Follow { objects: vec![object] };
-            match self.osc.call_urgent(asked, Bulk::new()).await {
+            match self.osc.request(asked).urgent().send().await.map(|response| response.body) {
                 Ok(Reply::Objects(objects)) => now = objects.first().copied().unwrap_or(object),
-                Ok(_) => return Err(Errno::EPROTO),
-                Err(Errno::MOVED | Errno::EAGAIN) => {}
-                Err(errno) => return Err(errno),
+                Ok(_) => return Err(Errno::EPROTO.into()),
+                Err(Failure::MOVED | Failure::Errno(Errno::EAGAIN)) => {}
+                Err(failure) => return Err(failure),
             }
             parts.iter_mut().for_each(|part| part.object = now);
         }
-        Err(Errno::MOVED)
+        Err(Failure::MOVED)
     }
 }

@@ -41,12 +41,15 @@ use rustc_hash::FxBuildHasher;
 use sheen_rpc::BoxFuture;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
-    Bulk, Errno, Fid, Result, Time,
+    Bulk, Errno, Fid, Time,
     ost::{Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 use tokio::sync::{Notify, Semaphore};
 
-use crate::osc::Osc;
+use crate::{
+    failure::{Failure, Result},
+    osc::Osc,
+};
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
 pub use unsynced::Unsynced;
@@ -497,7 +500,7 @@ impl Writeback {
         let Batch { file, object, runs, parts, bulk, covered, used, mtime, evictions } = batch;
         let answer = tokio::select! {
             biased;
-            () = self.evicted(evictions) => Err(Errno::EIO),
+            () = self.evicted(evictions) => Err(Errno::EIO.into()),
             answer = self.write_there(object, parts, bulk, used, mtime) => answer,
         };
         if let Ok(epoch) = answer {
@@ -512,13 +515,12 @@ impl Writeback {
             }
             // ESTALE is no error: another client deleted the object after a restarted OST had lost
             // the lock. A failed write uses up its grant: the OST counts it as written.
-            if let Err(errno) = answer
-                && errno != Errno::ESTALE
+            if let Err(failure) = answer
+                && failure != Failure::Errno(Errno::ESTALE)
             {
                 // The object was sealed after a restarted OST had lost the lock, and the data
                 // cannot follow to its new place.
-                let closed = matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY);
-                let errno = if closed { Errno::EIO } else { errno };
+                let errno = failure.into_errno();
                 self.failed.store(true, Relaxed);
                 state.failed.put(file, errno);
                 let ost = self.osc.index();
@@ -537,14 +539,14 @@ impl Writeback {
         loop {
             let grant = Grant { used, want: self.want() };
             let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant };
-            match self.osc.call_urgent(request, bulk.clone()).await? {
+            match self.osc.request(request).bulk(bulk.clone()).urgent().send().await?.body {
                 Reply::Done { epoch, granted } => {
                     self.granted(granted);
                     return Ok(epoch);
                 }
                 // The lock was lost in a restart, and another client holds a conflicting one.
                 Reply::LockFirst => self.rt.sleep(BUSY_PAUSE).await,
-                _ => return Err(Errno::EPROTO),
+                _ => return Err(Errno::EPROTO.into()),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Locks of clients: waiting for them, losing them, blocking callbacks for them.
 
-use sheen_wire::{Bulk, Errno, Fid, ast::Callback, ldlm::*, ost};
+use sheen_wire::{Errno, Fid, ast::Callback, ldlm::*, ost};
 
 use crate::common::*;
 
@@ -37,7 +37,7 @@ fn enqueue_wait_ends_when_its_client_cancels_or_disconnects() {
                     let before = s.service.locks(1);
                     let asking = b.clone();
                     let request = ost::Request::Enqueue { locks: vec![b.ask(object(1), Mode::Pw, whole())], want: 0 };
-                    let call = s.rt.spawn("waits", async move { asking.import.call(request, Bulk::new()).await });
+                    let call = s.rt.spawn("waits", async move { asking.import.request(request).send().await });
                     s.until(|| s.service.locks(1) == before + 1).await;
                     (b, call)
                 }
@@ -141,7 +141,7 @@ fn client_that_ignores_a_blocking_callback_is_evicted() {
             assert!(!s.service.export("a").is_gone());
 
             // The client reconnects as an unknown one.
-            let lost = b.import.call_urgent(cancel_of(other), Bulk::new()).await;
+            let lost = b.import.request(cancel_of(other)).urgent().send().await;
             assert!(lost.is_ok() || lost.err() == Some(Errno::EIO), "it was evicted, and may first learn of that here");
             let new = b.lock(Mode::Pr, 2).await;
             assert!(s.service.export("b").id() != export.id() && s.service.locks(2) == 1);

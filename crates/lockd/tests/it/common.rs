@@ -217,7 +217,7 @@ impl Scene {
         } else {
             Client::new(&self.rt, Net::new(self.rt.clone()), name, Some(self.addr), answer)
         };
-        client.import.call(ost::Request::StatFs, Bulk::new()).await.unwrap();
+        client.import.request(ost::Request::StatFs).send().await.unwrap();
         client
     }
 
@@ -268,7 +268,7 @@ impl Client {
                 Callback::Glimpse { id, .. } => ost::Request::Glimpsed { answers: vec![(id, *known.lock())] },
                 Callback::Completion { .. } => return,
             };
-            let answers = async move { drop(import.call_urgent(request, Bulk::new()).await) };
+            let answers = async move { drop(import.request(request).urgent().send().await) };
             match answer {
                 Answer::Soon => drop(spawn.spawn("answer", answers)),
                 Answer::Inline => now(answers).expect("over lo nothing waits"),
@@ -284,7 +284,7 @@ impl Client {
 
     pub async fn send(&self, ask: Enqueue) -> Enqueued {
         let request = ost::Request::Enqueue { locks: vec![ask], want: 0 };
-        match self.import.call(request, Bulk::new()).await.unwrap().body {
+        match self.import.request(request).send().await.unwrap().body {
             ost::Reply::Enqueued { locks: answers, .. } => answers[0].0,
             other => panic!("{other:?}"),
         }
@@ -301,13 +301,13 @@ impl Client {
     }
 
     pub async fn cancel(&self, id: LockId) {
-        self.import.call_urgent(cancel_of(id), Bulk::new()).await.unwrap();
+        self.import.request(cancel_of(id)).urgent().send().await.unwrap();
     }
 
     /// Asks the server for attributes of objects.
     pub async fn attrs(&self, objects: &[u32]) -> Vec<ObjectAttr> {
         let objects = objects.iter().map(|n| object(*n).fid).collect();
-        match self.import.call(ost::Request::Attrs { objects }, Bulk::new()).await.unwrap().body {
+        match self.import.request(ost::Request::Attrs { objects }).send().await.unwrap().body {
             ost::Reply::Attrs(attrs) => attrs,
             other => panic!("{other:?}"),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sheen_wire::{Bulk, Time, ldlm::*, ost, ost::ObjectAttr};
+use sheen_wire::{Time, ldlm::*, ost, ost::ObjectAttr};
 
 use crate::common::*;
 
@@ -128,7 +128,7 @@ fn dropped_glimpse_leaves_no_ticket() {
         assert!(now(b.attrs(&[1])).is_none());
         assert_eq!(a.glimpsed(), [lock], "one at a time");
         let tell =
-            |size| a.import.call_urgent(ost::Request::Glimpsed { answers: vec![(lock, knows(size, 1))] }, Bulk::new());
+            |size| a.import.request(ost::Request::Glimpsed { answers: vec![(lock, knows(size, 1))] }).urgent().send();
         tell(5).await.unwrap();
         assert_eq!(a.glimpsed(), [lock], "no waiter is left");
         let asks = s.rt.spawn("asks", {
@@ -158,7 +158,7 @@ fn writer_with_continuous_io_is_not_evicted() {
             let part = ost::Part { object: object(1).fid, offset: n * 100, len: 100 };
             let write =
                 ost::Request::Write { parts: vec![part], sync: false, mtime: None, grant: ost::Grant::default() };
-            a.import.call(write, Bulk::new()).await.unwrap();
+            a.import.request(write).send().await.unwrap();
             assert!(!reader.is_finished());
         }
         a.cancel(lock).await;

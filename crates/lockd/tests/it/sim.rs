@@ -13,7 +13,7 @@ use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig, SimError, World},
 };
-use sheen_wire::{Bulk, Fid, Ost, ast::Callback, ldlm::*, ost};
+use sheen_wire::{Fid, Ost, ast::Callback, ldlm::*, ost};
 
 use crate::common::*;
 
@@ -28,7 +28,7 @@ async fn client(world: &World, host: u32, answer: Answer) -> Client {
     let rt = world.rt(host);
     let addr = world.addr(1, PORT);
     let client = Client::new(&rt, Net::new(rt.clone()), &format!("client-{host}"), Some(addr), answer);
-    client.import.call(ost::Request::StatFs, Bulk::new()).await.unwrap();
+    client.import.request(ost::Request::StatFs).send().await.unwrap();
     client
 }
 
@@ -131,7 +131,7 @@ impl Reader {
             let cancel = async move {
                 on.sleep(Duration::from_micros(on.random_u64() % 3000)).await;
                 forget(&view, &believed, &name, cookie);
-                drop(import.call_urgent(ost::Request::Cancel { locks: vec![id] }, Bulk::new()).await);
+                drop(import.request(ost::Request::Cancel { locks: vec![id] }).urgent().send().await);
             };
             drop(rt.spawn("cancel", cancel));
         });
@@ -147,7 +147,7 @@ impl Reader {
             cookie
         };
         let ask = Enqueue::new(Resource::extent(object), Mode::Pr, whole(), cookie);
-        let answer = self.import.call(ost::Request::Enqueue { locks: vec![ask], want: 0 }, Bulk::new()).await;
+        let answer = self.import.request(ost::Request::Enqueue { locks: vec![ask], want: 0 }).send().await;
         let Ok(ost::Reply::Enqueued { locks: answers, .. }) = answer.map(|r| r.body) else { return };
         let mut view = self.view.lock();
         if let Enqueued::Granted { id, .. } = answers[0].0
@@ -166,7 +166,7 @@ impl Reader {
             mtime: None,
             grant: ost::Grant::default(),
         };
-        drop(self.import.call(request, Bulk::new()).await);
+        drop(self.import.request(request).send().await);
     }
 }
 

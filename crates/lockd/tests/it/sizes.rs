@@ -17,7 +17,7 @@ use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig, World},
 };
-use sheen_wire::{Bulk, Ost, ast::Callback, ldlm::*, ost, ost::ObjectAttr};
+use sheen_wire::{Ost, ast::Callback, ldlm::*, ost, ost::ObjectAttr};
 
 use crate::{common::*, sim};
 
@@ -85,7 +85,7 @@ impl Writer {
     }
 
     async fn urgent(&self, request: ost::Request) {
-        self.import.call_urgent(request, Bulk::new()).await.unwrap();
+        self.import.request(request).urgent().send().await.unwrap();
     }
 
     /// Takes a lock on the client's own part of the object, if it has none.
@@ -102,7 +102,7 @@ impl Writer {
         let ask = Enqueue::new(object(1), Mode::Pw, Policy::extent(start, start + FAR - 1), cookie);
         let ask = Enqueue { flags: Flags { no_expand: true, ..Flags::default() }, ..ask };
         let request = ost::Request::Enqueue { locks: vec![ask], want: 0 };
-        let ost::Reply::Enqueued { locks, .. } = self.import.call(request, Bulk::new()).await.unwrap().body else {
+        let ost::Reply::Enqueued { locks, .. } = self.import.request(request).send().await.unwrap().body else {
             panic!("not what was asked for")
         };
         let id = granted(locks[0].0);
@@ -155,7 +155,7 @@ impl Writer {
         let before = self.size.load(SeqCst);
         let request = ost::Request::Attrs { objects: vec![object(1).fid] };
         let own = self.kept.lock().size;
-        let ost::Reply::Attrs(attrs) = self.import.call(request, Bulk::new()).await.unwrap().body else {
+        let ost::Reply::Attrs(attrs) = self.import.request(request).send().await.unwrap().body else {
             panic!("not what was asked for")
         };
         let seen = attrs[0].size.max(own);

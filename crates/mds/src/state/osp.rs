@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sheen_rpc::Import;
 use sheen_rt::Instant;
 use sheen_wire::ost::{Reply, Request};
-use sheen_wire::{Bulk, Errno, Fid, Ost, Result, StatFs};
+use sheen_wire::{Errno, Fid, Ost, Result, StatFs};
 use tokio::sync::Notify;
 
 /// Age at which the free space that placement uses is requested again.
@@ -161,12 +161,12 @@ impl Osp {
 
     /// Sends a request whose reply carries no data.
     pub async fn run(&self, request: Request) -> Result<()> {
-        self.import.call(request, Bulk::new()).await.map(drop)
+        self.import.request(request).send().await.map(drop)
     }
 
     /// Returns the objects that follow `after`; [`Fid::ZERO`]: the first ones.
     pub async fn list(&self, after: Fid) -> Result<Vec<Fid>> {
-        match self.import.call(Request::List { after }, Bulk::new()).await?.body {
+        match self.import.request(Request::List { after }).send().await?.body {
             Reply::Objects(objects) => Ok(objects),
             _ => Err(Errno::EPROTO),
         }
@@ -193,7 +193,7 @@ impl Osp {
 
     /// Requests the free space.
     pub async fn fetch(&self) -> Result<StatFs> {
-        match self.import.call(Request::StatFs, Bulk::new()).await?.body {
+        match self.import.request(Request::StatFs).send().await?.body {
             Reply::StatFs(statfs) => Ok(statfs),
             _ => Err(Errno::EPROTO),
         }

@@ -301,7 +301,7 @@ fn replies_grant_locks_on_all_inodes_in_them() {
         let f = a.new_fid();
         let made = a.rt.spawn("make", {
             let (import, call) = (a.import.clone(), Call { keep: Some(a.new_cookie()), ..mknod("f", f).into() });
-            async move { import.call(call, Default::default()).await.unwrap().body }
+            async move { import.request(call).send().await.unwrap().body }
         });
         a.a_while().await;
         b.cancel(&b.asked()).await;
@@ -428,12 +428,12 @@ fn concurrent_caching_and_renames_do_not_deadlock() {
                     };
                     // Locks are cancelled with the next request, not at the callback.
                     let call = Call { keep: Some(keep), cancels: std::mem::take(&mut held), ..request.into() };
-                    let answer = import.call(call, Default::default()).await.unwrap().body;
+                    let answer = import.request(call).send().await.unwrap().body;
                     held.extend(answer.grants.iter().map(|g| g.id));
                     rt.sleep(Duration::from_millis(i as u64 % 5)).await;
                 }
                 let call = Call { cancels: held, ..Request::Cancel.into() };
-                import.call(call, Default::default()).await.unwrap();
+                import.request(call).send().await.unwrap();
             })
         });
         let all = async {

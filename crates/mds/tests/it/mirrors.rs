@@ -10,7 +10,7 @@ use sheen_rt::OpenOptions;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{Answer, Reply, Request};
 use sheen_wire::mirror::{Change, XATTR};
-use sheen_wire::{Bulk, Cred, Errno, Fid};
+use sheen_wire::{Cred, Errno, Fid};
 
 /// Configuration of an MDT that commits late unless a request waits for a commit.
 /// Creates a file with two mirrors.
@@ -45,7 +45,7 @@ fn mirror_choice_is_visible_only_when_durable() {
         // One client writes, the other looks; no third client caches anything of the file.
         let asked = a.spawn(Request::LayoutIntent { fid: f, start: 0, end: 1 });
         rt.sleep(Duration::ZERO).await;
-        let seen = b.import.call(get(f).into(), Bulk::new()).await.unwrap();
+        let seen = b.import.request(get(f)).send().await.unwrap();
         assert_eq!(state(&seen.body), Composite::WRITE_PENDING);
         // The layout that it saw and may write by survives a crash now.
         sim.crash_host(1);

@@ -15,7 +15,7 @@ use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
 use sheen_wire::mds::{NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{PoolChange, TargetKind, target_name};
-use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Mds, Ost, Result, fid};
+use sheen_wire::{Cred, Errno, Fid, FileKind, Mds, Ost, Result, fid};
 
 const NEW: PoolChange = PoolChange::New;
 
@@ -186,7 +186,7 @@ fn creates_after_restart_wait_until_mgs_reports_pools() {
         (0..4).for_each(|i| server.add::<Ost>(&target_name("sheen", TargetKind::Ost, i), ost.clone()));
         let mdt = Mdt::start(rt.clone(), net.clone(), &server, config(), params.clone()).await.unwrap();
         let import = Import::<Mds>::new(net, ImportConfig::new("client", mdt.name(), vec![Nid::Lo]));
-        let ask = async |request: Request| import.call(request.into(), Bulk::new()).await.unwrap().body.reply;
+        let ask = async |request: Request| import.request(request).send().await.unwrap().body.reply;
         let Reply::Seq(seq) = ask(Request::AllocSeq).await else { panic!() };
         let (fid, flags) = (Fid::new(seq, 1), flags::CREAT | flags::RDWR);
         let (cred, name) = (Cred::ROOT, Bytes::from_static(b"f"));

@@ -17,7 +17,7 @@ use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
 use sheen_wire::mds::{Call, Reply, Request, flags};
 use sheen_wire::mgs::TargetKind;
-use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, fid};
+use sheen_wire::{Cred, Errno, Fid, Mds, Ost, Result, fid};
 
 const PORT: u16 = 7988;
 const MDS: u32 = 1;
@@ -31,14 +31,14 @@ fn create(fid: Fid, name: &str) -> Request {
 }
 
 async fn seq(import: &Import<Mds>) -> u64 {
-    match import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body.reply {
+    match import.request(Request::AllocSeq).send().await.unwrap().body.reply {
         Reply::Seq(seq) => seq,
         other => panic!("{other:?}"),
     }
 }
 
 async fn opened(import: &Import<Mds>, request: Request) -> Result<bool> {
-    match import.call(request.into(), Bulk::new()).await?.body.reply {
+    match import.request(request).send().await?.body.reply {
         Reply::Opened { created, .. } => Ok(created),
         other => panic!("{other:?}"),
     }
@@ -171,7 +171,7 @@ fn resent_create_finds_file_committed_before_crash() {
     with_separate_mdt(4, async |sim, _, life, import| {
         let request = create(Fid::new(seq(&import).await, 1), "f");
         assert_eq!(opened(&import, request.clone()).await, Ok(true));
-        import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
+        import.request(Request::Sync { fid: None }).send().await.unwrap();
         std::mem::forget(life);
         sim.crash_host(MDS);
         let _life = start_mdt(sim).await;
@@ -191,22 +191,19 @@ fn orphan_survives_for_client_that_reconnects_late() {
             opened(&import, create(fid, name)).await.unwrap();
             let name = Bytes::copy_from_slice(name.as_bytes());
             let unlink = Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name, dir: false };
-            import.call(unlink.into(), Bulk::new()).await.unwrap();
+            import.request(unlink).send().await.unwrap();
         }
-        import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
+        import.request(Request::Sync { fid: None }).send().await.unwrap();
         std::mem::forget(life);
         sim.crash_host(MDS);
         let _life = start_mdt(sim).await;
         // Longer than TCP keepalive takes.
         rt.sleep(Duration::from_secs(75)).await;
         let reopen = Request::Reopen { files: vec![(files[0], flags::RDWR, 1)] };
-        let Reply::Handles(handles) = import.call(reopen.into(), Bulk::new()).await.unwrap().body.reply else {
-            panic!()
-        };
+        let Reply::Handles(handles) = import.request(reopen).send().await.unwrap().body.reply else { panic!() };
         assert!(handles[0].is_ok(), "{handles:?}");
         rt.sleep(Duration::from_secs(30)).await;
-        let there =
-            async |fid| import.call(Request::GetAttr { fid, layout_known: true }.into(), Bulk::new()).await.is_ok();
+        let there = async |fid| import.request(Request::GetAttr { fid, layout_known: true }).send().await.is_ok();
         assert!(there(files[0]).await && !there(files[1]).await);
     });
 }
@@ -222,7 +219,7 @@ fn flocks_are_lost_in_mdt_restart() {
         let enqueue = async |import: &Import<Mds>| {
             let nowait = Flags { nowait: true, ..Flags::default() };
             let request = Request::Enqueue(Enqueue { flags: nowait, ..want });
-            match import.call(request.into(), Bulk::new()).await.unwrap().body.reply {
+            match import.request(request).send().await.unwrap().body.reply {
                 Reply::Enqueued(answer) => answer,
                 other => panic!("{other:?}"),
             }
@@ -235,7 +232,7 @@ fn flocks_are_lost_in_mdt_restart() {
         assert!(matches!(enqueue(&b).await, Enqueued::Granted { .. }));
         // Lock handles of the earlier life are unknown in this one.
         let cancel = Call { cancels: vec![id], ..Request::Cancel.into() };
-        a.call_urgent(cancel, Bulk::new()).await.unwrap();
+        a.request(cancel).urgent().send().await.unwrap();
         assert!(matches!(enqueue(&a).await, Enqueued::WouldBlock { .. }));
     });
 }

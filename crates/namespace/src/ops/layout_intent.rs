@@ -15,22 +15,22 @@
 //! * Sets no times: the write does.
 
 use sheen_layout::{Component, Layout, Wanted};
-use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Reply};
+use sheen_wire::{Errno, Fid, FileKind, mds::Reply};
 
 use super::nodes::entry;
-use crate::{Namespace, Store, interface::Cx};
+use crate::{Namespace, Store, error::OpResult, interface::Cx};
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn layout_intent(&mut self, cx: &mut Cx, fid: Fid, start: u64, end: u64) -> wire::Result<Reply> {
+    pub(crate) fn layout_intent(&mut self, cx: &mut Cx, fid: Fid, start: u64, end: u64) -> OpResult<Reply> {
         let inode = self.live(fid)?;
         if inode.kind != FileKind::Regular {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let stored = self.layout_of(cx, fid, &inode)?;
         let layout = Layout::decode(&stored)?;
         let touches = start < end;
         if touches && start >= layout.end() {
-            return Err(Errno::ENODATA);
+            return Err(Errno::ENODATA.into());
         }
         let changed = match touches {
             true if layout.is_mirrored() => Some(self.with_primary(cx, &layout, start, end - start)?),
@@ -46,7 +46,7 @@ impl<S: Store> Namespace<S> {
 
     /// Returns the layout for writing: only the primary mirror is fresh, and it has objects
     /// wherever `[offset, offset + len)` overlaps it.
-    fn with_primary(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Layout> {
+    fn with_primary(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> OpResult<Layout> {
         let primary = layout.primary(|ost| cx.env.is_up(ost)).ok_or(Errno::EIO)?;
         let marked = if layout.takes_writes() { layout.clone() } else { layout.with_stale_others(primary)? };
         self.with_mirrors_objects(cx, &marked, primary, offset, len)
@@ -61,7 +61,7 @@ impl<S: Store> Namespace<S> {
         mirror: u16,
         offset: u64,
         len: u64,
-    ) -> wire::Result<Layout> {
+    ) -> OpResult<Layout> {
         let one = layout.mirror(mirror).ok_or(Errno::EINVAL)?;
         match self.with_objects(cx, &one, offset, len)? {
             Some(changed) => Ok(layout.with_mirror(&changed)?),
@@ -71,7 +71,7 @@ impl<S: Store> Namespace<S> {
 
     /// Returns the layout with objects wherever `[offset, offset + len)` overlaps it; `None` if it
     /// has them already.
-    fn with_objects(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Option<Layout>> {
+    fn with_objects(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> OpResult<Option<Layout>> {
         let grown = layout.grow(offset, len, |component, bytes| cx.env.has_room(component, bytes))?;
         let now = grown.as_ref().unwrap_or(layout);
         let wanting = now.wanting(offset, len);

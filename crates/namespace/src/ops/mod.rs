@@ -37,56 +37,57 @@ mod xattr_mirror;
 pub use take_layout::Taking;
 
 use sheen_wire::{
-    self as wire, Errno,
+    Errno,
     mds::{Reply, Request},
 };
 
-use crate::{Namespace, Store, interface::Cx};
+use crate::{Namespace, Store, error::OpResult, interface::Cx};
 
 /// Passes a request to its operation.
-pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> wire::Result<Reply> {
+pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> OpResult<Reply> {
     use Request::*;
-    match request {
-        AllocSeq => ns.alloc_seq(),
-        Lookup { cred, parent, name } => ns.lookup(cred, *parent, name),
-        GetAttr { fid, layout_known } => ns.getattr(*fid, *layout_known),
-        SetAttr { cred, fid, set, handle } => ns.setattr(cx, cred, *fid, set, *handle),
-        Access { cred, fid, mask } => ns.access(cred, *fid, *mask),
+    let reply = match request {
+        AllocSeq => ns.alloc_seq()?,
+        Lookup { cred, parent, name } => ns.lookup(cred, *parent, name)?,
+        GetAttr { fid, layout_known } => ns.getattr(*fid, *layout_known)?,
+        SetAttr { cred, fid, set, handle } => ns.setattr(cx, cred, *fid, set, *handle)?,
+        Access { cred, fid, mask } => ns.access(cred, *fid, *mask)?,
         Create { cred, parent, name, fid, node, mode, umask } => {
-            ns.create(cx, &nodes::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask }, name, node)
+            ns.create(cx, &nodes::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask }, name, node)?
         }
-        Open { cred, fid, flags } => ns.open_fid(cx, cred, *fid, *flags),
+        Open { cred, fid, flags } => ns.open_fid(cx, cred, *fid, *flags)?,
         OpenCreate { cred, parent, name, fid, flags, mode, umask } => {
             let new = nodes::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
-            ns.open_create(cx, &new, name, *flags)
+            ns.open_create(cx, &new, name, *flags)?
         }
         TmpFile { cred, parent, fid, flags, mode, umask } => {
             let new = nodes::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
-            ns.tmpfile(cx, &new, *flags)
+            ns.tmpfile(cx, &new, *flags)?
         }
-        Close { files } => ns.close(cx, files),
-        Unlink { cred, parent, name, dir } => ns.unlink(cx, cred, *parent, name, *dir),
+        Close { files } => ns.close(cx, files)?,
+        Unlink { cred, parent, name, dir } => ns.unlink(cx, cred, *parent, name, *dir)?,
         Rename { cred, parent, name, new_parent, new_name, flags, whiteout } => {
             let (from, to) = (rename::End { dir: *parent, name }, rename::End { dir: *new_parent, name: new_name });
-            ns.rename(cx, cred, from, to, *flags, whiteout.as_deref().copied())
+            ns.rename(cx, cred, from, to, *flags, whiteout.as_deref().copied())?
         }
-        Link { cred, fid, parent, name } => ns.link(cx, cred, *fid, *parent, name),
-        ReadLink { fid } => ns.readlink(*fid),
-        ReadDir { fid, cookie, max_bytes, attrs } => ns.readdir(*fid, *cookie, *max_bytes, *attrs),
-        GetXattr { cred, fid, name } => ns.getxattr(cred, *fid, name),
-        SetXattr { cred, fid, name, value, flags } => ns.setxattr(cx, cred, *fid, name, Some(value), *flags),
-        ListXattr { cred, fid } => ns.listxattr(cred, *fid),
-        RemoveXattr { cred, fid, name } => ns.setxattr(cx, cred, *fid, name, None, 0),
-        StatFs => ns.statfs(cx),
-        Sync { fid } => ns.sync(*fid),
-        Paths { cred, fid } => ns.paths(cred, *fid),
-        Parents { fid } => ns.parents(*fid),
-        Reopen { files } => ns.reopen(cx, files),
-        LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end),
-        TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime),
-        LayoutMoved { fid, .. } => ns.getattr(*fid, false),
-        SwapLayouts { .. } => ns.swap_layouts(cx, request),
+        Link { cred, fid, parent, name } => ns.link(cx, cred, *fid, *parent, name)?,
+        ReadLink { fid } => ns.readlink(*fid)?,
+        ReadDir { fid, cookie, max_bytes, attrs } => ns.readdir(*fid, *cookie, *max_bytes, *attrs)?,
+        GetXattr { cred, fid, name } => ns.getxattr(cred, *fid, name)?,
+        SetXattr { cred, fid, name, value, flags } => ns.setxattr(cx, cred, *fid, name, Some(value), *flags)?,
+        ListXattr { cred, fid } => ns.listxattr(cred, *fid)?,
+        RemoveXattr { cred, fid, name } => ns.setxattr(cx, cred, *fid, name, None, 0)?,
+        StatFs => ns.statfs(cx)?,
+        Sync { fid } => ns.sync(*fid)?,
+        Paths { cred, fid } => ns.paths(cred, *fid)?,
+        Parents { fid } => ns.parents(*fid)?,
+        Reopen { files } => ns.reopen(cx, files)?,
+        LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end)?,
+        TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime)?,
+        LayoutMoved { fid, .. } => ns.getattr(*fid, false)?,
+        SwapLayouts { .. } => ns.swap_layouts(cx, request)?,
         // The service handles locks.
-        Cancel | Enqueue(_) => Err(Errno::EOPNOTSUPP),
-    }
+        Cancel | Enqueue(_) => return Err(Errno::EOPNOTSUPP.into()),
+    };
+    Ok(reply)
 }

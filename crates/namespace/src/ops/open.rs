@@ -34,18 +34,19 @@ use super::nodes::entry;
 use crate::{
     ClientId, Namespace, Store,
     access::{self, READ, WRITE, is_root, without_privilege},
+    error::OpResult,
     interface::Cx,
     record::Inode,
 };
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn open_fid(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, flags: u32) -> wire::Result<Reply> {
+    pub(crate) fn open_fid(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, flags: u32) -> OpResult<Reply> {
         let inode = self.live(fid)?;
         check_open(&inode, cred, flags)?;
         // This client's kernel has checked its own programs before the request.
         let spared = (flags::writes(flags) && flags & CREAT == 0).then_some(cx.client);
         if (flags::writes(flags) || flags & TRUNC != 0) && self.handles.is_executed_by_another(fid, spared) {
-            return Err(Errno::ETXTBSY);
+            return Err(Errno::ETXTBSY.into());
         }
         self.handles.check_room(cx.client)?;
         if flags & EXEC != 0 {
@@ -73,7 +74,7 @@ impl<S: Store> Namespace<S> {
                 })?;
             }
         }
-        self.opened(cx, fid, flags, false)
+        Ok(self.opened(cx, fid, flags, false)?)
     }
 
     /// Closes a file that was opened for execution and may not be executed.

@@ -11,7 +11,7 @@
 //!   layout at once (not with LAYOUT_LATER). It is opened as requested, whatever its mode.
 
 use sheen_wire::{
-    self as wire, Errno, FileKind,
+    Errno, FileKind,
     mds::{
         Reply,
         flags::{DIRECTORY, EXCL, LAYOUT_LATER},
@@ -22,27 +22,27 @@ use super::{
     names::{is_dots, may_add},
     nodes::{New, new_inode},
 };
-use crate::{Namespace, Store, interface::Cx, record::Inode};
+use crate::{Namespace, Store, error::OpResult, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn open_create(&mut self, cx: &mut Cx, new: &New, name: &[u8], flags: u32) -> wire::Result<Reply> {
+    pub(crate) fn open_create(&mut self, cx: &mut Cx, new: &New, name: &[u8], flags: u32) -> OpResult<Reply> {
         if flags & DIRECTORY != 0 {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let (dir, found) = self.walk(new.cred, new.parent, name)?;
         if let Some(found) = found {
             return match found.kind {
                 FileKind::Regular if found.fid == new.fid => {
                     self.handles.check_room(cx.client)?;
-                    self.opened(cx, new.fid, flags, true)
+                    Ok(self.opened(cx, new.fid, flags, true)?)
                 }
-                _ if flags & EXCL != 0 => Err(Errno::EEXIST),
-                FileKind::Dir => Err(Errno::EISDIR),
+                _ if flags & EXCL != 0 => Err(Errno::EEXIST.into()),
+                FileKind::Dir => Err(Errno::EISDIR.into()),
                 _ => self.open_fid(cx, new.cred, found.fid, flags),
             };
         }
         if is_dots(name) {
-            return Err(if flags & EXCL != 0 { Errno::EEXIST } else { Errno::EISDIR });
+            return Err(if flags & EXCL != 0 { Errno::EEXIST } else { Errno::EISDIR }.into());
         }
         may_add(&dir, new.cred)?;
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
@@ -53,6 +53,6 @@ impl<S: Store> Namespace<S> {
             _ => None,
         };
         self.enter(cx, new, name, Inode { layout, ..inode })?;
-        self.opened(cx, new.fid, flags, true)
+        Ok(self.opened(cx, new.fid, flags, true)?)
     }
 }

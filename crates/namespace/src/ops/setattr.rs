@@ -24,6 +24,7 @@ use super::{nodes::entry, striping};
 use crate::{
     Namespace, Store,
     access::{self, SGID, WRITE, in_group, is_owner, is_root, may_keep_sgid, without_privilege},
+    error::OpResult,
     interface::Cx,
     record::Inode,
 };
@@ -36,7 +37,7 @@ impl<S: Store> Namespace<S> {
         fid: Fid,
         set: &SetAttr,
         handle: Option<u64>,
-    ) -> wire::Result<Reply> {
+    ) -> OpResult<Reply> {
         let inode = self.live(fid)?;
         let by_handle = match handle {
             Some(handle) => Some(flags::writes(self.handles.get(cx.client, fid, handle)?.flags)),
@@ -44,7 +45,7 @@ impl<S: Store> Namespace<S> {
         };
         check_size(&inode, cred, set, by_handle)?;
         if set.size.is_some() && self.is_run_elsewhere(cx.client, fid) {
-            return Err(Errno::ETXTBSY);
+            return Err(Errno::ETXTBSY.into());
         }
         check_chown(&inode, cred, set)?;
         check_times(&inode, cred, set)?;

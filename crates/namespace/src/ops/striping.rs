@@ -5,19 +5,13 @@ use bytes::Bytes;
 use sheen_layout::{Asked, Layout, LayoutError, Stripe, Wanted, WantedLayout};
 use sheen_wire::{self as wire, Errno, Fid, fid};
 
-use crate::{LayoutRequest, Namespace, Store, interface::Cx, record::Inode};
+use crate::{LayoutRequest, Namespace, Store, error::OpResult, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     /// Allocates a layout for `file` in directory `parent` (`None`: the file has no name). In a
     /// composite layout, the components at the beginning of the file get objects. Changes nothing
     /// but id counters, so it comes before all changes.
-    pub(crate) fn new_layout(
-        &mut self,
-        cx: &mut Cx,
-        file: Fid,
-        parent: Option<Fid>,
-        own: Asked,
-    ) -> wire::Result<Layout> {
+    pub(crate) fn new_layout(&mut self, cx: &mut Cx, file: Fid, parent: Option<Fid>, own: Asked) -> OpResult<Layout> {
         let wanted = self.wanted(cx, parent, own)?;
         let objects = self.allot(cx, &wanted.first())?;
         Ok(wanted.layout(file, objects)?)
@@ -34,11 +28,7 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Allocates objects for components: for all of them or, with an error, for none.
-    pub(crate) fn allot(
-        &mut self,
-        cx: &mut Cx,
-        wanted: &[(usize, &Wanted)],
-    ) -> wire::Result<Vec<(usize, Vec<Stripe>)>> {
+    pub(crate) fn allot(&mut self, cx: &mut Cx, wanted: &[(usize, &Wanted)]) -> OpResult<Vec<(usize, Vec<Stripe>)>> {
         let place = |(component, wanted): &(usize, &Wanted)| Ok((*component, cx.env.place(wanted)?));
         let placed: Vec<(usize, Vec<u32>)> = wanted.iter().map(place).collect::<wire::Result<_>>()?;
         let osts: Vec<u32> = placed.iter().flat_map(|(_, osts)| osts).copied().collect();
@@ -58,7 +48,7 @@ impl<S: Store> Namespace<S> {
 
     /// Returns the layout of a regular file, allocated now if it has none yet. The caller stores it
     /// once nothing can fail any more.
-    pub(crate) fn layout_of(&mut self, cx: &mut Cx, file: Fid, inode: &Inode) -> wire::Result<Bytes> {
+    pub(crate) fn layout_of(&mut self, cx: &mut Cx, file: Fid, inode: &Inode) -> OpResult<Bytes> {
         match &inode.layout {
             Some(layout) => Ok(layout.clone()),
             None => Ok(self.next_layout(cx, file, inode, Asked::default())?.encode().into()),
@@ -66,9 +56,9 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Allocates a layout for a file that has none, and may have had one before.
-    pub(crate) fn next_layout(&mut self, cx: &mut Cx, file: Fid, inode: &Inode, own: Asked) -> wire::Result<Layout> {
+    pub(crate) fn next_layout(&mut self, cx: &mut Cx, file: Fid, inode: &Inode, own: Asked) -> OpResult<Layout> {
         let parent = inode.links.first().map(|l| l.parent);
-        with_unused_generation(inode, file, self.new_layout(cx, file, parent, own)?)
+        Ok(with_unused_generation(inode, file, self.new_layout(cx, file, parent, own)?)?)
     }
 }
 

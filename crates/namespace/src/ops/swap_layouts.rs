@@ -38,6 +38,7 @@ use sheen_wire::{
 use crate::{
     ClientId, Namespace, Store,
     access::{self, WRITE, is_owner, is_root, without_privilege},
+    error::OpResult,
     held::INTERNAL_CLIENT,
     interface::Cx,
     key,
@@ -50,9 +51,9 @@ impl<S: Store> Namespace<S> {
     /// Unless this fails, [`Namespace::end_swap`] must follow, whether the request succeeds or not.
     ///
     /// # Errors
-    /// Those of the request; EINVAL for another kind of request; [`crate::NEED_COMMIT`].
-    pub fn begin_swap(&mut self, request: &Request) -> wire::Result<Option<Vec<Renamed>>> {
-        let Request::SwapLayouts { fids, nonce, .. } = request else { return Err(Errno::EINVAL) };
+    /// Those of the request; EINVAL for another kind of request; [`crate::OpError::CommitFirst`].
+    pub fn begin_swap(&mut self, request: &Request) -> OpResult<Option<Vec<Renamed>>> {
+        let Request::SwapLayouts { fids, nonce, .. } = request else { return Err(Errno::EINVAL.into()) };
         if self.swaps.done.contains(nonce) {
             return Ok(None);
         }
@@ -63,7 +64,7 @@ impl<S: Store> Namespace<S> {
         Ok(Some(names))
     }
 
-    fn reserve_names(&mut self, request: &Request) -> wire::Result<(BegunSwap, Vec<Renamed>)> {
+    fn reserve_names(&mut self, request: &Request) -> OpResult<(BegunSwap, Vec<Renamed>)> {
         let (fids, stored, layouts) = self.both_to_swap(request)?;
         let next = layouts.iter().map(Layout::generation).max().unwrap_or(0).checked_add(1).ok_or(Errno::ERANGE)?;
         let stripes: Vec<Stripe> = layouts.iter().flat_map(Layout::all_objects).collect();

@@ -21,19 +21,21 @@ use super::{
     names::may_add,
     nodes::{New, new_inode},
 };
-use crate::{Namespace, Store, interface::Cx, record::Inode};
+use crate::{Namespace, Store, error::OpResult, interface::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn tmpfile(&mut self, cx: &mut Cx, new: &New, flags: u32) -> wire::Result<Reply> {
+    pub(crate) fn tmpfile(&mut self, cx: &mut Cx, new: &New, flags: u32) -> OpResult<Reply> {
         let dir = self.dir(new.parent)?;
         may_add(&dir, new.cred)?;
         if !flags::writes(flags) {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         match self.check_new_fid(new.fid) {
-            Err(Errno::EINVAL) if self.is_orphan(new.fid)? => return self.opened(cx, new.fid, flags, true),
+            Err(Errno::EINVAL) if self.is_orphan(new.fid)? => {
+                return Ok(self.opened(cx, new.fid, flags, true)?);
+            }
             checked => checked?,
         }
         let layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
@@ -43,7 +45,7 @@ impl<S: Store> Namespace<S> {
             Inode { layout: Some(layout.encode().into()), nlink: 0, linkable: flags & EXCL == 0, ..inode },
         );
         self.counters.files += 1;
-        self.opened(cx, new.fid, flags, true)
+        Ok(self.opened(cx, new.fid, flags, true)?)
     }
 
     fn is_orphan(&mut self, fid: Fid) -> wire::Result<bool> {

@@ -40,6 +40,7 @@ use super::{xattr_acl::Which, xattr_comp::Edit, xattr_lov};
 use crate::{
     Namespace, Store,
     access::{self, READ, STICKY, WRITE, is_owner, is_root},
+    error::OpResult,
     interface::Cx,
     record::{Inode, Xattrs},
 };
@@ -163,14 +164,14 @@ impl<S: Store> Namespace<S> {
         name: &[u8],
         value: Option<&[u8]>,
         flags: u32,
-    ) -> wire::Result<Reply> {
+    ) -> OpResult<Reply> {
         let inode = self.live(fid)?;
         let key = Key::parse(name)?;
         if value.is_some_and(|v| v.len() > XATTR_SIZE_MAX) {
-            return Err(Errno::E2BIG);
+            return Err(Errno::E2BIG.into());
         }
         if flags & !(CREATE | REPLACE) != 0 || flags == CREATE | REPLACE {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         check(&inode, cred, name, key, true)?;
         match key {
@@ -181,7 +182,7 @@ impl<S: Store> Namespace<S> {
             Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
             Key::Link | Key::Lma => {}
-            Key::NoLustre => return Err(Errno::EOPNOTSUPP),
+            Key::NoLustre => return Err(Errno::EOPNOTSUPP.into()),
             Key::User | Key::Trusted | Key::Security => self.set_plain(cx, fid, name, value, flags)?,
         }
         Ok(Reply::Ok)

@@ -30,6 +30,7 @@ use sheen_wire::{
 use super::striping::{check_served, with_unused_generation};
 use crate::{
     Namespace, Store,
+    error::OpResult,
     interface::Cx,
     record::{Inode, LINK_ENTRY_BYTES},
 };
@@ -47,7 +48,7 @@ impl<S: Store> Namespace<S> {
         inode: &Inode,
         value: Option<&[u8]>,
         flags: u32,
-    ) -> wire::Result<()> {
+    ) -> OpResult<()> {
         let layout = match (inode.kind, value) {
             (FileKind::Dir, None) => None,
             (FileKind::Dir, Some(value)) => {
@@ -59,13 +60,13 @@ impl<S: Store> Namespace<S> {
                 Some(self.another_layout(cx, fid, inode, value)?.encode().into())
             }
             (FileKind::Regular, Some(_)) if inode.layout.is_some() => {
-                return if flags & CREATE != 0 { Err(Errno::EEXIST) } else { Ok(()) };
+                return if flags & CREATE != 0 { Err(Errno::EEXIST.into()) } else { Ok(()) };
             }
             (FileKind::Regular, Some(value)) => {
                 let asked = self.asked(cx, value)?;
                 Some(self.next_layout(cx, fid, inode, asked)?.encode().into())
             }
-            _ => return Err(Errno::EOPNOTSUPP),
+            _ => return Err(Errno::EOPNOTSUPP.into()),
         };
         if layout.is_none() && inode.layout.is_none() {
             return Ok(());
@@ -73,15 +74,16 @@ impl<S: Store> Namespace<S> {
         self.edit(fid, |i| {
             i.layout = layout;
             i.ctime = cx.now;
-        })
+        })?;
+        Ok(())
     }
 
     /// Allocates a layout that replaces the present one, whose objects are destroyed. The
     /// generation continues.
-    fn another_layout(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: &[u8]) -> wire::Result<Layout> {
+    fn another_layout(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: &[u8]) -> OpResult<Layout> {
         let asked = self.asked(cx, value)?;
         let new = self.new_layout(cx, fid, None, asked)?;
-        let Some(stored) = &inode.layout else { return with_unused_generation(inode, fid, new) };
+        let Some(stored) = &inode.layout else { return Ok(with_unused_generation(inode, fid, new)?) };
         let next = Layout::decode(stored)?.generation().checked_add(1).ok_or(Errno::ERANGE)?;
         self.log_destroy(stored)?;
         Ok(new.adopted(fid, next)?)

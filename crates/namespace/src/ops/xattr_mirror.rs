@@ -20,7 +20,7 @@ use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, Wan
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::Change};
 
 use super::striping::{leave_layout, with_unused_generation};
-use crate::{Namespace, Store, access::is_owner, held::INTERNAL_CLIENT, interface::Cx, record::Inode};
+use crate::{Namespace, Store, access::is_owner, error::OpResult, held::INTERNAL_CLIENT, interface::Cx, record::Inode};
 
 /// Maximum nanoseconds of a time.
 const NSEC_MAX: u32 = 999_999_999;
@@ -33,8 +33,8 @@ impl<S: Store> Namespace<S> {
         fid: Fid,
         inode: &Inode,
         value: Option<&[u8]>,
-    ) -> wire::Result<()> {
-        let (FileKind::Regular, Some(value)) = (inode.kind, value) else { return Err(Errno::EOPNOTSUPP) };
+    ) -> OpResult<()> {
+        let (FileKind::Regular, Some(value)) = (inode.kind, value) else { return Err(Errno::EOPNOTSUPP.into()) };
         let change = Change::decode(value)?;
         let stored = match (&change, &inode.layout) {
             (_, Some(layout)) => layout.clone(),
@@ -70,7 +70,7 @@ impl<S: Store> Namespace<S> {
                 self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
             }
         };
-        self.put_layout(cx, fid, &changed)
+        Ok(self.put_layout(cx, fid, &changed)?)
     }
 
     fn put_layout(&mut self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
@@ -87,7 +87,7 @@ impl<S: Store> Namespace<S> {
         inode: &Inode,
         mut layout: Layout,
         template: &[u8],
-    ) -> wire::Result<Layout> {
+    ) -> OpResult<Layout> {
         self.check_openers_have_layout_lock(cx, fid, &layout)?;
         let asked = self.asked(cx, template)?;
         let (Asked::Composite(_), parent) = (&asked, inode.links.first().map(|l| l.parent)) else {

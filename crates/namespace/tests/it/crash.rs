@@ -216,7 +216,7 @@ fn reservations_are_durable_before_they_are_used() {
             flags: 0,
         };
         while let Err(e) = fs.ns.execute(ME, &request, &mut fs.env) {
-            assert_eq!(e, sheen_namespace::NEED_COMMIT);
+            assert_eq!(e, sheen_namespace::OpError::CommitFirst);
             waits += 1;
             fs.commit();
         }

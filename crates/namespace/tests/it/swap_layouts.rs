@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use sheen_layout::{Asked, Count, Layout, Spec, Template, TemplateComponent};
-use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
+use sheen_namespace::{ClientId, OpError, Renamed};
 use sheen_wire::{
     Cred, Errno, Fid, Result, Time,
     fid::ROOT,
@@ -27,12 +27,12 @@ fn request(cred: &Cred, fids: [Fid; 2], nonce: u64) -> Request {
 }
 
 fn begin(fs: &mut Fs, request: &Request) -> Result<Option<Vec<Renamed>>> {
-    match fs.ns.begin_swap(request) {
-        Err(NEED_COMMIT) => {
-            fs.commit();
-            fs.ns.begin_swap(request)
+    loop {
+        match fs.ns.begin_swap(request) {
+            Err(OpError::CommitFirst) => fs.commit(),
+            Err(OpError::Errno(errno)) => return Err(errno),
+            Ok(names) => return Ok(names),
         }
-        begun => begun,
     }
 }
 

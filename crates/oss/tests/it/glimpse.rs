@@ -8,7 +8,7 @@ use sheen_lnet::Net;
 use sheen_oss::Ost;
 use sheen_rt::JoinHandle;
 use sheen_wire::{
-    Bulk, Errno, Result, Time,
+    Errno, Result, Time,
     ast::Callback,
     bulk::BULK_BYTES_MAX,
     ldlm::{Enqueue, Enqueued, Flags, LockId, Mode, Policy},
@@ -38,7 +38,7 @@ fn glimpsed(client: &Caller<'_>) -> LockId {
 
 fn answer(client: &Caller<'_>, id: LockId, known: Option<ObjectAttr>) {
     let request = Request::Glimpsed { answers: vec![(id, known)] };
-    client.process.run(client.import.call_urgent(request, Bulk::new())).unwrap();
+    client.process.run(client.import.request(request).urgent().send()).unwrap();
 }
 
 fn begin_stat(client: &Caller<'_>) -> JoinHandle<Result<Reply>> {
@@ -173,7 +173,7 @@ fn lockless_read_waits_until_the_writer_has_flushed() {
         let import = reader.import.clone();
         let begun = process.net.rt().spawn("test", async move {
             let parts = vec![part(0, 4), part(100, 4), part(4, 9), part(4, 1)];
-            import.call(Request::Read { parts }, Bulk::new()).await
+            import.request(Request::Read { parts }).send().await
         });
         assert_eq!(writer.asked(), lock);
         process.still_waits(&begun);
@@ -188,7 +188,7 @@ fn lockless_read_waits_until_the_writer_has_flushed() {
 }
 
 fn read_bytes(client: &Caller<'_>, request: Request) -> Vec<u8> {
-    let reply = client.process.run(client.import.call(request, Bulk::new())).unwrap();
+    let reply = client.process.run(client.import.request(request).send()).unwrap();
     reply.bulk.into_bytes().to_vec()
 }
 
@@ -203,7 +203,7 @@ fn read_of_several_objects_waits_for_each_writer_separately() {
     let begun = process.net.rt().spawn("test", async move {
         let of = |object, offset| sheen_wire::ost::Part { object, ..part(offset, 2) };
         let parts = vec![of(OBJECT, 0), of(second, 0), of(OBJECT, 2), of(second, 2)];
-        import.call(Request::Read { parts }, Bulk::new()).await
+        import.request(Request::Read { parts }).send().await
     });
     assert_eq!((a.asked(), b.asked()), (first_lock, second_lock));
     b.write(second, 0, b"ABCD");

@@ -61,7 +61,7 @@ impl Client {
     async fn write(&self, oid: u32, offset: u64, len: u64, grant: Grant) -> Result<u64> {
         let parts = vec![Part { object: Fid::new(0x2_8000_0401, oid), offset, len: len as u32 }];
         let request = Request::Write { parts, sync: false, mtime: None, grant };
-        match self.0.call(request, Bulk::from(Bytes::from(vec![oid as u8; len as usize]))).await?.body {
+        match self.0.request(request).bulk(Bulk::from(Bytes::from(vec![oid as u8; len as usize]))).send().await?.body {
             Reply::Done { granted, .. } => Ok(granted),
             other => panic!("{other:?}"),
         }
@@ -69,7 +69,7 @@ impl Client {
 
     /// Requests more grant, without a write.
     async fn want(&self, want: u64) -> u64 {
-        match self.0.call(Request::Enqueue { locks: vec![], want }, Bulk::new()).await.unwrap().body {
+        match self.0.request(Request::Enqueue { locks: vec![], want }).send().await.unwrap().body {
             Reply::Enqueued { granted, .. } => granted,
             other => panic!("{other:?}"),
         }
@@ -90,7 +90,7 @@ impl Client {
 
     async fn has(&self, oid: u32, offset: u64, len: u64) -> bool {
         let parts = vec![Part { object: Fid::new(0x2_8000_0401, oid), offset, len: len as u32 }];
-        let bytes = self.0.call(Request::Read { parts }, Bulk::new()).await.unwrap().bulk.into_bytes();
+        let bytes = self.0.request(Request::Read { parts }).send().await.unwrap().bulk.into_bytes();
         bytes.len() as u64 == len && bytes.iter().all(|byte| *byte == oid as u8)
     }
 }
@@ -137,8 +137,8 @@ fn full_disk_accepts_overwrites_and_hole_punches() {
         b.write(1, 0, 8 * MIB, Grant::default()).await.unwrap();
         let reserve = |mode| Request::Allocate { mode, runs: vec![(Fid::new(0x2_8000_0401, 9), 0, 4 * MIB)] };
         let mode = Allocate::Reserve { keep_size: false };
-        assert_eq!(b.0.call(reserve(mode), Bulk::new()).await.unwrap_err(), Errno::ENOSPC, "it is granted");
-        b.0.call(reserve(Allocate::PunchHole), Bulk::new()).await.unwrap();
+        assert_eq!(b.0.request(reserve(mode)).send().await.unwrap_err(), Errno::ENOSPC, "it is granted");
+        b.0.request(reserve(Allocate::PunchHole)).send().await.unwrap();
     });
 }
 
@@ -155,7 +155,7 @@ fn grants_are_released_on_disconnect_and_restart() {
         assert!(b.fill(1, filled, MIB).await + MIB > granted, "other clients may use it");
 
         let ost = {
-            b.0.call(Request::Destroy { objects: vec![Fid::new(0x2_8000_0401, 1)] }, Bulk::new()).await.unwrap();
+            b.0.request(Request::Destroy { objects: vec![Fid::new(0x2_8000_0401, 1)] }).send().await.unwrap();
             assert!(b.want(ALL).await > 0);
             ost.stop().await;
             drop(ost);
@@ -215,9 +215,9 @@ fn link_markers_use_no_granted_space() {
         b.fill(2, 0, 4096).await;
         let (object, other) = (Fid::new(0x2_8000_0401, 1), Fid::new(0x2_8000_0401, 9));
         let close = Request::Close { objects: vec![(object, None)], group: None };
-        b.0.call(close, Bulk::new()).await.unwrap();
+        b.0.request(close).send().await.unwrap();
         let link = Request::Link { objects: vec![(object, other)] };
-        assert_eq!(b.0.call(link, Bulk::new()).await.unwrap_err(), Errno::ENOSPC);
+        assert_eq!(b.0.request(link).send().await.unwrap_err(), Errno::ENOSPC);
         assert!(granted <= ost.store().free().unwrap());
     });
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportConfig};
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Errno, Fid, Result,
     ldlm::{Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource},
     ost::{Allocate, Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
@@ -268,12 +268,11 @@ fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
             }
             let import = of.import.clone();
             process.net.rt().spawn("test", async move {
-                let answers =
-                    enqueued(import.call(Request::Enqueue { locks, want: 0 }, Bulk::new()).await.unwrap().body);
+                let answers = enqueued(import.request(Request::Enqueue { locks, want: 0 }).send().await.unwrap().body);
                 let locks: BTreeSet<LockId> = answers.iter().map(|(answer, _)| granted(*answer)).collect();
                 assert_eq!(locks.len(), OBJECTS as usize, "each object has a lock of its own");
                 let cancel = Request::Cancel { locks: locks.into_iter().collect() };
-                import.call_urgent(cancel, Bulk::new()).await.unwrap();
+                import.request(cancel).urgent().send().await.unwrap();
                 answers.into_iter().map(|(_, attr)| attr.size).collect::<BTreeSet<u64>>()
             })
         };
@@ -313,7 +312,7 @@ fn enqueues_of_several_locks_do_not_deadlock() {
         may_go_on.lock().unwrap().recv_timeout(REAL_PATIENCE).unwrap();
     });
     let writes = Request::Enqueue { locks: vec![Enqueue { mode: Mode::Pw, ..pr(object(3), ALL) }], want: 0 };
-    let answer = process.run(between.call(writes, Bulk::new())).unwrap();
+    let answer = process.run(between.request(writes).send()).unwrap();
     let third = granted(enqueued(answer.body)[0].0);
 
     let locks = vec![pr(object(1), ALL), pr(object(3), ALL), pr(object(2), ALL)];
@@ -333,7 +332,7 @@ fn enqueues_of_several_locks_do_not_deadlock() {
     assert!(!first_write.is_finished());
     go_on.send(()).unwrap();
     let cancel = Request::Cancel { locks: vec![third] };
-    process.run(between.call_urgent(cancel, Bulk::new())).unwrap();
+    process.run(between.request(cancel).urgent().send()).unwrap();
     for (answer, _) in enqueued(a.end(wants).unwrap()) {
         a.cancel(granted(answer));
     }

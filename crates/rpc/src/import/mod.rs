@@ -1,8 +1,8 @@
 //! A client's connection to one target.
 //!
-//! A call takes a slot and then uses the current connection. Over `lo` it calls the service. Over
-//! tcp it is entered among the pending requests, its frame is posted, and it waits for the reply.
-//! If there is no connection, the call waits for one.
+//! A request ([`Import::request`]) takes a slot and then uses the current connection. Over `lo` it
+//! calls the service. Over tcp it is entered among the pending requests, its frame is posted, and
+//! it waits for the reply. If there is no connection, the request waits for one.
 //!
 //! One task, the connector (`connect.rs`), makes the connection and restores it. It exists while
 //! there is no connection; over tcp it also reads the replies. `Link` (`link.rs`) holds the
@@ -20,6 +20,7 @@ mod link;
 mod lo;
 mod lo_peer;
 mod recover;
+mod request;
 mod tcp;
 
 use std::{
@@ -28,17 +29,16 @@ use std::{
 };
 
 use sheen_lnet::{Net, Nid};
-use sheen_wire::{Bulk, Errno, Protocol};
+use sheen_wire::{Errno, Protocol};
 
 pub use config::{ImportConfig, ImportParams, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX};
 pub use error::ConnectError;
 pub use inner::Recovering;
 pub use link::ImportState;
+pub use request::ImportRequest;
 
 use crate::{
-    service::{BoxFuture, Handler, Response},
-    slots::Slots,
-    slow,
+    service::{BoxFuture, Handler},
     stats::ImportStats,
 };
 use config::{PAGE_BYTES, PAGES_PER_RPC_LIMIT};
@@ -50,58 +50,9 @@ pub struct Import<P: Protocol> {
 }
 
 impl<P: Protocol> Import<P> {
-    /// Creates an import. It connects at the first call or [`Import::connect`].
+    /// Creates an import. It connects at the first request or [`Import::connect`].
     pub fn new(net: Arc<Net>, config: ImportConfig) -> Arc<Import<P>> {
         Arc::new(Import { inner: Arc::new(Inner::new(net, config)) })
-    }
-
-    /// Sends a request with file data and waits for the reply. Waits first for a slot, then, if
-    /// there is no connection, for one.
-    ///
-    /// The request survives lost connections and restarted servers. Errors: the service's own; and
-    /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`]
-    ///   returns the reason);
-    /// * ETIMEDOUT: the connection was lost and not restored within `recovery_timeout_ms`. The
-    ///   request may have been executed or not;
-    /// * ESHUTDOWN: the import was closed;
-    /// * EINVAL: a body or bulk over the wire's limits;
-    /// * EPROTO: the reply could not be decoded.
-    ///
-    /// The call may be dropped while it waits. The request may then have been executed or not.
-    pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        Ok(self.call_in_place(request, bulk).await?.copied()?)
-    }
-
-    /// As [`Import::call`], but file data of a server in this process may stay in its files
-    /// ([`Response::live`]).
-    pub async fn call_in_place(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        self.call_within(&self.inner.slots, request, bulk, false).await
-    }
-
-    /// As [`Import::call`], for a request that is valid only under a lock of this client, such as a
-    /// write at the end of file that the client looked up. An evicted client has no locks. If the
-    /// request were resent after an eviction, it would overwrite what other clients did since. So
-    /// it fails instead.
-    ///
-    /// # Errors
-    /// As [`Import::call`]; EIO: the server evicted this client before it replied. The request may
-    /// have been executed or not.
-    pub async fn call_guarded(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        Ok(self.call_within(&self.inner.slots, request, bulk, true).await?.copied()?)
-    }
-
-    /// As [`Import::call_guarded`], but without waiting for the slots of other requests. For
-    /// requests that other clients wait for, such as cancelling a lock, or flushing the dirty data
-    /// under it. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
-    pub async fn call_urgent(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        Ok(self.call_within(&self.inner.urgent, request, bulk, true).await?.copied()?)
-    }
-
-    /// As [`Import::call`], for a request that may wait long at the server, such as for a lock. It
-    /// takes no slot that the requests which end the wait need. At most [`PATIENT_IN_FLIGHT_MAX`]
-    /// are under way at a time.
-    pub async fn call_patient(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        Ok(self.call_within(&self.inner.patient, request, bulk, false).await?.copied()?)
     }
 
     /// Sets the handler of callbacks. To be called once, before the first call. The handler runs on
@@ -110,25 +61,6 @@ impl<P: Protocol> Import<P> {
         if self.inner.callbacks.set(Arc::new(Handler(Box::new(handler)))).is_err() {
             tracing::error!(target_name = %self.inner.target, "ignoring a second handler of callbacks");
         }
-    }
-
-    async fn call_within(
-        &self,
-        slots: &Slots,
-        request: P::Request,
-        bulk: Bulk,
-        guarded: bool,
-    ) -> sheen_wire::Result<Response<P::Reply>> {
-        let inner = &self.inner;
-        let _slot = slots.acquire().await?;
-        let started = inner.net.rt().now();
-        let (op, sent) = (P::op(&request), bulk.len());
-        let answer = inner.call(request, bulk, guarded).await;
-        let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
-        let took = inner.net.rt().now().since(started);
-        inner.stats.record(op, sent, received, took);
-        slow::client_request(&inner.target, op, took);
-        answer
     }
 
     /// Connects if there is no connection. The error has the reason, for the message of a mount.

@@ -19,7 +19,8 @@ impl<P: Protocol> Recovering<P> {
 
     /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the
     /// connection broke. The hook is then called again over the next connection.
-    pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+    pub async fn call(&self, request: impl Into<P::Request>) -> sheen_wire::Result<Response<P::Reply>> {
+        let (request, bulk) = (request.into(), Bulk::new());
         match &self.route {
             RecoveringRoute::Lo(peer) => Ok(self.inner.call_lo(peer, request, bulk).await?.copied()?),
             RecoveringRoute::Tcp(connection) => {

@@ -128,14 +128,14 @@ fn callbacks_arrive_in_order() {
             let bell = Arc::new(Bell::default());
             let (_server, import) = pair(&rt, &bell, lo).await;
             let heard = listen(&import);
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             for n in 0..100 {
                 assert!(bell.ring("c", n));
                 assert!(!lo || heard.lock().len() as u64 == n + 1, "over lo: before `callback` returns");
             }
             until(&rt, || heard.lock().len() == 100).await;
             assert_eq!(*heard.lock(), (0..100).collect::<Vec<_>>());
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             assert_eq!((import.state(), import.stats().connects), (ImportState::Full, 1));
 
             import.close().await;
@@ -152,9 +152,9 @@ fn callback_without_a_handler_is_ignored() {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
             let (_server, import) = pair(&rt, &bell, lo).await;
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             bell.ring("c", 1);
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             assert_eq!(import.stats().connects, 1);
         }
     });
@@ -168,12 +168,12 @@ fn urgent_call_overtakes_calls_waiting_for_a_slot() {
             let (_server, import) = pair(&rt, &bell, lo).await;
             let call = |request| {
                 let i = import.clone();
-                rt.spawn("call", async move { i.call(request, Bulk::new()).await.map(|_| ()) })
+                rt.spawn("call", async move { i.request(request).send().await.map(|_| ()) })
             };
             let mut all: Vec<_> = (0..8).map(|_| call(sync())).collect();
             until(&rt, || import.stats().in_flight == 8).await;
             all.push(call(cancel(1)));
-            import.call_urgent(cancel(2), Bulk::new()).await.unwrap();
+            import.request(cancel(2)).urgent().send().await.unwrap();
             assert_eq!(*bell.cancelled.lock(), [2].into(), "the other one waits");
             bell.gate.as_ref().unwrap().add_permits(8);
             for call in all {
@@ -197,7 +197,7 @@ fn evicted_client_reconnects_as_a_new_client() {
                 note.lock().push(recovering.welcome().known);
                 Box::pin(async { Ok(()) })
             });
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             let first = bell.export("c");
             first.evict("test");
             first.evict("test");
@@ -205,13 +205,13 @@ fn evicted_client_reconnects_as_a_new_client() {
             assert!(first.is_gone() && !first.callback::<Mds>(glimpse(1)));
 
             until(&rt, || *recovered.lock() == [false]).await;
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             let second = bell.export("c");
             assert!(second.id() != first.id() && bell.reconnected.lock().is_empty());
             assert!(second.callback::<Mds>(glimpse(2)));
             until(&rt, || *heard.lock() == [2]).await;
             first.evict("test");
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             assert!(!second.is_gone() && import.stats().connects == 2, "the present export was not evicted");
         }
     });
@@ -230,14 +230,14 @@ fn idle_client_with_callbacks_notices_target_restart_at_once() {
                 note.lock().push(recovering.welcome().known);
                 Box::pin(async { Ok(()) })
             });
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
             server.remove(TARGET);
             rt.sleep(Duration::from_millis(20)).await;
             assert!(recovered.lock().is_empty() && bell.gone.lock().is_empty());
             server.add::<Mds>(TARGET, bell.clone());
             // The client sends no request meanwhile.
             until(&rt, || *recovered.lock() == [false]).await;
-            import.call(sync(), Bulk::new()).await.unwrap();
+            import.request(sync()).send().await.unwrap();
         }
     });
 }
@@ -260,10 +260,10 @@ fn ringing(seed: u64) -> usize {
         import.on_callback(move |callback| {
             if let Some(import) = weak.upgrade() {
                 let n = number(callback);
-                drop(on.spawn("cancel", async move { drop(import.call_urgent(cancel(n), Bulk::new()).await) }));
+                drop(on.spawn("cancel", async move { drop(import.request(cancel(n)).urgent().send().await) }));
             }
         });
-        import.call(sync(), Bulk::new()).await.unwrap();
+        import.request(sync()).send().await.unwrap();
         let world = (*sim).clone();
         let faults = sim.rt(9).spawn("faults", async move {
             let rt = world.rt(9);

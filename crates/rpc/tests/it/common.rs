@@ -243,7 +243,7 @@ pub fn import(net: Arc<Net>, addr: SocketAddr) -> Arc<Import<Mds>> {
 
 /// Sends `AllocSeq`; returns the answer.
 pub async fn seq(import: &Import<Mds>) -> sheen_wire::Result<u64> {
-    match import.call(mds::Request::AllocSeq.into(), Bulk::new()).await?.body.reply {
+    match import.request(mds::Request::AllocSeq).send().await?.body.reply {
         mds::Reply::Seq(n) => Ok(n),
         _ => Err(Errno::EPROTO),
     }
@@ -259,7 +259,7 @@ pub fn begin_seq(rt: &Rt, import: &Arc<Import<Mds>>) -> JoinHandle<sheen_wire::R
 pub fn reopen_after_restart(import: &Import<Mds>) {
     import.on_restart(|recovering| {
         Box::pin(async move {
-            recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
+            recovering.call(mds::Request::Reopen { files: vec![] }).await?;
             Ok(())
         })
     });
@@ -270,7 +270,7 @@ pub fn reopen_after_restart(import: &Import<Mds>) {
 pub async fn expect_close_ends_calls(rt: &Rt, import: &Arc<Import<Mds>>, echo: &Echo) {
     let sync = {
         let import = import.clone();
-        async move { import.call(mds::Request::Sync { fid: None }.into(), Bulk::new()).await }
+        async move { import.request(mds::Request::Sync { fid: None }).send().await }
     };
     let waits = rt.spawn("waits", sync);
     until(rt, || echo.executed() == 1).await;

@@ -84,7 +84,7 @@ async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (V
     let config = patient_import_config("c", Some((*host, addr.port()).into()));
     let import = Import::<Ost>::new(Net::new(client_rt.clone()), config);
     import.set_checksums(checksums);
-    let got = import.call(read(), Bulk::new()).await.unwrap();
+    let got = import.request(read()).send().await.unwrap();
     assert_eq!(import.stats().connects, 1, "a connection was closed");
     (got.bulk.into_bytes().to_vec(), pages.stale.load(Ordering::SeqCst))
 }

@@ -10,7 +10,7 @@ use std::{
 
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportState, Server};
-use sheen_wire::{Bulk, Errno, Mds, Ost, frame::FEATURE_OP_ID, mds};
+use sheen_wire::{Errno, Mds, Ost, frame::FEATURE_OP_ID, mds};
 
 use crate::common::*;
 
@@ -30,8 +30,8 @@ fn lo_call_completes_at_first_poll_without_a_copy() {
         let import = Import::<Ost>::new(net, import_config("c", None));
         assert_eq!(import.state(), ImportState::New);
         let sent = data(1 << 20, 5);
-        now(import.call(write(), sent.clone())).expect("ready").unwrap();
-        let got = now(import.call(read(), Bulk::new())).expect("ready").unwrap().bulk;
+        now(import.request(write()).bulk(sent.clone()).send()).expect("ready").unwrap();
+        let got = now(import.request(read()).send()).expect("ready").unwrap().bulk;
         assert_eq!(got.segments()[0].as_ptr(), sent.segments()[0].as_ptr());
         assert_eq!((import.state(), import.current_nid()), (ImportState::Full, Some(Nid::Lo)));
         let stats = import.stats();
@@ -45,7 +45,7 @@ fn lo_call_completes_at_first_poll_without_a_copy() {
 fn call_future_size_stays_within_bound() {
     run(async |rt| {
         let import = Import::<Mds>::new(Net::new(rt), import_config("c", None));
-        let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
+        let call = import.request(mds::Request::AllocSeq).send();
         let bytes = size_of_val(&call);
         assert!(bytes <= 3328, "a call's future has {bytes} bytes, which are copied with every call");
     });
@@ -122,7 +122,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         import.on_restart(|recovering| {
             Box::pin(async move {
                 assert_eq!(recovering.welcome().incarnation, 2);
-                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
+                recovering.call(mds::Request::Reopen { files: vec![] }).await?;
                 Ok(())
             })
         });

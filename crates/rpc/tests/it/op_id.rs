@@ -47,7 +47,7 @@ impl Service<Mds> for Witness {
         Box::pin(async move {
             self.seen.lock().push(operation::current());
             if let Some(ost) = &self.ost {
-                ost.call(ost::Request::StatFs, Bulk::new()).await?;
+                ost.request(ost::Request::StatFs).send().await?;
             }
             Ok(mds::Answer::from(mds::Reply::Ok).into())
         })
@@ -106,7 +106,7 @@ fn request_carries_operation_id_to_every_server_although_connections_break() {
             for number in 1..=20 {
                 let op = if number % 5 == 0 { OpId::NONE } else { OpId::new(0xff00_0000_0000_0001, number) };
                 sent.push(op);
-                let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
+                let call = import.request(mds::Request::AllocSeq).send();
                 operation::within(op, call).await.unwrap();
             }
             faults.abort();
@@ -126,7 +126,7 @@ fn lo_call_keeps_the_operation_of_its_caller() {
         server.add::<Mds>(TARGET, mdt.clone());
         let import = Import::<Mds>::new(net, import_config("client", None));
         let op = OpId::new(1, 2);
-        operation::within(op, import.call(mds::Request::AllocSeq.into(), Bulk::new())).await.unwrap();
+        operation::within(op, import.request(mds::Request::AllocSeq).send()).await.unwrap();
         assert_eq!(mdt.seen(), [op]);
     });
 }

@@ -225,13 +225,14 @@ fn guarded_write_fails_after_eviction_and_is_not_resent() {
         server.listen(sim.addr(1, PORT)).await.unwrap();
         let (rt, config) = (sim.rt(2), ImportConfig::new("c", TARGET, vec![Nid::Tcp(sim.addr(1, PORT))]));
         let import = Import::<Ost>::new(Net::new(rt.clone()), config);
-        import.call(write(), Bulk::new()).await.unwrap();
+        import.request(write()).send().await.unwrap();
 
         sim.partition(1, 2);
         let (bytes, i) = (|byte: u8| Bulk::from(Bytes::from(vec![byte])), import.clone());
-        let kept = rt.spawn("call", async move { i.call_guarded(write(), bytes(1)).await.map(|_| ()) });
+        let kept =
+            rt.spawn("call", async move { i.request(write()).bulk(bytes(1)).guarded().send().await.map(|_| ()) });
         let i = import.clone();
-        let waited_for = rt.spawn("call", async move { i.call(write(), bytes(2)).await.map(|_| ()) });
+        let waited_for = rt.spawn("call", async move { i.request(write()).bulk(bytes(2)).send().await.map(|_| ()) });
         until(&rt, || *echo.gone.lock() == ["c"]).await;
         sim.heal(1, 2);
         assert_eq!(kept.await.unwrap(), Err(Errno::EIO));

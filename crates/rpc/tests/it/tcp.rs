@@ -29,14 +29,14 @@ fn bulk_of_all_sizes_comes_back_whole() {
                 // In many pieces, as a client sends it.
                 let whole = data(len, 9).into_bytes();
                 let sent: Bulk = whole.chunks(len / 40 + 1).map(|c| whole.slice_ref(c)).collect();
-                import.call(write(), sent).await.unwrap();
-                let got = import.call(read(), Bulk::new()).await.unwrap();
+                import.request(write()).bulk(sent).send().await.unwrap();
+                let got = import.request(read()).send().await.unwrap();
                 assert!(got.bulk.segments().iter().all(|s| (s.as_ptr() as usize).is_multiple_of(4096)), "page-aligned");
                 assert!(got.bulk.into_bytes() == whole, "{len} bytes");
             }
         }
         assert_eq!(import.current_nid(), Some(Nid::Tcp(addr)));
-        assert_eq!(import.call(write(), data((16 << 20) + 1, 0)).await.err(), Some(Errno::EINVAL));
+        assert_eq!(import.request(write()).bulk(data((16 << 20) + 1, 0)).send().await.err(), Some(Errno::EINVAL));
     });
 }
 
@@ -128,7 +128,7 @@ fn resend_waits_for_the_running_execution() {
         let again = mds::Request::Sync { fid: None };
         let again = rt.spawn("again", {
             let i = import.clone();
-            async move { i.call(again.into(), Bulk::new()).await }
+            async move { i.request(again).send().await }
         });
         until(&rt, || echo.executed() == 2).await;
         // Another connection of the same client replaces the first one, which breaks. (It does not
@@ -296,7 +296,7 @@ fn reads(rt: &Rt, import: &Arc<Import<Ost>>, count: usize) -> Vec<JoinHandle<usi
     import.set_max_rpcs_in_flight(count).unwrap();
     let one = || {
         let i = import.clone();
-        rt.spawn("read", async move { i.call(read(), Bulk::new()).await.unwrap().bulk.len() })
+        rt.spawn("read", async move { i.request(read()).send().await.unwrap().bulk.len() })
     };
     (0..count).map(|_| one()).collect()
 }

@@ -13,7 +13,7 @@ use sheen_rt::{JoinHandle, Rt};
 use sheen_wire::ast::{Callback, Grant};
 use sheen_wire::ldlm::{Cookie, LockId};
 use sheen_wire::mds::{Answer, Call, NewNode, Reply, Request, SetAttr, flags};
-use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Mds, Result, fid};
+use sheen_wire::{Cred, Errno, Fid, FileKind, Mds, Result, fid};
 
 use super::Host;
 
@@ -58,9 +58,7 @@ impl Client {
         let called = Arc::new(Mutex::new(Vec::new()));
         let log = called.clone();
         import.on_callback(move |callback| log.lock().push(callback));
-        let Answer { reply: Reply::Seq(seq), .. } =
-            import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body
-        else {
+        let Answer { reply: Reply::Seq(seq), .. } = import.request(Request::AllocSeq).send().await.unwrap().body else {
             panic!()
         };
         Client { rt, import, called, cookie: AtomicU64::new(1), seq, oid: AtomicU64::new(1) }
@@ -84,18 +82,18 @@ impl Client {
     }
 
     pub async fn call(&self, call: Call) -> Result<Answer> {
-        Ok(self.import.call(call, Bulk::new()).await?.body)
+        Ok(self.import.request(call).send().await?.body)
     }
 
     /// Sends a request in a task.
     pub fn spawn(&self, request: Request) -> JoinHandle<Result<Answer>> {
         let import = self.import.clone();
-        self.rt.spawn("ask", async move { Ok(import.call(request.into(), Bulk::new()).await?.body) })
+        self.rt.spawn("ask", async move { Ok(import.request(request).send().await?.body) })
     }
 
     pub async fn cancel(&self, ids: &[LockId]) {
         let call = Call { cancels: ids.to_vec(), ..Request::Cancel.into() };
-        self.import.call_urgent(call, Bulk::new()).await.unwrap();
+        self.import.request(call).urgent().send().await.unwrap();
     }
 
     /// Returns the callbacks so far, and clears the record.

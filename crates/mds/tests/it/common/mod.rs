@@ -128,9 +128,7 @@ impl Host {
         let mdt = Mdt::start(rt.clone(), net.clone(), &server, config, params.clone()).await.unwrap();
         mdt.registered().await.unwrap();
         let import = Import::<Mds>::new(net.clone(), ImportConfig::new("client", mdt.name(), vec![Nid::Lo]));
-        let Reply::Seq(seq) = import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body.reply else {
-            panic!()
-        };
+        let Reply::Seq(seq) = import.request(Request::AllocSeq).send().await.unwrap().body.reply else { panic!() };
         let mgc = Mgc::new(net.clone(), vec![Nid::Lo], "osts");
         Host { rt: rt.clone(), net, server, mgs, mdt, params, import, mgc, seq, oid: AtomicU32::new(1) }
     }
@@ -165,7 +163,7 @@ impl Host {
     }
 
     pub async fn ask(&self, request: Request) -> Result<Response<Answer>> {
-        self.import.call(request.into(), Bulk::new()).await
+        self.import.request(request).send().await
     }
 
     /// Makes a directory in the root; returns the transno.

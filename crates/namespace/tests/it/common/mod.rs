@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Component, Count, Defaults, Layout, LayoutError, Wanted, WantedLayout, resolve_asked};
-use sheen_namespace::{Batch, ClientId, Config, Done, Env, LayoutRequest, MemStore, NEED_COMMIT, Namespace, Store};
+use sheen_namespace::{Batch, ClientId, Config, Done, Env, LayoutRequest, MemStore, Namespace, OpError, Store};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time,
     fid::ROOT,
@@ -172,9 +172,10 @@ impl Fs {
         self.env.now.sec += 1;
         loop {
             match self.ns.execute(self.client, request, &mut self.env) {
-                Err(NEED_COMMIT) if self.sealed.is_some() => self.land(),
-                Err(NEED_COMMIT) => self.commit(),
-                result => return result,
+                Err(OpError::CommitFirst) if self.sealed.is_some() => self.land(),
+                Err(OpError::CommitFirst) => self.commit(),
+                Err(OpError::Errno(errno)) => return Err(errno),
+                Ok(done) => return Ok(done),
             }
         }
     }

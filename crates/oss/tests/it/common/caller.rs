@@ -15,7 +15,7 @@ use sheen_oss::Ost;
 use sheen_rpc::{Import, ImportConfig};
 use sheen_rt::JoinHandle;
 use sheen_wire::{
-    Bulk, Fid, Result,
+    Fid, Result,
     ast::Callback,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource},
     ost::{Grant, ObjectAttr, Part, Reply, Request},
@@ -56,7 +56,7 @@ impl<'a> Caller<'a> {
 
     pub fn begin(&self, request: Request, bulk: Bytes) -> JoinHandle<Result<Reply>> {
         let import = self.import.clone();
-        let call = async move { Ok(import.call(request, bulk.into()).await?.body) };
+        let call = async move { Ok(import.request(request).bulk(bulk.into()).send().await?.body) };
         self.process.net.rt().spawn("test", call)
     }
 
@@ -92,12 +92,12 @@ impl<'a> Caller<'a> {
 
     pub fn cancel(&self, id: LockId) {
         let request = Request::Cancel { locks: vec![id] };
-        self.process.run(self.import.call_urgent(request, Bulk::new())).unwrap();
+        self.process.run(self.import.request(request).urgent().send()).unwrap();
     }
 
     pub fn read(&self, object: Fid) -> Bytes {
         let request = Request::Read { parts: vec![Part { object, ..part(0, 1 << 20) }] };
-        let reply = self.process.run(self.import.call(request, Bulk::new()));
+        let reply = self.process.run(self.import.request(request).send());
         reply.unwrap().bulk.into_bytes()
     }
 
@@ -126,7 +126,7 @@ impl<'a> Caller<'a> {
     /// Answers a glimpse.
     pub fn keeps(&self, id: LockId, attr: Option<ObjectAttr>) {
         let request = Request::Glimpsed { answers: vec![(id, attr)] };
-        self.process.run(self.import.call_urgent(request, Bulk::new())).unwrap();
+        self.process.run(self.import.request(request).urgent().send()).unwrap();
     }
 
     pub fn not_asked(&self) {

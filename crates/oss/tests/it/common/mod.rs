@@ -40,7 +40,7 @@ impl FakeMgs {
     pub async fn look(&self, index: u32) {
         let target = mgs::target_name("sheen", mgs::TargetKind::Ost, index);
         let import = Import::<sheen_wire::Ost>::new(self.net.clone(), ImportConfig::new("mdt", &target, vec![Nid::Lo]));
-        let asked = import.call(Request::StatFs, Bulk::new());
+        let asked = import.request(Request::StatFs).send();
         let answer = self.net.rt().timeout(Duration::from_secs(60), asked).await;
         self.found.lock().unwrap().push(matches!(answer, Ok(Ok(_))));
     }
@@ -156,7 +156,7 @@ pub struct Client<'a> {
 
 impl Client<'_> {
     pub fn call(&self, request: Request, bulk: &[u8]) -> sheen_wire::Result<Response<Reply>> {
-        self.process.run(self.import.call(request, Bulk::from(Bytes::copy_from_slice(bulk))))
+        self.process.run(self.import.request(request).bulk(Bulk::from(Bytes::copy_from_slice(bulk))).send())
     }
 
     pub fn write(&self, data: &[u8], sync: bool) -> sheen_wire::Result<Response<Reply>> {

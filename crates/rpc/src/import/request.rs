@@ -1,0 +1,88 @@
+//! A request of a client: its options, and sending it.
+
+use std::sync::Arc;
+
+use sheen_wire::{Bulk, Protocol};
+
+use super::{Import, inner::Inner};
+use crate::{service::Response, slots::Slots, slow};
+
+/// A request to be sent, made by [`Import::request`].
+#[must_use = "a request is sent by `send`"]
+pub struct ImportRequest<'a, P: Protocol> {
+    inner: &'a Arc<Inner<P>>,
+    body: P::Request,
+    bulk: Bulk,
+    slots: &'a Slots,
+    guarded: bool,
+}
+
+impl<P: Protocol> Import<P> {
+    /// Prepares a request. [`ImportRequest::send`] sends it.
+    pub fn request(&self, body: impl Into<P::Request>) -> ImportRequest<'_, P> {
+        let inner = &self.inner;
+        ImportRequest { inner, body: body.into(), bulk: Bulk::new(), slots: &inner.slots, guarded: false }
+    }
+}
+
+impl<P: Protocol> ImportRequest<'_, P> {
+    /// Sets the file data that is sent with the request.
+    pub fn bulk(self, bulk: Bulk) -> Self {
+        ImportRequest { bulk, ..self }
+    }
+
+    /// Marks a request that is valid only under a lock of this client, such as a write at the end
+    /// of file that the client looked up. An evicted client has no locks. If the request were
+    /// resent after an eviction, it would overwrite what other clients did since. So it fails with
+    /// EIO instead, executed or not.
+    pub fn guarded(self) -> Self {
+        ImportRequest { guarded: true, ..self }
+    }
+
+    /// Marks a guarded request that does not wait for the slots of other requests, because other
+    /// clients wait for it: the cancel of a lock, or the flush of the dirty data under it. At most
+    /// [`super::URGENT_IN_FLIGHT_MAX`] are under way at a time.
+    pub fn urgent(self) -> Self {
+        ImportRequest { slots: &self.inner.urgent, guarded: true, ..self }
+    }
+
+    /// Marks a request that may wait long at the server, such as for a lock. It takes no slot that
+    /// the requests which end the wait need. At most [`super::PATIENT_IN_FLIGHT_MAX`] are under way
+    /// at a time.
+    pub fn patient(self) -> Self {
+        ImportRequest { slots: &self.inner.patient, ..self }
+    }
+
+    /// Sends the request and waits for the reply. Waits first for a slot, then, if there is no
+    /// connection, for one.
+    ///
+    /// The request survives lost connections and restarted servers. Errors: the service's own; and
+    /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`]
+    ///   returns the reason);
+    /// * ETIMEDOUT: the connection was lost and not restored within `recovery_timeout_ms`. The
+    ///   request may have been executed or not;
+    /// * ESHUTDOWN: the import was closed;
+    /// * EINVAL: a body or bulk over the wire's limits;
+    /// * EPROTO: the reply could not be decoded;
+    /// * EIO: see [`ImportRequest::guarded`].
+    ///
+    /// The future may be dropped while it waits. The request may then have been executed or not.
+    pub async fn send(self) -> sheen_wire::Result<Response<P::Reply>> {
+        Ok(self.send_in_place().await?.copied()?)
+    }
+
+    /// Sends the request like [`ImportRequest::send`], but file data of a server in this process
+    /// may stay in its files ([`Response::live`]).
+    pub async fn send_in_place(self) -> sheen_wire::Result<Response<P::Reply>> {
+        let ImportRequest { inner, body, bulk, slots, guarded } = self;
+        let _slot = slots.acquire().await?;
+        let started = inner.net.rt().now();
+        let (op, sent) = (P::op(&body), bulk.len());
+        let answer = inner.call(body, bulk, guarded).await;
+        let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
+        let took = inner.net.rt().now().since(started);
+        inner.stats.record(op, sent, received, took);
+        slow::client_request(&inner.target, op, took);
+        answer
+    }
+}
