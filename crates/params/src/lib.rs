@@ -13,7 +13,6 @@
 
 mod devices;
 mod fsname;
-mod glob;
 mod param;
 mod permanent;
 mod registry;
@@ -22,7 +21,6 @@ pub mod stats;
 
 pub use devices::Device;
 pub use fsname::fsname_of;
-pub use glob::matches;
 pub use param::{Param, ParamError};
 pub use registry::{Found, Node, Params, Set};
 pub use stats::Stats;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use sheen_wire::Errno;
+use sheen_wire::{Errno, glob::Glob};
 
 use crate::fsname::fsname_of;
 use crate::settings::PermanentSettings;
-use crate::{Device, Param, ParamError, glob};
+use crate::{Device, Param, ParamError};
 
 /// A parameter's name and value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -181,14 +181,14 @@ impl Params {
     /// # Errors
     /// As [`Params::list`].
     pub fn list_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Node>, ParamError> {
-        let scope = self.scope(fsname);
+        let (scope, pattern) = (self.scope(fsname), Glob::of_params(pattern));
         let params = self.0.params.read();
         let mut nodes = BTreeMap::new();
         for (name, param) in params.iter().filter(|(name, _)| scope.has(name)) {
             let ends = name.match_indices('/').map(|(at, _)| (at, true)).chain([(name.len(), false)]);
             for (end, dir) in ends {
                 let prefix = &name[..end];
-                if !nodes.contains_key(prefix) && glob::matches(pattern, prefix) {
+                if !nodes.contains_key(prefix) && pattern.matches(prefix) {
                     let writable = !dir && param.writable();
                     nodes.insert(prefix, Node { name: dotted(prefix), dir, writable });
                 }
@@ -267,9 +267,9 @@ impl Params {
     }
 
     fn find(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
-        let scope = self.scope(fsname);
+        let (scope, pattern) = (self.scope(fsname), Glob::of_params(pattern));
         let params = self.0.params.read();
-        let matching = params.iter().filter(|(name, _)| glob::matches(pattern, name) && scope.has(name));
+        let matching = params.iter().filter(|(name, _)| pattern.matches(name) && scope.has(name));
         let found: Vec<_> = matching.map(|(name, param)| (name.clone(), param.clone())).collect();
         if found.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(found) }
     }
