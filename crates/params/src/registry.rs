@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use sheen_wire::{Errno, glob::Glob};
 
 use crate::fsname::fsname_of;
+use crate::labels::Labels;
 use crate::settings::PermanentSettings;
-use crate::{Device, Param, ParamError};
+use crate::{Device, Param, ParamError, Value};
 
 /// A parameter's name and value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -21,6 +22,21 @@ pub struct Found {
     pub value: String,
     /// Whether it can be set.
     pub writable: bool,
+}
+
+/// A parameter with its typed value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TypedParam {
+    /// With dots: `osc.sheen-OST0000-osc-1.active`.
+    pub name: String,
+    /// What it belongs to.
+    pub labels: Labels,
+    /// Unit of the value, if it has one. Statistics have units of their own.
+    pub unit: Option<String>,
+    /// Whether it can be set.
+    pub writable: bool,
+    /// The value.
+    pub value: Value,
 }
 
 /// A name in the tree of parameters.
@@ -143,6 +159,21 @@ impl Params {
             .into_iter()
             .map(|(name, param)| Found { name: dotted(&name), value: param.get(), writable: param.writable() })
             .collect())
+    }
+
+    /// As [`Params::get_of`], with typed values.
+    ///
+    /// # Errors
+    /// As [`Params::get`].
+    pub fn typed_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<TypedParam>, ParamError> {
+        let typed = |(path, param): (String, Arc<Param>)| TypedParam {
+            name: dotted(&path),
+            labels: Labels::of(&path),
+            unit: param.unit_name().map(str::to_owned),
+            writable: param.writable(),
+            value: param.value(),
+        };
+        Ok(self.find(pattern, fsname)?.into_iter().map(typed).collect())
     }
 
     /// Sets every parameter that matches. Returns the result of each, sorted by name.
@@ -387,5 +418,25 @@ mod tests {
         );
         params.remove_device("MGS");
         assert_eq!(params.devices().len(), 1);
+    }
+
+    #[test]
+    fn typed_params_have_labels_unit_and_value() {
+        let (params, _) = sample();
+        params.register("mdt.sheen-MDT0000.commit_interval_ms", Param::u64_ro(|| 50).unit(crate::Unit::Msecs));
+        let found = params.typed_of("*.*.commit_interval_ms", None).unwrap();
+        let want = TypedParam {
+            name: "mdt.sheen-MDT0000.commit_interval_ms".into(),
+            labels: Labels {
+                fsname: Some("sheen".into()),
+                target: Some("sheen-MDT0000".into()),
+                device: Some("sheen-MDT0000".into()),
+            },
+            unit: Some("msecs".into()),
+            writable: false,
+            value: Value::Number(50),
+        };
+        assert_eq!(found, [want]);
+        assert!(params.typed_of("*.*.commit_interval_ms", Some("other")).is_err());
     }
 }
