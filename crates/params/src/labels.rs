@@ -1,10 +1,11 @@
-//! Labels of a parameter: what it belongs to, read from Lustre's dotted names.
+//! Labels of a parameter, read from Lustre's dotted names.
 
 use serde::{Deserialize, Serialize};
 
 use crate::fsname::{fsname_of, target_of};
 
-/// What a parameter belongs to. A parameter of the whole process, such as `version`, has no labels.
+/// The file system, target and device of a parameter. A parameter of the whole process, such as
+/// `version`, has no labels.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Labels {
     /// The file system: `sheen`.

@@ -29,7 +29,7 @@ pub struct Found {
 pub struct TypedParam {
     /// With dots: `osc.sheen-OST0000-osc-1.active`.
     pub name: String,
-    /// What it belongs to.
+    /// The file system, target and device in its name.
     pub labels: Labels,
     /// Unit of the value, if it has one. Statistics have units of their own.
     pub unit: Option<String>,
