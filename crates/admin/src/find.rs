@@ -8,14 +8,12 @@
 
 pub mod entry;
 pub mod facts;
-mod glob;
 mod needs;
 mod query;
 mod range;
 pub mod test;
 mod walk;
 
-pub use glob::Glob;
 pub use needs::Needs;
 pub use query::Query;
 pub use range::{Range, Side};

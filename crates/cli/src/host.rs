@@ -15,7 +15,7 @@ use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
-use sheen_params::{Param, Params};
+use sheen_params::{Param, Params, Unit};
 use sheen_rpc::Server;
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
@@ -103,7 +103,7 @@ fn register_delay(params: &Params, net: &Arc<Net>) {
         set.set_fault(Fault { delay: Duration::from_micros(us), ..set.fault() });
         Ok(())
     };
-    params.register("lnet.delay_us", Param::u64(0..=DELAY_MAX_US, read, write));
+    params.register("lnet.delay_us", Param::u64(0..=DELAY_MAX_US, read, write).unit(Unit::Usecs));
 }
 
 /// The data service of an MDT, which the MDT calls directly.

@@ -4,7 +4,10 @@
 
 use std::path::Path;
 
-use sheen_wire::mgs::{Config, TargetKind, target_name};
+use sheen_wire::{
+    glob::Glob,
+    mgs::{Config, TargetKind, target_name},
+};
 
 use crate::{
     dir_kind::DirKind,
@@ -62,7 +65,7 @@ fn advice(home: &Home, known: &Config, ost: u32) -> String {
 fn is_out_of_use(known: &Config, ost: u32) -> bool {
     let name = target_name(&known.fsname, TargetKind::Ost, ost);
     let params = ["osp", "osc"].map(|kind| format!("{kind}/{name}-osc-MDT0000/active"));
-    let is_meant = |pattern: &str| params.iter().any(|param| sheen_params::matches(pattern, param));
+    let is_meant = |pattern: &str| params.iter().any(|param| Glob::of_params(pattern).matches(param));
     // The last setting that matches takes effect.
     let setting = known.params.iter().rev().find(|setting| is_meant(&setting.pattern));
     setting.is_some_and(|setting| setting.value.trim() == "0")

@@ -1,81 +1,80 @@
 //! `osc.*.rpc_stats`: the sizes of read and write requests. Many small requests where large ones
 //! were expected are the first thing to look for when a file system is slow.
 
-use std::{
-    array,
-    fmt::Write,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::fmt::Write;
 
+use sheen_params::{Buckets, Histogram, Sample, Snapshot};
 use sheen_wire::Time;
 
 use crate::limits::PAGE_BYTES;
 
-/// One bucket per power of two from 1 to 4096 pages, the largest bulk.
-const BUCKETS: usize = 13;
+/// Name of the sample of the requests that are under way.
+const IN_FLIGHT: &str = "in_flight";
 
-/// Counts of requests by pages, rounded up to powers of two.
+/// Histograms of requests by pages.
+#[derive(Default)]
 pub struct PagesPerRpc {
-    read: [AtomicU64; BUCKETS],
-    write: [AtomicU64; BUCKETS],
-}
-
-impl Default for PagesPerRpc {
-    fn default() -> PagesPerRpc {
-        PagesPerRpc { read: array::from_fn(|_| AtomicU64::new(0)), write: array::from_fn(|_| AtomicU64::new(0)) }
-    }
-}
-
-fn bucket(bytes: u64) -> usize {
-    let pages = bytes.div_ceil(PAGE_BYTES).max(1);
-    (pages.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
+    read: Histogram,
+    write: Histogram,
 }
 
 impl PagesPerRpc {
     /// Counts a read.
     pub fn read(&self, bytes: u64) {
-        self.read[bucket(bytes)].fetch_add(1, Relaxed);
+        self.read.record(bytes.div_ceil(PAGE_BYTES));
     }
 
     /// Counts a write.
     pub fn write(&self, bytes: u64) {
-        self.write[bucket(bytes)].fetch_add(1, Relaxed);
+        self.write.record(bytes.div_ceil(PAGE_BYTES));
     }
 
     /// Resets all counts.
     pub fn clear(&self) {
-        self.read.iter().chain(&self.write).for_each(|count| count.store(0, Relaxed));
+        self.read.clear();
+        self.write.clear();
     }
 
-    /// Returns the text of the parameter, in Lustre's format.
-    pub fn render(&self, in_flight: usize, now: Time) -> String {
-        let load = |counts: &[AtomicU64; BUCKETS]| -> [u64; BUCKETS] { array::from_fn(|i| counts[i].load(Relaxed)) };
-        let (read, write) = (load(&self.read), load(&self.write));
-        let (reads, writes): (u64, u64) = (read.iter().sum(), write.iter().sum());
-        let mut out = format!("snapshot_time:         {}.{:09} (secs.nsecs)\n", now.sec, now.nsec);
-        let _ = writeln!(out, "RPCs in flight:        {in_flight}\n");
-        out.push_str("\t\t\tread\t\t\twrite\n");
-        out.push_str("pages per rpc         rpcs   % cum % |       rpcs   % cum %\n");
-        let last = (0..BUCKETS).rfind(|i| read[*i] + write[*i] > 0).unwrap_or(0);
-        let (mut read_cum, mut write_cum) = (0, 0);
-        for i in 0..=last {
-            read_cum += read[i];
-            write_cum += write[i];
-            let share = |n: u64, of: u64| n * 100 / of.max(1);
-            let _ = writeln!(
-                out,
-                "{}:\t\t{:10} {:3} {:3}   | {:10} {:3} {:3}",
-                1 << i,
-                read[i],
-                share(read[i], reads),
-                share(read_cum, reads),
-                write[i],
-                share(write[i], writes),
-                share(write_cum, writes),
-            );
-        }
-        out
+    /// Returns the values of the parameter.
+    pub fn snapshot(&self, in_flight: usize, now: Time) -> Snapshot {
+        let of = |name, histogram: &Histogram| {
+            let buckets = histogram.buckets();
+            Sample { buckets: buckets.clone(), ..Sample::of_count(name, "pages", buckets.count()) }
+        };
+        let in_flight = Sample::of_count(IN_FLIGHT, "reqs", in_flight as u64);
+        let samples = vec![in_flight, of("read", &self.read), of("write", &self.write)];
+        Snapshot { taken: Some(now), since: None, samples }
     }
+}
+
+/// Returns the text of the parameter, in Lustre's format.
+pub fn rpc_stats_text(stats: &Snapshot) -> String {
+    let now = stats.taken.unwrap_or_default();
+    let in_flight = stats.get(IN_FLIGHT).map_or(0, |s| s.count);
+    let buckets = |name| stats.get(name).map(|s| s.buckets.clone()).unwrap_or_default();
+    let (read, write): (Buckets, Buckets) = (buckets("read"), buckets("write"));
+    let (reads, writes) = (read.count(), write.count());
+    let mut out = format!("snapshot_time:         {}.{:09} (secs.nsecs)\n", now.sec, now.nsec);
+    let _ = writeln!(out, "RPCs in flight:        {in_flight}\n");
+    out.push_str("\t\t\tread\t\t\twrite\n");
+    out.push_str("pages per rpc         rpcs   % cum % |       rpcs   % cum %\n");
+    let (mut read_cum, mut write_cum) = (0, 0);
+    for i in 0..read.len().max(write.len()).max(1) {
+        let (r, w) = (read.get(i), write.get(i));
+        read_cum += r;
+        write_cum += w;
+        let share = |n: u64, of: u64| n * 100 / of.max(1);
+        let _ = writeln!(
+            out,
+            "{}:\t\t{r:10} {:3} {:3}   | {w:10} {:3} {:3}",
+            1u64 << i,
+            share(r, reads),
+            share(read_cum, reads),
+            share(w, writes),
+            share(write_cum, writes),
+        );
+    }
+    out
 }
 
 #[cfg(test)]
@@ -89,7 +88,7 @@ mod tests {
             pages.read(bytes);
         }
         pages.write(47008);
-        let text = pages.render(3, Time::default());
+        let text = rpc_stats_text(&pages.snapshot(3, Time::default()));
         let line =
             |start: &str| text.lines().find(|l| l.starts_with(start)).unwrap().split_whitespace().collect::<Vec<_>>();
         assert_eq!(line("1:"), ["1:", "2", "33", "33", "|", "0", "0", "0"]);
@@ -97,6 +96,10 @@ mod tests {
         assert_eq!(line("16:")[5..], ["1", "100", "100"]);
         assert_eq!(line("256:")[1], "2");
         assert_eq!(line("4096:")[1..4], ["1", "16", "100"]);
+        assert!(text.ends_with("4096:\t\t         1  16 100   |          0   0 100\n"), "{text}");
         assert!(text.contains("RPCs in flight:        3"));
+        pages.clear();
+        let text = rpc_stats_text(&pages.snapshot(0, Time::default()));
+        assert!(text.ends_with("1:\t\t         0   0   0   |          0   0   0\n"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! `llite.*.stats`: counts and times of the operations of programs.
 
-use sheen_params::Stats;
+use sheen_params::{Snapshot, Stats};
 use sheen_rt::{Instant, Rt};
 
 macro_rules! counters {
@@ -72,9 +72,9 @@ impl OpStats {
         self.stats.record_at(op as usize, value);
     }
 
-    /// Returns the text of the parameter.
-    pub fn render(&self) -> String {
-        self.stats.render(self.rt.wall())
+    /// Returns the values of now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.stats.snapshot(self.rt.wall())
     }
 
     /// Resets all counters.

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sheen_params::{Device, Found, Node};
+use sheen_params::{Device, Found, Node, TypedParam};
 
 /// Longest request, in bytes: a pattern and a value.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
@@ -30,6 +30,11 @@ pub enum Request {
     },
     /// Values that match.
     Get {
+        /// Shell pattern.
+        pattern: String,
+    },
+    /// Typed values that match. Processes of earlier releases refuse it (EPROTO).
+    GetTyped {
         /// Shell pattern.
         pattern: String,
     },
@@ -62,6 +67,8 @@ pub enum Reply {
     Nodes(Vec<Node>),
     /// To `Get`.
     Values(Vec<Found>),
+    /// To `GetTyped`.
+    Typed(Vec<TypedParam>),
     /// To `Set`.
     Results(Vec<SetResult>),
     /// To `Devices`.

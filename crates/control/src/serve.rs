@@ -128,6 +128,7 @@ pub fn answer(request: &Request, params: &Params) -> Reply {
     let reply = match request {
         Request::List { pattern } => params.list_of(pattern, fsname).map(Reply::Nodes),
         Request::Get { pattern } => params.get_of(pattern, fsname).map(Reply::Values),
+        Request::GetTyped { pattern } => params.typed_of(pattern, fsname).map(Reply::Typed),
         Request::Set { pattern, value } => params
             .set_of(pattern, value, fsname)
             .map(|results| Reply::Results(results.into_iter().map(|set| result_of(set, params)).collect())),

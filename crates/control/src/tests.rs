@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sheen_params::{Device, Found, Param, Params};
+use sheen_params::{Device, Found, Param, Params, Snapshot, Stats, Value};
+use sheen_wire::Time;
 
 use super::*;
 use crate::message::read_line;
@@ -182,4 +183,30 @@ fn stale_sockets_are_removed_and_writable_directories_refused() {
     fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
     let error = Control::serve_in(&open, &Params::new()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn control_socket_carries_typed_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let params = Params::new();
+    let stats = Arc::new(Stats::new(&[("open", "usecs")], Time::default()));
+    stats.record("open", 1000);
+    let snapshot = move || stats.snapshot(Time { sec: 1, nsec: 0 });
+    params.register("mdt.a-MDT0000.md_stats", Param::counters(snapshot, Snapshot::stats_text, || Ok(())));
+    params.register("mdt.a-MDT0000.share", Param::percent(|| 17, |_| Ok(())));
+    params.register("mdt.a-MDT0000.most", Param::u64_ro(|| u64::MAX));
+    params.register("mdt.a-MDT0000.least", Param::i64(i64::MIN..=0, || i64::MIN, |_| Ok(())));
+    params.register("mdt.a-MDT0000.on", Param::bool(|| true, |_| Ok(())));
+    params.register("mdt.a-MDT0000.uuid", Param::text(|| "a\nb".into()));
+    let control = Control::serve_in(&dir.path().join("run"), &params).unwrap();
+    let request = Request::GetTyped { pattern: "mdt.*.*".into() };
+    let reply = ask(control.path(), &request).unwrap();
+    assert_eq!(reply, answer(&request, &params), "nothing is lost on the way");
+    let Reply::Typed(found) = reply else { panic!() };
+    let values: Vec<_> = found.iter().map(|p| (p.name.rsplit('.').next().unwrap(), &p.value)).collect();
+    assert_eq!(values[0], ("least", &Value::Number(i64::MIN.into())));
+    assert!(matches!(values[1], ("md_stats", Value::Counters(s)) if s.samples[0].percentile(500) == Some(1000)));
+    assert_eq!(values[2..4], [("most", &Value::Number(u64::MAX.into())), ("on", &Value::Flag(true))]);
+    assert_eq!((values[4].1, found[4].unit.as_deref()), (&Value::Number(17), Some("%")));
+    assert_eq!(found[5].labels.target.as_deref(), Some("a-MDT0000"));
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use sheen_ldlm::{Stats, Tunables};
-use sheen_params::{Param, Params};
+use sheen_params::{Param, Params, Snapshot, Unit};
 use sheen_wire::Errno;
 
 use crate::core::Core;
@@ -32,9 +32,10 @@ pub(crate) fn register(core: &Arc<Core>, name: &str, params: &Params) {
     let clear = weak.clone();
     put(
         "stats",
-        Param::text_rw(
-            move || weak.upgrade().map_or_else(String::new, |core| render(&core.stats())),
-            move |_| clear.upgrade().ok_or(Errno::ENODEV).map(|core| core.clear_stats()),
+        Param::counters(
+            move || weak.upgrade().map(|core| snapshot(&core.stats())).unwrap_or_default(),
+            |stats| stats.counts_text(|name, n| format!("{name:<25} {n}\n")),
+            move || clear.upgrade().ok_or(Errno::ENODEV).map(|core| core.clear_stats()),
         ),
     );
     put("lru_size", Param::text_rw(|| "0".to_owned(), lru_size));
@@ -44,12 +45,15 @@ pub(crate) fn register(core: &Arc<Core>, name: &str, params: &Params) {
         Param::u64(1..=max, move || look(&read, get), move |v| tune(&write, |t| set(t, v)))
     };
     put("contended_locks", number(COUNT_MAX, |t| t.contended_locks.into(), |t, v| t.contended_locks = v as u32));
-    put("contention_seconds", number(SECONDS_MAX, |t| t.contention_seconds, |t, v| t.contention_seconds = v));
-    put("contention_window_ms", number(SECONDS_MAX, |t| t.contention_window_ms, |t, v| t.contention_window_ms = v));
-    put("lock_timeout_ms", number(SECONDS_MAX, |t| t.lock_timeout_ms, |t, v| t.lock_timeout_ms = v));
+    let seconds = number(SECONDS_MAX, |t| t.contention_seconds, |t, v| t.contention_seconds = v);
+    put("contention_seconds", seconds.unit(Unit::Secs));
+    let window = number(SECONDS_MAX, |t| t.contention_window_ms, |t, v| t.contention_window_ms = v);
+    put("contention_window_ms", window.unit(Unit::Msecs));
+    let timeout = number(SECONDS_MAX, |t| t.lock_timeout_ms, |t, v| t.lock_timeout_ms = v);
+    put("lock_timeout_ms", timeout.unit(Unit::Msecs));
     // The same in the unit of Lustre's timeouts.
     let seconds = number(SECONDS_MAX / 1000, |t| t.lock_timeout_ms.div_ceil(1000), |t, v| t.lock_timeout_ms = v * 1000);
-    put("lock_timeout", seconds);
+    put("lock_timeout", seconds.unit(Unit::Secs));
     put("max_locks", number(COUNT_MAX, |t| t.max_locks as u64, |t, v| t.max_locks = v as usize));
     let per_client = number(COUNT_MAX, |t| t.max_locks_per_client as u64, |t, v| t.max_locks_per_client = v as usize);
     put("max_locks_per_client", per_client);
@@ -81,10 +85,10 @@ fn lru_size(value: &str) -> Result<(), Errno> {
     if valid { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Renders the counters, one per line: first the present numbers, then those since the last clear.
-/// Where Lustre has such a request, the line has its name.
-fn render(s: &Stats) -> String {
-    let rows = [
+/// Returns the counters: first the present numbers, then those since the last clear. Where Lustre
+/// has such a request, the counter has its name.
+fn snapshot(s: &Stats) -> Snapshot {
+    Snapshot::of_counts([
         ("granted", s.granted),
         ("waiting", s.waiting),
         ("ldlm_enqueue", s.enqueues),
@@ -99,6 +103,5 @@ fn render(s: &Stats) -> String {
         ("refused", s.refused),
         ("deadlocks", s.deadlocks),
         ("evictions", s.evictions),
-    ];
-    rows.iter().map(|(name, n)| format!("{name:<25} {n}\n")).collect()
+    ])
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use sheen_layout::{Layout, MDT_OST, STRIPE_SIZE_UNIT, codec::Magic};
 use sheen_lnet::Nid;
-use sheen_params::Param;
+use sheen_params::{Param, Unit};
 use sheen_rpc::{Export, Import, ImportConfig};
 use sheen_rt::JoinHandle;
 use sheen_wire::mds::{self, Beginning, Call, Reply};
@@ -180,19 +180,19 @@ fn lost(mdt: &Mdt, objects: &[Fid]) -> Result<Vec<Fid>> {
 
 /// Registers `lod.*.dom_*`, with Lustre's names.
 pub(crate) fn register(mdt: &Arc<Mdt>, put: impl Fn(&str, Param)) {
-    // `unit`: what one step of the parameter adds to the field; `bytes`: the bytes of one step.
-    let field = |max: u64, unit: u64, bytes: u64, of: fn(&Mdt) -> &AtomicU64, taken: fn(u64) -> u64| {
+    // `step`: what one step of the parameter adds to the field.
+    let field = |max: u64, step: u64, unit: Unit, of: fn(&Mdt) -> &AtomicU64, taken: fn(u64) -> u64| {
         let (read, write) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
         Param::u64(
-            0..=max / unit,
-            move || read.upgrade().map_or(0, |mdt| of(&mdt).load(Relaxed) / unit),
-            move |v| write.upgrade().map(|mdt| of(&mdt).store(taken(v * unit), Relaxed)).ok_or(Errno::ENODEV),
+            0..=max / step,
+            move || read.upgrade().map_or(0, |mdt| of(&mdt).load(Relaxed) / step),
+            move |v| write.upgrade().map(|mdt| of(&mdt).store(taken(v * step), Relaxed)).ok_or(Errno::ENODEV),
         )
-        .unit(bytes)
+        .unit(unit)
     };
-    put("dom_stripesize", field(DOM_BYTES_LIMIT, 1, 1, |mdt| &mdt.tunables.dom_bytes_max, rounded));
-    put("dom_stripesize_max_kb", field(DOM_BYTES_LIMIT, 1024, 1024, |mdt| &mdt.tunables.dom_bytes_max, rounded));
-    put("dom_threshold_free_mb", field(u64::MAX, 1, 1 << 20, |mdt| &mdt.tunables.dom_threshold_free_mb, |mb| mb));
+    put("dom_stripesize", field(DOM_BYTES_LIMIT, 1, Unit::Bytes, |mdt| &mdt.tunables.dom_bytes_max, rounded));
+    put("dom_stripesize_max_kb", field(DOM_BYTES_LIMIT, 1024, Unit::Kib, |mdt| &mdt.tunables.dom_bytes_max, rounded));
+    put("dom_threshold_free_mb", field(u64::MAX, 1, Unit::Mib, |mdt| &mdt.tunables.dom_threshold_free_mb, |mb| mb));
 }
 
 /// Rounds as Lustre does: down to whole units of 64 KiB, but at least to one unit unless it is 0.

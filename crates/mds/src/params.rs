@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
-use sheen_params::{Device, Param};
+use sheen_params::{Device, Param, Snapshot, Unit};
 use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
@@ -111,18 +111,16 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let name = &mdt.name;
     let put = |field: &str, param| mdt.params.register(&format!("mdt.{name}.{field}"), param);
     let (read, clear) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-    // Lustre clears statistics by any write to the file.
     put(
         "md_stats",
-        Param::text_rw(
-            move || read.upgrade().map(|mdt| mdt.stats.render(mdt.rt.wall())).unwrap_or_default(),
-            move |_| {
-                clear.upgrade().inspect(|mdt| mdt.stats.clear(mdt.rt.wall()));
-                Ok(())
-            },
+        Param::counters(
+            move || read.upgrade().map(|mdt| mdt.stats.snapshot(mdt.rt.wall())).unwrap_or_default(),
+            Snapshot::stats_text,
+            move || put_in(&clear, |mdt| mdt.stats.clear(mdt.rt.wall())),
         ),
     );
-    put("commit_interval_ms", tunable(mdt, 1..=60_000, |mdt| &mdt.tunables.commit_interval_ms));
+    let interval = tunable(mdt, 1..=60_000, |mdt| &mdt.tunables.commit_interval_ms);
+    put("commit_interval_ms", interval.unit(Unit::Msecs));
     put("commit_ops_max", tunable(mdt, 1..=1 << 20, |mdt| &mdt.tunables.commit_ops_max));
     put("num_exports", number(mdt, |mdt| mdt.core.lock().exports.len() as u64));
     put("last_committed", number(mdt, |mdt| mdt.commits.last_committed()));
@@ -166,7 +164,8 @@ fn register_lod(mdt: &Arc<Mdt>) {
                 0 => put_in(&set, |mdt| mdt.tunables.stripe_size.store(v, Relaxed)),
                 _ => Err(Errno::EINVAL),
             },
-        ),
+        )
+        .unit(Unit::Bytes),
     );
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
     put(
@@ -208,13 +207,14 @@ fn space(put: impl Fn(&str, Param), statfs: impl Fn() -> StatFs + Clone + Send +
             let s = statfs();
             kbytes(&s, f(&s))
         })
+        .unit(Unit::Kib)
     };
     put("kbytestotal", in_kbytes(|s| s.blocks));
     put("kbytesfree", in_kbytes(|s| s.bfree));
     put("kbytesavail", in_kbytes(|s| s.bavail));
     put("filestotal", read(|s| s.files));
     put("filesfree", read(|s| s.ffree));
-    put("blocksize", read(|s| u64::from(s.bsize)));
+    put("blocksize", read(|s| u64::from(s.bsize)).unit(Unit::Bytes));
 }
 
 fn lod_name(mdt: &Mdt) -> String {

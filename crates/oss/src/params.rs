@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
-use sheen_params::{Device, Param, Params};
+use sheen_params::{Device, Param, Params, Snapshot, Unit};
 use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
 use crate::Ost;
@@ -24,29 +24,29 @@ fn dir(ost: &Ost) -> String {
 pub fn register(ost: &Arc<Ost>, params: &Params) {
     let dir = dir(ost);
     let weak = Arc::downgrade(ost);
-    let space = |name: &str, f: fn(StatFs) -> u64| {
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    let space = |f: fn(StatFs) -> u64| {
         let weak = weak.clone();
-        let read = move || read(&weak, |ost| ost.store.statfs().map(f).unwrap_or(0));
-        params.register(&format!("{dir}.{name}"), Param::u64_ro(read));
+        Param::u64_ro(move || read(&weak, |ost| ost.store.statfs().map(f).unwrap_or(0)))
     };
-    space("kbytestotal", |s| kib(s.blocks, s.bsize));
-    space("kbytesfree", |s| kib(s.bfree, s.bsize));
-    space("kbytesavail", |s| kib(s.bavail, s.bsize));
-    space("filestotal", |s| s.files);
-    space("filesfree", |s| s.ffree);
-    space("blocksize", |s| s.bsize.into());
-    let number = |name: &str, f: fn(&Ost) -> u64| {
+    put("kbytestotal", space(|s| kib(s.blocks, s.bsize)).unit(Unit::Kib));
+    put("kbytesfree", space(|s| kib(s.bfree, s.bsize)).unit(Unit::Kib));
+    put("kbytesavail", space(|s| kib(s.bavail, s.bsize)).unit(Unit::Kib));
+    put("filestotal", space(|s| s.files));
+    put("filesfree", space(|s| s.ffree));
+    put("blocksize", space(|s| s.bsize.into()).unit(Unit::Bytes));
+    let number = |f: fn(&Ost) -> u64| {
         let weak = weak.clone();
-        params.register(&format!("{dir}.{name}"), Param::u64_ro(move || read(&weak, f)));
+        Param::u64_ro(move || read(&weak, f))
     };
-    number("brw_size", |_| BULK_BYTES_MAX as u64 >> 20); // MiB, as in Lustre
-    number("maxbytes", |_| OBJECT_SIZE_MAX);
-    number("num_exports", Ost::exports);
-    number("tot_granted", Ost::granted);
-    number("open_files", |ost| ost.store.open_files() as u64);
+    put("brw_size", number(|_| BULK_BYTES_MAX as u64 >> 20).unit(Unit::Mib));
+    put("maxbytes", number(|_| OBJECT_SIZE_MAX).unit(Unit::Bytes));
+    put("num_exports", number(Ost::exports));
+    put("tot_granted", number(Ost::granted).unit(Unit::Bytes));
+    put("open_files", number(|ost| ost.store.open_files() as u64));
     let uuid = format!("{}_UUID", ost.name);
-    params.register(&format!("{dir}.uuid"), Param::text(move || uuid.clone()));
-    params.register(&format!("{dir}.stats"), stats(&weak));
+    put("uuid", Param::text(move || uuid.clone()));
+    put("stats", stats(&weak));
     ost.locks.register(params);
     if !ost.is_of_mdt {
         params.register(&format!("{dir}.degraded"), degraded(&weak));
@@ -67,9 +67,10 @@ pub fn unregister(ost: &Ost, params: &Params) {
 /// Lustre's `stats` file; setting it to any value clears the counters.
 fn stats(weak: &Weak<Ost>) -> Param {
     let (get, set) = (weak.clone(), weak.clone());
-    Param::text_rw(
-        move || read(&get, |ost| ost.stats.render(ost.rt.wall())),
-        move |_| {
+    Param::counters(
+        move || read(&get, |ost| ost.stats.snapshot(ost.rt.wall())),
+        Snapshot::stats_text,
+        move || {
             let ost = set.upgrade().ok_or(Errno::ENODEV)?;
             ost.stats.clear(ost.rt.wall());
             Ok(())

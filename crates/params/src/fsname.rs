@@ -32,10 +32,23 @@ fn fsname_of_device(name: &str) -> Option<&str> {
     parts.find(|(fsname, rest)| !fsname.is_empty() && ends_fsname(rest)).map(|(fsname, _)| fsname)
 }
 
+/// Returns the target in the name of a device: `sheen-OST0000` for `sheen-OST0000-osc-ff00` and
+/// `filter-sheen-OST0000_UUID`.
+pub(crate) fn target_of(device: &str) -> Option<&str> {
+    let device = target_of_locks(device);
+    let (fsname, rest) = device.split_at(fsname_of_device(device)?.len());
+    begins_with_index(rest).then(|| &device[..fsname.len() + "-OST0000".len()])
+}
+
 /// Returns whether a file system's name ends before `rest`: `-OST0000…`, `-MDT0000…`, `-clilov-…`.
 fn ends_fsname(rest: &str) -> bool {
+    begins_with_index(rest) || rest.starts_with("-clilov-")
+}
+
+/// Returns whether `rest` is `-OST0000…` or `-MDT0000…`.
+fn begins_with_index(rest: &str) -> bool {
     let index = rest.strip_prefix("-OST").or_else(|| rest.strip_prefix("-MDT")).and_then(|index| index.get(..4));
-    index.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit())) || rest.starts_with("-clilov-")
+    index.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,17 @@
-//! Tunable parameters by Lustre's names, counters in Lustre's form, and the list of devices.
+//! Tunable parameters and statistics by Lustre's names, and the list of devices.
 //!
 //! A process has one [`Params`]. Services and mounts register the values that others may read or
 //! set, such as `osc.<name>.max_rpcs_in_flight`. No value is stored here: a [`Param`] reads and
 //! sets a field of its owner, so there is one copy only. Permanent settings ([`Params::keep`]) are
 //! applied to parameters when they are registered.
+//!
+//! A value is typed ([`Value`]); its text is a rendering of it, byte for byte in Lustre's format.
+//!
+//! * `param`, `value`, `labels`: a parameter, its value and unit, and what it belongs to;
+//! * `stats`, `histogram`: counters that are cheap enough for every request; `snapshot`: their
+//!   values at one moment;
+//! * `registry`: all parameters of a process, by name;
+//! * `permanent`, `settings`: permanent settings.
 //!
 //! Invariants:
 //! * No lock of this crate is held while a getter or setter runs, so it may take its owner's locks.
@@ -13,16 +21,22 @@
 
 mod devices;
 mod fsname;
-mod glob;
+mod histogram;
+mod labels;
 mod param;
 mod permanent;
 mod registry;
 mod settings;
+mod snapshot;
 pub mod stats;
+mod value;
 
 pub use devices::Device;
 pub use fsname::fsname_of;
-pub use glob::matches;
+pub use histogram::{Buckets, Histogram};
+pub use labels::Labels;
 pub use param::{Param, ParamError};
-pub use registry::{Found, Node, Params, Set};
+pub use registry::{Found, Node, Params, Set, TypedParam};
+pub use snapshot::{Sample, Snapshot};
 pub use stats::Stats;
+pub use value::{Unit, Value};

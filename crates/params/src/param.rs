@@ -6,9 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use sheen_wire::Errno;
 
+use crate::snapshot::Snapshot;
+use crate::value::{Unit, Value};
+
+/// The values of a switch as numbers.
+const FLAG_RANGE: RangeInclusive<i128> = 0..=1;
+
 type Get<T> = Box<dyn Fn() -> T + Send + Sync>;
 type SetFn<T> = Box<dyn Fn(T) -> Result<(), Errno> + Send + Sync>;
 type SetText = Box<dyn Fn(&str) -> Result<(), Errno> + Send + Sync>;
+type Clear = Box<dyn Fn() -> Result<(), Errno> + Send + Sync>;
 
 /// Error of a value that could not be read or set: the errno that `lctl` exits with, and the
 /// accepted values.
@@ -30,20 +37,23 @@ impl From<Errno> for ParamError {
 
 /// A parameter, for [`crate::Params::register`].
 pub struct Param {
-    kind: Kind,
+    source: Source,
+    unit: Option<Unit>,
     /// Text written to it is a command, executed once. Permanent settings do not apply to it.
     is_order: bool,
 }
 
-/// Numbers are carried as i128, which holds every u64 and i64.
-enum Kind {
-    Number { range: RangeInclusive<i128>, unit: u64, suffix: &'static str, get: Get<i128>, set: Option<SetFn<i128>> },
+/// Reads and sets the owner's value. Numbers are carried as i128, which holds every u64 and i64.
+enum Source {
+    Number { range: RangeInclusive<i128>, get: Get<i128>, set: Option<SetFn<i128>> },
+    Flag { get: Get<bool>, set: SetFn<bool> },
     Text { get: Get<String>, set: Option<SetText> },
+    Stats { value: fn(Snapshot) -> Value, get: Get<Snapshot>, text: fn(&Snapshot) -> String, clear: Clear },
 }
 
 impl Param {
     /// A number that can be set within `range`. A suffix `K`, `M`, `G` or `T` multiplies by a power
-    /// of 1024. After [`Param::unit`] a value with a suffix is in bytes.
+    /// of 1024. After [`Param::unit`] with a size a value with a suffix is in bytes.
     pub fn u64(
         range: RangeInclusive<u64>,
         get: impl Fn() -> u64 + Send + Sync + 'static,
@@ -92,7 +102,7 @@ impl Param {
         get: impl Fn() -> bool + Send + Sync + 'static,
         set: impl Fn(bool) -> Result<(), Errno> + Send + Sync + 'static,
     ) -> Param {
-        Param::u64(0..=1, move || u64::from(get()), move |v| set(v != 0))
+        Param::of(Source::Flag { get: Box::new(get), set: Box::new(set) })
     }
 
     /// A switch stored in an atomic.
@@ -112,17 +122,12 @@ impl Param {
         get: impl Fn() -> u64 + Send + Sync + 'static,
         set: impl Fn(u64) -> Result<(), Errno> + Send + Sync + 'static,
     ) -> Param {
-        let mut param = Param::u64(0..=100, get, set);
-        if let Kind::Number { suffix, .. } = &mut param.kind {
-            *suffix = "%";
-        }
-        param
+        Param::u64(0..=100, get, set).unit(Unit::Percent)
     }
 
-    /// Text that can only be read. If it has several lines, such as statistics, each ends with a
-    /// newline.
+    /// Text that can only be read. If it has several lines, each ends with a newline.
     pub fn text(get: impl Fn() -> String + Send + Sync + 'static) -> Param {
-        Param::of(Kind::Text { get: Box::new(get), set: None })
+        Param::of(Source::Text { get: Box::new(get), set: None })
     }
 
     /// Text that can be set. The owner checks the value.
@@ -130,7 +135,7 @@ impl Param {
         get: impl Fn() -> String + Send + Sync + 'static,
         set: impl Fn(&str) -> Result<(), Errno> + Send + Sync + 'static,
     ) -> Param {
-        Param::of(Kind::Text { get: Box::new(get), set: Some(Box::new(set)) })
+        Param::of(Source::Text { get: Box::new(get), set: Some(Box::new(set)) })
     }
 
     /// As [`Param::text_rw`], for text that is a command: writing executes it. Permanent settings
@@ -142,11 +147,27 @@ impl Param {
         Param { is_order: true, ..Param::text_rw(get, set) }
     }
 
-    /// Sets the size in bytes of one unit of this number: with 4096, `4M` sets 1024. 0 counts as 1.
-    pub fn unit(mut self, bytes: u64) -> Param {
-        if let Kind::Number { unit, .. } = &mut self.kind {
-            *unit = bytes.max(1);
-        }
+    /// Statistics, of which `text` returns the text. As in Lustre, any write clears them.
+    pub fn counters(
+        get: impl Fn() -> Snapshot + Send + Sync + 'static,
+        text: fn(&Snapshot) -> String,
+        clear: impl Fn() -> Result<(), Errno> + Send + Sync + 'static,
+    ) -> Param {
+        Param::of(Source::Stats { value: Value::Counters, get: Box::new(get), text, clear: Box::new(clear) })
+    }
+
+    /// As [`Param::counters`], for statistics of which the histograms are the point.
+    pub fn histogram(
+        get: impl Fn() -> Snapshot + Send + Sync + 'static,
+        text: fn(&Snapshot) -> String,
+        clear: impl Fn() -> Result<(), Errno> + Send + Sync + 'static,
+    ) -> Param {
+        Param::of(Source::Stats { value: Value::Histogram, get: Box::new(get), text, clear: Box::new(clear) })
+    }
+
+    /// Sets the unit of this number. With [`Unit::Pages`], `4M` sets 1024.
+    pub fn unit(mut self, unit: Unit) -> Param {
+        self.unit = Some(unit);
         self
     }
 
@@ -155,11 +176,11 @@ impl Param {
         get: impl Fn() -> i128 + Send + Sync + 'static,
         set: Option<SetFn<i128>>,
     ) -> Param {
-        Param::of(Kind::Number { range, unit: 1, suffix: "", get: Box::new(get), set })
+        Param::of(Source::Number { range, get: Box::new(get), set })
     }
 
-    fn of(kind: Kind) -> Param {
-        Param { kind, is_order: false }
+    fn of(source: Source) -> Param {
+        Param { source, unit: None, is_order: false }
     }
 
     /// Returns whether [`Param::order`] made it.
@@ -169,17 +190,35 @@ impl Param {
 
     /// Returns whether it can be set.
     pub fn writable(&self) -> bool {
-        match &self.kind {
-            Kind::Number { set, .. } => set.is_some(),
-            Kind::Text { set, .. } => set.is_some(),
+        match &self.source {
+            Source::Number { set, .. } => set.is_some(),
+            Source::Text { set, .. } => set.is_some(),
+            Source::Flag { .. } | Source::Stats { .. } => true,
+        }
+    }
+
+    /// Returns the name of its unit, if it has one.
+    pub fn unit_name(&self) -> Option<&'static str> {
+        self.unit.map(Unit::name)
+    }
+
+    /// Returns the value.
+    pub fn value(&self) -> Value {
+        match &self.source {
+            Source::Number { get, .. } => Value::Number(get()),
+            Source::Flag { get, .. } => Value::Flag(get()),
+            Source::Text { get, .. } => Value::Text(get()),
+            Source::Stats { value, get, .. } => value(get()),
         }
     }
 
     /// Returns the value as `lctl get_param` prints it.
     pub fn get(&self) -> String {
-        match &self.kind {
-            Kind::Number { get, suffix, .. } => format!("{}{suffix}", get()),
-            Kind::Text { get, .. } => get(),
+        match &self.source {
+            Source::Number { get, .. } => format!("{}{}", get(), self.unit.map_or("", Unit::suffix)),
+            Source::Flag { get, .. } => u8::from(get()).to_string(),
+            Source::Text { get, .. } => get(),
+            Source::Stats { get, text, .. } => text(&get()),
         }
     }
 
@@ -189,26 +228,27 @@ impl Param {
     /// EACCES: read only. EINVAL: not a value of this kind. ERANGE: outside the range. Otherwise
     /// the owner's error.
     pub fn set(&self, value: &str) -> Result<(), ParamError> {
-        match &self.kind {
-            Kind::Number { set: None, .. } | Kind::Text { set: None, .. } => Err(Errno::EACCES.into()),
-            Kind::Text { set: Some(set), .. } => Ok(set(value)?),
-            Kind::Number { range, unit, suffix, set: Some(set), .. } => {
-                let refuse =
-                    |errno| ParamError { errno, accepts: Some(format!("{} to {}", range.start(), range.end())) };
-                let value = parse(value, *unit, suffix).map_err(refuse)?;
-                if !range.contains(&value) {
-                    return Err(refuse(Errno::ERANGE));
-                }
-                Ok(set(value)?)
-            }
+        match &self.source {
+            Source::Number { set: None, .. } | Source::Text { set: None, .. } => Err(Errno::EACCES.into()),
+            Source::Text { set: Some(set), .. } => Ok(set(value)?),
+            Source::Number { range, set: Some(set), .. } => Ok(set(number_in(value, range, self.unit)?)?),
+            Source::Flag { set, .. } => Ok(set(number_in(value, &FLAG_RANGE, None)? != 0)?),
+            Source::Stats { clear, .. } => Ok(clear()?),
         }
     }
 }
 
+/// Parses a number within `range`.
+fn number_in(text: &str, range: &RangeInclusive<i128>, unit: Option<Unit>) -> Result<i128, ParamError> {
+    let refuse = |errno| ParamError { errno, accepts: Some(format!("{} to {}", range.start(), range.end())) };
+    let number = parse(text, unit).map_err(refuse)?;
+    if range.contains(&number) { Ok(number) } else { Err(refuse(Errno::ERANGE)) }
+}
+
 /// Parses `123`, `-1`, `0x10`, `64K`, `4MB`, `1GiB`, or a number with the parameter's own suffix.
-fn parse(text: &str, unit: u64, suffix: &str) -> Result<i128, Errno> {
+fn parse(text: &str, unit: Option<Unit>) -> Result<i128, Errno> {
     let text = text.trim();
-    let text = text.strip_suffix(suffix).unwrap_or(text);
+    let text = text.strip_suffix(unit.map_or("", Unit::suffix)).unwrap_or(text);
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -227,7 +267,7 @@ fn parse(text: &str, unit: u64, suffix: &str) -> Result<i128, Errno> {
     let number = match shift(tail) {
         None => return Err(Errno::EINVAL),
         Some(0) => number,
-        Some(shift) => number.checked_mul(1 << shift).ok_or(Errno::ERANGE)? / i128::from(unit),
+        Some(shift) => number.checked_mul(1 << shift).ok_or(Errno::ERANGE)? / unit.map_or(1, Unit::bytes),
     };
     Ok(if negative { -number } else { number })
 }
@@ -252,7 +292,7 @@ mod tests {
 
     fn pages() -> (Param, Arc<AtomicU64>) {
         let cell = Arc::new(AtomicU64::new(256));
-        (Param::atomic(1..=4096, cell.clone()).unit(4096), cell)
+        (Param::atomic(1..=4096, cell.clone()).unit(Unit::Pages), cell)
     }
 
     #[test]
@@ -309,5 +349,33 @@ mod tests {
         assert_eq!(count.get(), "-1");
         count.set("-1").unwrap();
         assert_eq!(count.set("-2").unwrap_err().errno, Errno::ERANGE);
+    }
+
+    #[test]
+    fn param_value_is_typed_and_its_text_renders_it() {
+        let (param, _) = pages();
+        assert_eq!((param.value(), param.get(), param.unit_name()), (Value::Number(256), "256".into(), Some("pages")));
+        let share = Param::percent(|| 17, |_| Ok(()));
+        assert_eq!((share.value(), share.get(), share.unit_name()), (Value::Number(17), "17%".into(), Some("%")));
+        let flag = Param::bool(|| true, |_| Ok(()));
+        assert_eq!((flag.value(), flag.get(), flag.unit_name()), (Value::Flag(true), "1".into(), None));
+        let name = Param::text(|| "sheen".into());
+        assert_eq!((name.value(), name.get()), (Value::Text("sheen".into()), "sheen".into()));
+    }
+
+    #[test]
+    fn param_of_statistics_is_cleared_by_any_write() {
+        let count = Arc::new(AtomicU64::new(3));
+        let (read, clear) = (count.clone(), count.clone());
+        let hits = move || Snapshot::of_counts([("hits", read.load(Relaxed))]);
+        let text = |snapshot: &Snapshot| snapshot.counts_text(|name, n| format!("{name}: {n}\n"));
+        let param = Param::counters(hits, text, move || {
+            clear.store(0, Relaxed);
+            Ok(())
+        });
+        assert_eq!((param.value().kind(), param.get()), ("counters", "hits: 3\n".into()));
+        assert!(param.writable());
+        param.set("clear").unwrap();
+        assert_eq!(param.get(), "hits: 0\n");
     }
 }

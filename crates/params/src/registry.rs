@@ -6,11 +6,12 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use sheen_wire::Errno;
+use sheen_wire::{Errno, glob::Glob};
 
 use crate::fsname::fsname_of;
+use crate::labels::Labels;
 use crate::settings::PermanentSettings;
-use crate::{Device, Param, ParamError, glob};
+use crate::{Device, Param, ParamError, Value};
 
 /// A parameter's name and value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -21,6 +22,21 @@ pub struct Found {
     pub value: String,
     /// Whether it can be set.
     pub writable: bool,
+}
+
+/// A parameter with its typed value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TypedParam {
+    /// With dots: `osc.sheen-OST0000-osc-1.active`.
+    pub name: String,
+    /// The file system, target and device in its name.
+    pub labels: Labels,
+    /// Unit of the value, if it has one. Statistics have units of their own.
+    pub unit: Option<String>,
+    /// Whether it can be set.
+    pub writable: bool,
+    /// The value.
+    pub value: Value,
 }
 
 /// A name in the tree of parameters.
@@ -145,6 +161,21 @@ impl Params {
             .collect())
     }
 
+    /// As [`Params::get_of`], with typed values.
+    ///
+    /// # Errors
+    /// As [`Params::get`].
+    pub fn typed_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<TypedParam>, ParamError> {
+        let typed = |(path, param): (String, Arc<Param>)| TypedParam {
+            name: dotted(&path),
+            labels: Labels::of(&path),
+            unit: param.unit_name().map(str::to_owned),
+            writable: param.writable(),
+            value: param.value(),
+        };
+        Ok(self.find(pattern, fsname)?.into_iter().map(typed).collect())
+    }
+
     /// Sets every parameter that matches. Returns the result of each, sorted by name.
     ///
     /// # Errors
@@ -181,14 +212,14 @@ impl Params {
     /// # Errors
     /// As [`Params::list`].
     pub fn list_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Node>, ParamError> {
-        let scope = self.scope(fsname);
+        let (scope, pattern) = (self.scope(fsname), Glob::of_params(pattern));
         let params = self.0.params.read();
         let mut nodes = BTreeMap::new();
         for (name, param) in params.iter().filter(|(name, _)| scope.has(name)) {
             let ends = name.match_indices('/').map(|(at, _)| (at, true)).chain([(name.len(), false)]);
             for (end, dir) in ends {
                 let prefix = &name[..end];
-                if !nodes.contains_key(prefix) && glob::matches(pattern, prefix) {
+                if !nodes.contains_key(prefix) && pattern.matches(prefix) {
                     let writable = !dir && param.writable();
                     nodes.insert(prefix, Node { name: dotted(prefix), dir, writable });
                 }
@@ -267,9 +298,9 @@ impl Params {
     }
 
     fn find(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
-        let scope = self.scope(fsname);
+        let (scope, pattern) = (self.scope(fsname), Glob::of_params(pattern));
         let params = self.0.params.read();
-        let matching = params.iter().filter(|(name, _)| glob::matches(pattern, name) && scope.has(name));
+        let matching = params.iter().filter(|(name, _)| pattern.matches(name) && scope.has(name));
         let found: Vec<_> = matching.map(|(name, param)| (name.clone(), param.clone())).collect();
         if found.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(found) }
     }
@@ -387,5 +418,25 @@ mod tests {
         );
         params.remove_device("MGS");
         assert_eq!(params.devices().len(), 1);
+    }
+
+    #[test]
+    fn typed_params_have_labels_unit_and_value() {
+        let (params, _) = sample();
+        params.register("mdt.sheen-MDT0000.commit_interval_ms", Param::u64_ro(|| 50).unit(crate::Unit::Msecs));
+        let found = params.typed_of("*.*.commit_interval_ms", None).unwrap();
+        let want = TypedParam {
+            name: "mdt.sheen-MDT0000.commit_interval_ms".into(),
+            labels: Labels {
+                fsname: Some("sheen".into()),
+                target: Some("sheen-MDT0000".into()),
+                device: Some("sheen-MDT0000".into()),
+            },
+            unit: Some("msecs".into()),
+            writable: false,
+            value: Value::Number(50),
+        };
+        assert_eq!(found, [want]);
+        assert!(params.typed_of("*.*.commit_interval_ms", Some("other")).is_err());
     }
 }

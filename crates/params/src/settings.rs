@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sheen_wire::glob::Glob;
 use sheen_wire::mgs::Setting;
-
-use crate::glob;
 
 /// The settings of every file system that this process serves or mounts.
 #[derive(Default)]
@@ -61,7 +60,8 @@ impl PermanentSettings {
             SettingFilter::After(of, after) => fsname == of && setting.index > after,
         };
         let all = self.by_fsname.iter().flat_map(|(fsname, of_fs)| of_fs.settings.iter().map(move |s| (fsname, s)));
-        all.filter(|(fsname, s)| wanted(fsname, s) && glob::matches(&s.pattern, path)).map(|(_, s)| s.clone()).collect()
+        let matching = all.filter(|(fsname, s)| wanted(fsname, s) && Glob::of_params(&s.pattern).matches(path));
+        matching.map(|(_, s)| s.clone()).collect()
     }
 
     /// Records that a parameter refused a setting. Returns whether this is the first time.

@@ -7,14 +7,17 @@
 //! open                                129 samples [usecs] 365 32900 333235 2244011785
 //! ```
 //!
-//! A line contains name, count, unit, minimum, maximum, sum and sum of squares. Recording takes no
+//! A line contains name, count, unit, minimum, maximum, sum and sum of squares. Each counter also
+//! has a histogram, from which `lctl get_param --json` computes percentiles. Recording takes no
 //! lock. A reader may see the count of a sample a moment before its sum.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use sheen_wire::Time;
+
+use crate::histogram::Histogram;
+use crate::snapshot::{Sample, Snapshot};
 
 /// A set of counters whose names are known from the start.
 pub struct Stats {
@@ -22,10 +25,11 @@ pub struct Stats {
     start: Mutex<Time>,
 }
 
+/// A counter. Its number of samples is that of its histogram.
 struct Counter {
     name: &'static str,
     unit: &'static str,
-    count: AtomicU64,
+    histogram: Histogram,
     min: AtomicU64,
     max: AtomicU64,
     sum: AtomicU64,
@@ -56,7 +60,7 @@ impl Stats {
 
     /// Returns the number of samples of `name`.
     pub fn count(&self, name: &str) -> u64 {
-        self.counters.iter().find(|c| c.name == name).map_or(0, |c| c.count.load(Relaxed))
+        self.counters.iter().find(|c| c.name == name).map_or(0, |c| c.histogram.count())
     }
 
     /// Resets all counters (`lctl set_param …stats=clear`). They start again at `now`.
@@ -65,58 +69,57 @@ impl Stats {
         self.counters.iter().for_each(Counter::clear);
     }
 
-    /// Returns the text of the file. Omits counters without a sample.
-    pub fn render(&self, now: Time) -> String {
-        let start = *self.start.lock();
-        let mut out = String::new();
-        let elapsed = elapsed(start, now);
-        for (name, time) in [("snapshot_time", now), ("start_time", start), ("elapsed_time", elapsed)] {
-            let _ = writeln!(out, "{name:<35} {}.{:09} secs.nsecs", time.sec, time.nsec);
-        }
-        self.counters.iter().for_each(|c| c.render(&mut out));
-        out
+    /// Returns the values of now. Omits counters without a sample.
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        let since = *self.start.lock();
+        let samples = self.counters.iter().filter_map(Counter::sample).collect();
+        Snapshot { taken: Some(now), since: Some(since), samples }
     }
 }
 
 impl Counter {
     fn new(name: &'static str, unit: &'static str) -> Counter {
         let zero = || AtomicU64::new(0);
-        let min = AtomicU64::new(u64::MAX);
-        Counter { name, unit, count: zero(), min, max: zero(), sum: zero(), sum_squares: zero() }
+        let (histogram, min) = (Histogram::default(), AtomicU64::new(u64::MAX));
+        Counter { name, unit, histogram, min, max: zero(), sum: zero(), sum_squares: zero() }
     }
 
     fn record(&self, value: u64) {
-        self.count.fetch_add(1, Relaxed);
-        self.min.fetch_min(value, Relaxed);
-        self.max.fetch_max(value, Relaxed);
+        self.histogram.record(value);
+        // A new extreme is rare, and a load is cheaper than the atomic operation.
+        if value < self.min.load(Relaxed) {
+            self.min.fetch_min(value, Relaxed);
+        }
+        if value > self.max.load(Relaxed) {
+            self.max.fetch_max(value, Relaxed);
+        }
         self.sum.fetch_add(value, Relaxed);
         self.sum_squares.fetch_add(value.wrapping_mul(value), Relaxed);
     }
 
     fn clear(&self) {
-        self.count.store(0, Relaxed);
+        self.histogram.clear();
         self.min.store(u64::MAX, Relaxed);
         self.max.store(0, Relaxed);
         self.sum.store(0, Relaxed);
         self.sum_squares.store(0, Relaxed);
     }
 
-    fn render(&self, out: &mut String) {
-        let count = self.count.load(Relaxed);
-        if count == 0 {
-            return;
-        }
-        let (name, unit) = (self.name, self.unit);
-        let (min, max) = (self.min.load(Relaxed).min(self.max.load(Relaxed)), self.max.load(Relaxed));
-        let (sum, squares) = (self.sum.load(Relaxed), self.sum_squares.load(Relaxed));
-        let _ = writeln!(out, "{name:<35} {count} samples [{unit}] {min} {max} {sum} {squares}");
+    /// Returns the values of now, or `None` if there are none.
+    fn sample(&self) -> Option<Sample> {
+        let buckets = self.histogram.buckets();
+        let max = self.max.load(Relaxed);
+        (!buckets.is_empty()).then(|| Sample {
+            name: self.name.to_owned(),
+            unit: self.unit.to_owned(),
+            count: buckets.count(),
+            min: Some(self.min.load(Relaxed).min(max)),
+            max: Some(max),
+            sum: Some(self.sum.load(Relaxed)),
+            sum_squares: Some(self.sum_squares.load(Relaxed)),
+            buckets,
+        })
     }
-}
-
-fn elapsed(start: Time, now: Time) -> Time {
-    let nanos = |t: Time| i128::from(t.sec) * 1_000_000_000 + i128::from(t.nsec);
-    let span = (nanos(now) - nanos(start)).max(0);
-    Time { sec: (span / 1_000_000_000) as i64, nsec: (span % 1_000_000_000) as u32 }
 }
 
 #[cfg(test)]
@@ -136,9 +139,28 @@ start_time                          1795290897.913419543 secs.nsecs
 elapsed_time                        20.799061337 secs.nsecs
 open                                2 samples [usecs] 365 32900 33265 1082543225
 ";
-        assert_eq!(stats.render(at(1795290918, 712480880)), want);
+        let snapshot = stats.snapshot(at(1795290918, 712480880));
+        assert_eq!(snapshot.stats_text(), want);
+        let open = snapshot.get("open").unwrap();
+        assert!((365..=512).contains(&open.percentile(500).unwrap()));
+        assert_eq!(open.percentile(999), Some(32900), "not more than the maximum");
         stats.clear(at(1795290918, 0));
-        assert!(!stats.render(at(1795290919, 0)).contains("open"));
+        assert!(stats.snapshot(at(1795290919, 0)).samples.is_empty());
         assert_eq!(stats.count("open"), 0);
+    }
+
+    #[test]
+    fn stats_of_several_threads_lose_no_sample() {
+        let stats = Stats::new(&[("open", "usecs")], Time::default());
+        std::thread::scope(|scope| {
+            for thread in 1..=4 {
+                let stats = &stats;
+                scope.spawn(move || (0..1000).for_each(|i| stats.record_at(0, thread * 1000 + i)));
+            }
+        });
+        let snapshot = stats.snapshot(Time::default());
+        let open = &snapshot.samples[0];
+        assert_eq!((open.count, open.min, open.max), (4000, Some(1000), Some(4999)));
+        assert_eq!(open.sum, Some((1000..5000).sum()));
     }
 }

@@ -10,6 +10,7 @@
 //! * [`ldlm`]: locks, their conflicts and their handles;
 //! * [`frame`]: form of a message on a byte stream: fixed header, body, bulk, checksums;
 //! * [`control`], [`ioctl`], [`entries`], [`mirror`]: requests of `lfs` and programs to a mount;
+//! * [`glob`]: patterns of names of files and of parameters;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
 //! * [`op_id`]: ids of operations, for log lines.
 //!
@@ -28,6 +29,7 @@ pub mod entries;
 pub mod errno;
 pub mod fid;
 pub mod frame;
+pub mod glob;
 pub mod ioctl;
 pub mod ldlm;
 pub mod mds;

@@ -28,7 +28,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("recovery", &[]),
     ("ldlm", &["wire", "rt"]),
     ("lnet", &["wire", "rt"]),
-    ("rpc", &["wire", "rt", "lnet", "recovery"]),
+    ("rpc", &["wire", "rt", "params", "lnet", "recovery"]),
     ("lockd", &["wire", "rt", "rpc", "params", "ldlm"]),
     ("mgc", &["wire", "rt", "lnet", "rpc"]),
     ("mgs", &["wire", "rt", "rpc", "params"]),

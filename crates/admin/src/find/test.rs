@@ -5,11 +5,10 @@
 
 use std::ops::RangeInclusive;
 
-use sheen_wire::{FileKind, Result, control::TargetInfo};
+use sheen_wire::{FileKind, Result, control::TargetInfo, glob::Glob};
 
 use super::{
     facts::{Cost, Facts, Moment, Stamp, Striping},
-    glob::Glob,
     needs::Needs,
     range::Range,
 };

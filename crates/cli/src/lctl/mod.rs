@@ -12,6 +12,7 @@
 
 mod conf_param;
 mod devices;
+mod json;
 mod options;
 mod param;
 mod permanent;

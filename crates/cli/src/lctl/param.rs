@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use sheen_control::{Reply, Request};
-use sheen_params::{Found, Node};
+use sheen_params::{Found, Node, TypedParam};
 use sheen_wire::Errno;
 
 use super::options::{self, FSNAME, ParsedArgs};
 use super::set_here::{SetHere, first, set_here, slashes};
-use super::{permanent, tool::Tool, usage};
+use super::{json, permanent, tool::Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
 const GET: Spec = Spec {
@@ -21,6 +21,7 @@ const GET: Spec = Spec {
         ("only-tunable", Value::No, "t"),
         ("writable", Value::No, "w"),
         ("yaml", Value::No, "y"),
+        ("json", Value::No, "json"),
         FSNAME,
     ],
 };
@@ -42,29 +43,79 @@ const DEPTH_MAX: usize = 6;
 /// The output cannot be written.
 pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = patterns("get_param", &GET, args, tool)? else { return Ok(usage::EXIT) };
+    if given.has("json") {
+        return get_json(&given, tool);
+    }
     let mut code = 0;
     for pattern in &given.rest {
-        let mut found: Vec<Found> = Vec::new();
-        let mut seen = false;
-        for pattern in deeper(pattern, given.has("R")) {
-            for reply in tool.ask(Request::Get { pattern }) {
-                if let Reply::Values(values) = reply {
-                    seen = true;
-                    found.extend(values);
-                }
-            }
-        }
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        // Every process has a `version`. Equal lines are printed once.
-        found.dedup();
-        if !seen {
+        let values = |reply| if let Reply::Values(values) = reply { Some(values) } else { None };
+        let found: Option<Vec<Found>> = ask(pattern, &given, tool, |pattern| Request::Get { pattern }, values);
+        if found.is_none() {
             missing("get_param", pattern, tool)?;
             code = first(code, Errno::ENOENT);
         }
-        let wanted = found.iter().filter(|f| f.writable || !(given.has("w") || given.has("t")));
-        wanted.into_iter().try_for_each(|f| show(f, &given, tool.out))?;
+        let mut found = found.unwrap_or_default();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        // Every process has a `version`. Equal lines are printed once.
+        found.dedup();
+        let mut wanted = found.iter().filter(|f| f.writable || !only_writable(&given));
+        wanted.try_for_each(|f| show(f, &given, tool.out))?;
     }
     Ok(code)
+}
+
+/// `get_param --json`: prints one array for all patterns.
+fn get_json(given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let (mut all, mut code, mut is_refused) = (Vec::new(), 0, false);
+    for pattern in &given.rest {
+        let values = |reply| match reply {
+            Reply::Typed(values) => Some(values),
+            Reply::Error { errno } => {
+                is_refused |= errno == Errno::EPROTO.0;
+                None
+            }
+            _ => None,
+        };
+        let found: Option<Vec<TypedParam>> = ask(pattern, given, tool, |pattern| Request::GetTyped { pattern }, values);
+        if found.is_none() {
+            missing("get_param", pattern, tool)?;
+            code = first(code, Errno::ENOENT);
+        }
+        let mut found = found.unwrap_or_default();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found.dedup();
+        all.extend(found.into_iter().filter(|f| f.writable || !only_writable(given)));
+    }
+    tool.out.write_all(json::render(&all)?.as_bytes())?;
+    if is_refused {
+        writeln!(
+            tool.err,
+            "warning: get_param: processes of an earlier release do not support --json and are left out"
+        )?;
+    }
+    Ok(code)
+}
+
+/// Sends a request for a pattern and, with `-R`, for the names below it. Returns the values of all
+/// replies, or `None` if no process has a match.
+fn ask<T>(
+    pattern: &str,
+    given: &ParsedArgs,
+    tool: &Tool<'_>,
+    request: impl Fn(String) -> Request,
+    mut values: impl FnMut(Reply) -> Option<Vec<T>>,
+) -> Option<Vec<T>> {
+    let mut all = None;
+    for pattern in deeper(pattern, given.has("R")) {
+        for found in tool.ask(request(pattern)).into_iter().filter_map(&mut values) {
+            all.get_or_insert_with(Vec::new).extend(found);
+        }
+    }
+    all
+}
+
+fn only_writable(given: &ParsedArgs) -> bool {
+    given.has("w") || given.has("t")
 }
 
 fn show(found: &Found, given: &ParsedArgs, out: &mut dyn Write) -> io::Result<()> {
@@ -125,18 +176,13 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = patterns("list_param", &LIST, args, tool)? else { return Ok(usage::EXIT) };
     let mut code = 0;
     for pattern in &given.rest {
-        let mut nodes: Vec<Node> = Vec::new();
-        for pattern in deeper(pattern, given.has("R")) {
-            for reply in tool.ask(Request::List { pattern }) {
-                if let Reply::Nodes(some) = reply {
-                    nodes.extend(some);
-                }
-            }
-        }
-        if nodes.is_empty() {
+        let nodes = |reply| if let Reply::Nodes(nodes) = reply { Some(nodes) } else { None };
+        let found: Option<Vec<Node>> = ask(pattern, &given, tool, |pattern| Request::List { pattern }, nodes);
+        if found.is_none() {
             missing("list_param", pattern, tool)?;
             code = first(code, Errno::ENOENT);
         }
+        let mut nodes = found.unwrap_or_default();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes.dedup_by(|a, b| a.name == b.name);
         for node in nodes.iter().filter(|n| n.dir || !given.has("D")) {

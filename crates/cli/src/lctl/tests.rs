@@ -109,6 +109,47 @@ osc.*.max_rpcs_in_flight accepts 1 to 256
 }
 
 #[test]
+fn get_param_json_prints_one_array_of_all_processes() {
+    let p = processes();
+    let parse = |text: &str| serde_json::from_str::<Vec<serde_json::Value>>(text).unwrap();
+    let names = |text: &str| parse(text).iter().map(|p| p["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let (code, out, err) = lctl(&p, "get_param --json osc.*.* obdfilter.*.blocksize version");
+    let osc = ["osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight", "osc.sheen-OST0001-osc-ff00.max_rpcs_in_flight"];
+    let want = [osc[0], osc[1], "obdfilter.sheen-OST0000.blocksize", "version"];
+    assert_eq!((code, names(&out), err.as_str()), (0, want.map(str::to_owned).into(), ""));
+    assert_eq!(parse(&out)[2]["value"], 4096);
+    assert_eq!(names(&lctl(&p, "get_param --json -R -w osc obdfilter").1), osc);
+    let (code, out, err) = lctl(&p, "get_param --json nosuch.*");
+    let want = "error: get_param: param_path 'nosuch/*': No such file or directory\n";
+    assert_eq!((code, out.as_str(), err.as_str()), (2, "[]\n", want));
+}
+
+/// Processes of which one is of a release without typed values.
+struct OfEarlierRelease(Params);
+
+impl Processes for OfEarlierRelease {
+    fn ask(&self, request: &Request) -> Vec<Reply> {
+        let old = match request {
+            Request::GetTyped { .. } => Reply::Error { errno: Errno::EPROTO.0 },
+            request => control::answer(request, &Params::new()),
+        };
+        vec![old, control::answer(request, &self.0)]
+    }
+
+    fn silent(&self) -> Vec<Silent> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn get_param_json_warns_of_processes_of_earlier_releases() {
+    let args = ["get_param", "--json", "version"].map(str::to_owned);
+    let (code, out, err) = run_with(&OfEarlierRelease(Params::new()), &args);
+    assert!(code == 0 && out.contains("\"version\""), "{out}");
+    assert_eq!(err, "warning: get_param: processes of an earlier release do not support --json and are left out\n");
+}
+
+#[test]
 fn list_param_prints_names_with_their_class() {
     let p = processes();
     assert_eq!(lctl(&p, "list_param *").1, "mdt\nobdfilter\nosc\nversion\n");

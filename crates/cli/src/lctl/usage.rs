@@ -35,7 +35,7 @@ get value of Lustre or LNet parameter(s) from specified path,
 which can contain shell-style filename patterns.
 usage: get_param [--classify|-F] [--no-name|-n] [--only-name|-N]
                  [--recursive|-R] [--only-tunable|-t] [--writable|-w]
-                 [--yaml|-y] [--fsname NAME]
+                 [--yaml|-y] [--json] [--fsname NAME]
                  PARAM1 [PARAM2 ...]
 
 ";

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use sheen_params::Snapshot;
+
 /// Hit counters of the caches.
 #[derive(Default)]
 pub struct Hits {
@@ -28,11 +30,20 @@ impl Hits {
         [&self.attr, &self.name, &self.absent, &self.open, &self.miss].iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// Returns the text of the parameter.
-    pub fn render(&self) -> String {
-        let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let (attr, name, absent) = (get(&self.attr), get(&self.name), get(&self.absent));
-        let (open, miss) = (get(&self.open), get(&self.miss));
-        format!("attr_hits {attr}\nname_hits {name}\nabsent_hits {absent}\nopen_hits {open}\nmisses {miss}\n")
+    /// Returns the values of now.
+    pub fn snapshot(&self) -> Snapshot {
+        let counts = [
+            ("attr_hits", &self.attr),
+            ("name_hits", &self.name),
+            ("absent_hits", &self.absent),
+            ("open_hits", &self.open),
+            ("misses", &self.miss),
+        ];
+        Snapshot::of_counts(counts.map(|(name, count)| (name, count.load(Relaxed))))
     }
+}
+
+/// Returns the text of the parameter.
+pub fn cache_stats_text(stats: &Snapshot) -> String {
+    stats.counts_text(|name, count| format!("{name} {count}\n"))
 }

@@ -19,5 +19,5 @@ mod stalls;
 
 pub use caches::Cache;
 pub use data::ReadRefs;
-pub use hits::Hits;
+pub use hits::{Hits, cache_stats_text};
 pub use layouts::{Layouts, is_as_new, is_settled};

@@ -42,7 +42,7 @@ mod with_layout;
 mod write;
 mod xattr;
 
-pub(crate) use read_ahead::ReadAhead;
+pub(crate) use read_ahead::{ReadAhead, read_ahead_text};
 pub(crate) use relayout::LAYOUT_TRUST;
-pub(crate) use statahead::{STATAHEAD_MAX_LIMIT, Statahead};
+pub(crate) use statahead::{STATAHEAD_MAX_LIMIT, Statahead, statahead_text};
 pub(crate) use statfs::summary;

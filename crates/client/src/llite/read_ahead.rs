@@ -5,18 +5,17 @@
 //! read, but only the kernel's requests. A request that continues where the last one of the open
 //! file ended belongs to a readahead window and counts as hits. Other requests count as misses.
 
-use std::{
-    fmt::Write,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use sheen_params::Stats;
+use sheen_params::{Sample, Snapshot, Stats};
 use sheen_rt::Rt;
 
 use crate::{limits::PAGE_BYTES, open::ReadEnd};
 
 /// Name and unit of the size statistics of sequential requests.
 const REQUESTS: (&str, &str) = ("readahead_pages", "pages");
+/// Width of the names.
+const NAME_WIDTH: usize = 25;
 
 /// The readahead statistics of a mount.
 pub struct ReadAhead {
@@ -51,23 +50,19 @@ impl ReadAhead {
         self.misses.store(0, Relaxed);
     }
 
-    /// Returns the text of the parameter in Lustre's format. Counters without a sample are left
-    /// out.
-    pub fn render(&self) -> String {
-        let text = self.requests.render(self.rt.wall());
-        let (times, requests) = text.split_at(text.find(REQUESTS.0).unwrap_or(text.len()));
-        let mut out = times.to_owned();
-        for (name, pages) in [("hits", &self.hits), ("misses", &self.misses)] {
-            let pages = pages.load(Relaxed);
-            if pages > 0 {
-                let _ = writeln!(out, "{name:<25} {pages} samples [pages]");
-            }
-        }
-        if let Some(rest) = requests.strip_prefix(REQUESTS.0) {
-            let _ = writeln!(out, "{:<25} {}", REQUESTS.0, rest.trim());
-        }
-        out
+    /// Returns the values of now. Counters without a sample are left out.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut stats = self.requests.snapshot(self.rt.wall());
+        let counts = [("hits", &self.hits), ("misses", &self.misses)].map(|(name, n)| (name, n.load(Relaxed)));
+        let counts = counts.into_iter().filter(|(_, pages)| *pages > 0);
+        stats.samples.splice(..0, counts.map(|(name, pages)| Sample::of_count(name, REQUESTS.1, pages)));
+        stats
     }
+}
+
+/// Returns the text of the parameter in Lustre's format.
+pub fn read_ahead_text(stats: &Snapshot) -> String {
+    stats.samples.iter().fold(stats.times(), |out, sample| out + &sample.line(NAME_WIDTH))
 }
 
 #[cfg(test)]
@@ -80,7 +75,7 @@ mod tests {
     fn read_ahead_stats_count_sequential_and_other_reads() {
         let sim = Sim::new(1, SimConfig::default());
         let counts = ReadAhead::new(&sim.rt(1));
-        let lines = || counts.render().lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
+        let lines = || read_ahead_text(&counts.snapshot()).lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
         assert!(lines().is_empty());
         let (file, other) = (ReadEnd::default(), ReadEnd::default());
         const M: u64 = 1 << 20;

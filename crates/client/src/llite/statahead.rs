@@ -10,6 +10,7 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
+use sheen_params::Snapshot;
 use sheen_wire::Fid;
 
 use crate::open::{Listing, Names, Step};
@@ -125,20 +126,24 @@ impl Statahead {
         counts.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// Returns the text of the parameter: Lustre's lines and two more.
-    pub fn render(&self) -> String {
-        let get = |counter: &AtomicU64| counter.load(Relaxed);
-        format!(
-            "statahead total: {}\nlist_total: {}\nreaddir pages: {}\nagl total: {}\ncontents total: {}\nhit_total: {}\nmiss_total: {}\n",
-            get(&self.total),
-            get(&self.names),
-            get(&self.pages),
-            get(&self.sizes),
-            get(&self.contents),
-            get(&self.hits),
-            get(&self.misses),
-        )
+    /// Returns the values of now: Lustre's and two more.
+    pub fn snapshot(&self) -> Snapshot {
+        let counts = [
+            ("statahead total", &self.total),
+            ("list_total", &self.names),
+            ("readdir pages", &self.pages),
+            ("agl total", &self.sizes),
+            ("contents total", &self.contents),
+            ("hit_total", &self.hits),
+            ("miss_total", &self.misses),
+        ];
+        Snapshot::of_counts(counts.map(|(name, count)| (name, count.load(Relaxed))))
     }
+}
+
+/// Returns the text of the parameter.
+pub fn statahead_text(stats: &Snapshot) -> String {
+    stats.counts_text(|name, count| format!("{name}: {count}\n"))
 }
 
 #[cfg(test)]

@@ -3,28 +3,32 @@
 //! Parameters hold weak references, so that they do not keep an unmounted file system alive. The
 //! parameters of a mount are removed when its [`Registered`] is dropped.
 
+mod import_stats;
 mod registered;
 
 use std::{fmt::Write, sync::Arc};
 
 use sheen_layout::{MDT_OST, STRIPE_SIZE_DEFAULT};
 use sheen_ldlm::client::Tunables;
-use sheen_params::{Device, Param, Params};
-use sheen_rpc::{Import, ImportState, ImportStats, RPCS_IN_FLIGHT_LIMIT};
+use sheen_params::{Device, Param, Params, Snapshot, Unit};
+use sheen_rpc::{Import, ImportState, RPCS_IN_FLIGHT_LIMIT};
 use sheen_rt::Rt;
 use sheen_wire::{Errno, Protocol, StatFs, bulk::BULK_BYTES_MAX, fid::ROOT, mgs::TargetKind, mgs::target_name};
 
 use crate::{
     Client,
+    cache::cache_stats_text,
     limits::PAGE_BYTES,
-    llite::{STATAHEAD_MAX_LIMIT, summary},
+    llite::{STATAHEAD_MAX_LIMIT, read_ahead_text, statahead_text, summary},
     locks::LockTable,
     lov::Ost,
     mdc::{MDC_RPCS_IN_FLIGHT_MIN, Mdc},
     osc::Osc,
+    rpc_stats::rpc_stats_text,
     writeback::MAX_DIRTY_MB_LIMIT,
 };
 
+use import_stats::{import_stats, import_stats_text};
 pub use registered::Registered;
 use registered::osc_dir;
 
@@ -90,7 +94,8 @@ pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
                 locks.set_tunables(Tunables { lru_max_age_ms, ..locks.tunables() });
                 Ok(())
             },
-        ),
+        )
+        .unit(Unit::Msecs),
     );
 }
 
@@ -105,11 +110,12 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
     put("import", text(osc, |osc| render_import(osc.import(), osc.name(), osc.active())));
     put("state", text(osc, |osc| format!("current_state: {}\n", state_name(osc.import().state()))));
     let clock = rt.clone();
-    let stats = move |osc: &Osc| render_stats(&osc.import().stats(), &clock);
-    put("stats", counts(osc, stats, |osc| osc.import().clear_stats()));
+    let stats = move |osc: &Osc| import_stats(&osc.import().stats(), clock.wall());
+    put("stats", counters(osc, stats, import_stats_text, |osc| osc.import().clear_stats()));
     let clock = rt.clone();
-    let rpc_stats = move |osc: &Osc| osc.pages().render(osc.import().stats().in_flight, clock.wall());
-    put("rpc_stats", counts(osc, rpc_stats, |osc| osc.pages().clear()));
+    let rpc_stats = move |osc: &Osc| osc.pages().snapshot(osc.import().stats().in_flight, clock.wall());
+    let (get, clear) = read_and_clear(osc, rpc_stats, |osc| osc.pages().clear());
+    put("rpc_stats", Param::histogram(get, rpc_stats_text, clear));
     let (get, set) = (Arc::downgrade(osc), Arc::downgrade(osc));
     let active = Param::bool(
         move || get.upgrade().is_some_and(|osc| osc.active()),
@@ -135,8 +141,8 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
 fn register_flow(params: &Params, dir: &str, ost: &Arc<Ost>) {
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     put("max_pages_per_rpc", pages_per_rpc(&ost.osc, |osc| osc.import().clone()));
-    put("cur_dirty_bytes", number(ost, |ost| ost.writeback.dirty_bytes()));
-    put("cur_grant_bytes", number(ost, |ost| ost.writeback.grant_bytes()));
+    put("cur_dirty_bytes", number(ost, |ost| ost.writeback.dirty_bytes()).unit(Unit::Bytes));
+    put("cur_grant_bytes", number(ost, |ost| ost.writeback.grant_bytes()).unit(Unit::Bytes));
     let (get, set) = (Arc::downgrade(ost), Arc::downgrade(ost));
     put(
         "max_dirty_mb",
@@ -145,7 +151,7 @@ fn register_flow(params: &Params, dir: &str, ost: &Arc<Ost>) {
             move || get.upgrade().map_or(0, |ost| ost.writeback.max_dirty_mb()),
             move |mb| set.upgrade().map(|ost| ost.writeback.set_max_dirty_mb(mb)).ok_or(Errno::ENODEV),
         )
-        .unit(1 << 20),
+        .unit(Unit::Mib),
     );
 }
 
@@ -175,8 +181,8 @@ fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
     put("state", text(mdc, |mdc| format!("current_state: {}\n", state_name(mdc.import().state()))));
     for name in ["md_stats", "stats"] {
         let clock = rt.clone();
-        let stats = move |mdc: &Mdc| render_stats(&mdc.import().stats(), &clock);
-        put(name, counts(mdc, stats, |mdc| mdc.import().clear_stats()));
+        let stats = move |mdc: &Mdc| import_stats(&mdc.import().stats(), clock.wall());
+        put(name, counters(mdc, stats, import_stats_text, |mdc| mdc.import().clear_stats()));
     }
     put("active", Param::u64_ro(|| 1));
     register_space(params, dir, mdc, |mdc| mdc.space());
@@ -185,7 +191,7 @@ fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
 fn register_lov(params: &Params, dir: &str, client: &Arc<Client>) {
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     put("stripecount", Param::u64_ro(|| 1));
-    put("stripesize", Param::u64_ro(|| u64::from(STRIPE_SIZE_DEFAULT)));
+    put("stripesize", Param::u64_ro(|| u64::from(STRIPE_SIZE_DEFAULT)).unit(Unit::Bytes));
     put("stripeoffset", Param::text(|| "-1".into()));
     put("stripetype", Param::u64_ro(|| 1));
     put("numobd", number(client, |c| c.lov.osts().len() as u64));
@@ -208,21 +214,11 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("uuid", Param::text(move || uuid.clone()));
     put("fstype", Param::text(|| "sheen".into()));
     put("client_type", Param::text(|| "local client".into()));
-    let clear = stats.clone();
-    put(
-        "stats",
-        Param::text_rw(
-            move || stats.render(),
-            move |_| {
-                clear.clear();
-                Ok(())
-            },
-        ),
-    );
+    put("stats", counters(&stats, |s| s.snapshot(), Snapshot::stats_text, |s| s.clear()));
     put("root_fid", Param::text(|| ROOT.to_string()));
     put("open_files", number(client, |c| c.files.len() as u64));
     put("cached_inodes", number(client, |c| c.cache.meta.lock().len() as u64));
-    put("cache_stats", counts(client, |c| c.cache.hits.render(), |c| c.cache.hits.clear()));
+    put("cache_stats", counters(client, |c| c.cache.hits.snapshot(), cache_stats_text, |c| c.cache.hits.clear()));
     let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
     put(
         "statahead_max",
@@ -246,10 +242,10 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
             move || get.upgrade().map_or(0, |c| c.lov.lockless_bytes() >> 10),
             move |kb| set.upgrade().map(|c| c.lov.set_lockless_bytes(kb << 10)).ok_or(Errno::ENODEV),
         )
-        .unit(1 << 10),
+        .unit(Unit::Kib),
     );
-    put("read_ahead_stats", counts(client, |c| c.read_ahead.render(), |c| c.read_ahead.clear()));
-    put("statahead_stats", counts(client, |c| c.statahead.render(), |c| c.statahead.clear()));
+    put("read_ahead_stats", counters(client, |c| c.read_ahead.snapshot(), read_ahead_text, |c| c.read_ahead.clear()));
+    put("statahead_stats", counters(client, |c| c.statahead.snapshot(), statahead_text, |c| c.statahead.clear()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
         summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|ost| ost.osc.active()).map(|ost| ost.osc.space()))
@@ -264,16 +260,17 @@ fn register_space<T: Send + Sync + 'static>(
     owner: &Arc<T>,
     space: impl Fn(&T) -> StatFs + Clone + Send + Sync + 'static,
 ) {
-    let put = |name: &str, of: fn(&StatFs) -> u64| {
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    let read = |of: fn(&StatFs) -> u64| {
         let space = space.clone();
-        params.register(&format!("{dir}.{name}"), number(owner, move |owner| of(&space(owner))));
+        number(owner, move |owner| of(&space(owner)))
     };
-    put("blocksize", |s| u64::from(s.bsize));
-    put("kbytestotal", |s| kbytes(s, s.blocks));
-    put("kbytesfree", |s| kbytes(s, s.bfree));
-    put("kbytesavail", |s| kbytes(s, s.bavail));
-    put("filestotal", |s| s.files);
-    put("filesfree", |s| s.ffree);
+    put("blocksize", read(|s| u64::from(s.bsize)).unit(Unit::Bytes));
+    put("kbytestotal", read(|s| kbytes(s, s.blocks)).unit(Unit::Kib));
+    put("kbytesfree", read(|s| kbytes(s, s.bfree)).unit(Unit::Kib));
+    put("kbytesavail", read(|s| kbytes(s, s.bavail)).unit(Unit::Kib));
+    put("filestotal", read(|s| s.files));
+    put("filesfree", read(|s| s.ffree));
 }
 
 fn kbytes(space: &StatFs, blocks: u64) -> u64 {
@@ -290,16 +287,27 @@ fn text<T: Send + Sync + 'static>(owner: &Arc<T>, get: impl Fn(&T) -> String + S
     Param::text(move || owner.upgrade().map_or_else(String::new, |o| get(&o)))
 }
 
-/// Creates a parameter for statistics. As in Lustre, any write resets them.
-fn counts<T: Send + Sync + 'static>(
+/// Creates a parameter for counters.
+fn counters<T: Send + Sync + 'static>(
     owner: &Arc<T>,
-    get: impl Fn(&T) -> String + Send + Sync + 'static,
+    get: impl Fn(&T) -> Snapshot + Send + Sync + 'static,
+    text: fn(&Snapshot) -> String,
     clear: impl Fn(&T) + Send + Sync + 'static,
 ) -> Param {
+    let (get, clear) = read_and_clear(owner, get, clear);
+    Param::counters(get, text, clear)
+}
+
+/// Returns the functions of a parameter that reads and clears statistics.
+fn read_and_clear<T: Send + Sync + 'static>(
+    owner: &Arc<T>,
+    get: impl Fn(&T) -> Snapshot + Send + Sync + 'static,
+    clear: impl Fn(&T) + Send + Sync + 'static,
+) -> (impl Fn() -> Snapshot + Send + Sync + 'static, impl Fn() -> Result<(), Errno> + Send + Sync + 'static) {
     let (read, write) = (Arc::downgrade(owner), Arc::downgrade(owner));
-    Param::text_rw(
-        move || read.upgrade().map_or_else(String::new, |o| get(&o)),
-        move |_| write.upgrade().map(|o| clear(&o)).ok_or(Errno::ENODEV),
+    (
+        move || read.upgrade().map(|o| get(&o)).unwrap_or_default(),
+        move || write.upgrade().map(|o| clear(&o)).ok_or(Errno::ENODEV),
     )
 }
 
@@ -327,7 +335,7 @@ fn rpcs_in_flight<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import:
 fn pages_per_rpc<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import: fn(&T) -> Arc<Import<P>>) -> Param {
     let max = BULK_BYTES_MAX as u64 / PAGE_BYTES;
     let set = |i: &Import<P>, v| i.set_max_pages_per_rpc(v as u32);
-    setting(owner, max, import, |i| u64::from(i.max_pages_per_rpc()), set).unit(PAGE_BYTES)
+    setting(owner, max, import, |i| u64::from(i.max_pages_per_rpc()), set).unit(Unit::Pages)
 }
 
 fn checksums<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import: fn(&T) -> Arc<Import<P>>) -> Param {
@@ -376,22 +384,5 @@ fn render_import<P: Protocol>(import: &Import<P>, name: &str, active: bool) -> S
     let _ = writeln!(out, "       current_connection: \"{current}\"\n       connection_attempts: {}", stats.connects);
     let _ = writeln!(out, "    rpcs:\n       inflight: {}\n       resent: {}", stats.in_flight, stats.resent);
     let _ = writeln!(out, "    service_estimates:\n       network: {} usec", stats.round_trip.as_micros());
-    out
-}
-
-/// Renders `stats`: counts, bytes and times by kind of request.
-fn render_stats(stats: &ImportStats, rt: &Rt) -> String {
-    let now = rt.wall();
-    let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);
-    for (op, s) in &stats.ops {
-        let mean = s.time_ns / s.count.max(1) / 1000;
-        let _ =
-            writeln!(out, "{op:<25} {} samples [reqs] mean_usecs {mean} max_usecs {}", s.count, s.time_ns_max / 1000);
-        for (what, bytes) in [("sent", s.bytes_sent), ("received", s.bytes_received)] {
-            if bytes > 0 {
-                let _ = writeln!(out, "{:<25} {} samples [bytes] sum {bytes}", format!("{op}_bytes_{what}"), s.count);
-            }
-        }
-    }
     out
 }

@@ -35,8 +35,8 @@ fn lo_call_completes_at_first_poll_without_a_copy() {
         assert_eq!(got.segments()[0].as_ptr(), sent.segments()[0].as_ptr());
         assert_eq!((import.state(), import.current_nid()), (ImportState::Full, Some(Nid::Lo)));
         let stats = import.stats();
-        let (name, op) = stats.ops[1];
-        assert_eq!((name, op.count, op.bytes_sent, op.bytes_received), ("write", 1, 1 << 20, 0));
+        let (name, op) = &stats.ops[1];
+        assert_eq!((*name, op.count, op.bytes_sent, op.bytes_received), ("write", 1, 1 << 20, 0));
         assert_eq!((stats.ops[0].1.bytes_received, stats.in_flight, stats.in_flight_max), (1 << 20, 0, 1));
     });
 }

@@ -8,11 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_wire::{Errno, FileKind, Result};
+use sheen_wire::{Errno, FileKind, Result, glob::Glob};
 
 use super::*;
 use crate::find::{
-    Glob, Needs, Range, Side,
+    Needs, Range, Side,
     entry::Entry,
     facts::Facts,
     test::{Property, Test},
@@ -49,7 +49,7 @@ fn of_type(kind: FileKind) -> Query {
 }
 
 fn named(pattern: &str) -> Query {
-    with(all(), Property::Name(Glob::new(pattern.as_bytes())))
+    with(all(), Property::Name(Glob::of_names(pattern.as_bytes())))
 }
 
 fn skipping(mut query: Query, skip: u64) -> Query {

@@ -3,13 +3,13 @@
 use std::{ffi::OsStr, ops::RangeInclusive, os::unix::ffi::OsStrExt, path::Path};
 
 use sheen_admin::find::{
-    Glob, Query,
+    Query,
     entry::stat_of,
     facts::Stamp,
     test::{Bits, Hash, Perm, Property, Targets, Test},
 };
 use sheen_layout::{Composite, Pattern, flags};
-use sheen_wire::{Errno, FileKind, Result};
+use sheen_wire::{Errno, FileKind, Result, glob::Glob};
 
 use super::{
     super::{numbers::parse_unsigned, tool::text},
@@ -81,7 +81,7 @@ impl Search {
 fn property(id: &str, value: &OsStr) -> Option<Property> {
     let text = text(value);
     Some(match id {
-        "name" => Property::Name(Glob::new(value.as_bytes())),
+        "name" => Property::Name(Glob::of_names(value.as_bytes())),
         "type" => Property::Type(kind(text)?),
         "size" => Property::Size(range::size(text, 1)?),
         // Numbers without a suffix are KiB, as in du(1).
@@ -115,7 +115,7 @@ fn property(id: &str, value: &OsStr) -> Option<Property> {
         "extension-size" => Property::ExtensionSize(range::size(text, 1)?),
         "foreign" => Property::Foreign,
         "xattr" => match text.split_once('=') {
-            Some((name, value)) => Property::Xattr(name.to_owned(), Some(Glob::new(value.as_bytes()))),
+            Some((name, value)) => Property::Xattr(name.to_owned(), Some(Glob::of_names(value.as_bytes()))),
             None => Property::Xattr(text.to_owned(), None),
         },
         _ => return None,
