@@ -200,7 +200,7 @@ fn control_socket_carries_typed_values() {
     params.register("mdt.a-MDT0000.uuid", Param::text(|| "a\nb".into()));
     let control = Control::serve_in(&dir.path().join("run"), &params).unwrap();
     let request = Request::GetTyped { pattern: "mdt.*.*".into() };
-    let reply = ask(control.path(), &request).unwrap();
+    let reply = ask(control.path(), &request, LIMIT).unwrap();
     assert_eq!(reply, answer(&request, &params), "nothing is lost on the way");
     let Reply::Typed(found) = reply else { panic!() };
     let values: Vec<_> = found.iter().map(|p| (p.name.rsplit('.').next().unwrap(), &p.value)).collect();
