@@ -59,6 +59,27 @@ unsafe fn named<'a>(fd: c_int, id: c_uint) -> Result<(BorrowedFd<'a>, u16)> {
     if id == 0 { Err(Errno::EINVAL) } else { Ok((unsafe { file(fd)? }, id)) }
 }
 
+/// Returns file, mirror and offset of a read or write of `count` bytes at `buffer`. EINVAL: null, or
+/// no buffer is so large.
+///
+/// # Safety
+/// As [`file`].
+unsafe fn transfer<'a>(
+    fd: c_int,
+    mirror: c_uint,
+    buffer: *const c_void,
+    count: usize,
+    at: libc::off_t,
+) -> Result<(BorrowedFd<'a>, u16, u64)> {
+    // SAFETY: guaranteed by the caller.
+    let (file, id) = unsafe { named(fd, mirror)? };
+    let at = offset(at)?;
+    if buffer.is_null() || isize::try_from(count).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    Ok((file, id, at))
+}
+
 /// Makes an open file refer to one of its mirrors from now on, stale or not; 0: to the whole file
 /// again. The file must be open with `O_DIRECT`, or for writing.
 ///
@@ -87,11 +108,7 @@ pub unsafe extern "C" fn llapi_mirror_read(
     at: libc::off_t,
 ) -> isize {
     sized(|| {
-        let (file, id) = unsafe { named(fd, mirror)? };
-        let (count, at) = (fits(count)?, offset(at)?);
-        if buffer.is_null() {
-            return Err(Errno::EINVAL);
-        }
+        let (file, id, at) = unsafe { transfer(fd, mirror, buffer, count, at)? };
         // SAFETY: not null, and C guarantees that many bytes.
         let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), count) };
         read(file, id, buffer, at)
@@ -108,11 +125,7 @@ pub unsafe extern "C" fn llapi_mirror_write(
     at: libc::off_t,
 ) -> isize {
     sized(|| {
-        let (file, id) = unsafe { named(fd, mirror)? };
-        let (count, at) = (fits(count)?, offset(at)?);
-        if bytes.is_null() {
-            return Err(Errno::EINVAL);
-        }
+        let (file, id, at) = unsafe { transfer(fd, mirror, bytes, count, at)? };
         // SAFETY: not null, and C guarantees that many bytes.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), count) };
         mirror::write(file, id, bytes, at).map(|()| count)
@@ -294,11 +307,6 @@ fn sized(body: impl FnOnce() -> Result<usize>) -> isize {
         Ok(0)
     });
     if code < 0 { code as isize } else { done }
-}
-
-/// Checks the size of a buffer. EINVAL: no buffer is so large.
-fn fits(count: usize) -> Result<usize> {
-    if isize::try_from(count).is_ok() { Ok(count) } else { Err(Errno::EINVAL) }
 }
 
 fn offset(at: libc::off_t) -> Result<u64> {
