@@ -70,8 +70,8 @@ impl Servers {
         self.children.push(Guarded(command.spawn().expect("the server starts")));
     }
 
-    /// Starts the servers of the file system `net`. `mgs` and `oss`: options of these servers. `nid`:
-    /// the address at which the others find the MGS.
+    /// Starts the servers of the file system `net`. `mgs` and `oss`: options of these servers.
+    /// `nid`: the address at which the others find the MGS.
     fn start_net(&mut self, mgs: &str, nid: &str, oss: &str) {
         self.start("mgs", &format!("mgs {mgs}"));
         self.start("mds", &format!("mds --mgs {nid} --fsname net"));

@@ -59,8 +59,8 @@ unsafe fn named<'a>(fd: c_int, id: c_uint) -> Result<(BorrowedFd<'a>, u16)> {
     if id == 0 { Err(Errno::EINVAL) } else { Ok((unsafe { file(fd)? }, id)) }
 }
 
-/// Returns file, mirror and offset of a read or write of `count` bytes at `buffer`. EINVAL: null, or
-/// no buffer is so large.
+/// Returns file, mirror and offset of a read or write of `count` bytes at `buffer`. EINVAL: null,
+/// or no buffer is so large.
 ///
 /// # Safety
 /// As [`file`].
