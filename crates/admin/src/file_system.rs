@@ -12,7 +12,7 @@ use sheen_wire::{Fid, FileKind, Result, Time, control, ioctl::Ladvise};
 
 use crate::{
     Failure,
-    fid::{not_sheen, parse_fid},
+    attributes::{LOV, not_sheen, parse},
     migrate::MigrateOptions,
     mounts::Mount,
     progress::Progress,
@@ -70,11 +70,11 @@ pub trait FileSystem {
 
     /// Returns the FID of the file at a path. ENOTTY: the path is not on a Sheen mount.
     fn fid(&self, path: &Path) -> Result<Fid> {
-        parse_fid(&self.get(path, control::FID).map_err(not_sheen)?)
+        parse(&self.get(path, control::FID).map_err(not_sheen)?)
     }
 
     /// Returns the layout of a file, following symbolic links. ENODATA: the file has none.
     fn layout(&self, path: &Path) -> Result<Layout> {
-        Ok(Layout::decode(&self.get(&self.resolve(path)?, "lustre.lov")?)?)
+        Ok(Layout::decode(&self.get(&self.resolve(path)?, LOV)?)?)
     }
 }

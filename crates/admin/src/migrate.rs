@@ -19,7 +19,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags, XattrFlags, fsetxattr, fstat, fsync, ftruncate, open},
+    fs::{Mode, OFlags, fstat, fsync, ftruncate, open},
     io::{Errno as Os, pread, pwrite},
     ioctl::{NoArg, Setter, Updater, ioctl as call},
 };
@@ -28,10 +28,15 @@ use sheen_wire::{
     ioctl::{self, MigrateEnd, MigrateSeek},
 };
 
-use crate::{Failure, Step, fid::fid_of, pace::Pace, paths::parent_of, progress::Progress};
+use crate::{
+    Failure, Step,
+    attributes::{fid_of, replace_layout},
+    copy::{CHUNK_BYTES, Transfer, copy_data},
+    open_file, os_errno,
+    paths::parent_of,
+    progress::Progress,
+};
 
-/// Bytes copied at a time.
-const CHUNK_BYTES: usize = 4 << 20;
 /// Most attempts at a copy, if programs write to the file meanwhile.
 const TRIES: u32 = 5;
 /// Pause before the second attempt. Each further pause is twice as long.
@@ -67,19 +72,17 @@ type Done<T> = Result<T, Failure>;
 /// EBUSY: programs wrote to the file during every attempt. Otherwise the errno of the failed system
 /// call.
 pub fn migrate(path: &Path, options: &MigrateOptions, progress: &mut dyn FnMut(Progress)) -> Done<()> {
-    let copy = Copy::begin(path, options)?;
+    let mut copy = Copy::begin(path, options)?;
     // A group id that no other program uses.
     let fid = copy.source_fid;
     let group = if options.block { fid.seq ^ u64::from(fid.oid) << 32 | 1 << 62 } else { 0 };
     if group != 0 {
-        copy.group_lock(group).map_err(copy.failed(Step::LockGroup))?;
+        open_file::group_lock(&copy.source, group).map_err(|errno| Failure::new(Step::LockGroup, path, errno))?;
     }
     let mut pause = PAUSE;
     for left in (0..TRIES).rev() {
-        let sums = copy.bytes(progress)?;
-        if options.checksum {
-            copy.compare(&sums)?;
-        }
+        copy.bytes(progress)?;
+        copy.compare()?;
         match copy.end(group) {
             Err(Os::BUSY) if left > 0 => {
                 std::thread::sleep(pause);
@@ -93,11 +96,11 @@ pub fn migrate(path: &Path, options: &MigrateOptions, progress: &mut dyn FnMut(P
 }
 
 /// Creates the volatile file that receives the data. `path`: the file without symbolic links.
-fn create_volatile(path: &Path, layout: Option<&[u8]>) -> Result<OwnedFd, Os> {
+fn create_volatile(path: &Path, layout: Option<&[u8]>) -> sheen_wire::Result<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = open(parent_of(path), flags, Mode::RUSR | Mode::WUSR)?;
+    let file = open(parent_of(path), flags, Mode::RUSR | Mode::WUSR).map_err(os_errno)?;
     if let Some(layout) = layout {
-        fsetxattr(&file, "lustre.lov", layout, XattrFlags::REPLACE)?;
+        replace_layout(&file, layout)?;
     }
     Ok(file)
 }
@@ -110,6 +113,8 @@ struct Copy<'a> {
     volatile: OwnedFd,
     volatile_fid: Fid,
     options: &'a MigrateOptions,
+    /// Of the last attempt, if they are requested.
+    sums: Vec<Sum>,
 }
 
 /// Offset, length and hash of a piece of the file.
@@ -123,21 +128,15 @@ impl<'a> Copy<'a> {
         let source = open(path, flags, Mode::empty()).map_err(Failure::of(Step::OpenSource, path))?;
         let resolved = std::fs::canonicalize(path).map_err(Failure::of(Step::OpenSource, path))?;
         let source_fid = fid_of(&source).map_err(|errno| Failure::new(Step::OpenSource, path, errno))?;
-        let volatile =
-            create_volatile(&resolved, options.layout.as_deref()).map_err(Failure::of(Step::CreateVolatile, path))?;
+        let volatile = create_volatile(&resolved, options.layout.as_deref())
+            .map_err(|errno| Failure::new(Step::CreateVolatile, path, errno))?;
         let volatile_fid = fid_of(&volatile).map_err(|errno| Failure::new(Step::IdentifyVolatile, path, errno))?;
-        Ok(Copy { path, source, source_fid, volatile, volatile_fid, options })
+        Ok(Copy { path, source, source_fid, volatile, volatile_fid, options, sums: Vec::new() })
     }
 
     /// Returns a function that makes a failure of an error.
     fn failed(&self, step: Step) -> impl Fn(Os) -> Failure {
         Failure::of(step, self.path)
-    }
-
-    fn group_lock(&self, group: u64) -> Result<(), Os> {
-        // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
-        // of a `u64`.
-        unsafe { call(&self.source, Setter::<{ ioctl::GROUP_LOCK }, u64>::new(group)) }
     }
 
     /// Returns the offset of the next data, or of the next hole.
@@ -151,46 +150,20 @@ impl<'a> Copy<'a> {
         Ok(seek.offset)
     }
 
-    /// Copies all data and makes the copy durable. Returns the checksums, if they are requested.
-    fn bytes(&self, progress: &mut dyn FnMut(Progress)) -> Done<Vec<Sum>> {
+    /// Copies all data and makes the copy durable.
+    fn bytes(&mut self, progress: &mut dyn FnMut(Progress)) -> Done<()> {
         // SAFETY: the ioctl number encodes that there is no argument.
         unsafe { call(&self.source, NoArg::<{ ioctl::MIGRATE_BEGIN }>::new()) }
             .map_err(self.failed(Step::BeginMigration))?;
         let total = fstat(&self.source).map_err(self.failed(Step::Stat))?.st_size as u64;
-        let (mut sums, mut buffer, mut at) = (Vec::new(), vec![0; CHUNK_BYTES], 0);
-        let mut pace = Pace::new(self.options.bandwidth);
+        self.sums.clear();
         progress(Progress::Begin { total });
-        while at < total {
-            let data = match self.seek(at, false) {
-                Ok(data) => data.min(total),
-                Err(Os::NXIO) => break,
-                Err(e) => return Err(self.failed(Step::Read)(e)),
-            };
-            let hole = self.seek(data, true).map_or(total, |hole| hole.min(total));
-            at = data;
-            while at < hole {
-                let len = buffer.len().min((hole - at) as usize);
-                let got = pread(&self.source, &mut buffer[..len], at).map_err(self.failed(Step::Read))?;
-                if got == 0 {
-                    break; // truncated meanwhile: the servers will refuse the exchange
-                }
-                self.write_all(&buffer[..got], at)?;
-                if self.options.checksum {
-                    sums.push((at, got, hash(&buffer[..got])));
-                }
-                at += got as u64;
-                let copied = Progress::Copied { copied: at, total };
-                progress(copied);
-                pace.moved(got as u64, || progress(copied));
-            }
-            if at < hole {
-                break;
-            }
-        }
+        // If a program truncates the file meanwhile, the servers will refuse the exchange.
+        copy_data(self, total, self.options.bandwidth, progress)?;
         ftruncate(&self.volatile, total).map_err(self.failed(Step::Resize))?;
         fsync(&self.volatile).map_err(self.failed(Step::Sync))?;
         progress(Progress::End { total });
-        Ok(sums)
+        Ok(())
     }
 
     fn write_all(&self, mut bytes: &[u8], mut at: u64) -> Done<()> {
@@ -206,9 +179,9 @@ impl<'a> Copy<'a> {
     }
 
     /// Reads the copy again and compares it with the checksums.
-    fn compare(&self, sums: &[Sum]) -> Done<()> {
+    fn compare(&self) -> Done<()> {
         let mut buffer = vec![0; CHUNK_BYTES];
-        for &(at, len, sum) in sums {
+        for &(at, len, sum) in &self.sums {
             let mut got = 0;
             while got < len {
                 match pread(&self.volatile, &mut buffer[got..len], at + got as u64)
@@ -232,6 +205,30 @@ impl<'a> Copy<'a> {
         // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
         // of `MigrateEnd`.
         unsafe { call(&self.source, Setter::<{ ioctl::MIGRATE_END }, MigrateEnd>::new(end)) }
+    }
+}
+
+impl Transfer for Copy<'_> {
+    type Error = Failure;
+
+    fn data(&mut self, at: u64) -> Done<Option<(u64, u64)>> {
+        match self.seek(at, false) {
+            Ok(data) => Ok(Some((data, self.seek(data, true).unwrap_or(u64::MAX)))),
+            Err(Os::NXIO) => Ok(None),
+            Err(e) => Err(self.failed(Step::Read)(e)),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8], at: u64) -> Done<usize> {
+        pread(&self.source, buffer, at).map_err(self.failed(Step::Read))
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Done<()> {
+        self.write_all(bytes, at)?;
+        if self.options.checksum {
+            self.sums.push((at, bytes.len(), hash(bytes)));
+        }
+        Ok(())
     }
 }
 

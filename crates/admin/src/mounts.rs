@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fs,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     sync::mpsc,
@@ -9,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The type of Sheen's mounts in `/proc/mounts`.
-const MOUNT_TYPE: &str = "fuse.sheen";
+/// The type of Sheen's mounts in the mount table.
+pub const MOUNT_TYPE: &str = "fuse.sheen";
 /// Default timeout for the answer of a mount. After that the command goes on without the mount. A
 /// mount answers at once, unless its process is stopped, hangs or waits for a server.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -24,25 +25,39 @@ pub struct Mount {
     pub point: PathBuf,
     /// The file system's name.
     pub fsname: String,
+    /// The device number that stat(2) returns for its files.
+    pub device: u64,
 }
 
-/// Returns the Sheen mounts among the lines of `/proc/mounts`.
-pub fn mounts_of(table: &[u8]) -> Vec<Mount> {
-    let mount = |line: &[u8]| {
-        let mut fields = line.split(|b| *b == b' ');
-        let (source, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_ours = kind == MOUNT_TYPE.as_bytes();
-        is_ours
-            .then(|| Mount { point: OsString::from_vec(unescape(point)).into(), fsname: fsname_of(&unescape(source)) })
-    };
-    table.split(|b| *b == b'\n').filter_map(mount).collect()
+/// Returns the Sheen mounts of this host without accessing them: a mount with a dead server would
+/// hang.
+pub fn mount_table() -> Vec<Mount> {
+    mounts_of(&fs::read("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// Returns `sheen` for `10.0.2.15@tcp:/sheen`, or an empty name if the source is not Sheen's.
-fn fsname_of(source: &[u8]) -> String {
-    let source = String::from_utf8_lossy(source);
-    let path = source.split_once(":/").map_or("", |(_, path)| path);
-    path.split('/').next().unwrap_or_default().to_owned()
+/// Returns the Sheen mounts among the lines of `/proc/self/mountinfo`.
+fn mounts_of(table: &[u8]) -> Vec<Mount> {
+    table.split(|b| *b == b'\n').filter_map(mount_of).collect()
+}
+
+/// Parses `36 35 0:45 / /mnt/c1 rw,nosuid shared:1 - fuse.sheen 10.0.2.15@tcp:/sheen rw`.
+fn mount_of(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|b| *b == b' ');
+    let (device, point) = (fields.nth(2)?, fields.nth(1)?);
+    let mut kind = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (kind.next()?, kind.next()?);
+    let source = String::from_utf8(unescape(source)).ok().filter(|_| kind == MOUNT_TYPE.as_bytes())?;
+    let (_, path) = source.split_once(":/")?;
+    let fsname = path.split('/').next().unwrap_or(path).to_owned();
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+    Some(Mount { point: OsString::from_vec(unescape(point)).into(), fsname, device })
+}
+
+/// Returns the mount that holds a path: the one whose mount point is the longest prefix of the
+/// path.
+pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts.iter().filter(|m| path.starts_with(&m.point)).max_by_key(|m| m.point.as_os_str().len())
 }
 
 /// Undoes the kernel's octal escapes, such as `\040` for a space.
@@ -106,14 +121,29 @@ mod tests {
 
     #[test]
     fn mounts_of_finds_sheen_mounts_in_mount_table() {
-        let table = b"tmpfs /tmp tmpfs rw 0 0\n\
-            10.0.2.15@tcp:/sheen /mnt/c1 fuse.sheen rw,nosuid 0 0\n\
-            0@lo:/x /home/a\\040b/m\\134 fuse.sheen rw 0 0\n\
-            x /mnt/other fuse.other rw 0 0\nbroken\n";
-        let mount = |point: &str, fsname: &str| Mount { point: point.into(), fsname: fsname.into() };
-        assert_eq!(mounts_of(table), [mount("/mnt/c1", "sheen"), mount("/home/a b/m\\", "x")]);
-        assert_eq!(fsname_of(b"a@tcp:b:1@tcp:/one/sub"), "one");
-        assert_eq!(fsname_of(b"other"), "");
+        let table = b"23 1 0:21 / /tmp rw - tmpfs tmpfs rw\n\
+            36 35 0:45 / /mnt/c1 rw,nosuid shared:1 - fuse.sheen 10.0.2.15@tcp:10.0.2.16@tcp:/sheen rw\n\
+            1 2 0:3 / /home/a\\040b/m\\134 rw - fuse.sheen 0@lo:/one/sub rw\n\
+            1 2 0:4 / /m rw shared:1 master:2 - fuse.sheen 0@lo:/one rw\n\
+            1 2 0:5 / /mnt/other rw - fuse.other x rw\nbroken\n";
+        let mount = |point: &str, fsname: &str, minor| Mount {
+            point: point.into(),
+            fsname: fsname.into(),
+            device: rustix::fs::makedev(0, minor),
+        };
+        let wanted = [mount("/mnt/c1", "sheen", 45), mount("/home/a b/m\\", "one", 3), mount("/m", "one", 4)];
+        assert_eq!(mounts_of(table), wanted);
+    }
+
+    #[test]
+    fn innermost_mount_is_found_for_a_path() {
+        let mount = |point: &str| Mount { point: point.into(), fsname: point.into(), device: 0 };
+        let mounts = [mount("/mnt"), mount("/mnt/inner"), mount("/mnt2")];
+        let of = |path: &str| holding(&mounts, Path::new(path)).map(|m| m.fsname.as_str());
+        assert_eq!(
+            (of("/mnt/x"), of("/mnt/inner/x"), of("/mnt2"), of("/mn")),
+            (Some("/mnt"), Some("/mnt/inner"), Some("/mnt2"), None)
+        );
     }
 
     #[test]

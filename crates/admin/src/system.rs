@@ -8,25 +8,21 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags},
-    ioctl::{Setter, Updater, ioctl},
-};
-use sheen_wire::{Errno, FileKind, Result, Time, control, ioctl::Ladvise};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags};
+use sheen_wire::{Errno, FileKind, Result, Time, ioctl::Ladvise};
 
 use crate::{
     Failure,
+    attributes::{self, At},
     file_system::FileSystem,
     migrate::{self, MigrateOptions},
     mounts::{self, Mount},
-    os_errno,
+    open_file, os_errno,
     progress::Progress,
     statx::with_type,
     swap,
 };
 
-/// Largest value of an extended attribute in bytes, and so the largest answer of a mount.
-const VALUE_BYTES_MAX: usize = 65536;
 /// Extended attribute that holds the POSIX access ACL.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
@@ -36,15 +32,11 @@ pub struct System;
 
 impl FileSystem for System {
     fn get(&self, path: &Path, name: &str) -> Result<Vec<u8>> {
-        let mut value = vec![0; VALUE_BYTES_MAX];
-        let len = rustix::fs::lgetxattr(path, &*control::open_name(name), &mut value[..]).map_err(os_errno)?;
-        value.truncate(len);
-        Ok(value)
+        attributes::get(At::Name(path), name)
     }
 
     fn set(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<()> {
-        let flags = if create { XattrFlags::CREATE } else { XattrFlags::empty() };
-        rustix::fs::setxattr(path, name, value, flags).map_err(os_errno)
+        attributes::set(At::Path(path), name, value, create)
     }
 
     fn remove(&self, path: &Path, name: &str) -> Result<()> {
@@ -83,24 +75,13 @@ impl FileSystem for System {
     fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise> {
         let writes = advice.advice == sheen_wire::ioctl::LOCKAHEAD && advice.mode == sheen_wire::ioctl::MODE_WRITE;
         let file = fs::OpenOptions::new().read(true).write(writes).open(path).map_err(os_errno)?;
-        let mut advice = *advice;
-        // SAFETY: the ioctl number encodes that the argument is read and written, and its size,
-        // which is that of `Ladvise`. Another file system with this number expects Lustre's
-        // structure.
-        let call = unsafe { Updater::<{ sheen_wire::ioctl::LADVISE }, Ladvise>::new(&mut advice) };
-        // SAFETY: as above.
-        unsafe { ioctl(&file, call) }.map_err(os_errno)?;
-        Ok(advice)
+        open_file::advise(&file, advice)
     }
 
     fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()> {
         let flags = if nowait { OFlags::NONBLOCK } else { OFlags::empty() };
         let file = rustix::fs::open(path, flags | OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(os_errno)?;
-        // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
-        // of a `u64`.
-        let call = unsafe { Setter::<{ sheen_wire::ioctl::GROUP_LOCK }, u64>::new(gid) };
-        // SAFETY: as above.
-        unsafe { ioctl(&file, call) }.map_err(os_errno)?;
+        open_file::group_lock(&file, gid)?;
         work();
         Ok(())
     }
@@ -109,11 +90,7 @@ impl FileSystem for System {
         let mode = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = mode | OFlags::DIRECT | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(os_errno)?;
-        // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
-        // of a `u64`.
-        let call = unsafe { Setter::<{ sheen_wire::ioctl::SET_MIRROR }, u64>::new(u64::from(id)) };
-        // SAFETY: as above.
-        unsafe { ioctl(&file, call) }.map_err(os_errno)?;
+        open_file::use_mirror(&file, id)?;
         Ok(file.into())
     }
 
@@ -176,7 +153,7 @@ impl FileSystem for System {
     }
 
     fn mounts(&self) -> Vec<Mount> {
-        mounts::mounts_of(&fs::read("/proc/mounts").unwrap_or_default())
+        mounts::mount_table()
     }
 
     fn answers(&self, points: &[PathBuf], name: &'static str, limit: Duration) -> Vec<bool> {

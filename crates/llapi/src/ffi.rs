@@ -4,9 +4,10 @@
 //! what the header says.
 
 use std::{
-    ffi::{CStr, c_char, c_int},
-    os::fd::BorrowedFd,
+    ffi::{CStr, OsStr, c_char, c_int},
+    os::{fd::BorrowedFd, unix::ffi::OsStrExt},
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     ptr,
 };
 
@@ -97,6 +98,20 @@ pub unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a CStr> {
 pub unsafe fn optional<'a>(pointer: *const c_char) -> Option<&'a CStr> {
     // SAFETY: guaranteed by the caller.
     unsafe { text(pointer) }.ok().filter(|text| !text.is_empty())
+}
+
+/// Returns the path that a string names. EINVAL: null.
+///
+/// # Safety
+/// As [`text`].
+pub unsafe fn pathname<'a>(pointer: *const c_char) -> Result<&'a Path> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { text(pointer) }.map(path)
+}
+
+/// Returns the path that a string names.
+pub fn path(text: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(text.to_bytes()))
 }
 
 /// Writes a string and its NUL into `room` bytes. EINVAL: null. `too_small`: the error if it does

@@ -2,14 +2,15 @@
 //! FIDs, group locks and advice on a mount. Its names, types and errors are those of Lustre's
 //! library of that name. `include/` contains the headers; `docs/api.md` lists what is implemented.
 //!
-//! The library contains no client. Everything goes through system calls on paths and open files of
-//! a mount: extended attributes and ioctl(2), as in `lfs`. A program therefore needs neither
-//! privileges nor configuration. A hung server blocks a system call, not the library.
+//! The library contains no client, no runtime and no threads. Everything goes through system calls
+//! on paths and open files of a mount: extended attributes and ioctl(2), as in `lfs`. A program
+//! therefore needs neither privileges nor configuration. A hung server blocks a system call, not
+//! the library.
 //!
 //! * [`layout`]: a layout that is read or built; [`xattr`]: its bytes; [`sanity`]: checks that its
 //!   components fit together. These three are pure.
-//! * [`sys`]: the system calls; [`mounts`]: information from a mount; [`open`]: files with a
-//!   layout; [`mirror`]: single mirrors.
+//! * [`mounts`]: information from a mount; [`open`]: files with a layout; [`mirror`]: leases to
+//!   write single mirrors. The operations on open files are those of [`sheen_admin`].
 //! * [`capi`]: the exported functions. They only translate and call.
 //!
 //! Invariants of [`capi`], which [`ffi`] maintains:
@@ -26,7 +27,6 @@ pub mod mirror;
 pub mod mounts;
 pub mod open;
 pub mod sanity;
-pub mod sys;
 pub mod xattr;
 
 pub use layout::{Component, Layout};

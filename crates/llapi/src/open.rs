@@ -5,22 +5,25 @@
 //! in Lustre. The first write then gives it the directory's default.
 
 use std::{
-    ffi::{CStr, CString, OsStr},
+    ffi::OsStr,
     os::{
         fd::{IntoRawFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use sheen_admin::{
+    attributes::{self, At, LOV},
+    os_errno,
+    paths::parent_of,
+};
 use sheen_wire::{Errno, Result};
 
 use crate::{
     layout::{Component, DEFAULT, Layout, OVERSTRIPING, WIDE},
-    mounts,
-    sys::{self, At, LOV, errno},
-    xattr,
+    mounts, xattr,
 };
 
 /// Largest number of links that are followed in a row, as in the kernel.
@@ -43,7 +46,7 @@ pub enum LayoutTarget {
 /// # Errors
 /// ENOTTY: not on a mount. EINVAL: an invalid layout. EOPNOTSUPP: a file without a name
 /// (`O_TMPFILE`). EEXIST, and the errors of open(2) and mknod(2).
-pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: LayoutTarget) -> Result<OwnedFd> {
+pub fn open(path: &Path, flags: OFlags, mode: u32, layout: &[u8], onto: LayoutTarget) -> Result<OwnedFd> {
     if flags.contains(OFlags::TMPFILE) {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -51,16 +54,16 @@ pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: LayoutTa
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         // Check for a mount before anything is created, also where a link leads.
-        match sys::fid(At::Path(&path)) {
-            Err(Errno::ENOENT) => sys::fid(At::Path(&mounts::parent(&path)))?,
+        match attributes::fid(At::Path(&path)) {
+            Err(Errno::ENOENT) => attributes::fid(At::Path(parent_of(&path)))?,
             there => there?,
         };
         if flags.contains(OFlags::CREATE) {
             let mode = Mode::from_raw_mode(mode & 0o7777);
-            match rustix::fs::mknodat(CWD, path.as_c_str(), FileType::RegularFile, mode, 0) {
+            match rustix::fs::mknodat(CWD, &path, FileType::RegularFile, mode, 0) {
                 Ok(()) => return open_made(&path, existing, layout),
                 Err(rustix::io::Errno::EXIST) if !flags.contains(OFlags::EXCL) => {}
-                Err(e) => return Err(errno(e)),
+                Err(e) => return Err(os_errno(e)),
             }
         }
         let opened = match onto {
@@ -71,15 +74,15 @@ pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: LayoutTa
             return opened;
         }
         // The link may lead to a path that does not exist yet.
-        let Ok(target) = rustix::fs::readlink(path.as_c_str(), Vec::new()) else { return opened };
-        path = beside(&path, &target)?;
+        let Ok(target) = rustix::fs::readlink(&path, Vec::new()) else { return opened };
+        path = beside(&path, OsStr::from_bytes(target.to_bytes()));
     }
     Err(Errno::ELOOP)
 }
 
 /// Calls open(2).
-pub fn plain(path: &CStr, flags: OFlags, mode: u32) -> Result<OwnedFd> {
-    rustix::fs::open(path, flags, Mode::from_raw_mode(mode & 0o7777)).map_err(errno)
+pub fn plain(path: &Path, flags: OFlags, mode: u32) -> Result<OwnedFd> {
+    rustix::fs::open(path, flags, Mode::from_raw_mode(mode & 0o7777)).map_err(os_errno)
 }
 
 /// Returns the number of an open file, which the caller must close.
@@ -89,48 +92,46 @@ pub fn give(file: OwnedFd) -> i32 {
 
 /// Sets the layout of a new file and opens it, even if its mode denies access to its owner. As in
 /// open(2), that mode does not restrict the call that creates the file.
-fn open_made(path: &CStr, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
-    let attempt = |new| sys::set(At::Path(path), LOV, layout, new).and_then(|()| plain(path, flags, 0));
+fn open_made(path: &Path, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
+    let attempt = |new| attributes::set(At::Path(path), LOV, layout, new).and_then(|()| plain(path, flags, 0));
     match attempt(true) {
         Err(Errno::EACCES) => {
             let mode = stat(path)?.st_mode & 0o7777;
-            rustix::fs::chmod(path, Mode::from_raw_mode(mode | OWNER)).map_err(errno)?;
+            rustix::fs::chmod(path, Mode::from_raw_mode(mode | OWNER)).map_err(os_errno)?;
             // The first attempt may have set the layout. Setting it again then has no effect.
             let opened = attempt(false);
-            rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(errno)?;
+            rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(os_errno)?;
             opened
         }
         opened => opened,
     }
 }
 
-fn stat(path: &CStr) -> Result<Stat> {
-    rustix::fs::stat(path).map_err(errno)
+fn stat(path: &Path) -> Result<Stat> {
+    rustix::fs::stat(path).map_err(os_errno)
 }
 
-fn lay_onto(path: &CStr, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
+fn lay_onto(path: &Path, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
     let flags = if FileType::from_raw_mode(stat(path)?.st_mode) == FileType::Directory {
-        sys::set(At::Path(path), LOV, layout, false)?;
+        attributes::set(At::Path(path), LOV, layout, false)?;
         // A directory can only be opened for reading.
         (flags - OFlags::RWMODE - OFlags::TRUNC) | OFlags::DIRECTORY
     } else {
-        sys::set(At::Path(path), LOV, layout, true)?;
+        attributes::set(At::Path(path), LOV, layout, true)?;
         flags
     };
     plain(path, flags, 0)
 }
 
 /// Returns the path to which a link leads.
-fn beside(link: &CStr, target: &CStr) -> Result<CString> {
-    let dir = mounts::parent(link);
-    let path = Path::new(OsStr::from_bytes(dir.to_bytes())).join(OsStr::from_bytes(target.to_bytes()));
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)
+fn beside(link: &Path, target: &OsStr) -> PathBuf {
+    parent_of(link).join(target)
 }
 
 /// Returns the layout of a file or a directory, or a layout without settings if it has none.
 /// ENOTTY: not on a mount. Other errors as [`xattr::decode`].
 pub fn layout_of(at: At<'_>) -> Result<Layout> {
-    match sys::layout(at)? {
+    match attributes::layout(at)? {
         Some(value) => xattr::decode(&value, false),
         None => Ok(Layout::default()),
     }
@@ -139,15 +140,14 @@ pub fn layout_of(at: At<'_>) -> Result<Layout> {
 /// Returns the layout that a file at this path has or would get: values that are not set come from
 /// the directory, the root and the file system. The path need not exist, but its directory must
 /// (ENOENT).
-pub fn expected_layout_of(path: &CStr) -> Result<Layout> {
-    let (own, is_dir) = match sys::layout(At::Path(path)) {
+pub fn expected_layout_of(path: &Path) -> Result<Layout> {
+    let (own, is_dir) = match attributes::layout(At::Path(path)) {
         Err(Errno::ENOENT) => (None, false),
         own => (own?, FileType::from_raw_mode(stat(path)?.st_mode) == FileType::Directory),
     };
     let mount = mounts::info_of_path(path)?;
-    let root = CString::new(mount.mountpoint.as_str()).map_err(|_| Errno::EINVAL)?;
-    let dir = if is_dir { None } else { sys::layout(At::Path(&mounts::parent(path)))? };
-    let levels = [own, dir, sys::layout(At::Path(&root))?];
+    let dir = if is_dir { None } else { attributes::layout(At::Path(parent_of(path)))? };
+    let levels = [own, dir, attributes::layout(At::Path(Path::new(&mount.mountpoint)))?];
     let mut said = levels.into_iter().flatten().map(|value| xattr::decode(&value, false));
     let mut layout = said.next().unwrap_or_else(|| Ok(Layout::default()))?;
     for level in said {
@@ -210,20 +210,23 @@ mod tests {
 
     #[test]
     fn link_targets_resolve_from_the_directory_of_the_link() {
-        assert_eq!(beside(c"d/link", c"../f").unwrap().as_c_str(), c"d/../f");
-        assert_eq!(beside(c"link", c"f").unwrap().as_c_str(), c"./f");
-        assert_eq!(beside(c"d/link", c"/f").unwrap().as_c_str(), c"/f");
+        let of = |link: &str, target: &str| beside(Path::new(link), OsStr::new(target)).into_os_string();
+        assert_eq!(
+            (of("d/link", "../f"), of("link", "f"), of("d/link", "/f")),
+            ("d/../f".into(), "./f".into(), "/f".into())
+        );
     }
 
     #[test]
     fn open_outside_a_mount_fails_and_creates_nothing() {
-        let path = CString::new(format!("/tmp/llapi-test-{}", std::process::id())).unwrap();
+        let path = PathBuf::from(format!("/tmp/llapi-test-{}", std::process::id()));
         let opened = open(&path, OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], LayoutTarget::New);
         assert_eq!(opened.err(), Some(Errno::ENOTTY));
         assert_eq!(stat(&path).err(), Some(Errno::ENOENT), "nothing is left");
-        let nowhere = open(c"/no/such/directory/f", OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], LayoutTarget::New);
+        let nowhere =
+            open(Path::new("/no/such/directory/f"), OFlags::CREATE | OFlags::RDWR, 0o600, &[0; 32], LayoutTarget::New);
         assert_eq!(nowhere.err(), Some(Errno::ENOENT));
-        assert_eq!(layout_of(At::Path(c"/proc/self/exe")), Err(Errno::ENOTTY));
-        assert_eq!(layout_of(At::Path(c"/no/such")), Err(Errno::ENOENT));
+        assert_eq!(layout_of(At::Path(Path::new("/proc/self/exe"))), Err(Errno::ENOTTY));
+        assert_eq!(layout_of(At::Path(Path::new("/no/such"))), Err(Errno::ENOENT));
     }
 }

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sheen_namespace::{Namespace, StoreError};
-use sheen_rt::{Disk, LockGuard, Rt};
+use sheen_rt::{
+    Disk, Rt,
+    target_dir::{DirError, LOCK, sync_names},
+};
 use sheen_wire::Time;
 use sheen_wire::mgs::{TargetKind, target_name};
 use tracing::info;
@@ -17,23 +20,11 @@ use crate::store::{self, RedbStore};
 
 /// File that says which MDT the directory holds.
 pub const IDENTITY: &str = "identity";
-/// Lock file, held while a process serves the directory.
-const LOCK: &str = "lock";
 /// File of the store.
 pub(crate) const STORE: &str = "store.redb";
 
 /// Subdirectory that the MDT's data service (DoM) uses.
 pub const DATA_DIR: &str = "dom";
-
-/// Creates the directory if it is missing, and takes its lock.
-pub(crate) fn lock(disk: &Disk, dir: &Path) -> Result<LockGuard, MdtError> {
-    let io = |error| MdtError::Io { path: dir.into(), error };
-    disk.create_dir_all(dir).map_err(io)?;
-    disk.try_lock(dir.join(LOCK)).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => MdtError::InUse(dir.into()),
-        _ => io(error),
-    })
-}
 
 /// The identity that a directory held, its namespace and its store.
 type Opened = (Option<Identity>, Namespace<RedbStore>, Arc<RedbStore>);
@@ -94,7 +85,7 @@ fn open_store(disk: &Disk, config: &MdtConfig, hash_seed: u64, now: Time, random
 /// allocate ids that objects of files already have. Empties a store file that an interrupted format
 /// left.
 fn check_store(disk: &Disk, path: &Path, was_formatted: bool) -> Result<(), MdtError> {
-    let io = |error| MdtError::Io { path: path.into(), error };
+    let io = |error| MdtError::from(DirError::Io { path: path.into(), error });
     match disk.metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && was_formatted => Err(MdtError::StoreMissing(path.into())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -105,19 +96,6 @@ fn check_store(disk: &Disk, path: &Path, was_formatted: bool) -> Result<(), MdtE
     }
 }
 
-/// Makes the names in a new directory durable, and the directory's own name in its parent.
-async fn sync_names(disk: &Disk, dir: &Path) -> Result<(), MdtError> {
-    let io = |path: &Path, error| MdtError::Io { path: path.into(), error };
-    disk.sync_dir(dir).await.map_err(|e| io(dir, e))?;
-    let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
-    match disk.sync_dir(parent).await {
-        // The parent may be searchable but not readable. Then its owner has to make the name
-        // durable.
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        synced => synced.map_err(|e| io(parent, e)),
-    }
-}
-
 /// Returns the identity of the directory; `None` if it is empty or was left half formatted.
 fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtError> {
     let path = config.dir.join(IDENTITY);
@@ -125,14 +103,14 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let entries =
-                disk.read_dir(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
+                disk.read_dir(&config.dir).map_err(|error| DirError::Io { path: config.dir.clone(), error })?;
             // `dom` counts as foreign: a new MDT gives its objects the same names as the old MDT
             // did.
             let own = |name: &str| matches!(name, LOCK | STORE) || name.starts_with('.');
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
         }
-        Err(error) => return Err(MdtError::Io { path, error }),
+        Err(error) => return Err(DirError::Io { path, error }.into()),
     };
     let refuse = |error| MdtError::Identity { path: config.dir.clone(), error };
     let found = Identity::parse(&bytes).map_err(refuse)?;
@@ -166,5 +144,5 @@ fn renew_identity(disk: &Disk, config: &MdtConfig, found: Identity) -> Result<St
 
 fn write_identity(disk: &Disk, config: &MdtConfig, identity: &Identity) -> Result<(), MdtError> {
     let path = config.dir.join(IDENTITY);
-    disk.write_atomic(&path, identity.to_string().as_bytes()).map_err(|error| MdtError::Io { path, error })
+    disk.write_atomic(&path, identity.to_string().as_bytes()).map_err(|error| DirError::Io { path, error }.into())
 }

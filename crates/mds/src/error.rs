@@ -1,9 +1,9 @@
 //! Why an MDT does not start.
 
-use std::io;
 use std::path::PathBuf;
 
 use sheen_namespace::StoreError;
+use sheen_rt::target_dir::DirError;
 use sheen_wire::seq::MdtIndex;
 
 use crate::identity::IdentityError;
@@ -19,17 +19,9 @@ pub enum MdtError {
     /// There are no sequences for an MDT of this index.
     #[error("MDT index {0} is too large; use one from 0 to {max}", max = MdtIndex::MAX)]
     Index(u32),
-    /// Another process serves the directory.
-    #[error("{0} is in use by another process; stop that one first")]
-    InUse(PathBuf),
-    /// The directory cannot be used.
-    #[error("cannot use {path}: {error}")]
-    Io {
-        /// The directory or file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    /// Another process serves the directory, or the local file system returned an error.
+    #[error(transparent)]
+    Dir(#[from] DirError),
     /// The directory holds another target, or its identity file is damaged.
     #[error("cannot serve {path}: {error}")]
     Identity {

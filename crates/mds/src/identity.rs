@@ -27,12 +27,9 @@ pub struct Identity {
 /// Why an identity file is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A later release wrote it.
-    #[error("it has format {0}, this release reads up to {FORMAT}; use the release that wrote it, or a later one")]
-    Format(u32),
-    /// It is of another kind of target.
-    #[error("it holds a target of kind {0:?}, not an MDT")]
-    Kind(String),
+    /// It is damaged, or of another kind of target, or a later release wrote it.
+    #[error(transparent)]
+    Unreadable(#[from] sheen_objects::IdentityError),
     /// It is of another file system or index.
     #[error("it holds {found}, not {wanted}; name the directory of {wanted}, or an empty one")]
     Other {
@@ -41,9 +38,6 @@ pub enum IdentityError {
         /// The target that was to be served.
         wanted: String,
     },
-    /// It does not have the form that [`Identity`] prints.
-    #[error("it is damaged ({0})")]
-    Damaged(&'static str),
 }
 
 impl fmt::Display for Identity {
@@ -63,29 +57,18 @@ impl Identity {
     /// # Errors
     /// See [`IdentityError`].
     pub fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
-        use IdentityError::Damaged;
-        let fields = IdentityFields::new(bytes).map_err(Damaged)?;
-        let format = fields.format().map_err(Damaged)?;
-        if format > FORMAT {
-            return Err(IdentityError::Format(format));
-        }
-        match fields.get("kind") {
-            Some("MDT") => {}
-            other => return Err(IdentityError::Kind(other.unwrap_or_default().to_owned())),
-        }
-        let filled = |key, missing| fields.filled(key, missing).map_err(Damaged);
-        Ok(Identity {
-            format,
-            fsname: filled("fsname", "no fsname")?.to_owned(),
-            uuid: filled("uuid", "no uuid")?.to_owned(),
-            index: filled("index", "no index")?.parse().map_err(|_| Damaged("index is no number"))?,
-        })
+        let fields = IdentityFields::new(bytes, "MDT", FORMAT)?;
+        let index = fields.index()?.ok_or(sheen_objects::IdentityError::Damaged("no index"))?;
+        Ok(Identity { format: fields.format(), fsname: fields.fsname()?, index, uuid: fields.uuid()? })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sheen_objects::identity_fields::BYTES_MAX;
+    use sheen_objects::{
+        IdentityError::{Damaged, Format, Kind},
+        identity_fields::BYTES_MAX,
+    };
 
     use super::*;
 
@@ -105,12 +88,17 @@ mod tests {
 
     #[test]
     fn parse_refuses_foreign_and_damaged_mdt_identities() {
-        let changed = |from: &str, to: &str| Identity::parse(VERSION_2.replace(from, to).as_bytes());
-        assert_eq!(changed("format = 2", "format = 3"), Err(IdentityError::Format(3)));
-        assert_eq!(changed("kind = MDT", "kind = OST"), Err(IdentityError::Kind("OST".into())));
-        assert_eq!(changed("index = 0", "index = x"), Err(IdentityError::Damaged("index is no number")));
-        assert_eq!(changed("uuid = c0ffee", ""), Err(IdentityError::Damaged("no uuid")));
-        assert_eq!(Identity::parse(b"\xff"), Err(IdentityError::Damaged("not text")));
-        assert_eq!(Identity::parse(&[b'#'; BYTES_MAX + 1]), Err(IdentityError::Damaged("too long")));
+        let parsed = |bytes: &[u8]| match Identity::parse(bytes) {
+            Err(IdentityError::Unreadable(error)) => error,
+            other => panic!("{other:?}"),
+        };
+        let changed = |from: &str, to: &str| parsed(VERSION_2.replace(from, to).as_bytes());
+        assert_eq!(changed("format = 2", "format = 3"), Format { found: 3, known: FORMAT });
+        assert_eq!(changed("kind = MDT", "kind = OST"), Kind { found: "OST".into(), wanted: "MDT" });
+        assert_eq!(changed("index = 0", "index = x"), Damaged("index is no number"));
+        assert_eq!(changed("index = 0", ""), Damaged("no index"));
+        assert_eq!(changed("uuid = c0ffee", ""), Damaged("no uuid"));
+        assert_eq!(parsed(b"\xff"), Damaged("not text"));
+        assert_eq!(parsed(&[b'#'; BYTES_MAX + 1]), Damaged("too long"));
     }
 }

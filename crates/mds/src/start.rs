@@ -10,6 +10,7 @@ use sheen_layout::Placer;
 use sheen_lnet::Net;
 use sheen_params::{Params, Stats};
 use sheen_rpc::{Server, Service};
+use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{JoinHandle, LockGuard, Rt};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::seq::MdtIndex;
@@ -45,9 +46,9 @@ impl Mdt {
     ) -> std::result::Result<Arc<Mdt>, MdtError> {
         MdtIndex::new(config.index).ok_or(MdtError::Index(config.index))?;
         let disk = rt.disk();
-        let lock = dir::lock(&disk, &config.dir)?;
+        let lock = lock_dir(&disk, &config.dir)?;
         let (uuid, ns, store) = dir::open(&rt, &config).await?;
-        let io = |error| MdtError::Io { path: config.dir.clone(), error };
+        let io = |error| DirError::Io { path: config.dir.clone(), error };
         let device = disk.device(&config.dir).map_err(io)?;
         let open_dir = disk.open_dir(&config.dir).map_err(io)?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_params::{Device, Param, Params};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
+use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{LockGuard, Rt};
 use sheen_wire::mgs::{Config, PoolChange, Reply, Request, target_name};
 use sheen_wire::{Bulk, Errno, Result};
@@ -30,8 +31,6 @@ pub const WATCH_MAX: Duration = Duration::from_secs(60);
 const SET_MAX: Duration = Duration::from_secs(25);
 /// File of the registry in the MGS's directory.
 pub const FILE: &str = "registry.json";
-/// Lock file, held while a process serves the directory.
-const LOCK: &str = "lock";
 
 /// A running MGS. `rpc::Server::add` serves it under the name `MGS`.
 pub struct Mgs {
@@ -52,17 +51,9 @@ pub struct Mgs {
 /// Why an MGS does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum MgsError {
-    /// Another process serves the directory.
-    #[error("{0} is in use by another process; stop that one first")]
-    InUse(PathBuf),
-    /// The directory cannot be used.
-    #[error("cannot use {path}: {error}")]
-    Io {
-        /// The directory or file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    /// Another process serves the directory, or the local file system returned an error.
+    #[error(transparent)]
+    Dir(#[from] DirError),
     /// The registry on disk cannot be used.
     #[error("cannot use the registry {path}: {error}")]
     Registry {
@@ -80,17 +71,12 @@ impl Mgs {
     /// The directory is in use, cannot be read or written, or has a registry of an unknown format.
     pub async fn start(rt: Rt, dir: &Path, params: Params) -> Result<Arc<Mgs>, MgsError> {
         let disk = rt.disk();
-        let io = |error| MgsError::Io { path: dir.into(), error };
-        disk.create_dir_all(dir).map_err(io)?;
-        let lock = disk.try_lock(dir.join(LOCK)).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => MgsError::InUse(dir.into()),
-            _ => io(error),
-        })?;
+        let lock = lock_dir(&disk, dir)?;
         let file = dir.join(FILE);
         let registry = match disk.read(&file) {
             Ok(bytes) => Registry::decode(&bytes).map_err(|error| MgsError::Registry { path: file.clone(), error })?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => Registry::default(),
-            Err(error) => return Err(MgsError::Io { path: file, error }),
+            Err(error) => return Err(DirError::Io { path: file, error }.into()),
         };
         let mgs = Arc::new_cyclic(|me| Mgs {
             me: me.clone(),

@@ -12,6 +12,7 @@ use sheen_mgs::{Mgs, MgsError};
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
 use sheen_rt::sim::{Sim, SimConfig};
+use sheen_rt::target_dir::DirError;
 use sheen_rt::{RealOptions, Rt};
 use sheen_wire::Errno;
 use sheen_wire::mgs::{Pool, PoolChange, Reply, Request, TargetKind};
@@ -65,7 +66,7 @@ fn registration_over_lo_wakes_watches() {
         assert_eq!(mgc.list().await.unwrap(), ["sheen"]);
         assert_eq!(host.params.get("mgs.*.filesystems").unwrap()[0].value, "sheen\n");
         let second = Mgs::start(rt.clone(), Path::new("/mgs"), Params::new()).await;
-        assert!(matches!(second, Err(MgsError::InUse(_))));
+        assert!(matches!(second, Err(MgsError::Dir(DirError::InUse(_)))));
     })
     .unwrap();
 }

@@ -56,23 +56,7 @@ mod tests {
     use super::*;
 
     fn attr(fid: Fid) -> Attr {
-        let (kind, t) = (FileKind::Regular, Time::default());
-        Attr {
-            fid,
-            kind,
-            perm: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            atime: t,
-            mtime: t,
-            ctime: t,
-            btime: t,
-            mtime_set: t,
-        }
+        Attr::new(fid, FileKind::Regular, 0o644, Time::default())
     }
 
     #[test]

@@ -95,6 +95,8 @@ pub fn statx(e: &EntryAttr, inos: Inos) -> Statx {
 
 #[cfg(test)]
 mod tests {
+    use sheen_wire::{Attr, FileKind, Time};
+
     use super::*;
 
     #[test]
@@ -107,23 +109,9 @@ mod tests {
 
     #[test]
     fn only_entries_under_locks_get_validity_time() {
-        let t = sheen_wire::Time { sec: 1, nsec: 0 };
-        let attr = sheen_wire::Attr {
-            fid: Fid::new(sheen_wire::fid::SEQ_NORMAL, 1),
-            kind: sheen_wire::FileKind::Regular,
-            perm: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 5,
-            blocks: 8,
-            atime: t,
-            mtime: t,
-            ctime: t,
-            btime: t,
-            mtime_set: t,
-        };
+        let t = Time { sec: 1, nsec: 0 };
+        let fid = Fid::new(sheen_wire::fid::SEQ_NORMAL, 1);
+        let attr = Attr { size: 5, blocks: 8, ..Attr::new(fid, FileKind::Regular, 0o644, t) };
         let mut e = EntryAttr::from(attr);
         assert_eq!((entry(&e, LONG, Inos::Full).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
         (e.keep.name, e.keep.attr) = (true, true);

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::identity_fields::IdentityFields;
+use crate::identity_fields::{IdentityError, IdentityFields};
 
 /// Version of the layout of an OST's directory. Raised when older releases cannot read it any more.
 pub const FORMAT: u32 = 1;
@@ -20,20 +20,6 @@ pub struct Identity {
     pub uuid: String,
 }
 
-/// Reason to refuse an identity file.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum IdentityError {
-    /// Written by a later release.
-    #[error("it has format {0}, this release reads up to {FORMAT}; serve it with the release that wrote it")]
-    Format(u32),
-    /// Another kind of target.
-    #[error("it holds a target of kind {0:?}, not an OST")]
-    Kind(String),
-    /// Not in the form that [`Identity`] prints.
-    #[error("it is damaged ({0})")]
-    Damaged(&'static str),
-}
-
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# A Sheen target; do not edit.")?;
@@ -45,25 +31,8 @@ impl fmt::Display for Identity {
 impl Identity {
     /// Parses the output of `Display`. Ignores keys of later minor releases.
     pub fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
-        use IdentityError::Damaged;
-        let fields = IdentityFields::new(bytes).map_err(Damaged)?;
-        let format = fields.format().map_err(Damaged)?;
-        if format > FORMAT {
-            return Err(IdentityError::Format(format));
-        }
-        match fields.get("kind") {
-            Some("OST") => {}
-            other => return Err(IdentityError::Kind(other.unwrap_or_default().to_owned())),
-        }
-        let filled = |key, missing| fields.filled(key, missing).map_err(Damaged);
-        Ok(Identity {
-            fsname: filled("fsname", "no fsname")?.to_owned(),
-            uuid: filled("uuid", "no uuid")?.to_owned(),
-            index: match fields.get("index") {
-                Some(v) => Some(v.parse().map_err(|_| Damaged("index is no number"))?),
-                None => None,
-            },
-        })
+        let fields = IdentityFields::new(bytes, "OST", FORMAT)?;
+        Ok(Identity { fsname: fields.fsname()?, index: fields.index()?, uuid: fields.uuid()? })
     }
 }
 
@@ -92,8 +61,11 @@ mod tests {
     #[test]
     fn identity_of_other_kind_or_later_format_is_refused() {
         let changed = |from: &str, to: &str| Identity::parse(VERSION_1.replace(from, to).as_bytes());
-        assert_eq!(changed("format = 1", "format = 2"), Err(IdentityError::Format(2)));
-        assert_eq!(changed("kind = OST", "kind = MDT"), Err(IdentityError::Kind("MDT".into())));
+        assert_eq!(changed("format = 1", "format = 2"), Err(IdentityError::Format { found: 2, known: FORMAT }));
+        assert_eq!(
+            changed("kind = OST", "kind = MDT"),
+            Err(IdentityError::Kind { found: "MDT".into(), wanted: "OST" })
+        );
         assert_eq!(changed("index = 3", "index = x"), Err(IdentityError::Damaged("index is no number")));
         assert_eq!(changed("uuid = c0ffee", "uuid ="), Err(IdentityError::Damaged("no uuid")));
         assert_eq!(Identity::parse(b""), Err(IdentityError::Damaged("no format")));

@@ -28,7 +28,7 @@ pub mod sums;
 pub use dentry_durability::DentryDurability;
 pub use grants::Grants;
 pub use identity::Identity;
-pub use identity_fields::IdentityFields;
+pub use identity_fields::{IdentityError, IdentityFields};
 pub use plan::{Run, runs};
 pub use sharing::Sharing;
 pub use sums::Sums;

@@ -2,7 +2,8 @@
 
 use std::{io, path::PathBuf};
 
-use sheen_objects::identity::IdentityError;
+use sheen_objects::IdentityError;
+use sheen_rt::target_dir::DirError;
 use sheen_wire::Errno;
 
 /// The reason why an OST does not start, and what to do.
@@ -18,9 +19,9 @@ pub enum OssError {
         /// The error.
         source: io::Error,
     },
-    /// Another process serves the directory.
-    #[error("{} is served by another process; stop that one first", .0.display())]
-    Locked(PathBuf),
+    /// Another process serves the directory, or the local file system returned an error.
+    #[error(transparent)]
+    Dir(#[from] DirError),
     /// The identity file is corrupt or of another release.
     #[error("{} is not usable: {source}", path.display())]
     Identity {

@@ -35,7 +35,7 @@ impl Ost {
     ) -> Result<Arc<Ost>, OssError> {
         let rt = net.rt().clone();
         let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max } = config;
-        let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, &sharing).await?;
+        let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, |device| sharing.join(device)).await?;
         let uuid = store.identity().uuid.clone();
         let mgc = Mgc::new(net, mgs, &uuid);
         let register = async |index| {
@@ -73,7 +73,9 @@ impl Ost {
     ) -> Result<Arc<Ost>, OssError> {
         let rt = net.rt().clone();
         let DataConfig { dir, fsname, index, mdt, uuid, sharing, open_files_max } = config;
-        let mut store = Store::open_uncounted(&rt, &dir, &fsname, Some(index), open_files_max, &sharing).await?;
+        // The data service takes no part of the device's capacity from the OSTs on the device.
+        let share = |device| sharing.join_uncounted(device);
+        let mut store = Store::open(&rt, &dir, &fsname, Some(index), open_files_max, share).await?;
         store.set_index(index)?;
         let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, uuid, params);
         info!("{}: serving {}", ost.name, dir.display());

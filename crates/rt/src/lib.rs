@@ -31,6 +31,7 @@ mod real;
 mod rt;
 pub mod sim;
 mod slab;
+pub mod target_dir;
 mod task;
 mod time;
 

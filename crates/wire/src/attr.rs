@@ -116,6 +116,28 @@ pub struct Attr {
     pub mtime_set: Time,
 }
 
+impl Attr {
+    /// Returns the attributes of an empty file of the superuser with one name. Its times are `now`.
+    pub fn new(fid: Fid, kind: FileKind, perm: u32, now: Time) -> Attr {
+        Attr {
+            fid,
+            kind,
+            perm,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            mtime_set: now,
+        }
+    }
+}
+
 /// User who makes a request. Taken from the kernel's request; the MDT checks permissions with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cred {

@@ -58,7 +58,7 @@ impl Servers {
 
     fn command(&self, name: &str, words: &str) -> Command {
         let mut command = Command::new(sheen());
-        command.args(words.split(' ')).arg("--dir").arg(self.base.join(name));
+        command.args(words.split_whitespace()).arg("--dir").arg(self.base.join(name));
         command
     }
 
@@ -68,6 +68,14 @@ impl Servers {
         let mut command = self.command(name, words);
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.children.push(Guarded(command.spawn().expect("the server starts")));
+    }
+
+    /// Starts the servers of the file system `net`. `mgs` and `oss`: options of these servers.
+    /// `nid`: the address at which the others find the MGS.
+    fn start_net(&mut self, mgs: &str, nid: &str, oss: &str) {
+        self.start("mgs", &format!("mgs {mgs}"));
+        self.start("mds", &format!("mds --mgs {nid} --fsname net"));
+        self.start("oss", &format!("oss --mgs {nid} --fsname net {oss}"));
     }
 
     /// Runs a server command that must fail with exit code 1, and returns its output.
@@ -107,9 +115,7 @@ impl Drop for Servers {
 #[test]
 fn servers_register_the_address_from_which_they_reach_the_mgs() {
     Servers::enter(|servers| {
-        servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
-        servers.start("mds", "mds --mgs 10.77.0.1@tcp --fsname net");
-        servers.start("oss", "oss --mgs 10.77.0.1@tcp --fsname net");
+        servers.start_net("--listen 0.0.0.0@tcp", "10.77.0.1@tcp", "");
         servers.start("any", "oss --mgs 10.88.0.1@tcp --fsname net --listen 0.0.0.0:0@tcp");
         servers.says("mds", "net-MDT0000 ready at 10.77.0.1:7989@tcp");
         servers.says("oss", "1 OSTs of net ready at 10.77.0.1:7990@tcp");
@@ -123,9 +129,7 @@ fn servers_register_the_address_from_which_they_reach_the_mgs() {
 #[test]
 fn servers_register_loopback_if_the_mgs_is_on_loopback() {
     Servers::enter(|servers| {
-        servers.start("mgs", "mgs");
-        servers.start("mds", "mds --mgs localhost@tcp --fsname net");
-        servers.start("oss", "oss --mgs 127.0.0.1@tcp --fsname net --listen 0.0.0.0@tcp");
+        servers.start_net("", "localhost@tcp", "--listen 0.0.0.0@tcp");
         servers.says("mgs", "MGS ready at 127.0.0.1@tcp");
         servers.says("mds", "net-MDT0000 ready at 127.0.0.1:7989@tcp");
         servers.says("oss", "1 OSTs of net ready at 127.0.0.1:7990@tcp");
@@ -136,9 +140,7 @@ fn servers_register_loopback_if_the_mgs_is_on_loopback() {
 #[test]
 fn servers_register_a_network_address_if_the_mgs_is_named_by_host_name() {
     Servers::enter(|servers| {
-        servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
-        servers.start("mds", "mds --mgs node1@tcp --fsname net");
-        servers.start("oss", "oss --mgs node1@tcp --fsname net --listen 0.0.0.0:0@tcp");
+        servers.start_net("--listen 0.0.0.0@tcp", "node1@tcp", "--listen 0.0.0.0:0@tcp");
         servers.says("mds", "node1 resolves to a loopback address on this host: registering 10.77.0.1");
         servers.says("mds", "net-MDT0000 ready at 10.77.0.1:7989@tcp");
         servers.says("oss", "1 OSTs of net ready at 10.77.0.1:");
@@ -165,9 +167,7 @@ fn server_refuses_a_loopback_listen_address_if_the_mgs_is_remote() {
             assert!(ran.err.contains("10.77.0.1@tcp") && ran.err.contains("--listen 0.0.0.0:0@tcp"), "{ran:?}");
         }
         // `--announce` overrides the check: the administrator knows an address that clients reach.
-        servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
-        servers.start("mds", "mds --mgs 10.77.0.1@tcp --fsname net");
-        servers.start("oss", "oss --mgs 10.77.0.1@tcp --fsname net --listen 127.0.0.1@tcp --announce 10.88.0.1@tcp");
+        servers.start_net("--listen 0.0.0.0@tcp", "10.77.0.1@tcp", "--listen 127.0.0.1@tcp --announce 10.88.0.1@tcp");
         servers.says("oss", "1 OSTs of net ready at 10.88.0.1:7990@tcp");
     });
 }
@@ -175,9 +175,7 @@ fn server_refuses_a_loopback_listen_address_if_the_mgs_is_remote() {
 #[test]
 fn listen_on_a_used_port_fails_and_suggests_another_port() {
     Servers::enter(|servers| {
-        servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
-        servers.start("mds", "mds --mgs 10.77.0.1@tcp --fsname net");
-        servers.start("oss", "oss --mgs 10.77.0.1@tcp --fsname net");
+        servers.start_net("--listen 0.0.0.0@tcp", "10.77.0.1@tcp", "");
         servers.says("oss", "1 OSTs of net ready");
         let ran = servers.refused("oss2", "oss --mgs 10.77.0.1@tcp --fsname net");
         assert!(ran.err.contains("cannot listen on 0.0.0.0:7990"), "{ran:?}");

@@ -16,6 +16,10 @@ use std::{
 use sheen_layout::Composite;
 use sheen_tests::{Fs, Guarded, Ran, can_mount, is_root, posix::layout, run, run_command, sheen, wait::EVENTUALLY};
 
+#[path = "../../../crates/layout/src/codec/fixtures.rs"]
+#[allow(dead_code, reason = "other tests use the other layouts")]
+mod captured;
+
 /// After this time, a process that waits is still expected to wait.
 const A_WHILE: Duration = Duration::from_millis(300);
 /// A user id that is neither the superuser's nor that of the owner of a mount.
@@ -167,42 +171,16 @@ components 1, the last with objects 0
     assert_eq!(out, want);
 }
 
-/// `lfs setstripe -E 1M -c 1 -E 4G -c 4 -E -1 -c -1`, written beyond 1 MiB, as a Lustre 2.17 client
-/// shows it.
-const PFL: &str = "\
-    d00bd60b8801000004000000000003000000000000000000000000000000000001000000100000000000000000000000\
-    0000100000000000b0000000380000000000000000000000000000000000000002000000100000000000100000000000\
-    0000000001000000e8000000800000000000000000000000000000000000000003000000000000000000000001000000\
-    ffffffffffffffff680100002000000000000000000000000000000000000000d00bd10b010000000000000000000000\
-    0000000000000000000010000100ffff010400800200000073020000000000000000000000000000d00bd10b01000000\
-    00000000000000000000000000000000000040000400ffff010400000300000088020000000000000000000002000000\
-    010400400300000096020000000000000000000003000000010400c0020000008a020000000000000000000001000000\
-    010400800200000074020000000000000000000000000000d00bd10b0100000000000000000000000000000000000000\
-    00004000ffffffff";
-/// Two mirrors of two components.
-const MIRRORED: &str = "\
-    d00bd60b9001000005000000010004000100000000000000000000000000000001000100160000000000000000000000\
-    0000100000000000e0000000380000000000000000000000000000000000000002000100000000000000100000000000\
-    ffffffffffffffff18010000200000000000000000000000000000000000000003000200100000000000000000000000\
-    000040000000000038010000380000000000000000000000000000000000000004000200000000000000400000000000\
-    ffffffffffffffff700100002000000000000000000000000000000000000000d00bd10b010000000000000000000000\
-    0000000000000000000010000100ffff0104004003000000a2020000000000000000000003000000d00bd10b01000000\
-    00000000000000000000000000000000000040000200ffffd00bd10b0100000000000000000000000000000000000000\
-    000040000100ffff010400800200000082020000000000000000000000000000d00bd10b010000000000000000000000\
-    0000000000000000000040000400ffff";
-
 #[test]
 fn composite_layouts_of_a_real_lustre_are_decoded() {
     let program = Program::compile("print", false);
     let file = program.dir.path().join("bytes");
     let print = |hex: &str| {
-        let bytes: Vec<u8> =
-            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
-        fs::write(&file, bytes).unwrap();
+        fs::write(&file, captured::bytes(hex)).unwrap();
         program.run(&["-x", file.to_str().unwrap()]).ok()
     };
     assert_eq!(
-        print(PFL),
+        print(captured::PFL),
         "\
 entry 1 pattern 0x1 size 1048576 count 1: 0=[0x280000401:0x273:0x0]
 entry 2 pattern 0x1 size 4194304 count 4: 2=[0x300000401:0x288:0x0] 3=[0x340000401:0x296:0x0] 1=[0x2c0000401:0x28a:0x0] 0=[0x280000401:0x274:0x0]
@@ -214,7 +192,7 @@ id 3 mirror 0 flags 0 [4294967296, EOF) pattern 0 size 4194304 count all osts
 components 3, the last with objects 2
 "
     );
-    let mirrored = print(MIRRORED);
+    let mirrored = print(captured::MIRRORED);
     let (_, library) = mirrored.split_once("composite").unwrap();
     assert_eq!(
         library,

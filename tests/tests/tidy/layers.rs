@@ -6,7 +6,7 @@
 //! * An edge goes from the file that names something to the file that defines it, through any
 //!   re-exports in between.
 //! * A re-export is no use. A method call has no path and is no use either.
-//! * Code behind `#[cfg(test)]` and arguments of macros are not read.
+//! * Code behind `#[cfg(test)]`, files that `#[path]` names and arguments of macros are not read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -160,7 +160,7 @@ impl Reader {
     fn module(&mut self, file: usize, items: Vec<Item>, name: Name, dir: &Path) {
         let mut module = Module { file, ..Module::default() };
         for item in items {
-            if is_for_tests(attributes(&item)) {
+            if is_for_tests(attributes(&item)) || is_elsewhere(attributes(&item)) {
                 continue;
             }
             match item {
@@ -327,6 +327,11 @@ fn attributes(item: &Item) -> &[Attribute] {
         Item::Use(i) => &i.attrs,
         _ => &[],
     }
+}
+
+/// Returns whether `#[path]` is among the attributes: the module's file belongs to another crate.
+fn is_elsewhere(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|a| a.path().is_ident("path"))
 }
 
 /// Returns whether `#[cfg(test)]` is among the attributes.

@@ -38,7 +38,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("fuse", &["wire"]),
     ("mount", &["wire", "rt", "fuse", "client"]),
     ("admin", &["wire", "layout"]),
-    ("llapi", &["wire", "layout"]),
+    ("llapi", &["wire", "layout", "admin"]),
     (
         "cli",
         &[

@@ -9,7 +9,7 @@ use sheen_layout::Layout;
 use sheen_wire::{Result, mirror::Change};
 
 use super::{
-    change::change,
+    mirrored_file::{MirroredFile, NamedFile},
     resync::{Resync, declare, resync},
 };
 use crate::{file_system::FileSystem, os_errno, progress::Progress};
@@ -38,9 +38,10 @@ pub fn extend(
     request: &Extend<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    let before = fs.layout(path).map(|layout| ids(&layout)).unwrap_or_default();
-    change(fs, path, request.change)?;
-    let added: Vec<u16> = ids(&fs.layout(path)?).into_iter().filter(|id| !before.contains(id)).collect();
+    let file = NamedFile { fs, path };
+    let before = file.layout().map(|layout| ids(&layout)).unwrap_or_default();
+    file.change(request.change)?;
+    let added: Vec<u16> = ids(&file.layout()?).into_iter().filter(|id| !before.contains(id)).collect();
     let done = if request.has_same_data {
         declare(fs, path, &added)
     } else {
@@ -48,7 +49,7 @@ pub fn extend(
     };
     if done.is_err() {
         for mirror in added {
-            let _ = change(fs, path, &Change::Split { mirror, into: None });
+            let _ = file.change(&Change::Split { mirror, into: None });
         }
     }
     done

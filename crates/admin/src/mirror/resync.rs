@@ -12,18 +12,21 @@
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path, thread, time::Duration};
 
-use rustix::{
-    fs::{SeekFrom, seek},
-    io::Errno as IoErrno,
-};
 use sheen_layout::{Component, Layout, Mark, flags};
 use sheen_wire::{Errno, Result};
 
-use super::ticket::Ticket;
-use crate::{file_system::FileSystem, os_errno, pace::Pace, progress::Progress};
+use super::{
+    mirrored_file::{MirroredFile, NamedFile},
+    single::next_data,
+    ticket::Ticket,
+};
+use crate::{
+    copy::{Transfer, copy_data},
+    file_system::FileSystem,
+    os_errno,
+    progress::Progress,
+};
 
-/// Bytes copied at a time: as many as one request carries.
-const CHUNK_BYTES: usize = 4 << 20;
 /// Most attempts at a copy, if programs write to the file meanwhile.
 const ROUNDS_MAX: u32 = 5;
 /// Pause before another attempt, in which writers may finish.
@@ -90,23 +93,24 @@ pub fn copy(
 /// # Errors
 /// As [`Ticket::take`] and [`Ticket::end`].
 pub fn declare(fs: &dyn FileSystem, path: &Path, mirrors: &[u16]) -> Result<()> {
-    let end = fs.size(path)?;
-    Ticket::take(fs, path, mirrors, end)?.end(fs, path, mirrors)
+    let file = NamedFile { fs, path };
+    let end = file.size()?;
+    Ticket::take(&file, file.layout()?, mirrors, end)?.end(&file, mirrors)
 }
 
 /// Makes one attempt.
 fn once(fs: &dyn FileSystem, path: &Path, request: &Resync<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let mirrors = request.mirrors;
-    let end = fs.size(path)?;
-    let ticket = Ticket::take(fs, path, mirrors, end)?;
+    let (file, mirrors) = (NamedFile { fs, path }, request.mirrors);
+    let end = file.size()?;
+    let ticket = Ticket::take(&file, file.layout()?, mirrors, end)?;
     let is_source = |id: &u16| request.source.is_none_or(|source| source == *id);
     // The requested source may be stale by now.
     let source = ticket.fresh_mirrors().into_iter().find(is_source).ok_or(Errno::EBUSY)?;
-    let size = fs.size(path)?;
-    let source = fs.mirror(path, source, false)?;
-    let targets = ticket.open(fs, path, mirrors)?;
-    copy_data(&source, &targets, size, Pace::new(request.bandwidth), progress)?;
-    ticket.end(fs, path, mirrors)
+    let size = file.size()?;
+    let source = file.mirror(source, false)?;
+    let targets = ticket.open(&file, mirrors)?;
+    MirrorFiles { source, targets }.copy(size, request.bandwidth, progress)?;
+    ticket.end(&file, mirrors)
 }
 
 /// Makes a stale mirror the valid one. All other mirrors become stale.
@@ -116,61 +120,43 @@ fn choose(fs: &dyn FileSystem, path: &Path, layout: &Layout, mirror: u16) -> Res
     fs.set(&fs.resolve(path)?, "lustre.lov.set.flags", &Mark::encode(&marks), false)
 }
 
-/// Makes the targets equal to the source, holes included.
-fn copy_data(
-    source: &File,
-    targets: &[File],
-    size: u64,
-    mut pace: Pace,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<()> {
-    progress(Progress::Begin { total: size });
-    for target in targets {
-        target.set_len(0).map_err(os_errno)?;
-    }
-    let mut buffer = vec![0; CHUNK_BYTES];
-    let mut at = 0;
-    while let Some((start, end)) = data(source, at, size)? {
-        at = start;
-        while at < end {
-            let len = usize::try_from(end - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
-            let n = source.read_at(&mut buffer[..len], at).map_err(os_errno)?;
-            if n == 0 {
-                break;
-            }
-            for target in targets {
-                target.write_all_at(&buffer[..n], at).map_err(os_errno)?;
-            }
-            at += n as u64;
-            let copied = Progress::Copied { copied: at, total: size };
-            progress(copied);
-            pace.moved(n as u64, || progress(copied));
-        }
-        if at < end {
-            break;
-        }
-    }
-    progress(Progress::End { total: size });
-    // The source's data may not be durable yet, and must not be less durable than its copies.
-    source.sync_all().map_err(os_errno)?;
-    for target in targets {
-        target.set_len(size).map_err(os_errno)?;
-        target.sync_all().map_err(os_errno)?;
-    }
-    Ok(())
+/// One open file for each mirror.
+struct MirrorFiles {
+    source: File,
+    targets: Vec<File>,
 }
 
-/// Returns the next range of data at or after offset `at`.
-fn data(file: &File, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
-    if at >= size {
-        return Ok(None);
+impl MirrorFiles {
+    /// Makes the targets equal to the source, holes included.
+    fn copy(mut self, size: u64, bandwidth: Option<u64>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+        progress(Progress::Begin { total: size });
+        for target in &self.targets {
+            target.set_len(0).map_err(os_errno)?;
+        }
+        copy_data(&mut self, size, bandwidth, progress)?;
+        progress(Progress::End { total: size });
+        // The source's data may not be durable yet, and must not be less durable than its copies.
+        self.source.sync_all().map_err(os_errno)?;
+        for target in &self.targets {
+            target.set_len(size).map_err(os_errno)?;
+            target.sync_all().map_err(os_errno)?;
+        }
+        Ok(())
     }
-    let found = seek(file, SeekFrom::Data(at)).and_then(|start| Ok((start, seek(file, SeekFrom::Hole(start))?)));
-    match found {
-        Ok((start, end)) => Ok((start < size).then_some((start, end.min(size)))),
-        // This also happens if a program truncates the file between the calls. The copy does not
-        // count then.
-        Err(IoErrno::NXIO) => Ok(None),
-        Err(e) => Err(os_errno(e)),
+}
+
+impl Transfer for MirrorFiles {
+    type Error = Errno;
+
+    fn data(&mut self, at: u64) -> Result<Option<(u64, u64)>> {
+        next_data(&self.source, at)
+    }
+
+    fn read(&mut self, buffer: &mut [u8], at: u64) -> Result<usize> {
+        self.source.read_at(buffer, at).map_err(os_errno)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        self.targets.iter().try_for_each(|target| target.write_all_at(bytes, at).map_err(os_errno))
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sheen_wire::{Result, mirror::Change};
 
-use super::change::change;
+use super::mirrored_file::{MirroredFile, NamedFile};
 use crate::{file_system::FileSystem, paths::parent_of};
 
 /// First mode of a file that is created for a mirror. It gets the mode of the mirrored file at the
@@ -18,12 +18,13 @@ const MODE: u32 = 0o600;
 /// EEXIST: the target exists. EUCLEAN: the other mirrors are stale. Otherwise the errno of a failed
 /// system call.
 pub fn split(fs: &dyn FileSystem, path: &Path, mirror: u16, target: Option<&Path>) -> Result<()> {
-    let Some(target) = target else { return change(fs, path, &Change::Split { mirror, into: None }) };
+    let file = NamedFile { fs, path };
+    let Some(target) = target else { return file.change(&Change::Split { mirror, into: None }) };
     fs.fid(&fs.resolve(parent_of(target))?)?;
     // EEXIST if the name exists, whatever it is.
     fs.make_file(target, MODE)?;
     let made = fs.fid(target)?;
-    let done = change(fs, path, &Change::Split { mirror, into: Some(made) });
+    let done = file.change(&Change::Split { mirror, into: Some(made) });
     if done.is_err() && fs.fid(target) == Ok(made) {
         let _ = fs.unlink(target);
     }

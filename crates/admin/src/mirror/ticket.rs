@@ -1,32 +1,40 @@
 //! The right to write single mirrors of a file.
 
-use std::{fs::File, path::Path};
+use std::{fs::File, os::fd::BorrowedFd};
 
 use sheen_layout::{Composite, Layout};
 use sheen_wire::{Errno, Result, mirror::Change};
 
-use super::change::change;
-use crate::file_system::FileSystem;
+use super::{
+    mirrored_file::{MirroredFile, NamedFile},
+    single::as_mirror,
+};
 
 /// The right to write some mirrors, valid as long as no program writes to the file.
 #[derive(Debug)]
 pub struct Ticket {
+    mirrors: Vec<u16>,
     before: Layout,
     begun: Layout,
 }
 
 impl Ticket {
-    /// Makes the mirrors stale and gives them objects up to the offset `end`.
+    /// Makes the mirrors stale and gives them objects up to the offset `end`. `before`: the present
+    /// layout of the file.
     ///
     /// # Errors
     /// EBUSY: the layout was changed at the same moment. EUCLEAN: no other mirror is up to date.
     /// Otherwise the errno of a failed system call.
-    pub fn take(fs: &dyn FileSystem, path: &Path, mirrors: &[u16], end: u64) -> Result<Ticket> {
-        let before = fs.layout(path)?;
-        change(fs, path, &Change::Resync { mirrors: mirrors.to_vec(), end })?;
-        let begun = fs.layout(path)?;
+    pub fn take(file: &dyn MirroredFile, before: Layout, mirrors: &[u16], end: u64) -> Result<Ticket> {
+        file.change(&Change::Resync { mirrors: mirrors.to_vec(), end })?;
+        let begun = file.layout()?;
         let is_own = begun.follows(&before) && begun.mirror_state() == Composite::SYNC_PENDING;
-        if is_own { Ok(Ticket { before, begun }) } else { Err(Errno::EBUSY) }
+        if is_own { Ok(Ticket { mirrors: mirrors.to_vec(), before, begun }) } else { Err(Errno::EBUSY) }
+    }
+
+    /// Returns the mirrors that may be written.
+    pub fn mirrors(&self) -> &[u16] {
+        &self.mirrors
     }
 
     /// Whether a mirror was up to date before.
@@ -39,24 +47,50 @@ impl Ticket {
         self.begun.fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
     }
 
+    /// Whether the ticket is valid while the file has this layout.
+    pub fn is_valid_for(&self, layout: &Layout) -> bool {
+        layout.generation() == self.begun.generation()
+    }
+
     /// Opens mirrors for writing. Writes after the ticket has become void are refused (EBUSY).
     ///
     /// # Errors
     /// EBUSY: the ticket is void. Otherwise the errno of a failed system call.
-    pub fn open(&self, fs: &dyn FileSystem, path: &Path, mirrors: &[u16]) -> Result<Vec<File>> {
-        let files = mirrors.iter().map(|id| fs.mirror(path, *id, true)).collect::<Result<Vec<_>>>()?;
-        // The files may be written as long as the layout is the same as when they were opened.
-        if fs.layout(path)?.generation() == self.begun.generation() { Ok(files) } else { Err(Errno::EBUSY) }
+    pub fn open(&self, file: &NamedFile<'_>, mirrors: &[u16]) -> Result<Vec<File>> {
+        let files = mirrors.iter().map(|id| file.mirror(*id, true)).collect::<Result<Vec<_>>>()?;
+        self.check(file)?;
+        Ok(files)
+    }
+
+    /// Runs `what` while an open file is bound to a mirror, to change the mirror. Afterwards the
+    /// file is bound to no mirror.
+    ///
+    /// # Errors
+    /// EBUSY: the ticket does not cover the mirror, or is void. Otherwise as [`as_mirror`].
+    pub fn write_to<T>(&self, file: BorrowedFd<'_>, id: u16, what: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.mirrors.contains(&id) {
+            return Err(Errno::EBUSY);
+        }
+        as_mirror(file, id, || {
+            self.check(&file)?;
+            what()
+        })
+    }
+
+    /// Checks that the ticket is valid after mirrors have been opened. They may be written as long
+    /// as the layout is the same as when they were opened: the mount refuses later writes.
+    fn check(&self, file: &dyn MirroredFile) -> Result<()> {
+        if self.is_valid_for(&file.layout()?) { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
     /// Declares the mirrors up to date.
     ///
     /// # Errors
     /// EBUSY: the ticket is void. Otherwise the errno of a failed system call.
-    pub fn end(&self, fs: &dyn FileSystem, path: &Path, mirrors: &[u16]) -> Result<()> {
+    pub fn end(&self, file: &dyn MirroredFile, mirrors: &[u16]) -> Result<()> {
         let generation = self.begun.generation();
         // The time comes from mirrors that were not copied to, because stale mirrors do not count.
-        let mtime = fs.mtime(path)?;
-        change(fs, path, &Change::Resynced { generation, mirrors: mirrors.to_vec(), mtime })
+        let mtime = file.mtime()?;
+        file.change(&Change::Resynced { generation, mirrors: mirrors.to_vec(), mtime })
     }
 }

@@ -22,9 +22,23 @@ pub struct Spec {
     /// Short options in getopt's syntax: each letter, followed by `:` for a required and `::` for
     /// an optional value.
     pub short: &'static str,
-    /// Long options: name, value, and the reported id. The id is the short option's letter, or a
-    /// name of its own.
-    pub long: &'static [(&'static str, Value, &'static str)],
+    /// Long options.
+    pub long: &'static [Long],
+}
+
+/// A long option: name, value, and the reported id. The id is the short option's letter, or a name
+/// of its own.
+pub type Long = (&'static str, Value, &'static str);
+
+/// Joins two lists of long options. `N`: the sum of their lengths.
+pub const fn join<const N: usize>(one: &[Long], other: &[Long]) -> [Long; N] {
+    let mut all = [("", Value::No, ""); N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < one.len() { one[i] } else { other[i - one.len()] };
+        i += 1;
+    }
+    all
 }
 
 /// One item of the command line.

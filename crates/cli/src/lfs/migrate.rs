@@ -28,11 +28,11 @@ use super::{
     pace::Stats,
     setstripe::{Call, Wrong, layout_request_of, pools_exist, wanted},
     tool::{Tool, keep_first, text},
+    usage::MIGRATE,
 };
 use job::Job;
 use names::{names, report_unread_names};
 use options::OPTIONS;
-pub use options::USAGE;
 use progress::Progress;
 
 /// Runs the command.
@@ -41,7 +41,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let (mut paths, mut null, mut list) = (Vec::new(), false, None);
     for item in OPTIONS.parse(args) {
         let done = match item {
-            Item::Option { id: "h", .. } => return tool.help(USAGE),
+            Item::Option { id: "h", .. } => return tool.help(MIGRATE),
             Item::Option { id, value, next } => {
                 let given = value.as_deref().map(text);
                 match id {
@@ -111,7 +111,7 @@ fn report(tool: &mut Tool, wrong: Wrong) -> i32 {
     let ours =
         |text: String| text.replace("setstripe setstripe", "migrate migrate").replace("lfs setstripe", "lfs migrate");
     match wrong {
-        Wrong::Call(text) => tool.usage(USAGE, format_args!("{}", ours(text))),
+        Wrong::Call(text) => tool.usage(MIGRATE, format_args!("{}", ours(text))),
         Wrong::Value(text, e) => {
             if !text.is_empty() {
                 tool.complain(format_args!("{}", ours(text)));

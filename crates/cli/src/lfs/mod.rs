@@ -86,7 +86,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "setdirstripe", usage: setdirstripe::USAGE, run: setdirstripe::run },
     Command { name: "mkdir", usage: setdirstripe::MKDIR_USAGE, run: setdirstripe::mkdir },
     Command { name: "getdirstripe", usage: getdirstripe::USAGE, run: getdirstripe::run },
-    Command { name: "migrate", usage: migrate::USAGE, run: migrate::run },
+    Command { name: "migrate", usage: usage::MIGRATE, run: migrate::run },
     Command { name: "swap_layouts", usage: swap_layouts::USAGE, run: swap_layouts::run },
     Command { name: "rm_entry", usage: rm_entry::USAGE, run: rm_entry::run },
     Command { name: "rmentry", usage: rm_entry::USAGE, run: rm_entry::run },

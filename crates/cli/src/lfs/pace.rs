@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    getopt::Value,
+    getopt::{Long, Value},
     numbers::{parse_size, parse_unsigned},
 };
 
@@ -30,7 +30,7 @@ pub struct CopyOptions {
 }
 
 /// The long options, for a command's [`super::getopt::Spec`].
-pub const LONG: [(&str, Value, &str); 4] = [
+pub const LONG: [Long; 4] = [
     ("bandwidth", Value::Required, "W"),
     ("bandwidth-limit", Value::Required, "W"),
     ("stats", Value::No, "stats"),

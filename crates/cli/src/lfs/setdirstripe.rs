@@ -206,24 +206,12 @@ fn option(asked: &mut SetdirstripeOptions, command: &str, id: &str, value: &str)
             Some(mode) => asked.mode = Some(mode),
             None => return bad("bad MODE"),
         },
-        "X" => {
-            let depth = depth(command, "max-inherit", value)?;
-            asked.max_inherit = depth.map(|n| match n {
-                0 => INHERIT_NONE,
-                -1 => INHERIT_UNLIMITED,
-                n => n as u8,
-            });
-        }
+        "X" => asked.max_inherit = depth(command, "max-inherit", value, [INHERIT_NONE, INHERIT_UNLIMITED])?,
         "max-inherit-rr" if !asked.default => {
             return Err(format!("lfs {command}: '--max-inherit-rr' must be specified with '-D'"));
         }
         "max-inherit-rr" => {
-            let depth = depth(command, "max-inherit-rr", value)?;
-            asked.max_inherit_rr = depth.map(|n| match n {
-                0 => INHERIT_RR_NONE,
-                -1 => INHERIT_RR_UNLIMITED,
-                n => n as u8,
-            });
+            asked.max_inherit_rr = depth(command, "max-inherit-rr", value, [INHERIT_RR_NONE, INHERIT_RR_UNLIMITED])?;
         }
         "foreign" => asked.foreign = true,
         "flags" if !asked.foreign => {
@@ -236,11 +224,13 @@ fn option(asked: &mut SetdirstripeOptions, command: &str, id: &str, value: &str)
 }
 
 /// Parses a number of levels, -1 to 250. -2 means not set.
-fn depth(command: &str, name: &str, value: &str) -> Result<Option<i16>, String> {
+fn depth(command: &str, name: &str, value: &str, [none, unlimited]: [u8; 2]) -> Result<Option<u8>, String> {
     match value.parse::<i64>() {
         Ok(-2) => Ok(None),
         Ok(n) if n > i64::from(INHERIT_MAX) => Err(format!("lfs {command}: {name} {n} exceeds maximum {INHERIT_MAX}")),
-        Ok(n) if n >= -1 => Ok(Some(n as i16)),
+        Ok(-1) => Ok(Some(unlimited)),
+        Ok(0) => Ok(Some(none)),
+        Ok(n) if n > 0 => Ok(Some(n as u8)),
         _ => Err(format!("lfs {command}: invalid {name} '{value}'")),
     }
 }

@@ -28,7 +28,7 @@ use super::{
 };
 use components::Draft;
 use edit::Edit;
-pub use options::{Call, Wrong};
+pub use options::{Call, LAYOUT_LONG, Wrong};
 use options::{OPTIONS, call, invalid};
 pub use sanity::{check, check_beside};
 

@@ -92,7 +92,7 @@ impl Fake {
 
     /// Adds a mount that comes first in the table and whose process does not answer.
     pub fn stop_mount(&mut self, point: &str, fsname: &str) {
-        self.stopped.push(Mount { point: point.into(), fsname: fsname.into() });
+        self.stopped.push(Mount { point: point.into(), fsname: fsname.into(), device: 0 });
     }
 
     pub fn node(&mut self, path: &str, kind: FileKind, target: &str) {
@@ -418,7 +418,7 @@ impl FileSystem for Fake {
     }
 
     fn mounts(&self) -> Vec<Mount> {
-        let own = Mount { point: self.mount.clone(), fsname: "lustre".into() };
+        let own = Mount { point: self.mount.clone(), fsname: "lustre".into(), device: 0 };
         self.stopped.iter().cloned().chain([own]).collect()
     }
 

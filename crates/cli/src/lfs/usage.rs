@@ -1,7 +1,22 @@
 //! Usage texts of the commands, in Lustre's wording where Lustre has the command.
 
+/// The lines about mirrors and stripes that the usages of `setstripe` and `migrate` share.
+macro_rules! stripes {
+    () => {
+        "\
+\t\t[--mirror-count|-N[MIRROR_COUNT]]\n\
+\t\t[--ost|-o OST_INDEX[,OST_INDEX,...]]\n\
+\t\t[--overstripe-count|-C STRIPE_COUNT]\n\
+\t\t[--pool|-p POOL_NAME]\n\
+\t\t[--stripe-count|-c STRIPE_COUNT]\n\
+\t\t[--stripe-index|-i START_OST_IDX]\n\
+\t\t[--stripe-size|-S STRIPE_SIZE]\n"
+    };
+}
+
 /// `setstripe`
-pub const SETSTRIPE: &str = "\
+pub const SETSTRIPE: &str = concat!(
+    "\
 Create a file with specified striping/composite layout, or\n\
 set the default layout on an existing directory.\n\
 Usage: setstripe   [--component-add|--component-del|--delete|-d]\n\
@@ -13,17 +28,36 @@ Usage: setstripe   [--component-add|--component-del|--delete|-d]\n\
 \t\t[--extension-size|--ext-size|-z EXT_SIZE]\n\
 \t\t[--help|-h]\n\
 \t\t[--foreign=FOREIGN_TYPE --xattr|-x LAYOUT]\n\
-\t\t[--layout|-L PATTERN] [--mode FILE_MODE]\n\
-\t\t[--mirror-count|-N[MIRROR_COUNT]]\n\
-\t\t[--ost|-o OST_INDEX[,OST_INDEX,...]]\n\
-\t\t[--overstripe-count|-C STRIPE_COUNT]\n\
-\t\t[--pool|-p POOL_NAME]\n\
-\t\t[--stripe-count|-c STRIPE_COUNT]\n\
-\t\t[--stripe-index|-i START_OST_IDX]\n\
-\t\t[--stripe-size|-S STRIPE_SIZE]\n\
-\t\tFILENAME|DIRECTORY\n\
+\t\t[--layout|-L PATTERN] [--mode FILE_MODE]\n",
+    stripes!(),
+    "\t\tFILENAME|DIRECTORY\n\
 \n\
-";
+"
+);
+
+/// `migrate`
+pub const MIGRATE: &str = concat!(
+    "\
+migrate directories and their inodes between MDTs.\n\
+usage: migrate --mdt-index|-m MDT_INDEX[,MDT_INDEX,...] [--verbose|-v] DIRECTORY ...\n\
+\n\
+migrate file objects from one OST layout to another\n\
+(safe while others read and write the files).\n\
+Usage: migrate   [--component-end|-E END_OFFSET]\n\
+\t\t[--copy=SOURCE_LAYOUT_FILE]|--yaml|-y YAML_TEMPLATE_FILE]\n\
+\t\t[--extension-size|--ext-size|-z EXT_SIZE]\n\
+\t\t[--help|-h]\n\
+\t\t[--layout|-L PATTERN]\n",
+    stripes!(),
+    "\t\t[--bandwidth|-W BANDWIDTH_MB[MG]]\n\
+\t\t[--auto|--auto-stripe|-A]\n\
+\t\t[--block|-b] [--non-block|-n] [--checksum]\n\
+\t\t[--non-direct|-D] [--verbose|-v]\n\
+\t\t[--restripe] [--stats] [--stats-interval SECONDS]\n\
+\t\t-0|--null|--files-from=LIST_FILE|FILENAME ...\n\
+\n\
+"
+);
 
 /// Lustre's usage of `getstripe`, with `$more` before its last line.
 macro_rules! getstripe {

@@ -541,23 +541,7 @@ mod tests {
     const FILE: Fid = Fid::new(0x2_0000_0401, 2);
 
     fn attr(fid: Fid) -> Attr {
-        let (kind, t) = (FileKind::Dir, Time::default());
-        Attr {
-            fid,
-            kind,
-            perm: 0,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            atime: t,
-            mtime: t,
-            ctime: t,
-            btime: t,
-            mtime_set: t,
-        }
+        Attr::new(fid, FileKind::Dir, 0, Time::default())
     }
 
     #[test]

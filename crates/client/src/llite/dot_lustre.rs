@@ -23,23 +23,8 @@ impl Client {
         if fid.seq != DOT_LUSTRE.seq || (fid != DOT_LUSTRE && fid != BY_FID) {
             return None;
         }
-        let (epoch, nlink) = (Time::default(), if fid == DOT_LUSTRE { 3 } else { 2 });
-        let attr = Attr {
-            fid,
-            kind: FileKind::Dir,
-            perm: 0o100,
-            nlink,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            atime: epoch,
-            mtime: epoch,
-            ctime: epoch,
-            btime: epoch,
-            mtime_set: epoch,
-        };
+        let nlink = if fid == DOT_LUSTRE { 3 } else { 2 };
+        let attr = Attr { nlink, ..Attr::new(fid, FileKind::Dir, 0o100, Time::default()) };
         Some(attr.into())
     }
 

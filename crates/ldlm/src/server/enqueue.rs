@@ -14,7 +14,7 @@ use sheen_wire::{
     ldlm::{Cookie, Enqueue, Enqueued, FlockKind, Kind, LockId, Mode, Policy, bits},
 };
 
-use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, state::New};
+use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, state::Lock};
 
 impl Namespace {
     /// Enqueues a lock for a client, or for the server itself.
@@ -98,20 +98,14 @@ impl Namespace {
         let r = self.resource(ask.resource);
         let grow = Grow { expand: !ask.flags.no_expand, align: ask.align };
         let policy = if blocker.is_some() { want.policy } else { self.widen(now, r, want, grow) };
-        let n = self.make(
-            now,
-            New {
-                client: want.client,
-                spare: want.spare,
-                cookie: ask.cookie,
-                resource: r,
-                mode: ask.mode,
-                policy,
-                waiting: blocker.is_some(),
-                no_expand: ask.flags.no_expand,
-                align: ask.align,
-            },
-        );
+        let n = self.make(Lock {
+            spare: want.spare,
+            cookie: ask.cookie,
+            waiting: blocker.is_some(),
+            no_expand: ask.flags.no_expand,
+            align: ask.align,
+            ..Lock::new(now, want.client, r, ask.mode, policy)
+        });
         match blocker {
             Some(b) => {
                 self.watch(n, b);

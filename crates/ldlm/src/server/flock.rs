@@ -21,10 +21,10 @@ use rustc_hash::FxHashSet;
 use sheen_rt::Instant;
 use sheen_wire::{
     Errno,
-    ldlm::{Cookie, Enqueue, Enqueued, Flock, FlockKind, LockId, Mode, Policy},
+    ldlm::{Enqueue, Enqueued, Flock, FlockKind, LockId, Mode, Policy},
 };
 
-use super::{Action, ClientId, Namespace, SERVER, conflict::Want, state::New};
+use super::{Action, ClientId, Namespace, conflict::Want, state::Lock};
 
 /// Most edges of the waits-for graph that are followed. A longer cycle is not found: its programs
 /// wait until they are interrupted.
@@ -76,20 +76,11 @@ impl Namespace {
         let policy = if blocker.is_some() { f } else { self.carve(now, r, want.client, f, Some(ask.mode)) };
         // Carving may have emptied and freed the resource.
         let r = self.resource(ask.resource);
-        let n = self.make(
-            now,
-            New {
-                spare: SERVER,
-                client: want.client,
-                cookie: ask.cookie,
-                resource: r,
-                mode: ask.mode,
-                policy: Policy::Flock(policy),
-                waiting: blocker.is_some(),
-                no_expand: true,
-                align: 0,
-            },
-        );
+        let n = self.make(Lock {
+            cookie: ask.cookie,
+            waiting: blocker.is_some(),
+            ..Lock::new(now, want.client, r, ask.mode, Policy::Flock(policy))
+        });
         if let Some(b) = blocker {
             self.watch(n, b);
         }
@@ -168,18 +159,8 @@ impl Namespace {
         self.schedule_watchers(n);
         let (Some(_), Some(right)) = (left, right) else { return };
         let lock = &self.locks[n];
-        let new = New {
-            spare: SERVER,
-            client: lock.client,
-            cookie: Cookie::NONE,
-            resource: lock.resource,
-            mode: lock.mode,
-            policy: Policy::Flock(right),
-            waiting: false,
-            no_expand: true,
-            align: 0,
-        };
-        self.make(now, new);
+        let right = Lock::new(now, lock.client, lock.resource, lock.mode, Policy::Flock(right));
+        self.make(right);
     }
 
     /// Whether waiting would close a cycle: a holder that the request of `owner` would wait for

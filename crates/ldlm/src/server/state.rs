@@ -7,9 +7,9 @@ use sheen_wire::ldlm::{Conflict, Cookie, LockId, MODES, Mode, Policy, Resource};
 
 use super::{
     contention::Contention,
-    types::{ClientId, Ticket},
+    types::{ClientId, SERVER, Ticket},
 };
-use crate::nodes::Root;
+use crate::{nodes::Root, slab::NIL};
 
 /// A lock, granted or waiting; free if `id` is none.
 #[derive(Debug)]
@@ -48,6 +48,34 @@ pub(super) struct Lock {
 }
 
 impl Lock {
+    /// Creates a granted lock without an id, which conflicts with all others and stays as it is
+    /// requested.
+    pub fn new(now: Instant, client: ClientId, resource: u32, mode: Mode, policy: Policy) -> Lock {
+        Lock {
+            id: LockId::NONE,
+            seq: 0,
+            client,
+            spare: SERVER,
+            cookie: Cookie::NONE,
+            resource,
+            mode,
+            policy,
+            waiting: false,
+            no_expand: true,
+            align: 0,
+            granted_at: now,
+            unconfirmed: false,
+            withheld: false,
+            asked: None,
+            glimpse: Glimpse::default(),
+            deadline: Instant::FAR,
+            watching: NIL,
+            watchers: Vec::new(),
+            before: NIL,
+            after: NIL,
+        }
+    }
+
     pub fn conflict(&self) -> Conflict {
         Conflict { client: self.client, id: self.id, mode: self.mode, policy: self.policy }
     }
@@ -83,19 +111,6 @@ pub(super) struct Client {
     pub asked: BTreeSet<u32>,
     /// When the client last cancelled or weakened a lock after a blocking callback.
     pub progress: Instant,
-}
-
-/// The parameters of a new lock.
-pub(super) struct New {
-    pub client: ClientId,
-    pub spare: ClientId,
-    pub cookie: Cookie,
-    pub resource: u32,
-    pub mode: Mode,
-    pub policy: Policy,
-    pub waiting: bool,
-    pub no_expand: bool,
-    pub align: u64,
 }
 
 /// A glimpse callback in progress, to one client about one object.

@@ -8,7 +8,7 @@ use sheen_wire::ldlm::{Cookie, Kind, LockId, MODES, Policy, Resource};
 use super::{
     ClientId, Namespace,
     contention::Contention,
-    state::{Client, Glimpse, Lock, New, Res},
+    state::{Client, Lock, Res},
 };
 use crate::{
     nodes::Root,
@@ -39,34 +39,12 @@ impl Namespace {
         r
     }
 
-    /// Makes a lock and puts it into its sets. The caller has checked the limits.
-    pub(super) fn make(&mut self, now: Instant, new: New) -> u32 {
+    /// Gives a lock an id and puts it into its sets. The caller has checked the limits.
+    pub(super) fn make(&mut self, lock: Lock) -> u32 {
         self.seq += 1;
         let id = LockId(slab::handle(self.locks.next(), self.epoch.wrapping_add(self.seq)));
-        let New { client, spare, cookie, resource, mode, policy, waiting, no_expand, align } = new;
-        let n = self.locks.put(Lock {
-            id,
-            seq: self.seq,
-            client,
-            spare,
-            cookie,
-            resource,
-            mode,
-            policy,
-            waiting,
-            no_expand,
-            align,
-            granted_at: now,
-            unconfirmed: false,
-            withheld: false,
-            asked: None,
-            glimpse: Glimpse::default(),
-            deadline: Instant::FAR,
-            watching: NIL,
-            watchers: Vec::new(),
-            before: NIL,
-            after: NIL,
-        });
+        let (client, cookie) = (lock.client, lock.cookie);
+        let n = self.locks.put(Lock { id, seq: self.seq, ..lock });
         if cookie != Cookie::NONE {
             self.by_cookie.insert((client, cookie), n);
         }

@@ -2,18 +2,19 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
+    path::Path,
     ptr,
 };
 
+use sheen_admin::attributes::At;
 use sheen_wire::{Errno, Result, mgs::TargetKind};
 
 use crate::{
     capi::messages,
-    ffi::{exclusive, optional, or_minus_errno, or_minus_one, shared},
+    ffi::{exclusive, optional, or_minus_errno, or_minus_one, path, shared},
     layout::{Layout, Move},
     mounts,
     sanity::{self, LayoutDefect},
-    sys::At,
 };
 
 /// `LLAPI_LAYOUT_ITER_CONT`.
@@ -137,7 +138,7 @@ pub unsafe extern "C" fn llapi_layout_v2_sanity(
         let layout = unsafe { shared(layout)? };
         let found = match sanity::check(layout, incomplete, mirrors) {
             Ok(()) => match unsafe { optional(fsname) } {
-                Some(name) => check_names(layout, &mounts::root_of(name)?)?,
+                Some(name) => check_names(layout, &mounts::root_of(path(name))?)?,
                 None => Ok(()),
             },
             wrong => wrong,
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn llapi_layout_v2_sanity(
     })
 }
 
-fn check_names(layout: &Layout, root: &CStr) -> Result<Result<(), LayoutDefect>> {
+fn check_names(layout: &Layout, root: &Path) -> Result<Result<(), LayoutDefect>> {
     let osts = mounts::targets(At::Path(root), TargetKind::Ost)?;
     let osts: Vec<u32> = osts.iter().map(|ost| ost.index).collect();
     Ok(sanity::check_names(layout, &osts, &mounts::pools(At::Path(root))?))

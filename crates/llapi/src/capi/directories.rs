@@ -4,17 +4,24 @@
 //! As in `lfs mkdir`, a directory is created and then gets its layout. If the MDT refuses the
 //! layout, the directory is removed.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::{
+    ffi::{c_char, c_int},
+    path::Path,
+};
 
 use rustix::fs::{CWD, FileType, Mode};
+use sheen_admin::{
+    attributes::{self, At},
+    os_errno,
+    paths::parent_of,
+};
 use sheen_layout::lmv::{HashType, LmvUser};
 use sheen_wire::{Errno, Result, mgs::TargetKind};
 
 use super::files::{StripeParam, with_list};
 use crate::{
-    ffi::{optional, or_minus_errno, text},
+    ffi::{optional, or_minus_errno, pathname},
     mounts,
-    sys::{self, At, errno},
 };
 
 /// The layout of a directory, and the default for new directories in it.
@@ -31,9 +38,9 @@ const OWNER: u32 = 0o700;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_dir_create(name: *const c_char, mode: libc::mode_t, param: *const StripeParam) -> c_int {
     or_minus_errno(|| {
-        let (name, wanted) = unsafe { (text(name)?, wanted(param)?) };
-        verify(&mounts::parent(name), &wanted)?;
-        rustix::fs::mkdirat(CWD, name, Mode::from_raw_mode(mode & 0o7777)).map_err(errno)?;
+        let (name, wanted) = unsafe { (pathname(name)?, wanted(param)?) };
+        verify(parent_of(name), &wanted)?;
+        rustix::fs::mkdirat(CWD, name, Mode::from_raw_mode(mode & 0o7777)).map_err(os_errno)?;
         lay_out(name, &wanted).map(|()| 0).inspect_err(|_| {
             // This fails if the directory is no longer empty; it then remains.
             let _ = rustix::fs::rmdir(name);
@@ -62,13 +69,13 @@ pub unsafe extern "C" fn llapi_dir_create_pool(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_dir_set_default_lmv(name: *const c_char, param: *const StripeParam) -> c_int {
     or_minus_errno(|| {
-        let (name, wanted) = unsafe { (text(name)?, wanted(param)?) };
-        let stat = rustix::fs::stat(name).map_err(errno)?;
+        let (name, wanted) = unsafe { (pathname(name)?, wanted(param)?) };
+        let stat = rustix::fs::stat(name).map_err(os_errno)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
         verify(name, &wanted)?;
-        sys::set(At::Path(name), DEFAULT_LMV, &wanted.encode(), false).map(|()| 0)
+        attributes::set(At::Path(name), DEFAULT_LMV, &wanted.encode(), false).map(|()| 0)
     })
 }
 
@@ -111,19 +118,19 @@ unsafe fn wanted(param: *const StripeParam) -> Result<LmvUser> {
 
 /// Checks that the directory is on a mount that has the requested MDTs. ENODEV: it does not have
 /// them.
-fn verify(directory: &CStr, wanted: &LmvUser) -> Result<()> {
+fn verify(directory: &Path, wanted: &LmvUser) -> Result<()> {
     let there = mounts::targets(At::Path(directory), TargetKind::Mdt)?;
     let mut named = wanted.mdt.into_iter().chain(wanted.stripes.iter().map(|stripe| stripe.mdt));
     if named.all(|mdt| there.iter().any(|target| target.index == mdt)) { Ok(()) } else { Err(Errno::ENODEV) }
 }
 
 /// Sets the layout of a new directory, even if its mode denies access to its owner.
-fn lay_out(name: &CStr, wanted: &LmvUser) -> Result<()> {
-    let set = || sys::set(At::Path(name), LMV, &wanted.encode(), false);
+fn lay_out(name: &Path, wanted: &LmvUser) -> Result<()> {
+    let set = || attributes::set(At::Path(name), LMV, &wanted.encode(), false);
     match set() {
         Err(Errno::EACCES) => {
-            let mode = rustix::fs::stat(name).map_err(errno)?.st_mode & 0o7777;
-            let chmod = |mode| rustix::fs::chmod(name, Mode::from_raw_mode(mode)).map_err(errno);
+            let mode = rustix::fs::stat(name).map_err(os_errno)?.st_mode & 0o7777;
+            let chmod = |mode| rustix::fs::chmod(name, Mode::from_raw_mode(mode)).map_err(os_errno);
             chmod(mode | OWNER)?;
             let done = set();
             chmod(mode)?;

@@ -4,26 +4,29 @@
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
 
 use rustix::fs::{Mode, OFlags};
+use sheen_admin::{
+    attributes::{self, At, fid_of},
+    os_errno,
+};
 use sheen_wire::{Errno, Fid, Result, control, fid::ROOT};
 
 use crate::{
     capi::LuFid,
-    ffi::{file, or_minus_errno, or_minus_one, put, put_text, shared, text},
+    ffi::{file, or_minus_errno, or_minus_one, pathname, put, put_text, shared, text},
     mounts, open,
-    sys::{self, At},
 };
 
 /// Stores the FID of a path, even if it is a symbolic link. -ENOENT, -ENOTTY (not on a mount),
 /// -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_path2fid(path: *const c_char, fid: *mut LuFid) -> c_int {
-    or_minus_errno(|| unsafe { put(fid, sys::fid(At::Name(text(path)?))?.into()) }.map(|()| 0))
+    or_minus_errno(|| unsafe { put(fid, attributes::fid(At::Name(pathname(path)?))?.into()) }.map(|()| 0))
 }
 
 /// Stores the FID of an open file. -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_fd2fid(fd: c_int, fid: *mut LuFid) -> c_int {
-    or_minus_errno(|| unsafe { put(fid, sys::fid(At::File(file(fd)?))?.into()) }.map(|()| 0))
+    or_minus_errno(|| unsafe { put(fid, fid_of(file(fd)?)?.into()) }.map(|()| 0))
 }
 
 /// Parses a FID, in brackets or not, after any white space. Stores in `end`, if it is not null, the
@@ -97,7 +100,7 @@ pub unsafe extern "C" fn llapi_fid2path(
     link: *mut c_int,
 ) -> c_int {
     or_minus_errno(|| {
-        let (device, fid) = unsafe { (text(device)?, text(fid)?) };
+        let (device, fid) = unsafe { (pathname(device)?, text(fid)?) };
         let (read, found) = parse(fid.to_bytes());
         let found = found?;
         if read != fid.to_bytes().len() {
@@ -121,7 +124,7 @@ pub unsafe extern "C" fn llapi_fid2path_at(
 }
 
 unsafe fn path_of(at: At<'_>, fid: Fid, path: *mut c_char, room: c_int, link: *mut c_int) -> Result<c_int> {
-    let value = sys::get(at, &format!("{}{fid}", control::PATHS_PREFIX)).map_err(|e| match e {
+    let value = attributes::get(at, &format!("{}{fid}", control::PATHS_PREFIX)).map_err(|e| match e {
         Errno::ENODATA => Errno::ENOENT,
         Errno::EOPNOTSUPP => Errno::ENOTTY,
         e => e,
@@ -153,7 +156,7 @@ pub unsafe extern "C" fn llapi_path2parent(
     name: *mut c_char,
     room: usize,
 ) -> c_int {
-    or_minus_errno(|| unsafe { parent_of(At::Name(text(path)?), link, parent, name, room) })
+    or_minus_errno(|| unsafe { parent_of(At::Name(pathname(path)?), link, parent, name, room) })
 }
 
 /// As [`llapi_path2parent`], for an open file.
@@ -169,7 +172,7 @@ pub unsafe extern "C" fn llapi_fd2parent(
 }
 
 unsafe fn parent_of(at: At<'_>, link: c_uint, parent: *mut LuFid, name: *mut c_char, room: usize) -> Result<c_int> {
-    let value = sys::ask(at, control::PARENTS)?;
+    let value = attributes::ask(at, control::PARENTS)?;
     let parents = control::decode_paths(&value);
     let found = usize::try_from(link).ok().and_then(|link| parents.get(link)).ok_or(Errno::ENODATA)?;
     let (read, fid) = parse(found);
@@ -182,7 +185,7 @@ unsafe fn parent_of(at: At<'_>, link: c_uint, parent: *mut LuFid, name: *mut c_c
 /// file, or -1 with `errno`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_open_by_fid(place: *const c_char, fid: *const LuFid, flags: c_int) -> c_int {
-    or_minus_one(|| open_by(At::Path(unsafe { text(place)? }), unsafe { *shared(fid)? }, flags))
+    or_minus_one(|| open_by(At::Path(unsafe { pathname(place)? }), unsafe { *shared(fid)? }, flags))
 }
 
 /// As [`llapi_open_by_fid`], by an open file of the mount.
@@ -192,9 +195,9 @@ pub unsafe extern "C" fn llapi_open_by_fid_at(place: c_int, fid: *const LuFid, f
 }
 
 fn open_by(place: At<'_>, fid: LuFid, flags: c_int) -> Result<c_int> {
-    let path = mounts::by_fid(&mounts::info(place)?, fid.into())?;
-    let opened = rustix::fs::open(path.as_c_str(), OFlags::from_bits_retain(flags as u32), Mode::empty());
-    opened.map(open::give).map_err(sys::errno)
+    let path = mounts::by_fid(&mounts::info(place)?, fid.into());
+    let opened = rustix::fs::open(&path, OFlags::from_bits_retain(flags as u32), Mode::empty());
+    opened.map(open::give).map_err(os_errno)
 }
 
 /// `struct file_handle` with the kernel's data of a file on FUSE: node id, and generation of the

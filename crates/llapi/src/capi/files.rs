@@ -4,19 +4,20 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_ulonglong, c_void},
+    path::Path,
     ptr, slice,
 };
 
 use rustix::fs::OFlags;
+use sheen_admin::attributes::{self, At};
 use sheen_layout::{PER_OST_MAX, Pattern, STRIPES_MAX, codec};
 use sheen_wire::{Errno, Result};
 
 use crate::{
     capi::messages,
-    ffi::{file, optional, or_minus_errno, put, shared, text},
+    ffi::{file, optional, or_minus_errno, pathname, put, shared, text},
     layout::{Component, DEFAULT, Layout, OVERSTRIPING, RAID0, WIDE},
     open::{self, LayoutTarget},
-    sys::{self, At},
     xattr,
 };
 
@@ -95,7 +96,7 @@ impl Striping<'_> {
     }
 }
 
-fn open(path: &CStr, flags: OFlags, mode: u32, striping: &Striping<'_>) -> Result<c_int> {
+fn open(path: &Path, flags: OFlags, mode: u32, striping: &Striping<'_>) -> Result<c_int> {
     let name = path.to_string_lossy();
     let value = striping.layout().and_then(|layout| xattr::encode(&layout)).inspect_err(|e| {
         messages::say(messages::ERROR, Some(*e), &format!("error: invalid stripe options for '{name}'"));
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn llapi_file_open_pool(
 ) -> c_int {
     or_minus_errno(|| {
         let striping = unsafe { striped(stripe_size, stripe_offset, stripe_count, stripe_pattern, pool) };
-        open(unsafe { text(name)? }, OFlags::from_bits_retain(flags as u32), mode as u32, &striping)
+        open(unsafe { pathname(name)? }, OFlags::from_bits_retain(flags as u32), mode as u32, &striping)
     })
 }
 
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn llapi_file_open_param(
     param: *const StripeParam,
 ) -> c_int {
     or_minus_errno(|| {
-        let (name, striping) = unsafe { (text(name)?, striping(param)?) };
+        let (name, striping) = unsafe { (pathname(name)?, striping(param)?) };
         open(name, OFlags::from_bits_retain(flags as u32), mode, &striping)
     })
 }
@@ -262,7 +263,7 @@ pub unsafe extern "C" fn llapi_file_create_pool(
 ) -> c_int {
     or_minus_errno(|| {
         let striping = unsafe { striped(stripe_size, stripe_offset, stripe_count, stripe_pattern, pool) };
-        let made = open(unsafe { text(name)? }, OFlags::CREATE | OFlags::WRONLY, MODE, &striping)?;
+        let made = open(unsafe { pathname(name)? }, OFlags::CREATE | OFlags::WRONLY, MODE, &striping)?;
         // SAFETY: only this call uses the file.
         unsafe { rustix::io::close(made) };
         Ok(0)
@@ -277,11 +278,11 @@ pub unsafe extern "C" fn llapi_file_create_pool(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_get_stripe(path: *const c_char, value: *mut c_void) -> c_int {
     or_minus_errno(|| {
-        let path = unsafe { text(path)? };
+        let path = unsafe { pathname(path)? };
         if value.is_null() {
             return Err(Errno::EINVAL);
         }
-        let mut found = sys::layout(At::Path(path))?.ok_or(Errno::ENODATA)?;
+        let mut found = attributes::layout(At::Path(path))?.ok_or(Errno::ENODATA)?;
         let layout = xattr::decode(&found, false)?;
         let first = layout.current().ost(0).ok().and_then(|ost| u16::try_from(ost).ok());
         if let (false, Some(first)) = (layout.composite, first) {
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn llapi_file_get_stripe(path: *const c_char, value: *mut 
 /// -EBADF.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_fget_mdtidx(fd: c_int, index: *mut c_int) -> c_int {
-    or_minus_errno(|| unsafe { put(index, sys::mdt(At::File(file(fd)?))?) }.map(|()| 0))
+    or_minus_errno(|| unsafe { put(index, attributes::mdt(At::File(file(fd)?))?) }.map(|()| 0))
 }
 
 /// Names of the bits of `lmm_pattern`.

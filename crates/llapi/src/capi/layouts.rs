@@ -2,11 +2,16 @@
 //! `_set_by_*`, `_file_comp_*`.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    ffi::{c_char, c_int, c_uint, c_void},
+    path::Path,
     ptr, slice,
 };
 
 use rustix::fs::{FileType, OFlags};
+use sheen_admin::{
+    attributes::{self, At, LOV, fid_of},
+    os_errno,
+};
 use sheen_layout::{
     LAYOUT_BYTES_MAX,
     codec::{COMPONENTS_MAX, V1_BYTES},
@@ -15,13 +20,11 @@ use sheen_wire::{Errno, Result};
 
 use crate::{
     capi::LuFid,
-    ffi::{file, or_minus_one, or_null, put, shared, text},
+    ffi::{file, or_minus_one, or_null, pathname, put, shared},
     layout::Layout,
     mounts,
     open::{self, LayoutTarget},
-    sanity,
-    sys::{self, At},
-    xattr,
+    sanity, xattr,
 };
 
 /// `enum llapi_layout_get_flags`.
@@ -58,7 +61,7 @@ fn boxed(layout: Layout) -> *mut Layout {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_by_path(path: *const c_char, flags: c_uint) -> *mut Layout {
     or_null(|| {
-        let path = unsafe { text(path)? };
+        let path = unsafe { pathname(path)? };
         if flags & !(GET_EXPECTED | GET_COPY | GET_CHECK) != 0 {
             return Err(Errno::EINVAL);
         }
@@ -83,9 +86,9 @@ pub unsafe extern "C" fn llapi_layout_get_by_fid(
     _flags: c_uint,
 ) -> *mut Layout {
     or_null(|| {
-        let (place, fid) = unsafe { (text(place)?, shared(fid)?) };
+        let (place, fid) = unsafe { (pathname(place)?, shared(fid)?) };
         let mount = mounts::info(At::Path(place))?;
-        open::layout_of(At::Path(&mounts::by_fid(&mount, (*fid).into())?)).map(boxed)
+        open::layout_of(At::Path(&mounts::by_fid(&mount, (*fid).into()))).map(boxed)
     })
 }
 
@@ -129,7 +132,7 @@ fn request(layout: &Layout) -> Result<Vec<u8>> {
 }
 
 unsafe fn open_file(path: *const c_char, flags: OFlags, mode: u32, layout: *const Layout) -> Result<c_int> {
-    let path = unsafe { text(path)? };
+    let path = unsafe { pathname(path)? };
     // SAFETY: guaranteed by C. A null layout has a meaning here.
     let opened = match unsafe { layout.as_ref() } {
         Some(layout) => open::open(path, flags, mode, &request(layout)?, LayoutTarget::New)?,
@@ -186,10 +189,10 @@ pub unsafe extern "C" fn llapi_layout_set_by_xattr(fd: c_int, value: *const c_vo
 
 unsafe fn set(fd: c_int, value: &[u8]) -> Result<c_int> {
     let file = unsafe { file(fd)? };
-    sys::fid(At::File(file))?;
-    let stat = rustix::fs::fstat(file).map_err(sys::errno)?;
+    fid_of(file)?;
+    let stat = rustix::fs::fstat(file).map_err(os_errno)?;
     let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    sys::set(At::File(file), sys::LOV, value, !is_dir).map(|()| 0)
+    attributes::set(At::File(file), LOV, value, !is_dir).map(|()| 0)
 }
 
 /// Appends the components of a layout to those of a file. -1 with EINVAL, ENOENT, and errors of the
@@ -197,7 +200,7 @@ unsafe fn set(fd: c_int, value: &[u8]) -> Result<c_int> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_comp_add(path: *const c_char, layout: *const Layout) -> c_int {
     or_minus_one(|| {
-        let (path, layout) = unsafe { (text(path)?, shared(layout)?) };
+        let (path, layout) = unsafe { (pathname(path)?, shared(layout)?) };
         if !layout.composite || sanity::check(layout, true, false).is_err() {
             return Err(Errno::EINVAL);
         }
@@ -210,7 +213,7 @@ pub unsafe extern "C" fn llapi_layout_file_comp_add(path: *const c_char, layout:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_comp_del(path: *const c_char, id: u32, flags: u32) -> c_int {
     or_minus_one(|| {
-        let path = unsafe { text(path)? };
+        let path = unsafe { pathname(path)? };
         if (id == 0) == (flags == 0) {
             return Err(Errno::EINVAL);
         }
@@ -227,7 +230,7 @@ pub unsafe extern "C" fn llapi_layout_file_comp_set(
     count: usize,
 ) -> c_int {
     or_minus_one(|| {
-        let path = unsafe { text(path)? };
+        let path = unsafe { pathname(path)? };
         if ids.is_null() || flags.is_null() || count == 0 || count > COMPONENTS_MAX {
             return Err(Errno::EINVAL);
         }
@@ -238,7 +241,7 @@ pub unsafe extern "C" fn llapi_layout_file_comp_set(
     })
 }
 
-fn edit(path: &CStr, how: &str, value: &[u8]) -> Result<c_int> {
-    sys::fid(At::Path(path))?;
-    sys::set(At::Path(path), how, value, false).map(|()| 0)
+fn edit(path: &Path, how: &str, value: &[u8]) -> Result<c_int> {
+    attributes::fid(At::Path(path))?;
+    attributes::set(At::Path(path), how, value, false).map(|()| 0)
 }

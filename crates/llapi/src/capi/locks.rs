@@ -5,6 +5,7 @@ use std::{
     slice,
 };
 
+use sheen_admin::open_file;
 use sheen_wire::{
     Errno, Result,
     ioctl::{self, Ladvise},
@@ -13,7 +14,6 @@ use sheen_wire::{
 use crate::{
     capi::messages,
     ffi::{file, or_minus_errno, or_minus_one},
-    sys,
 };
 
 /// `LAH_COUNT_MAX`: largest number of pieces of advice in one call.
@@ -40,7 +40,7 @@ pub extern "C" fn llapi_group_lock(fd: c_int, group: c_int) -> c_int {
 pub extern "C" fn llapi_group_lock64(fd: c_int, group: u64) -> c_int {
     or_minus_errno(|| {
         // SAFETY: C keeps the file open.
-        let done = sys::group_lock(unsafe { file(fd)? }, group);
+        let done = open_file::group_lock(unsafe { file(fd)? }, group);
         done.inspect_err(|e| messages::say(messages::ERROR, Some(*e), "cannot get group lock")).map(|()| 0)
     })
 }
@@ -56,7 +56,7 @@ pub extern "C" fn llapi_group_unlock(fd: c_int, group: c_int) -> c_int {
 pub extern "C" fn llapi_group_unlock64(fd: c_int, group: u64) -> c_int {
     or_minus_errno(|| {
         // SAFETY: C keeps the file open.
-        let done = sys::group_unlock(unsafe { file(fd)? }, group);
+        let done = open_file::group_unlock(unsafe { file(fd)? }, group);
         done.inspect_err(|e| messages::say(messages::ERROR, Some(*e), "cannot put group lock")).map(|()| 0)
     })
 }
@@ -79,9 +79,7 @@ pub unsafe extern "C" fn llapi_ladvise(fd: c_int, flags: c_ulonglong, count: c_i
         let advices = unsafe { slice::from_raw_parts_mut(advices, count) };
         let file = unsafe { file(fd)? };
         for advice in advices {
-            let mut asked = ask(advice, flags)?;
-            sys::advise(file, &mut asked)?;
-            advice.result = asked.result;
+            advice.result = open_file::advise(file, &ask(advice, flags)?)?.result;
         }
         Ok(0)
     })

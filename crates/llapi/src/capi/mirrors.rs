@@ -11,13 +11,18 @@ use std::{
 };
 
 use rustix::fs::FallocateFlags;
+use sheen_admin::{
+    mirror::{as_mirror, read},
+    open_file::use_mirror,
+    os_errno,
+};
 use sheen_wire::{Errno, Result};
 
 use crate::{
     capi::sparse,
     ffi::{exclusive, file, or_else, or_minus_errno, put, shared},
     layout::{Component, Layout},
-    mirror, sys,
+    mirror,
 };
 
 /// Largest number of mirrors in one call.
@@ -54,6 +59,27 @@ unsafe fn named<'a>(fd: c_int, id: c_uint) -> Result<(BorrowedFd<'a>, u16)> {
     if id == 0 { Err(Errno::EINVAL) } else { Ok((unsafe { file(fd)? }, id)) }
 }
 
+/// Returns file, mirror and offset of a read or write of `count` bytes at `buffer`. EINVAL: null,
+/// or no buffer is so large.
+///
+/// # Safety
+/// As [`file`].
+unsafe fn transfer<'a>(
+    fd: c_int,
+    mirror: c_uint,
+    buffer: *const c_void,
+    count: usize,
+    at: libc::off_t,
+) -> Result<(BorrowedFd<'a>, u16, u64)> {
+    // SAFETY: guaranteed by the caller.
+    let (file, id) = unsafe { named(fd, mirror)? };
+    let at = offset(at)?;
+    if buffer.is_null() || isize::try_from(count).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    Ok((file, id, at))
+}
+
 /// Makes an open file refer to one of its mirrors from now on, stale or not; 0: to the whole file
 /// again. The file must be open with `O_DIRECT`, or for writing.
 ///
@@ -62,7 +88,7 @@ unsafe fn named<'a>(fd: c_int, id: c_uint) -> Result<(BorrowedFd<'a>, u16)> {
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_set(fd: c_int, mirror: c_uint) -> c_int {
     // SAFETY: C keeps the file open.
-    or_minus_errno(|| sys::use_mirror(unsafe { file(fd)? }, id(mirror)?).map(|()| 0))
+    or_minus_errno(|| use_mirror(unsafe { file(fd)? }, id(mirror)?).map(|()| 0))
 }
 
 /// Makes an open file refer to the whole file again.
@@ -82,14 +108,10 @@ pub unsafe extern "C" fn llapi_mirror_read(
     at: libc::off_t,
 ) -> isize {
     sized(|| {
-        let (file, id) = unsafe { named(fd, mirror)? };
-        let (count, at) = (fits(count)?, offset(at)?);
-        if buffer.is_null() {
-            return Err(Errno::EINVAL);
-        }
+        let (file, id, at) = unsafe { transfer(fd, mirror, buffer, count, at)? };
         // SAFETY: not null, and C guarantees that many bytes.
         let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), count) };
-        mirror::read(file, id, buffer, at)
+        read(file, id, buffer, at)
     })
 }
 
@@ -103,11 +125,7 @@ pub unsafe extern "C" fn llapi_mirror_write(
     at: libc::off_t,
 ) -> isize {
     sized(|| {
-        let (file, id) = unsafe { named(fd, mirror)? };
-        let (count, at) = (fits(count)?, offset(at)?);
-        if bytes.is_null() {
-            return Err(Errno::EINVAL);
-        }
+        let (file, id, at) = unsafe { transfer(fd, mirror, bytes, count, at)? };
         // SAFETY: not null, and C guarantees that many bytes.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), count) };
         mirror::write(file, id, bytes, at).map(|()| count)
@@ -132,7 +150,7 @@ pub extern "C" fn llapi_mirror_punch(fd: c_int, mirror: c_uint, start: libc::off
         let (file, id) = unsafe { named(fd, mirror)? };
         let (start, length) = (offset(start)?, length as u64);
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        mirror::write_to(file, id, || rustix::fs::fallocate(file, how, start, length).map_err(sys::errno)).map(|()| 0)
+        mirror::write_to(file, id, || rustix::fs::fallocate(file, how, start, length).map_err(os_errno)).map(|()| 0)
     })
 }
 
@@ -148,7 +166,7 @@ pub unsafe extern "C" fn llapi_mirror_data_seek(
     sparse::placed(|| {
         let (file, id) = unsafe { named(fd, mirror)? };
         let at = offset(at)?;
-        let (start, len) = mirror::as_mirror(file, id, || mirror::data(file, at))?;
+        let (start, len) = as_mirror(file, id, || mirror::data(file, at))?;
         unsafe { put(length, usize::try_from(len).unwrap_or(usize::MAX))? };
         Ok(start)
     })
@@ -160,8 +178,8 @@ pub extern "C" fn llapi_mirror_is_sparse(fd: c_int, mirror: c_uint) -> bool {
     or_else(false, || {
         // SAFETY: C keeps the file open.
         let (file, id) = unsafe { named(fd, mirror)? };
-        mirror::as_mirror(file, id, || {
-            let end = rustix::fs::fstat(file).map_err(sys::errno)?.st_size;
+        as_mirror(file, id, || {
+            let end = rustix::fs::fstat(file).map_err(os_errno)?.st_size;
             let (start, len) = mirror::data(file, 0)?;
             Ok(start > 0 || start + len < u64::try_from(end).unwrap_or(0))
         })
@@ -289,11 +307,6 @@ fn sized(body: impl FnOnce() -> Result<usize>) -> isize {
         Ok(0)
     });
     if code < 0 { code as isize } else { done }
-}
-
-/// Checks the size of a buffer. EINVAL: no buffer is so large.
-fn fits(count: usize) -> Result<usize> {
-    if isize::try_from(count).is_ok() { Ok(count) } else { Err(Errno::EINVAL) }
 }
 
 fn offset(at: libc::off_t) -> Result<u64> {

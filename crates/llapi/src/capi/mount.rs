@@ -2,22 +2,24 @@
 //! functions. They return a negated errno if they fail.
 
 use std::{
-    ffi::{CStr, CString, OsStr, c_char, c_int},
+    ffi::{CStr, c_char, c_int},
     os::unix::ffi::OsStrExt,
     path::Path,
 };
 
 use rustix::fs::OFlags;
+use sheen_admin::{
+    attributes::At,
+    mounts::{MOUNT_TYPE, Mount, holding, mount_table},
+};
 use sheen_wire::{
     Errno, Result,
     mgs::{TargetKind, target_name},
 };
 
 use crate::{
-    ffi::{optional, or_else, or_minus_errno, put, put_text, shared, text},
-    mounts::{self, MOUNT_TYPE, Mounted},
-    open,
-    sys::At,
+    ffi::{self, optional, or_else, or_minus_errno, pathname, put, put_text, shared, text},
+    mounts, open,
 };
 
 /// Size of a buffer for a path whose length is not passed, including the NUL.
@@ -30,7 +32,7 @@ const FSNAME_BYTES: usize = 9;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c_char) -> c_int {
     or_minus_errno(|| {
-        let info = mounts::info_of_path(unsafe { text(path)? })?;
+        let info = mounts::info_of_path(unsafe { pathname(path)? })?;
         unsafe { put_text(fsname, FSNAME_BYTES, info.fsname.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
     })
 }
@@ -41,9 +43,9 @@ pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c
 pub unsafe extern "C" fn llapi_search_rootpath(path: *mut c_char, fsname: *const c_char) -> c_int {
     or_minus_errno(|| {
         let wanted = unsafe { optional(fsname) }.map(CStr::to_bytes);
-        let is_it = |m: &Mounted| wanted.is_none_or(|name| m.fsname.as_bytes() == name);
-        let found = mounts::all().into_iter().find(is_it).ok_or(Errno::ENODEV)?;
-        unsafe { put_text(path, PATH_BYTES, &found.point, Errno::ENAMETOOLONG) }.map(|()| 0)
+        let is_it = |m: &Mount| wanted.is_none_or(|name| m.fsname.as_bytes() == name);
+        let found = mount_table().into_iter().find(is_it).ok_or(Errno::ENODEV)?;
+        unsafe { put_text(path, PATH_BYTES, found.point.as_os_str().as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
     })
 }
 
@@ -55,8 +57,8 @@ pub unsafe extern "C" fn llapi_search_rootpath_by_dev(path: *mut c_char, device:
         if path.is_null() {
             return Err(Errno::EINVAL);
         }
-        let found = mounts::all().into_iter().find(|mount| mount.device == device).ok_or(Errno::ENODEV)?;
-        unsafe { put_text(path, PATH_BYTES, &found.point, Errno::ENAMETOOLONG) }.map(|()| 0)
+        let found = mount_table().into_iter().find(|mount| mount.device == device).ok_or(Errno::ENODEV)?;
+        unsafe { put_text(path, PATH_BYTES, found.point.as_os_str().as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
     })
 }
 
@@ -72,19 +74,18 @@ pub unsafe extern "C" fn llapi_search_mounts(
     fsname: *mut c_char,
 ) -> c_int {
     or_minus_errno(|| {
-        let (all, index) = (mounts::all(), usize::try_from(index).map_err(|_| Errno::EINVAL)?);
+        let (all, index) = (mount_table(), usize::try_from(index).map_err(|_| Errno::EINVAL)?);
         let found = match unsafe { optional(path) } {
             None => all.get(index),
             Some(_) if index > 0 => None,
             Some(path) => {
-                let real = Path::new(OsStr::from_bytes(path.to_bytes())).canonicalize();
-                let real = real.map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno))?;
-                mounts::holding(&all, &real)
+                let real = ffi::path(path).canonicalize().map_err(Errno::from)?;
+                holding(&all, &real)
             }
         };
         let found = found.ok_or(Errno::ENODEV)?;
         unsafe {
-            put_if(point, PATH_BYTES, &found.point)?;
+            put_if(point, PATH_BYTES, found.point.as_os_str().as_bytes())?;
             put_if(fsname, FSNAME_BYTES, found.fsname.as_bytes())?;
         }
         Ok(0)
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn llapi_is_lustre_mnt(entry: *const libc::mntent) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_getname(path: *const c_char, name: *mut c_char, room: usize) -> c_int {
     or_minus_errno(|| {
-        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        let info = mounts::info(At::Path(unsafe { pathname(path)? }))?;
         let found = format!("{}-{}", info.fsname, info.instance);
         unsafe { put_text(name, room, found.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
     })
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn llapi_get_fsname_instance(
     instance_room: usize,
 ) -> c_int {
     or_minus_errno(|| {
-        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        let info = mounts::info(At::Path(unsafe { pathname(path)? }))?;
         if instance.is_null() {
             return Err(Errno::EINVAL);
         }
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn llapi_get_fsname_instance(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_fsname(path: *const c_char, fsname: *mut c_char, room: usize) -> c_int {
     or_minus_errno(|| {
-        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        let info = mounts::info(At::Path(unsafe { pathname(path)? }))?;
         unsafe { put_text(fsname, room, info.fsname.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
     })
 }
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn llapi_get_fsname(path: *const c_char, fsname: *mut c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_instance(path: *const c_char, instance: *mut c_char, room: usize) -> c_int {
     or_minus_errno(|| {
-        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        let info = mounts::info(At::Path(unsafe { pathname(path)? }))?;
         unsafe { put_text(instance, room, info.instance.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
     })
 }
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn llapi_get_poollist(
     buffer_size: c_int,
 ) -> c_int {
     or_minus_errno(|| {
-        let root = mounts::root_of(unsafe { text(name)? })?;
+        let root = mounts::root_of(unsafe { pathname(name)? })?;
         let fsname = mounts::info(At::Path(&root))?.fsname;
         let names = mounts::pools(At::Path(&root))?.into_iter().map(|pool| format!("{fsname}.{}", pool.name));
         unsafe { put_list(names, list, list_size, buffer, buffer_size) }
@@ -195,7 +196,7 @@ pub unsafe extern "C" fn llapi_get_poolmembers(
     or_minus_errno(|| {
         let name = unsafe { text(pool)? }.to_str().map_err(|_| Errno::EINVAL)?;
         let (fsname, name) = name.split_once('.').ok_or(Errno::EINVAL)?;
-        let root = mounts::root_of(&CString::new(fsname).map_err(|_| Errno::EINVAL)?)?;
+        let root = mounts::root_of(Path::new(fsname))?;
         let osts = mounts::pool_of(At::Path(&root), name.as_bytes())?;
         let uuids = osts.iter().map(|ost| format!("{}_UUID", target_name(fsname, TargetKind::Ost, *ost)));
         unsafe { put_list(uuids, members, list_size, buffer, buffer_size) }
@@ -207,12 +208,12 @@ pub unsafe extern "C" fn llapi_get_poolmembers(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_root_path_open(device: *const c_char, fd: *mut c_int) -> c_int {
     or_minus_errno(|| {
-        let root = mounts::root_of(unsafe { text(device)? })?;
-        let root = CString::new(mounts::info(At::Path(&root))?.mountpoint).map_err(|_| Errno::EINVAL)?;
+        let root = mounts::root_of(unsafe { pathname(device)? })?;
+        let root = mounts::info(At::Path(&root))?.mountpoint;
         if fd.is_null() {
             return Err(Errno::EINVAL);
         }
-        let file = open::plain(&root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, 0)?;
+        let file = open::plain(Path::new(&root), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, 0)?;
         unsafe { put(fd, open::give(file)) }.map(|()| 0)
     })
 }

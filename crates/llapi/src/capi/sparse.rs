@@ -4,11 +4,12 @@
 use std::ffi::c_int;
 
 use rustix::fs::FallocateFlags;
+use sheen_admin::os_errno;
 use sheen_wire::{Errno, Result};
 
 use crate::{
     ffi::{file, or_else, or_minus_errno, put},
-    mirror, sys,
+    mirror,
 };
 
 /// Bytes in a block of `st_blocks`.
@@ -19,7 +20,7 @@ const BLOCK_BYTES: i64 = 512;
 pub extern "C" fn llapi_file_is_sparse(fd: c_int) -> bool {
     or_else(false, || {
         // SAFETY: C keeps the file open.
-        let stat = rustix::fs::fstat(unsafe { file(fd)? }).map_err(sys::errno)?;
+        let stat = rustix::fs::fstat(unsafe { file(fd)? }).map_err(os_errno)?;
         Ok(stat.st_blocks.saturating_mul(BLOCK_BYTES) < stat.st_size)
     })
 }
@@ -43,7 +44,7 @@ pub extern "C" fn llapi_hole_punch(fd: c_int, start: libc::off_t, length: usize)
         let start = u64::try_from(start).map_err(|_| Errno::EINVAL)?;
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // SAFETY: C keeps the file open.
-        rustix::fs::fallocate(unsafe { file(fd)? }, how, start, length as u64).map_err(sys::errno).map(|()| 0)
+        rustix::fs::fallocate(unsafe { file(fd)? }, how, start, length as u64).map_err(os_errno).map(|()| 0)
     })
 }
 

@@ -4,19 +4,21 @@
 //! Sizes are always those of the objects. There are no lazy sizes as in Lustre, which may be wrong.
 
 use std::{
-    ffi::{CStr, CString, c_char, c_int, c_void},
+    ffi::{c_char, c_int, c_void},
     os::fd::{AsRawFd, BorrowedFd},
+    path::{Path, PathBuf},
     ptr,
 };
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
+use sheen_admin::{
+    attributes::{self, At},
+    os_errno,
+};
 use sheen_layout::codec::V1_BYTES;
 use sheen_wire::{Errno, Result};
 
-use crate::{
-    ffi::{file, optional, or_minus_errno, text},
-    sys::{self, At, errno},
-};
+use crate::ffi::{self, file, optional, or_minus_errno, pathname};
 
 const _: () = assert!(size_of::<Statx>() == 256);
 
@@ -60,7 +62,9 @@ pub unsafe extern "C" fn llapi_get_lum_file(
     lum: *mut c_void,
     lum_bytes: usize,
 ) -> c_int {
-    or_minus_errno(|| unsafe { store_attributes(At::Name(text(path)?), ResultBuffers { valid, stat, lum, lum_bytes }) })
+    or_minus_errno(|| unsafe {
+        store_attributes(At::Name(pathname(path)?), ResultBuffers { valid, stat, lum, lum_bytes })
+    })
 }
 
 /// As [`llapi_get_lum_file`], for a directory, whose layout is its default.
@@ -89,7 +93,7 @@ pub unsafe extern "C" fn llapi_get_lum_file_fd(
     or_minus_errno(|| unsafe {
         let (dir, room) = (file(dir)?, ResultBuffers { valid, stat, lum, lum_bytes });
         match optional(name) {
-            Some(name) => store_attributes(At::Name(&place(dir, name)?), room),
+            Some(name) => store_attributes(At::Name(&place(dir, ffi::path(name))?), room),
             None => store_attributes(At::File(dir), room),
         }
     })
@@ -109,13 +113,12 @@ pub unsafe extern "C" fn llapi_get_lum_dir_fd(
 
 /// Returns a path of a name in an open directory. Before kernel 6.13, no system call reads an
 /// attribute of such a name.
-fn place(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
-    if name.to_bytes().starts_with(b"/") {
+fn place(dir: BorrowedFd<'_>, name: &Path) -> Result<PathBuf> {
+    if name.is_absolute() {
         return Ok(name.to_owned());
     }
-    rustix::io::fcntl_getfd(dir).map_err(errno)?;
-    let path = [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name.to_bytes()].concat();
-    CString::new(path).map_err(|_| Errno::EINVAL)
+    rustix::io::fcntl_getfd(dir).map_err(os_errno)?;
+    Ok(Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name))
 }
 
 /// # Safety
@@ -124,7 +127,7 @@ unsafe fn store_attributes(at: At<'_>, room: ResultBuffers) -> Result<c_int> {
     if !room.lum.is_null() && room.lum_bytes < V1_BYTES {
         return Err(Errno::EINVAL);
     }
-    let found = sys::layout(at)?.unwrap_or_else(|| vec![0; V1_BYTES]);
+    let found = attributes::layout(at)?.unwrap_or_else(|| vec![0; V1_BYTES]);
     if !room.lum.is_null() && found.len() > room.lum_bytes {
         return Err(Errno::EOVERFLOW);
     }
@@ -134,7 +137,7 @@ unsafe fn store_attributes(at: At<'_>, room: ResultBuffers) -> Result<c_int> {
         At::Name(path) => rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted),
         At::File(file) => rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted),
     };
-    let stat = stat.map_err(errno)?;
+    let stat = stat.map_err(os_errno)?;
     // SAFETY: guaranteed by the caller. `found` fits, and belongs to this library.
     unsafe {
         if !room.lum.is_null() {
@@ -171,8 +174,8 @@ mod tests {
     #[test]
     fn name_in_an_open_directory_becomes_a_proc_path() {
         let dir = rustix::fs::open(c"/", OFlags::RDONLY, Mode::empty()).unwrap();
-        let path = place(dir.as_fd(), c"f").unwrap();
-        assert_eq!(path.to_str().unwrap(), format!("/proc/self/fd/{}/f", dir.as_raw_fd()));
-        assert_eq!(place(dir.as_fd(), c"/f").unwrap().as_c_str(), c"/f");
+        let of = |name: &str| place(dir.as_fd(), Path::new(name)).unwrap();
+        assert_eq!(of("f").to_str().unwrap(), format!("/proc/self/fd/{}/f", dir.as_raw_fd()));
+        assert_eq!(of("/f").to_str(), Some("/f"));
     }
 }

@@ -5,18 +5,15 @@
 //! versions differ from those of the files. Here the times never change. A check of data versions
 //! is not supported and is refused.
 
-use std::{
-    ffi::{c_char, c_int},
-    os::fd::AsFd,
-};
+use std::ffi::{c_char, c_int};
 
 use rustix::fs::{Mode, OFlags};
+use sheen_admin::{os_errno, swap_layouts_of};
 use sheen_wire::{Errno, Result};
 
 use crate::{
     capi::messages,
     ffi::{file, or_minus_errno, text},
-    sys,
 };
 
 /// `SWAP_LAYOUTS_KEEP_MTIME`, `SWAP_LAYOUTS_KEEP_ATIME`: always in effect.
@@ -38,12 +35,12 @@ pub unsafe extern "C" fn llapi_swap_layouts(
         let (one, other) = unsafe { (text(one)?, text(other)?) };
         let opened = |path| {
             let opened = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty());
-            opened.map_err(sys::errno).inspect_err(|e| {
+            opened.map_err(os_errno).inspect_err(|e| {
                 messages::say(messages::ERROR, Some(*e), &format!("error: cannot open '{}' for write", shown(path)));
             })
         };
         let (first, second) = (opened(one)?, opened(other)?);
-        let done = check(flags).and_then(|()| sys::swap_layouts(first.as_fd(), second.as_fd()));
+        let done = check(flags).and_then(|()| swap_layouts_of(&first, &second));
         done.map(|()| 0).inspect_err(|e| {
             let what = format!("error: cannot swap layout between '{}' and '{}'", shown(one), shown(other));
             messages::say(messages::ERROR, Some(*e), &what);
@@ -62,7 +59,7 @@ pub extern "C" fn llapi_fswap_layouts(fd1: c_int, fd2: c_int, _version1: u64, _v
     or_minus_errno(|| {
         check(flags)?;
         // SAFETY: C keeps the files open.
-        sys::swap_layouts(unsafe { file(fd1)? }, unsafe { file(fd2)? }).map(|()| 0)
+        swap_layouts_of(unsafe { file(fd1)? }, unsafe { file(fd2)? }).map(|()| 0)
     })
 }
 

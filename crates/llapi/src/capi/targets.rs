@@ -6,6 +6,10 @@ use std::{
     ptr,
 };
 
+use sheen_admin::{
+    attributes::{self, At},
+    os_errno,
+};
 use sheen_wire::{
     Errno, Result, StatFs,
     control::TargetInfo,
@@ -14,9 +18,8 @@ use sheen_wire::{
 
 use crate::{
     capi::LuFid,
-    ffi::{file, optional, or_else, or_minus_errno, put, put_text, shared, text},
+    ffi::{file, optional, or_else, or_minus_errno, pathname, put, put_text, shared, text},
     mounts,
-    sys::{self, At, errno},
 };
 
 /// `struct obd_uuid`.
@@ -75,8 +78,8 @@ impl From<StatFs> for ObdStatFs {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_int, is_mdt: c_int) -> c_int {
     or_minus_errno(|| {
-        let dir = unsafe { text(dir)? };
-        let stat = rustix::fs::stat(dir).map_err(errno)?;
+        let dir = unsafe { pathname(dir)? };
+        let stat = rustix::fs::stat(dir).map_err(os_errno)?;
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
@@ -128,7 +131,7 @@ pub unsafe extern "C" fn llapi_obd_statfs(
     space: *mut ObdStatFs,
     uuid: *mut [u8; UUID_BYTES],
 ) -> c_int {
-    or_minus_errno(|| unsafe { statfs(At::Path(text(path)?), kind, index, space, uuid) })
+    or_minus_errno(|| unsafe { statfs(At::Path(pathname(path)?), kind, index, space, uuid) })
 }
 
 /// As [`llapi_obd_statfs`], by an open file of the mount.
@@ -179,7 +182,7 @@ fn nth(targets: Vec<TargetInfo>, index: u32) -> Result<TargetInfo> {
 /// parameters), by a path on it. -ENOENT, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_get_lov_uuid(path: *const c_char, uuid: *mut [u8; UUID_BYTES]) -> c_int {
-    or_minus_errno(|| unsafe { put_group(At::Path(text(path)?), "clilov", uuid) })
+    or_minus_errno(|| unsafe { put_group(At::Path(pathname(path)?), "clilov", uuid) })
 }
 
 /// As [`llapi_file_get_lov_uuid`], by an open file. -EBADF, -ENOTTY.
@@ -191,7 +194,7 @@ pub unsafe extern "C" fn llapi_file_fget_lov_uuid(fd: c_int, uuid: *mut [u8; UUI
 /// Stores the common name of the MDTs of a mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_get_lmv_uuid(path: *const c_char, uuid: *mut [u8; UUID_BYTES]) -> c_int {
-    or_minus_errno(|| unsafe { put_group(At::Path(text(path)?), "clilmv", uuid) })
+    or_minus_errno(|| unsafe { put_group(At::Path(pathname(path)?), "clilmv", uuid) })
 }
 
 /// # Safety
@@ -212,7 +215,7 @@ pub unsafe extern "C" fn llapi_get_mdt_index_by_fid(fd: c_int, fid: *const LuFid
             return Err(Errno::EINVAL);
         }
         // As long as there is only one MDT, it holds all files.
-        unsafe { put(index, sys::mdt(At::File(file))?) }.map(|()| 0)
+        unsafe { put(index, attributes::mdt(At::File(file))?) }.map(|()| 0)
     })
 }
 
@@ -236,7 +239,7 @@ pub unsafe extern "C" fn llapi_search_tgt(
     is_mdt: bool,
 ) -> c_int {
     or_minus_errno(|| {
-        let (root, pool, target) = unsafe { (mounts::root_of(text(fsname)?)?, optional(pool), optional(target)) };
+        let (root, pool, target) = unsafe { (mounts::root_of(pathname(fsname)?)?, optional(pool), optional(target)) };
         if pool.is_none() && target.is_none() {
             return Err(Errno::EINVAL);
         }

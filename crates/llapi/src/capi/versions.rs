@@ -3,15 +3,13 @@
 
 use std::ffi::c_int;
 
+use sheen_admin::data_version_of;
 use sheen_wire::{
     Errno,
     ioctl::{READ_FLUSH, WRITE_FLUSH},
 };
 
-use crate::{
-    ffi::{file, or_minus_errno, put},
-    sys,
-};
+use crate::ffi::{file, or_minus_errno, put};
 
 /// Stores a number that differs after each change of an open file's data. With flags
 /// (`LL_DV_RD_FLUSH`, `LL_DV_WR_FLUSH`), mounts first write their dirty data, and data that
@@ -24,7 +22,7 @@ pub unsafe extern "C" fn llapi_get_data_version(fd: c_int, version: *mut u64, fl
     or_minus_errno(|| {
         let known = u32::try_from(flags).ok().filter(|flags| flags & !(READ_FLUSH | WRITE_FLUSH) == 0);
         // SAFETY: C keeps the file open.
-        let now = sys::data_version(unsafe { file(fd)? }, known.ok_or(Errno::EINVAL)?)?;
+        let now = data_version_of(unsafe { file(fd)? }, known.ok_or(Errno::EINVAL)?)?;
         unsafe { put(version, now) }.map(|()| 0)
     })
 }

@@ -3,19 +3,16 @@
 //! (`llapi_fswap_layouts`). Closing a volatile file deletes it. The functions return a negated
 //! errno if they fail.
 
-use std::{
-    ffi::{c_char, c_int},
-    os::fd::AsFd,
-};
+use std::ffi::{c_char, c_int};
 
 use rustix::fs::{Mode, OFlags};
+use sheen_admin::attributes::{self, At};
 use sheen_wire::Errno;
 
 use super::files::{StripeParam, striping};
 use crate::{
-    ffi::{or_minus_errno, text},
+    ffi::{or_minus_errno, pathname},
     open::{self, plain},
-    sys::{self, At},
     xattr,
 };
 
@@ -38,16 +35,16 @@ pub unsafe extern "C" fn llapi_create_volatile_param(
     param: *const StripeParam,
 ) -> c_int {
     or_minus_errno(|| {
-        let directory = unsafe { text(directory)? };
+        let directory = unsafe { pathname(directory)? };
         if ![-1, MDT].contains(&mdt) {
             return Err(Errno::ENODEV);
         }
-        sys::fid(At::Path(directory))?;
+        attributes::fid(At::Path(directory))?;
         let layout = if param.is_null() { None } else { Some(xattr::encode(&unsafe { striping(param)? }.layout()?)?) };
         let flags = OFlags::from_bits_retain(flags as u32) - NEW - OFlags::RWMODE;
         let file = plain(directory, flags | OFlags::TMPFILE | OFlags::RDWR, mode)?;
         if let Some(layout) = layout {
-            sys::replace_layout(file.as_fd(), &layout)?;
+            attributes::replace_layout(&file, &layout)?;
         }
         Ok(open::give(file))
     })

@@ -5,64 +5,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Host, config, simulate, with_host};
+use crate::common::{FakeOst, Host, config, simulate, with_host};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use sheen_layout::{Layout, MDT_OST, Spec, Stripe, Template, TemplateComponent};
 use sheen_mds::MdtConfig;
-use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::mds::{NewNode, Reply, Request};
-use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Ost, Result, StatFs, fid, ost};
-
-/// A data service with these objects.
-#[derive(Default)]
-struct Data {
-    objects: Mutex<BTreeSet<Fid>>,
-    asked: Mutex<Vec<&'static str>>,
-}
-
-impl Data {
-    fn times(&self, op: &str) -> usize {
-        self.asked.lock().iter().filter(|asked| **asked == op).count()
-    }
-}
-
-impl Service<Ost> for Data {
-    fn call<'a>(
-        &'a self,
-        _: &'a Arc<Export>,
-        request: ost::Request,
-        _: Bulk,
-    ) -> BoxFuture<'a, Result<Response<ost::Reply>>> {
-        self.asked.lock().push(request.op());
-        let mut objects = self.objects.lock();
-        let reply = match request {
-            ost::Request::StatFs => {
-                ost::Reply::StatFs(StatFs { bsize: 4096, blocks: 1 << 20, bavail: 1 << 20, ..StatFs::default() })
-            }
-            // Two at a time, so that listing takes several requests.
-            ost::Request::List { after } => {
-                ost::Reply::Objects(objects.iter().filter(|o| **o > after).take(2).copied().collect())
-            }
-            ost::Request::Destroy { objects: gone } => {
-                gone.iter().for_each(|object| assert!(objects.remove(object) || object.oid < 1000, "{object}"));
-                ost::Reply::Ok
-            }
-            other => panic!("{other:?}"),
-        };
-        Box::pin(async move { Ok(reply.into()) })
-    }
-
-    fn incarnation(&self) -> u64 {
-        1
-    }
-}
+use sheen_wire::{Cred, Errno, Fid, FileKind, Ost, Result, fid};
 
 fn holds_data() -> MdtConfig {
     MdtConfig { holds_data: true, ..config() }
 }
 
-async fn start(rt: &sheen_rt::Rt, data: &Arc<Data>) -> Host {
+async fn start(rt: &sheen_rt::Rt, data: &Arc<FakeOst>) -> Host {
     let host = Host::start(rt, holds_data()).await;
     host.server.add::<Ost>("sheen-MDT0000-dom", data.clone());
     host
@@ -87,7 +41,7 @@ async fn make(host: &Host, name: &str) -> Result<Fid> {
 #[test]
 fn dom_file_is_created_without_ost_and_destroyed_after_unlink() {
     simulate(1, async |_, rt| {
-        let data = Arc::new(Data::default());
+        let data = Arc::new(FakeOst::default());
         let host = start(&rt, &data).await;
         // No OST exists.
         let fid = make(&host, "f").await.unwrap();
@@ -102,6 +56,7 @@ fn dom_file_is_created_without_ost_and_destroyed_after_unlink() {
         host.sync().await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
         assert!(data.objects.lock().is_empty(), "the object is still there");
+        assert_eq!(data.times("destroy") + data.times("statfs"), data.asked.lock().len(), "other requests");
         assert_eq!((host.param("lod.*.numobd"), data.times("list")), ("0".to_owned(), 0));
     });
 }
@@ -117,7 +72,7 @@ fn dom_layout_without_data_service_is_refused() {
 #[test]
 fn crash_recovery_destroys_only_dom_objects_without_a_file() {
     simulate(3, async |sim, _| {
-        let data = Arc::new(Data::default());
+        let data = Arc::new(FakeOst::default());
         let host = start(&sim.rt(1), &data).await;
         let mut kept = BTreeSet::new();
         for i in 0..5 {
@@ -136,6 +91,7 @@ fn crash_recovery_destroys_only_dom_objects_without_a_file() {
         let host = start(&rt, &data).await;
         rt.sleep(Duration::from_secs(5)).await;
         assert_eq!(*data.objects.lock(), kept);
+        assert_eq!(data.destroyed().iter().filter(|object| object.oid >= 1000).count(), 5, "each once");
         let listed = data.times("list");
         assert!(listed > 5);
 

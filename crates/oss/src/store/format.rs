@@ -20,14 +20,15 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_objects::{Identity, name};
-use sheen_rt::{LockGuard, OpenDir, Rt};
+use sheen_rt::{
+    LockGuard, OpenDir, Rt,
+    target_dir::{LOCK, lock_dir, sync_names},
+};
 
 use crate::OssError;
 
 /// The identity file.
 pub const IDENTITY: &str = "target";
-/// The lock file.
-pub const LOCK: &str = "lock";
 
 /// An OST's directory, locked by this process.
 pub struct Home {
@@ -46,12 +47,8 @@ impl Home {
             let path = path.to_owned();
             move |source| OssError::Io { what, path, source }
         };
-        disk.create_dir_all(dir).map_err(failed("create", dir))?;
+        let lock = lock_dir(&disk, dir)?;
         let held = disk.open_dir(dir).map_err(failed("open", dir))?;
-        let lock = disk.try_lock(dir.join(LOCK)).map_err(|e| match e.kind() {
-            io::ErrorKind::WouldBlock => OssError::Locked(dir.into()),
-            _ => failed("lock", dir)(e),
-        })?;
         let path = dir.join(IDENTITY);
         let objects = dir.join(name::ROOT);
         let identity = match disk.read(&path) {
@@ -67,17 +64,9 @@ impl Home {
             Err(e) => return Err(failed("read", &path)(e)),
         };
         disk.create_dir_all(&objects).map_err(failed("create", &objects))?;
-        disk.sync_dir(dir).await.map_err(failed("sync", dir))?;
+        sync_names(&disk, dir).await?;
         let home = Home { rt: rt.clone(), dir: dir.into(), held, identity, lock: Mutex::new(Some(lock)) };
         home.write()?;
-        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-            match disk.sync_dir(parent).await {
-                // A parent may permit entering but not reading. Then the creator of the directory
-                // has to make its entry durable.
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
-                synced => synced.map_err(failed("sync", parent))?,
-            }
-        }
         Ok(home)
     }
 

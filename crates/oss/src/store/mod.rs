@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use sheen_objects::{Identity, Sharing, sharing::Share};
+use sheen_objects::{Identity, sharing::Share};
 use sheen_rt::Rt;
 
 use crate::OssError;
@@ -57,7 +57,8 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     /// Opens the directory `dir` of file system `fsname`, formatting it if it is missing or empty,
-    /// and takes its lock.
+    /// and takes its lock. `join` returns the target's share of the device with this number
+    /// ([`Sharing`](sheen_objects::Sharing)).
     ///
     /// # Errors
     /// Another process serves the directory, the directory belongs to another target, or the disk
@@ -68,30 +69,9 @@ impl Store {
         fsname: &str,
         index: Option<u32>,
         open_files_max: usize,
-        sharing: &Sharing,
+        join: impl FnOnce(u64) -> Share,
     ) -> Result<Store, OssError> {
         let home = Home::open(rt, dir, fsname, index).await?;
-        Store::joined(rt, home, open_files_max, |device| sharing.join(device))
-    }
-
-    /// As [`Store::open`], but the target takes no part of the device's capacity from the other
-    /// targets on the device ([`Sharing::join_uncounted`]).
-    ///
-    /// # Errors
-    /// As [`Store::open`].
-    pub async fn open_uncounted(
-        rt: &Rt,
-        dir: &Path,
-        fsname: &str,
-        index: Option<u32>,
-        open_files_max: usize,
-        sharing: &Sharing,
-    ) -> Result<Store, OssError> {
-        let home = Home::open(rt, dir, fsname, index).await?;
-        Store::joined(rt, home, open_files_max, |device| sharing.join_uncounted(device))
-    }
-
-    fn joined(rt: &Rt, home: Home, open_files_max: usize, join: impl FnOnce(u64) -> Share) -> Result<Store, OssError> {
         let dir = home.dir();
         let device = rt.disk().device(dir).map_err(|source| OssError::Io { what: "stat", path: dir.into(), source })?;
         let sealed = SealedObjects::open(rt, dir).map_err(|source| OssError::Io {

@@ -24,7 +24,7 @@ fn fid(oid: u64) -> Fid {
 
 /// Opens the store with few open files, so that objects are closed and opened again all the time.
 async fn open(rt: &Rt) -> Store {
-    Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 1, &Sharing::new()).await.unwrap()
+    Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 1, |device| Sharing::new().join(device)).await.unwrap()
 }
 
 /// The state that must be found after a crash; an object that is not here may be in any state.

@@ -11,7 +11,9 @@ use sheen_wire::{Bulk, Fid, ost::Part};
 fn store_closes_objects_when_descriptors_run_out() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
-    let store = runtime.block_on(Store::open(&rt, dir.path(), "sheen", None, 4096, &Sharing::new())).unwrap();
+    let store = runtime
+        .block_on(Store::open(&rt, dir.path(), "sheen", None, 4096, |device| Sharing::new().join(device)))
+        .unwrap();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limit }).unwrap();
     let part = |oid| Part { object: Fid::new(0x2_8000_0401, oid), offset: 0, len: 4 };

@@ -27,7 +27,9 @@ fn close(store: &Store, oid: u32) -> Result<(), Errno> {
 
 /// A new OST with a written object 1.
 async fn store(rt: &Rt) -> Store {
-    let store = Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 16, &Sharing::new()).await.unwrap();
+    let store = Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 16, |device| Sharing::new().join(device))
+        .await
+        .unwrap();
     write(&store, 1).unwrap();
     store
 }

@@ -148,7 +148,7 @@ fn restarted_ost_has_its_index_and_data() {
     let ost = process.start(None).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);
     client.write(b"data", false).unwrap();
-    assert!(process.start(None).unwrap_err().to_string().contains("served by another process"));
+    assert!(process.start(None).unwrap_err().to_string().contains("in use by another process"));
     process.run(ost.stop());
     process.run(ost.stop());
     assert!(process.params.get("obdfilter.*.stats").is_err());

@@ -73,7 +73,7 @@ impl Fixture {
 }
 
 async fn open(rt: &Rt, dir: &Path, fsname: &str, index: Option<u32>, files: usize) -> Result<Store, OssError> {
-    Store::open(rt, dir, fsname, index, files, &Sharing::new()).await
+    Store::open(rt, dir, fsname, index, files, |device| Sharing::new().join(device)).await
 }
 
 /// Bytes that differ by position and by `seed`.
@@ -415,7 +415,7 @@ fn open_refuses_a_directory_of_another_target() {
     };
     let says =
         |error: Option<String>, what: &str| assert!(error.as_deref().is_some_and(|e| e.contains(what)), "{error:?}");
-    says(try_open(f.dir.path(), "sheen", None), "served by another process");
+    says(try_open(f.dir.path(), "sheen", None), "in use by another process");
     let dir = f.dir.path().to_owned();
     drop(f.store);
     says(try_open(&dir, "other", None), "belongs to the file system 'sheen'");
@@ -451,7 +451,11 @@ fn statfs_divides_a_device_among_its_targets() {
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let sharing = Sharing::new();
     let target = |n: u32| {
-        runtime.block_on(Store::open(&rt, &dir.path().join(format!("ost{n}")), "sheen", Some(n), 64, &sharing)).unwrap()
+        runtime
+            .block_on(Store::open(&rt, &dir.path().join(format!("ost{n}")), "sheen", Some(n), 64, |device| {
+                sharing.join(device)
+            }))
+            .unwrap()
     };
     let first = target(0);
     let alone = first.statfs().unwrap();

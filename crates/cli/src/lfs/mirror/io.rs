@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_admin::mirror::Ticket;
+use sheen_admin::mirror::{MirroredFile, NamedFile, Ticket};
 use sheen_wire::{Errno, Result};
 
 use super::{
@@ -74,8 +74,9 @@ pub fn write(tool: &mut Tool, args: &[OsString]) -> i32 {
             }
             None => (Box::new(io::stdin()), u64::MAX),
         };
-        let ticket = Ticket::take(tool.fs, &call.path, &[call.mirror], end)?;
-        let files = ticket.open(tool.fs, &call.path, &[call.mirror])?;
+        let named = NamedFile { fs: tool.fs, path: &call.path };
+        let ticket = Ticket::take(&named, named.layout()?, &[call.mirror], end)?;
+        let files = ticket.open(&named, &[call.mirror])?;
         let file = files.first().ok_or(Errno::EIO)?;
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut at = 0;
@@ -89,7 +90,7 @@ pub fn write(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
         file.sync_all().map_err(Errno::from)?;
         let fresh = if ticket.was_fresh(call.mirror) { vec![call.mirror] } else { Vec::new() };
-        ticket.end(tool.fs, &call.path, &fresh)
+        ticket.end(&named, &fresh)
     })
 }
 

@@ -26,22 +26,7 @@ pub fn format(state: &mut State) {
 
 fn make(state: &mut State, fid: Fid, parent: Fid, kind: FileKind, perm: u32) {
     let now = World::tick(state);
-    let attr = Attr {
-        fid,
-        kind,
-        perm,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        mtime_set: now,
-    };
+    let attr = Attr::new(fid, kind, perm, now);
     let (entries, xattrs, target) = (BTreeMap::new(), BTreeMap::new(), Bytes::new());
     state.nodes.insert(fid, Node { attr, layout: None, entries, parent, target, xattrs });
 }

@@ -4,6 +4,7 @@
 
 pub mod client;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -23,10 +24,12 @@ use sheen_wire::mds::{Answer, Entry, NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, StatFs, fid, ost};
 
-/// An OST that stores nothing.
+/// An OST, or an MDT's data service, that stores no data.
 #[derive(Default)]
 pub struct FakeOst {
     pub asked: Mutex<Vec<ost::Request>>,
+    /// The objects that it lists. A destroy removes them.
+    pub objects: Mutex<BTreeSet<Fid>>,
     /// Bytes that are not available.
     pub used_bytes: AtomicU64,
     /// Fails destroys with EIO.
@@ -40,6 +43,11 @@ impl FakeOst {
         let objects =
             |r: &ost::Request| if let ost::Request::Destroy { objects } = r { objects.clone() } else { vec![] };
         asked.iter().flat_map(objects).collect()
+    }
+
+    /// Returns how many requests of this operation it got.
+    pub fn times(&self, op: &str) -> usize {
+        self.asked.lock().iter().filter(|asked| asked.op() == op).count()
     }
 }
 
@@ -59,6 +67,14 @@ impl Service<Ost> for FakeOst {
                 Ok(ost::Reply::StatFs(space))
             }
             _ if self.broken.load(Relaxed) => Err(Errno::EIO),
+            // Two at a time, so that listing takes several requests.
+            ost::Request::List { after } => {
+                Ok(ost::Reply::Objects(self.objects.lock().iter().filter(|o| *o > after).take(2).copied().collect()))
+            }
+            ost::Request::Destroy { objects } => {
+                self.objects.lock().retain(|object| !objects.contains(object));
+                Ok(ost::Reply::Ok)
+            }
             _ => Ok(ost::Reply::Ok),
         };
         if reply.is_ok() {
