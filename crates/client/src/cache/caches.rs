@@ -92,8 +92,8 @@ impl Cache {
         self.meta.lock().clear();
     }
 
-    /// Drops the kernel's pages of a file, unless it has none. Returns the invalidation to await. If
-    /// it ends early, another one follows in the background.
+    /// Drops the kernel's pages of a file, unless it has none. Returns the invalidation to await.
+    /// If it ends early, another one follows in the background.
     pub fn flush_pages(self: &Arc<Cache>, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
         if !file.begin_flush() {
             return None;

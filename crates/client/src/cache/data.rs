@@ -318,8 +318,8 @@ impl FileData {
     }
 
     /// Drops the kernel's pages, repeatedly if necessary. Call [`FileData::begin_flush`] first.
-    /// Returns `false` if it ended early: unlocked reads may still fill pages, which must be dropped
-    /// once these reads have ended ([`FileData::unlocked_reads_end`]).
+    /// Returns `false` if it ended early: unlocked reads may still fill pages, which must be
+    /// dropped once these reads have ended ([`FileData::unlocked_reads_end`]).
     pub async fn flush(&self, rt: &Rt, kernel: Option<&Arc<dyn Invalidate>>) -> bool {
         let mut rounds = 0;
         while rounds < ROUNDS_MAX {
