@@ -79,8 +79,8 @@ impl<S: Store> Namespace<S> {
 
     /// Executes one request. After an error, nothing has changed. `StatFs` is answered from
     /// [`Env::statfs`]. `Sync` returns `Ok` at once: the service does the waiting
-    /// ([`Namespace::needs_commit`]). [`crate::OpError::CommitFirst`] asks for a commit and a second
-    /// call.
+    /// ([`Namespace::needs_commit`]). [`crate::OpError::CommitFirst`] asks for a commit and a
+    /// second call.
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> OpResult<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);

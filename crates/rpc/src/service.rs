@@ -29,7 +29,7 @@ pub struct Response<R> {
     /// File data of the reply.
     pub bulk: Bulk,
     /// The file data, if it still lies in files and `bulk` is empty. Over tcp it is sent from the
-    /// files. Over `lo` only callers of [`crate::ImportRequest::send_in_place`] get it in this form.
+    /// files. Over `lo` only [`crate::ImportRequest::send_in_place`] returns it in this form.
     pub live: Option<Live>,
     /// Transaction number of the request; 0 if the request changed nothing.
     pub transno: u64,

@@ -1,8 +1,8 @@
 //! The file operations of a mount (Lustre's llite): one file per operation.
 //!
 //! Every operation is a method of [`crate::Client`]. It is answered from the caches where a lock
-//! guards them (`attr_cache`). Otherwise the client asks the MDT, and the OSTs where size, space or data
-//! matter.
+//! guards them (`attr_cache`). Otherwise the client asks the MDT, and the OSTs where size, space or
+//! data matter.
 
 mod attr;
 mod attr_cache;

@@ -2,9 +2,9 @@
 //!
 //! An operation looks up the layout, uses it, and checks afterwards whether it may count on the
 //! result. There are two reasons to repeat the operation as a whole:
-//! * An OST has sealed an object of the layout ([`Failure::LayoutMoved`]): the file was migrated, or
-//!   swaps its layout. The client asks the MDT for the new layout, which replies when the bytes are
-//!   there.
+//! * An OST has sealed an object of the layout ([`Failure::LayoutMoved`]): the file was migrated,
+//!   or swaps its layout. The client asks the MDT for the new layout, which replies when the bytes
+//!   are there.
 //! * The layout was replaced during the operation, and the mirror that it used may be stale now
 //!   ([`Client::is_stale`]).
 //!
