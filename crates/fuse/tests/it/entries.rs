@@ -1,0 +1,104 @@
+//! Ring entries: requests that are answered late, and the end of a mount that has such requests.
+
+use std::{
+    fs,
+    io::Read as _,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use sheen_fuse::{abi::flags, *};
+use sheen_wire::FileKind;
+
+use super::memfs::{MemFs, mount::*};
+
+/// More requests than a queue has entries at first.
+const MANY: usize = 100;
+
+/// Mounts with a file whose READs are held, and starts `MANY` of them.
+fn with_held_reads() -> Option<(Mounted, Vec<JoinHandle<std::io::Result<usize>>>)> {
+    let mut fs = MemFs::new(plain);
+    // Otherwise the readers would wait for one page, which the kernel requests once.
+    fs.open_flags = flags::fopen::DIRECT_IO;
+    let m = Mounted::with(fs, SessionOptions::default())?;
+    let hang = m.fs.state().make(1, &Bytes::from("hang"), FileKind::Regular, 0o644).unwrap();
+    m.fs.state().set_data(hang, vec![0; 10]);
+    let read = |path| move || fs::File::open(path).and_then(|mut f| f.read(&mut [0; 4]));
+    let readers = (0..MANY).map(|_| thread::spawn(read(m.path("hang")))).collect();
+    wait_for("the reads arrive", || m.fs.held.lock().unwrap().len() == MANY);
+    Some((m, readers))
+}
+
+#[test]
+fn held_requests_do_not_keep_others_from_being_served() {
+    let Some((m, readers)) = with_held_reads() else { return };
+    assert!(m.session.negotiated().is_over_io_uring());
+    assert_eq!(m.session.stats().ring_entries_in_use, MANY as u64);
+    for i in 0..200 {
+        let path = m.path(&format!("f{i}"));
+        fs::write(&path, "x").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+    }
+    let held = std::mem::take(&mut *m.fs.held.lock().unwrap());
+    held.into_values().for_each(|reply| reply.data(&[Bytes::from_static(b"late")]));
+    for reader in readers {
+        assert_eq!(reader.join().unwrap().unwrap(), 4);
+    }
+    wait_for("every entry is free again", || m.session.stats().ring_entries_in_use == 0);
+    assert_eq!(m.session.stats().lost_replies, 0);
+}
+
+#[test]
+fn abort_frees_the_entries_of_held_requests() {
+    let Some((m, readers)) = with_held_reads() else { return };
+    m.session.abort().unwrap();
+    for reader in readers {
+        reader.join().unwrap().unwrap_err();
+    }
+    assert!(m.session.join_timeout(SOON));
+    assert_eq!(m.session.stats().ring_entries_in_use, MANY as u64, "their replies are still possible");
+    m.fs.held.lock().unwrap().clear();
+    let stats = m.session.stats();
+    assert_eq!((stats.ring_entries_in_use, stats.lost_replies), (0, MANY as u64));
+}
+
+/// Creates, writes and removes files in a directory until an operation fails or `count` are done.
+fn churn(dir: &fs::File, name: &str, count: usize) -> rustix::io::Result<()> {
+    for i in 0..count {
+        let name = format!("{name}-{i}");
+        let file = openat(dir, &name, OFlags::CREATE | OFlags::WRONLY, Mode::from(0o600))?;
+        rustix::io::write(&file, b"data")?;
+        drop(file);
+        unlinkat(dir, &name, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn lazy_unmount_under_load_loses_no_reply() {
+    let Some(m) = Mounted::new(plain) else { return };
+    let dir = Arc::new(fs::File::open(&m.root).unwrap());
+    let start = |t: usize, dir: Arc<fs::File>| thread::spawn(move || churn(&dir, &t.to_string(), 300));
+    let threads: Vec<_> = (0..4).map(|t| start(t, dir.clone())).collect();
+    wait_for("they run", || m.count("unlink") > 10);
+    m.session.unmount().unwrap();
+    threads.into_iter().for_each(|t| t.join().unwrap().unwrap());
+    drop(dir);
+    assert!(m.session.join_timeout(SOON));
+    assert_eq!(m.session.stats().ring_entries_in_use, 0);
+}
+
+#[test]
+fn abort_under_load_ends_every_thread() {
+    let Some(m) = Mounted::new(plain) else { return };
+    let dir = Arc::new(fs::File::open(&m.root).unwrap());
+    let start = |t: usize, dir: Arc<fs::File>| thread::spawn(move || churn(&dir, &t.to_string(), usize::MAX));
+    let threads: Vec<_> = (0..4).map(|t| start(t, dir.clone())).collect();
+    wait_for("they run", || m.count("unlink") > 10);
+    m.session.abort().unwrap();
+    assert!(threads.into_iter().all(|t| t.join().unwrap().is_err()));
+    assert!(m.session.join_timeout(SOON));
+    assert_eq!(m.session.stats().ring_entries_in_use, 0);
+}
