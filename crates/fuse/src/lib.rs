@@ -11,7 +11,7 @@
 //! * `session`, `options`: a mounted file system and its threads;
 //! * `server`: the way of a message from any channel to the file system;
 //! * `worker`, `device`: threads that read `/dev/fuse`, each with its own channel to the kernel;
-//! * `ring`, `lane`, `slot`, `nudge`: FUSE over io_uring, with a thread for each processor;
+//! * `ring`, `lane`, `slot`: FUSE over io_uring, with a thread for each processor;
 //!   `ring_switch`: the kernel's parameter for it;
 //! * `parse`: decoding of the kernel's messages into [`Request`]s;
 //! * `reply`, `channel`: replies, gathered by writev(2) from the buffers that hold the data, or
@@ -45,7 +45,6 @@ mod mount;
 mod mount_flags;
 mod mount_table;
 mod notify;
-mod nudge;
 mod options;
 mod parse;
 mod pipe;

@@ -8,8 +8,11 @@
 //!
 //! * A request that is answered later, from any thread, keeps its entry until then ([`Lane`]). If
 //!   all entries of a queue are so in use, the thread registers as many again, up to
-//!   [`ENTRIES_MAX`], and fetches what waits ([`Nudger`]). Otherwise programs that wait for a lock
-//!   could keep the program that holds it from unlocking.
+//!   [`ENTRIES_MAX`]. Otherwise programs that wait for a lock could keep the program that holds it
+//!   from unlocking.
+//! * A new entry takes only new requests. A request that found no free entry waits for the next
+//!   commit of its queue. So the thread makes the kernel send messages ([`NUDGE`]) that it commits
+//!   at once.
 //! * The kernel prefers the entry that was used last, so that idle entries take no memory.
 //! * INTERRUPT, FORGET and notifications stay on `/dev/fuse`. When its reader sees the end of the
 //!   mount, it ends the rings ([`Lane::close`]).
@@ -19,7 +22,6 @@
 use std::{
     io,
     os::fd::{AsRawFd, BorrowedFd},
-    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -33,8 +35,9 @@ use crate::{
     channel::Channel,
     device::is_unmounted,
     lane::{Entry, Lane},
-    nudge::{self, Nudger},
-    parse::Incoming,
+    notify::Notifier,
+    parse::{Incoming, Malformed},
+    request::Op,
     server::{self, Serving},
     slot::Slot,
 };
@@ -50,6 +53,10 @@ const SUBMISSIONS: u32 = 64;
 const COMPLETIONS: u32 = 1024;
 /// `user_data` of the poll of the eventfd. The entries have their index.
 const WAKE: u64 = u64::MAX;
+/// Bit in the unique of messages that a ring's thread causes for the sake of their commits: replies
+/// to requests for a cached byte of a file. The kernel finds the request of a commit by its unique,
+/// so each has another one. The kernel's own uniques count from 2 in steps of 2.
+const NUDGE: u64 = 1 << 62;
 /// The eventfd can be read (`POLLIN`).
 const POLLIN: u32 = 1;
 /// Result of a command that the kernel canceled.
@@ -66,11 +73,21 @@ pub(crate) struct Ring {
     /// The processor of its thread.
     cpu: usize,
     queues: Vec<Queue>,
-    /// The entries that the kernel has. `None` while user space has the entry.
-    slots: Vec<Option<Slot>>,
+    entries: Vec<Place>,
     payload_bytes: usize,
     /// Whether the kernel still accepts entries.
     accepts: bool,
+    /// The unique of the next message with [`NUDGE`].
+    nudge: u64,
+}
+
+/// A ring entry, as its thread sees it.
+#[derive(Debug)]
+struct Place {
+    /// `None` while user space has the entry.
+    slot: Option<Slot>,
+    /// The node of its request, if that is on an open file.
+    file: Option<u64>,
 }
 
 /// A queue of the kernel.
@@ -117,7 +134,8 @@ impl Ring {
         let io: Io = builder.setup_cqsize(COMPLETIONS).dontfork().build(SUBMISSIONS)?;
         io.submitter().register_files(&[device.as_raw_fd()])?;
         let queues = qids.iter().map(|&qid| Queue { qid, entries: 0, free: 0 }).collect();
-        let mut ring = Ring { io, lane: Lane::new()?, cpu, queues, slots: Vec::new(), payload_bytes, accepts: true };
+        let (lane, entries) = (Lane::new()?, Vec::new());
+        let mut ring = Ring { io, lane, cpu, queues, entries, payload_bytes, accepts: true, nudge: NUDGE };
         for queue in 0..ring.queues.len() {
             for _ in 0..ENTRIES {
                 ring.grow(queue)?;
@@ -132,22 +150,23 @@ impl Ring {
 
     /// Allocates one more entry for a queue. Returns its index.
     fn grow(&mut self, queue: usize) -> io::Result<usize> {
-        let index = self.slots.len();
+        let index = self.entries.len();
         let queue = &mut self.queues[queue];
-        self.slots.push(Some(Slot::new(index, queue.qid, self.payload_bytes)?));
+        self.entries.push(Place { slot: Some(Slot::new(index, queue.qid, self.payload_bytes)?), file: None });
         queue.entries += 1;
         queue.free += 1;
         Ok(index)
     }
 
     /// Serves the ring until the mount ends; the body of its thread.
-    pub(crate) fn run(self, server: &Serving, mountpoint: PathBuf) {
-        if let Err(e) = nudge::bind_to(self.cpu) {
+    pub(crate) fn run(self, server: &Serving) {
+        let mut cpus = CpuSet::new();
+        cpus.set(self.cpu);
+        if let Err(e) = rustix::thread::sched_setaffinity(None, &cpus) {
             tracing::debug!(cpu = self.cpu, "cannot bind a ring's thread to its processor: {e}");
         }
         let lane = self.lane.clone();
-        let nudger = Nudger::new(self.cpu, mountpoint);
-        if let Err(e) = self.serve(server, &nudger) {
+        if let Err(e) = self.serve(server) {
             tracing::error!("io_uring failed: {e}; requests of the mount hang until it is unmounted");
         }
         // Whatever is answered from now on is lost.
@@ -155,10 +174,10 @@ impl Ring {
         lane.take(&mut Vec::new(), false);
     }
 
-    fn serve(mut self, server: &Serving, nudger: &Arc<Nudger>) -> io::Result<()> {
+    fn serve(mut self, server: &Serving) -> io::Result<()> {
         self.io.submitter().register_enable_rings()?;
         self.listen()?;
-        for index in 0..self.slots.len() {
+        for index in 0..self.entries.len() {
             self.register(index)?;
         }
         let (mut answered, mut completed) = (Vec::new(), Vec::new());
@@ -166,7 +185,7 @@ impl Ring {
             if !self.commit(&mut answered, true)? {
                 return Ok(());
             }
-            self.enlarge_queues(nudger)?;
+            self.enlarge_queues(server)?;
             match self.io.submit_and_wait(1) {
                 Err(e) if !is_transient(&e) => return Err(e),
                 _ => self.lane.awake(),
@@ -175,7 +194,7 @@ impl Ring {
             let mut left = completed.len();
             for completion in completed.drain(..) {
                 left -= 1;
-                self.completed(server, nudger, &completion)?;
+                self.completed(server, &completion)?;
                 // The next request may take long, or depend on the answer to this one.
                 if left > 0 && self.has_answers(&mut answered)? {
                     self.submit()?;
@@ -207,11 +226,11 @@ impl Ring {
             queue.free += 1;
         }
         let index = slot.index;
-        self.slots[index] = Some(slot);
+        self.entries[index].slot = Some(slot);
     }
 
     /// Doubles the entries of queues of which user space has all.
-    fn enlarge_queues(&mut self, nudger: &Arc<Nudger>) -> io::Result<()> {
+    fn enlarge_queues(&mut self, server: &Serving) -> io::Result<()> {
         for queue in 0..self.queues.len() {
             let Queue { entries, free, .. } = self.queues[queue];
             if free > 0 || !self.accepts {
@@ -227,14 +246,32 @@ impl Ring {
                 }
             }
             self.submit()?;
-            nudger.start(self.queues[queue].free);
+            self.fetch_waiting(server.notifier(), self.queues[queue].free);
         }
         Ok(())
     }
 
+    /// Makes the kernel send `count` messages, whose commits fetch requests that wait for an entry.
+    /// Does not wait. It needs a file that the kernel knows: one of those whose requests are in use.
+    /// Without any, the requests in use are on names. They wait for servers, not for each other.
+    fn fetch_waiting(&mut self, notifier: &Notifier, count: usize) {
+        let mut files = self.entries.iter().filter(|place| place.slot.is_none()).filter_map(|place| place.file);
+        let mut file = files.next();
+        for _ in 0..count {
+            while let Some(node) = file {
+                self.nudge += 2;
+                // EINVAL: a directory.
+                if notifier.retrieve(self.nudge, node, 0, 1).is_ok() {
+                    break;
+                }
+                file = files.next();
+            }
+        }
+    }
+
     /// Prepares the registration of an entry, which also makes it free for a request.
     fn register(&mut self, index: usize) -> io::Result<()> {
-        let Some(slot) = &self.slots[index] else { return Ok(()) };
+        let Some(slot) = &self.entries[index].slot else { return Ok(()) };
         let command = RingCommand { qid: slot.qid, ..Default::default() };
         let sqe = command_entry(ring_command::REGISTER, command, Some(slot.iovecs())).user_data(index as u64);
         self.push(&sqe)
@@ -264,18 +301,19 @@ impl Ring {
     }
 
     /// Handles one completion: a request has arrived in the entry, or its command failed.
-    fn completed(&mut self, server: &Serving, nudger: &Nudger, completion: &cqueue::Entry) -> io::Result<()> {
+    fn completed(&mut self, server: &Serving, completion: &cqueue::Entry) -> io::Result<()> {
         if completion.user_data() == WAKE {
             return if cqueue::more(completion.flags()) { Ok(()) } else { self.listen() };
         }
-        let Some(slot) = self.slots.get_mut(completion.user_data() as usize).and_then(Option::take) else {
+        let Some(slot) = self.entries.get_mut(completion.user_data() as usize).and_then(|place| place.slot.take())
+        else {
             return Ok(());
         };
         if let Some(queue) = self.queues.iter_mut().find(|q| q.qid == slot.qid) {
             queue.free -= 1;
         }
         if completion.result() >= 0 {
-            self.request(server, nudger, slot);
+            self.request(server, slot);
             return Ok(());
         }
         match Errno(-completion.result()) {
@@ -296,26 +334,42 @@ impl Ring {
         Ok(())
     }
 
-    fn request(&self, server: &Serving, nudger: &Nudger, mut slot: Slot) {
+    fn request(&mut self, server: &Serving, mut slot: Slot) {
         let counters = &self.lane.counters;
         let unique = slot.commit_id();
+        if unique & NUDGE != 0 {
+            let _ = Entry::new(slot, self.lane.clone()).reply(0, &[]);
+            return;
+        }
         let message = slot.message().unwrap_or_default();
         counters.message(message.len());
         let mut incoming = server.parse(message);
         if let Some(range) = server::payload(&incoming) {
             server::attach(&mut incoming, server.copy(&message[range], counters));
         }
-        let entry = Entry::new(slot, self.lane.clone());
-        if matches!(&incoming, Ok(Incoming::Request { request, .. }) if nudger.is_nudge(request)) {
-            let _ = entry.reply(-Errno::EINTR.0, &[]);
-            return;
-        }
         if let Err(malformed) = &mut incoming {
             // Whatever the message is, the kernel waits for its entry.
             malformed.unique = Some(unique);
         }
-        server.dispatch(incoming, Channel::Ring(entry));
+        self.entries[slot.index].file = open_file(&incoming);
+        server.dispatch(incoming, Channel::Ring(Entry::new(slot, self.lane.clone())));
     }
+}
+
+/// Returns the node of a request on an open file, which is known to the kernel until the reply.
+fn open_file(incoming: &Result<Incoming, Malformed>) -> Option<u64> {
+    let Ok(Incoming::Request { request, .. }) = incoming else { return None };
+    let is_on_file = matches!(
+        request.op,
+        Op::Read(_)
+            | Op::Write(_)
+            | Op::SetLk { .. }
+            | Op::GetLk(_)
+            | Op::Flush { .. }
+            | Op::Fsync { .. }
+            | Op::Ioctl(_)
+    );
+    is_on_file.then_some(request.header.nodeid)
 }
 
 /// Builds a command to the fuse device. `iovecs`: address of an entry's two buffers.

@@ -16,14 +16,14 @@ pub enum IoUringError {
     NoKernel,
     /// The parameter is off, and this user cannot set it.
     #[error(
-        "it is off in the kernel, and only root can switch it on: echo 1 >/sys/module/fuse/parameters/enable_uring; or mount with io_uring=auto"
+        "it is off in the kernel; ask root to run `echo 1 >/sys/module/fuse/parameters/enable_uring`, or mount with io_uring=auto"
     )]
     NotPermitted,
     /// The parameter is on, but the kernel did not offer io_uring for this mount.
     #[error("the kernel does not offer it for this mount; mount with io_uring=auto or off")]
     NotOffered,
     /// A system call failed.
-    #[error("{0}; if kernel.io_uring_disabled or a container forbids io_uring, mount with io_uring=off")]
+    #[error("{0}; if a container or kernel.io_uring_disabled forbids it, mount with io_uring=off")]
     Failed(#[source] io::Error),
 }
 
@@ -47,21 +47,21 @@ impl IoUringSwitch {
             Ok(_) => IoUringSwitch::Off,
         }
     }
-}
 
-/// Makes the kernel offer io_uring to a new mount, if `wish` demands it. Returns whether this
-/// switched it on.
-pub(crate) fn switch_on(wish: IoUring) -> Result<bool, IoUringError> {
-    if wish != IoUring::On {
-        return Ok(false);
-    }
-    match IoUringSwitch::now() {
-        IoUringSwitch::On => Ok(false),
-        IoUringSwitch::Missing => Err(IoUringError::NoKernel),
-        IoUringSwitch::Off => match std::fs::write(PARAMETER, "1") {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(IoUringError::NotPermitted),
-            Err(e) => Err(IoUringError::Failed(e)),
-        },
+    /// Makes the kernel offer io_uring to new mounts if `wish` demands it, which takes root. Returns
+    /// whether this switched it on.
+    pub fn prepare(wish: IoUring) -> Result<bool, IoUringError> {
+        if wish != IoUring::On {
+            return Ok(false);
+        }
+        match IoUringSwitch::now() {
+            IoUringSwitch::On => Ok(false),
+            IoUringSwitch::Missing => Err(IoUringError::NoKernel),
+            IoUringSwitch::Off => match std::fs::write(PARAMETER, "1") {
+                Ok(()) => Ok(true),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(IoUringError::NotPermitted),
+                Err(e) => Err(IoUringError::Failed(e)),
+            },
+        }
     }
 }

@@ -41,7 +41,7 @@ use crate::{
     pool::{PAGE_BYTES, Pool},
     reply::Reply,
     ring::{self, Ring},
-    ring_switch::{self, IoUringError},
+    ring_switch::{IoUringError, IoUringSwitch},
     server::{Filesystem, Server, Serving},
     worker::Worker,
 };
@@ -97,7 +97,7 @@ impl Session {
         filesystem: Arc<impl Filesystem>,
     ) -> Result<Session, MountError> {
         let filesystem: Arc<dyn Filesystem> = filesystem;
-        if ring_switch::switch_on(options.io_uring).map_err(MountError::IoUring)? {
+        if IoUringSwitch::prepare(options.io_uring).map_err(MountError::IoUring)? {
             tracing::info!("switched FUSE over io_uring on in the kernel (fuse.enable_uring=1), for all new mounts");
         }
         let limit = pages_limit();
@@ -161,8 +161,7 @@ impl Session {
             spawn(format!("fuse-{i}"), move || worker.run())?;
         }
         for (i, (ring, serving)) in rings.into_iter().enumerate() {
-            let mountpoint = self.mountpoint.clone();
-            spawn(format!("fuse-ring-{i}"), move || ring.run(&serving, mountpoint))?;
+            spawn(format!("fuse-ring-{i}"), move || ring.run(&serving))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Read as _,
+    process::{Command, Stdio},
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -101,4 +102,50 @@ fn abort_under_load_ends_every_thread() {
     assert!(threads.into_iter().all(|t| t.join().unwrap().is_err()));
     assert!(m.session.join_timeout(SOON));
     assert_eq!(m.session.stats().ring_entries_in_use, 0);
+}
+
+/// Directory on which [`serve_until_killed`] mounts.
+const MOUNT_AT: &str = "SHEEN_FUSE_TEST_MOUNT_AT";
+
+#[test]
+#[ignore = "it is the server of kill_of_the_server_ends_every_request"]
+fn serve_until_killed() {
+    let Some(at) = std::env::var_os(MOUNT_AT) else { return };
+    let mut fs = MemFs::new(plain);
+    fs.open_flags = flags::fopen::DIRECT_IO;
+    let hang = fs.state().make(1, &Bytes::from("hang"), FileKind::Regular, 0o644).unwrap();
+    fs.state().set_data(hang, vec![0; 10]);
+    let options = SessionOptions { io_uring: super::TRANSPORT, ..Default::default() };
+    Session::mount(MountOptions::new(at, "memfs"), options, Arc::new(fs)).unwrap().join();
+}
+
+#[test]
+fn kill_of_the_server_ends_every_request() {
+    // Shows whether mounts over io_uring are possible here.
+    let Some(m) = Mounted::new(plain) else { return };
+    drop(m);
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ring::entries::serve_until_killed", "--ignored"])
+        .env(MOUNT_AT, dir.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let hang = dir.path().join("hang");
+    wait_for("the server mounts", || hang.exists());
+    let mount = Arc::new(fs::File::open(dir.path()).unwrap());
+    let start = |t: usize| {
+        let mount = mount.clone();
+        thread::spawn(move || churn(&mount, &t.to_string(), usize::MAX))
+    };
+    let churning: Vec<_> = (0..4).map(start).collect();
+    let read = |path| move || fs::File::open(path).and_then(|mut f: fs::File| f.read(&mut [0; 4]));
+    let reading: Vec<_> = (0..MANY).map(|_| thread::spawn(read(hang.clone()))).collect();
+    wait_for("some files are written", || fs::read_dir(dir.path()).is_ok_and(|entries| entries.count() > 1));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(churning.into_iter().all(|t| t.join().unwrap().is_err()));
+    assert!(reading.into_iter().all(|t| t.join().unwrap().is_err()));
+    drop(mount);
+    unmount(dir.path(), true).unwrap();
 }
