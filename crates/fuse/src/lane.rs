@@ -172,3 +172,77 @@ fn read_whole(run: &FileRun<'_>, place: &mut [u8]) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn entry(lane: &Arc<Lane>, payload_bytes: usize) -> Entry {
+        Entry::new(Slot::new(0, 0, payload_bytes).unwrap(), lane.clone())
+    }
+
+    /// Returns how often the ring thread was woken since the last call.
+    fn wakes(lane: &Lane) -> u64 {
+        rustix::io::ioctl_fionbio(&lane.wake, true).unwrap();
+        let mut count = [0; 8];
+        rustix::io::read(&lane.wake, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+    }
+
+    #[test]
+    fn answers_wake_a_sleeping_thread_once_and_no_other() {
+        let lane = Lane::new().unwrap();
+        let mut answered = Vec::new();
+        entry(&lane, 4096).reply(0, &[b"x"]).unwrap();
+        assert_eq!(wakes(&lane), 0, "it is awake");
+        assert!(lane.take(&mut answered, true));
+        for _ in 0..3 {
+            entry(&lane, 4096).reply(-2, &[]).unwrap();
+        }
+        assert_eq!(wakes(&lane), 1);
+        lane.awake();
+        assert!(lane.take(&mut answered, false));
+        entry(&lane, 4096).reply(0, &[]).unwrap();
+        assert_eq!((answered.len(), wakes(&lane), lane.in_use()), (4, 0, 0));
+    }
+
+    #[test]
+    fn close_wakes_the_thread_and_later_replies_are_lost() {
+        let lane = Lane::new().unwrap();
+        let late = entry(&lane, 4096);
+        assert_eq!(lane.in_use(), 1);
+        lane.close();
+        assert_eq!(wakes(&lane), 1);
+        assert_eq!(late.reply(0, &[]), Err(Errno::ENODEV));
+        let mut answered = Vec::new();
+        assert!(!lane.take(&mut answered, true) && answered.is_empty());
+        assert_eq!(lane.in_use(), 0);
+    }
+
+    #[test]
+    fn reply_gathers_its_parts_and_refuses_too_many_bytes() {
+        let lane = Lane::new().unwrap();
+        entry(&lane, 4096).reply(0, &[b"one", b"", b"two"]).unwrap();
+        assert_eq!(entry(&lane, 4096).reply(0, &[&[1; 4096], b"x"]), Err(Errno::EINVAL));
+        let mut answered = Vec::new();
+        lane.take(&mut answered, false);
+        assert_eq!(&answered[0].payload_mut()[..6], b"onetwo");
+        assert_eq!(answered.len(), 2, "the second one with EIO");
+    }
+
+    #[test]
+    fn short_files_leave_the_entry_unanswered() {
+        let lane = Lane::new().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let run = |offset, len| FileRun { file: file.as_fd(), offset, len };
+        let back = entry(&lane, 4096).reply_from_files(&[run(0, 4), run(8, 3)]).unwrap_err();
+        let back = back.reply_from_files(&[run(0, 5000)]).unwrap_err();
+        assert_eq!(lane.in_use(), 1);
+        back.reply_from_files(&[run(8, 2), run(0, 4)]).unwrap().unwrap();
+        let mut answered = Vec::new();
+        lane.take(&mut answered, false);
+        assert_eq!((&answered[0].payload_mut()[..6], lane.in_use()), (&b"890123"[..], 0));
+    }
+}
