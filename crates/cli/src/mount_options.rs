@@ -4,7 +4,7 @@
 //! Sheen implements what it can, and accepts options that change nothing here. It refuses all other
 //! options: a user's safety may depend on an option that would be ignored silently.
 
-use sheen_mount::{Locks, MountFlags};
+use sheen_mount::{IoUring, IoUringSwitch, Locks, MountFlags};
 
 use crate::{
     args::MountArgsCommon,
@@ -152,6 +152,7 @@ fn take(asked: &mut MountRequest, word: &str) -> Result {
         ("rdplus", None) => options.rdplus = true,
         ("nordplus", None) => options.rdplus = false,
         ("fuse_threads", value) => options.threads = number("fuse_threads", value, 1, THREADS_MAX)?,
+        ("io_uring", value) => options.io_uring = io_uring(value)?,
         ("retry", value) => asked.retries = number("retry", value, 0, RETRIES_MAX)?,
         ("network", Some("tcp" | "tcp0")) => {}
         (name, None) if HARMLESS.contains(&name) => {}
@@ -192,6 +193,31 @@ fn take_flag(flags: &mut MountFlags, word: &str) -> bool {
     true
 }
 
+fn io_uring(value: Option<&str>) -> Result<IoUring> {
+    match value {
+        Some("off") => Ok(IoUring::Off),
+        Some("auto") => Ok(IoUring::Auto),
+        Some("on") => Ok(IoUring::On),
+        other => Err(Failure::new(format!(
+            "invalid value '{}' for mount option 'io_uring': expected auto, on or off",
+            other.unwrap_or_default()
+        ))),
+    }
+}
+
+/// Switches FUSE over io_uring on in the kernel if the options demand it, and says so.
+///
+/// # Errors
+/// The kernel does not have it, or this user is not root: the mount would fail.
+pub fn switch_io_uring(options: &sheen_mount::Options) -> Result {
+    match IoUringSwitch::prepare(options.io_uring) {
+        Ok(true) => println!("switched FUSE over io_uring on in the kernel, for all new mounts until the next boot"),
+        Ok(false) => {}
+        Err(e) => return Err(Failure::new(format!("mount option 'io_uring=on' is not possible: {e}"))),
+    }
+    Ok(())
+}
+
 fn number(name: &str, value: Option<&str>, least: u32, most: u32) -> Result<u32> {
     let value = value.unwrap_or_default();
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
@@ -206,7 +232,7 @@ fn refusal(name: &str, value: Option<&str>) -> Failure {
     }
     let word = value.map_or(name.to_owned(), |value| format!("{name}={value}"));
     Failure::new(format!("unknown mount option '{word}'")).advise(
-        "supported are the options of mount(8) and mount.lustre(8) that docs/operations.md lists, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N",
+        "supported are the options of mount(8) and mount.lustre(8) that docs/operations.md lists, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N, io_uring=auto|on|off",
     )
 }
 
@@ -249,6 +275,11 @@ mod tests {
         assert!(default.options.rdplus && !parsed("nordplus").unwrap().options.rdplus);
         assert!(default.options.user_xattrs && !parsed("nouser_xattr").unwrap().options.user_xattrs);
         assert!(!default.options.short_inos && parsed("32bitapi").unwrap().options.short_inos);
+        let rings = |options| parsed(options).unwrap().options.io_uring;
+        assert_eq!(
+            ["", "io_uring=on", "io_uring=on,io_uring=auto", "io_uring=off"].map(rings),
+            [IoUring::Off, IoUring::On, IoUring::Auto, IoUring::Off]
+        );
         assert_eq!(parsed("retry=3").unwrap().retries, 3);
         let root = rustix::process::geteuid().is_root();
         for options in ["suid,dev", "allow_suid,allow_dev", "user,suid,dev,exec"] {
@@ -292,6 +323,8 @@ mod tests {
             ("user_id=0", "unknown mount option 'user_id=0'"),
             ("fuse_threads=0", "invalid value '0' for mount option 'fuse_threads': expected 1 to 256"),
             ("fuse_threads", "invalid value '' for mount option 'fuse_threads': expected 1 to 256"),
+            ("io_uring", "invalid value '' for mount option 'io_uring': expected auto, on or off"),
+            ("io_uring=yes", "invalid value 'yes' for mount option 'io_uring': expected auto, on or off"),
             ("retry=x", "invalid value 'x' for mount option 'retry': expected 0 to 86400"),
             ("bind", "mount option 'bind' is not supported"),
         ] {

@@ -6,7 +6,7 @@
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
@@ -16,8 +16,18 @@ use rustix::{
     ioctl,
 };
 use sheen_wire::Errno;
+use zerocopy::IntoBytes;
 
-use crate::pipe::{FileRun, Pipe};
+use crate::{
+    abi::structs::OutHeader,
+    counters::Counters,
+    pipe::{FileRun, Pipe},
+};
+
+/// Maximum number of pieces of one writev(2) on Linux (UIO_MAXIOV).
+const IOV_MAX: usize = 1024;
+/// Messages of at most this many pieces are sent without an allocation.
+const PIECES_ON_STACK: usize = 33;
 
 /// `FUSE_DEV_IOC_CLONE`, `_IOR(229, 0, uint32_t)`.
 const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
@@ -34,18 +44,6 @@ pub(crate) struct Device {
     pipe: Mutex<Option<Pipe>>,
     /// Set after a pipe could not be opened: the user has reached the limit for large pipes.
     no_pipes: AtomicBool,
-}
-
-/// Counters of one channel.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) requests: AtomicU64,
-    pub(crate) replies: AtomicU64,
-    pub(crate) lost_replies: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
-    pub(crate) bytes_copied: AtomicU64,
-    pub(crate) bytes_spliced: AtomicU64,
 }
 
 /// Reasons why a read returned no request.
@@ -85,8 +83,7 @@ impl Device {
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         match rustix::io::read(&self.fd, buffer) {
             Ok(n) => {
-                self.counters.requests.fetch_add(1, Relaxed);
-                self.counters.bytes_in.fetch_add(n as u64, Relaxed);
+                self.counters.message(n);
                 Ok(n)
             }
             // ENOENT: the request was interrupted while the kernel copied it to this process.
@@ -110,23 +107,50 @@ impl Device {
         }
     }
 
-    /// Writes one message, a header and bytes of files, without reading the files into this
-    /// process. Returns `None` if the message was not sent: the caller may send it in another way.
-    pub(crate) fn splice(&self, header: &[u8], runs: &[FileRun<'_>]) -> Option<Result<(), Errno>> {
+    /// Sends a reply: `error` (0 or a negative errno) and these parts. Only the parts beyond the
+    /// kernel's limit are copied into one.
+    pub(crate) fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+        let bytes = size_of::<OutHeader>() + parts.iter().map(|p| p.len()).sum::<usize>();
+        let Ok(len) = u32::try_from(bytes) else {
+            return self.send(unique, -Errno::EIO.0, &[]).and(Err(Errno::EINVAL));
+        };
+        let header = OutHeader { len, error, unique };
+        if parts.len() < PIECES_ON_STACK {
+            let mut pieces = [IoSlice::new(&[]); PIECES_ON_STACK];
+            pieces[0] = IoSlice::new(header.as_bytes());
+            for (piece, part) in pieces[1..].iter_mut().zip(parts) {
+                *piece = IoSlice::new(part);
+            }
+            return self.write(&pieces[..=parts.len()]);
+        }
+        let (head, tail) = parts.split_at(parts.len().min(IOV_MAX - 2));
+        let tail = tail.concat();
+        self.counters.bytes_copied.fetch_add(tail.len() as u64, Relaxed);
+        let mut pieces = Vec::with_capacity(head.len() + 2);
+        pieces.push(IoSlice::new(header.as_bytes()));
+        pieces.extend(head.iter().map(|p| IoSlice::new(p)));
+        pieces.push(IoSlice::new(&tail));
+        self.write(&pieces)
+    }
+
+    /// Replies with bytes of files, without reading the files into this process. Returns `None` if
+    /// the reply was not sent: the caller may send it in another way.
+    pub(crate) fn splice(&self, unique: u64, runs: &[FileRun<'_>]) -> Option<Result<(), Errno>> {
+        let bytes = runs.iter().fold(size_of::<OutHeader>(), |sum, run| sum.saturating_add(run.len));
+        let header = OutHeader { len: u32::try_from(bytes).ok()?, error: 0, unique };
         let pipe = self.pipe.lock().take().or_else(|| self.open_pipe())?;
         if !pipe.holds(runs) {
             *self.pipe.lock() = Some(pipe);
             return None;
         }
-        if !pipe.fill(header, runs).is_ok_and(|whole| whole) {
+        if !pipe.fill(header.as_bytes(), runs).is_ok_and(|whole| whole) {
             return None;
         }
-        let len = header.len() + runs.iter().map(|run| run.len).sum::<usize>();
-        match pipe.empty_into(self.as_fd(), len) {
+        match pipe.empty_into(self.as_fd(), bytes) {
             Ok(true) => {
                 *self.pipe.lock() = Some(pipe);
-                self.counters.bytes_out.fetch_add(len as u64, Relaxed);
-                self.counters.bytes_spliced.fetch_add(len as u64, Relaxed);
+                self.counters.bytes_out.fetch_add(bytes as u64, Relaxed);
+                self.counters.bytes_spliced.fetch_add(bytes as u64, Relaxed);
                 Some(Ok(()))
             }
             Ok(false) => None,

@@ -21,6 +21,9 @@ pub const MAX_WRITE_BYTES_MAX: u32 = 16 << 20;
 /// Smallest size of a WRITE that is ever negotiated, in bytes: the minimum that Linux itself
 /// accepts.
 const MAX_WRITE_BYTES_MIN: u32 = PAGE_BYTES as u32;
+/// Smallest maximum of pages in one request with which requests come over io_uring. An entry has
+/// room for this many pages, and the value of an extended attribute may have 64 KiB.
+const RING_PAGES_MIN: u32 = 32;
 /// Maximum pages in one request if the kernel does not report its limit (FUSE_MAX_MAX_PAGES before
 /// the limit became a parameter).
 const PAGES_LIMIT_DEFAULT: u32 = 256;
@@ -44,7 +47,8 @@ const DEFAULT_FLAGS: u64 = ASYNC_READ
     | HAS_EXPIRE_ONLY
     | DIRECT_IO_ALLOW_MMAP;
 
-/// Flags that are never requested, because this crate does not support them.
+/// Flags that a file system cannot request: this crate does not support them, except for
+/// OVER_IO_URING, which the session requests.
 const IMPOSSIBLE_FLAGS: u64 = SPLICE_WRITE
     | SPLICE_MOVE
     | SPLICE_READ
@@ -130,6 +134,11 @@ impl InitConfig {
         }
     }
 
+    /// Requests OVER_IO_URING, or no longer.
+    pub(crate) fn request_ring(&mut self, ring: bool) {
+        self.wanted = if ring { self.wanted | OVER_IO_URING } else { self.wanted & !OVER_IO_URING };
+    }
+
     /// Returns the negotiated values and the reply to INIT that announces them. `pages_limit`: the
     /// kernel's maximum number of pages in one request.
     pub(crate) fn conclude(&self, offer: &Offer, pages_limit: u32) -> (Negotiated, InitOut) {
@@ -145,6 +154,9 @@ impl InitConfig {
         // Memory that does not begin at a page boundary spans one page more. If the kernel does not
         // allow that page, such a write arrives as two requests.
         let max_pages = (max_write / page + 1).min(pages_limit);
+        if max_pages < RING_PAGES_MIN {
+            flags &= !OVER_IO_URING;
+        }
         let negotiated = Negotiated {
             minor: self.minor,
             flags,
@@ -195,6 +207,16 @@ impl Negotiated {
     /// Whether all of `flags` are in force.
     pub fn has(&self, flags: u64) -> bool {
         self.flags & flags == flags
+    }
+
+    /// Whether requests come over io_uring.
+    pub fn is_over_io_uring(&self) -> bool {
+        self.has(OVER_IO_URING)
+    }
+
+    /// Returns the room for data that the kernel demands of a ring entry, in bytes.
+    pub(crate) fn ring_payload_bytes(&self) -> usize {
+        (self.max_pages as usize * PAGE_BYTES).max(self.max_write as usize).max(abi::READ_BUFFER_BYTES_MIN)
     }
 }
 
@@ -258,6 +280,24 @@ mod tests {
         assert_eq!(out.flags2, ((DIRECT_IO_ALLOW_MMAP | HAS_EXPIRE_ONLY) >> 32) as u32);
         config.disable(INIT_EXT);
         assert_eq!(config.conclude(&offer, 256).1.flags2, 0);
+    }
+
+    #[test]
+    fn ring_is_requested_only_with_room_for_every_message() {
+        let offer = offer(u64::MAX);
+        let mut config = InitConfig::new(&offer, &SessionOptions::default());
+        config.enable(OVER_IO_URING);
+        assert!(!config.conclude(&offer, 256).0.is_over_io_uring(), "not for a file system to decide");
+        config.request_ring(true);
+        let (n, out) = config.conclude(&offer, 257);
+        assert!(n.is_over_io_uring() && out.flags2 & (OVER_IO_URING >> 32) as u32 != 0);
+        assert_eq!(n.ring_payload_bytes(), 257 * 4096);
+        config.max_write = 30 * 4096;
+        assert!(!config.conclude(&offer, 257).0.is_over_io_uring());
+        config.max_write = 31 * 4096;
+        assert!(config.conclude(&offer, 257).0.is_over_io_uring());
+        config.request_ring(false);
+        assert!(!config.conclude(&offer, 257).0.is_over_io_uring());
     }
 
     #[test]

@@ -8,9 +8,14 @@
 //! * `mount`: mount(2) as root, `fusermount3` otherwise;
 //! * `mount_flags`: read-only, nosuid and similar flags, and how a remount changes them;
 //! * `mount_table`: the kernel's list of mounts;
-//! * `session`, `options`: the worker threads, each with its own channel to the kernel;
+//! * `session`, `options`: a mounted file system and its threads;
+//! * `server`: the way of a message from any channel to the file system;
+//! * `worker`, `device`: threads that read `/dev/fuse`, each with its own channel to the kernel;
+//! * `ring`, `lane`, `slot`: FUSE over io_uring, with a thread for each processor;
+//!   `ring_switch`: the kernel's parameter for it;
 //! * `parse`: decoding of the kernel's messages into [`Request`]s;
-//! * `reply`: replies, gathered by writev(2) from the buffers that hold the data;
+//! * `reply`, `channel`: replies, gathered by writev(2) from the buffers that hold the data, or
+//!   copied into a ring entry;
 //! * `pipe`: splicing of file pages to the kernel;
 //! * `pool`: page-aligned buffers that the data of a WRITE owns without a copy;
 //! * `notify`: invalidations and their deadlock rule;
@@ -29,10 +34,13 @@
 
 pub mod abi;
 mod attr;
+mod channel;
+mod counters;
 mod device;
 mod dir;
 mod init;
 mod interrupts;
+mod lane;
 mod mount;
 mod mount_flags;
 mod mount_table;
@@ -43,7 +51,12 @@ mod pipe;
 mod pool;
 mod reply;
 mod request;
+mod ring;
+mod ring_switch;
+mod server;
 mod session;
+mod slot;
+mod worker;
 
 pub use attr::{EntryOut, FileAttr, StatFs, Statx};
 pub use dir::{DirBuffer, DirPlusBuffer};
@@ -51,11 +64,13 @@ pub use init::{InitConfig, MAX_WRITE_BYTES_MAX, Negotiated};
 pub use mount::{MountError, MountOptions, check_mount, unmount};
 pub use mount_flags::{FlagsWatch, MountFlags, remount};
 pub use notify::Notifier;
-pub use options::SessionOptions;
+pub use options::{IoUring, SessionOptions};
 pub use pipe::{FileRun, files_bytes_max};
 pub use reply::Reply;
 pub use request::*;
-pub use session::{COPY_PAYLOAD_BYTES_MAX, Filesystem, Session, SessionStats};
+pub use ring_switch::{IoUringError, IoUringSwitch};
+pub use server::{COPY_PAYLOAD_BYTES_MAX, Filesystem};
+pub use session::{Session, SessionStats};
 
 /// Entry point for fuzzing: parses any bytes as a message from the kernel and discards the result.
 #[doc(hidden)]

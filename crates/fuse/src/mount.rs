@@ -21,7 +21,7 @@ use rustix::{
 };
 use sheen_wire::Errno;
 
-use crate::{device::Device, mount_flags::MountFlags};
+use crate::{device::Device, mount_flags::MountFlags, ring_switch::IoUringError};
 
 /// Name of the helper, searched in PATH.
 const HELPER: &str = "fusermount3";
@@ -122,6 +122,9 @@ pub enum MountError {
     /// The kernel's INIT did not arrive or was invalid.
     #[error("the kernel did not start the FUSE session: {0}")]
     Init(#[source] io::Error),
+    /// Requests over io_uring were demanded, but are not possible.
+    #[error("io_uring=on is not possible: {0}")]
+    IoUring(#[source] IoUringError),
     /// Threads could not be started.
     #[error("cannot start a thread for the mount: {0}")]
     Thread(#[source] io::Error),
@@ -140,6 +143,9 @@ impl MountError {
             MountError::DeviceDenied => Errno::EACCES,
             MountError::Helper(_) => Errno::EPERM,
             MountError::Version { .. } => Errno::EPROTO,
+            MountError::IoUring(IoUringError::NotPermitted) => Errno::EPERM,
+            MountError::IoUring(IoUringError::Failed(e)) => of(e),
+            MountError::IoUring(_) => Errno::EOPNOTSUPP,
         }
     }
 }

@@ -136,7 +136,8 @@ impl Notifier {
 
     /// Requests cached bytes from the kernel. They arrive as [`crate::Op::Retrieved`] whose
     /// `header.unique` is the `unique` given here. The data ends at the first page that is not
-    /// cached.
+    /// cached. Over io_uring `unique` must be even, below 2^62, and differ from those of all
+    /// other requests, including the kernel's, which count from 2.
     pub fn retrieve(&self, unique: u64, nodeid: u64, offset: u64, size: u32) -> Result<()> {
         let out = NotifyRetrieveOut { notify_unique: unique, nodeid, offset, size, padding: 0 };
         self.send(notify::RETRIEVE, &[out.as_bytes()])

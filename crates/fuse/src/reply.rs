@@ -4,25 +4,24 @@
 //!
 //! * Each request gets exactly one reply. Dropping a [`Reply`] unsent replies EIO.
 //! * A reply goes through the channel that delivered the request.
-//! * File data is passed to the kernel from the buffers that hold it, without a copy.
+//! * File data is passed to `/dev/fuse` from the buffers that hold it, without a copy. A ring entry
+//!   has a buffer of its own, into which it is copied once.
 
-use std::{io::IoSlice, sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sheen_wire::Errno;
 use zerocopy::IntoBytes;
 
 use crate::{
-    abi::structs::{self, OutHeader},
+    abi::structs,
     attr::{EntryOut, FileAttr, StatFs, Statx},
-    device::{Device, is_unmounted},
+    channel::Channel,
     dir::{DirBuffer, DirPlusBuffer},
     pipe::FileRun,
     request::Lock,
 };
 
-/// Maximum number of pieces of one writev(2) on Linux (UIO_MAXIOV).
-const IOV_MAX: usize = 1024;
 /// Replies of at most this many pieces are sent without an allocation.
 const PIECES_ON_STACK: usize = 32;
 /// End of the valid errnos. The kernel refuses larger ones (its internal codes start here) and
@@ -35,20 +34,20 @@ const ERRNO_END: i32 = 512;
 #[must_use = "dropping a reply answers EIO"]
 pub struct Reply {
     /// `None` after sending, and from the start if the kernel expects no reply.
-    device: Option<Arc<Device>>,
+    channel: Option<Channel>,
     unique: u64,
     /// Set for COPY_FILE_RANGE_64, whose reply is wider.
     wide_copy: bool,
 }
 
 impl Reply {
-    pub(crate) fn new(device: Arc<Device>, unique: u64) -> Reply {
-        Reply { device: Some(device), unique, wide_copy: false }
+    pub(crate) fn new(channel: Channel, unique: u64) -> Reply {
+        Reply { channel: Some(channel), unique, wide_copy: false }
     }
 
     /// Creates the reply of a request to which the kernel expects none.
     pub(crate) fn silent(unique: u64) -> Reply {
-        Reply { device: None, unique, wide_copy: false }
+        Reply { channel: None, unique, wide_copy: false }
     }
 
     pub(crate) fn with_wide_copy(mut self, wide: bool) -> Reply {
@@ -119,49 +118,33 @@ impl Reply {
     }
 
     /// Replies with the bytes read: at most as many as requested. Fewer bytes mean the end of the
-    /// file. The pieces are sent by one writev(2). Only the pieces beyond the kernel's limit of
-    /// 1024 are copied into one.
+    /// file. To `/dev/fuse` the pieces are sent by one writev(2). Only the pieces beyond the
+    /// kernel's limit of 1024 are copied into one.
     pub fn data(mut self, pieces: &[Bytes]) {
-        let room = IOV_MAX - 1;
-        if pieces.len() < PIECES_ON_STACK {
+        let Some(channel) = self.channel.take() else { return };
+        if pieces.len() <= PIECES_ON_STACK {
             let mut parts: [&[u8]; PIECES_ON_STACK] = [&[]; PIECES_ON_STACK];
             for (part, piece) in parts.iter_mut().zip(pieces) {
                 *part = piece;
             }
-            self.send(&parts[..pieces.len()]);
-        } else if pieces.len() <= room {
-            self.send(&pieces.iter().map(|b| &b[..]).collect::<Vec<_>>());
+            channel.send_data(self.unique, &parts[..pieces.len()]);
         } else {
-            let (head, tail) = pieces.split_at(room - 1);
-            let tail = tail.concat();
-            if let Some(device) = &self.device {
-                device.counters.bytes_copied.fetch_add(tail.len() as u64, Relaxed);
-            }
-            let mut parts: Vec<&[u8]> = head.iter().map(|b| &b[..]).collect();
-            parts.push(&tail);
-            self.send(&parts);
+            channel.send_data(self.unique, &pieces.iter().map(|b| &b[..]).collect::<Vec<_>>());
         }
     }
 
-    /// Replies with bytes that are still in files. The kernel receives the files' pages as they are
-    /// at this moment, without a copy in this process.
+    /// Replies with bytes that are still in files. `/dev/fuse` receives the files' pages as they are
+    /// at this moment, without a copy in this process. Into a ring entry the files are read.
     ///
     /// # Errors
-    /// Returns the reply unsent if it cannot be spliced. Reasons: a file has fewer bytes, the bytes
+    /// Returns the reply unsent if it cannot be sent. Reasons: a file has fewer bytes, the bytes
     /// exceed a pipe (see [`crate::files_bytes_max`]), or this user can open no more large pipes.
     pub fn files(mut self, runs: &[FileRun<'_>]) -> Result<(), Reply> {
-        let Some(device) = self.device.take() else { return Ok(()) };
-        let bytes = runs.iter().fold(size_of::<OutHeader>(), |sum, run| sum.saturating_add(run.len));
-        let sent = u32::try_from(bytes).ok().and_then(|len| {
-            let header = OutHeader { len, error: 0, unique: self.unique };
-            device.splice(header.as_bytes(), runs)
-        });
-        let Some(result) = sent else {
-            self.device = Some(device);
-            return Err(self);
-        };
-        settle(&device, self.unique, result);
-        Ok(())
+        let Some(channel) = self.channel.take() else { return Ok(()) };
+        channel.send_files(self.unique, runs).map_err(|channel| {
+            self.channel = Some(channel);
+            self
+        })
     }
 
     /// Replies with the number of bytes written.
@@ -256,55 +239,15 @@ impl Reply {
     }
 
     fn send_error(&mut self, errno: Errno) {
-        let Some(device) = self.device.take() else { return };
+        let Some(channel) = self.channel.take() else { return };
         let errno = if (1..ERRNO_END).contains(&errno.0) { errno } else { Errno::EIO };
-        let header = OutHeader { len: size_of::<OutHeader>() as u32, error: -errno.0, unique: self.unique };
-        let result = device.write(&[IoSlice::new(header.as_bytes())]);
-        settle(&device, self.unique, result);
+        channel.send(self.unique, -errno.0, &[]);
     }
 
-    /// Sends a successful reply of these parts (fewer than [`IOV_MAX`]). Returns whether the kernel
-    /// accepted it.
+    /// Sends a successful reply of these parts. Returns whether the kernel accepted it.
     fn send(&mut self, parts: &[&[u8]]) -> bool {
-        let Some(device) = self.device.take() else { return false };
-        let bytes = size_of::<OutHeader>() + parts.iter().map(|p| p.len()).sum::<usize>();
-        let Ok(len) = u32::try_from(bytes) else {
-            self.device = Some(device);
-            self.send_error(Errno::EIO);
-            return false;
-        };
-        let header = OutHeader { len, error: 0, unique: self.unique };
-        let result = if parts.len() <= PIECES_ON_STACK {
-            let mut pieces = [IoSlice::new(&[]); PIECES_ON_STACK + 1];
-            pieces[0] = IoSlice::new(header.as_bytes());
-            for (piece, part) in pieces[1..].iter_mut().zip(parts) {
-                *piece = IoSlice::new(part);
-            }
-            device.write(&pieces[..=parts.len()])
-        } else {
-            let mut pieces = Vec::with_capacity(parts.len() + 1);
-            pieces.push(IoSlice::new(header.as_bytes()));
-            pieces.extend(parts.iter().map(|p| IoSlice::new(p)));
-            device.write(&pieces)
-        };
-        settle(&device, self.unique, result)
+        self.channel.take().is_some_and(|channel| channel.send(self.unique, 0, parts))
     }
-}
-
-/// Counts a sent reply and returns whether the kernel accepted it. A refusal is normal if the
-/// request was aborted or the mount has ended.
-fn settle(device: &Device, unique: u64, result: Result<(), Errno>) -> bool {
-    match result {
-        Ok(()) => device.counters.replies.fetch_add(1, Relaxed),
-        Err(e) => {
-            if e != Errno::ENOENT && !is_unmounted(e) {
-                // The kernel itself has ended the request with EIO.
-                tracing::warn!(unique, errno = e.0, "the kernel refused a reply: {e}; the request ended with EIO");
-            }
-            device.counters.lost_replies.fetch_add(1, Relaxed)
-        }
-    };
-    result.is_ok()
 }
 
 impl Drop for Reply {

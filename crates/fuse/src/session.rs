@@ -1,26 +1,24 @@
-//! A mounted file system: its worker threads and its end.
+//! A mounted file system: its threads and its end.
 //!
-//! Each worker owns a channel to the kernel and a page-aligned buffer. It fills the buffer from
-//! [`MESSAGE_START`] on. The headers of a WRITE then end at a page boundary, and its payload is
-//! page-aligned. Workers share no lock except the pool's, which only large writes take.
+//! Requests come over `/dev/fuse` to several workers, or over io_uring to one thread for each
+//! processor and, for what the kernel does not send over rings, to one worker.
 //!
 //! The end: after an unmount or abort every read of the device fails with ENODEV, and each worker
-//! exits. The last one calls [`Filesystem::destroy`] and wakes [`Session::join`].
+//! exits. The first one ends the rings' threads. The last thread calls [`Filesystem::destroy`] and
+//! wakes [`Session::join`].
 
 use std::{
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
     mount::UnmountFlags,
@@ -28,28 +26,26 @@ use rustix::{
 use sheen_wire::Errno;
 
 use crate::{
-    abi::{self, flags::init::SETXATTR_EXT, opcode, structs::InHeader},
+    abi::{self, opcode, structs::InHeader},
+    channel::Channel,
+    counters::Counters,
     device::{Device, ReadError},
     init::{InitConfig, Negotiated, Offer, pages_limit},
-    interrupts::EarlyInterrupts,
+    lane::Lane,
     mount::{self, MountError, MountOptions},
     mount_flags::{FlagsWatch, MountFlags},
     mount_table::connection_number,
     notify::Notifier,
-    options::SessionOptions,
-    parse::{self, Incoming, WRITE_HEAD_BYTES},
-    pool::{Buffer, PAGE_BYTES, Pool},
+    options::{IoUring, SessionOptions},
+    parse,
+    pool::{PAGE_BYTES, Pool},
     reply::Reply,
-    request::Request,
+    ring::{self, Ring},
+    ring_switch::{IoUringError, IoUringSwitch},
+    server::{Filesystem, Server, Serving},
+    worker::Worker,
 };
 
-/// A payload of at most this many bytes is copied out of the worker's buffer. A larger one takes
-/// the buffer along. Copying 16 KiB takes about a microsecond. A buffer that is handed over
-/// occupies `max_write` bytes for as long as the data lives.
-pub const COPY_PAYLOAD_BYTES_MAX: usize = 16 << 10;
-/// Offset in the buffer at which a message begins. The payload of a WRITE then begins at the second
-/// page.
-const MESSAGE_START: usize = PAGE_BYTES - WRITE_HEAD_BYTES;
 /// Room for any message except WRITE, in bytes: the value of an extended attribute may have 64 KiB,
 /// plus its name and headers.
 const MESSAGE_BYTES_MIN: usize = 128 << 10;
@@ -57,38 +53,6 @@ const MESSAGE_BYTES_MIN: usize = 128 << 10;
 const THREADS_MAX: usize = 256;
 /// Time limit for INIT, which the kernel normally sends at once.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A file system. Its methods are called from many threads concurrently.
-pub trait Filesystem: Send + Sync + 'static {
-    /// Chooses the flags and limits to negotiate with the kernel. Called before the first request.
-    fn init(&self, config: &mut InitConfig) {
-        let _ = config;
-    }
-
-    /// Receives the negotiated values before the first request. Notifications may be sent from now
-    /// on.
-    fn started(&self, negotiated: &Negotiated, notifier: &Notifier) {
-        let _ = (negotiated, notifier);
-    }
-
-    /// Handles a request and replies at once, or later from any thread. The calling thread serves
-    /// no other request until this returns.
-    fn request(&self, request: Request, reply: Reply);
-
-    /// Reports that the program waiting for the request `unique` got a signal.
-    ///
-    /// Returns whether the file system knows the request, that is, received it and has not replied.
-    /// If false, the session calls again as soon as it has handed the request over. A file system
-    /// that aborts the operation replies EINTR to that request. It may also ignore the interrupt.
-    /// May also be called for requests with a reply already sent.
-    fn interrupt(&self, unique: u64) -> bool {
-        let _ = unique;
-        true
-    }
-
-    /// The mount has ended and no more requests arrive. Called once.
-    fn destroy(&self) {}
-}
 
 /// Counters of a session since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,30 +73,20 @@ pub struct SessionStats {
     pub bytes_spliced: u64,
     /// Buffers allocated.
     pub buffers_allocated: u64,
+    /// Ring entries that hold a request without a reply.
+    pub ring_entries_in_use: u64,
 }
 
 /// A mounted file system. Dropping it unmounts (lazily if in use).
 pub struct Session {
-    shared: Arc<Shared>,
-    notifier: Notifier,
+    server: Arc<Server>,
+    devices: Vec<Arc<Device>>,
+    lanes: Vec<Arc<Lane>>,
     mountpoint: PathBuf,
     connection: Option<u32>,
     /// The kernel's unique id of this mount, which is never reused. `None` before Linux 6.8.
     unique_id: Option<u64>,
     flags: Arc<FlagsWatch>,
-}
-
-/// State shared by the workers.
-struct Shared {
-    filesystem: Arc<dyn Filesystem>,
-    negotiated: Negotiated,
-    devices: Vec<Arc<Device>>,
-    pool: Arc<Pool>,
-    early: EarlyInterrupts,
-    notifier: Notifier,
-    working: AtomicUsize,
-    ended: Mutex<bool>,
-    end: Condvar,
 }
 
 impl Session {
@@ -143,12 +97,18 @@ impl Session {
         filesystem: Arc<impl Filesystem>,
     ) -> Result<Session, MountError> {
         let filesystem: Arc<dyn Filesystem> = filesystem;
+        if IoUringSwitch::prepare(options.io_uring).map_err(MountError::IoUring)? {
+            tracing::info!("switched FUSE over io_uring on in the kernel (fuse.enable_uring=1), for all new mounts");
+        }
         let limit = pages_limit();
         let max_read = options.max_write.min(limit.saturating_mul(PAGE_BYTES as u32)).max(PAGE_BYTES as u32);
         let (fd, mountpoint) = mount::mount(&mount, max_read)?;
         let device = Arc::new(Device::new(fd));
         match initialise(&device, &*filesystem, &options, limit) {
-            Ok(negotiated) => Session::start(device, negotiated, &options, filesystem, mountpoint, mount.flags),
+            Ok((negotiated, rings)) => {
+                let devices = channels(device, if rings.is_empty() { threads(&options) } else { 1 });
+                Session::start(devices, rings, negotiated, &options, filesystem, mountpoint, mount.flags)
+            }
             Err(e) => {
                 let _ = mount::unmount(&mountpoint, true);
                 Err(e)
@@ -157,29 +117,19 @@ impl Session {
     }
 
     fn start(
-        device: Arc<Device>,
+        devices: Vec<Arc<Device>>,
+        rings: Vec<Ring>,
         negotiated: Negotiated,
         options: &SessionOptions,
         filesystem: Arc<dyn Filesystem>,
         mountpoint: PathBuf,
         flags: MountFlags,
     ) -> Result<Session, MountError> {
-        let devices = channels(device, threads(options));
         let buffer_bytes = PAGE_BYTES + (negotiated.max_write as usize).max(MESSAGE_BYTES_MIN);
         let pool = Pool::new(buffer_bytes, options.idle_buffer_bytes_max / buffer_bytes);
         let notifier = Notifier::new(devices[0].clone(), negotiated);
         filesystem.started(&negotiated, &notifier);
-        let shared = Arc::new(Shared {
-            filesystem,
-            negotiated,
-            working: AtomicUsize::new(devices.len()),
-            devices,
-            pool,
-            early: EarlyInterrupts::new(),
-            notifier: notifier.clone(),
-            ended: Mutex::new(false),
-            end: Condvar::new(),
-        });
+        let server = Server::new(filesystem, negotiated, pool, notifier);
         let connection = connection_number(&mountpoint);
         if let (Some(number), true) = (connection, options.readahead_bytes > 0)
             && let Err(e) = mount::set_readahead(number, options.readahead_bytes)
@@ -189,25 +139,36 @@ impl Session {
         // From here on, if a thread fails to start, the drop of the session unmounts.
         let unique_id = mount::unique_id(&mountpoint);
         let flags = Arc::new(FlagsWatch::new(connection, flags));
-        let session = Session { shared, notifier, mountpoint, connection, unique_id, flags };
+        let lanes = rings.iter().map(|r| r.lane().clone()).collect();
+        let session = Session { server, devices, lanes, mountpoint, connection, unique_id, flags };
+        session.start_threads(rings, options)?;
+        Ok(session)
+    }
+
+    fn start_threads(&self, rings: Vec<Ring>, options: &SessionOptions) -> Result<(), MountError> {
         for i in 0..options.notify_threads.min(THREADS_MAX) {
-            let notifier = session.notifier.clone();
+            let notifier = self.notifier();
             spawn(format!("fuse-notify-{i}"), move || notifier.serve())?;
         }
-        // All workers exist before the first starts, so that the count of running workers is right
-        // even if a later thread fails to start.
-        let devices = session.shared.devices.iter();
-        let workers: Vec<Worker> =
-            devices.map(|d| Worker { shared: session.shared.clone(), device: d.clone() }).collect();
+        let worker = |device: &Arc<Device>| Worker {
+            server: self.server.register(),
+            device: device.clone(),
+            lanes: self.lanes.clone(),
+        };
+        let workers: Vec<Worker> = self.devices.iter().map(worker).collect();
+        let rings: Vec<(Ring, Serving)> = rings.into_iter().map(|ring| (ring, self.server.register())).collect();
         for (i, worker) in workers.into_iter().enumerate() {
             spawn(format!("fuse-{i}"), move || worker.run())?;
         }
-        Ok(session)
+        for (i, (ring, serving)) in rings.into_iter().enumerate() {
+            spawn(format!("fuse-ring-{i}"), move || ring.run(&serving))?;
+        }
+        Ok(())
     }
 
     /// Returns the values negotiated with the kernel.
     pub fn negotiated(&self) -> &Negotiated {
-        &self.shared.negotiated
+        self.server.negotiated()
     }
 
     /// Returns the full path of the mount point.
@@ -222,14 +183,20 @@ impl Session {
 
     /// Returns the sender of notifications to the kernel.
     pub fn notifier(&self) -> Notifier {
-        self.notifier.clone()
+        self.server.notifier().clone()
     }
 
     /// Returns the session's counters.
     pub fn stats(&self) -> SessionStats {
-        let mut sum = SessionStats { buffers_allocated: self.shared.pool.allocated(), ..Default::default() };
-        for counters in self.shared.devices.iter().map(|d| &d.counters) {
-            let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
+        let mut sum = SessionStats {
+            buffers_allocated: self.server.pool().allocated(),
+            ring_entries_in_use: self.lanes.iter().map(|lane| lane.in_use()).sum(),
+            ..Default::default()
+        };
+        let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        let counters: [&mut dyn Iterator<Item = &Counters>; 2] =
+            [&mut self.devices.iter().map(|d| &d.counters), &mut self.lanes.iter().map(|l| &l.counters)];
+        for counters in counters.into_iter().flatten() {
             sum.requests += get(&counters.requests);
             sum.replies += get(&counters.replies);
             sum.lost_replies += get(&counters.lost_replies);
@@ -286,27 +253,17 @@ impl Session {
 
     /// Whether the mount has ended and [`Filesystem::destroy`] has returned.
     pub fn has_ended(&self) -> bool {
-        *self.shared.ended.lock()
+        self.server.has_ended()
     }
 
     /// Waits until the mount has ended and [`Filesystem::destroy`] has returned.
     pub fn join(&self) {
-        let mut ended = self.shared.ended.lock();
-        while !*ended {
-            self.shared.end.wait(&mut ended);
-        }
+        self.server.wait_for_end(None);
     }
 
     /// As [`Session::join`], for at most `timeout`. Returns whether the session has ended.
     pub fn join_timeout(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        let mut ended = self.shared.ended.lock();
-        while !*ended {
-            if self.shared.end.wait_until(&mut ended, deadline).timed_out() {
-                break;
-            }
-        }
-        *ended
+        self.server.wait_for_end(Some(Instant::now() + timeout))
     }
 }
 
@@ -320,10 +277,7 @@ impl Drop for Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
-            .field("mountpoint", &self.mountpoint)
-            .field("negotiated", &self.shared.negotiated)
-            .finish()
+        f.debug_struct("Session").field("mountpoint", &self.mountpoint).field("negotiated", self.negotiated()).finish()
     }
 }
 
@@ -354,19 +308,19 @@ fn channels(first: Arc<Device>, count: usize) -> Vec<Arc<Device>> {
     devices
 }
 
-/// Reads INIT and answers it.
+/// Reads INIT and answers it. Returns the rings if requests come over io_uring.
 fn initialise(
     device: &Arc<Device>,
     filesystem: &dyn Filesystem,
     options: &SessionOptions,
     pages_limit: u32,
-) -> Result<Negotiated, MountError> {
+) -> Result<(Negotiated, Vec<Ring>), MountError> {
     let failed = |e: Errno| MountError::Init(e.into());
     let mut buffer = vec![0; MESSAGE_BYTES_MIN.max(abi::READ_BUFFER_BYTES_MIN)];
     loop {
         let n = read_in_time(device, &mut buffer)?;
         let head = parse::header(&buffer[..n]).filter(|h| h.opcode == opcode::INIT).ok_or(failed(Errno::EPROTO))?;
-        let reply = Reply::new(device.clone(), head.unique);
+        let reply = Reply::new(Channel::Device(device.clone()), head.unique);
         let offer = Offer::parse(&buffer[size_of::<InHeader>()..n]).ok_or(failed(Errno::EPROTO))?;
         if offer.major > abi::MAJOR {
             // The kernel will repeat INIT with the version in this reply.
@@ -379,9 +333,45 @@ fn initialise(
         }
         let mut config = InitConfig::new(&offer, options);
         filesystem.init(&mut config);
+        let rings = match rings(device, &mut config, &offer, options, pages_limit) {
+            Ok(rings) => rings,
+            Err(e) => {
+                reply.error(Errno::EPROTO);
+                return Err(MountError::IoUring(e));
+            }
+        };
         let (negotiated, out) = config.conclude(&offer, pages_limit);
         reply.init(&out);
-        return Ok(negotiated);
+        return Ok((negotiated, rings));
+    }
+}
+
+/// Creates the rings and requests them in `config`, if the options want them and the kernel offers
+/// them. After the reply to INIT the kernel waits for rings, so they must exist before.
+fn rings(
+    device: &Device,
+    config: &mut InitConfig,
+    offer: &Offer,
+    options: &SessionOptions,
+    pages_limit: u32,
+) -> Result<Vec<Ring>, IoUringError> {
+    config.request_ring(options.io_uring != IoUring::Off);
+    let (negotiated, _) = config.conclude(offer, pages_limit);
+    let prepared = if negotiated.is_over_io_uring() {
+        ring::prepare(device.as_fd(), negotiated.ring_payload_bytes()).map_err(IoUringError::Failed)
+    } else {
+        Err(IoUringError::NotOffered)
+    };
+    match (prepared, options.io_uring) {
+        (Err(e), IoUring::On) => Err(e),
+        (Err(e), wish) => {
+            if wish == IoUring::Auto {
+                tracing::debug!("requests come over /dev/fuse, not over io_uring: {e}");
+            }
+            config.request_ring(false);
+            Ok(Vec::new())
+        }
+        (Ok(rings), _) => Ok(rings),
     }
 }
 
@@ -400,108 +390,6 @@ fn read_in_time(device: &Device, buffer: &mut [u8]) -> Result<usize, MountError>
             Err(ReadError::Again) => continue,
             Err(ReadError::Ended) => return Err(failed(Errno::ENODEV)),
             Err(ReadError::Failed(e)) => return Err(MountError::Init(e)),
-        }
-    }
-}
-
-/// A thread that serves one channel.
-struct Worker {
-    shared: Arc<Shared>,
-    device: Arc<Device>,
-}
-
-impl Worker {
-    fn run(self) {
-        let mut buffer = self.shared.pool.get();
-        loop {
-            match self.device.read(&mut buffer[MESSAGE_START..]) {
-                Ok(n) => buffer = self.handle(buffer, n),
-                Err(ReadError::Again) => {}
-                Err(ReadError::Ended) => break,
-                Err(ReadError::Failed(e)) => {
-                    tracing::error!("cannot read from /dev/fuse: {e}; this worker stops");
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Handles one message of `n` bytes. Returns the buffer for the next message.
-    fn handle(&self, buffer: Buffer, n: usize) -> Buffer {
-        let message = buffer.get(MESSAGE_START..MESSAGE_START + n).unwrap_or_default();
-        match parse::parse(message, self.shared.negotiated.has(SETXATTR_EXT)) {
-            Ok(Incoming::Request { mut request, payload, answered, wide_copy }) => {
-                let unique = request.header.unique;
-                let reply = if answered { Reply::new(self.device.clone(), unique) } else { Reply::silent(unique) };
-                let buffer = match payload {
-                    None => buffer,
-                    Some(range) => {
-                        let (bytes, buffer) = self.payload(buffer, MESSAGE_START + range.start, range.len());
-                        parse::attach(&mut request, bytes);
-                        buffer
-                    }
-                };
-                self.hand_over(request, reply.with_wide_copy(wide_copy));
-                if self.shared.early.was_early(unique) {
-                    self.shared.filesystem.interrupt(unique);
-                }
-                return buffer;
-            }
-            Ok(Incoming::Interrupt { target }) => {
-                self.shared.early.interrupt(target, |unique| self.shared.filesystem.interrupt(unique));
-            }
-            Ok(Incoming::Destroy { unique }) => Reply::new(self.device.clone(), unique).ok(),
-            Ok(Incoming::Unsupported { unique, opcode }) => {
-                tracing::debug!(opcode, "operation not supported; replying ENOSYS");
-                Reply::new(self.device.clone(), unique).error(Errno::ENOSYS);
-            }
-            Err(malformed) => {
-                let opcode = malformed.opcode;
-                match malformed.unique {
-                    Some(unique) => {
-                        tracing::error!(opcode, bytes = n, "malformed kernel request; replying EIO");
-                        Reply::new(self.device.clone(), unique).error(Errno::EIO);
-                    }
-                    // FORGET, INTERRUPT and the like, or no whole header.
-                    None => {
-                        tracing::error!(opcode, bytes = n, "malformed kernel message, which has no reply; ignoring it")
-                    }
-                }
-            }
-        }
-        buffer
-    }
-
-    /// Returns the payload at `start` and the buffer for the next message. A small payload is
-    /// copied and the buffer is reused. A large payload takes the buffer along, and the next
-    /// message gets another one.
-    fn payload(&self, buffer: Buffer, start: usize, len: usize) -> (Bytes, Buffer) {
-        if len <= COPY_PAYLOAD_BYTES_MAX {
-            self.device.counters.bytes_copied.fetch_add(len as u64, Ordering::Relaxed);
-            let bytes = buffer.get(start..start + len).map_or_else(Bytes::new, Bytes::copy_from_slice);
-            (bytes, buffer)
-        } else {
-            (buffer.freeze(start..start + len), self.shared.pool.get())
-        }
-    }
-
-    /// Hands a request to the file system. A panic there fails the request with EIO; the worker
-    /// continues.
-    fn hand_over(&self, request: Request, reply: Reply) {
-        let op = request.op.name();
-        if catch_unwind(AssertUnwindSafe(|| self.shared.filesystem.request(request, reply))).is_err() {
-            tracing::error!(op, "the file system panicked; the request fails with EIO unless it was answered");
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if self.shared.working.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.shared.notifier.close();
-            self.shared.filesystem.destroy();
-            *self.shared.ended.lock() = true;
-            self.shared.end.notify_all();
         }
     }
 }

@@ -38,7 +38,7 @@ use std::{io, path::Path, sync::Arc};
 
 use sheen_client::{Client, GroupSource};
 use sheen_fuse::Session;
-pub use sheen_fuse::{MountError, MountFlags, remount};
+pub use sheen_fuse::{IoUring, IoUringSwitch, MountError, MountFlags, remount};
 use sheen_rt::Rt;
 
 pub use options::{Locks, Options};
@@ -76,6 +76,7 @@ impl Mount {
         }
         let session = sheen_fuse::SessionOptions {
             threads: options.threads as usize,
+            io_uring: options.io_uring,
             max_write: options.max_write_bytes,
             readahead_bytes: READAHEAD_BYTES,
             ..Default::default()

@@ -1,6 +1,6 @@
 //! How a mount behaves.
 
-use sheen_fuse::MountFlags;
+use sheen_fuse::{IoUring, MountFlags};
 
 /// Handling of flock(2) and fcntl(2) locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Locks {
 pub struct Options {
     /// Threads that take requests from the kernel.
     pub threads: u32,
+    /// Transport of the kernel's requests. Over io_uring each processor has one thread.
+    pub io_uring: IoUring,
     /// Largest read or write of one request, in bytes; the kernel may allow less.
     pub max_write_bytes: u32,
     /// The servers are in this process: data is sent to the kernel directly from the servers'
@@ -43,6 +45,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             threads: 4,
+            io_uring: IoUring::Off,
             max_write_bytes: 1 << 20,
             local: false,
             allow_other: false,

@@ -33,6 +33,7 @@ pub fn run(args: &MountArgs, words: &[OsString]) -> Result {
     if args.fake {
         return check(args, &mountpoint);
     }
+    mount_options::switch_io_uring(&asked.options)?;
     if args.foreground.foreground {
         return serve(args, &asked, mountpoint, Ready::from_env());
     }

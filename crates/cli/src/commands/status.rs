@@ -1,6 +1,7 @@
 //! `sheen status`: shows the state of the file system in a directory, and how to mount it.
 
 use serde::Serialize;
+use sheen_mount::IoUringSwitch;
 
 use crate::{
     args::StatusArgs,
@@ -88,5 +89,8 @@ impl Report {
             line("to mount", &format!("sheen mount {source} DIRECTORY"));
         }
         line("log", &self.log);
+        if self.mount.is_some() && IoUringSwitch::now() == IoUringSwitch::Off {
+            line("io_uring", "off in the kernel; root's `-o io_uring=on` makes small requests of a mount faster");
+        }
     }
 }

@@ -43,6 +43,9 @@ pub fn run(args: &UpArgs) -> Result {
         check_no_server(at)?;
     }
     let plan = plan(args, &home)?;
+    if mountpoint.is_some() {
+        mount_options::switch_io_uring(&options)?;
+    }
     if args.foreground.foreground {
         return serve_or_say_why(args, options, &home, mountpoint, Ready::from_env());
     }

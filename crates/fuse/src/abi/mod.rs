@@ -90,3 +90,9 @@ pub mod notify {
     pub const INC_EPOCH: i32 = 8;
     pub const PRUNE: i32 = 9;
 }
+
+/// Commands of FUSE over io_uring (`enum fuse_uring_cmd`).
+pub(crate) mod ring_command {
+    pub(crate) const REGISTER: u32 = 1;
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+}

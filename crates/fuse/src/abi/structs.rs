@@ -120,6 +120,17 @@ wire_structs! {
     /// of a WRITE.
     NotifyRetrieveIn = 40 { dummy1: u64, offset: u64, size: u32, dummy2: u32, dummy3: u64, dummy4: u64 }
     NotifyPruneOut = 16 { count: u32, padding: u32, spare: u64 }
+    /// `fuse_uring_ent_in_out`: what kernel and file system tell each other about a ring entry.
+    RingEntry = 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
+    /// `fuse_uring_req_header`: the first of the two buffers of a ring entry. `in_out` starts with
+    /// the header of the request or of the reply, `op_in` with the operation's first argument.
+    RingHeader = 288 { in_out: RingWords, op_in: RingWords, entry: RingEntry }
+    /// A part of [`RingHeader`].
+    RingWords = 128 { words: [u64; 16] }
+    /// `fuse_uring_cmd_req`: arguments of a command to the kernel, in the submission queue entry.
+    RingCommand = 24 { flags: u64, commit_id: u64, qid: u16, padding: [u16; 3] }
+    /// `struct iovec`.
+    IoVec = 16 { base: u64, len: u64 }
 }
 
 #[cfg(test)]
@@ -148,6 +159,9 @@ mod tests {
         );
         assert_eq!(offset_of!(EntryOut, attr), 40);
         assert_eq!(offset_of!(StatFsOut, bsize), 40);
+        assert_eq!([offset_of!(RingHeader, op_in), offset_of!(RingHeader, entry)], [128, 256]);
+        assert_eq!([offset_of!(RingEntry, commit_id), offset_of!(RingEntry, payload_sz)], [8, 16]);
+        assert_eq!([offset_of!(RingCommand, commit_id), offset_of!(RingCommand, qid)], [8, 16]);
         assert_eq!([offset_of!(LkIn, lk), offset_of!(LkIn, lk_flags)], [16, 40]);
     }
 }

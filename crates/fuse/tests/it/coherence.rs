@@ -15,7 +15,7 @@ use bytes::Bytes;
 use sheen_fuse::{abi::flags, *};
 use sheen_wire::FileKind;
 
-use crate::memfs::{MemFs, mount::*};
+use super::memfs::{MemFs, mount::*};
 
 const LONG: Duration = Duration::from_secs(3600);
 

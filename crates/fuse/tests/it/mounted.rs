@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags, XattrFlags};
 use sheen_fuse::{abi::flags, *};
 use sheen_wire::FileKind;
 
-use crate::memfs::{MemFs, mount::*};
+use super::memfs::{MemFs, mount::*};
 
 #[test]
 fn large_writes_arrive_whole_aligned_and_uncopied() {
@@ -42,7 +42,9 @@ fn large_writes_arrive_whole_aligned_and_uncopied() {
     assert_eq!(writes.len(), 8 * LEN.div_ceil(max), "{writes:?}");
     assert!(writes.iter().all(|(_, len, aligned)| *len == LEN.min(max) && *aligned), "{writes:?}");
     let stats = m.session.stats();
-    assert_eq!(stats.bytes_copied, copied);
+    // A ring entry keeps its buffer, so that the data is copied once.
+    let over_ring = m.session.negotiated().is_over_io_uring();
+    assert_eq!(stats.bytes_copied - copied, if over_ring { 8 * LEN as u64 } else { 0 });
     // Each worker holds one buffer and one more is in use: buffers are reused.
     assert!(stats.buffers_allocated <= 64, "{stats:?}");
 
@@ -86,8 +88,10 @@ fn spliced_read_returns_all_bytes_even_of_cut_files() {
             assert!(got == want[offset..offset + len], "{name}: {len} at {offset}");
         }
         let after = m.session.stats();
-        // Only some replies are spliced: without a free pipe a reply is copied.
-        assert!(name != "files" || after.bytes_spliced > before.bytes_spliced, "{after:?}");
+        // Only some replies are spliced: without a free pipe a reply is copied. Into a ring entry the
+        // files are read.
+        let over_ring = m.session.negotiated().is_over_io_uring();
+        assert!(over_ring || name != "files" || after.bytes_spliced > before.bytes_spliced, "{after:?}");
         assert_eq!(after.lost_replies, before.lost_replies);
     }
 }
@@ -314,7 +318,7 @@ fn store_fills_the_page_cache_and_retrieve_reads_it() {
     let mut got = vec![0; 8192];
     file.read_exact_at(&mut got, 0).unwrap();
     assert!(got == pieces.concat());
-    m.notifier().retrieve(1, id, 0, 4096).unwrap();
+    m.notifier().retrieve(1 << 40, id, 0, 4096).unwrap();
     wait_for("the pages arrive", || !m.fs.state().retrieved.is_empty());
     assert!(m.fs.state().retrieved[0] == (0, Bytes::from(got[..4096].to_vec())));
 }

@@ -10,7 +10,7 @@ use std::{
 
 use sheen_fuse::*;
 
-use super::MemFs;
+use super::{super::TRANSPORT, MemFs};
 
 /// Time after which a hanging mount is aborted, so that the test run does not hang.
 pub const GUARD: Duration = Duration::from_secs(240);
@@ -29,10 +29,15 @@ impl Mounted {
     pub fn with(fs: MemFs, options: SessionOptions) -> Option<Mounted> {
         let dir = tempfile::tempdir().unwrap();
         let fs = Arc::new(fs);
+        let options = SessionOptions { io_uring: TRANSPORT, ..options };
         let session = match Session::mount(MountOptions::new(dir.path(), "memfs"), options, fs.clone()) {
             Ok(session) => Arc::new(session),
             Err(
-                e @ (MountError::Device(_) | MountError::Kernel { .. } | MountError::NoHelper | MountError::Helper(_)),
+                e @ (MountError::Device(_)
+                | MountError::Kernel { .. }
+                | MountError::NoHelper
+                | MountError::Helper(_)
+                | MountError::IoUring(_)),
             ) => {
                 eprintln!("skipped: {e}");
                 return None;
@@ -81,6 +86,9 @@ impl Drop for Mounted {
             unmounted.unwrap();
             assert!(ended, "workers still run after the unmount");
             assert!(self.fs.destroyed.load(SeqCst));
+            self.fs.held.lock().unwrap().clear();
+            self.fs.parked.lock().unwrap().clear();
+            assert_eq!(self.session.stats().ring_entries_in_use, 0, "no entry is lost");
         }
     }
 }
