@@ -290,7 +290,14 @@ impl Mount {
     /// the test.
     #[track_caller]
     pub fn freeze(&self) {
-        kill_process(self.pid(), Signal::STOP).expect("stops what it started");
+        let pid = self.pid();
+        kill_process(pid, Signal::STOP).expect("stops what it started");
+        // A thread that still runs could take a request of the kernel, and never answer it.
+        eventually("all threads of the process are stopped", || {
+            let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+            stats.all(|stat| stat.rsplit(") ").next().is_some_and(|state| state.starts_with('T')))
+        });
     }
 
     /// Continues a process that [`Mount::freeze`] stopped.

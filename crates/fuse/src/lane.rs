@@ -21,7 +21,7 @@ use sheen_wire::Errno;
 
 use crate::{counters::Counters, pipe::FileRun, slot::Slot};
 
-/// What a ring thread shares with the threads that answer its requests.
+/// State that a ring thread shares with the threads that answer its requests.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Lane {
@@ -53,8 +53,8 @@ impl Lane {
         self.wake.as_fd()
     }
 
-    /// Moves the answered entries to `into`. With `asleep` the next answer wakes the thread. Returns
-    /// false after [`Lane::close`].
+    /// Moves the answered entries to `into`. With `asleep` the next answer wakes the thread.
+    /// Returns false after [`Lane::close`].
     pub(crate) fn take(&self, into: &mut Vec<Slot>, asleep: bool) -> bool {
         let mut state = self.state.lock();
         into.append(&mut state.answered);

@@ -133,8 +133,8 @@ impl Reply {
         }
     }
 
-    /// Replies with bytes that are still in files. `/dev/fuse` receives the files' pages as they are
-    /// at this moment, without a copy in this process. Into a ring entry the files are read.
+    /// Replies with bytes that are still in files. `/dev/fuse` receives the files' pages as they
+    /// are at this moment, without a copy in this process. Into a ring entry the files are read.
     ///
     /// # Errors
     /// Returns the reply unsent if it cannot be sent. Reasons: a file has fewer bytes, the bytes

@@ -100,7 +100,7 @@ struct Queue {
 }
 
 /// Creates the rings of a mount with all memory that they need at first. After that nothing that
-/// could fail in practice is left: the kernel, once told of rings, waits for them.
+/// could fail in practice is left: after the reply to INIT the kernel waits for the rings.
 pub(crate) fn prepare(device: BorrowedFd<'_>, payload_bytes: usize) -> io::Result<Vec<Ring>> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
@@ -169,7 +169,7 @@ impl Ring {
         if let Err(e) = self.serve(server) {
             tracing::error!("io_uring failed: {e}; requests of the mount hang until it is unmounted");
         }
-        // Whatever is answered from now on is lost.
+        // Replies are lost from now on.
         lane.close();
         lane.take(&mut Vec::new(), false);
     }
@@ -252,7 +252,7 @@ impl Ring {
     }
 
     /// Makes the kernel send `count` messages, whose commits fetch requests that wait for an entry.
-    /// Does not wait. It needs a file that the kernel knows: one of those whose requests are in use.
+    /// Does not wait. It needs a file that the kernel knows: one whose request is in use.
     /// Without any, the requests in use are on names. They wait for servers, not for each other.
     fn fetch_waiting(&mut self, notifier: &Notifier, count: usize) {
         let mut files = self.entries.iter().filter(|place| place.slot.is_none()).filter_map(|place| place.file);
@@ -348,7 +348,7 @@ impl Ring {
             server::attach(&mut incoming, server.copy(&message[range], counters));
         }
         if let Err(malformed) = &mut incoming {
-            // Whatever the message is, the kernel waits for its entry.
+            // The kernel waits for the entry of any message.
             malformed.unique = Some(unique);
         }
         self.entries[slot.index].file = open_file(&incoming);

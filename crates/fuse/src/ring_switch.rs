@@ -48,8 +48,8 @@ impl IoUringSwitch {
         }
     }
 
-    /// Makes the kernel offer io_uring to new mounts if `wish` demands it, which takes root. Returns
-    /// whether this switched it on.
+    /// Makes the kernel offer io_uring to new mounts if `wish` demands it, which takes root.
+    /// Returns whether this switched it on.
     pub fn prepare(wish: IoUring) -> Result<bool, IoUringError> {
         if wish != IoUring::On {
             return Ok(false);
@@ -62,6 +62,31 @@ impl IoUringSwitch {
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(IoUringError::NotPermitted),
                 Err(e) => Err(IoUringError::Failed(e)),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_demand_touches_the_switch() {
+        let before = IoUringSwitch::now();
+        assert!(!IoUringSwitch::prepare(IoUring::Off).unwrap() && !IoUringSwitch::prepare(IoUring::Auto).unwrap());
+        assert_eq!(IoUringSwitch::now() == IoUringSwitch::Missing, before == IoUringSwitch::Missing);
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let failed = IoUringError::Failed(io::ErrorKind::PermissionDenied.into());
+        for (error, advice) in [
+            (IoUringError::NoKernel, "Linux 6.14"),
+            (IoUringError::NotPermitted, "echo 1 >/sys/module/fuse/parameters/enable_uring"),
+            (IoUringError::NotOffered, "io_uring=auto"),
+            (failed, "io_uring=off"),
+        ] {
+            assert!(error.to_string().contains(advice), "{error}");
         }
     }
 }

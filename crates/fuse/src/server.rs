@@ -64,7 +64,7 @@ pub trait Filesystem: Send + Sync + 'static {
     fn destroy(&self) {}
 }
 
-/// What the threads that serve a mount share.
+/// State shared by the threads that serve a mount.
 pub(crate) struct Server {
     filesystem: Arc<dyn Filesystem>,
     negotiated: Negotiated,

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use syn::{Attribute, Item, ItemUse, UseTree, Visibility, visit::Visit};
+use syn::{Attribute, Expr, ExprLit, Item, ItemUse, Lit, Meta, UseTree, Visibility, visit::Visit};
 
 /// Circles that a crate still has. A crate that is not listed must have none. Remove a circle,
 /// then lower its number here.
@@ -157,6 +157,14 @@ impl Reader {
         self.module(self.files.len() - 1, parsed.items, name, dir);
     }
 
+    /// Reads a module whose file an attribute `path` names, relative to that of the attribute.
+    fn elsewhere(&mut self, file: usize, attributes: &[Attribute], name: Name) {
+        let here = self.files[file].parent().expect("a file has a folder").to_owned();
+        let path = here.join(path_of(attributes).expect("an attribute `path`"));
+        let children = if path.ends_with("mod.rs") { path.with_file_name("") } else { path.with_extension("") };
+        self.file(&path, name, &children);
+    }
+
     fn module(&mut self, file: usize, items: Vec<Item>, name: Name, dir: &Path) {
         let mut module = Module { file, ..Module::default() };
         for item in items {
@@ -170,6 +178,7 @@ impl Reader {
                     let child_dir = dir.join(&ident);
                     match child.content {
                         Some((_, items)) => self.module(file, items, child_name, &child_dir),
+                        None if path_of(&child.attrs).is_some() => self.elsewhere(file, &child.attrs, child_name),
                         None => self.file(&file_of_module(dir, &ident), child_name, &child_dir),
                     }
                     module.children.insert(ident);
@@ -294,6 +303,18 @@ impl<'ast> Visit<'ast> for PathsOfItem<'_> {
 fn file_of_module(dir: &Path, ident: &str) -> PathBuf {
     let flat = dir.join(ident).with_extension("rs");
     if flat.exists() { flat } else { dir.join(ident).join("mod.rs") }
+}
+
+/// Returns the file that an attribute `path` names.
+fn path_of(attributes: &[Attribute]) -> Option<String> {
+    let of = |attribute: &Attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(path), .. }) => Some(path.value()),
+            _ => None,
+        },
+        _ => None,
+    };
+    attributes.iter().find_map(of)
 }
 
 /// Returns the name that an item defines.

@@ -88,8 +88,8 @@ fn spliced_read_returns_all_bytes_even_of_cut_files() {
             assert!(got == want[offset..offset + len], "{name}: {len} at {offset}");
         }
         let after = m.session.stats();
-        // Only some replies are spliced: without a free pipe a reply is copied. Into a ring entry the
-        // files are read.
+        // Only some replies are spliced: without a free pipe a reply is copied. Into a ring entry
+        // the files are read.
         let over_ring = m.session.negotiated().is_over_io_uring();
         assert!(over_ring || name != "files" || after.bytes_spliced > before.bytes_spliced, "{after:?}");
         assert_eq!(after.lost_replies, before.lost_replies);
