@@ -328,6 +328,18 @@ fn write_to_full_ost_is_short_or_fails() {
 }
 
 #[test]
+fn write_passes_on_ebusy_of_an_ost_at_once() {
+    with(1, 65536, &[0], async |m| {
+        let file = create(&m, "f", 0).await;
+        m.world.state.lock().habits.write_error = Some(Errno::EBUSY);
+        m.world.asked();
+        assert_eq!(m.client.write(&file, 0, bulk(b"abc")).await, Err(Errno::EBUSY));
+        let asked = m.world.asked();
+        assert_eq!(asked.iter().filter(|a| a.contains("write")).count(), 1, "{asked:?}");
+    });
+}
+
+#[test]
 fn appends_of_one_client_do_not_overwrite_each_other() {
     with(2, 65536, &[0, 1], async |m| {
         m.world.state.lock().delay = Duration::from_micros(100);

@@ -2,8 +2,12 @@
 //! fake servers.
 
 use crate::fake::{Mounted, Object, ROOT, bulk, name, root, with};
+use sheen_client::Seek;
 use sheen_layout::{Layout, Stripe};
-use sheen_wire::{Fid, mds::flags};
+use sheen_wire::{
+    Errno, Fid,
+    mds::{SetAttr, flags},
+};
 
 /// Creates files with one byte each.
 async fn files(m: &Mounted, count: usize) -> Vec<Fid> {
@@ -82,5 +86,28 @@ fn scan_caches_no_layouts_and_takes_no_locks() {
         // A lookup caches a layout.
         m.client.lookup(&ROOT, root(), &name("f0003")).await.unwrap();
         assert_eq!(kept(), 1);
+    });
+}
+
+#[test]
+fn operations_on_objects_that_stay_sealed_fail_with_eio() {
+    with(1, 65536, &[0], async |m| {
+        let flags = flags::RDWR | flags::CREAT;
+        let file = m.client.create(&ROOT, root(), &name("f"), flags, 0o644, 0).await.unwrap().1;
+        m.client.write(&file, 0, bulk(b"abc")).await.unwrap();
+        let objects: Vec<Fid> = layout(&m, file.fid()).stripes().iter().map(|s| s.object).collect();
+        m.world.state.lock().habits.closed.extend(objects);
+        let (client, fid) = (&m.client, file.fid());
+        let eio = Err(Errno::EIO);
+        assert_eq!(client.read(&file, 0, 3).await.map(drop), eio);
+        assert_eq!(client.write(&file, 0, bulk(b"abc")).await.map(drop), eio);
+        assert_eq!(client.write_as(&file, 0, bulk(b"abc"), true, false).await.map(drop), eio);
+        assert_eq!(client.lseek(&file, 0, Seek::Data).await.map(drop), eio);
+        assert_eq!(client.getattr(fid, Some(&file)).await.map(drop), eio);
+        let cut = SetAttr { size: Some(1), ..SetAttr::default() };
+        assert_eq!(client.setattr(&ROOT, fid, cut, Some(&file)).await.map(drop), eio);
+        m.world.asked();
+        assert_eq!(client.fsync(&file, false).await, eio);
+        assert_eq!(count(&m.world.asked(), "mds layout_moved"), 32, "one request for each retry");
     });
 }

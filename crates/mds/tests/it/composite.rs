@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::client::{Client, MDS, PORT, open_create, unlink};
+use crate::common::client::{Client, open_create, unlink};
 use crate::common::{FakeOst, Host, config, with_host};
+use crate::common::{MDS, PORT};
 use bytes::Bytes;
 use sheen_layout::{Count, Layout, Mark, Pool, Spec, Template, TemplateComponent};
 use sheen_rt::JoinHandle;

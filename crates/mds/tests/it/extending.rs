@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::common::client::{Client, MDS, PORT};
+use crate::common::client::Client;
 use crate::common::{FakeOst, Host, config, with_host};
+use crate::common::{MDS, PORT};
 use sheen_layout::{Count, Layout, Spec, Template, TemplateComponent};
 use sheen_wire::mds::{Reply, Request};
 use sheen_wire::{Cred, Fid};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::client::{Client, MDS, PORT};
+use crate::common::client::Client;
 use crate::common::{Host, config, with_host};
+use crate::common::{MDS, PORT};
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Enqueue, Enqueued, Flags, Flock, FlockKind, LockId, Mode, Policy, Resource};
 use sheen_wire::mds::{Reply, Request};

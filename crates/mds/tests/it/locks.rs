@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::client::{Client, MDS, PORT, chmod, link, list, lookup, mknod, open_create, reply, unlink};
+use crate::common::client::{Client, chmod, link, list, lookup, mknod, open_create, reply, unlink};
 use crate::common::{Host, config, with_host};
+use crate::common::{MDS, PORT};
 use sheen_rt::sim::Sim;
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Mode, Policy, Resource, bits};

@@ -1,16 +1,13 @@
-//! The locks of the fake targets. They are granted without conflicts, if they are on, and revoked
-//! when a test requests it.
+//! The locks of the fake targets. They are granted without conflicts, if they are on.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use sheen_rpc::Export;
 use sheen_wire::{
-    Fid, Mds, Ost,
-    ast::{Callback, Grant},
-    ldlm::{Conflict, Cookie, Enqueue, Enqueued, LockId, Mode, Policy, Resource, bits},
+    Fid,
+    ast::Grant,
+    ldlm::{Conflict, Cookie, Enqueue, Enqueued, LockId, Mode, Resource},
 };
-
-use super::World;
 
 pub struct Held {
     /// The OST that granted the lock; `None`: the MDT.
@@ -84,45 +81,5 @@ impl FakeLocks {
     /// Returns the number of locks on a resource.
     pub fn count(&self, resource: Resource) -> usize {
         self.held.values().filter(|held| held.resource == resource).count()
-    }
-}
-
-impl World {
-    /// Revokes all locks on a resource. Returns their number.
-    pub fn call_back(&self, resource: Resource) -> usize {
-        self.call_back_bits(resource, bits::ALL)
-    }
-
-    /// Revokes these bits of all locks on an inode. Returns the number of locks.
-    pub fn call_back_bits(&self, resource: Resource, wanted: u64) -> usize {
-        let calls: Vec<_> = {
-            let state = self.state.lock();
-            let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
-            let export = |held: &Held| match held.ost {
-                None => state.locks.mds.clone(),
-                Some(ost) => state.locks.osts.get(&ost).cloned(),
-            };
-            held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("a client is connected"))).collect()
-        };
-        for (id, cookie, ost, export) in &calls {
-            let wanted = (Mode::Ex, Policy::bits(wanted));
-            let callback = Callback::Blocking { id: *id, cookie: *cookie, resource, wanted };
-            let sent = if ost.is_some() { export.callback::<Ost>(callback) } else { export.callback::<Mds>(callback) };
-            assert!(sent, "there is a connection");
-        }
-        calls.len()
-    }
-
-    /// Grants the waiting locks on a resource.
-    pub fn complete(&self, resource: Resource, policy: Policy) {
-        let (export, calls) = {
-            let state = self.state.lock();
-            let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
-            let calls: Vec<_> = held.map(|(id, held)| (*id, held.cookie)).collect();
-            (state.locks.mds.clone().expect("a client is connected"), calls)
-        };
-        for (id, cookie) in calls {
-            export.callback::<Mds>(Callback::Completion { id, cookie, resource, mode: Mode::Ex, policy });
-        }
     }
 }

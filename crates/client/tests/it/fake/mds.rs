@@ -11,7 +11,7 @@ use sheen_wire::{
     seq::{MdtIndex, ost_seq},
 };
 
-use super::{Node, State, World};
+use super::world::{Node, State, World};
 
 fn unlinked(state: &mut State, fid: Fid) {
     let now = World::tick(state);

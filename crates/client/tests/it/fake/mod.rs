@@ -1,9 +1,11 @@
 //! A file system in memory: an MGS, an MDT and OSTs, just good enough to test the client against.
 //! They log all requests.
 
+mod callbacks;
 mod locks;
 pub mod mds;
 mod ost;
+pub mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +26,7 @@ use sheen_rt::{
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    Attr, Bulk, Errno, Fid, Mds, Mgs, Ost, Result, Time,
-    ast::Grant,
-    fid,
+    Bulk, Errno, Fid, Mds, Mgs, Ost, Result, fid,
     ldlm::Resource,
     mds as wire_mds, mgs,
     mgs::{Config, Target, TargetKind},
@@ -34,91 +34,9 @@ use sheen_wire::{
 };
 use tokio::sync::Notify;
 
-pub use ost::Object;
+pub use world::{Object, State, World};
 
 pub const FSNAME: &str = "sheen";
-
-/// A file or directory of the fake MDT.
-pub struct Node {
-    pub attr: Attr,
-    pub layout: Option<bytes::Bytes>,
-    pub entries: BTreeMap<bytes::Bytes, (Fid, u64)>,
-    pub parent: Fid,
-    pub target: bytes::Bytes,
-    pub xattrs: BTreeMap<bytes::Bytes, bytes::Bytes>,
-}
-
-/// State of all fake services.
-pub struct State {
-    pub clock: i64,
-    pub nodes: BTreeMap<Fid, Node>,
-    pub objects: BTreeMap<(u32, Fid), Object>,
-    /// Stripe size and OSTs of new files; `None`: no layout.
-    pub layout: Option<(u32, Vec<u32>)>,
-    /// Components of new files, in place of `layout`.
-    pub template: Option<sheen_layout::Template>,
-    /// Layouts that files get at the next layout lookup.
-    pub moving: BTreeMap<Fid, sheen_layout::Layout>,
-    pub config: Config,
-    pub next: u64,
-    pub open: BTreeMap<u64, Fid>,
-    /// Log of requests: `ost1 write sync=false parts=2 len=131072`.
-    pub log: Vec<String>,
-    /// OSTs that reject writes with ENOSPC.
-    pub full: BTreeSet<u32>,
-    /// Epochs (boots of the hosts) of OSTs, if not 1.
-    pub epochs: BTreeMap<u32, u64>,
-    /// Groups that the MDT requires of the caller.
-    pub groups_wanted: Option<Vec<u32>>,
-    /// How long services take; zero: they reply at once.
-    pub delay: Duration,
-    pub incarnation: u64,
-    pub locks: locks::FakeLocks,
-    pub habits: ost::Habits,
-}
-
-pub struct World {
-    pub state: Mutex<State>,
-    pub config_changed: Notify,
-    pub rt: Rt,
-    /// Whether intent locks are revoked before the reply is sent.
-    pub hasty: AtomicBool,
-}
-
-impl World {
-    pub fn tick(state: &mut State) -> Time {
-        state.clock += 1;
-        Time { sec: state.clock, nsec: 0 }
-    }
-
-    /// Returns the requests since the last call.
-    pub fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.state.lock().log)
-    }
-
-    /// Revokes the locks of a reply before it is sent, if a test wants that.
-    fn granted(&self, grants: &[Grant]) {
-        if self.hasty.load(Relaxed) {
-            for grant in grants {
-                self.call_back(Resource::bits(grant.fid));
-            }
-        }
-    }
-
-    /// Resolves when replies of the MDT to requests of this kind are delivered.
-    async fn delay_reply(&self, op: &str) {
-        while self.state.lock().habits.late == Some(op) {
-            self.rt.sleep(Duration::from_millis(1)).await;
-        }
-    }
-
-    async fn pause(&self) {
-        let delay = self.state.lock().delay;
-        if !delay.is_zero() {
-            self.rt.sleep(delay * (1 + self.rt.random_u64() % 5) as u32).await;
-        }
-    }
-}
 
 pub struct FakeMgs(pub Arc<World>);
 pub struct FakeMds(pub Arc<World>);
@@ -299,7 +217,7 @@ impl Mounted {
             delay: Duration::ZERO,
             incarnation: 1,
             locks: locks::FakeLocks::default(),
-            habits: ost::Habits::default(),
+            habits: world::Habits::default(),
         };
         let world = Arc::new(World {
             state: Mutex::new(state),

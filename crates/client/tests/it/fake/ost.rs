@@ -10,49 +10,9 @@ use sheen_wire::{
     ost::{Allocate, ObjectAttr, Reply, Request, Seek},
 };
 
-use super::{State, World};
+use super::world::{Habits, Object, State, World};
 
 const BLOCK: usize = 4096;
-
-#[derive(Default)]
-pub struct Object {
-    pub data: Vec<u8>,
-    pub blocks: BTreeSet<usize>,
-    pub mtime: Option<Time>,
-}
-
-/// Behaviour of the fake OSTs.
-#[derive(Default)]
-pub struct Habits {
-    /// Whether they grant all the space that is requested.
-    pub promise: bool,
-    /// Bytes of grant that writes have used.
-    pub used: u64,
-    /// Whether they delay all writes.
-    pub hold: bool,
-    /// Kind of requests that the MDT executes and whose replies it delays.
-    pub late: Option<&'static str>,
-    /// Whether they delay all requests that look at objects.
-    pub blind: bool,
-    /// An OST that delays all writes.
-    pub away: Option<u32>,
-    /// Number of writes to answer with `LockFirst`.
-    pub lock_first: usize,
-    /// Replies to the glimpses.
-    pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
-    /// Number of restarts so far.
-    pub restarts: u64,
-    /// Sealed objects.
-    pub closed: BTreeSet<Fid>,
-    /// Whether the next layout lookup unseals the objects, as after a migration that failed.
-    pub reopens: bool,
-}
-
-impl Habits {
-    fn promised(&self, want: u64) -> u64 {
-        if self.promise { want } else { 0 }
-    }
-}
 
 impl World {
     /// Waits until a request may be executed.
@@ -137,6 +97,9 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             if state.habits.lock_first > 0 {
                 state.habits.lock_first -= 1;
                 return Ok(Reply::LockFirst.into());
+            }
+            if let Some(errno) = state.habits.write_error {
+                return Err(errno);
             }
             if state.full.contains(&index) {
                 return Err(Errno::ENOSPC);

@@ -15,12 +15,7 @@ use sheen_wire::ldlm::{Cookie, LockId};
 use sheen_wire::mds::{Answer, Call, NewNode, Reply, Request, SetAttr, flags};
 use sheen_wire::{Cred, Errno, Fid, FileKind, Mds, Result, fid};
 
-use super::Host;
-
-/// Port of the MDT in these tests.
-pub const PORT: u16 = 7988;
-/// Number of the MDT's host.
-pub const MDS: u32 = 1;
+use super::{Host, MDS, PORT};
 
 pub struct Client {
     pub rt: Rt,

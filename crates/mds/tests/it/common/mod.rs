@@ -24,6 +24,11 @@ use sheen_wire::mds::{Answer, Entry, NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, StatFs, fid, ost};
 
+/// Port of the MDT in these tests.
+pub const PORT: u16 = 7988;
+/// Number of the MDT's host.
+pub const MDS: u32 = 1;
+
 /// An OST, or an MDT's data service, that stores no data.
 #[derive(Default)]
 pub struct FakeOst {
@@ -116,7 +121,7 @@ pub fn slow_commits() -> MdtConfig {
 #[track_caller]
 pub fn simulate(seed: u64, test: impl AsyncFnOnce(&Sim, Rt)) {
     let sim = Sim::new(seed, SimConfig::default());
-    sim.run(test(&sim, sim.rt(client::MDS))).unwrap();
+    sim.run(test(&sim, sim.rt(MDS))).unwrap();
 }
 
 /// As [`simulate`], with an MDT of this configuration.

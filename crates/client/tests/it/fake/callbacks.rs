@@ -1,0 +1,49 @@
+//! Callbacks of the fake targets for the locks that they granted.
+
+use sheen_wire::{
+    Mds, Ost,
+    ast::Callback,
+    ldlm::{Mode, Policy, Resource, bits},
+};
+
+use super::{locks::Held, world::World};
+
+impl World {
+    /// Revokes all locks on a resource. Returns their number.
+    pub fn call_back(&self, resource: Resource) -> usize {
+        self.call_back_bits(resource, bits::ALL)
+    }
+
+    /// Revokes these bits of all locks on an inode. Returns the number of locks.
+    pub fn call_back_bits(&self, resource: Resource, wanted: u64) -> usize {
+        let calls: Vec<_> = {
+            let state = self.state.lock();
+            let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
+            let export = |held: &Held| match held.ost {
+                None => state.locks.mds.clone(),
+                Some(ost) => state.locks.osts.get(&ost).cloned(),
+            };
+            held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("a client is connected"))).collect()
+        };
+        for (id, cookie, ost, export) in &calls {
+            let wanted = (Mode::Ex, Policy::bits(wanted));
+            let callback = Callback::Blocking { id: *id, cookie: *cookie, resource, wanted };
+            let sent = if ost.is_some() { export.callback::<Ost>(callback) } else { export.callback::<Mds>(callback) };
+            assert!(sent, "there is a connection");
+        }
+        calls.len()
+    }
+
+    /// Grants the waiting locks on a resource.
+    pub fn complete(&self, resource: Resource, policy: Policy) {
+        let (export, calls) = {
+            let state = self.state.lock();
+            let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
+            let calls: Vec<_> = held.map(|(id, held)| (*id, held.cookie)).collect();
+            (state.locks.mds.clone().expect("a client is connected"), calls)
+        };
+        for (id, cookie) in calls {
+            export.callback::<Mds>(Callback::Completion { id, cookie, resource, mode: Mode::Ex, policy });
+        }
+    }
+}

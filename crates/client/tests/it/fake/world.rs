@@ -1,0 +1,144 @@
+//! The state of the fake services, which all of them share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sheen_rt::Rt;
+use sheen_wire::{
+    Attr, Errno, Fid, Time,
+    ast::Grant,
+    ldlm::{LockId, Resource},
+    mgs::Config,
+    ost::ObjectAttr,
+};
+use tokio::sync::Notify;
+
+use super::locks::FakeLocks;
+
+/// A file or directory of the fake MDT.
+pub struct Node {
+    pub attr: Attr,
+    pub layout: Option<bytes::Bytes>,
+    pub entries: BTreeMap<bytes::Bytes, (Fid, u64)>,
+    pub parent: Fid,
+    pub target: bytes::Bytes,
+    pub xattrs: BTreeMap<bytes::Bytes, bytes::Bytes>,
+}
+
+/// State of all fake services.
+pub struct State {
+    pub clock: i64,
+    pub nodes: BTreeMap<Fid, Node>,
+    pub objects: BTreeMap<(u32, Fid), Object>,
+    /// Stripe size and OSTs of new files; `None`: no layout.
+    pub layout: Option<(u32, Vec<u32>)>,
+    /// Components of new files, in place of `layout`.
+    pub template: Option<sheen_layout::Template>,
+    /// Layouts that files get at the next layout lookup.
+    pub moving: BTreeMap<Fid, sheen_layout::Layout>,
+    pub config: Config,
+    pub next: u64,
+    pub open: BTreeMap<u64, Fid>,
+    /// Log of requests: `ost1 write sync=false parts=2 len=131072`.
+    pub log: Vec<String>,
+    /// OSTs that reject writes with ENOSPC.
+    pub full: BTreeSet<u32>,
+    /// Epochs (boots of the hosts) of OSTs, if not 1.
+    pub epochs: BTreeMap<u32, u64>,
+    /// Groups that the MDT requires of the caller.
+    pub groups_wanted: Option<Vec<u32>>,
+    /// How long services take; zero: they reply at once.
+    pub delay: Duration,
+    pub incarnation: u64,
+    pub locks: FakeLocks,
+    pub habits: Habits,
+}
+
+pub struct World {
+    pub state: Mutex<State>,
+    pub config_changed: Notify,
+    pub rt: Rt,
+    /// Whether intent locks are revoked before the reply is sent.
+    pub hasty: AtomicBool,
+}
+
+impl World {
+    pub fn tick(state: &mut State) -> Time {
+        state.clock += 1;
+        Time { sec: state.clock, nsec: 0 }
+    }
+
+    /// Returns the requests since the last call.
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().log)
+    }
+
+    /// Revokes the locks of a reply before it is sent, if a test wants that.
+    pub fn granted(&self, grants: &[Grant]) {
+        if self.hasty.load(Relaxed) {
+            for grant in grants {
+                self.call_back(Resource::bits(grant.fid));
+            }
+        }
+    }
+
+    /// Resolves when replies of the MDT to requests of this kind are delivered.
+    pub async fn delay_reply(&self, op: &str) {
+        while self.state.lock().habits.late == Some(op) {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    pub async fn pause(&self) {
+        let delay = self.state.lock().delay;
+        if !delay.is_zero() {
+            self.rt.sleep(delay * (1 + self.rt.random_u64() % 5) as u32).await;
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Object {
+    pub data: Vec<u8>,
+    pub blocks: BTreeSet<usize>,
+    pub mtime: Option<Time>,
+}
+
+/// Behaviour of the fake OSTs.
+#[derive(Default)]
+pub struct Habits {
+    /// Whether they grant all the space that is requested.
+    pub promise: bool,
+    /// Bytes of grant that writes have used.
+    pub used: u64,
+    /// Whether they delay all writes.
+    pub hold: bool,
+    /// Kind of requests that the MDT executes and whose replies it delays.
+    pub late: Option<&'static str>,
+    /// Whether they delay all requests that look at objects.
+    pub blind: bool,
+    /// An OST that delays all writes.
+    pub away: Option<u32>,
+    /// Error of all writes.
+    pub write_error: Option<Errno>,
+    /// Number of writes to answer with `LockFirst`.
+    pub lock_first: usize,
+    /// Replies to the glimpses.
+    pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
+    /// Number of restarts so far.
+    pub restarts: u64,
+    /// Sealed objects.
+    pub closed: BTreeSet<Fid>,
+    /// Whether the next layout lookup unseals the objects, as after a migration that failed.
+    pub reopens: bool,
+}
+
+impl Habits {
+    pub fn promised(&self, want: u64) -> u64 {
+        if self.promise { want } else { 0 }
+    }
+}
