@@ -102,6 +102,7 @@ fn lfs_find_agrees_with_find_on_shared_tests() {
         ("-M -90m", "-mmin -90"),
         ("-perm 4755", "-perm 4755"),
         ("-perm /4000", "-perm /4000"),
+        ("-perm /4020", "-perm /4020"),
         ("-perm -640 -type f", "-perm -640 -type f"),
         ("-links +1", "-links +1"),
         ("-links 2 -type f", "-links 2 -type f"),

@@ -11,7 +11,7 @@ use sheen_rt::{Instant, Rt};
 use sheen_wire::Fid;
 
 use super::{
-    data::{DataCache, FileData},
+    data::{DataCache, FileData, Flushed},
     hits::Hits,
     meta::{Meta, Token},
 };
@@ -24,6 +24,9 @@ const UNSURE_FOR: Duration = Duration::from_secs(120);
 /// processes its reply as soon as it runs.
 const ATTR_PAUSE: Duration = Duration::from_millis(1);
 const ATTR_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Pause before an invalidation that ended early because of reads is repeated.
+const FLUSH_AGAIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The caches of a mount.
 pub struct Cache {
@@ -100,21 +103,27 @@ impl Cache {
         }
         let (cache, file) = (self.clone(), file.clone());
         Some(Box::pin(async move {
-            if !file.flush(&cache.rt, cache.kernel()).await {
-                drop(cache.rt.spawn("ldlm_invalidate", cache.clone().flush_unlocked(file.clone())));
+            match file.flush(&cache.rt, cache.kernel()).await {
+                Flushed::Complete => cache.data.tidy(file.fid()),
+                early => drop(cache.rt.spawn("ldlm_invalidate", cache.clone().flush_again(file, early))),
             }
-            cache.data.tidy(file.fid());
         }))
     }
 
-    /// Drops the pages of the unlocked reads that an invalidation left in flight. Nothing guards
-    /// these pages. New reads are locked meanwhile, so the unlocked ones come to an end.
-    async fn flush_unlocked(self: Arc<Cache>, file: Arc<FileData>) {
+    /// Drops the pages that an invalidation left when it ended early. No lock guards these pages.
+    /// New reads are locked meanwhile, so the unlocked ones come to an end.
+    async fn flush_again(self: Arc<Cache>, file: Arc<FileData>, mut flushed: Flushed) {
         loop {
+            match flushed {
+                Flushed::Complete => break,
+                Flushed::Unlocked => self.rt.sleep(FLUSH_AGAIN_PAUSE).await,
+                Flushed::Blocked(dropped) => dropped.await,
+            }
             file.unlocked_reads_end().await;
-            if !file.begin_flush() || file.flush(&self.rt, self.kernel()).await {
+            if !file.begin_flush() {
                 break;
             }
+            flushed = file.flush(&self.rt, self.kernel()).await;
         }
         self.data.tidy(file.fid());
     }

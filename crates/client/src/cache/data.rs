@@ -23,6 +23,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use sheen_rpc::BoxFuture;
 use sheen_rt::Rt;
 use sheen_wire::Fid;
 use tokio::sync::Notify;
@@ -247,6 +248,17 @@ pub struct Reads {
     begun: u64,
 }
 
+/// How an invalidation ended.
+pub enum Flushed {
+    /// All pages that no lock guards are dropped.
+    Complete,
+    /// Reads do not pause. Unlocked ones may still fill pages, which must be dropped once these
+    /// reads have ended ([`FileData::unlocked_reads_end`]).
+    Unlocked,
+    /// The kernel has not dropped the pages in time. The future resolves when it has.
+    Blocked(BoxFuture<'static, ()>),
+}
+
 /// The reads of a file at the begin of a round of an invalidation.
 #[derive(Clone, Copy)]
 struct Round {
@@ -318,30 +330,33 @@ impl FileData {
     }
 
     /// Drops the kernel's pages, repeatedly if necessary. Call [`FileData::begin_flush`] first.
-    /// Returns `false` if it ended early: unlocked reads may still fill pages, which must be
-    /// dropped once these reads have ended ([`FileData::unlocked_reads_end`]).
-    pub async fn flush(&self, rt: &Rt, kernel: Option<&Arc<dyn Invalidate>>) -> bool {
-        let mut rounds = 0;
-        while rounds < ROUNDS_MAX {
-            rounds += 1;
+    pub async fn flush(self: &Arc<FileData>, rt: &Rt, kernel: Option<&Arc<dyn Invalidate>>) -> Flushed {
+        for _ in 0..ROUNDS_MAX {
             let before = self.round();
-            if let Some(kernel) = kernel
-                && rt.timeout(INVALIDATE_MAX, self.drop_pages(rt, kernel)).await.is_err()
-            {
-                tracing::warn!("{}: the kernel did not drop the pages in time: cancelling their lock now", self.fid);
-                break;
+            if let Some(kernel) = kernel {
+                let mut dropping = Box::pin(self.clone().drop_pages(rt.clone(), kernel.clone()));
+                if rt.timeout(INVALIDATE_MAX, dropping.as_mut()).await.is_err() {
+                    tracing::warn!(
+                        "{}: the kernel did not drop the pages in time: cancelling their lock now",
+                        self.fid
+                    );
+                    self.end_early();
+                    return Flushed::Blocked(dropping);
+                }
             }
             if self.end_round(before) {
-                return true;
+                return Flushed::Complete;
             }
             rt.sleep(AGAIN_PAUSE).await;
         }
-        if rounds == ROUNDS_MAX {
-            tracing::debug!("{}: reads do not pause: a lock may be cancelled before their pages are dropped", self.fid);
-        }
+        tracing::debug!("{}: reads do not pause: a lock may be cancelled before their pages are dropped", self.fid);
+        self.end_early();
+        Flushed::Unlocked
+    }
+
+    fn end_early(&self) {
         self.state.lock().flushing -= 1;
         self.changed.notify_waiters();
-        false
     }
 
     /// Resolves when no unlocked read is in flight.
@@ -374,7 +389,7 @@ impl FileData {
     }
 
     /// Drops the kernel's pages once, except those that stalled reads are to fill.
-    async fn drop_pages(&self, rt: &Rt, kernel: &Arc<dyn Invalidate>) {
+    async fn drop_pages(self: Arc<FileData>, rt: Rt, kernel: Arc<dyn Invalidate>) {
         let mut threads = 0;
         loop {
             threads += 1;
@@ -433,9 +448,14 @@ mod tests {
         }
     }
 
+    /// Starts an invalidation. The task returns whether it was complete.
     fn spawn_flush(rt: &Rt, file: &Arc<FileData>, kernel: Arc<dyn Invalidate>) -> sheen_rt::JoinHandle<bool> {
-        let (flushed, rt) = (file.clone(), rt.clone());
-        rt.clone().spawn("flush", async move { flushed.flush(&rt, Some(&kernel)).await })
+        let (file, rt) = (file.clone(), rt.clone());
+        rt.clone().spawn("flush", async move { is_complete(file.flush(&rt, Some(&kernel)).await) })
+    }
+
+    fn is_complete(flushed: Flushed) -> bool {
+        matches!(flushed, Flushed::Complete)
     }
 
     #[test]
@@ -522,9 +542,9 @@ mod tests {
             let file = cache.get(FILE).expect("it is read");
             let kernel: Arc<dyn Invalidate> = Arc::new(ReadDuringDrop(cache.clone(), AtomicU32::new(0)));
             assert!(file.begin_flush());
-            assert!(file.flush(&rt, Some(&kernel)).await);
+            assert!(is_complete(file.flush(&rt, Some(&kernel)).await));
             assert!(file.begin_flush(), "the kernel has the page that was read during the invalidation");
-            assert!(file.flush(&rt, Some(&kernel)).await);
+            assert!(is_complete(file.flush(&rt, Some(&kernel)).await));
             assert!(!file.begin_flush(), "the kernel has no pages");
             // A read that was stalled at the begin is filled after its pages were left out.
             let reading = cache.reading(FILE, 0, 4096);

@@ -162,6 +162,20 @@ fn failed_flush_is_reported_once() {
     });
 }
 
+#[test]
+fn fsync_reports_flushed_data_that_a_power_failure_lost() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        pause(&m, LONG).await;
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0, "the data is flushed, and not yet durable");
+        *m.world.state.lock().epochs.entry(0).or_insert(1) += 1;
+        assert_eq!(m.client.fsync(&file, false).await, Err(Errno::EIO));
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+    });
+}
+
 /// An error belongs to the file, not to the descriptor.
 #[test]
 fn fsync_reports_flush_error_after_reopen() {
