@@ -258,8 +258,8 @@ impl Host {
         })
     }
 
-    /// Serves an OST from a directory. Returns when it is ready.
-    pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result {
+    /// Serves an OST from a directory. Returns its name when it is ready.
+    pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result<String> {
         self.follow_settings(fsname, mgs).await;
         let config = OstConfig {
             dir: dir.to_owned(),
@@ -273,8 +273,10 @@ impl Host {
         let ost = Ost::start(self.net.clone(), &self.server, config, self.params.clone())
             .await
             .context(format!("cannot start the OST in {}", dir.display()))?;
+        let name = ost.name().to_owned();
         self.osts.lock().push(ost);
-        self.watched_dirs.add(&self.rt, dir)
+        self.watched_dirs.add(&self.rt, dir)?;
+        Ok(name)
     }
 
     /// Starts the task that applies permanent settings to the parameters of OSTs: one task for all
@@ -322,6 +324,7 @@ impl Host {
         let client_options = ClientOptions {
             groups: Arc::new(ProcGroups),
             mountpoint: mountpoint.to_string_lossy().into_owned(),
+            server_wait: face.server_wait,
             ..ClientOptions::default()
         };
         let client =

@@ -34,7 +34,7 @@ pub fn osts_to_serve(home: &Home, osts: u32, known: Option<&Config>) -> Result<V
         let dir = home.ost(index);
         if DirKind::Ost.is_in(&dir) || !is_known(TargetKind::Ost, index) {
             found.push(index);
-        } else if is_out_of_use(known, index) {
+        } else if is_out_of_use(known, &target_name(&known.fsname, TargetKind::Ost, index)) {
             tracing::warn!("OST {index} is inactive, and {} does not hold it: starting without it", dir.display());
         } else {
             return Err(missing(&format!("OST {index}"), &dir).advise(advice(home, known, index)));
@@ -43,7 +43,8 @@ pub fn osts_to_serve(home: &Home, osts: u32, known: Option<&Config>) -> Result<V
     Ok(found)
 }
 
-fn missing(target: &str, dir: &Path) -> Failure {
+/// Returns the error about a directory without its target.
+pub fn missing(target: &str, dir: &Path) -> Failure {
     if dir.exists() {
         Failure::new(format!("{} no longer holds {target}", dir.display()))
     } else {
@@ -61,9 +62,8 @@ fn advice(home: &Home, known: &Config, ost: u32) -> String {
     )
 }
 
-/// Returns whether `lctl set_param -P` deactivated the OST, at least for the MDT.
-fn is_out_of_use(known: &Config, ost: u32) -> bool {
-    let name = target_name(&known.fsname, TargetKind::Ost, ost);
+/// Returns whether `lctl set_param -P` deactivated the OST of this name, at least for the MDT.
+pub fn is_out_of_use(known: &Config, name: &str) -> bool {
     let params = ["osp", "osc"].map(|kind| format!("{kind}/{name}-osc-MDT0000/active"));
     let is_meant = |pattern: &str| params.iter().any(|param| Glob::of_params(pattern).matches(param));
     // The last setting that matches takes effect.

@@ -22,6 +22,7 @@ mod log_fields;
 mod lost_targets;
 mod mount_options;
 mod mount_point_check;
+mod oss_slots;
 mod paths;
 mod run_file;
 mod time_limits;

@@ -4,6 +4,8 @@
 //! Sheen implements what it can, and accepts options that change nothing here. It refuses all other
 //! options: a user's safety may depend on an option that would be ignored silently.
 
+use std::time::Duration;
+
 use sheen_mount::{IoUring, IoUringSwitch, Locks, MountFlags};
 
 use crate::{
@@ -72,6 +74,11 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 const THREADS_MAX: u32 = 256;
 /// Largest number of retries of a mount: a day, with one second between them.
 const RETRIES_MAX: u32 = 86_400;
+
+/// Time after which an operation fails with `-o soft`, in seconds: Lustre's obd_timeout.
+const SOFT_DEFAULT: u32 = 100;
+/// Largest such time: a day.
+const SOFT_MAX: u32 = 86_400;
 
 /// The parsed options of `sheen mount`.
 #[derive(Clone, Debug)]
@@ -153,6 +160,9 @@ fn take(asked: &mut MountRequest, word: &str) -> Result {
         ("nordplus", None) => options.rdplus = false,
         ("fuse_threads", value) => options.threads = number("fuse_threads", value, 1, THREADS_MAX)?,
         ("io_uring", value) => options.io_uring = io_uring(value)?,
+        ("hard", None) => options.server_wait = None,
+        ("soft", None) => options.server_wait = Some(seconds(SOFT_DEFAULT)),
+        ("soft", value) => options.server_wait = Some(seconds(number("soft", value, 1, SOFT_MAX)?)),
         ("retry", value) => asked.retries = number("retry", value, 0, RETRIES_MAX)?,
         ("network", Some("tcp" | "tcp0")) => {}
         (name, None) if HARMLESS.contains(&name) => {}
@@ -218,6 +228,10 @@ pub fn switch_io_uring(options: &sheen_mount::Options) -> Result {
     Ok(())
 }
 
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
+}
+
 fn number(name: &str, value: Option<&str>, least: u32, most: u32) -> Result<u32> {
     let value = value.unwrap_or_default();
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
@@ -232,7 +246,7 @@ fn refusal(name: &str, value: Option<&str>) -> Failure {
     }
     let word = value.map_or(name.to_owned(), |value| format!("{name}={value}"));
     Failure::new(format!("unknown mount option '{word}'")).advise(
-        "supported are the options of mount(8) and mount.lustre(8) that docs/operations.md lists, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N, io_uring=auto|on|off",
+        "supported are the options of mount(8) and mount.lustre(8) that docs/operations.md lists, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N, soft[=SECONDS], io_uring=auto|on|off",
     )
 }
 
@@ -281,6 +295,8 @@ mod tests {
             [IoUring::Off, IoUring::On, IoUring::Auto, IoUring::Off]
         );
         assert_eq!(parsed("retry=3").unwrap().retries, 3);
+        let waits = |options| parsed(options).unwrap().options.server_wait.map(|wait| wait.as_secs());
+        assert_eq!(["", "soft", "soft=7", "soft,hard"].map(waits), [None, Some(100), Some(7), None]);
         let root = rustix::process::geteuid().is_root();
         for options in ["suid,dev", "allow_suid,allow_dev", "user,suid,dev,exec"] {
             assert_eq!(flags(options), MountFlags { suid: root, dev: root, ..usual }, "{options}");
@@ -325,6 +341,7 @@ mod tests {
             ("fuse_threads", "invalid value '' for mount option 'fuse_threads': expected 1 to 256"),
             ("io_uring", "invalid value '' for mount option 'io_uring': expected auto, on or off"),
             ("io_uring=yes", "invalid value 'yes' for mount option 'io_uring': expected auto, on or off"),
+            ("soft=0", "invalid value '0' for mount option 'soft': expected 1 to 86400"),
             ("retry=x", "invalid value 'x' for mount option 'retry': expected 0 to 86400"),
             ("bind", "mount option 'bind' is not supported"),
         ] {

@@ -65,6 +65,7 @@ mod rpc_stats;
 mod stats;
 mod targets;
 mod types;
+mod uncommitted;
 mod writeback;
 
 pub use client::Client;

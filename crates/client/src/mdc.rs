@@ -9,7 +9,7 @@
 use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
-use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Slots};
+use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Response, Slots};
 use sheen_rt::Rt;
 use sheen_wire::{
     Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
@@ -23,6 +23,7 @@ use crate::{
     failure::Failure,
     locks::{LockRef, LockTable},
     types::{Caller, GroupSource},
+    uncommitted::{Transaction, Uncommitted, changed_by},
 };
 
 /// Maximum number of cancels that travel with a request: few enough to cost nothing noticeable.
@@ -44,6 +45,7 @@ pub struct Mdc {
     /// Held while either limit is changed.
     limits: Mutex<()>,
     locks: Arc<LockTable>,
+    uncommitted: Uncommitted,
     groups: Arc<dyn GroupSource>,
     space: Mutex<StatFs>,
     sequence: Mutex<Sequence>,
@@ -188,12 +190,29 @@ impl Mdc {
         });
         let fetching = tokio::sync::Mutex::new(());
         let modifying = Slots::new(MOD_RPCS_IN_FLIGHT.min(import.max_rpcs_in_flight() - 1).max(1));
-        Mdc { rt, name, import, modifying, limits: Mutex::default(), locks, groups, space, sequence, fetching }
+        Mdc {
+            rt,
+            name,
+            import,
+            modifying,
+            limits: Mutex::default(),
+            locks,
+            uncommitted: Uncommitted::new(),
+            groups,
+            space,
+            sequence,
+            fetching,
+        }
     }
 
     /// Returns the locks that this client holds from the MDT.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
+    }
+
+    /// Returns the changes that the MDT has answered but not committed.
+    pub fn uncommitted(&self) -> &Uncommitted {
+        &self.uncommitted
     }
 
     /// Returns the name of the device.
@@ -284,6 +303,7 @@ impl Mdc {
             true => Some(self.modifying.acquire().await?),
             false => None,
         };
+        let changed = changed_by(&request);
         let keeping = (count > 0).then(|| self.locks.keep(count));
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
         let keep = keeping.as_ref().map(|k| k.cookie());
@@ -291,7 +311,10 @@ impl Mdc {
         // Boxed. Otherwise the future of every operation, even one that needs no request, would
         // include the state of the many layers below.
         let response = Box::pin(self.import.request(call).send()).await.map_err(Failure::of_reply)?;
+        let Response { transno, incarnation, last_committed: committed, .. } = response;
         let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
+        let inodes = changed.into_iter().flatten().chain(touched.iter().copied());
+        self.uncommitted.changed(Transaction { transno, incarnation, committed }, inodes);
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
         Ok(MdtReply { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
     }

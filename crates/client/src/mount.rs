@@ -1,7 +1,7 @@
 //! Mounting, following the configuration, and unmounting.
 //!
 //! Mounting reads the configuration from the MGS and creates an import for the MDT and for each
-//! OST; imports connect at first use. It then reads the root directory and a FID sequence from the
+//! OST, which begins to connect. It then reads the root directory and a FID sequence from the
 //! MDT, so a mount that succeeds also works. Afterwards a task waits at the MGS for configuration
 //! changes: new OSTs and new addresses of targets take effect without a restart.
 
@@ -74,7 +74,8 @@ impl Client {
         let config = read_config(&rt, &mgc, &mgs, fsname).await?;
         let lov = Arc::new(Lov::new(rt.clone()));
         let cache = Cache::new(&rt, options.inodes_max, lov.objects());
-        let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), cache.clone(), params.clone());
+        let (of, wait) = (params.clone(), options.server_wait);
+        let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), cache.clone(), of, wait);
         let mdc = targets.mdc(&config, options.groups)?;
         let closes = Closes::new(&rt, &mdc, &cache);
         let files = Arc::new(OpenFiles::default());
@@ -143,6 +144,7 @@ impl Client {
     /// Contacts the MDT. The mount succeeds only if the MDT answers.
     async fn first_contact(&self) -> Result<(), MountError> {
         let ask = async {
+            self.mdc.import().connect().await?;
             self.mdc.reserve_fids().await?;
             self.mdc.request(Request::GetAttr { fid: ROOT, layout_known: false }).reply().await
         };

@@ -1,6 +1,6 @@
 //! Creates imports from the configuration of a file system, and applies later changes to them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sheen_layout::MDT_OST;
 use sheen_lnet::{Net, Nid};
@@ -32,6 +32,8 @@ pub struct Targets {
     cache: Arc<Cache>,
     params: Params,
     pools: Arc<Pools>,
+    /// Limit of waiting for a disconnected target.
+    server_wait: Option<Duration>,
 }
 
 impl Targets {
@@ -44,10 +46,11 @@ impl Targets {
         lov: Arc<Lov>,
         cache: Arc<Cache>,
         params: Params,
+        server_wait: Option<Duration>,
     ) -> Targets {
         let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
-        Targets { net, fsname, instance, uuid, lov, cache, params, pools }
+        Targets { net, fsname, instance, uuid, lov, cache, params, pools, server_wait }
     }
 
     /// Returns the mount's list of pools.
@@ -107,6 +110,10 @@ impl Targets {
         let owner = OstLocks::new(&self.cache, self.lov.objects(), &osc, &writeback);
         let ost = Arc::new(Ost::new(osc, writeback, owner));
         params::register_ost(&self.params, &ost, &self.uuid, self.net.rt());
+        // An MDT may have no data service, so its import connects at first use.
+        if index != MDT_OST {
+            ost.osc.import().begin_connect();
+        }
         self.lov.add(ost);
         Ok(())
     }
@@ -116,7 +123,15 @@ impl Targets {
             nid.parse::<Nid>().map_err(|_| MountError::BadNid { target: name.to_owned(), nid: nid.clone() })
         };
         let nids = target.nids.iter().map(nid).collect::<Result<Vec<_>, _>>()?;
-        Ok(ImportConfig::new(&self.uuid, name, nids).of(&target.uuid))
+        let mut config = ImportConfig::new(&self.uuid, name, nids).of(&target.uuid);
+        match self.server_wait {
+            None => config.params.hard = true,
+            Some(limit) => {
+                let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                (config.params.connect_timeout_ms, config.params.recovery_timeout_ms) = (limit, limit);
+            }
+        }
+        Ok(config)
     }
 }
 

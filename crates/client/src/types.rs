@@ -1,6 +1,6 @@
 //! Parameter types of the client's public operations, and the errors of a mount.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sheen_wire::{Cred, Errno};
 
@@ -62,6 +62,9 @@ pub struct ClientOptions {
     pub inodes_max: usize,
     /// Mount point, for `sheen.mount` and messages; empty if there is none.
     pub mountpoint: String,
+    /// How long an operation waits for a disconnected server before it fails. `None`: without a
+    /// limit.
+    pub server_wait: Option<Duration>,
 }
 
 impl Default for ClientOptions {
@@ -71,6 +74,7 @@ impl Default for ClientOptions {
             layouts_max: LAYOUTS_MAX,
             inodes_max: INODES_MAX,
             mountpoint: String::new(),
+            server_wait: None,
         }
     }
 }

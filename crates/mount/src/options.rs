@@ -1,5 +1,7 @@
 //! How a mount behaves.
 
+use std::time::Duration;
+
 use sheen_fuse::{IoUring, MountFlags};
 
 /// Handling of flock(2) and fcntl(2) locks.
@@ -39,6 +41,9 @@ pub struct Options {
     /// Whether the kernel may request entries with attributes (READDIRPLUS), which makes the client
     /// fetch the attributes ahead.
     pub rdplus: bool,
+    /// How long an operation waits for a disconnected server before it fails. `None`: without a
+    /// limit.
+    pub server_wait: Option<Duration>,
 }
 
 impl Default for Options {
@@ -54,6 +59,7 @@ impl Default for Options {
             user_xattrs: true,
             short_inos: false,
             rdplus: true,
+            server_wait: None,
         }
     }
 }

@@ -35,11 +35,13 @@ pub struct Response<R> {
     pub transno: u64,
     /// All transactions up to this one are durable. 0: [`Service::last_committed`] is used instead.
     pub last_committed: u64,
+    /// Incarnation of the server that answered. Set in the responses that a client receives.
+    pub incarnation: u64,
 }
 
 impl<R> From<R> for Response<R> {
     fn from(body: R) -> Response<R> {
-        Response { body, bulk: Bulk::new(), live: None, transno: 0, last_committed: 0 }
+        Response { body, bulk: Bulk::new(), live: None, transno: 0, last_committed: 0, incarnation: 0 }
     }
 }
 

@@ -1,16 +1,28 @@
-//! An MDT whose store is lost or damaged. The server refuses to start with a plain message and
-//! changes nothing. It serves a restored store.
+//! An MDT whose store is lost or damaged, and an OST whose directory is empty. The server refuses to
+//! start with a plain message and changes nothing. It serves a restored store or directory.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::ExitStatus};
 
 use sheen_tests::{
     Fs, can_mount,
     cluster::{Cluster, bash},
+    sheen,
     wait::eventually,
 };
 
 /// Length of redb's header. Pages follow it.
 const HEADER_BYTES: usize = 4096;
+
+/// Waits until the server that was started last has ended.
+fn wait_for_exit(cluster: &mut Cluster) -> ExitStatus {
+    let (kind, mut server) = cluster.children.pop().unwrap();
+    let mut ended = None;
+    eventually(&format!("the {kind} ends"), || {
+        ended = server.try_wait().unwrap();
+        ended.is_some()
+    });
+    ended.unwrap()
+}
 
 /// All files below a directory with their sizes, sorted.
 fn listing(dir: &Path) -> Vec<(String, u64)> {
@@ -76,18 +88,40 @@ fn an_mds_refuses_a_directory_without_its_store_and_clients_find_the_restored_on
     let (store, backup) = (cluster.base.join("mds/store.redb"), cluster.base.join("backup"));
     fs::rename(&store, &backup).unwrap();
     cluster.spawn("mds");
-    let (_, mut mds) = cluster.children.pop().unwrap();
-    let mut ended = None;
-    eventually("the MDS ends", || {
-        ended = mds.try_wait().unwrap();
-        ended.is_some()
-    });
+    let ended = wait_for_exit(&mut cluster);
     let log = cluster.log();
-    assert!(!ended.unwrap().success(), "{log}");
+    assert!(!ended.success(), "{log}");
     assert!(log.contains(&format!("{} is missing", store.display())) && log.contains("backup"), "{log}");
     assert!(!store.exists(), "a new store was created");
 
     fs::rename(&backup, &store).unwrap();
     cluster.spawn("mds");
     assert_eq!(bash(&mount.mnt, "echo new > new && cat old new").ok(), "old\nnew\n");
+}
+
+#[test]
+fn an_oss_refuses_an_empty_directory_of_an_ost_and_serves_the_restored_one() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount();
+    let setstripe = format!("{} lfs setstripe -c 2 old", sheen().display());
+    bash(&mount.mnt, &format!("{setstripe} && seq 1000000 > old && sync .")).ok();
+    cluster.kill("oss");
+    // As if the disk of one OST were not mounted.
+    let (dir, elsewhere) = (cluster.base.join("oss/1"), cluster.base.join("elsewhere"));
+    fs::rename(&dir, &elsewhere).unwrap();
+    fs::create_dir(&dir).unwrap();
+    cluster.spawn("oss");
+    let ended = wait_for_exit(&mut cluster);
+    let log = cluster.log();
+    let said = format!("{} no longer holds many-OST000", dir.display());
+    assert!(!ended.success() && log.contains(&said), "{log}");
+    assert!(fs::read_dir(&dir).unwrap().next().is_none(), "a new OST was created");
+    fs::remove_dir(&dir).unwrap();
+    fs::rename(&elsewhere, &dir).unwrap();
+    cluster.spawn("oss");
+    assert_eq!(bash(&mount.mnt, "tail -n 1 old").ok(), "1000000\n");
+    assert_eq!(bash(&mount.mnt, &format!("{} lfs df | grep -c OST", sheen().display())).ok(), "2\n");
 }

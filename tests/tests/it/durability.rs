@@ -12,7 +12,13 @@ use std::{
     thread,
 };
 
-use sheen_tests::{Fs, can_mount, mounts::get_param, noise, objects_below, wait::eventually};
+use sheen_tests::{
+    Fs, can_mount,
+    cluster::{Cluster, bash},
+    mounts::get_param,
+    noise, objects_below, sheen,
+    wait::eventually,
+};
 
 /// Files that a writer has written before the file system's process is killed.
 const FILES_WHEN_KILLED: u32 = 5;
@@ -118,6 +124,50 @@ fn changes_older_than_the_commit_interval_survive_a_kill_without_sync() {
     fs.kill();
     fs.start(&[]).ok();
     assert_eq!(fs.sh("ls old | wc -l; cat old/dir/moved; ls old/f2 2>/dev/null; cat old/f200").ok(), "199\n1\n200\n");
+}
+
+/// Changes in a directory with the file `f`, and the inode whose sync makes each durable.
+const CHANGES: [(&str, &str); 9] = [
+    ("mv f g", "."),
+    ("rm f", "."),
+    ("ln f g", "."),
+    ("mkdir g", "."),
+    ("ln -s f g", "."),
+    ("touch g", "."),
+    ("chmod 600 f", "f"),
+    ("setfattr -n user.k -v v f", "f"),
+    ("touch -d 2001-02-03 f", "f"),
+];
+
+#[test]
+fn fsync_reports_metadata_changes_that_a_killed_mdt_lost() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
+    let set = format!("{} lctl set_param mdt.many-MDT0000.commit_interval_ms=60000", sheen().display());
+    let make = "for i in $(seq 0 9); do mkdir $i; echo x > $i/f; done; sync .";
+    bash(&mount.mnt, &format!("{make}; {set}")).ok();
+    for (i, (change, _)) in CHANGES.iter().enumerate() {
+        bash(&mount.mnt.join(i.to_string()), change).ok();
+    }
+    cluster.kill("mds");
+    cluster.spawn("mds");
+    let synced = |what: &str| {
+        let ran = bash(&mount.mnt, &format!("sync {what}"));
+        assert!(ran.code == 0 || ran.err.contains("Input/output error"), "{ran:?}");
+        ran.code == 0
+    };
+    for (i, (change, inode)) in CHANGES.iter().enumerate() {
+        let path = format!("{i}/{inode}");
+        assert_eq!((synced(&path), synced(&path)), (false, true), "{change}");
+    }
+    assert!(synced("9") && synced("9/f"), "not changed since the last sync");
+    assert_eq!((synced("."), synced(".")), (false, true), "a sync of everything");
+    bash(&other.mnt, "sync 0; sync .").ok();
+    let left = "for i in $(seq 0 9); do ls -A $i; stat -c %a $i/f; done | sort -u";
+    assert_eq!(bash(&mount.mnt, left).ok(), "644\nf\n", "the state of before");
 }
 
 #[test]

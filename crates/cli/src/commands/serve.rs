@@ -12,6 +12,7 @@ use crate::{
     dir_kind::DirKind,
     error::Result,
     host::{self, Host},
+    oss_slots::OssSlots,
     paths::private_dir,
 };
 
@@ -44,19 +45,24 @@ pub fn mds(args: &MdsArgs) -> Result {
     })
 }
 
-/// `sheen oss`: its OSTs are in `DIR/0`, `DIR/1`, …; the MGS assigns each an index.
+/// `sheen oss`: its OSTs are in `DIR/0`, `DIR/1`, …; the MGS assigns each an index. A directory that
+/// lost its OST is refused.
 pub fn oss(args: &OssArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Osts.expect_in(dir)?;
     target(&args.target, OSS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
+        let mut slots = OssSlots::load(dir)?;
+        let mut ready = 0;
         for slot in 0..args.osts {
             let dir = dir.join(slot.to_string());
-            if !DirKind::Ost.is_in(&dir) {
-                host.wait_for_mdt(fsname, mgs, &dir).await?;
+            if !DirKind::Ost.is_in(&dir) && !slots.formats(slot, &dir, &host.wait_for_mdt(fsname, mgs, &dir).await?)? {
+                continue;
             }
-            host.ost(&dir, fsname, None, mgs, me).await?;
+            let name = host.ost(&dir, fsname, None, mgs, me).await?;
+            slots.record(&host.rt.disk(), slot, &name)?;
+            ready += 1;
         }
-        println!("{} OSTs of {fsname} ready at {me}", args.osts);
+        println!("{ready} OSTs of {fsname} ready at {me}");
         Ok(())
     })
 }

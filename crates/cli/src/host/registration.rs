@@ -64,22 +64,24 @@ impl Host {
     }
 
     /// Waits, before an OST is formatted in `dir`, until the MGS knows the MDT of the file system.
-    /// No OST is thus registered under a mistyped name.
+    /// No OST is thus registered under a mistyped name. Returns the configuration.
     ///
     /// # Errors
     /// The MGS refuses the name.
-    pub async fn wait_for_mdt(&self, fsname: &str, mgs: &[Nid], dir: &Path) -> Result {
+    pub async fn wait_for_mdt(&self, fsname: &str, mgs: &[Nid], dir: &Path) -> Result<Config> {
         let mgc = self.mgc(mgs);
         let mut config = known(&mgc, fsname).await?;
         if config.as_ref().and_then(mdt_of).is_none() {
             warn_of_unknown(&mgc, fsname, dir).await?;
         }
-        while config.as_ref().and_then(mdt_of).is_none() {
-            let version = config.map_or(0, |config| config.version);
+        loop {
+            let version = match config {
+                Some(config) if mdt_of(&config).is_some() => return Ok(config),
+                other => other.map_or(0, |config| config.version),
+            };
             let newer = mgc.watch(fsname, version).await;
             config = Some(newer.context(format!("cannot get the targets of {fsname} from the MGS"))?);
         }
-        Ok(())
     }
 
     /// Waits until the MGS has registered the MDTs of this process.

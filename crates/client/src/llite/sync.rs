@@ -12,8 +12,9 @@ impl Client {
     ///
     /// # Errors
     /// EIO: a sync failed, or earlier writes through any open file of this mount may be lost. That
-    /// happens if the host of an OST loses power before a sync. The error is reported once for a
-    /// file. Later writes start without an error.
+    /// happens if the host of an OST loses power before a sync. Or answered changes of the inode
+    /// were lost in a restart of the MDT. The error is reported once for a file. Later changes
+    /// start without an error.
     pub async fn fsync(&self, file: &OpenFile, _datasync: bool) -> Result<()> {
         let _timer = self.stats.time(Op::Fsync);
         // A sync can take long, so the LAYOUT lock is not in use meanwhile. Objects that are added
@@ -32,9 +33,10 @@ impl Client {
     /// Makes the file durable on the MDT, with the objects that it was known to have.
     ///
     /// # Errors
-    /// ESTALE: the MDT has lost the file or its objects.
+    /// ESTALE: the MDT has lost the file or its objects. EIO: it has lost changes of the inode.
     pub(super) async fn sync_inode(&self, file: &OpenFile) -> Result<()> {
         mdc::done(self.mdc.request(Request::Sync { fid: Some(file.fid()) }).reply().await?)?;
+        self.mdc.uncommitted().synced(file.fid())?;
         if file.is_unsure() {
             // The MDT that answered was restarted. Objects that it still knows from before were
             // durable already.
@@ -46,9 +48,11 @@ impl Client {
     /// fsync of a directory: makes its entries durable.
     ///
     /// # Errors
-    /// EIO.
+    /// EIO: a sync failed, or answered changes of its entries or attributes were lost in a restart
+    /// of the MDT. The loss is reported once.
     pub async fn fsyncdir(&self, dir: &OpenDir) -> Result<()> {
-        mdc::done(self.mdc.request(Request::Sync { fid: Some(dir.fid()) }).reply().await?)
+        mdc::done(self.mdc.request(Request::Sync { fid: Some(dir.fid()) }).reply().await?)?;
+        self.mdc.uncommitted().synced(dir.fid())
     }
 
     /// Returns when everything that was done through this client before is durable on the MDT and
@@ -60,6 +64,7 @@ impl Client {
     pub async fn syncfs(&self) -> Result<()> {
         let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.request(Request::Sync { fid: None }).reply());
         mdc::done(names?)?;
+        self.mdc.uncommitted().synced_all()?;
         objects.map_err(Failure::into_errno)
     }
 }

@@ -22,9 +22,13 @@ impl OpenFiles {
     /// Keeps the MDT informed of open files. All of them are opened again at an MDT that was
     /// restarted or has evicted this client, so that orphans survive. Local opens are registered
     /// before their lock is cancelled.
-    pub(crate) fn stay_open(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
+    pub(crate) fn stay_open(self: &Arc<Self>, mdc: &Arc<Mdc>, layouts: &Arc<Layouts>) {
         let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
+        let weak = Arc::downgrade(mdc);
         mdc.import().on_restart(move |mdt| {
+            if let Some(mdc) = weak.upgrade() {
+                mdc.uncommitted().restarted(mdt.welcome().incarnation, mdt.welcome().last_committed);
+            }
             // Drop the locks before the files are listed. A local open after this needs a lock of
             // the restarted MDT, which therefore knows the file.
             locks.forget();

@@ -10,7 +10,7 @@ use sheen_wire::{
     frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, Header, Kind},
 };
 
-use super::{connect::Route, inner::Inner, lo_peer::LoPeer};
+use super::{connect::Route, inner::Inner, link::Arrived, lo_peer::LoPeer};
 use crate::service::Response;
 
 impl<P: Protocol> Inner<P> {
@@ -28,7 +28,7 @@ impl<P: Protocol> Inner<P> {
         }
         let (guarded, mut prepared) = (guarded.then(|| self.link.lock().evictions()), None);
         loop {
-            match self.ready().await.map_err(Errno::from)? {
+            match self.ready(self.hard).await.map_err(Errno::from)? {
                 Route::Lo(peer) => {
                     // The target is being removed. The next `ready` does not find it any more.
                     if let Some(_running) = peer.enter() {
@@ -43,7 +43,7 @@ impl<P: Protocol> Inner<P> {
                     if let Some(waiting) = self.dispatch(frame, guarded)? {
                         let reply = waiting.await;
                         let copied = frame.header.flags & FLAG_BULK_COPY != 0;
-                        if copied || !reply.as_ref().is_ok_and(|reply| reply.damaged) {
+                        if copied || !reply.as_ref().is_ok_and(|reply| reply.frame.damaged) {
                             return self.answer(reply);
                         }
                         // The data was changed while it was sent: request a copy.
@@ -63,7 +63,8 @@ impl<P: Protocol> Inner<P> {
         request: P::Request,
         bulk: Bulk,
     ) -> sheen_wire::Result<Response<P::Reply>> {
-        let response = peer.call(request, bulk).await?;
+        let mut response = peer.call(request, bulk).await?;
+        response.incarnation = peer.welcome().incarnation;
         self.last_committed.fetch_max(response.last_committed, Ordering::AcqRel);
         Ok(response)
     }
@@ -80,8 +81,8 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Decodes a reply.
-    pub(super) fn answer(&self, reply: sheen_wire::Result<Frame>) -> sheen_wire::Result<Response<P::Reply>> {
-        let Frame { header, body, bulk, damaged, .. } = reply?;
+    pub(super) fn answer(&self, reply: sheen_wire::Result<Arrived>) -> sheen_wire::Result<Response<P::Reply>> {
+        let Arrived { frame: Frame { header, body, bulk, damaged, .. }, incarnation } = reply?;
         self.last_committed.fetch_max(header.last_committed, Ordering::AcqRel);
         match header.status {
             0 if damaged => return Err(Errno::EIO),
@@ -93,6 +94,7 @@ impl<P: Protocol> Inner<P> {
             tracing::warn!(target_name = %self.target, xid = header.xid, %error, "cannot decode a reply: its request fails");
             Errno::EPROTO
         })?;
-        Ok(Response { body, bulk, live: None, transno: header.transno, last_committed: header.last_committed })
+        let (transno, last_committed) = (header.transno, header.last_committed);
+        Ok(Response { body, bulk, live: None, transno, last_committed, incarnation })
     }
 }

@@ -44,6 +44,9 @@ pub struct ImportParams {
     pub max_pages_per_rpc: u32,
     /// Whether bulk is checksummed (over tcp).
     pub checksums: bool,
+    /// Whether requests wait for a connection without a limit. The two timeouts then hold only for
+    /// [`super::Import::connect`], and for requests that were resent many times.
+    pub hard: bool,
     /// Time that the first connection may take before the calls that wait for it fail.
     pub connect_timeout_ms: u64,
     /// Time that a request waits for a lost connection to be restored before it fails with
@@ -60,6 +63,7 @@ impl Default for ImportParams {
             max_rpcs_in_flight: 8,
             max_pages_per_rpc: 1024,
             checksums: true,
+            hard: false,
             connect_timeout_ms: 5_000,
             // Lustre's obd_timeout.
             recovery_timeout_ms: 100_000,

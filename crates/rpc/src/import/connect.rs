@@ -22,8 +22,8 @@ use super::{
 
 /// Shortest pause after a round over all NIDs. It doubles with each round.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// Longest such pause.
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// Longest such pause. Programs wait for up to this time after a restart of their server.
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// Time that one NID may take to welcome a client, so that the others are tried, too.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// A connection that broke sooner than this is restored only after a pause.
@@ -47,8 +47,9 @@ struct Welcomed {
 
 impl<P: Protocol> Inner<P> {
     /// Returns the current connection; makes one if there is none. Returns at once if there is one,
-    /// or if this is the first connection and the target is in this process.
-    pub(super) async fn ready(self: &Arc<Self>) -> Result<Route<P>, ConnectError> {
+    /// or if this is the first connection and the target is in this process. `hard`: waits for a
+    /// connection without a limit.
+    pub(super) async fn ready(self: &Arc<Self>, hard: bool) -> Result<Route<P>, ConnectError> {
         if let Some(route) = self.current_route() {
             return route;
         }
@@ -63,16 +64,16 @@ impl<P: Protocol> Inner<P> {
                 }
                 {
                     let link = self.link.lock();
-                    if let Some(e) = link.failure.as_ref().filter(|_| link.failures != failures) {
+                    if let Some(e) = link.failure.as_ref().filter(|_| link.failures != failures && !hard) {
                         return Err(e.clone());
                     }
                 }
                 self.start();
                 let settled = |state| matches!(state, ImportState::Full | ImportState::Closed);
-                self.wait_changed(|link| settled(link.state) || link.failures != failures).await;
+                self.wait_changed(|link| settled(link.state) || link.failures != failures && !hard).await;
             }
         };
-        if !connected_before {
+        if hard || !connected_before {
             return coming.await;
         }
         let limit = self.recovery_timeout;
@@ -105,7 +106,7 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Starts the connector if it is needed and does not run.
-    fn start(self: &Arc<Self>) {
+    pub(super) fn start(self: &Arc<Self>) {
         let mut link = self.link.lock();
         if link.connecting || matches!(link.state, ImportState::Full | ImportState::Closed) {
             return;
@@ -149,7 +150,8 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Tries `lo` and all NIDs in turn until one answers. `None`: no tcp connection is needed.
-    /// Calls go over `lo`, the import was closed, or the first connection timed out.
+    /// Calls go over `lo`, the import was closed, or the first connection timed out and requests do
+    /// not wait for it.
     async fn establish(self: &Arc<Self>) -> Option<Welcomed> {
         let began = self.net.rt().now();
         let mut backoff = BACKOFF_MIN;
@@ -206,20 +208,27 @@ impl<P: Protocol> Inner<P> {
         nids.iter().filter_map(|nid| if let Nid::Tcp(addr) = nid { Some(*addr) } else { None }).collect()
     }
 
-    /// Fails requests that have waited too long. Returns whether to stop connecting, which happens
-    /// only if the target was never reached.
+    /// Fails requests and calls of [`super::Import::connect`] that have waited too long. Returns
+    /// whether to stop connecting. That happens only if the target was never reached.
     fn stop_after_timeout(&self, began: Instant, now: Instant, reason: &str) -> bool {
         let mut link = self.link.lock();
         link.missed = true;
         // The wait of a request counts from when it was sent or from when the connection was lost,
         // whichever is later.
         let limit = self.recovery_timeout;
-        link.fail(Errno::ETIMEDOUT, |p| now.since(began.max(p.since())) >= limit);
+        if !self.hard {
+            link.fail(Errno::ETIMEDOUT, |p| now.since(began.max(p.since())) >= limit);
+        }
         if link.incarnation.is_some() || now.since(began) < self.connect_timeout {
             return false;
         }
         link.failures += 1;
         link.failure = Some(ConnectError::Unreachable { target: self.target.clone(), reason: reason.to_owned() });
+        if self.hard {
+            drop(link);
+            self.changed.notify_waiters();
+            return false;
+        }
         link.connecting = false;
         link.state = ImportState::New;
         true

@@ -76,9 +76,15 @@ pub(super) struct Link {
     pub(super) failure: Option<ConnectError>,
 }
 
+/// A reply, and the incarnation of the server that sent it.
+pub(super) struct Arrived {
+    pub(super) frame: Frame,
+    pub(super) incarnation: u64,
+}
+
 pub(super) struct Pending {
     pub(super) frame: Frame,
-    pub(super) reply: oneshot::Sender<sheen_wire::Result<Frame>>,
+    pub(super) reply: oneshot::Sender<sheen_wire::Result<Arrived>>,
     since: Instant,
     resends: u32,
     /// Valid only while the server knows the client's locks.
@@ -96,7 +102,7 @@ impl Link {
         now: Instant,
         guarded: bool,
         recovering: bool,
-    ) -> (u64, oneshot::Receiver<sheen_wire::Result<Frame>>) {
+    ) -> (u64, oneshot::Receiver<sheen_wire::Result<Arrived>>) {
         self.xid_last += 1;
         let xid = self.xid_last;
         frame.header.xid = xid;

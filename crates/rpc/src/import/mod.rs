@@ -65,7 +65,12 @@ impl<P: Protocol> Import<P> {
 
     /// Connects if there is no connection. The error has the reason, for the message of a mount.
     pub async fn connect(&self) -> Result<(), ConnectError> {
-        self.inner.ready().await.map(|_| ())
+        self.inner.ready(false).await.map(|_| ())
+    }
+
+    /// Starts to connect if there is no connection, and does not wait.
+    pub fn begin_connect(&self) {
+        self.inner.start();
     }
 
     /// Sets the restart hook, for a server that has forgotten this client because it was restarted

@@ -56,11 +56,15 @@ impl<P: Protocol> ImportRequest<'_, P> {
     /// Sends the request and waits for the reply. Waits first for a slot, then, if there is no
     /// connection, for one.
     ///
-    /// The request survives lost connections and restarted servers. Errors: the service's own; and
+    /// The request survives lost connections and restarted servers. Errors: the service's own; and,
+    /// unless the import waits without a limit ([`super::ImportParams::hard`]),
     /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`]
     ///   returns the reason);
     /// * ETIMEDOUT: the connection was lost and not restored within `recovery_timeout_ms`. The
-    ///   request may have been executed or not;
+    ///   request may have been executed or not. Also on an import without a limit, if the request
+    ///   was resent 16 times: it may be the reason why the connections broke;
+    ///
+    /// and in any case
     /// * ESHUTDOWN: the import was closed;
     /// * EINVAL: a body or bulk over the wire's limits;
     /// * EPROTO: the reply could not be decoded;

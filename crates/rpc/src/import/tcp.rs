@@ -9,7 +9,10 @@ use sheen_wire::{
 };
 use tokio::sync::oneshot;
 
-use super::{inner::Inner, link::Link};
+use super::{
+    inner::Inner,
+    link::{Arrived, Link},
+};
 
 /// Unanswered pings after which a connection counts as broken.
 const PINGS_UNANSWERED_MAX: u32 = 3;
@@ -18,7 +21,7 @@ const PINGS_UNANSWERED_MAX: u32 = 3;
 struct Waiting<P: Protocol> {
     inner: Arc<Inner<P>>,
     xid: u64,
-    reply: oneshot::Receiver<sheen_wire::Result<Frame>>,
+    reply: oneshot::Receiver<sheen_wire::Result<Arrived>>,
 }
 
 impl<P: Protocol> Drop for Waiting<P> {
@@ -39,7 +42,7 @@ impl<P: Protocol> Inner<P> {
         self: &Arc<Self>,
         frame: &mut Frame,
         guarded: Option<u64>,
-    ) -> sheen_wire::Result<Option<impl Future<Output = sheen_wire::Result<Frame>> + use<P>>> {
+    ) -> sheen_wire::Result<Option<impl Future<Output = sheen_wire::Result<Arrived>> + use<P>>> {
         let now = self.net.rt().now();
         let (xid, reply, connection) = {
             let mut link = self.link.lock();
@@ -59,7 +62,7 @@ impl<P: Protocol> Inner<P> {
         self: &Arc<Self>,
         connection: &Sender,
         frame: &mut Frame,
-    ) -> impl Future<Output = sheen_wire::Result<Frame>> + use<P> {
+    ) -> impl Future<Output = sheen_wire::Result<Arrived>> + use<P> {
         let now = self.net.rt().now();
         let (xid, reply) = {
             let mut link = self.link.lock();
@@ -75,8 +78,8 @@ impl<P: Protocol> Inner<P> {
         connection: Sender,
         frame: &Frame,
         xid: u64,
-        reply: oneshot::Receiver<sheen_wire::Result<Frame>>,
-    ) -> impl Future<Output = sheen_wire::Result<Frame>> + use<P> {
+        reply: oneshot::Receiver<sheen_wire::Result<Arrived>>,
+    ) -> impl Future<Output = sheen_wire::Result<Arrived>> + use<P> {
         // An error means that the connection ended, which the connector notices by itself. The
         // request stays pending.
         let _ = connection.post(frame.clone());
@@ -94,9 +97,12 @@ impl<P: Protocol> Inner<P> {
         self.heard.fetch_add(1, Ordering::Relaxed);
         match frame.header.kind {
             Kind::Reply => {
-                let pending = self.link.lock().pending.remove(&frame.header.xid);
+                let mut link = self.link.lock();
+                let pending = link.pending.remove(&frame.header.xid);
+                let incarnation = link.incarnation.unwrap_or_default();
+                drop(link);
                 if let Some(pending) = pending {
-                    let _ = pending.reply.send(Ok(frame));
+                    let _ = pending.reply.send(Ok(Arrived { frame, incarnation }));
                 }
                 true
             }

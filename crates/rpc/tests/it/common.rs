@@ -12,13 +12,17 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sheen_lnet::{Net, Nid};
+use sheen_lnet::{Frame, Net, Nid};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
 use sheen_rt::{
     JoinHandle, RealOptions, Rt,
     sim::{Sim, SimConfig},
 };
-use sheen_wire::{Bulk, Errno, Fid, Mds, Ost, mds, ost};
+use sheen_wire::{
+    Bulk, Errno, Fid, Mds, Ost,
+    frame::{self, Hello, Kind},
+    mds, ost,
+};
 use tokio::sync::Semaphore;
 
 pub const TARGET: &str = "sheen-MDT0000";
@@ -239,6 +243,19 @@ pub fn patient_import_config(client: &str, addr: Option<SocketAddr>) -> ImportCo
 
 pub fn import(net: Arc<Net>, addr: SocketAddr) -> Arc<Import<Mds>> {
     Import::new(net, import_config("client", Some(addr)))
+}
+
+/// The first frame of a client.
+pub fn hello(client: &str, protocol: &str) -> Frame {
+    let hello = Hello {
+        client: client.into(),
+        protocol: protocol.into(),
+        target: TARGET.into(),
+        target_uuid: String::new(),
+        features: 0,
+        reconnect: false,
+    };
+    Frame { body: frame::to_body(&hello).unwrap().into(), ..Frame::new(Kind::Hello, 0) }
 }
 
 /// Sends `AllocSeq`; returns the answer.

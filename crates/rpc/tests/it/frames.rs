@@ -8,23 +8,11 @@ use sheen_rpc::ServerConfig;
 use sheen_rt::Rt;
 use sheen_wire::{
     Bulk, Ost,
-    frame::{self, FLAG_BULK_CRC, Header, Hello, Kind},
+    frame::{self, FLAG_BULK_CRC, Header, Kind},
     ost,
 };
 
 use crate::common::*;
-
-fn hello(client: &str, protocol: &str) -> Frame {
-    let hello = Hello {
-        client: client.into(),
-        protocol: protocol.into(),
-        target: TARGET.into(),
-        target_uuid: String::new(),
-        features: 0,
-        reconnect: false,
-    };
-    Frame { body: frame::to_body(&hello).unwrap().into(), ..Frame::new(Kind::Hello, 0) }
-}
 
 fn bytes_of(frame: &Frame) -> Vec<u8> {
     let header = Header { body_len: frame.body.len() as u32, bulk_len: frame.bulk.len() as u32, ..frame.header };

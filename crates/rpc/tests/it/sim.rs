@@ -152,6 +152,70 @@ fn call_survives_short_partition_and_times_out_in_long_one() {
 }
 
 #[test]
+fn hard_import_waits_for_its_server_without_a_limit() {
+    const DOWN: Duration = Duration::from_secs(3600);
+    let sim = Sim::new(3, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let rt = sim.rt(2);
+        let mut config = import_config("hard", Some(sim.addr(1, PORT)));
+        config.params.hard = true;
+        let import: Arc<Import<Mds>> = Import::new(Net::new(rt.clone()), config);
+        let waits = begin_seq(&rt, &import);
+        assert!(import.connect().await.is_err(), "a mount learns that there is no server");
+        rt.sleep(DOWN).await;
+        assert!(!waits.is_finished() && import.is_away());
+        let _server = server(&sim, &echo).await;
+        assert_eq!(waits.await.unwrap(), Ok(1));
+        assert!(import.connect().await.is_ok());
+
+        sim.partition(1, 2);
+        let waits = begin_seq(&rt, &import);
+        rt.sleep(DOWN).await;
+        assert!(!waits.is_finished());
+        sim.heal(1, 2);
+        assert_eq!(waits.await.unwrap(), Ok(2));
+
+        sim.partition(1, 2);
+        let waits = begin_seq(&rt, &import);
+        rt.sleep(DOWN).await;
+        import.close().await;
+        assert_eq!(waits.await.unwrap(), Err(Errno::ESHUTDOWN));
+    })
+    .unwrap();
+}
+
+#[test]
+fn client_is_evicted_sooner_if_its_host_closed_the_connection() {
+    let sim = Sim::new(4, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (rt, net) = (sim.rt(2), Net::new(sim.rt(2)));
+        let attach = async |name| {
+            let mut connection = net.connect(sim.addr(1, PORT)).await.unwrap();
+            connection.sender.post(hello(name, "mds")).unwrap();
+            connection.receiver.recv().await.unwrap();
+            connection
+        };
+        let evicted_after = async |name: &str| {
+            let began = rt.now();
+            while !echo.gone.lock().iter().any(|gone| gone == name) {
+                rt.sleep(Duration::from_millis(100)).await;
+            }
+            rt.now().since(began).as_secs()
+        };
+        drop(attach("killed").await);
+        assert_eq!(evicted_after("killed").await, 5);
+        let _lost = attach("lost").await;
+        sim.partition(1, 2);
+        let seconds = evicted_after("lost").await;
+        assert!((30..60).contains(&seconds), "{seconds} s");
+    })
+    .unwrap();
+}
+
+#[test]
 fn evicted_client_recovers_and_its_request_is_executed_once() {
     let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
     let echo = Arc::new(Echo::gated(1));
