@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sheen_lnet::{Net, Nid};
-use sheen_rpc::{Cause, Import, ImportConfig, RequestError, Server, ServerConfig};
+use sheen_rpc::{Cause, Import, ImportConfig, ImportState, RequestError, Server};
 use sheen_rt::{
     operation,
     sim::{Sim, SimConfig, World},
@@ -19,8 +19,7 @@ const SYNC: mds::Request = mds::Request::Sync { fid: None };
 const STATFS: mds::Request = mds::Request::StatFs;
 
 async fn server(world: &World, echo: &Arc<Echo>) -> Arc<Server> {
-    let config = ServerConfig::default();
-    let server = Server::with_config(Net::new(world.rt(1)), config);
+    let server = Server::new(Net::new(world.rt(1)));
     server.add::<Mds>(TARGET, echo.clone());
     server.listen(world.addr(1, PORT)).await.unwrap();
     server
@@ -55,6 +54,7 @@ fn failed_request_names_its_target_request_xid_and_cause() {
         assert_eq!(error.to_string(), "sheen-MDT0000: statfs xid 2: the target answered (EOPNOTSUPP)");
 
         server.remove(TARGET);
+        until(&sim.rt(2), || import.state() != ImportState::Full).await;
         let error = fails(&import, SYNC).await;
         assert_eq!(*error.cause(), Cause::Disconnected { seconds: 20 });
         assert_eq!((error.errno(), error.xid()), (Errno::ETIMEDOUT, None), "it was not sent");
