@@ -1,19 +1,23 @@
 //! Why an operation below [`crate::llite`] failed: an error for the user, or a reason to repeat the
 //! operation.
 //!
-//! Replies carry both as errnos. [`Failure::of_reply`] tells them apart where a reply arrives
-//! (`osc`, `mdc`). There is no conversion of a [`Failure`] to an [`Errno`] by `?`: a function that
-//! returns an errno either repeats the operation, or decides with [`Failure::into_errno`] not to.
+//! Replies carry both as errnos. The conversion from a [`RequestError`], and [`Failure::of_reply`],
+//! tell them apart where a reply arrives (`osc`, `mdc`). There is no conversion of a [`Failure`] to
+//! an [`Errno`] by `?`: a function that returns an errno either repeats the operation, or decides
+//! with [`Failure::into_errno`] not to. That is also where a failed request is logged.
 
 use std::fmt;
 
+use sheen_rpc::RequestError;
 use sheen_wire::Errno;
 
 /// Why a request or an operation on objects failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// An error for the user.
+    /// An error for the user, found by this client or within a reply.
     Errno(Errno),
+    /// An error for the user: a request failed.
+    Request(RequestError),
     /// Objects of the layout are sealed: the file has another layout, or is about to get one.
     /// `partly`: a part of the operation may have been done before.
     LayoutMoved {
@@ -33,7 +37,7 @@ impl Failure {
     /// Sealed objects, and a part of the operation may have been done.
     pub const MOVED_PARTLY: Failure = Failure::LayoutMoved { partly: true };
 
-    /// Decodes the error in a reply.
+    /// Decodes an error within a reply.
     pub fn of_reply(errno: Errno) -> Failure {
         match errno {
             Errno::MOVED => Failure::MOVED,
@@ -45,16 +49,29 @@ impl Failure {
 
     /// Returns the error for the user of an operation that is not repeated. EIO: objects are
     /// sealed. EPROTO: the MDT asks for groups that it has.
+    ///
+    /// Logs a failed request, unless the target gave an ordinary answer
+    /// ([`RequestError::into_errno`]).
     pub fn into_errno(self) -> Errno {
         match self {
             Failure::Errno(errno) => errno,
+            Failure::Request(error) => error.into_errno(),
             Failure::LayoutMoved { .. } => Errno::EIO,
             Failure::NeedGroups => Errno::EPROTO,
         }
     }
 
+    /// Returns the error for the user, and logs nothing. `None`: a reason to repeat the operation.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Failure::Errno(errno) => Some(*errno),
+            Failure::Request(error) => Some(error.errno()),
+            Failure::LayoutMoved { .. } | Failure::NeedGroups => None,
+        }
+    }
+
     /// Whether objects are sealed.
-    pub fn is_moved(self) -> bool {
+    pub fn is_moved(&self) -> bool {
         matches!(self, Failure::LayoutMoved { .. })
     }
 }
@@ -65,11 +82,22 @@ impl From<Errno> for Failure {
     }
 }
 
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Failure {
+        match Failure::of_reply(error.errno()) {
+            Failure::Errno(_) => Failure::Request(error),
+            reason => reason,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Errno(errno) => errno.fmt(f),
+            Failure::Request(error) => error.fmt(f),
             Failure::LayoutMoved { .. } => f.write_str("objects are sealed"),
-            other => other.into_errno().fmt(f),
+            Failure::NeedGroups => f.write_str("the MDT needs the groups of the caller"),
         }
     }
 }

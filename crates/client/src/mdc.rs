@@ -310,7 +310,7 @@ impl Mdc {
         let call = Call { request, keep, beginning, cancels, converts: converts.to_vec() };
         // Boxed. Otherwise the future of every operation, even one that needs no request, would
         // include the state of the many layers below.
-        let response = Box::pin(self.import.request(call).send()).await.map_err(Failure::of_reply)?;
+        let response = Box::pin(self.import.request(call).send()).await?;
         let Response { transno, incarnation, last_committed: committed, .. } = response;
         let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
         let inodes = changed.into_iter().flatten().chain(touched.iter().copied());

@@ -13,9 +13,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_rpc::{Import, ImportRequest, Response};
+use sheen_rpc::{Cause, Import, ImportRequest, RequestError, Response};
 use sheen_rt::Rt;
-use sheen_wire::{Bulk, Errno, Ost, Result, StatFs, ost};
+use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
 
 use crate::{connection::import_state, failure::Failure, locks::LockTable, rpc_stats::PagesPerRpc};
 
@@ -149,7 +149,7 @@ impl<'a> OstRequest<'a> {
     pub async fn send(self) -> Result<Response<ost::Reply>, Failure> {
         let osc = self.osc;
         // Boxed, for the reason given in `Mdc::send`.
-        let response = Box::pin(self.begin()?.send()).await.map_err(Failure::of_reply)?;
+        let response = Box::pin(self.begin()?.send()).await?;
         if let ost::Reply::StatFs(space) = &response.body {
             *osc.space.lock() = *space;
         }
@@ -162,14 +162,15 @@ impl<'a> OstRequest<'a> {
     /// # Errors
     /// As [`OstRequest::send`].
     pub async fn send_in_place(self) -> Result<Response<ost::Reply>, Failure> {
-        Box::pin(self.begin()?.send_in_place()).await.map_err(Failure::of_reply)
+        Ok(Box::pin(self.begin()?.send_in_place()).await?)
     }
 
     /// Checks that the OST is active, and counts the request in the statistics.
-    fn begin(self) -> Result<ImportRequest<'a, Ost>> {
+    fn begin(self) -> Result<ImportRequest<'a, Ost>, RequestError> {
         let OstRequest { osc, body, bulk, guarded, urgent } = self;
         if !osc.active() {
-            return Err(Errno::EIO);
+            let cause = Cause::NotSent { reason: "the OST is inactive on this mount", errno: Errno::EIO };
+            return Err(osc.import.failure(Ost::op(&body), cause));
         }
         let mut waits = false;
         match &body {

@@ -15,8 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sheen_namespace::Destroy;
+use sheen_rpc::RequestError;
+use sheen_wire::Fid;
 use sheen_wire::ost::{PARTS_MAX, Request};
-use sheen_wire::{Errno, Fid, Result};
 use tracing::warn;
 
 use crate::mdt::Mdt;
@@ -78,10 +79,11 @@ async fn settled(mdt: &Mdt, file: Option<Fid>) {
     }
 }
 
-async fn destroy_on(mdt: Arc<Mdt>, osp: Arc<Osp>, objects: Vec<Fid>) -> Result<()> {
+async fn destroy_on(mdt: Arc<Mdt>, osp: Arc<Osp>, objects: Vec<Fid>) -> Result<(), RequestError> {
     for objects in objects.chunks(PARTS_MAX) {
-        let destroy = osp.run(Request::Destroy { objects: objects.to_vec() });
-        mdt.rt.timeout(TIMEOUT, destroy).await.unwrap_or(Err(Errno::ETIMEDOUT))?;
+        let request = Request::Destroy { objects: objects.to_vec() };
+        let op = request.op();
+        mdt.rt.timeout(TIMEOUT, osp.run(request)).await.unwrap_or_else(|_| Err(osp.no_reply(op, TIMEOUT)))?;
     }
     Ok(())
 }
@@ -105,7 +107,7 @@ async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
             Ok(Ok(())) => {}
             failed => {
                 if let Ok(Err(e)) = failed {
-                    warn!("{}: destroying objects on {} failed ({e}); retrying when it answers", mdt.name, osp.target);
+                    warn!("{}: {e}: objects of deleted files use space until the OST answers", mdt.name);
                 }
                 away.insert(osp.index);
                 osp.lost();

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sheen_namespace::{ClientId, Done, OpError, Renamed, Taking};
-use sheen_rpc::{Export, Response};
+use sheen_rpc::{Export, RequestError, Response};
 use sheen_rt::operation;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost::{self, PARTS_MAX};
@@ -214,8 +214,12 @@ impl Mdt {
                 None => outcome = Err(Errno::EIO),
                 Some(osp) => tasks.extend(objects.chunks(PARTS_MAX).map(|objects| {
                     let (rt, osp, request) = (self.rt.clone(), osp.clone(), request(objects.to_vec()));
-                    let run =
-                        async move { rt.timeout(timeout, osp.run(request)).await.unwrap_or(Err(Errno::ETIMEDOUT)) };
+                    let op = request.op();
+                    let run = async move {
+                        let answer = rt.timeout(timeout, osp.run(request)).await;
+                        let answer = answer.unwrap_or_else(|_| Err(osp.no_reply(op, timeout)));
+                        answer.map_err(RequestError::into_errno)
+                    };
                     self.rt.spawn("migrate", operation::inherit(run))
                 })),
             }

@@ -13,8 +13,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sheen_rpc::RequestError;
+use sheen_wire::StatFs;
 use sheen_wire::ost::Request;
-use sheen_wire::{Errno, Result, StatFs};
 use tracing::{info, warn};
 
 use crate::mdt::Mdt;
@@ -35,17 +36,14 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
             Ok(statfs) => remove_orphans(&mdt, &osp).await.map(|()| statfs),
             failed => failed,
         };
-        match (result, was) {
+        match (&result, was) {
             (Ok(_), false) => info!("{}: {} is active", mdt.name, osp.target),
             (Err(e), true) => {
-                warn!(
-                    "{}: {} does not answer ({e}); no objects there until it does; check its OSS",
-                    mdt.name, osp.target
-                )
+                warn!("{}: {e}; no new objects on {} until it answers; check its OSS", mdt.name, osp.target)
             }
             _ => {}
         }
-        osp.note(began, result);
+        osp.note(began, result.as_ref().ok().copied());
         mdt.osts.rebuild();
         match result {
             Ok(_) => {
@@ -62,17 +60,18 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
 
 /// Requests the free space of an OST. If the connection breaks meanwhile, the OST takes no objects
 /// from that moment.
-async fn look(mdt: &Mdt, osp: &Osp) -> Result<StatFs> {
+async fn look(mdt: &Mdt, osp: &Osp) -> Result<StatFs, RequestError> {
+    let late = || Err(osp.no_reply(Request::StatFs.op(), STATFS_TIMEOUT));
     let mut answer = std::pin::pin!(mdt.rt.timeout(STATFS_TIMEOUT, osp.fetch()));
     tokio::select! {
         biased;
-        looked = &mut answer => return looked.unwrap_or(Err(Errno::ETIMEDOUT)),
+        looked = &mut answer => return looked.unwrap_or_else(|_| late()),
         () = osp.import.disconnected() => {}
     }
     if osp.disconnected() {
         mdt.osts.rebuild();
     }
-    answer.await.unwrap_or(Err(Errno::ETIMEDOUT))
+    answer.await.unwrap_or_else(|_| late())
 }
 
 /// Waits until an OST that answered needs another statfs.
@@ -90,7 +89,7 @@ async fn idle(mdt: &Mdt, osp: &Osp) {
     }
 }
 
-async fn remove_orphans(mdt: &Mdt, osp: &Osp) -> Result<()> {
+async fn remove_orphans(mdt: &Mdt, osp: &Osp) -> Result<(), RequestError> {
     // By a damaged store, objects of existing files may seem to be orphans. Such an MDT creates no
     // objects, so the removal need not come first.
     if mdt.commits.is_damaged() {

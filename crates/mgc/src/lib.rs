@@ -123,14 +123,14 @@ impl Mgc {
                     }
                     return Ok(response.body);
                 }
-                Err(errno) if transient(errno) => {
+                Err(error) if transient(error.errno()) => {
                     if !silent {
-                        warn!("MGS: no reply to {} ({errno}); retrying until it answers", request.op());
+                        warn!("{error}; retrying until the MGS answers");
                         silent = true;
                     }
                     self.rt.sleep(RETRY).await;
                 }
-                Err(errno) => return Err(errno),
+                Err(error) => return Err(error.into_errno()),
             }
         }
     }

@@ -33,8 +33,8 @@ mod target;
 
 pub use gate::{Gate, Pass};
 pub use import::{
-    ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,
-    RPCS_IN_FLIGHT_LIMIT, Recovering, URGENT_IN_FLIGHT_MAX,
+    Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,
+    RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, URGENT_IN_FLIGHT_MAX,
 };
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Response, Service};

@@ -58,26 +58,26 @@ impl Change<'_> {
     /// Ends the change after its reply, and drops what it changed. Returns a token to cache the
     /// reply.
     pub fn end<T>(self, answer: &Result<T, Errno>) -> Option<Token> {
-        self.ended(answer.as_ref().err().map(|errno| (*errno).into()), &[])
+        self.ended(answer.as_ref().err().copied(), &[])
     }
 
     /// Ends a change of the data in objects.
     pub fn end_data<T>(self, answer: &Result<T, Failure>) {
-        self.ended(answer.as_ref().err().copied(), &[]);
+        self.ended(answer.as_ref().err().and_then(Failure::errno), &[]);
     }
 
     /// Ends the change like [`Change::end`], with a reply that lists further changed inodes.
     pub fn end_with_invalidations(self, answer: &Result<MdtReply, Errno>) -> Option<Token> {
         match answer {
             Ok(kept) => self.ended(None, &kept.touched),
-            Err(errno) => self.ended(Some((*errno).into()), &[]),
+            Err(errno) => self.ended(Some(*errno), &[]),
         }
     }
 
-    fn ended(mut self, failure: Option<Failure>, also: &[Fid]) -> Option<Token> {
+    fn ended(mut self, error: Option<Errno>, also: &[Fid]) -> Option<Token> {
         let begun = self.begun.take()?;
         let token = self.cache.meta.lock().end(&begun, self.data, also);
-        if matches!(failure, Some(Failure::Errno(Errno::ETIMEDOUT | Errno::ESHUTDOWN))) {
+        if matches!(error, Some(Errno::ETIMEDOUT | Errno::ESHUTDOWN)) {
             self.cache.unsure();
         }
         self.cache.token().map(|_| token)

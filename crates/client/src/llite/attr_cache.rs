@@ -323,16 +323,21 @@ impl Client {
 
     /// Merges the attributes of the objects into those of the MDT.
     pub(crate) async fn completed(&self, reply: AttrReply) -> Result<EntryAttr> {
+        self.try_complete(reply).await.map_err(Failure::into_errno)
+    }
+
+    /// As [`Client::completed`], for a caller that can do without the objects.
+    pub(crate) async fn try_complete(&self, reply: AttrReply) -> Result<EntryAttr, Failure> {
         let by = reply.by();
         match self.completed_once(reply).await {
-            Err(Failure::LayoutMoved { .. }) => Box::pin(self.completed_elsewhere(by.fid)).await,
+            Err(Failure::LayoutMoved { .. }) => Ok(Box::pin(self.completed_elsewhere(by.fid)).await?),
             Ok(entry) if self.may_be_overtaken(&by) => {
                 let seen = entry.attr;
                 // No lock is in use while the MDT is asked.
                 drop(entry);
-                Box::pin(self.completed_again(by, seen)).await
+                Ok(Box::pin(self.completed_again(by, seen)).await?)
             }
-            answer => answer.map_err(Failure::into_errno),
+            answer => answer,
         }
     }
 

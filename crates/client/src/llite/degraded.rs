@@ -18,7 +18,7 @@
 use sheen_wire::{Attr, Fid, Result, ldlm::Cookie};
 
 use super::attr_cache::{AttrReply, KnownAttr};
-use crate::{Client, EntryAttr, lov::is_absence};
+use crate::{Client, EntryAttr, failure::Failure, lov::is_absence};
 
 impl Client {
     /// As [`Client::completed`], for a reply that brings a name. Does not wait for a disconnected
@@ -27,9 +27,9 @@ impl Client {
         let asks = self.cache.kernel().filter(|kernel| kernel.asks_for_sizes());
         let (Some(_), Some(layout)) = (asks, reply.layout.clone()) else { return self.completed(reply).await };
         let (attr, lock) = (reply.attr, reply.lock);
-        match self.lov.unless_away(std::slice::from_ref(&layout), self.completed(reply)).await {
-            Some(Err(errno)) if is_absence(errno.into()) => {}
-            Some(answer) => return answer,
+        match self.lov.unless_away(std::slice::from_ref(&layout), self.try_complete(reply)).await {
+            Some(Err(failure)) if is_absence(&failure) => {}
+            Some(answer) => return answer.map_err(Failure::into_errno),
             None => {}
         }
         self.cache.begin_drop_attr(attr.fid);

@@ -107,7 +107,7 @@ impl Client {
             let guard = lock.and_then(|cookie| self.guard_again(fid, cookie));
             let guarded = guard.is_some();
             let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
-            if cut.is_err_and(Failure::is_moved) {
+            if cut.as_ref().is_err_and(Failure::is_moved) {
                 drop(guard);
                 if cut == Err(Failure::MOVED_PARTLY)
                     && Box::pin(self.finish(fid, &layout, &Begun::Truncate(size))).await?.is_some()

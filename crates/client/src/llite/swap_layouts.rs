@@ -93,7 +93,7 @@ impl Client {
             }
             let there = match self.lov.follow(layout).await {
                 Err(Failure::LayoutMoved { .. }) => return Ok(None),
-                Err(Failure::Errno(Errno::EAGAIN)) => continue,
+                Err(failure) if failure.errno() == Some(Errno::EAGAIN) => continue,
                 Ok(there) if layout.is_mirrored() => return finished_mirror(layout, &there),
                 there => there.map_err(Failure::into_errno)?,
             };

@@ -13,8 +13,8 @@ use crate::{failure::Failure, osc::Osc};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Whether the error may result from a disconnected OST, rather than from the request.
-pub fn is_absence(failure: Failure) -> bool {
-    matches!(failure, Failure::Errno(Errno::ENOTCONN | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EIO))
+pub fn is_absence(failure: &Failure) -> bool {
+    matches!(failure.errno(), Some(Errno::ENOTCONN | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EIO))
 }
 
 /// A test whether an OST is unavailable.

@@ -18,7 +18,7 @@ use crate::{
 /// Combines the results of requests that were sent together. [`Failure::MOVED`]: none was executed,
 /// because objects are sealed. [`Failure::MOVED_PARTLY`]: some may have been executed.
 pub(super) fn together(answers: Vec<Result<()>>) -> Result<()> {
-    let is_moved = |answer: &Result<()>| answer.is_err_and(Failure::is_moved);
+    let is_moved = |answer: &Result<()>| answer.as_ref().is_err_and(Failure::is_moved);
     if !answers.iter().any(is_moved) {
         return answers.into_iter().collect();
     }
@@ -61,17 +61,20 @@ mod tests {
 
     #[test]
     fn combined_results_distinguish_moved_from_moved_partly() {
-        let (moved, partly, full) = (Err(Failure::MOVED), Err(Failure::MOVED_PARTLY), Err(Errno::ENOSPC.into()));
+        let moved = || Err(Failure::MOVED);
+        let partly = || Err(Failure::MOVED_PARTLY);
+        let full = || Err(Errno::ENOSPC.into());
         for (answers, all) in [
             (vec![Ok(()), Ok(())], Ok(())),
-            (vec![moved, moved], moved),
-            (vec![moved, Ok(())], partly),
-            (vec![moved, full], partly),
-            (vec![partly], partly),
-            (vec![full, Ok(())], full),
+            (vec![moved(), moved()], moved()),
+            (vec![moved(), Ok(())], partly()),
+            (vec![moved(), full()], partly()),
+            (vec![partly()], partly()),
+            (vec![full(), Ok(())], full()),
         ] {
             assert_eq!(together(answers.clone()), all, "{answers:?}");
         }
-        assert_eq!([after(true, moved), after(false, moved), after(true, full)], [partly, moved, full]);
+        let adjusted = [after(true, moved()), after(false, moved()), after(true, full())];
+        assert_eq!(adjusted, [partly(), moved(), full()]);
     }
 }

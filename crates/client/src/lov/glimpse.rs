@@ -92,7 +92,7 @@ impl Lov {
         for (group, answer) in groups.iter().zip(answers) {
             match answer {
                 Ok(answer) => group.iter().zip(answer).for_each(|(w, answer)| note(&mut seen[w.file], w, answer)),
-                Err(failure) => group.iter().for_each(|w| seen[w.file] = Err(failure)),
+                Err(failure) => group.iter().for_each(|w| seen[w.file] = Err(failure.clone())),
             }
         }
         for (seen, kept) in seen.iter_mut().zip(kept).filter(|(_, kept)| !kept.is_empty()) {

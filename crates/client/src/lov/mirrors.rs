@@ -73,7 +73,7 @@ impl Lov {
         loop {
             let answer = self.while_up(layout, &tried, &now, work(now.clone())).await;
             match answer {
-                Err(failure) if is_absence(failure) => match self.another(layout, &tried) {
+                Err(failure) if is_absence(&failure) => match self.another(layout, &tried) {
                     Some(next) => now = next,
                     None => return Err(failure),
                 },

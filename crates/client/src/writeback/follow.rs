@@ -45,7 +45,7 @@ impl Writeback {
             match self.osc.request(asked).urgent().send().await.map(|response| response.body) {
                 Ok(Reply::Objects(objects)) => now = objects.first().copied().unwrap_or(object),
                 Ok(_) => return Err(Errno::EPROTO.into()),
-                Err(Failure::MOVED | Failure::Errno(Errno::EAGAIN)) => {}
+                Err(failure) if failure == Failure::MOVED || failure.errno() == Some(Errno::EAGAIN) => {}
                 Err(failure) => return Err(failure),
             }
             parts.iter_mut().for_each(|part| part.object = now);

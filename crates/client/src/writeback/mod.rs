@@ -46,10 +46,7 @@ use sheen_wire::{
 };
 use tokio::sync::{Notify, Semaphore};
 
-use crate::{
-    failure::{Failure, Result},
-    osc::Osc,
-};
+use crate::{failure::Result, osc::Osc};
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
 pub use unsynced::Unsynced;
@@ -516,15 +513,15 @@ impl Writeback {
             // ESTALE is no error: another client deleted the object after a restarted OST had lost
             // the lock. A failed write uses up its grant: the OST counts it as written.
             if let Err(failure) = answer
-                && failure != Failure::Errno(Errno::ESTALE)
+                && failure.errno() != Some(Errno::ESTALE)
             {
                 // The object was sealed after a restarted OST had lost the lock, and the data
                 // cannot follow to its new place.
-                let errno = failure.into_errno();
+                let errno = failure.errno().unwrap_or(Errno::EIO);
                 self.failed.store(true, Relaxed);
                 state.failed.put(file, errno);
                 let ost = self.osc.index();
-                tracing::error!("{file}: OST {ost}: {errno}: discarded dirty data; fsync returns an error");
+                tracing::error!("{file}: OST {ost}: {failure}: discarded dirty data; fsync returns an error");
             }
             state.tidy(object);
             drop(state);

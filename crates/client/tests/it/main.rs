@@ -5,6 +5,7 @@
 mod append;
 mod coherence;
 mod data;
+mod failures;
 mod fake;
 mod life;
 mod mirrors;

@@ -55,7 +55,7 @@ fn enqueue_wait_ends_when_its_client_cancels_or_disconnects() {
             }
             c.import.close().await;
             match gone.await.unwrap().map(|r| r.body) {
-                Err(Errno::ESHUTDOWN) => {}
+                Err(error) if error == Errno::ESHUTDOWN => {}
                 Ok(ost::Reply::Enqueued { locks: answers, .. }) if lo => {
                     assert_eq!(answers[0].0, Enqueued::Refused(Errno::ESHUTDOWN));
                 }
@@ -142,7 +142,7 @@ fn client_that_ignores_a_blocking_callback_is_evicted() {
 
             // The client reconnects as an unknown one.
             let lost = b.import.request(cancel_of(other)).urgent().send().await;
-            assert!(lost.is_ok() || lost.err() == Some(Errno::EIO), "it was evicted, and may first learn of that here");
+            assert!(lost.err().is_none_or(|e| e == Errno::EIO), "it was evicted, and may first learn of that here");
             let new = b.lock(Mode::Pr, 2).await;
             assert!(s.service.export("b").id() != export.id() && s.service.locks(2) == 1);
             b.cancel(new).await;

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sheen_rpc::Import;
+use sheen_rpc::{Cause, Import, RequestError};
 use sheen_rt::Instant;
 use sheen_wire::ost::{Reply, Request};
-use sheen_wire::{Errno, Fid, Ost, Result, StatFs};
+use sheen_wire::{Fid, Ost, StatFs};
 use tokio::sync::Notify;
 
 /// Age at which the free space that placement uses is requested again.
@@ -160,15 +160,17 @@ impl Osp {
     }
 
     /// Sends a request whose reply carries no data.
-    pub async fn run(&self, request: Request) -> Result<()> {
+    pub async fn run(&self, request: Request) -> Result<(), RequestError> {
         self.import.request(request).send().await.map(drop)
     }
 
     /// Returns the objects that follow `after`; [`Fid::ZERO`]: the first ones.
-    pub async fn list(&self, after: Fid) -> Result<Vec<Fid>> {
-        match self.import.request(Request::List { after }).send().await?.body {
+    pub async fn list(&self, after: Fid) -> Result<Vec<Fid>, RequestError> {
+        let request = Request::List { after };
+        let op = request.op();
+        match self.import.request(request).send().await?.body {
             Reply::Objects(objects) => Ok(objects),
-            _ => Err(Errno::EPROTO),
+            _ => Err(self.wrong_reply(op)),
         }
     }
 
@@ -180,11 +182,11 @@ impl Osp {
         is_news
     }
 
-    /// Records the result of a statfs that began at `at`.
-    pub fn note(&self, at: Instant, result: Result<StatFs>) {
+    /// Records the result of a statfs that began at `at`; `None`: it failed.
+    pub fn note(&self, at: Instant, result: Option<StatFs>) {
         let mut state = self.state.lock();
-        (state.connected, state.reconnecting, state.tried) = (result.is_ok(), false, true);
-        let Ok(statfs) = result else { return };
+        (state.connected, state.reconnecting, state.tried) = (result.is_some(), false, true);
+        let Some(statfs) = result else { return };
         let used = state.statfs.map_or(0, |last| free_bytes(&last).saturating_sub(free_bytes(&statfs)));
         let forgotten = at.since(state.taken_at) >= TAKEN_AGE_MAX;
         state.taken = if forgotten { 0 } else { state.taken.saturating_sub(used) };
@@ -192,11 +194,20 @@ impl Osp {
     }
 
     /// Requests the free space.
-    pub async fn fetch(&self) -> Result<StatFs> {
+    pub async fn fetch(&self) -> Result<StatFs, RequestError> {
         match self.import.request(Request::StatFs).send().await?.body {
             Reply::StatFs(statfs) => Ok(statfs),
-            _ => Err(Errno::EPROTO),
+            _ => Err(self.wrong_reply(Request::StatFs.op())),
         }
+    }
+
+    /// Makes the error of a request that was not answered within `limit`. `op`: its name.
+    pub fn no_reply(&self, op: &'static str, limit: Duration) -> RequestError {
+        self.import.failure(op, Cause::NoReply { seconds: limit.as_secs() })
+    }
+
+    fn wrong_reply(&self, op: &'static str) -> RequestError {
+        self.import.failure(op, Cause::Undecodable("it belongs to another request".to_owned()))
     }
 }
 

@@ -10,17 +10,19 @@ use sheen_wire::{
     frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, Header, Kind},
 };
 
-use super::{connect::Route, inner::Inner, link::Arrived, lo_peer::LoPeer};
+use super::{connect::Route, inner::Inner, link::Arrived, lo_peer::LoPeer, request_error::Cause};
 use crate::service::Response;
 
 impl<P: Protocol> Inner<P> {
-    /// Sends a request over the current connection, and again if the connection is lost.
+    /// Sends a request over the current connection, and again if the connection is lost. Sets
+    /// `xid` when the request is sent over tcp.
     pub(super) async fn call(
         self: &Arc<Self>,
         request: P::Request,
         bulk: Bulk,
         guarded: bool,
-    ) -> sheen_wire::Result<Response<P::Reply>> {
+        xid: &mut Option<u64>,
+    ) -> Result<Response<P::Reply>, Cause> {
         if let Some(peer) = self.lo_peer()
             && let Some(_running) = peer.enter()
         {
@@ -28,7 +30,7 @@ impl<P: Protocol> Inner<P> {
         }
         let (guarded, mut prepared) = (guarded.then(|| self.link.lock().evictions()), None);
         loop {
-            match self.ready(self.hard).await.map_err(Errno::from)? {
+            match self.ready(self.hard).await? {
                 Route::Lo(peer) => {
                     // The target is being removed. The next `ready` does not find it any more.
                     if let Some(_running) = peer.enter() {
@@ -41,6 +43,7 @@ impl<P: Protocol> Inner<P> {
                         none => none.insert(self.frame(&request, &bulk)?),
                     };
                     if let Some(waiting) = self.dispatch(frame, guarded)? {
+                        *xid = Some(frame.header.xid);
                         let reply = waiting.await;
                         let copied = frame.header.flags & FLAG_BULK_COPY != 0;
                         if copied || !reply.as_ref().is_ok_and(|reply| reply.frame.damaged) {
@@ -62,18 +65,18 @@ impl<P: Protocol> Inner<P> {
         peer: &LoPeer<P>,
         request: P::Request,
         bulk: Bulk,
-    ) -> sheen_wire::Result<Response<P::Reply>> {
-        let mut response = peer.call(request, bulk).await?;
+    ) -> Result<Response<P::Reply>, Cause> {
+        let mut response = peer.call(request, bulk).await.map_err(Cause::Answered)?;
         response.incarnation = peer.welcome().incarnation;
         self.last_committed.fetch_max(response.last_committed, Ordering::AcqRel);
         Ok(response)
     }
 
     /// Encodes a request for tcp, without the xid.
-    pub(super) fn frame(&self, request: &P::Request, bulk: &Bulk) -> sheen_wire::Result<Frame> {
-        let body = frame::to_body(request).map_err(|_| Errno::EINVAL)?;
+    pub(super) fn frame(&self, request: &P::Request, bulk: &Bulk) -> Result<Frame, Cause> {
+        let body = frame::to_body(request).map_err(|_| Cause::Limits)?;
         if body.len() > BODY_BYTES_MAX || bulk.len() > BULK_BYTES_MAX {
-            return Err(Errno::EINVAL);
+            return Err(Cause::Limits);
         }
         let flags = if self.checksums.load(Ordering::Relaxed) { FLAG_BULK_CRC } else { 0 };
         let header = Header { flags, op_id: operation::current(), ..Header::new(Kind::Request, 0) };
@@ -81,19 +84,16 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Decodes a reply.
-    pub(super) fn answer(&self, reply: sheen_wire::Result<Arrived>) -> sheen_wire::Result<Response<P::Reply>> {
+    pub(super) fn answer(&self, reply: Result<Arrived, Cause>) -> Result<Response<P::Reply>, Cause> {
         let Arrived { frame: Frame { header, body, bulk, damaged, .. }, incarnation } = reply?;
         self.last_committed.fetch_max(header.last_committed, Ordering::AcqRel);
         match header.status {
-            0 if damaged => return Err(Errno::EIO),
+            0 if damaged => return Err(Cause::Damaged),
             0 => {}
-            errno @ 1.. => return Err(Errno(errno)),
-            _ => return Err(Errno::EPROTO),
+            errno @ 1.. => return Err(Cause::Answered(Errno(errno))),
+            status => return Err(Cause::Undecodable(format!("its status is {status}"))),
         }
-        let body = frame::from_body(&body).map_err(|error| {
-            tracing::warn!(target_name = %self.target, xid = header.xid, %error, "cannot decode a reply: its request fails");
-            Errno::EPROTO
-        })?;
+        let body = frame::from_body(&body).map_err(|error| Cause::Undecodable(error.to_string()))?;
         let (transno, last_committed) = (header.transno, header.last_committed);
         Ok(Response { body, bulk, live: None, transno, last_committed, incarnation })
     }

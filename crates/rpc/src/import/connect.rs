@@ -18,6 +18,7 @@ use super::{
     inner::{Inner, Recovering, RecoveringRoute},
     link::ImportState,
     lo_peer::LoPeer,
+    request_error::Cause,
 };
 
 /// Shortest pause after a round over all NIDs. It doubles with each round.
@@ -217,7 +218,8 @@ impl<P: Protocol> Inner<P> {
         // whichever is later.
         let limit = self.recovery_timeout;
         if !self.hard {
-            link.fail(Errno::ETIMEDOUT, |p| now.since(began.max(p.since())) >= limit);
+            let late = Cause::Disconnected { seconds: limit.as_secs() };
+            link.fail(&late, |p| now.since(began.max(p.since())) >= limit);
         }
         if link.incarnation.is_some() || now.since(began) < self.connect_timeout {
             return false;
@@ -416,7 +418,7 @@ impl<P: Protocol> Inner<P> {
     fn lose(&self) -> bool {
         let mut link = self.link.lock();
         (link.connection, link.recovering, link.nid) = (None, None, None);
-        link.fail(Errno::ENOTCONN, |p| p.recovering());
+        link.fail(&Cause::RecoveryBroke, |p| p.recovering());
         let lost = link.state != ImportState::Closed;
         if lost {
             link.state = ImportState::Disconn;
@@ -442,7 +444,7 @@ impl<P: Protocol> Inner<P> {
             }
             link.state = ImportState::Closed;
             link.nid = None;
-            link.fail(Errno::ESHUTDOWN, |_| true);
+            link.fail(&Cause::Closed, |_| true);
             link.connection.take()
         };
         self.slots.close();

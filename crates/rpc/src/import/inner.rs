@@ -20,6 +20,7 @@ use super::{
     config::{ImportConfig, PAGES_PER_RPC_LIMIT, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX},
     link::{ImportState, Link},
     lo_peer::LoPeer,
+    request_error::ErrorLog,
 };
 use crate::{
     service::{BoxFuture, Handler},
@@ -47,6 +48,7 @@ pub(crate) struct Inner<P: Protocol> {
     pub(super) recovery_timeout: Duration,
     pub(super) ping_interval: Duration,
     pub(super) stats: Stats,
+    pub(super) errors: Arc<ErrorLog>,
     pub(super) last_committed: AtomicU64,
     /// Number of frames received. It changes on a live connection and not on a silent one.
     pub(super) heard: AtomicU64,
@@ -80,6 +82,7 @@ impl<P: Protocol> Inner<P> {
         let params = config.params;
         let ms = Duration::from_millis;
         Inner {
+            errors: ErrorLog::new(&config.target, net.rt().clone()),
             net,
             client: config.client_uuid,
             target: config.target,

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use sheen_lnet::{Frame, Nid, Sender};
 use sheen_rt::Instant;
 use sheen_wire::{
-    Errno, OpId,
+    OpId,
     frame::{FEATURE_OP_ID, FLAG_RESENT},
 };
 use tokio::sync::oneshot;
 
-use super::error::ConnectError;
+use super::{error::ConnectError, request_error::Cause};
 
 /// Broken connections after which a request fails, once its time is up.
 const RESENDS_MAX: u32 = 16;
@@ -84,7 +84,7 @@ pub(super) struct Arrived {
 
 pub(super) struct Pending {
     pub(super) frame: Frame,
-    pub(super) reply: oneshot::Sender<sheen_wire::Result<Arrived>>,
+    pub(super) reply: oneshot::Sender<Result<Arrived, Cause>>,
     since: Instant,
     resends: u32,
     /// Valid only while the server knows the client's locks.
@@ -102,7 +102,7 @@ impl Link {
         now: Instant,
         guarded: bool,
         recovering: bool,
-    ) -> (u64, oneshot::Receiver<sheen_wire::Result<Arrived>>) {
+    ) -> (u64, oneshot::Receiver<Result<Arrived, Cause>>) {
         self.xid_last += 1;
         let xid = self.xid_last;
         frame.header.xid = xid;
@@ -121,7 +121,9 @@ impl Link {
     /// it was resent [`RESENDS_MAX`] times and waits for longer than `limit`. It may be the reason
     /// why the connections broke.
     pub(super) fn unanswered(&mut self, now: Instant, limit: Duration) -> Vec<Frame> {
-        self.fail(Errno::ETIMEDOUT, |p| p.resends >= RESENDS_MAX && now.since(p.since) >= limit);
+        self.fail(&Cause::ResentTooOften { times: RESENDS_MAX }, |p| {
+            p.resends >= RESENDS_MAX && now.since(p.since) >= limit
+        });
         let takes_op_ids = self.takes_op_ids();
         let resend = |p: &mut Pending| {
             p.resends = p.resends.saturating_add(1);
@@ -151,7 +153,7 @@ impl Link {
         self.incarnation = Some(incarnation);
         if std::mem::take(&mut self.eviction_pending) {
             self.evictions += 1;
-            self.fail(Errno::EIO, |p| p.guarded);
+            self.fail(&Cause::Evicted, |p| p.guarded);
         }
     }
 
@@ -166,10 +168,10 @@ impl Link {
     }
 
     /// Fails the pending requests that `which` picks.
-    pub(super) fn fail(&mut self, errno: Errno, which: impl Fn(&Pending) -> bool) {
+    pub(super) fn fail(&mut self, cause: &Cause, which: impl Fn(&Pending) -> bool) {
         for (_, pending) in self.pending.extract_if(.., |_, p| which(p)) {
             // A call that was dropped does not need the error.
-            let _ = pending.reply.send(Err(errno));
+            let _ = pending.reply.send(Err(cause.clone()));
         }
     }
 }

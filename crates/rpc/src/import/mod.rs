@@ -16,11 +16,13 @@ mod config;
 mod connect;
 mod error;
 mod inner;
+mod line_limit;
 mod link;
 mod lo;
 mod lo_peer;
 mod recover;
 mod request;
+mod request_error;
 mod tcp;
 
 use std::{
@@ -36,6 +38,7 @@ pub use error::ConnectError;
 pub use inner::Recovering;
 pub use link::ImportState;
 pub use request::ImportRequest;
+pub use request_error::{Cause, RequestError};
 
 use crate::{
     service::{BoxFuture, Handler},
@@ -132,6 +135,12 @@ impl<P: Protocol> Import<P> {
     /// Returns the target's name.
     pub fn target(&self) -> &str {
         &self.inner.target
+    }
+
+    /// Makes the error of a request that the caller did not send, or whose reply it cannot use.
+    /// `op`: the name of the request, as in the statistics.
+    pub fn failure(&self, op: &'static str, cause: Cause) -> RequestError {
+        self.inner.errors.error(op, None, cause)
     }
 
     /// Returns the client's uuid.

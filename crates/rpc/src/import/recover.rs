@@ -2,7 +2,10 @@
 
 use sheen_wire::{Bulk, Protocol, frame::Welcome};
 
-use super::inner::{Recovering, RecoveringRoute};
+use super::{
+    inner::{Recovering, RecoveringRoute},
+    request_error::{Cause, RequestError},
+};
 use crate::service::Response;
 
 impl<P: Protocol> Recovering<P> {
@@ -19,14 +22,24 @@ impl<P: Protocol> Recovering<P> {
 
     /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the
     /// connection broke. The hook is then called again over the next connection.
-    pub async fn call(&self, request: impl Into<P::Request>) -> sheen_wire::Result<Response<P::Reply>> {
-        let (request, bulk) = (request.into(), Bulk::new());
+    pub async fn call(&self, request: impl Into<P::Request>) -> Result<Response<P::Reply>, RequestError> {
+        let request = request.into();
+        let (op, mut xid) = (P::op(&request), None);
+        self.answer(request, &mut xid).await.map_err(|cause| self.inner.errors.error(op, xid, cause))
+    }
+
+    async fn answer(&self, request: P::Request, xid: &mut Option<u64>) -> Result<Response<P::Reply>, Cause> {
+        let bulk = Bulk::new();
         match &self.route {
-            RecoveringRoute::Lo(peer) => Ok(self.inner.call_lo(peer, request, bulk).await?.copied()?),
+            RecoveringRoute::Lo(peer) => {
+                let response = self.inner.call_lo(peer, request, bulk).await?;
+                response.copied().map_err(|e| Cause::Answered(e.into()))
+            }
             RecoveringRoute::Tcp(connection) => {
                 let mut frame = self.inner.frame(&request, &bulk)?;
-                let reply = self.inner.dispatch_recovering(connection, &mut frame).await;
-                self.inner.answer(reply)
+                let waiting = self.inner.dispatch_recovering(connection, &mut frame);
+                *xid = Some(frame.header.xid);
+                self.inner.answer(waiting.await)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak, atomic::Ordering};
 
 use sheen_lnet::{Frame, Sender};
 use sheen_wire::{
-    Errno, Protocol,
+    Protocol,
     frame::{self, Kind},
 };
 use tokio::sync::oneshot;
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::{
     inner::Inner,
     link::{Arrived, Link},
+    request_error::Cause,
 };
 
 /// Unanswered pings after which a connection counts as broken.
@@ -21,7 +22,7 @@ const PINGS_UNANSWERED_MAX: u32 = 3;
 struct Waiting<P: Protocol> {
     inner: Arc<Inner<P>>,
     xid: u64,
-    reply: oneshot::Receiver<sheen_wire::Result<Arrived>>,
+    reply: oneshot::Receiver<Result<Arrived, Cause>>,
 }
 
 impl<P: Protocol> Drop for Waiting<P> {
@@ -37,17 +38,17 @@ impl<P: Protocol> Inner<P> {
     /// the request is valid.
     ///
     /// # Errors
-    /// EIO: the client was evicted since.
+    /// [`Cause::Evicted`]: the client was evicted since.
     pub(super) fn dispatch(
         self: &Arc<Self>,
         frame: &mut Frame,
         guarded: Option<u64>,
-    ) -> sheen_wire::Result<Option<impl Future<Output = sheen_wire::Result<Arrived>> + use<P>>> {
+    ) -> Result<Option<impl Future<Output = Result<Arrived, Cause>> + use<P>>, Cause> {
         let now = self.net.rt().now();
         let (xid, reply, connection) = {
             let mut link = self.link.lock();
             if guarded.is_some_and(|evictions| evictions != link.evictions()) {
-                return Err(Errno::EIO);
+                return Err(Cause::Evicted);
             }
             let Some(connection) = link.connection.clone() else { return Ok(None) };
             let (xid, reply) = link.enter(frame, now, guarded.is_some(), false);
@@ -62,7 +63,7 @@ impl<P: Protocol> Inner<P> {
         self: &Arc<Self>,
         connection: &Sender,
         frame: &mut Frame,
-    ) -> impl Future<Output = sheen_wire::Result<Arrived>> + use<P> {
+    ) -> impl Future<Output = Result<Arrived, Cause>> + use<P> {
         let now = self.net.rt().now();
         let (xid, reply) = {
             let mut link = self.link.lock();
@@ -78,8 +79,8 @@ impl<P: Protocol> Inner<P> {
         connection: Sender,
         frame: &Frame,
         xid: u64,
-        reply: oneshot::Receiver<sheen_wire::Result<Arrived>>,
-    ) -> impl Future<Output = sheen_wire::Result<Arrived>> + use<P> {
+        reply: oneshot::Receiver<Result<Arrived, Cause>>,
+    ) -> impl Future<Output = Result<Arrived, Cause>> + use<P> {
         // An error means that the connection ended, which the connector notices by itself. The
         // request stays pending.
         let _ = connection.post(frame.clone());
@@ -87,7 +88,7 @@ impl<P: Protocol> Inner<P> {
         async move {
             match (&mut waiting.reply).await {
                 Ok(answer) => answer,
-                Err(_) => Err(Errno::ESHUTDOWN),
+                Err(_) => Err(Cause::Closed),
             }
         }
     }

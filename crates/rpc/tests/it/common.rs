@@ -1,6 +1,7 @@
 //! A service whose executions can be counted and delayed, and helpers to run it.
 
 use std::{
+    fmt,
     future::Future,
     net::SocketAddr,
     sync::{
@@ -15,15 +16,16 @@ use parking_lot::Mutex;
 use sheen_lnet::{Frame, Net, Nid};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
 use sheen_rt::{
-    JoinHandle, RealOptions, Rt,
+    JoinHandle, RealOptions, Rt, operation,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    Bulk, Errno, Fid, Mds, Ost,
+    Bulk, Errno, Fid, Mds, OpId, Ost,
     frame::{self, Hello, Kind},
     mds, ost,
 };
 use tokio::sync::Semaphore;
+use tracing_subscriber::Layer;
 
 pub const TARGET: &str = "sheen-MDT0000";
 /// Number of simulations of each test.
@@ -292,8 +294,22 @@ pub async fn expect_close_ends_calls(rt: &Rt, import: &Arc<Import<Mds>>, echo: &
     let waits = rt.spawn("waits", sync);
     until(rt, || echo.executed() == 1).await;
     import.close().await;
-    assert_eq!(waits.await.unwrap().err(), Some(Errno::ESHUTDOWN));
+    assert_eq!(waits.await.unwrap().unwrap_err(), Errno::ESHUTDOWN);
     assert_eq!(seq(import).await, Err(Errno::ESHUTDOWN));
+}
+
+/// Records each log line with the operation that it belongs to.
+#[derive(Clone, Default)]
+pub struct Log(pub Arc<Mutex<Vec<(String, OpId)>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let mut line = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
+            line += &format!("{field}={value:?} ");
+        });
+        self.0.lock().push((line, operation::current()));
+    }
 }
 
 pub fn write() -> ost::Request {

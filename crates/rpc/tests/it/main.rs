@@ -4,6 +4,7 @@
 
 mod callbacks;
 mod common;
+mod errors;
 mod frames;
 mod live;
 mod lo;

@@ -1,6 +1,6 @@
 //! Operation ids: from a client through one server to another, and in log lines of slow requests.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
@@ -10,7 +10,7 @@ use sheen_rt::{
     sim::{Sim, SimConfig, World},
 };
 use sheen_wire::{Bulk, Mds, OpId, Ost, mds, ost};
-use tracing_subscriber::{Layer, layer::SubscriberExt};
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::common::*;
 
@@ -129,20 +129,6 @@ fn lo_call_keeps_the_operation_of_its_caller() {
         operation::within(op, import.request(mds::Request::AllocSeq).send()).await.unwrap();
         assert_eq!(mdt.seen(), [op]);
     });
-}
-
-/// Records each log line with the operation that it belongs to.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(String, OpId)>>>);
-
-impl<S: tracing::Subscriber> Layer<S> for Log {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        let mut line = String::new();
-        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
-            line += &format!("{field}={value:?} ");
-        });
-        self.0.lock().push((line, operation::current()));
-    }
 }
 
 #[test]

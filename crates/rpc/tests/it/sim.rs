@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
-use sheen_rpc::{Import, ImportConfig, ImportState, Server};
+use sheen_rpc::{Cause, Import, ImportConfig, ImportState, Server};
 use sheen_rt::sim::{Sim, SimConfig, SimError, World};
 use sheen_wire::{Bulk, Errno, Mds, Ost};
 
@@ -299,7 +299,9 @@ fn guarded_write_fails_after_eviction_and_is_not_resent() {
         let waited_for = rt.spawn("call", async move { i.request(write()).bulk(bytes(2)).send().await.map(|_| ()) });
         until(&rt, || *echo.gone.lock() == ["c"]).await;
         sim.heal(1, 2);
-        assert_eq!(kept.await.unwrap(), Err(Errno::EIO));
+        let error = kept.await.unwrap().unwrap_err();
+        assert_eq!((error.errno(), error.op(), error.xid()), (Errno::EIO, "write", Some(2)));
+        assert_eq!(*error.cause(), Cause::Evicted);
         assert_eq!(waited_for.await.unwrap(), Ok(()), "its program waits for it");
         assert_eq!((echo.executed(), echo.data.lock().clone().into_bytes()), (2, Bytes::from(vec![2])));
     })

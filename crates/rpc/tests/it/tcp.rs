@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_lnet::{Connection, Fault, Frame, Net, Nid};
-use sheen_rpc::{ConnectError, Import, ImportConfig, ImportState, Server, ServerConfig};
+use sheen_rpc::{Cause, ConnectError, Import, ImportConfig, ImportState, Server, ServerConfig};
 use sheen_rt::{JoinHandle, Rt};
 use sheen_wire::{
     Bulk, Errno, Mds, Ost,
@@ -36,7 +36,8 @@ fn bulk_of_all_sizes_comes_back_whole() {
             }
         }
         assert_eq!(import.current_nid(), Some(Nid::Tcp(addr)));
-        assert_eq!(import.request(write()).bulk(data((16 << 20) + 1, 0)).send().await.err(), Some(Errno::EINVAL));
+        let error = import.request(write()).bulk(data((16 << 20) + 1, 0)).send().await.unwrap_err();
+        assert_eq!((error.errno(), error.xid(), error.cause()), (Errno::EINVAL, None, &Cause::Limits));
     });
 }
 

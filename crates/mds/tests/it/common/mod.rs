@@ -184,7 +184,7 @@ impl Host {
     }
 
     pub async fn ask(&self, request: Request) -> Result<Response<Answer>> {
-        self.import.request(request).send().await
+        Ok(self.import.request(request).send().await?)
     }
 
     /// Makes a directory in the root; returns the transno.

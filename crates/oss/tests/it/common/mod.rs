@@ -156,7 +156,7 @@ pub struct Client<'a> {
 
 impl Client<'_> {
     pub fn call(&self, request: Request, bulk: &[u8]) -> sheen_wire::Result<Response<Reply>> {
-        self.process.run(self.import.request(request).bulk(Bulk::from(Bytes::copy_from_slice(bulk))).send())
+        Ok(self.process.run(self.import.request(request).bulk(Bulk::from(Bytes::copy_from_slice(bulk))).send())?)
     }
 
     pub fn write(&self, data: &[u8], sync: bool) -> sheen_wire::Result<Response<Reply>> {
