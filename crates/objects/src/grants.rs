@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn touched_blocks_are_counted_whole() {
+    fn grants_count_partial_blocks_whole() {
         assert_eq!([blocks(0, 0), blocks(5, 1), blocks(4095, 2), blocks(4096, 4096)], [0, 4096, 8192, 4096]);
         assert_eq!(blocks(u64::MAX, u64::MAX), 4096);
     }

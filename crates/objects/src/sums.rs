@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn change_drops_the_sums_of_touched_chunks_only() {
+    fn change_drops_the_sums_of_changed_chunks_only() {
         let mut sums = Sums::new(&Budget::default());
         through(&mut sums, 0, &bytes(40 * C, 1), true);
         through(&mut sums, 17 * C + 5, b"x", true);

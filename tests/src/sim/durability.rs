@@ -15,7 +15,7 @@ use super::{
 #[derive(Default)]
 pub struct Durability {
     files: BTreeMap<Fid, Bytewise>,
-    /// Names that are durable and that no operation has touched since.
+    /// Names that are durable and that no operation has changed since.
     names: BTreeMap<(Fid, String), Fid>,
     /// All inodes that ever existed.
     known: BTreeSet<Fid>,

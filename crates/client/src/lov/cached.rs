@@ -31,7 +31,7 @@ use crate::{
     writeback::{Put, pattern::Stride},
 };
 
-/// Maximum number of attempts to lock a write before it goes without locks.
+/// Maximum number of attempts to lock a write before it is sent lockless.
 const ROUNDS_MAX: usize = 4;
 /// Alignment of the locks for small writes, in bytes: a power of two.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -165,7 +165,7 @@ impl Lov {
         Ok(Ok(()))
     }
 
-    /// Locks the whole range of a write in PW. `None`: the write goes without locks, because an
+    /// Locks the whole range of a write in PW. `None`: the write is sent lockless, because an
     /// object is contended (`lockless`: such an object needs no lock), or because locks are revoked
     /// faster than they are granted.
     ///

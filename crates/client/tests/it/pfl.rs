@@ -250,7 +250,7 @@ fn cached_size_is_dropped_with_layout_lock() {
 }
 
 #[test]
-fn truncate_append_and_fallocate_instantiate_only_touched_components() {
+fn truncate_append_and_fallocate_instantiate_only_components_in_range() {
     steps(async |m| {
         let f = create(&m, "f").await;
         let set = |size| SetAttr { size: Some(size), ..SetAttr::default() };

@@ -131,7 +131,7 @@ fn overlapping_writes_end_with_the_last_data() {
                 2 => {
                     let (from, len) = (below(SPACE), 1 + below(20_000));
                     let back = m.client.read(&file, from as u64, len).await.unwrap().into_bytes();
-                    assert!(back == want[from..SPACE.min(from + len)], "round {round}: reads what was written last");
+                    assert!(back == want[from..SPACE.min(from + len)], "round {round}: reads the last write");
                 }
                 _ => {}
             }

@@ -145,7 +145,7 @@ fn inval_attr_discards_a_getattr_reply_in_flight() {
     let old = overtaken(&m, "getattr", at, || assert!(m.notifier().inval_attr(id).unwrap()));
     assert_eq!(old, 4);
     m.fs.state().set_data(id, b"longer now".to_vec());
-    assert_eq!(len(&m, "f"), 10, "the overtaken reply is not cached");
+    assert_eq!(len(&m, "f"), 10, "the stale reply is not cached");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn acls_are_cached_until_inval_attr_which_discards_replies_in_flight() {
     assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [0], "cached");
     m.notifier().inval_attr(dir).unwrap();
     overtaken(&m, "getxattr", walk, || assert!(m.notifier().inval_attr(dir).unwrap()));
-    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [1], "the overtaken reply is not cached");
+    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [1], "the stale reply is not cached");
     assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [0]);
 }
 

@@ -101,7 +101,7 @@ fn create_allocates_objects_of_first_component_only() {
 }
 
 #[test]
-fn layout_intent_allocates_only_touched_components() {
+fn layout_intent_allocates_only_components_in_range() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", three());
     let (first, before) = (layout(&mut fs, f).components()[0].clone(), fs.attr(f));

@@ -112,7 +112,7 @@ fn synced_data_survives_a_crash_and_destroyed_objects_do_not() {
                         random_step(&rt, &store, &mut model).await;
                     }
                     sim.crash_host(HOST);
-                    // Objects that were found and not touched were not synced since the start, so
+                    // Objects that were found and not changed were not synced since the start, so
                     // they need not survive the next crash. Only synced objects are guaranteed, and
                     // these are in `durable`.
                 }

@@ -261,7 +261,7 @@ fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
     for round in 0..5 {
         // Each client cancels all locks when it has all: not before, and without waiting for the
         // other client.
-        let take_and_give_back = |of: &Caller<'_>, reverse: bool| {
+        let take_and_cancel = |of: &Caller<'_>, reverse: bool| {
             let mut locks: Vec<Enqueue> = (0..OBJECTS).map(|n| pr(object(n), ALL)).collect();
             if reverse {
                 locks.reverse();
@@ -277,7 +277,7 @@ fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
             })
         };
         let parts: Vec<Part> = (0..OBJECTS).map(|n| Part { object: object(n), ..part(round, 1) }).collect();
-        let both = [take_and_give_back(&a, false), take_and_give_back(&b, true)];
+        let both = [take_and_cancel(&a, false), take_and_cancel(&b, true)];
         let write = writer.begin(
             Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
             vec![b'x'; OBJECTS as usize].into(),

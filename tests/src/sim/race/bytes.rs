@@ -167,7 +167,7 @@ impl Change {
         start / UNIT != (end - 1).max(start) / UNIT
     }
 
-    /// Returns the number of the touched bytes after the change. 0 for zeros.
+    /// Returns the number of the changed bytes after the change. 0 for zeros.
     pub fn number(&self) -> u8 {
         match self {
             Change::Write { number, .. } => *number,
