@@ -3,6 +3,7 @@
 
 mod layers;
 mod prose;
+mod rooms;
 
 use std::{
     fs,
