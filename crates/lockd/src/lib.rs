@@ -74,17 +74,17 @@ impl<P> Lockd<P> {
     /// and without a completion callback. A wait ends with ESHUTDOWN if the client is disconnected
     /// or cancels the request. If the future is dropped, the request is cancelled.
     ///
-    /// The caller must call [`Lockd::told`] or [`Lockd::cancel`] afterwards. Before that, the lock
-    /// has no deadline.
+    /// The caller must call [`Lockd::delivered`] or [`Lockd::cancel`] afterwards. Before that, the
+    /// lock has no deadline.
     pub async fn enqueue_wait(&self, export: &Arc<Export>, want: &Enqueue) -> Enqueued {
         self.core.enqueue_wait(export, want).await
     }
 
     /// Marks locks from [`Lockd::enqueue_wait`] as known to the client: the reply with them is sent
     /// now.
-    pub fn told(&self, export: &Export, ids: &[LockId]) {
+    pub fn delivered(&self, export: &Export, ids: &[LockId]) {
         if !ids.is_empty() {
-            self.core.told(export.id(), ids);
+            self.core.delivered(export.id(), ids);
         }
     }
 

@@ -1,4 +1,5 @@
-//! How we write, as far as a program can check it: width, length of sentences, words that stand for a term of the field.
+//! How we write, as far as a program can check it: width, length of sentences, words that stand for
+//! a term of the field.
 //!
 //! Checked are comments and string literals of Rust sources, and Markdown outside of code blocks.
 
@@ -122,6 +123,19 @@ const BANNED: &[(&[&str], &str)] = &[
     (&["weakly"], "holds a `Weak`"),
 ];
 
+/// Words that no name in the product has as a part, with the names to take instead.
+const BANNED_IN_NAMES: &[(&[&str], &str)] = &[
+    (&["kept"], "cached, dirty, stored, retained, idle"),
+    (&["told"], "reported, delivered, registered"),
+    (&["gone"], "deleted, ended, released"),
+    (&["touched"], "changed, invalidations"),
+    (&["beginning"], "inline_dom"),
+    (&["promise", "promised"], "grant"),
+    (&["away"], "disconnected, unavailable, discard"),
+    (&["nameless"], "orphan"),
+    (&["overtaken"], "stale"),
+];
+
 /// Words that no sentence begins with, for its subject would be a clause without a noun.
 const BEGINNINGS: &[&str] = &["Who", "Whoever", "Whose", "What", "Whatever"];
 
@@ -142,6 +156,39 @@ pub fn findings(path: &Path) -> Vec<Finding> {
     }
     found.sort();
     found
+}
+
+/// Names in a source of the product that have a banned part: `is_away`, `MaxKept`.
+pub fn names(path: &Path) -> Vec<Finding> {
+    let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_start().starts_with("//") {
+            continue;
+        }
+        let code: String = line.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+        let code = code.split(" //").next().unwrap_or_default();
+        for name in code.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            let is_banned = |words: &[&str]| parts(name).any(|part| words.contains(&part.as_str()));
+            let instead = BANNED_IN_NAMES.iter().find(|(words, _)| is_banned(words));
+            found.extend(instead.map(|(_, instead)| (number, format!("name `{name}`: {instead}"))));
+        }
+    }
+    found
+}
+
+/// The words of a name in any case: `is_away`, `IsAway` and `IS_AWAY` have the same ones.
+fn parts(name: &str) -> impl Iterator<Item = String> {
+    let mut words = String::new();
+    let mut lower = false;
+    for c in name.chars() {
+        if lower && c.is_uppercase() {
+            words.push('_');
+        }
+        lower = c.is_lowercase();
+        words.extend(c.to_lowercase());
+    }
+    words.split('_').map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
 /// A Rust source: blocks of comments of the same mark, and the literals of the other lines.

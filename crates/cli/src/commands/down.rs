@@ -70,15 +70,15 @@ fn stop(home: &Home, process: &Running) -> Result {
         }
     }
     let start = Instant::now();
-    let mut told = false;
+    let mut reported = false;
     while state(&home.run()).context("cannot tell whether the process has exited")? != State::Down {
         if start.elapsed() > STOP_TIMEOUT {
             return Err(Failure::new(format!("process {} did not exit within {STOP_TIMEOUT:?}", process.pid))
                 .advise(format!("see its log: {}", home.log().display())));
         }
-        if !told && start.elapsed() > PATIENCE {
+        if !reported && start.elapsed() > PATIENCE {
             eprintln!("waiting for process {} to commit its data and exit …", process.pid);
-            told = true;
+            reported = true;
         }
         thread::sleep(Duration::from_millis(10));
     }

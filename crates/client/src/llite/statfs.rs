@@ -31,7 +31,7 @@ impl Client {
     /// disconnected. (rm -r and find call statfs only for the type of the file system, and must not
     /// wait.)
     pub(crate) async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
-        let answer = self.lov.unless_ost_away(ost, self.lov.statfs_ost(ost));
+        let answer = self.lov.unless_ost_unavailable(ost, self.lov.statfs_ost(ost));
         let answer = self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten();
         answer.unwrap_or(Err(Errno::ETIMEDOUT.into())).map_err(Failure::into_errno)
     }

@@ -153,8 +153,8 @@ impl Osts {
 
     /// Returns the number of OSTs that take new objects or are configured to take none.
     pub fn ready(&self) -> usize {
-        let kept_from_it = self.all().iter().filter(|osp| !osp.is_wanted()).count();
-        self.view().iter().filter(|ost| ost.active).count() + kept_from_it
+        let unwanted = self.all().iter().filter(|osp| !osp.is_wanted()).count();
+        self.view().iter().filter(|ost| ost.active).count() + unwanted
     }
 
     /// Ready when something changed after the call.

@@ -171,7 +171,7 @@ fn evicted_client_recovers_and_its_request_is_executed_once() {
         until(&rt, || echo.executed() == 1).await;
         sim.partition(1, 2);
         echo.gate.add_permits(1);
-        until(&rt, || *echo.gone.lock() == ["client-2"]).await;
+        until(&rt, || *echo.ended.lock() == ["client-2"]).await;
         assert!(recovered.lock().unwrap().is_empty());
         sim.heal(1, 2);
         assert_eq!(call.await.unwrap(), Ok(1));
@@ -205,7 +205,7 @@ fn restart_hook_cut_short_by_broken_connection_runs_again() {
             }
         });
         sim.partition(1, 2);
-        until(&rt, || *echo.gone.lock() == ["client-2"]).await;
+        until(&rt, || *echo.ended.lock() == ["client-2"]).await;
         sim.heal(1, 2);
         until(&rt, || calls.lock().unwrap().len() == 1).await;
         sim.reset_connections(1, 2);
@@ -229,13 +229,13 @@ fn guarded_write_fails_after_eviction_and_is_not_resent() {
 
         sim.partition(1, 2);
         let (bytes, i) = (|byte: u8| Bulk::from(Bytes::from(vec![byte])), import.clone());
-        let kept =
+        let survivor =
             rt.spawn("call", async move { i.request(write()).bulk(bytes(1)).guarded().send().await.map(|_| ()) });
         let i = import.clone();
         let waited_for = rt.spawn("call", async move { i.request(write()).bulk(bytes(2)).send().await.map(|_| ()) });
-        until(&rt, || *echo.gone.lock() == ["c"]).await;
+        until(&rt, || *echo.ended.lock() == ["c"]).await;
         sim.heal(1, 2);
-        assert_eq!(kept.await.unwrap(), Err(Errno::EIO));
+        assert_eq!(survivor.await.unwrap(), Err(Errno::EIO));
         assert_eq!(waited_for.await.unwrap(), Ok(()), "its program waits for it");
         assert_eq!((echo.executed(), echo.data.lock().clone().into_bytes()), (2, Bytes::from(vec![2])));
     })
