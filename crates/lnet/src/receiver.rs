@@ -1,8 +1,8 @@
 //! The receiving direction of a connection.
 //!
 //! A small buffer takes what the socket has: usually a header and its body with one system call.
-//! Bulk goes directly from the socket into pooled, page-aligned buffers, except for its first bytes
-//! if the small buffer has them already. It goes to the caller without a further copy.
+//! Bulk is received directly into pooled, page-aligned buffers, which the caller gets. Only its
+//! first bytes are copied, if the small buffer has them already.
 //!
 //! A frame is checked as early as possible: the header before memory is allocated for the frame,
 //! the rest before the frame is returned. Until the handshake is over ([`Receiver::handshaken`])

@@ -20,9 +20,9 @@ use crate::state::core::Core;
 use crate::state::osp::STATFS_TIMEOUT;
 use crate::state::osts::SETTLE;
 
-/// Number of checks before an open fails with ETXTBSY, because another client executes the file
-/// that is to be written, or writes the file that is to be executed. A client that has just ended
-/// such a use may not have reported it yet.
+/// Number of checks before an open fails with ETXTBSY: it is for writing while another client
+/// executes the file, or for execution while another client writes it. The MDT checks repeatedly,
+/// because a client may not have reported yet that it has stopped.
 const BUSY_CHECKS: u32 = 10;
 /// Pause between two such checks.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
@@ -338,10 +338,10 @@ fn leaves_store(request: &Request) -> bool {
     }
 }
 
-/// Returns whether a request changed the mirrors of a file. The OSTs keep what clients write next,
-/// so a restart of the MDT must not forget which mirrors miss it. Therefore no client sees the
-/// change, or writes by it, before it is durable. This is rare: it happens at the first write after
-/// a resync.
+/// Returns whether a request changed the mirrors of a file. The next writes are not sent to the
+/// mirrors that this change made stale. An MDT that lost the change in a restart would take these
+/// mirrors for fresh. Therefore no client sees the change, or writes by it, before it is durable.
+/// This is rare: it happens at the first write after a resync.
 fn chooses_mirrors(request: &Request, done: &Done) -> bool {
     let is_mirrored = |layout: &[u8]| Layout::decode(layout).is_ok_and(|layout| layout.is_mirrored());
     match (request, &done.reply) {

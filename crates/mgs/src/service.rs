@@ -39,8 +39,8 @@ pub struct Mgs {
     file: PathBuf,
     params: Params,
     incarnation: u64,
-    /// Held by the one change under way until its file is written, even if the requester
-    /// disconnects meanwhile.
+    /// Serializes changes: each holds it until the registry's file is written, even if the
+    /// requester has disconnected.
     change: Arc<tokio::sync::Mutex<()>>,
     registry: Mutex<Registry>,
     /// Incremented after every change.

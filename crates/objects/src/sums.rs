@@ -1,8 +1,8 @@
 //! Checksums of the bytes in an object's file, so that the OST can send them without reading them.
 //!
-//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. It is noted by a request that
-//! has the bytes in memory: a write that came over the network, or a read that goes there. The sums
-//! of adjacent chunks are combined into the sum of a whole run.
+//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. A request that has the bytes
+//! in memory stores it: a write that came over the network, or a read whose reply goes there. The
+//! sums of adjacent chunks are combined into the sum of a whole run.
 //!
 //! Invariant: a sum is valid only while the chunk's bytes do not change. Every request that changes
 //! or reads bytes announces its begin and end ([`Sums::begin`], [`Sums::end`]). A change drops the

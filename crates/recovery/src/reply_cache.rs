@@ -9,7 +9,8 @@
 //!   The client must have at most [`REPLIES_PER_CLIENT_MAX`] requests without a reply, and must not
 //!   acknowledge replies that it has not received.
 //! * One execution at a time for a (client, xid), whether its reply is stored or not.
-//! * A reply goes to the place of the latest request: a resend takes over the execution's reply.
+//! * If a request is resent while it is executed, the reply goes to the place (such as a
+//!   connection) from which the latest copy came.
 //!
 //! Memory: at most [`REPLIES_PER_CLIENT_MAX`] replies of at most [`CLIENTS_MAX`] clients. Beyond
 //! that, the clients that were silent longest are forgotten.

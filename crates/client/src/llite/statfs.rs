@@ -49,9 +49,9 @@ impl Client {
     }
 }
 
-/// Adds up as Lustre does. The blocks are those of the OSTs, the inodes those of the MDT. But each
-/// file needs an object as well: if the OSTs have fewer free objects than the MDT has free inodes,
-/// the objects count as free. The number in use stays that of the MDT.
+/// Adds up as Lustre does. The blocks are those of the OSTs. The inodes in use are those of the
+/// MDT. The free inodes are the free inodes of the MDT or the free objects of the OSTs, whichever
+/// are fewer, because each file needs both.
 pub(crate) fn summary(mdt: &StatFs, osts: impl Iterator<Item = StatFs>) -> StatFs {
     let blocks = |s: &StatFs, n: u64| {
         let bytes = u128::from(n) * u128::from(s.bsize);
