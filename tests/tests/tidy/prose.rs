@@ -123,7 +123,7 @@ const BANNED: &[(&[&str], &str)] = &[
     (&["weakly"], "holds a `Weak`"),
 ];
 
-/// Words that no name in the product has as a part, with the names to take instead.
+/// Words that no name in a source has as a part, with the names to take instead.
 const BANNED_IN_NAMES: &[(&[&str], &str)] = &[
     (&["kept"], "cached, dirty, stored, retained, idle"),
     (&["told"], "reported, delivered, registered"),
@@ -158,7 +158,7 @@ pub fn findings(path: &Path) -> Vec<Finding> {
     found
 }
 
-/// Names in a source of the product that have a banned part: `is_away`, `MaxKept`.
+/// Names in a Rust source that have a banned part: `is_away`, `MaxKept`.
 pub fn names(path: &Path) -> Vec<Finding> {
     let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
     let mut found = Vec::new();
