@@ -362,7 +362,7 @@ mod tests {
         of(1).check(&file).unwrap();
         file.write_all_at(b"?", 5999).unwrap();
         of(0).check(&file).unwrap();
-        let told = of(1).check(&file).unwrap_err().to_string();
-        assert_eq!(told, "shared: record 2 of process 1 is not what was written");
+        let message = of(1).check(&file).unwrap_err().to_string();
+        assert_eq!(message, "shared: record 2 of process 1 is not what was written");
     }
 }

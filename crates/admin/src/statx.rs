@@ -6,10 +6,10 @@ use sheen_wire::{FileKind, Result};
 /// Calls `ask` with the given flags of statx(2). If the result has no file type, calls `ask` again
 /// without STATX_DONT_SYNC, which is stat(2).
 ///
-/// With STATX_DONT_SYNC the kernel returns its cached attributes. For an inode that it is just
-/// adding, it may have no mode. The reason is an invalidation between two steps: the kernel has
-/// hashed the inode, but has not stored the attributes of the reply yet. The kernel then drops
-/// those attributes. stat(2) asks the mount.
+/// With STATX_DONT_SYNC the kernel returns its cached attributes. They have no file type if an
+/// invalidation came while the kernel added the inode to its cache. The kernel hashes the inode and
+/// then stores the attributes of the reply. If an invalidation comes between these steps, it drops
+/// the attributes. stat(2) asks the mount.
 ///
 /// # Errors
 /// The error of `ask`.

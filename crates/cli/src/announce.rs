@@ -190,7 +190,9 @@ async fn announced(rt: &Rt, text: &str) -> Result<(IpAddr, Option<u16>)> {
     let nids = name.resolve(rt).await.context(format!("--announce {text}"))?;
     match addresses(&nids).next() {
         Some(addr) => Ok((addr.ip(), names_port(text).then_some(addr.port()))),
-        None => Err(Failure::new(format!("--announce {text} is no address that other hosts can reach"))),
+        None => {
+            Err(Failure::new(format!("invalid --announce '{text}': expected an address that other hosts can reach")))
+        }
     }
 }
 

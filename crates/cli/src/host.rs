@@ -18,7 +18,7 @@ use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, Unit};
 use sheen_rpc::Server;
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
-use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
+use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::InlineDom, mgs::Config};
 
 use crate::{
     announce::Plan,
@@ -110,8 +110,8 @@ fn register_delay(params: &Params, net: &Arc<Net>) {
 struct LocalDataService(Arc<Ost>);
 
 impl DataService for LocalDataService {
-    fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
-        self.0.beginning(client, object, cookie)
+    fn inline_dom(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(InlineDom, Bulk)> {
+        self.0.inline_dom(client, object, cookie)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `run.json`: the process that serves a directory at present.
 //!
-//! The process holds a lock on the file while it lives. The lock tells a live process from a killed
-//! one. The pid in the file cannot: it may since belong to another program.
+//! The process holds a lock on the file while it lives. So the lock shows whether the process still
+//! lives. The pid in the file does not, because the kernel may have reused it.
 
 use std::{
     fs::{File, OpenOptions},

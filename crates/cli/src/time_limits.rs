@@ -9,7 +9,7 @@ use std::time::Duration;
 const FACTOR_ENV: &str = "SHEEN_TIMEOUT_FACTOR";
 const FACTOR_MAX: u32 = 1000;
 
-/// Returns the limit times `SHEEN_TIMEOUT_FACTOR`. A value that is no number counts as 1.
+/// Returns the limit times `SHEEN_TIMEOUT_FACTOR`. A value that is not a number counts as 1.
 pub fn scaled(limit: Duration) -> Duration {
     limit * factor(std::env::var(FACTOR_ENV).ok().as_deref())
 }

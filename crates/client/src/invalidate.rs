@@ -1,4 +1,4 @@
-//! Invalidation of caches outside the client, when the client loses a lock.
+//! Invalidation of caches outside the client, before a lock is cancelled or when it was lost.
 //!
 //! The client's own caches are emptied first, then those of the [`Invalidate`], then the lock is
 //! cancelled. The kernel of a mount is one such cache. A program that uses the client as a library

@@ -1,7 +1,7 @@
 //! The client library: one mounted file system as one program sees it, without a kernel.
 //!
-//! * [`Client`]: a mounted file system (`client`), mounting (`mount`), and every operation of a
-//!   program (`llite`, one file per operation);
+//! * `mount`: mounting and unmounting; `llite`: a mounted file system ([`Client`]) and every
+//!   operation of a program, one file per operation;
 //! * `open`: open files and directories; `cache`: attributes, names, layouts, and the kernel's
 //!   pages;
 //! * `lov`: splits an operation on a file into requests to the OSTs that hold its objects; `osc`:
@@ -13,7 +13,9 @@
 //!   these parts.
 //!
 //! ```text
-//!   mount, tests, simulator
+//!      mount            mounting and unmounting
+//!        │
+//!  targets · params     imports; parameters and devices
 //!        │
 //!      llite            one file per operation
 //!        │
@@ -44,7 +46,6 @@
 //! * All requests that one operation sends to several OSTs are in flight at the same time.
 
 mod cache;
-mod client;
 mod connection;
 mod failure;
 mod invalidate;
@@ -60,6 +61,7 @@ mod open;
 mod osc;
 mod params;
 mod pools;
+mod registered;
 mod results;
 mod rpc_stats;
 mod stats;
@@ -68,8 +70,8 @@ mod types;
 mod uncommitted;
 mod writeback;
 
-pub use client::Client;
 pub use invalidate::Invalidate;
+pub use llite::Client;
 pub use open::{OpenDir, OpenFile, ScanItem, ScanPage};
 pub use results::*;
 pub use types::*;

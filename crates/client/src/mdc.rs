@@ -15,7 +15,7 @@ use sheen_wire::{
     Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
     fid::SEQ_WIDTH,
     ldlm::{Cookie, LockId},
-    mds::{Answer, Beginning, Call, Entry, Reply, Request},
+    mds::{Answer, Call, Entry, InlineDom, Reply, Request},
 };
 
 use crate::{
@@ -60,17 +60,17 @@ pub struct MdtReply {
     pub reply: Reply,
     /// Locks on inodes in the reply.
     pub locks: Vec<(Fid, LockRef)>,
-    /// Inodes that the request deleted. The caller cancels the locks on them ([`LockTable::gone`])
-    /// after it has dropped their names from the cache.
-    pub gone: Vec<Fid>,
+    /// Inodes that the request deleted. The caller drops their names from the cache, and then
+    /// cancels the locks on them ([`LockTable::cancel_deleted`]).
+    pub deleted: Vec<Fid>,
     /// Attributes of the directory in which the request added or removed an entry, as of after the
     /// change.
     pub dir: Option<Attr>,
     /// Invalidations: the inodes that the request changed, for requests that remove or replace
     /// names.
-    pub touched: Vec<Fid>,
+    pub invalidations: Vec<Fid>,
     /// Inline DoM data: the object at the MDT's data service, with its bytes.
-    pub beginning: Option<(Beginning, Bulk)>,
+    pub inline_dom: Option<(InlineDom, Bulk)>,
 }
 
 /// A request to be sent to the MDT.
@@ -104,7 +104,7 @@ impl<'a, B> MdtRequest<'a, B> {
     /// Sets the handle for a lock at the MDT's data service, under which a reply about one inode
     /// brings inline DoM data.
     pub fn with_inline_dom(mut self, handle: Option<Cookie>) -> Self {
-        self.locking.beginning = handle;
+        self.locking.inline_dom = handle;
         self
     }
 }
@@ -142,7 +142,7 @@ struct Locking<'a> {
     /// Locks that are reduced to these bits.
     converts: &'a [(LockId, u64)],
     /// Handle for a lock at the MDT's data service.
-    beginning: Option<Cookie>,
+    inline_dom: Option<Cookie>,
 }
 
 /// FIDs that may be handed out.
@@ -185,7 +185,7 @@ impl Mdc {
         let called = Arc::downgrade(&locks);
         import.on_callback(move |callback| {
             if let Some(locks) = called.upgrade() {
-                locks.called_back(callback);
+                locks.process_callback(callback);
             }
         });
         let fetching = tokio::sync::Mutex::new(());
@@ -297,7 +297,7 @@ impl Mdc {
     async fn send(
         &self,
         request: Request,
-        Locking { count, converts, beginning }: Locking<'_>,
+        Locking { count, converts, inline_dom }: Locking<'_>,
     ) -> Result<MdtReply, Failure> {
         let _modifying = match request.modifies() {
             true => Some(self.modifying.acquire().await?),
@@ -307,16 +307,23 @@ impl Mdc {
         let keeping = (count > 0).then(|| self.locks.keep(count));
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
         let keep = keeping.as_ref().map(|k| k.cookie());
-        let call = Call { request, keep, beginning, cancels, converts: converts.to_vec() };
+        let call = Call { request, keep, inline_dom, cancels, converts: converts.to_vec() };
         // Boxed. Otherwise the future of every operation, even one that needs no request, would
         // include the state of the many layers below.
         let response = Box::pin(self.import.request(call).send()).await?;
         let Response { transno, incarnation, last_committed: committed, .. } = response;
-        let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
-        let inodes = changed.into_iter().flatten().chain(touched.iter().copied());
+        let Answer { reply, grants, deleted, dir, invalidations, inline_dom } = response.body;
+        let inodes = changed.into_iter().flatten().chain(invalidations.iter().copied());
         self.uncommitted.changed(Transaction { transno, incarnation, committed }, inodes);
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
-        Ok(MdtReply { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
+        Ok(MdtReply {
+            reply,
+            locks,
+            deleted,
+            dir,
+            invalidations,
+            inline_dom: inline_dom.map(|came| (came, response.bulk)),
+        })
     }
 
     async fn send_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, locking: Locking<'_>) -> Result<MdtReply> {

@@ -24,9 +24,8 @@ use sheen_wire::{
 
 use crate::{
     cache::{Cache, Layouts},
-    client::Client,
     join::{join_all, join_batches},
-    llite::{LAYOUT_TRUST, ReadAhead, Statahead},
+    llite::{Client, LAYOUT_TRUST, ReadAhead, Statahead},
     lock_owners::MdtLocks,
     lov::Lov,
     mdc::Mdc,

@@ -43,7 +43,7 @@ impl Osc {
         let called = Arc::downgrade(&locks);
         import.on_callback(move |callback| {
             if let Some(locks) = called.upgrade() {
-                locks.called_back(callback);
+                locks.process_callback(callback);
             }
         });
         let (active, space) = (AtomicBool::new(true), Mutex::default());
@@ -87,8 +87,8 @@ impl Osc {
     }
 
     /// Whether the OST is known not to answer now: it is inactive or disconnected.
-    pub fn is_away(&self) -> bool {
-        !self.active() || self.import.is_away()
+    pub fn is_unavailable(&self) -> bool {
+        !self.active() || self.import.is_disconnected()
     }
 
     /// Returns the maximum bulk size of a request, in bytes.

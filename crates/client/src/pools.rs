@@ -26,8 +26,8 @@ impl Pools {
     /// Replaces the list of pools.
     pub fn apply(&self, pools: &[Pool]) {
         let mut heard = self.heard.lock();
-        for gone in heard.iter().filter(|old| pools.iter().all(|pool| pool.name != old.name)) {
-            self.params.unregister(&format!("{}.{}", self.dir, gone.name));
+        for deleted in heard.iter().filter(|old| pools.iter().all(|pool| pool.name != old.name)) {
+            self.params.unregister(&format!("{}.{}", self.dir, deleted.name));
         }
         for pool in pools.iter().filter(|pool| !heard.contains(pool)) {
             let line = |ost: &u32| format!("{}_UUID\n", target_name(&self.fsname, TargetKind::Ost, *ost));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::message::{REPLY_BYTES_MAX, Reply, Request, STALL, read_line, write_line};
 use crate::sockets::connect;
 
-/// Number of parts of the time limit for the greeting. A pause of the whole machine, such as a
-/// virtual one, uses up one part; the process still has the others.
+/// Number of parts of the time limit for the greeting. If the whole machine pauses, as a virtual
+/// machine may, only one part is used up. The process still has the others.
 const GREETING_TIMEOUT_PARTS: u32 = 3;
 /// Processes that are queried at once. If there are more, they are queried in groups.
 const ASKED_AT_ONCE_MAX: usize = 64;

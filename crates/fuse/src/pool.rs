@@ -6,7 +6,7 @@
 //! Invariants:
 //!
 //! * A buffer has one owner at a time: the pool, a worker, or the owner behind its `Bytes`.
-//! * The pool holds at most `max_kept` idle buffers. Memory used by a burst is freed.
+//! * The pool holds at most `max_idle` idle buffers. Memory used by a burst is freed.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -29,30 +29,30 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Pool {
     layout: Layout,
-    max_kept: usize,
-    kept: Mutex<Vec<Memory>>,
+    max_idle: usize,
+    idle: Mutex<Vec<Memory>>,
     allocated: AtomicU64,
 }
 
 impl Pool {
     /// Creates a pool of buffers of `bytes` (rounded up to whole pages, at least one). At most
-    /// `max_kept` idle buffers are retained.
-    pub(crate) fn new(bytes: usize, max_kept: usize) -> Arc<Pool> {
+    /// `max_idle` idle buffers are retained.
+    pub(crate) fn new(bytes: usize, max_idle: usize) -> Arc<Pool> {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
         // The size is a multiple of the alignment and far below isize::MAX for any size that INIT
         // can negotiate. The fallback, one page, is never used.
         let layout = Layout::from_size_align(pages * PAGE_BYTES, PAGE_BYTES).unwrap_or(Layout::new::<Page>());
         Arc::new(Pool {
             layout,
-            max_kept,
-            kept: Mutex::new(Vec::with_capacity(max_kept)),
+            max_idle,
+            idle: Mutex::new(Vec::with_capacity(max_idle)),
             allocated: AtomicU64::new(0),
         })
     }
 
     /// Returns an idle buffer or a new one. An idle buffer contains the bytes of its last use.
     pub(crate) fn get(self: &Arc<Pool>) -> Buffer {
-        let idle = self.kept.lock().pop();
+        let idle = self.idle.lock().pop();
         let memory = idle.unwrap_or_else(|| {
             self.allocated.fetch_add(1, Ordering::Relaxed);
             Memory::new(self.layout)
@@ -66,11 +66,11 @@ impl Pool {
     }
 
     fn put(&self, memory: Memory) {
-        let mut kept = self.kept.lock();
-        if kept.len() < self.max_kept {
-            kept.push(memory);
+        let mut idle = self.idle.lock();
+        if idle.len() < self.max_idle {
+            idle.push(memory);
         } else {
-            drop(kept); // frees the memory outside the lock
+            drop(idle); // frees the memory outside the lock
             drop(memory);
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     fn pool_retains_at_most_max_idle_buffers() {
         let pool = Pool::new(1, 2);
         drop((0..10).map(|_| pool.get()).collect::<Vec<_>>());
-        assert_eq!(pool.kept.lock().len(), 2);
+        assert_eq!(pool.idle.lock().len(), 2);
         assert_eq!(pool.allocated(), 10);
     }
 

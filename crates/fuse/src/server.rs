@@ -1,4 +1,4 @@
-//! The way of a message from a channel to the file system, which all transports share.
+//! Passes messages from a channel to the file system. All transports use it.
 
 use std::{
     ops::Range,

@@ -11,9 +11,9 @@
 //!
 //! Invariants:
 //!
-//! * A slot has one owner: its ring thread while the kernel has the entry, which then touches no
+//! * A slot has one owner: its ring thread while the kernel has the entry, which then uses no
 //!   byte of it, else the [`crate::lane::Entry`] of the request.
-//! * Pages that no request touched occupy no memory.
+//! * Pages that no request used occupy no memory.
 
 use std::{io, ops::Range, ptr::NonNull};
 
@@ -101,7 +101,7 @@ impl Slot {
     }
 }
 
-/// An anonymous mapping. Its pages take memory when they are first touched.
+/// An anonymous mapping. Its pages take memory at their first use.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,

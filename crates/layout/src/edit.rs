@@ -79,12 +79,12 @@ impl Layout {
         if components[..left].iter().any(|c| which.selects(c)) {
             return Err(LayoutError::Hole);
         }
-        let (kept, deleted) = components.split_at(left);
+        let (remaining, deleted) = components.split_at(left);
         if deleted.is_empty() {
             return Err(LayoutError::NoComponent);
         }
         let objects = deleted.iter().flat_map(Component::objects).copied().collect();
-        let layout = if kept.is_empty() { None } else { Some(self.changed(kept.to_vec())?) };
+        let layout = if remaining.is_empty() { None } else { Some(self.changed(remaining.to_vec())?) };
         Ok((layout, objects))
     }
 

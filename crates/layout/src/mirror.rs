@@ -138,10 +138,10 @@ impl Layout {
         let mut composite = self.composite().ok_or(LayoutError::NotComposite)?.clone();
         composite.layout_gen = changed.generation();
         let of = |id: u16| if changed.mirror_id() == id { Some(changed.components()) } else { None };
-        let kept = |id: u16| self.components().iter().filter(move |c| c.mirror_id() == id).cloned();
+        let components_of = |id: u16| self.components().iter().filter(move |c| c.mirror_id() == id).cloned();
         let components = self.mirror_ids().into_iter().flat_map(|id| match of(id) {
             Some(new) => new.to_vec(),
-            None => kept(id).collect(),
+            None => components_of(id).collect(),
         });
         Layout::assemble(Some(composite), components.collect()).checked()
     }
@@ -201,8 +201,8 @@ impl Layout {
     /// EINVAL if not mirrored or there is no such mirror. EUCLEAN if no fresh mirror would be left.
     /// EOPNOTSUPP if the mirror has a Data-on-MDT component and `file` is another file.
     pub fn split(&self, id: u16, file: Fid) -> Result<(Layout, Layout), LayoutError> {
-        let gone = self.view(id)?;
-        if gone.mdt_end() > 0 && file != self.fid() {
+        let removed = self.view(id)?;
+        if removed.mdt_end() > 0 && file != self.fid() {
             return Err(LayoutError::MirrorOnMdt);
         }
         let rest: Vec<Component> = self.components().iter().filter(|c| c.mirror_id() != id).cloned().collect();
@@ -217,7 +217,7 @@ impl Layout {
         }
         let alone = Composite { layout_gen: 1, flags: 0, mirror_count: 1, ..composite.clone() };
         let own = |c: &Component| Component { flags: c.flags & !flags::STALE, fid: file, ..c.clone() };
-        let split = gone.components().iter().map(own).collect();
+        let split = removed.components().iter().map(own).collect();
         Ok((Layout::assemble(Some(composite), rest), Layout::assemble(Some(alone), split)))
     }
 

@@ -236,11 +236,11 @@ impl Locks {
             return None;
         }
         let res = &self.resources[*self.by_name.get(&resource)?];
-        let kept = |n: &&u32| {
+        let is_in_use = |n: &&u32| {
             let lock = &self.locks[**n];
             lock.held.mode == Mode::Group && lock.state == State::Granted && lock.refs > 0
         };
-        let n = *res.all.iter().find(kept)?;
+        let n = *res.all.iter().find(is_in_use)?;
         self.locks[n].refs += 1;
         Some(self.locks[n].held)
     }

@@ -255,9 +255,9 @@ impl Nodes {
     /// Updates `top` after lock `n` was removed below it, on a side that is lower now if `shrank`.
     /// Returns the same as [`Nodes::remove_below`].
     fn after_removal(&mut self, top: u32, n: u32, shrank: bool) -> (u32, bool) {
-        let (node, gone) = (self.at(top), self.at(n));
-        let end_stale = gone.end == node.end_max && node.end != node.end_max;
-        let rank_stale = gone.rank == node.rank_min && node.rank != node.rank_min;
+        let (node, removed) = (self.at(top), self.at(n));
+        let end_stale = removed.end == node.end_max && node.end != node.end_max;
+        let rank_stale = removed.rank == node.rank_min && node.rank != node.rank_min;
         let height = node.height;
         if !shrank && !end_stale && !rank_stale {
             return (top, false);
@@ -434,8 +434,8 @@ mod tests {
                         place += 1;
                     }
                     Step::Remove(n) if !model.is_empty() => {
-                        let gone = model.swap_remove(n % model.len());
-                        nodes.tree_remove(&mut root, gone.1);
+                        let removed = model.swap_remove(n % model.len());
+                        nodes.tree_remove(&mut root, removed.1);
                     }
                     Step::Rank(n, rank) if !model.is_empty() => {
                         let n = n % model.len();

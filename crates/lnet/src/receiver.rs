@@ -1,8 +1,8 @@
 //! The receiving direction of a connection.
 //!
 //! A small buffer takes what the socket has: usually a header and its body with one system call.
-//! Bulk goes directly from the socket into pooled, page-aligned buffers, except for its first bytes
-//! if the small buffer has them already. It goes to the caller without a further copy.
+//! Bulk is received directly into pooled, page-aligned buffers, which the caller gets. Only its
+//! first bytes are copied, if the small buffer has them already.
 //!
 //! A frame is checked as early as possible: the header before memory is allocated for the frame,
 //! the rest before the frame is returned. Until the handshake is over ([`Receiver::handshaken`])
@@ -35,7 +35,7 @@ const LARGE_BYTES: usize = 1 << 20;
 const SMALL_BYTES: usize = 64 << 10;
 /// Unused buffers of each size that a process retains: at most 64 MiB of the large ones and 4 MiB
 /// of the small ones.
-const BUFFERS_KEPT: usize = 64;
+const BUFFERS_IDLE_MAX: usize = 64;
 
 /// Buffers for received bulk. All connections of a process share them.
 #[derive(Clone)]
@@ -46,7 +46,10 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn new() -> Pools {
-        Pools { large: BufferPool::new(LARGE_BYTES, BUFFERS_KEPT), small: BufferPool::new(SMALL_BYTES, BUFFERS_KEPT) }
+        Pools {
+            large: BufferPool::new(LARGE_BYTES, BUFFERS_IDLE_MAX),
+            small: BufferPool::new(SMALL_BYTES, BUFFERS_IDLE_MAX),
+        }
     }
 }
 

@@ -168,9 +168,9 @@ impl Core {
         answer.unwrap_or(Enqueued::Refused(Errno::ESHUTDOWN))
     }
 
-    pub fn told(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {
+    pub fn delivered(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {
         // Nothing to deliver: the callbacks were sent before.
-        self.note(|state, now| state.ns.told(now, client, ids));
+        self.note(|state, now| state.ns.delivered(now, client, ids));
     }
 
     pub fn cancel(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {
@@ -258,7 +258,7 @@ impl Drop for Core {
 impl State {
     fn enqueue(&mut self, now: Instant, export: &Arc<Export>, want: &Enqueue) -> Enqueued {
         // The export is marked before `disconnected` is called: no lock is granted after that.
-        if export.is_gone() {
+        if export.is_ended() {
             return Enqueued::Refused(Errno::ESHUTDOWN);
         }
         let answer = self.ns.enqueue(now, export.id(), want, &mut self.actions);

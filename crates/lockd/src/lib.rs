@@ -74,17 +74,17 @@ impl<P> Lockd<P> {
     /// and without a completion callback. A wait ends with ESHUTDOWN if the client is disconnected
     /// or cancels the request. If the future is dropped, the request is cancelled.
     ///
-    /// The caller must call [`Lockd::told`] or [`Lockd::cancel`] afterwards. Before that, the lock
-    /// has no deadline.
+    /// The caller must call [`Lockd::delivered`] or [`Lockd::cancel`] afterwards. Before that, the
+    /// lock has no deadline.
     pub async fn enqueue_wait(&self, export: &Arc<Export>, want: &Enqueue) -> Enqueued {
         self.core.enqueue_wait(export, want).await
     }
 
     /// Marks locks from [`Lockd::enqueue_wait`] as known to the client: the reply with them is sent
     /// now.
-    pub fn told(&self, export: &Export, ids: &[LockId]) {
+    pub fn delivered(&self, export: &Export, ids: &[LockId]) {
         if !ids.is_empty() {
-            self.core.told(export.id(), ids);
+            self.core.delivered(export.id(), ids);
         }
     }
 
@@ -109,9 +109,9 @@ impl<P> Lockd<P> {
         self.core.prolong(export.id(), resource, start, end);
     }
 
-    /// Asks clients other than `asker` what they know of objects beyond the data that they have
-    /// flushed. `wants`: objects, and their known sizes. A client that can write only below that
-    /// size is not asked (0: all writers are).
+    /// Asks writers other than `asker` for size and times of objects, which include their dirty
+    /// data. `wants`: objects, and the size of each that the caller knows. A client whose locks
+    /// permit writes only below that size is not asked. With a size of 0 all writers are asked.
     ///
     /// Returns one item per object. An item is valid at some time between call and return. The
     /// caller must read the objects themselves *afterwards*, because data that was dirty when the
@@ -123,8 +123,8 @@ impl<P> Lockd<P> {
         self.core.glimpse(asker, wants).await
     }
 
-    /// Handles a client's answers to glimpse callbacks. Each names its lock, and what the client
-    /// knows of the object under all its locks (`None`: nothing). Locks without a glimpse in
+    /// Handles a client's answers to glimpse callbacks. Each names the lock, and size and times of
+    /// the object with the client's dirty data (`None`: it has none). Locks without a glimpse in
     /// progress are ignored.
     pub fn glimpse_answered(&self, export: &Export, answers: &[(LockId, Option<ObjectAttr>)]) {
         if !answers.is_empty() {

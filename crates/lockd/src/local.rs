@@ -2,7 +2,7 @@
 //!
 //! A client may hold a lock on all that the server is about to change for it. Then no other
 //! client's lock can conflict, and the server would not need one. It takes one all the same,
-//! because the client may lose its lock during the change. The cost is low, as the search for
+//! because the client may cancel its lock during the change. The cost is low, as the search for
 //! conflicts skips the client's own locks. Such a lock neither queues behind requests that wait for
 //! the client's lock (they wait for this change, too), nor waits for the locks of the client's
 //! group.

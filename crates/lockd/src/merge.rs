@@ -9,12 +9,12 @@ type Want = (Resource, Mode, Policy);
 pub(crate) fn merged(wants: &[Want]) -> Vec<Want> {
     let mut sorted = wants.to_vec();
     sorted.sort_by_key(|(resource, _, policy)| (*resource, policy.range().0));
-    sorted.dedup_by(|next, kept| {
-        if next.0 != kept.0 || next.2.range().0 > kept.2.range().1 {
+    sorted.dedup_by(|next, merged| {
+        if next.0 != merged.0 || next.2.range().0 > merged.2.range().1 {
             return false;
         }
-        kept.1 = stronger(kept.1, next.1);
-        kept.2 = union(kept.2, next.2);
+        merged.1 = stronger(merged.1, next.1);
+        merged.2 = union(merged.2, next.2);
         true
     });
     sorted

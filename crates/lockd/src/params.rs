@@ -9,7 +9,7 @@ use sheen_wire::Errno;
 
 use crate::core::Core;
 
-/// Largest value of the times, which the engine adds up in nanoseconds.
+/// Largest value of a parameter that is a time. The engine adds times up in nanoseconds.
 const SECONDS_MAX: u64 = 1 << 30;
 /// Largest value of the counts.
 const COUNT_MAX: u64 = 1 << 28;
@@ -85,8 +85,8 @@ fn lru_size(value: &str) -> Result<(), Errno> {
     if valid { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Returns the counters: first the present numbers, then those since the last clear. Where Lustre
-/// has such a request, the counter has its name.
+/// Returns the counters: first the present numbers, then the counts since the last clear. Counts of
+/// requests that Lustre also has are named as in Lustre.
 fn snapshot(s: &Stats) -> Snapshot {
     Snapshot::of_counts([
         ("granted", s.granted),

@@ -94,11 +94,11 @@ async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
     for (ost, object) in entries.iter().flat_map(|e| &e.objects) {
         per_ost.entry(*ost).or_default().push(*object);
     }
-    let mut away = BTreeSet::new();
+    let mut unreachable = BTreeSet::new();
     let mut tasks = Vec::new();
     for (ost, objects) in per_ost {
         match mdt.osts.connected(ost) {
-            None => drop(away.insert(ost)),
+            None => drop(unreachable.insert(ost)),
             Some(osp) => tasks.push((osp.clone(), mdt.rt.spawn("destroy", destroy_on(mdt.clone(), osp, objects)))),
         }
     }
@@ -109,14 +109,17 @@ async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
                 if let Ok(Err(e)) = failed {
                     warn!("{}: {e}: objects of deleted files use space until the OST answers", mdt.name);
                 }
-                away.insert(osp.index);
+                unreachable.insert(osp.index);
                 osp.lost();
             }
         }
     }
-    let done: Vec<u64> =
-        entries.iter().filter(|e| e.objects.iter().all(|(ost, _)| !away.contains(ost))).map(|e| e.seqno).collect();
+    let done: Vec<u64> = entries
+        .iter()
+        .filter(|e| e.objects.iter().all(|(ost, _)| !unreachable.contains(ost)))
+        .map(|e| e.seqno)
+        .collect();
     let mut core = mdt.core.lock();
     core.ns.destroyed(&done);
-    mdt.touched(&core);
+    mdt.wake_committer(&core);
 }

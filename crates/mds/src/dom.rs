@@ -25,7 +25,7 @@ use sheen_lnet::Nid;
 use sheen_params::{Param, Unit};
 use sheen_rpc::{Export, Import, ImportConfig};
 use sheen_rt::JoinHandle;
-use sheen_wire::mds::{self, Beginning, Call, Reply};
+use sheen_wire::mds::{self, Call, InlineDom, Reply};
 use sheen_wire::mgs::data_name;
 use sheen_wire::ost::Request;
 use sheen_wire::{Bulk, Errno, Fid, FileKind, Result};
@@ -62,8 +62,8 @@ impl Mdt {
 
     /// Returns the inline DoM data for a reply to a lookup, if all of the file's data lies on the
     /// MDT.
-    pub(crate) fn beginning(&self, export: &Export, call: &Call, reply: &Reply) -> Option<(Beginning, Bulk)> {
-        let (Some(cookie), mds::Request::Lookup { .. }, Reply::Entry(entry)) = (call.beginning, &call.request, reply)
+    pub(crate) fn inline_dom(&self, export: &Export, call: &Call, reply: &Reply) -> Option<(InlineDom, Bulk)> {
+        let (Some(cookie), mds::Request::Lookup { .. }, Reply::Entry(entry)) = (call.inline_dom, &call.request, reply)
         else {
             return None;
         };
@@ -72,7 +72,7 @@ impl Mdt {
             entry.layout.as_ref().filter(|bytes| entry.attr.kind == FileKind::Regular && is_composite(bytes))?;
         let layout = Layout::decode(bytes).ok().filter(|layout| layout.mdt_end() > 0 && !layout.is_mirrored())?;
         let [only] = layout.stripes() else { return None };
-        service.beginning(export.client(), only.object, cookie)
+        service.inline_dom(export.client(), only.object, cookie)
     }
 }
 

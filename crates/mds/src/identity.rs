@@ -95,7 +95,7 @@ mod tests {
         let changed = |from: &str, to: &str| parsed(VERSION_2.replace(from, to).as_bytes());
         assert_eq!(changed("format = 2", "format = 3"), Format { found: 3, known: FORMAT });
         assert_eq!(changed("kind = MDT", "kind = OST"), Kind { found: "OST".into(), wanted: "MDT" });
-        assert_eq!(changed("index = 0", "index = x"), Damaged("index is no number"));
+        assert_eq!(changed("index = 0", "index = x"), Damaged("invalid index"));
         assert_eq!(changed("index = 0", ""), Damaged("no index"));
         assert_eq!(changed("uuid = c0ffee", ""), Damaged("no uuid"));
         assert_eq!(parsed(b"\xff"), Damaged("not text"));

@@ -237,7 +237,7 @@ impl Mdt {
             return false;
         }
         let deleted = core.ns.release_orphan(orphan);
-        self.touched(&core);
+        self.wake_committer(&core);
         deleted
     }
 
@@ -266,16 +266,21 @@ impl Mdt {
         let mut grants = Granter { locks, export, keep, may_open, grants: Vec::new(), linked: FxHashSet::default() };
         // A reply without the layout does not vouch for it.
         let no_layout = matches!(call.request, Request::GetAttr { layout_known: true, .. });
-        let kept = if no_layout { CACHE_BITS & !bits::LAYOUT } else { CACHE_BITS };
+        let cacheable = if no_layout { CACHE_BITS & !bits::LAYOUT } else { CACHE_BITS };
         match result {
             Ok(Done { reply: Reply::Entries { entries, .. }, .. }) => {
                 self.locks.leave_out_changing(entries);
-                entries.iter().enumerate().for_each(|(n, e)| e.entry.iter().for_each(|e| grants.entry(n, e, kept)));
+                entries
+                    .iter()
+                    .enumerate()
+                    .for_each(|(n, e)| e.entry.iter().for_each(|e| grants.entry(n, e, cacheable)));
             }
             // No OPEN for a created file: many are unlinked before another open, and the client
             // would have to cancel OPEN first.
-            Ok(Done { reply: Reply::Opened { entry, created: true, .. }, .. }) => grants.made(entry, kept),
-            Ok(Done { reply: Reply::Entry(entry) | Reply::Opened { entry, .. }, .. }) => grants.entry(0, entry, kept),
+            Ok(Done { reply: Reply::Opened { entry, created: true, .. }, .. }) => grants.made(entry, cacheable),
+            Ok(Done { reply: Reply::Entry(entry) | Reply::Opened { entry, .. }, .. }) => {
+                grants.entry(0, entry, cacheable)
+            }
             _ => {}
         }
         grants.grants
@@ -307,18 +312,18 @@ struct Granter<'a, F> {
 
 impl<F: Fn(&Attr) -> bool> Granter<'_, F> {
     /// Grants a lock on the n-th inode of the reply.
-    fn entry(&mut self, n: usize, entry: &Entry, kept: u64) {
+    fn entry(&mut self, n: usize, entry: &Entry, cacheable: u64) {
         let attr = &entry.attr;
         if self.keep.is_none() || attr.nlink > 1 && attr.kind != FileKind::Dir && !self.linked.insert(attr.fid) {
             return;
         }
-        let kept = if (self.may_open)(attr) { kept | bits::OPEN } else { kept };
-        self.grant(n, attr.fid, kept);
+        let cacheable = if (self.may_open)(attr) { cacheable | bits::OPEN } else { cacheable };
+        self.grant(n, attr.fid, cacheable);
     }
 
     /// Grants a lock on the created inode.
-    fn made(&mut self, entry: &Entry, kept: u64) {
-        self.grant(0, entry.attr.fid, kept);
+    fn made(&mut self, entry: &Entry, cacheable: u64) {
+        self.grant(0, entry.attr.fid, cacheable);
     }
 
     fn grant(&mut self, n: usize, fid: Fid, try_bits: u64) {

@@ -124,7 +124,7 @@ impl Mdt {
 
     /// Wakes the committer if there is something to commit. To be called after every change, with
     /// the core lock held.
-    pub(crate) fn touched(&self, core: &Core) {
-        self.commits.touched(core, self.tunables.commit_ops_max.load(Relaxed));
+    pub(crate) fn wake_committer(&self, core: &Core) {
+        self.commits.wake_if_dirty(core, self.tunables.commit_ops_max.load(Relaxed));
     }
 }

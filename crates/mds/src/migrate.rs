@@ -2,7 +2,7 @@
 //! clients have the file open. The orphan is the copy that the migrating client made.
 //!
 //! Other clients may use the old layout without a lock, so their requests may reach the OSTs at any
-//! time. Therefore the OSTs seal the old objects first ([`ost::Request::Close`]). By then clients
+//! time. Therefore the OSTs seal the old objects first ([`ost::Request::Seal`]). By then clients
 //! have flushed their dirty data. If a client has written since the copy began, nothing is changed.
 //! Then the namespace changes, and this is durable before any client may see it. Otherwise a crash
 //! could lose the change, and with it what clients wrote to the new objects. A client that meets a
@@ -59,7 +59,7 @@ impl Mdt {
         let taking = {
             let mut core = self.core.lock();
             let taking = core.ns.begin_take(request);
-            self.touched(&core);
+            self.wake_committer(&core);
             taking?
         };
         let taken = self.take_begun(export, request, &taking, versions, *group).await;
@@ -138,7 +138,7 @@ impl Mdt {
         }
         let Done { transno, invalidations, .. } = done?;
         let change = self.lasting_change(Some(export), &invalidations);
-        self.touched(core);
+        self.wake_committer(core);
         Ok((transno, change))
     }
 
@@ -166,7 +166,7 @@ impl Mdt {
         let versions: BTreeMap<Fid, u64> = versions.iter().copied().collect();
         let request = |objects: Vec<Fid>| {
             let version = |object: Fid| Some((object, Some(*versions.get(&object)?)));
-            ost::Request::Close { objects: objects.into_iter().filter_map(version).collect(), group }
+            ost::Request::Seal { objects: objects.into_iter().filter_map(version).collect(), group }
         };
         self.each_ost(objects, SEAL_TIMEOUT, request).await
     }
@@ -174,7 +174,7 @@ impl Mdt {
     /// Makes the OSTs seal objects that will get other names.
     pub(crate) async fn seal_old_names(&self, names: &[Renamed]) -> Result<()> {
         let old: Vec<_> = names.iter().map(|name| (name.ost, (name.old, None))).collect();
-        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await
+        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Seal { objects, group: None }).await
     }
 
     /// Gives sealed objects their new names in addition to the old ones.
@@ -186,7 +186,7 @@ impl Mdt {
     /// Makes the OSTs unseal objects. An object that cannot be reached now is unsealed when a
     /// client reports it.
     pub(crate) async fn unseal(&self, objects: &[(u32, Fid)]) {
-        let request = |objects| ost::Request::Reopen { objects };
+        let request = |objects| ost::Request::Unseal { objects };
         if let Err(errno) = self.each_ost(objects, UNSEAL_TIMEOUT, request).await {
             warn!(
                 "{}: unsealing objects after a migration or layout swap failed ({errno}); the next access to one retries",

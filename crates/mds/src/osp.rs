@@ -100,7 +100,7 @@ async fn remove_orphans(mdt: &Mdt, osp: &Osp) -> Result<(), RequestError> {
         osp.run(Request::DestroyRange { seq: range.seq, first: range.first, last: range.last }).await?;
         let mut core = mdt.core.lock();
         core.ns.range_destroyed(range);
-        mdt.touched(&core);
+        mdt.wake_committer(&core);
     }
     Ok(())
 }

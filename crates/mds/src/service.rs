@@ -9,7 +9,7 @@ use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, OpError};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
-use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request, flags};
+use sheen_wire::mds::{Answer, Call, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
 
 use crate::env::MdtEnv;
@@ -20,9 +20,9 @@ use crate::state::core::Core;
 use crate::state::osp::STATFS_TIMEOUT;
 use crate::state::osts::SETTLE;
 
-/// Number of checks before an open fails with ETXTBSY, because another client executes the file
-/// that is to be written, or writes the file that is to be executed. A client that has just ended
-/// such a use may not have reported it yet.
+/// Number of checks before an open fails with ETXTBSY: it is for writing while another client
+/// executes the file, or for execution while another client writes it. The MDT checks repeatedly,
+/// because a client may not have reported yet that it has stopped.
 const BUSY_CHECKS: u32 = 10;
 /// Pause between two such checks.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
@@ -98,7 +98,7 @@ impl Service<Mds> for Mdt {
         core.exports.remove(&export.id());
         if !self.stopped.load(Relaxed) {
             core.ns.disconnect(ClientId(export.id()));
-            self.touched(&core);
+            self.wake_committer(&core);
         }
         drop(core);
         self.locks.server.disconnected(export);
@@ -121,7 +121,7 @@ impl Service<Mds> for Mdt {
     }
 
     fn reply_bytes(&self, call: &Call) -> usize {
-        if call.beginning.is_some() { BEGINNING_BYTES_MAX as usize } else { 0 }
+        if call.inline_dom.is_some() { INLINE_DOM_BYTES_MAX as usize } else { 0 }
     }
 
     /// All requests but `Sync` run inline: a sync waits for the disk, most others take
@@ -184,14 +184,14 @@ impl Mdt {
             _ => {}
         }
         result.map(|Done { reply, transno, invalidations, .. }| {
-            let (beginning, bulk) = self.beginning(export, call, &reply).unzip();
-            let gone = locks::deleted_inodes(&invalidations).chain(no_more).collect();
-            let touched = if call.request.takes_names() {
+            let (inline_dom, bulk) = self.inline_dom(export, call, &reply).unzip();
+            let deleted = locks::deleted_inodes(&invalidations).chain(no_more).collect();
+            let invalidations = if call.request.takes_names() {
                 invalidations.iter().map(|(fid, _)| *fid).collect()
             } else {
                 Vec::new()
             };
-            let answer = Answer { reply, grants, gone, dir, touched, beginning };
+            let answer = Answer { reply, grants, deleted, dir, invalidations, inline_dom };
             Response { bulk: bulk.unwrap_or_default(), ..Response::with_transno(answer, transno) }
         })
     }
@@ -212,7 +212,7 @@ impl Mdt {
         if let Reply::Opened { handle, .. } = done.reply {
             let mut core = self.core.lock();
             core.ns.refuse_run(client, fid, handle);
-            self.touched(&core);
+            self.wake_committer(&core);
         }
         Err(Errno::ETXTBSY)
     }
@@ -226,8 +226,8 @@ impl Mdt {
 
     async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {
         // Always admitted: a client closes its files, or reports them before it cancels a lock.
-        let gives_up = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
-        let changes = call.request.modifies() && !gives_up && !leaves_store(&call.request);
+        let ends_use = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
+        let changes = call.request.modifies() && !ends_use && !leaves_store(&call.request);
         let mut checks = 0;
         loop {
             if changes {
@@ -280,7 +280,7 @@ impl Mdt {
         let mut core = self.core.lock();
         // With the lock held: if the client disconnects later, `disconnected` closes what is opened
         // here.
-        if self.stopped.load(Relaxed) || export.is_gone() {
+        if self.stopped.load(Relaxed) || export.is_ended() {
             return Err(NotExecuted::Shutdown);
         }
         if let Some(fid) = self.unsettled(&mut core, request) {
@@ -295,7 +295,7 @@ impl Mdt {
         let wait = env.wait;
         let mut result = match executed {
             Err(OpError::CommitFirst) => {
-                self.touched(&core);
+                self.wake_committer(&core);
                 return Err(NotExecuted::RetryAfterRound(next_round));
             }
             Err(OpError::Errno(errno)) => Err(errno),
@@ -304,7 +304,7 @@ impl Mdt {
         match &result {
             Err(Errno::ETXTBSY) => return Err(NotExecuted::RetryWhileExecuted),
             Err(_) if wait => {
-                self.touched(&core);
+                self.wake_committer(&core);
                 return Err(NotExecuted::RetryWithOsts);
             }
             _ => {}
@@ -320,7 +320,7 @@ impl Mdt {
         if core.ns.has_replaced() {
             self.replaced.notify_one();
         }
-        self.touched(&core);
+        self.wake_committer(&core);
         drop(core);
         if let Some(fault) = fault {
             self.store_failed(request.op(), &fault);
@@ -338,10 +338,10 @@ fn leaves_store(request: &Request) -> bool {
     }
 }
 
-/// Returns whether a request changed the mirrors of a file. The OSTs keep what clients write next,
-/// so a restart of the MDT must not forget which mirrors miss it. Therefore no client sees the
-/// change, or writes by it, before it is durable. This is rare: it happens at the first write after
-/// a resync.
+/// Returns whether a request changed the mirrors of a file. The next writes are not sent to the
+/// mirrors that this change made stale. An MDT that lost the change in a restart would take these
+/// mirrors for fresh. Therefore no client sees the change, or writes by it, before it is durable.
+/// This is rare: it happens at the first write after a resync.
 fn chooses_mirrors(request: &Request, done: &Done) -> bool {
     let is_mirrored = |layout: &[u8]| Layout::decode(layout).is_ok_and(|layout| layout.is_mirrored());
     match (request, &done.reply) {

@@ -159,7 +159,7 @@ async fn drop_replaced(mdt: Arc<Mdt>) {
             mdt.rt.sleep(pause).await;
             let mut core = mdt.core.lock();
             let more = core.ns.drop_replaced(mdt.rt.wall());
-            mdt.touched(&core);
+            mdt.wake_committer(&core);
             if !more {
                 break;
             }
@@ -179,5 +179,5 @@ async fn recovery(mdt: Arc<Mdt>) {
         }
         Ok(()) => {}
     }
-    mdt.touched(&core);
+    mdt.wake_committer(&core);
 }

@@ -110,7 +110,7 @@ impl Mdt {
                     None => {
                         let next_round = core.round + 1;
                         let begun = core.ns.begin_swap(request);
-                        self.touched(&core);
+                        self.wake_committer(&core);
                         match begun {
                             Ok(names) => return Ok(names),
                             Err(OpError::Errno(errno)) => return Err(errno),

@@ -30,9 +30,9 @@ impl Mgc {
     /// Creates a client of the MGS at `nids`, on behalf of `uuid`. It connects at the first call.
     pub fn new(net: Arc<Net>, nids: Vec<Nid>, uuid: &str) -> Arc<Mgc> {
         let rt = net.rt().clone();
-        // A target's uuid outlives its process, but a restarted process counts its requests from 1
-        // again. The random part keeps the MGS from mistaking the process for its predecessor,
-        // whose requests the MGS may still remember.
+        // A restarted process has the same target's uuid, and numbers its requests from 1 again.
+        // The MGS may still store replies to requests of the former process. With the random part
+        // in the name, it does not take the new requests for resends of those.
         let config = ImportConfig::new(&format!("{uuid}-{:016x}", rt.random_u64()), MGS_TARGET, nids);
         Arc::new(Mgc { rt, import: Import::new(net, config) })
     }

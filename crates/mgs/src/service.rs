@@ -39,8 +39,8 @@ pub struct Mgs {
     file: PathBuf,
     params: Params,
     incarnation: u64,
-    /// Held by the one change under way until its file is written, even if the requester
-    /// disconnects meanwhile.
+    /// Serializes changes: each holds it until the registry's file is written, even if the
+    /// requester has disconnected.
     change: Arc<tokio::sync::Mutex<()>>,
     registry: Mutex<Registry>,
     /// Incremented after every change.
@@ -326,19 +326,19 @@ mod tests {
             let mgs = Mgs::start(rt, dir.path(), Params::new()).await.unwrap();
             let nids = ["10.0.0.1@tcp".to_string()];
             let known = || String::from_utf8(mgs.rt.disk().read(&mgs.file).unwrap_or_default()).unwrap();
-            let mut given_up = 0;
+            let mut pending = 0;
             for round in 0..20 {
                 let uuid = format!("uuid-{round}");
                 let new =
                     Registration { fsname: "sheen", kind: TargetKind::Ost, index: None, uuid: &uuid, nids: &nids };
                 let mut dropped = Box::pin(mgs.register(new));
                 // If this thread was delayed, the write may already be done.
-                given_up += u32::from(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                pending += u32::from(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
                 drop(dropped);
                 let _one = mgs.change.lock().await;
                 assert!(known().contains(&uuid), "it is still being written");
             }
-            assert!(given_up > 0, "no registration was dropped half way");
+            assert!(pending > 0, "no registration was dropped half way");
         });
     }
 }

@@ -21,7 +21,8 @@ pub enum SettingChange<'a> {
         /// The value.
         value: &'a str,
     },
-    /// Deletes the pattern's setting. Parameters have their present value until their process ends.
+    /// Deletes the pattern's setting. Parameters that have its value retain it until their process
+    /// ends.
     Delete {
         /// The pattern.
         pattern: &'a str,

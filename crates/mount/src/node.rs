@@ -8,8 +8,9 @@ use sheen_wire::{Fid, fid::ROOT};
 
 /// The kernel's node id of the root directory.
 pub const ROOT_NODE: u64 = 1;
-/// Validity time of names and attributes that are under a lock. Any time would do, because they are
-/// invalidated when the lock is cancelled. The limit bounds the damage of a bug.
+/// How long the kernel may cache names and attributes that a lock guards. The client invalidates
+/// them before it cancels the lock, so any time would be correct. The limit bounds the damage of a
+/// bug.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Returns the file with this node id.

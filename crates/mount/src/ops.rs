@@ -372,7 +372,7 @@ async fn copy(fs: &Inner, who: &Caller, c: &CopyFileRange) -> Result<Answer> {
 /// is waiting for at that moment. So if no lock guards the attributes, they are invalidated now.
 async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
     fs.check_xattr(name)?;
-    if name.starts_with(ACL_PREFIX) && !fs.client.is_kept(fid).await.is_ok_and(|kept| kept) {
+    if name.starts_with(ACL_PREFIX) && !fs.client.is_cacheable(fid).await.is_ok_and(|yes| yes) {
         fs.changed_unseen(fid);
     }
     sized(fs.client.getxattr(who, fid, name).await?, room)

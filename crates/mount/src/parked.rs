@@ -36,7 +36,7 @@ enum State {
     /// The future waits for its first wake-up.
     Waiting(Waiting),
     /// The future is done, or is a task.
-    Gone,
+    Finished,
 }
 
 /// Polls a future here. If it is pending, the runtime finishes it as a task called `name` once it
@@ -47,11 +47,11 @@ pub fn go_on(rt: &Rt, name: &'static str, mut future: Waiting) {
     let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
     let mut state = parked.state.lock();
     *state = match (&*state, done) {
-        (_, true) => State::Gone,
+        (_, true) => State::Finished,
         (State::Polling, false) => State::Waiting(future),
         (_, false) => {
             drop(rt.spawn(name, future));
-            State::Gone
+            State::Finished
         }
     };
 }
@@ -59,13 +59,13 @@ pub fn go_on(rt: &Rt, name: &'static str, mut future: Waiting) {
 impl Wake for Parked {
     fn wake(self: Arc<Parked>) {
         let mut state = self.state.lock();
-        match mem::replace(&mut *state, State::Gone) {
+        match mem::replace(&mut *state, State::Finished) {
             State::Polling | State::Woken => *state = State::Woken,
             State::Waiting(future) => {
                 drop(state);
                 drop(self.rt.spawn(self.name, future));
             }
-            State::Gone => {}
+            State::Finished => {}
         }
     }
 }
@@ -138,17 +138,17 @@ mod tests {
             let owned = Arc::new(());
             let held = owned.clone();
             let mut waker = None;
-            let (keep, kept) = mpsc::channel();
+            let (send, sent) = mpsc::channel();
             go_on(
                 rt,
                 "test",
                 Box::pin(std::future::poll_fn(move |cx| {
                     let _held = &held;
-                    keep.send(cx.waker().clone()).unwrap();
+                    send.send(cx.waker().clone()).unwrap();
                     std::task::Poll::Ready(())
                 })),
             );
-            waker.replace(kept.recv().unwrap()).into_iter().for_each(|w: Waker| w.wake());
+            waker.replace(sent.recv().unwrap()).into_iter().for_each(|w: Waker| w.wake());
             assert_eq!(Arc::strong_count(&owned), 1);
             waker.unwrap().wake(); // late, and harmless
         });

@@ -54,12 +54,12 @@ impl Layer {
             if raw_first && let Some((key, value)) = raw.next() {
                 f(key, value.as_deref())?;
             } else if let Some((key, record)) = typed.next() {
-                let gone = match record {
+                let encoded = match record {
                     Record::Bucket(b) => b.map(|b| encode(b, std::mem::take(&mut buf))),
                     Record::Inode(i) => i.map(|i| encode(i, std::mem::take(&mut buf))),
                     Record::Xattrs(x) => x.map(|x| encode(x, std::mem::take(&mut buf))),
                 };
-                match gone {
+                match encoded {
                     None => f(&key, None)?,
                     Some(bytes) => {
                         buf = bytes?;

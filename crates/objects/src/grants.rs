@@ -111,14 +111,15 @@ impl Grants {
 
     /// Removes a target and its grants.
     pub fn leave(&mut self, target: u64) {
-        let gone = self.accounts.extract_if(.., |account, _| account.target == target).map(|(_, bytes)| bytes).sum();
-        self.granted = self.granted.saturating_sub(gone);
+        let released =
+            self.accounts.extract_if(.., |account, _| account.target == target).map(|(_, bytes)| bytes).sum();
+        self.granted = self.granted.saturating_sub(released);
     }
 
     /// Removes a client and its grants.
     pub fn disconnected(&mut self, who: Account) {
-        let gone = self.accounts.remove(&who).unwrap_or(0);
-        self.granted = self.granted.saturating_sub(gone);
+        let released = self.accounts.remove(&who).unwrap_or(0);
+        self.granted = self.granted.saturating_sub(released);
     }
 
     /// Whether the disk must be queried before a grant of `want` bytes, or before a write of that
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn touched_blocks_are_counted_whole() {
+    fn grants_count_partial_blocks_whole() {
         assert_eq!([blocks(0, 0), blocks(5, 1), blocks(4095, 2), blocks(4096, 4096)], [0, 4096, 8192, 4096]);
         assert_eq!(blocks(u64::MAX, u64::MAX), 4096);
     }
@@ -388,7 +389,7 @@ mod tests {
     /// An event on a disk.
     #[derive(Clone, Debug)]
     enum Event {
-        Promise {
+        Grant {
             client: u64,
             want: u64,
         },
@@ -402,7 +403,7 @@ mod tests {
             client: u64,
             blocks: u64,
         },
-        Gone {
+        Disconnect {
             client: u64,
         },
         Later {
@@ -413,10 +414,10 @@ mod tests {
     fn events() -> impl Strategy<Value = Vec<Event>> {
         let client = || 1u64..5;
         let event = prop_oneof![
-            (client(), 0u64..4 * MIB).prop_map(|(client, want)| Event::Promise { client, want }),
+            (client(), 0u64..4 * MIB).prop_map(|(client, want)| Event::Grant { client, want }),
             (client(), 1u64..9).prop_map(|(client, eighths)| Event::Flush { client, eighths }),
             (client(), 1u64..600).prop_map(|(client, blocks)| Event::Write { client, blocks }),
-            client().prop_map(|client| Event::Gone { client }),
+            client().prop_map(|client| Event::Disconnect { client }),
             (1u64..700).prop_map(|ms| Event::Later { ms }),
         ];
         prop::collection::vec(event, 1..200)
@@ -437,7 +438,7 @@ mod tests {
                 let who = |client| Account { target: 1, client };
                 match event {
                     Event::Later { ms } => now += Duration::from_millis(ms),
-                    Event::Promise { client, want } => {
+                    Event::Grant { client, want } => {
                         query(&mut grants, want);
                         *has.entry(client).or_default() += grants.grant(who(client), want);
                     }
@@ -459,7 +460,7 @@ mod tests {
                             free -= bytes.min(free); // else the disk returns ENOSPC
                         }
                     }
-                    Event::Gone { client } => {
+                    Event::Disconnect { client } => {
                         grants.disconnected(who(client));
                         has.remove(&client);
                     }

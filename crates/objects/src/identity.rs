@@ -66,7 +66,7 @@ mod tests {
             changed("kind = OST", "kind = MDT"),
             Err(IdentityError::Kind { found: "MDT".into(), wanted: "OST" })
         );
-        assert_eq!(changed("index = 3", "index = x"), Err(IdentityError::Damaged("index is no number")));
+        assert_eq!(changed("index = 3", "index = x"), Err(IdentityError::Damaged("invalid index")));
         assert_eq!(changed("uuid = c0ffee", "uuid ="), Err(IdentityError::Damaged("no uuid")));
         assert_eq!(Identity::parse(b""), Err(IdentityError::Damaged("no format")));
         assert_eq!(Identity::parse(&[b'#'; BYTES_MAX + 1]), Err(IdentityError::Damaged("too long")));

@@ -82,9 +82,9 @@ impl<'a> IdentityFields<'a> {
     /// Returns the target's index, if the file has one.
     ///
     /// # Errors
-    /// [`IdentityError::Damaged`]: it is no number.
+    /// [`IdentityError::Damaged`]: it is not a number.
     pub fn index(&self) -> Result<Option<u32>, IdentityError> {
-        self.number("index", "index is no number")
+        self.number("index", "invalid index")
     }
 
     /// Returns the value of a key.

@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(path(fid).to_str(), Some("O/280000401/d5/2345"));
         assert_eq!(Dir::of(fid).path().to_str(), Some("O/280000401/d5"));
         assert_eq!(Dir::of(fid).seq_path().to_str(), Some("O/280000401"));
-        let beginning = Fid { ver: 7, ..Fid::new(0x2_0000_0401, 0x2345) };
-        assert_eq!(path(beginning).to_str(), Some("O/files/d6/200000401:2345:7"));
+        let first = Fid { ver: 7, ..Fid::new(0x2_0000_0401, 0x2345) };
+        assert_eq!(path(first).to_str(), Some("O/files/d6/200000401:2345:7"));
     }
 
     #[test]

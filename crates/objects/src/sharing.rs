@@ -1,6 +1,6 @@
-//! Targets of one process that lie on one device divide its space among them, so that the sum that
-//! `df` shows is true. Grants are not divided: each target grants from the space of the whole
-//! device, and its grants reduce what the others can grant.
+//! Targets of one process that lie on one device report a share of its space each. So the space
+//! that `df` adds up is that of the device. Grants are not divided: each target grants from the
+//! space of the whole device, and its grants reduce what the others can grant.
 //!
 //! A process creates one [`Sharing`] for all of its targets. Each target joins with the device of
 //! its directory.

@@ -1,8 +1,8 @@
 //! Checksums of the bytes in an object's file, so that the OST can send them without reading them.
 //!
-//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. It is noted by a request that
-//! has the bytes in memory: a write that came over the network, or a read that goes there. The sums
-//! of adjacent chunks are combined into the sum of a whole run.
+//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. A request that has the bytes
+//! in memory stores it: a write that came over the network, or a read whose reply goes there. The
+//! sums of adjacent chunks are combined into the sum of a whole run.
 //!
 //! Invariant: a sum is valid only while the chunk's bytes do not change. Every request that changes
 //! or reads bytes announces its begin and end ([`Sums::begin`], [`Sums::end`]). A change drops the
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn change_drops_the_sums_of_touched_chunks_only() {
+    fn change_drops_the_sums_of_changed_chunks_only() {
         let mut sums = Sums::new(&Budget::default());
         through(&mut sums, 0, &bytes(40 * C, 1), true);
         through(&mut sums, 17 * C + 5, b"x", true);

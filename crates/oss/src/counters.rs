@@ -19,11 +19,11 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("ldlm_glimpse", "usecs"),
     ("ldlm_cancel", "usecs"),
     ("data_version", "usecs"),
-    ("close", "usecs"),
-    ("reopen", "usecs"),
+    ("seal", "usecs"),
+    ("unseal", "usecs"),
     ("link", "usecs"),
     ("follow", "usecs"),
-    ("beginning", "usecs"),
+    ("inline_dom", "usecs"),
 ];
 /// Place of `read_bytes` among them.
 pub const READ_BYTES: usize = 0;

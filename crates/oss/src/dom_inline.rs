@@ -10,7 +10,7 @@
 use sheen_wire::{
     Bulk, Fid, Result,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
-    mds::{BEGINNING_BYTES_MAX, Beginning},
+    mds::{INLINE_DOM_BYTES_MAX, InlineDom},
     ost::{ObjectAttr, Part},
 };
 
@@ -19,11 +19,11 @@ use crate::{Ost, counters::READ_BYTES};
 impl Ost {
     /// Takes a PR lock on the whole object for the client with this uuid, under the client's handle
     /// `cookie`. Returns the lock with the object's attributes, and its bytes if they are at most
-    /// [`BEGINNING_BYTES_MAX`].
+    /// [`INLINE_DOM_BYTES_MAX`].
     ///
     /// Returns `None` if a lock conflicts, if the client has not sent a request to this service
     /// yet, or if the object cannot be read.
-    pub fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
+    pub fn inline_dom(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(InlineDom, Bulk)> {
         let _pass = self.gate.enter()?;
         let start = self.rt.now();
         let export = self.exports.read().of_client(client)?.clone();
@@ -35,13 +35,13 @@ impl Ost {
             self.locks.lockd().cancel(&export, &[id]);
             return None;
         };
-        self.stats.record("beginning", self.rt.now().since(start).as_micros() as u64);
-        Some((Beginning { id, object, attr }, bulk))
+        self.stats.record("inline_dom", self.rt.now().since(start).as_micros() as u64);
+        Some((InlineDom { id, object, attr }, bulk))
     }
 
     fn whole_object(&self, object: Fid) -> Result<(ObjectAttr, Bulk)> {
         let attr = self.store.attr(object)?;
-        if attr.size == 0 || attr.size > BEGINNING_BYTES_MAX {
+        if attr.size == 0 || attr.size > INLINE_DOM_BYTES_MAX {
             return Ok((attr, Bulk::new()));
         }
         let (_, bulk) = self.store.read(&[Part { object, offset: 0, len: attr.size as u32 }])?;

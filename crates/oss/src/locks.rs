@@ -141,7 +141,7 @@ impl Locks {
         tokio::select! {
             biased;
             done = self.unless_stopping(wait) => done,
-            () = export.gone() => Err(Errno::ESHUTDOWN),
+            () = export.ended() => Err(Errno::ESHUTDOWN),
         }
     }
 
@@ -181,7 +181,7 @@ impl UndeliveredLocks<'_> {
     /// Marks the locks as known to the client: the answer with their handles is sent now.
     pub fn delivered(self) {
         let ids = std::mem::take(&mut *self.ids.lock());
-        self.locks.lockd.told(self.export, &ids);
+        self.locks.lockd.delivered(self.export, &ids);
     }
 }
 

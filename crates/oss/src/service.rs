@@ -150,11 +150,11 @@ impl Ost {
             Request::Versions { objects, flush } => {
                 Reply::Versions(Box::pin(self.versions(export, &objects, flush)).await?)
             }
-            Request::Close { objects, group } => {
+            Request::Seal { objects, group } => {
                 Box::pin(self.seal(export, &objects, group)).await?;
                 Reply::Ok
             }
-            Request::Reopen { objects } => {
+            Request::Unseal { objects } => {
                 self.store.unseal(&objects)?;
                 Reply::Ok
             }
@@ -177,7 +177,7 @@ impl Ost {
             return;
         }
         self.exports.write().insert(export, self.is_of_mdt);
-        if export.is_gone() {
+        if export.is_ended() {
             self.disconnected(export); // it disconnected meanwhile, and the server will not report that again
         }
     }

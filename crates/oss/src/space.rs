@@ -114,7 +114,7 @@ impl Ost {
             Ok(mut grants) => grants.grant(self.account(export), want),
             Err(_) => 0,
         };
-        if export.is_gone() {
+        if export.is_ended() {
             self.release_grant(export); // its disconnection may have been handled before this grant
         }
         granted

@@ -120,7 +120,7 @@ mod tests {
         params.keep("sheen", 6, &first);
         params.keep("sheen", 4, &[setting(1, "osc.*.max", "16")]);
         assert_eq!((here.load(Relaxed), later.load(Relaxed)), (9, 9));
-        // A setting that is given again is a new one, and is applied last.
+        // `lctl set_param -P` of the same pattern makes a new setting, which is applied last.
         params.keep("sheen", 7, &[setting(2, "osc.b.max", "32"), setting(3, "osc.*.max", "16")]);
         assert_eq!((here.load(Relaxed), later.load(Relaxed)), (16, 16));
         assert_eq!(number(&params, "osc.c.max").load(Relaxed), 16);

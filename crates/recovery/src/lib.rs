@@ -1,9 +1,9 @@
 //! Exactly-once execution: what a server stores about its clients' requests.
 //!
 //! A client that lost its connection resends every request without a reply. The server must not
-//! execute such a request a second time. Nor may a copy that is still in an old connection take
-//! effect after its successor. For each request that arrives, [`ReplyCache`] decides whether it is
-//! to be executed, is being executed, or has been answered already.
+//! execute such a request a second time. Nor may it execute a copy that arrives late on the old
+//! connection, after the resent one. For each request that arrives, [`ReplyCache`] decides whether
+//! it is to be executed, is being executed, or has been answered already.
 //!
 //! This crate is an engine: no I/O, no clock, no tasks.
 

@@ -9,7 +9,8 @@
 //!   The client must have at most [`REPLIES_PER_CLIENT_MAX`] requests without a reply, and must not
 //!   acknowledge replies that it has not received.
 //! * One execution at a time for a (client, xid), whether its reply is stored or not.
-//! * A reply goes to the place of the latest request: a resend takes over the execution's reply.
+//! * If a request is resent while it is executed, the reply goes to the place (such as a
+//!   connection) from which the latest copy came.
 //!
 //! Memory: at most [`REPLIES_PER_CLIENT_MAX`] replies of at most [`CLIENTS_MAX`] clients. Beyond
 //! that, the clients that were silent longest are forgotten.
@@ -124,7 +125,7 @@ impl<R: Clone, W> ReplyCache<R, W> {
     }
 
     /// Returns the number of stored replies, of all clients.
-    pub fn kept(&self) -> usize {
+    pub fn stored(&self) -> usize {
         self.clients.values().map(|c| c.done.len()).sum()
     }
 
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(cache.finish("a", 1, Some("reply")), Some("second"));
         assert_eq!(cache.begin("a", 1, 0, "third"), Begin::Done("reply", "third"));
         assert_eq!(cache.begin("a", 2, 1, "next"), Begin::Execute);
-        assert_eq!(cache.kept(), 0);
+        assert_eq!(cache.stored(), 0);
         assert_eq!(cache.begin("a", 1, 0, "late"), Begin::Stale("late"));
     }
 
@@ -228,10 +229,10 @@ mod tests {
             assert_eq!(cache.begin("a", xid, 0, ()), Begin::Execute);
             cache.finish("a", xid, Some(xid));
         }
-        assert_eq!(cache.kept(), REPLIES_PER_CLIENT_MAX);
+        assert_eq!(cache.stored(), REPLIES_PER_CLIENT_MAX);
         cache.finish("a", 1, Some(1));
         assert_eq!(cache.begin("a", 1, 0, ()), Begin::Done(1, ()));
-        assert_eq!(cache.kept(), REPLIES_PER_CLIENT_MAX);
+        assert_eq!(cache.stored(), REPLIES_PER_CLIENT_MAX);
     }
 
     #[test]
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(cache.clients(), 2);
         assert_eq!(cache.begin("a", 1, 0, ()), Begin::Done((), ()));
         cache.forget("a");
-        assert_eq!(cache.kept(), 0);
+        assert_eq!(cache.stored(), 0);
         assert_eq!(cache.finish("a", 2, None), Some(()), "executing requests continue");
     }
 
@@ -321,7 +322,7 @@ mod tests {
                         }
                     }
                 }
-                prop_assert!(cache.kept() <= window.max(executed.len()));
+                prop_assert!(cache.stored() <= window.max(executed.len()));
                 prop_assert_eq!(cache.executing(), executing.len());
             }
             prop_assert!(unanswered.is_empty(), "unanswered: {:?}", unanswered);

@@ -143,8 +143,8 @@ pub struct Export {
     nid: Mutex<Nid>,
     /// Where callbacks are sent; `None` while there is no connection.
     callbacks: Mutex<Option<CallbackRoute>>,
-    gone: AtomicBool,
-    going: Notify,
+    ended: AtomicBool,
+    ending: Notify,
     /// The target to which the client is connected; `None` in tests of services.
     target: Option<Weak<dyn Evict>>,
 }
@@ -184,8 +184,8 @@ impl Export {
             features,
             nid: Mutex::new(nid),
             callbacks: Mutex::new(None),
-            gone: AtomicBool::new(false),
-            going: Notify::new(),
+            ended: AtomicBool::new(false),
+            ending: Notify::new(),
             target,
         })
     }
@@ -212,8 +212,8 @@ impl Export {
     }
 
     /// Returns whether the client has disconnected or was evicted.
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Records a new attachment of the client. Callbacks are possible again once the client is
@@ -256,14 +256,14 @@ impl Export {
         match self.target.as_ref().map(Weak::upgrade) {
             Some(Some(target)) => target.evict(self, why),
             Some(None) => {}
-            None => self.set_gone(),
+            None => self.set_ended(),
         }
     }
 
-    pub(crate) fn set_gone(&self) {
-        self.gone.store(true, Ordering::Release);
+    pub(crate) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
         *self.callbacks.lock() = None;
-        self.going.notify_waiters();
+        self.ending.notify_waiters();
     }
 
     /// Returns the function that notifies a client of this process that the target dropped it. To
@@ -277,11 +277,11 @@ impl Export {
 
     /// Resolves when the client has disconnected or was evicted: no caller waits for its requests
     /// then.
-    pub async fn gone(&self) {
-        let mut going = std::pin::pin!(self.going.notified());
-        going.as_mut().enable();
-        if !self.is_gone() {
-            going.await;
+    pub async fn ended(&self) {
+        let mut ending = std::pin::pin!(self.ending.notified());
+        ending.as_mut().enable();
+        if !self.is_ended() {
+            ending.await;
         }
     }
 }

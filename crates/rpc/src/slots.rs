@@ -1,5 +1,5 @@
-//! Slots bound the number of requests of a kind under way. The limit can be changed at any time. An
-//! import has one set of slots for all of its requests; its users may add narrower ones.
+//! Slots: a limit of requests in flight. It can be changed at any time. An import has one set of
+//! slots for all of its requests. Users of the import may add a lower limit for some requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -228,7 +228,7 @@ impl<P: Protocol> Target<P> {
         let mut response = if once {
             call.await?
         } else {
-            tokio::select! { biased; r = &mut call => r?, () = export.gone() => return Err(Errno::ESHUTDOWN) }
+            tokio::select! { biased; r = &mut call => r?, () = export.ended() => return Err(Errno::ESHUTDOWN) }
         };
         if response.last_committed == 0 {
             response.last_committed = self.service.last_committed();
@@ -289,7 +289,7 @@ impl<P: Protocol> Target<P> {
                 "evicting a client: its locks and open files are dropped"
             );
             let lost = c.export.lost();
-            c.export.set_gone();
+            c.export.set_ended();
             if let Some(connection) = c.connection {
                 connection.close();
             }
@@ -378,7 +378,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
             state.exports.remove(client);
             state.replies.forget(client);
             drop(state);
-            session.export.set_gone();
+            session.export.set_ended();
             self.service.disconnected(&session.export);
             return;
         }

@@ -8,7 +8,7 @@
 //!
 //! * Memory is zeroed only once, at its allocation. A buffer from
 //!   the pool contains the bytes of its last use, but never uninitialised memory.
-//! * A pool holds at most `max_kept` idle buffers. The number of buffers in use is bounded by the
+//! * A pool holds at most `max_idle` idle buffers. The number of buffers in use is bounded by the
 //!   users of the pool (requests in flight, dirty limits).
 //! * Large buffers are cut from huge pages, a few from each slab. A slab's memory returns
 //!   to the system when all its buffers are dropped.
@@ -70,7 +70,7 @@ pub struct BufferPool(Arc<Shared>);
 
 struct Shared {
     pages: usize,
-    max_kept: usize,
+    max_idle: usize,
     // Last in, first out: the buffer used last is the most likely one to be in the processor's
     // caches.
     free: Mutex<Vec<Pages>>,
@@ -78,10 +78,10 @@ struct Shared {
 
 impl BufferPool {
     /// Creates a pool of buffers of `buffer_bytes` (rounded up to whole pages, at least one). At
-    /// most `max_kept` idle buffers are retained.
-    pub fn new(buffer_bytes: usize, max_kept: usize) -> BufferPool {
+    /// most `max_idle` idle buffers are retained.
+    pub fn new(buffer_bytes: usize, max_idle: usize) -> BufferPool {
         let pages = buffer_bytes.div_ceil(PAGE).max(1);
-        BufferPool(Arc::new(Shared { pages, max_kept, free: Mutex::default() }))
+        BufferPool(Arc::new(Shared { pages, max_idle, free: Mutex::default() }))
     }
 
     /// Returns the capacity of this pool's buffers, in bytes.
@@ -90,14 +90,14 @@ impl BufferPool {
     }
 
     /// Returns the number of idle buffers in the pool.
-    pub fn kept(&self) -> usize {
+    pub fn idle(&self) -> usize {
         self.0.free.lock().len()
     }
 
     /// Returns a buffer whose length is its capacity. Its content is unspecified.
     pub fn get(&self) -> Buffer {
-        let kept = self.0.free.lock().pop();
-        let pages = kept.or_else(|| self.cut()).unwrap_or_else(|| allocate(self.0.pages));
+        let idle = self.0.free.lock().pop();
+        let pages = idle.or_else(|| self.cut()).unwrap_or_else(|| allocate(self.0.pages));
         Buffer { len: pages.bytes().len(), pages, pool: Some(self.clone()) }
     }
 
@@ -110,7 +110,7 @@ impl BufferPool {
         let mut pieces = slab::cut(self.buffer_bytes()).into_iter().map(Pages::Huge);
         let first = pieces.next();
         let mut free = self.0.free.lock();
-        let room = self.0.max_kept.saturating_sub(free.len());
+        let room = self.0.max_idle.saturating_sub(free.len());
         free.extend(pieces.take(room));
         first
     }
@@ -202,7 +202,7 @@ impl Drop for Buffer {
         let Some(pool) = self.pool.take() else { return };
         let pages = std::mem::take(&mut self.pages);
         let mut free = pool.0.free.lock();
-        if free.len() < pool.0.max_kept {
+        if free.len() < pool.0.max_idle {
             free.push(pages);
         } else {
             drop(free); // frees the memory outside the lock
@@ -240,23 +240,23 @@ mod tests {
         let tail = bytes.slice(2..);
         assert_eq!(&bytes[..], b"ell");
         drop(bytes);
-        assert_eq!(pool.kept(), 0, "a slice still lives");
+        assert_eq!(pool.idle(), 0, "a slice still lives");
         drop(tail);
-        assert_eq!(pool.kept(), 1);
+        assert_eq!(pool.idle(), 1);
         assert_eq!(pool.get().as_ptr(), at, "the same memory is used again");
 
         let many: Vec<_> = (0..5).map(|_| pool.get()).collect();
         drop(many);
-        assert_eq!(pool.kept(), 2, "at most max_kept idle buffers");
+        assert_eq!(pool.idle(), 2, "at most max_kept idle buffers");
     }
 
     #[test]
     fn large_buffers_share_a_slab_and_are_pooled() {
         let pool = BufferPool::new(1 << 20, 2);
         let mut a = pool.get();
-        assert_eq!(pool.kept(), 1, "cut along with the first");
+        assert_eq!(pool.idle(), 1, "cut along with the first");
         let mut b = pool.get();
-        assert_eq!((a.len(), b.len(), pool.kept()), (1 << 20, 1 << 20, 0));
+        assert_eq!((a.len(), b.len(), pool.idle()), (1 << 20, 1 << 20, 0));
         assert_eq!((a.as_ptr() as usize % PAGE, b.as_ptr() as usize % PAGE), (0, 0));
         assert!(a.iter().chain(b.iter()).all(|&x| x == 0), "all memory is zeroed");
         a.fill(1);
@@ -267,7 +267,7 @@ mod tests {
         drop(bytes);
         assert_eq!(pool.get().as_ptr(), at, "last in, first out");
         drop((0..5).map(|_| pool.get()).collect::<Vec<_>>());
-        assert_eq!(pool.kept(), 2, "at most max_kept idle buffers");
+        assert_eq!(pool.idle(), 2, "at most max_kept idle buffers");
         assert!(b.iter().all(|&x| x == 2), "still in use");
     }
 
@@ -275,9 +275,9 @@ mod tests {
     fn oversized_buffers_are_not_pooled_and_empty_freeze_returns_at_once() {
         let pool = BufferPool::new(PAGE, 2);
         drop(pool.take(PAGE + 1));
-        assert_eq!(pool.kept(), 0);
+        assert_eq!(pool.idle(), 0);
         assert!(pool.get().freeze(9..9).is_empty());
-        assert_eq!(pool.kept(), 1);
+        assert_eq!(pool.idle(), 1);
         let short = pool.take(10).freeze(4..4000);
         assert_eq!(short.len(), 6, "cut at the length");
     }

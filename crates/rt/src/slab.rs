@@ -1,9 +1,9 @@
 //! Memory in huge pages, cut into pieces.
 //!
-//! File data is copied into a buffer and out of it again. With pages of 4 KiB, each page first
-//! costs a fault. After that, the TLB misses cost more time than the copy itself. Linux grants huge
-//! pages on request (`madvise`, the default setting of transparent huge pages). If Linux refuses,
-//! the buffers work with small pages.
+//! File data is copied into a buffer and out of it again. With pages of 4 KiB, the first use of
+//! each page costs a fault, and later uses cost more time for TLB misses than for the copy. Linux
+//! grants huge pages on request (`madvise`, the default setting of transparent huge pages). If
+//! Linux refuses, the buffers work with small pages.
 //!
 //! Invariants:
 //!

@@ -87,7 +87,7 @@ impl Errno {
     /// which the request did not carry (`Cred::groups` is `None`). The client looks them up and
     /// repeats the request. Clients decode this value where the reply arrives.
     pub const NEED_GROUPS: Errno = Errno(0x1_0001);
-    /// Not an errno of Linux: an OST has sealed the object ([`crate::ost::Request::Close`]). The
+    /// Not an errno of Linux: an OST has sealed the object ([`crate::ost::Request::Seal`]). The
     /// file's bytes are elsewhere, or are about to be. The client asks the MDT where, and repeats
     /// the operation there. Clients decode this value where the reply arrives.
     pub const MOVED: Errno = Errno(0x1_0003);

@@ -26,9 +26,9 @@ pub const XATTR_SIZE_MAX: usize = 65536;
 /// Maximum hard links of one file, as Lustre on ldiskfs.
 pub const LINK_MAX: u32 = 65000;
 
-/// Maximum bytes of inline DoM data ([`Beginning`]): about what a fast network carries in the time
+/// Maximum bytes of inline DoM data ([`InlineDom`]): about what a fast network carries in the time
 /// that a request takes.
-pub const BEGINNING_BYTES_MAX: u64 = 16 << 10;
+pub const INLINE_DOM_BYTES_MAX: u64 = 16 << 10;
 
 /// Handle of a file that a client opened locally, under a lock on [`crate::ldlm::bits::OPEN`]: the
 /// MDT has no open file.
@@ -168,7 +168,7 @@ pub struct Call {
     pub keep: Option<Cookie>,
     /// The client also wants inline DoM data: its handle for a lock at the MDT's data service. With
     /// [`Request::Lookup`].
-    pub beginning: Option<Cookie>,
+    pub inline_dom: Option<Cookie>,
     /// Locks that the client cancels; processed before anything else.
     pub cancels: Vec<LockId>,
     /// Locks of which the client retains only these bits; processed next. Unknown locks, and those
@@ -178,7 +178,7 @@ pub struct Call {
 
 impl From<Request> for Call {
     fn from(request: Request) -> Call {
-        Call { request, keep: None, beginning: None, cancels: Vec::new(), converts: Vec::new() }
+        Call { request, keep: None, inline_dom: None, cancels: Vec::new(), converts: Vec::new() }
     }
 }
 
@@ -190,22 +190,22 @@ pub struct Answer {
     /// Locks that the client holds from now on, at most one per inode.
     pub grants: Vec<Grant>,
     /// Inodes deleted by this request: the client must drop them from its cache.
-    pub gone: Vec<Fid>,
+    pub deleted: Vec<Fid>,
     /// Attributes, after the request, of the directory in which it created or removed an entry: for
     /// [`Request::Create`], [`Request::OpenCreate`] and [`Request::Unlink`].
     pub dir: Option<Attr>,
     /// Inodes that the request changed in any part: for [`Request::Unlink`] and
     /// [`Request::Rename`].
-    pub touched: Vec<Fid>,
+    pub invalidations: Vec<Fid>,
     /// Inline DoM data, if all objects of the file are at the MDT's data service and no other lock
     /// conflicted.
-    pub beginning: Option<Beginning>,
+    pub inline_dom: Option<InlineDom>,
 }
 
 /// Inline DoM data: a lock (PR) on a whole object of the MDT's data service, and the object's
-/// attributes. Its bytes are the bulk of the reply, if they are at most [`BEGINNING_BYTES_MAX`].
+/// attributes. Its bytes are the bulk of the reply, if they are at most [`INLINE_DOM_BYTES_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Beginning {
+pub struct InlineDom {
     /// The lock.
     pub id: LockId,
     /// The object.
@@ -216,7 +216,14 @@ pub struct Beginning {
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Answer {
-        Answer { reply, grants: Vec::new(), gone: Vec::new(), dir: None, touched: Vec::new(), beginning: None }
+        Answer {
+            reply,
+            grants: Vec::new(),
+            deleted: Vec::new(),
+            dir: None,
+            invalidations: Vec::new(),
+            inline_dom: None,
+        }
     }
 }
 
@@ -309,7 +316,7 @@ pub enum Request {
     /// The file replaces its objects by those of `from`, an orphan of the caller, to which its
     /// bytes were copied (`lfs migrate`). `versions`: all objects of the file, each with its data
     /// version from before the copy. For a mirrored file also its own FID with the generation of
-    /// its layout. `group`: as in [`crate::ost::Request::Close`]. `mtime`: when the file was last
+    /// its layout. `group`: as in [`crate::ost::Request::Seal`]. `mtime`: when the file was last
     /// changed. EBUSY, and nothing is done: another client has written to the file since, is
     /// writing, or uses a group lock.
     ///
@@ -421,7 +428,7 @@ impl Request {
     }
 
     /// Whether it removes names, so that only the reply tells for certain which inodes they
-    /// referred to ([`Answer::touched`]).
+    /// referred to ([`Answer::invalidations`]).
     pub fn takes_names(&self) -> bool {
         matches!(self, Request::Unlink { .. } | Request::Rename { .. })
     }

@@ -101,13 +101,13 @@ pub enum Request {
     Versions { objects: Vec<Fid>, flush: bool },
     /// Seals objects whose versions are still the given ones (`None`: any). A sealed object refuses
     /// reads, writes and locks (`Errno::MOVED`), also after a restart and after it is destroyed,
-    /// until `Reopen`. Before, clients have flushed and dropped everything that they cache of it.
+    /// until `Unseal`. Before, clients have flushed and dropped everything that they cache of it.
     /// `group`: locks of this group do not conflict, and no program writes in it meanwhile. EBUSY,
     /// and none is sealed: one has another version, or a client does not cancel its locks.
-    Close { objects: Vec<(Fid, Option<u64>)>, group: Option<u64> },
-    /// Undoes `Close`, for a file that retains its objects. Objects that are not sealed are
+    Seal { objects: Vec<(Fid, Option<u64>)>, group: Option<u64> },
+    /// Undoes `Seal`, for a file that retains its objects. Objects that are not sealed are
     /// ignored.
-    Reopen { objects: Vec<Fid> },
+    Unseal { objects: Vec<Fid> },
     /// Gives each sealed object a second, never used name, under which it is not sealed, with all
     /// its bytes: (old, new). Answered when bytes and names are durable. A missing object gets no
     /// name: it reads as empty under either. EBUSY: one object is not sealed; some of the others
@@ -145,7 +145,7 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Close`, `Reopen` and `Link`: done.
+    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal` and `Link`: done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
@@ -195,8 +195,8 @@ impl Request {
             StatFs => "statfs",
             List { .. } => "list",
             Versions { .. } => "data_version",
-            Close { .. } => "close",
-            Reopen { .. } => "reopen",
+            Seal { .. } => "seal",
+            Unseal { .. } => "unseal",
             Link { .. } => "link",
             Follow { .. } => "follow",
         }

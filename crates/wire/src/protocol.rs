@@ -64,8 +64,8 @@ impl Protocol for Ost {
     /// A change executed again, because its reply was lost, would undo changes that other clients
     /// made in between.
     fn once(request: &ost::Request) -> bool {
-        use ost::Request::{Allocate, Close, Truncate, Write};
-        matches!(request, Write { .. } | Truncate { .. } | Allocate { .. } | Close { .. })
+        use ost::Request::{Allocate, Seal, Truncate, Write};
+        matches!(request, Write { .. } | Truncate { .. } | Allocate { .. } | Seal { .. })
     }
 
     fn op(request: &ost::Request) -> &'static str {

@@ -9,8 +9,8 @@
 //! | blocks 10 to 1023, second half | files of MDTs 1 to 2028, two MDTs per block |
 //!
 //! Block b consists of the 2^30 sequences from b × 2^30 on. Lustre's sequence controller gives one
-//! target one block at a time. The numbers of MDT 0 are those of stores from before sequences had
-//! an MDT index (decision 024).
+//! target one block at a time. MDT 0 has the same numbers as in release 0.1.0, where sequences had
+//! no MDT index, so its stores remain valid (decision 024).
 //!
 //! Invariants:
 //! * these numbers never change: they are part of the FIDs of files and objects, thus of every

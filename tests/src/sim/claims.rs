@@ -65,9 +65,9 @@ impl Claims {
     pub fn take(&mut self, wanted: Wanted) -> Option<Granted> {
         let mut merged = BTreeMap::new();
         for (key, mode) in wanted {
-            let kept = merged.entry(key).or_insert(mode);
-            if *kept != mode {
-                *kept = Mode::Alone;
+            let claimed = merged.entry(key).or_insert(mode);
+            if *claimed != mode {
+                *claimed = Mode::Alone;
             }
         }
         let fits = |(key, mode): (&Key, &Mode)| match self.0.get(key) {

@@ -13,7 +13,7 @@ use sheen_rt::{
     Rt,
     sim::{SimConfig, World},
 };
-use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning};
+use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::InlineDom};
 
 /// Client hosts with one mount each.
 pub const CLIENTS: [u32; 3] = [1, 2, 3];
@@ -55,8 +55,8 @@ pub enum Node {
 struct MdtDataService(Arc<Ost>);
 
 impl DataService for MdtDataService {
-    fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
-        self.0.beginning(client, object, cookie)
+    fn inline_dom(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(InlineDom, Bulk)> {
+        self.0.inline_dom(client, object, cookie)
     }
 }
 

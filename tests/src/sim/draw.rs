@@ -378,8 +378,8 @@ impl Want<'_> {
             Op::Open { fid, flags } => self.opening(*fid, *flags),
             Op::Close { handle } => {
                 let fid = self.handle(*handle, Mode::Alone);
-                let nameless = self.model.inode(fid).is_ok_and(|i| i.nlink == 0);
-                self.inode(fid, if nameless { Mode::Alone } else { Mode::Look });
+                let is_orphan = self.model.inode(fid).is_ok_and(|i| i.nlink == 0);
+                self.inode(fid, if is_orphan { Mode::Alone } else { Mode::Look });
             }
             Op::Read { handle, .. } => {
                 let fid = self.handle(*handle, Mode::Look);

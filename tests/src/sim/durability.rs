@@ -15,7 +15,7 @@ use super::{
 #[derive(Default)]
 pub struct Durability {
     files: BTreeMap<Fid, Bytewise>,
-    /// Names that are durable and that no operation has touched since.
+    /// Names that are durable and that no operation has changed since.
     names: BTreeMap<(Fid, String), Fid>,
     /// All inodes that ever existed.
     known: BTreeSet<Fid>,
@@ -171,8 +171,8 @@ impl Bytewise {
                     // A truncate may reach the disk of one stripe but not the disk of the stripe
                     // that was to hold the new end. The bytes that are on disk then determine the
                     // size, which may be smaller than the requested one.
-                    let kept = &self.synced[..least.min(*size) as usize];
-                    least = kept.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
+                    let rest = &self.synced[..least.min(*size) as usize];
+                    least = rest.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
                     most = most.max(*size);
                 }
                 Change::Write(offset, data) => most = most.max(offset + data.len() as u64),

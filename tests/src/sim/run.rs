@@ -225,17 +225,17 @@ impl State {
         }
         if self.rule == Rule::Doubtful {
             self.strays.extend(made.file.map(|f| (client, f)));
-            let touched = granted.keys().filter_map(|k| match k {
+            let written = granted.keys().filter_map(|k| match k {
                 Key::Inode(fid) | Key::Layout(fid) => Some(*fid),
                 _ => None,
             });
-            let touched: Vec<Fid> = touched.collect();
+            let written: Vec<Fid> = written.collect();
             // A close or an fsync also sends dirty data of earlier writes.
             let sends = matches!(op, Op::Close { .. } | Op::Fsync { .. });
             if sends || matches!(op, Op::Write { .. } | Op::Punch { .. } | Op::Truncate { .. }) {
-                self.doubtful_writes.extend(&touched);
+                self.doubtful_writes.extend(&written);
             }
-            self.doubtful_files.extend(touched);
+            self.doubtful_files.extend(written);
             let seen = if let Ok(Outcome::Seen(view)) = &answer { Some(view.fid) } else { None };
             self.durability.doubtful(&op, &self.model, seen);
             self.doubtful.push(op);

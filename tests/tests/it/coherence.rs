@@ -373,9 +373,9 @@ mod says {
             let count = fs::metadata(&at.b).unwrap().nlink();
             assert_eq!(count, 2 + round.div_ceil(3), "subdirectories count");
             if round % 3 == 2 {
-                let gone = format!("n{}", round - 2);
-                fs::remove_file(at.a(&gone)).unwrap();
-                want.remove(&gone);
+                let deleted = format!("n{}", round - 2);
+                fs::remove_file(at.a(&deleted)).unwrap();
+                want.remove(&deleted);
                 fs::rename(at.a(&format!("n{round}")), at.a(&format!("m{round}"))).unwrap();
                 want.remove(&format!("n{round}"));
                 want.insert(format!("m{round}"));

@@ -141,15 +141,15 @@ fn getsom_prints_the_size_only_while_the_file_lies_on_the_mdt() {
     let (a, b) = (at.a("dom"), at.b("dom"));
     setstripe("-E 64K -L mdt -E -1 -c 1", &a);
     let som = |options: &str| lfs(&format!("getsom {options}"), &b).ok();
-    let told = || (som("-s"), som("-f"));
-    assert_eq!(told(), ("0\n".into(), "1\n".into()));
+    let sizes = || (som("-s"), som("-f"));
+    assert_eq!(sizes(), ("0\n".into(), "1\n".into()));
     let file = rw(&a);
     for len in [1u64, 5000, 65_536] {
         file.write_all_at(b"x", len - 1).unwrap();
-        assert_eq!(told(), (format!("{len}\n"), "1\n".into()), "as soon as it is written elsewhere");
+        assert_eq!(sizes(), (format!("{len}\n"), "1\n".into()), "as soon as it is written elsewhere");
     }
     file.set_len(10).unwrap();
-    assert_eq!(told().0, "10\n");
+    assert_eq!(sizes().0, "10\n");
     let blocks: u64 = som("-b").trim().parse().unwrap();
     assert_eq!(som(""), format!("file: {} size: 10 blocks: {blocks} flags: 1\n", b.display()));
     // As soon as a byte may be on an OST, the MDT does not know the size any more.

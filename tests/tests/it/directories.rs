@@ -56,8 +56,8 @@ fn remove(dir: &Path) {
 
 #[test]
 fn up_refuses_a_mount_point_over_its_directory_or_inside() {
-    let kept = tempfile::tempdir().unwrap();
-    let base = kept.path().canonicalize().unwrap();
+    let tmp = tempfile::tempdir().unwrap();
+    let base = tmp.path().canonicalize().unwrap();
     let dir = base.join("fs");
     let check = |at: PathBuf| {
         let is_bound = is_mounted(&at);
@@ -174,7 +174,7 @@ fn up_refuses_a_missing_ost_unless_it_is_inactive() {
         system.lfs(&format!("setstripe -c 1 -i {ost} {name}")).ok();
         fs::write(system.path(name), name).unwrap();
     }
-    let (dir, away) = (system.dir().join("ost1"), system.dir().join("away"));
+    let (dir, elsewhere) = (system.dir().join("ost1"), system.dir().join("away"));
     let active = |value: u8| {
         let param = format!("osc.sheen-OST0001-osc-*.active={value}");
         run(sheen(), ["lctl", "set_param", "-P", &param]).ok();
@@ -182,24 +182,24 @@ fn up_refuses_a_missing_ost_unless_it_is_inactive() {
     let read = |name: &str| fs::read_to_string(system.path(name));
 
     system.stop().ok();
-    fs::rename(&dir, &away).unwrap();
+    fs::rename(&dir, &elsewhere).unwrap();
     let ran = system.start(&[]);
     assert!(ran.code == 1 && ran.err.contains("the directory of OST 1 is missing: "), "{ran:?}");
     assert!(!dir.exists(), "a new OST directory would block a restore of the backup");
-    fs::rename(&away, &dir).unwrap();
+    fs::rename(&elsewhere, &dir).unwrap();
     system.start(&[]).ok();
     assert_eq!((read("here").unwrap(), read("there").unwrap()), ("here".into(), "there".into()));
 
     active(0);
     system.stop().ok();
-    fs::rename(&dir, &away).unwrap();
+    fs::rename(&dir, &elsewhere).unwrap();
     system.start(&[]).ok();
     assert_eq!(read("here").unwrap(), "here");
     assert!(read("there").is_err(), "its bytes are on the lost OST");
     assert!(!dir.exists());
 
     system.stop().ok();
-    fs::rename(&away, &dir).unwrap();
+    fs::rename(&elsewhere, &dir).unwrap();
     system.start(&[]).ok();
     active(1);
     eventually("the restored OST is used again", || read("there").is_ok_and(|text| text == "there"));
@@ -207,9 +207,9 @@ fn up_refuses_a_missing_ost_unless_it_is_inactive() {
 
 #[test]
 fn status_and_down_fail_where_there_is_no_file_system() {
-    let kept = tempfile::tempdir().unwrap();
-    let none = kept.path().join("none");
-    for dir in [kept.path(), &none] {
+    let tmp = tempfile::tempdir().unwrap();
+    let none = tmp.path().join("none");
+    for dir in [tmp.path(), &none] {
         for words in [&["status"][..], &["status", "--json"], &["down"], &["down", "--force"]] {
             let words = words.iter().map(OsStr::new).chain([OsStr::new("--dir"), dir.as_os_str()]);
             let ran = run(sheen(), words);

@@ -168,9 +168,9 @@ fn every_command_is_documented() {
         let page = read(&format!("docs/{tool}.md"));
         for command in list.split_whitespace() {
             let words = format!("{tool} {}", command.trim_start_matches("--"));
-            let told = page.lines().any(|l| l.starts_with("## ") && l.contains(&words))
+            let is_described = page.lines().any(|l| l.starts_with("## ") && l.contains(&words))
                 || page.contains(&format!("`{tool} {command}`"));
-            assert!(told, "docs/{tool}.md does not describe {tool} {command}");
+            assert!(is_described, "docs/{tool}.md does not describe {tool} {command}");
         }
     }
 }

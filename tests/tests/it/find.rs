@@ -377,8 +377,8 @@ fn lfs_find_shows_no_files_of_unsearchable_directories() {
         let script = format!("cd {} && {} lfs find . {words} --threads 1", fs.mnt.display(), sheen().display());
         let ran = run_command(as_nobody(&script));
         assert_eq!((ran.code, ran.out.as_str()), (13, "./open/f\n"), "{words}");
-        let told = "lfs find: cannot access './listed/f': Permission denied (13)
+        let message = "lfs find: cannot access './listed/f': Permission denied (13)
 lfs find: cannot access './searched': Permission denied (13)\n";
-        assert_eq!(ran.err, told, "{words}");
+        assert_eq!(ran.err, message, "{words}");
     }
 }

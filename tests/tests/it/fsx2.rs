@@ -54,7 +54,7 @@ const O_DIRECT: i32 = 0o40000;
 const PAGE: usize = 4096;
 
 fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is no number")))
+    std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("invalid {name}={v}: expected a number")))
 }
 
 /// Returns the number of operations, the time that they may take, and the seed.

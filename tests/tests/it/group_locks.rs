@@ -97,19 +97,19 @@ fn check_records(path: &Path) {
 
 /// Runs `f` in a thread of its own, and returns a channel for its result.
 fn begin<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || tell.send(f()));
-    told
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(f()));
+    receive
 }
 
 #[track_caller]
-fn waits<T>(told: &mpsc::Receiver<T>) {
-    assert!(told.recv_timeout(A_WHILE).is_err(), "it did not wait");
+fn waits<T>(receive: &mpsc::Receiver<T>) {
+    assert!(receive.recv_timeout(A_WHILE).is_err(), "it did not wait");
 }
 
 #[track_caller]
-fn soon<T>(told: mpsc::Receiver<T>) -> T {
-    told.recv_timeout(EVENTUALLY).expect("the wait ends")
+fn soon<T>(receive: mpsc::Receiver<T>) -> T {
+    receive.recv_timeout(EVENTUALLY).expect("the wait ends")
 }
 
 #[test]

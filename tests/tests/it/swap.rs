@@ -62,8 +62,8 @@ fn swap_exchanges_data_and_keeps_attributes() {
             assert_eq!(fs::metadata(dir.join("one")).unwrap().len(), here.len() as u64);
             assert_eq!(fs::metadata(dir.join("other")).unwrap().len(), there.len() as u64);
             let times = |path: &Path| (stat(path).0, stat(path).1, stat(path).2, stat(path).3, stat(path).4);
-            let kept = |n: usize| (before[n].0, before[n].1, before[n].2, before[n].3, before[n].4);
-            assert_eq!([times(&dir.join("one")), times(&dir.join("other"))], [kept(0), kept(1)], "{round}");
+            let swapped = |n: usize| (before[n].0, before[n].1, before[n].2, before[n].3, before[n].4);
+            assert_eq!([times(&dir.join("one")), times(&dir.join("other"))], [swapped(0), swapped(1)], "{round}");
         }
         let [a, b] = if round % 2 == 0 { [vec![0, 1, 2], vec![3]] } else { [vec![3], vec![0, 1, 2]] };
         assert_eq!([osts(&at.b("one")), osts(&at.b("other"))], [a, b], "{round}");

@@ -337,16 +337,16 @@ fn evicted_mount_discards_dirty_data_and_fsync_reports_it_once() {
         let before = received(&two);
         write_in(PIECE, &file, &noise(2, LEN), 0);
         two.second.freeze();
-        let is_kept = received(&two) == before;
-        if is_kept {
+        let is_cacheable = received(&two) == before;
+        if is_cacheable {
             // The mount stays frozen: that the write ends proves that it does not wait for ever.
             rw(&at.b("f")).write_all_at(&theirs, 0).unwrap();
         }
         two.second.resume();
-        is_kept
+        is_cacheable
     });
-    let told = file.sync_all().expect_err("fsync reports that dirty data was discarded");
-    assert_eq!(Errno::from_io_error(&told), Some(Errno::IO));
+    let error = file.sync_all().expect_err("fsync reports that dirty data was discarded");
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
     file.sync_all().expect("the error is reported once");
     same(&all(&at.b("f")), &theirs, "what B wrote stays");
     eventually("A shows what B wrote", || all(&at.a("f")) == theirs);

@@ -24,11 +24,11 @@ fn rw(path: &Path) -> File {
 /// Repeats the reads until two passes in a row send no request. Data read while the writer cancels
 /// its locks may be dropped from the cache again.
 fn read_until_cached(two: &TwoMounts, at: &Two) {
-    let mut kept = 0;
+    let mut cached_reads = 0;
     eventually("reads are served from the cache", || {
-        kept = if two.cost(|| read_all(at)).is_empty() { kept + 1 } else { 0 };
+        cached_reads = if two.cost(|| read_all(at)).is_empty() { cached_reads + 1 } else { 0 };
         two.quiet();
-        kept == 2
+        cached_reads == 2
     });
 }
 

@@ -74,14 +74,14 @@ struct Module {
 type Uses = BTreeMap<usize, BTreeSet<String>>;
 
 /// The files of one crate, and their uses of each other.
-struct Graph {
+pub struct Graph {
     files: Vec<PathBuf>,
     uses: Vec<Uses>,
 }
 
 impl Graph {
     /// Reads the crate with this root file.
-    fn read(root: &Path) -> Graph {
+    pub fn read(root: &Path) -> Graph {
         let mut reader = Reader::default();
         reader.file(root, Vec::new(), root.parent().expect("a file has a folder"));
         let mut uses = vec![Uses::new(); reader.files.len()];
@@ -112,6 +112,28 @@ impl Graph {
             next.extend(self.uses[file].keys().filter(|to| reached.insert(**to)));
         }
         reached
+    }
+
+    /// Returns, of each room below `src`, the other rooms that it uses, and the identifiers that it
+    /// uses of them. A room is a directory or a file directly below `src`; `lib` is none.
+    pub fn rooms(&self, src: &Path) -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> {
+        let room = |file: usize| {
+            let path = self.files[file].strip_prefix(src).ok()?.components().next()?;
+            let name = Path::new(path.as_os_str()).file_stem()?.to_str()?;
+            (name != "lib").then(|| name.to_owned())
+        };
+        let mut rooms: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+        for (from, uses) in self.uses.iter().enumerate() {
+            let Some(from) = room(from) else { continue };
+            let used = rooms.entry(from.clone()).or_default();
+            for (to, idents) in uses {
+                let to = room(*to).unwrap_or_else(|| "lib".to_owned());
+                if to != from {
+                    used.entry(to).or_default().extend(idents.iter().cloned());
+                }
+            }
+        }
+        rooms
     }
 
     /// Returns one line for each use of a file of `circle` by another one, with the identifiers.

@@ -3,6 +3,7 @@
 
 mod layers;
 mod prose;
+mod rooms;
 
 use std::{
     fs,
@@ -278,7 +279,8 @@ fn comments_and_documents_follow_the_style() {
         if file.starts_with(root().join("tests/reference")) || file.ends_with("tidy/prose.rs") {
             continue;
         }
-        for (number, what) in prose::findings(&file) {
+        let names = if file.extension().is_some_and(|e| e == "rs") { prose::names(&file) } else { Vec::new() };
+        for (number, what) in prose::findings(&file).into_iter().chain(names) {
             println!("{}:{number}: {what}", file.strip_prefix(root()).unwrap_or(&file).display());
             left += 1;
         }

@@ -1,4 +1,5 @@
-//! How we write, as far as a program can check it: width, length of sentences, words that stand for a term of the field.
+//! How we write, as far as a program can check it: width, length of sentences, words that stand for
+//! a term of the field.
 //!
 //! Checked are comments and string literals of Rust sources, and Markdown outside of code blocks.
 
@@ -10,6 +11,9 @@ const WIDTH_MAX: usize = 100;
 const WORDS_MAX: usize = 30;
 
 /// Phrases that stand for a term, and the terms. A word matches as a whole, whatever its case.
+///
+/// Missing are the phrases that are the right words elsewhere: "off" of a switch, "moved" of a
+/// directory, "the rest" of anything but a write, "beginning" of a file.
 const BANNED: &[(&[&str], &str)] = &[
     (
         &[
@@ -19,6 +23,7 @@ const BANNED: &[(&[&str], &str)] = &[
             "given up",
             "giving up",
             "gave this client up",
+            "given this client up",
             "gives it up",
             "gave it up",
         ],
@@ -26,18 +31,109 @@ const BANNED: &[(&[&str], &str)] = &[
     ),
     (&["give back", "gives back", "gave back", "given back", "giving back"], "cancel (a lock), release, return"),
     (
-        &["call back", "calls back", "called back", "calling back", "ask back", "asked back"],
+        &[
+            "lose a lock",
+            "loses a lock",
+            "lost a lock",
+            "lose the lock",
+            "loses the lock",
+            "lose its lock",
+            "loses its lock",
+            "lose its locks",
+            "loses its locks",
+            "lose their locks",
+            "losing a lock",
+            "losing the lock",
+        ],
+        "cancel (a lock), evict (a client), drop (locks)",
+    ),
+    (
+        &[
+            "call back",
+            "calls back",
+            "called back",
+            "calling back",
+            "ask back",
+            "asks back",
+            "asked back",
+            "asking back",
+            "want back",
+            "wants back",
+            "wanted back",
+            "want it back",
+            "wants it back",
+            "wanted it back",
+        ],
         "blocking callback, revoke",
     ),
     (&["promise", "promises", "promised", "promising"], "grant, guarantee"),
-    (&["is away", "are away", "was away", "were away", "be away", "been away"], "disconnected, stopped, absent"),
+    (
+        &[
+            "is away",
+            "are away",
+            "was away",
+            "were away",
+            "be away",
+            "been away",
+            "goes away",
+            "went away",
+            "go away",
+            "going away",
+        ],
+        "disconnected, stopped, absent",
+    ),
+    (&["throw away", "throws away", "threw away", "thrown away"], "discard"),
     (&["gone"], "deleted, disconnected, evicted, expired"),
+    (&["are no more", "that is no more"], "deleted"),
     (&["kept"], "cached, dirty, stored, retained, held"),
+    (&["keeps a write", "keep a write", "written last", "has not travelled", "get old", "gets old"], "dirty, buffered"),
     (&["told"], "reported, notified, returned"),
-    (&["whoever"], "a named subject"),
+    (&["touched"], "changed, used; invalidations (of a reply)"),
+    (&["ask ahead", "asks ahead", "asked ahead", "asking ahead", "asked for ahead"], "statahead, requested in advance"),
+    (
+        &["rest of a write", "rest of the write", "rest of a large write", "write's rest", "the rests", "rests"],
+        "split-write tail",
+    ),
+    (&["overtaken"], "stale (layout, reply); retry"),
+    (&["moved meanwhile", "have become another"], "stale layout, retry"),
+    (
+        &[
+            "close an object",
+            "close objects",
+            "close the object",
+            "close the objects",
+            "closes the objects",
+            "closed object",
+            "closed objects",
+            "closing of objects",
+        ],
+        "seal",
+    ),
+    (&["reopen objects", "reopens objects", "reopen the objects", "reopens the objects"], "unseal"),
+    (&["the place of a file", "a file's place", "place of the file"], "layout, layout lookup"),
+    (&["whoever", "for who", "of who", "to who", "by who", "makes who"], "a named subject"),
     (&["nameless"], "orphan"),
     (&["in the way", "in whose way", "in its way", "in their way"], "conflicts with, blocks"),
-    (&["nobody's"], "a named owner, or none"),
+    (&["nobody's", "for nobody", "counts for nothing"], "a named owner, or none"),
+    (&["is no address", "is no number", "is no nid", "is no size", "is no path"], "invalid …: expected …"),
+    (&["going without", "go without", "goes without"], "without; the consequence"),
+    (&["sees to it", "see to it", "saw to it"], "the action itself"),
+    (&["is to be had", "are to be had"], "there is, is available"),
+    (&["the moment at which", "the moment of which"], "when"),
+    (&["weakly"], "holds a `Weak`"),
+];
+
+/// Words that no name in a source has as a part, with the names to take instead.
+const BANNED_IN_NAMES: &[(&[&str], &str)] = &[
+    (&["kept"], "cached, dirty, stored, retained, idle"),
+    (&["told"], "reported, delivered, registered"),
+    (&["gone"], "deleted, ended, released"),
+    (&["touched"], "changed, invalidations"),
+    (&["beginning"], "inline_dom"),
+    (&["promise", "promised"], "grant"),
+    (&["away"], "disconnected, unavailable, discard"),
+    (&["nameless"], "orphan"),
+    (&["overtaken"], "stale"),
 ];
 
 /// Words that no sentence begins with, for its subject would be a clause without a noun.
@@ -60,6 +156,39 @@ pub fn findings(path: &Path) -> Vec<Finding> {
     }
     found.sort();
     found
+}
+
+/// Names in a Rust source that have a banned part: `is_away`, `MaxKept`.
+pub fn names(path: &Path) -> Vec<Finding> {
+    let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_start().starts_with("//") {
+            continue;
+        }
+        let code: String = line.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+        let code = code.split(" //").next().unwrap_or_default();
+        for name in code.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            let is_banned = |words: &[&str]| parts(name).any(|part| words.contains(&part.as_str()));
+            let instead = BANNED_IN_NAMES.iter().find(|(words, _)| is_banned(words));
+            found.extend(instead.map(|(_, instead)| (number, format!("name `{name}`: {instead}"))));
+        }
+    }
+    found
+}
+
+/// The words of a name in any case: `is_away`, `IsAway` and `IS_AWAY` have the same ones.
+fn parts(name: &str) -> impl Iterator<Item = String> {
+    let mut words = String::new();
+    let mut lower = false;
+    for c in name.chars() {
+        if lower && c.is_uppercase() {
+            words.push('_');
+        }
+        lower = c.is_lowercase();
+        words.extend(c.to_lowercase());
+    }
+    words.split('_').map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
 /// A Rust source: blocks of comments of the same mark, and the literals of the other lines.

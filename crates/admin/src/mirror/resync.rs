@@ -1,14 +1,13 @@
 //! Resync of mirrors.
 //!
-//! 1. The MDT issues a ticket, which is the layout's generation. From then on every writer must ask
-//!    the MDT first, and the mirrors to be copied to are stale.
-//! 2. One mirror that is up to date is copied to them and made durable. No program reads the copies
-//!    meanwhile.
+//! 1. The MDT issues a ticket, which is the layout's generation. It marks the target mirrors stale,
+//!    so no program reads them. From now on each writer must ask the MDT first.
+//! 2. The tool copies an up-to-date mirror to the targets, and makes the copies durable.
 //! 3. If the generation is still the same, no program has written, and the copies become up to
 //!    date. Otherwise all steps are repeated, a few times.
 //!
-//! Of several tools, the one that begins last has the ticket. The writes of the others are refused
-//! (EBUSY), and they begin again.
+//! If several tools resync one file, only the ticket of the last one is valid. The servers refuse
+//! the writes of the others (EBUSY), which then begin again.
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path, thread, time::Duration};
 

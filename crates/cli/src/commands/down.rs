@@ -2,11 +2,15 @@
 //! its data before it exits.
 
 use std::{
+    os::fd::OwnedFd,
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
 
 use crate::{
     args::DownArgs,
@@ -62,6 +66,8 @@ fn wait_settled(home: &Home) -> Result<Option<Running>> {
 
 fn stop(home: &Home, process: &Running) -> Result {
     let pid = Pid::from_raw(process.pid as i32).ok_or_else(|| Failure::new("run.json contains no valid pid"))?;
+    // `None`: it has ended, or the kernel is older than Linux 5.3.
+    let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
     match kill_process(pid, Signal::TERM) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(e) => {
@@ -70,17 +76,27 @@ fn stop(home: &Home, process: &Running) -> Result {
         }
     }
     let start = Instant::now();
-    let mut told = false;
-    while state(&home.run()).context("cannot tell whether the process has exited")? != State::Down {
+    let mut reported = false;
+    // An ending process closes its lock file before its other files. As long as these are open, the
+    // disk of the directory cannot be unmounted.
+    while state(&home.run()).context("cannot tell whether the process has exited")? != State::Down
+        || !ends.as_ref().is_none_or(has_ended)
+    {
         if start.elapsed() > STOP_TIMEOUT {
             return Err(Failure::new(format!("process {} did not exit within {STOP_TIMEOUT:?}", process.pid))
                 .advise(format!("see its log: {}", home.log().display())));
         }
-        if !told && start.elapsed() > PATIENCE {
+        if !reported && start.elapsed() > PATIENCE {
             eprintln!("waiting for process {} to commit its data and exit …", process.pid);
-            told = true;
+            reported = true;
         }
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// Returns whether a process has ended and closed its files.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut waiting = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

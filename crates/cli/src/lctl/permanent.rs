@@ -192,9 +192,9 @@ fn names(pattern: &str, fsname: &str) -> bool {
 
 /// Waits until the processes of this machine that follow the MGS have applied its settings.
 fn wait_until_received(mgs: &FoundMgs, tool: &mut Tool<'_>) -> io::Result<()> {
-    let kept = values(&mgs.param, tool);
+    let stored = values(&mgs.param, tool);
     for _ in 0..scaled(RECEIVE_TIMEOUT).as_millis() / POLL_INTERVAL.as_millis() {
-        let heard = |fsname: &String| values(&format!("mgc/{fsname}/params"), tool).iter().all(|h| kept.contains(h));
+        let heard = |fsname: &String| values(&format!("mgc/{fsname}/params"), tool).iter().all(|h| stored.contains(h));
         if mgs.fsnames.iter().all(heard) {
             return Ok(());
         }

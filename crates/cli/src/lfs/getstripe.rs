@@ -291,8 +291,8 @@ fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<(
         FileKind::Regular => match file_layout(tool, path)? {
             Some(layout) => {
                 let picture = LayoutView::of_file(&layout, fid, mdt_of(tool, path, &layout));
-                let told = picture.is_composite() || !asked.fields.has(Fields::GENERATION);
-                if told { picture } else { picture.of_generation(generation(tool, path)) }
+                let is_complete = picture.is_composite() || !asked.fields.has(Fields::GENERATION);
+                if is_complete { picture } else { picture.of_generation(generation(tool, path)) }
             }
             None => return no_stripes(tool, path),
         },

@@ -69,7 +69,7 @@ impl Change<'_> {
     /// Ends the change like [`Change::end`], with a reply that lists further changed inodes.
     pub fn end_with_invalidations(self, answer: &Result<MdtReply, Errno>) -> Option<Token> {
         match answer {
-            Ok(kept) => self.ended(None, &kept.touched),
+            Ok(reply) => self.ended(None, &reply.invalidations),
             Err(errno) => self.ended(Some(*errno), &[]),
         }
     }

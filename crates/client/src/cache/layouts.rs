@@ -53,7 +53,7 @@ fn is_plain_generation(bytes: &Bytes, known: &Layout) -> bool {
 
 /// The most recently used layouts.
 pub struct Layouts {
-    kept: Mutex<LruCache<Fid, Arc<Layout>, FxBuildHasher>>,
+    cached: Mutex<LruCache<Fid, Arc<Layout>, FxBuildHasher>>,
     cleared: AtomicU64,
 }
 
@@ -61,12 +61,12 @@ impl Layouts {
     /// Creates a cache of at most `max` layouts (at least one).
     pub fn new(max: usize) -> Layouts {
         let max = NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN);
-        Layouts { kept: Mutex::new(LruCache::with_hasher(max, FxBuildHasher)), cleared: AtomicU64::new(0) }
+        Layouts { cached: Mutex::new(LruCache::with_hasher(max, FxBuildHasher)), cleared: AtomicU64::new(0) }
     }
 
     /// Returns a file's cached layout.
     pub fn get(&self, fid: Fid) -> Option<Arc<Layout>> {
-        self.kept.lock().get(&fid).cloned()
+        self.cached.lock().get(&fid).cloned()
     }
 
     /// Returns a file's layout from the cache or decodes the MDT's reply. Caches the layout if it
@@ -76,10 +76,10 @@ impl Layouts {
     /// As [`Layouts::read`].
     pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
         let layout = self.read(fid, bytes)?;
-        let mut kept = self.kept.lock();
+        let mut cached = self.cached.lock();
         match is_settled(&layout) {
-            true => drop(kept.put(fid, layout.clone())),
-            false => drop(kept.pop(&fid)),
+            true => drop(cached.put(fid, layout.clone())),
+            false => drop(cached.pop(&fid)),
         }
         Ok(layout)
     }
@@ -89,8 +89,8 @@ impl Layouts {
     /// # Errors
     /// EIO: the bytes are no valid layout. EOPNOTSUPP: this version does not support the layout.
     pub fn read(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
-        let kept = self.get(fid);
-        if let Some(layout) = kept.as_ref().filter(|layout| is_plain_generation(bytes, layout)) {
+        let cached = self.get(fid);
+        if let Some(layout) = cached.as_ref().filter(|layout| is_plain_generation(bytes, layout)) {
             return Ok(layout.clone());
         }
         let layout = Layout::decode(bytes).map_err(|e| {
@@ -101,8 +101,8 @@ impl Layouts {
             tracing::warn!("{fid}: unsupported layout: {e}");
             Errno::EOPNOTSUPP
         })?;
-        match kept {
-            Some(kept) if is_as_new(&kept, &layout) => Ok(kept),
+        match cached {
+            Some(cached) if is_as_new(&cached, &layout) => Ok(cached),
             Some(_) => {
                 self.forget(fid);
                 Ok(Arc::new(layout))
@@ -113,13 +113,13 @@ impl Layouts {
 
     /// Drops a file's layout, which may have been edited.
     pub fn forget(&self, fid: Fid) {
-        self.kept.lock().pop(&fid);
+        self.cached.lock().pop(&fid);
     }
 
     /// Drops all layouts.
     pub fn clear(&self) {
         self.cleared.fetch_add(1, Relaxed);
-        self.kept.lock().clear();
+        self.cached.lock().clear();
     }
 
     /// Returns how often the cache was cleared. A layout looked up before the last time may be
@@ -130,7 +130,7 @@ impl Layouts {
 
     /// Returns the number of cached layouts.
     pub fn len(&self) -> usize {
-        self.kept.lock().len()
+        self.cached.lock().len()
     }
 }
 

@@ -22,7 +22,7 @@
 //! that unpacks an archive causes no lookup before each create.
 //!
 //! **Inline DoM data**: the contents of small files on the MDT come with their names
-//! ([`sheen_wire::mds::Beginning`]) and stay cached until they are read. They belong to the merged
+//! ([`sheen_wire::mds::InlineDom`]) and stay cached until they are read. They belong to the merged
 //! attributes, which include those of the objects, and are dropped with them.
 //!
 //! Bounds: the number of records (LRU), the names and extended attributes per record, and in total
@@ -40,7 +40,7 @@ use sheen_layout::Layout;
 use sheen_wire::{
     Attr, Bulk, Errno, Fid, Result,
     ldlm::bits,
-    mds::{BEGINNING_BYTES_MAX, NAME_MAX},
+    mds::{INLINE_DOM_BYTES_MAX, NAME_MAX},
 };
 
 /// Bits that must be locked to cache the attributes of an inode.
@@ -85,13 +85,13 @@ struct Inode {
 struct Xattrs {
     /// Whether the inode has no extended attributes of the cacheable kind.
     none: bool,
-    kept: Vec<(Bytes, Result<Bytes>)>,
+    known: Vec<(Bytes, Result<Bytes>)>,
 }
 
 impl Xattrs {
     fn clear(&mut self) {
         self.none = false;
-        self.kept.clear();
+        self.known.clear();
     }
 }
 
@@ -237,7 +237,7 @@ impl Meta {
     /// ([`Meta::put_merged`]).
     pub fn put_content(&mut self, fid: Fid, content: Bulk, token: &Token) {
         let counts = (content.len() as u64).max(CONTENT_MIN);
-        if content.len() as u64 > BEGINNING_BYTES_MAX || !self.fresh(fid, token) {
+        if content.len() as u64 > INLINE_DOM_BYTES_MAX || !self.fresh(fid, token) {
             return;
         }
         let Some(inode) = self.inodes.get_mut(&fid) else { return };
@@ -385,7 +385,7 @@ impl Meta {
     pub fn xattr(&mut self, fid: Fid, name: &Bytes) -> Option<Result<Bytes>> {
         let inode = self.inodes.get(&fid)?;
         let none = inode.xattrs.none.then_some(Err(Errno::ENODATA));
-        none.or_else(|| inode.xattrs.kept.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone()))
+        none.or_else(|| inode.xattrs.known.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone()))
     }
 
     /// Caches that an inode has no extended attributes, if the inode is cached. The caller holds a
@@ -407,24 +407,24 @@ impl Meta {
         if keep
             && self.fresh(fid, token)
             && let Some(inode) = self.inodes.get_mut(&fid)
-            && inode.xattrs.kept.len() < XATTRS_MAX
-            && inode.xattrs.kept.iter().all(|(n, _)| n != name)
+            && inode.xattrs.known.len() < XATTRS_MAX
+            && inode.xattrs.known.iter().all(|(n, _)| n != name)
         {
-            inode.xattrs.kept.push((name.clone(), value.clone()));
+            inode.xattrs.known.push((name.clone(), value.clone()));
         }
     }
 
     /// Drops the data that these bits of an inode guard. LOOKUP guards the whole record.
-    pub fn drop_bits(&mut self, fid: Fid, gone: u64) {
-        if gone & bits::LOOKUP != 0 {
+    pub fn drop_bits(&mut self, fid: Fid, dropped: u64) {
+        if dropped & bits::LOOKUP != 0 {
             if let Some(inode) = self.inodes.pop(&fid) {
                 self.unlinked(inode);
             }
         } else if let Some(inode) = self.inodes.peek_mut(&fid) {
-            if gone & bits::XATTR != 0 {
+            if dropped & bits::XATTR != 0 {
                 inode.xattrs.clear();
             }
-            if gone & (ATTR | bits::LAYOUT) != 0 {
+            if dropped & (ATTR | bits::LAYOUT) != 0 {
                 inode.known = None;
                 inode.content = None;
                 self.absent -= inode.absent.len();
@@ -673,10 +673,10 @@ mod tests {
         assert_eq!(meta.content(FILE, 0, 0, 100).unwrap().len(), 100);
         assert!(meta.content(FILE, 0, 0, 100).is_none(), "the reader has it now");
 
-        let files = CONTENTS_MAX / BEGINNING_BYTES_MAX + 10;
-        (0..files as u32).for_each(|n| put(&mut meta, Fid::new(DIR.seq, 10 + n), BEGINNING_BYTES_MAX as usize));
-        let kept = (0..files as u32).filter(|n| there(&mut meta, Fid::new(DIR.seq, 10 + n)).is_some()).count();
-        assert_eq!(kept as u64, CONTENTS_MAX / BEGINNING_BYTES_MAX);
+        let files = CONTENTS_MAX / INLINE_DOM_BYTES_MAX + 10;
+        (0..files as u32).for_each(|n| put(&mut meta, Fid::new(DIR.seq, 10 + n), INLINE_DOM_BYTES_MAX as usize));
+        let cached = (0..files as u32).filter(|n| there(&mut meta, Fid::new(DIR.seq, 10 + n)).is_some()).count();
+        assert_eq!(cached as u64, CONTENTS_MAX / INLINE_DOM_BYTES_MAX);
         (0..100_000).for_each(|_| put(&mut meta, FILE, 0));
         assert!(meta.contents.len() as u64 <= CONTENTS_MAX / CONTENT_MIN);
     }

@@ -77,8 +77,8 @@ impl Client {
     pub(crate) async fn ask_attr(&self, fid: Fid, known: Option<Arc<Layout>>) -> Result<AttrReply> {
         let request = Request::GetAttr { fid, layout_known: known.is_some() };
         let asking = self.asking(fid).knowing(known);
-        let kept = self.mdc.request(request).with_locks(asking.wants()).send().await?;
-        self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)
+        let answer = self.mdc.request(request).with_locks(asking.wants()).send().await?;
+        self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)
     }
 
     /// access(2): `mask` is the sum of R_OK 4, W_OK 2, X_OK 1.

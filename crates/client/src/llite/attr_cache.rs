@@ -42,7 +42,7 @@ pub(crate) struct AttrReply {
     /// State of the cache at the request. `None`: the reply must not be cached.
     pub token: Option<Token>,
     /// Inline DoM data. The file has no objects besides the one on the MDT.
-    pub beginning: Option<DomInline>,
+    pub inline_dom: Option<DomInline>,
 }
 
 impl AttrReply {
@@ -223,7 +223,7 @@ impl Client {
         if let Some(entry) = self.whole(&layout, &attr, &lock) {
             return Some(KnownAttr::Complete(entry));
         }
-        Some(KnownAttr::OfMdt(AttrReply { attr, layout, lock: Some(lock.cookie()), token, beginning: None }))
+        Some(KnownAttr::OfMdt(AttrReply { attr, layout, lock: Some(lock.cookie()), token, inline_dom: None }))
     }
 
     /// Returns complete attributes that need no request: of a file without objects, or of one whose
@@ -278,7 +278,7 @@ impl Client {
             }
         }
         self.files.note(&attr);
-        Ok(AttrReply { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token, beginning: None })
+        Ok(AttrReply { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token, inline_dom: None })
     }
 
     /// Caches that a name leads to a file whose attributes the MDT sent under a lock.
@@ -331,7 +331,7 @@ impl Client {
         let by = reply.by();
         match self.completed_once(reply).await {
             Err(Failure::LayoutMoved { .. }) => Ok(Box::pin(self.completed_elsewhere(by.fid)).await?),
-            Ok(entry) if self.may_be_overtaken(&by) => {
+            Ok(entry) if self.may_be_stale(&by) => {
                 let seen = entry.attr;
                 // No lock is in use while the MDT is asked.
                 drop(entry);
@@ -343,7 +343,7 @@ impl Client {
 
     /// Returns whether the query may have used a mirror that is stale by now and may be truncated:
     /// the layout was not locked all the time.
-    fn may_be_overtaken(&self, by: &By) -> bool {
+    fn may_be_stale(&self, by: &By) -> bool {
         let is_held = |lock| self.mdc.locks().is_held(lock, &Policy::bits(bits::LAYOUT));
         by.mirrored.is_some() && !by.lock.is_some_and(is_held)
     }
@@ -367,7 +367,7 @@ impl Client {
                 Err(Failure::LayoutMoved { .. }) => return self.completed_elsewhere(by.fid).await,
                 entry => entry.map_err(Failure::into_errno)?,
             };
-            if !self.may_be_overtaken(&by) {
+            if !self.may_be_stale(&by) {
                 return Ok(seen);
             }
             // No lock is in use while the MDT is asked.
@@ -393,7 +393,7 @@ impl Client {
             let lock = reply.lock.and_then(|cookie| self.inode_lock_again(reply.attr.fid, cookie));
             return Ok(self.entry_attr(reply.attr, lock, Some(Vec::new())));
         };
-        if let Some(came) = reply.beginning.take() {
+        if let Some(came) = reply.inline_dom.take() {
             return Ok(self.merged_with_content(&reply, &layout, came));
         }
         let lock = self.locks_sizes(reply.attr.fid);
@@ -426,12 +426,12 @@ impl Client {
     pub(crate) async fn all_completed(&self, all: Vec<Result<AttrReply>>) -> Vec<Result<EntryAttr>> {
         let by: Vec<Option<By>> = all.iter().map(|reply| reply.as_ref().ok().map(AttrReply::by)).collect();
         let mut all = self.all_queried(all, |fid| self.locks_sizes(fid)).await;
-        let unsure = |by: &Option<By>| by.as_ref().is_some_and(|by| self.may_be_overtaken(by));
+        let unsure = |by: &Option<By>| by.as_ref().is_some_and(|by| self.may_be_stale(by));
         if by.iter().any(unsure) {
             // No lock is in use while the MDT is asked.
             all.iter_mut().flatten().for_each(|entry| entry.keep = Keep::default());
             for (answer, by) in all.iter_mut().zip(by) {
-                if let (Ok(entry), Some(by)) = (&*answer, by.filter(|by| self.may_be_overtaken(by))) {
+                if let (Ok(entry), Some(by)) = (&*answer, by.filter(|by| self.may_be_stale(by))) {
                     *answer = Box::pin(self.completed_again(by, entry.attr)).await;
                 }
             }
@@ -528,10 +528,10 @@ impl Client {
         let mut entry = EntryAttr::from(attr);
         if let (Some(kernel), Some(inode)) = (self.cache.kernel(), inode) {
             let name = inode.bits() & bits::LOOKUP != 0 && kernel.keeps_names();
-            let kept = objects.is_some() && inode.bits() & ATTR == ATTR;
+            let is_cacheable = objects.is_some() && inode.bits() & ATTR == ATTR;
             let mut locks = objects.unwrap_or_default();
             locks.push(inode);
-            entry.keep = Keep { name, attr: kept, refs: Some(Arc::new(locks)) };
+            entry.keep = Keep { name, attr: is_cacheable, refs: Some(Arc::new(locks)) };
         }
         entry
     }

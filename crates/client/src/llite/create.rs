@@ -69,9 +69,9 @@ impl Client {
         let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let token = change.end(&answer);
         let (asking, dir) = (asking.changed(token), dir.changed(token));
-        let kept = answer?;
-        self.cache_dir(kept.dir, &dir);
-        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let answer = answer?;
+        self.cache_dir(answer.dir, &dir);
+        let reply = self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)?;
         self.cache_name(parent, name, &reply);
         if reply.attr.kind == FileKind::Dir {
             self.cache_empty(&reply);

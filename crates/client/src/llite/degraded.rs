@@ -27,7 +27,7 @@ impl Client {
         let asks = self.cache.kernel().filter(|kernel| kernel.asks_for_sizes());
         let (Some(_), Some(layout)) = (asks, reply.layout.clone()) else { return self.completed(reply).await };
         let (attr, lock) = (reply.attr, reply.lock);
-        match self.lov.unless_away(std::slice::from_ref(&layout), self.try_complete(reply)).await {
+        match self.lov.unless_unavailable(std::slice::from_ref(&layout), self.try_complete(reply)).await {
             Some(Err(failure)) if is_absence(&failure) => {}
             Some(answer) => return answer.map_err(Failure::into_errno),
             None => {}
@@ -48,8 +48,8 @@ impl Client {
     /// Returns the MDT's attributes alone, if an OST of the file is known to be disconnected and
     /// the file is not open here.
     pub(super) fn mdt_attr_alone(&self, reply: &AttrReply) -> Option<EntryAttr> {
-        let is_away = reply.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout));
-        (is_away && self.files.any(reply.attr.fid).is_none()).then(|| self.without_size(reply.attr, reply.lock))
+        let is_unavailable = reply.layout.as_ref().is_some_and(|layout| self.lov.is_unavailable(layout));
+        (is_unavailable && self.files.any(reply.attr.fid).is_none()).then(|| self.without_size(reply.attr, reply.lock))
     }
 
     fn without_size(&self, attr: Attr, lock: Option<Cookie>) -> EntryAttr {
@@ -62,7 +62,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::getattr`].
-    pub async fn is_kept(&self, fid: Fid) -> Result<bool> {
+    pub async fn is_cacheable(&self, fid: Fid) -> Result<bool> {
         if let Some(attr) = self.virtual_attr(fid) {
             return Ok(attr.keep.attr);
         }

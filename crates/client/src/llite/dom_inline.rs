@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use sheen_layout::{Layout, MDT_OST};
-use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, ost::ObjectAttr};
+use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::InlineDom, ost::ObjectAttr};
 
 use crate::{Client, locks::IntentLocks, lov::GlimpseReply, osc::Osc};
 
@@ -61,11 +61,11 @@ impl Client {
     pub(crate) fn take_inline_dom(
         &self,
         expected: Option<Expected>,
-        came: Option<(Beginning, Bulk)>,
+        came: Option<(InlineDom, Bulk)>,
         fid: Fid,
         layout: Option<&Layout>,
     ) -> Option<DomInline> {
-        let (Beginning { id, object, attr }, bulk) = came?;
+        let (InlineDom { id, object, attr }, bulk) = came?;
         let Expected { osc, keeping } = expected?;
         let lock = keeping.granted_on(object, id)?;
         self.lov.objects().granted(object, fid);

@@ -191,10 +191,10 @@ impl Client {
     async fn ask_place(&self, file: &OpenFile) -> Result<Option<Placed>> {
         let fid = file.fid();
         let asking = self.asking_unknown();
-        let kept =
+        let answer =
             self.mdc.request(Request::GetAttr { fid, layout_known: false }).with_locks(asking.wants()).send().await?;
-        let entry = mdc::entry(kept.reply)?;
-        let reply = self.cache_attr(&entry, &kept.locks, &asking)?;
+        let entry = mdc::entry(answer.reply)?;
+        let reply = self.cache_attr(&entry, &answer.locks, &asking)?;
         let Some(layout) = reply.layout else { return Ok(None) };
         self.settle_left(file.inode.last(), &layout).await;
         if let Some(bytes) = entry.layout {
@@ -291,8 +291,8 @@ impl Client {
         let answer =
             self.mdc.request(Request::LayoutIntent { fid, start, end }).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
-        let kept = answer?;
-        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let answer = answer?;
+        let reply = self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)?;
         let layout = reply.layout.ok_or(Errno::EPROTO)?;
         // The MDT does not revoke the requester's own LAYOUT lock.
         let again = |cookie| self.guard_again(fid, cookie);

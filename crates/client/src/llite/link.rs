@@ -19,9 +19,9 @@ impl Client {
         let change = self.cache.change_adding(parent, name, Some(fid));
         let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
-        let kept = answer?;
-        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        drop(kept.locks);
+        let answer = answer?;
+        let reply = self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)?;
+        drop(answer.locks);
         self.cache_name(parent, name, &reply);
         self.changed(reply).await
     }

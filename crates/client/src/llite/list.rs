@@ -145,9 +145,9 @@ impl Client {
     ) -> Result<(Vec<DirEntry>, bool, Vec<Result<AttrReply>>)> {
         let asking = self.asking_unknown();
         let request = Request::ReadDir { fid, cookie, max_bytes, attrs };
-        let kept = self.mdc.request(request).with_locks(if attrs { ENTRIES_MAX } else { 0 }).send().await?;
-        let Reply::Entries { mut entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
-        let replies = if attrs { self.cache_entries(fid, &mut entries, kept.locks, &asking) } else { Vec::new() };
+        let answer = self.mdc.request(request).with_locks(if attrs { ENTRIES_MAX } else { 0 }).send().await?;
+        let Reply::Entries { mut entries, eof } = answer.reply else { return Err(Errno::EPROTO) };
+        let replies = if attrs { self.cache_entries(fid, &mut entries, answer.locks, &asking) } else { Vec::new() };
         Ok((entries, eof, replies))
     }
 
@@ -155,7 +155,7 @@ impl Client {
     async fn look_ahead(&self, replies: Vec<Result<AttrReply>>) {
         let wants = |reply: &Result<AttrReply>| {
             let Ok(reply) = reply else { return false };
-            if reply.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout)) {
+            if reply.layout.as_ref().is_some_and(|layout| self.lov.is_unavailable(layout)) {
                 return false;
             }
             let lock = reply.lock.and_then(|cookie| self.inode_lock_again(reply.attr.fid, cookie));
@@ -165,7 +165,7 @@ impl Client {
         self.statahead.note_sizes(replies.len());
         let layouts: Vec<_> = replies.iter().filter_map(|reply| reply.as_ref().ok()?.layout.clone()).collect();
         // If an OST is disconnected meanwhile, lookups query each file separately.
-        drop(self.lov.unless_away(&layouts, self.all_completed(replies)).await);
+        drop(self.lov.unless_unavailable(&layouts, self.all_completed(replies)).await);
     }
 
     /// Records the lookup of a name, starts statahead for the names after it, and waits if its

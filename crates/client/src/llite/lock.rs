@@ -62,7 +62,7 @@ impl Client {
                     // The MDT has lost the request: repeat it.
                 }
                 () = &mut interrupted => {
-                    self.give_up(&mut waiting).await;
+                    self.cancel_waiting(&mut waiting).await;
                     return if granted.try_recv().is_ok() { Ok(()) } else { Err(Errno::EINTR) };
                 }
             }
@@ -106,7 +106,7 @@ impl Client {
     }
 
     /// Stops waiting. The lock may be granted at the last moment.
-    async fn give_up(&self, waiting: &mut Waiting<'_>) {
+    async fn cancel_waiting(&self, waiting: &mut Waiting<'_>) {
         // If the grant crosses the cancel, the cancel releases the lock.
         let id = waiting.id.take();
         if let (true, Some(id)) = (self.mdc.locks().flocks.end(waiting.cookie), id) {

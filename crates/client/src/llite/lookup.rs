@@ -73,9 +73,10 @@ impl Client {
         let request = |cred| Request::Lookup { cred, parent, name: name.clone() };
         let expected = self.expect_inline_dom();
         let handle = expected.as_ref().map(|expected| expected.cookie());
-        let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).with_inline_dom(handle).send().await?;
-        let mut reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
-        reply.beginning = self.take_inline_dom(expected, kept.beginning, reply.attr.fid, reply.layout.as_deref());
+        let answer =
+            self.mdc.request_as(who, request).with_locks(asking.wants()).with_inline_dom(handle).send().await?;
+        let mut reply = self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)?;
+        reply.inline_dom = self.take_inline_dom(expected, answer.inline_dom, reply.attr.fid, reply.layout.as_deref());
         Ok(reply)
     }
 

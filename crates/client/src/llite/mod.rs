@@ -6,6 +6,7 @@
 
 mod attr;
 mod attr_cache;
+mod client;
 mod control;
 mod copy;
 mod create;
@@ -42,6 +43,7 @@ mod with_layout;
 mod write;
 mod xattr;
 
+pub use client::Client;
 pub(crate) use read_ahead::{ReadAhead, read_ahead_text};
 pub(crate) use relayout::LAYOUT_TRUST;
 pub(crate) use statahead::{STATAHEAD_MAX_LIMIT, Statahead, statahead_text};

@@ -37,10 +37,10 @@ impl Client {
         let change = (flags::writes(flags) || flags & flags::TRUNC != 0).then(|| self.cache.change(&[fid], false));
         let work = async {
             let request = |cred| Request::Open { cred, fid, flags };
-            let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
-            let opened = self.opened(kept.reply, flags)?;
+            let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
+            let opened = self.opened(answer.reply, flags)?;
             let truncates = flags & flags::TRUNC != 0 && !opened.created;
-            let mut locks = kept.locks;
+            let mut locks = answer.locks;
             if truncates {
                 // Not in use during the requests to the OSTs.
                 let came = locks.drain(..).next().map(|(_, lock)| lock.cookie());
@@ -84,17 +84,17 @@ impl Client {
         let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await;
         let token = change.end(&answer);
         let (asking, dir) = (asking.changed(token), dir.changed(token));
-        let kept = answer?;
-        self.cache_dir(kept.dir, &dir);
-        let opened = self.opened(kept.reply, flags)?;
+        let answer = answer?;
+        self.cache_dir(answer.dir, &dir);
+        let opened = self.opened(answer.reply, flags)?;
         let fid = opened.entry.attr.fid;
         let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);
         if was_there {
             // The file may have been in the cache before, and have a layout only now.
             self.cache.change(&[fid], false).end(&Ok::<_, Errno>(()));
         }
-        let reply = self.cache_attr(&opened.entry, &kept.locks, &asking);
-        drop(kept.locks);
+        let reply = self.cache_attr(&opened.entry, &answer.locks, &asking);
+        drop(answer.locks);
         if let Ok(reply) = &reply {
             self.cache_name(parent, name, reply);
         }
@@ -153,9 +153,9 @@ impl Client {
         let flags = flags | flags::DIRECTORY;
         let asking = self.asking(fid);
         let request = |cred| Request::Open { cred, fid, flags };
-        let kept = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
-        let opened = self.opened(kept.reply, flags)?;
-        self.cache_attr(&opened.entry, &kept.locks, &asking)?;
+        let answer = self.mdc.request_as(who, request).with_locks(asking.wants()).send().await?;
+        let opened = self.opened(answer.reply, flags)?;
+        self.cache_attr(&opened.entry, &answer.locks, &asking)?;
         Ok(OpenDir::new(opened.file))
     }
 

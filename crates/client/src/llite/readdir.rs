@@ -47,11 +47,11 @@ impl Client {
         let max_bytes = max_bytes.min(PAGE_BYTES_MAX);
         let asking = self.asking_unknown();
         let request = Request::ReadDir { fid, cookie, max_bytes, attrs: plus };
-        let kept = self.mdc.request(request).with_locks(if plus { ENTRIES_MAX } else { 0 }).send().await?;
-        let Reply::Entries { entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
+        let answer = self.mdc.request(request).with_locks(if plus { ENTRIES_MAX } else { 0 }).send().await?;
+        let Reply::Entries { entries, eof } = answer.reply else { return Err(Errno::EPROTO) };
         page.eof = eof;
         if plus {
-            self.add_with_attrs(fid, entries, kept.locks, &asking, &mut page.entries).await;
+            self.add_with_attrs(fid, entries, answer.locks, &asking, &mut page.entries).await;
         } else {
             page.entries.extend(entries.into_iter().map(|e| item(e, None)));
         }

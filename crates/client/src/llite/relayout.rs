@@ -47,8 +47,9 @@ impl Client {
         let before = self.last_layout(fid);
         let generation = before.as_ref().map_or(0, |layout| layout.generation());
         let asking = self.asking_unknown();
-        let kept = self.mdc.request(Request::LayoutMoved { fid, generation }).with_locks(asking.wants()).send().await?;
-        let reply = self.cache_attr(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        let answer =
+            self.mdc.request(Request::LayoutMoved { fid, generation }).with_locks(asking.wants()).send().await?;
+        let reply = self.cache_attr(&mdc::entry(answer.reply)?, &answer.locks, &asking)?;
         let Some(layout) = reply.layout else { return Ok(None) };
         self.settle_left(before, &layout).await;
         let lock = reply.lock.and_then(|cookie| self.guard_again(fid, cookie));
@@ -167,10 +168,10 @@ impl Client {
         }
         // Before a read of `file` can use locks that were taken through `from`. Objects on the MDT
         // are left out, because they get new names.
-        let kept = |layout: &Layout| -> Vec<Fid> {
+        let ost_objects = |layout: &Layout| -> Vec<Fid> {
             layout.all_objects().filter(|s| s.ost != MDT_OST).map(|s| s.object).collect()
         };
-        self.lov.objects().hand_over(kept(&copy).into_iter(), fid);
+        self.lov.objects().hand_over(ost_objects(&copy).into_iter(), fid);
         let before = self.last_layout(fid).map(|layout| layout.generation());
         let request = |cred| Request::TakeLayout { cred, fid, from, versions: versions.clone(), group, mtime };
         let change = self.cache.change(&[fid, from], false);
@@ -180,7 +181,8 @@ impl Client {
         let now = self.ask_where(fid).await;
         // A restarted MDT may have done the change and answer with an error.
         let is_other = |now: &Layout| Some(now.generation()) != before && now.stripe_count() == copy.stripe_count();
-        let is_done = now.is_ok_and(|now| now.is_some_and(|now| is_other(&now) && kept(&now) == kept(&copy)));
+        let is_done =
+            now.is_ok_and(|now| now.is_some_and(|now| is_other(&now) && ost_objects(&now) == ost_objects(&copy)));
         if answer.is_ok() || is_done {
             to.leave();
             self.drop_holes(fid, self.page_reads(fid), false).await;

@@ -18,7 +18,7 @@ impl Client {
     /// the request is sent when the future is first polled, before any later request.
     ///
     /// # Errors
-    /// Any error of the MDT; for this client the file is closed in any case.
+    /// Any error of the MDT. The client has closed the file even then.
     pub async fn release(&self, file: Arc<OpenFile>) -> Result<()> {
         let _timer = self.stats.time(Op::Close);
         let Some(handle) = self.files.remove(&file) else { return Ok(()) };

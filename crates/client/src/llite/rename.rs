@@ -41,7 +41,7 @@ impl Client {
         change.end_with_invalidations(&answer);
         let answer = answer?;
         last.into_iter().for_each(|fid| self.files.note_orphan(fid));
-        self.mdc.locks().gone(&answer.gone);
+        self.mdc.locks().cancel_deleted(&answer.deleted);
         mdc::done(answer.reply)
     }
 }

@@ -89,7 +89,7 @@ impl Client {
             Err(_) => Some((None, false)),
             Ok(reply) if reply.layout.is_none() => Some((Some(reply.attr), true)),
             Ok(reply) if !sizes => Some((Some(reply.attr), false)),
-            Ok(reply) => self.kept_attr(reply, lazy).map(|attr| (Some(attr), true)),
+            Ok(reply) => self.cached_attr(reply, lazy).map(|attr| (Some(attr), true)),
         };
         let mut attrs: Vec<Option<(Option<Attr>, bool)>> = replies.iter().map(at_hand).collect();
         let missing: Vec<Result<AttrReply>> =
@@ -106,7 +106,7 @@ impl Client {
 impl Client {
     /// Returns cached attributes that include those from the OSTs: under locks that guard them, or
     /// with `lazy` of any age.
-    fn kept_attr(&self, reply: &AttrReply, lazy: bool) -> Option<Attr> {
+    fn cached_attr(&self, reply: &AttrReply, lazy: bool) -> Option<Attr> {
         let merged = self.cache.meta.lock().get(reply.attr.fid)?.merged?;
         if lazy {
             return Some(merged);

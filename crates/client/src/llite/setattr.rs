@@ -214,8 +214,8 @@ impl Client {
             }
             (answer, _) => answer,
         };
-        let kept = answer?;
-        let lock = kept.locks.first().map(|(_, lock)| lock.cookie());
-        Ok((mdc::entry(kept.reply)?, lock))
+        let answer = answer?;
+        let lock = answer.locks.first().map(|(_, lock)| lock.cookie());
+        Ok((mdc::entry(answer.reply)?, lock))
     }
 }

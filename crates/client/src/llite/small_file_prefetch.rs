@@ -17,7 +17,7 @@ use sheen_layout::Layout;
 use sheen_wire::{
     Bulk, Fid, FileKind,
     ldlm::Cookie,
-    mds::BEGINNING_BYTES_MAX,
+    mds::INLINE_DOM_BYTES_MAX,
     ost::{Part, Reply, Request},
 };
 
@@ -67,7 +67,7 @@ impl Client {
             (meta.get(fid)?, meta.has_content(fid))
         };
         let (attr, layout) = (known.merged?, known.layout?);
-        let fits = attr.kind == FileKind::Regular && (1..=BEGINNING_BYTES_MAX).contains(&attr.size);
+        let fits = attr.kind == FileKind::Regular && (1..=INLINE_DOM_BYTES_MAX).contains(&attr.size);
         if !fits
             || has_content
             || layout.is_mirrored()

@@ -31,7 +31,7 @@ impl Client {
     /// disconnected. (rm -r and find call statfs only for the type of the file system, and must not
     /// wait.)
     pub(crate) async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
-        let answer = self.lov.unless_ost_away(ost, self.lov.statfs_ost(ost));
+        let answer = self.lov.unless_ost_unavailable(ost, self.lov.statfs_ost(ost));
         let answer = self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten();
         answer.unwrap_or(Err(Errno::ETIMEDOUT.into())).map_err(Failure::into_errno)
     }
@@ -49,9 +49,9 @@ impl Client {
     }
 }
 
-/// Adds up as Lustre does. The blocks are those of the OSTs, the inodes those of the MDT. But each
-/// file needs an object as well: if the OSTs have fewer free objects than the MDT has free inodes,
-/// the objects count as free. The number in use stays that of the MDT.
+/// Adds up as Lustre does. The blocks are those of the OSTs. The inodes in use are those of the
+/// MDT. The free inodes are the free inodes of the MDT or the free objects of the OSTs, whichever
+/// are fewer, because each file needs both.
 pub(crate) fn summary(mdt: &StatFs, osts: impl Iterator<Item = StatFs>) -> StatFs {
     let blocks = |s: &StatFs, n: u64| {
         let bytes = u128::from(n) * u128::from(s.bsize);

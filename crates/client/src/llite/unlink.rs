@@ -45,7 +45,7 @@ impl Client {
         let answer = answer?;
         self.cache_dir(answer.dir, &dir);
         last.into_iter().for_each(|fid| self.files.note_orphan(fid));
-        self.mdc.locks().gone(&answer.gone);
+        self.mdc.locks().cancel_deleted(&answer.deleted);
         mdc::done(answer.reply)
     }
 }

@@ -1,10 +1,12 @@
 //! Operations that are repeated because the file's layout changed meanwhile.
 //!
 //! An operation looks up the layout, uses it, and checks afterwards whether it may count on the
-//! result. There are two reasons to repeat the operation as a whole:
+//! result. There are three reasons to repeat the operation as a whole:
 //! * An OST has sealed an object of the layout ([`Failure::LayoutMoved`]): the file was migrated,
 //!   or swaps its layout. The client asks the MDT for the new layout, which replies when the bytes
 //!   are there.
+//! * An OST has destroyed an object of the layout (ESTALE): the file left the layout some time ago,
+//!   and the operation was slow. It is repeated once.
 //! * The layout was replaced during the operation, and the mirror that it used may be stale now
 //!   ([`Client::is_stale`]).
 //!
@@ -102,8 +104,8 @@ impl Client {
     /// the number of attempts before it, and looks up the layout itself.
     ///
     /// # Errors
-    /// Those of `attempt`, except that the operation is repeated if objects are sealed. EIO: too
-    /// many retries. EBUSY: as [`Client::is_stale`]. Any error of the MDT.
+    /// Those of `attempt`, except that the operation is repeated if objects are sealed, and once if
+    /// they are destroyed. EIO: too many retries. EBUSY: as [`Client::is_stale`]. Any error of the MDT.
     pub(crate) async fn with_layout<T, F: Future<Output = Result<Attempt<T>, Failure>>>(
         &self,
         operation: &'static str,
@@ -111,6 +113,7 @@ impl Client {
         mut attempt: impl FnMut(u32) -> F,
     ) -> Result<T> {
         let mut retries = Retries::new(operation, file.fid());
+        let mut met_destroyed = false;
         loop {
             match attempt(retries.count).await {
                 Ok(Attempt::Done(done)) => return Ok(done),
@@ -122,13 +125,17 @@ impl Client {
                 }
                 Ok(Attempt::Repeat) => retries.again()?,
                 Err(Failure::LayoutMoved { .. }) => drop(Box::pin(self.layout_after_seal(&mut retries)).await?),
+                Err(failure) if failure.errno() == Some(Errno::ESTALE) && !met_destroyed => {
+                    met_destroyed = true;
+                    drop(Box::pin(self.layout_after_seal(&mut retries)).await?);
+                }
                 Err(failure) => return Err(failure.into_errno()),
             }
         }
     }
 
-    /// Asks the MDT for the current layout, after an OST has reported sealed objects. Counts a
-    /// retry.
+    /// Asks the MDT for the current layout, after an OST has reported sealed or destroyed objects.
+    /// Counts a retry.
     ///
     /// # Errors
     /// EIO: too many retries, or the file has no layout any more. Any error of the MDT.

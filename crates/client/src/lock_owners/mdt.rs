@@ -42,23 +42,23 @@ impl MdtLocks {
     }
 
     /// Before LAYOUT is cancelled: sends the pending closes of the file's handles.
-    fn tell_closes(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
+    fn send_closes(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::LAYOUT == 0 {
             return None;
         }
-        self.closes.give_back(flush.resource.fid)
+        self.closes.send_closes_of(flush.resource.fid)
     }
 
     /// Before OPEN is cancelled: registers the file at the MDT if it is open only under this lock.
     /// If that fails, the MDT has dropped this client.
-    fn tell_opens(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
+    fn register_opens(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::OPEN == 0 {
             return None;
         }
         let fid = flush.resource.fid;
-        let told = self.files.register(self.mdc.import(), fid)?;
+        let registered = self.files.register(self.mdc.import(), fid)?;
         Some(Box::pin(async move {
-            if let Err(errno) = told.await {
+            if let Err(errno) = registered.await {
                 tracing::debug!("{fid}: cannot register the open file at the MDT: {errno}");
             }
         }))
@@ -70,7 +70,7 @@ impl MdtLocks {
     /// is settled, all its pages are dropped. Until then, reads use the old layout; the MDT gets
     /// the cancel only afterwards.
     fn drop_layout(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
-        if flush.bits() & bits::LAYOUT == 0 || flush.gone {
+        if flush.bits() & bits::LAYOUT == 0 || flush.deleted {
             return None;
         }
         let (files, fid) = (&self.files, flush.resource.fid);
@@ -97,7 +97,7 @@ impl Owner for MdtLocks {
             let mut meta = self.cache.meta.lock();
             flushes.iter().for_each(|flush| meta.drop_bits(flush.resource.fid, flush.bits()));
         }
-        let known = |flush: &&Flush| flush.bits() != 0 && !flush.gone;
+        let known = |flush: &&Flush| flush.bits() != 0 && !flush.deleted;
         if let Some(kernel) = self.cache.kernel() {
             let lookup = |flush: &Flush| flush.bits() & bits::LOOKUP != 0;
             if kernel.keeps_names() && flushes.iter().filter(known).any(lookup) {
@@ -106,7 +106,7 @@ impl Owner for MdtLocks {
         }
         let waits = |flush: &Flush| {
             let attr = if known(&flush) { self.cache.drop_attr(flush.resource.fid) } else { None };
-            both(both(attr, self.tell_closes(flush)), both(self.tell_opens(flush), self.drop_layout(flush)))
+            both(both(attr, self.send_closes(flush)), both(self.register_opens(flush), self.drop_layout(flush)))
         };
         flushes.iter().map(waits).collect()
     }

@@ -80,10 +80,10 @@ impl Owner for OstLocks {
     }
 
     fn forgotten(&self, resources: &[Resource]) {
-        let mut told = FxHashSet::default();
+        let mut done = FxHashSet::default();
         for resource in resources.iter().filter(|r| r.kind == Kind::Extent) {
             let Some(fid) = self.objects.file_of(resource.fid) else { continue };
-            if told.insert(fid) {
+            if done.insert(fid) {
                 self.cache.go_on(self.cache.drop_sizes(fid));
                 if let Some(file) = self.cache.data.get(fid) {
                     // On a task: the kernel may wait for reads that wait for this OST.

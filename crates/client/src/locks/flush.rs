@@ -58,7 +58,7 @@ impl LockTable {
     }
 
     /// Cancels the locks on inodes that this client deleted. Locks in use stay until they expire.
-    pub fn gone(self: &Arc<Self>, inodes: &[Fid]) {
+    pub fn cancel_deleted(self: &Arc<Self>, inodes: &[Fid]) {
         if inodes.is_empty() {
             return;
         }
@@ -67,7 +67,7 @@ impl LockTable {
         inodes.iter().for_each(|fid| state.locks.cancel_resource(Resource::bits(*fid), bits::ALL, &mut actions));
         for action in actions {
             if let Action::Flush { cookie, resource, policy, .. } = action {
-                state.flushes.push(Flush { gone: true, ..Flush::new(cookie, resource, policy, 0) });
+                state.flushes.push(Flush { deleted: true, ..Flush::new(cookie, resource, policy, 0) });
             }
         }
         if !state.flushes.is_empty() {
@@ -122,10 +122,10 @@ impl LockTable {
                 self.state.lock().working = false;
                 return;
             };
-            let mut gone = Vec::with_capacity(flushes.len());
+            let mut ready = Vec::with_capacity(flushes.len());
             for (flush, waits) in flushes.iter().zip(owner.drop_cached(&flushes)) {
                 let Some(waits) = waits else {
-                    gone.push(*flush);
+                    ready.push(*flush);
                     continue;
                 };
                 let (table, flush) = (self.clone(), *flush);
@@ -134,7 +134,7 @@ impl LockTable {
                     table.cancelled(&[flush], Vec::new(), Vec::new());
                 }));
             }
-            self.cancelled(&gone, cancels, converts);
+            self.cancelled(&ready, cancels, converts);
         }
     }
 

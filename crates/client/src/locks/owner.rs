@@ -15,7 +15,7 @@ pub struct Flush {
     pub policy: Policy,
     /// Whether the inode was deleted. Then no name leads to it, and the kernel's caches need no
     /// invalidation.
-    pub gone: bool,
+    pub deleted: bool,
     /// Bits that the lock retains.
     pub(super) keep: u64,
 }
@@ -23,7 +23,7 @@ pub struct Flush {
 impl Flush {
     pub(super) fn new(cookie: Cookie, resource: Resource, policy: Policy, spare: u64) -> Flush {
         let keep = if spare & bits::LOOKUP != 0 { spare } else { 0 };
-        Flush { cookie, resource, policy, gone: false, keep }
+        Flush { cookie, resource, policy, deleted: false, keep }
     }
 
     /// Returns the bits of the inode that no lock guards any more afterwards.

@@ -206,7 +206,7 @@ impl LockTable {
     }
 
     /// Processes a callback from the target.
-    pub fn called_back(self: &Arc<Self>, callback: Callback) {
+    pub fn process_callback(self: &Arc<Self>, callback: Callback) {
         match callback {
             Callback::Blocking { id, cookie, resource, wanted } => {
                 if wanted.0 == Mode::Ex

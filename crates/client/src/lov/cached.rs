@@ -31,7 +31,7 @@ use crate::{
     writeback::{Put, pattern::Stride},
 };
 
-/// Maximum number of attempts to lock a write before it goes without locks.
+/// Maximum number of attempts to lock a write before it is sent lockless.
 const ROUNDS_MAX: usize = 4;
 /// Alignment of the locks for small writes, in bytes: a power of two.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -165,7 +165,7 @@ impl Lov {
         Ok(Ok(()))
     }
 
-    /// Locks the whole range of a write in PW. `None`: the write goes without locks, because an
+    /// Locks the whole range of a write in PW. `None`: the write is sent lockless, because an
     /// object is contended (`lockless`: such an object needs no lock), or because locks are revoked
     /// faster than they are granted.
     ///
@@ -234,7 +234,7 @@ impl Lov {
     /// Flushes the dirty data of a file, and waits for it. [`Lov::take_error`] returns the error of
     /// a failed write.
     pub async fn settle_file(&self, layout: &Layout) {
-        let flushes = self.kept_of(layout).into_iter().map(|(ost, object)| async move {
+        let flushes = self.dirty_of(layout).into_iter().map(|(ost, object)| async move {
             ost.writeback.flush(object, WHOLE).await;
         });
         join_all(flushes).await;
@@ -242,7 +242,7 @@ impl Lov {
 
     /// Starts to flush the dirty data of a file.
     pub fn begin_settle(&self, layout: &Layout) {
-        self.kept_of(layout).into_iter().for_each(|(ost, object)| ost.writeback.begin_flush(object));
+        self.dirty_of(layout).into_iter().for_each(|(ost, object)| ost.writeback.begin_flush(object));
     }
 
     /// Flushes all dirty data, and waits for it.
@@ -263,14 +263,14 @@ impl Lov {
 
     /// Returns the attributes of the objects' dirty data, by stripe; empty if there is none. Call
     /// it before the OSTs are asked, because the data may be flushed meanwhile.
-    pub fn kept_attrs(&self, layout: &Layout) -> Vec<Option<ObjectAttr>> {
+    pub fn dirty_attrs(&self, layout: &Layout) -> Vec<Option<ObjectAttr>> {
         if !self.keeps_writes() {
             return Vec::new();
         }
         layout.stripes().iter().map(|s| self.get(s.ost)?.writeback.attr(s.object)).collect()
     }
 
-    fn kept_of(&self, layout: &Layout) -> Vec<(Arc<Ost>, Fid)> {
+    fn dirty_of(&self, layout: &Layout) -> Vec<(Arc<Ost>, Fid)> {
         if !self.keeps_writes() {
             return Vec::new();
         }
@@ -283,11 +283,11 @@ impl Lov {
 }
 
 /// Merges the OST's attributes of an object with those of its earlier dirty data.
-pub fn with_kept(attr: ObjectAttr, kept: Option<ObjectAttr>) -> ObjectAttr {
-    let Some(kept) = kept else { return attr };
+pub fn with_dirty(attr: ObjectAttr, dirty: Option<ObjectAttr>) -> ObjectAttr {
+    let Some(dirty) = dirty else { return attr };
     ObjectAttr {
-        size: attr.size.max(kept.size),
-        blocks: attr.blocks.saturating_add(kept.blocks),
-        mtime: attr.mtime.max(kept.mtime),
+        size: attr.size.max(dirty.size),
+        blocks: attr.blocks.saturating_add(dirty.blocks),
+        mtime: attr.mtime.max(dirty.mtime),
     }
 }

@@ -9,7 +9,7 @@
 use sheen_layout::{Chunk, Layout};
 use sheen_wire::ldlm::Cookie;
 
-use super::{Lov, cached::with_kept, enqueue::WHOLE, stripe};
+use super::{Lov, cached::with_dirty, enqueue::WHOLE, stripe};
 use crate::failure::Result;
 
 impl Lov {
@@ -43,9 +43,9 @@ impl Lov {
         }
         let lock = self.matching(layout, index).map(|lock| lock.cookie());
         let truncates = self.objects.truncates(file);
-        let kept = ost.writeback.attr(stripe.object);
+        let dirty = ost.writeback.attr(stripe.object);
         let attrs = self.object_attrs(stripe.ost, vec![stripe.object]).await?;
-        let size = attrs.first().map_or(0, |attr| with_kept(*attr, kept).size);
+        let size = attrs.first().map_or(0, |attr| with_dirty(*attr, dirty).size);
         if let (Some(lock), Some(truncates)) = (lock, truncates) {
             self.objects.note_size(file, stripe.object, lock, size, truncates);
         }

@@ -18,47 +18,48 @@ pub fn is_absence(failure: &Failure) -> bool {
 }
 
 /// A test whether an OST is unavailable.
-type IsGone = fn(&Osc) -> bool;
+type IsUnavailable = fn(&Osc) -> bool;
 
 impl Lov {
     /// Whether the attributes of the file's objects are known to be unavailable now.
-    pub fn is_away(&self, layout: &Layout) -> bool {
-        self.lacks(layout, Osc::is_away)
+    pub fn is_unavailable(&self, layout: &Layout) -> bool {
+        self.lacks(layout, Osc::is_unavailable)
     }
 
     /// Runs `work`, which sends requests for objects of these files. Aborts it and returns `None`
     /// when an OST of one of the files is unavailable.
-    pub async fn unless_away<T>(&self, layouts: &[Arc<Layout>], work: impl Future<Output = T>) -> Option<T> {
-        self.unless(|is_gone| layouts.iter().any(|layout| self.lacks(layout, is_gone)), work).await
+    pub async fn unless_unavailable<T>(&self, layouts: &[Arc<Layout>], work: impl Future<Output = T>) -> Option<T> {
+        self.unless(|is_unavailable| layouts.iter().any(|layout| self.lacks(layout, is_unavailable)), work).await
     }
 
-    /// Runs `work` like [`Lov::unless_away`], for requests to one OST.
-    pub async fn unless_ost_away<T>(&self, ost: u32, work: impl Future<Output = T>) -> Option<T> {
-        self.unless(|is_gone| self.get(ost).is_some_and(|ost| is_gone(&ost.osc)), work).await
+    /// Runs `work` like [`Lov::unless_unavailable`], for requests to one OST.
+    pub async fn unless_ost_unavailable<T>(&self, ost: u32, work: impl Future<Output = T>) -> Option<T> {
+        self.unless(|is_unavailable| self.get(ost).is_some_and(|ost| is_unavailable(&ost.osc)), work).await
     }
 
-    async fn unless<T>(&self, any: impl Fn(IsGone) -> bool, work: impl Future<Output = T>) -> Option<T> {
+    async fn unless<T>(&self, any: impl Fn(IsUnavailable) -> bool, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         // Work that needs no OST, or only one in this process, completes at once, without a check.
         if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
             return Some(answer);
         }
-        let mut gone = any(Osc::is_away);
-        while !gone {
+        let mut unavailable = any(Osc::is_unavailable);
+        while !unavailable {
             if let Ok(answer) = self.rt.timeout(LOOK_EVERY, work.as_mut()).await {
                 return Some(answer);
             }
             // A first connection attempt would have succeeded by now, so a missing connection
             // counts as unavailable.
-            gone = any(|osc| osc.state().is_err());
+            unavailable = any(|osc| osc.state().is_err());
         }
         None
     }
 
     /// Whether an unavailable OST holds a part of the file. For a mirrored file: whether each fresh
     /// mirror has a part on an unavailable OST.
-    fn lacks(&self, layout: &Layout, is_gone: IsGone) -> bool {
-        let lacks = |l: &Layout| l.stripes().iter().any(|s| self.get(s.ost).is_some_and(|ost| is_gone(&ost.osc)));
+    fn lacks(&self, layout: &Layout, is_unavailable: IsUnavailable) -> bool {
+        let lacks =
+            |l: &Layout| l.stripes().iter().any(|s| self.get(s.ost).is_some_and(|ost| is_unavailable(&ost.osc)));
         if layout.is_mirrored() { layout.fresh_mirrors().iter().all(|m| lacks(m)) } else { lacks(layout) }
     }
 }

@@ -53,7 +53,7 @@ impl Lov {
         cookies.iter().enumerate().map(again).collect()
     }
 
-    /// Whether all these locks are still held. Call it at the moment at which data is put into a
+    /// Whether all these locks are still held. Call it while data is put into a
     /// cache. When locks are lost, first the locks and then the cached data are dropped, so data
     /// stored under lost locks would stay.
     pub fn are_held(&self, layout: &Layout, locks: &[LockRef]) -> bool {

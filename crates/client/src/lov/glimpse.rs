@@ -8,7 +8,7 @@ use sheen_wire::{
     ost::{ObjectAttr, PARTS_MAX, Reply, Request},
 };
 
-use super::{Lov, cached::with_kept};
+use super::{Lov, cached::with_dirty};
 use crate::{failure::Result, join::join_all};
 
 /// A file whose objects are to be glimpsed.
@@ -45,9 +45,9 @@ impl Lov {
     /// Requests the attributes of the file's objects, by stripe.
     pub async fn glimpse(&self, layout: &Layout) -> Result<Vec<ObjectAttr>> {
         if let [only] = layout.stripes() {
-            let kept = self.kept_attrs(layout).into_iter().next().flatten();
+            let dirty = self.dirty_attrs(layout).into_iter().next().flatten();
             let attrs = self.object_attrs(only.ost, vec![only.object]).await?;
-            return Ok(attrs.into_iter().map(|attr| with_kept(attr, kept)).collect());
+            return Ok(attrs.into_iter().map(|attr| with_dirty(attr, dirty)).collect());
         }
         let mut seen = self.glimpse_files(&[FileGlimpse { layout, lock: false }]).await;
         seen.pop().unwrap_or(Err(Errno::EIO.into())).map(|seen| seen.objects)
@@ -63,10 +63,10 @@ impl Lov {
     pub async fn glimpse_files(&self, files: &[FileGlimpse<'_>]) -> Vec<Result<GlimpseReply>> {
         let mut seen: Vec<Result<GlimpseReply>> = Vec::with_capacity(files.len());
         let mut wanted: Vec<Wanted> = Vec::new();
-        let mut kept: Vec<Vec<Option<ObjectAttr>>> = Vec::with_capacity(files.len());
+        let mut dirty: Vec<Vec<Option<ObjectAttr>>> = Vec::with_capacity(files.len());
         for (file, FileGlimpse { layout, lock }) in files.iter().enumerate() {
             let locks = self.all_locked(layout);
-            kept.push(self.kept_attrs(layout));
+            dirty.push(self.dirty_attrs(layout));
             let (lock, owner) = (*lock && locks.is_none(), layout.fid());
             let stripes = layout.stripes().iter().enumerate();
             wanted.extend(stripes.map(|(stripe, s)| Wanted {
@@ -95,9 +95,9 @@ impl Lov {
                 Err(failure) => group.iter().for_each(|w| seen[w.file] = Err(failure.clone())),
             }
         }
-        for (seen, kept) in seen.iter_mut().zip(kept).filter(|(_, kept)| !kept.is_empty()) {
+        for (seen, dirty) in seen.iter_mut().zip(dirty).filter(|(_, dirty)| !dirty.is_empty()) {
             let objects = seen.iter_mut().flat_map(|seen| seen.objects.iter_mut());
-            objects.zip(kept).for_each(|(attr, kept)| *attr = with_kept(*attr, kept));
+            objects.zip(dirty).for_each(|(attr, dirty)| *attr = with_dirty(*attr, dirty));
         }
         seen
     }

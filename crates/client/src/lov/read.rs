@@ -71,10 +71,10 @@ impl Lov {
             return Ok((Bulk::new(), None));
         }
         self.settle(layout, &Split::new(layout, offset, len)).await;
-        let kept = self.kept_attrs(layout);
+        let dirty = self.dirty_attrs(layout);
         let (mut data, live) = self.found(layout, offset, len, in_place).await?;
         if live.is_none() && (data.len() as u64) < len {
-            self.append_rest(layout, &kept, offset, len, &mut data).await?;
+            self.append_rest(layout, &dirty, offset, len, &mut data).await?;
         }
         Ok((data, live))
     }
@@ -132,7 +132,7 @@ impl Lov {
     async fn append_rest(
         &self,
         layout: &Layout,
-        kept: &[Option<ObjectAttr>],
+        dirty: &[Option<ObjectAttr>],
         offset: u64,
         len: u64,
         data: &mut Bulk,
@@ -141,7 +141,7 @@ impl Lov {
         // Then the object's end is the file's end, at no cost. The caller determined the cached
         // sizes before the read.
         if layout.stripe_count() == 1 && self.matching(layout, 0).is_some() {
-            let end = kept.first().copied().flatten().map_or(0, |kept| layout.file_size(0, kept.size));
+            let end = dirty.first().copied().flatten().map_or(0, |dirty| layout.file_size(0, dirty.size));
             push_zeros(data, end.min(offset + len).saturating_sub(offset + data.len() as u64));
             return Ok(());
         }

@@ -30,7 +30,7 @@ impl Lov {
 
     async fn sync_one(&self, layout: &Layout) -> Result<()> {
         self.settle_file(layout).await;
-        let kept = self.take_error(layout).map_or(Ok(()), |errno| Err(errno.into()));
+        let earlier = self.take_error(layout).map_or(Ok(()), |errno| Err(errno.into()));
         let groups = by_ost(layout, 0..layout.stripe_count())?;
         let file = layout.fid();
         let calls = groups.into_iter().map(|(ost, stripes)| {
@@ -42,7 +42,7 @@ impl Lov {
             }
         });
         let synced: Result<()> = join_all(calls).await.into_iter().collect();
-        kept.and(synced)
+        earlier.and(synced)
     }
 
     /// Makes all data written to any active OST durable, and all data that this client wrote to the

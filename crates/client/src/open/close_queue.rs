@@ -119,7 +119,7 @@ impl Closes {
 
     /// Sends all pending closes if a handle of `fid` is among them. Called before the LAYOUT lock
     /// of `fid` is cancelled, for which another client may wait.
-    pub fn give_back(self: &Arc<Self>, fid: Fid) -> Option<BoxFuture<'static, ()>> {
+    pub fn send_closes_of(self: &Arc<Self>, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         let files = self.with(fid, |close| close.handle != NO_HANDLE);
         if files.is_empty() {
             return None;

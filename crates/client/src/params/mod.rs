@@ -4,7 +4,6 @@
 //! parameters of a mount are removed when its [`Registered`] is dropped.
 
 mod import_stats;
-mod registered;
 
 use std::{fmt::Write, sync::Arc};
 
@@ -24,13 +23,12 @@ use crate::{
     lov::Ost,
     mdc::{MDC_RPCS_IN_FLIGHT_MIN, Mdc},
     osc::Osc,
+    registered::{Registered, osc_dir},
     rpc_stats::rpc_stats_text,
     writeback::MAX_DIRTY_MB_LIMIT,
 };
 
 use import_stats::{import_stats, import_stats_text};
-pub use registered::Registered;
-use registered::osc_dir;
 
 /// Maximum age of an unused lock in milliseconds: a day.
 const LRU_MAX_AGE_MS: u64 = 24 * 3600 * 1000;

@@ -378,9 +378,9 @@ impl Extents {
                 start
             }
             None => {
-                let mut kept = self.buffer(offset, bytes.len(), limit(offset));
-                kept.extend_from_slice(bytes);
-                self.chunks.insert(offset, Chunk { bytes: kept, mtime });
+                let mut copy = self.buffer(offset, bytes.len(), limit(offset));
+                copy.extend_from_slice(bytes);
+                self.chunks.insert(offset, Chunk { bytes: copy, mtime });
                 offset
             }
         };

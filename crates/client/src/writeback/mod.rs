@@ -392,7 +392,7 @@ impl Writeback {
             drop(self.rt.spawn("osc_flush", async move { this.flush_all().await }));
             return;
         }
-        self.throw_away();
+        self.discard_all();
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -403,7 +403,7 @@ impl Writeback {
         }
     }
 
-    fn throw_away(&self) {
+    fn discard_all(&self) {
         let mut state = self.state.lock();
         state.evictions += 1;
         let objects = std::mem::take(&mut state.objects);

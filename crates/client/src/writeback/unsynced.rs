@@ -41,7 +41,7 @@ struct Note {
     /// Number of the last change.
     change: u64,
     /// Epoch in which a sync of all files reported the loss of these changes.
-    told_all: Option<u64>,
+    reported_all: Option<u64>,
 }
 
 /// The unsynced changes at the start of a sync.
@@ -66,7 +66,7 @@ impl Unsynced {
         let mut state = self.0.lock();
         state.changes += 1;
         let change = state.changes;
-        let note = state.notes.get_or_insert_mut((file, ost), || Note { epoch, change, told_all: None });
+        let note = state.notes.get_or_insert_mut((file, ost), || Note { epoch, change, reported_all: None });
         note.change = change;
     }
 
@@ -114,7 +114,7 @@ impl Unsynced {
             let Ok(at) = osts.binary_search_by_key(&ost, |o| o.0) else { continue };
             let epoch = osts[at].1;
             if note.epoch != epoch {
-                lost += usize::from(note.told_all.replace(epoch) != Some(epoch));
+                lost += usize::from(note.reported_all.replace(epoch) != Some(epoch));
             } else if note.change <= before {
                 durable.push((file, ost));
             }
@@ -244,7 +244,7 @@ mod tests {
         for oid in [1, 2, 1, 3] {
             unsynced.changed(Fid { oid, ..FILE }, 0, 1);
         }
-        let told = |oid| sync(&unsynced, Fid { oid, ..FILE }, 0, 2).is_err();
-        assert_eq!([told(1), told(2), told(3)], [true, false, true]);
+        let is_reported = |oid| sync(&unsynced, Fid { oid, ..FILE }, 0, 2).is_err();
+        assert_eq!([is_reported(1), is_reported(2), is_reported(3)], [true, false, true]);
     }
 }

@@ -42,7 +42,7 @@ fn repeated_appends_reuse_their_locks() {
 
         // One lock on an OST is revoked: both of this OST are requested together again, and those
         // of the other OST stay.
-        assert_eq!(m.world.call_back(Resource::extent(object(&m, 0))), 1);
+        assert_eq!(m.world.revoke(Resource::extent(object(&m, 0))), 1);
         m.net.rt().sleep(Duration::from_millis(50)).await;
         assert_eq!(m.world.asked(), ["ost0 ldlm_cancel locks=1"]);
         append(&m, &file, 10).await;
@@ -64,7 +64,7 @@ fn revoked_lock_is_cancelled_when_append_is_done() {
         let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
         let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[7; 10])).await });
         rt.sleep(Duration::from_millis(1)).await;
-        assert_eq!(m.world.call_back(Resource::extent(object(&m, 0))), 1);
+        assert_eq!(m.world.revoke(Resource::extent(object(&m, 0))), 1);
         assert_eq!(appending.await.unwrap(), Ok(10));
         rt.sleep(Duration::from_millis(200)).await;
         let order = ["ost0 getattr objects=1", "ost0 write parts=1 len=10 sync=false", "ost0 ldlm_cancel locks=1"];
@@ -110,17 +110,17 @@ fn append_releases_locks_of_osts_that_have_done_their_part() {
         let locks = [object(&m, 0), object(&m, 1)].map(Resource::extent);
         let held = |n: usize| m.world.state.lock().locks.count(locks[n]);
         // One OST has done its part, or has none.
-        for (len, away) in [(131_072, 1), (10, 0)] {
-            m.world.state.lock().habits.away = Some(away);
+        for (len, disconnected) in [(131_072, 1), (10, 0)] {
+            m.world.state.lock().habits.disconnected = Some(disconnected);
             let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
             let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&vec![7; len])).await });
             rt.sleep(Duration::from_millis(50)).await;
             assert_eq!((held(0), held(1)), (1, 1));
-            locks.iter().for_each(|lock| assert_eq!(m.world.call_back(*lock), 1));
+            locks.iter().for_each(|lock| assert_eq!(m.world.revoke(*lock), 1));
             rt.sleep(Duration::from_millis(50)).await;
-            let left = if away == 1 { (0, 1) } else { (1, 0) };
+            let left = if disconnected == 1 { (0, 1) } else { (1, 0) };
             assert_eq!((held(0), held(1)), left, "no other client finds the end yet");
-            m.world.state.lock().habits.away = None;
+            m.world.state.lock().habits.disconnected = None;
             assert_eq!(appending.await.unwrap(), Ok(len));
             rt.sleep(Duration::from_millis(50)).await;
             assert_eq!((held(0), held(1)), (0, 0));
@@ -141,7 +141,7 @@ fn append_blocked_on_size_query_releases_its_locks() {
         let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
         let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[7; 10])).await });
         rt.sleep(Duration::from_millis(50)).await;
-        locks.iter().for_each(|lock| assert_eq!(m.world.call_back(*lock), 1));
+        locks.iter().for_each(|lock| assert_eq!(m.world.revoke(*lock), 1));
         rt.sleep(Duration::from_millis(50)).await;
         assert_eq!(held(), [1, 1], "in use");
         rt.sleep(Duration::from_secs(6)).await;
@@ -168,8 +168,8 @@ fn append_that_met_sealed_object_completes_at_its_offset() {
         {
             let mut state = m.world.state.lock();
             let layout = Layout::decode(state.nodes[&file.fid()].layout.as_ref().unwrap()).unwrap();
-            state.habits.closed.insert(layout.stripes()[1].object);
-            (state.habits.reopens, state.habits.hold) = (true, false);
+            state.habits.sealed.insert(layout.stripes()[1].object);
+            (state.habits.unseals, state.habits.hold) = (true, false);
         }
         assert_eq!(appending.await.unwrap(), Ok(20));
         let there: Vec<Vec<u8>> = m.world.state.lock().objects.values().map(|object| object.data.clone()).collect();

@@ -88,13 +88,13 @@ fn second_stat_sends_no_request_until_lock_is_revoked() {
         assert!(m.world.asked().is_empty());
 
         // A lock in use is not cancelled.
-        assert_eq!(m.world.call_back(Resource::bits(fid)), 1);
+        assert_eq!(m.world.revoke(Resource::bits(fid)), 1);
         settle(&m).await;
         assert!(m.world.asked().is_empty());
         drop(entry);
         settle(&m).await;
-        let told = format!("kernel attr {fid}");
-        assert_eq!(m.world.asked(), ["kernel names", &told, "mds ldlm_cancel"], "the kernel first");
+        let invalidated = format!("kernel attr {fid}");
+        assert_eq!(m.world.asked(), ["kernel names", &invalidated, "mds ldlm_cancel"], "the kernel first");
         assert_eq!(m.world.state.lock().locks.count(Resource::bits(fid)), 0);
 
         m.world.state.lock().nodes.get_mut(&fid).unwrap().attr.perm = 0o600;
@@ -103,9 +103,9 @@ fn second_stat_sends_no_request_until_lock_is_revoked() {
 
         // The OSTs' locks guard the sizes.
         let part = object(&m, 1);
-        assert_eq!(m.world.call_back(Resource::extent(part)), 1);
+        assert_eq!(m.world.revoke(Resource::extent(part)), 1);
         settle(&m).await;
-        assert_eq!(m.world.asked(), [&told, "ost1 ldlm_cancel locks=1"]);
+        assert_eq!(m.world.asked(), [&invalidated, "ost1 ldlm_cancel locks=1"]);
         m.world.state.lock().objects.values_mut().nth(1).unwrap().data.resize(50_000, 1);
         assert_eq!(size(&m, fid).await, 65_536 + 50_000);
     });
@@ -139,7 +139,7 @@ fn lookup_of_cached_or_missing_name_sends_no_request() {
         // Changes of other clients as well.
         m.client.getattr(root(), None).await.unwrap();
         assert_eq!(look("x").await, Err(Errno::ENOENT));
-        assert!(m.world.call_back(Resource::bits(root())) > 0);
+        assert!(m.world.revoke(Resource::bits(root())) > 0);
         settle(&m).await;
         m.world.state.lock().nodes.get_mut(&root()).unwrap().entries.insert(name("x"), (fid, 7777));
         assert_eq!(look("x").await, Ok(3));
@@ -159,7 +159,7 @@ fn names_stay_cached_when_only_update_bit_is_revoked() {
         assert_eq!(locks(), 1);
         log();
         // Another client creates x.
-        assert_eq!(m.world.call_back_bits(Resource::bits(dir), bits::UPDATE), 1);
+        assert_eq!(m.world.revoke_bits(Resource::bits(dir), bits::UPDATE), 1);
         settle(&m).await;
         assert_eq!(log(), [format!("kernel attr {dir}"), "mds ldlm_cancel".into()], "names stay");
         let converted = m.world.state.lock().locks.converted.clone();
@@ -183,7 +183,7 @@ fn names_stay_cached_when_only_update_bit_is_revoked() {
         assert_eq!(locks(), 1, "the smaller one was cancelled");
 
         // Another client removes the directory.
-        assert_eq!(m.world.call_back_bits(Resource::bits(dir), bits::ALL), 1);
+        assert_eq!(m.world.revoke_bits(Resource::bits(dir), bits::ALL), 1);
         settle(&m).await;
         assert!(log().contains(&"kernel names".into()));
         assert_eq!(locks(), 0);
@@ -262,14 +262,14 @@ fn a_reply_whose_lock_was_revoked_on_the_way_is_not_cached_under_a_newer_lock() 
     with(1, 65536, &[0], async |m| {
         locked(&m);
         let fid = file(&m, "f", b"x").await;
-        m.world.call_back(Resource::bits(fid));
+        m.world.revoke(Resource::bits(fid));
         settle(&m).await;
         m.world.state.lock().habits.late = Some("lookup");
         let client = m.client.clone();
         let looking = m.net.rt().spawn("lookup", async move { client.lookup(&ROOT, root(), &name("f")).await });
         settle(&m).await;
         assert!(!looking.is_finished());
-        m.world.call_back(Resource::bits(fid));
+        m.world.revoke(Resource::bits(fid));
         settle(&m).await;
         let perm = |perm| m.world.state.lock().nodes.get_mut(&fid).expect("the file").attr.perm = perm;
         perm(0o600);
@@ -310,12 +310,12 @@ fn cancel_waits_until_kernel_invalidates_attributes() {
         m.client.set_kernel(Arc::new(Kernel(m.world.clone(), AtomicU32::new(3))));
         size(&m, fid).await;
         m.world.asked();
-        m.world.call_back(Resource::bits(fid));
+        m.world.revoke(Resource::bits(fid));
         settle(&m).await;
         let (attr, names) = (format!("kernel attr {fid}"), "kernel names".to_owned());
         assert_eq!(m.world.asked(), [&names, &attr, &attr, &attr, &attr, "mds ldlm_cancel"]);
         let part = Resource::extent(object(&m, 0));
-        assert_eq!((m.world.call_back(part), m.world.asked().len()), (1, 0));
+        assert_eq!((m.world.revoke(part), m.world.asked().len()), (1, 0));
         settle(&m).await;
         assert_eq!(m.world.asked(), [&attr, "ost0 ldlm_cancel locks=1"]);
     });
@@ -366,13 +366,14 @@ fn pages_are_dropped_before_lock_cancel_but_not_during_read() {
         m.world.asked();
 
         let part = object(&m, 0);
-        assert_eq!(m.world.call_back(Resource::extent(part)), 1);
+        assert_eq!(m.world.revoke(Resource::extent(part)), 1);
         settle(&m).await;
         assert!(m.world.asked().is_empty(), "the kernel has not got the reply yet");
         drop(read);
         settle(&m).await;
-        let told = [format!("kernel attr {fid}"), format!("kernel data {fid}"), "ost0 ldlm_cancel locks=1".into()];
-        assert_eq!(m.world.asked(), told);
+        let invalidated =
+            [format!("kernel attr {fid}"), format!("kernel data {fid}"), "ost0 ldlm_cancel locks=1".into()];
+        assert_eq!(m.world.asked(), invalidated);
         let direct = m.client.open(&ROOT, fid, flags::RDONLY | flags::DIRECT).await.unwrap();
         m.world.asked();
         drop(m.client.read(&direct, 0, 4096).await.unwrap());

@@ -148,7 +148,7 @@ fn truncate_by_an_older_layout_is_repeated_when_the_layout_is_locked_anew() {
             });
             a_while(&m).await;
             assert!(!cut.is_finished());
-            m.world.call_back_bits(Resource::bits(fid), bits::LAYOUT);
+            m.world.revoke_bits(Resource::bits(fid), bits::LAYOUT);
             a_while(&m).await;
             change(&m, &f, the_second_counts);
             fill_mirror(&m, &f, 2, b"bytes");
@@ -208,9 +208,9 @@ fn write_to_one_mirror_needs_stale_mirror_and_same_layout() {
         busy(&*as_second().await).await;
         // The fake MDT's changes revoke no locks.
         m.world.state.lock().locks.refused = bits::LAYOUT;
-        let call_back = || m.world.call_back_bits(Resource::bits(f.fid()), bits::LAYOUT);
+        let revoke = || m.world.revoke_bits(Resource::bits(f.fid()), bits::LAYOUT);
         let begin = async || {
-            call_back();
+            revoke();
             a_while(&m).await;
             change(&m, &f, |layout| layout.resync_begun(&[2]).unwrap());
         };

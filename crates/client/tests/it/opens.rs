@@ -155,10 +155,10 @@ fn delayed_close_is_sent_before_layout_cancel_and_unlink() {
         make(&m, "first").await;
         let fid = make(&m, "f").await;
         asked(&m);
-        m.world.call_back_bits(Resource::bits(fid), bits::UPDATE);
+        m.world.revoke_bits(Resource::bits(fid), bits::UPDATE);
         m.net.rt().sleep(Duration::from_millis(5)).await;
         assert_eq!((asked(&m), at_mdt(&m)), (vec!["mds ldlm_cancel".into()], vec![fid]));
-        m.world.call_back_bits(Resource::bits(fid), bits::LAYOUT);
+        m.world.revoke_bits(Resource::bits(fid), bits::LAYOUT);
         m.net.rt().sleep(Duration::from_millis(5)).await;
         assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds ldlm_cancel"]);
         assert_eq!(at_mdt(&m), []);
@@ -206,10 +206,10 @@ fn local_open_is_registered_before_lock_cancel() {
         let fid = known(&m, "f").await;
         let (one, two) = (open(&m, fid).await, open(&m, fid).await);
         // The OPEN bit is not revoked, so the file stays open only here.
-        m.world.call_back_bits(Resource::bits(fid), bits::UPDATE | bits::PERM);
+        m.world.revoke_bits(Resource::bits(fid), bits::UPDATE | bits::PERM);
         settle(&m).await;
         assert_eq!(asked(&m), ["mds ldlm_cancel"]);
-        m.world.call_back(Resource::bits(fid));
+        m.world.revoke(Resource::bits(fid));
         settle(&m).await;
         assert_eq!(asked(&m), ["mds reopen", "mds ldlm_cancel"]);
         assert_eq!(at_mdt(&m), [fid, fid]);
@@ -228,15 +228,15 @@ fn local_open_is_registered_before_lock_cancel() {
 fn file_closed_during_registration_is_closed_at_mdt() {
     with(1, 65536, &[0], async |m| {
         let fid = known(&m, "f").await;
-        let (closed, kept) = (open(&m, fid).await, open(&m, fid).await);
+        let (closed, retained) = (open(&m, fid).await, open(&m, fid).await);
         m.world.state.lock().delay = Duration::from_millis(100);
-        m.world.call_back(Resource::bits(fid));
+        m.world.revoke(Resource::bits(fid));
         m.net.rt().sleep(Duration::from_millis(50)).await;
         m.client.release(closed).await.unwrap();
         m.net.rt().sleep(Duration::from_secs(5)).await;
         assert_eq!(asked(&m), ["mds reopen", "mds close", "mds closed 1 read 0", "mds ldlm_cancel"]);
         assert_eq!(at_mdt(&m), [fid]);
-        m.client.release(kept).await.unwrap();
+        m.client.release(retained).await.unwrap();
         assert_eq!(at_mdt(&m), []);
     });
 }
@@ -270,10 +270,10 @@ fn unlink_and_rename_release_open_bit_in_same_request() {
                 m.client.rename(&ROOT, root(), &name("other"), root(), &name(file), 0).await.unwrap();
             }
             let converted = std::mem::take(&mut m.world.state.lock().locks.converted);
-            let kept = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+            let retained = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
             let of = |id| m.world.state.lock().locks.held[id].resource;
             let locks: Vec<_> = converted.iter().map(|(id, bits)| (of(id), *bits)).collect();
-            assert_eq!(locks, [(Resource::bits(fid), kept)]);
+            assert_eq!(locks, [(Resource::bits(fid), retained)]);
             assert_eq!(asked(&m).len(), 1, "with the same request");
             if m.client.lookup(&ROOT, root(), &name(file)).await.is_ok() {
                 asked(&m);
@@ -286,7 +286,7 @@ fn unlink_and_rename_release_open_bit_in_same_request() {
         let _file = open(&m, fid).await;
         m.client.unlink(&ROOT, root(), &name("f")).await.unwrap();
         assert_eq!(m.world.state.lock().locks.converted, []);
-        m.world.call_back_bits(Resource::bits(fid), bits::OPEN);
+        m.world.revoke_bits(Resource::bits(fid), bits::OPEN);
         settle(&m).await;
         assert_eq!(at_mdt(&m), [fid]);
     });

@@ -88,7 +88,7 @@ fn page_write_is_cut_at_size_of_all_objects() {
 #[test]
 fn page_write_counts_own_dirty_data_as_file_content() {
     with(1, STRIPE as u32, &[0], async |m| {
-        m.world.state.lock().habits.promise = true;
+        m.world.state.lock().habits.grants_space = true;
         let f = file(&m, 10).await;
         assert_eq!(m.client.write(&f, 10, bulk(&[1; 90])).await, Ok(90));
         assert_eq!(m.size_of_object(0), Some(10), "the write was cached");
@@ -120,7 +120,7 @@ fn page_writes_query_size_once_under_lock() {
         m.client.fsync(&f, false).await.unwrap();
         m.client.read_as(&f, 0, PAGE, true).await.expect("a page fault");
         page(&m, &f, 0, PAGE).await;
-        assert!(m.world.call_back(Resource::extent(object(&m, 0))) > 0);
+        assert!(m.world.revoke(Resource::extent(object(&m, 0))) > 0);
         m.net.rt().sleep(Duration::from_millis(50)).await;
         cut_elsewhere(&m, 0, 50);
         page(&m, &f, 0, PAGE).await;

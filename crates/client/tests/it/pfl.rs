@@ -64,7 +64,7 @@ fn mds(m: &Mounted) -> Vec<String> {
 
 /// Acts as another client that gets objects for a range, after this client has cancelled LAYOUT.
 async fn somebody_writes(m: &Mounted, fid: Fid, at: u64, bytes: &[u8]) {
-    m.world.call_back_bits(Resource::bits(fid), bits::LAYOUT);
+    m.world.revoke_bits(Resource::bits(fid), bits::LAYOUT);
     m.net.rt().sleep(Duration::from_millis(50)).await;
     assert!(!m.world.state.lock().locks.converted.is_empty(), "LAYOUT was cancelled");
     write_elsewhere(m, fid, at, bytes);
@@ -99,7 +99,7 @@ fn first_write_to_component_sends_one_layout_intent() {
         assert_eq!(mds(&m).iter().filter(|line| *line != "mds getattr").count(), 0);
         write(&m, &f, 600 * K, &[4; 100]).await;
         assert_eq!(mds(&m), ["mds layout_intent"]);
-        m.world.call_back(Resource::bits(f.fid()));
+        m.world.revoke(Resource::bits(f.fid()));
         m.net.rt().sleep(Duration::from_millis(50)).await;
         m.world.asked();
         write(&m, &f, 800 * K, &[5; 100]).await;
@@ -211,7 +211,7 @@ fn pages_of_holes_are_dropped_before_layout_cancel() {
         assert_eq!(dropped(&m), 0);
         let given_up = || m.world.state.lock().locks.converted.len();
         let before = given_up();
-        m.world.call_back_bits(Resource::bits(f.fid()), bits::LAYOUT);
+        m.world.revoke_bits(Resource::bits(f.fid()), bits::LAYOUT);
         m.net.rt().sleep(Duration::from_millis(50)).await;
         assert_eq!((given_up(), dropped(&m)), (before, 0), "the pages are in transit to the kernel");
         drop(refs);
@@ -250,7 +250,7 @@ fn cached_size_is_dropped_with_layout_lock() {
 }
 
 #[test]
-fn truncate_append_and_fallocate_instantiate_only_touched_components() {
+fn truncate_append_and_fallocate_instantiate_only_components_in_range() {
     steps(async |m| {
         let f = create(&m, "f").await;
         let set = |size| SetAttr { size: Some(size), ..SetAttr::default() };

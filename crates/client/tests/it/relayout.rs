@@ -28,12 +28,12 @@ fn layout(m: &Mounted, fid: Fid) -> Layout {
 
 /// Migrates a file to an object of 3 bytes on the second OST. A client with the old layout meets
 /// sealed objects.
-fn move_away(m: &Mounted, fid: Fid) {
+fn migrate(m: &Mounted, fid: Fid) {
     let (before, object) = (layout(m, fid), Fid::new(0x77, 1));
     let after = Layout::new(fid, 65536, None, vec![Stripe { object, ost: 1 }]).unwrap();
     let after = after.adopted(fid, before.generation() + 1).unwrap();
     let mut state = m.world.state.lock();
-    state.habits.closed.extend(before.stripes().iter().map(|s| s.object));
+    state.habits.sealed.extend(before.stripes().iter().map(|s| s.object));
     state.objects.insert((1, object), Object { data: b"xyz".to_vec(), ..Object::default() });
     state.moving.insert(fid, after);
 }
@@ -48,7 +48,7 @@ fn readdir_repeats_query_only_for_migrated_file() {
         let fids = files(&m, 60).await;
         for moved in [None, Some(fids[17])] {
             if let Some(fid) = moved {
-                move_away(&m, fid);
+                migrate(&m, fid);
             }
             let dir = m.client.opendir(&ROOT, root(), 0).await.unwrap();
             m.world.asked();
@@ -73,19 +73,19 @@ fn scan_caches_no_layouts_and_takes_no_locks() {
     with(1, 65536, &[0], async |m| {
         let fids = files(&m, 60).await;
         m.world.state.lock().locks.on = true;
-        let kept = || m.params.get("llite.*.cached_layouts").unwrap()[0].value.parse::<usize>().unwrap();
-        assert_eq!(kept(), 0);
+        let cached = || m.params.get("llite.*.cached_layouts").unwrap()[0].value.parse::<usize>().unwrap();
+        assert_eq!(cached(), 0);
         let dir = m.client.opendir(&ROOT, root(), 0).await.unwrap();
         let locks = || m.world.state.lock().locks.held.len();
         let before = locks();
         let page = m.client.scan(&ROOT, &dir, 0, true, false).await.unwrap();
         let found: Vec<_> = page.after(0).iter().map(|item| (item.attr.unwrap().size, item.layout.clone())).collect();
         assert_eq!(found, fids.iter().map(|fid| (1, Some(layout(&m, *fid).encode().into()))).collect::<Vec<_>>());
-        assert_eq!(kept(), 0);
+        assert_eq!(cached(), 0);
         assert_eq!(locks(), before, "no locks either");
         // A lookup caches a layout.
         m.client.lookup(&ROOT, root(), &name("f0003")).await.unwrap();
-        assert_eq!(kept(), 1);
+        assert_eq!(cached(), 1);
     });
 }
 
@@ -96,7 +96,7 @@ fn operations_on_objects_that_stay_sealed_fail_with_eio() {
         let file = m.client.create(&ROOT, root(), &name("f"), flags, 0o644, 0).await.unwrap().1;
         m.client.write(&file, 0, bulk(b"abc")).await.unwrap();
         let objects: Vec<Fid> = layout(&m, file.fid()).stripes().iter().map(|s| s.object).collect();
-        m.world.state.lock().habits.closed.extend(objects);
+        m.world.state.lock().habits.sealed.extend(objects);
         let (client, fid) = (&m.client, file.fid());
         let eio = Err(Errno::EIO);
         assert_eq!(client.read(&file, 0, 3).await.map(drop), eio);

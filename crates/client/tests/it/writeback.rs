@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(2);
 async fn file(m: &Mounted, called: &str) -> Arc<OpenFile> {
     {
         let mut state = m.world.state.lock();
-        state.habits.promise = true;
+        state.habits.grants_space = true;
         state.locks.on = true;
     }
     let flags = flags::RDWR | flags::CREAT;
@@ -70,13 +70,13 @@ fn small_writes_are_flushed_together_by_age() {
         let log = m.world.asked();
         assert_eq!(log, ["ost0 ldlm_enqueue locks=1"], "one lock for all");
         assert_eq!(number(&m, "cur_dirty_bytes"), 99 * PIECE as u64);
-        let promised = number(&m, "cur_grant_bytes");
+        let granted = number(&m, "cur_grant_bytes");
         assert_eq!(size(&m, &file).await, 100 * PIECE as u64, "the size includes dirty data");
         m.world.asked();
         pause(&m, LONG).await;
         assert_eq!(m.world.asked(), ["ost0 write parts=1 len=405504 sync=false"]);
         assert_eq!(number(&m, "cur_dirty_bytes"), 0);
-        assert!(number(&m, "cur_grant_bytes") >= promised, "the OST grants new space for the used one");
+        assert!(number(&m, "cur_grant_bytes") >= granted, "the OST grants new space for the used one");
         assert_eq!(m.world.state.lock().habits.used, 99 * PIECE as u64);
         let want: Vec<u8> = (0..100).flat_map(|i| [i.max(1); PIECE]).collect();
         assert!(stored(&m) == want);
@@ -88,7 +88,7 @@ fn write_without_grant_is_not_buffered() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
         // The first grant does not last for ever.
-        m.world.state.lock().habits.promise = false;
+        m.world.state.lock().habits.grants_space = false;
         for i in 1..4096 {
             write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
             let (dirty, grant) = (number(&m, "cur_dirty_bytes"), number(&m, "cur_grant_bytes"));
@@ -131,7 +131,7 @@ fn overlapping_writes_end_with_the_last_data() {
                 2 => {
                     let (from, len) = (below(SPACE), 1 + below(20_000));
                     let back = m.client.read(&file, from as u64, len).await.unwrap().into_bytes();
-                    assert!(back == want[from..SPACE.min(from + len)], "round {round}: reads what was written last");
+                    assert!(back == want[from..SPACE.min(from + len)], "round {round}: reads the last write");
                 }
                 _ => {}
             }
@@ -275,7 +275,7 @@ fn dirty_data_is_flushed_before_lock_cancel() {
 fn dirty_data_of_removed_object_is_discarded() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
-        let promised = number(&m, "cur_grant_bytes");
+        let granted = number(&m, "cur_grant_bytes");
         for i in 1..50 {
             write(&m, &file, i * PIECE, &[2; PIECE]).await;
         }
@@ -285,7 +285,7 @@ fn dirty_data_of_removed_object_is_discarded() {
         pause(&m, LONG).await;
         assert_eq!(m.world.asked(), ["ost0 ldlm_cancel locks=1"], "the object is removed");
         assert_eq!(number(&m, "cur_dirty_bytes"), 0);
-        assert!(number(&m, "cur_grant_bytes") >= promised, "the grant is free again");
+        assert!(number(&m, "cur_grant_bytes") >= granted, "the grant is free again");
         assert_eq!(m.client.fsync(&file, false).await, Ok(()), "nothing went wrong");
     });
 }
@@ -404,7 +404,7 @@ fn stop_ost(m: &Mounted) {
     m.server.remove("sheen-OST0000");
     let mut state = m.world.state.lock();
     state.habits.restarts += 1;
-    state.habits.promise = false;
+    state.habits.grants_space = false;
     state.habits.used = 0;
 }
 
@@ -504,7 +504,7 @@ fn write_blocked_on_one_ost_releases_locks_of_other_osts() {
         write(&m, &file, 65_536, &[1; 300_000]).await;
         // Dirty data for the OST that is then disconnected.
         write(&m, &file, 65_536, &[2; PIECE]).await;
-        m.world.state.lock().habits.away = Some(1);
+        m.world.state.lock().habits.disconnected = Some(1);
         let (client, writer) = (m.client.clone(), file.clone());
         let writing = m.net.rt().spawn("write", async move { client.write(&writer, 0, bulk(&vec![3; 300_000])).await });
         pause(&m, Duration::from_millis(50)).await;
@@ -516,7 +516,7 @@ fn write_blocked_on_one_ost_releases_locks_of_other_osts() {
         pause(&m, Duration::from_secs(6)).await;
         assert_eq!(held(), 0);
         assert!(!writing.is_finished());
-        m.world.state.lock().habits.away = None;
+        m.world.state.lock().habits.disconnected = None;
         assert_eq!(writing.await.unwrap(), Ok(300_000));
         let read = m.client.read_as(&file, 0, 400_000, false).await.unwrap().into_bytes();
         assert_eq!(read[..], [vec![3; 300_000], vec![1; 65_536]].concat());

@@ -47,7 +47,7 @@ fn asked<T>(m: &Mounted, ops: &[&str], act: impl FnOnce() -> T) -> (T, Vec<u64>)
 
 /// Starts `act` in a thread, waits until its request `op` is pending, runs `meanwhile`, and then
 /// lets the request be answered.
-fn overtaken<T: Send + 'static>(
+fn with_stale_reply<T: Send + 'static>(
     m: &Arc<Mounted>,
     op: &'static str,
     act: impl FnOnce(&Mounted) -> T + Send + 'static,
@@ -96,10 +96,10 @@ fn inc_epoch_makes_cached_names_looked_up_again() {
 fn inc_epoch_expires_names_of_replies_in_flight() {
     let Some(m) = mounted().filter(|m| m.notifier().has_epochs()) else { return };
     let at = |m: &Mounted| fs::metadata(m.path("f")).unwrap();
-    overtaken(&m, "lookup", at, || m.notifier().inc_epoch().unwrap());
+    with_stale_reply(&m, "lookup", at, || m.notifier().inc_epoch().unwrap());
     assert_eq!(asked(&m, &["lookup"], || len(&m, "f")).1, [1]);
     let create = |m: &Mounted| drop(fs::File::create_new(m.path("new")).unwrap());
-    overtaken(&m, "create", create, || m.notifier().inc_epoch().unwrap());
+    with_stale_reply(&m, "create", create, || m.notifier().inc_epoch().unwrap());
     assert_eq!(asked(&m, &["lookup"], || len(&m, "new")).1, [1]);
 }
 
@@ -108,7 +108,7 @@ fn inc_epoch_does_not_wait_for_an_unlink_in_flight() {
     let Some(m) = mounted().filter(|m| m.notifier().has_epochs()) else { return };
     // The kernel holds the directory's lock while the unlink is pending. The notifications return
     // all the same.
-    overtaken(
+    with_stale_reply(
         &m,
         "unlink",
         |m| fs::remove_file(m.path("f")).unwrap(),
@@ -142,10 +142,10 @@ fn inval_attr_discards_a_getattr_reply_in_flight() {
     assert_eq!(len(&m, "f"), 4);
     m.notifier().inval_attr(id).unwrap();
     let at = |m: &Mounted| len(m, "f");
-    let old = overtaken(&m, "getattr", at, || assert!(m.notifier().inval_attr(id).unwrap()));
+    let old = with_stale_reply(&m, "getattr", at, || assert!(m.notifier().inval_attr(id).unwrap()));
     assert_eq!(old, 4);
     m.fs.state().set_data(id, b"longer now".to_vec());
-    assert_eq!(len(&m, "f"), 10, "the overtaken reply is not cached");
+    assert_eq!(len(&m, "f"), 10, "the stale reply is not cached");
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn acls_are_cached_until_inval_attr_which_discards_replies_in_flight() {
     }
     assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [0], "cached");
     m.notifier().inval_attr(dir).unwrap();
-    overtaken(&m, "getxattr", walk, || assert!(m.notifier().inval_attr(dir).unwrap()));
-    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [1], "the overtaken reply is not cached");
+    with_stale_reply(&m, "getxattr", walk, || assert!(m.notifier().inval_attr(dir).unwrap()));
+    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [1], "the stale reply is not cached");
     assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [0]);
 }
 
@@ -193,7 +193,7 @@ fn inval_inode_makes_cached_pages_read_again() {
     assert_eq!((len(&m, "f"), read()), (4, "old!".into()));
     m.notifier().inval_inode(id, 0, 0).unwrap();
     assert_eq!(read(), "new!");
-    assert!(m.fs.state().cached_reads.iter().all(|kept| *kept));
+    assert!(m.fs.state().cached_reads.iter().all(|cached| *cached));
 }
 
 /// Whether a thread is running or runnable. `stat` is its file in /proc.
@@ -207,17 +207,17 @@ fn inval_inode_waits_for_pages_being_read() {
     let Some(m) = mounted() else { return };
     let id = m.fs.state().child(1, b"f").unwrap();
     let mut waiting = None;
-    let read = overtaken(
+    let read = with_stale_reply(
         &m,
         "read",
         |m| fs::read_to_string(m.path("f")).unwrap(),
         || {
-            let (notifier, (tell, told)) = (m.notifier().clone(), mpsc::channel());
+            let (notifier, (send, sent)) = (m.notifier().clone(), mpsc::channel());
             waiting = Some(thread::spawn(move || {
-                tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                send.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
                 notifier.inval_inode(id, 0, 0).unwrap();
             }));
-            let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+            let stat = format!("/proc/self/task/{}/stat", sent.recv().unwrap());
             wait_for("the invalidation waits", || !runs(&stat));
             // The file changes while the reply is in flight. If the page is dropped before the
             // reader copies it, the reader reads again and gets the new data.
@@ -297,13 +297,13 @@ fn read_reports_whether_the_page_cache_stores_it() {
     let id = m.fs.state().make(1, &Bytes::from("f"), FileKind::Regular, 0o644).unwrap();
     m.fs.state().set_data(id, b"data".to_vec());
     assert_eq!(fs::read(m.path("f")).unwrap(), b"data");
-    assert!(m.fs.state().cached_reads.iter().all(|kept| !kept));
+    assert!(m.fs.state().cached_reads.iter().all(|cached| !cached));
     if m.session.negotiated().has(flags::init::DIRECT_IO_ALLOW_MMAP) {
         m.fs.state().cached_reads.clear();
         let file = fs::File::open(m.path("f")).unwrap();
         assert_eq!(Mapping::of(&file, false).first(), b'd');
         let reads = m.fs.state().cached_reads.clone();
-        assert!(!reads.is_empty() && reads.iter().all(|kept| *kept), "{reads:?}");
+        assert!(!reads.is_empty() && reads.iter().all(|cached| *cached), "{reads:?}");
     }
 }
 

@@ -326,12 +326,12 @@ fn store_fills_the_page_cache_and_retrieve_reads_it() {
 #[test]
 fn deferred_notifications_run_and_end_with_the_session() {
     let Some(m) = Mounted::new(plain) else { return };
-    let (tell, told) = mpsc::channel();
+    let (send, sent) = mpsc::channel();
     for i in 0..10 {
-        let tell = tell.clone();
-        m.notifier().defer(move |n| tell.send((i, n.inval_attr(1))).unwrap()).unwrap();
+        let send = send.clone();
+        m.notifier().defer(move |n| send.send((i, n.inval_attr(1))).unwrap()).unwrap();
     }
-    let mut done: Vec<_> = (0..10).map(|_| told.recv_timeout(SOON).unwrap()).collect();
+    let mut done: Vec<_> = (0..10).map(|_| sent.recv_timeout(SOON).unwrap()).collect();
     done.sort_by_key(|d| d.0);
     assert!(done.iter().enumerate().all(|(i, d)| *d == (i, Ok(true))), "{done:?}");
     let notifier = m.notifier().clone();

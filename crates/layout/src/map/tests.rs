@@ -284,10 +284,10 @@ proptest! {
         prop_assert_eq!(&sizes, &model.sizes(size));
         // If the file's last byte has an object, the sizes of the objects determine the file's
         // size.
-        let told = sizes.iter().enumerate().map(|(s, n)| layout.file_size(s, *n)).max().unwrap_or(0);
+        let found = sizes.iter().enumerate().map(|(s, n)| layout.file_size(s, *n)).max().unwrap_or(0);
         match size.checked_sub(1).and_then(|last| model.place(last)) {
-            Some(_) => prop_assert_eq!(told, size),
-            None => prop_assert!(told < size || size == 0),
+            Some(_) => prop_assert_eq!(found, size),
+            None => prop_assert!(found < size || size == 0),
         }
     }
 

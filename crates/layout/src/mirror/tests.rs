@@ -108,11 +108,11 @@ fn merge_and_split_change_mirrors_and_refuse_the_last_fresh() {
     let three = three.resynced(three.generation(), &[3]).unwrap();
     assert_eq!((ids(&three), state(&three).1), (vec![65537, 131_073, 196_609, 196_610], vec![1, 3]));
 
-    let (rest, gone) = three.split(1, OTHER).unwrap();
+    let (rest, removed) = three.split(1, OTHER).unwrap();
     assert_eq!((ids(&rest), state(&rest).1), (vec![131_073, 196_609, 196_610], vec![3]));
     assert_eq!(rest.generation(), three.generation() + 1);
-    assert_eq!((ids(&gone), gone.generation(), gone.is_mirrored()), (vec![65537], 1, false));
-    assert_eq!((gone.fid(), gone.locate(0).unwrap().object), (OTHER, Fid::new(7, 1)));
+    assert_eq!((ids(&removed), removed.generation(), removed.is_mirrored()), (vec![65537], 1, false));
+    assert_eq!((removed.fid(), removed.locate(0).unwrap().object), (OTHER, Fid::new(7, 1)));
     assert_eq!(rest.split(3, OTHER).unwrap_err().errno(), Errno::EUCLEAN, "the last fresh mirror");
     let (last, stale) = rest.split(2, OTHER).unwrap();
     assert_eq!((last.composite().unwrap().flags, last.is_mirrored(), last.takes_writes()), (0, false, true));
@@ -171,9 +171,9 @@ fn step(layout: &Layout, n: u32, (what, which): (u8, u8), ticket: &mut u32) -> O
         2 => layout.resynced(*ticket, &layout.stale_mirrors()).ok().map(alone),
         3 => layout.with_merged(&plain(n)).ok().map(alone),
         4 => {
-            let (rest, gone) = layout.split(id, OTHER).ok()?;
-            let gone = gone.all_objects().map(|s| s.object).collect();
-            Some((rest, gone))
+            let (rest, removed) = layout.split(id, OTHER).ok()?;
+            let removed = removed.all_objects().map(|s| s.object).collect();
+            Some((rest, removed))
         }
         _ => {
             let mut one = layout.mirror(id)?;
@@ -192,9 +192,9 @@ proptest! {
         let mut ticket = 0;
         for (n, what) in steps.into_iter().enumerate() {
             let n = 100 + n as u32;
-            let Some((next, gone)) = step(&now, n, what, &mut ticket) else { continue };
+            let Some((next, removed)) = step(&now, n, what, &mut ticket) else { continue };
             let made: BTreeSet<Fid> = next.all_objects().map(|s| s.object).collect();
-            prop_assert!(objects.difference(&made).all(|o| gone.contains(o)));
+            prop_assert!(objects.difference(&made).all(|o| removed.contains(o)));
             prop_assert!(made.difference(&objects).all(|o| *o == Fid::new(7, n)));
             prop_assert_eq!(next.check_usable(), Ok(()));
             prop_assert_eq!(Layout::decode(&next.encode()).unwrap().encode(), next.encode());

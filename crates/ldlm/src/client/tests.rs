@@ -153,12 +153,12 @@ fn shrink_cancels_unused_locks_beyond_lru_size_or_age() {
     let mut actions = Vec::new();
     locks.release(at(10), cookies[0], &mut actions);
     locks.shrink(at(20), &mut actions);
-    let gone = |a: &Action| if let Action::Flush { cookie, .. } = a { *cookie } else { panic!("{a:?}") };
-    assert_eq!(actions.drain(..).map(|a| gone(&a)).collect::<Vec<_>>(), cookies[1..3]);
+    let flushed = |a: &Action| if let Action::Flush { cookie, .. } = a { *cookie } else { panic!("{a:?}") };
+    assert_eq!(actions.drain(..).map(|a| flushed(&a)).collect::<Vec<_>>(), cookies[1..3]);
     assert_eq!(locks.next_expiry(), Some(at(1003)));
     locks.matching(object(3), Mode::Pr, &all).expect("held");
     locks.shrink(at(1004), &mut actions);
-    assert_eq!(actions.drain(..).map(|a| gone(&a)).collect::<Vec<_>>(), [cookies[4]], "used ones stay");
+    assert_eq!(actions.drain(..).map(|a| flushed(&a)).collect::<Vec<_>>(), [cookies[4]], "used ones stay");
     for cookie in [cookies[1], cookies[2], cookies[4]] {
         assert_eq!(locks.cancelled(cookie), None, "no hurry");
     }

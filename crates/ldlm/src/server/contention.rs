@@ -32,7 +32,7 @@ pub enum Level {
     Normal,
     /// Locks are granted as requested.
     NoExpand,
-    /// Writes go without locks, where the client can.
+    /// Clients write without locks where they can (lockless requests).
     Contended,
 }
 

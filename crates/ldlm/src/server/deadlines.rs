@@ -46,7 +46,7 @@ impl Namespace {
 
     /// Marks locks as known to the client. The deadlines of those with a blocking callback start
     /// now. Handles that name no lock, or a lock of another client, are ignored.
-    pub fn told(&mut self, now: Instant, client: ClientId, ids: &[LockId]) {
+    pub fn delivered(&mut self, now: Instant, client: ClientId, ids: &[LockId]) {
         for id in ids {
             let Some(n) = self.find(*id).filter(|n| self.locks[*n].client == client) else { continue };
             let lock = &mut self.locks[n];

@@ -29,7 +29,7 @@ pub struct Namespace {
     pub(super) epoch: u64,
     /// Waiting locks to examine again, in the queue's order.
     pub(super) to_examine: BTreeSet<(u64, u32)>,
-    /// By when which lock must have been cancelled, or its glimpse answered.
+    /// Deadlines: when a lock must be cancelled, or its glimpse answered.
     pub(super) deadlines: BTreeSet<(Instant, u32)>,
     /// Glimpses in progress. One of the client's locks on the object is marked
     /// ([`Glimpse::now`](super::state::Glimpse::now)).

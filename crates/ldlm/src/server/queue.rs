@@ -36,8 +36,8 @@ impl Namespace {
     pub(super) fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some((seq, n)) = self.to_examine.pop_first() {
             let lock = &self.locks[n];
-            let gone = lock.seq != seq || lock.id.0 == 0 || !lock.waiting;
-            if gone {
+            let is_over = lock.seq != seq || lock.id.0 == 0 || !lock.waiting;
+            if is_over {
                 continue;
             }
             match self.blocker(lock.resource, &Want::of(lock), seq) {

@@ -1,4 +1,4 @@
-//! How a lock is made and dropped, and put into the sets of its resource and client.
+//! Creates and drops locks, and maintains the sets of locks of each resource and client.
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 

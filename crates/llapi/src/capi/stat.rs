@@ -153,8 +153,8 @@ unsafe fn store_attributes(at: At<'_>, room: ResultBuffers) -> Result<c_int> {
     Ok(0)
 }
 
-fn valid(told: StatxFlags) -> u64 {
-    VALID.iter().filter(|(flag, _)| told.contains(*flag)).fold(ALWAYS, |bits, (_, bit)| bits | bit)
+fn valid(filled: StatxFlags) -> u64 {
+    VALID.iter().filter(|(flag, _)| filled.contains(*flag)).fold(ALWAYS, |bits, (_, bit)| bits | bit)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn enqueue_wait_ends_when_its_client_cancels_or_disconnects() {
                 }
             };
             let (b, call) = waiting("b").await;
-            let (c, gone) = waiting("c").await;
+            let (c, ended) = waiting("c").await;
             let theirs = s.service.lockd.resource_locks(object(1));
             let theirs = theirs.iter().find(|l| l.lock.client == s.service.export("b").id()).unwrap();
             b.cancel(theirs.lock.id).await;
@@ -54,7 +54,7 @@ fn enqueue_wait_ends_when_its_client_cancels_or_disconnects() {
                 other => panic!("{other:?}"),
             }
             c.import.close().await;
-            match gone.await.unwrap().map(|r| r.body) {
+            match ended.await.unwrap().map(|r| r.body) {
                 Err(error) if error == Errno::ESHUTDOWN => {}
                 Ok(ost::Reply::Enqueued { locks: answers, .. }) if lo => {
                     assert_eq!(answers[0].0, Enqueued::Refused(Errno::ESHUTDOWN));
@@ -90,11 +90,11 @@ fn disconnected_client_is_granted_nothing() {
             let a = s.client("a", lo, Answer::Never).await;
             let export = s.service.export("a");
             a.import.close().await;
-            s.until(|| s.service.gone.lock().contains(&"a".to_owned())).await;
+            s.until(|| s.service.ended.lock().contains(&"a".to_owned())).await;
             let ask = a.ask(object(1), Mode::Pr, whole());
             assert_eq!(s.service.lockd.enqueue(&export, &ask), Enqueued::Refused(Errno::ESHUTDOWN));
             assert_eq!(s.service.locks(1), 0);
-            s.service.gone.lock().clear();
+            s.service.ended.lock().clear();
         }
     });
 }
@@ -135,10 +135,10 @@ fn client_that_ignores_a_blocking_callback_is_evicted() {
             s.local(1, None).wait().await;
             let took = s.rt.now().since(began).as_millis();
             assert!((100..200).contains(&took), "{took} ms; the lock timeout is 100 ms");
-            s.until(|| !s.service.gone.lock().is_empty()).await;
-            assert_eq!(*s.service.gone.lock(), ["b"]);
-            assert!(export.is_gone() && s.service.locks(2) == 0, "all of its locks were dropped");
-            assert!(!s.service.export("a").is_gone());
+            s.until(|| !s.service.ended.lock().is_empty()).await;
+            assert_eq!(*s.service.ended.lock(), ["b"]);
+            assert!(export.is_ended() && s.service.locks(2) == 0, "all of its locks were dropped");
+            assert!(!s.service.export("a").is_ended());
 
             // The client reconnects as an unknown one.
             let lost = b.import.request(cancel_of(other)).urgent().send().await;
@@ -148,8 +148,8 @@ fn client_that_ignores_a_blocking_callback_is_evicted() {
             b.cancel(new).await;
             a.import.close().await;
             b.import.close().await;
-            s.until(|| s.service.gone.lock().len() == 3).await;
-            s.service.gone.lock().clear();
+            s.until(|| s.service.ended.lock().len() == 3).await;
+            s.service.ended.lock().clear();
         }
         assert_eq!(s.service.lockd.stats().evictions, 2);
     });

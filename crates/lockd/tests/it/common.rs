@@ -55,7 +55,7 @@ pub struct Locked {
     /// requests from a client's handler.
     pub core: Mutex<()>,
     pub exports: Mutex<BTreeMap<String, Arc<Export>>>,
-    pub gone: Mutex<Vec<String>>,
+    pub ended: Mutex<Vec<String>>,
     pub check: Mutex<Option<Check>>,
     /// Sizes of the objects, as far as they are flushed.
     pub sizes: Mutex<BTreeMap<Fid, u64>>,
@@ -68,7 +68,7 @@ impl Locked {
             rt: rt.clone(),
             core: Mutex::default(),
             exports: Mutex::default(),
-            gone: Mutex::default(),
+            ended: Mutex::default(),
             check: Mutex::default(),
             sizes: Mutex::default(),
         })
@@ -90,7 +90,7 @@ impl Locked {
                 _ => self.lockd.enqueue_wait(export, &ask).await,
             };
             if let Enqueued::Granted { id, .. } = answer {
-                self.lockd.told(export, &[id]);
+                self.lockd.delivered(export, &[id]);
             }
             answers.push((answer, ObjectAttr::default()));
         }
@@ -178,7 +178,7 @@ impl Service<Ost> for Locked {
     fn disconnected(&self, export: &Export) {
         let _core = self.core.lock();
         self.lockd.disconnected(export);
-        self.gone.lock().push(export.client().to_owned());
+        self.ended.lock().push(export.client().to_owned());
     }
 
     fn reconnected(&self, export: &Arc<Export>) {

@@ -47,8 +47,8 @@ fn glimpse_sees_dirty_data_without_revoking_locks() {
             for client in [a, b, c] {
                 client.import.close().await;
             }
-            s.until(|| s.service.gone.lock().len() == 3).await;
-            s.service.gone.lock().clear();
+            s.until(|| s.service.ended.lock().len() == 3).await;
+            s.service.ended.lock().clear();
         }
     });
 }
@@ -89,8 +89,8 @@ fn glimpse_ends_when_the_writer_cancels_or_disconnects() {
             for client in [a, reader] {
                 client.import.close().await;
             }
-            s.until(|| s.service.gone.lock().len() == 3).await;
-            s.service.gone.lock().clear();
+            s.until(|| s.service.ended.lock().len() == 3).await;
+            s.service.ended.lock().clear();
             s.service.sizes.lock().clear();
         }
     });
@@ -107,14 +107,14 @@ fn writer_that_ignores_a_glimpse_is_evicted() {
             assert_eq!(b.attrs(&[1]).await[0].size, 0);
             let took = s.rt.now().since(began).as_millis();
             assert!((100..200).contains(&took), "{took} ms; the lock timeout is 100 ms");
-            s.until(|| *s.service.gone.lock() == ["a"]).await;
-            assert!(!s.service.export("b").is_gone());
-            s.service.gone.lock().clear();
+            s.until(|| *s.service.ended.lock() == ["a"]).await;
+            assert!(!s.service.export("b").is_ended());
+            s.service.ended.lock().clear();
             for client in [a, b] {
                 client.import.close().await;
             }
-            s.until(|| s.service.gone.lock().contains(&"b".to_owned())).await;
-            s.service.gone.lock().clear();
+            s.until(|| s.service.ended.lock().contains(&"b".to_owned())).await;
+            s.service.ended.lock().clear();
         }
     });
 }
@@ -163,6 +163,6 @@ fn writer_with_continuous_io_is_not_evicted() {
         }
         a.cancel(lock).await;
         reader.await.unwrap();
-        assert!(s.service.gone.lock().is_empty());
+        assert!(s.service.ended.lock().is_empty());
     });
 }

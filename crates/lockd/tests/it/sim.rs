@@ -49,7 +49,7 @@ fn callback_lost_with_its_connection_is_resent() {
         sim.heal(1, 2);
         local.wait().await;
         assert_eq!(a.asked().len(), 1);
-        assert!(s.service.gone.lock().is_empty());
+        assert!(s.service.ended.lock().is_empty());
     })
     .unwrap();
 }
@@ -69,7 +69,7 @@ fn vanished_client_delays_others_only_for_the_lock_timeout() {
         s.local(1, None).wait().await;
         let took = s.rt.now().since(began).as_millis();
         assert!((20_000..20_100).contains(&took), "{took} ms; the lock timeout is 20 s");
-        until(&s.rt, || *s.service.gone.lock() == ["client-3"]).await;
+        until(&s.rt, || *s.service.ended.lock() == ["client-3"]).await;
         assert_eq!(s.service.locks(2), 0);
     })
     .unwrap();
@@ -78,7 +78,7 @@ fn vanished_client_delays_others_only_for_the_lock_timeout() {
 #[test]
 fn idle_lock_server_has_no_timer() {
     let sim = Sim::new(3, SimConfig::default());
-    let kept = sim
+    let survivor = sim
         .run(async {
             let s = scene(&sim).await;
             let a = client(&sim, 2, Answer::Soon).await;
@@ -91,7 +91,7 @@ fn idle_lock_server_has_no_timer() {
     // If any timer were left, time would go on for ever.
     let idle = sim.run(std::future::pending::<()>());
     assert!(matches!(idle, Err(SimError::Deadlock { .. })), "{idle:?}");
-    assert_eq!(kept.1.import.state(), ImportState::Full);
+    assert_eq!(survivor.1.import.state(), ImportState::Full);
 }
 
 /// The locks that the clients believe to hold: (object, client).
@@ -236,7 +236,7 @@ fn everybody(seed: u64) -> u64 {
             task.await.unwrap();
         }
         faults.abort();
-        assert!(s.service.gone.lock().iter().all(|who| *who == victim.name), "no other client was evicted");
+        assert!(s.service.ended.lock().iter().all(|who| *who == victim.name), "no other client was evicted");
         s.service.lockd.stats()
     });
     stats.unwrap().blocking_callbacks

@@ -26,7 +26,7 @@ const FAR: u64 = 1 << 20;
 
 /// A client's lock on the object, and its dirty data.
 #[derive(Default)]
-struct Kept {
+struct Holding {
     lock: Option<(Cookie, LockId)>,
     /// The lock is being cancelled: no data is written under it any more.
     closing: bool,
@@ -42,7 +42,7 @@ struct Writer {
     rt: Rt,
     host: u32,
     import: Arc<Import<Ost>>,
-    kept: Arc<Mutex<Kept>>,
+    holding: Arc<Mutex<Holding>>,
     /// The object's true size. Every write increases it by one.
     size: Arc<AtomicU64>,
 }
@@ -53,12 +53,12 @@ impl Writer {
         let nids = vec![Nid::Tcp(world.addr(1, sim::PORT))];
         let config = ImportConfig::new(&format!("client-{host}"), TARGET, nids);
         let import = Import::<Ost>::new(Net::new(rt.clone()), config);
-        let writer = Writer { rt, host, import, kept: Arc::default(), size: size.clone() };
+        let writer = Writer { rt, host, import, holding: Arc::default(), size: size.clone() };
         let (weak, clone) = (Arc::downgrade(&writer.import), writer.clone());
-        let Writer { rt, kept, size, .. } = clone;
+        let Writer { rt, holding, size, .. } = clone;
         writer.import.on_callback(move |callback| {
             let Some(import) = weak.upgrade() else { return };
-            let writer = Writer { rt: rt.clone(), host, import, kept: kept.clone(), size: size.clone() };
+            let writer = Writer { rt: rt.clone(), host, import, holding: holding.clone(), size: size.clone() };
             drop(rt.spawn("answer", writer.answer(callback)));
         });
         writer
@@ -66,7 +66,7 @@ impl Writer {
 
     fn answer(self, callback: Callback) -> impl Future<Output = ()> + Send + 'static {
         // The size when the callback arrives, however long the answer takes.
-        let size = self.kept.lock().size;
+        let size = self.holding.lock().size;
         async move {
             self.pause().await;
             match callback {
@@ -74,7 +74,7 @@ impl Writer {
                     let known = (size > 0).then(|| ObjectAttr { size, ..ObjectAttr::default() });
                     self.urgent(ost::Request::Glimpsed { answers: vec![(id, known)] }).await;
                 }
-                Callback::Blocking { id, cookie, .. } => self.give_back(cookie, id).await,
+                Callback::Blocking { id, cookie, .. } => self.cancel(cookie, id).await,
                 Callback::Completion { .. } => {}
             }
         }
@@ -91,12 +91,12 @@ impl Writer {
     /// Takes a lock on the client's own part of the object, if it has none.
     async fn lock(&self) {
         let cookie = {
-            let mut kept = self.kept.lock();
-            if kept.lock.is_some() {
+            let mut holding = self.holding.lock();
+            if holding.lock.is_some() {
                 return;
             }
-            kept.cookie += 1;
-            Cookie(kept.cookie)
+            holding.cookie += 1;
+            Cookie(holding.cookie)
         };
         let start = FAR * u64::from(self.host);
         let ask = Enqueue::new(object(1), Mode::Pw, Policy::extent(start, start + FAR - 1), cookie);
@@ -107,33 +107,33 @@ impl Writer {
         };
         let id = granted(locks[0].0);
         let early = {
-            let mut kept = self.kept.lock();
-            kept.lock = Some((cookie, id));
-            kept.early.remove(&cookie)
+            let mut holding = self.holding.lock();
+            holding.lock = Some((cookie, id));
+            holding.early.remove(&cookie)
         };
         if early {
-            self.give_back(cookie, id).await;
+            self.cancel(cookie, id).await;
         }
     }
 
     fn write(&self) {
-        let mut kept = self.kept.lock();
-        if kept.lock.is_some() && !kept.closing {
-            kept.size = self.size.fetch_add(1, SeqCst) + 1;
+        let mut holding = self.holding.lock();
+        if holding.lock.is_some() && !holding.closing {
+            holding.size = self.size.fetch_add(1, SeqCst) + 1;
         }
     }
 
-    async fn give_back(&self, cookie: Cookie, id: LockId) {
+    async fn cancel(&self, cookie: Cookie, id: LockId) {
         let size = {
-            let mut kept = self.kept.lock();
-            match kept.lock {
-                Some((own, _)) if own == cookie && kept.closing => return,
+            let mut holding = self.holding.lock();
+            match holding.lock {
+                Some((own, _)) if own == cookie && holding.closing => return,
                 Some((own, _)) if own == cookie => {
-                    kept.closing = true;
-                    Some(kept.size)
+                    holding.closing = true;
+                    Some(holding.size)
                 }
-                _ if cookie.0 == kept.cookie => {
-                    kept.early.insert(cookie);
+                _ if cookie.0 == holding.cookie => {
+                    holding.early.insert(cookie);
                     None
                 }
                 _ => None,
@@ -145,8 +145,8 @@ impl Writer {
                 let grant = ost::Grant::default();
                 self.urgent(ost::Request::Write { parts: vec![part], sync: false, mtime: None, grant }).await;
             }
-            let mut kept = self.kept.lock();
-            (kept.lock, kept.closing, kept.size) = (None, false, 0);
+            let mut holding = self.holding.lock();
+            (holding.lock, holding.closing, holding.size) = (None, false, 0);
         }
         self.urgent(ost::Request::Cancel { locks: vec![id] }).await;
     }
@@ -154,7 +154,7 @@ impl Writer {
     async fn look(&self) {
         let before = self.size.load(SeqCst);
         let request = ost::Request::Attrs { objects: vec![object(1).fid] };
-        let own = self.kept.lock().size;
+        let own = self.holding.lock().size;
         let ost::Reply::Attrs(attrs) = self.import.request(request).send().await.unwrap().body else {
             panic!("not what was asked for")
         };
@@ -169,9 +169,9 @@ impl Writer {
                 0 | 1 => self.lock().await,
                 2..6 => self.write(),
                 6 => {
-                    let lock = self.kept.lock().lock;
+                    let lock = self.holding.lock().lock;
                     if let Some((cookie, id)) = lock {
-                        self.give_back(cookie, id).await;
+                        self.cancel(cookie, id).await;
                     }
                 }
                 _ => self.look().await,
@@ -202,7 +202,7 @@ fn everybody(seed: u64) -> (u64, u64) {
             task.await.unwrap();
         }
         faults.abort();
-        assert!(s.service.gone.lock().is_empty(), "no client is evicted");
+        assert!(s.service.ended.lock().is_empty(), "no client is evicted");
         s.service.lockd.stats()
     });
     let stats = stats.unwrap();

@@ -109,7 +109,7 @@ impl Commits {
 
     /// Wakes the committer if there is something to commit. To be called after every possible
     /// change, with the core lock held.
-    pub fn touched(&self, core: &Core, ops_max: u64) {
+    pub fn wake_if_dirty(&self, core: &Core, ops_max: u64) {
         let (ops, bytes) = core.ns.dirty();
         if ops == 0 && bytes == 0 {
             return;

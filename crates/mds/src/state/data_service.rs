@@ -1,7 +1,7 @@
 //! The interface to the MDT's data service.
 
 use sheen_wire::ldlm::Cookie;
-use sheen_wire::mds::Beginning;
+use sheen_wire::mds::InlineDom;
 use sheen_wire::{Bulk, Fid};
 
 /// The data service, for what the MDT requests on behalf of clients. Called in this process,
@@ -10,5 +10,5 @@ pub trait DataService: Send + Sync {
     /// Grants the client with the uuid `client` a lock on all of an object. Returns the lock, the
     /// object's attributes, and its bytes if they are few. Never waits; `None` if the lock cannot
     /// be granted at once.
-    fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)>;
+    fn inline_dom(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(InlineDom, Bulk)>;
 }

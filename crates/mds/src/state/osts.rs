@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 
 use crate::state::osp::{Osp, STATFS_AGE, STATFS_TIMEOUT};
 
-/// Time after its start in which creates wait until OSTs answer. After it, they fail with ENOSPC or
-/// get fewer stripes than requested.
+/// How long after the start of the MDT creates wait until OSTs answer. Later creates do not wait:
+/// they fail with ENOSPC or get fewer stripes than requested.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
 /// OSTs by index, each with its task.
@@ -145,16 +145,16 @@ impl Osts {
         self.map.lock().values().all(|(osp, _)| osp.has_answered() || !osp.is_wanted())
     }
 
-    /// Returns whether an OST whose parameters let it take objects lost its connection and may be
-    /// back in a moment.
+    /// Returns whether an OST that may take objects, by its parameters, lost its connection and is
+    /// reconnecting.
     pub fn reconnecting(&self) -> bool {
         self.all().iter().any(|osp| osp.is_reconnecting() && osp.is_wanted())
     }
 
     /// Returns the number of OSTs that take new objects or are configured to take none.
     pub fn ready(&self) -> usize {
-        let kept_from_it = self.all().iter().filter(|osp| !osp.is_wanted()).count();
-        self.view().iter().filter(|ost| ost.active).count() + kept_from_it
+        let unwanted = self.all().iter().filter(|osp| !osp.is_wanted()).count();
+        self.view().iter().filter(|ost| ost.active).count() + unwanted
     }
 
     /// Ready when something changed after the call.

@@ -74,23 +74,23 @@ fn crash_recovery_destroys_only_dom_objects_without_a_file() {
     simulate(3, async |sim, _| {
         let data = Arc::new(FakeOst::default());
         let host = start(&sim.rt(1), &data).await;
-        let mut kept = BTreeSet::new();
+        let mut held = BTreeSet::new();
         for i in 0..5 {
-            kept.insert(Fid { ver: 1, ..make(&host, &format!("file{i}")).await.unwrap() });
+            held.insert(Fid { ver: 1, ..make(&host, &format!("file{i}")).await.unwrap() });
         }
         host.sync().await.unwrap();
         // Objects whose creates never became durable, or that their files do not have any more.
-        let seq = kept.first().unwrap().seq;
+        let seq = held.first().unwrap().seq;
         let mut lost: Vec<Fid> = (0..5).map(|i| Fid { ver: 1, ..Fid::new(seq, 1000 + i) }).collect();
-        lost.extend(kept.first().map(|object| Fid { ver: 2, ..*object }));
-        data.objects.lock().extend(kept.iter().chain(&lost));
+        lost.extend(held.first().map(|object| Fid { ver: 2, ..*object }));
+        data.objects.lock().extend(held.iter().chain(&lost));
         std::mem::forget(host);
         sim.crash_host(1);
 
         let rt = sim.rt(1);
         let host = start(&rt, &data).await;
         rt.sleep(Duration::from_secs(5)).await;
-        assert_eq!(*data.objects.lock(), kept);
+        assert_eq!(*data.objects.lock(), held);
         assert_eq!(data.destroyed().iter().filter(|object| object.oid >= 1000).count(), 5, "each once");
         let listed = data.times("list");
         assert!(listed > 5);

@@ -117,7 +117,7 @@ fn converted_lock_retains_bits_that_do_not_conflict() {
         c.a_while().await;
         assert_eq!(a.asked(), [grant.id], "but on the name");
         a.cancel(&[grant.id]).await;
-        assert_eq!(removal.await.unwrap().unwrap().gone, [f]);
+        assert_eq!(removal.await.unwrap().unwrap().deleted, [f]);
     });
 }
 
@@ -187,7 +187,7 @@ fn client_reports_open_file_before_last_unlink_completes() {
             let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
             assert!(!removal.is_finished());
             a.cancel(&[grant.id]).await;
-            assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
+            assert_eq!(removal.await.unwrap().unwrap().deleted.contains(&f), !opens);
             assert_eq!(c.perm(f).await.is_ok(), opens);
             let Some(handle) = handle else { continue };
             let grants = a.keep(Request::GetAttr { fid: f, layout_known: true }).await.unwrap().grants;
@@ -211,7 +211,7 @@ fn unlink_takes_open_lock_from_the_requester_too() {
             assert_eq!((id, wanted), (grant.id, (Mode::Ex, Policy::bits(bits::OPEN))), "only OPEN of its own lock");
             let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
             a.call(Call { converts: vec![(grant.id, LOOKUP_BITS)], ..Request::Cancel.into() }).await.unwrap();
-            assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
+            assert_eq!(removal.await.unwrap().unwrap().deleted.contains(&f), !opens);
             assert_eq!(c.perm(f).await.is_ok(), opens);
             a.cancel(&[grant.id]).await;
             if let Some(handle) = handle {
@@ -221,7 +221,7 @@ fn unlink_takes_open_lock_from_the_requester_too() {
             a.make("g").await;
             let (g, grant) = a.look("g").await;
             let call = Call { converts: vec![(grant.id, LOOKUP_BITS)], ..unlink("g").into() };
-            assert_eq!(a.call(call).await.unwrap().gone, [g]);
+            assert_eq!(a.call(call).await.unwrap().deleted, [g]);
             a.cancel(&[grant.id]).await;
             assert_eq!((a.asked(), host.param(LOCK_COUNT).as_str()), (vec![], "0"));
         }

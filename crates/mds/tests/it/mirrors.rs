@@ -105,13 +105,13 @@ fn resync_takes_layout_lock_from_its_own_client() {
         // A program of this client changes the file by its layout; a tool of the same client
         // resyncs a mirror.
         let Answer { grants, .. } = a.keep(get(f)).await.unwrap();
-        let kept: Vec<_> = grants.iter().map(|grant| grant.id).collect();
+        let held: Vec<_> = grants.iter().map(|grant| grant.id).collect();
         let begun = Change::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();
         let resync = a.spawn(set(f, XATTR, begun));
         a.a_while().await;
         assert!(!resync.is_finished(), "the program's change ends first");
-        assert_eq!(a.asked(), kept);
-        a.cancel(&kept).await;
+        assert_eq!(a.asked(), held);
+        a.cancel(&held).await;
         resync.await.unwrap().unwrap();
         // A program's own request takes no locks from its client.
         let grants = a.keep(get(f)).await.unwrap().grants;

@@ -58,7 +58,7 @@ impl<S: Store> Namespace<S> {
             };
         }
         let mut perm = inode.perm;
-        let kept = match acl {
+        let stored = match acl {
             None => None,
             Some(acl) => {
                 let (bits, minimal) = acl.mode();
@@ -71,7 +71,7 @@ impl<S: Store> Namespace<S> {
         };
         self.edit(fid, |i| {
             i.perm = perm;
-            i.access_acl = kept;
+            i.access_acl = stored;
             i.ctime = cx.now;
         })
     }

@@ -44,14 +44,14 @@ impl<S: Store> Namespace<S> {
                 // A client without notice of the change would write to destroyed objects.
                 self.check_openers_have_layout_lock(cx, fid, &old)?;
                 let marks = Mark::decode(value)?;
-                let (kept, objects) = old.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
-                if kept.is_none() && old.mdt_end() > 0 {
+                let (remaining, objects) = old.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
+                if remaining.is_none() && old.mdt_end() > 0 {
                     return Err(Errno::EOPNOTSUPP);
                 }
                 for some in objects.chunks(STRIPES_MAX) {
                     self.log_destroy(&Layout::new(fid, STRIPE_SIZE_UNIT, None, some.to_vec())?.encode().into())?;
                 }
-                kept
+                remaining
             }
         };
         self.edit(fid, |i| {

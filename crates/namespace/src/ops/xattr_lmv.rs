@@ -19,9 +19,11 @@
 //! * A value that describes stripes instead of requesting some is accepted and ignored, so that
 //!   archives can be restored: its objects belong to another directory. Removal is ignored, too.
 //! * A default that requests nothing deletes the present one, with no error if there is none.
-//! * A new directory gets the stripes that the default in force requests. It gets the default
-//!   itself, one level less, if that was set on the parent and reaches further. The root's default
-//!   is not copied: less by the depth, it is in force wherever there is no other.
+//! * A new directory gets the stripes that the default in force requests.
+//! * It also gets a copy of the default that is stored with its parent, with one level of
+//!   inheritance less, if levels are left.
+//! * The root's default is not copied. It is in force in each directory that has no other default,
+//!   with one level less for each level of depth.
 //!
 //! There is one MDT. A directory is therefore striped only if several stripes on one MDT are
 //! requested. Each stripe is then the directory itself: its layout has the directory's own FID for

@@ -127,16 +127,16 @@ impl<S: Store> Namespace<S> {
         mirror: u16,
         into: Option<Fid>,
     ) -> wire::Result<Layout> {
-        let (rest, gone) = layout.split(mirror, into.unwrap_or(fid))?;
+        let (rest, removed) = layout.split(mirror, into.unwrap_or(fid))?;
         match into {
-            None => self.log_destroy(&gone.encode().into())?,
+            None => self.log_destroy(&removed.encode().into())?,
             Some(other) => {
                 let target = self.live(other)?;
                 check_other(cred, fid, other, &target)?;
                 if target.layout.is_some() {
                     return Err(Errno::EEXIST);
                 }
-                self.put_layout(cx, other, &with_unused_generation(&target, other, gone)?)?;
+                self.put_layout(cx, other, &with_unused_generation(&target, other, removed)?)?;
             }
         }
         Ok(rest)

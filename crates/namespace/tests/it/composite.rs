@@ -101,7 +101,7 @@ fn create_allocates_objects_of_first_component_only() {
 }
 
 #[test]
-fn layout_intent_allocates_only_touched_components() {
+fn layout_intent_allocates_only_components_in_range() {
     let mut fs = Fs::new();
     let f = file(&mut fs, "f", three());
     let (first, before) = (layout(&mut fs, f).components()[0].clone(), fs.attr(f));
@@ -147,8 +147,8 @@ fn layout_intent_serves_plain_bare_and_unlinked_files() {
     assert_eq!(fs.invalidations, [(f, LAYOUT | XATTR)]);
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     assert_eq!(intent(&mut fs, d, 0, 1), Err(Errno::EINVAL));
-    let gone = fs.fid();
-    assert_eq!(intent(&mut fs, gone, 0, 1), Err(Errno::ENOENT));
+    let deleted = fs.fid();
+    assert_eq!(intent(&mut fs, deleted, 0, 1), Err(Errno::ENOENT));
     // An orphan can still be written while it is open.
     let f = file(&mut fs, "f", three());
     let open = fs.open(&ME, f, flags::RDWR).unwrap();
@@ -307,8 +307,8 @@ fn unlink_destroys_exactly_the_objects_of_a_composite_file() {
     let l = intent(&mut fs, f, MIB, 2 * MIB).unwrap();
     assert_eq!(l.components()[2].stripes.len(), 2, "the OSTs are listed, without objects");
     fs.unlink(&ME, ROOT, "f").unwrap();
-    let gone = destroyed(&mut fs);
-    assert_eq!((gone.len(), gone), (3, all_objects(&l)));
+    let deleted = destroyed(&mut fs);
+    assert_eq!((deleted.len(), deleted), (3, all_objects(&l)));
     let mut fs = fs.crash();
     assert_eq!(destroyed(&mut fs), all_objects(&l), "until they are destroyed");
 }

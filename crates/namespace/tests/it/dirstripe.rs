@@ -184,10 +184,10 @@ fn roots_directory_default_applies_everywhere_and_is_not_copied() {
     assert_eq!(layout_of(&mut fs, plain).stripe_count, 0);
     assert_eq!(shown(&mut fs, plain), Some((1, 0, 0)));
     // No default is in force in a removed directory that is open.
-    let gone = fs.mkdir(&ME, ROOT, "removed", 0o755).unwrap();
-    let open = fs.open(&ME, gone, 0).unwrap();
+    let deleted = fs.mkdir(&ME, ROOT, "removed", 0o755).unwrap();
+    let open = fs.open(&ME, deleted, 0).unwrap();
     fs.rmdir(&ME, ROOT, "removed").unwrap();
-    assert_eq!(shown(&mut fs, gone), None);
+    assert_eq!(shown(&mut fs, deleted), None);
     fs.close(open).unwrap();
 }
 

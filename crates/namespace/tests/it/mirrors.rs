@@ -130,12 +130,12 @@ fn mirrors_are_added_merged_and_split() {
     assert_eq!((split.fid(), split.stripes()), (target, theirs.stripes()));
     let into_full = Change::Split { mirror: three, into: Some(target) };
     assert_eq!(change(&mut fs, f, &into_full), Err(Errno::EEXIST));
-    let gone: Vec<(u32, Fid)> = merged.mirrors()[2].stripes().iter().map(|s| (s.ost, s.object)).collect();
+    let deleted: Vec<(u32, Fid)> = merged.mirrors()[2].stripes().iter().map(|s| (s.ost, s.object)).collect();
     change(&mut fs, f, &Change::Split { mirror: three, into: None }).unwrap();
     assert_eq!(change(&mut fs, f, &Change::Split { mirror: 1, into: None }), Err(Errno::EUCLEAN), "last fresh mirror");
     let left = layout(&mut fs, f);
     assert_eq!(left.mirrors().len(), 2);
-    assert_eq!(destroyed(&mut fs), gone);
+    assert_eq!(destroyed(&mut fs), deleted);
 
     // Deleting the file destroys the remaining objects of all mirrors.
     let all: Vec<(u32, Fid)> = left.all_objects().map(|s| (s.ost, s.object)).collect();

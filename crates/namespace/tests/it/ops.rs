@@ -360,21 +360,21 @@ fn disconnect_closes_the_clients_files() {
 fn restart_keeps_orphans_that_clients_reopen() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
-    let kept = fs.create(&user(1), d, "open", flags::RDWR, 0o644).unwrap();
+    let orphan = fs.create(&user(1), d, "open", flags::RDWR, 0o644).unwrap();
     let left = fs.create(&user(1), d, "left", flags::RDWR, 0o644).unwrap();
     fs.unlink(&user(1), d, "open").unwrap();
     fs.unlink(&user(1), d, "left").unwrap();
     fs.commit();
     let mut fs = fs.crash();
-    let gone = Fid::new(left.0.seq, 9999);
-    let files = vec![(kept.0, flags::RDWR, kept.1), (gone, flags::RDWR, 1)];
+    let deleted = Fid::new(left.0.seq, 9999);
+    let files = vec![(orphan.0, flags::RDWR, orphan.1), (deleted, flags::RDWR, 1)];
     let Ok(Reply::Handles(handles)) = fs.call(Request::Reopen { files }) else { panic!() };
     assert_eq!(handles[1], Err(Errno::ESTALE));
-    assert_ne!(handles[0], Ok(kept.1), "handles from before the restart are invalid");
+    assert_ne!(handles[0], Ok(orphan.1), "handles from before the restart are invalid");
     fs.ns.finish_recovery().unwrap();
-    assert_eq!(fs.attr(kept.0).nlink, 0);
+    assert_eq!(fs.attr(orphan.0).nlink, 0);
     assert!(matches!(fs.call(Request::GetAttr { fid: left.0, layout_known: true }), Err(Errno::ENOENT)));
-    fs.close((kept.0, handles[0].unwrap())).unwrap();
+    fs.close((orphan.0, handles[0].unwrap())).unwrap();
     fs.check();
 }
 

@@ -122,8 +122,8 @@ fn close_sets_atime_to_the_close_time_unless_changed_later() {
     assert_eq!(read.atime.sec, fs.env.now.sec - 4, "the time of the close");
     let set = SetAttr { atime: Some(SetTime::At(Time { sec: 5, nsec: 0 })), ..SetAttr::default() };
     fs.setattr(&Cred::ROOT, f, set).unwrap();
-    let [told] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
-    assert_eq!(told.atime.sec, 5, "the time set after the read stays");
+    let [read_attr] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
+    assert_eq!(read_attr.atime.sec, 5, "the time set after the read stays");
     let [again] = accessed(&mut fs, &[(f, 0)])[..] else { panic!() };
     assert_eq!(again.atime, fs.env.now, "a read after the change updates it");
 }

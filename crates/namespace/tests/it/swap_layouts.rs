@@ -115,9 +115,9 @@ fn aborted_swap_destroys_its_reserved_names() {
     let renamed = begin(&mut fs, &ask).unwrap().unwrap();
     fs.ns.end_swap(&ask);
     let new = |renamed: &[Renamed]| renamed.iter().map(|r| r.new).collect::<Vec<_>>();
-    let mut gone = going(&mut fs);
-    gone.sort_unstable();
-    assert_eq!(gone, {
+    let mut deleted = going(&mut fs);
+    deleted.sort_unstable();
+    assert_eq!(deleted, {
         let mut new = new(&renamed);
         new.sort_unstable();
         new
@@ -131,8 +131,8 @@ fn aborted_swap_destroys_its_reserved_names() {
     fs.commit();
     let renamed_later = begin(&mut fs, &request(&ROOT_USER, files, 3)).unwrap().unwrap();
     let mut fs = fs.crash();
-    let gone = going(&mut fs);
-    assert!(new(&renamed).iter().all(|object| gone.contains(object)));
+    let deleted = going(&mut fs);
+    assert!(new(&renamed).iter().all(|object| deleted.contains(object)));
     let ranges = fs.ns.orphan_ranges();
     for Renamed { ost, new, .. } in renamed_later {
         assert!(ranges.iter().any(|r| r.ost == ost && (r.first..=r.last).contains(&new.oid)), "{new}");
@@ -145,9 +145,9 @@ fn aborted_swap_destroys_its_reserved_names() {
     fs.ns.end_swap(&ask);
     let mut fs = fs.crash();
     assert_eq!(files.map(|fid| objects(&mut fs, fid)), had, "the exchange was lost as a whole");
-    let gone = going(&mut fs);
-    assert!(new(&renamed).iter().all(|object| gone.contains(object)));
-    assert!(had.concat().iter().all(|(_, object)| !gone.contains(object)));
+    let deleted = going(&mut fs);
+    assert!(new(&renamed).iter().all(|object| deleted.contains(object)));
+    assert!(had.concat().iter().all(|(_, object)| !deleted.contains(object)));
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn swap_exchanges_all_mirrors_with_their_state() {
     assert!(layout(&mut fs, one).check_usable().is_ok());
     let on_mdt = now.iter().copied().find(|object| object.ver > 0).unwrap();
     assert!(on_mdt.oid == one.oid && fs.ns.has_object(on_mdt).unwrap());
-    let gone = going(&mut fs);
-    assert!(had.concat().iter().all(|old| gone.contains(old)) && now.iter().all(|new| !gone.contains(new)));
+    let deleted = going(&mut fs);
+    assert!(had.concat().iter().all(|old| deleted.contains(old)) && now.iter().all(|new| !deleted.contains(new)));
     // A client that may have the file open blocks the exchange, except the caller with one open.
     let me = fs.client;
     assert!(!fs.ns.is_in_use(one, me));

@@ -67,9 +67,9 @@ fn take_layout_takes_the_copys_objects_and_destroys_the_former() {
     assert!(after.mtime >= before.mtime && after.mtime <= after.ctime, "not in the future");
     fs.close((t, handle)).unwrap();
     fs.commit();
-    let gone: Vec<Fid> =
+    let deleted: Vec<Fid> =
         fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect();
-    assert_eq!(gone, [first, had].concat(), "and nothing else");
+    assert_eq!(deleted, [first, had].concat(), "and nothing else");
     // All changes become durable together.
     let mut fs = fs.crash();
     assert_eq!(layout(&mut fs, f), now);
@@ -111,9 +111,13 @@ fn take_layout_renames_the_copys_object_on_the_mdt() {
         assert_eq!(objects(&mut fs, f)[0], new);
         assert!(fs.ns.has_object(new).unwrap() && !fs.ns.has_object(old).unwrap());
         fs.close((t, handle)).unwrap();
-        let gone = destroyed(&mut fs);
-        assert!(gone.contains(&old) && gone.contains(&first.renamed[0].new) && had.iter().all(|o| gone.contains(o)));
-        assert!(!gone.contains(&new) && names.insert(new), "round {round}");
+        let deleted = destroyed(&mut fs);
+        assert!(
+            deleted.contains(&old)
+                && deleted.contains(&first.renamed[0].new)
+                && had.iter().all(|o| deleted.contains(o))
+        );
+        assert!(!deleted.contains(&new) && names.insert(new), "round {round}");
         fs = fs.crash();
         assert_eq!(objects(&mut fs, f)[0], new);
         assert!(!destroyed(&mut fs).contains(&new));
@@ -207,8 +211,8 @@ fn take_layout_replaces_all_mirrors_and_takes_a_mirrored_copy() {
     let now = layout(&mut fs, f);
     assert_eq!((now.is_mirrored(), now.stripes().len(), objects(&mut fs, f)), (false, 1, has));
     fs.close((t, handle)).unwrap();
-    let gone = destroyed(&mut fs);
-    assert!(before.iter().all(|(object, _)| gone.contains(object) || *object == f), "also of the stale mirror");
+    let deleted = destroyed(&mut fs);
+    assert!(before.iter().all(|(object, _)| deleted.contains(object) || *object == f), "also of the stale mirror");
 
     // A mirrored copy, partly on the MDT.
     let dom = [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, u64::MAX, Spec::default())];
@@ -230,7 +234,7 @@ fn take_layout_replaces_all_mirrors_and_takes_a_mirrored_copy() {
     fs.commit();
     let mut fs = fs.crash();
     assert_eq!(layout(&mut fs, f), now);
-    let gone = destroyed(&mut fs);
-    assert!(now.all_objects().all(|s| !gone.contains(&s.object)) && gone.contains(&old));
+    let deleted = destroyed(&mut fs);
+    assert!(now.all_objects().all(|s| !deleted.contains(&s.object)) && deleted.contains(&old));
     fs.check();
 }

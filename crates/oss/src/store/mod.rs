@@ -2,7 +2,7 @@
 //!
 //! * [`format`]: identity of the directory, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
-//! * `seal`: sealed objects, which files have left and no client may use any more;
+//! * `seal`: sealed objects, which a layout change takes out of use: no client may use them;
 //! * `markers`: the files that record which objects are sealed;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].

@@ -5,7 +5,7 @@
 //! an empty marker in `DIR/C` ([`super::markers`]), which outlives the object.
 //!
 //! Invariants:
-//! * a marker is durable before the OST answers `Close`;
+//! * a marker is durable before the OST answers `Seal`;
 //! * an operation under the OST's own lock checks for a marker before it starts. An operation
 //!   without a lock checks afterwards: if there is none, the operation was done before the object
 //!   was sealed.

@@ -34,7 +34,7 @@ struct Model {
     /// Exactly this content; empty: deleted.
     durable: BTreeMap<u64, Vec<u8>>,
     /// Destroyed since the start: stays deleted.
-    gone: BTreeSet<u64>,
+    deleted: BTreeSet<u64>,
 }
 
 impl Model {
@@ -51,7 +51,7 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
             let (offset, data) = (pick(5000), vec![pick(255) as u8 + 1; 1 + pick(2000) as usize]);
             let part = Part { object: fid(oid), offset, len: data.len() as u32 };
             let written = store.write(&[part], &Bulk::from(Bytes::from(data.clone())), false, None);
-            if model.gone.contains(&oid) {
+            if model.deleted.contains(&oid) {
                 return assert_eq!(written, Err(Errno::ESTALE));
             }
             written.unwrap();
@@ -63,7 +63,7 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         5 => {
             let size = 1 + pick(6000);
             let cut = store.truncate(&[(fid(oid), size)]);
-            if model.gone.contains(&oid) {
+            if model.deleted.contains(&oid) {
                 return assert_eq!(cut, Err(Errno::ESTALE));
             }
             cut.unwrap();
@@ -78,7 +78,7 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         _ => {
             store.destroy(&[fid(oid)]).await.unwrap();
             model.now.remove(&oid);
-            model.gone.insert(oid);
+            model.deleted.insert(oid);
             model.sync(oid);
         }
     }
@@ -93,7 +93,7 @@ fn synced_data_survives_a_crash_and_destroyed_objects_do_not() {
     let (mut checked, mut lost) = (0, 0);
     for seed in 0..SEEDS {
         let sim = Sim::new(seed, SimConfig::default());
-        let (seen, gone) = sim
+        let (seen, deleted) = sim
             .run(async {
                 let mut model = Model::default();
                 let mut lost = 0;
@@ -107,12 +107,12 @@ fn synced_data_survives_a_crash_and_destroyed_objects_do_not() {
                     let found: BTreeMap<_, _> = all.filter(|(_, bytes)| !bytes.is_empty()).collect();
                     lost += model.now.iter().filter(|&(oid, bytes)| found.get(oid) != Some(bytes)).count();
                     model.now = found;
-                    model.gone.clear();
+                    model.deleted.clear();
                     for _ in 0..150 {
                         random_step(&rt, &store, &mut model).await;
                     }
                     sim.crash_host(HOST);
-                    // Objects that were found and not touched were not synced since the start, so
+                    // Objects that were found and not changed were not synced since the start, so
                     // they need not survive the next crash. Only synced objects are guaranteed, and
                     // these are in `durable`.
                 }
@@ -120,7 +120,7 @@ fn synced_data_survives_a_crash_and_destroyed_objects_do_not() {
             })
             .unwrap();
         checked += seen;
-        lost += gone;
+        lost += deleted;
     }
     assert!(checked > 0 && lost > 0, "the crashes lost some data that was not synced");
 }

@@ -46,7 +46,7 @@ fn look(client: &Caller<'_>) -> (Bytes, u64) {
     }
 }
 
-fn others_are_called_back(holder: &Caller<'_>, writer: &Caller<'_>) {
+fn locks_of_others_are_revoked(holder: &Caller<'_>, writer: &Caller<'_>) {
     for (change, data) in changes() {
         holder.write(OBJECT, 0, &[7; 8192]);
         let (id, attr) = holder.keep(OBJECT);
@@ -68,11 +68,11 @@ fn others_are_called_back(holder: &Caller<'_>, writer: &Caller<'_>) {
 fn changes_wait_until_caching_clients_cancel_their_locks() {
     let (process, ost) = Process::with_ost();
     let (a, b) = Caller::pair(&process, &ost);
-    others_are_called_back(&a, &b);
+    locks_of_others_are_revoked(&a, &b);
     let far = Net::new(process.net.rt().clone());
     let c = Caller::new(&process, &ost, "c", &far, process.listen());
-    others_are_called_back(&a, &c);
-    others_are_called_back(&c, &a);
+    locks_of_others_are_revoked(&a, &c);
+    locks_of_others_are_revoked(&c, &a);
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn client_waiting_for_one_lock_is_not_evicted_for_another_of_its_request() {
     process.still_waits(&wants);
     assert_eq!(dead.asked(), id);
     let write = writer.begin_write(object(1), 0, b"x");
-    let told = enqueued(a.end(wants).unwrap());
-    let [first, second] = [0, 1].map(|n: usize| granted(told[n].0));
+    let replies = enqueued(a.end(wants).unwrap());
+    let [first, second] = [0, 1].map(|n: usize| granted(replies[n].0));
     assert_eq!(a.asked(), first);
     a.cancel(first);
     writer.end(write).unwrap();
@@ -261,7 +261,7 @@ fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
     for round in 0..5 {
         // Each client cancels all locks when it has all: not before, and without waiting for the
         // other client.
-        let take_and_give_back = |of: &Caller<'_>, reverse: bool| {
+        let take_and_cancel = |of: &Caller<'_>, reverse: bool| {
             let mut locks: Vec<Enqueue> = (0..OBJECTS).map(|n| pr(object(n), ALL)).collect();
             if reverse {
                 locks.reverse();
@@ -277,7 +277,7 @@ fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
             })
         };
         let parts: Vec<Part> = (0..OBJECTS).map(|n| Part { object: object(n), ..part(round, 1) }).collect();
-        let both = [take_and_give_back(&a, false), take_and_give_back(&b, true)];
+        let both = [take_and_cancel(&a, false), take_and_cancel(&b, true)];
         let write = writer.begin(
             Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
             vec![b'x'; OBJECTS as usize].into(),

@@ -23,7 +23,7 @@ fn pw(object: Fid) -> Enqueue {
 }
 
 fn close(client: &Caller<'_>, objects: &[(Fid, Option<u64>)]) -> Result<(), Errno> {
-    let request = Request::Close { objects: objects.to_vec(), group: None };
+    let request = Request::Seal { objects: objects.to_vec(), group: None };
     client.end(client.begin(request, bytes::Bytes::new())).map(drop)
 }
 
@@ -82,7 +82,7 @@ fn sealed_object_refuses_all_requests_until_unsealed() {
         assert_eq!(fails(&client, request.clone(), data), Some(Errno::MOVED), "{request:?}");
     }
     assert_eq!(ost.store().sealed_count(), 2);
-    client.call(Request::Reopen { objects: vec![OBJECT, OTHER] });
+    client.call(Request::Unseal { objects: vec![OBJECT, OTHER] });
     assert_eq!(&client.read(OBJECT)[..], b"bytes");
     assert_eq!(versions(&client), known, "sealing did not change it");
     client.write(OBJECT, 0, b"B");
@@ -138,7 +138,7 @@ fn seal_waits_for_dirty_data_and_detects_it() {
     assert_eq!(&mover.read(OBJECT)[..], b"dirty");
     let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
     let Enqueued::Granted { id, .. } = answer else { panic!("{answer:?}") };
-    let closing = mover.begin(Request::Close { objects: known.clone(), group: None }, bytes::Bytes::new());
+    let closing = mover.begin(Request::Seal { objects: known.clone(), group: None }, bytes::Bytes::new());
     let (asked, mode) = holder.asked_for();
     assert_eq!((asked, mode), (id, Mode::Pw));
     holder.write(OBJECT, 0, b"later");
@@ -146,7 +146,7 @@ fn seal_waits_for_dirty_data_and_detects_it() {
     assert_eq!(mover.end(closing).err(), Some(Errno::EBUSY), "the holder flushed dirty data first");
     let (id, attr) = holder.keep(OBJECT);
     assert_eq!(attr, ObjectAttr { size: 5, ..attr });
-    let closing = mover.begin(Request::Close { objects: versions(&mover), group: None }, bytes::Bytes::new());
+    let closing = mover.begin(Request::Seal { objects: versions(&mover), group: None }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
     // An enqueue that arrives while the seal waits fails with MOVED.
     let late = mover.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, bytes::Bytes::new());
@@ -203,7 +203,7 @@ fn destroying_a_linked_name_keeps_the_original_object() {
     assert_eq!(link(&client), Ok(()));
     let Reply::Attrs(linked) = client.call(Request::Attrs { objects: vec![NEW[0]] }) else { panic!("attributes") };
     assert_eq!(linked, before, "size, space and time of the last change");
-    client.call(Request::Reopen { objects: vec![OBJECT, OTHER] });
+    client.call(Request::Unseal { objects: vec![OBJECT, OTHER] });
     client.call(Request::Destroy { objects: NEW.to_vec() });
     client.write(OBJECT, 5, b" and more");
     assert_eq!(link(&client), Err(Errno::EBUSY), "a late request finds the objects unsealed");
@@ -225,7 +225,7 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     };
     assert_eq!(follow(&writer), Ok(vec![OBJECT, OTHER]));
     let (id, _) = holder.keep(OTHER);
-    let closing = mover.begin(Request::Close { objects: vec![(OTHER, None)], group: None }, bytes::Bytes::new());
+    let closing = mover.begin(Request::Seal { objects: vec![(OTHER, None)], group: None }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
     // The first object is written at once, the second waits for the client that seals it.
     let parts = vec![part(0, 3), Part { object: OTHER, ..part(0, 3) }];
@@ -258,6 +258,6 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     assert_eq!(follow(&writer), Ok(vec![NEW[0], last]), "also after a restart");
     assert_eq!(&writer.read(last)[..], b"xyzer");
     // An unsealed object has no other name.
-    writer.call(Request::Reopen { objects: vec![OBJECT] });
+    writer.call(Request::Unseal { objects: vec![OBJECT] });
     assert_eq!(follow(&writer), Ok(vec![OBJECT, last]));
 }

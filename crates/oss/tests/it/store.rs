@@ -331,7 +331,7 @@ fn mtime_does_not_go_back_when_a_file_is_closed() {
 fn sync_and_stop_write_mtimes_to_the_files() {
     let f = Fixture::new();
     let shown = |f: &Fixture| f.store.attrs(&(1..=50).map(fid).collect::<Vec<_>>()).unwrap();
-    let kept = |oid| {
+    let stored = |oid| {
         let m = fs::metadata(f.on_disk(oid)).unwrap();
         Some(Time { sec: m.mtime(), nsec: m.mtime_nsec() as u32 })
     };
@@ -341,7 +341,7 @@ fn sync_and_stop_write_mtimes_to_the_files() {
     f.runtime.block_on(f.store.sync(&[fid(1), fid(2)])).unwrap();
     f.runtime.block_on(f.store.sync(&[fid(3)])).unwrap();
     let before = shown(&f);
-    assert_eq!([kept(1), kept(2), kept(3)], [before[0].mtime, before[1].mtime, before[2].mtime]);
+    assert_eq!([stored(1), stored(2), stored(3)], [before[0].mtime, before[1].mtime, before[2].mtime]);
     f.runtime.block_on(f.store.close()).unwrap();
     let again = Fixture::with(4096, f.dir);
     assert_eq!(shown(&again), before);

@@ -22,7 +22,7 @@ impl<P: Protocol> Inner<P> {
     /// Returns the target in this process, if calls go there and it still exists.
     pub(super) fn lo_peer(&self) -> Option<Arc<LoPeer<P>>> {
         let peer = self.lo.read().clone()?;
-        if peer.session.export.is_gone() {
+        if peer.session.export.is_ended() {
             // The target has evicted this client.
             self.lost_lo(&peer);
             return None;
@@ -46,12 +46,12 @@ impl<P: Protocol> Inner<P> {
         if !lo.as_ref().is_some_and(|now| Arc::ptr_eq(now, peer)) {
             return;
         }
-        let gone = lo.take();
+        let former = lo.take();
         if link.state == ImportState::Full {
             (link.state, link.nid) = (ImportState::Disconn, None);
         }
         drop((lo, link));
-        drop(gone);
+        drop(former);
         self.changed.notify_waiters();
     }
 

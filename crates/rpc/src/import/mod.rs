@@ -107,7 +107,7 @@ impl<P: Protocol> Import<P> {
 
     /// Returns whether the target is disconnected: its connection is lost, or it could not be
     /// reached so far. False for a target that was never needed.
-    pub fn is_away(&self) -> bool {
+    pub fn is_disconnected(&self) -> bool {
         self.inner.lo_peer();
         let link = self.inner.link.lock();
         link.state != ImportState::Full && (link.incarnation.is_some() || link.missed)

@@ -36,9 +36,9 @@ impl<P: Protocol> ImportRequest<'_, P> {
     }
 
     /// Marks a request that is valid only under a lock of this client, such as a write at the end
-    /// of file that the client looked up. An evicted client has no locks. If the request were
-    /// resent after an eviction, it would overwrite what other clients did since. So it fails with
-    /// EIO instead, executed or not.
+    /// of file that the client looked up. An eviction drops the lock, and other clients may change
+    /// the file. So the request is not resent after an eviction: it fails with EIO, executed or
+    /// not.
     pub fn guarded(self) -> Self {
         ImportRequest { guarded: true, ..self }
     }

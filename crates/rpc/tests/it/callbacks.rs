@@ -29,7 +29,7 @@ use crate::common::*;
 struct Bell {
     exports: Mutex<BTreeMap<String, Arc<Export>>>,
     reconnected: Mutex<Vec<String>>,
-    gone: Mutex<Vec<String>>,
+    ended: Mutex<Vec<String>>,
     cancelled: Mutex<BTreeSet<u64>>,
     gate: Option<Semaphore>,
 }
@@ -73,8 +73,8 @@ impl Service<Mds> for Bell {
     }
 
     fn disconnected(&self, export: &Export) {
-        assert!(export.is_gone());
-        self.gone.lock().push(export.client().to_owned());
+        assert!(export.is_ended());
+        self.ended.lock().push(export.client().to_owned());
     }
 
     fn incarnation(&self) -> u64 {
@@ -139,7 +139,7 @@ fn callbacks_arrive_in_order() {
             assert_eq!((import.state(), import.stats().connects), (ImportState::Full, 1));
 
             import.close().await;
-            until(&rt, || *bell.gone.lock() == ["c"]).await;
+            until(&rt, || *bell.ended.lock() == ["c"]).await;
             assert!(!bell.ring("c", 0), "the client has disconnected");
             assert_eq!(heard.lock().len(), 100);
         }
@@ -201,8 +201,8 @@ fn evicted_client_reconnects_as_a_new_client() {
             let first = bell.export("c");
             first.evict("test");
             first.evict("test");
-            assert_eq!(*bell.gone.lock(), ["c"], "reported once, and before `evict` returns");
-            assert!(first.is_gone() && !first.callback::<Mds>(glimpse(1)));
+            assert_eq!(*bell.ended.lock(), ["c"], "reported once, and before `evict` returns");
+            assert!(first.is_ended() && !first.callback::<Mds>(glimpse(1)));
 
             until(&rt, || *recovered.lock() == [false]).await;
             import.request(sync()).send().await.unwrap();
@@ -212,7 +212,7 @@ fn evicted_client_reconnects_as_a_new_client() {
             until(&rt, || *heard.lock() == [2]).await;
             first.evict("test");
             import.request(sync()).send().await.unwrap();
-            assert!(!second.is_gone() && import.stats().connects == 2, "the present export was not evicted");
+            assert!(!second.is_ended() && import.stats().connects == 2, "the present export was not evicted");
         }
     });
 }
@@ -233,7 +233,7 @@ fn idle_client_with_callbacks_notices_target_restart_at_once() {
             import.request(sync()).send().await.unwrap();
             server.remove(TARGET);
             rt.sleep(Duration::from_millis(20)).await;
-            assert!(recovered.lock().is_empty() && bell.gone.lock().is_empty());
+            assert!(recovered.lock().is_empty() && bell.ended.lock().is_empty());
             server.add::<Mds>(TARGET, bell.clone());
             // The client sends no request meanwhile.
             until(&rt, || *recovered.lock() == [false]).await;
@@ -290,7 +290,7 @@ fn ringing(seed: u64) -> usize {
             }
             rt.sleep(Duration::from_millis(5)).await;
         }
-        assert!(bell.gone.lock().is_empty());
+        assert!(bell.ended.lock().is_empty());
         bell.reconnected.lock().len()
     })
     .unwrap()

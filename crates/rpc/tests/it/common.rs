@@ -47,7 +47,7 @@ pub struct Echo {
     pub gate: Semaphore,
     pub gated: bool,
     pub ops: Mutex<Vec<&'static str>>,
-    pub gone: Mutex<Vec<String>>,
+    pub ended: Mutex<Vec<String>>,
     pub inline: bool,
     /// Bytes of bulk that a read may return.
     pub reply_bytes: usize,
@@ -65,7 +65,7 @@ impl Echo {
             gate: Semaphore::new(0),
             gated: false,
             ops: Mutex::default(),
-            gone: Mutex::default(),
+            ended: Mutex::default(),
             inline: true,
             reply_bytes: 0,
             data: Mutex::default(),
@@ -119,7 +119,7 @@ impl Service<Mds> for Echo {
     }
 
     fn disconnected(&self, export: &Export) {
-        self.gone.lock().push(export.client().to_owned());
+        self.ended.lock().push(export.client().to_owned());
     }
 
     fn last_committed(&self) -> u64 {
@@ -167,7 +167,7 @@ impl Service<Ost> for Echo {
     }
 
     fn disconnected(&self, export: &Export) {
-        self.gone.lock().push(export.client().to_owned());
+        self.ended.lock().push(export.client().to_owned());
     }
 
     fn incarnation(&self) -> u64 {

@@ -114,9 +114,9 @@ fn client_that_does_not_reconnect_in_time_is_evicted() {
         drop(attach(false).await);
         let back = attach(true).await;
         rt.sleep(Duration::from_millis(150)).await;
-        assert!(echo.gone.lock().is_empty(), "it reconnected in time");
+        assert!(echo.ended.lock().is_empty(), "it reconnected in time");
         drop(back);
-        until(&rt, || *echo.gone.lock() == ["lost"]).await;
+        until(&rt, || *echo.ended.lock() == ["lost"]).await;
         attach(false).await;
     });
 }

@@ -134,7 +134,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         server.add::<Mds>(TARGET, second.clone());
         assert_eq!(waits.await.unwrap(), Ok(2));
         assert_eq!(*second.ops.lock(), ["reopen", "alloc_seq"], "the hook comes first");
-        assert!(first.gone.lock().is_empty(), "the removal of a target does not disconnect its clients");
+        assert!(first.ended.lock().is_empty(), "the removal of a target does not disconnect its clients");
     });
 }
 
@@ -144,10 +144,10 @@ fn closing_lo_import_fails_waiting_and_later_calls() {
         let echo = Arc::new(Echo::gated(1));
         let (_server, import) = serve_lo(&rt, &echo);
         expect_close_ends_calls(&rt, &import, &echo).await;
-        assert_eq!(*echo.gone.lock(), ["c"]);
+        assert_eq!(*echo.ended.lock(), ["c"]);
         import.close().await;
         drop(import);
-        assert_eq!(echo.gone.lock().len(), 1, "disconnected once");
+        assert_eq!(echo.ended.lock().len(), 1, "disconnected once");
     });
 }
 

@@ -164,7 +164,7 @@ fn hard_import_waits_for_its_server_without_a_limit() {
         let waits = begin_seq(&rt, &import);
         assert!(import.connect().await.is_err(), "a mount learns that there is no server");
         rt.sleep(DOWN).await;
-        assert!(!waits.is_finished() && import.is_away());
+        assert!(!waits.is_finished() && import.is_disconnected());
         let _server = server(&sim, &echo).await;
         assert_eq!(waits.await.unwrap(), Ok(1));
         assert!(import.connect().await.is_ok());
@@ -200,7 +200,7 @@ fn client_is_evicted_sooner_if_its_host_closed_the_connection() {
         };
         let evicted_after = async |name: &str| {
             let began = rt.now();
-            while !echo.gone.lock().iter().any(|gone| gone == name) {
+            while !echo.ended.lock().iter().any(|ended| ended == name) {
                 rt.sleep(Duration::from_millis(100)).await;
             }
             rt.now().since(began).as_secs()
@@ -235,7 +235,7 @@ fn evicted_client_recovers_and_its_request_is_executed_once() {
         until(&rt, || echo.executed() == 1).await;
         sim.partition(1, 2);
         echo.gate.add_permits(1);
-        until(&rt, || *echo.gone.lock() == ["client-2"]).await;
+        until(&rt, || *echo.ended.lock() == ["client-2"]).await;
         assert!(recovered.lock().unwrap().is_empty());
         sim.heal(1, 2);
         assert_eq!(call.await.unwrap(), Ok(1));
@@ -269,7 +269,7 @@ fn restart_hook_cut_short_by_broken_connection_runs_again() {
             }
         });
         sim.partition(1, 2);
-        until(&rt, || *echo.gone.lock() == ["client-2"]).await;
+        until(&rt, || *echo.ended.lock() == ["client-2"]).await;
         sim.heal(1, 2);
         until(&rt, || calls.lock().unwrap().len() == 1).await;
         sim.reset_connections(1, 2);
@@ -293,13 +293,13 @@ fn guarded_write_fails_after_eviction_and_is_not_resent() {
 
         sim.partition(1, 2);
         let (bytes, i) = (|byte: u8| Bulk::from(Bytes::from(vec![byte])), import.clone());
-        let kept =
+        let survivor =
             rt.spawn("call", async move { i.request(write()).bulk(bytes(1)).guarded().send().await.map(|_| ()) });
         let i = import.clone();
         let waited_for = rt.spawn("call", async move { i.request(write()).bulk(bytes(2)).send().await.map(|_| ()) });
-        until(&rt, || *echo.gone.lock() == ["c"]).await;
+        until(&rt, || *echo.ended.lock() == ["c"]).await;
         sim.heal(1, 2);
-        let error = kept.await.unwrap().unwrap_err();
+        let error = survivor.await.unwrap().unwrap_err();
         assert_eq!((error.errno(), error.op(), error.xid()), (Errno::EIO, "write", Some(2)));
         assert_eq!(*error.cause(), Cause::Evicted);
         assert_eq!(waited_for.await.unwrap(), Ok(()), "its program waits for it");

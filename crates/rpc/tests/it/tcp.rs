@@ -113,7 +113,7 @@ fn lost_reply_is_sent_again_without_second_execution() {
         assert_eq!(echo.executed(), 1);
         let stats = import.stats();
         assert_eq!(stats.resent, 1);
-        assert!(echo.gone.lock().is_empty());
+        assert!(echo.ended.lock().is_empty());
     });
 }
 
@@ -165,7 +165,7 @@ fn stopped_server_restart_runs_hook_before_resends() {
         assert_eq!(call.await.unwrap(), Ok(2));
         assert_eq!(*second.ops.lock(), ["reopen", "alloc_seq"]);
         assert_eq!(server.connections(), 1);
-        assert!(first.gone.lock().is_empty());
+        assert!(first.ended.lock().is_empty());
     });
 }
 
@@ -205,7 +205,7 @@ fn closing_tcp_import_disconnects_and_fails_waiting_calls() {
         let import = import(Net::new(rt.clone()), addr);
         expect_close_ends_calls(&rt, &import, &echo).await;
         until(&rt, || server.connections() == 0).await;
-        assert_eq!(*echo.gone.lock(), ["client"]);
+        assert_eq!(*echo.ended.lock(), ["client"]);
         until(&rt, || echo.running.load(std::sync::atomic::Ordering::SeqCst) == 0).await;
     });
 }
@@ -218,7 +218,7 @@ fn dropping_an_import_disconnects_the_client() {
         let import = import(Net::new(rt.clone()), addr);
         seq(&import).await.unwrap();
         drop(import);
-        until(&rt, || !echo.gone.lock().is_empty() && server.connections() == 0).await;
+        until(&rt, || !echo.ended.lock().is_empty() && server.connections() == 0).await;
     });
 }
 

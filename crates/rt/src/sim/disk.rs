@@ -11,12 +11,12 @@ impl State {
     /// Simulates a power failure of the host's disk: see `tree` and `inode`.
     pub(crate) fn disk_crash(&mut self, host: u32) {
         let keep_max = self.host(host).disk.unsynced_names();
-        let kept = self.rng.usize(0..=keep_max);
-        let files = self.host(host).disk.crash(kept);
-        self.note(Note::Crash { host, names_kept: kept, names_lost: keep_max - kept });
+        let survived = self.rng.usize(0..=keep_max);
+        let files = self.host(host).disk.crash(survived);
+        self.note(Note::Crash { host, names_durable: survived, names_lost: keep_max - survived });
         for inode in files {
-            let (kept, lost, torn) = inode.crash(&mut self.rng);
-            self.note(Note::Torn { file: inode.id, kept, lost, torn });
+            let (survived, lost, torn) = inode.crash(&mut self.rng);
+            self.note(Note::Torn { file: inode.id, survived, lost, torn });
         }
     }
 }

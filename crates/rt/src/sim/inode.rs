@@ -224,12 +224,12 @@ impl Inode {
     /// Simulates a power failure. Returns how many operations survived, were lost and were torn.
     pub(crate) fn crash(&self, rng: &mut Rng) -> (usize, usize, usize) {
         let content = &mut *self.content.lock();
-        let (mut kept, mut lost, mut torn) = (0, 0, 0);
+        let (mut survived, mut lost, mut torn) = (0, 0, 0);
         for (_, op) in std::mem::take(&mut content.unsynced) {
             match (rng.u8(0..3), &op) {
                 (0, _) => {
                     op.apply(&mut content.durable);
-                    kept += 1;
+                    survived += 1;
                 }
                 (1, Op::Write(..)) => {
                     op.tear(&mut content.durable, rng);
@@ -242,7 +242,7 @@ impl Inode {
         let before = content.now.pages();
         content.now = content.durable.clone();
         self.medium.pages_used.fetch_add(content.now.pages().wrapping_sub(before), Ordering::Relaxed);
-        (kept, lost, torn)
+        (survived, lost, torn)
     }
 }
 

@@ -83,8 +83,8 @@ impl Sparse {
     /// Makes a hole without changing the length.
     pub(crate) fn punch(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len);
-        let touched: Vec<u64> = self.pages.range(offset / PAGE64..end.div_ceil(PAGE64)).map(|(&p, _)| p).collect();
-        for page in touched {
+        let pages: Vec<u64> = self.pages.range(offset / PAGE64..end.div_ceil(PAGE64)).map(|(&p, _)| p).collect();
+        for page in pages {
             let base = page * PAGE64;
             let from = offset.saturating_sub(base) as usize;
             let to = (end - base).min(PAGE64) as usize;

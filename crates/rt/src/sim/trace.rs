@@ -27,8 +27,8 @@ pub(crate) enum Note<'a> {
     Reset { conn: u64, end: usize, errno: i32 },
     Partition { a: u32, b: u32 },
     Heal { a: u32, b: u32 },
-    Crash { host: u32, names_kept: usize, names_lost: usize },
-    Torn { file: u64, kept: usize, lost: usize, torn: usize },
+    Crash { host: u32, names_durable: usize, names_lost: usize },
+    Torn { file: u64, survived: usize, lost: usize, torn: usize },
     Sync { host: u32, file: u64, ops: usize },
     SyncNames { host: u32, ops: usize },
 }

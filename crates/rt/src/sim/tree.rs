@@ -364,10 +364,10 @@ impl DiskState {
         self.journal.len()
     }
 
-    /// Simulates a power failure that the first `kept` unsynced changes of names survive. Returns
-    /// the files that still have a name.
-    pub(crate) fn crash(&mut self, kept: usize) -> Vec<Arc<Inode>> {
-        for (_, change) in self.journal.drain(..kept) {
+    /// Simulates a power failure that the first `survived` unsynced changes of names survive.
+    /// Returns the files that still have a name.
+    pub(crate) fn crash(&mut self, survived: usize) -> Vec<Arc<Inode>> {
+        for (_, change) in self.journal.drain(..survived) {
             self.durable.apply(&change);
         }
         self.journal.clear();

@@ -167,7 +167,7 @@ impl Change {
         start / UNIT != (end - 1).max(start) / UNIT
     }
 
-    /// Returns the number of the touched bytes after the change. 0 for zeros.
+    /// Returns the number of the changed bytes after the change. 0 for zeros.
     pub fn number(&self) -> u8 {
         match self {
             Change::Write { number, .. } => *number,
@@ -239,7 +239,7 @@ impl History {
     /// Truncates that may have come after them reduce the size.
     fn least(&self, look: &Span) -> u64 {
         let mixed = |c: &Changed, t: &Changed| !c.span.before(&t.span) && !t.span.before(&c.span) && c.span != t.span;
-        let kept = |c: &Changed| {
+        let end_after_cuts = |c: &Changed| {
             let cuts = || self.changes.iter().filter(|t| t.change.cut().is_some());
             if self.striped && c.change.cut().is_some() && cuts().any(|t| mixed(c, t)) {
                 return None;
@@ -254,20 +254,20 @@ impl History {
             Some(cuts.fold(end, u64::min))
         };
         let certain = self.changes.iter().filter(|c| c.lost.is_none() && c.span.before(look));
-        certain.filter_map(kept).max().unwrap_or(0)
+        certain.filter_map(end_after_cuts).max().unwrap_or(0)
     }
 
     /// Returns the maximum size. Changes that may have been done count. Truncates that certainly
     /// came after them reduce the size.
     fn most(&self, look: &Span) -> u64 {
-        let kept = |c: &Changed| {
+        let end_after_cuts = |c: &Changed| {
             let end = c.change.end()?;
             let later = |t: &&Changed| c.span.before(&t.span) && t.span.before(look);
             let cuts = self.changes.iter().filter(later).filter_map(|t| t.change.cut());
             Some(cuts.fold(end, u64::min))
         };
         let possible = self.changes.iter().filter(|c| c.span.from < look.to);
-        possible.filter_map(kept).max().unwrap_or(0)
+        possible.filter_map(end_after_cuts).max().unwrap_or(0)
     }
 }
 

@@ -36,11 +36,11 @@ pub fn check(turns: &[Turn]) -> Result<(), String> {
             }
         }
     }
-    let mut kept: Vec<&Turn> = turns.iter().filter(|t| t.counted).collect();
-    kept.sort_by_key(|t| t.span.from);
+    let mut counted_turns: Vec<&Turn> = turns.iter().filter(|t| t.counted).collect();
+    counted_turns.sort_by_key(|t| t.span.from);
     let any_lost = turns.iter().any(|t| t.lost);
     let mut counter = 0;
-    for turn in kept {
+    for turn in counted_turns {
         if turn.found != counter && !any_lost {
             return Err(format!("the counter was left as {counter}: {turn:?}"));
         }

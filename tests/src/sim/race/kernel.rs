@@ -39,9 +39,9 @@ impl Invalidate for Kernel {
 
     fn attr(&self, fid: Fid) -> bool {
         let mut all = self.all();
-        let kept = all.entry(fid).or_default();
-        kept.size = None;
-        kept.drops.1 += 1;
+        let cached = all.entry(fid).or_default();
+        cached.size = None;
+        cached.drops.1 += 1;
         true
     }
 
@@ -74,9 +74,9 @@ impl Kernel {
     /// Drops the cached pages that overlap a range.
     pub fn drop_pages(&self, fid: Fid, start: u64, end: u64) {
         let mut all = self.all();
-        let kept = all.entry(fid).or_default();
-        kept.drops.0 += 1;
-        kept.pages.retain(|page, _| (page + 1) * PAGE <= start || page * PAGE >= end);
+        let cached = all.entry(fid).or_default();
+        cached.drops.0 += 1;
+        cached.pages.retain(|page, _| (page + 1) * PAGE <= start || page * PAGE >= end);
     }
 
     /// Handles the open of a file: drops its pages unless the mount allows them to stay.
@@ -91,15 +91,15 @@ impl Kernel {
     /// # Errors
     /// Errors of the client.
     pub async fn size(&self, client: &Client, fid: Fid) -> Result<u64> {
-        if let Some(size) = self.all().get(&fid).and_then(|kept| kept.size) {
+        if let Some(size) = self.all().get(&fid).and_then(|cached| cached.size) {
             return Ok(size);
         }
         let drops = self.drops(fid);
         let attr = client.getattr(fid, None).await?;
         let mut all = self.all();
-        let kept = all.entry(fid).or_default();
-        if attr.keep.attr && kept.drops.1 == drops.1 {
-            kept.size = Some(attr.attr.size);
+        let cached = all.entry(fid).or_default();
+        if attr.keep.attr && cached.drops.1 == drops.1 {
+            cached.size = Some(attr.attr.size);
         }
         // Dropping `keep` allows the lock to be cancelled, so the size must be in the cache before.
         drop(attr.keep);
@@ -125,10 +125,10 @@ impl Kernel {
             let data = client.read_as(file, at, missing * PAGE as usize, true).await?;
             let whole = data.bulk.into_bytes();
             let mut all = self.all();
-            let kept = all.entry(fid).or_default();
-            if kept.drops.0 == drops.0 {
+            let cached = all.entry(fid).or_default();
+            if cached.drops.0 == drops.0 {
                 let pages = whole.chunks_exact(PAGE as usize).enumerate();
-                kept.pages.extend(pages.map(|(n, page)| (at / PAGE + n as u64, Bytes::copy_from_slice(page))));
+                cached.pages.extend(pages.map(|(n, page)| (at / PAGE + n as u64, Bytes::copy_from_slice(page))));
             }
             drop(all);
             drop(data.refs);

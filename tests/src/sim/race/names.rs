@@ -256,8 +256,8 @@ mod tests {
         let made = asked(1, 2, NameRequest::Create(A, true), file(1));
         let unknown = NameOp { answer: None, ..asked(3, Span::NEVER, NameRequest::Unlink(A), Ok(NameReply::Done)) };
         let there = |from, to| asked(from, to, NameRequest::Lookup(A), file(1));
-        let gone = |from, to| asked(from, to, NameRequest::Lookup(A), Err(Errno::ENOENT));
-        assert!(legal(&[made, unknown, there(5, 6)]) && legal(&[made, unknown, there(5, 6), gone(7, 8)]));
-        assert!(!legal(&[made, unknown, gone(5, 6), there(7, 8)]));
+        let absent = |from, to| asked(from, to, NameRequest::Lookup(A), Err(Errno::ENOENT));
+        assert!(legal(&[made, unknown, there(5, 6)]) && legal(&[made, unknown, there(5, 6), absent(7, 8)]));
+        assert!(!legal(&[made, unknown, absent(5, 6), there(7, 8)]));
     }
 }

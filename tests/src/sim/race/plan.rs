@@ -127,9 +127,9 @@ impl Plan {
 
     /// Draws a layout for a file.
     pub fn striping(&self, rng: &mut Rng) -> Striping {
-        let beginning = if self.on_mdt { ON_MDT.len() } else { 0 };
+        let inline_dom = if self.on_mdt { ON_MDT.len() } else { 0 };
         // With these weights, half of the layouts have a DoM component.
-        match rng.usize(0..STRIPINGS.len() + beginning * 3) {
+        match rng.usize(0..STRIPINGS.len() + inline_dom * 3) {
             n if n < STRIPINGS.len() => STRIPINGS[n],
             n => ON_MDT[(n - STRIPINGS.len()) % ON_MDT.len()],
         }

@@ -406,8 +406,8 @@ impl Program {
                 let mut record = self.stage.record();
                 for n in 0..NAMES {
                     let text = String::from_utf8_lossy(&name(n)).into_owned();
-                    let told = found.get(&text).map(|e| NameReply::File(e.0)).ok_or(Errno::ENOENT);
-                    record.looked(self.client, span, NameRequest::Lookup((dir, n)), told);
+                    let reply = found.get(&text).map(|e| NameReply::File(e.0)).ok_or(Errno::ENOENT);
+                    record.looked(self.client, span, NameRequest::Lookup((dir, n)), reply);
                 }
             }
             Err(errno) => self.failed("readdir", from, errno),

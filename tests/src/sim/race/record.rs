@@ -125,7 +125,7 @@ impl Record {
         let may = TROUBLES.contains(&errno) && self.is_troubled(client, span);
         // After its trouble, a client still reports EBADF for files that were open during it, and a
         // sync reports EIO for lost data.
-        let told = [Errno::EIO, Errno::EBADF].contains(&errno);
-        may || told && self.troubles.iter().any(|t| t.client == client)
+        let is_reported = [Errno::EIO, Errno::EBADF].contains(&errno);
+        may || is_reported && self.troubles.iter().any(|t| t.client == client)
     }
 }

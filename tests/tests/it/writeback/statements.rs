@@ -224,7 +224,7 @@ pub fn seek_data_and_seek_hole_find_dirty_data(on: &Stage<'_>) {
 fn check_data_and_holes(on: &Stage<'_>) -> u64 {
     const FAR: u64 = 1 << 20;
     let piece = noise(1, PIECE);
-    let mut kept = 0;
+    let mut dirty = 0;
     for seen in [&on.at.b, &on.at.a] {
         for layout in LAYOUTS {
             let name = file_name_for(layout);
@@ -234,7 +234,7 @@ fn check_data_and_holes(on: &Stage<'_>) -> u64 {
                 file.write_all_at(&piece, i * FAR).unwrap();
             }
             file.write_all_at(&piece, 3 * FAR + 65_536).unwrap();
-            kept += on.dirty_bytes();
+            dirty += on.dirty_bytes();
             let file = File::open(seen.join(&name)).unwrap();
             let seek = |from| rustix::fs::seek(&file, from);
             for i in 1..4 {
@@ -247,7 +247,7 @@ fn check_data_and_holes(on: &Stage<'_>) -> u64 {
             assert_eq!(seek(Where::Data(last + PIECE as u64)).unwrap_err(), Errno::NXIO, "{layout}: no more");
         }
     }
-    kept
+    dirty
 }
 
 pub fn truncate_applies_to_dirty_data(on: &Stage<'_>) {

@@ -196,8 +196,8 @@ fn find(name: &[u8]) -> Found {
     if let Some((_, takes, id)) = LONG.iter().find(|(long, ..)| long.as_bytes() == name) {
         return Found::One(*takes, id);
     }
-    let mut beginning = LONG.iter().filter(|(long, ..)| long.as_bytes().starts_with(name));
-    match (beginning.next(), beginning.next()) {
+    let mut matches = LONG.iter().filter(|(long, ..)| long.as_bytes().starts_with(name));
+    match (matches.next(), matches.next()) {
         (None, _) => Found::None,
         (Some((_, takes, id)), None) => Found::One(*takes, id),
         // As in glibc, even two spellings of the same option are ambiguous.

@@ -10,12 +10,12 @@ use super::{locks::Held, world::World};
 
 impl World {
     /// Revokes all locks on a resource. Returns their number.
-    pub fn call_back(&self, resource: Resource) -> usize {
-        self.call_back_bits(resource, bits::ALL)
+    pub fn revoke(&self, resource: Resource) -> usize {
+        self.revoke_bits(resource, bits::ALL)
     }
 
     /// Revokes these bits of all locks on an inode. Returns the number of locks.
-    pub fn call_back_bits(&self, resource: Resource, wanted: u64) -> usize {
+    pub fn revoke_bits(&self, resource: Resource, wanted: u64) -> usize {
         let calls: Vec<_> = {
             let state = self.state.lock();
             let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);

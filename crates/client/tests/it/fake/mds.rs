@@ -228,9 +228,9 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             open(state, fid, flags, true)
         }
         Request::Close { files } => {
-            let given_back = files.iter().filter(|closed| closed.handle != NO_HANDLE).count();
+            let with_handle = files.iter().filter(|closed| closed.handle != NO_HANDLE).count();
             let read = files.iter().filter(|closed| closed.read.is_some()).count();
-            state.log.push(format!("mds closed {given_back} read {read}"));
+            state.log.push(format!("mds closed {with_handle} read {read}"));
             let mut attrs = Vec::new();
             for Closed { fid, handle, read } in files {
                 if state.open.get(&handle) == Some(&fid) {
@@ -323,8 +323,8 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             Ok(Reply::Entry(entry(state, fid)?))
         }
         Request::LayoutMoved { fid, .. } => {
-            if state.habits.reopens {
-                state.habits.closed.clear();
+            if state.habits.unseals {
+                state.habits.sealed.clear();
             }
             if let Some(layout) = state.moving.remove(&fid) {
                 change(state, fid, |_| layout);

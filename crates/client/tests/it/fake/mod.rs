@@ -84,20 +84,20 @@ impl Service<Mds> for FakeMds {
         Box::pin(async move {
             self.0.pause().await;
             let op = call.request.op();
-            let (reply, grants, touched) = {
+            let (reply, grants, invalidations) = {
                 let mut state = self.0.state.lock();
                 state.log.push(format!("mds {op}"));
                 state.locks.mds = Some(export.clone());
                 state.locks.cancel(None, &call.cancels);
                 state.locks.converted.extend(call.converts);
-                let touched = mds::behind(&state, &call.request);
+                let invalidations = mds::behind(&state, &call.request);
                 let reply = mds::execute(&mut state, call.request)?;
                 let grants = state.locks.keep(call.keep, &mds::inodes(&reply));
-                (reply, grants, touched)
+                (reply, grants, invalidations)
             };
             self.0.granted(&grants);
             self.0.delay_reply(op).await;
-            Ok(wire_mds::Answer { grants, touched, ..reply.into() }.into())
+            Ok(wire_mds::Answer { grants, invalidations, ..reply.into() }.into())
         })
     }
 
@@ -125,7 +125,7 @@ impl Service<Ost> for FakeOst {
             let answer = ost::execute(&mut state, self.1, request, bulk);
             drop(state);
             if self.0.hasty.load(Relaxed) {
-                wanted.into_iter().for_each(|resource| _ = self.0.call_back(resource));
+                wanted.into_iter().for_each(|resource| _ = self.0.revoke(resource));
             }
             answer
         })

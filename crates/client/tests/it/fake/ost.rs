@@ -19,7 +19,8 @@ impl World {
     pub async fn hold(&self, ost: u32, request: &Request) {
         let writes = matches!(request, Request::Write { .. });
         let looks = matches!(request, Request::Read { .. } | Request::Attrs { .. } | Request::Seek { .. });
-        let waits = |habits: &Habits| writes && (habits.hold || habits.away == Some(ost)) || looks && habits.blind;
+        let waits =
+            |habits: &Habits| writes && (habits.hold || habits.disconnected == Some(ost)) || looks && habits.blind;
         while waits(&self.state.lock().habits) {
             self.rt.sleep(Duration::from_millis(1)).await;
         }
@@ -77,7 +78,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         _ => String::new(),
     };
     state.log.push(format!("ost{index} {}{detail}", request.op()));
-    if meets(&state.habits.closed, &request) {
+    if meets(&state.habits.sealed, &request) {
         return Err(Errno::MOVED);
     }
     let now = World::tick(state);
@@ -114,7 +115,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
                 at += part.len as usize;
             }
             state.habits.used += grant.used;
-            let (Reply::Done { epoch, .. }, granted) = (done(state, index), state.habits.promised(grant.want)) else {
+            let (Reply::Done { epoch, .. }, granted) = (done(state, index), state.habits.granted(grant.want)) else {
                 return Err(Errno::EPROTO);
             };
             Ok(Reply::Done { epoch, granted }.into())
@@ -124,7 +125,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
                 .iter()
                 .map(|lock| (state.locks.enqueue(Some(index), lock), attr(state, index, &lock.resource.fid)));
             let answers = answers.collect::<Vec<_>>();
-            let granted = state.habits.promised(want);
+            let granted = state.habits.granted(want);
             Ok(Reply::Enqueued { locks: answers, granted }.into())
         }
         Request::Cancel { locks } => {
@@ -160,8 +161,8 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
         Request::List { .. }
         | Request::Versions { .. }
-        | Request::Close { .. }
-        | Request::Reopen { .. }
+        | Request::Seal { .. }
+        | Request::Unseal { .. }
         | Request::Link { .. }
         | Request::Follow { .. } => Err(Errno::EOPNOTSUPP),
         Request::StatFs => {

@@ -81,7 +81,7 @@ impl World {
     pub fn granted(&self, grants: &[Grant]) {
         if self.hasty.load(Relaxed) {
             for grant in grants {
-                self.call_back(Resource::bits(grant.fid));
+                self.revoke(Resource::bits(grant.fid));
             }
         }
     }
@@ -112,7 +112,7 @@ pub struct Object {
 #[derive(Default)]
 pub struct Habits {
     /// Whether they grant all the space that is requested.
-    pub promise: bool,
+    pub grants_space: bool,
     /// Bytes of grant that writes have used.
     pub used: u64,
     /// Whether they delay all writes.
@@ -122,7 +122,7 @@ pub struct Habits {
     /// Whether they delay all requests that look at objects.
     pub blind: bool,
     /// An OST that delays all writes.
-    pub away: Option<u32>,
+    pub disconnected: Option<u32>,
     /// Error of all writes.
     pub write_error: Option<Errno>,
     /// Number of writes to answer with `LockFirst`.
@@ -132,13 +132,13 @@ pub struct Habits {
     /// Number of restarts so far.
     pub restarts: u64,
     /// Sealed objects.
-    pub closed: BTreeSet<Fid>,
+    pub sealed: BTreeSet<Fid>,
     /// Whether the next layout lookup unseals the objects, as after a migration that failed.
-    pub reopens: bool,
+    pub unseals: bool,
 }
 
 impl Habits {
-    pub fn promised(&self, want: u64) -> u64 {
-        if self.promise { want } else { 0 }
+    pub fn granted(&self, want: u64) -> u64 {
+        if self.grants_space { want } else { 0 }
     }
 }

@@ -458,8 +458,8 @@ impl MemFs {
                 reply.xattr(size, &names)
             }),
             Op::RemoveXattr { name } => {
-                let gone = self.state().node(id).and_then(|n| n.xattrs.remove(&name).ok_or(Errno::ENODATA));
-                answer!(reply, gone, _ => reply.ok())
+                let removed = self.state().node(id).and_then(|n| n.xattrs.remove(&name).ok_or(Errno::ENODATA));
+                answer!(reply, removed, _ => reply.ok())
             }
             Op::ReadDir(r) => self.read_dir(id, &r, reply),
             Op::ReadDirPlus(r) => self.read_dir_plus(id, &r, reply),

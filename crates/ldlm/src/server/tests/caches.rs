@@ -198,7 +198,7 @@ fn bits_conflict_only_on_common_bits_and_try_bits_never_wait() {
 }
 
 #[test]
-fn converting_away_wanted_bits_keeps_the_others() {
+fn convert_cancels_wanted_bits_and_keeps_the_others() {
     let mut s = Scene::new();
     let lock = id(s.bits(1, Mode::Pr, bits::LOOKUP | bits::UPDATE | bits::PERM));
     waits(s.bits(2, Mode::Ex, bits::UPDATE));

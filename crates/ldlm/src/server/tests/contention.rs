@@ -71,17 +71,17 @@ fn interleave(s: &mut Scene, clients: u64, records: u64) -> Option<u64> {
         if answer == Enqueued::Contended {
             contended_after.get_or_insert(s.ns.stats().blocking_callbacks);
             let own = s.ns.enqueue_sparing(s.now, client, &Enqueue { cookie: Cookie::NONE, ..ask }, &mut s.actions);
-            give_back(s);
+            cancel_all(s);
             s.cancel(SERVER, id(own));
         }
-        give_back(s);
+        cancel_all(s);
         s.pass(1);
     }
     contended_after
 }
 
 /// Cancels all locks for which there are blocking callbacks.
-fn give_back(s: &mut Scene) {
+fn cancel_all(s: &mut Scene) {
     for action in s.done() {
         if let Action::Block { client, id, .. } = action {
             s.cancel(client, id);
@@ -107,7 +107,7 @@ fn single_remaining_writer_gets_expanded_locks_again() {
     let alone = |s: &mut Scene| {
         let ask = Enqueue::new(object(), Mode::Pw, Policy::extent(0, 4095), Cookie::NONE);
         let answer = s.request(1, Enqueue { flags: Flags { lockless: true, ..Flags::default() }, ..ask });
-        give_back(s);
+        cancel_all(s);
         answer
     };
     assert_eq!(alone(&mut s), Enqueued::Contended);
@@ -134,7 +134,7 @@ fn alternating_writers_retry_locks_periodically_without_expansion() {
         let start = client * 1000 * MIB + n * MIB;
         let ask = Enqueue::new(object(), Mode::Pw, Policy::extent(start, start + MIB - 1), Cookie::NONE);
         s.request(client, Enqueue { flags: Flags { lockless: true, ..Flags::default() }, ..ask });
-        give_back(&mut s);
+        cancel_all(&mut s);
         s.pass(1);
     }
     assert_eq!(s.ns.level(s.now, object()), Level::NoExpand, "locks are of use again");

@@ -106,9 +106,9 @@ fn lock_unknown_to_its_client_has_no_deadline() {
     s.done();
     s.pass(100_000);
     assert!(s.done().is_empty() && s.ns.next_deadline().is_none(), "its client cannot cancel it");
-    s.ns.told(s.now, 2, &[withheld]);
+    s.ns.delivered(s.now, 2, &[withheld]);
     assert_eq!(s.ns.next_deadline(), None, "that is another client's");
-    s.ns.told(s.now, 1, &[withheld]);
+    s.ns.delivered(s.now, 1, &[withheld]);
     assert_eq!(s.ns.next_deadline(), Some(s.now + Duration::from_secs(20)));
     s.pass(20_000);
     let actions = s.done();

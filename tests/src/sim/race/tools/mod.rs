@@ -92,8 +92,8 @@ impl Tool {
         if let Err(errno) = done {
             let full = errno == Errno::ENOSPC && self.stage.plan.tight.is_some();
             let excused = self.stage.record().excuses(self.client, span, errno) || self.stage.may_be_unreached(errno);
-            // An evicted client loses a lock that it requested (ENOLCK) or a file without a name
-            // (ENOENT).
+            // The server drops the locks that an evicted client requests (ENOLCK), and its volatile
+            // files (ENOENT).
             let lost = [Errno::ENOLCK, Errno::ENOENT].contains(&errno);
             let lost = lost && self.stage.record().is_troubled(self.client, span);
             let fine = may.contains(&errno) || full || excused || lost;

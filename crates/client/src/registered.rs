@@ -9,11 +9,11 @@ use crate::{lov::Lov, osc::Osc};
 
 /// The registered parameters and devices of a mount. Dropping it removes all of them.
 pub struct Registered {
-    pub(super) params: Params,
+    pub(crate) params: Params,
     /// The OSTs, whose parameters are registered when they are added.
-    pub(super) lov: Weak<Lov>,
-    pub(super) names: Vec<String>,
-    pub(super) devices: Vec<String>,
+    pub(crate) lov: Weak<Lov>,
+    pub(crate) names: Vec<String>,
+    pub(crate) devices: Vec<String>,
 }
 
 impl Drop for Registered {
@@ -30,7 +30,7 @@ impl Drop for Registered {
 
 /// Returns the parameter directory of an OSC. `osc.*` are the OSTs. The MDT's data service has a
 /// directory of its own, and is not a device.
-pub(super) fn osc_dir(osc: &Osc) -> String {
+pub(crate) fn osc_dir(osc: &Osc) -> String {
     let kind = if osc.index() == MDT_OST { "dom" } else { "osc" };
     format!("{kind}.{}", osc.name())
 }

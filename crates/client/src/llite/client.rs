@@ -1,5 +1,5 @@
-//! The client object: the parts of a mounted file system. The operations of programs are in
-//! [`crate::llite`], mounting and unmounting in [`crate::mount`].
+//! The client object: the parts of a mounted file system. The other files of this directory add the
+//! operations of programs; [`crate::mount`] mounts and unmounts.
 
 use std::{
     fmt,
@@ -16,15 +16,16 @@ use sheen_wire::{Fid, fid::ROOT, ldlm::Resource};
 use crate::{
     cache::{Cache, Layouts},
     invalidate::Invalidate,
-    llite::{ReadAhead, Statahead},
     lock_owners::MdtLocks,
     lov::Lov,
     mdc::Mdc,
     open::{Closes, OpenFiles, ScanPages},
-    params::Registered,
     pools::Pools,
+    registered::Registered,
     stats::OpStats,
 };
+
+use super::{read_ahead::ReadAhead, statahead::Statahead};
 
 /// A mounted file system.
 pub struct Client {
