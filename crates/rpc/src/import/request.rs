@@ -60,8 +60,8 @@ impl<P: Protocol> ImportRequest<'_, P> {
     /// Sends the request and waits for the reply. Waits first for a slot, then, if there is no
     /// connection, for one.
     ///
-    /// The request survives lost connections and restarted servers. Errors ([`Cause`]): the service's
-    /// own; and
+    /// The request survives lost connections and restarted servers. Errors, whose reasons are in
+    /// [`Cause`]: the service's own; and
     /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`]
     ///   returns the reason);
     /// * ETIMEDOUT: the connection was lost and not restored within `recovery_timeout_ms`. The
