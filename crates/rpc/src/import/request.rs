@@ -60,8 +60,9 @@ impl<P: Protocol> ImportRequest<'_, P> {
     /// Sends the request and waits for the reply. Waits first for a slot, then, if there is no
     /// connection, for one.
     ///
-    /// The request survives lost connections and restarted servers. Errors ([`Cause`]): the service's
-    /// own; and, unless the import waits without a limit ([`super::ImportParams::hard`]),
+    /// The request survives lost connections and restarted servers. Errors, whose reasons are in
+    /// [`Cause`]: the service's own; and, unless the import waits without a limit
+    /// ([`super::ImportParams::hard`]),
     /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`]
     ///   returns the reason);
     /// * ETIMEDOUT: the connection was lost and not restored within `recovery_timeout_ms`. The
@@ -75,25 +76,32 @@ impl<P: Protocol> ImportRequest<'_, P> {
     /// * EIO: see [`ImportRequest::guarded`].
     ///
     /// The future may be dropped while it waits. The request may then have been executed or not.
-    pub async fn send(self) -> Result<Response<P::Reply>, RequestError> {
-        let (inner, op) = (self.inner, P::op(&self.body));
-        let response = self.send_in_place().await?;
-        response.copied().map_err(|e| inner.errors.error(op, None, Cause::Answered(e.into())))
+    pub fn send(self) -> impl Future<Output = Result<Response<P::Reply>, RequestError>> {
+        self.run(false)
     }
 
     /// Sends the request like [`ImportRequest::send`], but file data of a server in this process
     /// may stay in its files ([`Response::live`]).
-    pub async fn send_in_place(self) -> Result<Response<P::Reply>, RequestError> {
+    pub fn send_in_place(self) -> impl Future<Output = Result<Response<P::Reply>, RequestError>> {
+        self.run(true)
+    }
+
+    async fn run(self, in_place: bool) -> Result<Response<P::Reply>, RequestError> {
         let ImportRequest { inner, body, bulk, slots, guarded } = self;
         let (op, sent, mut xid) = (P::op(&body), bulk.len(), None);
         // The slots are closed with the import.
-        let _slot = slots.acquire().await.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
+        let slot = slots.acquire().await.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
         let started = inner.net.rt().now();
         let answer = inner.call(body, bulk, guarded, &mut xid).await;
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
         let took = inner.net.rt().now().since(started);
         inner.stats.record(op, sent, received, took);
         slow::client_request(&inner.target, op, took);
+        drop(slot);
+        let answer = match answer {
+            Ok(response) if !in_place => response.copied().map_err(|e| Cause::Answered(e.into())),
+            answer => answer,
+        };
         answer.map_err(|cause| inner.errors.error(op, xid, cause))
     }
 }

@@ -1,7 +1,7 @@
 //! Why a request failed: its target, its name, its xid and the cause, besides the errno.
 //!
-//! A failed request is logged once, by [`RequestError::into_errno`], where its error becomes that of
-//! an operation. Callers that repeat the request, or can do without it, log nothing or a line of
+//! A failed request is logged once, by [`RequestError::into_errno`], where its error becomes that
+//! of an operation. Callers that repeat the request, or can do without it, log nothing or a line of
 //! their own.
 
 use std::{

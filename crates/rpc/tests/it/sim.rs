@@ -300,8 +300,8 @@ fn guarded_write_fails_after_eviction_and_is_not_resent() {
         until(&rt, || *echo.ended.lock() == ["c"]).await;
         sim.heal(1, 2);
         let error = survivor.await.unwrap().unwrap_err();
-        assert_eq!((error.errno(), error.op(), error.xid()), (Errno::EIO, "write", Some(2)));
-        assert_eq!(*error.cause(), Cause::Evicted);
+        assert_eq!((error.errno(), error.op(), error.cause()), (Errno::EIO, "write", &Cause::Evicted));
+        assert!(error.xid().is_some());
         assert_eq!(waited_for.await.unwrap(), Ok(()), "its program waits for it");
         assert_eq!((echo.executed(), echo.data.lock().clone().into_bytes()), (2, Bytes::from(vec![2])));
     })
