@@ -73,8 +73,8 @@ impl Client {
         let config = read_config(&rt, &mgc, &mgs, fsname).await?;
         let lov = Arc::new(Lov::new(rt.clone()));
         let cache = Cache::new(&rt, options.inodes_max, lov.objects());
-        let (of, wait) = (params.clone(), options.server_wait);
-        let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), cache.clone(), of, wait);
+        let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), cache.clone(), params.clone())
+            .with_server_wait(options.server_wait);
         let mdc = targets.mdc(&config, options.groups)?;
         let closes = Closes::new(&rt, &mdc, &cache);
         let files = Arc::new(OpenFiles::default());

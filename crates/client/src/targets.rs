@@ -46,11 +46,15 @@ impl Targets {
         lov: Arc<Lov>,
         cache: Arc<Cache>,
         params: Params,
-        server_wait: Option<Duration>,
     ) -> Targets {
         let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
-        Targets { net, fsname, instance, uuid, lov, cache, params, pools, server_wait }
+        Targets { net, fsname, instance, uuid, lov, cache, params, pools, server_wait: None }
+    }
+
+    /// Sets how long requests wait for a disconnected target. `None`, the default: without a limit.
+    pub fn with_server_wait(self, server_wait: Option<Duration>) -> Targets {
+        Targets { server_wait, ..self }
     }
 
     /// Returns the mount's list of pools.

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     service::{CallbackRoute, Service},
-    target::{self, AnyTarget, End, Room, Session, Target, Work},
+    target::{self, AnyTarget, Room, Session, Target, Work},
 };
 
 /// A server's bounds and timeouts.
@@ -42,8 +42,7 @@ pub struct ServerConfig {
     pub bulk_total_max_bytes: usize,
     /// Time after which a connection that has sent no hello is closed.
     pub hello_timeout_ms: u64,
-    /// Time that a client whose connection broke may take to reconnect before it is evicted. At
-    /// most 5 s if the client's host closed the connection.
+    /// Time that a client whose connection broke may take to reconnect before it is evicted.
     pub export_timeout_ms: u64,
 }
 
@@ -244,7 +243,7 @@ impl Inner {
             Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
             Err(e) => Err(e.into()),
         };
-        target.detach(&session, end_of(&ended));
+        target.detach(&session, ended.is_ok());
         if ended.is_ok() {
             sender.finish();
         }
@@ -301,17 +300,5 @@ impl Inner {
             return;
         }
         drop(self.net.rt().spawn("rpc-request", future));
-    }
-}
-
-/// Says how a connection ended by the result of reading requests from it.
-fn end_of(result: &Result<(), RecvError>) -> End {
-    match result {
-        Ok(()) => End::Goodbye,
-        Err(RecvError::Eof) => End::Closed,
-        Err(RecvError::Io(e)) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
-            End::Closed
-        }
-        Err(_) => End::Broken,
     }
 }

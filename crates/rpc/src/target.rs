@@ -34,21 +34,6 @@ const EXPORTS_MAX: usize = 65536;
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Time that it then waits for clients to read the last replies.
 const LINGER_MAX: Duration = Duration::from_secs(1);
-/// Time that a client may take to reconnect if its host closed the connection: usually its process
-/// has ended. Several times what a client needs ([`crate::Import`] pauses up to half a second).
-const CLOSED_GRACE: Duration = Duration::from_secs(5);
-
-/// How the connection of a client ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
-    /// The client disconnected.
-    Goodbye,
-    /// The client's host closed the connection, without a goodbye.
-    Closed,
-    /// The connection broke, or this side closed it.
-    Broken,
-}
-
 /// A service of protocol `P` under a target's name.
 pub(crate) struct Target<P: Protocol> {
     name: String,
@@ -146,7 +131,7 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
     fn welcomed(&self, session: &Session, route: Option<CallbackRoute>);
 
     /// Ends an attachment: for good (`goodbye`), or because the connection broke.
-    fn detach(self: Arc<Self>, session: &Session, end: End);
+    fn detach(self: Arc<Self>, session: &Session, goodbye: bool);
 
     /// Accepts a request that arrived.
     fn request(
@@ -364,7 +349,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         }
     }
 
-    fn detach(self: Arc<Self>, session: &Session, end: End) {
+    fn detach(self: Arc<Self>, session: &Session, goodbye: bool) {
         let client = session.export.client();
         let mut state = self.state.lock();
         let current = state.exports.get_mut(client).filter(|c| c.session == session.id);
@@ -374,7 +359,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
             self.hung_up.notify_waiters();
             return;
         }
-        if end == End::Goodbye {
+        if goodbye {
             state.exports.remove(client);
             state.replies.forget(client);
             drop(state);
@@ -383,8 +368,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
             return;
         }
         drop(state);
-        let grace = if end == End::Closed { self.export_timeout.min(CLOSED_GRACE) } else { self.export_timeout };
-        let wait = self.rt.sleep(grace);
+        let wait = self.rt.sleep(self.export_timeout);
         let (weak, client, id): (Weak<Target<P>>, _, _) = (Arc::downgrade(&self), client.to_owned(), session.id);
         drop(self.rt.spawn("rpc-evict", async move {
             wait.await;
@@ -614,7 +598,7 @@ mod tests {
             assert_eq!((first.welcome.known, second.welcome.known), (false, true));
             assert!(!starts(&first, 2), "a request that was delayed in the old connection");
             assert!(starts(&second, 2));
-            target.clone().detach(&first, End::Goodbye);
+            target.clone().detach(&first, true);
             assert!(starts(&second, 3), "the end of the old connection does not disconnect the client");
             target.remove();
             assert!(!starts(&second, 4));

@@ -302,15 +302,15 @@ async fn check_fsync_succeeds_only_on_existing_files(run: &Run) {
     }
 }
 
-/// Syncs every file on every client. For a file on a crashed OST, the first fsync may report lost
-/// data, but the second one may not.
+/// Syncs every file on every client. For a file on a crashed OST or MDT, the first fsync may report
+/// lost changes, but the second one may not.
 async fn check_losses_are_reported_once(run: &Run, tree: &Tree, victims: Victims) {
     let on_victim = |fid| victims.ost().is_some_and(|ost| tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
     for client in &run.clients {
         for (fid, _) in tree.model.inodes.iter().filter(|(_, inode)| inode.bytes().is_some()) {
             let file = client.open(&Caller::ROOT, *fid, flags::RDONLY).await.expect("it was just found");
             let synced = client.fsync(&file, false).await;
-            let lost = on_victim(fid) && synced == Err(Errno::EIO);
+            let lost = (on_victim(fid) || victims.mds()) && synced == Err(Errno::EIO);
             assert!(lost || synced == Ok(()), "fsync of {fid}: {synced:?}");
             assert_eq!(client.fsync(&file, false).await, Ok(()), "a loss is reported once");
             client.release(file).await.expect("it is open");
@@ -323,7 +323,7 @@ async fn check_losses_are_reported_once(run: &Run, tree: &Tree, victims: Victims
 async fn check_after_crash(world: &World, run: &Run, victims: Victims) -> (Tree, Objects) {
     for client in &run.clients {
         let synced = client.syncfs().await;
-        let lost = victims.ost().is_some() && synced == Err(Errno::EIO);
+        let lost = (victims.ost().is_some() || victims.mds()) && synced == Err(Errno::EIO);
         assert!(lost || synced == Ok(()), "all servers can be reached again: {synced:?}");
         assert_eq!(client.syncfs().await, Ok(()), "a loss is reported once");
     }

@@ -1,5 +1,5 @@
-//! An MDT whose store is lost or damaged, and an OST whose directory is empty. The server refuses to
-//! start with a plain message and changes nothing. It serves a restored store or directory.
+//! An MDT whose store is lost or damaged, and an OST whose directory is empty. The server refuses
+//! to start with a plain message and changes nothing. It serves a restored store or directory.
 
 use std::{fs, path::Path, process::ExitStatus};
 

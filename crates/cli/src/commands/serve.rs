@@ -45,8 +45,8 @@ pub fn mds(args: &MdsArgs) -> Result {
     })
 }
 
-/// `sheen oss`: its OSTs are in `DIR/0`, `DIR/1`, …; the MGS assigns each an index. A directory that
-/// lost its OST is refused.
+/// `sheen oss`: its OSTs are in `DIR/0`, `DIR/1`, …; the MGS assigns each an index. It refuses a
+/// directory that lacks its OST.
 pub fn oss(args: &OssArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Osts.expect_in(dir)?;

@@ -105,7 +105,8 @@ impl Client {
     ///
     /// # Errors
     /// Those of `attempt`, except that the operation is repeated if objects are sealed, and once if
-    /// they are destroyed. EIO: too many retries. EBUSY: as [`Client::is_stale`]. Any error of the MDT.
+    /// they are destroyed. EIO: too many retries. EBUSY: as [`Client::is_stale`]. Any error of the
+    /// MDT.
     pub(crate) async fn with_layout<T, F: Future<Output = Result<Attempt<T>, Failure>>>(
         &self,
         operation: &'static str,
@@ -127,7 +128,10 @@ impl Client {
                 Err(Failure::LayoutMoved { .. }) => drop(Box::pin(self.layout_after_seal(&mut retries)).await?),
                 Err(failure) if failure.errno() == Some(Errno::ESTALE) && !met_destroyed => {
                     met_destroyed = true;
-                    drop(Box::pin(self.layout_after_seal(&mut retries)).await?);
+                    // The file may have been deleted.
+                    if Box::pin(self.layout_after_seal(&mut retries)).await.is_err() {
+                        return Err(failure.into_errno());
+                    }
                 }
                 Err(failure) => return Err(failure.into_errno()),
             }

@@ -90,6 +90,27 @@ fn scan_caches_no_layouts_and_takes_no_locks() {
 }
 
 #[test]
+fn change_of_destroyed_objects_is_repeated_once_with_the_present_layout() {
+    with(2, 65536, &[0], async |m| {
+        let flags = flags::RDWR | flags::CREAT;
+        let file = m.client.create(&ROOT, root(), &name("f"), flags, 0o644, 0).await.unwrap().1;
+        m.client.write(&file, 0, bulk(b"abc")).await.unwrap();
+        migrate(&m, file.fid());
+        {
+            // The file left its objects long ago.
+            let habits = &mut m.world.state.lock().habits;
+            habits.destroyed = std::mem::take(&mut habits.sealed);
+        }
+        assert_eq!(m.client.write(&file, 0, bulk(b"ABC")).await, Ok(3));
+        assert_eq!(m.world.state.lock().objects[&(1, Fid::new(0x77, 1))].data, b"ABC");
+        m.world.state.lock().habits.destroyed.insert(Fid::new(0x77, 1));
+        m.world.asked();
+        assert_eq!(m.client.write(&file, 0, bulk(b"abc")).await, Err(Errno::ESTALE));
+        assert_eq!(count(&m.world.asked(), "mds layout_moved"), 1);
+    });
+}
+
+#[test]
 fn operations_on_objects_that_stay_sealed_fail_with_eio() {
     with(1, 65536, &[0], async |m| {
         let flags = flags::RDWR | flags::CREAT;

@@ -83,7 +83,7 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Returns the current connection, or why there will be none. `None`: there is none yet.
-    fn current_route(self: &Arc<Self>) -> Option<Result<Route<P>, ConnectError>> {
+    pub(super) fn current_route(self: &Arc<Self>) -> Option<Result<Route<P>, ConnectError>> {
         if let Some(peer) = self.lo_peer() {
             return Some(Ok(Route::Lo(peer)));
         }

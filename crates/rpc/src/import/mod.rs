@@ -71,9 +71,12 @@ impl<P: Protocol> Import<P> {
         self.inner.ready(false).await.map(|_| ())
     }
 
-    /// Starts to connect if there is no connection, and does not wait.
+    /// Starts to connect if there is no connection, and does not wait. A target of this process is
+    /// connected on return.
     pub fn begin_connect(&self) {
-        self.inner.start();
+        if self.inner.current_route().is_none() {
+            self.inner.start();
+        }
     }
 
     /// Sets the restart hook, for a server that has forgotten this client because it was restarted

@@ -183,7 +183,7 @@ impl RequestError {
             None => {}
             Some(0) => tracing::warn!("request failed: {self}"),
             Some(suppressed) => {
-                tracing::warn!("request failed: {self}; {suppressed} more failures since the last line")
+                tracing::warn!("request failed: {self}; failures since the last line: {suppressed}")
             }
         }
     }

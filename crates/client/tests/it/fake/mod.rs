@@ -169,25 +169,30 @@ pub struct Mounted {
 }
 
 pub const ROOT: Caller = Caller::ROOT;
+/// How long operations over tcp wait for a disconnected server.
+const SERVER_WAIT: Duration = Duration::from_secs(100);
 
 impl Mounted {
     /// Mounts a file system of `ost_count` OSTs, whose new files have this stripe size and stripes
     /// on `osts`.
     pub async fn new(rt: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
         let net = Net::new(rt);
-        Mounted::between(net.clone(), net, Nid::Lo, ost_count, stripe_size, osts).await
+        Mounted::between(net.clone(), net, Nid::Lo, None, ost_count, stripe_size, osts).await
     }
 
-    /// Mounts like [`Mounted::new`], with servers that are reachable only over tcp.
+    /// Mounts like [`Mounted::new`], with servers that are reachable only over tcp. Operations wait
+    /// for a disconnected server for [`SERVER_WAIT`].
     pub async fn over_tcp(server: Rt, client: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
         let at = std::net::SocketAddr::from(([10, 0, 0, 1], 988));
-        Mounted::between(Net::new(server), Net::new(client), Nid::Tcp(at), ost_count, stripe_size, osts).await
+        let (serving, net, wait) = (Net::new(server), Net::new(client), Some(SERVER_WAIT));
+        Mounted::between(serving, net, Nid::Tcp(at), wait, ost_count, stripe_size, osts).await
     }
 
     async fn between(
         serving: Arc<Net>,
         net: Arc<Net>,
         nid: Nid,
+        server_wait: Option<Duration>,
         ost_count: u32,
         stripe_size: u32,
         osts: &[u32],
@@ -230,7 +235,7 @@ impl Mounted {
         server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(world.clone())));
         (0..ost_count).for_each(|i| add_ost(&server, &world, i));
         let params = Params::new();
-        let options = ClientOptions { groups: Arc::new(TestGroups), ..ClientOptions::default() };
+        let options = ClientOptions { groups: Arc::new(TestGroups), server_wait, ..ClientOptions::default() };
         let client =
             Client::mount(rt, net.clone(), vec![nid], FSNAME, options, params.clone()).await.expect("it mounts");
         world.asked();

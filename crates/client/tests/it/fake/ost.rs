@@ -81,6 +81,9 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
     if meets(&state.habits.sealed, &request) {
         return Err(Errno::MOVED);
     }
+    if matches!(request, Request::Write { .. } | Request::Truncate { .. }) && meets(&state.habits.destroyed, &request) {
+        return Err(Errno::ESTALE);
+    }
     let now = World::tick(state);
     match request {
         Request::Read { parts } => {
@@ -173,7 +176,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
     }
 }
 
-/// Whether a request concerns a sealed object.
+/// Whether a request concerns one of these objects.
 fn meets(closed: &BTreeSet<Fid>, request: &Request) -> bool {
     match request {
         Request::Read { parts } | Request::Write { parts, .. } => parts.iter().any(|p| closed.contains(&p.object)),

@@ -133,6 +133,8 @@ pub struct Habits {
     pub restarts: u64,
     /// Sealed objects.
     pub sealed: BTreeSet<Fid>,
+    /// Destroyed objects.
+    pub destroyed: BTreeSet<Fid>,
     /// Whether the next layout lookup unseals the objects, as after a migration that failed.
     pub unseals: bool,
 }
