@@ -17,7 +17,7 @@ const HEADER_BYTES: usize = 4096;
 fn wait_for_exit(cluster: &mut Cluster) -> ExitStatus {
     let (kind, mut server) = cluster.children.pop().unwrap();
     let mut ended = None;
-    eventually(&format!("the {kind} ends"), || {
+    eventually(format!("the {kind} ends"), || {
         ended = server.try_wait().unwrap();
         ended.is_some()
     });
