@@ -109,13 +109,6 @@ fn reads_and_stats_retry_when_a_resync_truncates_their_mirror() {
     }
 }
 
-/// A seed of `racing_clients_see_consistent_mirrored_files` that failed: a write with an old layout
-/// reached an OST after its objects were destroyed, and failed with ESTALE.
-#[test]
-fn write_to_destroyed_objects_is_repeated_with_the_present_layout() {
-    race_for_mirrors(432_537_082, 0);
-}
-
 #[test]
 fn mirrored_files_stay_readable_and_writable_during_an_ost_outage() {
     seeds("mirrored_files_stay_readable_and_writable_during_an_ost_outage", 30, read_through_outages);
