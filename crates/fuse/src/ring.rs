@@ -73,7 +73,7 @@ pub(crate) struct Ring {
     /// The processor of its thread.
     cpu: usize,
     queues: Vec<Queue>,
-    entries: Vec<Place>,
+    entries: Vec<RingEntry>,
     payload_bytes: usize,
     /// Whether the kernel still accepts entries.
     accepts: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Ring {
 
 /// A ring entry, as its thread sees it.
 #[derive(Debug)]
-struct Place {
+struct RingEntry {
     /// `None` while user space has the entry.
     slot: Option<Slot>,
     /// The node of its request, if that is on an open file.
@@ -152,7 +152,7 @@ impl Ring {
     fn grow(&mut self, queue: usize) -> io::Result<usize> {
         let index = self.entries.len();
         let queue = &mut self.queues[queue];
-        self.entries.push(Place { slot: Some(Slot::new(index, queue.qid, self.payload_bytes)?), file: None });
+        self.entries.push(RingEntry { slot: Some(Slot::new(index, queue.qid, self.payload_bytes)?), file: None });
         queue.entries += 1;
         queue.free += 1;
         Ok(index)

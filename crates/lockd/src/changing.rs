@@ -14,14 +14,14 @@ pub(crate) struct Changing {
 
 /// The changes of one resource: nearly always one, which needs no allocation.
 struct Changes {
-    first: Change,
-    more: Vec<Change>,
+    first: RunningChange,
+    more: Vec<RunningChange>,
     /// Notifies tasks that wait for the changes to end.
     watchers: Option<Arc<Notify>>,
 }
 
 #[derive(Clone, Copy)]
-struct Change {
+struct RunningChange {
     id: LockId,
     policy: Policy,
 }
@@ -31,7 +31,7 @@ impl Changing {
         if Mode::compatible(mode, Mode::Pr) {
             return;
         }
-        let change = Change { id, policy };
+        let change = RunningChange { id, policy };
         self.resources.entry(resource).and_modify(|changes| changes.more.push(change)).or_insert(Changes {
             first: change,
             more: Vec::new(),

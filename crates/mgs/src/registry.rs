@@ -90,9 +90,9 @@ impl Registry {
         }
         let known = self.systems.get(new.fsname);
         let targets = known.map_or(&[][..], |c| &c.targets);
-        let index = match place(targets, &new)? {
-            Place::Known { at } if targets[at].nids == new.nids => return Ok((targets[at].index, false)),
-            Place::Known { at } => {
+        let index = match index_of(targets, &new)? {
+            TargetIndex::Known { at } if targets[at].nids == new.nids => return Ok((targets[at].index, false)),
+            TargetIndex::Known { at } => {
                 let index = targets[at].index;
                 if let Some(config) = self.systems.get_mut(new.fsname) {
                     config.targets[at].nids = new.nids.to_vec();
@@ -100,7 +100,7 @@ impl Registry {
                 }
                 return Ok((index, true));
             }
-            Place::New { index } => index,
+            TargetIndex::New { index } => index,
         };
         let config = self.systems.entry(new.fsname.to_string()).or_insert_with(|| Config {
             fsname: new.fsname.to_string(),
@@ -196,24 +196,28 @@ pub enum RegistryError {
     Format(u32),
 }
 
-enum Place {
+enum TargetIndex {
     Known { at: usize },
     New { index: u32 },
 }
 
 /// Finds a target among those of its file system, or a free index for it.
-fn place(targets: &[Target], new: &Registration<'_>) -> Result<Place> {
+fn index_of(targets: &[Target], new: &Registration<'_>) -> Result<TargetIndex> {
     let kin = || targets.iter().enumerate().filter(|(_, t)| t.kind == new.kind);
     if let Some((at, target)) = kin().find(|(_, t)| t.uuid == new.uuid) {
-        return if new.index.is_none_or(|i| i == target.index) { Ok(Place::Known { at }) } else { Err(Errno::EEXIST) };
+        return if new.index.is_none_or(|i| i == target.index) {
+            Ok(TargetIndex::Known { at })
+        } else {
+            Err(Errno::EEXIST)
+        };
     }
     match new.index {
         Some(index) if kin().any(|(_, t)| t.index == index) => Err(Errno::EEXIST),
-        Some(index) => Ok(Place::New { index }),
+        Some(index) => Ok(TargetIndex::New { index }),
         None => {
             // Sorted by index: the first gap, or the end.
             let free = kin().zip(0u32..).find(|((_, t), i)| t.index != *i).map_or(kin().count(), |(_, i)| i as usize);
-            if free >= TARGETS_MAX { Err(Errno::ENOSPC) } else { Ok(Place::New { index: free as u32 }) }
+            if free >= TARGETS_MAX { Err(Errno::ENOSPC) } else { Ok(TargetIndex::New { index: free as u32 }) }
         }
     }
 }

@@ -32,7 +32,7 @@ impl<S: Store> Namespace<S> {
             SetXattr { fid, name, value, .. } => {
                 f(*fid);
                 if name == mirror::XATTR {
-                    mirror::Change::decode(value).ok().and_then(|change| change.other()).into_iter().for_each(f);
+                    mirror::MirrorChange::decode(value).ok().and_then(|change| change.other()).into_iter().for_each(f);
                 }
             }
             TmpFile { parent, fid, .. } => {

@@ -30,7 +30,7 @@ use crate::{Ost, Store, locks};
 type Want = (Resource, Mode, Policy);
 
 /// A change of one object.
-pub trait Change {
+pub trait ObjectChange {
     /// The locks that the change needs.
     fn wants(&self) -> Vec<Want>;
 
@@ -66,7 +66,7 @@ pub struct Fallocate(pub Allocate, pub (Fid, u64, u64));
 /// nothing by itself.
 pub struct Revoke(pub Fid);
 
-impl Change for Write<'_> {
+impl ObjectChange for Write<'_> {
     fn wants(&self) -> Vec<Want> {
         let want =
             |run: Run| Some((Resource::extent(run.object), Mode::Cw, change::inside(run.offset, run.len as u64)?));
@@ -82,7 +82,7 @@ impl Change for Write<'_> {
     }
 }
 
-impl Change for Truncate {
+impl ObjectChange for Truncate {
     fn wants(&self) -> Vec<Want> {
         vec![(Resource::extent(self.0), Mode::Pw, change::resized(self.1))]
     }
@@ -92,7 +92,7 @@ impl Change for Truncate {
     }
 }
 
-impl Change for Fallocate {
+impl ObjectChange for Fallocate {
     fn wants(&self) -> Vec<Want> {
         let (object, offset, len) = self.1;
         let extent = change::inside(offset, len);
@@ -104,7 +104,7 @@ impl Change for Fallocate {
     }
 }
 
-impl Change for Revoke {
+impl ObjectChange for Revoke {
     fn wants(&self) -> Vec<Want> {
         vec![(Resource::extent(self.0), Mode::Ex, Policy::extent(0, u64::MAX))]
     }
@@ -131,7 +131,7 @@ impl Ost {
     /// # Errors
     /// Errors of the local file system. ESHUTDOWN: the OST stopped, or the client was disconnected,
     /// while the change waited for a lock.
-    pub(crate) async fn change(&self, export: &Export, change: impl Change, blocking: bool) -> Result<Outcome> {
+    pub(crate) async fn change(&self, export: &Export, change: impl ObjectChange, blocking: bool) -> Result<Outcome> {
         let mut lock = self.lock(export, &change);
         let mut admitted = None;
         if !lock.is_granted() {
@@ -151,7 +151,7 @@ impl Ost {
     ///
     /// # Errors
     /// As [`Ost::change`]; some of the changes may be made then.
-    pub(crate) async fn change_each<C: Change>(
+    pub(crate) async fn change_each<C: ObjectChange>(
         &self,
         export: &Export,
         changes: impl Iterator<Item = C>,
@@ -182,7 +182,7 @@ impl Ost {
         done.map(|()| Outcome::Made)
     }
 
-    fn lock(&self, export: &Export, change: &impl Change) -> Local {
+    fn lock(&self, export: &Export, change: &impl ObjectChange) -> Local {
         self.locks.lockd().local(&change.wants(), Some(export))
     }
 }

@@ -19,7 +19,7 @@ use sheen_wire::{
     ldlm::{Mode, Policy, Resource},
 };
 
-use crate::{Ost, Store, changes::Change, locks};
+use crate::{Ost, Store, changes::ObjectChange, locks};
 
 /// How long a seal request waits for locks of other clients before it fails with EBUSY. A program
 /// may hold a group lock for any time.
@@ -36,7 +36,7 @@ struct SealOne<'a> {
     sealed: &'a Mutex<Vec<Fid>>,
 }
 
-impl Change for SealOne<'_> {
+impl ObjectChange for SealOne<'_> {
     fn wants(&self) -> Vec<(Resource, Mode, Policy)> {
         let (mode, policy) = self.group.map_or((Mode::Pw, WHOLE), |gid| (Mode::Group, Policy::group(gid)));
         vec![(Resource::extent(self.object), mode, policy)]

@@ -14,7 +14,7 @@ use sheen_wire::{
 
 use crate::{
     Ost,
-    changes::{Change, Fallocate, Outcome, Revoke, Truncate, Write},
+    changes::{Fallocate, ObjectChange, Outcome, Revoke, Truncate, Write},
     counters::{READ_BYTES, WRITE_BYTES},
     ost::BLOCKING_OBJECTS,
 };
@@ -231,7 +231,12 @@ impl Ost {
 
     /// Changes objects. If one of several objects is sealed, others may have been changed:
     /// MOVED_PARTLY.
-    async fn change_some<C: Change>(&self, export: &Export, changes: Vec<(Fid, C)>, blocking: bool) -> Result<Outcome> {
+    async fn change_some<C: ObjectChange>(
+        &self,
+        export: &Export,
+        changes: Vec<(Fid, C)>,
+        blocking: bool,
+    ) -> Result<Outcome> {
         let several = changes.len() > 1;
         self.store.check_unsealed(changes.iter().map(|(object, _)| *object))?;
         let done = self.change_each(export, changes.into_iter().map(|(_, change)| change), blocking).await;

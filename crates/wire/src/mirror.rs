@@ -12,7 +12,7 @@ pub const XATTR: &str = "lustre.lov.mirror";
 
 /// A change to the mirrors of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Change {
+pub enum MirrorChange {
     /// Adds mirrors, which are stale. The components are requested by a template (the value of a
     /// `setxattr lustre.lov`).
     Extend {
@@ -34,8 +34,8 @@ pub enum Change {
         into: Option<Fid>,
     },
     /// Begins a resync of mirrors. They are stale from now on, and get objects. Writers must ask
-    /// the MDT. The layout's next generation is the ticket for [`Change::Resynced`]. EUCLEAN: no
-    /// other mirror is fresh.
+    /// the MDT. The layout's next generation is the ticket for [`MirrorChange::Resynced`].
+    /// EUCLEAN: no other mirror is fresh.
     Resync {
         /// Ids of the mirrors.
         mirrors: Vec<u16>,
@@ -45,7 +45,7 @@ pub enum Change {
     /// Ends a resync: the mirrors are fresh. EBUSY if the layout has another generation, because a
     /// client wrote meanwhile or the layout was changed.
     Resynced {
-        /// The ticket: the layout's generation after [`Change::Resync`].
+        /// The ticket: the layout's generation after [`MirrorChange::Resync`].
         generation: u32,
         /// Ids of the mirrors.
         mirrors: Vec<u16>,
@@ -63,7 +63,7 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl MirrorChange {
     /// Encodes the attribute's value.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Change {
     ///
     /// # Errors
     /// EINVAL: it is not an encoded change, or bytes follow it.
-    pub fn decode(bytes: &[u8]) -> Result<Change> {
+    pub fn decode(bytes: &[u8]) -> Result<MirrorChange> {
         match postcard::take_from_bytes(bytes) {
             Ok((change, [])) => Ok(change),
             _ => Err(Errno::EINVAL),
@@ -86,8 +86,8 @@ impl Change {
     /// Returns the other file that it changes.
     pub fn other(&self) -> Option<Fid> {
         match self {
-            Change::Merge { other } => Some(*other),
-            Change::Split { into, .. } => *into,
+            MirrorChange::Merge { other } => Some(*other),
+            MirrorChange::Split { into, .. } => *into,
             _ => None,
         }
     }
@@ -100,21 +100,21 @@ mod tests {
     #[test]
     fn mirror_changes_round_trip_and_invalid_bytes_are_refused() {
         for change in [
-            Change::Extend { template: vec![1, 2, 3] },
-            Change::Merge { other: Fid::new(1, 2) },
-            Change::Split { mirror: 3, into: Some(Fid::new(1, 2)) },
-            Change::Split { mirror: 3, into: None },
-            Change::Resync { mirrors: vec![1, 2], end: u64::MAX },
-            Change::Resynced { generation: 7, mirrors: vec![2], mtime: Time { sec: -1, nsec: 2 } },
-            Change::Objects { mirror: 2, start: 0, end: 1 << 40 },
+            MirrorChange::Extend { template: vec![1, 2, 3] },
+            MirrorChange::Merge { other: Fid::new(1, 2) },
+            MirrorChange::Split { mirror: 3, into: Some(Fid::new(1, 2)) },
+            MirrorChange::Split { mirror: 3, into: None },
+            MirrorChange::Resync { mirrors: vec![1, 2], end: u64::MAX },
+            MirrorChange::Resynced { generation: 7, mirrors: vec![2], mtime: Time { sec: -1, nsec: 2 } },
+            MirrorChange::Objects { mirror: 2, start: 0, end: 1 << 40 },
         ] {
             let mut bytes = change.encode().unwrap();
-            assert_eq!(Change::decode(&bytes), Ok(change));
+            assert_eq!(MirrorChange::decode(&bytes), Ok(change));
             bytes.push(0);
-            assert_eq!(Change::decode(&bytes), Err(Errno::EINVAL), "something follows");
+            assert_eq!(MirrorChange::decode(&bytes), Err(Errno::EINVAL), "something follows");
         }
         // A list that is longer than the value.
-        assert_eq!(Change::decode(&[3, 0xff, 0xff, 0xff, 0x7f]), Err(Errno::EINVAL));
-        assert_eq!(Change::decode(&[]), Err(Errno::EINVAL));
+        assert_eq!(MirrorChange::decode(&[3, 0xff, 0xff, 0xff, 0x7f]), Err(Errno::EINVAL));
+        assert_eq!(MirrorChange::decode(&[]), Err(Errno::EINVAL));
     }
 }

@@ -11,7 +11,7 @@ use sheen_wire::{
     Bulk, Errno, Fid, Result,
     fid::ROOT,
     mds::{SetAttr, flags, xattr},
-    mirror::{self, Change},
+    mirror::{self, MirrorChange},
 };
 
 use super::striping::{LOV, layout};
@@ -127,7 +127,7 @@ async fn migrate_by(
 ///
 /// # Errors
 /// Errors of the client.
-pub async fn change(client: &Client, fid: Fid, change: Change) -> Result<()> {
+pub async fn change(client: &Client, fid: Fid, change: MirrorChange) -> Result<()> {
     let name = Bytes::from_static(mirror::XATTR.as_bytes());
     client.setxattr(ROOT_USER, fid, &name, &change.encode()?.into(), 0).await
 }
@@ -162,7 +162,7 @@ pub async fn resync(client: &Client, rt: &Rt, fid: Fid, to: &[u16]) -> Result<()
 async fn resync_once(client: &Client, fid: Fid, to: &[u16]) -> Result<()> {
     let size = async || client.getattr(fid, None).await.map(|found| found.attr.size);
     let before = layout(client, fid).await?;
-    change(client, fid, Change::Resync { mirrors: to.to_vec(), end: size().await? }).await?;
+    change(client, fid, MirrorChange::Resync { mirrors: to.to_vec(), end: size().await? }).await?;
     let begun = layout(client, fid).await?;
     if !begun.follows(&before) || begun.mirror_state() != Composite::SYNC_PENDING {
         return Err(Errno::EBUSY);
@@ -186,7 +186,7 @@ async fn resync_once(client: &Client, fid: Fid, to: &[u16]) -> Result<()> {
     }
     done?;
     let mtime = client.getattr(fid, None).await?.attr.mtime;
-    change(client, fid, Change::Resynced { generation: begun.generation(), mirrors: to.to_vec(), mtime }).await
+    change(client, fid, MirrorChange::Resynced { generation: begun.generation(), mirrors: to.to_vec(), mtime }).await
 }
 
 async fn copy_mirror(

@@ -29,13 +29,13 @@ struct Bytewise {
     /// Whether the file had a layout at that time.
     layout: bool,
     /// Changes since the last sync. Each may have reached the disks fully, partly or not at all.
-    later: Vec<Change>,
+    later: Vec<ContentChange>,
     /// A write has an unknown offset, so any content is possible.
     anything: bool,
 }
 
 #[derive(Clone)]
-enum Change {
+enum ContentChange {
     Write(u64, Bytes),
     Size(u64),
     Hole(u64, u64),
@@ -73,7 +73,7 @@ impl Durability {
             let end = model.inode(handle.fid).ok().and_then(Inode::bytes).map_or(0, |b| b.len() as u64);
             let appends = handle.flags & flags::APPEND != 0;
             file.anything |= appends && rule != Rule::Exact;
-            file.later.push(Change::Write(if appends { end } else { *offset }, op.data()));
+            file.later.push(ContentChange::Write(if appends { end } else { *offset }, op.data()));
         }
     }
 
@@ -83,11 +83,11 @@ impl Durability {
         let named = |dir: &Fid, name: &str| model.find(*dir, name).ok().flatten();
         match op {
             Op::Create { dir, name, flags, .. } if flags & flags::TRUNC != 0 => {
-                self.change(named(dir, name), Change::Size(0))
+                self.change(named(dir, name), ContentChange::Size(0))
             }
-            Op::Open { fid, flags } if flags & flags::TRUNC != 0 => self.change(Some(*fid), Change::Size(0)),
-            Op::Truncate { fid, size, .. } => self.change(Some(*fid), Change::Size(*size)),
-            Op::Punch { offset, len, .. } => self.change(open, Change::Hole(*offset, *len)),
+            Op::Open { fid, flags } if flags & flags::TRUNC != 0 => self.change(Some(*fid), ContentChange::Size(0)),
+            Op::Truncate { fid, size, .. } => self.change(Some(*fid), ContentChange::Size(*size)),
+            Op::Punch { offset, len, .. } => self.change(open, ContentChange::Hole(*offset, *len)),
             // After a crash, an fsync reports what its own client lost, not what other clients
             // lost. See `scenario::lost_bytes`.
             Op::Fsync { .. } if rule == Rule::Exact => {
@@ -103,7 +103,7 @@ impl Durability {
         }
     }
 
-    fn change(&mut self, fid: Option<Fid>, change: Change) {
+    fn change(&mut self, fid: Option<Fid>, change: ContentChange) {
         if let Some(fid) = fid {
             self.files.entry(fid).or_default().later.push(change);
         }
@@ -167,7 +167,7 @@ impl Bytewise {
         let (mut least, mut most) = (self.synced.len() as u64, self.synced.len() as u64);
         for change in &self.later {
             match change {
-                Change::Size(size) => {
+                ContentChange::Size(size) => {
                     // A truncate may reach the disk of one stripe but not the disk of the stripe
                     // that was to hold the new end. The bytes that are on disk then determine the
                     // size, which may be smaller than the requested one.
@@ -175,18 +175,20 @@ impl Bytewise {
                     least = rest.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
                     most = most.max(*size);
                 }
-                Change::Write(offset, data) => most = most.max(offset + data.len() as u64),
-                Change::Hole(..) => {}
+                ContentChange::Write(offset, data) => most = most.max(offset + data.len() as u64),
+                ContentChange::Hole(..) => {}
             }
         }
         let len = found.len() as u64;
         assert!((least..=most).contains(&len), "{fid} has {len} bytes, not {least} to {most}");
         for (at, byte) in found.iter().enumerate() {
             let at = at as u64;
-            let from = |change: &Change| match change {
-                Change::Write(offset, data) => at.checked_sub(*offset).and_then(|i| data.get(i as usize)) == Some(byte),
-                Change::Size(size) => *byte == 0 && at >= *size,
-                Change::Hole(offset, len) => *byte == 0 && (*offset..offset + len).contains(&at),
+            let from = |change: &ContentChange| match change {
+                ContentChange::Write(offset, data) => {
+                    at.checked_sub(*offset).and_then(|i| data.get(i as usize)) == Some(byte)
+                }
+                ContentChange::Size(size) => *byte == 0 && at >= *size,
+                ContentChange::Hole(offset, len) => *byte == 0 && (*offset..offset + len).contains(&at),
             };
             let synced = self.synced.get(at as usize).copied().unwrap_or(0);
             assert!(

@@ -30,7 +30,7 @@ use sheen_tests::{
 use sheen_wire::{
     Time,
     ioctl::SET_MIRROR,
-    mirror::{Change, XATTR},
+    mirror::{MirrorChange, XATTR},
 };
 
 const LIMIT: Duration = Duration::from_secs(580);
@@ -256,7 +256,7 @@ fn as_mirror(path: &Path, id: u64) -> rustix::io::Result<File> {
     unsafe { ioctl(&file, Setter::<{ SET_MIRROR }, u64>::new(id)) }.map(|()| file)
 }
 
-fn change(path: &Path, change: &Change) -> rustix::io::Result<()> {
+fn change(path: &Path, change: &MirrorChange) -> rustix::io::Result<()> {
     setxattr(path, XATTR, &change.encode().unwrap(), XattrFlags::empty())
 }
 
@@ -315,7 +315,7 @@ fn later_resync_takes_over_and_fresh_mirrors_refuse_direct_writes() {
     create(&two.fs, "d/f");
     let data = noise(9, LEN);
     fs::write(at.a("f"), &data).unwrap();
-    let begin = Change::Resync { mirrors: vec![2], end: LEN as u64 };
+    let begin = MirrorChange::Resync { mirrors: vec![2], end: LEN as u64 };
     let refused = |file: &File| {
         let write = file.write_all_at(&[1; 4096], 0).map_err(|e| e.raw_os_error());
         let cut = file.set_len(0).map_err(|e| e.raw_os_error());
@@ -333,7 +333,7 @@ fn later_resync_takes_over_and_fresh_mirrors_refuse_direct_writes() {
         let new = as_mirror(&path, 2).unwrap();
         new.write_all_at(&data, 0).unwrap();
         let done =
-            Change::Resynced { generation: layout(&path).generation(), mirrors: vec![2], mtime: Time::default() };
+            MirrorChange::Resynced { generation: layout(&path).generation(), mirrors: vec![2], mtime: Time::default() };
         change(&path, &done).unwrap();
         assert_eq!(fresh(&path), [1, 2]);
         assert!(refused(&old) && refused(&new), "the mirror is up to date");
@@ -349,14 +349,15 @@ fn later_resync_takes_over_and_fresh_mirrors_refuse_direct_writes() {
     // A component without objects is instantiated by the write.
     create(&two.fs, "d/g");
     let path = at.a("g");
-    change(&path, &Change::Resync { mirrors: vec![2], end: 0 }).unwrap();
+    change(&path, &MirrorChange::Resync { mirrors: vec![2], end: 0 }).unwrap();
     let ticket = layout(&path).generation();
     let file = as_mirror(&path, 2).unwrap();
     for offset in [3 << 20, 0] {
         file.write_all_at(&data[..4096], offset).unwrap();
     }
-    let done =
-        |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2], mtime: Time::default() });
+    let done = |generation| {
+        change(&at.b("g"), &MirrorChange::Resynced { generation, mirrors: vec![2], mtime: Time::default() })
+    };
     assert_eq!(done(ticket), Err(rustix::io::Errno::BUSY), "the ticket is older than the new objects");
     done(layout(&path).generation()).unwrap();
     assert!(mirror(&two.fs, 2, "d/g")[3 << 20..] == data[..4096]);

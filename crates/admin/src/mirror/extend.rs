@@ -6,7 +6,7 @@
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use sheen_layout::Layout;
-use sheen_wire::{Result, mirror::Change};
+use sheen_wire::{Result, mirror::MirrorChange};
 
 use super::{
     mirrored_file::{MirroredFile, NamedFile},
@@ -20,8 +20,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// A request to add mirrors.
 #[derive(Clone, Copy, Debug)]
 pub struct Extend<'a> {
-    /// The request to the MDT: [`Change::Extend`] or [`Change::Merge`].
-    pub change: &'a Change,
+    /// The request to the MDT: [`MirrorChange::Extend`] or [`MirrorChange::Merge`].
+    pub change: &'a MirrorChange,
     /// The added mirrors are known to hold the same data and are not copied to.
     pub has_same_data: bool,
     /// Bandwidth limit in bytes per second.
@@ -49,7 +49,7 @@ pub fn extend(
     };
     if done.is_err() {
         for mirror in added {
-            let _ = file.change(&Change::Split { mirror, into: None });
+            let _ = file.change(&MirrorChange::Split { mirror, into: None });
         }
     }
     done

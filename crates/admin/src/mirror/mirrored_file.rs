@@ -6,7 +6,7 @@ use std::{fs::File, os::fd::BorrowedFd, path::Path};
 use sheen_layout::Layout;
 use sheen_wire::{
     Errno, Result, Time,
-    mirror::{Change, XATTR},
+    mirror::{MirrorChange, XATTR},
 };
 
 use crate::{
@@ -20,7 +20,7 @@ pub trait MirroredFile {
     /// Returns the layout. ENODATA: the file has none.
     fn layout(&self) -> Result<Layout>;
     /// Sends a change of mirrors to the MDT. ENOTTY: the file is not on a Sheen mount.
-    fn change(&self, change: &Change) -> Result<()>;
+    fn change(&self, change: &MirrorChange) -> Result<()>;
     /// Returns the modification time.
     fn mtime(&self) -> Result<Time>;
 }
@@ -63,7 +63,7 @@ impl MirroredFile for NamedFile<'_> {
         self.fs.layout(self.path)
     }
 
-    fn change(&self, change: &Change) -> Result<()> {
+    fn change(&self, change: &MirrorChange) -> Result<()> {
         let path = self.fs.resolve(self.path)?;
         self.fs.fid(&path)?;
         self.fs.set(&path, XATTR, &change.encode()?, false)
@@ -80,7 +80,7 @@ impl MirroredFile for BorrowedFd<'_> {
         Ok(Layout::decode(&value)?)
     }
 
-    fn change(&self, change: &Change) -> Result<()> {
+    fn change(&self, change: &MirrorChange) -> Result<()> {
         attributes::set(At::File(*self), XATTR, &change.encode()?, false)
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sheen_wire::{Result, mirror::Change};
+use sheen_wire::{Result, mirror::MirrorChange};
 
 use super::mirrored_file::{MirroredFile, NamedFile};
 use crate::{file_system::FileSystem, paths::parent_of};
@@ -19,12 +19,12 @@ const MODE: u32 = 0o600;
 /// system call.
 pub fn split(fs: &dyn FileSystem, path: &Path, mirror: u16, target: Option<&Path>) -> Result<()> {
     let file = NamedFile { fs, path };
-    let Some(target) = target else { return file.change(&Change::Split { mirror, into: None }) };
+    let Some(target) = target else { return file.change(&MirrorChange::Split { mirror, into: None }) };
     fs.fid(&fs.resolve(parent_of(target))?)?;
     // EEXIST if the name exists, whatever it is.
     fs.make_file(target, MODE)?;
     let made = fs.fid(target)?;
-    let done = file.change(&Change::Split { mirror, into: Some(made) });
+    let done = file.change(&MirrorChange::Split { mirror, into: Some(made) });
     if done.is_err() && fs.fid(target) == Ok(made) {
         let _ = fs.unlink(target);
     }

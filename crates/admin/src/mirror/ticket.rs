@@ -3,7 +3,7 @@
 use std::{fs::File, os::fd::BorrowedFd};
 
 use sheen_layout::{Composite, Layout};
-use sheen_wire::{Errno, Result, mirror::Change};
+use sheen_wire::{Errno, Result, mirror::MirrorChange};
 
 use super::{
     mirrored_file::{MirroredFile, NamedFile},
@@ -26,7 +26,7 @@ impl Ticket {
     /// EBUSY: the layout was changed at the same moment. EUCLEAN: no other mirror is up to date.
     /// Otherwise the errno of a failed system call.
     pub fn take(file: &dyn MirroredFile, before: Layout, mirrors: &[u16], end: u64) -> Result<Ticket> {
-        file.change(&Change::Resync { mirrors: mirrors.to_vec(), end })?;
+        file.change(&MirrorChange::Resync { mirrors: mirrors.to_vec(), end })?;
         let begun = file.layout()?;
         let is_own = begun.follows(&before) && begun.mirror_state() == Composite::SYNC_PENDING;
         if is_own { Ok(Ticket { mirrors: mirrors.to_vec(), before, begun }) } else { Err(Errno::EBUSY) }
@@ -91,6 +91,6 @@ impl Ticket {
         let generation = self.begun.generation();
         // The time comes from mirrors that were not copied to, because stale mirrors do not count.
         let mtime = file.mtime()?;
-        file.change(&Change::Resynced { generation, mirrors: mirrors.to_vec(), mtime })
+        file.change(&MirrorChange::Resynced { generation, mirrors: mirrors.to_vec(), mtime })
     }
 }

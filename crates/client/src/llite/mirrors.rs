@@ -25,7 +25,7 @@ use sheen_layout::Layout;
 use sheen_wire::{
     Cred, Errno, Fid, Result,
     mds::{Request, flags},
-    mirror::{self, Change},
+    mirror::{self, MirrorChange},
 };
 use tokio::sync::RwLockReadGuard;
 
@@ -112,7 +112,7 @@ impl Client {
             asked = Some(placed.layout);
             drop(placed.guard);
             let (fid, end) = (file.fid(), offset.saturating_add(len));
-            let change = Change::Objects { mirror: file.mirror(), start: offset, end };
+            let change = MirrorChange::Objects { mirror: file.mirror(), start: offset, end };
             let value = Bytes::from(change.encode()?);
             // Permission was checked at the open, as with objects for the file itself.
             let name = Bytes::from_static(mirror::XATTR.as_bytes());

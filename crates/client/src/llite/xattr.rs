@@ -86,7 +86,7 @@ impl Client {
         }
         self.check_not_virtual(fid)?;
         let request = |cred| Request::SetXattr { cred, fid, name: name.clone(), value: value.clone(), flags };
-        let other = (name == mirror::XATTR).then(|| mirror::Change::decode(value).ok()?.other()).flatten();
+        let other = (name == mirror::XATTR).then(|| mirror::MirrorChange::decode(value).ok()?.other()).flatten();
         let file = if name.starts_with(LAYOUT_PREFIX) { self.files.any(fid) } else { None };
         let repaired = match &file {
             Some(file) => Some(file.inode.repairs.write().await),

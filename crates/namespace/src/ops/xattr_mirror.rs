@@ -17,7 +17,7 @@
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime, of both files.
 
 use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
-use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::Change};
+use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::MirrorChange};
 
 use super::striping::{leave_layout, with_unused_generation};
 use crate::{Namespace, Store, access::is_owner, error::OpResult, held::INTERNAL_CLIENT, interface::Cx, record::Inode};
@@ -35,18 +35,18 @@ impl<S: Store> Namespace<S> {
         value: Option<&[u8]>,
     ) -> OpResult<()> {
         let (FileKind::Regular, Some(value)) = (inode.kind, value) else { return Err(Errno::EOPNOTSUPP.into()) };
-        let change = Change::decode(value)?;
+        let change = MirrorChange::decode(value)?;
         let stored = match (&change, &inode.layout) {
             (_, Some(layout)) => layout.clone(),
-            (Change::Extend { .. }, None) => self.layout_of(cx, fid, inode)?,
+            (MirrorChange::Extend { .. }, None) => self.layout_of(cx, fid, inode)?,
             _ => return Err(LayoutError::NotMirrored.into()),
         };
         let layout = Layout::decode(&stored)?;
         let changed = match change {
-            Change::Extend { template } => self.extended(cx, fid, inode, layout, &template)?,
-            Change::Merge { other } => self.merge(cx, cred, (fid, &layout), other)?,
-            Change::Split { mirror, into } => self.split(cx, cred, (fid, &layout), mirror, into)?,
-            Change::Resync { mirrors, end } => {
+            MirrorChange::Extend { template } => self.extended(cx, fid, inode, layout, &template)?,
+            MirrorChange::Merge { other } => self.merge(cx, cred, (fid, &layout), other)?,
+            MirrorChange::Split { mirror, into } => self.split(cx, cred, (fid, &layout), mirror, into)?,
+            MirrorChange::Resync { mirrors, end } => {
                 let mirrors = several(mirrors)?;
                 let mut begun = layout.resync_begun(&mirrors)?;
                 let within = end.min(begun.end());
@@ -55,7 +55,7 @@ impl<S: Store> Namespace<S> {
                 }
                 begun.as_one_change_of(&layout)
             }
-            Change::Resynced { generation, mirrors, mtime } => {
+            MirrorChange::Resynced { generation, mirrors, mtime } => {
                 let resynced = layout.resynced(generation, &several(mirrors)?)?;
                 let mtime = Time { nsec: mtime.nsec.min(NSEC_MAX), ..mtime };
                 self.edit(fid, |i| {
@@ -66,7 +66,7 @@ impl<S: Store> Namespace<S> {
                 })?;
                 resynced
             }
-            Change::Objects { mirror, start, end } => {
+            MirrorChange::Objects { mirror, start, end } => {
                 self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
             }
         };

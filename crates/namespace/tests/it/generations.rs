@@ -13,7 +13,7 @@ use sheen_wire::{
         Reply, Request, flags,
         xattr::{CREATE, REPLACE},
     },
-    mirror::{Change, XATTR},
+    mirror::{MirrorChange, XATTR},
 };
 
 const ME: Cred = Cred::ROOT;
@@ -46,7 +46,7 @@ fn generation(fs: &mut Fs, fid: Fid) -> u32 {
     Layout::decode(&fs.layout(fid).expect("the file has a layout")).unwrap().generation()
 }
 
-fn change(fs: &mut Fs, fid: Fid, change: &Change) {
+fn change(fs: &mut Fs, fid: Fid, change: &MirrorChange) {
     fs.set(&ME, fid, XATTR, &change.encode().unwrap(), 0).unwrap();
 }
 
@@ -93,7 +93,7 @@ fn generation_rises_when_a_migrated_file_is_mirrored() {
     fs.call(Request::TakeLayout { cred: ME, fid: f, from, versions, mtime, group: None }).unwrap();
     let plain = generation(&mut fs, f);
     assert!(plain > 1, "{plain}");
-    change(&mut fs, f, &Change::Extend { template: template(&[u64::MAX]) });
+    change(&mut fs, f, &MirrorChange::Extend { template: template(&[u64::MAX]) });
     assert!(generation(&mut fs, f) > plain);
 }
 
@@ -102,13 +102,13 @@ fn generation_rises_when_merged_objects_are_split_back() {
     let mut fs = Fs::new();
     let (f, other) = (file(&mut fs, "f", &spec(1).encode()), file(&mut fs, "other", &template(&[u64::MAX])));
     let theirs = generation(&mut fs, other);
-    change(&mut fs, f, &Change::Merge { other });
+    change(&mut fs, f, &MirrorChange::Merge { other });
     assert_eq!(fs.layout(other), None);
     let mirror = Layout::decode(&fs.layout(f).unwrap()).unwrap().mirrors()[1].mirror_id();
-    change(&mut fs, f, &Change::Split { mirror, into: Some(other) });
+    change(&mut fs, f, &MirrorChange::Split { mirror, into: Some(other) });
     let split = generation(&mut fs, other);
     assert!(split > theirs, "{split} > {theirs}");
-    change(&mut fs, f, &Change::Merge { other });
+    change(&mut fs, f, &MirrorChange::Merge { other });
     open(&mut fs, other);
     assert!(generation(&mut fs, other) > split);
 }

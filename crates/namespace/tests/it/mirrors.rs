@@ -8,7 +8,7 @@ use sheen_wire::{
     fid::ROOT,
     ldlm::bits::LAYOUT,
     mds::{Reply, Request, flags, xattr::CREATE},
-    mirror::{Change, XATTR},
+    mirror::{MirrorChange, XATTR},
 };
 
 const ROOT_USER: Cred = Cred::ROOT;
@@ -44,7 +44,7 @@ fn fresh(layout: &Layout) -> Vec<u16> {
     layout.fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
 }
 
-fn change(fs: &mut Fs, fid: Fid, change: &Change) -> Result<Layout> {
+fn change(fs: &mut Fs, fid: Fid, change: &MirrorChange) -> Result<Layout> {
     fs.set(&ROOT_USER, fid, XATTR, &change.encode().unwrap(), 0)?;
     Ok(layout(fs, fid))
 }
@@ -73,16 +73,16 @@ fn write_makes_other_mirrors_stale_and_resync_refreshes_them() {
     assert_eq!(intent(&mut fs, f, 2 * MIB, 3 * MIB), written, "the next write intent changes nothing");
     assert!(fs.invalidations.is_empty());
 
-    let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2, 2], end: 3 * MIB }).unwrap();
+    let begun = change(&mut fs, f, &MirrorChange::Resync { mirrors: vec![2, 2], end: 3 * MIB }).unwrap();
     assert!(begun.follows(&written), "one change, though there are new objects");
     assert_eq!((begun.mirror_state(), begun.mirrors()[1].missing(0, 3 * MIB)), (Composite::SYNC_PENDING, None));
     assert!(begun.mirrors()[2].missing(0, 3 * MIB).is_some(), "a mirror that is not resynced gets no objects");
-    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
+    let done = MirrorChange::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
     // A write during the resync.
     intent(&mut fs, f, 0, 1);
     assert_eq!(change(&mut fs, f, &done), Err(Errno::EBUSY));
-    let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
-    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
+    let begun = change(&mut fs, f, &MirrorChange::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
+    let done = MirrorChange::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
     let before = fs.attr(f);
     let done = change(&mut fs, f, &done).unwrap();
     assert_eq!((fresh(&done), done.mirror_state()), (vec![1, 2], Composite::READ_ONLY));
@@ -91,14 +91,14 @@ fn write_makes_other_mirrors_stale_and_resync_refreshes_them() {
     assert!(after.mtime_set > before.mtime_set, "the modification times of the copies do not show");
 
     // A fresh mirror is not fresh while it is copied to. Not all mirrors can be resynced at once.
-    let again = change(&mut fs, f, &Change::Resync { mirrors: vec![1], end: 0 }).unwrap();
+    let again = change(&mut fs, f, &MirrorChange::Resync { mirrors: vec![1], end: 0 }).unwrap();
     assert_eq!(fresh(&again), [2]);
     let late = Time { sec: i64::MAX, nsec: u32::MAX };
-    let done = Change::Resynced { generation: again.generation(), mirrors: vec![1], mtime: late };
+    let done = MirrorChange::Resynced { generation: again.generation(), mirrors: vec![1], mtime: late };
     let done = change(&mut fs, f, &done).unwrap();
     let now = fs.attr(f);
     assert!(now.mtime == now.ctime && now.mtime > after.mtime, "not in the future");
-    assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![1, 2], end: 0 }), Err(Errno::EUCLEAN));
+    assert_eq!(change(&mut fs, f, &MirrorChange::Resync { mirrors: vec![1, 2], end: 0 }), Err(Errno::EUCLEAN));
 
     // The OSTs of the first mirror are disconnected: another mirror is written.
     fs.env.down = done.mirrors()[0].stripes().iter().map(|s| s.ost).collect();
@@ -113,26 +113,30 @@ fn mirrors_are_added_merged_and_split() {
     fs.set(&ROOT_USER, f, "lustre.lov", &spec(2).encode(), CREATE).unwrap();
     fs.set(&ROOT_USER, other, "lustre.lov", &template(1).encode(), CREATE).unwrap();
     let before = layout(&mut fs, f);
-    let extended = change(&mut fs, f, &Change::Extend { template: template(2).encode() }).unwrap();
+    let extended = change(&mut fs, f, &MirrorChange::Extend { template: template(2).encode() }).unwrap();
     assert_eq!((fresh(&extended), extended.mirrors().len()), (vec![1], 3));
     assert_eq!(extended.stripes(), before.stripes(), "the first mirror keeps its objects");
 
     let theirs = layout(&mut fs, other);
-    let merged = change(&mut fs, f, &Change::Merge { other }).unwrap();
+    let merged = change(&mut fs, f, &MirrorChange::Merge { other }).unwrap();
     assert_eq!(merged.mirrors()[3].stripes(), theirs.stripes());
     assert_eq!(fs.layout(other), None, "the merged file has no layout any more");
-    assert_eq!(change(&mut fs, f, &Change::Merge { other }), Err(Errno::EINVAL));
-    assert_eq!(change(&mut fs, f, &Change::Merge { other: f }), Err(Errno::EINVAL));
+    assert_eq!(change(&mut fs, f, &MirrorChange::Merge { other }), Err(Errno::EINVAL));
+    assert_eq!(change(&mut fs, f, &MirrorChange::Merge { other: f }), Err(Errno::EINVAL));
 
     let (four, three) = (merged.mirrors()[3].mirror_id(), merged.mirrors()[2].mirror_id());
-    change(&mut fs, f, &Change::Split { mirror: four, into: Some(target) }).unwrap();
+    change(&mut fs, f, &MirrorChange::Split { mirror: four, into: Some(target) }).unwrap();
     let split = layout(&mut fs, target);
     assert_eq!((split.fid(), split.stripes()), (target, theirs.stripes()));
-    let into_full = Change::Split { mirror: three, into: Some(target) };
+    let into_full = MirrorChange::Split { mirror: three, into: Some(target) };
     assert_eq!(change(&mut fs, f, &into_full), Err(Errno::EEXIST));
     let deleted: Vec<(u32, Fid)> = merged.mirrors()[2].stripes().iter().map(|s| (s.ost, s.object)).collect();
-    change(&mut fs, f, &Change::Split { mirror: three, into: None }).unwrap();
-    assert_eq!(change(&mut fs, f, &Change::Split { mirror: 1, into: None }), Err(Errno::EUCLEAN), "last fresh mirror");
+    change(&mut fs, f, &MirrorChange::Split { mirror: three, into: None }).unwrap();
+    assert_eq!(
+        change(&mut fs, f, &MirrorChange::Split { mirror: 1, into: None }),
+        Err(Errno::EUCLEAN),
+        "last fresh mirror"
+    );
     let left = layout(&mut fs, f);
     assert_eq!(left.mirrors().len(), 2);
     assert_eq!(destroyed(&mut fs), deleted);
@@ -154,7 +158,7 @@ fn mirror_extend_is_refused_while_an_opener_lacks_a_layout_lock() {
     let mut fs = Fs::new();
     let f = bare(&mut fs, "f");
     fs.set(&ROOT_USER, f, "lustre.lov", &spec(1).encode(), CREATE).unwrap();
-    let extend = Change::Extend { template: template(1).encode() };
+    let extend = MirrorChange::Extend { template: template(1).encode() };
     let (me, deaf) = (fs.client, ClientId(99));
     fs.client = deaf;
     let Reply::Opened { handle, .. } = fs.call(Request::Open { cred: ROOT_USER, fid: f, flags: flags::RDWR }).unwrap()
@@ -176,16 +180,19 @@ fn mirror_changes_beyond_limits_are_refused() {
     let mut fs = Fs::new();
     let f = mirrored(&mut fs, "f", 16);
     let before = fs.layout(f);
-    let one = Change::Extend { template: template(1).encode() };
+    let one = MirrorChange::Extend { template: template(1).encode() };
     assert_eq!(change(&mut fs, f, &one), Err(Errno::EINVAL), "sixteen at most");
-    assert_eq!(change(&mut fs, f, &Change::Split { mirror: 99, into: None }), Err(Errno::EINVAL));
-    assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![99], end: 1 }), Err(Errno::EINVAL));
+    assert_eq!(change(&mut fs, f, &MirrorChange::Split { mirror: 99, into: None }), Err(Errno::EINVAL));
+    assert_eq!(change(&mut fs, f, &MirrorChange::Resync { mirrors: vec![99], end: 1 }), Err(Errno::EINVAL));
     let many = [vec![1; 17], (1..=17).collect()];
     for mirrors in many {
-        assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: mirrors.clone(), end: 1 }), Err(Errno::EINVAL));
-        assert_eq!(change(&mut fs, f, &Change::Resynced { generation: 1, mirrors, mtime: NEVER }), Err(Errno::EINVAL));
+        assert_eq!(change(&mut fs, f, &MirrorChange::Resync { mirrors: mirrors.clone(), end: 1 }), Err(Errno::EINVAL));
+        assert_eq!(
+            change(&mut fs, f, &MirrorChange::Resynced { generation: 1, mirrors, mtime: NEVER }),
+            Err(Errno::EINVAL)
+        );
     }
-    assert_eq!(change(&mut fs, f, &Change::Objects { mirror: 99, start: 0, end: 1 }), Err(Errno::EINVAL));
+    assert_eq!(change(&mut fs, f, &MirrorChange::Objects { mirror: 99, start: 0, end: 1 }), Err(Errno::EINVAL));
     assert_eq!(fs.layout(f), before);
     assert_eq!(fs.set(&user(1), f, XATTR, &one.encode().unwrap(), 0), Err(Errno::EPERM));
     assert_eq!(fs.set(&ROOT_USER, f, XATTR, b"rubbish", 0), Err(Errno::EINVAL));
@@ -217,9 +224,9 @@ fn create_allocates_one_mirror_that_begins_on_the_mdt() {
         let id = made.mirrors().iter().find(|m| m.mdt_end() > 0).unwrap().mirror_id();
         // The mirror is deleted and added again with another object, which is not mistaken for the
         // one being destroyed.
-        change(&mut fs, f, &Change::Split { mirror: id, into: None }).unwrap();
+        change(&mut fs, f, &MirrorChange::Split { mirror: id, into: None }).unwrap();
         assert!(!fs.ns.has_object(first).unwrap());
-        let again = Change::Extend { template: Template::new(dom().to_vec()).encode() };
+        let again = MirrorChange::Extend { template: Template::new(dom().to_vec()).encode() };
         let extended = change(&mut fs, f, &again).unwrap();
         let second = object(&extended).unwrap();
         assert!(second != first && fs.ns.has_object(second).unwrap());

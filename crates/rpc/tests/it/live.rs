@@ -71,8 +71,8 @@ impl Service<Ost> for Files {
 
 /// Reads a file that `change` changed after its checksum was computed. Returns the bytes, and how
 /// often the checksum was found to be wrong.
-async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (Vec<u8>, usize) {
-    let Place { server: server_rt, client: client_rt, host, dir } = place;
+async fn read_back(hosts: &Hosts, change: impl Fn(&File), checksums: bool) -> (Vec<u8>, usize) {
+    let Hosts { server: server_rt, client: client_rt, host, dir } = hosts;
     let file = server_rt.disk().open(dir.join("pages"), OpenOptions::CREATE).unwrap();
     let before = data(LEN, 1);
     file.write_all_vectored_at(0, before.segments()).unwrap();
@@ -90,24 +90,24 @@ async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (V
 }
 
 /// The server with its directory and address, and the client.
-struct Place {
+struct Hosts {
     server: Rt,
     client: Rt,
     host: IpAddr,
     dir: PathBuf,
 }
 
-async fn cases(place: Place) {
+async fn cases(hosts: Hosts) {
     let whole = data(LEN, 1).into_bytes().to_vec();
     for checksums in [true, false] {
-        let (got, stale) = read_back(&place, |_| {}, checksums).await;
+        let (got, stale) = read_back(&hosts, |_| {}, checksums).await;
         assert!(got == whole);
         assert_eq!(stale > 0, !checksums, "sent directly only if the client would notice a change");
-        let (got, stale) = read_back(&place, |f| f.write_all_at(100_000, b"new").unwrap(), checksums).await;
+        let (got, stale) = read_back(&hosts, |f| f.write_all_at(100_000, b"new").unwrap(), checksums).await;
         let mut want = whole.clone();
         want[100_000..100_003].copy_from_slice(b"new");
         assert!(got == want && stale > 0, "a change after the checksum was computed");
-        let (got, stale) = read_back(&place, |f| f.set_len(1 << 20).unwrap(), checksums).await;
+        let (got, stale) = read_back(&hosts, |f| f.set_len(1 << 20).unwrap(), checksums).await;
         want.copy_from_slice(&whole);
         want[1 << 20..].fill(0);
         assert!(got == want && stale > 0, "a truncate after the checksum was computed");
@@ -117,7 +117,7 @@ async fn cases(place: Place) {
 #[test]
 fn live_bulk_over_a_real_socket_matches_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    real(|rt| cases(Place { server: rt.clone(), client: rt, host: [127, 0, 0, 1].into(), dir: dir.path().to_owned() }));
+    real(|rt| cases(Hosts { server: rt.clone(), client: rt, host: [127, 0, 0, 1].into(), dir: dir.path().to_owned() }));
 }
 
 #[test]
@@ -125,6 +125,6 @@ fn live_bulk_in_the_simulator_matches_the_file() {
     for seed in 0..4 {
         let sim = Sim::new(seed, SimConfig { short_io: 0.2, ..SimConfig::default() });
         let host = sim.addr(1, 0).ip();
-        sim.run(cases(Place { server: sim.rt(1), client: sim.rt(2), host, dir: "/".into() })).unwrap();
+        sim.run(cases(Hosts { server: sim.rt(1), client: sim.rt(2), host, dir: "/".into() })).unwrap();
     }
 }

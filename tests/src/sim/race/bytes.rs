@@ -28,7 +28,7 @@ const UNIT: u64 = 64 << 10;
 
 /// A change of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum FileChange {
     /// Writes the write's number to a range.
     Write {
         /// First byte.
@@ -60,7 +60,7 @@ pub struct Changed {
     /// Index of its client.
     pub client: usize,
     /// The change.
-    pub change: Change,
+    pub change: FileChange,
     /// Set if the change may have been lost: the time until which its own client may still have
     /// seen it.
     pub lost: Option<u64>,
@@ -97,7 +97,7 @@ pub enum MayRepeat {
 
 impl MayRepeat {
     /// Returns whether this change may be executed twice.
-    pub fn may(self, change: &Change) -> bool {
+    pub fn may(self, change: &FileChange) -> bool {
         match self {
             MayRepeat::None => false,
             MayRepeat::OfSeveral => change.is_of_several(),
@@ -152,12 +152,12 @@ pub fn runs<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<(u64
     runs
 }
 
-impl Change {
+impl FileChange {
     /// Returns the bytes that the change touches, as (start, end).
     pub fn range(&self) -> (u64, u64) {
         match *self {
-            Change::Write { offset, len, .. } | Change::Hole { offset, len } => (offset, offset + len),
-            Change::Cut { size } => (size, u64::MAX),
+            FileChange::Write { offset, len, .. } | FileChange::Hole { offset, len } => (offset, offset + len),
+            FileChange::Cut { size } => (size, u64::MAX),
         }
     }
 
@@ -170,7 +170,7 @@ impl Change {
     /// Returns the number of the changed bytes after the change. 0 for zeros.
     pub fn number(&self) -> u8 {
         match self {
-            Change::Write { number, .. } => *number,
+            FileChange::Write { number, .. } => *number,
             _ => 0,
         }
     }
@@ -178,14 +178,14 @@ impl Change {
     /// Returns the minimum size of the file after the change.
     pub fn end(&self) -> Option<u64> {
         match *self {
-            Change::Write { len: 0, .. } | Change::Hole { .. } => None,
-            Change::Write { offset, len, .. } => Some(offset + len),
-            Change::Cut { size } => Some(size),
+            FileChange::Write { len: 0, .. } | FileChange::Hole { .. } => None,
+            FileChange::Write { offset, len, .. } => Some(offset + len),
+            FileChange::Cut { size } => Some(size),
         }
     }
 
     fn cut(&self) -> Option<u64> {
-        if let Change::Cut { size } = self { Some(*size) } else { None }
+        if let FileChange::Cut { size } = self { Some(*size) } else { None }
     }
 }
 
@@ -386,12 +386,12 @@ pub(super) mod tests {
 
     /// A write of 10 bytes at offset 10.
     pub fn write(from: u64, to: u64, number: u8) -> Changed {
-        let change = Change::Write { offset: 10, len: 10, number };
+        let change = FileChange::Write { offset: 10, len: 10, number };
         Changed { span: Span { from, to }, client: 0, change, lost: None }
     }
 
     fn cut(from: u64, to: u64, size: u64) -> Changed {
-        Changed { span: Span { from, to }, client: 0, change: Change::Cut { size }, lost: None }
+        Changed { span: Span { from, to }, client: 0, change: FileChange::Cut { size }, lost: None }
     }
 
     fn read(from: u64, to: u64, client: usize, number: u8) -> Seen {

@@ -17,7 +17,7 @@ use sheen_wire::{
 };
 
 use super::{
-    bytes::{Change, NUMBERS, Seen, fill, runs},
+    bytes::{FileChange, NUMBERS, Seen, fill, runs},
     fcntl_locks::Turn,
     kernel::Kernel,
     log::{Read, record},
@@ -177,7 +177,7 @@ impl Program {
     }
 
     /// Executes and records a change. Returns its time if it succeeded.
-    async fn change(&self, file: usize, change: Change, done: impl Future<Output = Result<()>>) -> Option<Span> {
+    async fn change(&self, file: usize, change: FileChange, done: impl Future<Output = Result<()>>) -> Option<Span> {
         self.note(|| format!("file {file}: {change:?}"));
         let from = self.tick();
         let number = self.stage.record().change(file, self.client, from, change);
@@ -213,7 +213,7 @@ impl Program {
         }
         let (offset, len, number) = (self.offset(), self.len(), number as u8);
         let data = Bulk::from(bytes::Bytes::from(fill(number, offset, len)));
-        let change = Change::Write { offset, len: len as u64, number };
+        let change = FileChange::Write { offset, len: len as u64, number };
         let (mount, from) = (self.mount(), self.tick());
         let done = async {
             let written = mount.write(open, offset, data).await;
@@ -294,7 +294,7 @@ impl Program {
         let through = (self.rng.bool() && flags::writes(open.flags())).then(|| open.clone());
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         let done = async { mount.setattr(ROOT_USER, fid, set, through.as_deref()).await.map(drop) };
-        self.change(file, Change::Cut { size }, done).await;
+        self.change(file, FileChange::Cut { size }, done).await;
     }
 
     async fn hole(&mut self, file: usize, open: &Arc<OpenFile>) {
@@ -304,7 +304,7 @@ impl Program {
         let (offset, len) = (self.offset(), 1 + self.len() as u64);
         let mount = self.mount();
         let done = async { mount.fallocate(open, falloc::PUNCH_HOLE | falloc::KEEP_SIZE, offset, len).await };
-        self.change(file, Change::Hole { offset, len }, done).await;
+        self.change(file, FileChange::Hole { offset, len }, done).await;
     }
 
     async fn sync(&self, file: usize, open: &Arc<OpenFile>) {
@@ -318,8 +318,8 @@ impl Program {
     }
 }
 
-fn is_write(change: &Change) -> bool {
-    matches!(change, Change::Write { .. })
+fn is_write(change: &FileChange) -> bool {
+    matches!(change, FileChange::Write { .. })
 }
 
 /// Operations on names.

@@ -1,7 +1,7 @@
 //! The record of a run: all requests and replies, written while the race runs.
 
 use super::{
-    bytes::{Change, Changed, History, Seen},
+    bytes::{Changed, FileChange, History, Seen},
     fcntl_locks::Turn,
     log::{Append, Log},
     names::{NameOp, NameReply, NameRequest},
@@ -66,7 +66,7 @@ pub struct Record {
 
 impl Record {
     /// Records the start of a change. Returns its number.
-    pub fn change(&mut self, file: usize, client: usize, from: u64, change: Change) -> usize {
+    pub fn change(&mut self, file: usize, client: usize, from: u64, change: FileChange) -> usize {
         let span = Span { from, to: Span::NEVER };
         self.files[file].changes.push(Changed { span, client, change, lost: None });
         self.files[file].changes.len() - 1
@@ -77,7 +77,7 @@ impl Record {
     pub fn writes(&self, file: usize, swaps: bool) -> usize {
         let files = self.files.iter().enumerate().filter(|(n, _)| swaps || *n == file);
         let changes = files.flat_map(|(_, history)| &history.changes);
-        changes.filter(|c| matches!(c.change, Change::Write { .. })).count()
+        changes.filter(|c| matches!(c.change, FileChange::Write { .. })).count()
     }
 
     /// Records the success of a change. (A failed change has an unknown effect, so its end stays

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    bytes::{Change, Changed, History, Seen},
+    bytes::{Changed, FileChange, History, Seen},
     search::{Step, Verdict, search},
     span::Span,
 };
@@ -189,7 +189,7 @@ fn may_be_done_twice(c: &Changed, swaps: &[(usize, Span)]) -> bool {
 /// while a truncate runs, which changes one object after another.
 fn is_behind(files: &[History; 2], seen: &Seen, at: u64) -> bool {
     let ends = seen.size.is_some_and(|(size, or_more)| !or_more && at >= size);
-    let cuts = |c: &Changed| matches!(c.change, Change::Cut { .. });
+    let cuts = |c: &Changed| matches!(c.change, FileChange::Cut { .. });
     let meets = |c: &Changed| !c.span.before(&seen.span) && !seen.span.before(&c.span);
     ends && !files.iter().flat_map(|file| &file.changes).any(|c| cuts(c) && (meets(c) || c.lost.is_some()))
 }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn truncate_during_a_swap_may_finish_in_the_other_file() {
-        let cut = |from, to| Changed { change: Change::Cut { size: 0 }, ..write(from, to, 0) };
+        let cut = |from, to| Changed { change: FileChange::Cut { size: 0 }, ..write(from, to, 0) };
         let legal =
             |cut, after: Seen| legal(file(&[], &[read(5, 6, 1), after]), file(&[write(1, 2, 1), cut], &[]), &[(3, 9)]);
         assert!(legal(cut(4, 12), empty(13, 14)), "the rest came after the swap");

@@ -7,7 +7,7 @@ use std::{
 
 use sheen_admin::mirror::{self, Extend};
 use sheen_layout::{Asked, MIRRORS_MAX, Template};
-use sheen_wire::{Errno, Result, mirror::Change};
+use sheen_wire::{Errno, Result, mirror::MirrorChange};
 
 use super::{
     super::{
@@ -58,7 +58,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             (Some(victim), _) => merge(tool, path, victim, &own),
             (None, Some(template)) => {
                 let template = Asked::Composite(template.clone()).encode();
-                extend(tool, path, &Change::Extend { template }, false, own.manner)
+                extend(tool, path, &MirrorChange::Extend { template }, false, own.manner)
             }
             (None, None) => Err(Errno::EINVAL),
         };
@@ -118,7 +118,7 @@ fn check(tool: &Tool, path: &Path, template: Option<&Template>) -> Result<(), St
 
 /// Adds mirrors and resyncs them. `has_same_data`: they are known to hold the same data and are not
 /// copied to.
-fn extend(tool: &mut Tool, path: &Path, change: &Change, has_same_data: bool, manner: CopyOptions) -> Result<()> {
+fn extend(tool: &mut Tool, path: &Path, change: &MirrorChange, has_same_data: bool, manner: CopyOptions) -> Result<()> {
     let request = Extend { change, has_same_data, bandwidth: manner.bandwidth };
     with_progress(tool, path, manner.stats, |fs, progress| mirror::extend(fs, path, &request, progress))
 }
@@ -132,5 +132,5 @@ fn merge(tool: &mut Tool, path: &Path, victim: &Path, own: &ExtendOptions) -> Re
     }
     let other = tool.fs.fid(&tool.fs.resolve(victim)?)?;
     // A program may have written since the comparison, so a compared mirror is copied to as well.
-    extend(tool, path, &Change::Merge { other }, own.no_verify, own.manner)
+    extend(tool, path, &MirrorChange::Merge { other }, own.no_verify, own.manner)
 }

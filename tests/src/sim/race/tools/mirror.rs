@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::Layout;
-use sheen_wire::{Errno, Fid, Result, mds::flags, mirror::Change};
+use sheen_wire::{Errno, Fid, Result, mds::flags, mirror::MirrorChange};
 
 use super::{ROOT_USER, Tool};
 use crate::sim::{
@@ -36,7 +36,7 @@ impl Tool {
             0 if ids.len() < MIRRORS => self.extend(fid).await,
             1 => {
                 let id = ids[self.rng.usize(0..ids.len())];
-                let split = change(self.mount(), fid, Change::Split { mirror: id, into: None });
+                let split = change(self.mount(), fid, MirrorChange::Split { mirror: id, into: None });
                 self.used(&format!("splits mirror {id} from {fid}"), &BUSY, split).await;
             }
             2..5 => self.verify(fid, &known).await,
@@ -59,12 +59,12 @@ impl Tool {
     async fn extended(&self, fid: Fid, template: Vec<u8>) -> Result<()> {
         let ids = async || layout(self.mount(), fid).await.map(|layout| layout.mirror_ids());
         let before: Vec<u16> = ids().await?.into_iter().map(|id| id.max(1)).collect();
-        change(self.mount(), fid, Change::Extend { template }).await?;
+        change(self.mount(), fid, MirrorChange::Extend { template }).await?;
         let added: Vec<u16> = ids().await?.into_iter().filter(|id| !before.contains(id)).collect();
         let done = resync(self.mount(), self.rt(), fid, &added).await;
         if done.is_err() {
             for mirror in added {
-                let _ = change(self.mount(), fid, Change::Split { mirror, into: None }).await;
+                let _ = change(self.mount(), fid, MirrorChange::Split { mirror, into: None }).await;
             }
         }
         done
