@@ -29,7 +29,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("lov", &["writeback", "osc", "locks", "join", "failure", "limits", "types"]),
     ("cache", &["lov", "mdc", "locks", "invalidate", "failure"]),
     ("results", &["cache", "locks"]),
-    ("open", &["cache", "mdc", "locks", "limits", "types"]),
+    ("open", &["cache", "mdc", "locks", "types"]),
     ("lock_owners", &["open", "cache", "lov", "writeback", "osc", "mdc", "locks"]),
     ("registered", &["lov", "osc"]),
     (

@@ -101,7 +101,7 @@ impl Client {
         let used = LayoutUse::new(file, layout, changes);
         let layout = &used.layout;
         let mode = match attempt {
-            0 => self.write_mode(file, offset, len, sync, page),
+            0 => self.write_mode(file, len, sync, page),
             _ => WriteMode { sync, ..WriteMode::default() },
         };
         let answer = {
@@ -242,15 +242,14 @@ impl Client {
     /// Chooses how to do a write at an offset. The first write through an inode's open files is
     /// sent to the OSTs at once, without a lock of this client. So a small file that is written in
     /// one call costs one request. Pages of the kernel's page cache are not buffered a second time.
-    fn write_mode(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> WriteMode {
-        let split_tail = file.goes_on(offset, len);
+    fn write_mode(&self, file: &OpenFile, len: usize, sync: bool, page: bool) -> WriteMode {
         let first = !file.inode.written.swap(true, Relaxed);
         let direct = file.flags() & flags::DIRECT != 0;
         if first || sync || page || direct {
             return WriteMode { sync, ..WriteMode::default() };
         }
         let cache = self.lov.keeping() && !file.inode.through.load(Relaxed);
-        WriteMode { sync, cache, split_tail, lock: self.lov.locks_write(len), guarded: false }
+        WriteMode { sync, cache, lock: self.lov.locks_write(len), guarded: false }
     }
 
     pub(super) async fn write_at(

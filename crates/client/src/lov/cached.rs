@@ -46,9 +46,8 @@ fn range(run: &Run) -> (u64, u64) {
 }
 
 impl Lov {
-    /// Buffers a write in the write-back cache. Returns `false` if it must go to the OSTs. `rest`:
-    /// split-write tail; skips stride detection. `begun`: set if a part was cached although the
-    /// write as a whole was not.
+    /// Buffers a write in the write-back cache. Returns `false` if it must go to the OSTs. `begun`:
+    /// set if a part was cached although the write as a whole was not.
     ///
     /// # Errors
     /// The error of an OST that was asked for locks.
@@ -58,17 +57,15 @@ impl Lov {
         split: &Split,
         offset: u64,
         data: &Bulk,
-        rest: bool,
         begun: &mut bool,
     ) -> Result<bool> {
         if !self.may_keep(layout, split) {
             return Ok(false);
         }
-        let stride = if rest { None } else { self.note_write(layout, split) };
+        let stride = self.note_write(layout, split);
         for _ in 0..ROUNDS_MAX {
             let locks = match stride {
                 Some(stride) => self.lock_ahead_of(layout, split, stride).await?,
-                None if rest => self.lock_rest(layout, split).await?,
                 None => self.lock_runs(layout, split, true).await?,
             };
             let Some(locks) = locks else { return Ok(false) };
@@ -117,16 +114,6 @@ impl Lov {
             }
         }
         Ok(None)
-    }
-
-    /// Locks a split-write tail in PW: uses the locks held, or requests them if that is worthwhile
-    /// ([`super::split_write_tail`]).
-    async fn lock_rest(&self, layout: &Layout, split: &Split) -> Result<Option<Vec<LockRef>>> {
-        let there: Option<Vec<_>> = split.runs.iter().map(|run| self.lock_on(layout, run)).collect();
-        if self.tails.note(layout.fid(), there.is_some()) {
-            return self.lock_runs(layout, split, true).await;
-        }
-        Ok(there)
     }
 
     /// Whether the OSTs are active and have granted enough space. Without that, locks would be

@@ -27,7 +27,6 @@ mod osts;
 mod read;
 mod seek;
 mod split;
-mod split_write_tail;
 mod sync;
 mod truncate;
 mod write;

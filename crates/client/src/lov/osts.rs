@@ -15,7 +15,7 @@ use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Fid, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
 
-use super::{locked_objects::LockedObjects, ost::Ost, split_write_tail::TailBackoffs};
+use super::{locked_objects::LockedObjects, ost::Ost};
 use crate::{
     failure::Result,
     limits::{BYTES_PER_RPC_DEFAULT, CACHED_WRITE_BYTES_MAX},
@@ -45,8 +45,6 @@ pub struct Lov {
     keeping: AtomicBool,
     /// Minimum size in bytes of writes without a lock of this client; 0: none.
     lockless_bytes: AtomicU64,
-    /// Back-off state of the locks for split-write tails.
-    pub(super) tails: TailBackoffs,
     /// Number of reads in flight.
     pub(super) reads: AtomicUsize,
     /// Random number that selects one of several mirrors to read.
@@ -74,7 +72,6 @@ impl Lov {
             dirty: Arc::default(),
             keeping: AtomicBool::new(true),
             lockless_bytes: AtomicU64::new(LOCKLESS_BYTES_DEFAULT),
-            tails: TailBackoffs::new(),
             reads: AtomicUsize::new(0),
             spread,
         }

@@ -45,9 +45,6 @@ pub struct WriteMode {
     pub sync: bool,
     /// Whether a small write may be cached.
     pub cache: bool,
-    /// Whether this is a small write that begins where a large one ended: most likely a split-write
-    /// tail. The kernel sends only a limited number of pages per request.
-    pub split_tail: bool,
     /// Whether the client takes locks, unless the objects are contended. Otherwise the OSTs lock
     /// internally.
     pub lock: bool,
@@ -101,10 +98,7 @@ impl Lov {
         held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
-        if mode.cache
-            && data.len() < CACHED_WRITE_BYTES_MAX
-            && self.keep(layout, split, offset, &data, mode.split_tail, begun).await?
-        {
+        if mode.cache && data.len() < CACHED_WRITE_BYTES_MAX && self.keep(layout, split, offset, &data, begun).await? {
             return Ok(data.len());
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));

@@ -17,7 +17,6 @@ use sheen_wire::{
 };
 
 use super::{group::Group, inode::Inode, migration::Migration, read_end::ReadEnd};
-use crate::limits::CACHED_WRITE_BYTES_MAX;
 
 /// An open file. Created by [`crate::Client::open`], [`crate::Client::create`] and
 /// [`crate::Client::tmpfile`], closed by [`crate::Client::release`]. Dropping it does not close it.
@@ -49,8 +48,6 @@ pub struct OpenFile {
     pub(crate) migration: Mutex<Option<Migration>>,
     /// Whether reads leave the access time unchanged. See [`OpenFile::leave_atime`].
     unread: AtomicBool,
-    /// End of the last large write through this open file; 0: none.
-    large_end: AtomicU64,
 }
 
 impl fmt::Debug for OpenFile {
@@ -114,7 +111,6 @@ impl OpenFile {
             mirror: AtomicU64::new(0),
             migration: Mutex::default(),
             unread: AtomicBool::new(false),
-            large_end: AtomicU64::new(0),
         }
     }
 
@@ -181,16 +177,6 @@ impl OpenFile {
 
     pub(crate) fn note_write(&self) {
         self.wrote.store(true, Relaxed);
-    }
-
-    /// Notes a write that is about to begin. Returns whether it is small and begins where the last
-    /// large write ended.
-    pub(crate) fn goes_on(&self, offset: u64, len: usize) -> bool {
-        if len >= CACHED_WRITE_BYTES_MAX {
-            self.large_end.store(offset.saturating_add(len as u64), Relaxed);
-            return false;
-        }
-        offset > 0 && self.large_end.load(Relaxed) == offset
     }
 
     pub(crate) fn was_read(&self) -> bool {
