@@ -4,8 +4,11 @@
 //! request waits for it. It runs on a blocking thread while further requests execute. Only one
 //! commit runs at a time.
 //!
-//! **When the store fails** (disk full, I/O error) the committer retains the batch and retries
-//! every [`RETRY`] until it succeeds. Meanwhile
+//! **When the disk is full** the committer frees a part of the [reserve](crate::state::reserve) and
+//! repeats the commit at once.
+//!
+//! **When the store fails** otherwise (reserve used up, I/O error) the committer retains the batch
+//! and retries every [`RETRY`] until it succeeds. Meanwhile
 //! [`Commits::admit`](crate::state::commits::Commits::admit) refuses changes with EROFS, and
 //! waiting syncs fail with EIO. Changes that clients got a reply to stay in memory, and no client
 //! is notified that they are durable.
@@ -124,6 +127,7 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
     });
     if batch.is_some() {
         mdt.destroyer.wake();
+        mdt.watch_space();
     }
     Ok(())
 }
@@ -139,6 +143,9 @@ async fn commit(mdt: &Arc<Mdt>, batch: &Batch) -> Result<()> {
             }
             return Ok(());
         };
+        if !e.is_damage() && mdt.release_reserve() {
+            continue;
+        }
         failed(mdt, &e).await?;
     }
 }

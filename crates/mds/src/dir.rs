@@ -11,11 +11,12 @@ use sheen_rt::{
 };
 use sheen_wire::Time;
 use sheen_wire::mgs::{TargetKind, target_name};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::config::MdtConfig;
 use crate::error::MdtError;
 use crate::identity::{FORMAT, Identity, IdentityError};
+use crate::state::reserve::{RESERVE, Reserve};
 use crate::store::{self, RedbStore};
 
 /// File that says which MDT the directory holds.
@@ -26,14 +27,16 @@ pub(crate) const STORE: &str = "store.redb";
 /// Subdirectory that the MDT's data service (DoM) uses.
 pub const DATA_DIR: &str = "dom";
 
-/// The identity that a directory held, its namespace and its store.
-type Opened = (Option<Identity>, Namespace<RedbStore>, Arc<RedbStore>);
+/// The content of an MDT's directory.
+pub(crate) struct Opened {
+    pub ns: Namespace<RedbStore>,
+    pub store: Arc<RedbStore>,
+    pub reserve: Reserve,
+}
 
-/// Checks the identity of the directory and opens the store. Formats a new directory.
-pub(crate) async fn open(
-    rt: &Rt,
-    config: &MdtConfig,
-) -> Result<(String, Namespace<RedbStore>, Arc<RedbStore>), MdtError> {
+/// Checks the identity of the directory and opens the store. Formats a new directory. Returns the
+/// uuid as well.
+pub(crate) async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Opened), MdtError> {
     let (disk, now, random) = (rt.disk(), rt.wall(), rt.random_u64());
     let mut secret = [0; 24];
     rt.fill_random(&mut secret);
@@ -43,7 +46,7 @@ pub(crate) async fn open(
         let (disk, config) = (disk.clone(), config.clone());
         rt.run_blocking(move || open_store(&disk, &config, u64::from_le_bytes(seed), now, random))
     };
-    let (known, ns, store) = opened.await?;
+    let (known, opened) = opened.await?;
     let uuid = match known {
         Some(identity) => renew_identity(&disk, config, identity)?,
         None => {
@@ -53,11 +56,18 @@ pub(crate) async fn open(
             format_identity(&disk, config, &uuid)?
         }
     };
-    Ok((uuid, ns, store))
+    Ok((uuid, opened))
 }
 
-/// Opens the store and the namespace in it. Blocks: repairing a store takes a while.
-fn open_store(disk: &Disk, config: &MdtConfig, hash_seed: u64, now: Time, random: u64) -> Result<Opened, MdtError> {
+/// Opens the store, the namespace in it, and the reserve. Returns the identity that the directory
+/// held. Blocks: repairing or compacting a store takes a while.
+fn open_store(
+    disk: &Disk,
+    config: &MdtConfig,
+    hash_seed: u64,
+    now: Time,
+    random: u64,
+) -> Result<(Option<Identity>, Opened), MdtError> {
     let known = identify(disk, config)?;
     let path = config.dir.join(STORE);
     check_store(disk, &path, known.is_some())?;
@@ -78,7 +88,18 @@ fn open_store(disk: &Disk, config: &MdtConfig, hash_seed: u64, now: Time, random
         ..sheen_namespace::Config::default()
     };
     let ns = Namespace::open(store.clone(), settings, now, random).map_err(failed)?;
-    Ok((known, ns, store))
+    let io = |error| MdtError::from(DirError::Io { path: config.dir.clone(), error });
+    let reserve = Reserve::open(disk, &config.dir, ns.files()).map_err(io)?;
+    if known.is_some() && reserve.is_short() {
+        info!("the disk of {} is full: compacting {}", config.dir.display(), path.display());
+        match store.compact() {
+            Err(e) if e.is_damage() => return Err(failed(e)),
+            Err(e) => warn!("cannot compact {}: {e}", path.display()),
+            Ok(()) => {}
+        }
+        reserve.update(&disk.statvfs(&config.dir).map_err(io)?, ns.files());
+    }
+    Ok((known, Opened { ns, store, reserve }))
 }
 
 /// Refuses a formatted directory whose store is lost. A new store would show no files, and would
@@ -106,7 +127,7 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
                 disk.read_dir(&config.dir).map_err(|error| DirError::Io { path: config.dir.clone(), error })?;
             // `dom` counts as foreign: a new MDT gives its objects the same names as the old MDT
             // did.
-            let own = |name: &str| matches!(name, LOCK | STORE) || name.starts_with('.');
+            let own = |name: &str| matches!(name, LOCK | STORE | RESERVE) || name.starts_with('.');
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
         }

@@ -15,8 +15,8 @@ use sheen_wire::{Errno, Fid, Result, StatFs, Time};
 
 use crate::dom;
 use crate::mdt::Mdt;
+use crate::space::space;
 use crate::state::osts::{PoolOsts, SETTLE};
-use crate::statfs::space;
 
 /// Environment of one operation.
 pub(crate) struct MdtEnv<'a> {

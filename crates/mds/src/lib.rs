@@ -27,6 +27,7 @@
 //!   durable and the old objects are sealed.
 //! * No new object is placed on an OST before the orphan objects that a crash left there are
 //!   removed.
+//! * If the disk is full, new files fail with ENOSPC. A reserve lets removals go on.
 //! * If the store cannot be written, the MDT is read-only until a write succeeds. It drops no
 //!   change that it has replied to.
 //! * If the store is damaged, the MDT is read-only until it stops. It neither writes to the store
@@ -49,9 +50,9 @@ mod osp;
 mod osts;
 mod params;
 mod service;
+mod space;
 mod start;
 mod state;
-mod statfs;
 pub mod store;
 mod swap;
 

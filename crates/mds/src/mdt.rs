@@ -22,6 +22,7 @@ use crate::state::destroyer::Destroyer;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
 use crate::state::relayouts::Relayouts;
+use crate::state::reserve::{self, Reserve};
 use crate::store::RedbStore;
 
 /// A running MDT.
@@ -40,6 +41,7 @@ pub struct Mdt {
     pub(crate) store: Arc<RedbStore>,
     /// The open directory of the MDT: it stays the same if its path is mounted over.
     pub(crate) dir: OpenDir,
+    pub(crate) reserve: Reserve,
     /// The MDT's share of the device that holds its directory.
     pub(crate) share: Share,
     /// State that requests change. The lock is never held across a wait.
@@ -125,6 +127,8 @@ impl Mdt {
     /// Wakes the committer if there is something to commit. To be called after every change, with
     /// the core lock held.
     pub(crate) fn wake_committer(&self, core: &Core) {
-        self.commits.wake_if_dirty(core, self.tunables.commit_ops_max.load(Relaxed));
+        let ops_max = self.tunables.commit_ops_max.load(Relaxed);
+        let is_short = self.reserve.is_short();
+        self.commits.wake_if_dirty(core, if is_short { ops_max.min(reserve::COMMIT_OPS_MAX) } else { ops_max });
     }
 }

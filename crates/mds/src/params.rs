@@ -11,7 +11,7 @@ use sheen_wire::{Errno, StatFs};
 
 use crate::mdt::Mdt;
 use crate::state::osp::{MAX_CREATE_COUNT, Osp};
-use crate::{dom, statfs};
+use crate::{dom, space};
 
 /// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
@@ -131,6 +131,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
         Param::text(move || match weak.upgrade() {
             Some(mdt) if mdt.commits.is_damaged() => "read-only: the store is damaged".into(),
             Some(mdt) if mdt.commits.failed() => "read-only: the store cannot be written".into(),
+            Some(mdt) if mdt.reserve.is_short() => "no new files: the disk is full".into(),
             Some(_) => "healthy".into(),
             None => "stopped".into(),
         }),
@@ -138,7 +139,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let uuid = mdt.uuid.clone();
     put("uuid", Param::text(move || uuid.clone()));
     let weak = Arc::downgrade(mdt);
-    space(put, move || weak.upgrade().map(|mdt| statfs::statfs(&mdt)).unwrap_or_default());
+    space(put, move || weak.upgrade().map(|mdt| space::statfs(&mdt)).unwrap_or_default());
 }
 
 fn register_lod(mdt: &Arc<Mdt>) {

@@ -19,6 +19,7 @@ use crate::state::commits::Goal;
 use crate::state::core::Core;
 use crate::state::osp::STATFS_TIMEOUT;
 use crate::state::osts::SETTLE;
+use crate::state::reserve;
 
 /// Number of checks before an open fails with ETXTBSY: it is for writing while another client
 /// executes the file, or for execution while another client writes it. The MDT checks repeatedly,
@@ -232,6 +233,9 @@ impl Mdt {
         loop {
             if changes {
                 self.commits.admit().await?;
+            }
+            if reserve::adds(&call.request) {
+                self.check_space()?;
             }
             match self.attempt(export, call) {
                 Ok(executed) => return Ok(executed),

@@ -47,7 +47,7 @@ impl Mdt {
         MdtIndex::new(config.index).ok_or(MdtError::Index(config.index))?;
         let disk = rt.disk();
         let lock = lock_dir(&disk, &config.dir)?;
-        let (uuid, ns, store) = dir::open(&rt, &config).await?;
+        let (uuid, dir::Opened { ns, store, reserve }) = dir::open(&rt, &config).await?;
         let io = |error| DirError::Io { path: config.dir.clone(), error };
         let device = disk.device(&config.dir).map_err(io)?;
         let open_dir = disk.open_dir(&config.dir).map_err(io)?;
@@ -65,6 +65,7 @@ impl Mdt {
             tunables: Tunables::new(&config),
             share: config.sharing.join(device),
             dir: open_dir,
+            reserve,
             incarnation: rt.random_u64(),
             started: rt.now(),
             destroyer: Destroyer::new(),

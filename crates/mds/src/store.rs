@@ -84,6 +84,26 @@ impl RedbStore {
         })
     }
 
+    /// Moves the content to the start of the file and cuts off the rest, which removed records have
+    /// left unused. Takes as long as copying the file. Blocks.
+    ///
+    /// # Errors
+    /// The disk is full or cannot be written: the content stays as it is. The file is damaged.
+    pub(crate) fn compact(&self) -> Result<(), StoreError> {
+        let mut slot = self.open.write();
+        let Some(Open { table, mut database }) = slot.take() else { return Err(closed()) };
+        drop(table);
+        let done = self.damage.guard(|| database.compact().map(drop).map_err(failed));
+        // Closed before it is opened again.
+        drop(database);
+        self.damage.check()?;
+        self.damage.guard(|| {
+            *slot = Some(open(FileBackend::new(&self.file, &self.damage), self.cache_bytes)?);
+            Ok(())
+        })?;
+        done
+    }
+
     /// Ends all writes to the file, because a record in it is damaged.
     pub(crate) fn freeze(&self, why: &StoreError) {
         if !self.damage.is_found() {

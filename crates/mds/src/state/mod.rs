@@ -8,3 +8,4 @@ pub(crate) mod locks;
 pub(crate) mod osp;
 pub(crate) mod osts;
 pub(crate) mod relayouts;
+pub(crate) mod reserve;

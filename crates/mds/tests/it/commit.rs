@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::common::{Host, config, slow_commits, with_host};
-use sheen_rt::OpenOptions;
 use sheen_rt::sim::{Sim, SimConfig};
-use sheen_wire::{Errno, fid, mds::Request};
+use sheen_wire::{fid, mds::Request};
 
 /// Configuration of an MDT that commits late.
 #[test]
@@ -118,52 +117,6 @@ fn clean_stop_commits_all_changes() {
         let host = Host::start(&rt, slow_commits()).await;
         assert!(host.exists("a").await);
     });
-}
-
-#[test]
-fn full_disk_makes_mdt_read_only_until_space_is_freed() {
-    let sim = Sim::new(6, SimConfig { disk_bytes: 64 << 20, ..SimConfig::default() });
-    let rt = sim.rt(1);
-    sim.run(async {
-        let host = Host::start(&rt, config()).await;
-        host.mkdir("before").await.unwrap();
-        host.sync().await.unwrap();
-        let ballast = rt.disk().open("/ballast", OpenOptions::CREATE).unwrap();
-        let filled = (0..).find(|mib| ballast.write_all_at(mib << 20, &[1; 1 << 20]).is_err()).unwrap();
-        assert!(filled > 32);
-        // More than fits into the store.
-        let mut answered = Vec::new();
-        let refused = loop {
-            let name = format!("d{}-{}", answered.len(), "x".repeat(200));
-            match host.mkdir(&name).await {
-                Ok(_) => answered.push(name),
-                Err(e) => break e,
-            }
-            if answered.len() % 1000 == 0 {
-                let _ = host.sync().await;
-            }
-            assert!(answered.len() < 100_000, "the disk does not become full");
-        };
-        assert_eq!(refused, Errno::EROFS);
-        assert_eq!(host.sync().await, Err(Errno::EIO));
-        assert!(host.exists("before").await && host.exists(&answered[0]).await);
-        assert!(host.param("mdt.*.health").starts_with("read-only"));
-
-        ballast.set_len(0).unwrap();
-        ballast.sync_data_blocking().unwrap();
-        rt.sleep(Duration::from_secs(3)).await;
-        assert_eq!(host.param("mdt.*.health"), "healthy");
-        host.mkdir("after").await.unwrap();
-        host.sync().await.unwrap();
-        sim.crash_host(1);
-        drop(host);
-        let host = Host::start(&sim.rt(1), config()).await;
-        assert!(host.exists("after").await);
-        for name in &answered {
-            assert!(host.exists(name).await, "{name} got a reply and is lost");
-        }
-    })
-    .unwrap();
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod damage;
 mod dom;
 mod extending;
 mod flock;
+mod full_disk;
 mod identity;
 mod locks;
 mod mirrors;

@@ -9,7 +9,7 @@ use sheen_layout::{Composite, Layout, Spec, Template, TemplateComponent};
 use sheen_rt::OpenOptions;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{Answer, Reply, Request};
-use sheen_wire::mirror::{Change, XATTR};
+use sheen_wire::mirror::{MirrorChange, XATTR};
 use sheen_wire::{Cred, Errno, Fid};
 
 /// Configuration of an MDT that commits late unless a request waits for a commit.
@@ -75,11 +75,11 @@ fn mirror_choice_waits_until_a_full_store_can_commit() {
             }
         }
         // More than fits into the store, and with it the change that no client may see.
-        for i in 0..40 {
+        for i in 0..200 {
             let other = a.make(&format!("other{i}")).await;
             a.ask(set(other, "user.a", vec![i; 60_000])).await.unwrap();
         }
-        let begun = Change::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();
+        let begun = MirrorChange::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();
         let asked = a.spawn(set(f, XATTR, begun));
         rt.sleep(Duration::ZERO).await;
         let seen = b.spawn(get(f));
@@ -106,7 +106,7 @@ fn resync_takes_layout_lock_from_its_own_client() {
         // resyncs a mirror.
         let Answer { grants, .. } = a.keep(get(f)).await.unwrap();
         let held: Vec<_> = grants.iter().map(|grant| grant.id).collect();
-        let begun = Change::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();
+        let begun = MirrorChange::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();
         let resync = a.spawn(set(f, XATTR, begun));
         a.a_while().await;
         assert!(!resync.is_finished(), "the program's change ends first");

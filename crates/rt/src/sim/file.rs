@@ -76,12 +76,15 @@ impl File {
         self.act(Op::SetLen(len))
     }
 
-    /// Changes the allocation of a range. Reserving takes no space here: a later write may still
-    /// return ENOSPC.
+    /// Changes the allocation of a range. Reserving takes space here only at the start of a file: a
+    /// later write elsewhere may still return ENOSPC.
     pub(crate) fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> io::Result<()> {
         within(offset, len)?;
         if len == 0 {
             return Err(Errno::EINVAL.into());
+        }
+        if matches!(mode, Allocate::Reserve { .. }) && !self.inode.has_room(offset, len) {
+            return Err(Errno::ENOSPC.into());
         }
         self.act(Op::Allocate(mode, offset, len))
     }

@@ -96,7 +96,10 @@ impl Op {
         match *self {
             Op::Write(offset, ref data) => to.write(offset, data),
             Op::SetLen(len) => to.set_len(len),
-            Op::Allocate(Allocate::Reserve { keep_size }, offset, len) => extend(to, offset + len, keep_size),
+            Op::Allocate(Allocate::Reserve { keep_size }, offset, len) => {
+                to.reserve(offset, len);
+                extend(to, offset + len, keep_size);
+            }
             Op::Allocate(Allocate::PunchHole, offset, len) => to.punch(offset, len),
             Op::Allocate(Allocate::ZeroRange { keep_size }, offset, len) => {
                 to.punch(offset, len);

@@ -11,6 +11,8 @@ const PAGE64: u64 = PAGE as u64;
 #[derive(Clone, Default)]
 pub(crate) struct Sparse {
     len: u64,
+    /// Number of pages at the start of the file that take space, written or not.
+    reserved: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
 }
 
@@ -36,12 +38,26 @@ impl Sparse {
 
     /// Returns the number of pages that take space.
     pub(crate) fn pages(&self) -> u64 {
-        self.pages.len() as u64
+        match self.reserved {
+            0 => self.pages.len() as u64,
+            reserved => reserved + self.pages.range(reserved..).count() as u64,
+        }
+    }
+
+    /// Reserves a range that begins at the start of the file. Other ranges take no space here.
+    pub(crate) fn reserve(&mut self, offset: u64, len: u64) {
+        if offset <= self.reserved * PAGE64 {
+            self.reserved = self.reserved.max((offset + len).div_ceil(PAGE64));
+        }
     }
 
     /// Returns the number of pages that a write to this range would add.
     pub(crate) fn pages_missing(&self, offset: u64, len: u64) -> u64 {
-        by_pages(offset, len).filter(|(page, ..)| !self.pages.contains_key(page)).count() as u64
+        by_pages(offset, len).filter(|(page, ..)| !self.takes_space(*page)).count() as u64
+    }
+
+    fn takes_space(&self, page: u64) -> bool {
+        page < self.reserved || self.pages.contains_key(&page)
     }
 
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
@@ -72,6 +88,7 @@ impl Sparse {
 
     pub(crate) fn set_len(&mut self, len: u64) {
         if len < self.len {
+            self.reserved = self.reserved.min(len.div_ceil(PAGE64));
             self.pages.split_off(&len.div_ceil(PAGE64));
             if let Some(last) = self.pages.get_mut(&(len / PAGE64)) {
                 last[(len % PAGE64) as usize..].fill(0);
@@ -83,6 +100,9 @@ impl Sparse {
     /// Makes a hole without changing the length.
     pub(crate) fn punch(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len);
+        if len > 0 {
+            self.reserved = self.reserved.min(offset.div_ceil(PAGE64));
+        }
         let pages: Vec<u64> = self.pages.range(offset / PAGE64..end.div_ceil(PAGE64)).map(|(&p, _)| p).collect();
         for page in pages {
             let base = page * PAGE64;

@@ -237,6 +237,26 @@ impl Host {
         self.ask(Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name, dir: false }).await.map(drop)
     }
 
+    pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let bytes = |name: &str| Bytes::copy_from_slice(name.as_bytes());
+        let (name, new_name) = (bytes(from), bytes(to));
+        let rename = Request::Rename {
+            cred: Cred::ROOT,
+            parent: fid::ROOT,
+            name,
+            new_parent: fid::ROOT,
+            new_name,
+            flags: 0,
+            whiteout: None,
+        };
+        self.ask(rename).await.map(drop)
+    }
+
+    pub async fn rmdir(&self, name: &str) -> Result<()> {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        self.ask(Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name, dir: true }).await.map(drop)
+    }
+
     pub async fn sync(&self) -> Result<()> {
         self.ask(Request::Sync { fid: None }).await.map(drop)
     }
