@@ -1,8 +1,10 @@
-//! `lctl dl` and `lctl list_nids`.
+//! `lctl dl`, `lctl list_nids`, and `lctl --device DEVICE activate` and `deactivate`.
 
 use std::io;
 
 use sheen_control::{Reply, Request};
+use sheen_params::Device;
+use sheen_wire::Errno;
 
 use super::options::{self, FSNAME};
 use super::{tool::Tool, usage};
@@ -17,9 +19,7 @@ const LIST_NIDS: Spec = Spec { short: "", long: &[FSNAME] };
 /// The output cannot be written.
 pub fn dl(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = options::parse("dl", &DL, args, tool)? else { return Ok(usage::EXIT) };
-    let replies = tool.ask(Request::Devices);
-    let devices = replies.into_iter().flat_map(|reply| if let Reply::Devices(d) = reply { d } else { Vec::new() });
-    for (index, d) in devices.enumerate() {
+    for (index, d) in devices(tool).into_iter().enumerate() {
         write!(tool.out, "{index:3} {} {} {} {} {}", d.status, d.kind, d.name, d.uuid, d.refcount)?;
         match d.peer.filter(|_| given.has("t")) {
             Some(peer) => writeln!(tool.out, " {peer}")?,
@@ -27,6 +27,46 @@ pub fn dl(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         }
     }
     Ok(0)
+}
+
+/// Returns the devices of all processes. Their places in the list are their numbers.
+fn devices(tool: &Tool<'_>) -> Vec<Device> {
+    let replies = tool.ask(Request::Devices);
+    replies.into_iter().flat_map(|reply| if let Reply::Devices(d) = reply { d } else { Vec::new() }).collect()
+}
+
+/// `--device DEVICE activate|deactivate`: sets `osc.DEVICE.active` until the process ends. `device`
+/// is the name or the number of a connection to an OST.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn set_active(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let found = devices(tool).into_iter().enumerate().find(|(i, d)| d.name == device || i.to_string() == device);
+    let Some((_, found)) = found else {
+        writeln!(tool.err, "error: {command}: no device '{device}'; 'lctl dl' lists names and numbers")?;
+        return Ok(Errno::ENODEV.0);
+    };
+    let name = format!("osc.{}.active", found.name);
+    let set = Request::Set { pattern: name.clone(), value: u8::from(command == "activate").to_string() };
+    let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });
+    let errnos: Vec<i32> = results.map(|r| r.errno).collect();
+    match errnos[..] {
+        [] => {
+            writeln!(
+                tool.err,
+                "error: {command}: '{}' is no connection to an OST; those have the type osc or osp",
+                found.name
+            )?;
+            Ok(Errno::EINVAL.0)
+        }
+        _ => match errnos.into_iter().find(|errno| *errno != 0) {
+            None => Ok(0),
+            Some(errno) => {
+                writeln!(tool.err, "error: {command}: setting {name}: {}", Errno(errno))?;
+                Ok(errno)
+            }
+        },
+    }
 }
 
 /// Prints the NIDs of all processes.

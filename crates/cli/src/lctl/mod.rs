@@ -88,11 +88,14 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "list_param" => param::list(rest, tool),
         "conf_param" => conf_param::run(rest, tool),
         "llog_print" => permanent::print(rest, tool),
-        // MGS is the only device with commands of its own, and they find the MGS by themselves.
-        "--device" if rest.first().is_some_and(|device| device == "MGS") => command(&rest[1..], tool),
+        "--device" => with_device(rest, tool),
         "--fsname" => with_fsname(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
         option if option.starts_with("--fsname=") => {
             with_fsname(option.split_once('=').map(|(_, name)| name), rest, tool)
+        }
+        "activate" | "deactivate" => {
+            writeln!(tool.err, "error: {name}: name the connection to an OST first: lctl --device DEVICE {name}")?;
+            Ok(usage::EXIT)
         }
         "pool_new" => pool::new(rest, tool),
         "pool_add" => pool::add(rest, tool),
@@ -114,6 +117,21 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         unknown => {
             writeln!(tool.err, "lctl: '{unknown}' is not a valid command. See 'lctl --list-commands'.")?;
             Ok(1)
+        }
+    }
+}
+
+/// `--device DEVICE COMMAND...`. The commands of the device `MGS` find the MGS by themselves.
+fn with_device(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    match args {
+        [device, name] if name == "activate" || name == "deactivate" => devices::set_active(device, name, tool),
+        [device, rest @ ..] if device == "MGS" => command(rest, tool),
+        _ => {
+            writeln!(
+                tool.err,
+                "lctl: '--device DEVICE' must be followed by activate or deactivate, and '--device MGS' by a command"
+            )?;
+            Ok(usage::EXIT)
         }
     }
 }

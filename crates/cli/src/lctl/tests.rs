@@ -261,3 +261,33 @@ fn lctl_reports_a_stopped_process_and_prints_the_others() {
     drop(hung);
     assert!(run("get_param version").2.contains("no Sheen process"));
 }
+
+#[test]
+fn deactivate_sets_active_of_one_connection_by_name_or_number() {
+    let mount = Params::new();
+    let active: Vec<_> = (0..2).map(|_| Arc::new(AtomicU64::new(1))).collect();
+    for (i, cell) in active.iter().enumerate() {
+        let name = format!("sheen-OST000{i}-osc-ff00");
+        mount.register(&format!("osc.{name}.active"), Param::atomic(0..=1, cell.clone()));
+        mount.add_device(&name.clone(), move || Device::new("osc", &name, "a080"));
+    }
+    mount.add_device("MDS", || Device::new("mds", "MDS", "MDS_uuid"));
+    let mount = [mount];
+    let values = || active.iter().map(|cell| cell.load(std::sync::atomic::Ordering::Relaxed)).collect::<Vec<_>>();
+    let done = (0, String::new(), String::new());
+    assert_eq!(lctl(&mount, "--device sheen-OST0001-osc-ff00 deactivate"), done);
+    assert_eq!(values(), [1, 0]);
+    let dl = lctl(&mount, "dl").1;
+    let number =
+        |name: &str| dl.lines().find(|l| l.contains(name)).unwrap().trim().split(' ').next().unwrap().to_owned();
+    assert_eq!(lctl(&mount, &format!("--device {} deactivate", number("OST0000"))), done);
+    assert_eq!(lctl(&mount, "--device sheen-OST0001-osc-ff00 activate"), done);
+    assert_eq!(values(), [0, 1]);
+    let (code, out, err) = lctl(&mount, "--device sheen-OST0007-osc-ff00 deactivate");
+    assert_eq!((code, out.as_str()), (19, ""));
+    assert!(err.contains("no device 'sheen-OST0007-osc-ff00'"), "{err}");
+    let (code, _, err) = lctl(&mount, "--device MDS deactivate");
+    assert!(code == 22 && err.contains("no connection to an OST"), "{err}");
+    assert_eq!(lctl(&mount, "deactivate").0, usage::EXIT);
+    assert_eq!(lctl(&mount, "--device").0, usage::EXIT);
+}

@@ -10,6 +10,7 @@ Shows and sets parameters of the Sheen processes on this machine:
 of all file systems, or of one with --fsname.
 
   dl           devices: targets, services and the clients' connections to them
+  deactivate   stop using an OST (--device DEVICE); activate uses it again
   get_param    values of parameters, by name or pattern
   set_param    set parameters
   list_param   names of parameters
@@ -71,6 +72,17 @@ const LLOG_PRINT: &str = "\
 print the permanent settings (set_param -P)
 usage: [--device MGS | --fsname NAME] llog_print params
 ";
+const ACTIVATE: &str = "\
+use an OST again
+usage: --device DEVICE activate
+";
+const DEACTIVATE: &str = "\
+stop using an OST: this process sends it no requests, until it ends
+or the device is activated again. DEVICE is a connection to an OST, by
+its name or number in 'lctl dl'. Permanent and for all processes:
+lctl set_param -P osc.<fsname>-OST0001-osc-*.active=0, on the MGS.
+usage: --device DEVICE deactivate
+";
 const POOL_NEW: &str = "\
 add a new pool
 usage: pool_new <fsname>.<poolname>
@@ -107,6 +119,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("list_param", LIST_PARAM),
     ("conf_param", CONF_PARAM),
     ("llog_print", LLOG_PRINT),
+    ("activate", ACTIVATE),
+    ("deactivate", DEACTIVATE),
     ("pool_new", POOL_NEW),
     ("pool_add", POOL_ADD),
     ("pool_remove", POOL_REMOVE),
