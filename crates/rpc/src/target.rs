@@ -232,10 +232,13 @@ impl<P: Protocol> Target<P> {
         room: Option<Room>,
     ) {
         let (xid, keep, op) = (header.xid, P::once(&request), P::op(&request));
+        let waits_for_change = P::waits_for_change(&request);
         let began = self.rt.now();
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
         let mut answer = self.execute(&export, request, bulk).await;
-        slow::server_request(&self.name, &export, xid, op, self.rt.now().since(began));
+        if !waits_for_change {
+            slow::server_request(&self.name, &export, xid, op, self.rt.now().since(began));
+        }
         // Without a checksum the client would not notice a write to the file while it is sent: copy
         // the data.
         if header.flags & FLAG_BULK_CRC == 0 || header.flags & FLAG_BULK_COPY != 0 {

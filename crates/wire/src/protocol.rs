@@ -28,6 +28,12 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// Returns the request's name for statistics and logs, such as `create`.
     fn op(request: &Self::Request) -> &'static str;
+
+    /// Whether the service may wait with its reply until something changes. Such a request is never
+    /// reported as slow.
+    fn waits_for_change(_: &Self::Request) -> bool {
+        false
+    }
 }
 
 /// The metadata protocol.
@@ -82,6 +88,10 @@ impl Protocol for Mgs {
     /// Registration names the target by its uuid, so a second registration finds the first.
     fn once(_: &mgs::Request) -> bool {
         false
+    }
+
+    fn waits_for_change(request: &mgs::Request) -> bool {
+        matches!(request, mgs::Request::Watch { .. })
     }
 
     fn op(request: &mgs::Request) -> &'static str {

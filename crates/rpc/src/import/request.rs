@@ -89,6 +89,7 @@ impl<P: Protocol> ImportRequest<'_, P> {
     async fn run(self, in_place: bool) -> Result<Response<P::Reply>, RequestError> {
         let ImportRequest { inner, body, bulk, slots, guarded } = self;
         let (op, sent, mut xid) = (P::op(&body), bulk.len(), None);
+        let waits_for_change = P::waits_for_change(&body);
         // The slots are closed with the import.
         let slot = slots.acquire().await.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
         let started = inner.net.rt().now();
@@ -96,7 +97,9 @@ impl<P: Protocol> ImportRequest<'_, P> {
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
         let took = inner.net.rt().now().since(started);
         inner.stats.record(op, sent, received, took);
-        slow::client_request(&inner.target, op, took);
+        if !waits_for_change {
+            slow::client_request(&inner.target, op, took);
+        }
         drop(slot);
         let answer = match answer {
             Ok(response) if !in_place => response.copied().map_err(|e| Cause::Answered(e.into())),

@@ -6,10 +6,11 @@ use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
 use sheen_rt::{
+    Rt,
     operation::{self, SLOW_AFTER},
     sim::{Sim, SimConfig, World},
 };
-use sheen_wire::{Bulk, Mds, OpId, Ost, mds, ost};
+use sheen_wire::{Bulk, Mds, Mgs, OpId, Ost, mds, mgs, ost};
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::common::*;
@@ -163,4 +164,47 @@ fn slow_request_is_logged_by_client_and_server_with_its_operation() {
     assert!(server.0.contains("request=\"alloc_seq\"") && server.0.contains("xid=2"), "{server:?}");
     assert!(client.0.contains("request=\"alloc_seq\"") && !client.0.contains("xid"), "{client:?}");
     assert_eq!((server.1, client.1), (OpId::new(9, 2), OpId::new(9, 2)));
+}
+
+/// Replies after a while, as an MGS does when nothing changes.
+struct Calm(Rt);
+
+impl Service<Mgs> for Calm {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        _: mgs::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<mgs::Reply>>> {
+        Box::pin(async move {
+            self.0.sleep(2 * SLOW_AFTER).await;
+            Ok(mgs::Reply::Names(Vec::new()).into())
+        })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn watch_that_waits_for_a_change_is_not_logged_as_slow() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::registry().with(log.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        let sim = Sim::new(1, SimConfig::default());
+        sim.run(async {
+            let server = Server::new(Net::new(sim.rt(1)));
+            server.add::<Mgs>("MGS", Arc::new(Calm(sim.rt(1))));
+            server.listen(sim.addr(1, PORT)).await.unwrap();
+            let import = Import::<Mgs>::new(Net::new(sim.rt(3)), config(&sim, "client", "MGS", 1));
+            import.request(mgs::Request::Watch { fsname: "t".into(), version: 1 }).send().await.unwrap();
+            import.request(mgs::Request::List).send().await.unwrap();
+        })
+        .unwrap();
+    });
+    let lines = log.0.lock().clone();
+    let slow: Vec<_> = lines.iter().filter(|(line, _)| line.contains("slow request")).collect();
+    // One line of the client and one of the server.
+    assert!(slow.len() == 2 && slow.iter().all(|(line, _)| line.contains("request=\"list\"")), "{lines:?}");
 }
