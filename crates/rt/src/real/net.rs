@@ -31,6 +31,11 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of unanswered probes after which the connection breaks.
 const KEEPALIVE_PROBES: u32 = 3;
 
+/// Time after which a connection breaks if sent data is not acknowledged, or not taken by a peer
+/// that is stopped. As long as an idle connection to a dead host lasts. The kernel's own limit is a
+/// quarter of an hour.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(60);
+
 /// Maximum low-water mark in bytes. While a reader expects many bytes, it sleeps until this many
 /// have arrived (SO_RCVLOWAT; the kernel sizes its buffer for it). Otherwise the sender's kernel
 /// wakes it for each packet of 64 KiB. The mark is not larger, so that sender and receiver copy at
@@ -48,7 +53,8 @@ fn new_socket(addr: SocketAddr) -> io::Result<TcpSocket> {
 /// processor's time at this speed. Every process may choose Reno.
 const LOOPBACK_CONGESTION: &str = "reno";
 
-/// Sets the options of a connection: no Nagle, so that a request is sent at once, and keepalive.
+/// Sets the options of a connection: no Nagle, so that a request is sent at once, and limits
+/// after which a dead peer is noticed.
 ///
 /// The sizes of socket buffers are deliberately not set. A size set by hand is limited to
 /// `net.core.wmem_max` (208 KiB by default) and disables the kernel's autotuning, which goes up to
@@ -59,6 +65,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MAX.as_millis() as u32)?;
     if stream.peer_addr()?.ip() == stream.local_addr()?.ip() {
         // An optimisation only: ignore errors.
         let _ = sockopt::set_tcp_congestion(stream, LOOPBACK_CONGESTION);
@@ -220,5 +227,23 @@ impl WriteHalf {
 
     pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
         poll_fn(|cx| Pin::new(&mut self.0).poll_shutdown(cx)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_breaks_when_its_data_stays_unacknowledged() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let socket = new_socket("127.0.0.1:0".parse().unwrap()).unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let listener = socket.listen(BACKLOG).unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            tune(&stream).unwrap();
+            assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 60_000);
+        });
     }
 }
