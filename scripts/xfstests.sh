@@ -39,6 +39,8 @@ clean_up() {
 }
 trap clean_up EXIT
 
+# Unprivileged users reach the mounts.
+chmod 755 "$work"
 mkdir -p "$results" "$work"/{bin,sbin,mnt/test,mnt/scratch}
 # mount(8) looks for its helpers only in /sbin.
 mount -t tmpfs none "$work/sbin"
