@@ -16,6 +16,7 @@ mod etxtbsy;
 mod files;
 mod find;
 mod fsx2;
+mod full_mdt;
 mod group_locks;
 mod jail;
 mod llapi;

@@ -1,6 +1,9 @@
 //! `sheen status`: shows the state of the file system in a directory, and how to mount it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use sheen_control::{GREETING_TIMEOUT, Reply, Request};
 use sheen_mount::IoUringSwitch;
 
 use crate::{
@@ -9,7 +12,11 @@ use crate::{
     error::{Context, Result},
     paths::Home,
     run_file::{Running, State, state},
+    time_limits::scaled,
 };
+
+/// Value of `mdt.*.health` of an MDT without problems.
+const HEALTHY: &str = "healthy";
 
 #[derive(Serialize)]
 struct Report {
@@ -26,6 +33,8 @@ struct Report {
     osts: Option<u32>,
     pid: Option<u32>,
     since: Option<u64>,
+    /// `mdt.*.health` of the MDTs of the process.
+    health: BTreeMap<String, String>,
     log: String,
 }
 
@@ -64,6 +73,7 @@ impl Report {
             osts: running.map(|r| r.osts).or(config.map(|c| c.osts)),
             pid: running.map(|r| r.pid),
             since: running.map(|r| r.since),
+            health: running.map(|r| health(r.pid)).unwrap_or_default(),
             log: home.log().display().to_string(),
         }
     }
@@ -84,6 +94,9 @@ impl Report {
             return;
         };
         line("state", &format!("running, pid {pid}"));
+        for (mdt, health) in self.health.iter().filter(|(_, health)| *health != HEALTHY) {
+            line("problem", &format!("{mdt}: {health}; the log has the reason"));
+        }
         line("mounted at", self.mount.as_deref().unwrap_or("not mounted by this process"));
         if let Some(source) = &self.source {
             line("to mount", &format!("sheen mount {source} DIRECTORY"));
@@ -93,4 +106,14 @@ impl Report {
             line("io_uring", "off in the kernel; root's `-o io_uring=on` makes small requests of a mount faster");
         }
     }
+}
+
+/// Returns the health of the MDTs of a process, by name. Nothing if the process does not answer.
+fn health(pid: u32) -> BTreeMap<String, String> {
+    let name = format!("{pid}.sock");
+    let sockets = sheen_control::sockets().into_iter().filter(|path| path.ends_with(&name));
+    let request = Request::Get { pattern: "mdt.*.health".to_owned() };
+    let replies = sockets.filter_map(|socket| sheen_control::ask(&socket, &request, scaled(GREETING_TIMEOUT)).ok());
+    let values = replies.flat_map(|reply| if let Reply::Values(values) = reply { values } else { Vec::new() });
+    values.filter_map(|found| Some((found.name.split('.').nth(1)?.to_owned(), found.value))).collect()
 }
