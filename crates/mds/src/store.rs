@@ -96,11 +96,8 @@ impl RedbStore {
         let done = self.damage.guard(|| database.compact().map(drop).map_err(failed));
         // Closed before it is opened again.
         drop(database);
-        self.damage.check()?;
-        self.damage.guard(|| {
-            *slot = Some(open(FileBackend::new(&self.file, &self.damage), self.cache_bytes)?);
-            Ok(())
-        })?;
+        drop(slot);
+        self.reopen()?;
         done
     }
 

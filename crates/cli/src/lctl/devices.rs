@@ -49,24 +49,16 @@ pub fn set_active(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Resul
     let name = format!("osc.{}.active", found.name);
     let set = Request::Set { pattern: name.clone(), value: u8::from(command == "activate").to_string() };
     let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });
-    let errnos: Vec<i32> = results.map(|r| r.errno).collect();
-    match errnos[..] {
-        [] => {
-            writeln!(
-                tool.err,
-                "error: {command}: '{}' is no connection to an OST; those have the type osc or osp",
-                found.name
-            )?;
-            Ok(Errno::EINVAL.0)
-        }
-        _ => match errnos.into_iter().find(|errno| *errno != 0) {
-            None => Ok(0),
-            Some(errno) => {
-                writeln!(tool.err, "error: {command}: setting {name}: {}", Errno(errno))?;
-                Ok(errno)
-            }
-        },
+    // Several processes may have a connection of this name; the first error counts.
+    let Some(errno) = results.map(|r| r.errno).reduce(|first, next| if first == 0 { next } else { first }) else {
+        let name = found.name;
+        writeln!(tool.err, "error: {command}: '{name}' is no connection to an OST; those have the type osc or osp")?;
+        return Ok(Errno::EINVAL.0);
+    };
+    if errno != 0 {
+        writeln!(tool.err, "error: {command}: setting {name}: {}", Errno(errno))?;
     }
+    Ok(errno)
 }
 
 /// Prints the NIDs of all processes.

@@ -27,8 +27,8 @@ use sheen_wire::{Errno, StatFs};
 
 /// File of the reserve in the MDT's directory.
 pub(crate) const RESERVE: &str = "reserve";
-/// Size of the reserve, in bytes, but at most this part of the disk. A busy MDT adds less to the
-/// store by one commit.
+/// Size of the reserve, in bytes, but at most this part of the disk. A commit of a few thousand
+/// operations fits.
 const BYTES_MAX: u64 = 32 << 20;
 const PART_OF_DISK_MAX: u64 = 8;
 /// Number of operations after which a commit does not wait for the interval while the MDT is short
