@@ -2,10 +2,10 @@
 CARGO ?= cargo
 DEMO ?= ./demo
 
-.PHONY: help build demo demo-stop test soak bench lint install clean
+.PHONY: help build demo demo-stop test soak bench lint install install-io-uring clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 build: ## the sheen program and the C library, optimised: target/release/{sheen,liblustreapi.so}
 	$(CARGO) build --release -p sheen -p sheen-llapi
@@ -46,6 +46,10 @@ install: build ## into /usr/local: sheen, lfs, lctl, liblustreapi with its heade
 	install -D -m 644 target/release/liblustreapi.a $(DESTDIR)/usr/local/lib/liblustreapi.a
 	install -D -m 644 -t $(DESTDIR)/usr/local/include/lustre $(wildcard crates/llapi/include/lustre/*.h)
 	install -D -m 644 -t $(DESTDIR)/usr/local/include/linux/lustre crates/llapi/include/linux/lustre/lustre_user.h
+
+install-io-uring: ## FUSE over io_uring after each boot, which makes mounts faster (docs/operations.md)
+	install -d $(DESTDIR)/etc/modprobe.d
+	echo 'options fuse enable_uring=1' >$(DESTDIR)/etc/modprobe.d/sheen.conf
 
 clean: ## removes the build results
 	$(CARGO) clean

@@ -13,6 +13,15 @@ set -u
 # several suites is slow.
 export SHEEN_TIMEOUT_FACTOR=${SHEEN_TIMEOUT_FACTOR:-30}
 
+# The kernel's requests come over io_uring, or over /dev/fuse with SHEEN_TEST_IO_URING=off or if the
+# kernel has no FUSE over io_uring.
+switch=/sys/module/fuse/parameters/enable_uring
+if [ "${SHEEN_TEST_IO_URING:-on}" = on ] && [ -w $switch ] && echo 1 >$switch; then
+  export SHEEN_MOUNT_OPTIONS=io_uring=on
+else
+  export SHEEN_MOUNT_OPTIONS=io_uring=off
+fi
+
 # Aborts the FUSE connections of this mount namespace: no process then waits for a server that
 # died or hangs.
 abort_mounts() {

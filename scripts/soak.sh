@@ -19,8 +19,8 @@ cargo build --quiet --workspace && cargo nextest run --workspace --no-run --carg
   echo
   echo "$(nproc) processors, Linux $(uname -r), $minutes minutes requested."
   echo
-  echo "| round | seed | seconds | result |"
-  echo "|---|---|---|---|"
+  echo "| round | seed | io_uring | seconds | result |"
+  echo "|---|---|---|---|---|"
 } >"$report"
 export SHEEN_SOAK=1
 failed=0
@@ -28,15 +28,18 @@ for ((round = 1; round == 1 || SECONDS < minutes * 60; round++)); do
   seed=${SOAK_SEED:-$((RANDOM << 15 | RANDOM))}
   echo "== round $round: SOAK_SEED=$seed (${SECONDS} s of $((minutes * 60)))"
   export PROPTEST_RNG_SEED=$seed SHEEN_FSX_SEED=$seed SHEEN_SIM_FROM=$seed
+  # The transport of the kernel's requests: io_uring and /dev/fuse in turns.
+  transport=${SOAK_IO_URING:-$([ $((round % 2)) = 1 ] && echo on || echo off)}
+  export SHEEN_TEST_IO_URING=$transport
   begun=$SECONDS
   cargo nextest run --workspace --profile soak "$@" 2>&1 | tee "$out/round-$round.log"
   if [ "${PIPESTATUS[0]}" -ne 0 ]; then failed=$((failed + 1)); fi
   summary=$(grep -E '^ +Summary' "$out/round-$round.log" | tail -1 | sed 's/^ *Summary *//')
-  echo "| $round | $seed | $((SECONDS - begun)) | ${summary:-did not run} |" >>"$report"
+  echo "| $round | $seed | $transport | $((SECONDS - begun)) | ${summary:-did not run} |" >>"$report"
   grep -hoE '^ +(FAIL|TIMEOUT|SIG[A-Z]+) .*' "$out/round-$round.log" | sort -u | sed 's/^ */* /' >>"$out/failed.$$"
 done
 if [ -s "$out/failed.$$" ]; then
-  { echo; echo "Failed (to repeat a round: SOAK_SEED=<its seed> SOAK_MINUTES=0 scripts/soak.sh):"; echo; cat "$out/failed.$$"; } >>"$report"
+  { echo; echo "Failed (to repeat a round: SOAK_SEED=<its seed> SOAK_IO_URING=<on|off> SOAK_MINUTES=0 scripts/soak.sh):"; echo; cat "$out/failed.$$"; } >>"$report"
 fi
 rm -f "$out/failed.$$"
 if [ -n "${XFSTESTS_DIR:-}" ]; then

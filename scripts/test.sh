@@ -12,6 +12,9 @@ export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
 cargo build --quiet --workspace
 code=0
 cargo nextest run --workspace "$@" || code=$?
+# A part of the tests on mounts once more, with the kernel's requests over /dev/fuse instead of
+# io_uring.
+[ $# -gt 0 ] || SHEEN_TEST_IO_URING=off cargo nextest run --workspace --cargo-quiet --profile device || code=$?
 # Doc tests, which nextest does not run. They run after a failure as well.
 [ $# -gt 0 ] || cargo test --quiet --workspace --doc || code=$?
 exit "$code"

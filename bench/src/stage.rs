@@ -13,6 +13,29 @@ use crate::sheen::Sheen;
 /// Time limit for a file system to become mounted.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Transport of the kernel's requests to a mount of Sheen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// Over io_uring, if the kernel offers it: what users get.
+    Auto,
+    /// Over `/dev/fuse`.
+    Device,
+    /// Over io_uring.
+    Ring,
+}
+
+impl Transport {
+    /// Returns the mount options.
+    fn options(self) -> [&'static str; 2] {
+        let option = match self {
+            Transport::Auto => "io_uring=auto",
+            Transport::Device => "io_uring=off",
+            Transport::Ring => "io_uring=on",
+        };
+        ["-o", option]
+    }
+}
+
 /// A mounted file system.
 pub struct Stage {
     /// Name in tables.
@@ -25,6 +48,7 @@ pub struct Stage {
     children: Vec<Child>,
     /// The source to mount, if the servers run in processes of their own.
     source: String,
+    transport: Transport,
 }
 
 impl Stage {
@@ -39,7 +63,7 @@ impl Stage {
     }
 
     fn baseline_with(base: &Path, threads: usize, more: &[&str]) -> io::Result<Stage> {
-        let mut stage = Stage::new("baseline", base, Path::new(""))?;
+        let mut stage = Stage::new("baseline", base, Path::new(""), Transport::Device)?;
         let program = std::env::current_exe()?.with_file_name("baseline");
         let mut command = Command::new(program);
         command.arg(&stage.mount).args(["--threads", &threads.to_string()]).args(more);
@@ -49,10 +73,12 @@ impl Stage {
     }
 
     /// Starts servers and mount in one process, over `lo`.
-    pub fn sheen_lo(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
-        let mut stage = Stage::new("sheen lo", base, sheen)?;
+    pub fn sheen_lo(base: &Path, sheen: &Path, threads: usize, transport: Transport) -> io::Result<Stage> {
+        let name = if transport == Transport::Ring { "sheen lo, io_uring" } else { "sheen lo" };
+        let mut stage = Stage::new(name, base, sheen, transport)?;
         let mut up = stage.sheen.command(["up"]);
         up.arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
+        up.args(transport.options());
         // Runs in the foreground like the baseline. A daemon has a session of its own, and the
         // kernel divides CPU time among sessions first, so the two would not be comparable.
         up.args(["--default-layout", "plain", "--osts", "4", "--foreground", "--fuse-threads", &threads.to_string()]);
@@ -63,8 +89,9 @@ impl Stage {
 
     /// Starts MGS and MDT, two servers of two OSTs each, and the mount, in processes of their own
     /// over `tcp` on loopback.
-    pub fn sheen_tcp(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
-        let mut stage = Stage::new("sheen tcp", base, sheen)?;
+    pub fn sheen_tcp(base: &Path, sheen: &Path, threads: usize, transport: Transport) -> io::Result<Stage> {
+        let name = if transport == Transport::Ring { "sheen tcp, io_uring" } else { "sheen tcp" };
+        let mut stage = Stage::new(name, base, sheen, transport)?;
         let mgs = format!("127.0.0.1:{}@tcp", free_port()?);
         let (dir, program) = (stage.dir.clone(), stage.sheen.clone());
         let mut serve = |words: &[&str], sub: &str| -> io::Result<()> {
@@ -97,7 +124,8 @@ impl Stage {
     /// Mounts the file system. Returns whether that succeeded.
     fn mount_again(&self, threads: usize, more: &[&str]) -> io::Result<bool> {
         let mut mount = self.sheen.command(["mount", &self.source]);
-        mount.arg(&self.mount).args(["--fuse-threads", &threads.to_string()]).args(more);
+        mount.arg(&self.mount).args(["--fuse-threads", &threads.to_string()]);
+        mount.args(self.transport.options()).args(more);
         Ok(mount.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
     }
 
@@ -110,12 +138,12 @@ impl Stage {
         self.wait_mounted()
     }
 
-    fn new(name: &'static str, base: &Path, program: &Path) -> io::Result<Stage> {
-        let dir = base.join(name.replace(' ', "-"));
+    fn new(name: &'static str, base: &Path, program: &Path, transport: Transport) -> io::Result<Stage> {
+        let dir = base.join(name.replace(", ", "-").replace(' ', "-"));
         let mount = dir.join("mnt");
         fs::create_dir_all(&mount)?;
         let sheen = Sheen::new(program, dir.join("run"));
-        Ok(Stage { name, mount, sheen, dir, children: Vec::new(), source: String::new() })
+        Ok(Stage { name, mount, sheen, dir, children: Vec::new(), source: String::new(), transport })
     }
 
     fn wait_mounted(&self) -> io::Result<()> {

@@ -1,8 +1,9 @@
 //! Sheen against the baseline, as ratios: the table of `docs/performance.md`.
 //!
-//! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]`.
-//! Every round measures each work once on each file system, one after the other, so that other load
-//! of the machine affects them equally. Ratios are formed within a round. The table shows the
+//! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]
+//! [--transport device|ring]`.
+//! Every round measures each work once on each file system, soon after each other, so that other
+//! load of the machine affects them equally. Ratios are formed within a round. The table shows the
 //! median over the rounds.
 
 use std::{
@@ -10,14 +11,15 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
     report::{Options, Progress, Table, program},
-    stage::Stage,
+    stage::{Stage, Transport},
     stats::{median, median_and_range, ratios},
     workers::{self, Files, Job, Records},
 };
@@ -30,11 +32,18 @@ struct Args {
     /// Measure only this file system besides the baseline: lo or tcp
     #[arg(long)]
     stage: Option<String>,
+    /// Measure Sheen only with this transport of the kernel's requests: device or ring
+    #[arg(long)]
+    transport: Option<String>,
     /// Smaller amounts, for a first impression
     #[arg(long)]
     quick: bool,
 }
 
+/// Time for which the free space must stay the same.
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// Longest wait for that.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a read or write.
 const BLOCK: usize = 1 << 20;
 
@@ -149,17 +158,43 @@ type Rates = BTreeMap<(usize, usize), Vec<f64>>;
 fn measure(args: &Args, stages: &[Stage], works: &[Work]) -> io::Result<Rates> {
     let mut rates = Rates::new();
     let progress = Progress::new(args.options.rounds as usize * works.len() * stages.len());
+    // A file system's files are removed before the next one is measured. In a virtual machine,
+    // memory that was just freed is much faster than memory that the host must provide anew.
+    let numbered: Vec<(usize, &Work)> = works.iter().enumerate().collect();
+    let groups = || numbered.chunk_by(|(_, a), (_, b)| a.processes == b.processes && a.kind.unit() == b.kind.unit());
     for round in 0..args.options.rounds {
-        for (w, work) in works.iter().enumerate() {
-            for (s, stage) in stages.iter().enumerate() {
-                let rate = progress.step(&format!("{}, {}", stage.name, work.name), || {
-                    work.run(&stage.mount.join(format!("round{round}-{}", work.processes)))
-                })?;
-                rates.entry((w, s)).or_default().push(rate);
+        for (group, s) in groups().flat_map(|group| order(round as usize, stages.len()).map(move |s| (group, s))) {
+            let stage = &stages[s];
+            let dir = stage.mount.join(format!("round{round}"));
+            for (w, work) in group {
+                let name = format!("{}, {}", stage.name, work.name);
+                let rate = progress.step(&name, || work.run(&dir))?;
+                rates.entry((*w, s)).or_default().push(rate);
             }
+            fs::remove_dir_all(dir)?;
+            settle(&args.options.base)?;
         }
     }
     Ok(rates)
+}
+
+/// Returns the order of the file systems in a round. Each is the first one in some rounds, and has
+/// another predecessor in every second round.
+fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    let step = if round.is_multiple_of(2) { 1 } else { count - 1 };
+    (0..count).map(move |i| (round / 2 + step * i) % count)
+}
+
+/// Waits until the servers have destroyed the objects of the files removed last: until the free
+/// space of their directories stays the same.
+fn settle(base: &Path) -> io::Result<()> {
+    let free = || rustix::fs::statvfs(base).map(|space| space.f_bfree);
+    let (until, mut before) = (Instant::now() + SETTLE_MAX, None);
+    while before != Some(free()?) && Instant::now() < until {
+        before = Some(free()?);
+        thread::sleep(SETTLE_PAUSE);
+    }
+    Ok(())
 }
 
 impl Work {
@@ -168,21 +203,24 @@ impl Work {
         fs::create_dir_all(dir)?;
         let jobs: Vec<Job> = (0..self.processes).map(|rank| self.kind.job(dir, rank, self.count)).collect();
         let took = workers::run(&jobs)?;
-        if self.kind == Kind::Read {
-            (0..self.processes).try_for_each(|rank| fs::remove_file(data_file(dir, rank)))?;
-        }
         Ok((self.processes * self.count) as f64 / took.done.as_secs_f64())
     }
 }
 
 fn bring_up(args: &Args) -> io::Result<Vec<Stage>> {
-    let wanted = |name: &str| args.stage.as_ref().is_none_or(|s| s == name);
-    let mut stages = vec![Stage::baseline(&args.options.base, args.options.threads)?];
-    if wanted("lo") {
-        stages.push(Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads)?);
-    }
-    if wanted("tcp") {
-        stages.push(Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads)?);
+    let Options { base, sheen, threads, .. } = &args.options;
+    let wanted = |choice: &Option<String>, name: &str| choice.as_ref().is_none_or(|chosen| chosen == name);
+    let mut stages = vec![Stage::baseline(base, *threads)?];
+    for (name, transport) in [("device", Transport::Device), ("ring", Transport::Ring)] {
+        if !wanted(&args.transport, name) {
+            continue;
+        }
+        if wanted(&args.stage, "lo") {
+            stages.push(Stage::sheen_lo(base, sheen, *threads, transport)?);
+        }
+        if wanted(&args.stage, "tcp") {
+            stages.push(Stage::sheen_tcp(base, sheen, *threads, transport)?);
+        }
     }
     Ok(stages)
 }
@@ -240,8 +278,8 @@ fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Optio
             let rate = median(&rates[&(w, s)]);
             let ratios = ratios(&rates[&(w, s)], &rates[&(w, 0)]);
             let goal = match stage.name {
-                "sheen lo" => work.goal.0,
-                "sheen tcp" => work.goal.1,
+                name if name.starts_with("sheen lo") => work.goal.0,
+                name if name.starts_with("sheen tcp") => work.goal.1,
                 _ => None,
             };
             let goal = goal.map(|g| format!("≥ {g}")).unwrap_or_default();
@@ -252,7 +290,7 @@ fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Optio
     for (s, stage) in stages.iter().enumerate() {
         let Some(seconds) = &tar else { break };
         let ratios = ratios(&seconds[s], &seconds[0]);
-        let goal = if stage.name == "sheen lo" { "≤ 2.5".to_owned() } else { String::new() };
+        let goal = if stage.name.starts_with("sheen lo") { "≤ 2.5".to_owned() } else { String::new() };
         let took = median(&seconds[s]);
         let figures = json!({"work": "untar", "stage": stage.name, "seconds": took, "ratio": median(&ratios)});
         row("untar, 6000 files", stage.name, format!("{took:.2} s"), &ratios, goal, figures);

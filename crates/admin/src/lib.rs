@@ -40,4 +40,4 @@ pub use error::{Failure, Step, os_errno};
 pub use file_system::FileSystem;
 pub use progress::Progress;
 pub use swap::{swap_layouts, swap_layouts_of};
-pub use system::System;
+pub use system::{PROBE, System};

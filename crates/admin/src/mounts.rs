@@ -5,10 +5,11 @@ use std::{
     fs,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
-    sync::mpsc,
-    thread,
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The type of Sheen's mounts in the mount table.
 pub const MOUNT_TYPE: &str = "fuse.sheen";
@@ -85,34 +86,49 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns for each mount point whether `ask` returns within `limit`.
-pub fn answering(points: &[PathBuf], limit: Duration, ask: impl Fn(&Path) + Copy + Send + 'static) -> Vec<bool> {
-    points.chunks(CONCURRENT_PROBES_MAX).flat_map(|points| answers_within(limit, points, ask)).collect()
+/// Returns for each mount point whether its program `probe`, which asks the mount, ends within
+/// `limit`.
+///
+/// A program of its own is necessary. A system call on a mount that does not answer may be
+/// impossible to interrupt. A process with such a call does not end before the mount answers.
+pub fn answering(points: &[PathBuf], limit: Duration, probe: impl Fn(&Path) -> Command) -> Vec<bool> {
+    points.chunks(CONCURRENT_PROBES_MAX).flat_map(|points| answers_within(limit, points, &probe)).collect()
 }
 
-/// Returns for each path whether `ask` returns within `limit`. Asks all paths at the same time.
-///
-/// The thread of a path that does not answer is abandoned, because a request to a mount cannot be
-/// cancelled. If the mount has not read the request, the kernel drops it when this program ends.
-fn answers_within(limit: Duration, paths: &[PathBuf], ask: impl Fn(&Path) + Copy + Send + 'static) -> Vec<bool> {
-    let (tell, hear) = mpsc::channel();
-    let mut answers = vec![false; paths.len()];
-    for (i, path) in paths.iter().cloned().enumerate() {
-        let tell = tell.clone();
-        let ask_one = move || {
-            ask(&path);
-            // After the limit there is no receiver any more, which is fine.
-            let _ = tell.send(i);
-        };
-        // Without a thread the path counts as answering: the caller then asks it without a limit.
-        answers[i] = thread::Builder::new().spawn(ask_one).is_err();
-    }
-    drop(tell);
+/// Asks all mount points at the same time.
+fn answers_within(limit: Duration, points: &[PathBuf], probe: impl Fn(&Path) -> Command) -> Vec<bool> {
+    let start = |point: &PathBuf| {
+        let mut command = probe(point);
+        command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().ok()
+    };
+    // Without a program the mount counts as answering: the caller then asks it without a limit.
+    let mut probes: Vec<Option<Child>> = points.iter().map(start).collect();
     let until = Instant::now() + limit;
-    while let Ok(i) = hear.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        answers[i] = true;
+    while wait_for_one(&mut probes, until.saturating_duration_since(Instant::now())) {}
+    probes.iter().map(Option::is_none).collect()
+}
+
+/// Waits until a program has ended, and removes all that have. Returns whether any is left in time.
+/// Then the others are killed.
+fn wait_for_one(probes: &mut [Option<Child>], limit: Duration) -> bool {
+    let running = |probe: &Option<Child>| probe.as_ref().is_some_and(|child| child.stdout.is_some());
+    let outputs = probes.iter().flatten().filter_map(|child| child.stdout.as_ref());
+    // A program prints nothing: its pipe is readable when it has closed it.
+    let mut ends: Vec<PollFd<'_>> = outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    let in_time = !ends.is_empty() && !matches!(poll(&mut ends, Some(&limit)), Ok(0) | Err(_));
+    let ended: Vec<bool> = ends.iter().map(|end| !end.revents().is_empty()).collect();
+    for (probe, ended) in probes.iter_mut().filter(|probe| running(probe)).zip(ended) {
+        let Some(child) = probe else { continue };
+        if ended {
+            let _ = child.wait();
+            *probe = None;
+        } else if !in_time {
+            // Its request is dropped if the mount has not taken it yet.
+            let _ = child.kill();
+        }
     }
-    answers
+    in_time
 }
 
 #[cfg(test)]
@@ -147,16 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn answers_within_stops_waiting_for_silent_path() {
-        let paths = ["/fine", "/stopped", "/broken"].map(PathBuf::from);
-        let ask = |path: &Path| {
-            while path.ends_with("stopped") {
-                thread::park();
-            }
+    fn answering_stops_waiting_for_a_silent_mount() {
+        let points = ["/fine", "/stopped", "/broken"].map(PathBuf::from);
+        let probe = |point: &Path| {
+            let mut command = Command::new(if point.ends_with("stopped") { "sleep" } else { "false" });
+            command.arg("600");
+            command
         };
-        assert_eq!(answers_within(Duration::from_millis(100), &paths[1..2], ask), [false]);
-        // Every path that answers is counted, so only the silent path waits until the limit.
-        assert_eq!(answers_within(Duration::from_secs(3), &paths, ask), [true, false, true]);
-        assert_eq!(answers_within(Duration::from_secs(60), &paths[..1], ask), [true]);
+        assert_eq!(answering(&points[1..2], Duration::from_millis(100), probe), [false]);
+        // Every mount that answers is counted, so only the silent one is waited for.
+        assert_eq!(answering(&points, Duration::from_secs(3), probe), [true, false, true]);
+        assert_eq!(answering(&points[..1], Duration::from_secs(60), probe), [true]);
+        assert_eq!(answering(&points[..1], Duration::ZERO, |_| Command::new("/no/program")), [true]);
     }
 }

@@ -340,8 +340,12 @@ impl Host {
                 ));
             }
         };
+        let name = format!("llite.{}-{}.fuse_stats", client.fsname(), client.instance());
         let started = Mount::start(self.rt.clone(), client, mountpoint, source, face);
-        started.context(format!("cannot mount at {}", mountpoint.display()))
+        let mount = started.context(format!("cannot mount at {}", mountpoint.display()))?;
+        // The client unregisters it with the mount's other parameters.
+        self.params.register(&name, Param::text(mount.fuse_stats()));
+        Ok(mount)
     }
 
     /// Stops all services in order: each commits and syncs its data.

@@ -70,6 +70,8 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("allow_root", "use allow_other or private"),
     ("bind", "it is valid only with remount; use `mount --bind` to make a bind mount"),
 ];
+/// Environment variable with options for all mounts of a user or host, in front of those of `-o`.
+const DEFAULTS: &str = "SHEEN_MOUNT_OPTIONS";
 /// Largest number of threads of a mount.
 const THREADS_MAX: u32 = 256;
 /// Largest number of retries of a mount: a day, with one second between them.
@@ -115,8 +117,17 @@ pub fn asked(args: &MountArgsCommon) -> Result<MountRequest> {
     };
     let remount = args.mount_options.iter().any(|word| word == "remount");
     let mut asked = MountRequest { options, remount, bind: false, retries: 0 };
+    if !remount {
+        take_defaults(&mut asked, &std::env::var(DEFAULTS).unwrap_or_default())?;
+    }
     args.mount_options.iter().filter(|word| !word.is_empty()).try_for_each(|word| take(&mut asked, word))?;
     Ok(asked)
+}
+
+/// Takes the options of the environment variable [`DEFAULTS`].
+fn take_defaults(asked: &mut MountRequest, options: &str) -> Result {
+    let mut words = options.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.try_for_each(|word| take(asked, word)).map_err(|e| Failure::new(format!("in ${DEFAULTS}: {e}")))
 }
 
 /// Returns the flags of a mount after a remount with these words. A flag that no word names stays
@@ -292,7 +303,7 @@ mod tests {
         let rings = |options| parsed(options).unwrap().options.io_uring;
         assert_eq!(
             ["", "io_uring=on", "io_uring=on,io_uring=auto", "io_uring=off"].map(rings),
-            [IoUring::Off, IoUring::On, IoUring::Auto, IoUring::Off]
+            [IoUring::Auto, IoUring::On, IoUring::Auto, IoUring::Off]
         );
         assert_eq!(parsed("retry=3").unwrap().retries, 3);
         let waits = |options| parsed(options).unwrap().options.server_wait.map(|wait| wait.as_secs());
@@ -301,6 +312,16 @@ mod tests {
         for options in ["suid,dev", "allow_suid,allow_dev", "user,suid,dev,exec"] {
             assert_eq!(flags(options), MountFlags { suid: root, dev: root, ..usual }, "{options}");
         }
+    }
+
+    #[test]
+    fn options_of_the_environment_come_first() {
+        let mut asked = parsed("").unwrap();
+        take_defaults(&mut asked, " io_uring=off, localflock,").unwrap();
+        take(&mut asked, "io_uring=on").unwrap();
+        assert_eq!((asked.options.io_uring, asked.options.locks), (IoUring::On, Locks::Local));
+        let refused = take_defaults(&mut asked, "bogus").unwrap_err().to_string();
+        assert!(refused.starts_with("in $SHEEN_MOUNT_OPTIONS: unknown mount option 'bogus'"), "{refused}");
     }
 
     #[test]

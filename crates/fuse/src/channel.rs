@@ -2,12 +2,9 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use sheen_wire::Errno;
-
 use crate::{
-    counters::Counters,
-    device::{Device, is_unmounted},
-    lane::Entry,
+    device::Device,
+    lane::{Entry, Lent},
     pipe::FileRun,
 };
 
@@ -18,6 +15,8 @@ pub(crate) enum Channel {
     Device(Arc<Device>),
     /// Into the ring entry that brought the request.
     Ring(Entry),
+    /// Into the ring entry that brought the request, when its data is dropped.
+    Lent(Lent),
 }
 
 impl Channel {
@@ -27,11 +26,15 @@ impl Channel {
         match self {
             Channel::Device(device) => {
                 let result = device.send(unique, error, parts);
-                settle(&device.counters, unique, result)
+                device.counters.settle(unique, result)
             }
             Channel::Ring(entry) => {
-                let lane = entry.lane();
-                settle(&lane.counters, unique, entry.reply(error, parts))
+                let lane = entry.lane().clone();
+                lane.counters.settle(unique, entry.reply(error, parts))
+            }
+            Channel::Lent(lent) => {
+                lent.reply(error, parts);
+                true
             }
         }
     }
@@ -40,7 +43,7 @@ impl Channel {
     pub(crate) fn send_data(self, unique: u64, parts: &[&[u8]]) -> bool {
         if let Channel::Ring(entry) = &self {
             let bytes: usize = parts.iter().map(|p| p.len()).sum();
-            entry.counters().bytes_copied.fetch_add(bytes as u64, Relaxed);
+            entry.lane().counters.bytes_copied.fetch_add(bytes as u64, Relaxed);
         }
         self.send(unique, 0, parts)
     }
@@ -49,14 +52,15 @@ impl Channel {
     pub(crate) fn send_files(self, unique: u64, runs: &[FileRun<'_>]) -> Result<(), Channel> {
         match self {
             Channel::Device(device) => match device.splice(unique, runs) {
-                Some(result) => settle(&device.counters, unique, result),
+                Some(result) => device.counters.settle(unique, result),
                 None => return Err(Channel::Device(device)),
             },
             Channel::Ring(entry) => {
-                let lane = entry.lane();
+                let lane = entry.lane().clone();
                 let result = entry.reply_from_files(runs).map_err(Channel::Ring)?;
-                settle(&lane.counters, unique, result)
+                lane.counters.settle(unique, result)
             }
+            Channel::Lent(_) => return Err(self),
         };
         Ok(())
     }
@@ -64,24 +68,8 @@ impl Channel {
     /// Ends a message to which no reply goes. Over a ring the kernel waits for the entry all the
     /// same.
     pub(crate) fn release(self, unique: u64) {
-        if let Channel::Ring(_) = &self {
+        if !matches!(self, Channel::Device(_)) {
             self.send(unique, 0, &[]);
         }
     }
-}
-
-/// Counts a sent reply and returns whether the kernel accepted it. A refusal is normal if the
-/// request was aborted or the mount has ended.
-fn settle(counters: &Counters, unique: u64, result: Result<(), Errno>) -> bool {
-    match result {
-        Ok(()) => counters.replies.fetch_add(1, Relaxed),
-        Err(e) => {
-            if e != Errno::ENOENT && !is_unmounted(e) {
-                // The request has ended with EIO.
-                tracing::warn!(unique, errno = e.0, "the kernel refused a reply: {e}; the request ended with EIO");
-            }
-            counters.lost_replies.fetch_add(1, Relaxed)
-        }
-    };
-    result.is_ok()
 }

@@ -1,6 +1,9 @@
-//! Counters of one channel to the kernel.
+//! Counters of one channel to the kernel, and what a refused reply means.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::io::Errno as Os;
+use sheen_wire::Errno;
 
 /// Counters of one channel.
 #[derive(Debug, Default)]
@@ -20,4 +23,26 @@ impl Counters {
         self.requests.fetch_add(1, Relaxed);
         self.bytes_in.fetch_add(bytes as u64, Relaxed);
     }
+
+    /// Counts a sent reply and returns whether the kernel accepted it. A refusal is normal if the
+    /// request was aborted or the mount has ended.
+    pub(crate) fn settle(&self, unique: u64, result: Result<(), Errno>) -> bool {
+        match result {
+            Ok(()) => self.replies.fetch_add(1, Relaxed),
+            Err(e) => {
+                if e != Errno::ENOENT && !is_unmounted(e) {
+                    // The request has ended with EIO.
+                    tracing::warn!(unique, errno = e.0, "the kernel refused a reply: {e}; the request ended with EIO");
+                }
+                self.lost_replies.fetch_add(1, Relaxed)
+            }
+        };
+        result.is_ok()
+    }
+}
+
+/// Whether the error of a reply means that the mount has ended.
+pub(crate) fn is_unmounted(e: Errno) -> bool {
+    // EPERM: the channel was never mounted or is already torn down.
+    matches!(e, Errno::ENODEV | Errno::ENOTCONN | Errno::EPERM) || e.0 == Os::CONNABORTED.raw_os_error()
 }

@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     abi::structs::OutHeader,
-    counters::Counters,
+    counters::{Counters, is_unmounted},
     pipe::{FileRun, Pipe},
 };
 
@@ -179,10 +179,4 @@ impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// Whether the error of a write means that the mount has ended.
-pub(crate) fn is_unmounted(e: Errno) -> bool {
-    // EPERM: the channel was never mounted or is already torn down.
-    matches!(e, Errno::ENODEV | Errno::ENOTCONN | Errno::EPERM) || e.0 == Os::CONNABORTED.raw_os_error()
 }

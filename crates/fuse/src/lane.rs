@@ -4,17 +4,22 @@
 //! thread writes the reply into the entry's memory and hands the entry back over the [`Lane`] of
 //! its ring thread. The ring thread, the only one that may submit, commits it to the kernel.
 //!
+//! The data of a large WRITE is not copied out of the entry ([`Entry::lend`]). Such an entry is
+//! committed when it has a reply and the data is dropped.
+//!
 //! A ring thread that waits in the kernel is woken by an eventfd. A thread that is awake, for
 //! example because it answers the request itself, finds the entry before it waits again.
 
 use std::{
+    ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use sheen_wire::Errno;
@@ -113,12 +118,14 @@ impl Entry {
         Entry { slot, lane }
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.lane.counters
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        &self.lane
     }
 
-    pub(crate) fn lane(&self) -> Arc<Lane> {
-        self.lane.clone()
+    /// Lends `range` of the entry's memory: data of its request.
+    pub(crate) fn lend(self, range: Range<usize>) -> (Lent, Bytes) {
+        let lent = Arc::new(Lender { entry: Some(self), reply: OnceLock::new() });
+        (Lent(lent.clone()), Bytes::from_owner(Loan { lent, range }))
     }
 
     /// Answers with `error` (0 or a negative errno) and these bytes.
@@ -149,7 +156,7 @@ impl Entry {
             }
             len += run.len;
         }
-        self.counters().bytes_copied.fetch_add(len as u64, Relaxed);
+        self.lane.counters.bytes_copied.fetch_add(len as u64, Relaxed);
         Ok(self.commit(0, len))
     }
 
@@ -157,6 +164,48 @@ impl Entry {
         self.slot.set_reply(error, payload);
         self.lane.counters.bytes_out.fetch_add(payload as u64, Relaxed);
         self.lane.answer(self.slot)
+    }
+}
+
+/// The right to answer an entry whose data is lent.
+#[derive(Debug)]
+pub(crate) struct Lent(Arc<Lender>);
+
+impl Lent {
+    /// Answers as [`Entry::reply`], as soon as the data is dropped.
+    pub(crate) fn reply(self, error: i32, parts: &[&[u8]]) {
+        let _ = self.0.reply.set((error, parts.concat()));
+    }
+}
+
+/// An entry whose data is lent. The last one to drop it commits it.
+#[derive(Debug)]
+struct Lender {
+    /// `None` only during the drop.
+    entry: Option<Entry>,
+    /// The error and the bytes of the reply.
+    reply: OnceLock<(i32, Vec<u8>)>,
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        let Some(entry) = self.entry.take() else { return };
+        let (error, bytes) = self.reply.take().unwrap_or((-Errno::EIO.0, Vec::new()));
+        let lane = entry.lane.clone();
+        lane.counters.settle(entry.slot.commit_id(), entry.reply(error, &[&bytes]));
+    }
+}
+
+/// The data of an entry, as the owner behind [`Bytes`].
+struct Loan {
+    lent: Arc<Lender>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Loan {
+    fn as_ref(&self) -> &[u8] {
+        let bytes = self.lent.entry.as_ref().map(|entry| entry.slot.bytes(self.range.clone()));
+        bytes.unwrap_or_default()
     }
 }
 
@@ -229,6 +278,40 @@ mod tests {
         lane.take(&mut answered, false);
         assert_eq!(&answered[0].payload_mut()[..6], b"onetwo");
         assert_eq!(answered.len(), 2, "the second one with EIO");
+    }
+
+    #[test]
+    fn an_entry_with_lent_data_is_committed_when_it_is_answered_and_its_data_dropped() {
+        let lane = Lane::new().unwrap();
+        let mut answered = Vec::new();
+        let mut lent = |answer_first: bool| {
+            let mut entry = entry(&lane, 4096);
+            entry.slot.payload_mut()[..4].copy_from_slice(b"data");
+            let (lent, data) = entry.lend(4096..4100);
+            let part = data.slice(1..);
+            drop(data);
+            assert_eq!(&part[..], b"ata");
+            if answer_first {
+                lent.reply(0, &[b"size"]);
+                lane.take(&mut answered, false);
+                assert!(answered.is_empty(), "the data is in use");
+                drop(part);
+            } else {
+                drop(part);
+                lane.take(&mut answered, false);
+                assert!(answered.is_empty(), "without a reply");
+                lent.reply(0, &[b"size"]);
+            }
+            lane.take(&mut answered, false);
+            let mut slot = answered.pop().unwrap();
+            assert_eq!(&slot.payload_mut()[..4], b"size");
+        };
+        lent(true);
+        lent(false);
+        let (unanswered, data) = entry(&lane, 4096).lend(4096..4097);
+        drop((unanswered, data));
+        lane.take(&mut answered, false);
+        assert_eq!((answered.len(), lane.in_use()), (1, 0), "with EIO");
     }
 
     #[test]

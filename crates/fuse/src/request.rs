@@ -142,8 +142,9 @@ pub struct Write {
     /// Owner of mandatory locks.
     pub lock_owner: Option<u64>,
     /// The bytes. If longer than [`crate::COPY_PAYLOAD_BYTES_MAX`], they are page-aligned in the
-    /// buffer that the kernel filled. That buffer returns to the session's pool when the last clone
-    /// is dropped.
+    /// memory that the kernel filled: a buffer or a ring entry. The buffer returns to the session's
+    /// pool when the last clone is dropped. The reply of a ring entry waits for that. So the file
+    /// system drops the bytes at the reply, and copies what it retains.
     pub data: Bytes,
 }
 

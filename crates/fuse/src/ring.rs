@@ -10,6 +10,7 @@
 //!   all entries of a queue are so in use, the thread registers as many again, up to
 //!   [`ENTRIES_MAX`]. Otherwise programs that wait for a lock could keep the program that holds it
 //!   from unlocking.
+//! * The data of a large WRITE stays in its entry, which is committed when the data is dropped.
 //! * A new entry takes only new requests. A request that found no free entry waits for the next
 //!   commit of its queue. So the thread makes the kernel send messages ([`NUDGE`]) that it commits
 //!   at once.
@@ -33,12 +34,12 @@ use zerocopy::IntoBytes;
 use crate::{
     abi::{ring_command, structs::RingCommand},
     channel::Channel,
-    device::is_unmounted,
+    counters::is_unmounted,
     lane::{Entry, Lane},
     notify::Notifier,
     parse::{Incoming, Malformed},
     request::Op,
-    server::{self, Serving},
+    server::{self, COPY_PAYLOAD_BYTES_MAX, Serving},
     slot::Slot,
 };
 
@@ -341,18 +342,30 @@ impl Ring {
             let _ = Entry::new(slot, self.lane.clone()).reply(0, &[]);
             return;
         }
-        let message = slot.message().unwrap_or_default();
+        let place = slot.join().unwrap_or_default();
+        let message = slot.bytes(place.clone());
         counters.message(message.len());
         let mut incoming = server.parse(message);
-        if let Some(range) = server::payload(&incoming) {
-            server::attach(&mut incoming, server.copy(&message[range], counters));
-        }
         if let Err(malformed) = &mut incoming {
             // The kernel waits for the entry of any message.
             malformed.unique = Some(unique);
         }
         self.entries[slot.index].file = open_file(&incoming);
-        server.dispatch(incoming, Channel::Ring(Entry::new(slot, self.lane.clone())));
+        let channel = match server::payload(&incoming) {
+            Some(data) if data.len() > COPY_PAYLOAD_BYTES_MAX => {
+                let entry = Entry::new(slot, self.lane.clone());
+                let (lent, bytes) = entry.lend(place.start + data.start..place.start + data.end);
+                server::attach(&mut incoming, bytes);
+                Channel::Lent(lent)
+            }
+            data => {
+                if let Some(data) = data {
+                    server::attach(&mut incoming, server::copy(&message[data], counters));
+                }
+                Channel::Ring(Entry::new(slot, self.lane.clone()))
+            }
+        };
+        server.dispatch(incoming, channel);
     }
 }
 

@@ -27,9 +27,9 @@ use crate::{
     request::Request,
 };
 
-/// A payload of at most this many bytes is copied out of the worker's buffer. A larger one takes
-/// the buffer along. Copying 16 KiB takes about a microsecond. A buffer that is handed over
-/// occupies `max_write` bytes for as long as the data lives.
+/// A payload of at most this many bytes is copied out of the buffer in which it arrived. A larger
+/// one keeps the buffer, or the ring entry, for as long as the data lives. Copying 16 KiB takes
+/// about a microsecond.
 pub const COPY_PAYLOAD_BYTES_MAX: usize = 16 << 10;
 
 /// A file system. Its methods are called from many threads concurrently.
@@ -140,21 +140,6 @@ impl Server {
         parse::parse(message, self.negotiated.has(SETXATTR_EXT))
     }
 
-    /// Copies a payload out of a buffer that is used again. A large one is page-aligned in a buffer
-    /// of the pool.
-    pub(crate) fn copy(&self, payload: &[u8], counters: &Counters) -> Bytes {
-        counters.bytes_copied.fetch_add(payload.len() as u64, Ordering::Relaxed);
-        if payload.len() <= COPY_PAYLOAD_BYTES_MAX {
-            return Bytes::copy_from_slice(payload);
-        }
-        let mut buffer = self.pool.get();
-        match buffer.get_mut(..payload.len()) {
-            Some(place) => place.copy_from_slice(payload),
-            None => return Bytes::copy_from_slice(payload),
-        }
-        buffer.freeze(0..payload.len())
-    }
-
     /// Handles one message, whose payload is attached. `channel` takes the reply.
     pub(crate) fn dispatch(&self, incoming: Result<Incoming, Malformed>, channel: Channel) {
         match incoming {
@@ -208,6 +193,12 @@ pub(crate) fn payload(incoming: &Result<Incoming, Malformed>) -> Option<Range<us
         Ok(Incoming::Request { payload, .. }) => payload.clone(),
         _ => None,
     }
+}
+
+/// Copies a small payload out of memory that is used again.
+pub(crate) fn copy(payload: &[u8], counters: &Counters) -> Bytes {
+    counters.bytes_copied.fetch_add(payload.len() as u64, Ordering::Relaxed);
+    Bytes::copy_from_slice(payload)
 }
 
 /// Inserts the payload into a request.

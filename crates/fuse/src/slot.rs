@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 to 287 | [`RingHeader`]: the headers as the kernel writes and reads them |
 //! | [`IOVECS`] | the two buffers' addresses, read by the kernel at registration |
-//! | end of the first page | the request's headers, joined to the payload by [`Slot::message`] |
+//! | end of the first page | the request's headers, joined to the payload by [`Slot::join`] |
 //! | from [`PAGE_BYTES`] on | payload of the request, later of the reply |
 //!
 //! Invariants:
@@ -60,13 +60,9 @@ impl Slot {
     }
 
     /// Joins the headers of the request to its payload, so that they form a message as `/dev/fuse`
-    /// delivers it. The payload stays where it is. `None` if the lengths contradict each other.
-    pub(crate) fn message(&mut self) -> Option<&[u8]> {
-        let range = self.join()?;
-        self.memory.bytes().get(range)
-    }
-
-    fn join(&mut self) -> Option<Range<usize>> {
+    /// delivers it. The payload stays where it is. Returns the place of the message; `None` if the
+    /// lengths contradict each other.
+    pub(crate) fn join(&mut self) -> Option<Range<usize>> {
         let ring = self.header();
         let (head, _) = InHeader::read_from_prefix(ring.in_out.as_bytes()).ok()?;
         let payload = ring.entry.payload_sz as usize;
@@ -77,7 +73,13 @@ impl Slot {
         let (first, second) = front.split_at_mut(size_of::<InHeader>());
         first.copy_from_slice(head.as_bytes());
         second.copy_from_slice(args);
-        Some(start..PAGE_BYTES + payload)
+        let end = PAGE_BYTES + payload;
+        (end <= self.memory.len).then_some(start..end)
+    }
+
+    /// Returns a range of the memory. No bytes if it is out of bounds.
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.memory.bytes().get(range).unwrap_or_default()
     }
 
     /// Returns the room for the reply's payload.
@@ -155,6 +157,11 @@ mod tests {
         slot.payload_mut()[..payload.len()].copy_from_slice(payload);
     }
 
+    fn message(slot: &mut Slot) -> &[u8] {
+        let range = slot.join().unwrap();
+        slot.bytes(range)
+    }
+
     #[test]
     fn write_request_is_joined_in_place_with_an_aligned_payload() {
         let mut slot = Slot::new(3, 1, 10_000).unwrap();
@@ -162,7 +169,7 @@ mod tests {
         let args = WriteIn { fh: 7, offset: 8, size: 5, ..Default::default() };
         let head = InHeader { len: 85, opcode: opcode::WRITE, unique: 42, nodeid: 9, ..Default::default() };
         request(&mut slot, head, args.as_bytes(), b"hello");
-        let message = slot.message().unwrap();
+        let message = message(&mut slot);
         assert_eq!(message, [head.as_bytes(), args.as_bytes(), b"hello"].concat());
         assert_eq!(message[80..].as_ptr() as usize % PAGE_BYTES, 0);
         assert_eq!(slot.commit_id(), 42);
@@ -173,7 +180,7 @@ mod tests {
         let mut slot = Slot::new(0, 0, PAGE_BYTES).unwrap();
         let head = InHeader { len: 45, opcode: opcode::LOOKUP, unique: 2, ..Default::default() };
         request(&mut slot, head, b"", b"name\0");
-        assert_eq!(slot.message().unwrap(), [head.as_bytes(), b"name\0"].concat());
+        assert_eq!(message(&mut slot), [head.as_bytes(), b"name\0"].concat());
     }
 
     #[test]
@@ -181,14 +188,14 @@ mod tests {
         let mut slot = Slot::new(0, 0, PAGE_BYTES).unwrap();
         for (len, payload) in [(0, 0), (39, 0), (44, 5), (40 + 129, 0)] {
             request(&mut slot, InHeader { len, unique: 2, ..Default::default() }, b"", &[1; 5][..payload]);
-            assert!(slot.message().is_none(), "{len} {payload}");
+            assert!(slot.join().is_none(), "{len} {payload}");
         }
         let head = InHeader { len: 40 + 2 * PAGE_BYTES as u32, unique: 2, ..Default::default() };
         request(&mut slot, head, b"", b"");
         let mut ring = slot.header();
         ring.entry.payload_sz = 2 * PAGE_BYTES as u32;
         slot.memory.bytes_mut()[..size_of::<RingHeader>()].copy_from_slice(ring.as_bytes());
-        assert!(slot.message().is_none(), "a payload beyond the buffer");
+        assert!(slot.join().is_none(), "a payload beyond the buffer");
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Worker {
     fn payload(&self, buffer: Buffer, start: usize, len: usize) -> (Bytes, Buffer) {
         if len <= COPY_PAYLOAD_BYTES_MAX {
             let payload = buffer.get(start..start + len).unwrap_or_default();
-            (self.server.copy(payload, &self.device.counters), buffer)
+            (server::copy(payload, &self.device.counters), buffer)
         } else {
             (buffer.freeze(start..start + len), self.server.pool().get())
         }

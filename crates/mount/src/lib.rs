@@ -37,8 +37,8 @@ mod state;
 use std::{io, path::Path, sync::Arc};
 
 use sheen_client::{Client, GroupSource};
-use sheen_fuse::Session;
 pub use sheen_fuse::{IoUring, IoUringSwitch, MountError, MountFlags, remount};
+use sheen_fuse::{Session, SessionStats};
 use sheen_rt::Rt;
 
 pub use options::{Locks, Options};
@@ -93,11 +93,29 @@ impl Mount {
         self.client.umount().await;
     }
 
+    /// Returns a source of the counters of the kernel's requests, as text: `llite.*.fuse_stats`.
+    pub fn fuse_stats(&self) -> impl Fn() -> String + Send + Sync + 'static {
+        let session = Arc::downgrade(&self.session);
+        move || session.upgrade().map_or_else(String::new, |session| fuse_stats(&session))
+    }
+
     /// Unmounts the file system. EBUSY while programs use it, unless `force` detaches it under
     /// them.
     pub fn unmount(&self, force: bool) -> io::Result<()> {
         if force { self.session.unmount() } else { self.session.try_unmount() }
     }
+}
+
+fn fuse_stats(session: &Session) -> String {
+    let (stats, ring) = (session.stats(), session.negotiated().is_over_io_uring());
+    let transport = if ring { "io_uring" } else { "/dev/fuse" };
+    let SessionStats { requests, replies, lost_replies, ring_entries_in_use, .. } = stats;
+    let mut text =
+        format!("transport: {transport}\nrequests: {requests}\nreplies: {replies}\nlost_replies: {lost_replies}");
+    if ring {
+        text.push_str(&format!("\nring_entries_in_use: {ring_entries_in_use}"));
+    }
+    text
 }
 
 /// Checks the parameters of a mount without mounting, and without a request to a server.

@@ -1,3 +1,4 @@
 //! Tests that depend on luck, on time or on the kernel's page cache. Only `make soak` runs them.
 
 mod caches;
+mod mounts_end;

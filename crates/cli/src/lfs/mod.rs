@@ -40,11 +40,12 @@ mod tool;
 mod usage;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, BufRead, IsTerminal, Write},
+    path::Path,
 };
 
-use sheen_admin::System;
+use sheen_admin::{FileSystem, PROBE, System};
 
 use tool::{Command, Tool};
 
@@ -55,12 +56,19 @@ pub fn main(args: Vec<OsString>) -> i32 {
     let mut err = stderr.lock();
     let mut tool = Tool { fs: &System, out: &mut out, err: &mut err };
     let code = match args.get(1..) {
+        Some([name, attribute, point]) if name == PROBE => probe(attribute, point),
         Some(command) if !command.is_empty() => run(&mut tool, command),
         _ => interactive(&mut tool),
     };
     // A closed stdout, as in `lfs getstripe … | head`, is not a failure.
     let _ = out.flush();
     code
+}
+
+/// Asks a mount for an attribute: [`PROBE`]. Any answer is good.
+fn probe(attribute: &OsStr, point: &OsStr) -> i32 {
+    let _ = System.get(Path::new(point), tool::text(attribute));
+    0
 }
 
 const COMMANDS: &[Command] = &[
