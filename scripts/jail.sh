@@ -13,15 +13,6 @@ set -u
 # several suites is slow.
 export SHEEN_TIMEOUT_FACTOR=${SHEEN_TIMEOUT_FACTOR:-30}
 
-# The kernel's requests come over io_uring, or over /dev/fuse with SHEEN_TEST_IO_URING=off or if the
-# kernel has no FUSE over io_uring.
-switch=/sys/module/fuse/parameters/enable_uring
-if [ "${SHEEN_TEST_IO_URING:-on}" = on ] && [ -w $switch ] && echo 1 >$switch; then
-  export SHEEN_MOUNT_OPTIONS=io_uring=on
-else
-  export SHEEN_MOUNT_OPTIONS=io_uring=off
-fi
-
 # Aborts the FUSE connections of this mount namespace: no process then waits for a server that
 # died or hangs.
 abort_mounts() {
@@ -90,6 +81,14 @@ case ${1:-} in
   TMPDIR=$(mktemp -d)
   chmod 1777 "$TMPDIR"
   export TMPDIR
+  # The kernel's requests come over io_uring, or over /dev/fuse with SHEEN_TEST_IO_URING=off or if the
+  # kernel has no FUSE over io_uring.
+  switch=/sys/module/fuse/parameters/enable_uring
+  if [ "${SHEEN_TEST_IO_URING:-on}" = on ] && [ -w $switch ] && echo 1 >$switch; then
+    export SHEEN_MOUNT_OPTIONS=io_uring=on
+  else
+    export SHEEN_MOUNT_OPTIONS=io_uring=off
+  fi
   # Tests print the kernel stacks of all processes that they see.
   export SHEEN_TEST_JAIL=1
   if [ "$(id -u)" = 0 ] && unshare --mount --net --pid --fork true 2>/dev/null; then

@@ -16,9 +16,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Transport of the kernel's requests to a mount of Sheen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// Over io_uring, if the kernel offers it: what users get.
-    Auto,
-    /// Over `/dev/fuse`.
+    /// Over `/dev/fuse`, the default.
     Device,
     /// Over io_uring.
     Ring,
@@ -28,7 +26,6 @@ impl Transport {
     /// Returns the mount options.
     fn options(self) -> [&'static str; 2] {
         let option = match self {
-            Transport::Auto => "io_uring=auto",
             Transport::Device => "io_uring=off",
             Transport::Ring => "io_uring=on",
         };

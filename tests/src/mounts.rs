@@ -171,6 +171,14 @@ pub fn get_param(pattern: &str) -> String {
     })
 }
 
+/// Returns the counters of the kernel's requests to the mount at `at` (`llite.*.fuse_stats`).
+#[track_caller]
+pub fn fuse_stats(at: &Path) -> BTreeMap<String, String> {
+    let name = run(sheen(), [OsStr::new("lfs"), OsStr::new("getname"), at.as_os_str()]).ok();
+    let text = get_param(&format!("llite.{}.fuse_stats", name.trim()));
+    text.lines().filter_map(|line| line.split_once(": ")).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+}
+
 /// Repeats `work` until `is_so` holds for the counts that one pass adds to `count`.
 #[track_caller]
 fn settles(

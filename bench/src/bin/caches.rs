@@ -107,7 +107,7 @@ impl Comparison {
 /// Repeated `stat` of known files, which needs no request.
 fn warm_stat(args: &Args, table: &mut Table) -> io::Result<()> {
     let baseline = Stage::baseline_cached(&args.options.base, args.options.threads)?;
-    let sheen = Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads, Transport::Auto)?;
+    let sheen = Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads, Transport::Device)?;
     let prepare = |stage: &Stage| -> io::Result<Vec<PathBuf>> {
         let dir = stage.mount.join("stat");
         fs::create_dir(&dir)?;
@@ -149,7 +149,7 @@ fn requests(stage: &Stage) -> io::Result<u64> {
 
 /// Repeated read of a file that is in the kernel's page cache.
 fn reread(args: &Args, table: &mut Table) -> io::Result<()> {
-    let sheen = Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads, Transport::Auto)?;
+    let sheen = Stage::sheen_lo(&args.options.base, &args.options.sheen, args.options.threads, Transport::Device)?;
     let (ours, theirs) = (sheen.mount.join("large"), args.options.base.join("large"));
     for path in [&ours, &theirs] {
         let mut file = File::create(path)?;
@@ -186,7 +186,7 @@ fn read_all(path: &Path, mib: usize) -> io::Result<f64> {
 /// `ls -l` with empty caches and delayed messages: with attributes and locks in readdir, and
 /// without.
 fn cold_list(args: &Args, table: &mut Table) -> io::Result<()> {
-    let mut sheen = Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads, Transport::Auto)?;
+    let mut sheen = Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads, Transport::Device)?;
     let dir = sheen.mount.join("list");
     fs::create_dir(&dir)?;
     for i in 0..args.files {
@@ -220,7 +220,7 @@ const SMALL_BYTES: usize = 4096;
 /// Read of small files with empty caches, in the order in which their directory lists them. Uses a
 /// fifth of the files.
 fn cold_read(args: &Args, delay_us: u64, table: &mut Table) -> io::Result<()> {
-    let mut sheen = Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads, Transport::Auto)?;
+    let mut sheen = Stage::sheen_tcp(&args.options.base, &args.options.sheen, args.options.threads, Transport::Device)?;
     let dir = sheen.mount.join("small");
     fs::create_dir(&dir)?;
     let count = args.files.div_ceil(5);

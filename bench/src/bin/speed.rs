@@ -189,12 +189,15 @@ fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
 /// space of their directories stays the same.
 fn settle(base: &Path) -> io::Result<()> {
     let free = || rustix::fs::statvfs(base).map(|space| space.f_bfree);
-    let (until, mut before) = (Instant::now() + SETTLE_MAX, None);
-    while before != Some(free()?) && Instant::now() < until {
-        before = Some(free()?);
+    let (until, mut before) = (Instant::now() + SETTLE_MAX, free()?);
+    loop {
         thread::sleep(SETTLE_PAUSE);
+        let now = free()?;
+        if now == before || Instant::now() > until {
+            return Ok(());
+        }
+        before = now;
     }
-    Ok(())
 }
 
 impl Work {

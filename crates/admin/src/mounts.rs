@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -95,40 +95,53 @@ pub fn answering(points: &[PathBuf], limit: Duration, probe: impl Fn(&Path) -> C
     points.chunks(CONCURRENT_PROBES_MAX).flat_map(|points| answers_within(limit, points, &probe)).collect()
 }
 
-/// Asks all mount points at the same time.
+/// Asks all mount points at the same time. A program that has not ended in time is killed: the
+/// kernel drops its request if the mount has not taken it yet.
 fn answers_within(limit: Duration, points: &[PathBuf], probe: impl Fn(&Path) -> Command) -> Vec<bool> {
-    let start = |point: &PathBuf| {
+    let start = |(index, point): (usize, &PathBuf)| {
         let mut command = probe(point);
-        command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().ok()
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = child.ok()?;
+        let output = child.stdout.take()?;
+        Some(Probe { index, child, output })
     };
-    // Without a program the mount counts as answering: the caller then asks it without a limit.
-    let mut probes: Vec<Option<Child>> = points.iter().map(start).collect();
+    let mut running: Vec<Probe> = points.iter().enumerate().filter_map(start).collect();
     let until = Instant::now() + limit;
-    while wait_for_one(&mut probes, until.saturating_duration_since(Instant::now())) {}
-    probes.iter().map(Option::is_none).collect()
+    while !running.is_empty() && wait_for_one(&mut running, until.saturating_duration_since(Instant::now())) {}
+    // Without a program the mount counts as answering: the caller then asks it without a limit.
+    let mut answers = vec![true; points.len()];
+    for mut silent in running {
+        let _ = silent.child.kill();
+        answers[silent.index] = false;
+    }
+    answers
 }
 
-/// Waits until a program has ended, and removes all that have. Returns whether any is left in time.
-/// Then the others are killed.
-fn wait_for_one(probes: &mut [Option<Child>], limit: Duration) -> bool {
-    let running = |probe: &Option<Child>| probe.as_ref().is_some_and(|child| child.stdout.is_some());
-    let outputs = probes.iter().flatten().filter_map(|child| child.stdout.as_ref());
-    // A program prints nothing: its pipe is readable when it has closed it.
-    let mut ends: Vec<PollFd<'_>> = outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+/// A program that asks a mount. It prints nothing: its output ends when it ends.
+struct Probe {
+    index: usize,
+    child: Child,
+    output: ChildStdout,
+}
+
+/// Waits until a program has ended, and removes all that have. Returns false at the time limit.
+fn wait_for_one(running: &mut Vec<Probe>, limit: Duration) -> bool {
+    let mut ends: Vec<PollFd<'_>> = running.iter().map(|probe| PollFd::new(&probe.output, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-    let in_time = !ends.is_empty() && !matches!(poll(&mut ends, Some(&limit)), Ok(0) | Err(_));
-    let ended: Vec<bool> = ends.iter().map(|end| !end.revents().is_empty()).collect();
-    for (probe, ended) in probes.iter_mut().filter(|probe| running(probe)).zip(ended) {
-        let Some(child) = probe else { continue };
-        if ended {
-            let _ = child.wait();
-            *probe = None;
-        } else if !in_time {
-            // Its request is dropped if the mount has not taken it yet.
-            let _ = child.kill();
-        }
+    match poll(&mut ends, Some(&limit)) {
+        Ok(0) => return false,
+        Err(e) => return e == rustix::io::Errno::INTR,
+        Ok(_) => {}
     }
-    in_time
+    let mut ended = ends.iter().map(|end| !end.revents().is_empty()).collect::<Vec<_>>().into_iter();
+    running.retain_mut(|probe| {
+        let has_ended = ended.next() == Some(true);
+        if has_ended {
+            let _ = probe.child.wait();
+        }
+        !has_ended
+    });
+    true
 }
 
 #[cfg(test)]

@@ -5,16 +5,17 @@
 //! `SHEEN_SOAK_CYCLES` sets the number of mounts that end (20).
 
 use std::{
-    collections::BTreeMap,
     ffi::OsStr,
+    fs,
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use sheen_tests::{
     Fs, Mount, abort, can_mount, detach, is_root,
-    mounts::get_param,
+    mounts::fuse_stats,
     processes, run, sh, sheen,
     wait::{eventually, let_pass},
 };
@@ -42,16 +43,31 @@ impl Load {
         Load(PROGRAMS.iter().flat_map(|script| [start(script), start(script)]).collect())
     }
 
-    /// Kills the programs and waits until all of them have ended.
+    /// Kills the programs and waits until all of them have ended, with the programs that they
+    /// started.
     #[track_caller]
     fn end(mut self, why: &str) {
-        for child in &self.0 {
-            sh(&format!("kill -9 -{}", child.id()));
-        }
         for child in &mut self.0 {
-            eventually(format!("a killed program ends ({why})"), || child.try_wait().expect("its child").is_some());
+            let session = child.id();
+            eventually(format!("killed programs end ({why})"), || {
+                let left = of_session(session);
+                for pid in &left {
+                    let _ = kill_process(*pid, Signal::KILL);
+                }
+                child.try_wait().expect("its child").is_some() && left.is_empty()
+            });
         }
     }
+}
+
+/// Returns the living processes of a session. timeout(1) makes process groups of its own.
+fn of_session(session: u32) -> Vec<Pid> {
+    let is_of = |pid: &Pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        matches!(fields[..], [state, _, _, of, ..] if state != "Z" && of == session.to_string())
+    };
+    processes(&[]).into_iter().filter(is_of).collect()
 }
 
 /// Ways in which a mount ends.
@@ -71,12 +87,6 @@ fn end(mount: &Mount, how: &str) {
             sh(&format!("kill -9 {pid}"));
         }
     }
-}
-
-fn fuse_stats(at: &Path) -> BTreeMap<String, String> {
-    let name = run(sheen(), [OsStr::new("lfs"), OsStr::new("getname"), at.as_os_str()]).ok();
-    let text = get_param(&format!("llite.{}.fuse_stats", name.trim()));
-    text.lines().filter_map(|line| line.split_once(": ").map(|(k, v)| (k.to_owned(), v.to_owned()))).collect()
 }
 
 #[test]
