@@ -126,14 +126,15 @@ fn changes_older_than_the_commit_interval_survive_a_kill_without_sync() {
     assert_eq!(fs.sh("ls old | wc -l; cat old/dir/moved; ls old/f2 2>/dev/null; cat old/f200").ok(), "199\n1\n200\n");
 }
 
-/// Changes in a directory with the file `f`, and the inode whose sync makes each durable.
+/// Changes in a directory with the file `f`, and the inode whose sync makes each durable. A new file
+/// comes first: the MDT may commit what was before (`CommitFirst`), to reserve object ids.
 const CHANGES: [(&str, &str); 9] = [
+    ("touch g", "."),
     ("mv f g", "."),
     ("rm f", "."),
     ("ln f g", "."),
     ("mkdir g", "."),
     ("ln -s f g", "."),
-    ("touch g", "."),
     ("chmod 600 f", "f"),
     ("setfattr -n user.k -v v f", "f"),
     ("touch -d 2001-02-03 f", "f"),
@@ -148,7 +149,8 @@ fn fsync_reports_metadata_changes_that_a_killed_mdt_lost() {
     let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
     let set = format!("{} lctl set_param mdt.many-MDT0000.commit_interval_ms=60000", sheen().display());
     let make = "for i in $(seq 0 9); do mkdir $i; echo x > $i/f; done; sync .";
-    bash(&mount.mnt, &format!("{make}; {set}")).ok();
+    // In this order the sync ends a wait of the former interval.
+    bash(&mount.mnt, &format!("{set}; {make}")).ok();
     for (i, (change, _)) in CHANGES.iter().enumerate() {
         bash(&mount.mnt.join(i.to_string()), change).ok();
     }
