@@ -126,8 +126,8 @@ fn changes_older_than_the_commit_interval_survive_a_kill_without_sync() {
     assert_eq!(fs.sh("ls old | wc -l; cat old/dir/moved; ls old/f2 2>/dev/null; cat old/f200").ok(), "199\n1\n200\n");
 }
 
-/// Changes in a directory with the file `f`, and the inode whose sync makes each durable. A new file
-/// comes first: the MDT may commit what was before (`CommitFirst`), to reserve object ids.
+/// Changes in a directory with the file `f`, and the inode whose sync makes each durable.
+/// A new file comes first: the MDT may commit what was before (`CommitFirst`), to reserve object ids.
 const CHANGES: [(&str, &str); 9] = [
     ("touch g", "."),
     ("mv f g", "."),
