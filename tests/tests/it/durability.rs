@@ -127,7 +127,7 @@ fn changes_older_than_the_commit_interval_survive_a_kill_without_sync() {
 }
 
 /// Changes in a directory with the file `f`, and the inode whose sync makes each durable.
-/// A new file comes first: the MDT may commit what was before (`CommitFirst`), to reserve object ids.
+/// A new file comes first, because the MDT may commit what was before (`CommitFirst`).
 const CHANGES: [(&str, &str); 9] = [
     ("touch g", "."),
     ("mv f g", "."),
