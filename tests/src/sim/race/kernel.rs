@@ -3,6 +3,7 @@
 //!
 //! It behaves like Linux with FUSE:
 //! * A page stays until it is dropped explicitly.
+//! * A page is locked while it is read. Other reads wait for it, and do not request it again.
 //! * Pages whose read is running when pages of the file are dropped are not cached.
 //! * A write bypasses the page cache. Before it is sent, the pages in its range are dropped, and no
 //!   others.
@@ -12,23 +13,32 @@
 //! file asks the mount.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use bytes::Bytes;
 use sheen_client::{Client, Invalidate, OpenFile};
 use sheen_wire::{Fid, Result};
+use tokio::sync::Notify;
 
 const PAGE: u64 = 4096;
 
 /// The caches of a kernel.
 #[derive(Default, Debug)]
-pub struct Kernel(Mutex<BTreeMap<Fid, CachedFile>>);
+pub struct Kernel {
+    files: Mutex<BTreeMap<Fid, CachedFile>>,
+    /// Signals that pages were unlocked.
+    unlocked: Notify,
+}
 
 #[derive(Default, Debug)]
 struct CachedFile {
     pages: BTreeMap<u64, Bytes>,
+    /// Pages that are being read.
+    locked: BTreeSet<u64>,
     size: Option<u64>,
     /// Counts how often pages were dropped, and how often attributes were.
     drops: (u64, u64),
@@ -60,15 +70,35 @@ impl Invalidate for Kernel {
 
 impl Kernel {
     fn all(&self) -> MutexGuard<'_, BTreeMap<Fid, CachedFile>> {
-        self.0.lock().expect("no panic is survived")
+        self.files.lock().expect("no panic is survived")
     }
 
     fn drops(&self, fid: Fid) -> (u64, u64) {
         self.all().entry(fid).or_default().drops
     }
 
-    fn page(&self, fid: Fid, number: u64) -> Option<Bytes> {
-        self.all().get(&fid)?.pages.get(&number).cloned()
+    /// Returns a cached page. Waits while another read has it locked.
+    async fn page(&self, fid: Fid, number: u64) -> Option<Bytes> {
+        loop {
+            let mut unlocked = pin!(self.unlocked.notified());
+            unlocked.as_mut().enable();
+            match self.all().get(&fid) {
+                Some(file) if file.locked.contains(&number) => {}
+                file => return file?.pages.get(&number).cloned(),
+            }
+            unlocked.await;
+        }
+    }
+
+    /// Locks the first of `pages` and those that follow it, up to one that is cached or locked.
+    fn lock_missing(&self, fid: Fid, pages: Range<u64>) -> LockedPages<'_> {
+        let mut all = self.all();
+        let file = all.entry(fid).or_default();
+        let start = pages.start;
+        let missing = pages.take_while(|page| !file.pages.contains_key(page) && !file.locked.contains(page)).count();
+        let pages = start..start + missing as u64;
+        file.locked.extend(pages.clone());
+        LockedPages { kernel: self, fid, pages }
     }
 
     /// Drops the cached pages that overlap a range.
@@ -115,12 +145,13 @@ impl Kernel {
         let mut bytes = Vec::new();
         let mut at = offset / PAGE * PAGE;
         while at < end {
-            if let Some(page) = self.page(fid, at / PAGE) {
+            if let Some(page) = self.page(fid, at / PAGE).await {
                 bytes.extend_from_slice(&page);
                 at += PAGE;
                 continue;
             }
-            let missing = (at / PAGE..end.div_ceil(PAGE)).take_while(|page| self.page(fid, *page).is_none()).count();
+            let locked = self.lock_missing(fid, at / PAGE..end.div_ceil(PAGE));
+            let missing = locked.pages.clone().count();
             let drops = self.drops(fid);
             let data = client.read_as(file, at, missing * PAGE as usize, true).await?;
             let whole = data.bulk.into_bytes();
@@ -131,6 +162,7 @@ impl Kernel {
                 cached.pages.extend(pages.map(|(n, page)| (at / PAGE + n as u64, Bytes::copy_from_slice(page))));
             }
             drop(all);
+            drop(locked);
             drop(data.refs);
             bytes.extend_from_slice(&whole);
             if whole.len() < missing * PAGE as usize {
@@ -142,5 +174,21 @@ impl Kernel {
         bytes.drain(..skip);
         bytes.truncate(len);
         Ok(bytes)
+    }
+}
+
+/// Pages that a read has locked.
+struct LockedPages<'a> {
+    kernel: &'a Kernel,
+    fid: Fid,
+    pages: Range<u64>,
+}
+
+impl Drop for LockedPages<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.kernel.all().get_mut(&self.fid) {
+            file.locked.retain(|page| !self.pages.contains(page));
+        }
+        self.kernel.unlocked.notify_waiters();
     }
 }
