@@ -19,19 +19,27 @@ use sheen_fuse::abi::flags::fopen;
 /// as well. So the file records the owners that have locked and not closed.
 pub struct File {
     open: Arc<OpenFile>,
+    number: u64,
     nonblocking: bool,
-    /// Owners of fcntl locks, each once. There are few, as most files are never locked, and at most
-    /// as many as processes that have the file open.
+    /// Owners of fcntl locks in the kernel's terms, each once. There are few, as most files are
+    /// never locked, and at most as many as processes that have the file open.
     lockers: Mutex<Vec<u64>>,
     read: AtomicBool,
     unprivileged: AtomicBool,
 }
 
 impl File {
-    /// Creates the record of a file that was just opened. `nonblocking`: with O_NONBLOCK.
-    pub fn new(open: Arc<OpenFile>, nonblocking: bool) -> Arc<File> {
+    /// Creates the record of a file that was just opened. `number`: its own
+    /// ([`crate::locks::Owners::next`]). `nonblocking`: with O_NONBLOCK.
+    pub fn new(open: Arc<OpenFile>, number: u64, nonblocking: bool) -> Arc<File> {
         let (read, unprivileged) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(File { open, nonblocking, lockers: Mutex::new(Vec::new()), read, unprivileged })
+        Arc::new(File { open, number, nonblocking, lockers: Mutex::new(Vec::new()), read, unprivileged })
+    }
+
+    /// Returns the number that no other open file of the mount ever has. It owns the file's locks
+    /// of flock(2).
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Returns whether it was opened with O_NONBLOCK: then it does not wait for group locks.
@@ -72,7 +80,7 @@ impl File {
         }
     }
 
-    /// Removes an owner that closes the file.
+    /// Removes an owner that has closed the file.
     pub fn closed_by(&self, owner: u64) {
         self.lockers.lock().retain(|o| *o != owner);
     }

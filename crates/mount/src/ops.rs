@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sheen_client::{Caller, OpenDir, OpenFile};
 use sheen_fuse::{
     CopyFileRange, Create, DirBuffer, DirPlusBuffer, LockRequest, Op, Read, Request, SetAttr, StatFs, Write,
+    abi::flags::lock_type,
 };
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
@@ -121,12 +122,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             client.read_in_place(&file, read.offset, read.size as usize, read.is_page_cached()).await.map(Answer::Data)
         }
         Op::Write(w) => Box::pin(write(&fs, &who, *w)).await,
-        Op::Flush { fh, lock_owner } => {
-            let file = fs.file(fh)?;
-            file.closed_by(lock_owner);
-            unlock(&fs, fid, lock_owner, FlockKind::Posix).await;
-            Ok(Answer::Ok)
-        }
+        Op::Flush { fh, lock_owner } => flush(&fs, fid, fh, lock_owner).await.map(|()| Answer::Ok),
         Op::Release { fh, flock_owner, .. } => release(&fs, fh, flock_owner).await.map(|()| Answer::Ok),
         Op::GetLk(request) => getlk(&fs, fid, &request).await.map(Answer::Lock),
         Op::SetLk { request, wait } => Box::pin(setlk(&fs, fid, &request, wait, signal)).await,
@@ -195,7 +191,7 @@ impl Inner {
         if flags & NOATIME != 0 {
             file.leave_atime();
         }
-        let file = File::new(file, flags & NONBLOCK != 0);
+        let file = File::new(file, self.owners.next(), flags & NONBLOCK != 0);
         let flags = file.fopen(self.tells_locks());
         (self.files.insert(file), flags)
     }
@@ -284,17 +280,30 @@ async fn drop_privilege(fs: &Inner, who: &Caller, file: &File, unprivileged: boo
     Ok(())
 }
 
+/// Releases the fcntl locks of an owner that closes the file.
+async fn flush(fs: &Inner, fid: Fid, fh: u64, owner: u64) -> Result<()> {
+    let file = fs.file(fh)?;
+    if let Some(number) = fs.owners.closes(fid, owner) {
+        unlock(fs, fid, number, FlockKind::Posix).await;
+    }
+    if fs.owners.get(fid, owner).is_none() {
+        file.closed_by(owner);
+    }
+    Ok(())
+}
+
 /// Releases an open file, with the locks that the file itself holds.
 async fn release(fs: &Inner, fh: u64, flock_owner: Option<u64>) -> Result<()> {
     let file = fs.files.remove(fh).ok_or(Errno::EBADF)?;
     if file.was_read() && !fs.moves_atime() {
         file.leave_atime();
     }
-    for owner in file.lockers() {
-        unlock(fs, file.fid(), owner, FlockKind::Posix).await;
+    let fid = file.fid();
+    for number in file.lockers().into_iter().filter_map(|owner| fs.owners.ends(fid, owner, file.number())) {
+        unlock(fs, fid, number, FlockKind::Posix).await;
     }
-    if let Some(owner) = flock_owner {
-        unlock(fs, file.fid(), owner, FlockKind::Flock).await;
+    if flock_owner.is_some() {
+        unlock(fs, fid, file.number(), FlockKind::Flock).await;
     }
     let answer = fs.client.release(file.open()).await;
     if file.changes_unseen() {
@@ -313,17 +322,25 @@ async fn unlock(fs: &Inner, fid: Fid, owner: u64, kind: FlockKind) {
 
 async fn getlk(fs: &Inner, fid: Fid, request: &LockRequest) -> Result<sheen_fuse::Lock> {
     fs.check_locks()?;
-    let (flock, mode) = locks::wanted(request)?;
+    let (flock, mode) = locks::wanted(request, fs.owners.get(fid, request.owner).unwrap_or(0))?;
     let by = if mode == Mode::Nl { None } else { fs.client.getlk(fid, flock, mode).await? };
     Ok(locks::found(&request.lock, by))
 }
 
 async fn setlk(fs: &Inner, fid: Fid, request: &LockRequest, wait: bool, signal: Option<Signal>) -> Result<Answer> {
     fs.check_locks()?;
-    let (flock, mode) = locks::wanted(request)?;
-    if flock.kind == FlockKind::Posix && mode != Mode::Nl {
-        fs.file(request.fh)?.locks(flock.owner);
-    }
+    let (file, unlocks) = (fs.file(request.fh)?, request.lock.kind == lock_type::UNLOCK);
+    let (owner, _locking) = if request.flock {
+        (file.number(), None)
+    } else if unlocks {
+        let Some(number) = fs.owners.get(fid, request.owner) else { return Ok(Answer::Ok) };
+        (number, None)
+    } else {
+        file.locks(request.owner);
+        let locking = fs.owners.locks(fid, request.owner, file.number());
+        (locking.number, Some(locking))
+    };
+    let (flock, mode) = locks::wanted(request, owner)?;
     fs.client.lock(fid, flock, mode, wait, interrupted(signal)).await?;
     Ok(Answer::Locked { fid, flock })
 }

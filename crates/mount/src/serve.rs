@@ -12,9 +12,13 @@
 //! process is dying. If it is, the kernel gets EINTR, and the operation continues to its end with
 //! no process waiting. It is not dropped half done, because then a write could still land on top of
 //! later writes. A wait for another program's lock is different: any signal ends the wait with
-//! EINTR, and withdraws the lock request.
+//! EINTR, and withdraws the lock request. Over io_uring the kernel sends no INTERRUPT for a signal
+//! that comes before it has delivered the request. So the mount also looks for signals itself,
+//! every [`SIGNAL_CHECK`].
 
 use std::{
+    convert::Infallible,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -43,6 +47,10 @@ use crate::{
 
 /// Interval at which the mount checks whether the process of an interrupted request is dying.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(1);
+
+/// Interval at which the mount looks for a signal to a process that waits for a lock. A signal that
+/// is pending twice in a row counts: another thread of the process may be about to take it.
+const SIGNAL_CHECK: Duration = Duration::from_secs(1);
 
 /// The file system that the FUSE session calls.
 pub struct Face(Arc<Inner>);
@@ -130,7 +138,11 @@ impl Inner {
         let (me, began) = (self.clone(), self.rt.now());
         let rest = async move {
             let mut work = work;
-            let outcome = me.until_done_or_killed(&mut work, pid, signal).await;
+            let outcome = tokio::select! {
+                biased;
+                outcome = me.until_done_or_killed(&mut work, pid, signal) => outcome,
+                never = me.look_for_signals(unique, pid), if waits => match never {},
+            };
             me.forget_signal(unique);
             let took = me.rt.now().since(began);
             if took >= SLOW_AFTER && !waits {
@@ -146,6 +158,18 @@ impl Inner {
             }
         };
         parked::go_on(&self.rt, "fuse request", Box::pin(operation::within(self.op_id(unique), rest)));
+    }
+
+    /// Reports signals to a request that waits for a program, although the kernel did not.
+    async fn look_for_signals(&self, unique: u64, pid: u32) -> Infallible {
+        let mut pending = false;
+        loop {
+            self.rt.sleep(SIGNAL_CHECK).await;
+            let was_pending = mem::replace(&mut pending, sheen_rt::proc::has_signal(pid));
+            if was_pending && pending {
+                self.interrupt(unique);
+            }
+        }
     }
 
     /// Returns the result of the operation; `None` if its process is dying before it is done.

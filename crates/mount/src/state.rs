@@ -15,6 +15,7 @@ use crate::{
     file::File,
     handles::Handles,
     kernel::{Kernel, Moment},
+    locks::Owners,
     node::Inos,
     options::{Locks, Options},
 };
@@ -26,6 +27,7 @@ pub struct Inner {
     pub files: Handles<File>,
     pub dirs: Handles<OpenDir>,
     pub create_replies: CreateReplies,
+    pub owners: Owners,
     /// Set at the start of the session.
     kernel: OnceLock<Arc<Kernel>>,
     /// Set when the file system is mounted.
@@ -69,6 +71,7 @@ impl Inner {
             files: Handles::new(),
             dirs: Handles::new(),
             create_replies: CreateReplies::default(),
+            owners: Owners::default(),
             kernel: OnceLock::new(),
             flags: OnceLock::new(),
             options,

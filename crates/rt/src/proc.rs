@@ -26,10 +26,25 @@ pub fn is_dying(pid: u32) -> bool {
     }
 }
 
+/// Whether a signal is pending for a task that does not block it. The task has not returned from
+/// the kernel since the signal came. Returns false for a task that is not visible in /proc.
+pub fn has_signal(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/status"))
+        .is_ok_and(|status| signals_pending(&String::from_utf8_lossy(&status)) != 0)
+}
+
 /// Whether SIGKILL (signal 9, bit 8 of the masks) is pending.
 fn kill_is_pending(status: &str) -> bool {
-    let masks = status.lines().filter_map(|l| l.strip_prefix("SigPnd:").or_else(|| l.strip_prefix("ShdPnd:")));
-    masks.filter_map(|m| u64::from_str_radix(m.trim(), 16).ok()).any(|m| m & (1 << 8) != 0)
+    signals_pending(status) & (1 << 8) != 0
+}
+
+/// Returns the signals that are pending for the task or its process, without blocked ones.
+fn signals_pending(status: &str) -> u64 {
+    let mask = |name: &str| {
+        let text = status.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
+        u64::from_str_radix(text.trim(), 16).unwrap_or_default()
+    };
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:")
 }
 
 /// System calls that need only a file's permissions or one extended attribute. This list holds the

@@ -5,7 +5,10 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -262,6 +265,29 @@ hear()"
     }
 }
 
+/// Over io_uring the kernel does not report such a signal.
+#[test]
+fn signal_before_the_mount_sees_the_request_interrupts_a_wait_for_a_lock() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let a = open(&at.a("f"));
+    flock(&a, EXCLUSIVE).unwrap();
+    let script = "
+def alarm(*_): raise InterruptedError
+signal.signal(signal.SIGALRM, alarm)
+say('now')
+hear()
+try: signal.setitimer(signal.ITIMER_REAL, 0.1); fcntl.flock(f, fcntl.LOCK_EX)
+except InterruptedError: say('interrupted')
+hear()";
+    let mut program = Program::start(&at.b("f"), script);
+    assert_eq!(program.says(), "now");
+    two.second.freeze();
+    program.tell();
+    eventually("the signal has come", || sheen_rt::proc::has_signal(program.child.0.id()));
+    two.second.resume();
+    assert_eq!(program.says(), "interrupted");
+}
+
 #[test]
 fn killed_waiter_never_gets_the_lock() {
     let two = two_mounts!(LIMIT);
@@ -345,6 +371,33 @@ fn open_file_description_locks_hold_across_mounts() {
         drop(a);
         eventually("released by its own close", || ofd(&b, Kind::Write, 0, 0).is_ok());
         ofd(&b, Kind::Unlock, 0, 0).unwrap();
+    }
+}
+
+/// The kernel closes a file without waiting for the mount. The next file may have its address.
+#[test]
+fn locks_of_files_that_are_opened_and_closed_all_the_time_exclude() {
+    const ROUNDS: u32 = 500;
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let take_flock = |file: &File| flock(file, FlockOperation::LockExclusive);
+    let take_ofd = |file: &File| lock(file, Owner::Description, true, Kind::Write, 0, 0);
+    let ways: [(&str, &(dyn Fn(&File) -> Result<(), Errno> + Sync)); 2] = [("flock", &take_flock), ("ofd", &take_ofd)];
+    for (name, take) in ways {
+        let taken = AtomicBool::new(false);
+        let work = |path: &Path| {
+            for round in 0..ROUNDS {
+                let file = open(path);
+                take(&file).unwrap();
+                assert!(!taken.swap(true, SeqCst), "{name}: two owners in round {round}");
+                taken.store(false, SeqCst);
+            }
+        };
+        thread::scope(|scope| {
+            for path in [at.a(name), at.a(name), at.a(name), at.b(name)] {
+                let work = &work;
+                scope.spawn(move || work(&path));
+            }
+        });
     }
 }
 

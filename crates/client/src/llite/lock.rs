@@ -83,15 +83,12 @@ impl Client {
         }
     }
 
-    /// Releases all locks of an owner on a file, as at a close. Sends no request for an owner that
-    /// never had any.
+    /// Releases all locks of an owner on a file, as at a close.
     ///
     /// # Errors
     /// Any error of the MDT.
     pub async fn unlock_owner(&self, fid: Fid, owner: u64, kind: FlockKind) -> Result<()> {
-        if !self.mdc.locks().flocks.take(fid, owner, kind) {
-            return Ok(());
-        }
+        self.mdc.locks().flocks.released(fid, owner, kind);
         let all = Flock { start: 0, end: u64::MAX, owner, pid: 0, kind };
         self.enqueue(fid, all, Mode::Nl, Flags::default(), Cookie::NONE).await.map(drop)
     }

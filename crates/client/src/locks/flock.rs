@@ -1,5 +1,4 @@
-//! Client-side state of programs' file locks: the waiting requests, and the owners that ever held a
-//! lock.
+//! Client-side state of programs' file locks: the waiting requests, and the owners of locks.
 
 use std::collections::VecDeque;
 
@@ -14,9 +13,6 @@ use tokio::sync::oneshot;
 /// Marks the handles of this module. They differ from the engine's and from those of
 /// `intent_locks`.
 const FLOCK: u64 = 1 << 61;
-/// Maximum number of remembered owners. Beyond it, each close asks the MDT to drop locks.
-const OWNERS_MAX: usize = 65_536;
-
 /// Maximum number of remembered abandoned requests. A grant that crossed the cancellation arrives
 /// within a round trip.
 const ABANDONED_MAX: usize = 256;
@@ -32,9 +28,8 @@ struct State {
     last: u64,
     /// Bounded by the number of waiting programs.
     waiting: FxHashMap<Cookie, oneshot::Sender<()>>,
+    /// Bounded by the number of owners that have not released all their locks.
     owners: FxHashSet<(Fid, u64, FlockKind)>,
-    /// Whether owners that are not in `owners` may hold locks.
-    overflow: bool,
     /// Requests whose program stopped waiting, latest last.
     abandoned: VecDeque<Cookie>,
 }
@@ -81,18 +76,12 @@ impl Flocks {
 
     /// Notes that the owner holds a lock on the file, or may soon hold one.
     pub fn note(&self, fid: Fid, owner: u64, kind: FlockKind) {
-        let mut state = self.state.lock();
-        if state.owners.len() < OWNERS_MAX {
-            state.owners.insert((fid, owner, kind));
-        } else if !state.owners.contains(&(fid, owner, kind)) {
-            state.overflow = true;
-        }
+        self.state.lock().owners.insert((fid, owner, kind));
     }
 
-    /// Returns whether the owner may hold locks on the file, and forgets the owner.
-    pub fn take(&self, fid: Fid, owner: u64, kind: FlockKind) -> bool {
-        let mut state = self.state.lock();
-        state.owners.remove(&(fid, owner, kind)) || state.overflow
+    /// Notes that the owner releases its locks on the file.
+    pub fn released(&self, fid: Fid, owner: u64, kind: FlockKind) {
+        self.state.lock().owners.remove(&(fid, owner, kind));
     }
 
     /// Drops all state, because the MDT was restarted or evicted this client. The locks are lost,
@@ -100,7 +89,6 @@ impl Flocks {
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.waiting.clear();
-        state.overflow = false;
         if !state.owners.is_empty() {
             tracing::warn!(
                 "the MDT was restarted or evicted this client: {} owners of file locks lost their locks",
@@ -108,23 +96,5 @@ impl Flocks {
             );
             state.owners.clear();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overflow_of_owners_ends_when_the_locks_are_lost() {
-        let flocks = Flocks::default();
-        let file = Fid::new(1, 1);
-        for owner in 0..=OWNERS_MAX as u64 {
-            flocks.note(file, owner, FlockKind::Posix);
-        }
-        let unknown = u64::MAX;
-        assert!(flocks.take(file, unknown, FlockKind::Posix), "any owner may have locks");
-        flocks.forget();
-        assert!(!flocks.take(file, unknown, FlockKind::Posix), "no owner has locks");
     }
 }
