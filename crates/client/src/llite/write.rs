@@ -193,7 +193,7 @@ impl Client {
         }
         // The OSTs may take long to grant the locks.
         let guarded = guard.map(|guard| guard.cookie());
-        let (end, locks) = self.lov.lock_end(&layout).await?;
+        let (end, locks, under) = self.lov.lock_end(&layout).await?;
         if len > 0 && end >= layout.end() {
             return Err(Errno::ENODATA.into());
         }
@@ -215,6 +215,10 @@ impl Client {
         if answer == Err(Failure::MOVED_PARTLY) {
             let finish = self.finish_append(file, &layout, end, data.clone(), mode, locks);
             return Ok(Attempt::Done(Box::pin(finish).await?));
+        }
+        // After a write in part, bytes behind that part may be in other objects.
+        if answer == Ok(data.len()) {
+            self.lov.appended(&layout, under, end + len);
         }
         drop(locks);
         let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());

@@ -28,6 +28,7 @@ impl Lov {
         if len == 0 {
             return Ok(());
         }
+        let _changing = self.ends.changing(layout);
         self.settle_file(layout).await;
         let split = Split::new(layout, offset, len);
         let groups = by_ost(layout, split.runs.iter().map(|r| r.stripe))?;

@@ -24,10 +24,10 @@ use std::{pin::pin, time::Duration};
 use sheen_layout::Layout;
 use sheen_wire::{
     Errno,
-    ldlm::{Flags, Mode, Resource},
+    ldlm::{Cookie, Flags, Mode, Resource},
 };
 
-use super::{Lov, enqueue::WHOLE, split::by_ost, stripe};
+use super::{Lov, enqueue::WHOLE, known_ends::Stamp, split::by_ost, stripe};
 use crate::{failure::Result, locks::LockRef};
 
 /// How long locks of one OST are in use while another OST is waited for. A quarter of the time
@@ -36,19 +36,31 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of lock attempts, when locks are lost or take long.
 const ROUNDS_MAX: usize = 16;
 
+/// The locks under which the end of a file was found, and since when it is stable.
+pub struct FoundUnder {
+    locks: Vec<Cookie>,
+    /// `None` during another change by this client.
+    since: Option<Stamp>,
+}
+
 impl Lov {
     /// Returns the file's size in bytes, and PW locks on all objects, by stripe. The size is stable
-    /// as long as they are in use.
+    /// as long as they are in use. Pass the rest to [`Lov::appended`].
     ///
     /// # Errors
     /// ENOLCK: the locks could not be obtained, or were lost repeatedly. Otherwise the error of an
     /// OST.
-    pub async fn lock_end(&self, layout: &Layout) -> Result<(u64, Vec<LockRef>)> {
+    pub async fn lock_end(&self, layout: &Layout) -> Result<(u64, Vec<LockRef>, FoundUnder)> {
         // Flush before the locks are requested. Otherwise a reader would have to wait for the flush
         // of data under the locks already held, while this client waits for the others.
         self.settle_file(layout).await;
         for _ in 0..ROUNDS_MAX {
             let Some(locks) = self.lock_for_writing(layout).await? else { continue };
+            let cookies = locks.iter().map(LockRef::cookie).collect();
+            let under = FoundUnder { locks: cookies, since: self.ends.stamp(layout) };
+            if let Some(end) = self.ends.get(layout, &under.locks) {
+                return Ok((end, locks, under));
+            }
             let mut size = pin!(self.size(layout));
             let Ok(end) = self.rt.timeout(PATIENCE, size.as_mut()).await else {
                 drop(locks);
@@ -58,11 +70,18 @@ impl Lov {
             };
             let end = end?;
             if self.are_held(layout, &locks) {
-                return Ok((end, locks));
+                return Ok((end, locks, under));
             }
         }
         tracing::warn!("{}: cannot lock the end of the file for an append: returning ENOLCK", layout.fid());
         Err(Errno::ENOLCK.into())
+    }
+
+    /// Notes the new end of the file after an append.
+    pub fn appended(&self, layout: &Layout, under: FoundUnder, end: u64) {
+        if let Some(since) = under.since {
+            self.ends.learn(layout, since, under.locks, end);
+        }
     }
 
     /// Locks each object in PW, by stripe. `None`: a lock could not be obtained, or took too long.

@@ -20,6 +20,7 @@ mod follow;
 mod glimpse;
 mod group;
 mod in_use;
+mod known_ends;
 mod locked_objects;
 mod mirrors;
 mod ost;

@@ -15,7 +15,7 @@ use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Fid, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
 
-use super::{locked_objects::LockedObjects, ost::Ost};
+use super::{known_ends::KnownEnds, locked_objects::LockedObjects, ost::Ost};
 use crate::{
     failure::Result,
     limits::{BYTES_PER_RPC_DEFAULT, CACHED_WRITE_BYTES_MAX},
@@ -39,6 +39,7 @@ pub struct Lov {
     added: Notify,
     pub(super) unsynced: Arc<Unsynced>,
     pub(super) objects: Arc<LockedObjects>,
+    pub(super) ends: KnownEnds,
     /// Dirty bytes in the write-back caches of all OSTs.
     dirty: Arc<AtomicU64>,
     /// Whether the write-back cache is enabled.
@@ -69,6 +70,7 @@ impl Lov {
             added: Notify::new(),
             unsynced: Arc::new(Unsynced::new()),
             objects,
+            ends: KnownEnds::new(),
             dirty: Arc::default(),
             keeping: AtomicBool::new(true),
             lockless_bytes: AtomicU64::new(LOCKLESS_BYTES_DEFAULT),

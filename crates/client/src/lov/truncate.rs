@@ -31,6 +31,7 @@ impl Lov {
             return Err(Errno::EFBIG.into());
         }
         let _truncating = self.objects.truncating(layout.fid());
+        let _changing = self.ends.changing(layout);
         self.settle_file(layout).await;
         let targets: Vec<(usize, u64)> = if size == 0 || layout.stripe_count() == 1 {
             (0..layout.stripe_count()).map(|s| (s, layout.object_size(size, s))).collect()

@@ -80,6 +80,7 @@ impl Lov {
         }
         let data = if data.len() as u64 > room { data.slice(0, room as usize) } else { data };
         let split = Split::new(layout, offset, data.len() as u64);
+        let _changing = self.ends.changing(layout);
         let mut begun = false;
         let answer = self.write_split(layout, &split, offset, data, mode, held, &mut begun).await;
         after(begun, answer)

@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use crate::fake::{Mounted, ROOT, bulk, name, root, with, with_tcp};
 use sheen_client::OpenFile;
 use sheen_layout::Layout;
-use sheen_wire::{Errno, Fid, ldlm::Resource, mds::flags};
+use sheen_wire::{
+    Errno, Fid,
+    ldlm::Resource,
+    mds::{SetAttr, flags},
+};
 
 async fn create(m: &Mounted) -> Arc<OpenFile> {
     let flags = flags::RDWR | flags::CREAT | flags::APPEND;
@@ -38,7 +42,7 @@ fn repeated_appends_reuse_their_locks() {
         let size = ["getattr objects=2", "write parts=2 len=131072 sync=false"];
         assert_eq!(of(&log, "ost0")[1..], size, "under the lock");
         append(&m, &file, 10).await;
-        assert!(m.world.asked().iter().all(|line| !line.contains("ldlm")), "the locks are cached");
+        assert_eq!(m.world.asked(), ["ost1 write parts=1 len=10 sync=false"], "locks and end are cached");
 
         // One lock on an OST is revoked: both of this OST are requested together again, and those
         // of the other OST stay.
@@ -50,6 +54,34 @@ fn repeated_appends_reuse_their_locks() {
         assert_eq!(of(&log, "ost0")[0], "ldlm_enqueue locks=2");
         assert!(of(&log, "ost1").iter().all(|line| !line.contains("ldlm")), "{log:?}");
         assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, 262_164);
+    });
+}
+
+/// The end is known as long as this client does not change the file otherwise.
+#[test]
+fn appends_after_other_changes_request_the_size_again() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        append(&m, &file, 10).await;
+        let plain = m.client.open(&ROOT, file.fid(), flags::RDWR).await.unwrap();
+        let (sized, known) = (["ost0 getattr objects=1", "ost0 write parts=1 len=10 sync=false"], 1);
+        let steps: [(&str, u64); 4] = [("nothing", 20), ("a write", 40), ("a truncate", 15), ("nothing", 25)];
+        for (change, want) in steps {
+            match change {
+                "a write" => drop(m.client.write(&plain, 25, bulk(&[8; 5])).await.unwrap()),
+                "a truncate" => {
+                    let set = SetAttr { size: Some(5), ..SetAttr::default() };
+                    m.client.setattr(&ROOT, file.fid(), set, Some(&plain)).await.unwrap();
+                }
+                _ => {}
+            }
+            m.world.asked();
+            append(&m, &file, 10).await;
+            let from = if change == "nothing" { known } else { 0 };
+            assert_eq!(m.world.asked(), sized[from..], "{change}");
+            assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, want, "{change}");
+        }
     });
 }
 
@@ -67,7 +99,7 @@ fn revoked_lock_is_cancelled_when_append_is_done() {
         assert_eq!(m.world.revoke(Resource::extent(object(&m, 0))), 1);
         assert_eq!(appending.await.unwrap(), Ok(10));
         rt.sleep(Duration::from_millis(200)).await;
-        let order = ["ost0 getattr objects=1", "ost0 write parts=1 len=10 sync=false", "ost0 ldlm_cancel locks=1"];
+        let order = ["ost0 write parts=1 len=10 sync=false", "ost0 ldlm_cancel locks=1"];
         assert_eq!(m.world.asked(), order);
     });
 }
@@ -80,6 +112,7 @@ fn append_is_not_resent_after_eviction() {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;
         append(&m, &file, 10).await;
+        m.world.asked();
         m.world.state.lock().habits.hold = true;
         let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
         let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 10])).await });
@@ -94,8 +127,11 @@ fn append_is_not_resent_after_eviction() {
         m.world.state.lock().habits.hold = false;
         assert_eq!(appending.await.unwrap(), Err(Errno::EIO));
         assert_eq!(writing.await.unwrap(), Ok(5), "a write at an offset is sent again");
+        // The OST had the append already, and executes it before the write.
+        let writes = m.world.asked().into_iter().filter(|line| line.contains("write")).collect::<Vec<_>>();
+        assert_eq!(writes, ["ost0 write parts=1 len=10 sync=false", "ost0 write parts=1 len=5 sync=false"]);
         let there = m.world.state.lock().objects.values().next().unwrap().data.clone();
-        assert_eq!(there, [[7; 5], [7; 5], [9; 5]].concat());
+        assert_eq!(there, [[7; 5], [7; 5], [9; 5], [8; 5]].concat());
     });
 }
 
@@ -135,6 +171,9 @@ fn append_blocked_on_size_query_releases_its_locks() {
         m.world.state.lock().locks.on = true;
         let file = create(&m).await;
         append(&m, &file, 131_072).await;
+        // After another write the end is not known.
+        let plain = m.client.open(&ROOT, file.fid(), flags::RDWR).await.unwrap();
+        assert_eq!(m.client.write(&plain, 0, bulk(&[7; 10])).await, Ok(10));
         let locks = [object(&m, 0), object(&m, 1)].map(Resource::extent);
         let held = || locks.map(|lock| m.world.state.lock().locks.count(lock));
         m.world.state.lock().habits.blind = true;
