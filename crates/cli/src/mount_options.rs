@@ -303,7 +303,7 @@ mod tests {
         let rings = |options| parsed(options).unwrap().options.io_uring;
         assert_eq!(
             ["", "io_uring=on", "io_uring=on,io_uring=auto", "io_uring=off"].map(rings),
-            [IoUring::Off, IoUring::On, IoUring::Auto, IoUring::Off]
+            [IoUring::Auto, IoUring::On, IoUring::Auto, IoUring::Off]
         );
         assert_eq!(parsed("retry=3").unwrap().retries, 3);
         let waits = |options| parsed(options).unwrap().options.server_wait.map(|wait| wait.as_secs());

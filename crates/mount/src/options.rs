@@ -50,7 +50,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             threads: 4,
-            io_uring: IoUring::Off,
+            io_uring: IoUring::Auto,
             max_write_bytes: 1 << 20,
             local: false,
             allow_other: false,
