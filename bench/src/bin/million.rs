@@ -1,9 +1,9 @@
-//! The cost of a million files: memory of the server, time to list them, time to restart, and
-//! memory of an idle client.
+//! The cost of a million files: time to create, list and remove them, memory of the server and of
+//! another mount, and time to restart.
 //!
 //! `million [--files 1000000] [--sheen PATH] [--base DIR]`. The server is the all-in-one process of
-//! `sheen up`, so its memory includes MDT, OSTs and a client. The idle client is another mount with
-//! a process of its own.
+//! `sheen up`, so its memory includes MDT, OSTs and a client. The other mount has a process of its
+//! own, over tcp.
 
 use std::{
     fs, io,
@@ -74,7 +74,13 @@ fn measure(args: &Args) -> io::Result<()> {
     let status = json(args)?;
     let source = status["source"].as_str().unwrap_or_default().to_owned();
     run(Command::new(&args.sheen).arg("mount").arg(source).arg(&idle))?;
-    println!("idle client: {} MiB resident", rss(client(&idle)?)?);
+    println!("another mount, idle: {} MiB resident", rss(client(&idle)?)?);
+    for (how, option) in [("ls -f", "-f"), ("ls -l, cold", "-l"), ("ls -l again", "-l")] {
+        let start = Instant::now();
+        run(Command::new("ls").arg(option).arg(idle.join("shared")))?;
+        let (took, resident) = (start.elapsed().as_secs_f64(), rss(client(&idle)?)?);
+        println!("{how} there: {took:.2} s, {resident} MiB resident");
+    }
     run(Command::new(&args.sheen).arg("umount").arg(&idle))?;
     let start = Instant::now();
     up_down(args, &["down"])?;
@@ -85,6 +91,9 @@ fn measure(args: &Args) -> io::Result<()> {
     let start = Instant::now();
     fs::metadata(dir.join("rank0.00000000"))?;
     println!("first stat after that: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    let took = workers::run(&(0..PROCESSES).map(|rank| Job::Unlink(files(rank))).collect::<Vec<Job>>())?;
+    let rate = (PROCESSES * count) as f64 / took.done.as_secs_f64();
+    println!("unlink, {PROCESSES} processes: {rate:.0} files/s");
     Ok(())
 }
 

@@ -68,30 +68,57 @@ const OWN_MAX: usize = 2;
 #[derive(Default)]
 struct Inode {
     known: Option<Known>,
+    /// The keys in [`Meta::names`] that lead to this inode.
+    names: Vec<(Fid, Bytes)>,
+    /// Whether the inode has no extended attributes of the cacheable kind.
+    no_xattrs: bool,
+    /// Most inodes have none. A mount caches the records of many thousand inodes.
+    rare: Option<Box<Rare>>,
+}
+
+/// Cached data of some inodes.
+#[derive(Default)]
+struct Rare {
     /// All bytes of a small file, until they are read. Present only if [`Known::merged`] is, and
     /// valid as long.
     content: Option<Bulk>,
     link: Option<Bytes>,
-    xattrs: Xattrs,
-    /// The keys in [`Meta::names`] that lead to this inode.
-    names: Vec<(Fid, Bytes)>,
+    xattrs: Vec<(Bytes, Result<Bytes>)>,
     absent: FxHashSet<Bytes>,
     /// For a new directory: hashes of the names that may exist in it. All others are absent.
     noted: Option<FxHashSet<u64>>,
 }
 
-/// Cached extended attributes of an inode.
-#[derive(Default)]
-struct Xattrs {
-    /// Whether the inode has no extended attributes of the cacheable kind.
-    none: bool,
-    known: Vec<(Bytes, Result<Bytes>)>,
-}
+impl Inode {
+    fn rare(&self) -> Option<&Rare> {
+        self.rare.as_deref()
+    }
 
-impl Xattrs {
-    fn clear(&mut self) {
-        self.none = false;
-        self.known.clear();
+    fn add_rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn drop_content(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.content = None;
+        }
+    }
+
+    fn drop_xattrs(&mut self) {
+        self.no_xattrs = false;
+        if let Some(rare) = &mut self.rare {
+            rare.xattrs.clear();
+        }
+    }
+
+    /// Drops the absent names. Returns how many there were.
+    fn drop_absent(&mut self) -> usize {
+        self.rare.as_mut().map_or(0, |rare| std::mem::take(&mut rare.absent).len())
+    }
+
+    /// Drops the names noted in a new directory. Returns how many there were.
+    fn drop_noted(&mut self) -> usize {
+        self.rare.as_mut().and_then(|rare| rare.noted.take()).map_or(0, |noted| noted.len())
     }
 }
 
@@ -217,7 +244,7 @@ impl Meta {
         };
         if inode.known.as_ref().is_none_or(|known| known.attr != attr || moved(known)) {
             inode.known = Some(Known { attr, layout, merged: None });
-            inode.content = None;
+            inode.drop_content();
         }
         true
     }
@@ -244,7 +271,7 @@ impl Meta {
         if inode.known.as_ref().is_none_or(|known| known.merged.is_none()) {
             return;
         }
-        inode.content = Some(content);
+        inode.add_rare().content = Some(content);
         self.contents.push_back((fid, counts));
         self.contents_bytes += counts;
         while self.contents_bytes > CONTENTS_MAX
@@ -252,14 +279,14 @@ impl Meta {
         {
             self.contents_bytes -= counts;
             if let Some(inode) = self.inodes.peek_mut(&oldest) {
-                inode.content = None;
+                inode.drop_content();
             }
         }
     }
 
     /// Whether the inline DoM data of a file is cached.
     pub fn has_content(&self, fid: Fid) -> bool {
-        self.inodes.peek(&fid).is_some_and(|inode| inode.content.is_some())
+        self.inodes.peek(&fid).and_then(Inode::rare).is_some_and(|rare| rare.content.is_some())
     }
 
     /// Returns a range of a small file, clipped to its size, if its layout has this generation. The
@@ -275,12 +302,14 @@ impl Meta {
         if layout.generation() != generation {
             return None;
         }
-        let end = inode.content.as_ref()?.len() as u64;
+        let cached = &mut inode.rare.as_mut()?.content;
+        let content = cached.as_ref()?;
+        let end = content.len() as u64;
         if offset == 0 && len >= end {
-            return inode.content.take();
+            return cached.take();
         }
         let start = offset.min(end);
-        inode.content.as_ref().map(|content| content.slice(start as usize, len.min(end - start) as usize))
+        Some(content.slice(start as usize, len.min(end - start) as usize))
     }
 
     /// Applies a new access time from the MDT. If other attributes differ as well, the reply may be
@@ -318,14 +347,17 @@ impl Meta {
         }
         let inode = self.inode(fid);
         if inode.names.len() < NAMES_MAX {
+            // `name` may be a part of a large message, which it would keep in memory.
+            let name = Bytes::copy_from_slice(name);
+            inode.names.reserve_exact(1);
             inode.names.push((parent, name.clone()));
-            self.names.insert((parent, name.clone()), fid);
+            self.names.insert((parent, name), fid);
         }
     }
 
     /// Whether a name is known to be absent. The caller ensures that the directory is locked.
     pub fn is_absent(&mut self, parent: Fid, name: &Bytes) -> bool {
-        self.inodes.peek(&parent).is_some_and(|dir| {
+        self.inodes.peek(&parent).and_then(Inode::rare).is_some_and(|dir| {
             // For an invalid name, the MDT returns the error.
             let noted = dir.noted.as_ref().filter(|_| name.len() <= NAME_MAX);
             dir.absent.contains(name) || noted.is_some_and(|noted| !noted.contains(&hash(name)))
@@ -338,7 +370,7 @@ impl Meta {
         if self.fresh(dir, token)
             && let Some(inode) = self.inodes.get_mut(&dir)
         {
-            inode.noted.get_or_insert_default();
+            inode.add_rare().noted.get_or_insert_default();
         }
     }
 
@@ -346,15 +378,11 @@ impl Meta {
     /// begun and before the request is sent, whatever the reply will be.
     pub fn adds(&mut self, dir: Fid, name: &Bytes) {
         let full = self.noted >= NOTED_MAX;
-        if let Some(inode) = self.inodes.peek_mut(&dir)
-            && let Some(noted) = &mut inode.noted
-        {
-            if full {
-                self.noted -= noted.len();
-                inode.noted = None;
-            } else {
-                self.noted += usize::from(noted.insert(hash(name)));
-            }
+        let Some(inode) = self.inodes.peek_mut(&dir) else { return };
+        if full {
+            self.noted -= inode.drop_noted();
+        } else if let Some(noted) = inode.rare.as_mut().and_then(|rare| rare.noted.as_mut()) {
+            self.noted += usize::from(noted.insert(hash(name)));
         }
     }
 
@@ -364,19 +392,19 @@ impl Meta {
             && self.fresh(parent, token)
             && let Some(dir) = self.inodes.get_mut(&parent)
         {
-            self.absent += usize::from(dir.absent.insert(name.clone()));
+            self.absent += usize::from(dir.add_rare().absent.insert(name.clone()));
         }
     }
 
     /// Returns the target of a symbolic link.
     pub fn link(&mut self, fid: Fid) -> Option<Bytes> {
-        self.inodes.get(&fid)?.link.clone()
+        self.inodes.get(&fid)?.rare()?.link.clone()
     }
 
     /// Caches the target of a symbolic link, if the inode is cached. A target never changes.
     pub fn put_link(&mut self, fid: Fid, target: &Bytes) {
         if let Some(inode) = self.inodes.get_mut(&fid) {
-            inode.link = Some(target.clone());
+            inode.add_rare().link = Some(target.clone());
         }
     }
 
@@ -384,8 +412,10 @@ impl Meta {
     /// that XATTR is locked.
     pub fn xattr(&mut self, fid: Fid, name: &Bytes) -> Option<Result<Bytes>> {
         let inode = self.inodes.get(&fid)?;
-        let none = inode.xattrs.none.then_some(Err(Errno::ENODATA));
-        none.or_else(|| inode.xattrs.known.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone()))
+        if inode.no_xattrs {
+            return Some(Err(Errno::ENODATA));
+        }
+        inode.rare()?.xattrs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone())
     }
 
     /// Caches that an inode has no extended attributes, if the inode is cached. The caller holds a
@@ -394,7 +424,7 @@ impl Meta {
         if self.fresh(fid, token)
             && let Some(inode) = self.inodes.get_mut(&fid)
         {
-            inode.xattrs.none = true;
+            inode.no_xattrs = true;
         }
     }
 
@@ -407,10 +437,11 @@ impl Meta {
         if keep
             && self.fresh(fid, token)
             && let Some(inode) = self.inodes.get_mut(&fid)
-            && inode.xattrs.known.len() < XATTRS_MAX
-            && inode.xattrs.known.iter().all(|(n, _)| n != name)
         {
-            inode.xattrs.known.push((name.clone(), value.clone()));
+            let xattrs = &mut inode.add_rare().xattrs;
+            if xattrs.len() < XATTRS_MAX && xattrs.iter().all(|(n, _)| n != name) {
+                xattrs.push((name.clone(), value.clone()));
+            }
         }
     }
 
@@ -422,14 +453,13 @@ impl Meta {
             }
         } else if let Some(inode) = self.inodes.peek_mut(&fid) {
             if dropped & bits::XATTR != 0 {
-                inode.xattrs.clear();
+                inode.drop_xattrs();
             }
             if dropped & (ATTR | bits::LAYOUT) != 0 {
                 inode.known = None;
-                inode.content = None;
-                self.absent -= inode.absent.len();
-                inode.absent.clear();
-                self.noted -= inode.noted.take().map_or(0, |noted| noted.len());
+                inode.drop_content();
+                self.absent -= inode.drop_absent();
+                self.noted -= inode.drop_noted();
             }
         }
     }
@@ -438,7 +468,7 @@ impl Meta {
     pub fn unmerge(&mut self, fid: Fid) {
         if let Some(inode) = self.inodes.peek_mut(&fid) {
             inode.known.iter_mut().for_each(|known| known.merged = None);
-            inode.content = None;
+            inode.drop_content();
         }
     }
 
@@ -447,10 +477,9 @@ impl Meta {
     fn changed(&mut self, fid: Fid) {
         if let Some(inode) = self.inodes.peek_mut(&fid) {
             inode.known = None;
-            inode.content = None;
-            inode.xattrs.clear();
-            self.absent -= inode.absent.len();
-            inode.absent.clear();
+            inode.drop_content();
+            inode.drop_xattrs();
+            self.absent -= inode.drop_absent();
         }
     }
 
@@ -522,9 +551,9 @@ impl Meta {
         self.inodes.get_or_insert_mut(fid, Inode::default)
     }
 
-    fn unlinked(&mut self, inode: Inode) {
-        self.absent -= inode.absent.len();
-        self.noted -= inode.noted.map_or(0, |noted| noted.len());
+    fn unlinked(&mut self, mut inode: Inode) {
+        self.absent -= inode.drop_absent();
+        self.noted -= inode.drop_noted();
         for key in inode.names {
             self.names.remove(&key);
         }
