@@ -37,6 +37,15 @@ struct Owner {
     requests: usize,
 }
 
+/// An owner that closes a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Closing {
+    /// The number whose locks are to be released.
+    pub number: u64,
+    /// Whether the owner is forgotten. Otherwise it waits for a lock, which a later close releases.
+    pub ended: bool,
+}
+
 /// A request of an owner for an fcntl lock. While it exists, a close does not end the owner.
 pub struct Locking<'a> {
     owners: &'a Owners,
@@ -69,19 +78,16 @@ impl Owners {
         self.fcntl.lock().get(&(fid, owner)).map(|owner| owner.number)
     }
 
-    /// An owner closes a file (FLUSH), which releases all its fcntl locks on it. Returns the number
-    /// whose locks are to be released.
-    ///
-    /// If another thread waits for a lock meanwhile, the owner remains, as that lock is released
-    /// with a later close.
-    pub fn closes(&self, fid: Fid, owner: u64) -> Option<u64> {
+    /// An owner closes a file (FLUSH), which releases all its fcntl locks on it. `None`: it has
+    /// none.
+    pub fn closes(&self, fid: Fid, owner: u64) -> Option<Closing> {
         let mut owners = self.fcntl.lock();
         let known = owners.get(&(fid, owner))?;
-        let (number, waits) = (known.number, known.requests > 0);
-        if !waits {
+        let closing = Closing { number: known.number, ended: known.requests == 0 };
+        if closing.ended {
             owners.remove(&(fid, owner));
         }
-        Some(number)
+        Some(closing)
     }
 
     /// An open file ends (RELEASE). Returns the number of `owner` if this was the last open file
@@ -167,7 +173,7 @@ mod tests {
         assert_eq!(owners.locks(FILE, NAME, b).number, first, "through any open file");
         assert_ne!(owners.locks(Fid::new(1, 2), NAME, a).number, first);
         assert_eq!(owners.get(FILE, NAME), Some(first));
-        assert_eq!(owners.closes(FILE, NAME), Some(first));
+        assert_eq!(owners.closes(FILE, NAME), Some(Closing { number: first, ended: true }));
         assert_eq!((owners.get(FILE, NAME), owners.closes(FILE, NAME), owners.ends(FILE, NAME, b)), (None, None, None));
         assert_ne!(owners.locks(FILE, NAME, a).number, first);
     }
@@ -177,9 +183,9 @@ mod tests {
         let owners = Owners::default();
         let waits = owners.locks(FILE, NAME, 1);
         let number = waits.number;
-        assert_eq!(owners.closes(FILE, NAME), Some(number));
+        assert_eq!(owners.closes(FILE, NAME), Some(Closing { number, ended: false }));
         drop(waits);
-        assert_eq!(owners.closes(FILE, NAME), Some(number));
+        assert_eq!(owners.closes(FILE, NAME), Some(Closing { number, ended: true }));
         assert_eq!(owners.get(FILE, NAME), None);
     }
 
@@ -197,6 +203,6 @@ mod tests {
         assert_eq!(owners.ends(FILE, NAME, new), Some(late.number), "the kernel ended it before the reply");
         let next = owners.locks(FILE, NAME, new).number;
         drop(late);
-        assert_eq!(owners.closes(FILE, NAME), Some(next));
+        assert_eq!(owners.closes(FILE, NAME), Some(Closing { number: next, ended: true }));
     }
 }

@@ -283,10 +283,12 @@ async fn drop_privilege(fs: &Inner, who: &Caller, file: &File, unprivileged: boo
 /// Releases the fcntl locks of an owner that closes the file.
 async fn flush(fs: &Inner, fid: Fid, fh: u64, owner: u64) -> Result<()> {
     let file = fs.file(fh)?;
-    if let Some(number) = fs.owners.closes(fid, owner) {
-        unlock(fs, fid, number, FlockKind::Posix).await;
+    let mut ended = true;
+    if let Some(closing) = fs.owners.closes(fid, owner) {
+        unlock(fs, fid, closing.number, FlockKind::Posix).await;
+        ended = closing.ended;
     }
-    if fs.owners.get(fid, owner).is_none() {
+    if ended {
         file.closed_by(owner);
     }
     Ok(())
