@@ -379,10 +379,11 @@ fn open_file_description_locks_hold_across_mounts() {
 fn locks_of_files_that_are_opened_and_closed_all_the_time_exclude() {
     const ROUNDS: u32 = 500;
     let (_two, at) = two_mounts!(LIMIT, "d");
-    let take_flock = |file: &File| flock(file, FlockOperation::LockExclusive);
-    let take_ofd = |file: &File| lock(file, Owner::Description, true, Kind::Write, 0, 0);
-    let ways: [(&str, &(dyn Fn(&File) -> Result<(), Errno> + Sync)); 2] = [("flock", &take_flock), ("ofd", &take_ofd)];
-    for (name, take) in ways {
+    for name in ["flock", "ofd"] {
+        let take = |file: &File| match name {
+            "flock" => flock(file, FlockOperation::LockExclusive),
+            _ => lock(file, Owner::Description, true, Kind::Write, 0, 0),
+        };
         let taken = AtomicBool::new(false);
         let work = |path: &Path| {
             for round in 0..ROUNDS {
