@@ -16,7 +16,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Transport of the kernel's requests to a mount of Sheen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// Over `/dev/fuse`, the default.
+    /// Over `/dev/fuse`.
     Device,
     /// Over io_uring.
     Ring,
