@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO ?= ./demo
 
-.PHONY: help build demo demo-stop test soak bench lint install install-io-uring clean
+.PHONY: help build demo demo-stop test soak bench bench-real lint install install-io-uring clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -28,6 +28,10 @@ soak: ## random seeds and long races for SOAK_MINUTES (60), with a report in tar
 bench: ## speed against the baseline, as in docs/performance.md
 	$(CARGO) build --release -p sheen -p sheen-bench
 	target/release/speed
+
+bench-real: ## IOR, mdtest and fio where installed, against libfuse's passthrough_hp (BENCH_REAL: options)
+	$(CARGO) build --release -p sheen -p sheen-bench
+	target/release/real $(BENCH_REAL)
 
 lint: ## format, warnings, licences and advisories of dependencies
 	$(CARGO) fmt --all --check

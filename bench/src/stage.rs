@@ -1,6 +1,7 @@
 //! File systems to measure. Each is started in a directory of its own and stopped on drop.
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -8,10 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::sheen::Sheen;
+use rustix::process::Signal;
+
+use crate::{sheen::Sheen, stop};
 
 /// Time limit for a file system to become mounted.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Time for which the free space must stay the same.
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// Longest wait for that.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
 
 /// Transport of the kernel's requests to a mount of Sheen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,9 +51,16 @@ pub struct Stage {
     pub sheen: Sheen,
     dir: PathBuf,
     children: Vec<Child>,
-    /// The source to mount, if the servers run in processes of their own.
-    source: String,
+    server: Server,
     transport: Transport,
+}
+
+/// What serves a mount.
+enum Server {
+    /// One process, with its command line. It ends after it was unmounted or got SIGTERM.
+    Process(Vec<OsString>),
+    /// A process of the mount alone, with the source to mount. Servers have their own processes.
+    Mount(String),
 }
 
 impl Stage {
@@ -64,8 +79,23 @@ impl Stage {
         let program = std::env::current_exe()?.with_file_name("baseline");
         let mut command = Command::new(program);
         command.arg(&stage.mount).args(["--threads", &threads.to_string()]).args(more);
-        stage.children.push(command.spawn()?);
-        stage.wait_mounted()?;
+        stage.start(&command)?;
+        Ok(stage)
+    }
+
+    /// Starts `program`, the example `passthrough_hp` of libfuse: it shows a directory again.
+    pub fn passthrough(base: &Path, program: &Path, transport: Transport) -> io::Result<Stage> {
+        let name = if transport == Transport::Ring { "passthrough, io_uring" } else { "passthrough" };
+        let mut stage = Stage::new(name, base, Path::new(""), transport)?;
+        let below = stage.dir.join("below");
+        fs::create_dir_all(&below)?;
+        let mut command = Command::new(program);
+        // Without --nopassthrough, the kernel would read and write the files below by itself.
+        command.args(["--foreground", "--nopassthrough"]).arg(below).arg(&stage.mount);
+        if transport == Transport::Ring {
+            command.args(["-o", "io_uring"]);
+        }
+        stage.start(&command)?;
         Ok(stage)
     }
 
@@ -73,14 +103,14 @@ impl Stage {
     pub fn sheen_lo(base: &Path, sheen: &Path, threads: usize, transport: Transport) -> io::Result<Stage> {
         let name = if transport == Transport::Ring { "sheen lo, io_uring" } else { "sheen lo" };
         let mut stage = Stage::new(name, base, sheen, transport)?;
-        let mut up = stage.sheen.command(["up"]);
+        let mut up = Command::new(sheen);
+        up.arg("up");
         up.arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
         up.args(transport.options());
         // Runs in the foreground like the baseline. A daemon has a session of its own, and the
         // kernel divides CPU time among sessions first, so the two would not be comparable.
         up.args(["--default-layout", "plain", "--osts", "4", "--foreground", "--fuse-threads", &threads.to_string()]);
-        stage.children.push(up.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
-        stage.wait_mounted()?;
+        stage.start(&up)?;
         Ok(stage)
     }
 
@@ -91,8 +121,10 @@ impl Stage {
         let mut stage = Stage::new(name, base, sheen, transport)?;
         let mgs = format!("127.0.0.1:{}@tcp", free_port()?);
         let (dir, program) = (stage.dir.clone(), stage.sheen.clone());
+        let log = stage.log()?;
         let mut serve = |words: &[&str], sub: &str| -> io::Result<()> {
             let mut command = program.command(words);
+            command.stderr(log.try_clone()?);
             command.arg("--dir").arg(dir.join(sub)).stdin(Stdio::null()).stdout(Stdio::null());
             stage.children.push(command.spawn()?);
             Ok(())
@@ -103,7 +135,7 @@ impl Stage {
         for n in ["ost-a", "ost-b"] {
             serve(&["oss", "--mgs", &mgs, "--fsname", "bench", "--osts", "2", "--listen", "127.0.0.1:0@tcp"], n)?;
         }
-        stage.source = format!("{mgs}:/bench");
+        stage.server = Server::Mount(format!("{mgs}:/bench"));
         let until = Instant::now() + READY_TIMEOUT;
         loop {
             if stage.mount_again(threads, &[])? {
@@ -120,15 +152,46 @@ impl Stage {
 
     /// Mounts the file system. Returns whether that succeeded.
     fn mount_again(&self, threads: usize, more: &[&str]) -> io::Result<bool> {
-        let mut mount = self.sheen.command(["mount", &self.source]);
+        let Server::Mount(source) = &self.server else {
+            return Err(io::Error::other(format!("{} is served by one process", self.name)));
+        };
+        let mut mount = self.sheen.command(["mount", source]);
         mount.arg(&self.mount).args(["--fuse-threads", &threads.to_string()]);
         mount.args(self.transport.options()).args(more);
         Ok(mount.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
     }
 
-    /// Unmounts and mounts again, so that the client's caches are empty. For [`Stage::sheen_tcp`].
+    /// Opens the log of its processes, which is removed with the file system.
+    fn log(&self) -> io::Result<fs::File> {
+        fs::OpenOptions::new().create(true).append(true).open(self.dir.join("log"))
+    }
+
+    /// Starts the process that serves the mount alone, by this command line.
+    fn start(&mut self, command: &Command) -> io::Result<()> {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        self.server = Server::Process(words.map(OsString::from).collect());
+        self.start_again()
+    }
+
+    fn start_again(&mut self) -> io::Result<()> {
+        let Server::Process(words) = &self.server else { return Ok(()) };
+        let [program, words @ ..] = words.as_slice() else { return Ok(()) };
+        let mut command = Command::new(program);
+        command.args(words).env("SHEEN_RUNTIME_DIR", self.dir.join("run"));
+        command.stderr(self.log()?);
+        self.children.push(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
+        self.wait_mounted()
+    }
+
+    /// Unmounts and mounts again, so that the caches of client and kernel are empty. If one process
+    /// serves all, it is started again; the baseline then loses its files. `more` are options for
+    /// a mount with servers of its own.
     pub fn remount(&mut self, threads: usize, more: &[&str]) -> io::Result<()> {
         succeed(Command::new("umount").arg(&self.mount))?;
+        if matches!(self.server, Server::Process(_)) {
+            self.end_processes();
+            return self.start_again();
+        }
         if !self.mount_again(threads, more)? {
             return Err(io::Error::other("cannot mount again"));
         }
@@ -140,7 +203,8 @@ impl Stage {
         let mount = dir.join("mnt");
         fs::create_dir_all(&mount)?;
         let sheen = Sheen::new(program, dir.join("run"));
-        Ok(Stage { name, mount, sheen, dir, children: Vec::new(), source: String::new(), transport })
+        let server = Server::Process(Vec::new());
+        Ok(Stage { name, mount, sheen, dir, children: Vec::new(), server, transport })
     }
 
     fn wait_mounted(&self) -> io::Result<()> {
@@ -159,18 +223,43 @@ impl Stage {
     pub fn pids(&self) -> Vec<u32> {
         self.children.iter().map(Child::id).collect()
     }
+
+    /// Ends the processes, the last one first.
+    fn end_processes(&mut self) {
+        for mut child in self.children.drain(..).rev() {
+            stop::kill(child.id(), Signal::TERM);
+            let _ = child.wait();
+        }
+    }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.mount).status();
-        for child in self.children.iter_mut().rev() {
-            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            }
-            let _ = child.wait();
-        }
+        self.end_processes();
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Returns the order of `count` file systems in a round. Each is the first one in some rounds, and
+/// has another predecessor in every second round.
+pub fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    let step = if round.is_multiple_of(2) { 1 } else { count - 1 };
+    (0..count).map(move |i| (round / 2 + step * i) % count)
+}
+
+/// Waits until the servers have destroyed the objects of the files removed last: until the free
+/// space of their directories stays the same.
+pub fn settle(base: &Path) -> io::Result<()> {
+    let free = || rustix::fs::statvfs(base).map(|space| space.f_bfree);
+    let (until, mut before) = (Instant::now() + SETTLE_MAX, free()?);
+    loop {
+        thread::sleep(SETTLE_PAUSE);
+        let now = free()?;
+        if now == before || Instant::now() > until {
+            return Ok(());
+        }
+        before = now;
     }
 }
 

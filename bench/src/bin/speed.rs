@@ -11,16 +11,15 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    thread,
-    time::{Duration, Instant},
 };
 
 use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
     report::{Options, Progress, Table, program},
-    stage::{Stage, Transport},
+    stage::{self, Stage, Transport},
     stats::{median, median_and_range, ratios},
+    tree,
     workers::{self, Files, Job, Records},
 };
 
@@ -40,10 +39,6 @@ struct Args {
     quick: bool,
 }
 
-/// Time for which the free space must stay the same.
-const SETTLE_PAUSE: Duration = Duration::from_millis(100);
-/// Longest wait for that.
-const SETTLE_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a read or write.
 const BLOCK: usize = 1 << 20;
 
@@ -163,7 +158,8 @@ fn measure(args: &Args, stages: &[Stage], works: &[Work]) -> io::Result<Rates> {
     let numbered: Vec<(usize, &Work)> = works.iter().enumerate().collect();
     let groups = || numbered.chunk_by(|(_, a), (_, b)| a.processes == b.processes && a.kind.unit() == b.kind.unit());
     for round in 0..args.options.rounds {
-        for (group, s) in groups().flat_map(|group| order(round as usize, stages.len()).map(move |s| (group, s))) {
+        for (group, s) in groups().flat_map(|group| stage::order(round as usize, stages.len()).map(move |s| (group, s)))
+        {
             let stage = &stages[s];
             let dir = stage.mount.join(format!("round{round}"));
             for (w, work) in group {
@@ -172,32 +168,10 @@ fn measure(args: &Args, stages: &[Stage], works: &[Work]) -> io::Result<Rates> {
                 rates.entry((*w, s)).or_default().push(rate);
             }
             fs::remove_dir_all(dir)?;
-            settle(&args.options.base)?;
+            stage::settle(&args.options.base)?;
         }
     }
     Ok(rates)
-}
-
-/// Returns the order of the file systems in a round. Each is the first one in some rounds, and has
-/// another predecessor in every second round.
-fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
-    let step = if round.is_multiple_of(2) { 1 } else { count - 1 };
-    (0..count).map(move |i| (round / 2 + step * i) % count)
-}
-
-/// Waits until the servers have destroyed the objects of the files removed last: until the free
-/// space of their directories stays the same.
-fn settle(base: &Path) -> io::Result<()> {
-    let free = || rustix::fs::statvfs(base).map(|space| space.f_bfree);
-    let (until, mut before) = (Instant::now() + SETTLE_MAX, free()?);
-    loop {
-        thread::sleep(SETTLE_PAUSE);
-        let now = free()?;
-        if now == before || Instant::now() > until {
-            return Ok(());
-        }
-        before = now;
-    }
 }
 
 impl Work {
@@ -230,20 +204,7 @@ fn bring_up(args: &Args) -> io::Result<Vec<Stage>> {
 
 /// Unpacks a source tree of at least 5,000 files. Returns the seconds by stage and round.
 fn untar(args: &Args, stages: &[Stage]) -> io::Result<Vec<Vec<f64>>> {
-    let archive = args.options.base.join("tree.tar");
-    let list = args.options.base.join("tree.list");
-    let cargo =
-        std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap_or_default()));
-    let script = format!(
-        "cd '{cargo}/registry/src' && find . -type f | LC_ALL=C sort | head -6000 > '{l}' && tar cf '{a}' -T '{l}'",
-        l = list.display(),
-        a = archive.display()
-    );
-    time(Command::new("sh").args(["-c", &script]))?;
-    let files = fs::read_to_string(&list)?.lines().count();
-    if files < 5000 {
-        return Err(io::Error::other(format!("only {files} files to unpack; at least 5,000 are needed")));
-    }
+    let archive = tree::archive(&args.options.base, 6000)?;
     let mut seconds = vec![Vec::new(); stages.len()];
     let progress = Progress::new(args.options.rounds as usize * stages.len());
     for round in 0..args.options.rounds {
@@ -251,24 +212,13 @@ fn untar(args: &Args, stages: &[Stage]) -> io::Result<Vec<Vec<f64>>> {
             let dir = stage.mount.join(format!("tree{round}"));
             fs::create_dir_all(&dir)?;
             let took = progress.step(&format!("{}, untar", stage.name), || {
-                time(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(&dir))
+                tree::time(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(&dir))
             })?;
             seconds[s].push(took);
         }
     }
     fs::remove_file(archive)?;
     Ok(seconds)
-}
-
-/// Runs a command and returns its duration in seconds.
-fn time(command: &mut Command) -> io::Result<f64> {
-    let start = Instant::now();
-    let status = command.status()?;
-    if status.success() {
-        Ok(start.elapsed().as_secs_f64())
-    } else {
-        Err(io::Error::other(format!("{command:?}: {status}")))
-    }
 }
 
 fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Option<Vec<Vec<f64>>>) -> io::Result<()> {
