@@ -1,7 +1,8 @@
 //! Library of the measuring programs.
 //!
 //! * File systems to measure: [`stage`] with one mount, [`cluster`] with several.
-//! * Work on them: [`workers`], a [`tree`] of source files, and the workloads' parts [`netflow`] and [`patterns`].
+//! * Work on them: [`workers`], a [`tree`] of source files, and the workloads' parts [`netflow`]
+//!   and [`patterns`].
 //! * The `sheen` program as users call it: [`sheen`].
 //! * Statistics ([`stats`], [`allocs`]) and their presentation ([`report`], [`chart`]).
 //! * Interruption by signals: [`stop`].

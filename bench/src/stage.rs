@@ -55,7 +55,7 @@ pub struct Stage {
     transport: Transport,
 }
 
-/// What serves a mount.
+/// The process or processes behind a mount.
 enum Server {
     /// One process, with its command line. It ends after it was unmounted or got SIGTERM.
     Process(Vec<OsString>),

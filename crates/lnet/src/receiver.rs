@@ -24,9 +24,10 @@ use sheen_wire::{
 
 use crate::{frame::Frame, sender::Shared};
 
-/// Size of the small buffer in bytes: a page, more than a header and the body of nearly all
-/// requests and replies. With a larger buffer, more of each bulk would be copied.
-const AHEAD_BYTES: usize = 4096;
+/// Size of the small buffer in bytes: a header, the body of nearly all requests and replies, and a
+/// page of bulk. So one system call receives a page. With a larger buffer, more of each bulk would
+/// be copied.
+const AHEAD_BYTES: usize = 5120;
 /// Largest body before the handshake is over, in bytes. Such a body has only names and numbers.
 const HANDSHAKE_BODY_MAX: u32 = 4096;
 /// Size of the buffers for large bulk, in bytes: the usual size of one request of a program.

@@ -9,14 +9,10 @@
 //! Programs that are not found are left out, with a line about it. Each phase begins with empty
 //! caches: the file system is mounted again before it. Ratios are formed within a round.
 
+mod args;
 mod works;
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, fs, io, process::ExitCode};
 
 use clap::Parser;
 use serde_json::json;
@@ -27,38 +23,10 @@ use sheen_bench::{
     tree,
 };
 
-use crate::works::{Better, Group, Phase};
-
-/// IOR, mdtest, fio and a source tree on Sheen, against libfuse's passthrough
-#[derive(Parser)]
-pub struct Args {
-    #[command(flatten)]
-    options: Options,
-    /// Path of IOR
-    #[arg(long, default_value = "ior")]
-    ior: PathBuf,
-    /// Path of mdtest, which comes with IOR
-    #[arg(long, default_value = "mdtest")]
-    mdtest: PathBuf,
-    /// Path of the program that starts MPI processes
-    #[arg(long, default_value = "mpiexec")]
-    mpiexec: PathBuf,
-    /// Path of fio
-    #[arg(long, default_value = "fio")]
-    fio: PathBuf,
-    /// Path of libfuse's example
-    #[arg(long, default_value = "passthrough_hp")]
-    passthrough: PathBuf,
-    /// Transport of the kernel's requests, for Sheen and the passthrough: device or ring
-    #[arg(long, default_value = "ring", value_parser = ["device", "ring"])]
-    transport: String,
-    /// Number of processes of IOR and mdtest
-    #[arg(long, default_value_t = 4)]
-    processes: usize,
-    /// Smaller amounts, for a first impression
-    #[arg(long)]
-    quick: bool,
-}
+use crate::{
+    args::Args,
+    works::{Better, Group, Phase},
+};
 
 fn main() -> ExitCode {
     program(run)
@@ -150,9 +118,4 @@ fn goal(phase: &Phase, s: usize) -> String {
     let sign = if phase.better == Better::More { "≥" } else { "≤" };
     let goal = if s == 0 { None } else { phase.goals.get(s - 1).copied().flatten() };
     goal.map(|goal| format!("{sign} {goal}")).unwrap_or_default()
-}
-
-/// Returns a path as text, for a command line.
-pub fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! What is run: groups of phases that share files.
+//! The works: groups of phases that share files.
 
 use std::{
     fs, io,
@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use crate::{Args, text};
+use crate::args::Args;
 
 /// Whether a higher or a lower result is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,6 +135,11 @@ pub fn groups(args: &Args, archive: &Path) -> Vec<Group> {
     groups.push(source_tree(archive));
     groups.push(fio(args));
     groups
+}
+
+/// Returns a path as text, for a command line.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// `words` divided at spaces.
