@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, OpError};
-use sheen_rpc::{BoxFuture, Export, Response, Service};
+use sheen_rpc::{BoxFuture, Export, Origin, Response, Service};
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, Call, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
@@ -67,31 +67,17 @@ pub(crate) const STATS: &[(&str, &str)] = &[
 
 impl Service<Mds> for Mdt {
     fn call<'a>(&'a self, export: &'a Arc<Export>, call: Call, _: Bulk) -> BoxFuture<'a, Result<Response<Answer>>> {
-        Box::pin(async move {
-            let began = self.rt.now();
-            self.locks.server.cancel(export, &call.cancels);
-            self.locks.server.convert(export, &call.converts);
-            let result = match &call.request {
-                Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
-                Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
-                Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
-                Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
-                Request::LayoutMoved { fid, generation } => {
-                    match Box::pin(self.settle_layout(*fid, *generation)).await {
-                        Ok(()) => self.execute(export, &call).await,
-                        Err(errno) => Err(errno),
-                    }
-                }
-                Request::LayoutIntent { fid, .. } => {
-                    let grows = self.grows(*fid);
-                    Box::pin(self.osts.look(&self.rt, grows)).await;
-                    self.execute(export, &call).await
-                }
-                _ => self.execute(export, &call).await,
-            };
-            self.stats.record(call.request.op(), self.rt.now().since(began).as_micros() as u64);
-            result
-        })
+        Box::pin(self.serve(export, None, call))
+    }
+
+    fn call_once<'a>(
+        &'a self,
+        export: &'a Arc<Export>,
+        origin: Origin,
+        call: Call,
+        _: Bulk,
+    ) -> BoxFuture<'a, Result<Response<Answer>>> {
+        Box::pin(self.serve(export, Some(origin), call))
     }
 
     fn disconnected(&self, export: &Export) {
@@ -99,6 +85,7 @@ impl Service<Mds> for Mdt {
         core.exports.remove(&export.id());
         if !self.stopped.load(Relaxed) {
             core.ns.disconnect(ClientId(export.id()));
+            core.ns.forget_requests(export.client());
             self.wake_committer(&core);
         }
         drop(core);
@@ -159,14 +146,38 @@ enum NotExecuted {
 }
 
 impl Mdt {
+    async fn serve(&self, export: &Arc<Export>, origin: Option<Origin>, call: Call) -> Result<Response<Answer>> {
+        let began = self.rt.now();
+        self.locks.server.cancel(export, &call.cancels);
+        self.locks.server.convert(export, &call.converts);
+        let result = match &call.request {
+            Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
+            Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
+            Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
+            Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
+            Request::LayoutMoved { fid, generation } => match Box::pin(self.settle_layout(*fid, *generation)).await {
+                Ok(()) => self.execute(export, origin, &call).await,
+                Err(errno) => Err(errno),
+            },
+            Request::LayoutIntent { fid, .. } => {
+                let grows = self.grows(*fid);
+                Box::pin(self.osts.look(&self.rt, grows)).await;
+                self.execute(export, origin, &call).await
+            }
+            _ => self.execute(export, origin, &call).await,
+        };
+        self.stats.record(call.request.op(), self.rt.now().since(began).as_micros() as u64);
+        result
+    }
+
     /// Returns whether a file has components that grow by themselves (SEL).
     fn grows(&self, fid: Fid) -> bool {
         let layout = self.core.lock().ns.layout(fid);
         layout.is_ok_and(|layout| layout.is_some_and(|l| l.components().iter().any(Component::is_extension)))
     }
 
-    async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
-        let Executed { result, grants, change, lasting, dir } = self.execute_once(export, call).await?;
+    async fn execute(&self, export: &Arc<Export>, origin: Option<Origin>, call: &Call) -> Result<Response<Answer>> {
+        let Executed { result, grants, change, lasting, dir } = self.execute_once(export, origin, call).await?;
         let no_more = match (change, lasting) {
             // Boxed, as below, because it is rare: otherwise every request's future would be as
             // large.
@@ -225,7 +236,7 @@ impl Mdt {
         self.run_to_end("mdt-mirrors", work).await
     }
 
-    async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {
+    async fn execute_once(&self, export: &Arc<Export>, origin: Option<Origin>, call: &Call) -> Result<Executed> {
         // Always admitted: a client closes its files, or reports them before it cancels a lock.
         let ends_use = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
         let changes = call.request.modifies() && !ends_use && !leaves_store(&call.request);
@@ -237,7 +248,7 @@ impl Mdt {
             if reserve::adds(&call.request) {
                 self.check_space()?;
             }
-            match self.attempt(export, call) {
+            match self.attempt(export, origin, call) {
                 Ok(executed) => return Ok(executed),
                 Err(NotExecuted::Shutdown) => return Err(Errno::ESHUTDOWN),
                 Err(NotExecuted::RetryAfterRound(round)) => self.commits.reach(Goal::Round(round)).await?,
@@ -248,7 +259,7 @@ impl Mdt {
                     self.rt.sleep(BUSY_PAUSE).await;
                 }
                 Err(NotExecuted::RetryWithOsts) => {
-                    if let Some(result) = Box::pin(self.attempt_with_osts(export, call)).await {
+                    if let Some(result) = Box::pin(self.attempt_with_osts(export, origin, call)).await {
                         return result;
                     }
                 }
@@ -258,11 +269,16 @@ impl Mdt {
 
     /// Tries again. If that does not suffice, waits for news of the OSTs. `None`: the caller tries
     /// once more.
-    async fn attempt_with_osts(&self, export: &Arc<Export>, call: &Call) -> Option<Result<Executed>> {
+    async fn attempt_with_osts(
+        &self,
+        export: &Arc<Export>,
+        origin: Option<Origin>,
+        call: &Call,
+    ) -> Option<Result<Executed>> {
         // Subscribe first: the attempt sees all earlier news, and later news ends the wait.
         let mut changed = std::pin::pin!(self.osts.changed());
         changed.as_mut().enable();
-        match self.attempt(export, call) {
+        match self.attempt(export, origin, call) {
             Ok(executed) => return Some(Ok(executed)),
             Err(NotExecuted::Shutdown) => return Some(Err(Errno::ESHUTDOWN)),
             Err(
@@ -279,7 +295,12 @@ impl Mdt {
         None
     }
 
-    fn attempt(&self, export: &Arc<Export>, call: &Call) -> std::result::Result<Executed, NotExecuted> {
+    fn attempt(
+        &self,
+        export: &Arc<Export>,
+        origin: Option<Origin>,
+        call: &Call,
+    ) -> std::result::Result<Executed, NotExecuted> {
         let (now, request) = (self.rt.now(), &call.request);
         let mut core = self.core.lock();
         // With the lock held: if the client disconnects later, `disconnected` closes what is opened
@@ -295,7 +316,12 @@ impl Mdt {
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;
         let mut env = MdtEnv { mdt: self, placer, now, wait: false };
-        let executed = ns.execute(client, request, &mut env);
+        let origin = origin.map(|Origin { xid, acknowledged }| sheen_namespace::Origin {
+            client: export.client(),
+            xid,
+            acknowledged,
+        });
+        let executed = ns.execute_from(client, origin, request, &mut env);
         let wait = env.wait;
         let mut result = match executed {
             Err(OpError::CommitFirst) => {

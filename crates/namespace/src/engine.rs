@@ -16,6 +16,7 @@ use crate::{
     key, ops,
     record::{Counters, Inode, Super, decode, encode},
     relayouts::{Swaps, Takes},
+    replies::{Origin, Replies},
     tables::{Tables, read},
 };
 
@@ -43,6 +44,7 @@ impl<S: Store> Namespace<S> {
             sequences: Sequences::open(counters.seq_reserved, mdt),
             swaps: Swaps::open(tables.store())?,
             takes: Takes::new(),
+            replies: Replies::open(tables.store())?,
             counters,
             tables,
             config: config.clone(),
@@ -82,8 +84,27 @@ impl<S: Store> Namespace<S> {
     /// ([`Namespace::needs_commit`]). [`crate::OpError::CommitFirst`] asks for a commit and a
     /// second call.
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> OpResult<Done> {
+        self.execute_from(client, None, request, env)
+    }
+
+    /// As [`Namespace::execute`]. A request with an `origin` that was executed before, also by an
+    /// earlier life of the MDT, is answered and not executed again.
+    pub fn execute_from(
+        &mut self,
+        client: ClientId,
+        origin: Option<Origin>,
+        request: &Request,
+        env: &mut dyn Env,
+    ) -> OpResult<Done> {
+        if let Some(before) = origin.as_ref().and_then(|origin| self.executed_before(origin, request)) {
+            let (reply, transno) = before?;
+            return Ok(Done { reply, transno, invalidations: Vec::new(), orphan: None });
+        }
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
+        if let (Ok(_), Some(origin)) = (&result, &origin) {
+            self.record(origin, request);
+        }
         let orphan = self.orphan.take();
         if let (Err(_), Some(orphan)) = (&result, orphan) {
             self.handles.close(orphan.handle);
@@ -209,7 +230,7 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Ends recovery, when all clients have had their chance to `Reopen`: deletes the orphans that
-    /// no client has open.
+    /// no client has open, and forgets the requests of clients that did not come back.
     pub fn finish_recovery(&mut self) -> Result<(), StoreError> {
         for key in self.tables.raw_keys(b'p')? {
             if let Some(fid) = key::orphan_fid(&key)
@@ -219,6 +240,7 @@ impl<S: Store> Namespace<S> {
                 return Err(self.take_fault().unwrap_or(StoreError::Failed("cannot remove an orphan".into())));
             }
         }
+        self.replies.drop_absent(&mut self.tables);
         self.tables.end();
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! | `x` | FID | [`crate::record::Xattrs`] |
 //! | `p` | FID | unit: an orphan (as ext4's "pending delete") |
 //! | `u` | number (u64) | unlink log: bytes of a layout whose objects are to be destroyed |
+//! | `y` | uuid of a client | its requests that were executed: pairs of xid and transno (u64) |
 //! | `w` | | numbers of the last completed layout swaps, each u64 |
 //!
 //! A layout in the unlink log belongs to a deleted file, or holds objects removed from a file.
@@ -23,8 +24,13 @@ pub(crate) const SUPER: &[u8] = b"s";
 pub(crate) const COUNTERS: &[u8] = b"c";
 pub(crate) const FORMAT: &[u8] = b"f";
 pub(crate) const SWAPS: &[u8] = b"w";
-/// Largest key: table, FID, hash.
+/// The table of executed requests.
+pub(crate) const REPLIES: u8 = b'y';
+/// Largest key of the other tables: table, FID, hash.
 const _: () = assert!(1 + 16 + 8 <= crate::Batch::KEY_BYTES_MAX);
+/// Longest name of a client in bytes. A uuid has 36.
+const CLIENT_BYTES_MAX: usize = 63;
+const _: () = assert!(CLIENT_BYTES_MAX < crate::Batch::KEY_BYTES_MAX);
 
 fn with(table: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + 16 + 8);
@@ -84,6 +90,16 @@ pub(crate) fn destroy(seqno: u64) -> Vec<u8> {
 /// The number in a key of [`destroy`].
 pub(crate) fn destroy_seqno(key: &[u8]) -> Option<u64> {
     key.get(1..9).and_then(|k| k.try_into().ok()).map(u64::from_be_bytes)
+}
+
+/// Returns `None` for a name longer than [`CLIENT_BYTES_MAX`].
+pub(crate) fn replies(client: &str) -> Option<Vec<u8>> {
+    (client.len() <= CLIENT_BYTES_MAX).then(|| with(REPLIES, &[client.as_bytes()]))
+}
+
+/// The client in a key of [`replies`].
+pub(crate) fn replies_client(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.get(1..)?).ok()
 }
 
 /// Returns the first key of a table, and the first key past it.

@@ -30,6 +30,7 @@ mod cache;
 mod config;
 mod engine;
 mod error;
+mod executed;
 mod format;
 mod handles;
 mod held;
@@ -45,6 +46,7 @@ mod orphans;
 mod record;
 mod relayouts;
 mod replaced;
+mod replies;
 mod store;
 mod tables;
 
@@ -60,6 +62,7 @@ pub use namespace::Namespace;
 pub use ops::Taking;
 pub use record::FORMAT_VERSION;
 pub use relayouts::Renamed;
+pub use replies::Origin;
 pub use store::{MemStore, Store};
 
 /// Decodes bytes as every kind of stored record and as an ACL, and discards the result. Called by a

@@ -11,6 +11,7 @@ use crate::{
     ids::{Objects, Sequences},
     record::Counters,
     relayouts::{Swaps, Takes},
+    replies::Replies,
     tables::Tables,
 };
 
@@ -25,6 +26,7 @@ pub struct Namespace<S> {
     pub(crate) sequences: Sequences,
     pub(crate) swaps: Swaps,
     pub(crate) takes: Takes,
+    pub(crate) replies: Replies,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
 }

@@ -79,6 +79,11 @@ impl<S: Store> Tables<S> {
         (transno, invalidations)
     }
 
+    /// Returns the transno of the operation in progress, if it has changed something.
+    pub(crate) fn transno_in_progress(&self) -> Option<u64> {
+        self.changed.then_some(self.next)
+    }
+
     pub(crate) fn last_transno(&self) -> u64 {
         self.next - 1
     }

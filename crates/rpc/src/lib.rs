@@ -37,6 +37,6 @@ pub use import::{
     RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, URGENT_IN_FLIGHT_MAX,
 };
 pub use server::{Server, ServerConfig};
-pub use service::{BoxFuture, Export, Response, Service};
+pub use service::{BoxFuture, Export, Origin, Response, Service};
 pub use slots::{Slot, Slots};
 pub use stats::{ImportStats, OpStats};

@@ -72,6 +72,15 @@ impl<R> Response<R> {
     }
 }
 
+/// The number of a request over tcp.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// Unique among the requests of the client; the same if it is resent.
+    pub xid: u64,
+    /// The client has the replies to all its requests up to this xid.
+    pub acknowledged: u64,
+}
+
 /// The implementation of a target.
 ///
 /// Calls of one client and of several run concurrently, in no particular order. A call may be
@@ -87,6 +96,18 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         request: P::Request,
         bulk: Bulk,
     ) -> BoxFuture<'a, sheen_wire::Result<Response<P::Reply>>>;
+
+    /// As [`Service::call`], for a request over tcp that must be executed once
+    /// ([`Protocol::once`]). The client may resend it, also to the next life of the service.
+    fn call_once<'a>(
+        &'a self,
+        export: &'a Arc<Export>,
+        _: Origin,
+        request: P::Request,
+        bulk: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<P::Reply>>> {
+        self.call(export, request, bulk)
+    }
 
     /// Handles the end of a client, which disconnected or was evicted: no more requests come from
     /// it under this export. Called once, without any lock held; must not block.

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::{
     gate::{Gate, Pass},
-    service::{BoxFuture, CallbackRoute, Evict, Export, Response, Service},
+    service::{BoxFuture, CallbackRoute, Evict, Export, Origin, Response, Service},
     slow,
 };
 
@@ -200,16 +200,21 @@ impl<P: Protocol> Target<P> {
         uuid.is_empty() || wanted.is_empty() || uuid == wanted
     }
 
-    /// Executes a request, and fills in `last_committed`. ESHUTDOWN: the client disconnected or was
-    /// evicted meanwhile. A request that must be executed once runs to its end nevertheless.
+    /// Executes a request, and fills in `last_committed`. `origin`: its number, if it came over
+    /// tcp. ESHUTDOWN: the client disconnected or was evicted meanwhile. A request that must be
+    /// executed once runs to its end nevertheless.
     pub(crate) async fn execute(
         &self,
         export: &Arc<Export>,
+        origin: Option<Origin>,
         request: P::Request,
         bulk: Bulk,
     ) -> sheen_wire::Result<Response<P::Reply>> {
         let once = P::once(&request);
-        let mut call = self.service.call(export, request, bulk);
+        let mut call = match origin.filter(|_| once) {
+            Some(origin) => self.service.call_once(export, origin, request, bulk),
+            None => self.service.call(export, request, bulk),
+        };
         let mut response = if once {
             call.await?
         } else {
@@ -235,7 +240,8 @@ impl<P: Protocol> Target<P> {
         let waits_for_change = P::waits_for_change(&request);
         let began = self.rt.now();
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
-        let mut answer = self.execute(&export, request, bulk).await;
+        let origin = Origin { xid, acknowledged: header.last_committed };
+        let mut answer = self.execute(&export, Some(origin), request, bulk).await;
         if !waits_for_change {
             slow::server_request(&self.name, &export, xid, op, self.rt.now().since(began));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{FakeOst, Host, config, simulate, with_host};
 use bytes::Bytes;
-use sheen_lnet::{Net, Nid};
+use sheen_lnet::{Fault, Net, Nid};
 use sheen_mds::{Mdt, MdtConfig};
 use sheen_mgc::{MGS_TARGET, Mgc};
 use sheen_mgs::Mgs;
@@ -121,8 +121,11 @@ async fn others(world: &World, rt: &Rt) -> (Arc<Mgs>, Arc<Server>) {
 }
 
 async fn start_mdt(world: &World) -> (Arc<Mdt>, Arc<Server>) {
+    start_mdt_on(world, Net::new(world.rt(MDS))).await
+}
+
+async fn start_mdt_on(world: &World, net: Arc<Net>) -> (Arc<Mdt>, Arc<Server>) {
     let rt = world.rt(MDS);
-    let net = Net::new(rt.clone());
     let server = Server::new(net.clone());
     server.listen(world.addr(MDS, PORT)).await.unwrap();
     let nid = |host| Nid::Tcp(world.addr(host, PORT));
@@ -179,6 +182,32 @@ fn resent_create_finds_file_committed_before_crash() {
         assert_eq!(opened(&import, request).await, Ok(true));
         let other = create(Fid::new(seq(&import).await, 2), "f");
         assert_eq!(opened(&import, other).await, Err(Errno::EEXIST), "another create finds the file of the first");
+    });
+}
+
+#[test]
+fn unlink_whose_reply_was_lost_with_the_mdt_succeeds() {
+    simulate(7, async |sim, _| {
+        let _others = others(sim, &sim.rt(OTHERS)).await;
+        let (rt, net) = (sim.rt(CLIENT), Net::new(sim.rt(MDS)));
+        let life = start_mdt_on(sim, net.clone()).await;
+        let import = client(sim, "client", &life.0);
+        opened(&import, create(Fid::new(seq(&import).await, 1), "f")).await.unwrap();
+        // The MDT commits the change long before the reply leaves.
+        net.set_fault(Fault { delay: Duration::from_secs(60), ..Fault::default() });
+        let unlink = || Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name: "f".into(), dir: false };
+        let waiting = {
+            let (import, unlink) = (import.clone(), unlink());
+            rt.spawn("unlink", async move { import.request(unlink).send().await.map(drop) })
+        };
+        rt.sleep(Duration::from_secs(20)).await;
+        assert!(!waiting.is_finished());
+        std::mem::forget((life, net));
+        sim.crash_host(MDS);
+        let _life = start_mdt(sim).await;
+        waiting.await.unwrap().expect("executed once, by the first MDT");
+        let missing = import.request(unlink()).send().await.map(drop);
+        assert_eq!(missing.map_err(Errno::from), Err(Errno::ENOENT), "another unlink");
     });
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct LoPeer<P: Protocol> {
 
 impl<P: Protocol> LoPeer<P> {
     pub(super) async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        self.target.execute(&self.session.export, request, bulk).await
+        self.target.execute(&self.session.export, None, request, bulk).await
     }
 
     /// Returns a pass, to be held during a call. `None`: the target is being removed.

@@ -1,0 +1,110 @@
+//! Requests that the MDT has executed and whose client may not have the reply.
+//!
+//! A client that lost its connection resends requests without a reply. If the MDT was killed after
+//! the commit of a change and before its reply, the next life of the MDT gets a request whose
+//! change is there already. Executed again, an unlink or a rename would fail, and a setattr would
+//! undo a later one of another client. So the batch of the change also holds the request's xid and
+//! transno ([`crate::Namespace::execute_from`]).
+//!
+//! Replies themselves are not stored. They are empty, or have the attributes of one file. Then the
+//! client gets its present attributes, which it may cache.
+//!
+//! Creates are not recorded. Clients choose the FIDs, so a resent create finds its own file.
+//!
+//! Invariants:
+//! * The store has one record of a client, with the requests that it had not acknowledged at its
+//!   last change. At most [`UNACKNOWLEDGED_MAX`] requests; beyond that the earliest is forgotten.
+//! * A record is dropped when its client disconnects, and when recovery ends without the client.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Store, StoreError, key,
+    record::{decode, encode},
+    tables::{Tables, for_each_in},
+};
+
+/// Maximum number of requests remembered of one client: twice the largest number in flight.
+pub(crate) const UNACKNOWLEDGED_MAX: usize = 512;
+
+/// The identity of a request over all lives of the MDT.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Uuid of the client.
+    pub client: &'a str,
+    /// Number of the request, unique among those of the client.
+    pub xid: u64,
+    /// The client has the replies to all its requests up to this xid.
+    pub acknowledged: u64,
+}
+
+/// The requests of all clients.
+#[derive(Debug, Default)]
+pub(crate) struct Replies(BTreeMap<String, Client>);
+
+#[derive(Debug, Default)]
+struct Client {
+    /// Transnos by xid.
+    executed: BTreeMap<u64, u64>,
+    /// The client has sent a request in this life of the MDT.
+    is_back: bool,
+}
+
+impl Replies {
+    /// Reads the records from the store.
+    pub(crate) fn open<S: Store>(store: &S) -> Result<Replies, StoreError> {
+        let mut clients = BTreeMap::new();
+        for_each_in(store, key::REPLIES, |key, value| {
+            let corrupt = || StoreError::Corrupt { key: format!("{key:02x?}"), why: "malformed key".into() };
+            let client = key::replies_client(key).ok_or_else(corrupt)?;
+            let executed: Vec<(u64, u64)> = decode(key, value)?;
+            clients.insert(client.to_owned(), Client { executed: executed.into_iter().collect(), is_back: false });
+            Ok(())
+        })?;
+        Ok(Replies(clients))
+    }
+
+    /// Processes a request's arrival. Returns the transno of its change if it was executed already.
+    pub(crate) fn begin(&mut self, origin: &Origin) -> Option<u64> {
+        let client = self.0.get_mut(origin.client)?;
+        client.is_back = true;
+        client.executed = client.executed.split_off(&origin.acknowledged.saturating_add(1));
+        client.executed.get(&origin.xid).copied()
+    }
+
+    /// Records an executed request in the batch of its change.
+    pub(crate) fn executed<S: Store>(&mut self, tables: &mut Tables<S>, origin: &Origin, transno: u64) {
+        let Some(key) = key::replies(origin.client) else { return };
+        let client = self.0.entry(origin.client.to_owned()).or_default();
+        client.is_back = true;
+        client.executed.insert(origin.xid, transno);
+        if client.executed.len() > UNACKNOWLEDGED_MAX
+            && let Some(earliest) = client.executed.iter().min_by_key(|(_, transno)| **transno)
+        {
+            let xid = *earliest.0;
+            client.executed.remove(&xid);
+        }
+        let pairs: Vec<(u64, u64)> = client.executed.iter().map(|(xid, transno)| (*xid, *transno)).collect();
+        // Encoding numbers into memory does not fail.
+        if let Ok(record) = encode(&pairs, Vec::new()) {
+            tables.set_raw(key, Some(record));
+        }
+    }
+
+    pub(crate) fn drop<S: Store>(&mut self, tables: &mut Tables<S>, client: &str) {
+        if self.0.remove(client).is_some()
+            && let Some(key) = key::replies(client)
+        {
+            tables.set_raw(key, None);
+        }
+    }
+
+    /// Drops the records of clients that have sent nothing in this life.
+    pub(crate) fn drop_absent<S: Store>(&mut self, tables: &mut Tables<S>) {
+        let absent: Vec<String> =
+            self.0.iter().filter(|(_, client)| !client.is_back).map(|(name, _)| name.clone()).collect();
+        for client in absent {
+            self.drop(tables, &client);
+        }
+    }
+}
