@@ -36,13 +36,13 @@ fn run() -> io::Result<()> {
     let args = Args::parse();
     let base = &args.options.base;
     fs::create_dir_all(base)?;
+    let mut stages = bring_up(&args)?;
     let archive = tree::archive(base, 2300)?;
     let groups: Vec<Group> = works::groups(&args, &archive)
         .into_iter()
         .filter(|group| args.options.wants(group.name) || group.phases.iter().any(|p| args.options.wants(p.name)))
         .filter(|group| group.missing().inspect(|what| eprintln!("{}: left out, no {what}", group.name)).is_none())
         .collect();
-    let mut stages = bring_up(&args)?;
     let results = measure(&args, &mut stages, &groups);
     fs::remove_file(archive)?;
     show(&args, &stages, &groups, &results?)
