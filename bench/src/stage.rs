@@ -166,7 +166,8 @@ impl Stage {
         fs::OpenOptions::new().create(true).append(true).open(self.dir.join("log"))
     }
 
-    /// Starts the process that serves the mount alone, by this command line.
+    /// Starts the process that serves the mount alone, by this command line. Its environment is the
+    /// same for all such processes.
     fn start(&mut self, command: &Command) -> io::Result<()> {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         self.server = Server::Process(words.map(OsString::from).collect());

@@ -103,7 +103,7 @@ impl<S: Store> Namespace<S> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
         if let (Ok(_), Some(origin)) = (&result, &origin) {
-            self.record(origin, request);
+            self.record_executed(origin, request);
         }
         let orphan = self.orphan.take();
         if let (Err(_), Some(orphan)) = (&result, orphan) {
@@ -240,7 +240,7 @@ impl<S: Store> Namespace<S> {
                 return Err(self.take_fault().unwrap_or(StoreError::Failed("cannot remove an orphan".into())));
             }
         }
-        self.replies.drop_absent(&mut self.tables);
+        self.replies.forget_absent(&mut self.tables);
         self.tables.end();
         Ok(())
     }

@@ -26,7 +26,7 @@ impl<S: Store> Namespace<S> {
 
     /// Records the request of the operation in progress, if it must not be executed again and has
     /// changed something.
-    pub(crate) fn record(&mut self, origin: &Origin, request: &Request) {
+    pub(crate) fn record_executed(&mut self, origin: &Origin, request: &Request) {
         use Request::*;
         let once = matches!(
             request,
@@ -39,6 +39,6 @@ impl<S: Store> Namespace<S> {
 
     /// Forgets the requests of a client that disconnected or was evicted.
     pub fn forget_requests(&mut self, client: &str) {
-        self.replies.drop(&mut self.tables, client);
+        self.replies.forget(&mut self.tables, client);
     }
 }

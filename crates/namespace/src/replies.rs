@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Maximum number of requests remembered of one client: twice the largest number in flight.
-pub(crate) const UNACKNOWLEDGED_MAX: usize = 512;
+const UNACKNOWLEDGED_MAX: usize = 512;
 
 /// The identity of a request over all lives of the MDT.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,8 @@ impl Replies {
         }
     }
 
-    pub(crate) fn drop<S: Store>(&mut self, tables: &mut Tables<S>, client: &str) {
+    /// Forgets a client's requests with the next batch.
+    pub(crate) fn forget<S: Store>(&mut self, tables: &mut Tables<S>, client: &str) {
         if self.0.remove(client).is_some()
             && let Some(key) = key::replies(client)
         {
@@ -99,12 +100,12 @@ impl Replies {
         }
     }
 
-    /// Drops the records of clients that have sent nothing in this life.
-    pub(crate) fn drop_absent<S: Store>(&mut self, tables: &mut Tables<S>) {
+    /// Forgets the requests of clients that have sent nothing in this life.
+    pub(crate) fn forget_absent<S: Store>(&mut self, tables: &mut Tables<S>) {
         let absent: Vec<String> =
             self.0.iter().filter(|(_, client)| !client.is_back).map(|(name, _)| name.clone()).collect();
         for client in absent {
-            self.drop(tables, &client);
+            self.forget(tables, &client);
         }
     }
 }

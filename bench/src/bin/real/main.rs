@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Programs that are not found are left out, with a line about it. Each phase begins with empty
-//! caches: the file system is mounted again before it. Ratios are formed within a round.
+//! caches of the mount: the file system is mounted again before it. Ratios are formed within a
+//! round.
 
 mod args;
 mod works;
@@ -116,6 +117,6 @@ fn show(args: &Args, stages: &[Stage], groups: &[Group], results: &Results) -> i
 /// Returns the goal of stage `s` for its ratio to the passthrough, as text.
 fn goal(phase: &Phase, s: usize) -> String {
     let sign = if phase.better == Better::More { "≥" } else { "≤" };
-    let goal = if s == 0 { None } else { phase.goals.get(s - 1).copied().flatten() };
+    let goal = if s == 0 { None } else { phase.goals.and_then(|goals| goals.get(s - 1).copied()) };
     goal.map(|goal| format!("{sign} {goal}")).unwrap_or_default()
 }

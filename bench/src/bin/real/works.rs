@@ -39,7 +39,7 @@ pub struct Phase {
     /// Whether more is better.
     pub better: Better,
     /// Goals of the ratio to the passthrough, over `lo` and over tcp.
-    pub goals: [Option<f64>; 2],
+    pub goals: Option<[f64; 2]>,
     /// The command line. `DIR` stands for the directory to work in.
     words: Vec<String>,
     result: Output,
@@ -71,13 +71,12 @@ impl Group {
 }
 
 impl Phase {
-    fn new(name: &'static str, result: Output, goals: [f64; 2], words: Vec<String>) -> Phase {
+    fn new(name: &'static str, result: Output, goals: Option<[f64; 2]>, words: Vec<String>) -> Phase {
         let (unit, better) = match result {
             Output::Ior(_) => ("MiB/s", Better::More),
             Output::Mdtest(_) | Output::Fio => ("/s", Better::More),
             Output::Seconds => ("s", Better::Less),
         };
-        let goals = goals.map(|goal| (goal > 0.0).then_some(goal));
         Phase { name, unit, better, goals, words, result }
     }
 
@@ -159,12 +158,13 @@ fn mpi(args: &Args, program: &Path, words: &str) -> Vec<String> {
 fn ior(args: &Args) -> Vec<Group> {
     let scale = if args.quick { 8 } else { 1 };
     let shapes = [
-        ("ior easy", format!("-F -t 1m -b {}m", 256 / scale), [2.0, 1.2], [1.2, 0.8]),
-        ("ior hard", format!("-t 47008 -b 47008 -s {}", 4000 / scale), [1.5, 1.2], [1.0, 0.7]),
-        ("ior strided", format!("-t 1m -b 1m -s {}", 256 / scale), [0.0, 0.0], [0.0, 0.0]),
+        ("ior easy", format!("-F -t 1m -b {}m", 256 / scale), Some(([2.0, 1.2], [1.2, 0.8]))),
+        ("ior hard", format!("-t 47008 -b 47008 -s {}", 4000 / scale), Some(([1.5, 1.2], [1.0, 0.7]))),
+        ("ior strided", format!("-t 1m -b 1m -s {}", 256 / scale), None),
     ];
-    let group = |(name, shape, write, read): (&'static str, String, [f64; 2], [f64; 2])| {
+    let group = |(name, shape, goals): (&'static str, String, Option<_>)| {
         let line = |mode: &str| mpi(args, &args.ior, &format!("{mode} -k -C -o DIR/data {shape}"));
+        let (write, read) = goals.unzip();
         let phases = vec![
             Phase::new("write", Output::Ior("write"), write, line("-w -e")),
             Phase::new("read", Output::Ior("read"), read, line("-r")),
@@ -180,8 +180,9 @@ fn mdtest(args: &Args) -> Vec<Group> {
     let scale = if args.quick { 8 } else { 1 };
     let line = |mode: &str, shape: &str| mpi(args, &args.mdtest, &format!("{mode} -F -d DIR/md {shape}"));
     let programs = vec![args.mpiexec.clone(), args.mdtest.clone()];
-    let phase =
-        |name, words, goals, mode: &str, shape: &str| Phase::new(name, Output::Mdtest(words), goals, line(mode, shape));
+    let phase = |name, words, goals, mode: &str, shape: &str| {
+        Phase::new(name, Output::Mdtest(words), Some(goals), line(mode, shape))
+    };
     let (easy, hard) = (format!("-u -L -n {}", 4000 / scale), format!("-w 3901 -e 3901 -n {}", 2000 / scale));
     vec![
         Group {
@@ -210,7 +211,7 @@ fn mdtest(args: &Args) -> Vec<Group> {
 
 /// A tree of source files: unpacked, searched, measured, removed.
 fn source_tree(archive: &Path) -> Group {
-    let phase = |name, words: String| Phase::new(name, Output::Seconds, [1.2, 2.0], split(&words));
+    let phase = |name, words: String| Phase::new(name, Output::Seconds, Some([1.2, 2.0]), split(&words));
     Group {
         name: "tree",
         programs: Vec::new(),
@@ -228,18 +229,13 @@ fn source_tree(archive: &Path) -> Group {
 fn fio(args: &Args) -> Group {
     let (mib, seconds) = if args.quick { (32, 1) } else { (256, 3) };
     let line = |jobs: usize| {
-        let files: Vec<String> = (0..jobs).map(|job| format!("DIR/fio{job}")).collect();
         let words = "--name=read --rw=randread --bs=4k --ioengine=psync --direct=1 --time_based --group_reporting";
         let sized = format!("--output-format=json --size={mib}m --runtime={seconds} --numjobs={jobs}");
         let mut line = vec![text(&args.fio)];
         line.extend(split(words));
         line.extend(split(&sized));
         // Each job has a file of its own: $jobnum is replaced by fio.
-        line.push(if jobs == 1 {
-            format!("--filename={}", files[0])
-        } else {
-            "--filename_format=DIR/fio$jobnum".into()
-        });
+        line.push("--filename_format=DIR/fio$jobnum".to_owned());
         line
     };
     Group {
@@ -247,8 +243,8 @@ fn fio(args: &Args) -> Group {
         programs: vec![args.fio.clone()],
         files: (0..4).map(|job| (format!("fio{job}"), mib << 20)).collect(),
         phases: vec![
-            Phase::new("×1", Output::Fio, [1.0, 0.4], line(1)),
-            Phase::new("×4", Output::Fio, [0.9, 0.4], line(4)),
+            Phase::new("×1", Output::Fio, Some([1.0, 0.4]), line(1)),
+            Phase::new("×4", Output::Fio, Some([0.9, 0.4]), line(4)),
         ],
     }
 }
