@@ -8,6 +8,8 @@ use std::{
     thread,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::{
     Mount, Ran,
     address::own_address,
@@ -94,6 +96,16 @@ impl Cluster {
         let (_, mut child) = self.children.remove(at);
         child.kill().expect("kills its own child");
         child.wait().expect("its own child");
+    }
+
+    /// Stops the servers of a kind in order.
+    #[track_caller]
+    pub fn stop(&mut self, kind: &str) {
+        let at = self.children.iter().position(|(k, _)| *k == kind).expect("it runs");
+        let (_, mut child) = self.children.remove(at);
+        let pid = Pid::from_child(&child);
+        kill_process(pid, Signal::TERM).expect("stops its own child");
+        assert!(child.wait().expect("its own child").success(), "{}", self.log());
     }
 
     /// Mounts the file system.

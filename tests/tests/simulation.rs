@@ -5,6 +5,7 @@
 //! its events.
 
 use sheen_tests::sim::{
+    mdt_crash::mdt_crashes,
     outage::read_through_outages,
     race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
     scenario::{
@@ -26,6 +27,11 @@ fn operations_execute_exactly_once_on_a_bad_network() {
 #[test]
 fn synced_data_survives_a_power_failure() {
     seeds("synced_data_survives_a_power_failure", 40, |seed, log| power_failure(seed, OPS_AROUND_A_CRASH, log));
+}
+
+#[test]
+fn no_answered_change_is_lost_by_mds_crashes() {
+    seeds("no_answered_change_is_lost_by_mds_crashes", 60, |seed, log| mdt_crashes(seed, 3 * OPS, 4, log));
 }
 
 /// Seed 29 of the power failures found the bug: writes and fsyncs succeeded on a file that the MDT

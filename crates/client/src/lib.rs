@@ -62,6 +62,7 @@ mod osc;
 mod params;
 mod pools;
 mod registered;
+mod replay;
 mod results;
 mod rpc_stats;
 mod stats;

@@ -312,7 +312,7 @@ impl Mdc {
         // include the state of the many layers below.
         let response = Box::pin(self.import.request(call).send()).await?;
         let Response { transno, incarnation, last_committed: committed, .. } = response;
-        let Answer { reply, grants, deleted, dir, invalidations, inline_dom } = response.body;
+        let Answer { reply, grants, deleted, dir, invalidations, inline_dom, .. } = response.body;
         let inodes = changed.into_iter().flatten().chain(invalidations.iter().copied());
         self.uncommitted.changed(Transaction { transno, incarnation, committed }, inodes);
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();

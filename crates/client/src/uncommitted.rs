@@ -2,9 +2,9 @@
 //! a sync that a killed MDT has lost them.
 //!
 //! A change is recorded with its transno, the incarnation of the server that answered, and the
-//! inodes that it concerns. A restarted MDT continues after its last committed transno. So changes
-//! with a higher transno are lost, and the next sync of one of these inodes fails with EIO. The
-//! error is reported once per inode; a sync of everything reports it once as well.
+//! inodes that it concerns. A restarted MDT has its committed changes and those that this client
+//! replayed (module `replay`). The others are lost, and the next sync of one of their inodes fails
+//! with EIO. The error is reported once per inode; a sync of everything reports it once as well.
 //!
 //! Bounds: the MDT commits every few seconds, so only recent changes are recorded. Beyond
 //! [`CHANGES_MAX`] the oldest ones are dropped. If one of these is lost, only a sync of everything
@@ -16,6 +16,8 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use sheen_wire::{Errno, Fid, Result, mds::Request};
+
+use crate::replay::Outcome;
 
 /// Maximum number of recorded pairs of change and inode.
 const CHANGES_MAX: usize = 262_144;
@@ -30,8 +32,8 @@ pub struct Uncommitted(Mutex<State>);
 struct State {
     /// Incarnation of the server.
     incarnation: u64,
-    /// Transno with which this incarnation began.
-    begin: u64,
+    /// The changes of earlier incarnations that this one has.
+    survived: Outcome,
     /// Transnos, each with an inode that the change concerns.
     changes: BTreeSet<(u64, Fid)>,
     /// Highest transno that was dropped from `changes` because of its bound.
@@ -58,7 +60,7 @@ impl Uncommitted {
     pub fn new() -> Uncommitted {
         Uncommitted(Mutex::new(State {
             incarnation: 0,
-            begin: 0,
+            survived: Outcome::default(),
             changes: BTreeSet::new(),
             dropped: 0,
             lost: LruCache::with_hasher(LOST_MAX, FxBuildHasher),
@@ -78,32 +80,39 @@ impl Uncommitted {
         }
         if state.incarnation != incarnation {
             // The server was restarted before this reply was processed.
-            if transno > state.begin {
-                state.lose(inodes.collect());
+            if transno <= state.survived.committed {
+                return;
             }
-            return;
+            if !state.survived.replayed.contains(&transno) {
+                state.lose(inodes.collect());
+                return;
+            }
+        } else {
+            state.forget(committed);
         }
-        state.forget(committed);
         state.changes.extend(inodes.map(|inode| (transno, inode)));
         while state.changes.len() > CHANGES_MAX {
             state.dropped = state.changes.pop_first().map_or(0, |(transno, _)| transno);
         }
     }
 
-    /// Processes the welcome of a server that has forgotten this client. `committed`: the last
-    /// transaction that it has.
-    pub fn restarted(&self, incarnation: u64, committed: u64) {
+    /// Processes the recovery of a server that has forgotten this client. `survived`: the changes
+    /// of its earlier lives that it has.
+    pub fn restarted(&self, incarnation: u64, survived: Outcome) {
         let mut state = self.0.lock();
         if state.incarnation == 0 || state.incarnation == incarnation {
             return;
         }
-        (state.incarnation, state.begin) = (incarnation, committed);
-        state.forget(committed);
-        let changes = std::mem::take(&mut state.changes);
-        state.lost_any |= state.dropped > committed;
+        state.incarnation = incarnation;
+        state.forget(survived.committed);
+        let has = |transno: &u64| *transno <= survived.committed || survived.replayed.contains(transno);
+        let lost: BTreeSet<Fid> =
+            state.changes.extract_if(.., |(transno, _)| !has(transno)).map(|(_, inode)| inode).collect();
+        state.lost_any |= !has(&state.dropped) && state.dropped > 0;
         state.dropped = 0;
-        if !changes.is_empty() {
-            state.lose(changes.into_iter().map(|(_, inode)| inode).collect());
+        state.survived = survived;
+        if !lost.is_empty() {
+            state.lose(lost);
         }
     }
 
@@ -133,12 +142,16 @@ impl State {
         while self.changes.first().is_some_and(|(transno, _)| *transno <= committed) {
             self.changes.pop_first();
         }
+        while self.survived.replayed.first().is_some_and(|transno| *transno <= committed) {
+            self.survived.replayed.pop_first();
+            self.survived.committed = self.survived.committed.max(committed);
+        }
     }
 
     fn lose(&mut self, inodes: BTreeSet<Fid>) {
         let named: Vec<_> = inodes.iter().take(NAMED_IN_LOG).map(Fid::to_string).collect();
         tracing::error!(
-            "the MDT was restarted without its last changes of {} inodes ({}{}): they are lost; fsync returns EIO",
+            "the MDT was restarted without the last changes of {} inodes ({}{}): they are lost; fsync returns EIO",
             inodes.len(),
             named.join(" "),
             if inodes.len() > NAMED_IN_LOG { " …" } else { "" },
@@ -179,6 +192,11 @@ mod tests {
         Fid::new(0x2_0000_0401, oid)
     }
 
+    /// The outcome at a server that committed up to this transno and got no replays.
+    fn had(committed: u64) -> Outcome {
+        Outcome { committed, replayed: BTreeSet::new() }
+    }
+
     fn change(at: &Uncommitted, incarnation: u64, transno: u64, committed: u64, oid: u32) {
         at.changed(Transaction { transno, incarnation, committed }, [fid(oid), fid(100)].into_iter());
     }
@@ -189,7 +207,7 @@ mod tests {
         change(&at, LIFE, 10, 0, 1);
         change(&at, LIFE, 11, 5, 2);
         change(&at, LIFE, 0, 5, 3);
-        at.restarted(LIFE + 1, 10);
+        at.restarted(LIFE + 1, had(10));
         assert_eq!(at.synced(fid(1)), Ok(()), "committed before the restart");
         assert_eq!(at.synced(fid(3)), Ok(()), "nothing was changed");
         assert_eq!((at.synced(fid(2)), at.synced(fid(2))), (Err(Errno::EIO), Ok(())));
@@ -198,15 +216,34 @@ mod tests {
         // The new server gives the same transnos to other changes.
         change(&at, LIFE + 1, 11, 10, 4);
         change(&at, LIFE + 1, 12, 11, 5);
-        at.restarted(LIFE + 2, 12);
+        at.restarted(LIFE + 2, had(12));
         assert_eq!((at.synced(fid(4)), at.synced(fid(5)), at.synced_all()), (Ok(()), Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn replayed_changes_are_not_lost() {
+        let at = Uncommitted::new();
+        for transno in 10..14 {
+            change(&at, LIFE, transno, 0, transno as u32);
+        }
+        at.restarted(LIFE + 1, Outcome { committed: 10, replayed: BTreeSet::from([11, 13, 14]) });
+        assert_eq!([10, 11, 13].map(|oid| at.synced(fid(oid))), [Ok(()); 3]);
+        assert_eq!(at.synced(fid(12)), Err(Errno::EIO));
+        let _ = (at.synced(fid(100)), at.synced_all());
+        // The reply of the earlier life is processed only now.
+        change(&at, LIFE, 14, 9, 14);
+        assert_eq!(at.synced(fid(14)), Ok(()));
+        // The replayed changes are not committed either.
+        at.restarted(LIFE + 2, Outcome { committed: 12, replayed: BTreeSet::from([14]) });
+        assert_eq!([11, 14].map(|oid| at.synced(fid(oid))), [Ok(()); 2]);
+        assert_eq!(at.synced(fid(13)), Err(Errno::EIO));
     }
 
     #[test]
     fn eviction_loses_no_changes() {
         let at = Uncommitted::new();
         change(&at, LIFE, 10, 0, 1);
-        at.restarted(LIFE, 0);
+        at.restarted(LIFE, had(0));
         assert_eq!((at.synced(fid(1)), at.synced_all()), (Ok(()), Ok(())));
     }
 
@@ -214,7 +251,7 @@ mod tests {
     fn reply_processed_after_the_restart_counts_as_lost_unless_committed() {
         let at = Uncommitted::new();
         change(&at, LIFE, 1, 0, 9);
-        at.restarted(LIFE + 1, 10);
+        at.restarted(LIFE + 1, had(10));
         change(&at, LIFE, 10, 0, 1);
         assert_eq!((at.synced(fid(1)), at.synced_all()), (Ok(()), Ok(())));
         change(&at, LIFE, 11, 0, 2);
@@ -228,12 +265,12 @@ mod tests {
             change(&at, LIFE, transno, 0, u32::try_from(transno).expect("small"));
         }
         assert_eq!(at.0.lock().changes.len(), CHANGES_MAX);
-        at.restarted(LIFE + 1, CHANGES_MAX as u64);
+        at.restarted(LIFE + 1, had(CHANGES_MAX as u64));
         assert_eq!(at.synced_all(), Ok(()));
         for transno in 1..=CHANGES_MAX as u64 / 2 + 1 {
             change(&at, LIFE + 1, transno, 0, 1);
         }
-        at.restarted(LIFE + 2, 0);
+        at.restarted(LIFE + 2, had(0));
         assert_eq!(at.synced_all(), Err(Errno::EIO));
     }
 }

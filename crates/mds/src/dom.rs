@@ -116,6 +116,7 @@ pub(crate) fn clean(mdt: &Arc<Mdt>) -> Option<JoinHandle<()>> {
     }
     let mdt = mdt.clone();
     Some(mdt.rt.clone().spawn("mdt-orphans", async move {
+        mdt.recovery.ended().await;
         while let Err(e) = remove_orphans(&mdt, &data).await {
             if mdt.commits.is_damaged() {
                 return;

@@ -18,6 +18,8 @@
 //!   migration, layout swap and changes of a file's mirrors.
 //! * The MDT replies to a change after all other clients have cancelled their locks on the changed
 //!   inodes (module `locks`).
+//! * After a crash the MDT executes new requests only when its clients have replayed the changes
+//!   that were answered and not committed (module `recovery`).
 //! * Locks live in memory only. A restarted MDT knows neither the locks of client caches nor those
 //!   of programs (flock, fcntl).
 //! * An object is destroyed only after the change that removed it from its file is durable and
@@ -49,6 +51,7 @@ mod migrate;
 mod osp;
 mod osts;
 mod params;
+mod recovery;
 mod service;
 mod space;
 mod start;

@@ -8,9 +8,10 @@ use sheen_lnet::Net;
 use sheen_lockd::Lockd;
 use sheen_objects::sharing::Share;
 use sheen_params::{Params, Stats};
+use sheen_recovery::Counts;
 use sheen_rpc::Server;
 use sheen_rt::operation;
-use sheen_rt::{Instant, JoinHandle, LockGuard, OpenDir, Rt};
+use sheen_rt::{JoinHandle, LockGuard, OpenDir, Rt};
 use sheen_wire::{Errno, Mds, Result};
 use tokio::sync::{Notify, watch};
 
@@ -21,6 +22,7 @@ use crate::state::data_service::DataService;
 use crate::state::destroyer::Destroyer;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
+use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
 use crate::state::reserve::{self, Reserve};
 use crate::store::RedbStore;
@@ -37,7 +39,6 @@ pub struct Mdt {
     pub(crate) name: String,
     pub(crate) uuid: String,
     pub(crate) incarnation: u64,
-    pub(crate) started: Instant,
     pub(crate) store: Arc<RedbStore>,
     /// The open directory of the MDT: it stays the same if its path is mounted over.
     pub(crate) dir: OpenDir,
@@ -51,6 +52,7 @@ pub struct Mdt {
     pub(crate) destroyer: Destroyer,
     pub(crate) osts: Osts,
     pub(crate) relayouts: Relayouts,
+    pub(crate) recovery: Recovery,
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
@@ -109,6 +111,17 @@ impl Mdt {
             }
             changed.await;
         }
+    }
+
+    /// Returns the numbers of the recovery after the last start.
+    pub fn recovery_counts(&self) -> Counts {
+        self.recovery.window.lock().counts()
+    }
+
+    /// Ends the wait for clients that have not recovered. Their uncommitted changes are lost. Does
+    /// nothing if the MDT is not in recovery.
+    pub fn abort_recovery(&self) {
+        self.recovery.abort();
     }
 
     /// Runs `work` in a task of its own, so that it continues if the requester disconnects.

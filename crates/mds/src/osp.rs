@@ -90,6 +90,8 @@ async fn idle(mdt: &Mdt, osp: &Osp) {
 }
 
 async fn remove_orphans(mdt: &Mdt, osp: &Osp) -> Result<(), RequestError> {
+    // A replay may claim some of them.
+    mdt.recovery.ended().await;
     // By a damaged store, objects of existing files may seem to be orphans. Such an MDT creates no
     // objects, so the removal need not come first.
     if mdt.commits.is_damaged() {

@@ -9,7 +9,7 @@ use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, OpError};
 use sheen_rpc::{BoxFuture, Export, Origin, Response, Service};
 use sheen_wire::ast::Grant;
-use sheen_wire::mds::{Answer, Call, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
+use sheen_wire::mds::{Answer, Call, Change, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
 
 use crate::env::MdtEnv;
@@ -63,6 +63,8 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("take_layout", "usecs"),
     ("layout_moved", "usecs"),
     ("swap_layouts", "usecs"),
+    ("replay", "usecs"),
+    ("recovered", "usecs"),
 ];
 
 impl Service<Mds> for Mdt {
@@ -83,12 +85,15 @@ impl Service<Mds> for Mdt {
     fn disconnected(&self, export: &Export) {
         let mut core = self.core.lock();
         core.exports.remove(&export.id());
+        core.listed.remove(&export.id());
         if !self.stopped.load(Relaxed) {
             core.ns.disconnect(ClientId(export.id()));
-            core.ns.forget_requests(export.client());
+            core.ns.forget_client(export.client());
             self.wake_committer(&core);
         }
         drop(core);
+        self.recovery.window.lock().remove(export.client());
+        self.recovery.notify();
         self.locks.server.disconnected(export);
     }
 
@@ -129,6 +134,8 @@ struct Executed {
     lasting: Option<u64>,
     /// See [`Answer::dir`].
     dir: Option<Attr>,
+    /// See [`Answer::change`].
+    decided: Option<Change>,
 }
 
 /// Why a request was not executed.
@@ -150,8 +157,16 @@ impl Mdt {
         let began = self.rt.now();
         self.locks.server.cancel(export, &call.cancels);
         self.locks.server.convert(export, &call.converts);
+        if !self.recovery.is_ended() {
+            // Boxed, because it is rare.
+            Box::pin(self.wait_for_recovery(&call.request)).await;
+        }
         let result = match &call.request {
             Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
+            Request::Replay { replays, first, last } => {
+                Box::pin(self.replay(export, replays, *first, *last)).await.map(|reply| Answer::from(reply).into())
+            }
+            Request::Recovered => Ok(Answer::from(self.client_recovered(export)).into()),
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
             Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
             Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
@@ -177,7 +192,8 @@ impl Mdt {
     }
 
     async fn execute(&self, export: &Arc<Export>, origin: Option<Origin>, call: &Call) -> Result<Response<Answer>> {
-        let Executed { result, grants, change, lasting, dir } = self.execute_once(export, origin, call).await?;
+        let Executed { result, grants, change, lasting, dir, decided } =
+            self.execute_once(export, origin, call).await?;
         let no_more = match (change, lasting) {
             // Boxed, as below, because it is rare: otherwise every request's future would be as
             // large.
@@ -203,7 +219,7 @@ impl Mdt {
             } else {
                 Vec::new()
             };
-            let answer = Answer { reply, grants, deleted, dir, invalidations, inline_dom };
+            let answer = Answer { reply, grants, deleted, dir, invalidations, inline_dom, change: decided };
             Response { bulk: bulk.unwrap_or_default(), ..Response::with_transno(answer, transno) }
         })
     }
@@ -285,7 +301,7 @@ impl Mdt {
                 NotExecuted::RetryAfterRound(_) | NotExecuted::RetryAfterChange(_) | NotExecuted::RetryWhileExecuted,
             ) => {}
             Err(NotExecuted::RetryWithOsts) => {
-                let settling = (self.started + SETTLE).since(self.rt.now());
+                let settling = (self.began() + SETTLE).since(self.rt.now());
                 // Once the MDT has settled, it waits only for an OST that reconnects. The statfs
                 // request under way decides whether the OST is back.
                 let limit = if settling.is_zero() { STATFS_TIMEOUT } else { settling };
@@ -313,6 +329,12 @@ impl Mdt {
         }
         let client = ClientId(export.id());
         core.exports.insert(client.0);
+        if (request.modifies() || call.keep.is_some())
+            && let Some(round) = self.list_client(&mut core, export)
+        {
+            self.wake_committer(&core);
+            return Err(NotExecuted::RetryAfterRound(round));
+        }
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;
         let mut env = MdtEnv { mdt: self, placer, now, wait: false };
@@ -321,6 +343,7 @@ impl Mdt {
             xid,
             acknowledged,
         });
+        let survives = origin.is_some();
         let executed = ns.execute_from(client, origin, request, &mut env);
         let wait = env.wait;
         let mut result = match executed {
@@ -346,6 +369,7 @@ impl Mdt {
             None => self.change(export, &done.invalidations, done.orphan),
         });
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
+        let decided = result.as_ref().ok().filter(|_| survives).and_then(|done| core.decided(request, done));
         let grants = self.grants(&core, export, call, &mut result);
         if core.ns.has_replaced() {
             self.replaced.notify_one();
@@ -355,7 +379,7 @@ impl Mdt {
         if let Some(fault) = fault {
             self.store_failed(request.op(), &fault);
         }
-        Ok(Executed { result, grants, change, lasting, dir })
+        Ok(Executed { result, grants, change, lasting, dir, decided })
     }
 }
 

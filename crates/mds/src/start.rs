@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::Placer;
 use sheen_lnet::Net;
 use sheen_params::{Params, Stats};
@@ -16,7 +16,7 @@ use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::seq::MdtIndex;
 use sheen_wire::{Errno, Mds, Result};
 use tokio::sync::{Notify, watch};
-use tracing::{error, info};
+use tracing::info;
 
 use crate::config::{MdtConfig, Tunables};
 use crate::error::MdtError;
@@ -26,8 +26,9 @@ use crate::state::core::Core;
 use crate::state::destroyer::Destroyer;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
+use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
-use crate::{commit, destroy, dir, dom, osts, params, service};
+use crate::{commit, destroy, dir, dom, osts, params, recovery, service};
 
 impl Mdt {
     /// Starts the MDT in a directory and serves it as a target of `server`. Formats an empty
@@ -52,8 +53,10 @@ impl Mdt {
         let device = disk.device(&config.dir).map_err(io)?;
         let open_dir = disk.open_dir(&config.dir).map_err(io)?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
+        let recovery = Recovery::new(ns.clients_to_recover(), &config, &rt);
         let mdt = Arc::new_cyclic(|me| Mdt {
             me: me.clone(),
+            recovery,
             locks: Locks::new(&rt, &name),
             commits: Commits::new(ns.last_committed()),
             core: Mutex::new(Core {
@@ -61,13 +64,13 @@ impl Mdt {
                 placer: Placer::new(rt.random_u64()),
                 round: 0,
                 exports: FxHashSet::default(),
+                listed: FxHashMap::default(),
             }),
             tunables: Tunables::new(&config),
             share: config.sharing.join(device),
             dir: open_dir,
             reserve,
             incarnation: rt.random_u64(),
-            started: rt.now(),
             destroyer: Destroyer::new(),
             osts: Osts::new(),
             relayouts: Relayouts::default(),
@@ -103,7 +106,7 @@ impl Mdt {
         let follower = rt.spawn("mdt-follow", async move {
             let _ = follow.await;
         });
-        let recovery = rt.spawn("mdt-recovery", recovery(self.clone()));
+        let recovery = rt.spawn("mdt-recovery", recovery::run(self.clone()));
         let replaced = rt.spawn("mdt-replaced", drop_replaced(self.clone()));
         let mut others = vec![destroyer, follower, recovery, replaced];
         others.extend(dom::clean(&self));
@@ -166,19 +169,4 @@ async fn drop_replaced(mdt: Arc<Mdt>) {
             }
         }
     }
-}
-
-/// After a restart: waits until clients have reported their open files, then destroys the unlinked
-/// files that no client has open.
-async fn recovery(mdt: Arc<Mdt>) {
-    mdt.rt.sleep(Duration::from_millis(mdt.config.recovery_window_ms)).await;
-    let mut core = mdt.core.lock();
-    match core.ns.finish_recovery() {
-        Err(e) if e.is_damage() => mdt.damaged(&e),
-        Err(e) => {
-            error!("{}: cannot destroy orphans: {e}; they use space until the next start tries again", mdt.name);
-        }
-        Ok(()) => {}
-    }
-    mdt.wake_committer(&core);
 }

@@ -7,6 +7,7 @@ use sheen_wire::{self as wire, Fid, FileKind, Time, fid, mds::Request};
 
 use crate::{
     Batch, ClientId, Config, Destroy, Done, Env, Namespace, OrphanRange, Store, StoreError,
+    clients::Clients,
     error::OpResult,
     format,
     handles::Handles,
@@ -45,6 +46,8 @@ impl<S: Store> Namespace<S> {
             swaps: Swaps::open(tables.store())?,
             takes: Takes::new(),
             replies: Replies::open(tables.store())?,
+            clients: Clients::open(&mut tables)?,
+            replaying: None,
             counters,
             tables,
             config: config.clone(),
@@ -98,9 +101,11 @@ impl<S: Store> Namespace<S> {
     ) -> OpResult<Done> {
         if let Some(before) = origin.as_ref().and_then(|origin| self.executed_before(origin, request)) {
             let (reply, transno) = before?;
-            return Ok(Done { reply, transno, invalidations: Vec::new(), orphan: None });
+            let (time, invalidations) = (env.now(), Vec::new());
+            return Ok(Done { reply, transno, time, invalidations, orphan: None });
         }
-        let mut cx = Cx { client, now: env.now(), env };
+        let time = env.now();
+        let mut cx = Cx { client, now: time, env };
         let result = ops::execute(self, &mut cx, request);
         if let (Ok(_), Some(origin)) = (&result, &origin) {
             self.record_executed(origin, request);
@@ -110,7 +115,7 @@ impl<S: Store> Namespace<S> {
             self.handles.close(orphan.handle);
         }
         let (transno, invalidations) = self.tables.end();
-        result.map(|reply| Done { reply, transno, invalidations, orphan })
+        result.map(|reply| Done { reply, transno, time, invalidations, orphan })
     }
 
     /// Closes all files of a client that disconnected or was evicted. The last close of an orphan
@@ -230,8 +235,9 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Ends recovery, when all clients have had their chance to `Reopen`: deletes the orphans that
-    /// no client has open, and forgets the requests of clients that did not come back.
+    /// no client has open, and forgets the clients that did not come back.
     pub fn finish_recovery(&mut self) -> Result<(), StoreError> {
+        self.forget_absent_clients();
         for key in self.tables.raw_keys(b'p')? {
             if let Some(fid) = key::orphan_fid(&key)
                 && !self.handles.is_open(fid)
@@ -240,7 +246,6 @@ impl<S: Store> Namespace<S> {
                 return Err(self.take_fault().unwrap_or(StoreError::Failed("cannot remove an orphan".into())));
             }
         }
-        self.replies.forget_absent(&mut self.tables);
         self.tables.end();
         Ok(())
     }
@@ -248,6 +253,10 @@ impl<S: Store> Namespace<S> {
     /// Releases unused id reservations, before the last seal of a clean stop. Nothing may be
     /// executed afterwards.
     pub fn stop(&mut self) {
+        // Otherwise changes that were not replayed yet would be lost.
+        if !self.clients.recovering {
+            self.stop_clean();
+        }
         self.objects.release_unused();
         self.sequences.release_unused();
     }

@@ -36,9 +36,4 @@ impl<S: Store> Namespace<S> {
             self.replies.executed(&mut self.tables, origin, transno);
         }
     }
-
-    /// Forgets the requests of a client that disconnected or was evicted.
-    pub fn forget_requests(&mut self, client: &str) {
-        self.replies.forget(&mut self.tables, client);
-    }
 }

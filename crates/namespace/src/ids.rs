@@ -169,6 +169,26 @@ impl Objects {
         self.orphans.iter().map(range).collect()
     }
 
+    /// Removes an object from its orphan range with the next batch: a file has it. The range is
+    /// divided in two.
+    pub(crate) fn claim<S: Store>(&mut self, tables: &mut Tables<S>, ost: u32, object: Fid) -> wire::Result<()> {
+        let oid = object.oid;
+        let before = self.orphans.range((ost, 0)..=(ost, oid)).next_back();
+        let Some((&(_, first), &last)) = before.filter(|(_, last)| **last >= oid) else { return Ok(()) };
+        if object.seq != ost_seq(self.mdt, ost) {
+            return Ok(());
+        }
+        self.orphans.remove(&(ost, first));
+        tables.set_raw(key::orphan_range(ost, first), None);
+        for (first, last) in [(first, oid - 1), (oid + 1, last)].into_iter().filter(|(first, last)| first <= last) {
+            let record = encode(&last, Vec::new());
+            let record = tables.fail(record)?;
+            tables.set_raw(key::orphan_range(ost, first), Some(record));
+            self.orphans.insert((ost, first), last);
+        }
+        Ok(())
+    }
+
     pub(crate) fn orphan_range_destroyed<S: Store>(&mut self, tables: &mut Tables<S>, range: &OrphanRange) {
         if self.orphans.remove(&(range.ost, range.first)).is_some() {
             tables.set_raw(key::orphan_range(range.ost, range.first), None);

@@ -64,6 +64,8 @@ pub struct Done {
     pub reply: Reply,
     /// Transaction number, rising. 0 if nothing changed that a crash could lose.
     pub transno: u64,
+    /// Time of the changes.
+    pub time: Time,
     /// Invalidations: per changed inode, once, the [`sheen_wire::ldlm::bits`] that other clients
     /// may no longer cache. Module `invalidations` defines them.
     pub invalidations: Vec<(Fid, u64)>,

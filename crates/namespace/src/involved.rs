@@ -57,7 +57,15 @@ impl<S: Store> Namespace<S> {
                 f(*from);
             }
             SwapLayouts { fids, .. } => fids.iter().copied().for_each(f),
-            AllocSeq | Close { .. } | StatFs | Sync { .. } | Reopen { .. } | Cancel | Enqueue(_) => {}
+            AllocSeq
+            | Close { .. }
+            | StatFs
+            | Sync { .. }
+            | Reopen { .. }
+            | Cancel
+            | Enqueue(_)
+            | Replay { .. }
+            | Recovered => {}
         }
     }
 

@@ -14,6 +14,8 @@
 //! | `p` | FID | unit: an orphan (as ext4's "pending delete") |
 //! | `u` | number (u64) | unlink log: bytes of a layout whose objects are to be destroyed |
 //! | `y` | uuid of a client | its requests that were executed: pairs of xid and transno (u64) |
+//! | `k` | uuid of a client | unit: the client is on the list, module `clients` |
+//! | `q` | | unit: the last stop was clean |
 //! | `w` | | numbers of the last completed layout swaps, each u64 |
 //!
 //! A layout in the unlink log belongs to a deleted file, or holds objects removed from a file.
@@ -24,8 +26,11 @@ pub(crate) const SUPER: &[u8] = b"s";
 pub(crate) const COUNTERS: &[u8] = b"c";
 pub(crate) const FORMAT: &[u8] = b"f";
 pub(crate) const SWAPS: &[u8] = b"w";
+pub(crate) const CLEAN: &[u8] = b"q";
 /// The table of executed requests.
 pub(crate) const REPLIES: u8 = b'y';
+/// The table of clients.
+pub(crate) const CLIENTS: u8 = b'k';
 /// Largest key of the other tables: table, FID, hash.
 const _: () = assert!(1 + 16 + 8 <= crate::Batch::KEY_BYTES_MAX);
 /// Longest name of a client in bytes. A uuid has 36.
@@ -97,8 +102,13 @@ pub(crate) fn replies(client: &str) -> Option<Vec<u8>> {
     (client.len() <= CLIENT_BYTES_MAX).then(|| with(REPLIES, &[client.as_bytes()]))
 }
 
-/// The client in a key of [`replies`].
-pub(crate) fn replies_client(key: &[u8]) -> Option<&str> {
+/// Returns `None` for a name longer than [`CLIENT_BYTES_MAX`].
+pub(crate) fn client(client: &str) -> Option<Vec<u8>> {
+    (client.len() <= CLIENT_BYTES_MAX).then(|| with(CLIENTS, &[client.as_bytes()]))
+}
+
+/// The client in a key of [`replies`] or [`client`].
+pub(crate) fn client_of(key: &[u8]) -> Option<&str> {
     std::str::from_utf8(key.get(1..)?).ok()
 }
 

@@ -27,7 +27,9 @@
 mod access;
 mod acl;
 mod cache;
+mod clients;
 mod config;
+mod decided;
 mod engine;
 mod error;
 mod executed;
@@ -44,13 +46,16 @@ mod namespace;
 mod ops;
 mod orphans;
 mod record;
+mod recovering;
 mod relayouts;
 mod replaced;
+mod replay;
 mod replies;
 mod store;
 mod tables;
 
 pub use config::Config;
+pub use decided::Decided;
 pub use error::{OpError, StoreError};
 pub use format::STORE_FORMAT;
 pub use handles::ClientId;

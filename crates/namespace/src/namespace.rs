@@ -5,7 +5,8 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::{
-    Config, HeldOrphan, Store, StoreError,
+    Config, Decided, HeldOrphan, Store, StoreError,
+    clients::Clients,
     handles::Handles,
     held::Replaced,
     ids::{Objects, Sequences},
@@ -27,6 +28,8 @@ pub struct Namespace<S> {
     pub(crate) swaps: Swaps,
     pub(crate) takes: Takes,
     pub(crate) replies: Replies,
+    pub(crate) clients: Clients,
+    pub(crate) replaying: Option<Decided>,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
 }

@@ -38,17 +38,9 @@ pub struct Origin<'a> {
     pub acknowledged: u64,
 }
 
-/// The requests of all clients.
+/// The requests of each client: transnos by xid.
 #[derive(Debug, Default)]
-pub(crate) struct Replies(BTreeMap<String, Client>);
-
-#[derive(Debug, Default)]
-struct Client {
-    /// Transnos by xid.
-    executed: BTreeMap<u64, u64>,
-    /// The client has sent a request in this life of the MDT.
-    is_back: bool,
-}
+pub(crate) struct Replies(BTreeMap<String, BTreeMap<u64, u64>>);
 
 impl Replies {
     /// Reads the records from the store.
@@ -56,9 +48,9 @@ impl Replies {
         let mut clients = BTreeMap::new();
         for_each_in(store, key::REPLIES, |key, value| {
             let corrupt = || StoreError::Corrupt { key: format!("{key:02x?}"), why: "malformed key".into() };
-            let client = key::replies_client(key).ok_or_else(corrupt)?;
+            let client = key::client_of(key).ok_or_else(corrupt)?;
             let executed: Vec<(u64, u64)> = decode(key, value)?;
-            clients.insert(client.to_owned(), Client { executed: executed.into_iter().collect(), is_back: false });
+            clients.insert(client.to_owned(), executed.into_iter().collect());
             Ok(())
         })?;
         Ok(Replies(clients))
@@ -66,25 +58,23 @@ impl Replies {
 
     /// Processes a request's arrival. Returns the transno of its change if it was executed already.
     pub(crate) fn begin(&mut self, origin: &Origin) -> Option<u64> {
-        let client = self.0.get_mut(origin.client)?;
-        client.is_back = true;
-        client.executed = client.executed.split_off(&origin.acknowledged.saturating_add(1));
-        client.executed.get(&origin.xid).copied()
+        let executed = self.0.get_mut(origin.client)?;
+        *executed = executed.split_off(&origin.acknowledged.saturating_add(1));
+        executed.get(&origin.xid).copied()
     }
 
     /// Records an executed request in the batch of its change.
     pub(crate) fn executed<S: Store>(&mut self, tables: &mut Tables<S>, origin: &Origin, transno: u64) {
         let Some(key) = key::replies(origin.client) else { return };
-        let client = self.0.entry(origin.client.to_owned()).or_default();
-        client.is_back = true;
-        client.executed.insert(origin.xid, transno);
-        if client.executed.len() > UNACKNOWLEDGED_MAX
-            && let Some(earliest) = client.executed.iter().min_by_key(|(_, transno)| **transno)
+        let executed = self.0.entry(origin.client.to_owned()).or_default();
+        executed.insert(origin.xid, transno);
+        if executed.len() > UNACKNOWLEDGED_MAX
+            && let Some(earliest) = executed.iter().min_by_key(|(_, transno)| **transno)
         {
             let xid = *earliest.0;
-            client.executed.remove(&xid);
+            executed.remove(&xid);
         }
-        let pairs: Vec<(u64, u64)> = client.executed.iter().map(|(xid, transno)| (*xid, *transno)).collect();
+        let pairs: Vec<(u64, u64)> = executed.iter().map(|(xid, transno)| (*xid, *transno)).collect();
         // Encoding numbers into memory does not fail.
         if let Ok(record) = encode(&pairs, Vec::new()) {
             tables.set_raw(key, Some(record));
@@ -100,11 +90,9 @@ impl Replies {
         }
     }
 
-    /// Forgets the requests of clients that have sent nothing in this life.
-    pub(crate) fn forget_absent<S: Store>(&mut self, tables: &mut Tables<S>) {
-        let absent: Vec<String> =
-            self.0.iter().filter(|(_, client)| !client.is_back).map(|(name, _)| name.clone()).collect();
-        for client in absent {
+    /// Forgets the requests of all clients but these.
+    pub(crate) fn forget_except<S: Store>(&mut self, tables: &mut Tables<S>, stays: impl Fn(&str) -> bool) {
+        for client in self.0.keys().filter(|client| !stays(client)).cloned().collect::<Vec<_>>() {
             self.forget(tables, &client);
         }
     }

@@ -79,6 +79,11 @@ impl<S: Store> Tables<S> {
         (transno, invalidations)
     }
 
+    /// Gives this transno to the next operation. It is above that of the last one.
+    pub(crate) fn skip_to(&mut self, transno: u64) {
+        self.next = self.next.max(transno);
+    }
+
     /// Returns the transno of the operation in progress, if it has changed something.
     pub(crate) fn transno_in_progress(&self) -> Option<u64> {
         self.changed.then_some(self.next)

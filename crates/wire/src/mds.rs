@@ -39,6 +39,8 @@ pub const RELATIME_SECS: u64 = 24 * 3600;
 
 /// Maximum files of one `Close`.
 pub const CLOSED_MAX: usize = 256;
+/// Maximum changes of one `Replay`.
+pub const REPLAYS_MAX: usize = 4096;
 
 /// Whether a read at `now` updates the access time, by the rules of `relatime`. It does if the
 /// access time is not newer than the last change of content or attributes, or is older than
@@ -200,6 +202,31 @@ pub struct Answer {
     /// Inline DoM data, if all objects of the file are at the MDT's data service and no other lock
     /// conflicted.
     pub inline_dom: Option<InlineDom>,
+    /// For a request that changed something and may have to be replayed.
+    pub change: Option<Change>,
+}
+
+/// The MDT's decisions when it executed a request. With them a replay has the same result.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// Time of all changes of the request.
+    pub time: Time,
+    /// Layout that the request gave to a file, unless the reply has it.
+    pub layout: Option<Bytes>,
+}
+
+/// A change that the MDT had answered. The client does not know whether it was committed before the
+/// MDT was restarted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Replay {
+    /// Transno of the change.
+    pub transno: u64,
+    /// The encoded [`Call`]. Encoded, so that a replay cannot contain another one.
+    pub call: Bytes,
+    /// Time of the change.
+    pub time: Time,
+    /// Layout of the file concerned, after the request.
+    pub layout: Option<Bytes>,
 }
 
 /// Inline DoM data: a lock (PR) on a whole object of the MDT's data service, and the object's
@@ -223,6 +250,7 @@ impl From<Reply> for Answer {
             dir: None,
             invalidations: Vec::new(),
             inline_dom: None,
+            change: None,
         }
     }
 }
@@ -336,6 +364,15 @@ pub enum Request {
     /// its locks on one, or keeps giving it objects, or one is mirrored and one is open elsewhere.
     /// Answered as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
+    /// To a restarted MDT, before anything else: changes whose commit the client has not heard of,
+    /// with ascending transnos. At most [`REPLAYS_MAX`]. `first`: the first of these requests on
+    /// this connection. `last`: the client has no more. Answered when all of them are executed.
+    ///
+    /// ESTALE: the MDT does not wait for this client. Changes that were not reported as committed
+    /// may be lost.
+    Replay { replays: Vec<Replay>, first: bool, last: bool },
+    /// The client has replayed its changes and opened its files again.
+    Recovered,
 }
 
 /// A file that a client has closed.
@@ -419,6 +456,8 @@ pub enum Reply {
     Enqueued(Enqueued),
     /// To `Close`: attributes of the files that were read and still have a name, in the same order.
     Attrs(Vec<Attr>),
+    /// To `Replay`: the outcome of each change, in the same order.
+    Replayed(Vec<Result<(), Errno>>),
 }
 
 impl Request {
@@ -452,6 +491,28 @@ impl Request {
                 | Cancel
                 | Enqueue(_)
                 | LayoutMoved { .. }
+                | Replay { .. }
+                | Recovered
+        )
+    }
+
+    /// Whether a client replays the request to a restarted MDT, if it changed something. The others
+    /// are answered when their change is durable, or the client repeats them in another way.
+    pub fn is_replayed(&self) -> bool {
+        use Request::*;
+        matches!(
+            self,
+            Create { .. }
+                | Open { .. }
+                | OpenCreate { .. }
+                | TmpFile { .. }
+                | Unlink { .. }
+                | Rename { .. }
+                | Link { .. }
+                | SetAttr { .. }
+                | SetXattr { .. }
+                | RemoveXattr { .. }
+                | LayoutIntent { .. }
         )
     }
 
@@ -492,6 +553,8 @@ impl Request {
             TakeLayout { .. } => "take_layout",
             LayoutMoved { .. } => "layout_moved",
             SwapLayouts { .. } => "swap_layouts",
+            Replay { .. } => "replay",
+            Recovered => "recovered",
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{ast, mds, mgs, ost};
 /// Version of all messages. Raised when a message changes its meaning or form. Peers of different
 /// versions refuse each other at connect with a clear error. (Additions that old peers do not need
 /// are announced by feature bits instead.)
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {
@@ -21,6 +21,10 @@ pub trait Protocol: Send + Sync + 'static {
     type Callback: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
     /// Name in handshakes, logs and parameters: `mds`, `ost`, `mgs`.
     const NAME: &'static str;
+
+    /// Whether clients retain a request that changed something until the change is committed, to
+    /// replay it to a restarted service.
+    const REPLAYS: bool = false;
 
     /// Whether executing the request twice would differ from executing it once: then its reply must
     /// be stored for a resend.
@@ -51,6 +55,7 @@ impl Protocol for Mds {
     type Reply = mds::Answer;
     type Callback = ast::Callback;
     const NAME: &'static str = "mds";
+    const REPLAYS: bool = true;
 
     fn once(call: &mds::Call) -> bool {
         call.request.modifies()
@@ -58,6 +63,11 @@ impl Protocol for Mds {
 
     fn op(call: &mds::Call) -> &'static str {
         call.request.op()
+    }
+
+    /// A recovery waits for other clients.
+    fn waits_for_change(call: &mds::Call) -> bool {
+        matches!(call.request, mds::Request::Replay { .. })
     }
 }
 

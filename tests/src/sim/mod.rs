@@ -18,6 +18,7 @@
 //!   [`tree`]: the file system as read back at the end.
 //! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
 //!   replies.
+//! * [`mdt_crash`]: crashes of the MDS under load.
 //! * [`outage`]: mirrors while an OST is down.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
@@ -29,6 +30,7 @@ pub mod copy;
 pub mod draw;
 pub mod durability;
 pub mod faults;
+pub mod mdt_crash;
 pub mod model;
 pub mod op;
 pub mod outage;

@@ -79,7 +79,7 @@ pub fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl
 }
 
 /// Starts all hosts: first the servers, then the clients.
-async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
+pub(super) async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
     let nodes = start_all(world).await;
     let mut clients = Vec::new();
     for host in CLIENTS {
@@ -131,7 +131,7 @@ async fn walk_all(world: &World, run: &Run) -> Tree {
 
 /// Closes all files. Then asserts that all clients see the file system of the model, and that
 /// removed files leave no objects behind.
-async fn settle(world: &World, run: &Run, waste: &Objects) {
+pub(super) async fn settle(world: &World, run: &Run, waste: &Objects) {
     run.close_all().await;
     let tree = walk_all(world, run).await;
     let expected = visible(&run.state().model);
@@ -141,7 +141,7 @@ async fn settle(world: &World, run: &Run, waste: &Objects) {
 }
 
 /// Objects by OST.
-type Objects = BTreeSet<(u32, Fid)>;
+pub(super) type Objects = BTreeSet<(u32, Fid)>;
 
 /// Waits until the OSTs hold only objects of files and `waste`. Returns further objects that are
 /// not removed in time.
@@ -289,6 +289,20 @@ async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
     }
 }
 
+/// Crashes the MDS and restarts it while no client can reach it. The MDT goes on without them, so
+/// their uncommitted changes are lost.
+async fn crash_and_lose(world: &World, nodes: &mut Vec<Node>) {
+    world.crash_host(MDS);
+    CLIENTS.into_iter().for_each(|client| world.partition(client, MDS));
+    let node = start(world, MDS).await.expect("it does not crash again");
+    if let Node::Mds(_, _, mdt, _) = &node {
+        mdt.abort_recovery();
+        mdt.wait_osts(OSSES.len()).await;
+    }
+    nodes.push(node);
+    CLIENTS.into_iter().for_each(|client| world.heal(client, MDS));
+}
+
 /// Asserts that an fsync succeeds only on files that exist. A file that the MDT lost may
 /// still be open on a client.
 async fn check_fsync_succeeds_only_on_existing_files(run: &Run) {
@@ -378,8 +392,7 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
         let name = "new".into();
         run.alone(0, Op::SyncFs).await;
         let (attr, file) = client.create(who, ROOT, &name, flags::RDWR, 0o644, 0).await.expect("it can be created");
-        world.crash_host(MDS);
-        restart(world, Victims::Mds, &mut nodes).await;
+        crash_and_lose(world, &mut nodes).await;
         // The client may use its caches until it knows of the restart, at the latest from the first
         // reply of the restarted MDT.
         assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
@@ -418,8 +431,7 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
         let old = client.open(who, fid, flags::RDWR).await.expect("it can be opened");
         let data = |text: &'static str| Bulk::from(bytes::Bytes::from_static(text.as_bytes()));
         assert_eq!(client.write(&old, 0, data("lost")).await, Ok(4));
-        world.crash_host(MDS);
-        restart(world, Victims::Mds, &mut nodes).await;
+        crash_and_lose(world, &mut nodes).await;
         if seed % 2 == 1 {
             assert_eq!(client.fsync(&old, false).await, Err(Errno::ESTALE), "the first request after the restart");
         }
@@ -453,8 +465,7 @@ pub fn lost_component(seed: u64, log: usize) -> Trace {
         assert_eq!(client.write(&old, 0, data("safe")).await, Ok(4));
         assert_eq!(client.fsync(&old, false).await, Ok(()));
         assert_eq!(client.write(&old, end, data("lost")).await, Ok(4));
-        world.crash_host(MDS);
-        restart(world, Victims::Mds, &mut nodes).await;
+        crash_and_lose(world, &mut nodes).await;
         let synced = match seed % 3 {
             0 => Err(Errno::ESTALE),
             1 => client.fsync(&old, false).await,

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::FileExt,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::Path,
     sync::{
         Arc,
@@ -13,10 +13,10 @@ use std::{
 };
 
 use sheen_tests::{
-    Fs, can_mount,
+    Fs, Mount, can_mount,
     cluster::{Cluster, bash},
     mounts::get_param,
-    noise, objects_below, sheen,
+    noise, objects_below, run, sheen,
     wait::eventually,
 };
 
@@ -70,12 +70,14 @@ fn kill_9_loses_no_synced_data() {
             synced.push((name, seed));
         }
         // These files are being written when the process is killed.
-        let busy = fs.path(&format!("busy{round}"));
         let made = Arc::new(AtomicU32::new(0));
-        let count = made.clone();
+        let (count, root) = (made.clone(), File::open(&fs.mnt).unwrap());
         let writer = thread::spawn(move || {
             for i in 0.. {
-                let Ok(mut file) = File::create(busy.with_extension(i.to_string())) else { return };
+                // By its path, this would be a file below the mount point once the mount is
+                // detached.
+                let path = format!("/proc/self/fd/{}/busy{round}.{i}", root.as_raw_fd());
+                let Ok(mut file) = File::create(path) else { return };
                 if file.write_all(&[7; 50_000]).is_err() {
                     return;
                 }
@@ -140,22 +142,84 @@ const CHANGES: [(&str, &str); 9] = [
     ("touch -d 2001-02-03 f", "f"),
 ];
 
-#[test]
-fn fsync_reports_metadata_changes_that_a_killed_mdt_lost() {
-    if !can_mount() {
-        return println!("skipped: /dev/fuse cannot be opened here");
-    }
-    let mut cluster = Cluster::start();
+/// Starts a cluster with two mounts whose MDT does not commit by itself. Makes the changes of
+/// [`CHANGES`] through the first mount, each in a directory of its own with a file `f`, and one
+/// further directory `9` without a change.
+fn uncommitted() -> (Cluster, Mount, Mount) {
+    let cluster = Cluster::start();
     let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
     let set = format!("{} lctl set_param mdt.many-MDT0000.commit_interval_ms=60000", sheen().display());
     let make = "for i in $(seq 0 9); do mkdir $i; echo x > $i/f; done; sync .";
     // In this order the sync ends a wait of the former interval.
     bash(&mount.mnt, &format!("{set}; {make}")).ok();
+    // The other mount is on the MDT's list of clients before the changes. Joining it commits.
+    bash(&other.mnt, "touch other; sync .").ok();
     for (i, (change, _)) in CHANGES.iter().enumerate() {
         bash(&mount.mnt.join(i.to_string()), change).ok();
     }
+    (cluster, mount, other)
+}
+
+/// The state of all directories: names, kinds, permissions, link counts, times, attributes.
+const STATE: &str = "shopt -s nullglob; for i in $(seq 0 9); do ls -A $i; stat -c '%n %F %a %h %i %y %z' $i $i/*; \
+     getfattr -d $i/f 2>/dev/null || true; done";
+
+fn recovery_status() -> String {
+    run(sheen(), ["lctl", "get_param", "-n", "mdt.many-MDT0000.recovery_status"]).ok()
+}
+
+#[test]
+fn changes_that_a_killed_mdt_had_answered_are_replayed() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let (mut cluster, mount, other) = uncommitted();
+    // A change of the other mount depends on one of the first, and a file is open and unlinked.
+    bash(&other.mnt, "echo theirs > 4/g/theirs").ok();
+    let mut open = File::options().read(true).write(true).create_new(true).open(mount.mnt.join("9/open")).unwrap();
+    open.write_all(b"before").unwrap();
+    fs::remove_file(mount.mnt.join("9/open")).unwrap();
+    let before = bash(&other.mnt, STATE).ok();
     cluster.kill("mds");
     cluster.spawn("mds");
+    bash(&mount.mnt, "sync . && for i in $(seq 0 8); do sync $i; done").ok();
+    bash(&other.mnt, "sync .").ok();
+    for mnt in [&mount.mnt, &other.mnt] {
+        assert_eq!(bash(mnt, STATE).ok(), before);
+        assert_eq!(fs::read(mnt.join("4/g/theirs")).unwrap(), b"theirs\n");
+    }
+    open.write_all(b" and after").unwrap();
+    let mut bytes = [0; 16];
+    open.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"before and after");
+    let status = recovery_status();
+    for line in ["status: COMPLETE", "completed_clients: 2/2"] {
+        assert!(status.contains(line), "{status}");
+    }
+    let replayed = status.lines().find_map(|l| l.strip_prefix("replayed_requests: ")).unwrap();
+    assert!(replayed.parse::<usize>().unwrap() >= CHANGES.len(), "{status}");
+    // After a clean stop there is nothing to recover.
+    cluster.stop("mds");
+    cluster.spawn("mds");
+    assert_eq!(bash(&other.mnt, STATE).ok(), before);
+    assert_eq!(recovery_status(), "status: INACTIVE\n");
+}
+
+#[test]
+fn fsync_reports_changes_of_a_mount_that_was_not_waited_for() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let (mut cluster, mount, other) = uncommitted();
+    // A permanent parameter, because the MDT must have it when it starts.
+    run(sheen(), ["lctl", "--fsname", "many", "set_param", "-P", "mdt.*.recovery_time_hard=1"]).ok();
+    mount.freeze();
+    cluster.kill("mds");
+    cluster.spawn("mds");
+    let left = "for i in $(seq 0 9); do ls -A $i; stat -c %a $i/f; done | sort -u";
+    assert_eq!(bash(&other.mnt, left).ok(), "644\nf\n", "the state of before");
+    assert!(cluster.log().contains("recovery is over: 2 clients, 1 of them lost"), "{}", cluster.log());
+    mount.resume();
     let synced = |what: &str| {
         let ran = bash(&mount.mnt, &format!("sync {what}"));
         assert!(ran.code == 0 || ran.err.contains("Input/output error"), "{ran:?}");
@@ -168,7 +232,6 @@ fn fsync_reports_metadata_changes_that_a_killed_mdt_lost() {
     assert!(synced("9") && synced("9/f"), "not changed since the last sync");
     assert_eq!((synced("."), synced(".")), (false, true), "a sync of everything");
     bash(&other.mnt, "sync 0; sync .").ok();
-    let left = "for i in $(seq 0 9); do ls -A $i; stat -c %a $i/f; done | sort -u";
     assert_eq!(bash(&mount.mnt, left).ok(), "644\nf\n", "the state of before");
 }
 

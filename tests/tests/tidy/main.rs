@@ -33,7 +33,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("lockd", &["wire", "rt", "rpc", "params", "ldlm"]),
     ("mgc", &["wire", "rt", "lnet", "rpc"]),
     ("mgs", &["wire", "rt", "rpc", "params"]),
-    ("mds", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "namespace", "objects", "lockd"]),
+    ("mds", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "namespace", "objects", "lockd", "recovery"]),
     ("oss", &["wire", "rt", "lnet", "rpc", "params", "mgc", "objects", "lockd"]),
     ("client", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "ldlm"]),
     ("fuse", &["wire"]),

@@ -1,4 +1,5 @@
-//! `lctl dl`, `lctl list_nids`, and `lctl --device DEVICE activate` and `deactivate`.
+//! `lctl dl`, `lctl list_nids`, and `lctl --device DEVICE` with `activate`, `deactivate` and
+//! `abort_recovery`.
 
 use std::io;
 
@@ -41,18 +42,41 @@ fn devices(tool: &Tool<'_>) -> Vec<Device> {
 /// # Errors
 /// The output cannot be written.
 pub fn set_active(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let set = Setting { kind: "osc", field: "active", value: u8::from(command == "activate") };
+    let other = "no connection to an OST; those have the type osc or osp";
+    set_on(device, command, &set, other, tool)
+}
+
+/// `--device DEVICE abort_recovery`: an MDT no longer waits for clients that have not recovered.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn abort_recovery(device: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let set = Setting { kind: "mdt", field: "abort_recovery", value: 1 };
+    set_on(device, "abort_recovery", &set, "no MDT; those have the type mdt", tool)
+}
+
+/// A parameter `KIND.DEVICE.FIELD` and its new value.
+struct Setting {
+    kind: &'static str,
+    field: &'static str,
+    value: u8,
+}
+
+/// Sets a parameter of a device. `other`: what a device without this parameter is not.
+fn set_on(device: &str, command: &str, setting: &Setting, other: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     let found = devices(tool).into_iter().enumerate().find(|(i, d)| d.name == device || i.to_string() == device);
     let Some((_, found)) = found else {
         writeln!(tool.err, "error: {command}: no device '{device}'; 'lctl dl' lists names and numbers")?;
         return Ok(Errno::ENODEV.0);
     };
-    let name = format!("osc.{}.active", found.name);
-    let set = Request::Set { pattern: name.clone(), value: u8::from(command == "activate").to_string() };
+    let name = format!("{}.{}.{}", setting.kind, found.name, setting.field);
+    let set = Request::Set { pattern: name.clone(), value: setting.value.to_string() };
     let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });
     // Several processes may have a connection of this name; the first error counts.
     let Some(errno) = results.map(|r| r.errno).reduce(|first, next| if first == 0 { next } else { first }) else {
         let name = found.name;
-        writeln!(tool.err, "error: {command}: '{name}' is no connection to an OST; those have the type osc or osp")?;
+        writeln!(tool.err, "error: {command}: '{name}' is {other}")?;
         return Ok(Errno::EINVAL.0);
     };
     if errno != 0 {

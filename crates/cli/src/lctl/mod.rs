@@ -93,8 +93,9 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         option if option.starts_with("--fsname=") => {
             with_fsname(option.split_once('=').map(|(_, name)| name), rest, tool)
         }
-        "activate" | "deactivate" => {
-            writeln!(tool.err, "error: {name}: name the connection to an OST first: lctl --device DEVICE {name}")?;
+        "activate" | "deactivate" | "abort_recovery" => {
+            let what = if name == "abort_recovery" { "MDT" } else { "connection to an OST" };
+            writeln!(tool.err, "error: {name}: name the {what} first: lctl --device DEVICE {name}")?;
             Ok(usage::EXIT)
         }
         "pool_new" => pool::new(rest, tool),
@@ -125,11 +126,12 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 fn with_device(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     match args {
         [device, name] if name == "activate" || name == "deactivate" => devices::set_active(device, name, tool),
+        [device, name] if name == "abort_recovery" => devices::abort_recovery(device, tool),
         [device, rest @ ..] if device == "MGS" => command(rest, tool),
         _ => {
             writeln!(
                 tool.err,
-                "lctl: '--device DEVICE' must be followed by activate or deactivate, and '--device MGS' by a command"
+                "lctl: '--device DEVICE' must be followed by activate, deactivate or abort_recovery, and '--device MGS' by a command"
             )?;
             Ok(usage::EXIT)
         }

@@ -83,6 +83,13 @@ its name or number in 'lctl dl'. Permanent and for all processes:
 lctl set_param -P osc.<fsname>-OST0001-osc-*.active=0, on the MGS.
 usage: --device DEVICE deactivate
 ";
+const ABORT_RECOVERY: &str = "\
+end the recovery of an MDT without the clients that have not recovered
+Their uncommitted changes are lost. DEVICE is an MDT, by its name or
+number in 'lctl dl'; lctl get_param mdt.*.recovery_status shows whether
+it waits.
+usage: --device DEVICE abort_recovery
+";
 const POOL_NEW: &str = "\
 add a new pool
 usage: pool_new <fsname>.<poolname>
@@ -121,6 +128,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("llog_print", LLOG_PRINT),
     ("activate", ACTIVATE),
     ("deactivate", DEACTIVATE),
+    ("abort_recovery", ABORT_RECOVERY),
     ("pool_new", POOL_NEW),
     ("pool_add", POOL_ADD),
     ("pool_remove", POOL_REMOVE),

@@ -1,5 +1,6 @@
-//! Registration of open files at the MDT: of local opens before their lock is cancelled, and of all
-//! open files after a restart of the MDT.
+//! Registration of open files at the MDT. Local opens are registered before their lock is
+//! cancelled. All open files are registered after a restart of the MDT, when its uncommitted
+//! changes are replayed.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -13,7 +14,7 @@ use super::{
     file::OpenFile,
     files::{OpenFiles, local},
 };
-use crate::{cache::Layouts, mdc::Mdc};
+use crate::{cache::Layouts, mdc::Mdc, replay};
 
 /// Maximum number of open files in one `Reopen` request: some 400 kB.
 const REOPENS_AT_ONCE: usize = 16384;
@@ -26,16 +27,23 @@ impl OpenFiles {
         let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
         let weak = Arc::downgrade(mdc);
         mdc.import().on_restart(move |mdt| {
-            if let Some(mdc) = weak.upgrade() {
-                mdc.uncommitted().restarted(mdt.welcome().incarnation, mdt.welcome().last_committed);
-            }
             // Drop the locks before the files are listed. A local open after this needs a lock of
             // the restarted MDT, which therefore knows the file.
             locks.forget();
             layouts.clear();
-            let files = files.clone();
+            let (files, weak) = (files.clone(), weak.clone());
             files.all().iter().for_each(|f| f.inode.note_restart());
-            Box::pin(async move { files.reopen(&mdt).await })
+            Box::pin(async move {
+                if !mdt.evicted() {
+                    let survived = replay::replay(&mdt).await?;
+                    if let Some(mdc) = weak.upgrade() {
+                        mdc.uncommitted().restarted(mdt.welcome().incarnation, survived);
+                    }
+                }
+                files.reopen(&mdt).await?;
+                mdt.call(Request::Recovered).await?;
+                Ok(())
+            })
         });
     }
 

@@ -7,5 +7,6 @@ pub(crate) mod destroyer;
 pub(crate) mod locks;
 pub(crate) mod osp;
 pub(crate) mod osts;
+pub(crate) mod recovery;
 pub(crate) mod relayouts;
 pub(crate) mod reserve;

@@ -11,7 +11,7 @@ use sheen_mds::{Mdt, MdtConfig};
 use sheen_mgc::{MGS_TARGET, Mgc};
 use sheen_mgs::Mgs;
 use sheen_params::Params;
-use sheen_rpc::{Import, ImportConfig, Server};
+use sheen_rpc::{Import, ImportConfig, Recovering, Server};
 use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
@@ -133,10 +133,21 @@ async fn start_mdt_on(world: &World, net: Arc<Net>) -> (Arc<Mdt>, Arc<Server>) {
     (Mdt::start(rt, net, &server, config, Params::new()).await.unwrap(), server)
 }
 
-/// Connects a client on a third host.
+/// Connects a client on a third host, which has nothing to replay after a restart.
 fn client(world: &World, name: &str, mdt: &Mdt) -> Arc<Import<Mds>> {
     let nid = Nid::Tcp(world.addr(MDS, PORT));
-    Import::new(Net::new(world.rt(CLIENT)), ImportConfig::new(name, mdt.name(), vec![nid]))
+    let import = Import::new(Net::new(world.rt(CLIENT)), ImportConfig::new(name, mdt.name(), vec![nid]));
+    import.on_restart(|mdt| Box::pin(async move { recover(&mdt, Vec::new()).await.map(drop) }));
+    import
+}
+
+/// Recovers with these open files. Returns the outcome of each.
+async fn recover(mdt: &Recovering<Mds>, files: Vec<(Fid, u32, u64)>) -> Result<Vec<Result<u64>>> {
+    // ESTALE: the client has changed nothing before.
+    let _ = mdt.call(Request::Replay { replays: Vec::new(), first: true, last: true }).await;
+    let Reply::Handles(handles) = mdt.call(Request::Reopen { files }).await?.body.reply else { panic!() };
+    mdt.call(Request::Recovered).await?;
+    Ok(handles)
 }
 
 /// Runs a test with an MDT that a test can crash while MGS and OST run on another host. The test
@@ -223,15 +234,20 @@ fn orphan_survives_for_client_that_reconnects_late() {
             import.request(unlink).send().await.unwrap();
         }
         import.request(Request::Sync { fid: None }).send().await.unwrap();
+        let waits = rt.clone();
+        import.on_restart(move |mdt| {
+            let (rt, open) = (waits.clone(), vec![(files[0], flags::RDWR, 1)]);
+            Box::pin(async move {
+                // Longer than TCP keepalive takes.
+                rt.sleep(Duration::from_secs(75)).await;
+                let handles = recover(&mdt, open).await?;
+                assert!(handles[0].is_ok(), "{handles:?}");
+                Ok(())
+            })
+        });
         std::mem::forget(life);
         sim.crash_host(MDS);
         let _life = start_mdt(sim).await;
-        // Longer than TCP keepalive takes.
-        rt.sleep(Duration::from_secs(75)).await;
-        let reopen = Request::Reopen { files: vec![(files[0], flags::RDWR, 1)] };
-        let Reply::Handles(handles) = import.request(reopen).send().await.unwrap().body.reply else { panic!() };
-        assert!(handles[0].is_ok(), "{handles:?}");
-        rt.sleep(Duration::from_secs(30)).await;
         let there = async |fid| import.request(Request::GetAttr { fid, layout_known: true }).send().await.is_ok();
         assert!(there(files[0]).await && !there(files[1]).await);
     });

@@ -87,8 +87,8 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime)?,
         LayoutMoved { fid, .. } => ns.getattr(*fid, false)?,
         SwapLayouts { .. } => ns.swap_layouts(cx, request)?,
-        // The service handles locks.
-        Cancel | Enqueue(_) => return Err(Errno::EOPNOTSUPP.into()),
+        // The service handles locks and recovery.
+        Cancel | Enqueue(_) | Replay { .. } | Recovered => return Err(Errno::EOPNOTSUPP.into()),
     };
     Ok(reply)
 }

@@ -89,7 +89,7 @@ impl<S: Store> Namespace<S> {
         } else {
             inode.links.clear();
             self.hold_orphan(cx, fid, &inode);
-            if !self.handles.is_open(fid) {
+            if !self.handles.is_open(fid) && !self.clients.recovering {
                 return self.destroy(fid, &inode);
             }
             self.put_orphan(fid)?;
@@ -138,9 +138,10 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Closes an open file. The last close of an orphan deletes it.
+    /// Closes an open file. The last close of an orphan deletes it, but not in a recovery.
     pub(crate) fn close_handle(&mut self, handle: u64, fid: Fid) -> wire::Result<()> {
         if self.handles.close(handle)
+            && !self.clients.recovering
             && let Some(inode) = self.tables.inode(fid)?
             && inode.nlink == 0
         {

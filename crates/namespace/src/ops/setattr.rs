@@ -40,6 +40,8 @@ impl<S: Store> Namespace<S> {
     ) -> OpResult<Reply> {
         let inode = self.live(fid)?;
         let by_handle = match handle {
+            // The file was open for writing; its handle does not exist any more.
+            Some(_) if self.replaying.is_some() => Some(true),
             Some(handle) => Some(flags::writes(self.handles.get(cx.client, fid, handle)?.flags)),
             None => None,
         };

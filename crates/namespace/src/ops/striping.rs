@@ -12,6 +12,9 @@ impl<S: Store> Namespace<S> {
     /// composite layout, the components at the beginning of the file get objects. Changes nothing
     /// but id counters, so it comes before all changes.
     pub(crate) fn new_layout(&mut self, cx: &mut Cx, file: Fid, parent: Option<Fid>, own: Asked) -> OpResult<Layout> {
+        if let Some(replayed) = self.replayed_layout() {
+            return Ok(replayed?);
+        }
         let wanted = self.wanted(cx, parent, own)?;
         let objects = self.allot(cx, &wanted.first())?;
         Ok(wanted.layout(file, objects)?)

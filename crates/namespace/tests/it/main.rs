@@ -16,6 +16,7 @@ mod ops;
 mod orphans;
 mod readdir;
 mod replaced;
+mod replay;
 mod replies;
 mod swap_layouts;
 mod take_layout;

@@ -112,13 +112,15 @@ fn acknowledged_requests_are_forgotten() {
 fn requests_of_clients_that_left_are_forgotten() {
     let (mut fs, _) = with_files(&["a", "b", "c"]);
     for (client, of) in [("left", "a"), ("absent", "b"), ("back", "c")] {
+        assert!(fs.ns.list_client(client));
         send(&mut fs, client, 1, 0, &unlink(of)).unwrap();
     }
-    fs.ns.forget_requests("left");
+    fs.ns.forget_client("left");
     fs.commit();
     let mut fs = fs.crash();
     assert_eq!(send(&mut fs, "left", 1, 0, &unlink("a")).err(), Some(Errno::ENOENT));
     assert!(send(&mut fs, "back", 1, 0, &unlink("c")).is_ok());
+    assert!(fs.ns.client_returned("back"));
     fs.ns.finish_recovery().unwrap();
     assert_eq!(send(&mut fs, "absent", 1, 0, &unlink("b")).err(), Some(Errno::ENOENT));
     assert!(send(&mut fs, "back", 1, 0, &unlink("c")).is_ok());

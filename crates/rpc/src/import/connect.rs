@@ -177,6 +177,8 @@ impl<P: Protocol> Inner<P> {
                     () = self.local_target_added(), if elsewhere => continue 'round,
                 };
                 match attempt {
+                    // Over tcp, it would count as a client that survives a crash of this process.
+                    Ok(Ok(_)) if elsewhere && self.local_target().is_some() => continue 'round,
                     Ok(Ok(welcomed)) => return Some(welcomed),
                     Ok(Err(e)) => reason = format!("{}: {e}", Nid::Tcp(addr)),
                     Err(_) => reason = format!("{}: no answer", Nid::Tcp(addr)),

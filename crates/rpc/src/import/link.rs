@@ -10,7 +10,7 @@ use sheen_wire::{
 };
 use tokio::sync::oneshot;
 
-use super::{error::ConnectError, request_error::Cause};
+use super::{error::ConnectError, request_error::Cause, retained::Retained};
 
 /// Broken connections after which a request fails, once its time is up.
 const RESENDS_MAX: u32 = 16;
@@ -61,6 +61,8 @@ pub(super) struct Link {
     pub(super) pinging: bool,
     /// Unanswered requests, by xid.
     pub(super) pending: BTreeMap<u64, Pending>,
+    /// Answered changes that may not be committed, if the protocol replays them.
+    pub(super) retained: Retained,
     xid_last: u64,
     pub(super) features: u64,
     /// Incarnation of the server at the last connection.

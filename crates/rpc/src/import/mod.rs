@@ -23,6 +23,7 @@ mod lo_peer;
 mod recover;
 mod request;
 mod request_error;
+mod retained;
 mod tcp;
 
 use std::{
@@ -39,6 +40,7 @@ pub use inner::Recovering;
 pub use link::ImportState;
 pub use request::ImportRequest;
 pub use request_error::{Cause, RequestError};
+pub use retained::RetainedChange;
 
 use crate::{
     service::{BoxFuture, Handler},

@@ -5,10 +5,21 @@ use sheen_wire::{Bulk, Protocol, frame::Welcome};
 use super::{
     inner::{Recovering, RecoveringRoute},
     request_error::{Cause, RequestError},
+    retained::RetainedChange,
 };
 use crate::service::Response;
 
 impl<P: Protocol> Recovering<P> {
+    /// Returns the target's name.
+    pub fn target(&self) -> &str {
+        &self.inner.target
+    }
+
+    /// Returns whether the target is in this process.
+    pub fn is_local(&self) -> bool {
+        matches!(self.route, RecoveringRoute::Lo(_))
+    }
+
     /// Returns the server's welcome.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
@@ -18,6 +29,18 @@ impl<P: Protocol> Recovering<P> {
     /// no clients.
     pub fn evicted(&self) -> bool {
         self.evicted
+    }
+
+    /// Returns the changes that the target has answered, and that it may have lost, in order of
+    /// transno. Empty for protocols without [`Protocol::REPLAYS`].
+    pub fn retained(&self) -> Vec<RetainedChange> {
+        self.inner.link.lock().retained.all()
+    }
+
+    /// Drops retained changes: they are committed, or lost for good.
+    pub fn forget(&self, transnos: impl IntoIterator<Item = u64>) {
+        let mut link = self.inner.link.lock();
+        transnos.into_iter().for_each(|transno| link.retained.remove(transno));
     }
 
     /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the

@@ -100,6 +100,11 @@ impl<P: Protocol> Inner<P> {
             Kind::Reply => {
                 let mut link = self.link.lock();
                 let pending = link.pending.remove(&frame.header.xid);
+                if P::REPLAYS
+                    && let Some(pending) = &pending
+                {
+                    link.retained.replied(&frame.header, &pending.frame.body, &frame.body);
+                }
                 let incarnation = link.incarnation.unwrap_or_default();
                 drop(link);
                 if let Some(pending) = pending {

@@ -1,0 +1,239 @@
+//! Recovery after a crash: clients replay the changes that the MDT had answered and not committed.
+//!
+//! A client's hook for restarts sends its changes (`Replay`), opens its files again (`Reopen`), and
+//! then reports that it has finished (`Recovered`). [`sheen_recovery::Window`] brings the changes
+//! of all clients into their order. A task executes them.
+//!
+//! Invariants:
+//! * The MDT knows from its durable list which clients may have changes to replay, or caches that
+//!   they believe to be current. A client is on it before it gets its first lock, and before its
+//!   first change is answered.
+//! * No other request is executed before the recovery ends. So a replay finds everything as it was,
+//!   and nothing is removed that another client has created since.
+//! * The recovery ends when all clients have finished. A client that does not return or stops on
+//!   the way is dropped after `recovery_time_soft`; at the latest the recovery ends after
+//!   `recovery_time_hard`. Such a client loses its changes, and reports this at its next sync.
+//! * Objects of lost creates are destroyed only after the end: a replay may claim them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use sheen_lnet::Nid;
+use sheen_namespace::{ClientId, Decided};
+use sheen_recovery::Stage;
+use sheen_rpc::Export;
+use sheen_rt::Instant;
+use sheen_wire::mds::{Call, REPLAYS_MAX, Replay, Reply, Request};
+use sheen_wire::{Errno, Result, frame};
+use tracing::{error, info, warn};
+
+use crate::env::MdtEnv;
+use crate::mdt::Mdt;
+use crate::state::core::Core;
+use crate::state::recovery::Change;
+
+impl Mdt {
+    /// Returns when the MDT began to execute new requests.
+    pub(crate) fn began(&self) -> Instant {
+        let times = self.recovery.times.lock();
+        times.began + times.took.unwrap_or_default()
+    }
+
+    /// Waits until this request may be executed.
+    pub(crate) async fn wait_for_recovery(&self, request: &Request) {
+        match request {
+            Request::Replay { .. } | Request::Recovered | Request::Cancel => {}
+            Request::Reopen { .. } | Request::Close { .. } => self.recovery.replayed().await,
+            _ => self.recovery.ended().await,
+        }
+    }
+
+    /// Accepts changes of a client, and waits until they are executed.
+    ///
+    /// # Errors
+    /// ESTALE: the MDT does not wait for this client. EPROTO: not a replay that a client sends.
+    pub(crate) async fn replay(
+        &self,
+        export: &Arc<Export>,
+        replays: &[Replay],
+        first: bool,
+        last: bool,
+    ) -> Result<Reply> {
+        let client = export.client();
+        if !self.core.lock().ns.client_returned(client) {
+            return Err(Errno::ESTALE);
+        }
+        if self.recovery.is_ended() {
+            // After a clean stop there is nothing to replay.
+            return if replays.is_empty() { Ok(Reply::Replayed(Vec::new())) } else { Err(Errno::ESTALE) };
+        }
+        let transnos: Vec<u64> = replays.iter().map(|replay| replay.transno).collect();
+        if replays.len() > REPLAYS_MAX || !transnos.is_sorted_by(|a, b| a < b) {
+            return Err(Errno::EPROTO);
+        }
+        let change = |replay: &Replay| {
+            let call: Call = frame::from_body(&replay.call).map_err(|_| Errno::EPROTO)?;
+            let (export, time, layout) = (export.clone(), replay.time, replay.layout.clone());
+            Ok((replay.transno, Change { export, request: call.request, time, layout }))
+        };
+        let changes: Vec<_> = replays.iter().map(change).collect::<Result<_>>()?;
+        self.recovery.window.lock().replay(client, first, changes, last).map_err(|_| Errno::ESTALE)?;
+        self.recovery.notify();
+        let outcomes = self.recovery.wait_for(|recovery| match recovery.window.lock().outcomes(client, &transnos) {
+            Ok(Some(outcomes)) => Some(Ok(outcomes)),
+            Ok(None) => None,
+            Err(_) => Some(Err(Errno::ESTALE)),
+        });
+        Ok(Reply::Replayed(outcomes.await?))
+    }
+
+    /// Processes a client's report that it has finished.
+    pub(crate) fn client_recovered(&self, export: &Export) -> Reply {
+        self.core.lock().ns.client_returned(export.client());
+        // A client that the MDT does not wait for may report as well.
+        let _ = self.recovery.window.lock().finished(export.client());
+        self.recovery.notify();
+        Reply::Ok
+    }
+
+    /// Puts a client on the durable list before its first change or lock. Returns the round of
+    /// commits to wait for, if that is not durable yet. A client of this process is left out,
+    /// because it does not survive a crash. So is one that comes while the store cannot be written.
+    pub(crate) fn list_client(&self, core: &mut Core, export: &Export) -> Option<u64> {
+        let done = match core.listed.get(&export.id()) {
+            Some(0) => return None,
+            Some(round) => self.commits.progress.borrow().round >= *round,
+            None => {
+                let is_listed = export.nid() == Nid::Lo
+                    || core.ns.client_returned(export.client())
+                    || !core.ns.list_client(export.client());
+                core.listed.insert(export.id(), if is_listed { 0 } else { core.round + 1 });
+                is_listed
+            }
+        };
+        if done || self.commits.failed() {
+            core.listed.insert(export.id(), 0);
+            return None;
+        }
+        core.listed.get(&export.id()).copied()
+    }
+
+    /// Executes a change whose turn has come.
+    async fn execute_replay(&self, change: &Change, transno: u64) -> Result<()> {
+        self.commits.admit().await?;
+        let mut guard = self.core.lock();
+        if self.stopped.load(Relaxed) {
+            return Err(Errno::ESHUTDOWN);
+        }
+        let core = &mut *guard;
+        let client = ClientId(change.export.id());
+        let mut env = MdtEnv { mdt: self, placer: &mut core.placer, now: self.rt.now(), wait: false };
+        let decided = Decided { transno, time: change.time, layout: change.layout.clone() };
+        let replayed = core.ns.replay(client, &change.request, decided, &mut env);
+        let fault = if replayed.is_err() { core.ns.take_fault() } else { None };
+        self.wake_committer(core);
+        drop(guard);
+        if let Some(fault) = fault {
+            self.store_failed("replay", &fault);
+        }
+        replayed
+    }
+
+    /// Executes all changes whose turn has come.
+    async fn execute_replays(&self) {
+        loop {
+            let next = self.recovery.window.lock().next_change();
+            let Some((client, transno, change)) = next else { return };
+            let outcome = self.execute_replay(&change, transno).await;
+            if let Err(errno) = outcome {
+                warn!(
+                    "{}: cannot replay transno {transno} of client {client}, {:?}: {errno}; the change is lost, \
+                     and the client reports it",
+                    self.name, change.request
+                );
+            }
+            self.recovery.window.lock().executed(&client, transno, outcome);
+            self.recovery.notify();
+        }
+    }
+
+    /// Waits until clients have done something, or the wait for them is over. Returns whether it is
+    /// over. `connected`: the clients that had connected before.
+    async fn wait_for_clients(&self, connected: &mut usize) -> bool {
+        let recovery = &self.recovery;
+        let limits = recovery.limits();
+        let waited = recovery.wait_for(|recovery| {
+            let window = recovery.window.lock();
+            let now_connected = window.counts().connected;
+            let has_work = window.stage() == Stage::Ended || window.has_next();
+            let is_news = has_work || now_connected != *connected || recovery.limits() != limits;
+            (recovery.is_aborted() || is_news).then_some(now_connected)
+        });
+        let deadline = recovery.times.lock().deadline(limits);
+        let Ok(now_connected) = self.rt.timeout(deadline.since(self.rt.now()), waited).await else {
+            recovery.times.lock().waits_since = self.rt.now();
+            return true;
+        };
+        if now_connected > *connected {
+            recovery.times.lock().waits_since = self.rt.now();
+        }
+        *connected = now_connected;
+        recovery.is_aborted()
+    }
+
+    /// Drops the clients that the recovery waits for.
+    fn drop_awaited(&self) {
+        let dropped = self.recovery.window.lock().drop_awaited();
+        let mut core = self.core.lock();
+        for client in &dropped {
+            warn!("{}: client {client} did not recover in time; its uncommitted changes are lost", self.name);
+            core.ns.forget_client(client);
+        }
+        self.wake_committer(&core);
+        drop(core);
+        self.recovery.notify();
+    }
+
+    /// Deletes the orphans that no client has open.
+    fn finish_recovery(&self) {
+        let mut core = self.core.lock();
+        match core.ns.finish_recovery() {
+            Err(e) if e.is_damage() => self.damaged(&e),
+            Err(e) => {
+                error!("{}: cannot destroy orphans: {e}; they use space until the next start tries again", self.name);
+            }
+            Ok(()) => {}
+        }
+        self.wake_committer(&core);
+    }
+}
+
+/// The recovery task.
+pub(crate) async fn run(mdt: Arc<Mdt>) {
+    if mdt.recovery.is_ended() {
+        // After a clean stop nobody replays anything, but clients may have unlinked files open.
+        mdt.rt.sleep(Duration::from_millis(mdt.config.recovery_window_ms)).await;
+        mdt.finish_recovery();
+        return;
+    }
+    let clients = mdt.recovery.window.lock().counts().clients;
+    info!("{}: in recovery: waiting for {clients} clients", mdt.name);
+    let mut connected = 0;
+    loop {
+        mdt.execute_replays().await;
+        if mdt.recovery.window.lock().stage() == Stage::Ended {
+            break;
+        }
+        if mdt.wait_for_clients(&mut connected).await {
+            mdt.drop_awaited();
+        }
+    }
+    mdt.finish_recovery();
+    mdt.recovery.end(mdt.rt.now());
+    let counts = mdt.recovery.window.lock().counts();
+    info!(
+        "{}: recovery is over: {} clients, {} of them lost, {} changes replayed",
+        mdt.name, counts.clients, counts.dropped, counts.replayed
+    );
+}

@@ -1,0 +1,15 @@
+//! The MDT's decisions about a change, which a replay repeats.
+
+use bytes::Bytes;
+use sheen_wire::Time;
+
+/// The MDT's decisions when it first executed a change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decided {
+    /// Transno of the change.
+    pub transno: u64,
+    /// Its time.
+    pub time: Time,
+    /// Layout of the file concerned, after the change.
+    pub layout: Option<Bytes>,
+}

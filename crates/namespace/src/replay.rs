@@ -1,0 +1,91 @@
+//! Replay: a client repeats a change that was answered and not committed before the MDT crashed.
+//!
+//! The change has the same result as the first time. The changes of all clients are replayed in the
+//! order of their transnos. Each comes with the MDT's decisions of then ([`Decided`]). So the time
+//! is the same, and the layout has the objects to which the client may have written.
+//!
+//! * Permissions are checked again, except those of an open file: its handle does not exist any
+//!   more. For the same reason a replayed open or create leaves no open file. Clients open their
+//!   files again (`Reopen`) when all changes are replayed.
+//! * Until the recovery ends, a file without names is not deleted: a client may be about to open it
+//!   again.
+//! * Objects of a replayed layout are removed from the orphan ranges with the same batch
+//!   ([`crate::OrphanRange`]).
+//! * An error changes nothing: the change is lost. The reason is usually that it depends on a
+//!   change of a client that did not come back.
+
+use bytes::Bytes;
+use sheen_layout::{Layout, MDT_OST};
+use sheen_wire::{
+    self as wire, Errno,
+    mds::{Reply, Request},
+};
+
+use crate::{ClientId, Decided, Env, Namespace, OpError, Store, interface::Cx, ops};
+
+impl<S: Store> Namespace<S> {
+    /// Replays a change.
+    ///
+    /// # Errors
+    /// ESTALE: a later change was executed already. EINVAL: clients do not replay such a request.
+    /// Others as the operation.
+    pub fn replay(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        decided: Decided,
+        env: &mut dyn Env,
+    ) -> wire::Result<()> {
+        if decided.transno <= self.last_transno() {
+            return Err(Errno::ESTALE);
+        }
+        if !request.is_replayed() {
+            return Err(Errno::EINVAL);
+        }
+        self.tables.skip_to(decided.transno);
+        let mut cx = Cx { client, now: decided.time, env };
+        self.replaying = Some(decided);
+        let result = ops::execute(self, &mut cx, request);
+        let layout = self.replaying.take().and_then(|decided| decided.layout);
+        // Nothing is held open for clients: in a recovery no file is deleted.
+        if let Some(orphan) = self.orphan.take() {
+            self.handles.close(orphan.handle);
+        }
+        if let Ok(Reply::Opened { handle, .. }) = &result {
+            self.handles.close(*handle);
+        }
+        let claimed = match (&result, layout) {
+            (Ok(_), Some(layout)) => self.claim(&layout),
+            _ => Ok(()),
+        };
+        self.tables.end();
+        match result {
+            Ok(_) => claimed,
+            Err(OpError::Errno(errno)) => Err(errno),
+            // A replay allocates nothing, unless the client has left out the layout.
+            Err(OpError::CommitFirst) => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Returns the layout that the change being replayed has given to its file. `None`: no change
+    /// is being replayed.
+    ///
+    /// # Errors
+    /// EPROTO: the client sent none.
+    pub(crate) fn replayed_layout(&self) -> Option<wire::Result<Layout>> {
+        let decided = self.replaying.as_ref()?;
+        Some(match &decided.layout {
+            Some(bytes) => Layout::decode(bytes).map_err(Errno::from),
+            None => Err(Errno::EPROTO),
+        })
+    }
+
+    /// Removes the objects of a layout from the orphan ranges.
+    fn claim(&mut self, layout: &Bytes) -> wire::Result<()> {
+        let layout = Layout::decode(layout)?;
+        for stripe in layout.all_objects().filter(|stripe| stripe.ost != MDT_OST) {
+            self.objects.claim(&mut self.tables, stripe.ost, stripe.object)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! Changes that clients replay to an MDT that crashed.
+
+use std::collections::BTreeMap;
+
+use crate::common::*;
+use bytes::Bytes;
+use sheen_layout::{Layout, Spec};
+use sheen_namespace::Decided;
+use sheen_wire::{
+    Cred, Errno, Fid, Result, Time,
+    fid::ROOT,
+    mds::{Entry, NewNode, Reply, Request, SetAttr, SetTime, flags},
+};
+
+/// An answered change, as a client retains it.
+#[derive(Debug)]
+struct Answered {
+    request: Request,
+    transno: u64,
+    time: Time,
+    layout: Option<Bytes>,
+}
+
+/// Executes requests, and records the changes.
+struct Client {
+    fs: Fs,
+    answered: Vec<Answered>,
+}
+
+impl Client {
+    fn new() -> Client {
+        let mut fs = Fs::new();
+        assert!(fs.ns.list_client("me"));
+        // Reserves ids of all OSTs.
+        let value = Spec { count: Some(sheen_layout::Count::All), ..Spec::default() }.encode();
+        fs.mknod(&Cred::ROOT, ROOT, "wide", 0o644)
+            .and_then(|fid| fs.set(&Cred::ROOT, fid, "lustre.lov", &value, 0))
+            .unwrap();
+        fs.commit();
+        Client { fs, answered: Vec::new() }
+    }
+
+    fn send(&mut self, request: Request) -> Result<Reply> {
+        let done = self.fs.execute(&request)?;
+        let entry = match &done.reply {
+            Reply::Opened { entry, .. } | Reply::Entry(entry) => Some(entry),
+            _ => None,
+        };
+        let of = match (&request, entry) {
+            (Request::SetXattr { fid, .. }, _) => Some(*fid),
+            (_, entry) => entry.map(|entry| entry.attr.fid),
+        };
+        let layout = of.and_then(|fid| self.fs.ns.layout(fid).ok().flatten()).map(|layout| layout.encode().into());
+        if done.transno > 0 && request.is_replayed() {
+            let (transno, time) = (done.transno, self.fs.env.now);
+            self.answered.push(Answered { request, transno, time, layout });
+        }
+        Ok(done.reply)
+    }
+
+    /// Crashes the MDT, and replays what was not committed. The OSTs are full: nothing new can be
+    /// placed.
+    fn crash_and_replay(self) -> Client {
+        let Client { fs, mut answered } = self;
+        let mut fs = fs.crash();
+        assert_eq!(fs.ns.clients_to_recover(), ["me"]);
+        assert!(fs.ns.client_returned("me"));
+        fs.env.full = (0..OSTS).collect();
+        let committed = fs.ns.last_committed();
+        answered.retain(|change| change.transno > committed);
+        for change in &answered {
+            replay(&mut fs, change).unwrap_or_else(|e| panic!("{change:?}: {e}"));
+            assert_eq!(fs.ns.last_transno(), change.transno);
+        }
+        fs.env.full.clear();
+        Client { fs, answered }
+    }
+}
+
+fn replay(fs: &mut Fs, change: &Answered) -> Result<()> {
+    let decided = Decided { transno: change.transno, time: change.time, layout: change.layout.clone() };
+    fs.ns.replay(ME, &change.request, decided, &mut fs.env)
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn create(fid: Fid, name: &str, flags: u32) -> Request {
+    let (name, flags) = (bytes(name), flags | flags::CREAT);
+    Request::OpenCreate { cred: Cred::ROOT, parent: ROOT, name, fid, flags, mode: 0o644, umask: 0 }
+}
+
+fn unlink(name: &str) -> Request {
+    Request::Unlink { cred: Cred::ROOT, parent: ROOT, name: bytes(name), dir: false }
+}
+
+fn setattr(fid: Fid, set: SetAttr, handle: Option<u64>) -> Request {
+    Request::SetAttr { cred: Cred::ROOT, fid, set, handle }
+}
+
+/// Returns name, attributes and layout of each entry of the root.
+fn tree(fs: &mut Fs) -> BTreeMap<String, Entry> {
+    let names = fs.ls(ROOT);
+    let entry = |fs: &mut Fs, name: &str| {
+        let lookup = Request::Lookup { cred: Cred::ROOT, parent: ROOT, name: bytes(name) };
+        match fs.call(lookup).unwrap() {
+            Reply::Entry(entry) => entry,
+            other => panic!("{other:?}"),
+        }
+    };
+    let root = fs.call(Request::GetAttr { fid: ROOT, layout_known: false }).unwrap();
+    let mut tree: BTreeMap<_, _> = names.into_iter().map(|name| (name.clone(), entry(fs, &name))).collect();
+    if let Reply::Entry(root) = root {
+        tree.insert("/".into(), root);
+    }
+    tree
+}
+
+/// Whether an object may be destroyed as that of a lost create.
+fn is_orphan(fs: &Fs, ost: u32, object: Fid) -> bool {
+    let ranges = fs.ns.orphan_ranges();
+    ranges.iter().any(|r| r.ost == ost && r.seq == object.seq && (r.first..=r.last).contains(&object.oid))
+}
+
+/// One random request.
+fn draw(client: &mut Client, dice: &mut impl FnMut(usize) -> usize) -> Request {
+    const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    let (name, other) = (NAMES[dice(6)], NAMES[dice(6)]);
+    let new = client.fs.fid();
+    let old = client.fs.lookup(&Cred::ROOT, ROOT, name).map_or(new, |attr| attr.fid);
+    let set = |set: SetAttr| setattr(old, set, None);
+    match dice(12) {
+        0 | 1 => create(new, name, flags::RDWR),
+        2 => create(new, name, flags::RDWR | flags::LAYOUT_LATER | flags::EXCL),
+        3 => {
+            let (name, node) = (bytes(name), [NewNode::Dir, NewNode::Symlink(bytes("target"))][dice(2)].clone());
+            Request::Create { cred: Cred::ROOT, parent: ROOT, name, fid: new, node, mode: 0o755, umask: 0o022 }
+        }
+        4 => unlink(name),
+        5 => Request::Unlink { cred: Cred::ROOT, parent: ROOT, name: bytes(name), dir: true },
+        6 => {
+            let (name, new_name, flags) = (bytes(name), bytes(other), dice(3) as u32);
+            Request::Rename { cred: Cred::ROOT, parent: ROOT, name, new_parent: ROOT, new_name, flags, whiteout: None }
+        }
+        7 => Request::Link { cred: Cred::ROOT, fid: old, parent: ROOT, name: bytes(other) },
+        8 => set(SetAttr { size: Some(dice(9) as u64), ..SetAttr::default() }),
+        9 => set(SetAttr { perm: Some(0o600), atime: Some(SetTime::Now), ..SetAttr::default() }),
+        10 => {
+            let value = Spec { count: Some(sheen_layout::Count::Stripes(2)), ..Spec::default() }.encode().into();
+            Request::SetXattr { cred: Cred::ROOT, fid: old, name: bytes("lustre.lov"), value, flags: 0 }
+        }
+        _ => Request::Open { cred: Cred::ROOT, fid: old, flags: flags::RDWR | [0, flags::TRUNC][dice(2)] },
+    }
+}
+
+#[test]
+fn replayed_changes_have_the_same_result_as_before() {
+    for seed in 1..=60u64 {
+        let mut state = seed;
+        let mut dice = |sides: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % sides
+        };
+        let mut client = Client::new();
+        for round in 0..4 {
+            let commit_at = dice(40);
+            for i in 0..40 {
+                let request = draw(&mut client, &mut dice);
+                let _ = client.send(request);
+                if i == commit_at {
+                    client.fs.commit();
+                }
+            }
+            let before = tree(&mut client.fs);
+            client = client.crash_and_replay();
+            let after = tree(&mut client.fs);
+            assert_eq!(format!("{after:?}"), format!("{before:?}"), "seed {seed}, round {round}");
+            for layout in after.values().filter_map(|e| e.layout.as_ref()).filter_map(|l| Layout::decode(l).ok()) {
+                assert!(layout.all_objects().all(|s| !is_orphan(&client.fs, s.ost, s.object)), "seed {seed}");
+            }
+            client.fs.ns.finish_recovery().unwrap();
+            client.fs.check();
+        }
+    }
+}
+
+#[test]
+fn object_of_a_replayed_create_stays_out_of_orphan_ranges_after_another_crash() {
+    let mut client = Client::new();
+    let fids = [client.fs.fid(), client.fs.fid(), client.fs.fid()];
+    client.fs.commit();
+    let layouts = fids.map(|fid| {
+        client.send(create(fid, &fid.oid.to_string(), flags::RDWR)).unwrap();
+        client.fs.ns.layout(fid).unwrap().unwrap()
+    });
+    let mut client = client.crash_and_replay();
+    client.fs.commit();
+    let fs = client.fs.crash();
+    for stripe in layouts.iter().flat_map(Layout::all_objects) {
+        assert!(!is_orphan(&fs, stripe.ost, stripe.object), "{stripe:?}");
+        let next = Fid { oid: stripe.object.oid + 100, ..stripe.object };
+        assert!(is_orphan(&fs, stripe.ost, next), "an id that no file has");
+    }
+}
+
+#[test]
+fn file_unlinked_while_open_survives_the_replay() {
+    let mut client = Client::new();
+    let [fid, never] = [client.fs.fid(), client.fs.fid()];
+    for (fid, name) in [(fid, "open"), (never, "closed")] {
+        client.send(create(fid, name, flags::RDWR)).unwrap();
+        client.send(unlink(name)).unwrap();
+    }
+    let mut client = client.crash_and_replay();
+    let reopen = Request::Reopen { files: vec![(fid, flags::RDWR, 1)] };
+    let Reply::Handles(handles) = client.fs.call(reopen).unwrap() else { panic!() };
+    let handle = handles[0].expect("the client has it open");
+    client.fs.ns.finish_recovery().unwrap();
+    let there = |fs: &mut Fs, fid| fs.call(Request::GetAttr { fid, layout_known: true }).is_ok();
+    assert!(there(&mut client.fs, fid) && !there(&mut client.fs, never));
+    client.fs.close((fid, handle)).unwrap();
+    assert!(!there(&mut client.fs, fid));
+}
+
+#[test]
+fn truncate_by_handle_is_replayed_without_the_handle() {
+    let mut client = Client::new();
+    let fid = client.fs.fid();
+    let Ok(Reply::Opened { handle, .. }) = client.send(create(fid, "f", flags::RDWR)) else { panic!() };
+    client.send(setattr(fid, SetAttr { perm: Some(0), ..SetAttr::default() }, None)).unwrap();
+    client.send(setattr(fid, SetAttr { size: Some(7), ..SetAttr::default() }, Some(handle))).unwrap();
+    client.crash_and_replay();
+}
+
+#[test]
+fn change_that_depends_on_a_missing_one_is_refused() {
+    let mut client = Client::new();
+    let [dir, fid] = [client.fs.fid(), client.fs.fid()];
+    client.fs.commit();
+    let (name, node) = (bytes("d"), NewNode::Dir);
+    client
+        .send(Request::Create { cred: Cred::ROOT, parent: ROOT, name, fid: dir, node, mode: 0o755, umask: 0 })
+        .unwrap();
+    let Request::OpenCreate { cred, name, flags, mode, umask, .. } = create(fid, "f", flags::RDWR) else { panic!() };
+    client.send(Request::OpenCreate { cred, parent: dir, name, fid, flags, mode, umask }).unwrap();
+    let [mkdir, create]: [Answered; 2] = client.answered.try_into().unwrap();
+    let mut fs = client.fs.crash();
+    assert_eq!(replay(&mut fs, &create), Err(Errno::ENOENT), "another client made the directory");
+    assert_eq!(replay(&mut fs, &mkdir), Err(Errno::ESTALE), "out of order");
+    assert_eq!(fs.ls(ROOT), ["wide"]);
+    let bad = Answered { request: Request::AllocSeq, transno: u64::MAX / 2, time: mkdir.time, layout: None };
+    assert_eq!(replay(&mut fs, &bad), Err(Errno::EINVAL));
+}
+
+#[test]
+fn clients_are_recovered_after_a_crash_but_not_after_a_clean_stop() {
+    let mut fs = Fs::new();
+    assert!(fs.ns.clients_to_recover().is_empty() && fs.ns.list_client("a") && !fs.ns.list_client("a"));
+    assert!(fs.ns.list_client("b") && fs.ns.clients_to_recover().is_empty());
+    fs.ns.forget_client("b");
+    fs.commit();
+    let mut fs = fs.crash();
+    assert_eq!(fs.ns.clients_to_recover(), ["a"]);
+    assert!(fs.ns.client_returned("a") && !fs.ns.client_returned("b"));
+    fs.ns.finish_recovery().unwrap();
+    fs.ns.stop();
+    fs.commit();
+    let mut fs = fs.crash();
+    assert!(fs.ns.clients_to_recover().is_empty() && fs.ns.client_returned("a"), "it may have files open");
+    let mut fs = fs.crash();
+    assert_eq!(fs.ns.clients_to_recover(), ["a"], "this life did not end cleanly");
+    fs.ns.finish_recovery().unwrap();
+    fs.commit();
+    assert!(fs.crash().ns.clients_to_recover().is_empty(), "it did not come back");
+}
+
+#[test]
+fn stop_during_a_recovery_is_not_clean() {
+    let mut fs = Fs::new();
+    fs.ns.list_client("a");
+    fs.commit();
+    let mut fs = fs.crash();
+    fs.ns.stop();
+    fs.commit();
+    assert_eq!(fs.crash().ns.clients_to_recover(), ["a"]);
+}
