@@ -20,8 +20,8 @@
 //!   inodes (module `locks`).
 //! * After a crash the MDT executes new requests only when its clients have replayed the changes
 //!   that were answered and not committed (module `recovery`).
-//! * Locks live in memory only. A restarted MDT knows neither the locks of client caches nor those
-//!   of programs (flock, fcntl).
+//! * Locks live in memory only. A restarted MDT does not know the locks of client caches. Clients
+//!   take the locks of programs (flock, fcntl) again before the MDT grants others.
 //! * An object is destroyed only after the change that removed it from its file is durable and
 //!   known to all clients. Its entry leaves the unlink log only after the object is destroyed
 //!   durably.

@@ -51,7 +51,7 @@ use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::ast::Grant;
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Kind, Mode, Policy, Resource, bits};
-use sheen_wire::mds::{Answer, Call, Entry, Reply, Request, flags};
+use sheen_wire::mds::{Answer, Call, Entry, RELOCKS_MAX, Reply, Request, flags};
 use sheen_wire::{Attr, Errno, Fid, FileKind, Result};
 use tokio::sync::watch;
 
@@ -286,7 +286,33 @@ impl Mdt {
         grants.grants
     }
 
-    /// Enqueues a lock of a program (flock, fcntl).
+    /// Returns whether programs hold locks (flock, fcntl), or wait for some.
+    pub(crate) fn has_program_locks(&self) -> bool {
+        self.locks.server.all_locks().iter().any(|lock| lock.resource.kind == Kind::Flock)
+    }
+
+    /// Grants locks that a client's programs held before a restart.
+    ///
+    /// # Errors
+    /// ESTALE: the MDT is not in recovery. EPROTO: too many locks.
+    pub(crate) fn relock(&self, export: &Arc<Export>, wants: &[Enqueue]) -> Result<Reply> {
+        if self.recovery.is_ended() {
+            return Err(Errno::ESTALE);
+        }
+        if wants.len() > RELOCKS_MAX {
+            return Err(Errno::EPROTO);
+        }
+        let one = |want: &Enqueue| match self.program_lock(export, want)?.reply {
+            Reply::Enqueued(Enqueued::Granted { .. }) => Ok(()),
+            _ => Err(Errno::EAGAIN),
+        };
+        Ok(Reply::Replayed(wants.iter().map(one).collect()))
+    }
+
+    /// Enqueues a lock of a program.
+    ///
+    /// # Errors
+    /// EINVAL: another kind of lock. Others as the lock server.
     pub(crate) fn program_lock(&self, export: &Arc<Export>, want: &Enqueue) -> Result<Answer> {
         if want.resource.kind != Kind::Flock {
             return Err(Errno::EINVAL);

@@ -1,8 +1,9 @@
 //! Recovery after a crash: clients replay the changes that the MDT had answered and not committed.
 //!
 //! A client's hook for restarts sends its changes (`Replay`), opens its files again (`Reopen`), and
-//! then reports that it has finished (`Recovered`). [`sheen_recovery::Window`] brings the changes
-//! of all clients into their order. A task executes them.
+//! takes the locks of its programs again (`Relock`). Then it reports that it has finished
+//! (`Recovered`). [`sheen_recovery::Window`] brings the changes of all clients into their order. A
+//! task executes them.
 //!
 //! Invariants:
 //! * The MDT knows from its durable list which clients may have changes to replay, or caches that
@@ -44,7 +45,7 @@ impl Mdt {
     pub(crate) async fn wait_for_recovery(&self, request: &Request) {
         match request {
             Request::Replay { .. } | Request::Recovered | Request::Cancel => {}
-            Request::Reopen { .. } | Request::Close { .. } => self.recovery.replayed().await,
+            Request::Reopen { .. } | Request::Relock { .. } | Request::Close { .. } => self.recovery.replayed().await,
             _ => self.recovery.ended().await,
         }
     }

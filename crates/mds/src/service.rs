@@ -64,6 +64,7 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("layout_moved", "usecs"),
     ("swap_layouts", "usecs"),
     ("replay", "usecs"),
+    ("relock", "usecs"),
     ("recovered", "usecs"),
 ];
 
@@ -90,6 +91,8 @@ impl Service<Mds> for Mdt {
             core.ns.disconnect(ClientId(export.id()));
             core.ns.forget_client(export.client());
             self.wake_committer(&core);
+            // Otherwise an MDT that crashes in the next moment would wait for the client.
+            self.commits.urgent.notify_one();
         }
         drop(core);
         self.recovery.window.lock().remove(export.client());
@@ -166,6 +169,7 @@ impl Mdt {
             Request::Replay { replays, first, last } => {
                 Box::pin(self.replay(export, replays, *first, *last)).await.map(|reply| Answer::from(reply).into())
             }
+            Request::Relock { locks } => self.relock(export, locks).map(|reply| Answer::from(reply).into()),
             Request::Recovered => Ok(Answer::from(self.client_recovered(export)).into()),
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
             Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,

@@ -121,6 +121,7 @@ impl Mdt {
     /// EIO: the last commit failed; uncommitted changes are lost.
     pub async fn stop(&self) -> Result<()> {
         let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
+        let has_locks = self.has_program_locks();
         self.locks.stop();
         // Before the last commit, so that the commit has every change that clients got a reply to.
         if let Some(server) = self.server.upgrade() {
@@ -129,7 +130,7 @@ impl Mdt {
         {
             let mut core = self.core.lock();
             self.stopped.store(true, Relaxed);
-            core.ns.stop();
+            core.ns.stop(has_locks);
         }
         tasks.others.iter().for_each(JoinHandle::abort);
         self.registered.send_if_modified(|answer| {

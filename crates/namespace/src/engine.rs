@@ -251,10 +251,11 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Releases unused id reservations, before the last seal of a clean stop. Nothing may be
-    /// executed afterwards.
-    pub fn stop(&mut self) {
+    /// executed afterwards. `has_locks`: programs hold locks. Their clients take them again from
+    /// the next life, before others can, so that life begins with a recovery.
+    pub fn stop(&mut self, has_locks: bool) {
         // Otherwise changes that were not replayed yet would be lost.
-        if !self.clients.recovering {
+        if !has_locks && !self.clients.recovering {
             self.stop_clean();
         }
         self.objects.release_unused();

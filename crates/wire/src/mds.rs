@@ -41,6 +41,8 @@ pub const RELATIME_SECS: u64 = 24 * 3600;
 pub const CLOSED_MAX: usize = 256;
 /// Maximum changes of one `Replay`.
 pub const REPLAYS_MAX: usize = 4096;
+/// Maximum locks of one `Relock`.
+pub const RELOCKS_MAX: usize = 8192;
 
 /// Whether a read at `now` updates the access time, by the rules of `relatime`. It does if the
 /// access time is not newer than the last change of content or attributes, or is older than
@@ -371,7 +373,11 @@ pub enum Request {
     /// ESTALE: the MDT does not wait for this client. Changes that were not reported as committed
     /// may be lost.
     Replay { replays: Vec<Replay>, first: bool, last: bool },
-    /// The client has replayed its changes and opened its files again.
+    /// In a recovery, after `Reopen`: takes the locks of programs again that the client's programs
+    /// held before the restart. At most [`RELOCKS_MAX`]. Answered with `Replayed`. ESTALE: the MDT
+    /// is not in recovery, so others may have had the locks meanwhile.
+    Relock { locks: Vec<Enqueue> },
+    /// The client has replayed its changes, opened its files and taken its locks again.
     Recovered,
 }
 
@@ -456,7 +462,7 @@ pub enum Reply {
     Enqueued(Enqueued),
     /// To `Close`: attributes of the files that were read and still have a name, in the same order.
     Attrs(Vec<Attr>),
-    /// To `Replay`: the outcome of each change, in the same order.
+    /// To `Replay` and `Relock`: the outcome of each change or lock, in the same order.
     Replayed(Vec<Result<(), Errno>>),
 }
 
@@ -492,6 +498,7 @@ impl Request {
                 | Enqueue(_)
                 | LayoutMoved { .. }
                 | Replay { .. }
+                | Relock { .. }
                 | Recovered
         )
     }
@@ -554,6 +561,7 @@ impl Request {
             LayoutMoved { .. } => "layout_moved",
             SwapLayouts { .. } => "swap_layouts",
             Replay { .. } => "replay",
+            Relock { .. } => "relock",
             Recovered => "recovered",
         }
     }

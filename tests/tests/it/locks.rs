@@ -18,8 +18,9 @@ use rustix::{
     io::Errno,
 };
 use sheen_tests::{
-    Guarded,
-    mounts::LIMIT,
+    Guarded, can_mount,
+    cluster::Cluster,
+    mounts::{LIMIT, Watch},
     posix::{Conflict, Kind, Owner, conflict, lock},
     run_command, run_within, two_mounts,
     wait::{EVENTUALLY, blocks, eventually, let_pass},
@@ -468,4 +469,43 @@ fn sqlite_wal_database_on_one_mount_keeps_all_rows() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     rows_are_inserted("WAL", [&at.b, &at.b, &at.b]);
+}
+
+#[test]
+fn programs_keep_their_locks_when_the_mds_restarts() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (a, b) = (cluster.mount(), cluster.mount_as("other"));
+    let _watch = Watch::over(&[&a.mnt, &b.mnt], LIMIT);
+    let (held, ranged) = (open(&a.path("f")), open(&a.path("g")));
+    let (theirs, their_ranged) = (open(&b.path("f")), open(&b.path("g")));
+    flock(&held, EXCLUSIVE).unwrap();
+    try_lock(&ranged, Kind::Write, 100, 100).unwrap();
+    try_lock(&their_ranged, Kind::Read, 200, 100).unwrap();
+    for crash in [false, true, true] {
+        if crash {
+            cluster.kill("mds")
+        } else {
+            cluster.stop("mds")
+        }
+        cluster.spawn("mds");
+        assert_eq!(flock(&theirs, SHARED), BUSY);
+        assert_eq!(try_lock(&their_ranged, Kind::Read, 199, 1), BUSY);
+        assert_eq!(try_lock(&ranged, Kind::Write, 200, 1), BUSY);
+        try_lock(&their_ranged, Kind::Write, 0, 100).expect("nobody locked this range");
+    }
+    // A program that waits waits at the next MDT.
+    waits_until(
+        move || flock(&theirs, FlockOperation::LockExclusive).unwrap(),
+        || {
+            cluster.kill("mds");
+            cluster.spawn("mds");
+            assert_eq!(try_lock(&their_ranged, Kind::Read, 199, 1), BUSY);
+            flock(&held, UNLOCK).unwrap();
+        },
+    );
+    try_lock(&ranged, Kind::Unlock, 0, 0).unwrap();
+    try_lock(&their_ranged, Kind::Write, 0, 0).unwrap();
 }

@@ -9,7 +9,7 @@ use sheen_wire::{
     mds::{Call, Reply, Request},
 };
 
-use crate::Client;
+use crate::{Client, locks::Begun};
 
 /// The wait for the lock would be a deadlock.
 const EDEADLK: Errno = Errno(35);
@@ -18,7 +18,8 @@ impl Client {
     /// Takes a lock for a program (`Pr`: shared, read; `Pw`: exclusive, write), or releases it
     /// (`Nl`). Waits until the lock is granted or `interrupted` resolves.
     ///
-    /// Locks are lost, with a warning, when the MDT is restarted or evicts this client.
+    /// Locks survive a restart of the MDT, because this client takes them again. They are lost,
+    /// with a warning, when the MDT evicts this client.
     ///
     /// # Errors
     /// EAGAIN: another owner holds a conflicting lock, and `wait` is false. EDEADLK: the wait would
@@ -33,11 +34,8 @@ impl Client {
     ) -> Result<()> {
         let flocks = &self.mdc.locks().flocks;
         let mut interrupted = pin!(interrupted);
-        if mode != Mode::Nl {
-            flocks.note(fid, flock.owner, flock.kind);
-        }
         loop {
-            let (cookie, mut granted) = flocks.begin();
+            let Begun { cookie, life, mut granted } = flocks.begin(fid, flock, mode);
             let mut waiting = Waiting { client: self, cookie, id: None };
             let flags = Flags { nowait: !wait, ..Flags::default() };
             waiting.id = match self.enqueue(fid, flock, mode, flags, cookie).await? {
@@ -45,7 +43,8 @@ impl Client {
                 answer => {
                     flocks.answered(cookie);
                     return match answer {
-                        Enqueued::Granted { .. } => Ok(()),
+                        Enqueued::Granted { .. } if flocks.locked(life, fid, flock, mode) => Ok(()),
+                        Enqueued::Granted { .. } => continue,
                         Enqueued::Deadlock => Err(EDEADLK),
                         Enqueued::Refused(errno) => Err(errno),
                         _ => Err(Errno::EAGAIN),
@@ -88,8 +87,8 @@ impl Client {
     /// # Errors
     /// Any error of the MDT.
     pub async fn unlock_owner(&self, fid: Fid, owner: u64, kind: FlockKind) -> Result<()> {
-        self.mdc.locks().flocks.released(fid, owner, kind);
         let all = Flock { start: 0, end: u64::MAX, owner, pid: 0, kind };
+        self.mdc.locks().flocks.released(fid, all);
         self.enqueue(fid, all, Mode::Nl, Flags::default(), Cookie::NONE).await.map(drop)
     }
 

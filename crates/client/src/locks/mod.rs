@@ -7,7 +7,7 @@
 //! * [`LockRef`]: a lock in use; a lock with references is not cancelled;
 //! * [`IntentLocks`]: locks that come with the reply to another request (intent locks). Their
 //!   handles are chosen before it is known which inodes they will lock;
-//! * [`flock`]: file locks of programs.
+//! * [`Flocks`]: file locks of programs.
 //!
 //! Invariants:
 //! * data is cached under a lock while a [`LockRef`] to the lock exists, and is dropped before the
@@ -17,13 +17,14 @@
 //! * after the target was restarted or evicted this client ([`LockTable::forget`]), no earlier lock
 //!   is valid, whatever reply still arrives.
 
-pub mod flock;
+mod flock;
 mod flush;
 mod handles;
 mod intent_locks;
 mod owner;
 mod table;
 
+pub use flock::{Begun, Flocks};
 pub use intent_locks::IntentLocks;
 pub use owner::{Flush, Owner};
 pub use table::{LockRef, LockTable, PendingEnqueue};

@@ -7,14 +7,14 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use sheen_rpc::{BoxFuture, Import, Recovering};
 use sheen_wire::{
     Errno, Fid, Mds, Result,
-    mds::{NO_HANDLE, Reply, Request},
+    mds::{NO_HANDLE, RELOCKS_MAX, Reply, Request},
 };
 
 use super::{
     file::OpenFile,
     files::{OpenFiles, local},
 };
-use crate::{cache::Layouts, mdc::Mdc, replay};
+use crate::{cache::Layouts, locks::Flocks, mdc::Mdc, replay};
 
 /// Maximum number of open files in one `Reopen` request: some 400 kB.
 const REOPENS_AT_ONCE: usize = 16384;
@@ -31,7 +31,7 @@ impl OpenFiles {
             // the restarted MDT, which therefore knows the file.
             locks.forget();
             layouts.clear();
-            let (files, weak) = (files.clone(), weak.clone());
+            let (files, locks, weak) = (files.clone(), locks.clone(), weak.clone());
             files.all().iter().for_each(|f| f.inode.note_restart());
             Box::pin(async move {
                 if !mdt.evicted() {
@@ -41,6 +41,7 @@ impl OpenFiles {
                     }
                 }
                 files.reopen(&mdt).await?;
+                relock(&locks.flocks, &mdt).await?;
                 mdt.call(Request::Recovered).await?;
                 Ok(())
             })
@@ -104,6 +105,27 @@ impl OpenFiles {
         }
         Ok(surplus)
     }
+}
+
+/// Takes the locks again that programs hold. They are lost if the MDT evicted this client or is not
+/// in recovery.
+async fn relock(flocks: &Flocks, mdt: &Recovering<Mds>) -> Result<()> {
+    let held = flocks.relocks();
+    if mdt.evicted() {
+        flocks.lost(&held);
+        return Ok(());
+    }
+    for locks in held.chunks(RELOCKS_MAX) {
+        match mdt.call(Request::Relock { locks: locks.to_vec() }).await {
+            Ok(response) => {
+                let Reply::Replayed(outcomes) = response.body.reply else { return Err(Errno::EPROTO) };
+                flocks.lost(locks.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_err()).map(|(lock, _)| lock));
+            }
+            Err(refused) if refused == Errno::ESTALE => flocks.lost(locks),
+            Err(broken) => return Err(broken.errno()),
+        }
+    }
+    Ok(())
 }
 
 fn reopen(files: &[Arc<OpenFile>]) -> Request {

@@ -254,7 +254,7 @@ fn orphan_survives_for_client_that_reconnects_late() {
 }
 
 #[test]
-fn flocks_are_lost_in_mdt_restart() {
+fn flocks_are_lost_in_mdt_restart_unless_clients_take_them_again() {
     with_separate_mdt(6, async |sim, _, life, import| {
         let a = import;
         let b = client(sim, "b", &life.0);
@@ -279,5 +279,8 @@ fn flocks_are_lost_in_mdt_restart() {
         let cancel = Call { cancels: vec![id], ..Request::Cancel.into() };
         a.request(cancel).urgent().send().await.unwrap();
         assert!(matches!(enqueue(&a).await, Enqueued::WouldBlock { .. }));
+        // Not in recovery.
+        let relock = a.request(Request::Relock { locks: vec![want] }).send().await.map(drop);
+        assert_eq!(relock.map_err(Errno::from), Err(Errno::ESTALE));
     });
 }

@@ -188,7 +188,7 @@ fn clean_stop_wastes_no_ids() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
     let last = Layout::decode(&fs.layout(f).unwrap()).unwrap().stripes()[0];
-    fs.ns.stop();
+    fs.ns.stop(false);
     fs.commit();
     let mut fs = fs.crash();
     assert_eq!(fs.ns.orphan_ranges(), []);

@@ -264,7 +264,7 @@ fn clients_are_recovered_after_a_crash_but_not_after_a_clean_stop() {
     assert_eq!(fs.ns.clients_to_recover(), ["a"]);
     assert!(fs.ns.client_returned("a") && !fs.ns.client_returned("b"));
     fs.ns.finish_recovery().unwrap();
-    fs.ns.stop();
+    fs.ns.stop(false);
     fs.commit();
     let mut fs = fs.crash();
     assert!(fs.ns.clients_to_recover().is_empty() && fs.ns.client_returned("a"), "it may have files open");
@@ -281,7 +281,16 @@ fn stop_during_a_recovery_is_not_clean() {
     fs.ns.list_client("a");
     fs.commit();
     let mut fs = fs.crash();
-    fs.ns.stop();
+    fs.ns.stop(false);
+    fs.commit();
+    assert_eq!(fs.crash().ns.clients_to_recover(), ["a"]);
+}
+
+#[test]
+fn stop_while_programs_hold_locks_lets_clients_recover() {
+    let mut fs = Fs::new();
+    fs.ns.list_client("a");
+    fs.ns.stop(true);
     fs.commit();
     assert_eq!(fs.crash().ns.clients_to_recover(), ["a"]);
 }
