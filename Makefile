@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO ?= ./demo
 
-.PHONY: help build demo demo-stop test soak bench bench-real lint install install-io-uring clean
+.PHONY: help build demo demo-stop demo-kill test soak bench bench-real lint install install-io-uring clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -17,6 +17,11 @@ demo: ## a file system with four layouts under ./demo, filled and checked; stays
 
 demo-stop: ## stops the demonstration's file system; its data is preserved
 	@target/release/sheen down --dir $(DEMO)/fs
+
+demo-kill: ## kills servers under a running copy, which only pauses
+	@scripts/deps.sh run
+	$(CARGO) build --release -p sheen
+	@scripts/demo-kill.sh target/release/sheen
 
 test: ## the gate: every test that must pass, about 8 minutes (docs/testing.md)
 	@scripts/deps.sh test

@@ -20,13 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sheen_lnet::Nid;
 use sheen_namespace::{ClientId, Decided};
 use sheen_recovery::Stage;
 use sheen_rpc::Export;
 use sheen_rt::Instant;
-use sheen_wire::mds::{Call, REPLAYS_MAX, Replay, Reply, Request};
-use sheen_wire::{Errno, Result, frame};
+use sheen_wire::mds::{Call, LAYOUTS_MAX, REPLAYS_MAX, Replay, Reply, Request};
+use sheen_wire::{Errno, Fid, Result, frame};
 use tracing::{error, info, warn};
 
 use crate::env::MdtEnv;
@@ -45,7 +46,9 @@ impl Mdt {
     pub(crate) async fn wait_for_recovery(&self, request: &Request) {
         match request {
             Request::Replay { .. } | Request::Recovered | Request::Cancel => {}
-            Request::Reopen { .. } | Request::Relock { .. } | Request::Close { .. } => self.recovery.replayed().await,
+            Request::AdoptLayouts { .. } | Request::Reopen { .. } | Request::Relock { .. } | Request::Close { .. } => {
+                self.recovery.replayed().await
+            }
             _ => self.recovery.ended().await,
         }
     }
@@ -87,6 +90,28 @@ impl Mdt {
             Err(_) => Some(Err(Errno::ESTALE)),
         });
         Ok(Reply::Replayed(outcomes.await?))
+    }
+
+    /// Adopts layouts that a client knows and that are newer than the stored ones.
+    ///
+    /// # Errors
+    /// EPROTO: too many layouts.
+    pub(crate) fn adopt_layouts(&self, layouts: &[(Fid, Bytes)]) -> Result<Reply> {
+        if layouts.len() > LAYOUTS_MAX {
+            return Err(Errno::EPROTO);
+        }
+        // After the end another client may have changed the layout.
+        if !self.recovery.is_ended() {
+            let mut core = self.core.lock();
+            for (fid, layout) in layouts {
+                // After an error, the client learns it when it opens the file again.
+                if core.ns.adopt_layout(*fid, layout) == Ok(true) {
+                    info!("{}: {fid}: a client knows a newer layout; adopted it", self.name);
+                }
+            }
+            self.wake_committer(&core);
+        }
+        Ok(Reply::Ok)
     }
 
     /// Processes a client's report that it has finished.

@@ -64,6 +64,7 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("layout_moved", "usecs"),
     ("swap_layouts", "usecs"),
     ("replay", "usecs"),
+    ("adopt_layouts", "usecs"),
     ("relock", "usecs"),
     ("recovered", "usecs"),
 ];
@@ -169,6 +170,7 @@ impl Mdt {
             Request::Replay { replays, first, last } => {
                 Box::pin(self.replay(export, replays, *first, *last)).await.map(|reply| Answer::from(reply).into())
             }
+            Request::AdoptLayouts { layouts } => self.adopt_layouts(layouts).map(|reply| Answer::from(reply).into()),
             Request::Relock { locks } => self.relock(export, locks).map(|reply| Answer::from(reply).into()),
             Request::Recovered => Ok(Answer::from(self.client_recovered(export)).into()),
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),

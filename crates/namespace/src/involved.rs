@@ -65,6 +65,7 @@ impl<S: Store> Namespace<S> {
             | Cancel
             | Enqueue(_)
             | Replay { .. }
+            | AdoptLayouts { .. }
             | Relock { .. }
             | Recovered => {}
         }

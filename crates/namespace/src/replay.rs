@@ -17,7 +17,7 @@
 use bytes::Bytes;
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{
-    self as wire, Errno,
+    self as wire, Errno, Fid, FileKind,
     mds::{Reply, Request},
 };
 
@@ -65,6 +65,32 @@ impl<S: Store> Namespace<S> {
             // A replay allocates nothing, unless the client has left out the layout.
             Err(OpError::CommitFirst) => Err(Errno::EPROTO),
         }
+    }
+
+    /// Adopts the layout of a file that a client knows from before a crash, if it is newer than the
+    /// stored one. Returns whether it is.
+    ///
+    /// # Errors
+    /// ENOENT: there is no such file. EINVAL: not the layout of a regular file.
+    pub fn adopt_layout(&mut self, fid: Fid, layout: &Bytes) -> wire::Result<bool> {
+        let adopted = self.try_adopt(fid, layout);
+        self.tables.end();
+        adopted
+    }
+
+    fn try_adopt(&mut self, fid: Fid, bytes: &Bytes) -> wire::Result<bool> {
+        let inode = self.tables.inode(fid)?.ok_or(Errno::ENOENT)?;
+        if inode.kind != FileKind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let layout = Layout::decode(bytes)?;
+        let stored = inode.layout.as_ref().map(|stored| Layout::decode(stored)).transpose()?;
+        if stored.is_some_and(|stored| stored.generation() >= layout.generation()) {
+            return Ok(false);
+        }
+        self.edit(fid, |inode| inode.layout = Some(bytes.clone()))?;
+        self.claim(bytes)?;
+        Ok(true)
     }
 
     /// Returns the layout that the change being replayed has given to its file. `None`: no change

@@ -12,8 +12,9 @@
 //! * A client that reconnects begins again; its changes that were executed already are not
 //!   executed a second time.
 //!
-//! Memory: the changes of a client that wait, and a few bytes for each executed change. The server
-//! bounds the size of a message, and a client sends the next message after the reply.
+//! Memory: the changes of a client that wait and, until the end, a few bytes for each executed
+//! change. The server bounds the size of a message, and a client sends the next message after the
+//! reply.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -242,6 +243,7 @@ impl<C, E: Clone> Window<C, E> {
         }
         if self.stage == Stage::Reopen && all(|m| m.phase == Phase::Finished) {
             self.stage = Stage::Ended;
+            self.members.values_mut().for_each(|m| m.outcomes.clear());
         }
     }
 }

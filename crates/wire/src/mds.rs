@@ -41,6 +41,8 @@ pub const RELATIME_SECS: u64 = 24 * 3600;
 pub const CLOSED_MAX: usize = 256;
 /// Maximum changes of one `Replay`.
 pub const REPLAYS_MAX: usize = 4096;
+/// Maximum layouts of one `AdoptLayouts`.
+pub const LAYOUTS_MAX: usize = 1024;
 /// Maximum locks of one `Relock`.
 pub const RELOCKS_MAX: usize = 8192;
 
@@ -373,6 +375,10 @@ pub enum Request {
     /// ESTALE: the MDT does not wait for this client. Changes that were not reported as committed
     /// may be lost.
     Replay { replays: Vec<Replay>, first: bool, last: bool },
+    /// In a recovery, before `Reopen`: the layouts of open files as the client knows them. The MDT
+    /// adopts those that are newer than its own. It had decided on them for another client that did
+    /// not get the answer, so nobody replays them. At most [`LAYOUTS_MAX`].
+    AdoptLayouts { layouts: Vec<(Fid, Bytes)> },
     /// In a recovery, after `Reopen`: takes the locks of programs again that the client's programs
     /// held before the restart. At most [`RELOCKS_MAX`]. Answered with `Replayed`. ESTALE: the MDT
     /// is not in recovery, so others may have had the locks meanwhile.
@@ -498,6 +504,7 @@ impl Request {
                 | Enqueue(_)
                 | LayoutMoved { .. }
                 | Replay { .. }
+                | AdoptLayouts { .. }
                 | Relock { .. }
                 | Recovered
         )
@@ -561,6 +568,7 @@ impl Request {
             LayoutMoved { .. } => "layout_moved",
             SwapLayouts { .. } => "swap_layouts",
             Replay { .. } => "replay",
+            AdoptLayouts { .. } => "adopt_layouts",
             Relock { .. } => "relock",
             Recovered => "recovered",
         }

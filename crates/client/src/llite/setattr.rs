@@ -203,9 +203,14 @@ impl Client {
             self.mdc.request_as(who, request).with_locks(keep).send()
         };
         let present = || file.map(OpenFile::handle).filter(|handle| *handle != NO_HANDLE);
-        let handle = present();
-        let answer = match (ask(handle).await, file) {
-            (Err(Errno::EBADF), _) if present() != handle => ask(present()).await,
+        let mut handle = present();
+        let first = loop {
+            match ask(handle).await {
+                Err(Errno::EBADF) if present() != handle => handle = present(),
+                answer => break answer,
+            }
+        };
+        let answer = match (first, file) {
             // The open file may allow what the mode forbids now, but the MDT does not know of the
             // open yet.
             (Err(Errno::EACCES), Some(file)) if handle.is_none() => {

@@ -2,12 +2,16 @@
 //! cancelled. All open files are registered after a restart of the MDT, when its uncommitted
 //! changes are replayed.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
+use bytes::Bytes;
 use sheen_rpc::{BoxFuture, Import, Recovering};
 use sheen_wire::{
     Errno, Fid, Mds, Result,
-    mds::{NO_HANDLE, RELOCKS_MAX, Reply, Request},
+    mds::{LAYOUTS_MAX, NO_HANDLE, RELOCKS_MAX, Reply, Request},
 };
 
 use super::{
@@ -39,6 +43,7 @@ impl OpenFiles {
                     if let Some(mdc) = weak.upgrade() {
                         mdc.uncommitted().restarted(mdt.welcome().incarnation, survived);
                     }
+                    files.report_layouts(&mdt).await?;
                 }
                 files.reopen(&mdt).await?;
                 relock(&locks.flocks, &mdt).await?;
@@ -46,6 +51,17 @@ impl OpenFiles {
                 Ok(())
             })
         });
+    }
+
+    /// Reports the known layouts of open files.
+    async fn report_layouts(&self, mdt: &Recovering<Mds>) -> Result<()> {
+        let known: BTreeMap<Fid, Bytes> =
+            (self.all().iter()).filter_map(|file| Some((file.fid(), file.inode.known()?.encode().into()))).collect();
+        let known: Vec<(Fid, Bytes)> = known.into_iter().collect();
+        for layouts in known.chunks(LAYOUTS_MAX) {
+            mdt.call(Request::AdoptLayouts { layouts: layouts.to_vec() }).await?;
+        }
+        Ok(())
     }
 
     async fn reopen(&self, mdt: &Recovering<Mds>) -> Result<()> {

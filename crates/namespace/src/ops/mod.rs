@@ -88,7 +88,9 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         LayoutMoved { fid, .. } => ns.getattr(*fid, false)?,
         SwapLayouts { .. } => ns.swap_layouts(cx, request)?,
         // The service handles locks and recovery.
-        Cancel | Enqueue(_) | Replay { .. } | Relock { .. } | Recovered => return Err(Errno::EOPNOTSUPP.into()),
+        Cancel | Enqueue(_) | Replay { .. } | AdoptLayouts { .. } | Relock { .. } | Recovered => {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
     };
     Ok(reply)
 }

@@ -234,6 +234,24 @@ fn truncate_by_handle_is_replayed_without_the_handle() {
 }
 
 #[test]
+fn layout_that_a_client_knows_is_adopted_if_it_is_newer() {
+    let mut client = Client::new();
+    let fid = client.fs.mknod(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    client.fs.commit();
+    client.send(Request::LayoutIntent { fid, start: 0, end: 1 }).unwrap();
+    let known = client.fs.layout(fid).unwrap();
+    let mut fs = client.fs.crash();
+    assert_eq!(fs.layout(fid), None, "nobody replays it");
+    assert_eq!(fs.ns.adopt_layout(fid, &known), Ok(true));
+    assert_eq!(fs.ns.adopt_layout(fid, &known), Ok(false));
+    assert_eq!(fs.layout(fid), Some(known.clone()));
+    let stripes = Layout::decode(&known).unwrap();
+    assert!(stripes.all_objects().all(|s| !is_orphan(&fs, s.ost, s.object)));
+    assert_eq!(fs.ns.adopt_layout(ROOT, &known), Err(Errno::EINVAL));
+    assert_eq!(fs.ns.adopt_layout(Fid::new(1, 2), &known), Err(Errno::ENOENT));
+}
+
+#[test]
 fn change_that_depends_on_a_missing_one_is_refused() {
     let mut client = Client::new();
     let [dir, fid] = [client.fs.fid(), client.fs.fid()];

@@ -331,7 +331,7 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             }
             Ok(Reply::Entry(entry(state, fid)?))
         }
-        Request::Cancel | Request::Recovered => Ok(Reply::Ok),
+        Request::Cancel | Request::Recovered | Request::AdoptLayouts { .. } => Ok(Reply::Ok),
         // It loses nothing.
         Request::Replay { .. } => Ok(Reply::Replayed(Vec::new())),
         Request::Enqueue(lock) => Ok(Reply::Enqueued(state.locks.flock(&lock))),
