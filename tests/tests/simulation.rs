@@ -37,6 +37,8 @@ fn no_answered_change_is_lost_by_mds_crashes() {
     // had made for another client, which got no answer.
     run(1229, 0);
     run(1506, 0);
+    // The MDT had committed an O_TMPFILE without an answer, and made it again when it was resent.
+    run(4752, 0);
 }
 
 /// Seed 29 of the power failures found the bug: writes and fsyncs succeeded on a file that the MDT

@@ -34,7 +34,10 @@ impl<S: Store> Namespace<S> {
         self.handles.check_room(cx.client)?;
         match self.check_new_fid(new.fid) {
             Err(Errno::EINVAL) if self.is_orphan(new.fid)? => {
-                return Ok(self.opened(cx, new.fid, flags, true)?);
+                if !self.is_replaced_by_replay(new.fid)? {
+                    return Ok(self.opened(cx, new.fid, flags, true)?);
+                }
+                self.destroy_orphan(new.fid)?;
             }
             checked => checked?,
         }
@@ -46,6 +49,15 @@ impl<S: Store> Namespace<S> {
         );
         self.counters.files += 1;
         Ok(self.opened(cx, new.fid, flags, true)?)
+    }
+
+    /// Whether the request is a replay that made another file than the orphan of this FID. The
+    /// first life of the MDT committed the orphan and did not answer. The second one deleted it at
+    /// the end of its recovery, made a new file for the resent request, and committed neither.
+    fn is_replaced_by_replay(&mut self, fid: Fid) -> wire::Result<bool> {
+        let Some(replayed) = self.replayed_layout() else { return Ok(false) };
+        let stored = self.tables.inode(fid)?.and_then(|inode| inode.layout.clone());
+        Ok(stored != Some(replayed?.encode().into()))
     }
 
     fn is_orphan(&mut self, fid: Fid) -> wire::Result<bool> {

@@ -224,6 +224,24 @@ fn file_unlinked_while_open_survives_the_replay() {
 }
 
 #[test]
+fn replayed_tmpfile_replaces_the_one_of_a_request_without_an_answer() {
+    let mut client = Client::new();
+    let fid = client.fs.fid();
+    let tmpfile = Request::TmpFile { cred: Cred::ROOT, parent: ROOT, fid, flags: flags::RDWR, mode: 0o600, umask: 0 };
+    client.fs.call(tmpfile.clone()).unwrap();
+    let first = client.fs.layout(fid);
+    client.fs.commit();
+    // The client has got no answer, so it does not open the file again.
+    let mut client = client.crash_and_replay();
+    client.fs.ns.finish_recovery().unwrap();
+    client.send(tmpfile).unwrap();
+    let second = client.fs.layout(fid);
+    assert_ne!(first, second);
+    let mut client = client.crash_and_replay();
+    assert_eq!(client.fs.layout(fid), second);
+}
+
+#[test]
 fn truncate_by_handle_is_replayed_without_the_handle() {
     let mut client = Client::new();
     let fid = client.fs.fid();
