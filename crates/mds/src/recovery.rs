@@ -173,14 +173,17 @@ impl Mdt {
             let Some((client, transno, change)) = next else { return };
             let outcome = self.execute_replay(&change, transno).await;
             if let Err(errno) = outcome {
+                let (name, op) = (&self.name, change.request.op());
                 warn!(
-                    "{}: cannot replay transno {transno} of client {client}, {:?}: {errno}; the change is lost, \
-                     and the client reports it",
-                    self.name, change.request
+                    "{name}: cannot replay {op} (transno {transno}) of client {client}: {errno}; the change is lost, \
+                     and the client reports it"
                 );
             }
-            self.recovery.window.lock().executed(&client, transno, outcome);
-            self.recovery.notify();
+            let is_last = self.recovery.window.lock().executed(&client, transno, outcome);
+            // Not for each change: the requests that wait look at all their changes again.
+            if is_last {
+                self.recovery.notify();
+            }
         }
     }
 
@@ -216,6 +219,8 @@ impl Mdt {
             warn!("{}: client {client} did not recover in time; its uncommitted changes are lost", self.name);
             core.ns.forget_client(client);
         }
+        // One of them may be connected. It is to be listed again.
+        core.listed.clear();
         self.wake_committer(&core);
         drop(core);
         self.recovery.notify();

@@ -164,14 +164,16 @@ impl<C, E: Clone> Window<C, E> {
         Some((client, transno, change))
     }
 
-    /// Records the outcome of a change.
-    pub fn executed(&mut self, client: &str, transno: u64, outcome: Result<(), E>) {
+    /// Records the outcome of a change. Returns whether none of the client waits any more.
+    pub fn executed(&mut self, client: &str, transno: u64, outcome: Result<(), E>) -> bool {
         self.is_executing = false;
         self.counts.replayed += 1;
-        if let Some(member) = self.members.get_mut(client) {
+        let is_last = self.members.get_mut(client).map(|member| {
             member.outcomes.insert(transno, outcome);
-        }
+            member.queue.is_empty()
+        });
         self.advance();
+        is_last.unwrap_or(true)
     }
 
     /// Returns the outcomes of these changes of a client, once all of them are executed. `None`:
