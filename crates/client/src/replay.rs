@@ -8,13 +8,13 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use sheen_rpc::{Recovering, RetainedChange};
+use sheen_rpc::{Cause, Recovering, RequestError, RetainedChange};
 use sheen_wire::{
     Errno, Mds, Result, frame,
     mds::{Answer, Call, Change, REPLAYS_MAX, Replay, Reply, Request},
 };
 
-/// Maximum bytes of requests in one `Replay`.
+/// Maximum bytes of changes or layouts in one request.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 /// The fate of the retained changes.
@@ -45,11 +45,15 @@ pub async fn replay(mdt: &Recovering<Mds>) -> Result<Outcome> {
     let mut outcome = Outcome { committed, replayed: BTreeSet::new() };
     let (mut rest, mut first) = (&replays[..], true);
     loop {
-        let (some, others) = rest.split_at(part(rest));
+        let (some, others) = rest.split_at(part(rest, REPLAYS_MAX, size));
         let request = Request::Replay { replays: some.to_vec(), first, last: others.is_empty() };
         match mdt.call(request).await {
             Ok(response) => outcome.record(some, response.body.reply)?,
-            Err(refused) if refused == Errno::ESTALE => {
+            Err(e) if is_refusal(&e) => {
+                // ESTALE is the usual one: the MDT does not wait for this client.
+                if e != Errno::ESTALE || !replays.is_empty() {
+                    tracing::warn!("{e}: {} uncommitted changes are lost", replays.len());
+                }
                 forget(&|_| false);
                 return Ok(Outcome::default());
             }
@@ -68,6 +72,12 @@ pub async fn replay(mdt: &Recovering<Mds>) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Returns whether the MDT answered a request of the recovery with an error. Otherwise the
+/// connection broke, and the next recovery repeats the request.
+pub fn is_refusal(error: &RequestError) -> bool {
+    matches!(error.cause(), Cause::Answered(errno) if *errno != Errno::ESHUTDOWN)
+}
+
 impl Outcome {
     fn record(&mut self, sent: &[Replay], reply: Reply) -> Result<()> {
         let Reply::Replayed(outcomes) = reply else { return Err(Errno::EPROTO) };
@@ -79,14 +89,20 @@ impl Outcome {
     }
 }
 
-/// Returns how many of these fit into one request.
-fn part(replays: &[Replay]) -> usize {
+/// Returns how many of these are sent in one request: at most `count_max`, and [`BYTES_AT_ONCE`]
+/// unless the first is larger.
+pub fn part<T>(items: &[T], count_max: usize, size: impl Fn(&T) -> usize) -> usize {
     let mut bytes = 0;
-    let fits = replays.iter().take(REPLAYS_MAX).take_while(|replay| {
-        bytes += replay.call.len() + replay.layout.as_ref().map_or(0, Bytes::len);
+    let fits = items.iter().take(count_max).take_while(|item| {
+        bytes += size(item);
         bytes <= BYTES_AT_ONCE
     });
-    fits.count().max(1).min(replays.len())
+    fits.count().max(1).min(items.len())
+}
+
+/// Returns the approximate bytes of a change in a request.
+fn size(replay: &Replay) -> usize {
+    replay.call.len() + replay.layout.as_ref().map_or(0, Bytes::len)
 }
 
 /// Returns what is sent for a retained change. `None`: it is not replayed, or was recorded as
@@ -137,6 +153,7 @@ mod tests {
             time: Time::default(),
             layout: None,
         };
+        let part = |replays: &[Replay]| part(replays, REPLAYS_MAX, size);
         assert_eq!(part(&[]), 0);
         assert_eq!(part(&[replay(BYTES_AT_ONCE * 2), replay(1)]), 1);
         assert_eq!(part(&[replay(BYTES_AT_ONCE / 2), replay(BYTES_AT_ONCE / 2), replay(1)]), 2);

@@ -58,8 +58,14 @@ impl OpenFiles {
         let known: BTreeMap<Fid, Bytes> =
             (self.all().iter()).filter_map(|file| Some((file.fid(), file.inode.known()?.encode().into()))).collect();
         let known: Vec<(Fid, Bytes)> = known.into_iter().collect();
-        for layouts in known.chunks(LAYOUTS_MAX) {
-            mdt.call(Request::AdoptLayouts { layouts: layouts.to_vec() }).await?;
+        let mut rest = &known[..];
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(replay::part(rest, LAYOUTS_MAX, |(_, layout)| layout.len()));
+            match mdt.call(Request::AdoptLayouts { layouts: some.to_vec() }).await {
+                Err(e) if !replay::is_refusal(&e) => return Err(e.errno()),
+                // A layout that is not adopted counts as lost at the next use of the file.
+                _ => rest = others,
+            }
         }
         Ok(())
     }
@@ -137,7 +143,7 @@ async fn relock(flocks: &Flocks, mdt: &Recovering<Mds>) -> Result<()> {
                 let Reply::Replayed(outcomes) = response.body.reply else { return Err(Errno::EPROTO) };
                 flocks.lost(locks.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_err()).map(|(lock, _)| lock));
             }
-            Err(refused) if refused == Errno::ESTALE => flocks.lost(locks),
+            Err(e) if replay::is_refusal(&e) => flocks.lost(locks),
             Err(broken) => return Err(broken.errno()),
         }
     }
