@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sheen_rpc::{Cause, Recovering, RequestError, RetainedChange};
 use sheen_wire::{
     Errno, Mds, Result, frame,
-    mds::{Answer, Call, Change, REPLAYS_MAX, Replay, Reply, Request},
+    mds::{Answer, Call, Change, REPLAYS_MAX, Replay, Reply, Request, flags},
 };
 
 /// Maximum bytes of changes or layouts in one request.
@@ -26,17 +26,13 @@ pub struct Outcome {
     pub replayed: BTreeSet<u64>,
 }
 
-/// Replays the retained changes.
+/// Replays the retained changes. Passes those that the MDT cannot replay to `not_replayed`.
 ///
 /// # Errors
 /// The connection broke: repeat this over the next one.
-pub async fn replay(mdt: &Recovering<Mds>) -> Result<Outcome> {
+pub async fn replay(mdt: &Recovering<Mds>, not_replayed: impl Fn(&BTreeSet<u64>)) -> Result<Outcome> {
     let retained = mdt.retained();
     let committed = mdt.welcome().last_committed;
-    if mdt.is_local() && retained.is_empty() {
-        // An MDT does not wait for clients of its own process: they do not survive a crash.
-        return Ok(Outcome { committed, ..Outcome::default() });
-    }
     let replays: Vec<Replay> =
         retained.iter().filter(|change| change.transno > committed).filter_map(to_replay).collect();
     let forget = |survives: &dyn Fn(u64) -> bool| {
@@ -48,7 +44,11 @@ pub async fn replay(mdt: &Recovering<Mds>) -> Result<Outcome> {
         let (some, others) = rest.split_at(part(rest, REPLAYS_MAX, size));
         let request = Request::Replay { replays: some.to_vec(), first, last: others.is_empty() };
         match mdt.call(request).await {
-            Ok(response) => outcome.record(some, response.body.reply)?,
+            // At once, because this recovery may be repeated at yet another MDT.
+            Ok(response) => not_replayed(&outcome.record(some, response.body.reply)?),
+            // An MDT has no list of the clients in its own process: they do not survive a crash. It
+            // stopped in order, so everything is committed.
+            Err(e) if is_refusal(&e) && mdt.is_local() && retained.is_empty() => break,
             Err(e) if is_refusal(&e) => {
                 // ESTALE is the usual one: the MDT does not wait for this client.
                 if e != Errno::ESTALE || !replays.is_empty() {
@@ -79,13 +79,15 @@ pub fn is_refusal(error: &RequestError) -> bool {
 }
 
 impl Outcome {
-    fn record(&mut self, sent: &[Replay], reply: Reply) -> Result<()> {
+    /// Records the outcomes of one request. Returns the changes that were not replayed.
+    fn record(&mut self, sent: &[Replay], reply: Reply) -> Result<BTreeSet<u64>> {
         let Reply::Replayed(outcomes) = reply else { return Err(Errno::EPROTO) };
         if outcomes.len() != sent.len() {
             return Err(Errno::EPROTO);
         }
-        self.replayed.extend(sent.iter().zip(&outcomes).filter(|(_, o)| o.is_ok()).map(|(replay, _)| replay.transno));
-        Ok(())
+        let (done, lost): (Vec<_>, Vec<_>) = sent.iter().zip(&outcomes).partition(|(_, outcome)| outcome.is_ok());
+        self.replayed.extend(done.iter().map(|(replay, _)| replay.transno));
+        Ok(lost.iter().map(|(replay, _)| replay.transno).collect())
     }
 }
 
@@ -110,23 +112,25 @@ fn size(replay: &Replay) -> usize {
 fn to_replay(retained: &RetainedChange) -> Option<Replay> {
     let answer: Answer = frame::from_body(&retained.reply).ok()?;
     let Change { time, layout } = answer.change?;
+    let created = matches!(answer.reply, Reply::Opened { created: true, .. });
     let layout = layout.or(match answer.reply {
         Reply::Opened { entry, .. } | Reply::Entry(entry) => entry.layout,
         _ => None,
     });
-    let call: Call = frame::from_body(&retained.request).ok()?;
-    call.request.is_replayed().then(|| Replay {
-        transno: retained.transno,
-        call: retained.request.clone(),
-        time,
-        layout,
-    })
+    let mut call: Call = frame::from_body(&retained.request).ok()?;
+    let mut encoded = retained.request.clone();
+    if let (Request::OpenCreate { flags, .. }, true) = (&mut call.request, created) {
+        // The name may refer to another file, if the change that had removed that one is lost.
+        *flags |= flags::EXCL;
+        encoded = frame::to_body(&call).ok()?.into();
+    }
+    call.request.is_replayed().then_some(Replay { transno: retained.transno, call: encoded, time, layout })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheen_wire::{Fid, Time};
+    use sheen_wire::{Attr, Cred, Fid, FileKind, Time, mds::Entry};
 
     fn retained(request: Request, change: Option<Change>) -> RetainedChange {
         let body = |bytes: Vec<u8>| Bytes::from(bytes);
@@ -143,6 +147,26 @@ mod tests {
         assert_eq!((replay.transno, replay.time, replay.layout), (7, change.time, change.layout.clone()));
         assert!(to_replay(&retained(intent, None)).is_none());
         assert!(to_replay(&retained(Request::AllocSeq, Some(change))).is_none());
+    }
+
+    #[test]
+    fn replayed_create_opens_no_other_file() {
+        let (name, cred, fid) = (Bytes::from_static(b"f"), Cred::ROOT, Fid::new(1, 2));
+        let create = Request::OpenCreate { cred, parent: fid, name, fid, flags: flags::RDWR, mode: 0, umask: 0 };
+        for created in [true, false] {
+            let attr = Attr::new(fid, FileKind::Regular, 0o644, Time::default());
+            let entry = Entry { attr, layout: None, xattrs: false };
+            let change = Some(Change { time: Time::default(), layout: None });
+            let reply = Answer { change, ..Reply::Opened { handle: 1, entry, created }.into() };
+            let body = |bytes: Vec<u8>| Bytes::from(bytes);
+            let request = body(frame::to_body(&Call::from(create.clone())).unwrap());
+            let reply = body(frame::to_body(&reply).unwrap());
+            let replay = to_replay(&RetainedChange { transno: 7, request, reply }).unwrap();
+            let Request::OpenCreate { flags, .. } = frame::from_body::<Call>(&replay.call).unwrap().request else {
+                panic!("another request")
+            };
+            assert_eq!(flags & flags::EXCL != 0, created);
+        }
     }
 
     #[test]

@@ -116,6 +116,16 @@ impl Uncommitted {
         }
     }
 
+    /// Records that these changes could not be replayed.
+    pub fn not_replayed(&self, transnos: &BTreeSet<u64>) {
+        let mut state = self.0.lock();
+        let lost = state.changes.extract_if(.., |(transno, _)| transnos.contains(transno));
+        let lost: BTreeSet<Fid> = lost.map(|(_, inode)| inode).collect();
+        if !lost.is_empty() {
+            state.lose(lost);
+        }
+    }
+
     /// Processes a sync of an inode.
     ///
     /// # Errors

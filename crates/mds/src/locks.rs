@@ -294,9 +294,10 @@ impl Mdt {
     /// Grants locks that a client's programs held before a restart.
     ///
     /// # Errors
-    /// ESTALE: the MDT is not in recovery. EPROTO: too many locks.
+    /// ESTALE: the client has not recovered, so others may have had the locks meanwhile. EPROTO:
+    /// too many locks.
     pub(crate) fn relock(&self, export: &Arc<Export>, wants: &[Enqueue]) -> Result<Reply> {
-        if self.recovery.is_ended() {
+        if !self.recovery.window.lock().has_replayed(export.client()) {
             return Err(Errno::ESTALE);
         }
         if wants.len() > RELOCKS_MAX {

@@ -68,11 +68,16 @@ impl Mdt {
         if !self.core.lock().ns.client_returned(client) {
             return Err(Errno::ESTALE);
         }
-        if self.recovery.is_ended() {
-            // After a clean stop there is nothing to replay.
-            return if replays.is_empty() { Ok(Reply::Replayed(Vec::new())) } else { Err(Errno::ESTALE) };
-        }
         let transnos: Vec<u64> = replays.iter().map(|replay| replay.transno).collect();
+        if self.recovery.is_ended() {
+            // After a clean stop there is nothing to replay. After a recovery, the client may have
+            // missed the reply to its last request.
+            return match self.recovery.window.lock().outcomes(client, &transnos) {
+                Ok(Some(outcomes)) => Ok(Reply::Replayed(outcomes)),
+                _ if replays.is_empty() => Ok(Reply::Replayed(Vec::new())),
+                _ => Err(Errno::ESTALE),
+            };
+        }
         if replays.len() > REPLAYS_MAX || !transnos.is_sorted_by(|a, b| a < b) {
             return Err(Errno::EPROTO);
         }
@@ -96,12 +101,12 @@ impl Mdt {
     ///
     /// # Errors
     /// EPROTO: too many layouts.
-    pub(crate) fn adopt_layouts(&self, layouts: &[(Fid, Bytes)]) -> Result<Reply> {
+    pub(crate) fn adopt_layouts(&self, export: &Export, layouts: &[(Fid, Bytes)]) -> Result<Reply> {
         if layouts.len() > LAYOUTS_MAX {
             return Err(Errno::EPROTO);
         }
-        // After the end another client may have changed the layout.
-        if !self.recovery.is_ended() {
+        // Otherwise, other clients may have changed the layout meanwhile.
+        if !self.recovery.is_ended() && self.recovery.window.lock().has_replayed(export.client()) {
             let mut core = self.core.lock();
             for (fid, layout) in layouts {
                 // After an error, the client learns it when it opens the file again.
@@ -217,7 +222,7 @@ impl Mdt {
         let mut core = self.core.lock();
         for client in &dropped {
             warn!("{}: client {client} did not recover in time; its uncommitted changes are lost", self.name);
-            core.ns.forget_client(client);
+            core.ns.drop_client(client);
         }
         // One of them may be connected. It is to be listed again.
         core.listed.clear();

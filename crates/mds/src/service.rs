@@ -105,8 +105,10 @@ impl Service<Mds> for Mdt {
         self.locks.server.reconnected(export);
     }
 
+    /// In a recovery that of the start: a client whose connection breaks sends all its changes
+    /// again, and gets the outcome of each.
     fn last_committed(&self) -> u64 {
-        self.commits.last_committed()
+        if self.recovery.is_ended() { self.commits.last_committed() } else { self.recovery.committed_before }
     }
 
     fn uuid(&self) -> &str {
@@ -170,7 +172,9 @@ impl Mdt {
             Request::Replay { replays, first, last } => {
                 Box::pin(self.replay(export, replays, *first, *last)).await.map(|reply| Answer::from(reply).into())
             }
-            Request::AdoptLayouts { layouts } => self.adopt_layouts(layouts).map(|reply| Answer::from(reply).into()),
+            Request::AdoptLayouts { layouts } => {
+                self.adopt_layouts(export, layouts).map(|reply| Answer::from(reply).into())
+            }
             Request::Relock { locks } => self.relock(export, locks).map(|reply| Answer::from(reply).into()),
             Request::Recovered => Ok(Answer::from(self.client_recovered(export)).into()),
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),

@@ -53,7 +53,7 @@ impl Mdt {
         let device = disk.device(&config.dir).map_err(io)?;
         let open_dir = disk.open_dir(&config.dir).map_err(io)?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
-        let recovery = Recovery::new(ns.clients_to_recover(), &config, &rt);
+        let recovery = Recovery::new(ns.clients_to_recover(), ns.last_committed(), &config, &rt);
         let mdt = Arc::new_cyclic(|me| Mdt {
             me: me.clone(),
             recovery,

@@ -7,7 +7,7 @@
 //! After a clean stop ([`crate::Namespace::stop`]) nothing has to be replayed, because everything
 //! is committed. The list then only says which clients may still have files open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Store, StoreError, key,
@@ -20,6 +20,9 @@ use crate::{
 pub(crate) struct Clients {
     /// Whether each client is connected to this life of the MDT.
     listed: BTreeMap<String, bool>,
+    /// Clients that are connected and not on the list, because the recovery did not wait for them.
+    /// They may still resend requests.
+    dropped: BTreeSet<String>,
     /// The MDT crashed, and its clients may have changes to replay.
     pub(crate) recovering: bool,
 }
@@ -39,7 +42,7 @@ impl Clients {
             tables.set_raw(key::CLEAN.to_vec(), None);
         }
         let recovering = !was_clean && !listed.is_empty();
-        Ok(Clients { listed, recovering })
+        Ok(Clients { listed, dropped: BTreeSet::new(), recovering })
     }
 
     /// Records in the next batch, the last one, that nothing has to be replayed.
@@ -56,7 +59,17 @@ impl Clients {
             return false;
         }
         tables.set_raw(key, encode(&(), Vec::new()).ok());
+        self.dropped.remove(client);
         true
+    }
+
+    /// Takes a client off the list with the next batch, because the recovery does not wait for it.
+    pub(crate) fn drop_client<S: Store>(&mut self, tables: &mut Tables<S>, client: &str) {
+        let is_back = self.is_back(client);
+        self.remove(tables, client);
+        if is_back {
+            self.dropped.insert(client.to_owned());
+        }
     }
 
     /// Records that a client has connected. Returns whether it is on the list.
@@ -67,6 +80,7 @@ impl Clients {
 
     /// Takes a client off the list with the next batch.
     pub(crate) fn remove<S: Store>(&mut self, tables: &mut Tables<S>, client: &str) {
+        self.dropped.remove(client);
         if self.listed.remove(client).is_some()
             && let Some(key) = key::client(client)
         {
@@ -82,5 +96,10 @@ impl Clients {
     /// Returns whether a client is on the list and connected to this life of the MDT.
     pub(crate) fn is_back(&self, client: &str) -> bool {
         self.listed.get(client).is_some_and(|is_back| *is_back)
+    }
+
+    /// Returns whether a client may resend requests to this life of the MDT.
+    pub(crate) fn is_connected(&self, client: &str) -> bool {
+        self.is_back(client) || self.dropped.contains(client)
     }
 }

@@ -13,6 +13,11 @@ impl<S: Store> Namespace<S> {
         self.clients.returned(client)
     }
 
+    /// Takes a client off the list, because the recovery does not wait for it any longer.
+    pub fn drop_client(&mut self, client: &str) {
+        self.clients.drop_client(&mut self.tables, client);
+    }
+
     /// Forgets a client that disconnected or was evicted, with its requests.
     pub fn forget_client(&mut self, client: &str) {
         self.clients.remove(&mut self.tables, client);
@@ -39,6 +44,6 @@ impl<S: Store> Namespace<S> {
             }
         }
         let clients = &self.clients;
-        self.replies.forget_except(&mut self.tables, |client| clients.is_back(client));
+        self.replies.forget_except(&mut self.tables, |client| clients.is_connected(client));
     }
 }

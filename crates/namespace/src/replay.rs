@@ -42,7 +42,7 @@ impl<S: Store> Namespace<S> {
         if !request.is_replayed() {
             return Err(Errno::EINVAL);
         }
-        self.tables.skip_to(decided.transno);
+        let next = self.tables.skip_to(decided.transno);
         let mut cx = Cx { client, now: decided.time, env };
         self.replaying = Some(decided);
         let result = ops::execute(self, &mut cx, request);
@@ -58,7 +58,9 @@ impl<S: Store> Namespace<S> {
             (Ok(_), Some(layout)) => self.claim(&layout),
             _ => Ok(()),
         };
-        self.tables.end();
+        if self.tables.end().0 == 0 {
+            self.tables.skip_back(next);
+        }
         match result {
             Ok(_) => claimed,
             Err(OpError::Errno(errno)) => Err(errno),

@@ -79,9 +79,18 @@ impl<S: Store> Tables<S> {
         (transno, invalidations)
     }
 
-    /// Gives this transno to the next operation. It is above that of the last one.
-    pub(crate) fn skip_to(&mut self, transno: u64) {
-        self.next = self.next.max(transno);
+    /// Gives this transno to the next operation. It is above that of the last one. Returns the
+    /// transno that the operation would have had.
+    pub(crate) fn skip_to(&mut self, transno: u64) -> u64 {
+        let next = self.next;
+        self.next = next.max(transno);
+        next
+    }
+
+    /// Takes back [`Tables::skip_to`], because the operation has changed nothing. Otherwise a sync
+    /// would wait for a transno that no batch has.
+    pub(crate) fn skip_back(&mut self, next: u64) {
+        self.next = next;
     }
 
     /// Returns the transno of the operation in progress, if it has changed something.

@@ -12,9 +12,8 @@
 //! * A client that reconnects begins again; its changes that were executed already are not
 //!   executed a second time.
 //!
-//! Memory: the changes of a client that wait and, until the end, a few bytes for each executed
-//! change. The server bounds the size of a message, and a client sends the next message after the
-//! reply.
+//! Memory: the changes of a client that wait, and a few bytes for each executed change. The server
+//! bounds the size of a message, and a client sends the next message after the reply.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -53,8 +52,8 @@ pub struct Counts {
 pub struct Window<C, E> {
     members: BTreeMap<String, Member<C, E>>,
     stage: Stage,
-    /// Between [`Window::next_change`] and [`Window::executed`].
-    is_executing: bool,
+    /// Client and transno, between [`Window::next_change`] and [`Window::executed`].
+    executing: Option<(String, u64)>,
     counts: Counts,
 }
 
@@ -93,7 +92,7 @@ impl<C, E: Clone> Window<C, E> {
         };
         let members: BTreeMap<_, _> = clients.into_iter().map(member).collect();
         let counts = Counts { clients: members.len(), ..Counts::default() };
-        let mut window = Window { members, stage: Stage::Replay, is_executing: false, counts };
+        let mut window = Window { members, stage: Stage::Replay, executing: None, counts };
         window.advance();
         window
     }
@@ -125,7 +124,8 @@ impl<C, E: Clone> Window<C, E> {
             return Err(NotAwaited);
         }
         for (transno, change) in changes {
-            if member.outcomes.contains_key(&transno) {
+            let is_executing = self.executing.as_ref().is_some_and(|(who, at)| who == client && *at == transno);
+            if is_executing || member.outcomes.contains_key(&transno) {
                 continue;
             }
             let done = member.outcomes.last_key_value().map(|(transno, _)| *transno);
@@ -144,7 +144,7 @@ impl<C, E: Clone> Window<C, E> {
 
     /// Returns whether [`Window::next_change`] returns a change.
     pub fn has_next(&self) -> bool {
-        !self.is_executing
+        self.executing.is_none()
             && !self.members.values().any(Member::waits_for_changes)
             && self.members.values().any(|m| !m.queue.is_empty())
     }
@@ -160,13 +160,13 @@ impl<C, E: Clone> Window<C, E> {
         let (client, _) = self.members.iter().filter_map(|(c, m)| Some((c, first(m)?))).min_by_key(|(_, at)| *at)?;
         let client = client.clone();
         let (transno, change) = self.members.get_mut(&client)?.queue.pop_front()?;
-        self.is_executing = true;
+        self.executing = Some((client.clone(), transno));
         Some((client, transno, change))
     }
 
     /// Records the outcome of a change. Returns whether none of the client waits any more.
     pub fn executed(&mut self, client: &str, transno: u64, outcome: Result<(), E>) -> bool {
-        self.is_executing = false;
+        self.executing = None;
         self.counts.replayed += 1;
         let is_last = self.members.get_mut(client).map(|member| {
             member.outcomes.insert(transno, outcome);
@@ -186,6 +186,11 @@ impl<C, E: Clone> Window<C, E> {
         Ok(transnos.iter().map(|transno| member.outcomes.get(transno).cloned()).collect())
     }
 
+    /// Returns whether the client has replayed all its changes.
+    pub fn has_replayed(&self, client: &str) -> bool {
+        self.members.get(client).is_some_and(|m| matches!(m.phase, Phase::Replayed | Phase::Finished))
+    }
+
     /// Records that a client has opened its files again. If it has none, it may report this before
     /// others have replayed their changes.
     ///
@@ -202,7 +207,7 @@ impl<C, E: Clone> Window<C, E> {
 
     /// Removes a client that has disconnected. Its changes that wait are not executed.
     pub fn remove(&mut self, client: &str) {
-        if self.stage != Stage::Ended && self.members.remove(client).is_some() {
+        if self.members.remove(client).is_some() && self.stage != Stage::Ended {
             self.counts.dropped += 1;
             self.advance();
         }
@@ -238,14 +243,13 @@ impl<C, E: Clone> Window<C, E> {
     fn advance(&mut self) {
         let all = |which: fn(&Member<C, E>) -> bool| self.members.values().all(which);
         if self.stage == Stage::Replay
-            && !self.is_executing
+            && self.executing.is_none()
             && all(|m| m.queue.is_empty() && matches!(m.phase, Phase::Replayed | Phase::Finished))
         {
             self.stage = Stage::Reopen;
         }
         if self.stage == Stage::Reopen && all(|m| m.phase == Phase::Finished) {
             self.stage = Stage::Ended;
-            self.members.values_mut().for_each(|m| m.outcomes.clear());
         }
     }
 }
@@ -313,6 +317,18 @@ mod tests {
         assert_eq!((run(&mut w), w.stage()), (vec![], Stage::Reopen), "once more");
         w.finished("a").unwrap();
         assert_eq!(w.stage(), Stage::Ended);
+    }
+
+    #[test]
+    fn change_that_is_being_executed_is_not_queued_again() {
+        let mut w = window(&["a"]);
+        w.replay("a", true, [(1, ""), (2, "")], false).unwrap();
+        let (client, transno, _) = w.next_change().unwrap();
+        w.replay("a", true, [(1, ""), (2, "")], true).unwrap();
+        assert_eq!(w.outcomes("a", &[1, 2]), Ok(None));
+        assert!(!w.has_next() && !w.executed(&client, transno, Ok(())));
+        assert_eq!((run(&mut w), w.outcomes("a", &[1, 2])), (vec![2], Ok(Some(vec![Ok(()); 2]))));
+        assert!(w.has_replayed("a") && !w.has_replayed("b"));
     }
 
     #[test]

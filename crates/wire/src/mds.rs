@@ -381,7 +381,7 @@ pub enum Request {
     AdoptLayouts { layouts: Vec<(Fid, Bytes)> },
     /// In a recovery, after `Reopen`: takes the locks of programs again that the client's programs
     /// held before the restart. At most [`RELOCKS_MAX`]. Answered with `Replayed`. ESTALE: the MDT
-    /// is not in recovery, so others may have had the locks meanwhile.
+    /// did not wait for this client, so others may have had the locks meanwhile.
     Relock { locks: Vec<Enqueue> },
     /// The client has replayed its changes, opened its files and taken its locks again.
     Recovered,

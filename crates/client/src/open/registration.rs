@@ -38,11 +38,11 @@ impl OpenFiles {
             let (files, locks, weak) = (files.clone(), locks.clone(), weak.clone());
             files.all().iter().for_each(|f| f.inode.note_restart());
             Box::pin(async move {
-                if !mdt.evicted() {
-                    let survived = replay::replay(&mdt).await?;
-                    if let Some(mdc) = weak.upgrade() {
-                        mdc.uncommitted().restarted(mdt.welcome().incarnation, survived);
-                    }
+                if mdt.restarted() {
+                    let Some(mdc) = weak.upgrade() else { return Ok(()) };
+                    let uncommitted = mdc.uncommitted();
+                    let survived = replay::replay(&mdt, |lost| uncommitted.not_replayed(lost)).await?;
+                    uncommitted.restarted(mdt.welcome().incarnation, survived);
                     files.report_layouts(&mdt).await?;
                 }
                 files.reopen(&mdt).await?;

@@ -37,6 +37,8 @@ pub(crate) struct Recovery {
     /// Longest duration of a recovery, in seconds (`recovery_time_hard`).
     hard_secs: AtomicU64,
     pub times: Mutex<Times>,
+    /// Last transno that was durable before the recovery.
+    pub committed_before: u64,
 }
 
 /// Limits of a recovery.
@@ -69,7 +71,7 @@ impl Times {
 
 impl Recovery {
     /// Begins the recovery of these clients; without any there is none.
-    pub fn new(clients: Vec<String>, config: &MdtConfig, rt: &Rt) -> Recovery {
+    pub fn new(clients: Vec<String>, committed_before: u64, config: &MdtConfig, rt: &Rt) -> Recovery {
         let window = Window::new(clients);
         let ended = AtomicBool::new(window.stage() == Stage::Ended);
         let now = rt.now();
@@ -81,6 +83,7 @@ impl Recovery {
             soft_secs: AtomicU64::new(config.recovery_time_soft_secs),
             hard_secs: AtomicU64::new(config.recovery_time_hard_secs),
             times: Mutex::new(Times { start: rt.wall(), began: now, waits_since: now, took: None }),
+            committed_before,
         }
     }
 

@@ -264,7 +264,7 @@ impl<P: Protocol> Inner<P> {
             }
             return false;
         };
-        let (peer, hook, evicted) = {
+        let (peer, hook) = {
             let mut link = self.link.lock();
             if !link.pending.is_empty() {
                 return false;
@@ -276,13 +276,13 @@ impl<P: Protocol> Inner<P> {
                     return false;
                 }
             };
-            let (forgotten, evicted) = link.welcomed(peer.welcome().incarnation, peer.welcome().known);
-            (peer, self.hook.lock().clone().filter(|_| forgotten), evicted)
+            let forgotten = link.welcomed(peer.welcome().incarnation, peer.welcome().known);
+            (peer, self.hook.lock().clone().zip(forgotten))
         };
-        if let Some(hook) = hook {
+        if let Some((hook, forgotten)) = hook {
             self.set_state(ImportState::Recover);
             let route = RecoveringRoute::Lo(peer.clone());
-            let recovering = Recovering { inner: self.clone(), route, welcome: peer.welcome().clone(), evicted };
+            let recovering = Recovering { inner: self.clone(), route, welcome: peer.welcome().clone(), forgotten };
             let recovered = tokio::select! {
                 biased;
                 r = hook(recovering) => r,
@@ -333,15 +333,15 @@ impl<P: Protocol> Inner<P> {
     /// reads replies until the connection ends.
     async fn keep(self: &Arc<Self>, welcomed: Welcomed) {
         let Welcomed { sender, mut receiver, nid, welcome } = welcomed;
-        let (forgotten, evicted) = self.link.lock().welcomed(welcome.incarnation, welcome.known);
-        let hook = self.hook.lock().clone().filter(|_| forgotten);
+        let forgotten = self.link.lock().welcomed(welcome.incarnation, welcome.known);
+        let hook = self.hook.lock().clone().zip(forgotten);
         let mut reading = std::pin::pin!(self.read(&mut receiver));
         let mut end = None;
-        if let Some(hook) = hook {
+        if let Some((hook, forgotten)) = hook {
             self.set_state(ImportState::Recover);
             self.link.lock().recovering = Some(sender.clone());
             let route = RecoveringRoute::Tcp(sender.clone());
-            let recovered = hook(Recovering { inner: self.clone(), route, welcome: welcome.clone(), evicted });
+            let recovered = hook(Recovering { inner: self.clone(), route, welcome: welcome.clone(), forgotten });
             tokio::select! {
                 biased;
                 e = &mut reading => end = Some(e),

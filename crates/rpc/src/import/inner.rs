@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::{
     config::{ImportConfig, PAGES_PER_RPC_LIMIT, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX},
-    link::{ImportState, Link},
+    link::{Forgotten, ImportState, Link},
     lo_peer::LoPeer,
     request_error::ErrorLog,
 };
@@ -68,7 +68,7 @@ pub struct Recovering<P: Protocol> {
     pub(super) inner: Arc<Inner<P>>,
     pub(super) route: RecoveringRoute<P>,
     pub(super) welcome: Welcome,
-    pub(super) evicted: bool,
+    pub(super) forgotten: Forgotten,
 }
 
 /// How the calls of the restart hook reach the server.

@@ -78,6 +78,15 @@ pub(super) struct Link {
     pub(super) failure: Option<ConnectError>,
 }
 
+/// Why a server has forgotten the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Forgotten {
+    /// It was restarted.
+    pub(super) restarted: bool,
+    /// It had evicted the client.
+    pub(super) evicted: bool,
+}
+
 /// A reply, and the incarnation of the server that sent it.
 pub(super) struct Arrived {
     pub(super) frame: Frame,
@@ -139,14 +148,15 @@ impl Link {
         self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
     }
 
-    /// Records a welcome with this incarnation from a server that knows the client or not. Returns
-    /// whether the server has forgotten the client, and whether it had evicted the client. Both
-    /// hold until [`Link::recovered`], because the server knows the client at the next welcome,
-    /// even if this recovery fails.
-    pub(super) fn welcomed(&mut self, incarnation: u64, known: bool) -> (bool, bool) {
-        let Some(before) = self.incarnation else { return (false, false) };
+    /// Records a welcome with this incarnation from a server that knows the client or not. `None`:
+    /// there is nothing to recover. Otherwise returns what has happened since the last completed
+    /// recovery ([`Link::recovered`]). It may be both, because the server knows the client at the
+    /// next welcome, even if this recovery fails.
+    pub(super) fn welcomed(&mut self, incarnation: u64, known: bool) -> Option<Forgotten> {
+        let before = self.incarnation?;
         self.eviction_pending |= before == incarnation && !known;
-        (before != incarnation || self.eviction_pending, self.eviction_pending)
+        let forgotten = Forgotten { restarted: before != incarnation, evicted: self.eviction_pending };
+        (forgotten.restarted || forgotten.evicted).then_some(forgotten)
     }
 
     /// Records a completed recovery. After an eviction, fails the requests that were valid only

@@ -28,7 +28,12 @@ impl<P: Protocol> Recovering<P> {
     /// Returns whether the server evicted this client. If false, the server was restarted and knows
     /// no clients.
     pub fn evicted(&self) -> bool {
-        self.evicted
+        self.forgotten.evicted
+    }
+
+    /// Returns whether the server was restarted. It may have evicted this client before.
+    pub fn restarted(&self) -> bool {
+        self.forgotten.restarted
     }
 
     /// Returns the changes that the target has answered, and that it may have lost, in order of
