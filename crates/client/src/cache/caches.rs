@@ -159,6 +159,15 @@ impl Cache {
         }))
     }
 
+    /// Makes the kernel request a file's attributes until a truncate by this client has ended.
+    /// Otherwise a program that has seen the new size might see the cached one afterwards. The
+    /// kernel stores no attributes during a truncate, so a reply in transit does no harm.
+    pub fn begin_truncate(&self, fid: Fid) {
+        if let Some(kernel) = self.kernel() {
+            kernel.attr(fid);
+        }
+    }
+
     /// Invalidates a file's attributes like [`Cache::drop_attr`], in the background.
     pub fn begin_drop_attr(&self, fid: Fid) {
         self.go_on(self.drop_attr(fid));

@@ -230,6 +230,15 @@ impl Meta {
         self.inodes.get(&fid)?.known.clone()
     }
 
+    /// Returns the attributes of an inode merged with those of its objects. Not during a change by
+    /// this client: another program may already have seen the new size.
+    pub fn merged(&mut self, fid: Fid) -> Option<Attr> {
+        if self.changing.contains_key(&fid) {
+            return None;
+        }
+        self.inodes.get(&fid)?.known.as_ref()?.merged
+    }
+
     /// Caches attributes. The caller holds a lock on [`ATTR`], and on LAYOUT if the layout is not
     /// settled. Returns whether they are newer than the last own change, and so were cached.
     pub fn put(&mut self, fid: Fid, attr: Attr, layout: Option<Arc<Layout>>, token: &Token) -> bool {
@@ -686,6 +695,7 @@ mod tests {
         assert!(meta.content(FILE, 1, 1, 2).is_none(), "of another layout");
         let change = meta.begin(&[FILE]);
         assert!(there(&mut meta, FILE).is_none(), "somebody may have seen the change");
+        assert!(meta.merged(FILE).is_none() && meta.get(FILE).is_some());
         meta.end(&change, true, &[]);
         assert!(there(&mut meta, FILE).is_none());
 

@@ -238,7 +238,7 @@ impl Client {
         let layout = self.lov.readable(layout);
         let cookies = self.lov.all_locked(&layout)?;
         let objects = self.lov.lock_again(&layout, &cookies)?;
-        let merged = self.cache.meta.lock().get(attr.fid)?.merged?;
+        let merged = self.cache.meta.lock().merged(attr.fid)?;
         Some(self.entry_attr(merged, self.inode_lock_again(attr.fid, lock.cookie()), Some(objects)))
     }
 

@@ -53,6 +53,9 @@ impl Client {
         }
         let asking = self.asking(fid);
         let change = self.cache.change(&[fid], false);
+        if set.size.is_some() {
+            self.cache.begin_truncate(fid);
+        }
         let answer = self.set_all(who, fid, &set, file, &asking).await;
         let asking = asking.changed(change.end(&answer));
         let (entry, lock) = answer?;
