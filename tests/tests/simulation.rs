@@ -6,6 +6,7 @@
 
 use sheen_tests::sim::{
     mdt_crash::mdt_crashes,
+    ost_crash::{appends_and_crashes, late_writer, ost_crashes},
     outage::read_through_outages,
     race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
     scenario::{
@@ -39,6 +40,23 @@ fn no_answered_change_is_lost_by_mds_crashes() {
     run(1506, 0);
     // The MDT had committed an O_TMPFILE without an answer, and made it again when it was resent.
     run(4752, 0);
+}
+
+#[test]
+fn dirty_data_reaches_a_restarted_ost_before_other_clients_use_the_file() {
+    let run = |seed, log| ost_crashes(seed, 4, log);
+    seeds("dirty_data_reaches_a_restarted_ost_before_other_clients_use_the_file", 60, run);
+}
+
+#[test]
+fn appends_are_made_once_although_the_ost_crashes() {
+    let run = |seed, log| appends_and_crashes(seed, 100, 4, log);
+    seeds("appends_are_made_once_although_the_ost_crashes", 40, run);
+}
+
+#[test]
+fn writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data() {
+    seeds("writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data", 20, late_writer);
 }
 
 /// Seed 29 of the power failures found the bug: writes and fsyncs succeeded on a file that the MDT
@@ -76,6 +94,10 @@ fn synced_data_survives_a_power_failure_during_migrations() {
     seeds("synced_data_survives_a_power_failure_during_migrations", 20, |seed, log| {
         power_failure_as(seed, OPS_AROUND_A_CRASH, log, true)
     });
+    // A copy got back the objects that a file had taken from it, and its last close destroyed them.
+    for seed in [264, 423, 428] {
+        power_failure_as(seed, OPS_AROUND_A_CRASH, 0, true);
+    }
 }
 
 #[test]

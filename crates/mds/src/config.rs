@@ -19,11 +19,6 @@ pub const COMMIT_BYTES_MAX: usize = 32 << 20;
 /// While a commit runs, the next batch may grow to this many times the two bounds above. Then
 /// further changes wait.
 pub const BACKPRESSURE: u64 = 4;
-/// Time after a crash in which the MDT waits for a client that has not recovered, in seconds. No
-/// new request is executed meanwhile. As long as [`RECOVERY_WINDOW_MS`], for the same reasons.
-pub const RECOVERY_TIME_SOFT_SECS: u64 = 90;
-/// Longest duration of a recovery, in seconds.
-pub const RECOVERY_TIME_HARD_SECS: u64 = 270;
 /// Time after a clean restart in which clients may report their open files, in milliseconds. Until
 /// then the MDT keeps unlinked files that may be open. No request waits for the end of this time. A
 /// client that sends no requests notices the loss of a server's host by TCP keepalive, after 30 to
@@ -70,10 +65,6 @@ pub struct MdtConfig {
     pub commit_ops_max: u64,
     /// See [`RECOVERY_WINDOW_MS`].
     pub recovery_window_ms: u64,
-    /// See [`RECOVERY_TIME_SOFT_SECS`].
-    pub recovery_time_soft_secs: u64,
-    /// See [`RECOVERY_TIME_HARD_SECS`].
-    pub recovery_time_hard_secs: u64,
     /// See [`KEEP_REPLACED_MS`].
     pub keep_replaced_ms: u32,
     /// Memory for pages of the store, in bytes.
@@ -99,8 +90,6 @@ impl MdtConfig {
             commit_interval_ms: COMMIT_INTERVAL_MS,
             commit_ops_max: COMMIT_OPS_MAX,
             recovery_window_ms: RECOVERY_WINDOW_MS,
-            recovery_time_soft_secs: RECOVERY_TIME_SOFT_SECS,
-            recovery_time_hard_secs: RECOVERY_TIME_HARD_SECS,
             keep_replaced_ms: KEEP_REPLACED_MS,
             store_cache_bytes: crate::store::CACHE_BYTES,
             cache_bytes: sheen_namespace::Config::default().cache_bytes_max,

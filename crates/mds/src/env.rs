@@ -144,7 +144,7 @@ impl Env for MdtEnv<'_> {
 
 impl MdtEnv<'_> {
     fn is_starting(&self) -> bool {
-        self.now.since(self.mdt.began()) < SETTLE
+        self.now.since(self.mdt.recovery.ended_at()) < SETTLE
     }
 
     fn check_spec(&self, spec: &Spec) -> Result<()> {

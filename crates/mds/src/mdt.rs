@@ -52,7 +52,9 @@ pub struct Mdt {
     pub(crate) destroyer: Destroyer,
     pub(crate) osts: Osts,
     pub(crate) relayouts: Relayouts,
-    pub(crate) recovery: Recovery,
+    pub(crate) recovery: Arc<Recovery>,
+    /// Last transno that was durable before the recovery.
+    pub(crate) committed_before: u64,
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 use sheen_params::{Device, Param, Snapshot, Unit};
@@ -12,7 +11,6 @@ use sheen_wire::{Errno, StatFs};
 
 use crate::mdt::Mdt;
 use crate::state::osp::{MAX_CREATE_COUNT, Osp};
-use crate::state::recovery::{Limits, Recovery};
 use crate::{dom, space};
 
 /// Registers the parameters and devices for as long as the MDT runs.
@@ -139,59 +137,12 @@ fn register_mdt(mdt: &Arc<Mdt>) {
         }),
     );
     let weak = Arc::downgrade(mdt);
-    put("recovery_status", Param::text(move || weak.upgrade().map(|mdt| recovery_status(&mdt)).unwrap_or_default()));
-    let limit = |read: fn(Limits) -> Duration, set: fn(&Recovery, u64)| {
-        let (from, to) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-        Param::u64(
-            1..=3600,
-            move || get(&from, |mdt| read(mdt.recovery.limits()).as_secs()),
-            move |secs| put_in(&to, |mdt| set(&mdt.recovery, secs)),
-        )
-        .unit(Unit::Secs)
-    };
-    put("recovery_time_soft", limit(|limits| limits.soft, |recovery, secs| recovery.set_limits(Some(secs), None)));
-    put("recovery_time_hard", limit(|limits| limits.hard, |recovery, secs| recovery.set_limits(None, Some(secs))));
-    let (read, abort) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-    put(
-        "abort_recovery",
-        Param::bool(
-            move || get(&read, |mdt| mdt.recovery.is_aborted()),
-            move |on| if on { put_in(&abort, Mdt::abort_recovery) } else { Err(Errno::EINVAL) },
-        ),
-    );
+    let last_transno = move || Some(weak.upgrade().map_or(0, |mdt| mdt.core.lock().ns.last_transno()));
+    sheen_recoveryd::register(&mdt.recovery, &format!("mdt.{}", mdt.name), &mdt.params, last_transno);
     let uuid = mdt.uuid.clone();
     put("uuid", Param::text(move || uuid.clone()));
     let weak = Arc::downgrade(mdt);
     space(put, move || weak.upgrade().map(|mdt| space::statfs(&mdt)).unwrap_or_default());
-}
-
-/// Returns Lustre's `recovery_status`.
-fn recovery_status(mdt: &Mdt) -> String {
-    let times = *mdt.recovery.times.lock();
-    let counts = mdt.recovery_counts();
-    let (last, start) = (mdt.core.lock().ns.last_transno(), times.start.sec);
-    if counts.clients == 0 {
-        return "status: INACTIVE\n".to_owned();
-    }
-    let (completed, clients, replayed) = (counts.completed, counts.clients, counts.replayed);
-    match times.took {
-        Some(took) => format!(
-            "status: COMPLETE\nrecovery_start: {start}\nrecovery_duration: {}\ncompleted_clients: {completed}/{clients}\n\
-             replayed_requests: {replayed}\nlast_transno: {last}\nVBR: DISABLED\nIR: DISABLED\n",
-            took.as_secs()
-        ),
-        None => format!(
-            "status: RECOVERING\nrecovery_start: {start}\ntime_remaining: {}\nconnected_clients: {}/{clients}\n\
-             req_replay_clients: {}\nlock_repay_clients: 0\ncompleted_clients: {completed}\nevicted_clients: {}\n\
-             replayed_requests: {replayed}\nqueued_requests: {}\nnext_transno: {}\n",
-            times.deadline(mdt.recovery.limits()).since(mdt.rt.now()).as_secs(),
-            counts.connected,
-            counts.replaying,
-            counts.dropped,
-            counts.queued,
-            last + 1
-        ),
-    }
 }
 
 fn register_lod(mdt: &Arc<Mdt>) {

@@ -25,7 +25,6 @@ use sheen_lnet::Nid;
 use sheen_namespace::{ClientId, Decided};
 use sheen_recovery::Stage;
 use sheen_rpc::Export;
-use sheen_rt::Instant;
 use sheen_wire::mds::{Call, LAYOUTS_MAX, REPLAYS_MAX, Replay, Reply, Request};
 use sheen_wire::{Errno, Fid, Result, frame};
 use tracing::{error, info, warn};
@@ -36,12 +35,6 @@ use crate::state::core::Core;
 use crate::state::recovery::Change;
 
 impl Mdt {
-    /// Returns when the MDT began to execute new requests.
-    pub(crate) fn began(&self) -> Instant {
-        let times = self.recovery.times.lock();
-        times.began + times.took.unwrap_or_default()
-    }
-
     /// Waits until this request may be executed.
     pub(crate) async fn wait_for_recovery(&self, request: &Request) {
         match request {
@@ -192,30 +185,6 @@ impl Mdt {
         }
     }
 
-    /// Waits until clients have done something, or the wait for them is over. Returns whether it is
-    /// over. `connected`: the clients that had connected before.
-    async fn wait_for_clients(&self, connected: &mut usize) -> bool {
-        let recovery = &self.recovery;
-        let limits = recovery.limits();
-        let waited = recovery.wait_for(|recovery| {
-            let window = recovery.window.lock();
-            let now_connected = window.counts().connected;
-            let has_work = window.stage() == Stage::Ended || window.has_next();
-            let is_news = has_work || now_connected != *connected || recovery.limits() != limits;
-            (recovery.is_aborted() || is_news).then_some(now_connected)
-        });
-        let deadline = recovery.times.lock().deadline(limits);
-        let Ok(now_connected) = self.rt.timeout(deadline.since(self.rt.now()), waited).await else {
-            recovery.times.lock().waits_since = self.rt.now();
-            return true;
-        };
-        if now_connected > *connected {
-            recovery.times.lock().waits_since = self.rt.now();
-        }
-        *connected = now_connected;
-        recovery.is_aborted()
-    }
-
     /// Drops the clients that the recovery waits for.
     fn drop_awaited(&self) {
         let dropped = self.recovery.window.lock().drop_awaited();
@@ -261,12 +230,12 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
         if mdt.recovery.window.lock().stage() == Stage::Ended {
             break;
         }
-        if mdt.wait_for_clients(&mut connected).await {
+        if mdt.recovery.wait_for_clients(&mut connected).await {
             mdt.drop_awaited();
         }
     }
     mdt.finish_recovery();
-    mdt.recovery.end(mdt.rt.now());
+    mdt.recovery.end();
     let counts = mdt.recovery.window.lock().counts();
     info!(
         "{}: recovery is over: {} clients, {} of them lost, {} changes replayed",

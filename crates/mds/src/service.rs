@@ -108,7 +108,7 @@ impl Service<Mds> for Mdt {
     /// In a recovery that of the start: a client whose connection breaks sends all its changes
     /// again, and gets the outcome of each.
     fn last_committed(&self) -> u64 {
-        if self.recovery.is_ended() { self.commits.last_committed() } else { self.recovery.committed_before }
+        if self.recovery.is_ended() { self.commits.last_committed() } else { self.committed_before }
     }
 
     fn uuid(&self) -> &str {
@@ -311,7 +311,7 @@ impl Mdt {
                 NotExecuted::RetryAfterRound(_) | NotExecuted::RetryAfterChange(_) | NotExecuted::RetryWhileExecuted,
             ) => {}
             Err(NotExecuted::RetryWithOsts) => {
-                let settling = (self.began() + SETTLE).since(self.rt.now());
+                let settling = (self.recovery.ended_at() + SETTLE).since(self.rt.now());
                 // Once the MDT has settled, it waits only for an OST that reconnects. The statfs
                 // request under way decides whether the OST is back.
                 let limit = if settling.is_zero() { STATFS_TIMEOUT } else { settling };

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::Placer;
 use sheen_lnet::Net;
 use sheen_params::{Params, Stats};
+use sheen_recoveryd::Limits;
 use sheen_rpc::{Server, Service};
 use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{JoinHandle, LockGuard, Rt};
@@ -53,10 +54,11 @@ impl Mdt {
         let device = disk.device(&config.dir).map_err(io)?;
         let open_dir = disk.open_dir(&config.dir).map_err(io)?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
-        let recovery = Recovery::new(ns.clients_to_recover(), ns.last_committed(), &config, &rt);
+        let recovery = Arc::new(Recovery::new(&rt, ns.clients_to_recover(), Limits::default()));
         let mdt = Arc::new_cyclic(|me| Mdt {
             me: me.clone(),
             recovery,
+            committed_before: ns.last_committed(),
             locks: Locks::new(&rt, &name),
             commits: Commits::new(ns.last_committed()),
             core: Mutex::new(Core {

@@ -169,15 +169,19 @@ impl Objects {
         self.orphans.iter().map(range).collect()
     }
 
+    /// Returns whether an object is in an orphan range: no file has it, and none ever had it as far
+    /// as the store knows.
+    pub(crate) fn is_orphan(&self, ost: u32, object: Fid) -> bool {
+        let before = self.orphans.range((ost, 0)..=(ost, object.oid)).next_back();
+        object.seq == ost_seq(self.mdt, ost) && before.is_some_and(|(_, last)| *last >= object.oid)
+    }
+
     /// Removes an object from its orphan range with the next batch: a file has it. The range is
     /// divided in two.
     pub(crate) fn claim<S: Store>(&mut self, tables: &mut Tables<S>, ost: u32, object: Fid) -> wire::Result<()> {
         let oid = object.oid;
         let before = self.orphans.range((ost, 0)..=(ost, oid)).next_back();
-        let Some((&(_, first), &last)) = before.filter(|(_, last)| **last >= oid) else { return Ok(()) };
-        if object.seq != ost_seq(self.mdt, ost) {
-            return Ok(());
-        }
+        let Some((&(_, first), &last)) = before.filter(|_| self.is_orphan(ost, object)) else { return Ok(()) };
         self.orphans.remove(&(ost, first));
         tables.set_raw(key::orphan_range(ost, first), None);
         for (first, last) in [(first, oid - 1), (oid + 1, last)].into_iter().filter(|(first, last)| first <= last) {

@@ -15,7 +15,7 @@
 //!   change of a client that did not come back.
 
 use bytes::Bytes;
-use sheen_layout::{Layout, MDT_OST};
+use sheen_layout::{Layout, MDT_OST, Stripe};
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind,
     mds::{Reply, Request},
@@ -69,8 +69,12 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Adopts the layout of a file that a client knows from before a crash, if it is newer than the
-    /// stored one. Returns whether it is.
+    /// Adopts the layout of a file that a client knows from before a crash, if the MDT has lost it.
+    /// Returns whether it has.
+    ///
+    /// The layout is newer than the stored one, and its additional objects are in orphan ranges.
+    /// Otherwise the file has lost its objects to another one, by a migration or a swap. That is
+    /// durable before clients learn of it.
     ///
     /// # Errors
     /// ENOENT: there is no such file. EINVAL: not the layout of a regular file.
@@ -87,7 +91,14 @@ impl<S: Store> Namespace<S> {
         }
         let layout = Layout::decode(bytes)?;
         let stored = inode.layout.as_ref().map(|stored| Layout::decode(stored)).transpose()?;
-        if stored.is_some_and(|stored| stored.generation() >= layout.generation()) {
+        if stored.as_ref().is_some_and(|stored| stored.generation() >= layout.generation()) {
+            return Ok(false);
+        }
+        let has = |object| stored.iter().flat_map(Layout::all_objects).any(|stripe| stripe.object == object);
+        let was_lost = |stripe: Stripe| {
+            stripe.ost == MDT_OST || has(stripe.object) || self.objects.is_orphan(stripe.ost, stripe.object)
+        };
+        if !layout.all_objects().all(was_lost) {
             return Ok(false);
         }
         self.edit(fid, |inode| inode.layout = Some(bytes.clone()))?;

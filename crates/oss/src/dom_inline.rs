@@ -7,6 +7,10 @@
 //! * attributes and bytes are read under that lock;
 //! * the lookup waits for no lock, and sends no blocking callback.
 
+use std::sync::Arc;
+
+use sheen_lnet::Nid;
+use sheen_rpc::Export;
 use sheen_wire::{
     Bulk, Fid, Result,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
@@ -21,12 +25,19 @@ impl Ost {
     /// `cookie`. Returns the lock with the object's attributes, and its bytes if they are at most
     /// [`INLINE_DOM_BYTES_MAX`].
     ///
-    /// Returns `None` if a lock conflicts, if the client has not sent a request to this service
-    /// yet, or if the object cannot be read.
+    /// Returns `None` if a lock conflicts, if the client has not enqueued a lock at this service
+    /// yet, if the object cannot be read, or in a recovery.
     pub fn inline_dom(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(InlineDom, Bulk)> {
         let _pass = self.gate.enter()?;
         let start = self.rt.now();
-        let export = self.exports.read().of_client(client)?.clone();
+        if !self.recovery.is_ended() {
+            return None;
+        }
+        let export = {
+            let exports = self.exports.read();
+            let is_ready = |export: &&Arc<Export>| export.nid() == Nid::Lo || exports.is_listed(export);
+            exports.of_client(client).filter(is_ready)?.clone()
+        };
         let whole = Policy::extent(0, u64::MAX);
         let flags = Flags { nowait: true, ..Flags::default() };
         let want = Enqueue { flags, ..Enqueue::new(Resource::extent(object), Mode::Pr, whole, cookie) };

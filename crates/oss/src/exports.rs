@@ -9,7 +9,9 @@ use sheen_rpc::Export;
 #[derive(Default)]
 pub(crate) struct Exports {
     ids: FxHashSet<u64>,
-    /// By client uuid; filled only for the data service of an MDT.
+    /// Ids of the exports whose clients are on the durable list.
+    listed: FxHashSet<u64>,
+    /// By client uuid.
     clients: FxHashMap<String, Arc<Export>>,
 }
 
@@ -22,21 +24,29 @@ impl Exports {
         self.ids.contains(&export.id())
     }
 
-    /// Adds an export. `found`: [`Exports::of_client`] must find it.
-    pub fn insert(&mut self, export: &Arc<Export>, found: bool) {
+    pub fn insert(&mut self, export: &Arc<Export>) {
         self.ids.insert(export.id());
-        if found {
-            self.clients.insert(export.client().to_owned(), export.clone());
-        }
+        self.clients.insert(export.client().to_owned(), export.clone());
     }
 
-    /// Returns the export of the client with this uuid, if it was inserted to be found.
+    /// Records that the client is on the durable list.
+    pub fn listed(&mut self, export: &Export) {
+        self.listed.insert(export.id());
+    }
+
+    /// Returns whether the client is on the durable list.
+    pub fn is_listed(&self, export: &Export) -> bool {
+        self.listed.contains(&export.id())
+    }
+
+    /// Returns the export of the client with this uuid.
     pub fn of_client(&self, uuid: &str) -> Option<&Arc<Export>> {
         self.clients.get(uuid)
     }
 
     pub fn remove(&mut self, export: &Export) {
         self.ids.remove(&export.id());
+        self.listed.remove(&export.id());
         // An evicted client may have reconnected with another export.
         if self.clients.get(export.client()).is_some_and(|known| known.id() == export.id()) {
             self.clients.remove(export.client());

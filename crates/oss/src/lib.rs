@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! DIR/target               identity of the target (fsname, index, uuid, format)
+//! DIR/clients              the clients for which a restarted OST waits
 //! DIR/lock                 locked while a process serves the directory
 //! DIR/O/<seq>/d<n>/<oid>   objects
 //! DIR/C/<seq>:<oid>        markers of sealed objects, which no client may use any more
@@ -15,6 +16,7 @@
 //! * `write_admission`: the bound on the bytes that writes hold in memory while they wait for
 //!   locks;
 //! * `reads`: how other clients are made to flush before the OST reads an object;
+//! * `recovery`: how a restarted OST waits for the dirty data of its clients;
 //! * `glimpses`: how writers are asked for sizes and times;
 //! * `seal`: sealing the objects that a migrated file leaves behind;
 //! * `dom_inline`: inline DoM data, for the data service of an MDT;
@@ -47,6 +49,7 @@ mod locks;
 mod ost;
 mod params;
 mod reads;
+mod recovery;
 mod seal;
 mod service;
 mod space;

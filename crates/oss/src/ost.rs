@@ -9,6 +9,7 @@ use std::sync::{
 use parking_lot::RwLock;
 use sheen_lockd::Lockd;
 use sheen_params::{Params, Stats};
+use sheen_recovery::Counts;
 use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
 use sheen_wire::{STATE_DEGRADED, StatFs};
@@ -18,8 +19,12 @@ use crate::{Store, exports::Exports, locks::Locks, write_admission::WriteAdmissi
 /// Number of objects from which a request is announced as blocking: each takes some microseconds.
 pub(crate) const BLOCKING_OBJECTS: usize = 256;
 
+/// State of the recovery after a restart. Clients replay no changes.
+pub(crate) type Recovery = sheen_recoveryd::Recovery<(), ()>;
+
 /// A running OST.
 pub struct Ost {
+    pub(crate) me: Weak<Ost>,
     pub(crate) rt: Rt,
     pub(crate) name: String,
     pub(crate) index: u32,
@@ -30,6 +35,7 @@ pub struct Ost {
     pub(crate) incarnation: u64,
     pub(crate) store: Store,
     pub(crate) locks: Locks,
+    pub(crate) recovery: Arc<Recovery>,
     pub(crate) write_admission: WriteAdmission,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
@@ -65,6 +71,11 @@ impl Ost {
     pub(crate) fn statfs(&self) -> sheen_wire::Result<StatFs> {
         let state = if self.degraded.load(Relaxed) { STATE_DEGRADED } else { 0 };
         Ok(StatFs { state, ..self.store.statfs()? })
+    }
+
+    /// Returns the numbers of the recovery after the last start.
+    pub fn recovery_counts(&self) -> Counts {
+        self.recovery.window.lock().counts()
     }
 
     /// The objects, for tests and tools of this process.

@@ -47,6 +47,7 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let uuid = format!("{}_UUID", ost.name);
     put("uuid", Param::text(move || uuid.clone()));
     put("stats", stats(&weak));
+    sheen_recoveryd::register(&ost.recovery, &dir, params, || None);
     ost.locks.register(params);
     if !ost.is_of_mdt {
         params.register(&format!("{dir}.degraded"), degraded(&weak));

@@ -46,6 +46,7 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn disconnected(&self, export: &Export) {
         self.exports.write().remove(export);
+        self.disconnected_client(export);
         self.locks.lockd().disconnected(export);
         self.release_grant(export);
     }
@@ -64,6 +65,8 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn reply_bytes(&self, request: &Request) -> usize {
         match request {
+            // A read that waits for the recovery must not hold room for which a flush may wait.
+            Request::Read { .. } if !self.recovery.is_ended() => 0,
             Request::Read { parts } => parts.iter().fold(0, |sum, p| sum.saturating_add(p.len as usize)),
             _ => 0,
         }
@@ -88,6 +91,11 @@ fn partly(errno: Errno) -> Errno {
 impl Ost {
     async fn serve(&self, export: &Arc<Export>, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
         check::request(&request, bulk.len())?;
+        if !self.recovery.is_ended()
+            && let Some(reply) = Box::pin(self.wait_for_recovery(export, &request)).await?
+        {
+            return Ok(reply.into());
+        }
         let body = match request {
             Request::Read { parts } if self.is_written(export, &parts) => {
                 return match self.in_place(export, &parts)? {
@@ -96,7 +104,7 @@ impl Ost {
                 };
             }
             Request::Read { parts } => return self.read_written(export, &parts).await,
-            Request::Write { parts, sync, mtime, grant } => {
+            Request::Write { parts, sync, mtime, grant, held: _ } => {
                 if self.write(export, &parts, &bulk, mtime, grant.used).await? == Outcome::LockFirst {
                     return Ok(Reply::LockFirst.into());
                 }
@@ -158,6 +166,8 @@ impl Ost {
                 self.store.unseal(&objects)?;
                 Reply::Ok
             }
+            Request::Recover => self.client_returned(export)?,
+            Request::Recovered { incarnation } => self.client_recovered(export, incarnation),
             Request::Follow { objects } => Reply::Objects(self.store.follow(&objects)?),
             Request::Link { objects } => {
                 Box::pin(self.link(export, &objects)).await?;
@@ -176,7 +186,7 @@ impl Ost {
         if self.exports.read().has(export) {
             return;
         }
-        self.exports.write().insert(export, self.is_of_mdt);
+        self.exports.write().insert(export);
         if export.is_ended() {
             self.disconnected(export); // it disconnected meanwhile, and the server will not report that again
         }
@@ -259,6 +269,7 @@ impl Ost {
     }
 
     async fn enqueue(&self, export: &Arc<Export>, wants: &[Enqueue], want: u64) -> Result<Reply> {
+        self.list_client(export).await;
         let (answers, undelivered) = self.locks.enqueue(export, wants).await?;
         // Only after the grant: earlier attributes could miss what other clients flushed for it.
         let attrs = self.attrs_with(export, wants, &answers).await?;

@@ -6,13 +6,14 @@ use parking_lot::RwLock;
 use sheen_lnet::Net;
 use sheen_mgc::Mgc;
 use sheen_params::{Params, Stats};
+use sheen_recoveryd::Limits;
 use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
-    DataConfig, OssError, Ost, OstConfig, Store, counters::COUNTERS, locks::Locks, params,
+    DataConfig, OssError, Ost, OstConfig, Store, counters::COUNTERS, locks::Locks, ost::Recovery, params, recovery,
     write_admission::WriteAdmission,
 };
 
@@ -93,7 +94,10 @@ impl Ost {
         uuid: String,
         params: Params,
     ) -> Arc<Ost> {
-        let ost = Arc::new(Ost {
+        let recovery = Arc::new(Recovery::new(&rt, store.clients().names(), Limits::default()));
+        let ost = Arc::new_cyclic(|me| Ost {
+            me: me.clone(),
+            recovery,
             incarnation: rt.random_u64(),
             stats: Stats::new(COUNTERS, rt.wall()),
             degraded: AtomicBool::new(false),
@@ -112,12 +116,20 @@ impl Ost {
         });
         params::register(&ost, &params);
         server.add::<sheen_wire::Ost>(&ost.name, ost.clone());
+        if !ost.recovery.is_ended() {
+            let this = ost.clone();
+            drop(ost.rt.spawn("ost-recovery", async move {
+                // It ends with the OST.
+                let _ = this.locks.unless_stopping(recovery::run(this.clone())).await;
+            }));
+        }
         ost
     }
 
-    /// Stops in order: refuses new requests, finishes and answers running ones, makes everything
-    /// durable, releases the directory. May be called twice.
+    /// Stops in order: revokes locks, refuses new requests, answers the running ones, makes
+    /// everything durable, releases the directory. May be called twice.
     pub async fn stop(&self) {
+        self.revoke_all().await;
         if let Some(server) = self.server.upgrade() {
             server.drain(&self.name).await;
         }
@@ -125,6 +137,7 @@ impl Ost {
         // restarted OST.
         self.locks.stop();
         self.gate.close().await;
+        self.list_holders();
         if let Err(errno) = self.store.close().await {
             warn!("{}: sync at stop failed: {errno}; recent writes may be lost; check the device", self.name);
         }

@@ -62,9 +62,11 @@ pub enum Request {
     /// object's end.
     Read { parts: Vec<Part> },
     /// Writes the request's bulk to the parts, in order; creates objects. `sync`: durable before
-    /// the reply. `mtime`: when the program wrote, if the bytes come from a cache. Answered with
-    /// `LockFirst` if it would have to wait and too many writes wait already.
-    Write { parts: Vec<Part>, sync: bool, mtime: Option<Time>, grant: Grant },
+    /// the reply. `mtime`: when the program wrote, if the bytes come from a cache. `held`: the
+    /// client has a lock on the bytes, or had it before the OST was restarted, so an OST in
+    /// recovery accepts them. Answered with `LockFirst` if it would have to wait and too many
+    /// writes wait already.
+    Write { parts: Vec<Part>, sync: bool, mtime: Option<Time>, grant: Grant, held: bool },
     /// Asks for sizes, space and times of objects.
     Attrs { objects: Vec<Fid> },
     /// Locks on objects, with their sizes, space and times as of the grant. Answered when all are
@@ -118,6 +120,13 @@ pub enum Request {
     /// before they were sealed, and must also change the others. `Errno::MOVED`: one is sealed and
     /// has no other name. EAGAIN: one has another name, and is being sealed there, too.
     Follow { objects: Vec<Fid> },
+    /// First request of a client to a restarted OST: the client has dropped its locks, and is going
+    /// to flush its dirty data. ESTALE: the OST did not wait for this client, so others may have
+    /// changed its files since. The client discards its dirty data.
+    Recover,
+    /// The client has flushed all its dirty data since the restart. `incarnation`: that of the OST
+    /// which got the data. Another one ignores the request.
+    Recovered { incarnation: u64 },
 }
 
 /// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
@@ -145,7 +154,7 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal` and `Link`: done.
+    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recover` and `Recovered`: done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
@@ -199,6 +208,8 @@ impl Request {
             Unseal { .. } => "unseal",
             Link { .. } => "link",
             Follow { .. } => "follow",
+            Recover => "recover",
+            Recovered { .. } => "recovered",
         }
     }
 }

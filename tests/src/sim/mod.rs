@@ -18,7 +18,7 @@
 //!   [`tree`]: the file system as read back at the end.
 //! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
 //!   replies.
-//! * [`mdt_crash`]: crashes of the MDS under load.
+//! * [`mdt_crash`]: crashes of the MDS under load; [`ost_crash`]: of an OSS, with dirty data.
 //! * [`outage`]: mirrors while an OST is down.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
@@ -33,6 +33,7 @@ pub mod faults;
 pub mod mdt_crash;
 pub mod model;
 pub mod op;
+pub mod ost_crash;
 pub mod outage;
 pub mod perform;
 pub mod race;

@@ -42,23 +42,24 @@ fn devices(tool: &Tool<'_>) -> Vec<Device> {
 /// # Errors
 /// The output cannot be written.
 pub fn set_active(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
-    let set = Setting { kind: "osc", field: "active", value: u8::from(command == "activate") };
+    let set = Setting { kind: Some("osc"), field: "active", value: u8::from(command == "activate") };
     let other = "no connection to an OST; those have the type osc or osp";
     set_on(device, command, &set, other, tool)
 }
 
-/// `--device DEVICE abort_recovery`: an MDT no longer waits for clients that have not recovered.
+/// `--device DEVICE abort_recovery`: an MDT or OST no longer waits for clients that have not
+/// recovered.
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn abort_recovery(device: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
-    let set = Setting { kind: "mdt", field: "abort_recovery", value: 1 };
-    set_on(device, "abort_recovery", &set, "no MDT; those have the type mdt", tool)
+    let set = Setting { kind: None, field: "abort_recovery", value: 1 };
+    set_on(device, "abort_recovery", &set, "no MDT or OST; those have the types mdt and obdfilter", tool)
 }
 
-/// A parameter `KIND.DEVICE.FIELD` and its new value.
+/// A parameter `KIND.DEVICE.FIELD` and its new value. `kind`: the type of the device, if `None`.
 struct Setting {
-    kind: &'static str,
+    kind: Option<&'static str>,
     field: &'static str,
     value: u8,
 }
@@ -70,7 +71,7 @@ fn set_on(device: &str, command: &str, setting: &Setting, other: &str, tool: &mu
         writeln!(tool.err, "error: {command}: no device '{device}'; 'lctl dl' lists names and numbers")?;
         return Ok(Errno::ENODEV.0);
     };
-    let name = format!("{}.{}.{}", setting.kind, found.name, setting.field);
+    let name = format!("{}.{}.{}", setting.kind.unwrap_or(&found.kind), found.name, setting.field);
     let set = Request::Set { pattern: name.clone(), value: setting.value.to_string() };
     let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });
     // Several processes may have a connection of this name; the first error counts.

@@ -94,7 +94,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             with_fsname(option.split_once('=').map(|(_, name)| name), rest, tool)
         }
         "activate" | "deactivate" | "abort_recovery" => {
-            let what = if name == "abort_recovery" { "MDT" } else { "connection to an OST" };
+            let what = if name == "abort_recovery" { "MDT or OST" } else { "connection to an OST" };
             writeln!(tool.err, "error: {name}: name the {what} first: lctl --device DEVICE {name}")?;
             Ok(usage::EXIT)
         }

@@ -84,10 +84,10 @@ lctl set_param -P osc.<fsname>-OST0001-osc-*.active=0, on the MGS.
 usage: --device DEVICE deactivate
 ";
 const ABORT_RECOVERY: &str = "\
-end the recovery of an MDT without the clients that have not recovered
-Their uncommitted changes are lost. DEVICE is an MDT, by its name or
-number in 'lctl dl'; lctl get_param mdt.*.recovery_status shows whether
-it waits.
+end the recovery of a server without the clients that have not recovered
+Their uncommitted changes or dirty data are lost. DEVICE is an MDT or OST,
+by its name or number in 'lctl dl'; lctl get_param *.*.recovery_status
+shows whether it waits.
 usage: --device DEVICE abort_recovery
 ";
 const POOL_NEW: &str = "\

@@ -16,8 +16,9 @@
 //!
 //! The OST executes requests of this client without waiting for these locks. Its own locks do not
 //! conflict with those of the requesting client, and overtake the requests that wait for them. If
-//! an OST is restarted while the write is in flight, the locks are lost, and the append may collide
-//! with another one.
+//! an OST is restarted while the write is in flight, it accepts the write before other clients get
+//! locks. If it is restarted in the moment before the write is sent, the append may collide with
+//! another one.
 
 use std::{pin::pin, time::Duration};
 

@@ -28,7 +28,8 @@ const ROUNDS_MAX: usize = 64;
 /// Why a write was not executed.
 enum NotWritten {
     Failure(Failure),
-    /// Too many writes already wait for locks at an OST ([`Reply::LockFirst`]): lock first.
+    /// Too many writes already wait for locks at an OST, or it is in recovery
+    /// ([`Reply::LockFirst`]): lock first.
     LockFirst,
 }
 
@@ -48,8 +49,8 @@ pub struct WriteMode {
     /// Whether the client takes locks, unless the objects are contended. Otherwise the OSTs lock
     /// internally.
     pub lock: bool,
-    /// Whether the offset is valid only under locks that the caller holds. If they are lost, the
-    /// write fails.
+    /// Whether the offset is valid only under locks that the caller holds. If they are lost by an
+    /// eviction, the write fails. A restarted OST accepts it before other clients get locks.
     pub guarded: bool,
 }
 
@@ -159,14 +160,17 @@ impl Lov {
         let is_unwritten = |e: &NotWritten| matches!(e, NotWritten::Failure(Failure::MOVED) | NotWritten::LockFirst);
         *begun |= answers.iter().any(|answer| !matches!(answer, Err((e, _)) if is_unwritten(e)));
         for (error, pieces) in answers.into_iter().filter_map(|a| a.err()) {
-            let is_sealed = matches!(failed, Some(NotWritten::Failure(Failure::LayoutMoved { .. })));
-            failed = if is_sealed { failed } else { Some(error) };
+            failed = Some(match (failed, error) {
+                (Some(sealed @ NotWritten::Failure(Failure::LayoutMoved { .. })), _) => sealed,
+                (Some(other), NotWritten::LockFirst) => other,
+                (_, error) => error,
+            });
             pieces.iter().for_each(|p| written[p.run] = written[p.run].min(p.pos));
         }
         match failed {
             None => Ok(len),
             // The caller repeats the whole write.
-            Some(error @ NotWritten::Failure(Failure::LayoutMoved { .. })) => Err(error),
+            Some(error @ (NotWritten::Failure(Failure::LayoutMoved { .. }) | NotWritten::LockFirst)) => Err(error),
             Some(error) => match prefix(layout, split, &written) {
                 0 => Err(error),
                 prefix => Ok(prefix as usize),
@@ -189,7 +193,7 @@ impl Lov {
         // A guarded write is an append, which is never cached. An unused grant would be space that
         // no client can use.
         let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
-        let request = Request::Write { parts, sync, mtime: None, grant };
+        let request = Request::Write { parts, sync, mtime: None, grant, held: guarded };
         let request = osc.request(request).bulk(bulk);
         let request = if guarded { request.guarded() } else { request };
         match request.send().await?.body {

@@ -15,8 +15,9 @@
 //!   fsync returns it. Data for an inactive OST (`osc.*.active=0`) cannot be written;
 //! * dirty data is bounded by `max_dirty_mb`; a write that would exceed it waits.
 //!
-//! After a restart of the OST, the dirty data is sent again. After an eviction, another client may
-//! have changed the file. So the dirty data is discarded, and fsync returns EIO.
+//! After a restart of the OST, the dirty data is sent again, before the OST serves other clients.
+//! After an eviction, another client may have changed the file. So the dirty data is discarded, and
+//! fsync returns EIO. The same holds if the OST has not waited for this client.
 
 pub mod extents;
 mod follow;
@@ -378,18 +379,18 @@ impl Writeback {
     }
 
     /// Handles the loss of all locks and grants. After a restart of the OST, sends the dirty data
-    /// again at once, so that it precedes the writes of slower clients. If the OST `evicted` the
-    /// client, other clients may have written since. So it discards the dirty data and aborts the
-    /// requests in flight, which have ended when this function returns.
-    pub async fn lost(self: &Arc<Self>, evicted: bool) {
+    /// again at once, and then reports to the OST of this `incarnation` that it has all. The OST
+    /// waits for the report before it serves other clients. If the OST `evicted` the client, other
+    /// clients may have written since. So it discards the dirty data and aborts the requests in
+    /// flight, which have ended when this function returns.
+    pub async fn lost(self: &Arc<Self>, evicted: bool, incarnation: u64) {
         {
             let mut state = self.state.lock();
             state.grant = 0;
             state.grant_losses += 1;
         }
         if !evicted {
-            let this = self.clone();
-            drop(self.rt.spawn("osc_flush", async move { this.flush_all().await }));
+            self.begin_report(incarnation);
             return;
         }
         self.discard_all();
@@ -397,10 +398,24 @@ impl Writeback {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if self.state.lock().sending == 0 {
-                return;
+                break;
             }
             changed.await;
         }
+        self.begin_report(incarnation);
+    }
+
+    /// Flushes all dirty data, and then reports to the restarted OST that it has all.
+    fn begin_report(self: &Arc<Self>, incarnation: u64) {
+        let this = self.clone();
+        drop(self.rt.spawn("osc_flush", async move {
+            this.flush_all().await;
+            // Appends, at an end of file that was found under a lock.
+            this.osc.import().guarded_requests_end().await;
+            let recovered = Request::Recovered { incarnation };
+            // An OST that does not get it has evicted this client, or was restarted again.
+            let _ = this.osc.import().request(recovered).urgent().send().await;
+        }));
     }
 
     fn discard_all(&self) {
@@ -535,7 +550,7 @@ impl Writeback {
         let _permit = self.sends.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
         loop {
             let grant = Grant { used, want: self.want() };
-            let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant };
+            let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant, held: true };
             match self.osc.request(request).bulk(bulk.clone()).urgent().send().await?.body {
                 Reply::Done { epoch, granted } => {
                     self.granted(granted);

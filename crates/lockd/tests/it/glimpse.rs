@@ -156,8 +156,13 @@ fn writer_with_continuous_io_is_not_evicted() {
         for n in 0..12 {
             s.rt.sleep(Duration::from_millis(50)).await;
             let part = ost::Part { object: object(1).fid, offset: n * 100, len: 100 };
-            let write =
-                ost::Request::Write { parts: vec![part], sync: false, mtime: None, grant: ost::Grant::default() };
+            let write = ost::Request::Write {
+                parts: vec![part],
+                sync: false,
+                mtime: None,
+                grant: ost::Grant::default(),
+                held: false,
+            };
             a.import.request(write).send().await.unwrap();
             assert!(!reader.is_finished());
         }

@@ -165,6 +165,7 @@ impl Reader {
             sync: false,
             mtime: None,
             grant: ost::Grant::default(),
+            held: false,
         };
         drop(self.import.request(request).send().await);
     }

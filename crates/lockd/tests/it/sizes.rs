@@ -143,7 +143,8 @@ impl Writer {
             if size > 0 {
                 let part = ost::Part { object: object(1).fid, offset: size - 1, len: 1 };
                 let grant = ost::Grant::default();
-                self.urgent(ost::Request::Write { parts: vec![part], sync: false, mtime: None, grant }).await;
+                self.urgent(ost::Request::Write { parts: vec![part], sync: false, mtime: None, grant, held: false })
+                    .await;
             }
             let mut holding = self.holding.lock();
             (holding.lock, holding.closing, holding.size) = (None, false, 0);

@@ -88,6 +88,22 @@ fn destroyed(fs: &mut Fs) -> BTreeSet<Fid> {
     fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect()
 }
 
+/// The client that migrated the file still has the copy open, and knows its former layout. If the
+/// copy got the objects back, its last close would destroy them.
+#[test]
+fn copy_does_not_get_its_objects_back_after_a_crash() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let (t, _) = orphan(&mut fs, &ME);
+    let known = fs.layout(t).unwrap();
+    take(&mut fs, &ME, f, t).unwrap();
+    let taken = fs.layout(f);
+    fs.commit();
+    let mut fs = fs.crash();
+    assert_eq!(fs.ns.adopt_layout(t, &known), Ok(false));
+    assert_eq!((fs.layout(t), fs.layout(f)), (None, taken));
+}
+
 #[test]
 fn take_layout_renames_the_copys_object_on_the_mdt() {
     let mut fs = Fs::new();

@@ -4,6 +4,7 @@
 //! * [`files`]: open files of objects, and which names are durable;
 //! * `seal`: sealed objects, which a layout change takes out of use: no client may use them;
 //! * `markers`: the files that record which objects are sealed;
+//! * [`clients`]: the durable list of clients;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
@@ -20,6 +21,7 @@ use crate::OssError;
 
 mod allocate;
 mod attrs;
+pub mod clients;
 mod destroy;
 pub mod files;
 pub mod format;
@@ -35,6 +37,7 @@ mod sync;
 mod truncate;
 mod write;
 
+use clients::ClientList;
 use files::Files;
 use format::Home;
 use markers::SealedObjects;
@@ -47,6 +50,7 @@ pub struct Store {
     share: Share,
     buffers: gather::Pools,
     sealed: SealedObjects,
+    clients: ClientList,
 }
 
 impl std::fmt::Debug for Store {
@@ -79,8 +83,14 @@ impl Store {
             path: dir.into(),
             source,
         })?;
+        let clients = ClientList::open(rt, dir).map_err(|source| OssError::Io {
+            what: "read",
+            path: dir.join(clients::CLIENTS),
+            source,
+        })?;
         Ok(Store {
             sealed,
+            clients,
             files: Files::new(rt, dir, open_files_max),
             share: join(device),
             buffers: gather::Pools::new(),
@@ -99,11 +109,17 @@ impl Store {
         self.home.set_index(index)
     }
 
+    /// The durable list of clients.
+    pub fn clients(&self) -> &ClientList {
+        &self.clients
+    }
+
     /// Makes everything durable and releases the directory. No other method may be called after it.
     ///
     /// # Errors
     /// Errors of the local file system; the directory is released all the same.
     pub async fn close(&self) -> sheen_wire::Result<()> {
+        self.clients.close().await;
         let synced = self.sync(&[]).await;
         self.home.release();
         synced

@@ -306,7 +306,8 @@ fn only_destroy_revokes_locks_with_ex() {
         b.end(begun).unwrap();
         mode
     };
-    let write = Request::Write { parts: vec![part(0, 4)], sync: false, mtime: None, grant: Grant::default() };
+    let write =
+        Request::Write { parts: vec![part(0, 4)], sync: false, mtime: None, grant: Grant::default(), held: false };
     let punch = Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] };
     for change in [Request::Truncate { objects: vec![(OBJECT, 0)] }, punch, Request::Read { parts: vec![part(0, 4)] }] {
         assert_ne!(wanted(change.clone(), b""), Mode::Ex, "{change:?}");
@@ -323,8 +324,13 @@ fn flushed_writes_get_the_mtime_of_the_original_write() {
     let client = Caller::local(&process, &ost, "a");
     let now = || process.net.rt().wall();
     let flush = |mtime| {
-        let request =
-            Request::Write { parts: vec![part(0, 4)], sync: true, mtime: Some(mtime), grant: Grant::default() };
+        let request = Request::Write {
+            parts: vec![part(0, 4)],
+            sync: true,
+            mtime: Some(mtime),
+            grant: Grant::default(),
+            held: false,
+        };
         client.end(client.begin(request, Bytes::from_static(b"abcd"))).map(drop)
     };
     let shown = || stat(&client).mtime.unwrap();
@@ -348,8 +354,13 @@ fn flushed_writes_get_the_mtime_of_the_original_write() {
     let written = shown();
     assert!(written >= begun);
     let flush = |mtime| {
-        let request =
-            Request::Write { parts: vec![part(0, 4)], sync: true, mtime: Some(mtime), grant: Grant::default() };
+        let request = Request::Write {
+            parts: vec![part(0, 4)],
+            sync: true,
+            mtime: Some(mtime),
+            grant: Grant::default(),
+            held: false,
+        };
         client.end(client.begin(request, Bytes::from_static(b"abcd"))).map(drop)
     };
     flush(ago(20)).unwrap();
@@ -365,8 +376,13 @@ fn writes_beyond_the_waiting_bound_get_lock_first() {
     let [writer, holder, other] = callers(&process, &ost);
     let (lock, _) = holder.keep(OBJECT);
     let write = |client: &Caller<'_>, offset, len: usize| {
-        let request =
-            Request::Write { parts: vec![part(offset, len)], sync: false, mtime: None, grant: Grant::default() };
+        let request = Request::Write {
+            parts: vec![part(offset, len)],
+            sync: false,
+            mtime: None,
+            grant: Grant::default(),
+            held: false,
+        };
         client.begin(request, vec![7; len].into())
     };
     let first = write(&writer, 0, BULK_BYTES_MAX / 2);

@@ -60,7 +60,7 @@ impl Client {
     /// Writes `len` bytes at `offset` of an object. Returns the bytes granted in addition.
     async fn write(&self, oid: u32, offset: u64, len: u64, grant: Grant) -> Result<u64> {
         let parts = vec![Part { object: Fid::new(0x2_8000_0401, oid), offset, len: len as u32 }];
-        let request = Request::Write { parts, sync: false, mtime: None, grant };
+        let request = Request::Write { parts, sync: false, mtime: None, grant, held: false };
         match self.0.request(request).bulk(Bulk::from(Bytes::from(vec![oid as u8; len as usize]))).send().await?.body {
             Reply::Done { granted, .. } => Ok(granted),
             other => panic!("{other:?}"),

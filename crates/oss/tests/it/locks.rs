@@ -23,8 +23,13 @@ fn object(n: u32) -> Fid {
 
 /// All requests that change an object of 8 KiB.
 fn changes() -> Vec<(Request, &'static [u8])> {
-    let write =
-        |offset| Request::Write { parts: vec![part(offset, 4)], sync: false, mtime: None, grant: Grant::default() };
+    let write = |offset| Request::Write {
+        parts: vec![part(offset, 4)],
+        sync: false,
+        mtime: None,
+        grant: Grant::default(),
+        held: false,
+    };
     let allocate = |mode, offset| Request::Allocate { mode, runs: vec![(OBJECT, offset, 4096)] };
     vec![
         (write(4000), b"abcd"),
@@ -166,7 +171,7 @@ fn enqueue_is_granted_while_a_write_waits_for_another_object() {
         let piece = |object, offset| Part { object, offset, len: 3 };
         let parts = vec![piece(other, 0), piece(held, 0), piece(other, 3), piece(held, 3)];
         let write = writer.begin(
-            Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
+            Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false },
             Bytes::from_static(b"abcABCdefDEF"),
         );
         assert_eq!(holder.asked(), id);
@@ -279,7 +284,7 @@ fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
         let parts: Vec<Part> = (0..OBJECTS).map(|n| Part { object: object(n), ..part(round, 1) }).collect();
         let both = [take_and_cancel(&a, false), take_and_cancel(&b, true)];
         let write = writer.begin(
-            Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
+            Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false },
             vec![b'x'; OBJECTS as usize].into(),
         );
         for sizes in both.map(|begun| process.end(begun)) {
@@ -376,7 +381,8 @@ fn write_of_a_disconnected_client_is_not_executed() {
     let write = writer.begin_write(OBJECT, 0, b"one");
     assert_eq!(holder.asked(), id);
     let parts = [OBJECT, object(1)].map(|object| Part { object, ..part(3, 3) });
-    let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: None, grant: Grant::default() };
+    let request =
+        Request::Write { parts: parts.to_vec(), sync: false, mtime: None, grant: Grant::default(), held: false };
     let several = writer.begin(request, Bytes::from_static(b"twotwo"));
     process.run(process.net.rt().timeout(PATIENCE, writer.import.close())).unwrap();
     assert!(process.end(write).is_err() && process.end(several).is_err());

@@ -65,7 +65,8 @@ fn sealed_object_refuses_all_requests_until_unsealed() {
     let known = versions(&client);
     assert_eq!(close(&client, &known), Ok(()));
     let whole = vec![Part { object: OBJECT, ..part(0, 100) }];
-    let write = Request::Write { parts: vec![part(0, 1)], sync: false, mtime: None, grant: Grant::default() };
+    let write =
+        Request::Write { parts: vec![part(0, 1)], sync: false, mtime: None, grant: Grant::default(), held: false };
     for (request, data) in [
         (Request::Read { parts: whole }, &b""[..]),
         (write, b"x"),
@@ -229,7 +230,8 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     assert_eq!(holder.asked(), id);
     // The first object is written at once, the second waits for the client that seals it.
     let parts = vec![part(0, 3), Part { object: OTHER, ..part(0, 3) }];
-    let both = || Request::Write { parts: parts.clone(), sync: false, mtime: None, grant: Grant::default() };
+    let both =
+        || Request::Write { parts: parts.clone(), sync: false, mtime: None, grant: Grant::default(), held: false };
     let writing = writer.begin(both(), bytes::Bytes::from_static(b"abcxyz"));
     let end = process.net.rt().now() + PATIENCE;
     while &mover.read(OBJECT)[..] != b"abc" {

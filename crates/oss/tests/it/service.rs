@@ -118,7 +118,13 @@ fn reply_bytes_sums_read_lengths_without_overflow() {
     assert_eq!(bytes(Request::Read { parts: vec![part(0, 4096), part(1 << 30, 100)] }), 4196);
     assert!(bytes(Request::Read { parts: vec![part(0, u32::MAX as usize); 3] }) > 16 << 20, "it does not wrap");
     assert_eq!(
-        bytes(Request::Write { parts: vec![part(0, 4096)], sync: false, mtime: None, grant: Grant::default() }),
+        bytes(Request::Write {
+            parts: vec![part(0, 4096)],
+            sync: false,
+            mtime: None,
+            grant: Grant::default(),
+            held: false
+        }),
         0
     );
 }
@@ -129,7 +135,7 @@ fn invalid_ost_requests_are_refused_and_change_nothing() {
     let ost = process.start(Some(0)).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);
     let refused = |request, bulk: &[u8]| client.call(request, bulk).unwrap_err();
-    let write = |parts| Request::Write { parts, sync: false, mtime: None, grant: Grant::default() };
+    let write = |parts| Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false };
     assert_eq!(refused(write(vec![part(0, 4)]), b"abc"), Errno::EPROTO);
     assert_eq!(refused(write(vec![part(OBJECT_SIZE_MAX, 3)]), b"abc"), Errno::EFBIG);
     assert_eq!(refused(write(vec![part(u64::MAX - 1, 3)]), b"abc"), Errno::EFBIG);

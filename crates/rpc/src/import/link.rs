@@ -159,6 +159,21 @@ impl Link {
         (forgotten.restarted || forgotten.evicted).then_some(forgotten)
     }
 
+    /// Records that a restarted server counts the client as evicted.
+    pub(super) fn count_as_evicted(&mut self) {
+        self.eviction_pending = true;
+    }
+
+    /// Returns whether guarded requests up to this xid are unanswered.
+    pub(super) fn has_guarded(&self, xid: u64) -> bool {
+        self.pending.range(..=xid).any(|(_, pending)| pending.guarded)
+    }
+
+    /// Returns the last xid that was assigned.
+    pub(super) fn xid_last(&self) -> u64 {
+        self.xid_last
+    }
+
     /// Records a completed recovery. After an eviction, fails the requests that were valid only
     /// under locks of before.
     pub(super) fn recovered(&mut self, incarnation: u64) {

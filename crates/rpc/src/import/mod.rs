@@ -29,6 +29,7 @@ mod tcp;
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use sheen_lnet::{Net, Nid};
@@ -48,6 +49,9 @@ use crate::{
 };
 use config::{PAGE_BYTES, PAGES_PER_RPC_LIMIT};
 use inner::Inner;
+
+/// Poll interval of [`Import::guarded_requests_end`].
+const GUARDED_POLL: Duration = Duration::from_millis(5);
 
 /// A client's connection to one target. Dropping it disconnects.
 pub struct Import<P: Protocol> {
@@ -134,6 +138,15 @@ impl<P: Protocol> Import<P> {
                 // A target of this process is removed without notice.
                 () = services => {}
             }
+        }
+    }
+
+    /// Waits until the guarded requests that are under way now have ended. For the restart of a
+    /// server, which is rare.
+    pub async fn guarded_requests_end(&self) {
+        let xid = self.inner.link.lock().xid_last();
+        while self.inner.link.lock().has_guarded(xid) {
+            self.inner.net.rt().sleep(GUARDED_POLL).await;
         }
     }
 

@@ -31,6 +31,12 @@ impl<P: Protocol> Recovering<P> {
         self.forgotten.evicted
     }
 
+    /// Records that the restarted server did not wait for this client. Requests that were valid
+    /// only under locks of before fail, as after an eviction.
+    pub fn count_as_evicted(&self) {
+        self.inner.link.lock().count_as_evicted();
+    }
+
     /// Returns whether the server was restarted. It may have evicted this client before.
     pub fn restarted(&self) -> bool {
         self.forgotten.restarted

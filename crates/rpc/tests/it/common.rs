@@ -313,7 +313,7 @@ impl<S: tracing::Subscriber> Layer<S> for Log {
 }
 
 pub fn write() -> ost::Request {
-    ost::Request::Write { parts: vec![part()], sync: false, mtime: None, grant: ost::Grant::default() }
+    ost::Request::Write { parts: vec![part()], sync: false, mtime: None, grant: ost::Grant::default(), held: false }
 }
 
 pub fn read() -> ost::Request {

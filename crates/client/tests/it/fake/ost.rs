@@ -161,7 +161,9 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             state.habits.glimpsed.extend(answers);
             Ok(Reply::Ok.into())
         }
-        Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
+        Request::Destroy { .. } | Request::DestroyRange { .. } | Request::Recover | Request::Recovered { .. } => {
+            Ok(Reply::Ok.into())
+        }
         Request::List { .. }
         | Request::Versions { .. }
         | Request::Seal { .. }

@@ -160,7 +160,16 @@ impl Client<'_> {
     }
 
     pub fn write(&self, data: &[u8], sync: bool) -> sheen_wire::Result<Response<Reply>> {
-        self.call(Request::Write { parts: vec![part(0, data.len())], sync, mtime: None, grant: Grant::default() }, data)
+        self.call(
+            Request::Write {
+                parts: vec![part(0, data.len())],
+                sync,
+                mtime: None,
+                grant: Grant::default(),
+                held: false,
+            },
+            data,
+        )
     }
 
     pub fn read(&self, len: usize) -> Bytes {

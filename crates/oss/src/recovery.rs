@@ -1,0 +1,164 @@
+//! Recovery after a restart: clients flush the dirty data that they wrote under locks of before.
+//!
+//! The locks were lost with the restart. If another client could read or write the same bytes
+//! before the flush, it would read old data, or its write would be overwritten by an earlier one.
+//!
+//! A client's hook for restarts drops its locks, and the data and sizes cached under them. Then it
+//! sends `Recover`, flushes its dirty data, and sends `Recovered`.
+//!
+//! Invariants:
+//! * A client is on the durable list before it gets its first lock ([`Ost::list_client`]). A client
+//!   of this process is left out, because it does not survive a crash.
+//! * Until all clients on the list have recovered, only they may write, and only bytes on which
+//!   they had locks: dirty data, and appends that were under way.
+//! * A client that does not recover in time is dropped: it is taken off the list, and evicted if it
+//!   is connected. Then it discards its dirty data, and reports this at its next sync.
+//! * An orderly stop revokes all locks ([`Ost::revoke_all`]). So the next start waits only for
+//!   clients that held locks all the same.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use sheen_lnet::Nid;
+use sheen_recovery::Stage;
+use sheen_rpc::Export;
+use sheen_wire::{
+    Errno, Result,
+    ldlm::{Mode, Policy, Resource},
+    ost::{Reply, Request},
+};
+use tracing::{info, warn};
+
+use crate::{Ost, locks::all};
+
+/// Time that an orderly stop waits for clients to cancel their locks.
+const REVOKE_MAX: Duration = Duration::from_secs(1);
+/// Number of objects whose locks are revoked at a time.
+const REVOKED_AT_ONCE: usize = 256;
+
+impl Ost {
+    /// Waits until this request may be executed. Returns the reply if it may not.
+    ///
+    /// # Errors
+    /// ESHUTDOWN: the OST stops, or the client has disconnected.
+    pub(crate) async fn wait_for_recovery(&self, export: &Export, request: &Request) -> Result<Option<Reply>> {
+        use Request::*;
+        let is_back = || self.recovery.window.lock().has_replayed(export.client());
+        match request {
+            Recover | Recovered { .. } | StatFs | Cancel { .. } | Glimpsed { .. } | Follow { .. } => Ok(None),
+            // No client uses these objects any more.
+            Destroy { .. } | DestroyRange { .. } => Ok(None),
+            Write { held: true, .. } if is_back() => {
+                self.recovery.progress();
+                Ok(None)
+            }
+            // After data that followed its object to another name.
+            Sync { .. } if is_back() => Ok(None),
+            // The request must not hold bytes for which a flush may wait.
+            Write { held: false, .. } => Ok(Some(Reply::LockFirst)),
+            _ => self.locks.unless_disconnected(export, self.recovery.ended()).await.map(|()| None),
+        }
+    }
+
+    /// Processes `Recover`.
+    ///
+    /// # Errors
+    /// ESTALE: the OST did not wait for this client.
+    pub(crate) fn client_returned(&self, export: &Export) -> Result<Reply> {
+        self.recovery.window.lock().replay(export.client(), true, [], true).map_err(|_| Errno::ESTALE)?;
+        self.store.clients().returned(export.client(), export.id());
+        self.recovery.notify();
+        Ok(Reply::Ok)
+    }
+
+    /// Processes `Recovered`.
+    pub(crate) fn client_recovered(&self, export: &Export, incarnation: u64) -> Reply {
+        if incarnation == self.incarnation {
+            // A client that the OST does not wait for may report as well.
+            let _ = self.recovery.window.lock().finished(export.client());
+            self.recovery.notify();
+        }
+        Reply::Ok
+    }
+
+    /// Puts a client on the durable list before its first lock.
+    pub(crate) async fn list_client(&self, export: &Arc<Export>) {
+        if export.nid() == Nid::Lo || self.exports.read().is_listed(export) {
+            return;
+        }
+        self.store.clients().add(export.client(), export.id()).await;
+        self.exports.write().listed(export);
+        if export.is_ended() {
+            self.disconnected_client(export);
+        }
+    }
+
+    /// Takes a client that has disconnected off the list.
+    pub(crate) fn disconnected_client(&self, export: &Export) {
+        if !self.store.clients().remove(export.client(), export.id()) {
+            return;
+        }
+        self.recovery.window.lock().remove(export.client());
+        self.recovery.notify();
+        if let Some(ost) = self.me.upgrade() {
+            // Otherwise an OST that crashes in the next moment would wait for the client.
+            drop(self.rt.spawn("ost-clients", async move { ost.store.clients().flush().await }));
+        }
+    }
+
+    /// Drops the clients that the recovery waits for.
+    async fn drop_awaited(&self) {
+        let dropped = self.recovery.window.lock().drop_awaited();
+        for client in &dropped {
+            warn!("{}: client {client} did not recover in time; its dirty data is lost", self.name);
+            let export = self.exports.read().of_client(client).cloned();
+            match export {
+                // It may still flush. This also takes it off the list.
+                Some(export) => export.evict("it did not recover in time"),
+                None => drop(self.store.clients().remove(client, 0)),
+            }
+        }
+        self.store.clients().flush().await;
+        self.recovery.notify();
+    }
+
+    /// Revokes the locks of all clients, as far as they cancel them at once. They may get new ones
+    /// meanwhile.
+    pub(crate) async fn revoke_all(&self) {
+        let lockd = self.locks.lockd();
+        let resources: BTreeSet<Resource> = lockd.all_locks().iter().map(|info| info.resource).collect();
+        let resources: Vec<Resource> = resources.into_iter().collect();
+        let revoked = async {
+            for some in resources.chunks(REVOKED_AT_ONCE) {
+                let revoke = async |resource: &Resource| {
+                    lockd.local(&[(*resource, Mode::Pw, Policy::extent(0, u64::MAX))], None).wait().await;
+                };
+                all(some.iter().map(revoke)).await;
+            }
+        };
+        let _ = self.rt.timeout(REVOKE_MAX, revoked).await;
+    }
+
+    /// Leaves only clients with locks on the list, for the next start. Call it when no request is
+    /// under way any more.
+    pub(crate) fn list_holders(&self) {
+        if self.recovery.is_ended() {
+            let holders: BTreeSet<u64> = self.locks.lockd().all_locks().iter().map(|info| info.lock.client).collect();
+            self.store.clients().retain(|export| holders.contains(&export));
+        }
+    }
+}
+
+/// The recovery task.
+pub(crate) async fn run(ost: Arc<Ost>) {
+    let clients = ost.recovery.window.lock().counts().clients;
+    info!("{}: in recovery: waiting for {clients} clients", ost.name);
+    let mut connected = 0;
+    while ost.recovery.window.lock().stage() != Stage::Ended {
+        if ost.recovery.wait_for_clients(&mut connected).await {
+            ost.drop_awaited().await;
+        }
+    }
+    ost.recovery.end();
+    let dropped = ost.recovery.window.lock().counts().dropped;
+    info!("{}: recovery is over: {clients} clients, {dropped} of them lost", ost.name);
+}

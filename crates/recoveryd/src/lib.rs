@@ -1,0 +1,216 @@
+//! The recovery of a server: it waits for the clients that were connected before its restart. The
+//! engine ([`sheen_recovery::Window`]) knows who has recovered. This crate knows the time: limits,
+//! waits of requests, status and parameters.
+//!
+//! Invariants:
+//! * a recovery ends at the latest after its hard limit;
+//! * nobody waits after the end.
+
+mod params;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sheen_recovery::{Stage, Window};
+use sheen_rt::{Instant, Rt};
+use sheen_wire::Time;
+use tokio::sync::Notify;
+
+pub use params::register;
+
+/// Default of `recovery_time_soft`, in seconds. A client that sends no requests notices the loss of
+/// a server's host by TCP keepalive, after 30 to 60 s. Then it has to find the server again, in
+/// rounds of up to 7 s.
+pub const RECOVERY_TIME_SOFT_SECS: u64 = 90;
+/// Default of `recovery_time_hard`, in seconds.
+pub const RECOVERY_TIME_HARD_SECS: u64 = 270;
+
+/// The state of a recovery. `C`: a change that a client replays. `E`: why one could not be.
+pub struct Recovery<C, E> {
+    rt: Rt,
+    /// The engine. After a change of it, call [`Recovery::notify`].
+    pub window: Mutex<Window<C, E>>,
+    /// Notified when the window has changed.
+    changed: Notify,
+    ended: AtomicBool,
+    /// An administrator ends the recovery.
+    aborted: AtomicBool,
+    /// Time that the server waits for a client, in seconds (`recovery_time_soft`).
+    soft_secs: AtomicU64,
+    /// Longest duration of a recovery, in seconds (`recovery_time_hard`).
+    hard_secs: AtomicU64,
+    times: Mutex<Times>,
+}
+
+/// Limits of a recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Time that the server waits for a client.
+    pub soft: Duration,
+    /// Longest duration.
+    pub hard: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            soft: Duration::from_secs(RECOVERY_TIME_SOFT_SECS),
+            hard: Duration::from_secs(RECOVERY_TIME_HARD_SECS),
+        }
+    }
+}
+
+/// When a recovery began and ended, and when the server stops to wait.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// Wall clock at the start.
+    start: Time,
+    began: Instant,
+    /// When a client last connected or made progress, or clients were dropped.
+    waits_since: Instant,
+    /// Duration; `None` while it is under way, and if there was nothing to recover.
+    took: Option<Duration>,
+}
+
+impl Times {
+    /// Returns the end of the wait for the clients that have not recovered.
+    fn deadline(&self, limits: Limits) -> Instant {
+        (self.waits_since + limits.soft).min(self.began + limits.hard)
+    }
+}
+
+impl<C, E> fmt::Debug for Recovery<C, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recovery").field("ended", &self.is_ended()).finish()
+    }
+}
+
+impl<C, E> Recovery<C, E> {
+    /// Returns whether the server executes new requests.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    /// Returns the limits.
+    pub fn limits(&self) -> Limits {
+        let secs = |secs: &AtomicU64| Duration::from_secs(secs.load(Relaxed));
+        Limits { soft: secs(&self.soft_secs), hard: secs(&self.hard_secs) }
+    }
+}
+
+impl<C, E: Clone> Recovery<C, E> {
+    /// Begins the recovery of these clients; without any there is none.
+    pub fn new(rt: &Rt, clients: Vec<String>, limits: Limits) -> Recovery<C, E> {
+        let window = Window::new(clients);
+        let ended = AtomicBool::new(window.stage() == Stage::Ended);
+        let now = rt.now();
+        Recovery {
+            rt: rt.clone(),
+            window: Mutex::new(window),
+            changed: Notify::new(),
+            ended,
+            aborted: AtomicBool::new(false),
+            soft_secs: AtomicU64::new(limits.soft.as_secs()),
+            hard_secs: AtomicU64::new(limits.hard.as_secs()),
+            times: Mutex::new(Times { start: rt.wall(), began: now, waits_since: now, took: None }),
+        }
+    }
+
+    /// Returns when the server began to execute new requests.
+    pub fn ended_at(&self) -> Instant {
+        let times = self.times.lock();
+        times.began + times.took.unwrap_or_default()
+    }
+
+    /// Lets the server execute new requests.
+    pub fn end(&self) {
+        {
+            let mut times = self.times.lock();
+            times.took = Some(self.rt.now().since(times.began));
+        }
+        self.ended.store(true, Relaxed);
+        self.notify();
+    }
+
+    /// Changes the limits in seconds, also of a recovery that is under way.
+    pub fn set_limits(&self, soft_secs: Option<u64>, hard_secs: Option<u64>) {
+        for (cell, value) in [(&self.soft_secs, soft_secs), (&self.hard_secs, hard_secs)] {
+            value.into_iter().for_each(|secs| cell.store(secs, Relaxed));
+        }
+        self.notify();
+    }
+
+    /// Ends the wait for clients that have not recovered. Does nothing after the end.
+    pub fn abort(&self) {
+        if !self.is_ended() {
+            self.aborted.store(true, Relaxed);
+            self.notify();
+        }
+    }
+
+    /// Returns whether an administrator ended the recovery.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
+    }
+
+    /// Reports a change of the window.
+    pub fn notify(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until `done` returns something; called again after each change of the window.
+    pub async fn wait_for<T>(&self, mut done: impl FnMut(&Recovery<C, E>) -> Option<T>) -> T {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(value) = done(self) {
+                return value;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until the server executes new requests.
+    pub async fn ended(&self) {
+        self.wait_for(|me| me.is_ended().then_some(())).await;
+    }
+
+    /// Waits until all changes are replayed.
+    pub async fn replayed(&self) {
+        self.wait_for(|me| (me.is_ended() || me.window.lock().stage() > Stage::Replay).then_some(())).await;
+    }
+
+    /// Records that a client makes progress: the wait for clients begins anew.
+    pub fn progress(&self) {
+        self.times.lock().waits_since = self.rt.now();
+    }
+
+    /// Waits until clients have done something, or the wait for them is over. Returns whether it is
+    /// over. `connected`: the clients that had connected before.
+    pub async fn wait_for_clients(&self, connected: &mut usize) -> bool {
+        let limits = self.limits();
+        let waited = self.wait_for(|me| {
+            let window = me.window.lock();
+            let now_connected = window.counts().connected;
+            let has_work = window.stage() == Stage::Ended || window.has_next();
+            let is_news = has_work || now_connected != *connected || me.limits() != limits;
+            (me.is_aborted() || is_news).then_some(now_connected)
+        });
+        let deadline = self.times.lock().deadline(limits);
+        let Ok(now_connected) = self.rt.timeout(deadline.since(self.rt.now()), waited).await else {
+            let mut times = self.times.lock();
+            let is_over = times.deadline(limits) <= self.rt.now();
+            if is_over {
+                times.waits_since = self.rt.now();
+            }
+            return is_over;
+        };
+        if now_connected > *connected {
+            self.times.lock().waits_since = self.rt.now();
+        }
+        *connected = now_connected;
+        self.is_aborted()
+    }
+}
