@@ -228,9 +228,10 @@ pub struct MdsArgs {
 pub struct OssArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Number of OSTs in the directory; a larger number than before adds OSTs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub osts: u32,
+    /// Number of OSTs in the directory; a larger number than before adds OSTs [default: those of
+    /// before, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub osts: Option<u32>,
 }
 
 /// `sheen mount`

@@ -52,6 +52,11 @@ impl OssSlots {
         Ok(OssSlots { path, content })
     }
 
+    /// Returns how many slots there were at the last start.
+    pub fn count(&self) -> u32 {
+        self.content.osts.keys().filter_map(|slot| slot.parse::<u32>().ok()).max().map_or(0, |last| last + 1)
+    }
+
     /// Decides about the directory `at` of a slot, which holds no OST. Returns whether to format a
     /// new OST there. `false`: its OST is out of use, and `sheen oss` starts without it.
     ///
@@ -107,6 +112,7 @@ mod tests {
         slots.record(&rt.disk(), 0, "t-OST0004").unwrap();
         slots.record(&rt.disk(), 1, "t-OST0005").unwrap();
         let slots = OssSlots::load(dir.path()).unwrap();
+        assert_eq!(slots.count(), 2, "a start without --osts serves both");
         let refused = slots.formats(1, &at, &config(None)).unwrap_err().to_string();
         assert!(refused.starts_with("the directory of t-OST0005 is missing"), "{refused}");
         assert!(refused.contains("osc.t-OST0005-osc-*.active=0"), "{refused}");

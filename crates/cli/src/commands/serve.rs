@@ -53,7 +53,7 @@ pub fn oss(args: &OssArgs) -> Result {
     target(&args.target, OSS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
         let mut slots = OssSlots::load(dir)?;
         let mut ready = 0;
-        for slot in 0..args.osts {
+        for slot in 0..args.osts.unwrap_or(1).max(slots.count()) {
             let dir = dir.join(slot.to_string());
             if !DirKind::Ost.is_in(&dir) && !slots.formats(slot, &dir, &host.wait_for_mdt(fsname, mgs, &dir).await?)? {
                 continue;
