@@ -14,7 +14,7 @@ use crate::{
     Mount, Ran,
     address::own_address,
     new_dir, run_within, sheen,
-    wait::{EVENTUALLY, eventually},
+    wait::{EVENTUALLY, eventually, eventually_some},
 };
 
 /// Ports of the servers, by kind. They are below the kernel's ephemeral ports, so that no other
@@ -73,8 +73,24 @@ impl Cluster {
     /// Starts the servers of a kind at another address than [`Cluster::nid`] returns.
     #[track_caller]
     pub fn spawn_at(&mut self, kind: &'static str, listen: &str) {
-        let mut command = Command::new(sheen());
-        command.arg(kind).arg("--dir").arg(self.base.join(kind)).args(["--listen", listen]);
+        let dir = self.base.join(kind);
+        self.spawn_as(kind, kind, &dir, listen, &[], Command::new(sheen()));
+    }
+
+    /// Starts the servers of a kind in a directory, with further options. `name`: for
+    /// [`Cluster::kill`] and so on. `sheen`: runs the program with the arguments that are added.
+    #[track_caller]
+    pub fn spawn_as(
+        &mut self,
+        name: &'static str,
+        kind: &str,
+        dir: &Path,
+        listen: &str,
+        options: &[&str],
+        sheen: Command,
+    ) {
+        let mut command = sheen;
+        command.arg(kind).arg("--dir").arg(dir).args(["--listen", listen]).args(options);
         if kind != "mgs" {
             command.args(["--mgs", &self.nid("mgs"), "--fsname", "many"]);
         }
@@ -86,7 +102,23 @@ impl Cluster {
         }
         let log = fs::OpenOptions::new().create(true).append(true).open(self.base.join("log")).expect("a log");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
-        self.children.push((kind, command.spawn().expect("the server starts")));
+        self.children.push((name, command.spawn().expect("the server starts")));
+    }
+
+    /// Sends a signal to a server.
+    #[track_caller]
+    pub fn signal(&self, name: &str, signal: Signal) {
+        let (_, child) = self.children.iter().find(|(k, _)| *k == name).expect("it runs");
+        kill_process(Pid::from_child(child), signal).expect("its own child");
+    }
+
+    /// Waits for the end of a server. Returns whether it stopped in order.
+    #[track_caller]
+    pub fn ended(&mut self, name: &str) -> bool {
+        let at = self.children.iter().position(|(k, _)| *k == name).expect("it runs");
+        let ended = eventually_some(format!("{name} ends"), || self.children[at].1.try_wait().expect("its own child"));
+        self.children.remove(at);
+        ended.success()
     }
 
     /// Kills the servers of a kind with SIGKILL.

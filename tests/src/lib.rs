@@ -367,9 +367,15 @@ impl Mount {
     /// Mounts `source` at `at`.
     #[track_caller]
     pub fn new(source: &str, at: PathBuf) -> Mount {
+        Mount::with(source, at, &[])
+    }
+
+    /// Mounts `source` at `at`, with further options of `sheen mount`.
+    #[track_caller]
+    pub fn with(source: &str, at: PathBuf, options: &[&str]) -> Mount {
         fs::create_dir_all(&at).expect("a mount point");
         let mut command = Command::new(sheen());
-        command.args(["mount", source]).arg(&at);
+        command.args(["mount", source]).arg(&at).args(options);
         // Created before the command runs: a mount that hangs while it starts is cleaned up as
         // well.
         let mount = Mount { mnt: at };

@@ -5,6 +5,7 @@
 //! its events.
 
 use sheen_tests::sim::{
+    lost_client::{without_mdt, without_ost},
     mdt_crash::mdt_crashes,
     ost_crash::{appends_and_crashes, late_writer, ost_crashes},
     outage::read_through_outages,
@@ -40,6 +41,16 @@ fn no_answered_change_is_lost_by_mds_crashes() {
     run(1506, 0);
     // The MDT had committed an O_TMPFILE without an answer, and made it again when it was resent.
     run(4752, 0);
+}
+
+#[test]
+fn mdt_recovery_without_one_client_costs_only_that_client() {
+    seeds("mdt_recovery_without_one_client_costs_only_that_client", 20, without_mdt);
+}
+
+#[test]
+fn ost_recovery_without_one_client_costs_only_that_client() {
+    seeds("ost_recovery_without_one_client_costs_only_that_client", 20, without_ost);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_lnet::{DEFAULT_PORT, Nid, NidName};
+use sheen_lnet::{DEFAULT_PORT, Nid, NidName, split_nids};
 use sheen_rt::Rt;
 
 use crate::error::{Context, Failure, Result};
@@ -63,7 +63,7 @@ impl MgsAt {
     /// Parses and resolves the MGS NIDs that a user gave.
     pub async fn resolve(rt: &Rt, text: &str) -> Result<MgsAt> {
         let mut mgs = MgsAt::default();
-        for word in text.split(',').filter(|w| !w.is_empty()) {
+        for word in split_nids(text).into_iter().filter(|w| !w.is_empty()) {
             let name: NidName = word.parse().map_err(|e| {
                 Failure::new(format!("invalid NID '{word}': {e}"))
                     .advise(format!("write it as HOST@tcp (port {DEFAULT_PORT}) or HOST:PORT@tcp"))
@@ -194,6 +194,27 @@ async fn announced(rt: &Rt, text: &str) -> Result<(IpAddr, Option<u16>)> {
             Err(Failure::new(format!("invalid --announce '{text}': expected an address that other hosts can reach")))
         }
     }
+}
+
+/// Returns the NIDs to register for a server at `own`, which others may replace: its own first. A
+/// NID without a port has the port of `own`.
+pub async fn with_servicenodes(rt: &Rt, own: Nid, others: &[String]) -> Result<Vec<Nid>> {
+    let mut nids = vec![own];
+    for word in others.iter().flat_map(|list| split_nids(list)) {
+        let name: NidName = word.parse().context(format!("--servicenode {word}"))?;
+        for nid in name.resolve(rt).await.context(format!("--servicenode {word}"))? {
+            let nid = match (nid, own) {
+                (Nid::Tcp(addr), Nid::Tcp(own)) if !names_port(word) => {
+                    Nid::Tcp(SocketAddr::new(addr.ip(), own.port()))
+                }
+                _ => nid,
+            };
+            if !nids.contains(&nid) {
+                nids.push(nid);
+            }
+        }
+    }
+    Ok(nids)
 }
 
 /// Returns whether a valid NID names a port.
@@ -344,6 +365,22 @@ mod tests {
         assert_eq!(at("[fd00::9]:5@tcp"), "[fd00::9]:5@tcp");
         assert_eq!(at("fd00::9@tcp"), "[fd00::9]:7990@tcp");
         assert_eq!(at("127.0.0.1:5@tcp"), "127.0.0.1:5@tcp");
+    }
+
+    #[test]
+    fn servicenode_option_adds_nids_behind_the_servers_own() {
+        let sim = Sim::new(1, SimConfig::default());
+        let own: Nid = "10.0.0.1:7989@tcp".parse().unwrap();
+        let nids = |others: &[&str]| {
+            let others: Vec<String> = others.iter().map(|s| (*s).to_owned()).collect();
+            let nids = sim.run(with_servicenodes(&sim.rt(1), own, &others)).unwrap();
+            nids.map(|nids| nids.iter().map(Nid::to_string).collect::<Vec<_>>().join(" "))
+        };
+        let both = "10.0.0.1:7989@tcp 10.0.0.2:7989@tcp";
+        assert_eq!(nids(&["10.0.0.1@tcp", "10.0.0.2@tcp"]).unwrap(), both);
+        assert_eq!(nids(&["10.0.0.2@tcp:10.0.0.1@tcp"]).unwrap(), both);
+        assert_eq!(nids(&["10.0.0.2:1@tcp"]).unwrap(), "10.0.0.1:7989@tcp 10.0.0.2:1@tcp");
+        assert!(nids(&["10.0.0.2"]).unwrap_err().to_string().contains("--servicenode 10.0.0.2"));
     }
 
     #[test]

@@ -190,6 +190,21 @@ pub struct MgsArgs {
     /// Address to listen on, such as 0.0.0.0@tcp for all addresses; the default port is 7988
     #[arg(long, value_name = "NID", default_value = "127.0.0.1@tcp")]
     pub listen: String,
+    #[command(flatten)]
+    pub failover: FailoverArgs,
+}
+
+/// Options of a server whose directory other hosts can serve as well.
+#[derive(Debug, Args)]
+pub struct FailoverArgs {
+    /// NID of a server that may serve this directory, on this or another host; give the option once
+    /// for each server, or separate the NIDs with commas. Protects the directory from two servers
+    /// at a time
+    #[arg(long = "servicenode", visible_alias = "failnode", value_name = "NID", value_delimiter = ',')]
+    pub servicenodes: Vec<String>,
+    /// Ask the server that serves the directory to stop, and take its place
+    #[arg(long)]
+    pub takeover: bool,
 }
 
 /// Options common to `sheen mds` and `sheen oss`.
@@ -198,7 +213,7 @@ pub struct TargetArgs {
     /// The server's directory
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// NID of the MGS, such as node1@tcp; separate several NIDs with commas
+    /// NID of the MGS, such as node1@tcp; separate several NIDs with commas or colons
     #[arg(long, value_name = "NID")]
     pub mgs: String,
     /// Name of the file system that the server joins
@@ -212,6 +227,8 @@ pub struct TargetArgs {
     /// one from which this host reaches the MGS]
     #[arg(long, value_name = "NID")]
     pub announce: Option<String>,
+    #[command(flatten)]
+    pub failover: FailoverArgs,
 }
 
 /// `sheen mds`

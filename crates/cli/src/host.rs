@@ -16,7 +16,7 @@ use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, Unit};
-use sheen_rpc::Server;
+use sheen_rpc::{Server, Service};
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::InlineDom, mgs::Config};
 
@@ -27,6 +27,7 @@ use crate::{
 };
 
 mod mdt_registration;
+pub mod protection;
 mod registration;
 mod watched_dirs;
 
@@ -204,14 +205,15 @@ impl Host {
 
     /// Serves an MDT and its data service from a directory. In a new MDT, the root of the file
     /// system belongs to the user of this process and has the default layout `root_layout`.
-    pub async fn mdt(&self, dir: &Path, fsname: &str, root_layout: Asked, mgs: &[Nid], me: Nid) -> Result {
+    /// `nids`: those to register.
+    pub async fn mdt(&self, dir: &Path, fsname: &str, root_layout: Asked, mgs: &[Nid], nids: &[Nid]) -> Result {
         let config = MdtConfig {
             sharing: self.mdt_sharing.clone(),
             holds_data: true,
             root_uid: rustix::process::geteuid().as_raw(),
             root_gid: rustix::process::getegid().as_raw(),
             root_layout,
-            ..MdtConfig::new(dir, fsname, MDT_INDEX, mgs.to_vec(), vec![me.to_string()])
+            ..MdtConfig::new(dir, fsname, MDT_INDEX, mgs.to_vec(), nids.iter().map(Nid::to_string).collect())
         };
         let mdt = Mdt::start(self.rt.clone(), self.net.clone(), &self.server, config, self.params.clone())
             .await
@@ -223,6 +225,7 @@ impl Host {
             index: MDT_INDEX,
             mdt: mdt.name().to_owned(),
             uuid: mdt.uuid().to_owned(),
+            incarnation: mdt.incarnation(),
             sharing: self.ost_sharing.clone(),
             open_files_max: OPEN_FILES_MAX,
         };
@@ -258,15 +261,16 @@ impl Host {
         })
     }
 
-    /// Serves an OST from a directory. Returns its name when it is ready.
-    pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result<String> {
+    /// Serves an OST from a directory. Returns its name when it is ready. `nids`: those to
+    /// register.
+    pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], nids: &[Nid]) -> Result<String> {
         self.follow_settings(fsname, mgs).await;
         let config = OstConfig {
             dir: dir.to_owned(),
             fsname: fsname.to_owned(),
             index,
             mgs: mgs.to_vec(),
-            nids: vec![me.to_string()],
+            nids: nids.iter().map(Nid::to_string).collect(),
             sharing: self.ost_sharing.clone(),
             open_files_max: OPEN_FILES_MAX,
         };

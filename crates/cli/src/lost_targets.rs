@@ -80,7 +80,13 @@ mod tests {
     use super::*;
 
     fn config(settings: &[(&str, &str)]) -> Config {
-        let target = |kind, index: u32| Target { kind, index, uuid: format!("u{index}"), nids: vec!["n".into()] };
+        let target = |kind, index: u32| Target {
+            kind,
+            index,
+            uuid: format!("u{index}"),
+            nids: vec!["n".into()],
+            incarnation: 1,
+        };
         let params = settings.iter().zip(1..).map(|((pattern, value), index)| Setting {
             index,
             pattern: (*pattern).into(),

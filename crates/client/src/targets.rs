@@ -94,16 +94,16 @@ impl Targets {
         self.pools.apply(&config.pools);
     }
 
-    /// Applies the MDT's addresses. Its data service has the same ones.
+    /// Applies the MDT's addresses and incarnation. Its data service has the same ones.
     fn apply_mdt(&self, target: &Target, name: &str, mdc: &Mdc) -> Result<(), MountError> {
-        renew(mdc.import(), self.import_config(target, name)?.nids);
+        renew(mdc.import(), self.import_config(target, name)?.nids, target.incarnation);
         self.apply_ost(target, MDT_OST, &data_name(name))
     }
 
     fn apply_ost(&self, target: &Target, index: u32, name: &str) -> Result<(), MountError> {
         let config = self.import_config(target, name)?;
         if let Some(ost) = self.lov.get(index) {
-            renew(ost.osc.import(), config.nids);
+            renew(ost.osc.import(), config.nids, target.incarnation);
             return Ok(());
         }
         let import: Arc<Import<sheen_wire::Ost>> = Import::new(self.net.clone(), config);
@@ -139,11 +139,13 @@ impl Targets {
     }
 }
 
-/// Sets the addresses of an import's target. If they are unchanged, the connection stays.
-fn renew<P: Protocol>(import: &Import<P>, nids: Vec<Nid>) {
+/// Sets the addresses of an import's target, and the incarnation of its server. If both are
+/// unchanged, the connection stays.
+fn renew<P: Protocol>(import: &Import<P>, nids: Vec<Nid>, incarnation: u64) {
     if import.nids() != nids {
         let at: Vec<String> = nids.iter().map(Nid::to_string).collect();
         tracing::info!("{}: the target's address changed to {}", import.target(), at.join(","));
         import.set_nids(nids);
     }
+    import.set_incarnation(incarnation);
 }

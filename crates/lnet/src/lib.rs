@@ -27,6 +27,6 @@ pub mod sender;
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};
 pub use net::{Acceptor, Connection, Limits, Local, Net};
-pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source};
+pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};
 pub use sender::Sender;

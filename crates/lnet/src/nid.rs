@@ -182,7 +182,7 @@ fn host_port(s: &str) -> Option<NidName> {
 /// ```
 pub fn parse_source(source: &str) -> Result<(Vec<NidName>, String), NidError> {
     let wrong = || NidError::Source(source.to_owned());
-    let (mut rest, fsname) = source.split_once(":/").ok_or_else(wrong)?;
+    let (rest, fsname) = source.split_once(":/").ok_or_else(wrong)?;
     let fsname = fsname.strip_suffix('/').unwrap_or(fsname);
     check_fsname(fsname)?;
     if !rest.contains('@') {
@@ -192,18 +192,29 @@ pub fn parse_source(source: &str) -> Result<(Vec<NidName>, String), NidError> {
         }
         return Ok((nids, fsname.to_owned()));
     }
-    let mut nids = Vec::new();
+    let words = split_nids(rest);
+    if words.len() > SOURCE_NIDS_MAX {
+        return Err(NidError::TooMany(source.to_owned()));
+    }
+    let nids = words.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+    Ok((nids, fsname.to_owned()))
+}
+
+/// Splits a list of NIDs, which are separated by `:` or `,`. A NID ends behind its network.
+///
+/// ```
+/// assert_eq!(sheen_lnet::split_nids("a:1@tcp:b@tcp,c@tcp"), ["a:1@tcp", "b@tcp", "c@tcp"]);
+/// ```
+pub fn split_nids(list: &str) -> Vec<&str> {
+    let (mut rest, mut words) = (list, Vec::new());
     loop {
-        if nids.len() == SOURCE_NIDS_MAX {
-            return Err(NidError::TooMany(source.to_owned()));
-        }
-        let at = rest.find('@').ok_or_else(|| NidError::Form(rest.to_owned()))?;
-        let end = rest[at..].find([':', ',']).map(|i| at + i);
-        nids.push(rest[..end.unwrap_or(rest.len())].parse()?);
-        match end {
-            Some(end) => rest = &rest[end + 1..],
-            None => return Ok((nids, fsname.to_owned())),
-        }
+        let at = rest.find('@').unwrap_or(0);
+        let Some(end) = rest[at..].find([':', ',']).map(|i| at + i) else {
+            words.push(rest);
+            return words;
+        };
+        words.push(&rest[..end]);
+        rest = &rest[end + 1..];
     }
 }
 

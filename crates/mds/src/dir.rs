@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sheen_namespace::{Namespace, StoreError};
 use sheen_rt::{
     Disk, Rt,
-    target_dir::{DirError, LOCK, sync_names},
+    target_dir::{DirError, LOCK, protection, sync_names},
 };
 use sheen_wire::Time;
 use sheen_wire::mgs::{TargetKind, target_name};
@@ -127,7 +127,9 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
                 disk.read_dir(&config.dir).map_err(|error| DirError::Io { path: config.dir.clone(), error })?;
             // `dom` counts as foreign: a new MDT gives its objects the same names as the old MDT
             // did.
-            let own = |name: &str| matches!(name, LOCK | STORE | RESERVE) || name.starts_with('.');
+            let own = |name: &str| {
+                matches!(name, LOCK | STORE | RESERVE) || name.starts_with('.') || protection::FILES.contains(&name)
+            };
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
         }

@@ -51,6 +51,7 @@ fn put(mdt: &Arc<Mdt>, target: &Target, oss: u32) {
             info!("{}: {name} is now at {}", mdt.name, target.nids.join(","));
             known.import.set_nids(nids);
         }
+        known.import.set_incarnation(target.incarnation);
         return;
     }
     info!("{}: {name} is at {}", mdt.name, target.nids.join(","));
@@ -85,7 +86,8 @@ fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, nids: Vec<Nid>, oss: u32
 pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
     let config = &mdt.config;
     let mgc = Mgc::new(mdt.net.clone(), config.mgs.clone(), &mdt.uuid);
-    let registered = mgc.register(&config.fsname, TargetKind::Mdt, Some(config.index), &mdt.uuid, &config.nids).await;
+    let (index, nids) = (Some(config.index), &config.nids);
+    let registered = mgc.register(&config.fsname, TargetKind::Mdt, index, &mdt.uuid, nids, mdt.incarnation).await;
     if let Err(e) = &registered {
         error!("{}: the MGS refused the registration ({e}); no OSTs are known; see the MGS's log", mdt.name);
     }

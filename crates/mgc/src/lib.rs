@@ -37,8 +37,8 @@ impl Mgc {
         Arc::new(Mgc { rt, import: Import::new(net, config) })
     }
 
-    /// Registers a target, or reports its present NIDs, and returns its index. `index`: `None` for
-    /// the next free one.
+    /// Registers a target, or reports its present NIDs and the incarnation of its server, and
+    /// returns its index. `index`: `None` for the next free one.
     ///
     /// # Errors
     /// EEXIST: the index belongs to a target of another uuid, or the uuid has another index.
@@ -51,8 +51,10 @@ impl Mgc {
         index: Option<u32>,
         uuid: &str,
         nids: &[String],
+        incarnation: u64,
     ) -> Result<u32> {
-        let request = Request::Register { fsname: fsname.into(), kind, index, uuid: uuid.into(), nids: nids.to_vec() };
+        let (fsname, uuid, nids) = (fsname.into(), uuid.into(), nids.to_vec());
+        let request = Request::Register { fsname, kind, index, uuid, nids, incarnation };
         match self.call(request).await? {
             Reply::Registered { index } => Ok(index),
             _ => Err(Errno::EPROTO),

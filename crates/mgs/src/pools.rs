@@ -151,8 +151,13 @@ mod tests {
     }
 
     fn config(osts: u32) -> Config {
-        let target =
-            |kind, index| Target { kind, index, uuid: format!("{kind:?}{index}"), nids: vec!["0@lo".to_string()] };
+        let target = |kind, index| Target {
+            kind,
+            index,
+            uuid: format!("{kind:?}{index}"),
+            nids: vec!["0@lo".to_string()],
+            incarnation: 1,
+        };
         let mut targets = vec![target(TargetKind::Mdt, 0), target(TargetKind::Mdt, 99)];
         targets.extend((0..osts).map(|i| target(TargetKind::Ost, i)));
         Config { fsname: "sheen".into(), version: 1, targets, pools: Vec::new(), params: Vec::new() }

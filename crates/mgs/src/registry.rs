@@ -65,6 +65,8 @@ pub struct Registration<'a> {
     pub uuid: &'a str,
     /// Its addresses.
     pub nids: &'a [String],
+    /// Number of this life of its server.
+    pub incarnation: u64,
 }
 
 impl Registry {
@@ -78,7 +80,8 @@ impl Registry {
         self.systems.keys().cloned().collect()
     }
 
-    /// Enters a target, or updates its addresses. Returns its index and whether anything changed.
+    /// Enters a target, or updates its addresses and incarnation. Returns its index and whether
+    /// anything changed.
     ///
     /// # Errors
     /// Nothing is changed then. EINVAL: an invalid name, uuid, NID or index. EEXIST: the index has
@@ -91,14 +94,16 @@ impl Registry {
         let known = self.systems.get(new.fsname);
         let targets = known.map_or(&[][..], |c| &c.targets);
         let index = match index_of(targets, &new)? {
-            TargetIndex::Known { at } if targets[at].nids == new.nids => return Ok((targets[at].index, false)),
             TargetIndex::Known { at } => {
-                let index = targets[at].index;
-                if let Some(config) = self.systems.get_mut(new.fsname) {
-                    config.targets[at].nids = new.nids.to_vec();
+                let known = &targets[at];
+                let changed = known.nids != new.nids || known.incarnation != new.incarnation;
+                let index = known.index;
+                if let Some(config) = self.systems.get_mut(new.fsname).filter(|_| changed) {
+                    let target = &mut config.targets[at];
+                    (target.nids, target.incarnation) = (new.nids.to_vec(), new.incarnation);
                     config.version += 1;
                 }
-                return Ok((index, true));
+                return Ok((index, changed));
             }
             TargetIndex::New { index } => index,
         };
@@ -109,7 +114,8 @@ impl Registry {
             pools: Vec::new(),
             params: self.settings.clone(),
         });
-        let target = Target { kind: new.kind, index, uuid: new.uuid.to_string(), nids: new.nids.to_vec() };
+        let (uuid, nids) = (new.uuid.to_string(), new.nids.to_vec());
+        let target = Target { kind: new.kind, index, uuid, nids, incarnation: new.incarnation };
         let at = config.targets.partition_point(|t| (t.kind, t.index) < (target.kind, index));
         config.targets.insert(at, target);
         config.version += 1;
@@ -237,7 +243,7 @@ mod tests {
     use super::*;
 
     fn register(r: &mut Registry, kind: TargetKind, index: Option<u32>, uuid: &str, nid: &str) -> Result<(u32, bool)> {
-        r.register(Registration { fsname: "sheen", kind, index, uuid, nids: &[nid.to_string()] })
+        r.register(Registration { fsname: "sheen", kind, index, uuid, nids: &[nid.to_string()], incarnation: 7 })
     }
 
     #[test]
@@ -258,6 +264,14 @@ mod tests {
         let names: Vec<_> = config.targets.iter().map(|t| t.name("sheen")).collect();
         assert_eq!(names, ["sheen-MDT0000", "sheen-OST0000", "sheen-OST0001", "sheen-OST0002", "sheen-OST0003"]);
         assert_eq!(config.targets[3].nids, ["n2"]);
+        let version = config.version;
+        let nids = ["n2".to_string()];
+        let restarted =
+            Registration { fsname: "sheen", kind: ost, index: None, uuid: "c", nids: &nids, incarnation: 8 };
+        assert_eq!(r.register(restarted), Ok((2, true)), "watchers learn of a restart");
+        assert_eq!(r.register(restarted), Ok((2, false)));
+        let config = r.config("sheen").unwrap();
+        assert_eq!((config.version, config.targets[3].incarnation), (version + 1, 8));
     }
 
     #[test]
@@ -272,7 +286,8 @@ mod tests {
         assert_eq!(register(&mut r, ost, None, "", "n1"), Err(Errno::EINVAL));
         assert_eq!(register(&mut r, ost, None, "b", "n 1"), Err(Errno::EINVAL));
         for fsname in ["", "ninechars", "a/b", "ü"] {
-            let new = Registration { fsname, kind: ost, index: None, uuid: "u", nids: &["n".to_string()] };
+            let nids = &["n".to_string()];
+            let new = Registration { fsname, kind: ost, index: None, uuid: "u", nids, incarnation: 1 };
             assert_eq!(r.register(new), Err(Errno::EINVAL), "{fsname}");
         }
         assert_eq!(r, before);
@@ -282,13 +297,12 @@ mod tests {
     fn register_refuses_file_systems_beyond_the_limit() {
         let mut r = Registry::default();
         let nids = ["n".to_string()];
+        let kind = TargetKind::Mdt;
+        let new = Registration { fsname: "f", kind, index: None, uuid: "u", nids: &nids, incarnation: 1 };
         for i in 0..FILE_SYSTEMS_MAX {
-            let new =
-                Registration { fsname: &format!("f{i}"), kind: TargetKind::Mdt, index: None, uuid: "u", nids: &nids };
-            r.register(new).unwrap();
+            r.register(Registration { fsname: &format!("f{i}"), ..new }).unwrap();
         }
-        let new = Registration { fsname: "more", kind: TargetKind::Mdt, index: None, uuid: "u", nids: &nids };
-        assert_eq!(r.register(new), Err(Errno::ENOSPC));
+        assert_eq!(r.register(Registration { fsname: "more", ..new }), Err(Errno::ENOSPC));
     }
 
     #[test]
@@ -353,7 +367,8 @@ mod tests {
         r.change_setting(SettingChange::Set { pattern: "a", value: "1" }).unwrap();
         register(&mut r, TargetKind::Ost, None, "a", "n1").unwrap();
         let nids = ["n1".to_string()];
-        let other = Registration { fsname: "other", kind: TargetKind::Ost, index: None, uuid: "b", nids: &nids };
+        let kind = TargetKind::Ost;
+        let other = Registration { fsname: "other", kind, index: None, uuid: "b", nids: &nids, incarnation: 1 };
         r.register(other).unwrap();
         let patterns = |r: &Registry, fsname| {
             let config = r.config(fsname).unwrap();

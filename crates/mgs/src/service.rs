@@ -170,8 +170,8 @@ impl Mgs {
     async fn execute(&self, request: Request) -> Result<Reply> {
         self.check_running()?;
         match request {
-            Request::Register { fsname, kind, index, uuid, nids } => {
-                let new = Registration { fsname: &fsname, kind, index, uuid: &uuid, nids: &nids };
+            Request::Register { fsname, kind, index, uuid, nids, incarnation } => {
+                let new = Registration { fsname: &fsname, kind, index, uuid: &uuid, nids: &nids, incarnation };
                 self.register(new).await.map(|index| Reply::Registered { index })
             }
             Request::GetConfig { fsname } => self.config(&fsname).map(Reply::Config).ok_or(Errno::ENOENT),
@@ -329,8 +329,8 @@ mod tests {
             let mut pending = 0;
             for round in 0..20 {
                 let uuid = format!("uuid-{round}");
-                let new =
-                    Registration { fsname: "sheen", kind: TargetKind::Ost, index: None, uuid: &uuid, nids: &nids };
+                let kind = TargetKind::Ost;
+                let new = Registration { fsname: "sheen", kind, index: None, uuid: &uuid, nids: &nids, incarnation: 1 };
                 let mut dropped = Box::pin(mgs.register(new));
                 // If this thread was delayed, the write may already be done.
                 pending += u32::from(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

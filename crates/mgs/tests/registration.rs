@@ -54,13 +54,13 @@ fn registration_over_lo_wakes_watches() {
         // Longer than one watch waits: the client sends the next one.
         rt.sleep(Duration::from_secs(300)).await;
         assert!(!watch.is_finished());
-        let index = mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp")).await.unwrap();
+        let index = mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp"), 0).await.unwrap();
         let config = watch.await.unwrap().unwrap();
         assert_eq!((index, config.version, config.targets[0].name("sheen").as_str()), (0, 1, "sheen-OST0000"));
 
-        let stranger = mgc.register("sheen", TargetKind::Ost, Some(0), "u2", &nids("10.0.0.8@tcp")).await;
+        let stranger = mgc.register("sheen", TargetKind::Ost, Some(0), "u2", &nids("10.0.0.8@tcp"), 0).await;
         assert_eq!(stranger, Err(Errno::EEXIST));
-        mgc.register("sheen", TargetKind::Ost, Some(0), "u1", &nids("10.0.0.9@tcp")).await.unwrap();
+        mgc.register("sheen", TargetKind::Ost, Some(0), "u1", &nids("10.0.0.9@tcp"), 0).await.unwrap();
         let moved = mgc.watch("sheen", config.version).await.unwrap();
         assert_eq!(moved.targets[0].nids, nids("10.0.0.9@tcp"));
         assert_eq!(mgc.list().await.unwrap(), ["sheen"]);
@@ -80,20 +80,20 @@ fn acknowledged_registrations_survive_mgs_crash() {
     sim.run(async {
         let host = mgs(&first, server_addr).await;
         let mgc = Mgc::new(Net::new(far.clone()), vec![Nid::Tcp(server_addr)], "target");
-        assert_eq!(mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("a@tcp")).await, Ok(0));
+        assert_eq!(mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("a@tcp"), 0).await, Ok(0));
         world.crash_host(1);
         drop(host);
 
         // A target that registers while the MGS is down waits for it.
         let waiting = mgc.clone();
         let pending = far.spawn("register", async move {
-            waiting.register("sheen", TargetKind::Ost, None, "u2", &nids("b@tcp")).await
+            waiting.register("sheen", TargetKind::Ost, None, "u2", &nids("b@tcp"), 0).await
         });
         far.sleep(Duration::from_secs(200)).await;
         assert!(!pending.is_finished());
         let host = mgs(&world.rt(1), server_addr).await;
         assert_eq!(pending.await.unwrap(), Ok(1));
-        assert_eq!(mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("a@tcp")).await, Ok(0));
+        assert_eq!(mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("a@tcp"), 0).await, Ok(0));
         assert_eq!(mgc.config("sheen").await.unwrap().targets.len(), 2);
         drop((host.server, host.mgs));
     })
@@ -148,7 +148,7 @@ fn pool_changes_wake_watches_and_survive_mgs_crash() {
         let mgc = Mgc::new(Net::new(far.clone()), vec![Nid::Tcp(server_addr)], "lctl");
         for index in 0..2 {
             let uuid = format!("u{index}");
-            mgc.register("sheen", TargetKind::Ost, Some(index), &uuid, &nids("a@tcp")).await.unwrap();
+            mgc.register("sheen", TargetKind::Ost, Some(index), &uuid, &nids("a@tcp"), 0).await.unwrap();
         }
         let before = mgc.config("sheen").await.unwrap();
         let watching = Mgc::new(Net::new(far.clone()), vec![Nid::Tcp(server_addr)], "watcher");
@@ -197,7 +197,7 @@ fn setting_the_pools_parameter_changes_a_pool() {
         server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
         let mgc = Mgc::new(net, vec![Nid::Lo], "target");
         assert!(params.get("mgs.MGS.pools.*").is_err(), "no file system is known yet");
-        mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp")).await.unwrap();
+        mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp"), 0).await.unwrap();
         (server, mgs)
     });
     // As the thread of the control socket does it, outside the runtime.

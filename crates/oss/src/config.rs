@@ -44,6 +44,8 @@ pub struct DataConfig {
     pub mdt: String,
     /// Uuid of the MDT, by which clients verify that they reached the right service.
     pub uuid: String,
+    /// Incarnation of the MDT: clients learn of a restart of both by one number.
+    pub incarnation: u64,
     /// As an OST's: all targets on a device grant from the same space, so each byte is granted
     /// once. The data service takes no part of the capacity that the OSTs on the device show.
     pub sharing: Sharing,

@@ -29,9 +29,11 @@ impl Exports {
         self.clients.insert(export.client().to_owned(), export.clone());
     }
 
-    /// Records that the client is on the durable list.
+    /// Records that the client is on the durable list, unless it has disconnected.
     pub fn listed(&mut self, export: &Export) {
-        self.listed.insert(export.id());
+        if self.has(export) {
+            self.listed.insert(export.id());
+        }
     }
 
     /// Returns whether the client is on the durable list.

@@ -78,6 +78,12 @@ impl Ost {
         self.recovery.window.lock().counts()
     }
 
+    /// Ends the wait for clients that have not recovered. Their dirty data is lost. Does nothing if
+    /// the OST is not in recovery.
+    pub fn abort_recovery(&self) {
+        self.recovery.abort();
+    }
+
     /// The objects, for tests and tools of this process.
     pub fn store(&self) -> &Store {
         &self.store

@@ -111,7 +111,7 @@ impl Ost {
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
-                Reply::Done { epoch: self.rt.boot_id(), granted: self.grant(export, grant.want) }
+                Reply::Done { epoch: self.store.epoch(), granted: self.grant(export, grant.want) }
             }
             Request::Attrs { objects } => Reply::Attrs(self.attrs(export, &objects).await?),
             Request::Enqueue { locks, want } => self.enqueue(export, &locks, want).await?,
@@ -193,7 +193,7 @@ impl Ost {
     }
 
     fn done(&self) -> Reply {
-        Reply::Done { epoch: self.rt.boot_id(), granted: 0 }
+        Reply::Done { epoch: self.store.epoch(), granted: 0 }
     }
 
     fn read(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {

@@ -37,11 +37,11 @@ impl Ost {
         let rt = net.rt().clone();
         let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max } = config;
         let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, |device| sharing.join(device)).await?;
-        let uuid = store.identity().uuid.clone();
+        let (uuid, incarnation) = (store.identity().uuid.clone(), rt.random_u64());
         let mgc = Mgc::new(net, mgs, &uuid);
         let register = async |index| {
             let refused = |errno| OssError::Refused { dir: dir.clone(), errno };
-            mgc.register(&fsname, TargetKind::Ost, index, &uuid, &nids).await.map_err(refused)
+            mgc.register(&fsname, TargetKind::Ost, index, &uuid, &nids, incarnation).await.map_err(refused)
         };
         let known = store.identity().index;
         let index = match known {
@@ -50,7 +50,7 @@ impl Ost {
         };
         store.set_index(index)?;
         let name = target_name(&fsname, TargetKind::Ost, index);
-        let ost = Ost::begin(rt, server, store, (name, false), index, uuid.clone(), params);
+        let ost = Ost::begin(rt, server, store, (name, false), index, (uuid.clone(), incarnation), params);
         if known.is_some()
             && let Err(refused) = register(known).await
         {
@@ -73,12 +73,12 @@ impl Ost {
         params: Params,
     ) -> Result<Arc<Ost>, OssError> {
         let rt = net.rt().clone();
-        let DataConfig { dir, fsname, index, mdt, uuid, sharing, open_files_max } = config;
+        let DataConfig { dir, fsname, index, mdt, uuid, incarnation, sharing, open_files_max } = config;
         // The data service takes no part of the device's capacity from the OSTs on the device.
         let share = |device| sharing.join_uncounted(device);
         let mut store = Store::open(&rt, &dir, &fsname, Some(index), open_files_max, share).await?;
         store.set_index(index)?;
-        let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, uuid, params);
+        let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, (uuid, incarnation), params);
         info!("{}: serving {}", ost.name, dir.display());
         Ok(ost)
     }
@@ -91,14 +91,14 @@ impl Ost {
         store: Store,
         (name, is_of_mdt): (String, bool),
         index: u32,
-        uuid: String,
+        (uuid, incarnation): (String, u64),
         params: Params,
     ) -> Arc<Ost> {
         let recovery = Arc::new(Recovery::new(&rt, store.clients().names(), Limits::default()));
         let ost = Arc::new_cyclic(|me| Ost {
             me: me.clone(),
             recovery,
-            incarnation: rt.random_u64(),
+            incarnation,
             stats: Stats::new(COUNTERS, rt.wall()),
             degraded: AtomicBool::new(false),
             locks: Locks::new(&rt, &name),

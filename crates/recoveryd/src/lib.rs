@@ -3,7 +3,9 @@
 //! waits of requests, status and parameters.
 //!
 //! Invariants:
-//! * a recovery ends at the latest after its hard limit;
+//! * a recovery ends at the latest [`GRACE`] after its hard limit, or after it was aborted;
+//! * clients that are back by then have this time to finish, so that only those that are missing
+//!   lose something;
 //! * nobody waits after the end.
 
 mod params;
@@ -26,6 +28,9 @@ pub use params::register;
 pub const RECOVERY_TIME_SOFT_SECS: u64 = 90;
 /// Default of `recovery_time_hard`, in seconds.
 pub const RECOVERY_TIME_HARD_SECS: u64 = 270;
+
+/// Time that the clients which are back have to finish, when the wait for the others is over.
+pub const GRACE: Duration = Duration::from_secs(10);
 
 /// The state of a recovery. `C`: a change that a client replays. `E`: why one could not be.
 pub struct Recovery<C, E> {
@@ -70,14 +75,17 @@ struct Times {
     began: Instant,
     /// When a client last connected or made progress, or clients were dropped.
     waits_since: Instant,
+    /// Since clients were dropped, the others have time until then.
+    grace: Instant,
     /// Duration; `None` while it is under way, and if there was nothing to recover.
     took: Option<Duration>,
 }
 
 impl Times {
     /// Returns the end of the wait for the clients that have not recovered.
-    fn deadline(&self, limits: Limits) -> Instant {
-        (self.waits_since + limits.soft).min(self.began + limits.hard)
+    fn deadline(&self, limits: Limits, aborted: bool) -> Instant {
+        let limit = if aborted { self.began } else { (self.waits_since + limits.soft).min(self.began + limits.hard) };
+        limit.max(self.grace)
     }
 }
 
@@ -114,7 +122,7 @@ impl<C, E: Clone> Recovery<C, E> {
             aborted: AtomicBool::new(false),
             soft_secs: AtomicU64::new(limits.soft.as_secs()),
             hard_secs: AtomicU64::new(limits.hard.as_secs()),
-            times: Mutex::new(Times { start: rt.wall(), began: now, waits_since: now, took: None }),
+            times: Mutex::new(Times { start: rt.wall(), began: now, waits_since: now, grace: now, took: None }),
         }
     }
 
@@ -190,20 +198,21 @@ impl<C, E: Clone> Recovery<C, E> {
     /// Waits until clients have done something, or the wait for them is over. Returns whether it is
     /// over. `connected`: the clients that had connected before.
     pub async fn wait_for_clients(&self, connected: &mut usize) -> bool {
-        let limits = self.limits();
+        let (limits, aborted) = (self.limits(), self.is_aborted());
         let waited = self.wait_for(|me| {
             let window = me.window.lock();
             let now_connected = window.counts().connected;
             let has_work = window.stage() == Stage::Ended || window.has_next();
             let is_news = has_work || now_connected != *connected || me.limits() != limits;
-            (me.is_aborted() || is_news).then_some(now_connected)
+            (is_news || me.is_aborted() != aborted).then_some(now_connected)
         });
-        let deadline = self.times.lock().deadline(limits);
+        let deadline = self.times.lock().deadline(limits, aborted);
         let Ok(now_connected) = self.rt.timeout(deadline.since(self.rt.now()), waited).await else {
             let mut times = self.times.lock();
-            let is_over = times.deadline(limits) <= self.rt.now();
+            let now = self.rt.now();
+            let is_over = times.deadline(limits, aborted) <= now;
             if is_over {
-                times.waits_since = self.rt.now();
+                (times.waits_since, times.grace) = (now, now + GRACE);
             }
             return is_over;
         };
@@ -211,6 +220,6 @@ impl<C, E: Clone> Recovery<C, E> {
             self.times.lock().waits_since = self.rt.now();
         }
         *connected = now_connected;
-        self.is_aborted()
+        false
     }
 }

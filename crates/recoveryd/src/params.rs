@@ -69,7 +69,7 @@ impl<C, E: Clone> Recovery<C, E> {
                      connected_clients: {}/{clients}\nreq_replay_clients: {}\nlock_repay_clients: 0\n\
                      completed_clients: {completed}\nevicted_clients: {}\nreplayed_requests: {replayed}\n\
                      queued_requests: {}\n{next}",
-                    times.deadline(self.limits()).since(self.rt.now()).as_secs(),
+                    times.deadline(self.limits(), self.is_aborted()).since(self.rt.now()).as_secs(),
                     counts.connected,
                     counts.replaying,
                     counts.dropped,

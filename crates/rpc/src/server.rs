@@ -15,7 +15,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_lnet::{Acceptor, Connection, Frame, Net, Nid, Receiver, RecvError, Sender};
-use sheen_rt::JoinHandle;
+use sheen_rt::{Instant, JoinHandle};
 use sheen_wire::{
     Errno, Protocol,
     bulk::BULK_BYTES_MAX,
@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     service::{CallbackRoute, Service},
-    target::{self, AnyTarget, Room, Session, Target, Work},
+    target::{self, AnyTarget, Ended, Patience, Room, Session, Target, Work},
 };
 
 /// A server's bounds and timeouts.
@@ -44,6 +44,9 @@ pub struct ServerConfig {
     pub hello_timeout_ms: u64,
     /// Time that a client whose connection broke may take to reconnect before it is evicted.
     pub export_timeout_ms: u64,
+    /// The same for a client whose own host closed the connection without a goodbye
+    /// ([`Ended::Closed`]). At most `export_timeout_ms` counts.
+    pub closed_timeout_ms: u64,
 }
 
 impl Default for ServerConfig {
@@ -59,6 +62,8 @@ impl Default for ServerConfig {
             bulk_total_max_bytes: 1 << 30,
             hello_timeout_ms: 5_000,
             export_timeout_ms: 30_000,
+            // A live client reconnects within milliseconds, or within one attempt of a connect.
+            closed_timeout_ms: 5_000,
         }
     }
 }
@@ -77,6 +82,8 @@ struct Inner {
     acceptors: Mutex<Vec<JoinHandle<()>>>,
     connections: Mutex<BTreeMap<u64, Sender>>,
     connection_next: AtomicU64,
+    /// Nanoseconds of the instant from which on no requests are accepted; 0: there is none.
+    serves_until: AtomicU64,
 }
 
 impl Server {
@@ -95,6 +102,7 @@ impl Server {
             acceptors: Mutex::default(),
             connections: Mutex::default(),
             connection_next: AtomicU64::new(0),
+            serves_until: AtomicU64::new(0),
         };
         Arc::new(Server { inner: Arc::new(inner) })
     }
@@ -102,8 +110,9 @@ impl Server {
     /// Makes a service reachable as `target`. Removes the service that had the name before.
     pub fn add<P: Protocol>(&self, target: &str, service: Arc<dyn Service<P>>) {
         let Inner { net, config, targets, .. } = &*self.inner;
-        let timeout = Duration::from_millis(config.export_timeout_ms);
-        target::register(net, target, Target::new(net.rt().clone(), target, service, timeout));
+        let broken = Duration::from_millis(config.export_timeout_ms);
+        let patience = Patience { broken, closed: broken.min(Duration::from_millis(config.closed_timeout_ms)) };
+        target::register(net, target, Target::new(net.rt().clone(), target, service, patience));
         let mut targets = targets.lock();
         if !targets.iter().any(|t| t == target) {
             targets.push(target.to_owned());
@@ -138,6 +147,12 @@ impl Server {
         let task = self.inner.net.rt().spawn("rpc-accept", self.inner.clone().accept(acceptor));
         self.inner.acceptors.lock().push(task);
         Ok(bound)
+    }
+
+    /// Accepts requests over tcp only until `end`, or a later end that is set before. After it,
+    /// connections are closed when a request arrives. Without this call there is no end.
+    pub fn serve_until(&self, end: Instant) {
+        self.inner.serves_until.store(end.as_nanos(), Ordering::Release);
     }
 
     /// Returns the number of open connections.
@@ -243,7 +258,7 @@ impl Inner {
             Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
             Err(e) => Err(e.into()),
         };
-        target.detach(&session, ended.is_ok());
+        target.detach(&session, Ended::of(&ended));
         if ended.is_ok() {
             sender.finish();
         }
@@ -266,6 +281,7 @@ impl Inner {
             sender.room().await;
             let frame = receiver.recv().await?;
             match frame.header.kind {
+                Kind::Request if self.has_ended() => return Err(RecvError::Closed),
                 Kind::Request => {
                     if let Some(work) = target.clone().request(session, frame, sender, request)? {
                         let room = self.room(&bulk, work.bytes).await?;
@@ -276,6 +292,14 @@ impl Inner {
                 Kind::Goodbye => return Ok(()),
                 other => return Err(FrameError::Kind(other as u8).into()),
             }
+        }
+    }
+
+    /// Returns whether the end set by [`Server::serve_until`] has come.
+    fn has_ended(&self) -> bool {
+        match self.serves_until.load(Ordering::Acquire) {
+            0 => false,
+            end => self.net.rt().now() >= Instant::from_nanos(end),
         }
     }
 

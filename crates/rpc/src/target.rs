@@ -4,13 +4,14 @@
 use std::{
     any::Any,
     collections::BTreeMap,
+    io,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sheen_lnet::{Frame, Live, Local, Net, Nid, Sender};
+use sheen_lnet::{Frame, Live, Local, Net, Nid, RecvError, Sender};
 use sheen_recovery::{Begin, ReplyCache};
 use sheen_rt::{Rt, operation};
 use sheen_wire::{
@@ -34,6 +35,42 @@ const EXPORTS_MAX: usize = 65536;
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Time that it then waits for clients to read the last replies.
 const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The client disconnected for good.
+    Goodbye,
+    /// The client's host closed the connection: usually because the client's process ended, or
+    /// because the host was restarted. A live client does so, too, but then reconnects at once: the
+    /// network brought the end of the connection here, hence it works.
+    Closed,
+    /// The network or this side ended it. The client may not know of it for a while.
+    Broken,
+}
+
+impl Ended {
+    /// How a connection ended whose reader returned `read`.
+    pub(crate) fn of(read: &Result<(), RecvError>) -> Ended {
+        use io::ErrorKind::{ConnectionReset, UnexpectedEof};
+        match read {
+            Ok(()) => Ended::Goodbye,
+            Err(RecvError::Eof) => Ended::Closed,
+            Err(RecvError::Io(e)) if matches!(e.kind(), ConnectionReset | UnexpectedEof) => Ended::Closed,
+            Err(_) => Ended::Broken,
+        }
+    }
+}
+
+/// How long a target waits for a client to reconnect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// After [`Ended::Broken`].
+    pub(crate) broken: Duration,
+    /// After [`Ended::Closed`].
+    pub(crate) closed: Duration,
+}
+
 /// A service of protocol `P` under a target's name.
 pub(crate) struct Target<P: Protocol> {
     name: String,
@@ -41,7 +78,7 @@ pub(crate) struct Target<P: Protocol> {
     /// A reference to itself, for its exports.
     me: Weak<Target<P>>,
     pub(crate) service: Arc<dyn Service<P>>,
-    export_timeout: Duration,
+    patience: Patience,
     /// Holds every request until its reply is posted.
     pub(crate) gate: Gate,
     /// Notified when a connection ended after the target was removed.
@@ -130,8 +167,8 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
     /// Records that the client was welcomed: from now on it can get callbacks.
     fn welcomed(&self, session: &Session, route: Option<CallbackRoute>);
 
-    /// Ends an attachment: for good (`goodbye`), or because the connection broke.
-    fn detach(self: Arc<Self>, session: &Session, goodbye: bool);
+    /// Ends an attachment.
+    fn detach(self: Arc<Self>, session: &Session, ended: Ended);
 
     /// Accepts a request that arrived.
     fn request(
@@ -181,7 +218,7 @@ pub(crate) fn unregister(net: &Net, name: &str) -> Option<Arc<dyn AnyTarget>> {
 }
 
 impl<P: Protocol> Target<P> {
-    pub(crate) fn new(rt: Rt, name: &str, service: Arc<dyn Service<P>>, export_timeout: Duration) -> Arc<Target<P>> {
+    pub(crate) fn new(rt: Rt, name: &str, service: Arc<dyn Service<P>>, patience: Patience) -> Arc<Target<P>> {
         let state = State {
             exports: BTreeMap::new(),
             replies: ReplyCache::default(),
@@ -191,7 +228,7 @@ impl<P: Protocol> Target<P> {
         };
         let (gate, hung_up, state) = (Gate::default(), Notify::new(), Mutex::new(state));
         let name = name.to_owned();
-        Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, export_timeout, gate, hung_up, state })
+        Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, patience, gate, hung_up, state })
     }
 
     /// Returns whether this is the target that a client wants. An empty uuid stands for any.
@@ -358,7 +395,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         }
     }
 
-    fn detach(self: Arc<Self>, session: &Session, goodbye: bool) {
+    fn detach(self: Arc<Self>, session: &Session, ended: Ended) {
         let client = session.export.client();
         let mut state = self.state.lock();
         let current = state.exports.get_mut(client).filter(|c| c.session == session.id);
@@ -368,7 +405,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
             self.hung_up.notify_waiters();
             return;
         }
-        if goodbye {
+        if ended == Ended::Goodbye {
             state.exports.remove(client);
             state.replies.forget(client);
             drop(state);
@@ -377,7 +414,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
             return;
         }
         drop(state);
-        let wait = self.rt.sleep(self.export_timeout);
+        let wait = self.rt.sleep(if ended == Ended::Closed { self.patience.closed } else { self.patience.broken });
         let (weak, client, id): (Weak<Target<P>>, _, _) = (Arc::downgrade(&self), client.to_owned(), session.id);
         drop(self.rt.spawn("rpc-evict", async move {
             wait.await;
@@ -593,7 +630,12 @@ mod tests {
                 features: 0,
                 reconnect: false,
             };
-            let target = Target::<Ost>::new(rt, "t", Arc::new(Null), Duration::ZERO);
+            let target = Target::<Ost>::new(
+                rt,
+                "t",
+                Arc::new(Null),
+                Patience { broken: Duration::ZERO, closed: Duration::ZERO },
+            );
             let permits = Arc::new(Semaphore::new(100));
             let starts = |session: &Session, xid| {
                 let body = frame::to_body(&ost::Request::StatFs).unwrap().into();
@@ -607,7 +649,7 @@ mod tests {
             assert_eq!((first.welcome.known, second.welcome.known), (false, true));
             assert!(!starts(&first, 2), "a request that was delayed in the old connection");
             assert!(starts(&second, 2));
-            target.clone().detach(&first, true);
+            target.clone().detach(&first, Ended::Goodbye);
             assert!(starts(&second, 3), "the end of the old connection does not disconnect the client");
             target.remove();
             assert!(!starts(&second, 4));

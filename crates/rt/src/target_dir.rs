@@ -10,6 +10,18 @@ use crate::disk::{Disk, LockGuard};
 /// The lock file in a target's directory.
 pub const LOCK: &str = "lock";
 
+/// The files of the protection of a directory on shared storage (the crate `failover`).
+pub mod protection {
+    /// Names the server that owns the directory, and is rewritten with each of its beats.
+    pub const HEARTBEAT: &str = "heartbeat";
+    /// Lock by which the servers of one host exclude each other.
+    pub const LOCK: &str = "heartbeat.lock";
+    /// By this file another server asks the owner to stop.
+    pub const TAKEOVER: &str = "takeover";
+    /// All of them.
+    pub const FILES: [&str; 3] = [HEARTBEAT, LOCK, TAKEOVER];
+}
+
 /// Reason why the directory of a target cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum DirError {

@@ -46,6 +46,10 @@ pub struct Target {
     pub uuid: String,
     /// Its addresses as NIDs: `0@lo`, `10.0.0.1@tcp`, `127.0.0.1:40001@tcp`.
     pub nids: Vec<String>,
+    /// Number of the present life of its server, as in the server's welcome. A client that is
+    /// connected to another one connects anew. 0: unknown.
+    #[serde(default)]
+    pub incarnation: u64,
 }
 
 impl Target {
@@ -167,6 +171,8 @@ pub enum Request {
         uuid: String,
         /// Its addresses.
         nids: Vec<String>,
+        /// Number of this life of its server, as in the server's welcome.
+        incarnation: u64,
     },
     /// Asks for the present configuration. Answered with `Config`; ENOENT for an unknown name.
     GetConfig {

@@ -124,8 +124,9 @@ pub enum Request {
     /// to flush its dirty data. ESTALE: the OST did not wait for this client, so others may have
     /// changed its files since. The client discards its dirty data.
     Recover,
-    /// The client has flushed all its dirty data since the restart. `incarnation`: that of the OST
-    /// which got the data. Another one ignores the request.
+    /// Since the restart the client has flushed all its dirty data, and its appends that were under
+    /// way have ended. `incarnation`: that of the OST which got the data. Another one ignores the
+    /// request.
     Recovered { incarnation: u64 },
 }
 
@@ -171,9 +172,10 @@ pub enum Reply {
     StatFs(StatFs),
     /// To `Write`, `Truncate`, `Allocate` and `Sync`: done.
     Done {
-        /// Boot of the OST's host in which it was done: another number after each boot, the same
-        /// for all processes in between. A change that was not synced may be lost at the next boot.
-        /// So if `Sync` returns another epoch than an earlier change, that change may be lost.
+        /// Epoch of the OST's data in which it was done. Another one begins when the OST's host is
+        /// restarted, or another host serves the OST, and the OST was not stopped in order. Changes
+        /// that were not synced may be lost then. So if `Sync` returns another epoch than an
+        /// earlier change, that change may be lost.
         epoch: u64,
         /// Bytes of space granted in addition.
         granted: u64,

@@ -8,7 +8,7 @@ use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgs::Mgs;
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::Params;
-use sheen_rpc::Server;
+use sheen_rpc::{Server, Service};
 use sheen_rt::{
     Rt,
     sim::{SimConfig, World},
@@ -49,6 +49,32 @@ pub enum Node {
     Mds(Arc<Server>, Arc<Mgs>, Arc<Mdt>, Option<Arc<Ost>>),
     /// An OST.
     Oss(Arc<Server>, Arc<Ost>),
+}
+
+impl Node {
+    /// Returns the number of clients that the recovery of the MDT or OST went on without.
+    pub fn lost_clients(&self) -> usize {
+        match self {
+            Node::Mds(_, _, mdt, _) => mdt.recovery_counts().dropped,
+            Node::Oss(_, ost) => ost.recovery_counts().dropped,
+        }
+    }
+
+    /// Returns the number of clients that are back in the recovery of the MDT or OST.
+    pub fn clients_back(&self) -> usize {
+        match self {
+            Node::Mds(_, _, mdt, _) => mdt.recovery_counts().connected,
+            Node::Oss(_, ost) => ost.recovery_counts().connected,
+        }
+    }
+
+    /// Ends the wait of the MDT or OST for clients.
+    pub fn abort_recovery(&self) {
+        match self {
+            Node::Mds(_, _, mdt, _) => mdt.abort_recovery(),
+            Node::Oss(_, ost) => ost.abort_recovery(),
+        }
+    }
 }
 
 /// Interface through which the MDT reads from its data service.
@@ -111,6 +137,7 @@ async fn start_data(net: &Arc<Net>, server: &Arc<Server>, mdt: &Mdt, params: Par
         index: 0,
         mdt: mdt.name().to_owned(),
         uuid: mdt.uuid().to_owned(),
+        incarnation: mdt.incarnation(),
         sharing: Sharing::new(),
         open_files_max: OPEN_FILES_MAX,
     };

@@ -19,6 +19,7 @@
 //! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
 //!   replies.
 //! * [`mdt_crash`]: crashes of the MDS under load; [`ost_crash`]: of an OSS, with dirty data.
+//! * [`lost_client`]: recoveries that go on without one client.
 //! * [`outage`]: mirrors while an OST is down.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
@@ -30,6 +31,7 @@ pub mod copy;
 pub mod draw;
 pub mod durability;
 pub mod faults;
+pub mod lost_client;
 pub mod mdt_crash;
 pub mod model;
 pub mod op;

@@ -13,6 +13,7 @@ mod dom;
 mod draining;
 mod durability;
 mod etxtbsy;
+mod failover;
 mod files;
 mod find;
 mod fsx2;

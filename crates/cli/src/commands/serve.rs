@@ -7,7 +7,7 @@ use sheen_lnet::{DEFAULT_PORT, Nid};
 
 use crate::{
     announce::{self, MDS_PORT, MgsAt, OSS_PORT},
-    args::{MdsArgs, MgsArgs, OssArgs, TargetArgs},
+    args::{FailoverArgs, MdsArgs, MgsArgs, OssArgs, TargetArgs},
     config::check_fsname,
     dir_kind::DirKind,
     error::Result,
@@ -22,7 +22,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 pub fn mgs(args: &MgsArgs) -> Result {
     let listen = host::listen_address(&args.listen, DEFAULT_PORT)?;
     DirKind::Mgs.expect_in(&args.dir)?;
-    serve(&args.dir, async |host: &Host| {
+    serve(&args.dir, &args.failover, async |host: &Host| {
         let bound = host.listen(listen).await?;
         host.mgs(&args.dir).await?;
         println!("MGS ready at {}", Nid::Tcp(bound));
@@ -34,13 +34,13 @@ pub fn mgs(args: &MgsArgs) -> Result {
 pub fn mds(args: &MdsArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Mdt.expect_in(dir)?;
-    target(&args.target, MDS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
+    target(&args.target, MDS_PORT, async |host: &Host, mgs: &[Nid], nids: &[Nid]| {
         if !DirKind::Mdt.is_in(dir) {
             host.check_first_mdt(fsname, mgs, dir).await?;
         }
-        host.mdt(dir, fsname, args.default_layout.default_layout.asked(), mgs, me).await?;
+        host.mdt(dir, fsname, args.default_layout.default_layout.asked(), mgs, nids).await?;
         host.mdts_registered().await?;
-        println!("{fsname}-MDT0000 ready at {me}");
+        println!("{fsname}-MDT0000 ready at {}", nids[0]);
         Ok(())
     })
 }
@@ -50,7 +50,7 @@ pub fn mds(args: &MdsArgs) -> Result {
 pub fn oss(args: &OssArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Osts.expect_in(dir)?;
-    target(&args.target, OSS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
+    target(&args.target, OSS_PORT, async |host: &Host, mgs: &[Nid], nids: &[Nid]| {
         let mut slots = OssSlots::load(dir)?;
         let mut ready = 0;
         for slot in 0..args.osts.unwrap_or(1).max(slots.count()) {
@@ -58,42 +58,58 @@ pub fn oss(args: &OssArgs) -> Result {
             if !DirKind::Ost.is_in(&dir) && !slots.formats(slot, &dir, &host.wait_for_mdt(fsname, mgs, &dir).await?)? {
                 continue;
             }
-            let name = host.ost(&dir, fsname, None, mgs, me).await?;
+            let name = host.ost(&dir, fsname, None, mgs, nids).await?;
             slots.record(&host.rt.disk(), slot, &name)?;
             ready += 1;
         }
-        println!("{ready} OSTs of {fsname} ready at {me}");
+        println!("{ready} OSTs of {fsname} ready at {}", nids[0]);
         Ok(())
     })
 }
 
-fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Result) -> Result {
+fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &[Nid]) -> Result) -> Result {
     check_fsname(&args.fsname)?;
     let listen = args.listen.as_deref().map(|text| host::listen_address(text, port)).transpose()?;
-    serve(&args.dir, async |host: &Host| {
+    serve(&args.dir, &args.failover, async |host: &Host| {
         let mgs = MgsAt::resolve(&host.rt, &args.mgs).await?;
         let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
         let bound = host.listen(plan.listen).await?;
-        start(host, &mgs.nids, host.announced(&plan, bound)).await
+        let own = host.announced(&plan, bound);
+        let nids = announce::with_servicenodes(&host.rt, own, &args.failover.servicenodes).await?;
+        start(host, &mgs.nids, &nids).await
     })
 }
 
-/// Runs `start`, then serves until SIGTERM or SIGINT, or until the directory of a target is
-/// removed. Each target locks its own directory.
-fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
+/// Runs `start`, then serves until SIGTERM or SIGINT, until the directory of a target is removed,
+/// or until another server asks for the directory. Each target locks its own directory.
+fn serve(dir: &Path, failover: &FailoverArgs, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
     host::log_to_stderr();
     private_dir(dir)?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt).await;
-        let outcome = tokio::select! {
-            started = start(&host) => match started {
-                Ok(()) => host.wait_for_shutdown().await,
-                failed => failed,
-            },
-            asked = host::wait_for_signal() => asked,
+        let protection = tokio::select! {
+            taken = host.protect(dir, failover) => taken?,
+            asked = host::wait_for_signal() => return asked,
         };
-        host.stop().await;
+        let served = async {
+            let runs = async {
+                start(&host).await?;
+                host.wait_for_shutdown().await
+            };
+            let outcome = tokio::select! {
+                ended = runs => ended,
+                asked = host::wait_for_signal() => asked,
+                () = protection.asked() => Ok(()),
+            };
+            host.stop().await;
+            outcome
+        };
+        let outcome = tokio::select! {
+            outcome = served => outcome,
+            () = protection.lost() => host::protection::end_at_once(),
+        };
+        protection.release().await;
         outcome
     });
     runtime.shutdown(SHUTDOWN);

@@ -202,10 +202,10 @@ async fn start(
     // Start the MDT last: it then finds every OST in this process and needs no connection.
     for index in osts {
         private_dir(&home.ost(index))?;
-        host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, me).await?;
+        host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, &[me]).await?;
     }
     let layout = args.default_layout.default_layout.asked();
-    host.mdt(&home.mdt(0), &config.fsname, layout, &mgs, me).await?;
+    host.mdt(&home.mdt(0), &config.fsname, layout, &mgs, &[me]).await?;
     host.takes_creates(config.osts).await?;
     config.store(&host.rt.disk(), &home.config())?;
     let source = format!("{me}:/{}", config.fsname);

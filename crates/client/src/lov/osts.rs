@@ -209,7 +209,7 @@ impl Lov {
     }
 }
 
-/// Returns the epoch of a `Done` reply, that is, the boot of the OST's host.
+/// Returns the epoch of a `Done` reply.
 pub(super) fn done(reply: ost::Reply) -> Result<u64> {
     match reply {
         ost::Reply::Done { epoch, .. } => Ok(epoch),

@@ -67,7 +67,7 @@ impl Lov {
         answers.into_iter().try_for_each(|answer: Result<_>| answer.map(drop))
     }
 
-    /// Sends a sync request. Returns the epoch, that is, the boot of the OST's host.
+    /// Sends a sync request. Returns the epoch of the OST's data.
     async fn sync_rpc(&self, ost: u32, objects: Vec<Fid>) -> Result<u64> {
         done(self.call(ost, Request::Sync { objects }, Bulk::new()).await?.0)
     }

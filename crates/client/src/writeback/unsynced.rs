@@ -1,9 +1,9 @@
 //! Changes that this client has not synced: enough information to report at a sync that they may be
 //! lost.
 //!
-//! With each change and each sync, an OST returns an epoch: a number of the boot of its host. If a
-//! change was not synced in its epoch, it may be lost in the next one, because the host's page
-//! cache was lost. So for each file and OST, the epoch of the first change since the last sync is
+//! With each change and each sync, an OST returns the epoch of its data. If a change was not synced
+//! in its epoch, it may be lost in the next one, because the page cache of the OST's host was lost.
+//! So for each file and OST, the epoch of the first change since the last sync is
 //! stored. If a sync returns another epoch, not all changes are durable, and the sync fails with
 //! EIO. The error is reported once; afterwards the file starts anew.
 //!

@@ -245,7 +245,7 @@ async fn serve(world: &World, number: u32, osts: &[u32]) -> Oss {
 /// Registers the address of an OST with the MGS.
 async fn register(host: &Host, index: u32, nid: &str) {
     let nids = [nid.to_string()];
-    host.mgc.register("sheen", TargetKind::Ost, Some(index), &format!("ost{index}"), &nids).await.unwrap();
+    host.mgc.register("sheen", TargetKind::Ost, Some(index), &format!("ost{index}"), &nids, 0).await.unwrap();
 }
 
 /// Creates a file; returns its OSTs, sorted.

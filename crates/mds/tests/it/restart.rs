@@ -46,7 +46,7 @@ async fn opened(import: &Import<Mds>, request: Request) -> Result<bool> {
 
 /// Makes creates wait: registers an OST that does not run yet.
 async fn announce_ost(host: &Host) {
-    host.mgc.register("sheen", TargetKind::Ost, Some(0), "ost0", &["0@lo".to_string()]).await.unwrap();
+    host.mgc.register("sheen", TargetKind::Ost, Some(0), "ost0", &["0@lo".to_string()], 0).await.unwrap();
     host.rt.sleep(Duration::from_millis(100)).await;
 }
 
@@ -116,7 +116,7 @@ async fn others(world: &World, rt: &Rt) -> (Arc<Mgs>, Arc<Server>) {
     server.add::<Ost>("sheen-OST0000", Arc::new(FakeOst::default()));
     server.listen(world.addr(OTHERS, PORT)).await.unwrap();
     let nids = [Nid::Tcp(world.addr(OTHERS, PORT)).to_string()];
-    Mgc::new(net, vec![Nid::Lo], "ost").register("sheen", TargetKind::Ost, Some(0), "ost", &nids).await.unwrap();
+    Mgc::new(net, vec![Nid::Lo], "ost").register("sheen", TargetKind::Ost, Some(0), "ost", &nids, 0).await.unwrap();
     (mgs, server)
 }
 

@@ -5,6 +5,7 @@
 //! * `seal`: sealed objects, which a layout change takes out of use: no client may use them;
 //! * `markers`: the files that record which objects are sealed;
 //! * [`clients`]: the durable list of clients;
+//! * `epoch`: whether data that was not synced may be lost;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
@@ -23,6 +24,7 @@ mod allocate;
 mod attrs;
 pub mod clients;
 mod destroy;
+mod epoch;
 pub mod files;
 pub mod format;
 mod gather;
@@ -38,6 +40,7 @@ mod truncate;
 mod write;
 
 use clients::ClientList;
+use epoch::{EPOCH, Epoch};
 use files::Files;
 use format::Home;
 use markers::SealedObjects;
@@ -51,6 +54,7 @@ pub struct Store {
     buffers: gather::Pools,
     sealed: SealedObjects,
     clients: ClientList,
+    epoch: Epoch,
 }
 
 impl std::fmt::Debug for Store {
@@ -88,9 +92,15 @@ impl Store {
             path: dir.join(clients::CLIENTS),
             source,
         })?;
+        let epoch = Epoch::open(rt, dir).map_err(|source| OssError::Io {
+            what: "read or write",
+            path: dir.join(EPOCH),
+            source,
+        })?;
         Ok(Store {
             sealed,
             clients,
+            epoch,
             files: Files::new(rt, dir, open_files_max),
             share: join(device),
             buffers: gather::Pools::new(),
@@ -114,13 +124,21 @@ impl Store {
         &self.clients
     }
 
+    /// The epoch of the data, which changes when answered writes may be lost.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.number()
+    }
+
     /// Makes everything durable and releases the directory. No other method may be called after it.
     ///
     /// # Errors
     /// Errors of the local file system; the directory is released all the same.
     pub async fn close(&self) -> sheen_wire::Result<()> {
         self.clients.close().await;
-        let synced = self.sync(&[]).await;
+        let synced = match self.sync(&[]).await {
+            Ok(()) => Ok(self.epoch.stopped()?),
+            failed => failed,
+        };
         self.home.release();
         synced
     }

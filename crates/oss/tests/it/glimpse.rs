@@ -318,21 +318,19 @@ fn only_destroy_revokes_locks_with_ex() {
     assert_eq!(wanted(Request::Destroy { objects: vec![OBJECT] }, b""), Mode::Ex);
 }
 
+/// Flushes 4 bytes that a program had written at this time.
+fn flush_of(client: &Caller<'_>, mtime: Time) -> Result<(), Errno> {
+    let grant = Grant::default();
+    let request = Request::Write { parts: vec![part(0, 4)], sync: true, mtime: Some(mtime), grant, held: false };
+    client.end(client.begin(request, Bytes::from_static(b"abcd"))).map(drop)
+}
+
 #[test]
 fn flushed_writes_get_the_mtime_of_the_original_write() {
     let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "a");
     let now = || process.net.rt().wall();
-    let flush = |mtime| {
-        let request = Request::Write {
-            parts: vec![part(0, 4)],
-            sync: true,
-            mtime: Some(mtime),
-            grant: Grant::default(),
-            held: false,
-        };
-        client.end(client.begin(request, Bytes::from_static(b"abcd"))).map(drop)
-    };
+    let flush = |mtime| flush_of(&client, mtime);
     let shown = || stat(&client).mtime.unwrap();
     let ago = |sec| Time { sec: now().sec - sec, nsec: 5 };
 
@@ -353,16 +351,7 @@ fn flushed_writes_get_the_mtime_of_the_original_write() {
     let shown = || stat(&client).mtime.unwrap();
     let written = shown();
     assert!(written >= begun);
-    let flush = |mtime| {
-        let request = Request::Write {
-            parts: vec![part(0, 4)],
-            sync: true,
-            mtime: Some(mtime),
-            grant: Grant::default(),
-            held: false,
-        };
-        client.end(client.begin(request, Bytes::from_static(b"abcd"))).map(drop)
-    };
+    let flush = |mtime| flush_of(&client, mtime);
     flush(ago(20)).unwrap();
     assert_eq!(shown(), written, "another write came since");
     flush(Time { sec: begun.sec + 1_000_000, nsec: 0 }).unwrap();

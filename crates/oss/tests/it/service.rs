@@ -60,6 +60,7 @@ fn data_service_serves_requests_without_mgs_registration() {
         index: 0,
         mdt: "sheen-MDT0000".into(),
         uuid: "the MDT's".into(),
+        incarnation: 1,
         sharing: Sharing::new(),
         open_files_max: 100,
     };

@@ -172,6 +172,8 @@ impl<P: Protocol> Inner<P> {
                     biased;
                     a = attempt => a,
                     () = self.closed() => return None,
+                    // The present address may be one that no longer answers.
+                    () = self.renewed.notified() => continue 'round,
                     // The target now runs here. Another process at its old address may never
                     // answer.
                     () = self.local_target_added(), if elsewhere => continue 'round,
@@ -238,7 +240,8 @@ impl<P: Protocol> Inner<P> {
         true
     }
 
-    /// Waits between two rounds; ends early if the services of this process change. A random part
+    /// Waits between two rounds. Ends early if the services of this process change, or if the MGS
+    /// reports the target's return. A random part
     /// keeps the clients of a restarted server from connecting all at once.
     async fn pause(&self, backoff: Duration) {
         let jitter = self.net.rt().random_u64() % (backoff.as_micros() as u64 / 4 + 1);
@@ -251,6 +254,7 @@ impl<P: Protocol> Inner<P> {
             biased;
             () = self.closed() => {}
             () = services => {}
+            () = self.renewed.notified() => {}
             () = self.net.rt().sleep(backoff + Duration::from_micros(jitter)) => {}
         }
     }

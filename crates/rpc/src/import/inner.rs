@@ -57,6 +57,8 @@ pub(crate) struct Inner<P: Protocol> {
     pub(super) link: Mutex<Link>,
     /// Notified when the state of the link changed.
     pub(super) changed: Notify,
+    /// Notified when the MGS reported a new address or a restart of the target.
+    pub(super) renewed: Notify,
     pub(super) hook: Mutex<Option<Arc<Hook<P>>>>,
     /// Handler of callbacks; `None`: callbacks are ignored.
     pub(super) callbacks: OnceLock<Arc<Handler<P>>>,
@@ -104,6 +106,7 @@ impl<P: Protocol> Inner<P> {
             lo: RwLock::new(None),
             link: Mutex::default(),
             changed: Notify::new(),
+            renewed: Notify::new(),
             hook: Mutex::new(None),
             callbacks: OnceLock::new(),
         }

@@ -7,7 +7,7 @@ use sheen_wire::{Bulk, Protocol, frame::Welcome};
 use crate::{
     gate::Pass,
     service::Response,
-    target::{AnyTarget, Session, Target},
+    target::{AnyTarget, Ended, Session, Target},
 };
 
 /// A target of this process and this client's session there. Dropping it disconnects.
@@ -34,7 +34,7 @@ impl<P: Protocol> LoPeer<P> {
 
     /// Disconnects. A second call does nothing.
     pub(super) fn detach(&self) {
-        self.target.clone().detach(&self.session, true);
+        self.target.clone().detach(&self.session, Ended::Goodbye);
     }
 }
 

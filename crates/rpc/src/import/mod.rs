@@ -49,6 +49,7 @@ use crate::{
 };
 use config::{PAGE_BYTES, PAGES_PER_RPC_LIMIT};
 use inner::Inner;
+use link::Link;
 
 /// Poll interval of [`Import::guarded_requests_end`].
 const GUARDED_POLL: Duration = Duration::from_millis(5);
@@ -175,14 +176,33 @@ impl<P: Protocol> Import<P> {
     /// reconnects, because a target that moved may have left a host that does not answer.
     pub fn set_nids(&self, nids: Vec<Nid>) {
         self.inner.nids.lock().clone_from(&nids);
-        let stale = {
+        self.reconnect_if(|link| link.nid.is_some_and(|nid| !nids.contains(&nid)));
+        self.inner.changed.notify_waiters();
+    }
+
+    /// Reports that the target's server has this incarnation now; 0: unknown. Closes a connection
+    /// to another one and reconnects: the host of that server may have stopped without a word.
+    pub fn set_incarnation(&self, incarnation: u64) {
+        let other = |link: &Link| link.incarnation.is_some_and(|now| now != incarnation);
+        if incarnation != 0 {
+            self.reconnect_if(other);
+        }
+    }
+
+    /// Closes the connection if `stale` accepts it. A present attempt to connect, or the pause
+    /// before the next one, ends then as well.
+    fn reconnect_if(&self, stale: impl FnOnce(&Link) -> bool) {
+        let connection = {
             let link = self.inner.link.lock();
-            link.connection.clone().filter(|_| link.nid.is_some_and(|nid| !nids.contains(&nid)))
+            if !stale(&link) && link.state == ImportState::Full {
+                return;
+            }
+            link.connection.clone()
         };
-        if let Some(connection) = stale {
+        if let Some(connection) = connection {
             connection.close();
         }
-        self.inner.changed.notify_waiters();
+        self.inner.renewed.notify_waiters();
     }
 
     /// Returns the address of the current connection.

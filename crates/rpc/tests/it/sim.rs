@@ -215,6 +215,57 @@ fn evicted_client_recovers_and_its_request_is_executed_once() {
     .unwrap();
 }
 
+/// A client whose host is lost closes its connection when the host runs again, or when the host's
+/// kernel ends the process. One behind a broken network may still run, and has more time.
+#[test]
+fn killed_client_is_evicted_sooner_than_a_separated_one() {
+    let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(1), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let rt = sim.rt(1);
+        let (killed, separated) = (client(&sim, 2), client(&sim, 3));
+        assert_eq!((seq(&killed).await, seq(&separated).await), (Ok(1), Ok(2)));
+        let began = rt.now();
+        sim.partition(1, 3);
+        sim.crash_host(2);
+        until(&rt, || *echo.ended.lock() == ["client-2"]).await;
+        assert!((5..10).contains(&rt.now().since(began).as_secs()), "{:?}", rt.now().since(began));
+        until(&rt, || *echo.ended.lock() == ["client-2", "client-3"]).await;
+        assert!(rt.now().since(began).as_secs() >= 30, "{:?}", rt.now().since(began));
+    })
+    .unwrap();
+}
+
+/// The host of a server stops without a word. Its clients would notice this by keepalive.
+#[test]
+fn client_reconnects_when_the_mgs_reports_a_new_server() {
+    let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(1000), ..SimConfig::default() });
+    sim.run(async {
+        let first = Arc::new(Echo::new(1));
+        let _first = server(&sim, &first).await;
+        let second = Server::new(Net::new(sim.rt(4)));
+        second.add::<Mds>(TARGET, Arc::new(Echo::new(2)));
+        second.listen(sim.addr(4, PORT)).await.unwrap();
+        let rt = sim.rt(2);
+        let nids = [1, 4].map(|host| Nid::Tcp(sim.addr(host, PORT))).to_vec();
+        let import: Arc<Import<Mds>> = Import::new(Net::new(rt.clone()), ImportConfig::new("c", TARGET, nids));
+        assert_eq!(seq(&import).await, Ok(1));
+        sim.partition(1, 2);
+        rt.sleep(Duration::from_secs(1)).await;
+        import.set_incarnation(1);
+        assert_eq!(import.state(), ImportState::Full, "it is connected to this one");
+        let began = rt.now();
+        import.set_incarnation(2);
+        assert_eq!(seq(&import).await, Ok(1), "the second server");
+        assert!(rt.now().since(began) < Duration::from_secs(10), "{:?}", rt.now().since(began));
+        assert_eq!(first.executed(), 1);
+        import.set_incarnation(2);
+        assert_eq!((seq(&import).await, import.stats().connects), (Ok(2), 2));
+    })
+    .unwrap();
+}
+
 /// The server knows the client again from the welcome on, but the client has not yet recovered its
 /// lost state.
 #[test]

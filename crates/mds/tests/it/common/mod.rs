@@ -176,7 +176,7 @@ impl Host {
     pub async fn add_ost_again(&self, index: u32, ost: &Arc<FakeOst>) {
         self.server.add::<Ost>(&target_name("sheen", TargetKind::Ost, index), ost.clone());
         let (uuid, nids) = (format!("ost{index}"), vec!["0@lo".to_string()]);
-        self.mgc.register("sheen", TargetKind::Ost, Some(index), &uuid, &nids).await.unwrap();
+        self.mgc.register("sheen", TargetKind::Ost, Some(index), &uuid, &nids, 0).await.unwrap();
     }
 
     pub fn new_fid(&self) -> Fid {

@@ -1,0 +1,94 @@
+//! The protection of a server's directory from a second server on another host.
+
+use std::{future::pending, path::Path};
+
+use sheen_failover::{FailoverError, Guard, Lost, Options, Server, Times, is_protected};
+use sheen_rt::proc::hostname;
+
+use super::Host;
+use crate::{
+    args::FailoverArgs,
+    error::{Context, Failure, Result},
+};
+
+/// Exit code of a process that lost its directory.
+const LOST: i32 = 1;
+
+/// The protection of a directory; none, if only one host can serve it.
+pub struct Protection(Option<Guard>);
+
+impl Host {
+    /// Takes the directory for this process, if the options ask for it or a server has done so
+    /// before. From then on, this process accepts requests only while the directory is its own.
+    ///
+    /// # Errors
+    /// Another server has the directory; the message says what to do.
+    pub async fn protect(&self, dir: &Path, args: &FailoverArgs) -> Result<Protection> {
+        if args.servicenodes.is_empty() {
+            if !is_protected(&self.rt.disk(), dir) {
+                return match args.takeover {
+                    false => Ok(Protection(None)),
+                    true => Err(Failure::new(format!("no other host can have {}", dir.display())).advise(
+                        "--takeover is for directories that are served with --servicenode, on each host that may serve them",
+                    )),
+                };
+            }
+            tracing::info!(
+                "protecting {}, because it was served with --servicenode before; to end this, delete {0}/heartbeat \
+                 while no server runs",
+                dir.display()
+            );
+        }
+        let server = self.server.clone();
+        let options = Options {
+            server: Server::new(&hostname(), std::process::id()),
+            takeover: args.takeover,
+            times: Times::default(),
+            on_beat: Box::new(move |until| server.serve_until(until)),
+        };
+        match Guard::take(&self.rt, dir, options).await {
+            Ok(guard) => Ok(Protection(Some(guard))),
+            Err(e @ FailoverError::Owned { .. }) => {
+                Err(Failure::new(e.to_string()).advise("stop that server first, or use --takeover to make it stop"))
+            }
+            Err(e @ FailoverError::Stays { .. }) => Err(Failure::new(e.to_string())
+                .advise("look at its log; if it hangs, end its process, or cut its host off from the storage")),
+            failed => failed.map(|_| Protection(None)).context("cannot protect the directory"),
+        }
+    }
+}
+
+impl Protection {
+    /// Resolves when another server asks for the directory. This one then stops in order.
+    pub async fn asked(&self) {
+        let Some(guard) = &self.0 else { return pending().await };
+        match guard.lost().await {
+            Lost::Asked(other) => tracing::info!("{other} asks for the directory: stopping"),
+            // `lost` resolves as well.
+            Lost::Taken(_) | Lost::Expired => pending().await,
+        }
+    }
+
+    /// Resolves when the directory no longer belongs to this process.
+    pub async fn lost(&self) {
+        let Some(guard) = &self.0 else { return pending().await };
+        match guard.lost_for_good().await {
+            Lost::Taken(other) => tracing::error!("{other} has taken the directory over: ending at once"),
+            Lost::Asked(_) | Lost::Expired => tracing::error!(
+                "the storage did not answer in time, and another server may take the directory over: ending at once"
+            ),
+        }
+    }
+
+    /// Hands the directory over, when nothing is written any more.
+    pub async fn release(self) {
+        if let Some(guard) = self.0 {
+            guard.release().await;
+        }
+    }
+}
+
+/// Ends the process without another write to the directory.
+pub fn end_at_once<T>() -> T {
+    std::process::exit(LOST)
+}

@@ -1,0 +1,87 @@
+//! Options and errors of the protection.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sheen_rt::{Disk, Instant, target_dir::protection::HEARTBEAT};
+
+use crate::record::Server;
+
+/// Intervals of the protection. All servers of a directory must use the same ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Time between two beats.
+    pub beat: Duration,
+    /// Time from the begin of a beat during which the server may serve.
+    pub lease: Duration,
+    /// Time that a new owner waits after it has written its name.
+    pub claim: Duration,
+    /// Time without a beat after which the owner counts as dead.
+    pub observe: Duration,
+    /// Time within which a server that is asked to stop must have stopped.
+    pub handover: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times {
+            beat: Duration::from_secs(1),
+            lease: Duration::from_secs(4),
+            claim: Duration::from_secs(5),
+            observe: Duration::from_secs(6),
+            handover: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How to protect a directory.
+pub struct Options {
+    /// This server, for messages of others.
+    pub server: Server,
+    /// Asks a server that owns the directory to stop.
+    pub takeover: bool,
+    /// Intervals.
+    pub times: Times,
+    /// Called after each beat with the end of the lease.
+    pub on_beat: Box<dyn Fn(Instant) + Send + Sync>,
+}
+
+/// Why a directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum FailoverError {
+    /// Another server owns it.
+    #[error("{} is served by {owner}", dir.display())]
+    Owned {
+        /// The directory.
+        dir: PathBuf,
+        /// Its owner.
+        owner: Server,
+    },
+    /// The owner was asked to stop, and still runs.
+    #[error("{owner} serves {} and did not stop within {seconds} s", dir.display())]
+    Stays {
+        /// The directory.
+        dir: PathBuf,
+        /// Its owner.
+        owner: Server,
+        /// Time that it had.
+        seconds: u64,
+    },
+    /// The local file system returned an error.
+    #[error("cannot use {}: {error}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The error.
+        error: io::Error,
+    },
+}
+
+/// Returns whether a server with this protection has used the directory before. It must be used
+/// with it from then on.
+pub fn is_protected(disk: &Disk, dir: &Path) -> bool {
+    disk.metadata(dir.join(HEARTBEAT)).is_ok()
+}

@@ -1,0 +1,106 @@
+//! The epoch of an OST's data: a number that changes when answered writes may be lost that no sync
+//! has made durable. That is so if the OST's host was restarted, or another host serves the OST,
+//! and the OST had not been stopped in order.
+//!
+//! The file `DIR/epoch` has three words: the epoch, the boot of the host, and whether the OST was
+//! stopped in order. Both numbers are hexadecimal.
+//!
+//! Invariant: the word `stopped` is in the file only while everything is durable and no process
+//! writes.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use sheen_rt::Rt;
+
+/// Name of the file.
+pub const EPOCH: &str = "epoch";
+const STOPPED: &str = "stopped";
+const SERVING: &str = "serving";
+
+/// The epoch of an OST that is served.
+pub struct Epoch {
+    rt: Rt,
+    path: PathBuf,
+    number: u64,
+}
+
+impl Epoch {
+    /// Reads the epoch of the directory, or begins a new one.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn open(rt: &Rt, dir: &Path) -> io::Result<Epoch> {
+        let path = dir.join(EPOCH);
+        let number = match rt.disk().read(&path) {
+            // Not a file of Sheen, or a damaged one: data may be lost as well.
+            Ok(bytes) => still_valid(&bytes, rt.boot_id()).unwrap_or_else(|| rt.random_u64()),
+            // A new OST, or one of an earlier release, which used the boot itself.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => rt.boot_id(),
+            Err(e) => return Err(e),
+        };
+        let epoch = Epoch { rt: rt.clone(), path, number };
+        epoch.write(SERVING)?;
+        Ok(epoch)
+    }
+
+    /// Returns the number of the epoch.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Records that everything is durable and nothing will be written.
+    ///
+    /// # Errors
+    /// The file cannot be written: the next start on another boot begins a new epoch.
+    pub fn stopped(&self) -> io::Result<()> {
+        self.write(STOPPED)
+    }
+
+    fn write(&self, state: &str) -> io::Result<()> {
+        let text = format!("{:016x} {:016x} {state}\n", self.number, self.rt.boot_id());
+        self.rt.disk().write_atomic(&self.path, text.as_bytes())
+    }
+}
+
+/// Returns the epoch in the file, if all of its data is still there in this boot.
+fn still_valid(bytes: &[u8], boot: u64) -> Option<u64> {
+    let mut words = str::from_utf8(bytes).ok()?.split_whitespace();
+    let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+    let (epoch, of) = (number()?, number()?);
+    (words.next()? == STOPPED || of == boot).then_some(epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_rt::sim::{Sim, SimConfig};
+
+    use super::*;
+
+    #[test]
+    fn epoch_ends_with_the_boot_unless_the_ost_stopped_in_order() {
+        let sim = Sim::new(1, SimConfig::default());
+        sim.run(async {
+            let dir = Path::new("/ost");
+            sim.rt(1).disk().create_dir_all(dir).unwrap();
+            sim.rt(1).disk().sync_fs("/").await.unwrap();
+            let open = || Epoch::open(&sim.rt(1), dir).unwrap();
+            let first = open().number();
+            assert_eq!(open().number(), first, "the process was killed");
+            sim.crash_host(1);
+            let second = open();
+            assert_ne!(second.number(), first);
+            second.stopped().unwrap();
+            sim.crash_host(1);
+            let third = open();
+            assert_eq!(third.number(), second.number(), "stopped in order");
+            sim.crash_host(1);
+            assert_ne!(open().number(), third.number());
+            sim.rt(1).disk().write_atomic(dir.join(EPOCH), b"damaged").unwrap();
+            assert_ne!(open().number(), third.number());
+        })
+        .unwrap();
+    }
+}

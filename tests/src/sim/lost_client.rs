@@ -1,0 +1,171 @@
+//! Recoveries that go on without one client, because it cannot reach the restarted server: at a
+//! limit, or when an administrator aborts the wait. Only that client loses something.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use fastrand::Rng;
+use sheen_client::{Caller, Client, OpenFile};
+use sheen_rt::sim::World;
+use sheen_wire::{
+    Bulk, Errno, Fid,
+    fid::ROOT,
+    ldlm::{Flock, FlockKind, Mode},
+    mds::flags,
+};
+
+use super::{
+    CLIENTS, MDS, OSSES,
+    cluster::{bad_network_config, mount, start, start_some},
+    scenario::{Trace, simulate},
+};
+
+/// The client that is lost.
+const LOST: usize = 0;
+/// Time between the changes and the crash, at most: less than the interval of commits.
+const UNCOMMITTED_MAX: Duration = Duration::from_millis(150);
+/// Time for which the server is down, at most.
+const DOWN_MAX: Duration = Duration::from_secs(2);
+/// Time between the return of the other clients and an abort, at most. They may have finished.
+const ABORT_MAX: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(1);
+const LEN: usize = 5000;
+
+/// How the wait for the client ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// An administrator aborts it.
+    Aborted,
+    /// The soft limit, or the hard one.
+    Limit,
+}
+
+/// A client with its own directory.
+struct Member {
+    client: Arc<Client>,
+    dir: Fid,
+}
+
+/// The files of a member at the moment of the crash.
+struct Held {
+    /// A file that it has created, locked and written.
+    file: Arc<OpenFile>,
+    fid: Fid,
+    /// A file that it has removed while it was open.
+    removed: Arc<OpenFile>,
+}
+
+fn lock(owner: u64) -> Flock {
+    Flock { start: 0, end: u64::MAX, owner, pid: 1, kind: FlockKind::Flock }
+}
+
+fn bytes(n: usize) -> Bulk {
+    Bulk::from(Bytes::from(vec![n as u8 + 1; LEN]))
+}
+
+impl Member {
+    async fn new(world: &World, n: usize) -> Member {
+        let client = mount(world, CLIENTS[n]).await;
+        let made = client.mkdir(&Caller::ROOT, ROOT, &format!("d{n}").into(), 0o755, 0).await;
+        let dir = made.expect("it is allowed").attr.fid;
+        assert_eq!(client.syncfs().await, Ok(()));
+        Member { client, dir }
+    }
+
+    async fn create(&self, name: &str) -> (Fid, Arc<OpenFile>) {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let made = self.client.create(&Caller::ROOT, self.dir, &name, flags::RDWR, 0o644, 0).await;
+        let (entry, file) = made.expect("it is allowed");
+        (entry.attr.fid, file)
+    }
+
+    /// Makes changes that are not synced. `ost`: on the OST that crashes; only data of the file is
+    /// not synced then, and is dirty.
+    async fn change(&self, n: usize, ost: bool) -> Held {
+        let client = &self.client;
+        let (fid, file) = self.create("file").await;
+        let (_, removed) = self.create("removed").await;
+        for file in [&file, &removed] {
+            assert_eq!(client.write(file, 0, bytes(n)).await, Ok(LEN));
+        }
+        assert_eq!(client.unlink(&Caller::ROOT, self.dir, &"removed".into()).await, Ok(()));
+        assert_eq!(client.lock(fid, lock(1), Mode::Pw, false, pending()).await, Ok(()));
+        if ost {
+            assert_eq!(client.write(&file, 0, bytes(n + 1)).await, Ok(LEN));
+            assert_eq!(client.syncfs().await, Ok(()));
+            assert_eq!(client.write(&file, 0, bytes(n)).await, Ok(LEN));
+        }
+        Held { file, fid, removed }
+    }
+
+    /// Checks that a client which came back in time has lost nothing.
+    async fn check(&self, n: usize, held: &Held, other: &Client) {
+        let client = &self.client;
+        for file in [&held.file, &held.removed] {
+            let read = client.read(file, 0, LEN).await.expect("it is there").into_bytes();
+            assert!(read == vec![n as u8 + 1; LEN], "client {n}");
+            assert_eq!(client.fsync(file, false).await, Ok(()), "client {n}");
+        }
+        assert_eq!(client.lookup(&Caller::ROOT, self.dir, &"file".into()).await.map(|e| e.attr.fid), Ok(held.fid));
+        assert_eq!(client.syncfs().await, Ok(()), "client {n}");
+        let conflict = other.lock(held.fid, lock(2), Mode::Pw, false, pending()).await;
+        assert_eq!(conflict, Err(Errno::EAGAIN), "client {n} has its lock");
+    }
+}
+
+/// Crashes a server while all clients have changes that it may not have committed, or dirty data.
+/// One client comes back only after the recovery.
+pub fn lost_client(seed: u64, host: u32, end: End, log: usize) -> Trace {
+    simulate(seed, log, bad_network_config(seed), async |world| {
+        let mut nodes = start_some(world, 1, false).await;
+        let mut rng = Rng::with_seed(seed ^ 0x1057);
+        let mut random = |max: Duration| Duration::from_micros(rng.u64(0..max.as_micros() as u64));
+        let rt = world.rt(CLIENTS[LOST]);
+        let mut members = Vec::new();
+        for n in 0..CLIENTS.len() {
+            members.push(Member::new(world, n).await);
+        }
+        let mut held = Vec::new();
+        for (n, member) in members.iter().enumerate() {
+            held.push(member.change(n, host != MDS).await);
+        }
+        rt.sleep(random(UNCOMMITTED_MAX)).await;
+        world.note("the power of a server fails");
+        world.crash_host(host);
+        world.partition(CLIENTS[LOST], host);
+        rt.sleep(random(DOWN_MAX)).await;
+        let node = start(world, host).await.expect("nothing else crashes it");
+        if end == End::Aborted {
+            while node.clients_back() < CLIENTS.len() - 1 {
+                rt.sleep(POLL).await;
+            }
+            rt.sleep(random(ABORT_MAX)).await;
+            node.abort_recovery();
+        }
+        for (n, member) in members.iter().enumerate().filter(|(n, _)| *n != LOST) {
+            let other = CLIENTS.len() - n;
+            member.check(n, &held[n], &members[other].client).await;
+        }
+        assert_eq!(node.lost_clients(), 1, "only the client that is not there");
+        nodes.push(node);
+        world.heal(CLIENTS[LOST], host);
+        let lost = &members[LOST];
+        let synced = lost.client.syncfs().await;
+        let found = lost.client.lookup(&Caller::ROOT, lost.dir, &"file".into()).await;
+        let data = lost.client.read(&held[LOST].file, 0, LEN).await.map(|read| read.into_bytes().to_vec());
+        if found.is_err() || data.as_deref() != Ok(&[LOST as u8 + 1; LEN]) {
+            assert_eq!(synced, Err(Errno::EIO), "its losses are reported: {found:?}");
+        }
+        assert_eq!(lost.client.syncfs().await, Ok(()), "once");
+    })
+}
+
+/// Crashes the MDS, and one client comes back late.
+pub fn without_mdt(seed: u64, log: usize) -> Trace {
+    lost_client(seed, MDS, if seed.is_multiple_of(2) { End::Aborted } else { End::Limit }, log)
+}
+
+/// Crashes an OSS, and one client comes back late.
+pub fn without_ost(seed: u64, log: usize) -> Trace {
+    lost_client(seed, OSSES[0], if seed.is_multiple_of(2) { End::Aborted } else { End::Limit }, log)
+}

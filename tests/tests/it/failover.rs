@@ -1,0 +1,150 @@
+//! Failover: a server on another host takes over a target whose directory lies on shared storage.
+//!
+//! The shared storage is a Sheen file system of its own. Its two mounts are the two hosts: they
+//! share data, and have their own file locks. A mount namespace with another boot id makes the
+//! kernel look like another host.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::process::Signal;
+use sheen_tests::{
+    Fs, Mount, can_mount,
+    cluster::{Cluster, bash},
+    is_root,
+    mounts::{LIMIT, Watch},
+    noise,
+    posix::layout,
+    sheen,
+    wait::eventually,
+};
+
+const LOCAL_LOCKS: [&str; 2] = ["-o", "localflock"];
+const OTHER_BOOT: &str = "5c1b9e5e-0000-4000-8000-0123456789ab\n";
+
+/// Two hosts that can serve one target.
+struct Pair {
+    cluster: Cluster,
+    kind: &'static str,
+    /// The target's directory, as each host sees it.
+    dirs: [PathBuf; 2],
+    nids: [String; 2],
+    _second: Mount,
+    storage: Fs,
+}
+
+/// Names of the two servers.
+const FIRST: &str = "first";
+const SECOND: &str = "second";
+
+impl Pair {
+    /// Moves the target of a cluster to shared storage, and serves it on the first host.
+    fn start(kind: &'static str) -> Pair {
+        let mut cluster = Cluster::start();
+        let storage = Fs::up_in(Path::new("/dev/shm"), 1, &LOCAL_LOCKS);
+        let source = storage.status()["source"].as_str().expect("a source").to_owned();
+        let second = Mount::with(&source, storage.mnt.with_file_name("second"), &LOCAL_LOCKS);
+        cluster.stop(kind);
+        bash(&storage.mnt, &format!("cp -a {} .", cluster.base.join(kind).display())).ok();
+        fs::write(storage.mnt.join("boot"), OTHER_BOOT).unwrap();
+        let dirs = [storage.path(kind), second.path(kind)];
+        // The ports of the cluster end with that of a second OSS.
+        let nid = cluster.nid(kind);
+        let other = cluster.second_oss();
+        let pair = Pair { cluster, kind, dirs, nids: [nid, other], _second: second, storage };
+        pair.with_server(FIRST, &[])
+    }
+
+    fn with_server(mut self, name: &'static str, options: &[&str]) -> Pair {
+        self.spawn(name, options);
+        self
+    }
+
+    fn spawn(&mut self, name: &'static str, options: &[&str]) {
+        let host = usize::from(name == SECOND);
+        let mut program = Command::new(sheen());
+        if host == 1 {
+            let boot = "/proc/sys/kernel/random/boot_id";
+            let script = format!("mount --bind {}/boot {boot} && exec \"$@\"", self.storage.mnt.display());
+            program = Command::new("unshare");
+            program.args(["--mount", "sh", "-ec", &script, "sh"]).arg(sheen());
+        }
+        let [one, two] = self.nids.clone();
+        let mut all = vec!["--servicenode", &one, "--servicenode", &two];
+        all.extend(options);
+        self.cluster.spawn_as(name, self.kind, &self.dirs[host], &self.nids[host], &all, program);
+    }
+
+    fn lines(&self, of: &str) -> usize {
+        self.cluster.log().matches(of).count()
+    }
+}
+
+/// Whether this process can do what the tests need.
+fn can_run() -> bool {
+    can_mount() && is_root()
+}
+
+#[test]
+fn mds_on_another_host_takes_over_and_the_former_one_ends() {
+    if !can_run() {
+        return println!("skipped: needs root and /dev/fuse");
+    }
+    let mut pair = Pair::start("mds");
+    let mount = pair.cluster.mount();
+    let _watch = Watch::over(&[&mount.mnt], LIMIT);
+    let data = noise(1, 300_000);
+    bash(&mount.mnt, "mkdir d && echo one > d/f").ok();
+    fs::write(mount.path("data"), &data).unwrap();
+
+    // While the first one serves, no second one starts.
+    pair.spawn(SECOND, &[]);
+    assert!(!pair.cluster.ended(SECOND));
+    assert!(pair.cluster.log().contains(" is served by process "), "{}", pair.cluster.log());
+
+    // The first host hangs. These changes may not be committed yet.
+    bash(&mount.mnt, "mkdir uncommitted && mv d/f d/g").ok();
+    pair.cluster.signal(FIRST, Signal::STOP);
+    pair.spawn(SECOND, &[]);
+    bash(&mount.mnt, "cat d/g && ls -d uncommitted && echo two > d/two && sync d/two d .").ok();
+    assert!(fs::read(mount.path("data")).unwrap() == data);
+    pair.cluster.signal(FIRST, Signal::CONT);
+    assert!(!pair.cluster.ended(FIRST), "it ends by itself");
+    assert!(pair.cluster.log().contains("ending at once"), "{}", pair.cluster.log());
+    assert_eq!(bash(&mount.mnt, "cat d/two").ok(), "two\n");
+
+    // Back to the first host, in order.
+    pair.spawn(FIRST, &["--takeover"]);
+    assert!(pair.cluster.ended(SECOND), "it stops in order");
+    assert_eq!(
+        bash(&mount.mnt, "echo three > d/three && sync d/three && cat d/g d/two d/three").ok(),
+        "one\ntwo\nthree\n"
+    );
+    let logs = pair.cluster.log();
+    assert!(logs.contains("asks for the directory: stopping"), "{logs}");
+}
+
+#[test]
+fn oss_that_is_taken_over_in_order_loses_no_written_data() {
+    if !can_run() {
+        return println!("skipped: needs root and /dev/fuse");
+    }
+    let mut pair = Pair::start("oss");
+    eventually("the OSTs are served", || pair.lines("OSTs of many ready") == 2);
+    let mount = pair.cluster.mount();
+    let _watch = Watch::over(&[&mount.mnt], LIMIT);
+    eventually("the MDT places objects on both OSTs", || {
+        let script = format!("rm -f f; {} lfs setstripe -c 2 -S 64K f", sheen().display());
+        bash(&mount.mnt, &script).code == 0 && layout(&mount.path("f")).stripe_count() == 2
+    });
+    let data = noise(1, 3 << 20);
+    // Not synced: the first host has some of it, the mount has the rest.
+    fs::write(mount.path("f"), &data).unwrap();
+    pair.spawn(SECOND, &["--takeover"]);
+    assert!(pair.cluster.ended(FIRST), "it stops in order");
+    bash(&mount.mnt, "sync f && echo more >> f && sync f").ok();
+    assert!(fs::read(mount.path("f")).unwrap() == [data.as_slice(), b"more\n"].concat());
+}
