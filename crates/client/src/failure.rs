@@ -26,6 +26,8 @@ pub enum Failure {
     },
     /// The MDT's decision depends on the caller's supplementary groups.
     NeedGroups,
+    /// All OSTs that could take new objects are disconnected.
+    OstsDisconnected,
 }
 
 /// Result of an operation that may have to be repeated.
@@ -43,12 +45,14 @@ impl Failure {
             Errno::MOVED => Failure::MOVED,
             Errno::MOVED_PARTLY => Failure::MOVED_PARTLY,
             Errno::NEED_GROUPS => Failure::NeedGroups,
+            Errno::OSTS_DISCONNECTED => Failure::OstsDisconnected,
             errno => Failure::Errno(errno),
         }
     }
 
     /// Returns the error for the user of an operation that is not repeated. EIO: objects are
-    /// sealed. EPROTO: the MDT asks for groups that it has.
+    /// sealed. EPROTO: the MDT asks for groups that it has. ETIMEDOUT: no OST was connected in
+    /// time.
     ///
     /// Logs a failed request, unless the target gave an ordinary answer
     /// ([`RequestError::into_errno`]).
@@ -58,6 +62,7 @@ impl Failure {
             Failure::Request(error) => error.into_errno(),
             Failure::LayoutMoved { .. } => Errno::EIO,
             Failure::NeedGroups => Errno::EPROTO,
+            Failure::OstsDisconnected => Errno::ETIMEDOUT,
         }
     }
 
@@ -66,7 +71,7 @@ impl Failure {
         match self {
             Failure::Errno(errno) => Some(*errno),
             Failure::Request(error) => Some(error.errno()),
-            Failure::LayoutMoved { .. } | Failure::NeedGroups => None,
+            Failure::LayoutMoved { .. } | Failure::NeedGroups | Failure::OstsDisconnected => None,
         }
     }
 
@@ -98,6 +103,7 @@ impl fmt::Display for Failure {
             Failure::Request(error) => error.fmt(f),
             Failure::LayoutMoved { .. } => f.write_str("objects are sealed"),
             Failure::NeedGroups => f.write_str("the MDT needs the groups of the caller"),
+            Failure::OstsDisconnected => f.write_str("all OSTs for new objects are disconnected"),
         }
     }
 }

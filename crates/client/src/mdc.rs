@@ -6,7 +6,7 @@
 //! * the client requests the next FID sequence while half of the present one is left, so a create
 //!   does not wait for it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Response, Slots};
@@ -28,6 +28,10 @@ use crate::{
 
 /// Maximum number of cancels that travel with a request: few enough to cost nothing noticeable.
 const CANCELS_PER_CALL: usize = 64;
+
+/// Time after which a request that needs new objects is sent again, while all OSTs that could take
+/// them are disconnected.
+const OSTS_RETRY: Duration = Duration::from_millis(500);
 
 /// Default number of modifying requests in flight (Lustre's).
 const MOD_RPCS_IN_FLIGHT: usize = 7;
@@ -112,7 +116,13 @@ impl<'a, B> MdtRequest<'a, B> {
 impl MdtRequest<'_, Request> {
     /// Sends the request.
     pub async fn send(self) -> Result<MdtReply> {
-        self.mdc.send(self.body, self.locking).await.map_err(Failure::into_errno)
+        let MdtRequest { mdc, body, locking } = self;
+        let places_objects = matches!(body, Request::LayoutIntent { .. } | Request::SetXattr { .. });
+        let sent = match places_objects {
+            true => mdc.send_until_placed(|| body.clone(), locking).await,
+            false => mdc.send(body, locking).await,
+        };
+        sent.map_err(Failure::into_errno)
     }
 
     /// Sends the request, and returns the reply without locks.
@@ -326,12 +336,32 @@ impl Mdc {
         })
     }
 
+    /// Sends a request, again and again while all OSTs that could take its objects are
+    /// disconnected: for as long as requests wait for a disconnected target. It occupies no slot
+    /// between two attempts.
+    async fn send_until_placed(
+        &self,
+        request: impl Fn() -> Request,
+        locking: Locking<'_>,
+    ) -> Result<MdtReply, Failure> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.send(request(), locking).await {
+                Err(Failure::OstsDisconnected) if self.import.wait_limit().is_none_or(|limit| waited < limit) => {
+                    Box::pin(self.rt.sleep(OSTS_RETRY)).await;
+                    waited += OSTS_RETRY;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     async fn send_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, locking: Locking<'_>) -> Result<MdtReply> {
-        let answer = match self.send(request(who.cred.clone()), locking).await {
+        let answer = match self.send_until_placed(|| request(who.cred.clone()), locking).await {
             Err(Failure::NeedGroups) => {
                 let groups = self.groups.groups(who.pid).unwrap_or_default();
                 let cred = Cred { uid: who.cred.uid, gid: who.cred.gid, groups: Some(groups) };
-                self.send(request(cred), locking).await
+                self.send_until_placed(|| request(cred.clone()), locking).await
             }
             answer => answer,
         };

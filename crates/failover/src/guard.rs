@@ -72,7 +72,14 @@ impl Guard {
         options: Options,
     ) -> Result<Guard, FailoverError> {
         let Options { server, takeover, times, on_beat } = options;
-        let record = Record { owner: rt.random_u64(), server, boot: rt.boot_id(), beat: 0, stopped: false };
+        let record = Record {
+            owner: rt.random_u64(),
+            server,
+            boot: rt.boot_id(),
+            beat: 0,
+            checked: rt.now().as_nanos(),
+            stopped: false,
+        };
         let taking = Taking { rt, disk: &disk, locks, dir, times, takeover, me: &record };
         let lock = taking.run().await?;
         let shared = Arc::new(Shared {
@@ -130,13 +137,16 @@ impl Guard {
         // No beat of this server is under way after that.
         let written = rt.run_blocking(move || {
             let mut record = shared.record.lock();
+            let checked = shared.rt.now();
             if !shared.is_owner(&record)? {
                 return Ok(());
             }
-            record.stopped = true;
+            (record.stopped, record.checked) = (true, checked.as_nanos());
             record.write(&shared.disk, &shared.dir)
         });
-        if let Err(error) = written.await {
+        // Storage that hangs must not keep the process alive.
+        let written = rt.timeout(self.shared.times.lease, written).await;
+        if let Err(error) = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             tracing::warn!(%error, dir = %self.shared.dir.display(), "cannot record the stop: the next server waits longer");
         }
     }
@@ -160,11 +170,12 @@ impl Shared {
         let rt = self.rt.clone();
         rt.run_blocking(move || {
             let mut record = self.record.lock();
+            let checked = self.rt.now();
             match Record::read(&self.disk, &self.dir)? {
                 Some(found) if found.owner == record.owner => {}
                 found => return Ok(Some(Lost::Taken(found.map(|found| found.server).unwrap_or_default()))),
             }
-            record.beat += 1;
+            (record.beat, record.checked) = (record.beat + 1, checked.as_nanos());
             record.write(&self.disk, &self.dir)?;
             Ok(asked_by(&self.disk, &self.dir).map(Lost::Asked))
         })
@@ -243,7 +254,8 @@ struct Taking<'a> {
 
 /// The state of the server that the file names.
 enum Owner {
-    /// No server owns the directory. `here`: its last one was of this boot of this host.
+    /// No server owns the directory. `here`: its last one was a process of this boot of this host,
+    /// and had the directory within the last lease.
     Free {
         here: bool,
     },
@@ -255,7 +267,7 @@ impl Taking<'_> {
         let failed = |error| FailoverError::Io { path: self.dir.into(), error };
         self.disk.create_dir_all(self.dir).map_err(failed)?;
         let began = self.rt.now();
-        let (mut lock, mut asked) = (None, false);
+        let (mut lock, mut said) = (None, false);
         loop {
             if lock.is_none() {
                 lock = self.lock().map_err(failed)?;
@@ -277,10 +289,12 @@ impl Taking<'_> {
                         let seconds = self.times.handover.as_secs();
                         return Err(FailoverError::Stays { dir: self.dir.into(), owner, seconds });
                     }
-                    if !std::mem::replace(&mut asked, true) {
+                    if !std::mem::replace(&mut said, true) {
                         tracing::info!("asking {owner} to stop");
-                        self.ask().map_err(failed)?;
                     }
+                    // Again and again: a server that has just claimed the directory removes the
+                    // request.
+                    self.ask().map_err(failed)?;
                     lock = held;
                     self.rt.sleep(self.times.beat).await;
                 }
@@ -307,9 +321,14 @@ impl Taking<'_> {
     /// Finds out whether the server in the file is alive. To be called with the lock held.
     async fn owner(&self) -> io::Result<Owner> {
         let Some(first) = Record::read(self.disk, self.dir)? else { return Ok(Owner::Free { here: false }) };
-        if first.stopped || first.boot == self.me.boot {
-            // It held the lock, so it has ended.
-            return Ok(Owner::Free { here: first.boot == self.me.boot });
+        if first.boot == self.me.boot {
+            // It held the lock, so it has ended. But its last write may have come late, over the
+            // name of a new owner on another host.
+            let age = self.rt.now().since(Instant::from_nanos(first.checked));
+            return Ok(Owner::Free { here: age < self.times.lease });
+        }
+        if first.stopped {
+            return Ok(Owner::Free { here: false });
         }
         let (began, mut said) = (self.rt.now(), false);
         while self.rt.now().since(began) < self.times.observe {

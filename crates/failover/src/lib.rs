@@ -13,12 +13,16 @@
 //! * a server whose lease has ended, or that finds another name in the file, never serves again:
 //!   [`Guard::lost`] resolves, and its process must end at once, without writing anything.
 //!
+//! A new owner does not wait if the former one was a process of the same boot of its host, and had
+//! found its own name within the last lease. Nobody else can have completed a claim since.
+//!
 //! Why the first one holds: `lease < claim < observe`. The last beat of a former owner began after
 //! it had read its own name, hence before the name was replaced. So its lease ends before `claim`
 //! is over.
 //!
-//! A host that is halted in the middle of a write, and continues after its lease, completes that
-//! write. No file can prevent this: it takes a fence (STONITH), as with every such protection.
+//! A host that is halted or suspended continues with its work until its next beat, and its kernel
+//! writes what it had cached. No file can prevent this: it takes a fence (STONITH), as with every
+//! such protection.
 
 mod guard;
 mod options;

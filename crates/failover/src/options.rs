@@ -32,7 +32,7 @@ impl Default for Times {
             lease: Duration::from_secs(4),
             claim: Duration::from_secs(5),
             observe: Duration::from_secs(6),
-            handover: Duration::from_secs(60),
+            handover: Duration::from_secs(300),
         }
     }
 }

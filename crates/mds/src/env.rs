@@ -93,6 +93,9 @@ impl Env for MdtEnv<'_> {
             None => self.placer.place(&wanted, &view, &limits),
         };
         self.wait |= placed.is_err() && (osts.reconnecting() || (starting && !osts.settled()));
+        if placed.is_err() && !self.wait && osts.all_are_disconnected(&view) {
+            return Err(Errno::OSTS_DISCONNECTED);
+        }
         Ok(placed?)
     }
 

@@ -24,6 +24,7 @@ use bytes::Bytes;
 use sheen_lnet::Nid;
 use sheen_namespace::{ClientId, Decided};
 use sheen_recovery::Stage;
+use sheen_recoveryd::Over;
 use sheen_rpc::Export;
 use sheen_wire::mds::{Call, LAYOUTS_MAX, REPLAYS_MAX, Replay, Reply, Request};
 use sheen_wire::{Errno, Fid, Result, frame};
@@ -185,9 +186,9 @@ impl Mdt {
         }
     }
 
-    /// Drops the clients that the recovery waits for.
-    fn drop_awaited(&self) {
-        let dropped = self.recovery.window.lock().drop_awaited();
+    /// Drops the clients for which the wait is over.
+    fn drop_clients(&self, over: Over) {
+        let dropped = self.recovery.drop_clients(over);
         let mut core = self.core.lock();
         for client in &dropped {
             warn!("{}: client {client} did not recover in time; its uncommitted changes are lost", self.name);
@@ -230,8 +231,8 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
         if mdt.recovery.window.lock().stage() == Stage::Ended {
             break;
         }
-        if mdt.recovery.wait_for_clients(&mut connected).await {
-            mdt.drop_awaited();
+        if let Some(over) = mdt.recovery.wait_for_clients(&mut connected).await {
+            mdt.drop_clients(over);
         }
     }
     mdt.finish_recovery();

@@ -20,6 +20,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use sheen_lnet::Nid;
 use sheen_recovery::Stage;
+use sheen_recoveryd::Over;
 use sheen_rpc::Export;
 use sheen_wire::{
     Errno, Result,
@@ -105,9 +106,9 @@ impl Ost {
         }
     }
 
-    /// Drops the clients that the recovery waits for.
-    async fn drop_awaited(&self) {
-        let dropped = self.recovery.window.lock().drop_awaited();
+    /// Drops the clients for which the wait is over.
+    async fn drop_clients(&self, over: Over) {
+        let dropped = self.recovery.drop_clients(over);
         for client in &dropped {
             warn!("{}: client {client} did not recover in time; its dirty data is lost", self.name);
             let export = self.exports.read().of_client(client).cloned();
@@ -154,8 +155,8 @@ pub(crate) async fn run(ost: Arc<Ost>) {
     info!("{}: in recovery: waiting for {clients} clients", ost.name);
     let mut connected = 0;
     while ost.recovery.window.lock().stage() != Stage::Ended {
-        if ost.recovery.wait_for_clients(&mut connected).await {
-            ost.drop_awaited().await;
+        if let Some(over) = ost.recovery.wait_for_clients(&mut connected).await {
+            ost.drop_clients(over).await;
         }
     }
     ost.recovery.end();

@@ -215,13 +215,21 @@ impl<C, E: Clone> Window<C, E> {
 
     /// Drops the clients for which the recovery waits at the moment, and returns them.
     pub fn drop_awaited(&mut self) -> Vec<String> {
-        let awaited = match self.stage {
-            Stage::Replay => |m: &Member<C, E>| m.waits_for_changes(),
-            Stage::Reopen => |m: &Member<C, E>| m.phase != Phase::Finished,
-            Stage::Ended => |_: &Member<C, E>| false,
-        };
+        match self.stage {
+            Stage::Replay => self.drop_those(Member::waits_for_changes),
+            Stage::Reopen => self.drop_those(|m| m.phase != Phase::Finished),
+            Stage::Ended => Vec::new(),
+        }
+    }
+
+    /// Drops the clients that have not connected, and returns them.
+    pub fn drop_missing(&mut self) -> Vec<String> {
+        self.drop_those(|m| m.phase == Phase::Absent)
+    }
+
+    fn drop_those(&mut self, which: impl Fn(&Member<C, E>) -> bool) -> Vec<String> {
         let dropped: BTreeSet<String> =
-            self.members.iter().filter(|(_, m)| awaited(m)).map(|(client, _)| client.clone()).collect();
+            self.members.iter().filter(|(_, m)| which(m)).map(|(client, _)| client.clone()).collect();
         for client in &dropped {
             self.remove(client);
         }

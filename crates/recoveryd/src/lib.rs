@@ -67,6 +67,15 @@ impl Default for Limits {
     }
 }
 
+/// The clients for which the wait is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Those that have not connected.
+    Missing,
+    /// All for which the recovery waits at the moment.
+    Slow,
+}
+
 /// When a recovery began and ended, and when the server stops to wait.
 #[derive(Clone, Copy, Debug)]
 struct Times {
@@ -75,8 +84,9 @@ struct Times {
     began: Instant,
     /// When a client last connected or made progress, or clients were dropped.
     waits_since: Instant,
-    /// Since clients were dropped, the others have time until then.
-    grace: Instant,
+    /// Once the wait for missing clients was aborted, or reached the hard limit: the end of the
+    /// time for the others.
+    last: Option<Instant>,
     /// Duration; `None` while it is under way, and if there was nothing to recover.
     took: Option<Duration>,
 }
@@ -84,8 +94,21 @@ struct Times {
 impl Times {
     /// Returns the end of the wait for the clients that have not recovered.
     fn deadline(&self, limits: Limits, aborted: bool) -> Instant {
-        let limit = if aborted { self.began } else { (self.waits_since + limits.soft).min(self.began + limits.hard) };
-        limit.max(self.grace)
+        match self.last {
+            Some(last) => last,
+            None if aborted => self.began,
+            None => (self.waits_since + limits.soft).min(self.began + limits.hard),
+        }
+    }
+
+    /// The wait is over at `now`. Returns for whom, and begins the next wait.
+    fn over(&mut self, limits: Limits, aborted: bool, now: Instant) -> Over {
+        self.waits_since = now;
+        if self.last.is_none() && (aborted || now >= self.began + limits.hard) {
+            self.last = Some(now + GRACE);
+            return Over::Missing;
+        }
+        Over::Slow
     }
 }
 
@@ -122,7 +145,7 @@ impl<C, E: Clone> Recovery<C, E> {
             aborted: AtomicBool::new(false),
             soft_secs: AtomicU64::new(limits.soft.as_secs()),
             hard_secs: AtomicU64::new(limits.hard.as_secs()),
-            times: Mutex::new(Times { start: rt.wall(), began: now, waits_since: now, grace: now, took: None }),
+            times: Mutex::new(Times { start: rt.wall(), began: now, waits_since: now, last: None, took: None }),
         }
     }
 
@@ -195,9 +218,18 @@ impl<C, E: Clone> Recovery<C, E> {
         self.times.lock().waits_since = self.rt.now();
     }
 
-    /// Waits until clients have done something, or the wait for them is over. Returns whether it is
-    /// over. `connected`: the clients that had connected before.
-    pub async fn wait_for_clients(&self, connected: &mut usize) -> bool {
+    /// Drops the clients for which the wait is over, and returns them.
+    pub fn drop_clients(&self, over: Over) -> Vec<String> {
+        let mut window = self.window.lock();
+        match over {
+            Over::Missing => window.drop_missing(),
+            Over::Slow => window.drop_awaited(),
+        }
+    }
+
+    /// Waits until clients have done something, or the wait for some of them is over. Then returns
+    /// for which ones. `connected`: the clients that had connected before.
+    pub async fn wait_for_clients(&self, connected: &mut usize) -> Option<Over> {
         let (limits, aborted) = (self.limits(), self.is_aborted());
         let waited = self.wait_for(|me| {
             let window = me.window.lock();
@@ -211,15 +243,12 @@ impl<C, E: Clone> Recovery<C, E> {
             let mut times = self.times.lock();
             let now = self.rt.now();
             let is_over = times.deadline(limits, aborted) <= now;
-            if is_over {
-                (times.waits_since, times.grace) = (now, now + GRACE);
-            }
-            return is_over;
+            return is_over.then(|| times.over(limits, aborted, now));
         };
         if now_connected > *connected {
             self.times.lock().waits_since = self.rt.now();
         }
         *connected = now_connected;
-        false
+        None
     }
 }

@@ -62,8 +62,8 @@ impl Default for ServerConfig {
             bulk_total_max_bytes: 1 << 30,
             hello_timeout_ms: 5_000,
             export_timeout_ms: 30_000,
-            // A live client reconnects within milliseconds, or within one attempt of a connect.
-            closed_timeout_ms: 5_000,
+            // A live client reconnects within milliseconds. Longer than one attempt to connect.
+            closed_timeout_ms: 8_000,
         }
     }
 }
@@ -149,7 +149,7 @@ impl Server {
         Ok(bound)
     }
 
-    /// Accepts requests over tcp only until `end`, or a later end that is set before. After it,
+    /// Accepts requests over tcp only until `end`. A later call replaces it. After the end,
     /// connections are closed when a request arrives. Without this call there is no end.
     pub fn serve_until(&self, end: Instant) {
         self.inner.serves_until.store(end.as_nanos(), Ordering::Release);

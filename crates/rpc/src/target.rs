@@ -41,22 +41,22 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 pub(crate) enum Ended {
     /// The client disconnected for good.
     Goodbye,
-    /// The client's host closed the connection: usually because the client's process ended, or
-    /// because the host was restarted. A live client does so, too, but then reconnects at once: the
-    /// network brought the end of the connection here, hence it works.
+    /// The client's host closed the connection, usually because the client's process ended. A live
+    /// client does so, too, but then reconnects at once: the network brought the end of the
+    /// connection here, hence it works.
     Closed,
-    /// The network or this side ended it. The client may not know of it for a while.
+    /// The network or this side ended it, also by a reset. The client may not know of it for a
+    /// while, or may need several attempts.
     Broken,
 }
 
 impl Ended {
     /// How a connection ended whose reader returned `read`.
     pub(crate) fn of(read: &Result<(), RecvError>) -> Ended {
-        use io::ErrorKind::{ConnectionReset, UnexpectedEof};
         match read {
             Ok(()) => Ended::Goodbye,
             Err(RecvError::Eof) => Ended::Closed,
-            Err(RecvError::Io(e)) if matches!(e.kind(), ConnectionReset | UnexpectedEof) => Ended::Closed,
+            Err(RecvError::Io(e)) if e.kind() == io::ErrorKind::UnexpectedEof => Ended::Closed,
             Err(_) => Ended::Broken,
         }
     }

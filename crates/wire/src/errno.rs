@@ -93,6 +93,10 @@ impl Errno {
     pub const MOVED: Errno = Errno(0x1_0003);
     /// As [`Errno::MOVED`], but a part of the operation may have been done before.
     pub const MOVED_PARTLY: Errno = Errno(0x1_0004);
+    /// Not an errno of Linux: the MDT cannot place objects at the moment, because all OSTs that
+    /// could take them are disconnected. Nothing was done. The client repeats the request later,
+    /// and so occupies none of its slots meanwhile.
+    pub const OSTS_DISCONNECTED: Errno = Errno(0x1_0005);
 }
 
 impl fmt::Display for Errno {

@@ -145,6 +145,6 @@ fn oss_that_is_taken_over_in_order_loses_no_written_data() {
     fs::write(mount.path("f"), &data).unwrap();
     pair.spawn(SECOND, &["--takeover"]);
     assert!(pair.cluster.ended(FIRST), "it stops in order");
-    bash(&mount.mnt, "sync f && echo more >> f && sync f").ok();
+    bash(&mount.mnt, "sync f && echo more >> f && sync f && echo new > g && sync g").ok();
     assert!(fs::read(mount.path("f")).unwrap() == [data.as_slice(), b"more\n"].concat());
 }

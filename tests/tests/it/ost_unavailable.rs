@@ -131,7 +131,7 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
     let mut cluster = Cluster::start();
     let (maker, known, new) = (cluster.mount(), cluster.mount_as("known"), cluster.mount_as("new"));
     let mounts: [(&str, &Mount); 3] = [("maker", &maker), ("known", &known), ("new", &new)];
-    run_while_ost_down(&maker.mnt, "lfs setstripe -c 2 -S 64K .");
+    run_while_ost_down(&maker.mnt, "lfs setstripe -c 2 -S 64K . && mkdir made");
     let data = noise(1, LEN);
     mounts.iter().for_each(|(of, _)| make(&maker.mnt, of, &data));
     fs::write(maker.path("open"), vec![0; LEN]).unwrap();
@@ -155,10 +155,9 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
     // (The chmod drops what the mount has cached of the file's objects.)
     let path = known.path("known-later");
     while_down("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
-    let mut waiting: Vec<Child> =
-        ["stat -c %s known-linked", "stat -c %s known-chmod", "cat known-read", "rm known-later"]
-            .map(|line| begin(&known.mnt, line))
-            .into();
+    let lines =
+        ["stat -c %s known-linked", "stat -c %s known-chmod", "cat known-read", "rm known-later", "touch made/created"];
+    let mut waiting: Vec<Child> = lines.map(|line| begin(&known.mnt, line)).into();
     // An open file keeps its size and its pages, although its name is looked up once more. The
     // kernel looks up all names again after one of them was invalidated.
     run_while_ost_down(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
@@ -167,7 +166,10 @@ fn names_layouts_and_removals_are_served_while_an_ost_is_down() {
     let seen = while_down("reading a mapped page", move || said.next().unwrap().unwrap());
     assert_eq!(seen, "b'stored' b'\\x00'");
     let_pass(A_WHILE);
-    assert!(waiting.iter_mut().all(|program| program.try_wait().unwrap().is_none()), "stat, cat and rm need the OST");
+    assert!(
+        waiting.iter_mut().all(|program| program.try_wait().unwrap().is_none()),
+        "stat, cat, rm and touch need an OST"
+    );
 
     cluster.spawn("oss");
     let said: Vec<Vec<u8>> = waiting.into_iter().map(end).collect();

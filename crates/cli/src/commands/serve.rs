@@ -1,7 +1,7 @@
 //! `sheen mgs`, `sheen mds`, `sheen oss`: one kind of service per process. The process stays in the
 //! foreground; a supervisor such as systemd starts it.
 
-use std::{path::Path, time::Duration};
+use std::{cell::Cell, path::Path, time::Duration};
 
 use sheen_lnet::{DEFAULT_PORT, Nid};
 
@@ -92,9 +92,11 @@ fn serve(dir: &Path, failover: &FailoverArgs, start: impl AsyncFnOnce(&Host) -> 
             taken = host.protect(dir, failover) => taken?,
             asked = host::wait_for_signal() => return asked,
         };
+        let started = Cell::new(false);
         let served = async {
             let runs = async {
                 start(&host).await?;
+                started.set(true);
                 host.wait_for_shutdown().await
             };
             let outcome = tokio::select! {
@@ -109,7 +111,10 @@ fn serve(dir: &Path, failover: &FailoverArgs, start: impl AsyncFnOnce(&Host) -> 
             outcome = served => outcome,
             () = protection.lost() => host::protection::end_at_once(),
         };
-        protection.release().await;
+        // After a start that was cut short, a target may still serve until the process ends.
+        if started.get() {
+            protection.release().await;
+        }
         outcome
     });
     runtime.shutdown(SHUTDOWN);

@@ -1,6 +1,11 @@
 //! The protection of a server's directory from a second server on another host.
 
-use std::{future::pending, path::Path};
+use std::{
+    future::pending,
+    path::Path,
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    time::Duration,
+};
 
 use sheen_failover::{FailoverError, Guard, Lost, Options, Server, Times, is_protected};
 use sheen_rt::proc::hostname;
@@ -11,6 +16,8 @@ use crate::{
     error::{Context, Failure, Result},
 };
 
+/// Time after the end of the lease for which the runtime may end the process by itself.
+const WATCHDOG_DELAY: Duration = Duration::from_millis(500);
 /// Exit code of a process that lost its directory.
 const LOST: i32 = 1;
 
@@ -39,12 +46,15 @@ impl Host {
                 dir.display()
             );
         }
-        let server = self.server.clone();
+        let (rt, server, watchdog) = (self.rt.clone(), self.server.clone(), Watchdog::start());
         let options = Options {
             server: Server::new(&hostname(), std::process::id()),
             takeover: args.takeover,
             times: Times::default(),
-            on_beat: Box::new(move |until| server.serve_until(until)),
+            on_beat: Box::new(move |until| {
+                server.serve_until(until);
+                watchdog.renew(until.since(rt.now()));
+            }),
         };
         match Guard::take(&self.rt, dir, options).await {
             Ok(guard) => Ok(Protection(Some(guard))),
@@ -88,7 +98,40 @@ impl Protection {
     }
 }
 
-/// Ends the process without another write to the directory.
+/// A thread that ends the process after the lease, also if storage that hangs holds up all threads
+/// of the runtime. Dropping this ends the thread.
+struct Watchdog(Sender<Duration>);
+
+impl Watchdog {
+    fn start() -> Watchdog {
+        let (sender, receiver) = channel::<Duration>();
+        std::thread::spawn(move || {
+            // Until the first beat there is no lease.
+            let Ok(mut left) = receiver.recv() else { return };
+            loop {
+                match receiver.recv_timeout(left + WATCHDOG_DELAY) {
+                    Ok(next) => left = next,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        eprintln!(
+                            "sheen: the storage did not answer in time, and holds up this process: ending at once"
+                        );
+                        end_at_once()
+                    }
+                }
+            }
+        });
+        Watchdog(sender)
+    }
+
+    /// `left`: the rest of the lease.
+    fn renew(&self, left: Duration) {
+        // The thread ends only with the process.
+        let _ = self.0.send(left);
+    }
+}
+
+/// Ends the process. It writes nothing more to the directory.
 pub fn end_at_once<T>() -> T {
     std::process::exit(LOST)
 }

@@ -151,6 +151,14 @@ impl Osts {
         self.all().iter().any(|osp| osp.is_reconnecting() && osp.is_wanted())
     }
 
+    /// Returns whether all of these OSTs that may take objects, by their parameters, are
+    /// disconnected. False if none may.
+    pub fn all_are_disconnected(&self, candidates: &[Ost]) -> bool {
+        let wanted: Vec<_> =
+            candidates.iter().filter_map(|ost| self.get(ost.index)).filter(|osp| osp.is_wanted()).collect();
+        !wanted.is_empty() && wanted.iter().all(|osp| !osp.connected())
+    }
+
     /// Returns the number of OSTs that take new objects or are configured to take none.
     pub fn ready(&self) -> usize {
         let unwanted = self.all().iter().filter(|osp| !osp.is_wanted()).count();

@@ -291,6 +291,28 @@ fn create_does_without_an_ost_that_disconnected_just_now_or_long_ago() {
 }
 
 #[test]
+fn create_is_to_be_repeated_while_all_osts_are_disconnected() {
+    with_wide_files(9, async |sim, host| {
+        let mut servers = vec![serve(sim, OSSES[0], &[0]).await, serve(sim, OSSES[1], &[1]).await];
+        register(host, 0, &servers[0].nid).await;
+        register(host, 1, &servers[1].nid).await;
+        host.mdt.wait_osts(2).await;
+        OSSES[..2].iter().for_each(|oss| sim.crash_host(*oss));
+        host.rt.sleep(Duration::from_secs(20)).await;
+        assert_eq!(host.create("none").await.unwrap_err(), Errno::OSTS_DISCONNECTED);
+        // One that takes no objects by its parameters does not count.
+        host.params.set("osp.*OST0000*.max_create_count", "0").unwrap();
+        assert_eq!(host.create("none").await.unwrap_err(), Errno::OSTS_DISCONNECTED);
+        host.params.set("osp.*OST0001*.max_create_count", "0").unwrap();
+        assert_eq!(host.create("none").await.unwrap_err(), Errno::ENOSPC);
+        host.params.set("osp.*.max_create_count", "20000").unwrap();
+        servers.push(serve(sim, OSSES[1], &[1]).await);
+        host.mdt.wait_osts(1).await;
+        assert_eq!(osts_of_new(host, "one").await, [1]);
+    });
+}
+
+#[test]
 fn create_waits_for_osts_that_reconnect_at_once() {
     with_wide_files(10, async |sim, host| {
         let servers = [serve(sim, OSSES[0], &[0]).await, serve(sim, OSSES[1], &[1]).await];

@@ -19,6 +19,8 @@ use sheen_rt::Rt;
 pub const EPOCH: &str = "epoch";
 const STOPPED: &str = "stopped";
 const SERVING: &str = "serving";
+/// Stands for a boot that no host has.
+const NO_BOOT: u64 = 0;
 
 /// The epoch of an OST that is served.
 pub struct Epoch {
@@ -59,8 +61,21 @@ impl Epoch {
         self.write(STOPPED)
     }
 
+    /// Records that data of this epoch may be lost already, because it could not be made durable.
+    /// The next start begins another epoch, also in this boot.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn failed(&self) -> io::Result<()> {
+        self.write_as(SERVING, NO_BOOT)
+    }
+
     fn write(&self, state: &str) -> io::Result<()> {
-        let text = format!("{:016x} {:016x} {state}\n", self.number, self.rt.boot_id());
+        self.write_as(state, self.rt.boot_id())
+    }
+
+    fn write_as(&self, state: &str, boot: u64) -> io::Result<()> {
+        let text = format!("{:016x} {boot:016x} {state}\n", self.number);
         self.rt.disk().write_atomic(&self.path, text.as_bytes())
     }
 }
@@ -98,6 +113,9 @@ mod tests {
             assert_eq!(third.number(), second.number(), "stopped in order");
             sim.crash_host(1);
             assert_ne!(open().number(), third.number());
+            let fourth = open();
+            fourth.failed().unwrap();
+            assert_ne!(open().number(), fourth.number(), "a sync failed");
             sim.rt(1).disk().write_atomic(dir.join(EPOCH), b"damaged").unwrap();
             assert_ne!(open().number(), third.number());
         })

@@ -137,7 +137,12 @@ impl Store {
         self.clients.close().await;
         let synced = match self.sync(&[]).await {
             Ok(()) => Ok(self.epoch.stopped()?),
-            failed => failed,
+            Err(errno) => {
+                if let Err(error) = self.epoch.failed() {
+                    tracing::warn!(%error, "cannot record that a sync failed");
+                }
+                Err(errno)
+            }
         };
         self.home.release();
         synced

@@ -207,9 +207,12 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// Returns the tcp addresses to try.
+    /// Returns the tcp addresses to try: first that of the last connection, where the server most
+    /// likely waits for this client.
     fn addresses(&self) -> Vec<SocketAddr> {
-        let nids = self.nids.lock();
+        let last = self.link.lock().nid_last;
+        let mut nids = self.nids.lock().clone();
+        nids.sort_by_key(|nid| Some(*nid) != last);
         nids.iter().filter_map(|nid| if let Nid::Tcp(addr) = nid { Some(*addr) } else { None }).collect()
     }
 
@@ -378,7 +381,7 @@ impl<P: Protocol> Inner<P> {
                 return;
             }
             link.state = ImportState::Full;
-            link.nid = Some(nid);
+            (link.nid, link.nid_last) = (Some(nid), Some(nid));
             link.features = welcome.features;
             link.recovered(welcome.incarnation);
             link.connection = Some(sender.clone());

@@ -51,6 +51,10 @@ impl fmt::Display for ImportState {
 pub(super) struct Link {
     pub(super) state: ImportState,
     pub(super) nid: Option<Nid>,
+    /// Address of the last connection; tried first. `None` after the addresses changed.
+    pub(super) nid_last: Option<Nid>,
+    /// Incarnation of the server that the MGS reported last.
+    pub(super) announced: u64,
     /// The tcp connection; present in state Full, unless the way is `lo`.
     pub(super) connection: Option<Sender>,
     /// The tcp connection while the restart hook runs.

@@ -176,16 +176,18 @@ impl<P: Protocol> Import<P> {
     /// reconnects, because a target that moved may have left a host that does not answer.
     pub fn set_nids(&self, nids: Vec<Nid>) {
         self.inner.nids.lock().clone_from(&nids);
+        self.inner.link.lock().nid_last = None;
         self.reconnect_if(|link| link.nid.is_some_and(|nid| !nids.contains(&nid)));
         self.inner.changed.notify_waiters();
     }
 
-    /// Reports that the target's server has this incarnation now; 0: unknown. Closes a connection
-    /// to another one and reconnects: the host of that server may have stopped without a word.
+    /// Records that the MGS reports this incarnation of the target's server; 0: unknown. If that is
+    /// news, closes a connection to another one and reconnects: the host of that server may have
+    /// stopped without a word.
     pub fn set_incarnation(&self, incarnation: u64) {
-        let other = |link: &Link| link.incarnation.is_some_and(|now| now != incarnation);
-        if incarnation != 0 {
-            self.reconnect_if(other);
+        let known = std::mem::replace(&mut self.inner.link.lock().announced, incarnation);
+        if incarnation != 0 && incarnation != known {
+            self.reconnect_if(|link| link.incarnation.is_some_and(|now| now != incarnation));
         }
     }
 
@@ -208,6 +210,11 @@ impl<P: Protocol> Import<P> {
     /// Returns the address of the current connection.
     pub fn current_nid(&self) -> Option<Nid> {
         self.inner.link.lock().nid
+    }
+
+    /// Returns how long requests wait for a disconnected target. `None`: without a limit.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        (!self.inner.hard).then_some(self.inner.recovery_timeout)
     }
 
     /// Returns the feature bits that client and service both have, as of the last connection.
