@@ -31,7 +31,7 @@ use sheen_tests::{
     posix::{Map, rw},
     progress::{Race, at_least},
     run_command, sh, sheen,
-    wait::{EVENTUALLY, eventually, let_pass},
+    wait::{EVENTUALLY, eventually, eventually_some, let_pass},
 };
 
 mod statements;
@@ -438,12 +438,15 @@ impl Drop for Small {
     }
 }
 
+/// Creates a file on OSTs that were full.
+fn create_after_full(path: &Path) -> File {
+    let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path).ok();
+    eventually_some("the MDT learns that there is room again", open)
+}
+
 /// Writes until the OSTs are full, and returns the bytes that were accepted.
-fn fill(path: &Path, piece: usize, seed: u64) -> Vec<u8> {
+fn fill(file: &File, piece: usize, seed: u64) -> Vec<u8> {
     let data = noise(seed, 64 << 20);
-    let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
-    eventually("the MDT learns that there is room again", || open().is_ok());
-    let file = open().unwrap();
     let mut taken = 0;
     let refused = loop {
         match file.write_at(&data[taken..taken + piece], taken as u64) {
@@ -468,11 +471,14 @@ fn dirty_data_within_the_grant_always_fits_on_the_ost() {
     small.fs.lfs("setstripe -c 2 -S 64K .").ok();
     for (round, piece) in [PIECE, RECORD, 1000].into_iter().enumerate() {
         let (seed, before) = (round as u64 * 10, small.writes());
+        // One writer can fill the OSTs before the other one begins. No file can be created then.
+        let files = [small.fs.path("a"), second.path("b")].map(|path| create_after_full(&path));
         let (a, b) = thread::scope(|scope| {
-            let a = scope.spawn(|| fill(&small.fs.path("a"), piece, seed));
-            let b = scope.spawn(|| fill(&second.path("b"), piece, seed + 1));
+            let a = scope.spawn(|| fill(&files[0], piece, seed));
+            let b = scope.spawn(|| fill(&files[1], piece, seed + 1));
             (a.join().unwrap(), b.join().unwrap())
         });
+        drop(files);
         // One OST may have stored its part of the write that was refused.
         for (path, taken, whose) in [(second.path("a"), &a, "A's, as B sees it"), (small.fs.path("b"), &b, "and B's")] {
             let found = all(&path);
@@ -485,13 +491,20 @@ fn dirty_data_within_the_grant_always_fits_on_the_ost() {
         // requests depends on the machine. The first small writes always share one.
         let (sent, writes) = (small.writes() - before, taken / piece);
         assert!(piece >= RECORD || sent < writes as u64, "pieces of {piece}: {sent} requests: no data was dirty");
-        fs::remove_file(small.fs.path("a")).unwrap();
-        // The writer that is left gets the space that the other one had.
+        // The writer that is left gets the space of the larger file, at least half of the whole.
+        let sides = [(small.fs.path("a"), small.fs.path("c")), (second.path("b"), second.path("c"))];
+        let [(larger, read), (smaller, write)] = if a.len() >= b.len() {
+            sides
+        } else {
+            let [a, b] = sides;
+            [b, a]
+        };
+        fs::remove_file(larger).unwrap();
         eventually("the space comes back", || {
-            fs::write(second.path("c"), noise(5, 4 << 20)).is_ok() && all(&small.fs.path("c")) == noise(5, 4 << 20)
+            fs::write(&write, noise(5, 4 << 20)).is_ok() && all(&read) == noise(5, 4 << 20)
         });
-        fs::remove_file(second.path("b")).unwrap();
-        fs::remove_file(second.path("c")).unwrap();
+        fs::remove_file(smaller).unwrap();
+        fs::remove_file(write).unwrap();
         // Objects are destroyed some moments after their file is removed.
         eventually("the OSTs are empty again", || objects_below(&small.fs.dir()) == 0);
     }
