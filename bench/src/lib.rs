@@ -4,20 +4,19 @@
 //! * Work on them: [`workers`], a [`tree`] of source files, and the workloads' parts [`netflow`]
 //!   and [`patterns`].
 //! * The `sheen` program as users call it: [`sheen`].
-//! * Statistics ([`stats`], [`allocs`]) and their presentation ([`report`], [`chart`]).
-//! * Interruption by signals: [`stop`].
+//! * Statistics and their presentation: [`allocs`], [`report`].
+//! * From the lab (`crates/lab`): [`stats`], [`chart`], and [`stop`] for interruption by signals.
 //!
 //! The programs in `src/bin/` combine these modules. `docs/performance.md` has their results.
 
 pub mod allocs;
-pub mod chart;
 pub mod cluster;
 pub mod netflow;
 pub mod patterns;
 pub mod report;
 pub mod sheen;
 pub mod stage;
-pub mod stats;
-pub mod stop;
 pub mod tree;
 pub mod workers;
+
+pub use sheen_lab::{chart, stats, stop};

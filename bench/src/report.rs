@@ -1,13 +1,14 @@
-//! Common parts of the measuring programs: start and end, options, a progress bar, tables in
-//! Markdown, and results as JSON.
+//! Common parts of the measuring programs: start and end, options, tables in Markdown, and results
+//! as JSON.
 
-use std::{io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
+pub use sheen_lab::progress::Progress;
+use sheen_lab::stop;
 
-use crate::{stop, workers};
+use crate::workers;
 
 /// The `main` of a measuring program. Runs a worker's job if this process was started as a worker,
 /// and `measure` otherwise. Prints errors.
@@ -56,40 +57,6 @@ impl Options {
     /// Returns whether the measurement `name` is selected.
     pub fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
-    }
-}
-
-/// A progress bar on the terminal.
-#[derive(Debug)]
-pub struct Progress(ProgressBar);
-
-impl Progress {
-    /// Shows a progress bar for `steps` steps.
-    pub fn new(steps: usize) -> Progress {
-        let bar = ProgressBar::new(steps as u64);
-        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {elapsed}, left {eta}: {msg}") {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        bar.enable_steady_tick(Duration::from_millis(500));
-        Progress(bar)
-    }
-
-    /// Runs a step.
-    ///
-    /// # Errors
-    /// Errors of the step, or an interruption by the user.
-    pub fn step<T>(&self, what: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        stop::check()?;
-        self.0.set_message(what.to_owned());
-        let outcome = act()?;
-        self.0.inc(1);
-        Ok(outcome)
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
     }
 }
 

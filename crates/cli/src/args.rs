@@ -66,6 +66,13 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure a file system: IOR and more (`sheen lab --help`)
+    #[command(disable_help_flag = true)]
+    Lab {
+        /// Arguments of lab
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Print a completion script for a shell, for example: sheen completions bash >
     /// /etc/bash_completion.d/sheen
     Completions {

@@ -1,5 +1,5 @@
-//! The `sheen` binary: it runs servers, mounts file systems, and contains the tools `lfs` and
-//! `lctl`.
+//! The `sheen` binary: it runs servers, mounts file systems, and contains the tools `lfs`,
+//! `lctl` and `lab`.
 //!
 //! Called as `lfs`, `lctl`, `mount.sheen` or `mount.fuse.sheen`, it becomes that tool. Each other
 //! command is a file under `commands/`. [`host`] assembles the services and mounts of a process.
@@ -38,6 +38,7 @@ fn main() {
         _ => match args.get(1).and_then(|a| a.to_str()) {
             Some("lfs") => lfs::main(args[1..].to_vec()),
             Some("lctl") => lctl::main(args[1..].to_vec()),
+            Some("lab") => sheen_lab::main(&args[1..]),
             _ => commands::main(args),
         },
     };

@@ -13,6 +13,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// Formats a number with its noun: `1 task`, `2 tasks`.
+pub fn counted(number: impl Into<u64>, noun: &str) -> String {
+    let number = number.into();
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Formats the median with the range: `1.24 (0.80–3.51)`.
 pub fn median_and_range(values: &[f64], digits: usize) -> String {
     let (low, high) = range(values);

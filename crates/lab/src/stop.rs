@@ -39,7 +39,7 @@ pub fn listen() -> io::Result<()> {
 async fn wait(mut next: impl AsyncFnMut()) {
     next().await;
     INTERRUPTED.store(true, SeqCst);
-    eprintln!("interrupted: cleaning up (a second signal exits at once and leaves everything mounted)");
+    eprintln!("interrupted: cleaning up (a second signal exits at once and leaves everything behind)");
     for &pid in workers().iter() {
         kill(pid, Signal::KILL);
     }

@@ -20,6 +20,7 @@ mod fsx2;
 mod full_mdt;
 mod group_locks;
 mod jail;
+mod lab;
 mod llapi;
 mod locks;
 mod migrate;

@@ -58,11 +58,12 @@ const ARROW: &[(&str, &[&str])] = &[
     ("mount", &["wire", "rt", "fuse", "client"]),
     ("admin", &["wire", "layout"]),
     ("llapi", &["wire", "layout", "admin"]),
+    ("lab", &[]),
     (
         "cli",
         &[
             "wire", "rt", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client", "mount", "admin",
-            "control", "failover",
+            "control", "failover", "lab",
         ],
     ),
 ];

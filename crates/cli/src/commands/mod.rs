@@ -59,6 +59,8 @@ fn run(command: Command, words: &[OsString]) -> Result {
             Ok(())
         }
         // main() passes these to the tools before clap parses them.
-        Command::Lfs { .. } | Command::Lctl { .. } => Err(Failure::new("call it as `sheen lfs …` or `sheen lctl …`")),
+        Command::Lfs { .. } | Command::Lctl { .. } | Command::Lab { .. } => {
+            Err(Failure::new("call it as `sheen lfs …`, `sheen lctl …` or `sheen lab …`"))
+        }
     }
 }

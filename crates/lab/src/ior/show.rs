@@ -1,0 +1,119 @@
+//! Runs IOR for a user: options, output, files with results.
+
+use std::io;
+
+use serde_json::Value;
+
+use crate::{
+    chart::{Chart, Panel, Scale, Values},
+    clock::Moment,
+    ior::{
+        args::IorArgs,
+        json,
+        outcome::{Outcome, Phase},
+        plan::Plan,
+        print::Printer,
+        run::run,
+        step::Access,
+    },
+    report::{Report, Table},
+    session::{Session, facts, write_record},
+    stats::{counted, median, range},
+};
+
+/// Runs IOR. `words` is the command line, for the record.
+///
+/// # Errors
+/// A message for the user.
+pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
+    let plan = Plan::new(args)?;
+    let format = args.output.format.unwrap_or_default();
+    let began = Moment::now();
+    let phases = [plan.write, plan.check_write, plan.read || plan.check_read];
+    let phases = phases.iter().filter(|phase| **phase).count() * plan.repetitions as usize;
+    let mut session = Session::new(phases);
+    let mut printer = Printer { plan: &plan, format, out: Box::new(io::stdout()) };
+    printer.header(words);
+    let mut outcome = Outcome::default();
+    let result = run(&plan, &mut outcome, &mut session, &mut printer);
+    printer.summary(&outcome);
+    let (noise, warnings) = session.finish(&result);
+    // An interrupted run keeps what it has measured.
+    let record = json::record(&plan, &outcome, &began.ctime(), words, &noise);
+    write_record(&args.output, &record)?;
+    if let Some(path) = &args.output.report {
+        let report = report(&plan, &outcome, warnings, record).map_err(|e| e.to_string())?;
+        report.save(path).map_err(|e| e.to_string())?;
+    }
+    result.map_err(|e| e.to_string())?;
+    match outcome.errors {
+        0 => Ok(()),
+        errors => Err(format!("the data of {errors} transfers is wrong")),
+    }
+}
+
+fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {
+    let kind = if plan.file_per_process { "a file for each task" } else { "one shared file" };
+    let rates = |access| outcome.of(access).map(Phase::bandwidth).collect::<Vec<f64>>();
+    let rate = |access, verb: &str| {
+        let rates = rates(access);
+        let (low, high) = range(&rates);
+        (!rates.is_empty()).then(|| format!("{verb} {:.0} MiB/s ({low:.0}–{high:.0})", median(&rates)))
+    };
+    let result: Vec<String> =
+        [rate(Access::Write, "writes"), rate(Access::Read, "reads")].into_iter().flatten().collect();
+    Ok(Report {
+        title: format!("IOR: {} on {}, {kind}", counted(plan.tasks, "task"), counted(plan.node_count(), "node")),
+        result: format!(
+            "Median of {} (minimum–maximum): {}.",
+            counted(plan.repetitions, "repetition"),
+            result.join(", ")
+        ),
+        warnings,
+        charts: vec![chart(plan, outcome).svg()?],
+        tables: vec![table(outcome)],
+        facts: facts(&record, &[("file", plan.file.display().to_string())]),
+        record,
+    })
+}
+
+fn table(outcome: &Outcome) -> Table {
+    let columns = ["access", "repetition", "MiB/s", "IOPS", "open (s)", "transfer (s)", "close (s)", "total (s)"];
+    let row = |phase: &Phase| {
+        vec![
+            phase.name().to_owned(),
+            phase.repetition.to_string(),
+            format!("{:.1}", phase.bandwidth()),
+            format!("{:.0}", phase.iops),
+            format!("{:.6}", phase.open),
+            format!("{:.6}", phase.transfer),
+            format!("{:.6}", phase.close),
+            format!("{:.6}", phase.total),
+        ]
+    };
+    Table {
+        title: "Phases".into(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: outcome.phases.iter().map(row).collect(),
+    }
+}
+
+fn chart(plan: &Plan, outcome: &Outcome) -> Chart {
+    let accesses = [(Access::Write, "write"), (Access::Read, "read")];
+    let measured: Vec<_> = accesses.into_iter().filter(|(access, _)| outcome.of(*access).next().is_some()).collect();
+    let values = |of: &dyn Fn(&Phase) -> f64| {
+        let curve = |access| (0..plan.repetitions).map(move |i| outcome.of(access).find(|p| p.repetition == i).map(of));
+        Values::Curves(measured.iter().map(|(access, _)| curve(*access).collect()).collect())
+    };
+    let panel = |title: &str, values| Panel { title: title.into(), scale: Scale::Linear, values };
+    Chart {
+        title: "Bandwidth and latency of each repetition".into(),
+        axis: "repetition".into(),
+        categories: (0..plan.repetitions).map(|i| i.to_string()).collect(),
+        series: measured.iter().map(|(_, name)| (*name).to_owned()).collect(),
+        panels: vec![
+            panel("bandwidth, MiB/s", values(&Phase::bandwidth)),
+            panel("latency of a transfer, ms", values(&|p| p.latency * 1e3)),
+        ],
+    }
+}

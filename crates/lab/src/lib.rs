@@ -1,0 +1,105 @@
+//! The lab: it measures a mounted file system, as a user's program sees it.
+//!
+//! * Tools: [`ior`], [`mdtest`].
+//! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`].
+//! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
+//! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
+//! * Interruption by signals: [`stop`].
+//!
+//! A tool checks all its parameters before it begins. If it is interrupted, it removes its files
+//! and shows what it has measured.
+
+pub mod buffer;
+pub mod chart;
+pub mod clock;
+pub mod data;
+pub mod ior;
+pub mod job;
+pub mod machine;
+pub mod mdtest;
+pub mod nodes;
+pub mod noise;
+pub mod output;
+pub mod progress;
+pub mod report;
+pub mod session;
+pub mod size;
+pub mod span;
+pub mod stats;
+pub mod stop;
+pub mod team;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::{ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, team::Member};
+
+/// Measure a file system
+#[derive(Parser, Debug)]
+#[command(name = "sheen lab", max_term_width = 100, disable_help_subcommand = true)]
+pub struct Lab {
+    /// The tool.
+    #[command(subcommand)]
+    pub tool: Tool,
+}
+
+/// A tool of the lab.
+#[derive(Subcommand, Debug)]
+pub enum Tool {
+    /// Measure reads and writes of parallel tasks: IOR's options and output
+    Ior(Box<IorArgs>),
+    /// Measure operations on names of parallel tasks: mdtest's options and output
+    Mdtest(Box<MdtestArgs>),
+    /// A task of a tool; the tool starts it
+    #[command(hide = true)]
+    Task,
+}
+
+/// Runs a tool. `args` begins with the word `lab`. Returns the exit code: 0 success, 1 failure, 2
+/// invalid arguments, 130 interrupted.
+pub fn main(args: &[OsString]) -> i32 {
+    let words: Vec<_> = args.iter().map(|word| word.to_string_lossy()).collect();
+    let words = format!("sheen {}", words.join(" "));
+    let lab = match parse(args) {
+        Ok(lab) => lab,
+        Err(code) => return code,
+    };
+    if matches!(lab.tool, Tool::Task) {
+        return i32::from(!Member::run(|job: Job, member| job.work(member)));
+    }
+    let result = stop::listen().map_err(|e| e.to_string()).and_then(|()| match lab.tool {
+        Tool::Ior(args) => ior::main(&args, &words),
+        Tool::Mdtest(args) => mdtest::main(&args, &words),
+        Tool::Task => Ok(()),
+    });
+    match result {
+        Ok(()) => 0,
+        Err(_) if stop::check().is_err() => 130,
+        Err(message) => {
+            eprintln!("sheen lab: {message}");
+            1
+        }
+    }
+}
+
+/// Parses the command line. The directives of IOR's `-O` are options that follow the others.
+fn parse(args: &[OsString]) -> Result<Lab, i32> {
+    let parsed = |args: &[OsString]| {
+        Lab::try_parse_from(args).map_err(|e| {
+            let _ = e.print();
+            e.exit_code()
+        })
+    };
+    let lab = parsed(args)?;
+    let Tool::Ior(ior) = &lab.tool else { return Ok(lab) };
+    if ior.directives.is_empty() {
+        return Ok(lab);
+    }
+    let more = ior::args::expand(&ior.directives).map_err(|message| {
+        eprintln!("sheen lab: {message}");
+        2
+    })?;
+    let all: Vec<OsString> = args.iter().cloned().chain(more.into_iter().map(OsString::from)).collect();
+    parsed(&all)
+}

@@ -1,0 +1,135 @@
+//! Runs mdtest for a user: options, output, files with results.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::{
+    chart::{Chart, Panel, Scale, Values},
+    clock::Moment,
+    machine,
+    mdtest::{
+        args::MdtestArgs,
+        outcome::{Outcome, Phase},
+        phase::Kind,
+        plan::Plan,
+        print::{Printer, Show},
+        run::run,
+    },
+    noise::Noise,
+    report::{Report, Table},
+    session::{Session, facts, write_record},
+    stats::{counted, median, range},
+};
+
+/// Runs mdtest. `words` is the command line, for the record.
+///
+/// # Errors
+/// A message for the user.
+pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
+    let plan = Plan::new(args)?;
+    let format = args.output.format.unwrap_or_default();
+    let began = Moment::now();
+    let show = match (args.rate_and_time, args.print_time) {
+        (true, _) => Show::Both,
+        (false, true) => Show::Time,
+        (false, false) => Show::Rate,
+    };
+    let mut session = Session::new(plan.phases().len() * plan.iterations as usize);
+    let mut printer = Printer { plan: &plan, format, show, out: Box::new(io::stdout()) };
+    printer.header(words);
+    let mut outcome = Outcome::default();
+    let result = run(&plan, &mut outcome, &mut session, &mut printer);
+    printer.summary(&outcome);
+    let (noise, warnings) = session.finish(&result);
+    // An interrupted run keeps what it has measured.
+    let record = record(&plan, &outcome, &began, words, &noise);
+    write_record(&args.output, &record)?;
+    if let Some(path) = &args.output.report {
+        let report = report(&plan, &outcome, warnings, record).map_err(|e| e.to_string())?;
+        report.save(path).map_err(|e| e.to_string())?;
+    }
+    result.map_err(|e| e.to_string())?;
+    match outcome.errors() {
+        0 => Ok(()),
+        errors => Err(format!("the data of {errors} files is wrong")),
+    }
+}
+
+fn record(plan: &Plan, outcome: &Outcome, began: &Moment, words: &str, noise: &Noise) -> Value {
+    let phase = |phase: &Phase| {
+        json!({
+            "operation": phase.kind.name(),
+            "iteration": phase.iteration,
+            "items": phase.items,
+            "seconds": phase.seconds,
+            "rate": phase.rate(),
+            "errors": phase.errors,
+        })
+    };
+    let summary = |kind: &Kind| {
+        let rates: Vec<f64> = outcome.of(*kind).map(Phase::rate).collect();
+        let (min, max) = range(&rates);
+        (!rates.is_empty())
+            .then(|| json!({ "operation": kind.name(), "max": max, "min": min, "median": median(&rates) }))
+    };
+    json!({
+        "Version": concat!("sheen lab mdtest ", env!("CARGO_PKG_VERSION")),
+        "Began": began.ctime(),
+        "Command line": words,
+        "machine": machine::describe(),
+        "file system": machine::mount_of(&plan.dir(0)),
+        "noise": noise.spread(),
+        "Parameters": plan,
+        "Results": outcome.phases.iter().map(phase).collect::<Vec<_>>(),
+        "summary": Kind::ALL.iter().filter_map(summary).collect::<Vec<_>>(),
+    })
+}
+
+fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {
+    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| outcome.of(*kind).next().is_some()).collect();
+    let rates = |kind| outcome.of(kind).map(Phase::rate).collect::<Vec<f64>>();
+    let row = |kind: &Kind| {
+        let rates = rates(*kind);
+        let (low, high) = range(&rates);
+        let numbers = [median(&rates), low, high].map(|rate| format!("{rate:.0}"));
+        std::iter::once(kind.name().to_owned()).chain(numbers).collect()
+    };
+    let columns = ["operation", "median, ops/s", "minimum", "maximum"];
+    let place = if plan.unique_dir { "a directory for each task" } else { "one shared directory" };
+    Ok(Report {
+        title: format!("mdtest: {} on {}, {place}", counted(plan.tasks, "task"), counted(plan.node_count(), "node")),
+        result: format!("{} of each task, {}.", counted(plan.items, "item"), counted(plan.iterations, "iteration")),
+        warnings,
+        charts: vec![chart(&kinds, outcome).svg()?],
+        tables: vec![Table {
+            title: "Operations per second".into(),
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: kinds.iter().map(row).collect(),
+        }],
+        facts: facts(&record, &[("directory", plan.dir(0).display().to_string())]),
+        record,
+    })
+}
+
+/// Draws the rates of directories beside those of files.
+fn chart(kinds: &[Kind], outcome: &Outcome) -> Chart {
+    let operations = ["create", "stat", "read", "rename", "remove"];
+    let range_of = |kind: Kind| {
+        let rates: Vec<f64> = outcome.of(kind).map(Phase::rate).collect();
+        let (low, high) = range(&rates);
+        kinds.contains(&kind).then(|| [low, median(&rates), high])
+    };
+    let dirs = [Some(Kind::DirCreate), Some(Kind::DirStat), None, Some(Kind::DirRename), Some(Kind::DirRemove)];
+    let files = [Some(Kind::FileCreate), Some(Kind::FileStat), Some(Kind::FileRead), None, Some(Kind::FileRemove)];
+    let row = |row: [Option<Kind>; 5]| row.into_iter().map(|kind| kind.and_then(range_of)).collect::<Vec<_>>();
+    let panel =
+        |title: &str, scale| Panel { title: title.into(), scale, values: Values::Ranges(vec![row(dirs), row(files)]) };
+    Chart {
+        title: "Operations per second: minimum, median and maximum".into(),
+        axis: "operation".into(),
+        categories: operations.map(str::to_owned).to_vec(),
+        series: vec!["directories".into(), "files".into()],
+        panels: vec![panel("ops/s, linear", Scale::Linear), panel("ops/s, logarithmic", Scale::Log)],
+    }
+}

@@ -1,0 +1,58 @@
+//! Mounts that stand for nodes: tasks use them in turn.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+// A doc comment here would become the description of the tool in `--help`.
+#[allow(missing_docs, reason = "as above")]
+#[derive(Args, Clone, Debug, Default)]
+pub struct PlaceArgs {
+    /// Mounts of the file system, which stand for nodes: task N uses mount N modulo their number.
+    /// The measured path is then relative, or in the first mount
+    #[arg(long, value_name = "DIR,…", value_delimiter = ',')]
+    pub mounts: Vec<PathBuf>,
+    /// Do not bind tasks to processors. By default each task is bound to one if there are enough
+    #[arg(long)]
+    pub no_bind: bool,
+}
+
+/// The mounts of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Nodes {
+    /// The mounts. Empty: one node; paths are used as they are.
+    mounts: Vec<PathBuf>,
+    /// Path of the measured file or directory below each mount.
+    below: PathBuf,
+}
+
+impl Nodes {
+    /// Checks that `path` is relative or in the first mount.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn new(mounts: &[PathBuf], path: &Path) -> Result<Nodes, String> {
+        let Some(first) = mounts.first() else { return Ok(Nodes::default()) };
+        let below = match path.strip_prefix(first) {
+            Ok(below) => below,
+            Err(_) if path.is_relative() => path,
+            Err(_) => return Err(format!("{} is not in the first mount, {}", path.display(), first.display())),
+        };
+        Ok(Nodes { mounts: mounts.to_vec(), below: below.to_owned() })
+    }
+
+    /// Returns the number of nodes.
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.mounts.len()).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Returns the path of the measured file or directory for the task `rank`. `path` is its path
+    /// if there are no mounts.
+    pub fn path(&self, rank: u32, path: &Path) -> PathBuf {
+        match self.mounts.get((rank % self.count()) as usize) {
+            Some(mount) => mount.join(&self.below),
+            None => path.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Reports: one HTML file with everything in it.
+
+use std::{fmt::Write, fs, io, path::Path};
+
+use serde_json::Value;
+
+const STYLE: &str = "\
+body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:62rem;margin:0 auto;padding:1rem}\
+h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.15rem;margin-top:2rem}\
+.sub{color:#555}.warn{border-left:4px solid #d55e00;background:#fdf1e8;padding:.5rem .75rem}\
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+th,td{padding:.25rem .75rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}\
+th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #222}\
+.facts td{text-align:left;white-space:normal;overflow-wrap:anywhere}.facts td:first-child{color:#555;white-space:nowrap}\
+.chart{overflow-x:auto}svg{min-width:40rem;max-width:100%;height:auto}details{margin-top:1rem}code,pre{font:.9em/1.4 ui-monospace,monospace}\
+pre{overflow-x:auto;background:#f5f5f5;padding:.75rem}code{overflow-wrap:anywhere}";
+
+/// A table of a report. The first column is aligned to the left.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// Its title.
+    pub title: String,
+    /// The titles of its columns.
+    pub columns: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A report.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// The title: tool and shape.
+    pub title: String,
+    /// The result in a sentence.
+    pub result: String,
+    /// Reasons to doubt the results.
+    pub warnings: Vec<String>,
+    /// Charts, as SVG.
+    pub charts: Vec<String>,
+    /// The results.
+    pub tables: Vec<Table>,
+    /// Circumstances of the run: machine, versions, parameters.
+    pub facts: Vec<(String, String)>,
+    /// Everything, for programs.
+    pub record: Value,
+}
+
+impl Report {
+    /// Writes the report as HTML, or its first chart if the name ends in `.svg`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let only_chart = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+        let text = match self.charts.first() {
+            Some(chart) if only_chart => chart.clone(),
+            _ => self.html().map_err(io::Error::other)?,
+        };
+        fs::write(path, text).map_err(|e| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display())))
+    }
+
+    /// Returns the report as HTML.
+    ///
+    /// # Errors
+    /// Never, in practice.
+    pub fn html(&self) -> Result<String, std::fmt::Error> {
+        let mut html = String::new();
+        let title = escape(&self.title);
+        write!(
+            html,
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n\
+             <p class=\"sub\">{}</p>\n",
+            escape(&self.result)
+        )?;
+        for warning in &self.warnings {
+            writeln!(html, "<p class=\"warn\">{}</p>", escape(warning))?;
+        }
+        for chart in &self.charts {
+            writeln!(html, "<div class=\"chart\">{chart}</div>")?;
+        }
+        for table in &self.tables {
+            write_table(&mut html, table)?;
+        }
+        html.push_str("<h2>Circumstances</h2>\n<div class=\"scroll\"><table class=\"facts\">\n");
+        for (key, value) in &self.facts {
+            writeln!(html, "<tr><td>{}</td><td>{}</td></tr>", escape(key), escape(value))?;
+        }
+        let record = serde_json::to_string_pretty(&self.record).map_err(|_| std::fmt::Error)?;
+        write!(
+            html,
+            "</table></div>\n<details><summary>All data as JSON</summary>\n<pre>{}</pre></details>\n</body></html>\n",
+            escape(&record)
+        )?;
+        Ok(html)
+    }
+}
+
+fn write_table(html: &mut String, table: &Table) -> std::fmt::Result {
+    let row = |cells: &[String], tag: &str| {
+        let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let rows: String = table.rows.iter().map(|cells| row(cells, "td")).collect();
+    write!(
+        html,
+        "<h2>{}</h2>\n<div class=\"scroll\"><table><thead>{}</thead><tbody>\n{rows}</tbody></table></div>\n",
+        escape(&table.title),
+        row(&table.columns, "th")
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_contains_everything_and_escapes_names() {
+        let report = Report {
+            title: "write of <file> & more".into(),
+            result: "done".into(),
+            warnings: vec!["noisy".into()],
+            charts: vec!["<svg></svg>".into()],
+            tables: vec![Table {
+                title: "Results".into(),
+                columns: vec!["access".into(), "MiB/s".into()],
+                rows: vec![vec!["write".into(), "100".into()]],
+            }],
+            facts: vec![("command".into(), "ior -o \"x\"".into())],
+            record: serde_json::json!({ "a": 1 }),
+        };
+        let html = report.html().unwrap();
+        for part in [
+            "<title>write of &lt;file&gt; &amp; more</title>",
+            "<p class=\"warn\">noisy</p>",
+            "<svg></svg>",
+            "<td>write</td><td>100</td>",
+            "ior -o &quot;x&quot;",
+            "&quot;a&quot;: 1",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert!(!html.contains("http"), "needs nothing from elsewhere");
+    }
+}

@@ -1,0 +1,185 @@
+//! The lab on mounts: `sheen lab ior` and `sheen lab mdtest`.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use sheen_tests::{
+    Guarded, Ran, can_mount,
+    mounts::{LIMIT, TwoMounts},
+    processes, run, sheen,
+};
+
+/// Returns the arguments of `sheen` for a tool of the lab. `{a}` and `{b}` stand for the mount
+/// points.
+fn words(at: &TwoMounts, line: &str) -> Vec<String> {
+    let [a, b] = [at.fs.path("."), at.second.path(".")].map(|path| path.display().to_string());
+    let word = |word: &str| word.replace("{a}", &a).replace("{b}", &b);
+    std::iter::once("lab".to_owned()).chain(line.split_whitespace().map(word)).collect()
+}
+
+fn lab(at: &TwoMounts, line: &str) -> Ran {
+    run(sheen(), words(at, line))
+}
+
+/// Runs a tool and returns its record.
+#[track_caller]
+fn record(at: &TwoMounts, line: &str) -> Value {
+    let ran = lab(at, &format!("{line} --format json"));
+    assert!(!ran.err.contains("size by stat"), "{line}: {}", ran.err);
+    serde_json::from_str(&ran.ok()).expect("JSON")
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).expect("a directory").next().is_none()
+}
+
+#[test]
+fn ior_transfers_the_right_bytes_in_all_shapes() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    for shape in [
+        "",
+        "-C -g",
+        "-F -C -Q 2",
+        "-F -u -Z -X 3",
+        "-F -z -Z -Z",
+        "-z",
+        "-m -i 2",
+        "-Y --posix.odirect -t 4k -b 16k",
+        "-t 47008 -b 94016 -s 3 -l offset",
+        "-l random -D 100 --wear-out",
+        "-l i --iterations 2",
+        "-E",
+    ] {
+        let line = format!("ior -N 4 --mounts {{a}}/,{{b}}/ -o f -w -W -r -R -e -G 7 -t 8k -b 64k {shape}");
+        let record = record(&at, &line);
+        let [write, read] = ["write", "read"].map(|access| {
+            let results = record["tests"][0]["Results"].as_array().expect("phases");
+            results.iter().find(|phase| phase["access"] == access).expect(access).clone()
+        });
+        let parameters = &record["tests"][0]["Parameters"];
+        let all =
+            ["tasks", "segments", "block"].map(|key| parameters[key].as_u64().expect(key)).iter().product::<u64>();
+        let expected = if shape.contains("iterations") { 4 * 2 * 8192 } else { all };
+        assert_eq!((&write["bytes"], &read["bytes"]), (&expected.into(), &expected.into()), "{shape}");
+        assert_eq!(record["tests"][0]["errors"], 0, "{shape}");
+        assert!(is_empty(&at.fs.mnt), "{shape}: files are left");
+    }
+}
+
+#[test]
+fn ior_check_finds_data_of_another_run() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    lab(&at, "ior -N 2 -w -k -G 1 -o {a}/f").ok();
+    lab(&at, "ior -N 2 -r -R -C -G 1 -o {b}/f").ok();
+    let wrong = lab(&at, "ior -N 2 -r -R -G 2 -o {b}/f");
+    assert_eq!((wrong.code, wrong.err.contains("the data of 8 transfers is wrong")), (1, true), "{wrong:?}");
+    assert!(at.fs.path("f").exists(), "a run that only reads removes nothing");
+}
+
+#[test]
+fn ior_refuses_bad_parameters_before_it_begins() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    for (line, message) in [
+        ("ior -t 3 -b 8 -o {a}/f", "not a multiple of the transfer size"),
+        ("ior -t 4q -o {a}/f", "is not a size"),
+        ("ior -O flux=1 -o {a}/f", "unknown directive"),
+        ("ior -w -o {a}/no/f", "cannot open"),
+        ("ior -r -o {a}/f", "cannot open"),
+        ("ior --mounts {a}/,{b}/ -o /elsewhere/f", "is not in the first mount"),
+        ("mdtest -d {a}/md", "no items"),
+        ("mdtest -n 2 -T -d {a}/md", "cannot stat"),
+    ] {
+        let refused = lab(&at, line);
+        assert!(refused.code != 0 && refused.err.contains(message), "{line}: {refused:?}");
+        assert!(is_empty(&at.fs.mnt), "{line}");
+    }
+}
+
+#[test]
+fn mdtest_counts_all_items_and_leaves_none() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    for (shape, phases, items) in [
+        ("-n 20", 10, 80),
+        ("-n 20 -u -N 1 -Y", 10, 80),
+        ("-n 20 -u -N 3 -b 2 -z 2 -t", 10, 56),
+        ("-n 20 -F -L -b 2 -z 2 -R -w 5000 -e 3901 -X -y", 6, 80),
+        ("-I 2 -D -z 1", 6, 16),
+        ("-n 20 -F -W 100 -N 1", 6, 80),
+    ] {
+        let record = record(&at, &format!("mdtest --tasks 4 --mounts {{a}}/,{{b}}/ -d md {shape}"));
+        let results = record["Results"].as_array().expect("phases");
+        assert_eq!(results.len(), phases, "{shape}");
+        let trees = |phase: &&Value| phase["operation"].as_str().expect("a name").starts_with("Tree");
+        for phase in results.iter().filter(|phase| !trees(phase)) {
+            assert_eq!((&phase["items"], &phase["errors"]), (&items.into(), &0.into()), "{shape}: {phase}");
+        }
+        assert!(is_empty(&at.fs.mnt), "{shape}: something is left");
+    }
+    // Phases of several runs.
+    lab(&at, "mdtest --tasks 2 -n 10 -F -C -d {a}/md").ok();
+    lab(&at, "mdtest --tasks 2 -n 10 -F -T -N 1 -d {b}/md").ok();
+    lab(&at, "mdtest --tasks 2 -n 10 -F -r -N 1 -d {b}/md").ok();
+    assert!(is_empty(&at.fs.path("md")), "the items are removed");
+}
+
+#[test]
+fn interrupted_run_removes_its_files_and_prints_its_results() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    for (line, phase, shown) in [
+        ("ior -N 2 -w -i 100000 -t 4k -b 64k -o {a}/f", "write ", "Max Write: "),
+        ("mdtest --tasks 2 -n 2 -i 100000 -F -v -d {a}/md", "V-1: ", "File creation"),
+    ] {
+        let mut command = Command::new(sheen());
+        command.args(words(&at, line)).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut tool = Guarded(command.spawn().expect("the tool starts"));
+        let mut lines = BufReader::new(tool.0.stdout.take().expect("piped")).lines();
+        assert!(lines.any(|line| line.expect("UTF-8").starts_with(phase)), "{line}: no phase has ended");
+        kill_process(Pid::from_child(&tool.0), Signal::INT).expect("the tool runs");
+        let out: Vec<String> = lines.map(|line| line.expect("UTF-8")).collect();
+        assert_eq!(tool.0.wait().expect("ended").code(), Some(130), "{out:?}");
+        assert!(out.iter().any(|line| line.trim_start().starts_with(shown)), "{out:?}");
+        assert!(is_empty(&at.fs.mnt), "{line}: files are left");
+        assert!(processes(&["lab".as_ref(), "task".as_ref()]).is_empty(), "tasks are left");
+    }
+}
+
+#[test]
+fn report_and_records_are_written() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let dir = tempfile::tempdir().expect("a directory");
+    for tool in ["ior -N 2 -i 2 -o {a}/f", "mdtest --tasks 2 -n 4 -i 2 -d {a}/md"] {
+        let [html, svg, json] = ["r.html", "r.svg", "r.json"].map(|name| dir.path().join(name));
+        lab(&at, &format!("{tool} --report {} --json {}", html.display(), json.display())).ok();
+        lab(&at, &format!("{tool} --report {}", svg.display())).ok();
+        let [html, svg, json] = [html, svg, json].map(|path| fs::read_to_string(path).expect("written"));
+        assert!(html.starts_with("<!doctype html>") && html.contains("<svg "), "{html}");
+        assert!(svg.starts_with("<svg "), "{svg}");
+        let record: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(record["file system"][0], "fuse.sheen");
+        assert!(record["machine"]["processors"].as_u64() > Some(0) && record["summary"][0].is_object());
+    }
+}
