@@ -133,6 +133,12 @@ fn mdtest_counts_all_items_and_leaves_none() {
         }
         assert!(is_empty(&at.fs.mnt), "{shape}: something is left");
     }
+    // A directory of the same name belongs to the user.
+    let mine = at.fs.path("y/test-dir.0-0/mine");
+    fs::create_dir_all(&mine).expect("a directory");
+    let refused = lab(&at, "mdtest --tasks 2 -n 2 -u -d {a}/x@{a}/y");
+    assert!(refused.err.contains("exists already") && mine.exists() && !at.fs.path("x").exists(), "{refused:?}");
+    fs::remove_dir_all(at.fs.path("y")).expect("removed");
     // Phases of several runs.
     lab(&at, "mdtest --tasks 2 -n 10 -F -C -d {a}/md").ok();
     lab(&at, "mdtest --tasks 2 -n 10 -F -T -N 1 -d {b}/md").ok();

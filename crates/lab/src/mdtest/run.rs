@@ -1,6 +1,11 @@
 //! Runs mdtest: the parent of the tasks.
 
-use std::{fs, io, path::Path, thread, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use crate::{
     mdtest::{
@@ -23,16 +28,14 @@ pub fn run(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &
     let new: Vec<u32> = (0..plan.dirs.len() as u32).filter(|rank| !plan.dir(*rank).exists()).collect();
     let jobs = (0..plan.tasks).map(|rank| Job { plan: plan.clone(), rank });
     let team = Team::start(plan.bind, jobs.map(crate::job::Job::Mdtest))?;
-    let mut run = Run { plan, team, outcome, session, printer, created: false, iteration: 0 };
+    let mut run = Run { plan, team, outcome, session, printer, created: Vec::new(), iteration: 0 };
     let result = run.iterations();
-    let (created, iteration) = (run.created, run.iteration);
+    let created = run.created;
     match &result {
         Ok(()) => run.team.finish(),
         Err(_) => {
             drop(run.team); // tasks must not create items while these are removed
-            if created {
-                each_dir(plan, |rank| drop(fs::remove_dir_all(plan.test_dir(rank, iteration))));
-            }
+            created.iter().for_each(|dir| drop(fs::remove_dir_all(dir)));
         }
     }
     if plan.remove || result.is_err() {
@@ -52,8 +55,8 @@ struct Run<'a, 'p> {
     outcome: &'a mut Outcome,
     session: &'a mut Session,
     printer: &'a mut Printer<'p>,
-    /// Whether this run has created the directories of the present iteration.
-    created: bool,
+    /// The directories that this run has created for the present iteration.
+    created: Vec<PathBuf>,
     iteration: u32,
 }
 
@@ -71,7 +74,7 @@ impl Run<'_, '_> {
     fn iteration(&mut self) -> io::Result<()> {
         let plan = self.plan;
         thread::sleep(Duration::from_secs(plan.delay));
-        self.created = false;
+        self.created.clear();
         if plan.create {
             self.create_test_dirs()?;
         }
@@ -94,7 +97,7 @@ impl Run<'_, '_> {
         if plan.remove {
             // Fails if the test of another run is inside.
             each_dir(plan, |rank| drop(fs::remove_dir(plan.test_dir(rank, self.iteration))));
-            self.created = false;
+            self.created.clear();
         }
         Ok(())
     }
@@ -110,7 +113,7 @@ impl Run<'_, '_> {
             }
             fs::create_dir_all(&dir)
                 .map_err(|e| io::Error::new(e.kind(), format!("cannot create {}: {e}", dir.display())))?;
-            self.created = true;
+            self.created.push(dir);
         }
         Ok(())
     }
