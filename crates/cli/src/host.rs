@@ -88,8 +88,9 @@ pub fn runtime() -> Result<(Runtime, Rt)> {
     Ok(started)
 }
 
-/// Raises the soft limit of open files to the hard limit: an OST has many objects open.
-fn raise_open_files() {
+/// Raises the soft limit of open files to the hard limit: an OST has many objects open, and the lab
+/// a pipe to each task.
+pub(crate) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

@@ -38,7 +38,10 @@ fn main() {
         _ => match args.get(1).and_then(|a| a.to_str()) {
             Some("lfs") => lfs::main(args[1..].to_vec()),
             Some("lctl") => lctl::main(args[1..].to_vec()),
-            Some("lab") => sheen_lab::main(&args[1..]),
+            Some("lab") => {
+                host::raise_open_files();
+                sheen_lab::main(&args[1..])
+            }
             _ => commands::main(args),
         },
     };

@@ -2,6 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Longest time that an option accepts.
+pub const MAX_SECONDS: u64 = 365 * DAY_SECONDS;
+
 const DAY_SECONDS: u64 = 86_400;
 /// Days from 1 March of year 0 to 1 January 1970.
 const EPOCH_DAYS: u64 = 719_468;

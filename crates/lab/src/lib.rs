@@ -1,7 +1,7 @@
 //! The lab: it measures a mounted file system, as a user's program sees it.
 //!
 //! * Tools: [`ior`], [`mdtest`].
-//! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`].
+//! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
 //! * Interruption by signals: [`stop`].
@@ -26,6 +26,7 @@ pub mod session;
 pub mod size;
 pub mod span;
 pub mod stats;
+pub mod status_file;
 pub mod stop;
 pub mod team;
 

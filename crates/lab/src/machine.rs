@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
+use crate::size::human;
+
 const GIB: f64 = 1_073_741_824.0;
 const MI: f64 = 1_048_576.0;
 
@@ -13,20 +15,39 @@ pub fn system() -> [String; 3] {
     [name.sysname(), name.nodename(), name.release()].map(|part| part.to_string_lossy().into_owned())
 }
 
+/// Checks that the buffers of all tasks fit in memory.
+///
+/// # Errors
+/// A message for the user.
+pub fn check_memory(bytes: u64) -> Result<(), String> {
+    match memory("MemAvailable:") {
+        Some(available) if bytes > available => {
+            let [bytes, available] = [bytes, available].map(human);
+            Err(format!("the buffers of all tasks need {bytes} of memory, and {available} are available"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a quantity of /proc/meminfo in bytes.
+fn memory(key: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes = text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next())?;
+    kilobytes.parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Describes the machine, for a report: system, processors, memory.
 pub fn describe() -> Value {
     let [system, host, release] = system();
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kilobytes = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
     json!({
         "system": system,
         "host": host,
         "release": release,
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
         "processor": model.unwrap_or("unknown"),
-        "memory_bytes": kilobytes.and_then(|k| k.parse::<u64>().ok()).unwrap_or(0) * 1024,
+        "memory_bytes": memory("MemTotal:").unwrap_or(0),
         "sheen": env!("CARGO_PKG_VERSION"),
     })
 }

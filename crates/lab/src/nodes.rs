@@ -39,7 +39,13 @@ impl Nodes {
             Err(_) if path.is_relative() => path,
             Err(_) => return Err(format!("{} is not in the first mount, {}", path.display(), first.display())),
         };
+        mounts.iter().try_for_each(|mount| text(mount).map(drop))?;
         Ok(Nodes { mounts: mounts.to_vec(), below: below.to_owned() })
+    }
+
+    /// Whether the tasks of a run have several mounts, or one that the user has named.
+    pub fn are_named(&self) -> bool {
+        !self.mounts.is_empty()
     }
 
     /// Returns the number of nodes.
@@ -55,4 +61,12 @@ impl Nodes {
             None => path.to_owned(),
         }
     }
+}
+
+/// Returns a path as text: it becomes part of messages between tasks, and of records.
+///
+/// # Errors
+/// A message for the user if it is not UTF-8.
+pub fn text(path: &Path) -> Result<&str, String> {
+    path.to_str().ok_or_else(|| format!("{}: the name is not UTF-8", path.display()))
 }

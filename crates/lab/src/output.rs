@@ -1,6 +1,10 @@
-//! Options for the output of a tool, and its three formats.
+//! Options for the output of a tool, its three formats, and its files.
 
-use std::path::PathBuf;
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 
@@ -29,4 +33,64 @@ pub struct OutputArgs {
     /// Also write a report to this file: HTML with a chart, or the chart alone (.svg)
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+}
+
+/// The files of a run's results. They are opened before the run, so that a mistyped name costs no
+/// measurement, and written after it.
+#[derive(Debug)]
+pub struct Outputs {
+    /// The record.
+    pub json: Option<OutputFile>,
+    /// The report.
+    pub report: Option<OutputFile>,
+}
+
+impl Outputs {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn open(args: &OutputArgs) -> Result<Outputs, String> {
+        if args.json.is_some() && args.json == args.report {
+            return Err("--json and --report: the same file".into());
+        }
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
+        Ok(Outputs { json: open(&args.json)?, report: open(&args.report)? })
+    }
+}
+
+/// A file that is written after the run.
+#[derive(Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl OutputFile {
+    /// Opens a file, and leaves its contents until [`OutputFile::write`].
+    fn open(path: &Path) -> Result<OutputFile, String> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|e| named("write", path, &e).to_string())?;
+        Ok(OutputFile { path: path.to_owned(), file })
+    }
+
+    /// Returns whether the name of the file ends in `.svg`.
+    pub fn is_svg(&self) -> bool {
+        self.path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"))
+    }
+
+    /// Replaces the contents.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn write(mut self, text: &str) -> Result<(), String> {
+        // A pipe or a terminal has no length.
+        let _ = self.file.set_len(0);
+        self.file.write_all(text.as_bytes()).map_err(|e| named("write", &self.path, &e).to_string())
+    }
+}
+
+/// Returns the error of an operation with the path of its file.
+pub fn named(what: &str, path: &Path, e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("cannot {what} {}: {e}", path.display()))
 }

@@ -1,8 +1,10 @@
 //! Reports: one HTML file with everything in it.
 
-use std::{fmt::Write, fs, io, path::Path};
+use std::fmt::Write;
 
 use serde_json::Value;
+
+use crate::output::OutputFile;
 
 const STYLE: &str = "\
 body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:62rem;margin:0 auto;padding:1rem}\
@@ -49,14 +51,12 @@ impl Report {
     /// Writes the report as HTML, or its first chart if the name ends in `.svg`.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        let only_chart = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
-        let text = match self.charts.first() {
-            Some(chart) if only_chart => chart.clone(),
-            _ => self.html().map_err(io::Error::other)?,
-        };
-        fs::write(path, text).map_err(|e| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display())))
+    /// A message for the user.
+    pub fn save(&self, file: OutputFile) -> Result<(), String> {
+        match self.charts.first() {
+            Some(chart) if file.is_svg() => file.write(chart),
+            _ => file.write(&self.html().map_err(|e| e.to_string())?),
+        }
     }
 
     /// Returns the report as HTML.

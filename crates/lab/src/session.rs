@@ -1,13 +1,14 @@
 //! A run on the user's terminal: progress, warnings, and the noise of the machine.
 
-use std::{fs, io};
+use std::io::{self, Write};
 
 use serde_json::Value;
 
 use crate::{
     noise::Noise,
-    output::{Format, OutputArgs},
+    output::{Format, OutputArgs, Outputs},
     progress::Progress,
+    report::Report,
 };
 
 /// A run on the terminal.
@@ -16,12 +17,19 @@ pub struct Session {
     progress: Progress,
     noise: Noise,
     warnings: Vec<String>,
+    format: Format,
+    outputs: Outputs,
 }
 
 impl Session {
-    /// Begins a run of this many phases.
-    pub fn new(phases: usize) -> Session {
-        Session { progress: Progress::new(phases), noise: Noise::default(), warnings: Vec::new() }
+    /// Begins a run of this many phases. Opens the files for its results.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn new(phases: usize, args: &OutputArgs) -> Result<Session, String> {
+        let outputs = Outputs::open(args)?;
+        let format = args.format.unwrap_or_default();
+        Ok(Session { progress: Progress::new(phases), noise: Noise::default(), warnings: Vec::new(), format, outputs })
     }
 
     /// Shows that a phase begins.
@@ -46,28 +54,36 @@ impl Session {
         self.noise.spin();
     }
 
-    /// Ends the run. Returns the noise of the machine and all warnings.
-    pub fn finish(mut self, result: &io::Result<()>) -> (Noise, Vec<String>) {
+    /// Ends the run: writes its results, also those of a run that was interrupted. `record` and
+    /// `report` make them.
+    ///
+    /// # Errors
+    /// A message for the user: that of the run, or the first output that cannot be written.
+    pub fn conclude(
+        mut self,
+        result: io::Result<()>,
+        record: impl FnOnce(&Noise) -> Value,
+        report: impl FnOnce(Value, Vec<String>) -> io::Result<Report>,
+    ) -> Result<(), String> {
         if let Some(warning) = self.noise.warning() {
             self.warn(warning);
         }
-        if let Err(e) = result {
+        if let Err(e) = &result {
             self.warnings.push(format!("the run did not end: {e}"));
         }
-        (self.noise, self.warnings)
+        let record = record(&self.noise);
+        let text = format!("{record:#}\n");
+        if self.format == Format::Json {
+            // A closed pipe is no error.
+            let _ = io::stdout().write_all(text.as_bytes());
+        }
+        let json = self.outputs.json.map_or(Ok(()), |file| file.write(&text));
+        let report = self.outputs.report.map_or(Ok(()), |file| {
+            let report = report(record, self.warnings).map_err(|e| e.to_string())?;
+            report.save(file)
+        });
+        result.map_err(|e| e.to_string()).and(json).and(report)
     }
-}
-
-/// Writes the record of a run to standard output and to a file, as the options say.
-///
-/// # Errors
-/// A message for the user.
-pub fn write_record(args: &OutputArgs, record: &Value) -> Result<(), String> {
-    if args.format == Some(Format::Json) {
-        println!("{record:#}");
-    }
-    let Some(path) = &args.json else { return Ok(()) };
-    fs::write(path, format!("{record:#}\n")).map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
 /// Returns the circumstances of a run for its report, from its record.

@@ -7,16 +7,15 @@
 use std::{
     collections::BTreeSet,
     io,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: Mutex<bool> = Mutex::new(false);
+static CHANGED: Condvar = Condvar::new();
 static WORKERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// Starts to listen for signals. To be called once, before anything is started.
@@ -38,7 +37,8 @@ pub fn listen() -> io::Result<()> {
 
 async fn wait(mut next: impl AsyncFnMut()) {
     next().await;
-    INTERRUPTED.store(true, SeqCst);
+    *lock(&INTERRUPTED) = true;
+    CHANGED.notify_all();
     eprintln!("interrupted: cleaning up (a second signal exits at once and leaves everything behind)");
     for &pid in workers().iter() {
         kill(pid, Signal::KILL);
@@ -49,7 +49,17 @@ async fn wait(mut next: impl AsyncFnMut()) {
 
 /// Returns an error if the user has interrupted the program. To be called between steps.
 pub fn check() -> io::Result<()> {
-    if INTERRUPTED.load(SeqCst) { Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")) } else { Ok(()) }
+    if *lock(&INTERRUPTED) { Err(interrupted()) } else { Ok(()) }
+}
+
+/// Pauses for a time, or until the user interrupts the program: then returns an error.
+pub fn sleep(time: Duration) -> io::Result<()> {
+    let waited = CHANGED.wait_timeout_while(lock(&INTERRUPTED), time, |interrupted| !*interrupted);
+    if *waited.unwrap_or_else(PoisonError::into_inner).0 { Err(interrupted()) } else { Ok(()) }
+}
+
+fn interrupted() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "interrupted")
 }
 
 /// Registers a worker that has started.
@@ -69,6 +79,10 @@ pub fn kill(pid: u32, signal: Signal) {
     }
 }
 
-fn workers() -> std::sync::MutexGuard<'static, BTreeSet<u32>> {
-    WORKERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn workers() -> MutexGuard<'static, BTreeSet<u32>> {
+    lock(&WORKERS)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,6 +16,7 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
     time::{ClockId, clock_gettime},
 };
@@ -113,7 +114,29 @@ impl Team {
     /// # Errors
     /// The first error of a task, or an interruption by the user.
     pub fn gather<T: DeserializeOwned>(&mut self) -> io::Result<Vec<T>> {
-        (0..self.tasks.len()).map(|rank| self.receive_from(rank)).collect()
+        let mut values: Vec<Option<T>> = self.tasks.iter().map(|_| None).collect();
+        loop {
+            let missing: Vec<usize> = (0..values.len()).filter(|rank| values[*rank].is_none()).collect();
+            if missing.is_empty() {
+                return Ok(values.into_iter().flatten().collect());
+            }
+            // The first that fails ends the run, whatever its rank.
+            for rank in self.ready(&missing)? {
+                values[rank] = Some(self.receive_from(rank)?);
+            }
+        }
+    }
+
+    /// Waits until at least one of these tasks has sent something or has ended. Returns which.
+    fn ready(&self, ranks: &[usize]) -> io::Result<Vec<usize>> {
+        let pipes = ranks.iter().map(|rank| self.tasks[*rank].lines.get_ref());
+        let mut pipes: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        match poll(&mut pipes, None) {
+            // A signal: its handler runs in another thread.
+            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            other => other?,
+        };
+        Ok(ranks.iter().zip(&pipes).filter(|(_, pipe)| !pipe.revents().is_empty()).map(|(rank, _)| *rank).collect())
     }
 
     fn receive_from<T: DeserializeOwned>(&mut self, rank: usize) -> io::Result<T> {

@@ -296,7 +296,8 @@ fn bash_completes_commands_options_and_parameters() {
         "PATH={}:$PATH; source <({} completions bash)
         offers() {{ COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _sheen_tool \"$1\" \"${{!#}}\" \"\"; echo \"${{COMPREPLY[*]}}\"; }}
         offers lfs migr; offers lfs getstripe --dr; offers lfs setstripe --stripe-; offers lctl pool_d
-        offers lctl set_param osp.sheen-OST0001; offers lfs getstripe fi; complete -p lfs",
+        offers lctl set_param osp.sheen-OST0001; offers lfs getstripe fi; complete -p lfs
+        COMP_WORDS=(sheen lab ior --sta); COMP_CWORD=3; _sheen sheen --sta ior; echo \"${{COMPREPLY[*]}}\"",
         bin.path().display(),
         sheen().display()
     );
@@ -305,4 +306,5 @@ fn bash_completes_commands_options_and_parameters() {
     assert_eq!(lines[..4], ["migrate", "--draw", "--stripe-count --stripe-index --stripe-size", "pool_destroy"]);
     assert!(lines[4].split(' ').any(|name| name == "osp.sheen-OST0001-osc-MDT0000"), "{}", lines[4]);
     assert!(lines[5].is_empty() && lines[6].contains("-o default"), "bash itself completes file names: {said}");
+    assert_eq!(lines[7], "--status-file", "an option of the lab");
 }

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use sheen_lab::Lab;
 
 use crate::args::Cli;
 
@@ -30,7 +31,9 @@ complete -o default -o bashdefault -F _sheen_tool lfs lctl
 /// Prints the completion script.
 pub fn run(shell: Shell) {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "sheen", &mut text);
+    // The lab parses its own arguments.
+    let mut command = Cli::command().mut_subcommand("lab", |_| Lab::command().name("lab"));
+    clap_complete::generate(shell, &mut command, "sheen", &mut text);
     if shell == Shell::Bash {
         text.extend_from_slice(TOOLS.as_bytes());
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::{nodes::PlaceArgs, output::OutputArgs, size};
+use crate::{clock::MAX_SECONDS, nodes::PlaceArgs, output::OutputArgs, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +21,7 @@ pub struct IorArgs {
     #[arg(short = 'a', value_name = "API")]
     pub api: Option<String>,
     /// Number for your reference in the summary
-    #[arg(short = 'A', value_name = "N")]
+    #[arg(short = 'A', value_name = "N", allow_negative_numbers = true)]
     pub reference: Option<i64>,
     /// Size of a block: the contiguous bytes of a task in a segment [default: 1m]
     #[arg(short = 'b', value_name = "SIZE", value_parser = size::parse)]
@@ -30,10 +30,10 @@ pub struct IorArgs {
     #[arg(short = 'C')]
     pub reorder: bool,
     /// Pause in seconds before each phase
-    #[arg(short = 'd', value_name = "SECONDS")]
+    #[arg(short = 'd', value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=MAX_SECONDS))]
     pub delay: Option<u64>,
     /// Stop each phase after this many seconds (stonewall)
-    #[arg(short = 'D', value_name = "SECONDS")]
+    #[arg(short = 'D', value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=MAX_SECONDS))]
     pub deadline: Option<u64>,
     /// Call fsync after the writes of each task
     #[arg(short = 'e')]
@@ -90,7 +90,7 @@ pub struct IorArgs {
     #[arg(short = 't', value_name = "SIZE", value_parser = size::parse)]
     pub transfer: Option<u64>,
     /// Begin no further repetition after this many minutes
-    #[arg(short = 'T', value_name = "MINUTES")]
+    #[arg(short = 'T', value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(..=MAX_SECONDS / 60))]
     pub max_minutes: Option<u64>,
     /// A directory for each task, with -F
     #[arg(short = 'u')]
@@ -136,14 +136,14 @@ pub struct IorArgs {
     #[arg(long, value_name = "FILE")]
     pub status_file: Option<PathBuf>,
     /// Repeat the accesses until this many seconds have passed (-O minTimeDuration=N)
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=MAX_SECONDS))]
     pub min_seconds: Option<u64>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
 /// IOR's directives that are also options: names in lower case, and the option's letter. An option
-/// with `true` is set by a number other than 0.
+/// with `true` is given as often as the number says; 0 leaves it as it is.
 const OPTIONS: &[(&str, &str, bool)] = &[
     ("api", "-a", false),
     ("refnum", "-A", false),
@@ -187,6 +187,9 @@ const OPTIONS: &[(&str, &str, bool)] = &[
     ("summaryfile", "--json", false),
 ];
 
+/// No option has an effect if it is given more often.
+const MOST_TIMES: u64 = 5;
+
 /// Returns the options that the directives of `-O` stand for.
 ///
 /// # Errors
@@ -199,8 +202,7 @@ pub fn expand(directives: &[String]) -> Result<Vec<String>, String> {
         let known = OPTIONS.iter().find(|(known, ..)| name.eq_ignore_ascii_case(known));
         let (_, option, flag) = known.ok_or_else(|| wrong("unknown directive"))?;
         match (flag, value.parse::<u64>()) {
-            (true, Ok(0)) => {}
-            (true, Ok(_)) => words.push((*option).to_owned()),
+            (true, Ok(times)) => words.extend((0..times.min(MOST_TIMES)).map(|_| (*option).to_owned())),
             (true, Err(_)) => return Err(wrong("the value is not a number")),
             (false, _) => words.extend([(*option).to_owned(), value.to_owned()]),
         }
@@ -214,11 +216,13 @@ mod tests {
 
     #[test]
     fn directives_stand_for_options() {
-        let directives = ["blocksize=4m", "fsync=1", "keepFile=0", "stoneWallingWearOut=1"].map(str::to_owned);
-        assert_eq!(expand(&directives).unwrap(), ["-b", "4m", "-e", "--wear-out"]);
+        let directives = ["blocksize=4m", "fsync=1", "keepFile=0", "stoneWallingWearOut=1", "verbose=2", "refNum=-1"];
+        let directives = directives.map(str::to_owned);
+        assert_eq!(expand(&directives).unwrap(), ["-b", "4m", "-e", "--wear-out", "-v", "-v", "-A", "-1"]);
         let words = ["ior", "-wrC", "-i=3", "-b", "1m"].into_iter().map(str::to_owned);
         let args = IorArgs::try_parse_from(words.chain(expand(&directives).unwrap())).unwrap();
         assert_eq!((args.block, args.repetitions), (Some(4 << 20), Some(3)), "the last one counts");
+        assert_eq!((args.verbose, args.reference), (2, Some(-1)));
         assert!(args.fsync && !args.keep && args.wear_out && args.write && args.read && args.reorder);
     }
 

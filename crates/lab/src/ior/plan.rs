@@ -4,7 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{data::Packet, ior::args::IorArgs, nodes::Nodes};
+use crate::{
+    data::Packet,
+    ior::args::IorArgs,
+    nodes::{Nodes, text},
+};
+
+/// Bytes of an offset in memory ([`crate::ior::offsets::Offsets`]).
+const OFFSET_BYTES: u64 = 8;
 
 /// The task whose data a task reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -167,7 +174,7 @@ impl Plan {
     fn check(&self) -> Result<(), String> {
         let (block, transfer) = (self.block, self.transfer);
         let shared_random = self.random_offset.is_some() && !self.file_per_process;
-        let reads_own = self.write || self.signature.is_some() || self.random_offset.is_none();
+        let checks = if self.check_read { "-R" } else { "-W" };
         let wrong = [
             (transfer == 0, format!("-t {transfer}: a transfer has at least 1 byte")),
             (
@@ -187,8 +194,8 @@ impl Plan {
             (self.random_offset.is_some() && block == transfer, "-z needs blocks of several transfers".into()),
             (self.unique_dir && !self.file_per_process, "-u needs -F: a shared file has one directory".into()),
             (
-                self.check_read && !self.write && self.signature.is_none(),
-                "-R without -w needs the signature of the data: set -G when writing and reading".into(),
+                (self.check_read || self.check_write) && !self.write && self.signature.is_none(),
+                format!("{checks} without -w needs the signature of the data: set -G when writing and reading"),
             ),
             (self.wear_out && self.deadline == 0, "stoneWallingWearOut needs a deadline (-D)".into()),
             (
@@ -199,17 +206,22 @@ impl Plan {
                 self.status_file.is_some() && self.write && !self.wear_out,
                 "stoneWallingStatusFile needs stoneWallingWearOut=1 for writes".into(),
             ),
-            (!reads_own, "-z -r without -w: set -G, too".into()),
             (
                 self.direct && !(transfer.is_multiple_of(512)),
                 format!("-t {transfer}: with O_DIRECT, transfers are multiples of 512 bytes"),
             ),
-            (transfer > isize::MAX as u64, format!("-t {transfer}: too large")),
         ];
-        match wrong.into_iter().find(|(wrong, _)| *wrong) {
-            Some((_, message)) => Err(message),
-            None => Ok(()),
+        if let Some((_, message)) = wrong.into_iter().find(|(wrong, _)| *wrong) {
+            return Err(message);
         }
+        text(&self.file)?;
+        self.status_file.as_deref().map_or(Ok(()), |path| text(path).map(drop))
+    }
+
+    /// Returns the bytes of memory that all tasks need for their data and offsets.
+    pub fn memory_bytes(&self) -> u64 {
+        let offsets = if self.random_offset.is_some() { self.block / self.transfer * OFFSET_BYTES } else { 0 };
+        self.transfer.saturating_add(offsets).saturating_mul(self.tasks.into())
     }
 
     /// Returns the bytes of all tasks; `None` if the number is too large.
@@ -240,6 +252,16 @@ impl Plan {
             path.as_mut_os_string().push(format!(".{repetition}"));
         }
         path
+    }
+
+    /// Returns, for each rank, the rank whose data it checks after the write. As IOR: not that of
+    /// the node whose data it reads later, which would then come from its cache.
+    pub fn check_ranks(&self) -> Vec<u32> {
+        let distance = match self.reorder {
+            Reorder::Constant(distance) => (distance % self.tasks + 1) % self.tasks,
+            _ => 0,
+        };
+        (0..self.tasks).map(|rank| (rank + distance) % self.tasks).collect()
     }
 
     /// Returns, for each rank, the rank whose data it reads in a repetition.
@@ -309,7 +331,8 @@ mod tests {
             ("-z -C -w -r", "excludes"),
             ("-z -t 1m -b 1m", "several transfers"),
             ("-u", "needs -F"),
-            ("-R", "signature"),
+            ("-r -R", "-R without -w"),
+            ("-W", "-W without -w"),
             ("--wear-out", "deadline"),
             ("-w --status-file s", "needs -k"),
             ("-l x", "expected timestamp"),
@@ -339,6 +362,9 @@ mod tests {
         let mut shuffled = ranks("-Z -Z -X 9");
         shuffled.sort_unstable();
         assert_eq!(shuffled, [0, 1, 2, 3]);
+        let checked = |line: &str| plan(&format!("-N 4 -F {line}")).unwrap().check_ranks();
+        assert_eq!([checked("-C"), checked("-C -Q 3")], [[2, 3, 0, 1], [0, 1, 2, 3]]);
+        assert_eq!([checked(""), checked("-Z -X 9")], [[0, 1, 2, 3]; 2]);
         let plan = plan("-N 64 -Z -Z -X=-9").unwrap();
         assert_ne!(plan.read_ranks(0), plan.read_ranks(1), "a negative seed");
     }

@@ -1,7 +1,8 @@
 //! Runs IOR: the parent of the tasks.
 
 use std::{
-    fs, io, thread,
+    fs, io,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -9,38 +10,41 @@ use crate::{
     clock,
     ior::{
         outcome::{Outcome, Phase},
-        plan::Plan,
+        plan::{Plan, dir_of},
         print::Printer,
         step::{Access, Job, Progress, Report, Step, Transfer},
         task,
     },
+    output::named,
     session::Session,
-    stop,
+    status_file, stop,
     team::Team,
 };
 
-/// Runs a plan. After an error, removes the files that it writes, unless `-k` is set.
+/// Runs a plan. Removes the files that it has created, unless `-k` is set; also after an error.
 ///
 /// # Errors
 /// Of the tasks, or an interruption by the user. `outcome` then has the results so far.
 pub fn run(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &mut Printer<'_>) -> io::Result<()> {
     let jobs = (0..plan.tasks).map(|rank| Job { plan: plan.clone(), rank });
     let team = Team::start(plan.bind, jobs.map(crate::job::Job::Ior))?;
-    let mut run = Run { plan, team, outcome, session, printer, began: Instant::now(), repetition: 0 };
+    let began = Instant::now();
+    let (ours, dirs) = (Vec::new(), Vec::new());
+    let mut run = Run { plan, team, outcome, session, printer, began, repetition: 0, errors_before: 0, ours, dirs };
     let result = run.repetitions();
+    let (repetition, removes, ours, dirs) = (run.repetition, run.removes(), run.ours, run.dirs);
     match &result {
         Ok(()) => run.team.finish(),
         Err(_) => {
-            let repetition = run.repetition;
             drop(run.team); // tasks must not write while their files are removed
-            if plan.write && !plan.keep {
-                for rank in 0..plan.tasks {
-                    // The error that ended the run matters more.
-                    let _ = task::remove(plan, rank, repetition);
-                }
+            if removes {
+                // The error that ended the run matters more.
+                ours.iter().for_each(|rank| drop(task::remove(plan, *rank, repetition)));
             }
         }
     }
+    // Fails if files are left, for example because of -k.
+    dirs.iter().for_each(|dir| drop(fs::remove_dir(dir)));
     result
 }
 
@@ -52,6 +56,13 @@ struct Run<'a, 'p> {
     printer: &'a mut Printer<'p>,
     began: Instant,
     repetition: u32,
+    /// Number of errors when the repetition began.
+    errors_before: u64,
+    /// The ranks whose files this repetition creates. Only these are removed: `-E` may name a file
+    /// of the user.
+    ours: Vec<u32>,
+    /// The directories of `-u` that the run has created.
+    dirs: Vec<PathBuf>,
 }
 
 impl Run<'_, '_> {
@@ -71,53 +82,89 @@ impl Run<'_, '_> {
     }
 
     fn warn_of_existing_files(&mut self) {
-        let path = self.plan.path(0, 0, 0);
-        if self.plan.write && path.exists() {
+        let existing = self.writers().into_iter().map(|rank| self.plan.path(rank, rank, 0)).find(|path| path.exists());
+        if let (true, Some(path)) = (self.plan.write, existing) {
             let fate = if self.plan.use_existing { "overwritten" } else { "deleted" };
             self.session.warn(format!("the file {} exists already and will be {fate}", path.display()));
         }
     }
 
+    /// Returns the ranks that have files: the shared one belongs to task 0.
+    fn writers(&self) -> Vec<u32> {
+        (0..if self.plan.file_per_process { self.plan.tasks } else { 1 }).collect()
+    }
+
     fn repetition(&mut self) -> io::Result<()> {
-        let (plan, before) = (self.plan, self.outcome.errors);
+        let plan = self.plan;
+        self.errors_before = self.outcome.errors;
         let signature = plan.signature.unwrap_or_else(|| clock::seconds() as u32);
-        let own: Vec<u32> = (0..plan.tasks).collect();
         // Number of transfers of each task's data; 0: all.
         let mut limits = vec![plan.iterations; plan.tasks as usize];
         if plan.write {
-            if !plan.use_existing {
-                self.remove()?;
-            }
+            self.prepare()?;
+            let own = (0..plan.tasks).collect();
             let reports = self.transfer(Access::Write, signature, own, limits.clone())?;
             if plan.deadline > 0 {
                 limits = reports.iter().map(|report| report.transfers).collect();
             }
-            self.store_iterations(&limits)?;
+            if let Some(path) = &plan.status_file {
+                status_file::store(path, limits.iter().max().copied().unwrap_or(0))?;
+            }
         }
         if plan.check_write {
-            self.transfer(Access::CheckWrite, signature, plan.read_ranks(self.repetition), limits.clone())?;
+            self.transfer(Access::CheckWrite, signature, plan.check_ranks(), limits.clone())?;
         }
         if plan.read || plan.check_read {
             if let (false, Some(path)) = (plan.write, &plan.status_file) {
-                limits = vec![stored_iterations(path)?; plan.tasks as usize];
+                limits = vec![status_file::load(path)?; plan.tasks as usize];
             }
             self.transfer(Access::Read, signature, plan.read_ranks(self.repetition), limits)?;
         }
-        let wrong = self.outcome.errors > before;
-        // Unlike IOR, a run that only reads removes nothing: the file may be a user's.
-        if !plan.write || plan.keep || (wrong && plan.keep_with_error) {
+        // Unlike IOR, a run without -w removes nothing: the file may be a user's.
+        if !self.removes() {
             return Ok(());
         }
         let start = Instant::now();
-        self.remove()?;
+        self.remove(self.ours.clone())?;
+        self.ours.clear();
         let seconds = start.elapsed().as_secs_f64();
         self.outcome.removals.push(seconds);
         self.printer.removed(self.repetition, seconds);
         Ok(())
     }
 
-    fn remove(&mut self) -> io::Result<()> {
-        self.team.send(&Step::Remove { repetition: self.repetition })?;
+    /// Removes old files, unless -E is set, and creates the directories of `-u`.
+    fn prepare(&mut self) -> io::Result<()> {
+        let (plan, repetition) = (self.plan, self.repetition);
+        self.ours.clear();
+        let mut writers = self.writers();
+        if plan.use_existing {
+            writers.retain(|rank| !plan.path(*rank, *rank, repetition).exists());
+        } else {
+            self.remove(writers.clone())?;
+        }
+        if plan.unique_dir {
+            for path in writers.iter().map(|rank| plan.path(*rank, *rank, repetition)) {
+                let dir = dir_of(&path);
+                match fs::create_dir(dir) {
+                    Ok(()) => self.dirs.push(dir.to_owned()),
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(e) => return Err(named("create", dir, &e)),
+                }
+            }
+        }
+        self.ours = writers;
+        Ok(())
+    }
+
+    /// Whether the files of this repetition are removed.
+    fn removes(&self) -> bool {
+        let wrong = self.outcome.errors > self.errors_before;
+        self.plan.write && !self.plan.keep && !(wrong && self.plan.keep_with_error)
+    }
+
+    fn remove(&mut self, ranks: Vec<u32>) -> io::Result<()> {
+        self.team.send(&Step::Remove { repetition: self.repetition, ranks })?;
         self.team.gather::<()>().map(drop)
     }
 
@@ -136,7 +183,7 @@ impl Run<'_, '_> {
             Access::CheckWrite => "check",
             Access::Read => "read",
         });
-        thread::sleep(Duration::from_secs(if access.is_timed() { plan.delay } else { 0 }));
+        stop::sleep(Duration::from_secs(if access.is_timed() { plan.delay } else { 0 }))?;
         let repetition = self.repetition;
         self.team.send(&Step::Transfer(Transfer { access, repetition, signature, ranks, limits }))?;
         self.team.barrier()?;
@@ -189,17 +236,4 @@ impl Run<'_, '_> {
             self.outcome.phases.push(phase);
         }
     }
-
-    fn store_iterations(&self, limits: &[u64]) -> io::Result<()> {
-        let Some(path) = &self.plan.status_file else { return Ok(()) };
-        let most = limits.iter().max().copied().unwrap_or(0);
-        fs::write(path, format!("{most}\n"))
-            .map_err(|e| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display())))
-    }
-}
-
-fn stored_iterations(path: &std::path::Path) -> io::Result<u64> {
-    let text = fs::read_to_string(path)
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot read {}: {e}", path.display())))?;
-    text.trim().parse().map_err(|_| io::Error::other(format!("{}: expected a number", path.display())))
 }

@@ -16,9 +16,12 @@ use crate::{
         run::run,
         step::Access,
     },
+    machine::check_memory,
+    noise::Noise,
     report::{Report, Table},
-    session::{Session, facts, write_record},
+    session::{Session, facts},
     stats::{counted, median, range},
+    status_file,
 };
 
 /// Runs IOR. `words` is the command line, for the record.
@@ -27,25 +30,20 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
+    check_memory(plan.memory_bytes())?;
+    status_file::check(plan.status_file.as_deref(), plan.write)?;
     let format = args.output.format.unwrap_or_default();
     let began = Moment::now();
     let phases = [plan.write, plan.check_write, plan.read || plan.check_read];
     let phases = phases.iter().filter(|phase| **phase).count() * plan.repetitions as usize;
-    let mut session = Session::new(phases);
+    let mut session = Session::new(phases, &args.output)?;
     let mut printer = Printer { plan: &plan, format, out: Box::new(io::stdout()) };
     printer.header(words);
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     printer.summary(&outcome);
-    let (noise, warnings) = session.finish(&result);
-    // An interrupted run keeps what it has measured.
-    let record = json::record(&plan, &outcome, &began.ctime(), words, &noise);
-    write_record(&args.output, &record)?;
-    if let Some(path) = &args.output.report {
-        let report = report(&plan, &outcome, warnings, record).map_err(|e| e.to_string())?;
-        report.save(path).map_err(|e| e.to_string())?;
-    }
-    result.map_err(|e| e.to_string())?;
+    let record = |noise: &Noise| json::record(&plan, &outcome, &began.ctime(), words, noise);
+    session.conclude(result, record, |record, warnings| report(&plan, &outcome, warnings, record))?;
     match outcome.errors {
         0 => Ok(()),
         errors => Err(format!("the data of {errors} transfers is wrong")),

@@ -16,10 +16,12 @@ pub struct Job {
 /// A phase that all tasks execute at the same time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Step {
-    /// Remove the files, if they exist.
+    /// Remove the files of these ranks, if they exist.
     Remove {
         /// The repetition.
         repetition: u32,
+        /// The ranks.
+        ranks: Vec<u32>,
     },
     /// Write, or read.
     Transfer(Transfer),

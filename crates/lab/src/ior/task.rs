@@ -14,9 +14,10 @@ use crate::{
     data::Data,
     ior::{
         offsets::Offsets,
-        plan::{Plan, dir_of},
+        plan::Plan,
         step::{Access, Job, Progress, Report, Step, Transfer},
     },
+    output::named,
     team::{Member, now},
 };
 
@@ -27,8 +28,10 @@ use crate::{
 pub fn work(job: &Job, member: &mut Member) -> io::Result<()> {
     while let Some(step) = member.receive::<Step>()? {
         match step {
-            Step::Remove { repetition } => {
-                remove(&job.plan, job.rank, repetition)?;
+            Step::Remove { repetition, ranks } => {
+                if ranks.contains(&job.rank) {
+                    remove(&job.plan, job.rank, repetition)?;
+                }
                 member.send(&())?;
             }
             Step::Transfer(transfer) => {
@@ -40,25 +43,16 @@ pub fn work(job: &Job, member: &mut Member) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the file of a task; the shared file belongs to task 0. It is no error if the file does
-/// not exist.
+/// Removes the file of a task. It is no error if the file does not exist.
 ///
 /// # Errors
 /// Of unlink(2).
 pub fn remove(plan: &Plan, rank: u32, repetition: u32) -> io::Result<()> {
-    if !plan.file_per_process && rank != 0 {
-        return Ok(());
-    }
     let path = plan.path(rank, rank, repetition);
     match fs::remove_file(&path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(named("remove", &path, e)),
-        _ => {}
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(named("remove", &path, &e)),
+        _ => Ok(()),
     }
-    if plan.unique_dir {
-        // The directory may contain other files of the user.
-        let _ = fs::remove_dir(dir_of(&path));
-    }
-    Ok(())
 }
 
 fn run(job: &Job, transfer: &Transfer, member: &mut Member) -> io::Result<Report> {
@@ -67,9 +61,6 @@ fn run(job: &Job, transfer: &Transfer, member: &mut Member) -> io::Result<Report
     let path = plan.path(job.rank, owner, transfer.repetition);
     let data = Data { packet: plan.packet, rank: owner.into(), signature: transfer.signature.into() };
     let limit = transfer.limits.get(owner as usize).copied().unwrap_or(0);
-    if access == Access::Write && plan.unique_dir {
-        fs::create_dir_all(dir_of(&path)).map_err(|e| named("create directory for", &path, e))?;
-    }
     let len = usize::try_from(plan.transfer).map_err(io::Error::other)?;
     let mut work = Work { plan, access, data, offsets: Offsets::new(plan, owner.into()), buffer: Buffer::new(len) };
     data.fill(&mut work.buffer);
@@ -77,13 +68,13 @@ fn run(job: &Job, transfer: &Transfer, member: &mut Member) -> io::Result<Report
     member.barrier()?;
     let mut report = Report::default();
     report.open.start = now();
-    let file = open(plan, access, &path).map_err(|e| named("open", &path, e))?;
+    let file = open(plan, access, &path).map_err(|e| named("open", &path, &e))?;
     report.open.end = now();
     work.barrier(member)?;
     report.access.start = now();
-    work.transfer(&file, &mut report, limit, member).map_err(|e| named(access.verb(), &path, e))?;
+    work.transfer(&file, &mut report, limit, member).map_err(|e| named(access.verb(), &path, &e))?;
     if access == Access::Write && plan.fsync {
-        file.sync_all().map_err(|e| named("fsync", &path, e))?;
+        file.sync_all().map_err(|e| named("fsync", &path, &e))?;
     }
     report.access.end = now();
     work.barrier(member)?;
@@ -91,7 +82,7 @@ fn run(job: &Job, transfer: &Transfer, member: &mut Member) -> io::Result<Report
     drop(file);
     report.close.end = now();
     member.barrier()?; // the other tasks may still write
-    report.size = fs::metadata(&path).map_err(|e| named("stat", &path, e))?.len();
+    report.size = fs::metadata(&path).map_err(|e| named("stat", &path, &e))?.len();
     Ok(report)
 }
 
@@ -134,13 +125,12 @@ impl Work<'_> {
         let least = if timed { self.plan.min_seconds * 1_000_000_000 } else { 0 };
         let start = now();
         let all = self.offsets.count();
-        let count = if limit == 0 { all } else { limit };
-        // A file can be transferred again only by whole rounds.
-        let mut end = if all == 0 { 0 } else { count };
+        let mut end = if limit == 0 { all } else { limit.min(all) };
         let mut stopped = false;
         while report.transfers < end && !stopped {
             self.one(file, report)?;
             stopped = deadline > 0 && now() - start > deadline;
+            // A file can be transferred again only by whole rounds.
             if report.transfers == end && least > 0 && now() - start < least {
                 end += all;
             }
@@ -148,7 +138,7 @@ impl Work<'_> {
         if timed && self.plan.wear_out {
             let progress = Progress { transfers: report.transfers, bytes: report.bytes, time: now() - start };
             let most: u64 = member.exchange(&progress)?;
-            while report.transfers < most && all > 0 {
+            while report.transfers < most.min(end) {
                 self.one(file, report)?;
             }
         }
@@ -177,8 +167,4 @@ impl Work<'_> {
         report.bytes += self.plan.transfer;
         Ok(())
     }
-}
-
-fn named(what: &str, path: &Path, e: io::Error) -> io::Error {
-    io::Error::new(e.kind(), format!("cannot {what} {}: {e}", path.display()))
 }

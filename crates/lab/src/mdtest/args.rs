@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::{nodes::PlaceArgs, output::OutputArgs, size};
+use crate::{clock::MAX_SECONDS, nodes::PlaceArgs, output::OutputArgs, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,7 +60,7 @@ pub struct MdtestArgs {
     #[arg(short = 'N', value_name = "N")]
     pub stride: Option<u32>,
     /// Pause in seconds before each iteration
-    #[arg(short = 'p', value_name = "SECONDS")]
+    #[arg(short = 'p', value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=MAX_SECONDS))]
     pub delay: Option<u64>,
     /// Print rates and times
     #[arg(short = 'P')]
@@ -96,7 +96,7 @@ pub struct MdtestArgs {
     #[arg(short = 'w', value_name = "SIZE", value_parser = size::parse)]
     pub write_bytes: Option<u64>,
     /// Create files for this many seconds; then all tasks create as many as the fastest one
-    #[arg(short = 'W', value_name = "SECONDS")]
+    #[arg(short = 'W', value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=MAX_SECONDS))]
     pub stonewall: Option<u64>,
     /// File for the number of items before the stonewall: written by -C, read by the other phases
     #[arg(short = 'x', value_name = "FILE")]

@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     mdtest::{args::MdtestArgs, phase::Kind, tree::Tree},
-    nodes::Nodes,
+    nodes::{Nodes, text},
 };
+
+/// Bytes of an item in a random order.
+const ITEM_BYTES: u64 = 4;
 
 /// A checked run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -143,7 +146,7 @@ impl Plan {
             (dirs > 1 && !self.unique_dir, "-d with several directories needs -u".into()),
             (dirs > self.tasks as usize, format!("-d: {dirs} directories need as many tasks (--tasks)")),
             (dirs > 1 && self.stride > 0, "-d with several directories excludes -N".into()),
-            (dirs > 1 && self.nodes.count() > 1, "-d with several directories excludes --mounts".into()),
+            (dirs > 1 && self.nodes.are_named(), "-d with several directories excludes --mounts".into()),
             (self.stonewall > 0 && self.tree.dirs() > 1, "-W needs a tree of one directory (-z 0)".into()),
             (self.verify_read && !self.read, "-X needs the read phase (-E)".into()),
             (self.verify_read && self.read_bytes == 0, "-X needs bytes to read (-e)".into()),
@@ -151,12 +154,18 @@ impl Plan {
                 self.create && self.read && self.test_files && self.read_bytes > self.write_bytes,
                 format!("-e {}: more than is written (-w {})", self.read_bytes, self.write_bytes),
             ),
-            (self.write_bytes.max(self.read_bytes) > 1 << 40, "-w and -e: at most 1t".into()),
         ];
-        match wrong.into_iter().find(|(wrong, _)| *wrong) {
-            Some((_, message)) => Err(message),
-            None => Ok(()),
+        if let Some((_, message)) = wrong.into_iter().find(|(wrong, _)| *wrong) {
+            return Err(message);
         }
+        // The directories are UTF-8, because -d is.
+        self.status_file.as_deref().map_or(Ok(()), |path| text(path).map(drop))
+    }
+
+    /// Returns the bytes of memory that all tasks need for data and the order of their items.
+    pub fn memory_bytes(&self) -> u64 {
+        let order = if self.random.is_some() { self.items * ITEM_BYTES } else { 0 };
+        self.write_bytes.max(self.read_bytes).saturating_add(order).saturating_mul(self.tasks.into())
     }
 
     /// Returns the phases of an iteration, in their order.
@@ -263,6 +272,7 @@ mod tests {
             ("-n 9 -b 1000000 -z 64", "too many directories"),
             ("-n 2 -d a@b", "needs -u"),
             ("-n 2 -u -d a@b", "as many tasks"),
+            ("-n 2 -u -d a@b --tasks 2 --mounts /fs", "excludes --mounts"),
             ("-n 9 -W 1 -z 1", "-z 0"),
             ("-n 9 -X", "bytes to read"),
             ("-n 9 -F -X -C -e 1", "read phase"),

@@ -3,7 +3,6 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
 
@@ -15,17 +14,19 @@ use crate::{
         print::Printer,
         step::{Job, Progress, Report, Step},
     },
+    output::named,
     session::Session,
-    stop,
+    status_file, stop,
     team::Team,
 };
 
-/// Runs a plan. After an error, removes the directories that the run has created.
+/// Runs a plan. Removes the directories that the run has created: when they are empty, and after an
+/// error with all that is in them.
 ///
 /// # Errors
 /// Of the tasks, or an interruption by the user. `outcome` then has the results so far.
 pub fn run(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &mut Printer<'_>) -> io::Result<()> {
-    let new: Vec<u32> = (0..plan.dirs.len() as u32).filter(|rank| !plan.dir(*rank).exists()).collect();
+    let new = missing_dirs(plan);
     let jobs = (0..plan.tasks).map(|rank| Job { plan: plan.clone(), rank });
     let team = Team::start(plan.bind, jobs.map(crate::job::Job::Mdtest))?;
     let mut run = Run { plan, team, outcome, session, printer, created: Vec::new(), iteration: 0 };
@@ -39,10 +40,21 @@ pub fn run(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &
         }
     }
     if plan.remove || result.is_err() {
-        // Only directories that this run has created, and only if they are empty.
-        new.iter().for_each(|rank| drop(fs::remove_dir(plan.dir(*rank))));
+        // Another run may use them by now.
+        new.iter().for_each(|dir| drop(fs::remove_dir(dir)));
     }
     result
+}
+
+/// Returns the directories of the test that do not exist, and those above them, the lowest first.
+fn missing_dirs(plan: &Plan) -> Vec<PathBuf> {
+    let mut missing = Vec::new();
+    each_dir(plan, |rank| {
+        let dir = plan.dir(rank);
+        let above = dir.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !dir.exists());
+        missing.extend(above.map(Path::to_owned));
+    });
+    missing
 }
 
 fn each_dir(plan: &Plan, act: impl FnMut(u32)) {
@@ -73,20 +85,22 @@ impl Run<'_, '_> {
 
     fn iteration(&mut self) -> io::Result<()> {
         let plan = self.plan;
-        thread::sleep(Duration::from_secs(plan.delay));
+        stop::sleep(Duration::from_secs(plan.delay))?;
         self.created.clear();
         if plan.create {
             self.create_test_dirs()?;
         }
         let mut items = plan.items;
         if let (false, Some(path)) = (plan.create, &plan.status_file) {
-            items = stored_items(path)?;
+            items = status_file::load(path)?;
         }
         for kind in plan.phases() {
             let phase = self.phase(kind, items)?;
             if kind == Kind::FileCreate && plan.stonewall > 0 {
                 items = phase.items / u64::from(plan.tasks);
-                self.store_items(items)?;
+                if let Some(path) = &plan.status_file {
+                    status_file::store(path, items)?;
+                }
             }
             if phase.errors > 0 {
                 self.session.warn(format!("{}: the data of {} files is wrong", kind.name(), phase.errors));
@@ -105,14 +119,14 @@ impl Run<'_, '_> {
     fn create_test_dirs(&mut self) -> io::Result<()> {
         for rank in 0..self.plan.dirs.len() as u32 {
             let dir = self.plan.test_dir(rank, self.iteration);
-            if dir.exists() {
-                return Err(io::Error::other(format!(
-                    "{} exists already: remove it, or set another -d",
-                    dir.display()
-                )));
-            }
-            fs::create_dir_all(&dir)
-                .map_err(|e| io::Error::new(e.kind(), format!("cannot create {}: {e}", dir.display())))?;
+            fs::create_dir_all(self.plan.dir(rank)).and_then(|()| fs::create_dir(&dir)).map_err(|e| {
+                match e.kind() {
+                    io::ErrorKind::AlreadyExists => {
+                        io::Error::other(format!("{} exists already: remove it, or set another -d", dir.display()))
+                    }
+                    _ => named("create", &dir, &e),
+                }
+            })?;
             self.created.push(dir);
         }
         Ok(())
@@ -137,16 +151,4 @@ impl Run<'_, '_> {
         let reports: Vec<Report> = self.team.gather()?;
         Ok(Phase::new(plan, kind, self.iteration, &reports, stonewall))
     }
-
-    fn store_items(&self, items: u64) -> io::Result<()> {
-        let Some(path) = &self.plan.status_file else { return Ok(()) };
-        fs::write(path, format!("{items}\n"))
-            .map_err(|e| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display())))
-    }
-}
-
-fn stored_items(path: &Path) -> io::Result<u64> {
-    let text = fs::read_to_string(path)
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot read {}: {e}", path.display())))?;
-    text.trim().parse().map_err(|_| io::Error::other(format!("{}: expected a number", path.display())))
 }

@@ -18,8 +18,9 @@ use crate::{
     },
     noise::Noise,
     report::{Report, Table},
-    session::{Session, facts, write_record},
+    session::{Session, facts},
     stats::{counted, median, range},
+    status_file,
 };
 
 /// Runs mdtest. `words` is the command line, for the record.
@@ -28,6 +29,8 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
+    machine::check_memory(plan.memory_bytes())?;
+    status_file::check(plan.status_file.as_deref(), plan.create)?;
     let format = args.output.format.unwrap_or_default();
     let began = Moment::now();
     let show = match (args.rate_and_time, args.print_time) {
@@ -35,21 +38,14 @@ pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
         (false, true) => Show::Time,
         (false, false) => Show::Rate,
     };
-    let mut session = Session::new(plan.phases().len() * plan.iterations as usize);
+    let mut session = Session::new(plan.phases().len() * plan.iterations as usize, &args.output)?;
     let mut printer = Printer { plan: &plan, format, show, out: Box::new(io::stdout()) };
     printer.header(words);
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     printer.summary(&outcome);
-    let (noise, warnings) = session.finish(&result);
-    // An interrupted run keeps what it has measured.
-    let record = record(&plan, &outcome, &began, words, &noise);
-    write_record(&args.output, &record)?;
-    if let Some(path) = &args.output.report {
-        let report = report(&plan, &outcome, warnings, record).map_err(|e| e.to_string())?;
-        report.save(path).map_err(|e| e.to_string())?;
-    }
-    result.map_err(|e| e.to_string())?;
+    let record = |noise: &Noise| record(&plan, &outcome, &began, words, noise);
+    session.conclude(result, record, |record, warnings| report(&plan, &outcome, warnings, record))?;
     match outcome.errors() {
         0 => Ok(()),
         errors => Err(format!("the data of {errors} files is wrong")),

@@ -66,7 +66,7 @@ impl<'a> Task<'a> {
         let mut order = Vec::new();
         if let (Some(seed), Kind::DirStat | Kind::FileStat | Kind::FileRead) = (plan.random, step.kind) {
             order = (0..u32::try_from(step.items).map_err(io::Error::other)?).collect();
-            fastrand::Rng::with_seed(seed + u64::from(rank)).shuffle(&mut order);
+            fastrand::Rng::with_seed(seed.wrapping_add(rank.into())).shuffle(&mut order);
         }
         let tree = plan.tree_name(owner);
         Ok(Task { plan, rank, step, base: format!("{base}/"), tree, owner, order, buffer, data, errors: 0 })
