@@ -6,6 +6,7 @@
 //! * [`change`]: the range that a change affects, on which other clients' locks must be revoked;
 //! * [`dentry_durability`]: which directory entries of new objects are durable;
 //! * [`sums`]: checksums of object contents, so that bytes can be sent without reading them;
+//! * [`stored_sums`]: checksums that are stored with objects, to notice damage on the disk;
 //! * [`grants`]: space granted to clients;
 //! * [`identity`]: the file that identifies the target in a directory;
 //! * [`identity_fields`]: the text of such a file, of any kind of target;
@@ -23,6 +24,7 @@ pub mod identity_fields;
 pub mod name;
 pub mod plan;
 pub mod sharing;
+pub mod stored_sums;
 pub mod sums;
 
 pub use dentry_durability::DentryDurability;
@@ -31,4 +33,5 @@ pub use identity::Identity;
 pub use identity_fields::{IdentityError, IdentityFields};
 pub use plan::{Run, runs};
 pub use sharing::Sharing;
+pub use stored_sums::StoredSums;
 pub use sums::Sums;

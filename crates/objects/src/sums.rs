@@ -99,6 +99,11 @@ impl Sums {
         Claim(self.next)
     }
 
+    /// Whether no other request has changed the same chunks since [`Sums::begin`].
+    pub fn is_undisturbed(&self, claim: &Claim) -> bool {
+        self.busy.iter().any(|b| b.id == claim.0 && !b.mixed)
+    }
+
     /// Ends a request. `sums`: those of whole chunks that it wrote or read, within the range of
     /// `begin`.
     pub fn end(&mut self, claim: Claim, sums: impl IntoIterator<Item = (u64, u32)>) {

@@ -20,6 +20,7 @@
 //! * `glimpses`: how writers are asked for sizes and times;
 //! * `seal`: sealing the objects that a migrated file leaves behind;
 //! * `dom_inline`: inline DoM data, for the data service of an MDT;
+//! * `scrub`, `scrubber`: checksums of objects at rest;
 //! * `space`: the space granted to clients;
 //! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
 //!   `service`: requests; `counters`, `params`: counters and parameters.
@@ -50,6 +51,8 @@ mod ost;
 mod params;
 mod reads;
 mod recovery;
+mod scrub;
+mod scrubber;
 mod seal;
 mod service;
 mod space;

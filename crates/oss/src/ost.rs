@@ -14,7 +14,7 @@ use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
 use sheen_wire::{STATE_DEGRADED, StatFs};
 
-use crate::{Store, exports::Exports, locks::Locks, write_admission::WriteAdmission};
+use crate::{Store, exports::Exports, locks::Locks, scrubber::Scrubber, write_admission::WriteAdmission};
 
 /// Number of objects from which a request is announced as blocking: each takes some microseconds.
 pub(crate) const BLOCKING_OBJECTS: usize = 256;
@@ -37,6 +37,7 @@ pub struct Ost {
     pub(crate) locks: Locks,
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) write_admission: WriteAdmission,
+    pub(crate) scrubber: Scrubber,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     /// `obdfilter.*.degraded`: set by a monitor of the disks below while they are being repaired.

@@ -2,7 +2,7 @@
 //! `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target. The data service
 //! of an MDT has its parameters under `dom.<target>.*`, and no devices.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use sheen_params::{Device, Param, Params, Snapshot, Unit};
@@ -10,6 +10,10 @@ use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
 use crate::Ost;
 
+/// Most seconds for which an object must be at rest before it gets checksums: a day.
+const SCRUB_QUIET_MAX: u64 = 86_400;
+/// Highest speed of a scrub in MiB per second.
+const SCRUB_SPEED_MAX: u64 = 1 << 20;
 /// Name of the device of all OSTs of a process.
 const OSS: &str = "OSS";
 /// Kind of an OST's device.
@@ -47,6 +51,7 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let uuid = format!("{}_UUID", ost.name);
     put("uuid", Param::text(move || uuid.clone()));
     put("stats", stats(&weak));
+    scrub(&weak, &put);
     sheen_recoveryd::register(&ost.recovery, &dir, params, || None);
     ost.locks.register(params);
     if !ost.is_of_mdt {
@@ -77,6 +82,33 @@ fn stats(weak: &Weak<Ost>) -> Param {
             Ok(())
         },
     )
+}
+
+/// The parameters of the scrub.
+fn scrub(weak: &Weak<Ost>, put: &impl Fn(&str, Param)) {
+    let of = weak.clone();
+    put("lfsck_scrub", Param::text(move || read(&of, |ost| ost.scrubber.status(ost.rt.wall(), &ost.store.damage()))));
+    let (get, set) = (weak.clone(), weak.clone());
+    let run = move |on| {
+        let ost = set.upgrade().ok_or(Errno::ENODEV)?;
+        if on {
+            ost.scrubber.start()
+        } else {
+            ost.scrubber.stop()
+        }
+        Ok(())
+    };
+    put("lfsck_scrub_run", Param::bool(move || read(&get, |ost| ost.scrubber.is_running()), run));
+    let (get, set) = (weak.clone(), weak.clone());
+    let on = move |on| set.upgrade().map(|ost| ost.scrubber.on.store(on, Relaxed)).ok_or(Errno::ENODEV);
+    put("checksums_at_rest", Param::bool(move || read(&get, |ost| ost.scrubber.on.load(Relaxed)), on));
+    let number = |max, field: fn(&Ost) -> &AtomicU64| {
+        let (get, set) = (weak.clone(), weak.clone());
+        let store = move |value| set.upgrade().map(|ost| field(&ost).store(value, Relaxed)).ok_or(Errno::ENODEV);
+        Param::u64(0..=max, move || read(&get, |ost| field(ost).load(Relaxed)), store)
+    };
+    put("scrub_quiet_secs", number(SCRUB_QUIET_MAX, |ost| &ost.scrubber.quiet_secs).unit(Unit::Secs));
+    put("scrub_speed_mb", number(SCRUB_SPEED_MAX, |ost| &ost.scrubber.pace.mib_per_second).unit(Unit::Mib));
 }
 
 /// `degraded`: set to 1 by a monitor of the disks below while they are being repaired.

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::{
     DataConfig, OssError, Ost, OstConfig, Store, counters::COUNTERS, locks::Locks, ost::Recovery, params, recovery,
-    write_admission::WriteAdmission,
+    scrub, scrubber::Scrubber, write_admission::WriteAdmission,
 };
 
 impl Ost {
@@ -103,6 +103,7 @@ impl Ost {
             degraded: AtomicBool::new(false),
             locks: Locks::new(&rt, &name),
             write_admission: WriteAdmission::default(),
+            scrubber: Scrubber::new(&rt, store.is_new_epoch()),
             gate: Gate::default(),
             exports: RwLock::default(),
             server: Arc::downgrade(server),
@@ -123,6 +124,8 @@ impl Ost {
                 let _ = this.locks.unless_stopping(recovery::run(this.clone())).await;
             }));
         }
+        let scrub = scrub::run(ost.me.clone(), ost.rt.clone(), ost.scrubber.wake.clone());
+        drop(ost.rt.spawn("ost-scrub", scrub));
         ost
     }
 

@@ -279,6 +279,24 @@ impl File {
         on_file!(self, f => f.set_mtime(mtime))
     }
 
+    /// Returns an extended attribute (fgetxattr(2)). `None`: the file has none of this name, or one
+    /// of more than [`ATTR_BYTES_MAX`](crate::ATTR_BYTES_MAX) bytes, or the file system supports
+    /// none.
+    pub fn attr(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        on_file!(self, f => f.attr(name))
+    }
+
+    /// Sets an extended attribute (fsetxattr(2)). EOPNOTSUPP: the file system supports none.
+    /// [`File::sync_data`] need not make it durable.
+    pub fn set_attr(&self, name: &str, value: &[u8]) -> io::Result<()> {
+        on_file!(self, f => f.set_attr(name, value))
+    }
+
+    /// Removes an extended attribute, if there is one (fremovexattr(2)).
+    pub fn remove_attr(&self, name: &str) -> io::Result<()> {
+        on_file!(self, f => f.remove_attr(name))
+    }
+
     /// Returns the size in bytes.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len)

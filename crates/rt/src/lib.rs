@@ -37,7 +37,7 @@ mod time;
 
 pub use disk::{Disk, File, LockGuard, OpenDir};
 pub use error::{Elapsed, JoinError};
-pub use metadata::{DirEntry, DirEntryKind, Metadata, OpenOptions};
+pub use metadata::{ATTR_BYTES_MAX, DirEntry, DirEntryKind, Metadata, OpenOptions};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
 pub use real::{RealOptions, Runtime};
 pub use rt::Rt;

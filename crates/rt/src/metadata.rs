@@ -5,6 +5,9 @@ use std::ffi::OsString;
 
 use sheen_wire::{FileKind, Time};
 
+/// Largest extended attribute in bytes: what all common file systems support.
+pub const ATTR_BYTES_MAX: usize = 4096;
+
 /// Options for opening a file. All false by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {

@@ -30,6 +30,9 @@ struct Bytewise {
     layout: bool,
     /// Changes since the last sync. Each may have reached the disks fully, partly or not at all.
     later: Vec<ContentChange>,
+    /// Clients that have written since the last sync. Each may still have the data in its cache,
+    /// where an fsync of another client does not reach it.
+    writers: BTreeSet<usize>,
     /// A write has an unknown offset, so any content is possible.
     anything: bool,
 }
@@ -66,19 +69,20 @@ impl Durability {
     }
 
     /// Records the end of an operation. Called before the model executes it.
-    pub fn ends(&mut self, op: &Op, model: &Model, rule: Rule) {
+    pub fn ends(&mut self, client: usize, op: &Op, model: &Model, rule: Rule) {
         let Some(handle) = op.handle().and_then(|h| model.handles.get(&h)) else { return };
         if let Op::Write { offset, .. } = op {
             let file = self.files.entry(handle.fid).or_default();
             let end = model.inode(handle.fid).ok().and_then(Inode::bytes).map_or(0, |b| b.len() as u64);
             let appends = handle.flags & flags::APPEND != 0;
             file.anything |= appends && rule != Rule::Exact;
+            file.writers.insert(client);
             file.later.push(ContentChange::Write(if appends { end } else { *offset }, op.data()));
         }
     }
 
     /// Records the success of an operation. Called after the model has executed it.
-    pub fn done(&mut self, op: &Op, model: &Model, rule: Rule) {
+    pub fn done(&mut self, client: usize, op: &Op, model: &Model, rule: Rule) {
         let open = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid);
         let named = |dir: &Fid, name: &str| model.find(*dir, name).ok().flatten();
         match op {
@@ -92,7 +96,9 @@ impl Durability {
             // lost. See `scenario::lost_bytes`.
             Op::Fsync { .. } if rule == Rule::Exact => {
                 let Some((fid, inode)) = open.and_then(|f| Some((f, model.inode(f).ok()?))) else { return };
-                self.sync(fid, inode);
+                if self.files.get(&fid).is_none_or(|file| file.writers.iter().all(|writer| *writer == client)) {
+                    self.sync(fid, inode);
+                }
                 let names = model.names().filter(|(_, _, f)| *f == fid);
                 self.names.extend(names.map(|(dir, name, fid)| ((dir, name.clone()), fid)));
             }

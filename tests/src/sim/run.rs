@@ -255,11 +255,11 @@ impl State {
             assert!(why.contains(errno), "{op:?} failed with {errno}");
             return self.claims.release(granted);
         }
-        self.durability.ends(&op, &self.model, self.rule);
+        self.durability.ends(client, &op, &self.model, self.rule);
         let expected = self.model.apply(client, &op, new, number);
         self.judge(&op, &answer, expected);
         if answer.is_ok() {
-            self.durability.done(&op, &self.model, self.rule);
+            self.durability.done(client, &op, &self.model, self.rule);
         }
         if let Some(file) = made.file {
             self.files.insert(number, file);

@@ -1,13 +1,13 @@
 //! An MDT whose store is lost or damaged, and an OST whose directory is empty. The server refuses
 //! to start with a plain message and changes nothing. It serves a restored store or directory.
 
-use std::{fs, path::Path, process::ExitStatus};
+use std::{fs, os::unix::fs::FileExt, path::Path, process::ExitStatus};
 
 use sheen_tests::{
     Fs, can_mount,
     cluster::{Cluster, bash},
-    sheen,
-    wait::eventually,
+    noise, run, sheen,
+    wait::{eventually, eventually_some},
 };
 
 /// Length of redb's header. Pages follow it.
@@ -124,4 +124,54 @@ fn an_oss_refuses_an_empty_directory_of_an_ost_and_serves_the_restored_one() {
     cluster.spawn("oss");
     assert_eq!(bash(&mount.mnt, "tail -n 1 old").ok(), "1000000\n");
     assert_eq!(bash(&mount.mnt, &format!("{} lfs df | grep -c OST", sheen().display())).ok(), "2\n");
+}
+
+/// Changes a byte of each large object of an OST.
+fn damage_objects(ost: &Path, offset: u64) {
+    for (path, len) in listing(&ost.join("O")) {
+        if len > offset {
+            let file = fs::File::options().read(true).write(true).open(path).unwrap();
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, offset).unwrap();
+            file.write_all_at(&[!byte[0]], offset).unwrap();
+        }
+    }
+}
+
+#[test]
+fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(2);
+    let lctl = |line: &str| run(sheen(), std::iter::once("lctl").chain(line.split(' '))).ok();
+    let scrub = || {
+        lctl("lfsck_start -M sheen-OST0000 -t scrub");
+        eventually_some("the scrub ends", || {
+            Some(lctl("lfsck_query -M sheen-OST0000")).filter(|text| text.contains("status: completed"))
+        })
+    };
+    lctl("set_param obdfilter.*.scrub_quiet_secs=0");
+    let data = noise(1, 300_000);
+    up.lfs("setstripe -c 1 -i 0 plain").ok();
+    up.lfs("mirror create -N -c 1 -i 0 -N -c 1 -i 1 mirrored").ok();
+    for name in ["plain", "mirrored"] {
+        fs::write(up.path(name), &data).unwrap();
+        fs::File::open(up.path(name)).unwrap().sync_all().unwrap();
+    }
+    up.lfs("mirror resync mirrored").ok();
+    if scrub().contains("unsupported") {
+        return println!("skipped: no extended attributes in memory on this system");
+    }
+    up.stop().ok();
+    damage_objects(&up.dir().join("ost0"), 70_000);
+    up.start(&[]).ok();
+    assert_eq!(fs::read(up.path("plain")).unwrap_err().raw_os_error(), Some(5), "EIO, not wrong bytes");
+    assert!(fs::read(up.path("mirrored")).unwrap() == data, "from the other mirror");
+    let found = scrub();
+    assert!(found.contains("damaged_blocks: 2\n") && found.contains("offset: 65536, bytes: 65536"), "{found}");
+    fs::write(up.path("plain"), &data).unwrap();
+    assert!(fs::read(up.path("plain")).unwrap() == data);
+    fs::remove_file(up.path("mirrored")).unwrap();
+    eventually("nothing is damaged any more", || lctl("lfsck_query -A").matches("damaged_now: 0\n").count() == 2);
 }

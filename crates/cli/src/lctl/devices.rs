@@ -57,6 +57,15 @@ pub fn abort_recovery(device: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     set_on(device, "abort_recovery", &set, "no MDT or OST; those have the types mdt and obdfilter", tool)
 }
 
+/// `lfsck_start -M DEVICE` and `lfsck_stop`: begins or ends the scrub of an OST.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn set_scrub(device: &str, command: &str, starts: bool, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let set = Setting { kind: Some("obdfilter"), field: "lfsck_scrub_run", value: starts.into() };
+    set_on(device, command, &set, "no OST; those have the type obdfilter", tool)
+}
+
 /// A parameter `KIND.DEVICE.FIELD` and its new value. `kind`: the type of the device, if `None`.
 struct Setting {
     kind: Option<&'static str>,

@@ -13,6 +13,7 @@
 mod conf_param;
 mod devices;
 mod json;
+mod lfsck;
 mod options;
 mod param;
 mod permanent;
@@ -88,6 +89,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "list_param" => param::list(rest, tool),
         "conf_param" => conf_param::run(rest, tool),
         "llog_print" => permanent::print(rest, tool),
+        "lfsck_start" | "lfsck_stop" | "lfsck_query" => lfsck::run(name, rest, tool),
         "--device" => with_device(rest, tool),
         "--fsname" => with_fsname(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
         option if option.starts_with("--fsname=") => {

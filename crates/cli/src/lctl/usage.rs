@@ -90,6 +90,22 @@ by its name or number in 'lctl dl'; lctl get_param *.*.recovery_status
 shows whether it waits.
 usage: --device DEVICE abort_recovery
 ";
+const LFSCK_START: &str = "\
+compare all objects of an OST with their stored checksums
+usage: lfsck_start {-M|--device} OST [{-t|--type} scrub]
+       lfsck_start {-A|--all}
+Reads of damaged bytes fail with EIO; lctl lfsck_query lists them.
+";
+const LFSCK_STOP: &str = "\
+end the scrub of an OST
+usage: lfsck_stop {-M|--device} OST
+       lfsck_stop {-A|--all}
+";
+const LFSCK_QUERY: &str = "\
+print the state of the scrub of an OST, and what is damaged
+usage: lfsck_query {-M|--device} OST [{-t|--type} scrub]
+       lfsck_query {-A|--all}
+";
 const POOL_NEW: &str = "\
 add a new pool
 usage: pool_new <fsname>.<poolname>
@@ -129,6 +145,9 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("activate", ACTIVATE),
     ("deactivate", DEACTIVATE),
     ("abort_recovery", ABORT_RECOVERY),
+    ("lfsck_start", LFSCK_START),
+    ("lfsck_stop", LFSCK_STOP),
+    ("lfsck_query", LFSCK_QUERY),
     ("pool_new", POOL_NEW),
     ("pool_add", POOL_ADD),
     ("pool_remove", POOL_REMOVE),

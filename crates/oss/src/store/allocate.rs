@@ -19,7 +19,7 @@ impl Store {
                 Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object)?),
             };
             if let Some(open) = open {
-                let claim = open.sums().begin(offset, len, true);
+                let claim = open.begin_change(offset, len);
                 let done = open.file.allocate(mode, offset, len);
                 open.sums().end(claim, []);
                 self.files.changed(&open, self.rt.wall());

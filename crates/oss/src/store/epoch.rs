@@ -27,6 +27,7 @@ pub struct Epoch {
     rt: Rt,
     path: PathBuf,
     number: u64,
+    is_new: bool,
 }
 
 impl Epoch {
@@ -36,14 +37,19 @@ impl Epoch {
     /// The file cannot be read or written.
     pub fn open(rt: &Rt, dir: &Path) -> io::Result<Epoch> {
         let path = dir.join(EPOCH);
-        let number = match rt.disk().read(&path) {
+        let before = match rt.disk().read(&path) {
             // Not a file of Sheen, or a damaged one: data may be lost as well.
-            Ok(bytes) => still_valid(&bytes, rt.boot_id()).unwrap_or_else(|| rt.random_u64()),
-            // A new OST, or one of an earlier release, which used the boot itself.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => rt.boot_id(),
+            Ok(bytes) => Some(still_valid(&bytes, rt.boot_id())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(e),
         };
-        let epoch = Epoch { rt: rt.clone(), path, number };
+        let (number, is_new) = match before {
+            Some(Some(number)) => (number, false),
+            Some(None) => (rt.random_u64(), true),
+            // A new OST, or one of an earlier release, which used the boot itself.
+            None => (rt.boot_id(), true),
+        };
+        let epoch = Epoch { rt: rt.clone(), path, number, is_new };
         epoch.write(SERVING)?;
         Ok(epoch)
     }
@@ -51,6 +57,11 @@ impl Epoch {
     /// Returns the number of the epoch.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether the epoch began with this start.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Records that everything is durable and nothing will be written.

@@ -21,7 +21,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
+        atomic::{
+            AtomicBool, AtomicI64, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
@@ -30,13 +33,15 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxBuildHasher;
 use sheen_lnet::Source;
 use sheen_objects::{
-    DentryDurability, Sums,
+    DentryDurability, StoredSums, Sums,
     name::{self, Dir},
-    sums::Budget,
+    sums::{Budget, Claim},
 };
 use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
 use tracing::debug;
+
+use super::at_rest::AtRest;
 
 /// Shards of the cache: several times the threads of a server, so that two threads seldom contend.
 const SHARDS: usize = 64;
@@ -48,6 +53,9 @@ const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
 const REPORTED_VERSIONS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// Number of destroyed objects that are remembered: some 4 MiB.
 const DESTROYED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
+/// Number of changed objects that are remembered for the scrub: some 4 MiB. Others wait for the
+/// next pass over all objects.
+const UNSCRUBBED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// How often an open is repeated after closing cached files, when the process or the host has no
 /// descriptors left.
 const SHED_TRIES: u32 = 4;
@@ -71,6 +79,8 @@ pub struct Object {
     /// The value of `changed` that was last written to the file. Locked while the file is being
     /// written, so that an older time does not follow a newer one.
     saved: Mutex<i64>,
+    /// Stored checksums of the content. Locked after `sums`.
+    pub at_rest: AtRest,
     /// Known checksums of the content. A request that holds this [`Object`] after it left the cache
     /// does not update the sums of its successor: see [`Sums`].
     sums: Mutex<Sums>,
@@ -80,6 +90,8 @@ pub struct Object {
     version: AtomicU64,
     /// Whether the version has been reported to a client.
     reported: AtomicBool,
+    /// Whether it has changed since it was last scrubbed.
+    unscrubbed: AtomicBool,
 }
 
 const NEVER: i64 = i64::MIN;
@@ -88,9 +100,37 @@ const NEVER: i64 = i64::MIN;
 const UNDATED: i64 = NEVER + 1;
 
 impl Object {
+    /// The object's name.
+    pub fn fid(&self) -> Fid {
+        self.fid
+    }
+
     /// Checksums of its content.
     pub fn sums(&self) -> MutexGuard<'_, Sums> {
         self.sums.lock()
+    }
+
+    /// Begins a change of `[offset, offset + len)`: announces it to the checksums in memory, and
+    /// removes the stored ones.
+    pub fn begin_change(&self, offset: u64, len: u64) -> Claim {
+        let mut sums = self.sums();
+        let claim = sums.begin(offset, len, true);
+        self.at_rest.forget(offset, len);
+        claim
+    }
+
+    /// Stores checksums of bytes that were read since `claim` began. Returns whether it did: not if
+    /// another request has changed the object meanwhile.
+    ///
+    /// # Errors
+    /// As [`AtRest::store`].
+    pub fn store_sums(&self, claim: &Claim, stored: StoredSums) -> io::Result<bool> {
+        let sums = self.sums();
+        let undisturbed = sums.is_undisturbed(claim);
+        if undisturbed {
+            self.at_rest.store(stored)?;
+        }
+        Ok(undisturbed)
     }
 
     /// Records the file's present time before bytes of an earlier time are written, because the
@@ -159,6 +199,8 @@ pub struct Files {
     /// Destroyed objects, whose names are never used again. Accessed under the lock of the object's
     /// shard.
     destroyed: Mutex<LruCache<Fid, (), FxBuildHasher>>,
+    /// Changed objects that left the cache before they were scrubbed.
+    unscrubbed: Mutex<LruCache<Fid, (), FxBuildHasher>>,
 }
 
 impl Files {
@@ -176,7 +218,26 @@ impl Files {
             versions: AtomicU64::new(rt.random_u64() >> 1 | 1),
             reported: Mutex::new(LruCache::with_hasher(REPORTED_VERSIONS_MAX, FxBuildHasher)),
             destroyed: Mutex::new(LruCache::with_hasher(DESTROYED_MAX, FxBuildHasher)),
+            unscrubbed: Mutex::new(LruCache::with_hasher(UNSCRUBBED_MAX, FxBuildHasher)),
         }
+    }
+
+    /// Returns the objects that have changed since the last call.
+    pub fn take_changed(&self) -> Vec<Fid> {
+        let mut changed: Vec<Fid> = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            changed.extend(shard.iter().filter(|(_, o)| o.unscrubbed.swap(false, Relaxed)).map(|(fid, _)| *fid));
+        }
+        let mut others = self.unscrubbed.lock();
+        changed.extend(others.iter().map(|(fid, ())| *fid));
+        others.clear();
+        changed
+    }
+
+    /// Lets the next [`Files::take_changed`] return an object again.
+    pub fn put_back_changed(&self, object: Fid) {
+        self.unscrubbed.lock().put(object, ());
     }
 
     /// Returns a data version that no object has had since the process started.
@@ -199,6 +260,9 @@ impl Files {
     fn evict(&self, object: &Object) {
         object.evicted.store(true, SeqCst);
         object.save_time();
+        if object.unscrubbed.load(Relaxed) {
+            self.unscrubbed.lock().put(object.fid, ());
+        }
         if object.reported.load(SeqCst) {
             self.reported.lock().put(object.fid, object.version.load(SeqCst));
         }
@@ -245,6 +309,7 @@ impl Files {
     pub fn changed(&self, object: &Object, now: Time) {
         let now = nanos(now);
         object.version.store(self.next_version(), SeqCst);
+        object.unscrubbed.store(true, Relaxed);
         object.changed.fetch_max(now, SeqCst);
         // Either this sees that the object was evicted, or the eviction saw the new time.
         if object.evicted.load(SeqCst) {
@@ -264,8 +329,10 @@ impl Files {
     fn changed_late(&self, object: &Object, now: i64) {
         let shard = self.shard(object.fid);
         self.reported.lock().pop(&object.fid);
+        object.at_rest.forget_all();
         match shard.peek(&object.fid) {
             Some(open) => {
+                open.at_rest.forget_all();
                 match open.note_time() {
                     Ok(()) => {
                         open.changed.fetch_max(now, SeqCst);
@@ -328,14 +395,17 @@ impl Files {
         // An empty file may have been created just now, for bytes of an earlier time.
         let undated = create && file.metadata()?.len == 0;
         let changed = AtomicI64::new(if undated { UNDATED } else { NEVER });
-        let (saved, evicted) = (Mutex::new(NEVER), AtomicBool::new(false));
+        let (saved, evicted, at_rest) =
+            (Mutex::new(NEVER), AtomicBool::new(false), AtRest::opened(object, &file, undated));
         let sums = Mutex::new(Sums::new(&self.sums));
         let reported = self.reported.lock().pop(&object);
         let version = AtomicU64::new(reported.unwrap_or_else(|| self.next_version()));
         let reported = AtomicBool::new(reported.is_some());
-        let open =
-            Arc::new(Object { file, fid: object, dir, created, changed, saved, sums, evicted, version, reported });
-        let evicted = shard.push(object, open.clone());
+        let (fid, unscrubbed) = (object, AtomicBool::new(false));
+        let object =
+            Object { file, fid, dir, created, changed, saved, at_rest, sums, evicted, version, reported, unscrubbed };
+        let open = Arc::new(object);
+        let evicted = shard.push(fid, open.clone());
         if let Some((_, evicted)) = &evicted {
             self.evict(evicted);
         }

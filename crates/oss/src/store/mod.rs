@@ -5,6 +5,8 @@
 //! * `seal`: sealed objects, which a layout change takes out of use: no client may use them;
 //! * `markers`: the files that record which objects are sealed;
 //! * [`clients`]: the durable list of clients;
+//! * `at_rest`: checksums that are stored with objects, and `scrub`: the walk that stores and
+//!   compares them;
 //! * `epoch`: whether data that was not synced may be lost;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
@@ -21,8 +23,11 @@ use sheen_rt::Rt;
 use crate::OssError;
 
 mod allocate;
+mod at_rest;
 mod attrs;
 pub mod clients;
+mod compare;
+mod damage;
 mod destroy;
 mod epoch;
 pub mod files;
@@ -32,6 +37,7 @@ mod link;
 mod list;
 mod markers;
 mod read;
+pub mod scrub;
 mod seal;
 mod seek;
 mod statfs;
@@ -39,7 +45,9 @@ mod sync;
 mod truncate;
 mod write;
 
+pub use at_rest::Damage;
 use clients::ClientList;
+use damage::Damaged;
 use epoch::{EPOCH, Epoch};
 use files::Files;
 use format::Home;
@@ -55,6 +63,7 @@ pub struct Store {
     sealed: SealedObjects,
     clients: ClientList,
     epoch: Epoch,
+    damaged: Damaged,
 }
 
 impl std::fmt::Debug for Store {
@@ -101,6 +110,7 @@ impl Store {
             sealed,
             clients,
             epoch,
+            damaged: Damaged::default(),
             files: Files::new(rt, dir, open_files_max),
             share: join(device),
             buffers: gather::Pools::new(),
@@ -127,6 +137,21 @@ impl Store {
     /// The epoch of the data, which changes when answered writes may be lost.
     pub fn epoch(&self) -> u64 {
         self.epoch.number()
+    }
+
+    /// Whether the epoch began with this start, so that no stored checksum counts.
+    pub fn is_new_epoch(&self) -> bool {
+        self.epoch.is_new()
+    }
+
+    /// Returns the objects that have changed since the last call.
+    pub fn take_changed(&self) -> Vec<sheen_wire::Fid> {
+        self.files.take_changed()
+    }
+
+    /// Lets the next [`Store::take_changed`] return an object again.
+    pub fn put_back_changed(&self, object: sheen_wire::Fid) {
+        self.files.put_back_changed(object);
     }
 
     /// Makes everything durable and releases the directory. No other method may be called after it.

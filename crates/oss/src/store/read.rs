@@ -35,6 +35,9 @@ impl Store {
         let (mut live, mut sum) = (Live { stretches: Vec::new(), crc: None, held: None }, 0);
         for run in runs(parts).filter(|run| run.len > 0) {
             let Some(object) = self.files.existing(run.object)? else { return Ok(None) };
+            if object.at_rest.to_compare(self.epoch(), run.offset, run.len as u64).is_some() {
+                return Ok(None);
+            }
             let Some(crc) = object.sums().combined(sum, run.offset, run.len as u64) else { return Ok(None) };
             sum = crc;
             live.stretches.push(Stretch { source: object, offset: run.offset, len: run.len });
@@ -54,7 +57,7 @@ impl Store {
     }
 
     /// Returns the place of `part` in its file, for a client in this process. `None`: the object
-    /// ends before the part does.
+    /// ends before the part does, or its bytes must be compared with stored checksums first.
     ///
     /// # Errors
     /// MOVED: the object is sealed. Errors of the local file system.
@@ -62,7 +65,7 @@ impl Store {
         let Part { object, offset, len } = *part;
         let end = offset.saturating_add(len.into());
         let Some(object) = self.files.existing(object)? else { return Ok(None) };
-        if object.file.len()? < end {
+        if object.file.len()? < end || object.at_rest.to_compare(self.epoch(), offset, len.into()).is_some() {
             return Ok(None);
         }
         self.check_unsealed([part.object])?;
@@ -103,24 +106,36 @@ impl Store {
     /// Reads `parts`. Returns the number of bytes of each part, and the bytes.
     ///
     /// # Errors
-    /// MOVED: an object is sealed. Errors of the local file system.
+    /// MOVED: an object is sealed. EIO: bytes differ from their stored checksum. Other errors of
+    /// the local file system.
     pub fn read(&self, parts: &[Part]) -> Result<(Vec<u32>, Bulk)> {
         let wanted = parts.iter().map(|p| p.len as usize).sum();
         let mut gather = Gather::new(&self.buffers, wanted);
         let mut lens = Vec::with_capacity(parts.len());
+        let (mut compare, mut start) = (Vec::new(), 0);
         for run in runs(parts) {
             let here = &parts[lens.len()..lens.len() + run.parts];
             // Limited to an object's largest size, because the system call refuses larger offsets.
             let len = run.len.min(OBJECT_SIZE_MAX.saturating_sub(run.offset).min(usize::MAX as u64) as usize);
             let object = if len == 0 { None } else { self.files.existing(run.object)? };
             let got = match object {
-                Some(object) => gather.read(&object.file, run.offset, len)?,
+                Some(object) => {
+                    let known = object.at_rest.to_compare(self.epoch(), run.offset, len as u64);
+                    let got = gather.read(&object.file, run.offset, len)?;
+                    compare.extend(known.map(|known| (object, known, (run.offset, len as u64), start..start + got)));
+                    got
+                }
                 None => gather.skip(run.len),
             };
+            start += got;
             lens.extend(plan::spread(here, got));
         }
         // Checked last: without a marker now, the bytes were read before the object was sealed.
         self.check_unsealed(parts.iter().map(|part| part.object))?;
-        Ok((lens, gather.finish()))
+        let bulk = gather.finish();
+        for (object, known, place, at) in compare {
+            self.compare(&object, &known, place, &bulk.slice(at.start, at.len()))?;
+        }
+        Ok((lens, bulk))
     }
 }

@@ -18,7 +18,7 @@ impl Store {
                 _ => Some(self.files.create(object)?),
             };
             if let Some(open) = open {
-                let claim = open.sums().begin(size, u64::MAX, true);
+                let claim = open.begin_change(size, u64::MAX);
                 let done = open.file.set_len(size);
                 open.sums().end(claim, []);
                 done?;

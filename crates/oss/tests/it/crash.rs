@@ -4,10 +4,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store};
+use sheen_oss::{Sharing, Store, store::scrub::Pace};
 use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
@@ -46,7 +47,7 @@ impl Model {
 async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
     let pick = |n: u64| rt.random_u64() % n;
     let oid = 1 + pick(OBJECTS);
-    match pick(10) {
+    match pick(12) {
         0..5 => {
             let (offset, data) = (pick(5000), vec![pick(255) as u8 + 1; 1 + pick(2000) as usize]);
             let part = Part { object: fid(oid), offset, len: data.len() as u32 };
@@ -74,6 +75,10 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
             let oids: Vec<_> = (0..1 + pick(3)).map(|_| 1 + pick(OBJECTS)).collect();
             store.sync(&oids.iter().copied().map(fid).collect::<Vec<_>>()).await.unwrap();
             oids.into_iter().for_each(|oid| model.sync(oid));
+        }
+        9..11 => {
+            let scrubbed = store.scrub(fid(oid), true, Some(Duration::ZERO), &Pace::new(rt, 0)).await.unwrap();
+            assert_eq!(scrubbed.damaged, 0, "object {oid}");
         }
         _ => {
             store.destroy(&[fid(oid)]).await.unwrap();

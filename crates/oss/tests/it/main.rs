@@ -10,6 +10,8 @@ mod glimpse;
 mod grants;
 mod locks;
 mod markers;
+#[allow(clippy::disallowed_methods, reason = "it damages objects on the real disk")]
+mod scrub;
 mod seal;
 mod service;
 #[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]

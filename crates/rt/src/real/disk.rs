@@ -12,7 +12,8 @@ use std::{
 use bytes::Bytes;
 use rustix::{
     fs::{
-        FallocateFlags, FlockOperation, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fallocate, flock, futimens,
+        FallocateFlags, FlockOperation, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags, fallocate,
+        fgetxattr, flock, fremovexattr, fsetxattr, futimens,
     },
     io::Errno,
 };
@@ -23,7 +24,7 @@ use sheen_wire::{
 use tokio::runtime::Handle;
 
 use super::blocking;
-use crate::metadata::{DirEntry, DirEntryKind, Metadata, OpenOptions};
+use crate::metadata::{ATTR_BYTES_MAX, DirEntry, DirEntryKind, Metadata, OpenOptions};
 
 /// Maximum number of buffers in one system call. The list is on the stack, and longer lists gain
 /// nothing (the kernel's limit is 1024).
@@ -296,6 +297,26 @@ impl File {
         Ok(futimens(&*self.fd, &times)?)
     }
 
+    pub(crate) fn attr(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let mut value = [0; ATTR_BYTES_MAX];
+        match retry(|| fgetxattr(&*self.fd, name, &mut value[..])) {
+            Ok(len) => Ok(Some(value[..len].to_vec())),
+            Err(Errno::NODATA | Errno::RANGE | Errno::OPNOTSUPP) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    pub(crate) fn set_attr(&self, name: &str, value: &[u8]) -> io::Result<()> {
+        Ok(retry(|| fsetxattr(&*self.fd, name, value, XattrFlags::empty()))?)
+    }
+
+    pub(crate) fn remove_attr(&self, name: &str) -> io::Result<()> {
+        match retry(|| fremovexattr(&*self.fd, name)) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
         let fd = self.fd.clone();
         blocking(&self.handle, move || fd.sync_data()).await
@@ -306,7 +327,7 @@ impl File {
     }
 }
 
-fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
             Err(Errno::INTR) => {}

@@ -105,6 +105,23 @@ impl File {
         Ok(())
     }
 
+    pub(crate) fn attr(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.check(true)?;
+        Ok(self.inode.attr(name))
+    }
+
+    pub(crate) fn set_attr(&self, name: &str, value: &[u8]) -> io::Result<()> {
+        self.check(true)?;
+        self.inode.set_attr(name, Some(value));
+        Ok(())
+    }
+
+    pub(crate) fn remove_attr(&self, name: &str) -> io::Result<()> {
+        self.check(true)?;
+        self.inode.set_attr(name, None);
+        Ok(())
+    }
+
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
         // Writes issued during the sync are not part of it.
         let end = self.inode.ops_done();

@@ -4,7 +4,7 @@
 //! is torn: only some of its sectors survive. Surviving operations are applied in their order.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io::IoSliceMut,
     sync::{
         Arc,
@@ -72,6 +72,10 @@ struct Content {
     unsynced: VecDeque<(u64, Op)>,
     unsynced_bytes: usize,
     mtime: Time,
+    /// Extended attributes. A sync of the file makes them durable; a crash preserves either the
+    /// present or the durable ones.
+    attrs: BTreeMap<String, Vec<u8>>,
+    attrs_durable: BTreeMap<String, Vec<u8>>,
 }
 
 /// A change of a file's content.
@@ -131,6 +135,9 @@ impl Content {
             op.apply(&mut self.durable);
             ops += 1;
         }
+        if self.unsynced.is_empty() {
+            self.attrs_durable.clone_from(&self.attrs);
+        }
         ops
     }
 }
@@ -176,6 +183,18 @@ impl Inode {
 
     pub(crate) fn set_mtime(&self, mtime: Time) {
         self.content.lock().mtime = mtime;
+    }
+
+    pub(crate) fn attr(&self, name: &str) -> Option<Vec<u8>> {
+        self.content.lock().attrs.get(name).cloned()
+    }
+
+    pub(crate) fn set_attr(&self, name: &str, value: Option<&[u8]>) {
+        let attrs = &mut self.content.lock().attrs;
+        match value {
+            Some(value) => drop(attrs.insert(name.to_owned(), value.to_vec())),
+            None => drop(attrs.remove(name)),
+        }
     }
 
     /// Reads into the buffers in their order. Returns the number of bytes read.
@@ -241,6 +260,10 @@ impl Inode {
                 _ => lost += 1,
             }
         }
+        if content.attrs != content.attrs_durable && rng.bool() {
+            content.attrs.clone_from(&content.attrs_durable);
+        }
+        content.attrs_durable.clone_from(&content.attrs);
         content.unsynced_bytes = 0;
         let before = content.now.pages();
         content.now = content.durable.clone();

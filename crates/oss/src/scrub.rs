@@ -1,0 +1,108 @@
+//! The scrub of an OST, Lustre's `lfsck -t scrub`: it stores checksums of objects at rest, and
+//! compares all objects with them on request.
+//!
+//! A task looks every [`INTERVAL`] for objects that have changed, and stores checksums of those
+//! that were not changed for a while. A pass over all objects begins on request, and after a start
+//! at which the stored checksums do not count: after a power failure, or an upgrade.
+//!
+//! Objects that changed shortly before a restart get their checksums in the next pass.
+
+use std::{
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use sheen_rt::Rt;
+use sheen_wire::{Errno, Fid, Result};
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use crate::{Ost, scrubber::Counts, store::scrub::Scrubbed};
+
+/// Time between two searches for changed objects.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// Objects that are listed at a time.
+const LIST_MAX: usize = 256;
+
+/// The task. It ends with the OST.
+pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
+    while let Some(ost) = ost.upgrade() {
+        let scrub = async {
+            if ost.scrubber.begin_pass(rt.wall()) {
+                ost.scrub_all().await;
+            }
+            ost.scrub_changed().await;
+        };
+        if ost.locks.unless_stopping(scrub).await.is_err() {
+            return;
+        }
+        drop(ost);
+        let _ = rt.timeout(INTERVAL, wake.notified()).await;
+    }
+}
+
+impl Ost {
+    /// Scrubs all objects.
+    async fn scrub_all(&self) {
+        let complete = self.scrub_listed().await;
+        let Counts { objects, stored, damaged, failed, .. } = self.scrubber.end_pass(complete, self.rt.wall());
+        let ended = if complete { "has ended" } else { "was stopped" };
+        info!(
+            "{}: scrub {ended}: {objects} objects, {stored} got checksums, {damaged} blocks damaged, {failed} failed",
+            self.name
+        );
+    }
+
+    /// Scrubs one object after the other. Returns whether the last one was reached.
+    async fn scrub_listed(&self) -> bool {
+        let mut after = Fid::ZERO;
+        loop {
+            let listed = self.perhaps_blocking(true, || self.store.objects_after(after, LIST_MAX));
+            let objects = match listed {
+                Ok(objects) => objects,
+                Err(errno) => {
+                    warn!("{}: scrub: cannot list objects: {errno}", self.name);
+                    return false;
+                }
+            };
+            let Some(last) = objects.last() else { return true };
+            after = *last;
+            for object in objects {
+                if self.scrubber.pace.stop.load(Relaxed) {
+                    return false;
+                }
+                let Some(done) = self.scrub(object, true).await else { return false };
+                self.scrubber.count(done);
+            }
+        }
+    }
+
+    /// Stores checksums of objects that have changed.
+    async fn scrub_changed(&self) {
+        if self.scrubber.quiet().is_none() {
+            return;
+        }
+        for object in self.store.take_changed() {
+            let Some(done) = self.scrub(object, false).await else { return };
+            if done.is_ok_and(|done| !done.complete) {
+                self.store.put_back_changed(object);
+            }
+        }
+    }
+
+    /// Scrubs an object. `None`: the OST stops.
+    async fn scrub(&self, object: Fid, compare: bool) -> Option<Result<Scrubbed>> {
+        let _pass = self.gate.enter()?;
+        let done = self.store.scrub(object, compare, self.scrubber.quiet(), &self.scrubber.pace).await;
+        match done {
+            Err(Errno::EOPNOTSUPP) => {
+                if self.scrubber.is_newly_unsupported() {
+                    warn!("{}: the local file system supports no extended attributes: no checksums at rest", self.name);
+                }
+            }
+            Err(Errno::ESTALE | Errno::ENOENT) | Ok(_) => {}
+            Err(errno) => warn!("{}: scrub of object {object}: {errno}", self.name),
+        }
+        Some(done)
+    }
+}

@@ -1,0 +1,197 @@
+//! The state and the settings of an OST's scrub.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sheen_rt::Rt;
+use sheen_wire::{Fid, Result, Time};
+use tokio::sync::Notify;
+
+use crate::store::{
+    Damage,
+    scrub::{Pace, Scrubbed},
+};
+
+/// Default of `scrub_quiet_secs`.
+const QUIET_SECS: u64 = 60;
+/// Default of `scrub_speed_mb`: about 3 % of a processor.
+const SPEED_MIB: u64 = 100;
+/// Damaged blocks that the status lists.
+const SHOWN_MAX: usize = 100;
+
+/// The state of a scrub.
+#[derive(Debug)]
+pub struct Scrubber {
+    /// Speed, and whether a pass should stop.
+    pub pace: Pace,
+    /// `scrub_quiet_secs`: an object that was changed less than this long ago gets no checksums.
+    pub quiet_secs: AtomicU64,
+    /// `checksums_at_rest`: whether checksums are stored.
+    pub on: AtomicBool,
+    /// Wakes the task.
+    pub wake: Arc<Notify>,
+    unsupported: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether a pass is requested.
+    wanted: bool,
+    stage: Stage,
+    started: Option<Time>,
+    ended: Option<Time>,
+    pass: Counts,
+}
+
+/// Stage of the last pass, with Lustre's names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Stage {
+    #[default]
+    Init,
+    Scanning,
+    Completed,
+    Stopped,
+}
+
+/// Numbers of a pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Objects.
+    pub objects: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Objects whose checksums were stored.
+    pub stored: u64,
+    /// Objects without all checksums: they have changed a short time ago.
+    pub recent: u64,
+    /// Damaged blocks.
+    pub damaged: u64,
+    /// Blocks that differ from checksums of before a power failure.
+    pub unclear: u64,
+    /// Objects that could not be read.
+    pub failed: u64,
+}
+
+impl Scrubber {
+    /// Returns a scrubber that begins with a pass if `wanted`.
+    pub fn new(rt: &Rt, wanted: bool) -> Scrubber {
+        Scrubber {
+            pace: Pace::new(rt, SPEED_MIB),
+            quiet_secs: QUIET_SECS.into(),
+            on: AtomicBool::new(true),
+            wake: Arc::default(),
+            unsupported: AtomicBool::new(false),
+            state: Mutex::new(State { wanted, ..State::default() }),
+        }
+    }
+
+    /// Requests a pass over all objects. Does nothing if one is under way.
+    pub fn start(&self) {
+        let mut state = self.state.lock();
+        self.pace.stop.store(false, Relaxed);
+        state.wanted = state.stage != Stage::Scanning;
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Ends a pass.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.wanted = false;
+        self.pace.stop.store(state.stage == Stage::Scanning, Relaxed);
+    }
+
+    /// Whether a pass is requested or under way.
+    pub fn is_running(&self) -> bool {
+        let state = self.state.lock();
+        state.wanted || state.stage == Stage::Scanning
+    }
+
+    /// Begins a pass, if one is requested.
+    pub fn begin_pass(&self, now: Time) -> bool {
+        let mut state = self.state.lock();
+        let wanted = state.wanted;
+        if wanted {
+            let ended = state.ended;
+            *state = State { stage: Stage::Scanning, started: Some(now), ended, ..State::default() };
+        }
+        wanted
+    }
+
+    /// Counts the scrub of an object in a pass.
+    pub fn count(&self, done: Result<Scrubbed>) {
+        let pass = &mut self.state.lock().pass;
+        pass.objects += 1;
+        match done {
+            Ok(done) => {
+                pass.bytes += done.bytes;
+                pass.stored += u64::from(done.stored);
+                pass.recent += u64::from(!done.complete);
+                pass.damaged += done.damaged;
+                pass.unclear += done.unclear;
+            }
+            Err(_) => pass.failed += 1,
+        }
+    }
+
+    /// Ends a pass. `complete`: it has reached the last object. Returns its numbers.
+    pub fn end_pass(&self, complete: bool, now: Time) -> Counts {
+        let mut state = self.state.lock();
+        state.stage = if complete { Stage::Completed } else { Stage::Stopped };
+        state.ended = if complete { Some(now) } else { state.ended };
+        self.pace.stop.store(false, Relaxed);
+        state.pass
+    }
+
+    /// Returns how long an object must be at rest before it gets checksums; `None`: none are
+    /// stored.
+    pub fn quiet(&self) -> Option<Duration> {
+        let stores = self.on.load(Relaxed) && !self.unsupported.load(Relaxed);
+        stores.then(|| Duration::from_secs(self.quiet_secs.load(Relaxed)))
+    }
+
+    /// Records that the local file system supports no attributes. Returns whether that is new.
+    pub fn is_newly_unsupported(&self) -> bool {
+        !self.unsupported.swap(true, Relaxed)
+    }
+
+    /// Returns the status as text in Lustre's form.
+    pub fn status(&self, now: Time, damage: &[(Fid, Damage)]) -> String {
+        let state = self.state.lock();
+        let stage = match state.stage {
+            _ if state.wanted => "scanning",
+            Stage::Init => "init",
+            Stage::Scanning => "scanning",
+            Stage::Completed => "completed",
+            Stage::Stopped => "stopped",
+        };
+        let checksums = match (self.unsupported.load(Relaxed), self.on.load(Relaxed)) {
+            (true, _) => "unsupported by the local file system",
+            (false, true) => "on",
+            (false, false) => "off",
+        };
+        let since =
+            |at: Option<Time>| at.map_or_else(|| "N/A".to_owned(), |at| format!("{} seconds", now.sec - at.sec));
+        let Counts { objects, bytes, stored, recent, damaged, unclear, failed } = state.pass;
+        let mut text = format!(
+            "name: lfsck_scrub\nstatus: {stage}\nchecksums: {checksums}\ntime_since_latest_start: {}\n\
+             time_since_last_completed: {}\nchecked: {objects}\nchecked_bytes: {bytes}\nupdated: {stored}\n\
+             too_recent: {recent}\nfailed: {failed}\ndamaged_blocks: {damaged}\nunclear_blocks: {unclear}\n\
+             damaged_now: {}\n",
+            since(state.started),
+            since(state.ended),
+            damage.len()
+        );
+        for (object, block) in damage.iter().take(SHOWN_MAX) {
+            text.push_str(&format!("- {{ object: \"{object}\", offset: {}, bytes: {} }}\n", block.offset, block.len));
+        }
+        text
+    }
+}
