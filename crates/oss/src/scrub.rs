@@ -21,8 +21,8 @@ use crate::{Ost, scrubber::Counts, store::scrub::Scrubbed};
 
 /// Time between two searches for changed objects.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Objects that are listed at a time.
-const LIST_MAX: usize = 256;
+/// Objects that are listed at a time. Each list reads the names of a whole directory.
+const LIST_MAX: usize = 8192;
 
 /// The task. It ends with the OST.
 pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
