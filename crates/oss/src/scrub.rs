@@ -100,7 +100,8 @@ impl Ost {
                     warn!("{}: the local file system supports no extended attributes: no checksums at rest", self.name);
                 }
             }
-            Err(Errno::ESTALE | Errno::ENOENT) | Ok(_) => {}
+            // Without space for the checksums, the object has none. The next pass tries again.
+            Err(Errno::ENOSPC | Errno::EDQUOT) | Ok(_) => {}
             Err(errno) => warn!("{}: scrub of object {object}: {errno}", self.name),
         }
         Some(done)

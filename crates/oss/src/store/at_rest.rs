@@ -123,18 +123,24 @@ impl AtRest {
         if !stored.forget(offset, len) {
             return;
         }
-        if let Err(e) = self.put(&mut state, stored, Some(&known)) {
-            // The checksum and the bytes will differ, and a read of the block will fail.
-            warn!("{}: cannot remove the stored checksum of bytes that change: {e}", self.object);
+        if self.put(&mut state, stored, Some(&known)).is_err() {
+            // A full disk. Removing all of them takes no space.
+            *state = State::Without;
+            self.remove_all();
         }
     }
 
     /// Removes all stored checksums, for a change whose begin was not announced.
     pub fn forget_all(&self) {
-        if let Err(e) = self.file.remove_attr(NAME) {
-            warn!("{}: cannot remove the stored checksums: {e}", self.object);
-        }
+        self.remove_all();
         *self.state.lock() = State::Unread;
+    }
+
+    fn remove_all(&self) {
+        if let Err(e) = self.file.remove_attr(NAME) {
+            // Once the object has been closed and opened again, reads of changed blocks will fail.
+            warn!("{}: cannot remove the stored checksums of bytes that change: {e}", self.object);
+        }
     }
 
     /// Returns the stored checksums, if there are any.

@@ -20,6 +20,8 @@ use super::{Store, files::Object};
 
 /// Bytes that are read at a time, or one block if it is larger.
 const STEP_BYTES: u64 = 4 << 20;
+/// Size from which a sparse object gets no checksums: the zeros of terabytes would take hours.
+const SPARSE_BYTES_MIN: u64 = 1 << 30;
 /// Shortest pause: shorter ones are put together.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
@@ -114,8 +116,12 @@ impl Store {
         object.save_time();
         let found = object.file.metadata()?;
         let age = self.rt.wall().sec.saturating_sub(found.mtime.sec);
-        if found.len == 0 || quiet.is_none_or(|quiet| age < quiet.as_secs() as i64) || pace.stop.load(Relaxed) {
-            done.complete = found.len == 0;
+        let is_sparse = found.len >= SPARSE_BYTES_MIN && found.blocks512.saturating_mul(512) < found.len / 2;
+        if found.len == 0 || is_sparse {
+            done.complete = true;
+            return Ok(done);
+        }
+        if quiet.is_none_or(|quiet| age < quiet.as_secs() as i64) || pace.stop.load(Relaxed) {
             return Ok(done);
         }
         self.complete(&object, &mut done, pace).await?;

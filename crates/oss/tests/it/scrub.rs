@@ -183,6 +183,14 @@ fn changes_are_not_taken_for_damage() {
 }
 
 #[test]
+fn large_sparse_object_gets_no_checksums() {
+    let f = Fixture::new();
+    f.store.truncate(&[(fid(1), 1 << 40)]).unwrap();
+    f.write(1, 1 << 30, 7, BLOCK);
+    assert_eq!(f.scrub(1, true).unwrap(), Scrubbed { complete: true, ..Scrubbed::default() });
+}
+
+#[test]
 fn object_that_changes_gets_no_checksums() {
     let f = Fixture::new();
     f.write(1, 0, 1, BLOCK);
