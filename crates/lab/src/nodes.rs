@@ -43,7 +43,7 @@ impl Nodes {
         Ok(Nodes { mounts: mounts.to_vec(), below: below.to_owned() })
     }
 
-    /// Whether the tasks of a run have several mounts, or one that the user has named.
+    /// Whether the user has named mounts.
     pub fn are_named(&self) -> bool {
         !self.mounts.is_empty()
     }

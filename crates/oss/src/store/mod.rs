@@ -19,6 +19,7 @@ use std::path::Path;
 
 use sheen_objects::{Identity, sharing::Share};
 use sheen_rt::Rt;
+use sheen_wire::Fid;
 
 use crate::OssError;
 
@@ -145,12 +146,12 @@ impl Store {
     }
 
     /// Returns the objects that have changed since the last call.
-    pub fn take_changed(&self) -> Vec<sheen_wire::Fid> {
+    pub fn take_changed(&self) -> Vec<Fid> {
         self.files.take_changed()
     }
 
     /// Lets the next [`Store::take_changed`] return an object again.
-    pub fn put_back_changed(&self, object: sheen_wire::Fid) {
+    pub fn put_back_changed(&self, object: Fid) {
         self.files.put_back_changed(object);
     }
 
