@@ -335,6 +335,15 @@ impl Fs {
         detach(&self.mnt);
     }
 
+    /// Checks the directories of the file system, which is stopped, with `sheen fsck`. A test may
+    /// have removed some of them.
+    #[track_caller]
+    fn check(&self) {
+        let found = run(sheen(), ["fsck", "--dir", &self.dir().to_string_lossy()]);
+        let is_removed = found.code == 8 && ["holds no MDT", "No such file"].iter().any(|why| found.err.contains(why));
+        assert!(found.code == 0 || is_removed, "problems in {}:\n{}\n{}", self.dir().display(), found.out, found.err);
+    }
+
     /// Ends the file system: `sheen down --force`, and if that fails, abort and SIGKILL. For
     /// guards.
     pub fn end(&self) {
@@ -351,6 +360,9 @@ impl Fs {
 impl Drop for Fs {
     fn drop(&mut self) {
         self.end();
+        if !thread::panicking() {
+            self.check();
+        }
         if !thread::panicking() || std::env::var_os("SHEEN_TEST_KEEP").is_none() {
             let _ = fs::remove_dir_all(&self.base);
         }

@@ -36,6 +36,11 @@ pub enum Command {
     Down(DownArgs),
     /// Show the state of the file system in a directory, and how to mount it
     Status(StatusArgs),
+    /// Check the directories of a file system that is stopped, and repair its metadata
+    #[command(
+        after_help = "Exit codes: 0 no problems, 1 all problems repaired, 4 problems left, 8 the check failed.\n\nExamples:\n  sheen down && sheen fsck\n  sheen fsck --dir /srv/mdt0 --dir /srv/oss1 --repair"
+    )]
+    Fsck(FsckArgs),
     /// Run an MGS: the registry that clients and servers contact first
     #[command(after_help = "Example:\n  sheen mgs --dir /srv/mgs --listen 0.0.0.0@tcp")]
     Mgs(MgsArgs),
@@ -183,6 +188,21 @@ pub struct DownArgs {
 pub struct StatusArgs {
     #[command(flatten)]
     pub dir: DirArg,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sheen fsck`
+#[derive(Debug, Args)]
+pub struct FsckArgs {
+    /// Directory of `sheen up`, `sheen mds` or `sheen oss`; repeat it to check an MDT together with
+    /// its OSTs [default: ~/.local/share/sheen]
+    #[arg(long = "dir", value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Repair what was found; without this option nothing is changed
+    #[arg(long)]
+    pub repair: bool,
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,

@@ -71,10 +71,7 @@ fn open_store(
     let known = identify(disk, config)?;
     let path = config.dir.join(STORE);
     check_store(disk, &path, known.is_some())?;
-    let failed = |error: StoreError| {
-        let path = path.clone();
-        if error.is_damage() { MdtError::StoreDamaged { path, error } } else { MdtError::Store { path, error } }
-    };
+    let failed = |error: StoreError| MdtError::of_store(path.clone(), error);
     let store = Arc::new(RedbStore::open(disk, &path, config.store_cache_bytes).map_err(failed)?);
     let settings = sheen_namespace::Config {
         mdt_index: config.index,
@@ -105,7 +102,7 @@ fn open_store(
 /// Refuses a formatted directory whose store is lost. A new store would show no files, and would
 /// allocate ids that objects of files already have. Empties a store file that an interrupted format
 /// left.
-fn check_store(disk: &Disk, path: &Path, was_formatted: bool) -> Result<(), MdtError> {
+pub(crate) fn check_store(disk: &Disk, path: &Path, was_formatted: bool) -> Result<(), MdtError> {
     let io = |error| MdtError::from(DirError::Io { path: path.into(), error });
     match disk.metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && was_formatted => Err(MdtError::StoreMissing(path.into())),

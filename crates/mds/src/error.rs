@@ -56,3 +56,10 @@ pub enum MdtError {
         error: StoreError,
     },
 }
+
+impl MdtError {
+    /// Makes the error of a store's file.
+    pub(crate) fn of_store(path: PathBuf, error: StoreError) -> MdtError {
+        if error.is_damage() { MdtError::StoreDamaged { path, error } } else { MdtError::Store { path, error } }
+    }
+}

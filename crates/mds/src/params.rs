@@ -139,6 +139,11 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let weak = Arc::downgrade(mdt);
     let last_transno = move || Some(weak.upgrade().map_or(0, |mdt| mdt.core.lock().ns.last_transno()));
     sheen_recoveryd::register(&mdt.recovery, &format!("mdt.{}", mdt.name), &mdt.params, last_transno);
+    let weak = Arc::downgrade(mdt);
+    put("lfsck_namespace", Param::text(move || get(&weak, |mdt| mdt.lfsck.status(mdt.rt.wall()))));
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    let run = move |on| put_in(&set, |mdt| if on { mdt.lfsck.start() } else { mdt.lfsck.stop() });
+    put("lfsck_namespace_run", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), run));
     let uuid = mdt.uuid.clone();
     put("uuid", Param::text(move || uuid.clone()));
     let weak = Arc::downgrade(mdt);

@@ -25,11 +25,12 @@ use crate::mdt::{Mdt, Tasks};
 use crate::state::commits::Commits;
 use crate::state::core::Core;
 use crate::state::destroyer::Destroyer;
+use crate::state::lfsck::Lfsck;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
 use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
-use crate::{commit, destroy, dir, dom, osts, params, recovery, service};
+use crate::{commit, destroy, dir, dom, lfsck, osts, params, recovery, service};
 
 impl Mdt {
     /// Starts the MDT in a directory and serves it as a target of `server`. Formats an empty
@@ -74,6 +75,7 @@ impl Mdt {
             reserve,
             incarnation: rt.random_u64(),
             destroyer: Destroyer::new(),
+            lfsck: Lfsck::default(),
             osts: Osts::new(),
             relayouts: Relayouts::default(),
             stats: Stats::new(service::STATS, rt.wall()),
@@ -110,7 +112,8 @@ impl Mdt {
         });
         let recovery = rt.spawn("mdt-recovery", recovery::run(self.clone()));
         let replaced = rt.spawn("mdt-replaced", drop_replaced(self.clone()));
-        let mut others = vec![destroyer, follower, recovery, replaced];
+        let lfsck = rt.spawn("mdt-lfsck", lfsck::run(self.clone()));
+        let mut others = vec![destroyer, follower, recovery, replaced, lfsck];
         others.extend(dom::clean(&self));
         *self.tasks.lock() = Some(Tasks { committer, others, _lock: lock });
     }
@@ -134,6 +137,7 @@ impl Mdt {
             self.stopped.store(true, Relaxed);
             core.ns.stop(has_locks);
         }
+        self.lfsck.stop();
         tasks.others.iter().for_each(JoinHandle::abort);
         self.registered.send_if_modified(|answer| {
             let waits = answer.is_none();

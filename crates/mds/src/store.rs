@@ -17,10 +17,11 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::RwLock;
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
-use sheen_namespace::{Batch, Store, StoreError};
+use sheen_namespace::{Batch, Records, Store, StoreError};
 use sheen_rt::{Disk, File, OpenOptions};
 
 use crate::damage::Damage;
@@ -41,6 +42,8 @@ pub struct RedbStore {
     damage: Arc<Damage>,
     /// `None`: the store is closed, or could not be reopened after a failed commit.
     open: RwLock<Option<Open>>,
+    /// Counts how often the file was closed, or the content moved within it.
+    opened: Arc<AtomicU64>,
 }
 
 struct Open {
@@ -64,7 +67,7 @@ impl RedbStore {
         let file = disk.open(path, OpenOptions::CREATE).map_err(failed)?;
         let damage = Arc::new(Damage::default());
         let open = damage.guard(|| open(FileBackend::new(&file, &damage), cache_bytes))?;
-        Ok(RedbStore { file, cache_bytes, damage, open: RwLock::new(Some(open)) })
+        Ok(RedbStore { file, cache_bytes, damage, open: RwLock::new(Some(open)), opened: Arc::default() })
     }
 
     /// Closes the file; every later call fails. Dropping the store closes it as well.
@@ -72,6 +75,7 @@ impl RedbStore {
     /// # Errors
     /// The file was found to be damaged when it was closed.
     pub fn close(&self) -> Result<(), StoreError> {
+        self.opened.fetch_add(1, SeqCst);
         let open = self.open.write().take();
         if self.damage.is_found() {
             // Not closed: redb would read the damaged file for the close, and write to it.
@@ -90,6 +94,7 @@ impl RedbStore {
     /// # Errors
     /// The disk is full or cannot be written: the content stays as it is. The file is damaged.
     pub(crate) fn compact(&self) -> Result<(), StoreError> {
+        self.opened.fetch_add(1, SeqCst);
         let mut slot = self.open.write();
         let Some(Open { table, mut database }) = slot.take() else { return Err(closed()) };
         drop(table);
@@ -136,6 +141,7 @@ impl RedbStore {
     /// The file is known to be damaged: the store stays as it is. The file cannot be opened, or is
     /// found to be damaged: the store is closed.
     fn reopen(&self) -> Result<(), StoreError> {
+        self.opened.fetch_add(1, SeqCst);
         let mut slot = self.open.write();
         self.damage.check()?;
         self.damage.guard(|| {
@@ -157,33 +163,12 @@ impl Store for RedbStore {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let open = self.open.read();
         let table = &open.as_ref().ok_or_else(closed)?.table;
-        self.damage.guard(|| {
-            let value = table.get(key).map_err(failed)?;
-            Ok(value.map(|v| v.value().to_vec()))
-        })
+        get(table, &self.damage, key)
     }
 
-    fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
-        if from >= to {
-            return Ok(Vec::new());
-        }
+    fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
         let open = self.open.read();
-        let table = &open.as_ref().ok_or_else(closed)?.table;
-        self.damage.guard(|| {
-            let mut records: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-            for record in table.range(from..to).map_err(failed)?.take(limit) {
-                let (key, value) = record.map_err(failed)?;
-                let key = key.value().to_vec();
-                let is_next = records.last().is_none_or(|(last, _)| *last < key);
-                // A caller that walks a table continues after the last key. An earlier key would
-                // make the walk endless.
-                if !is_next || *key < *from || *key >= *to {
-                    return Err(StoreError::Damaged("records out of order".to_string()));
-                }
-                records.push((key, value.value().to_vec()));
-            }
-            Ok(records)
-        })
+        range(&open.as_ref().ok_or_else(closed)?.table, &self.damage, (from, to), limit)
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -199,6 +184,95 @@ impl Store for RedbStore {
         }
         done
     }
+}
+
+/// The state of the last commit before it was made. Later commits do not change it, and the file
+/// grows by what they change. Read-only.
+///
+/// Invariants:
+/// * When the store was closed or opened again, the snapshot returns errors: pages that it has may
+///   be used for something else by then.
+/// * Damage that it meets does not end the writes to the store. The MDT finds that damage itself,
+///   if it exists.
+pub struct Snapshot {
+    table: Table,
+    damage: Damage,
+    opened: Arc<AtomicU64>,
+    /// Value of `opened` when it was made.
+    at: u64,
+    stop: Arc<AtomicBool>,
+}
+
+impl RedbStore {
+    /// Makes a snapshot. Setting `stop` makes all later reads fail.
+    ///
+    /// # Errors
+    /// The store is closed or damaged.
+    pub(crate) fn snapshot(&self, stop: Arc<AtomicBool>) -> Result<Snapshot, StoreError> {
+        let open = self.open.read();
+        let database = &open.as_ref().ok_or_else(closed)?.database;
+        let table = self.damage.guard(|| read_table(database))?;
+        let at = self.opened.load(SeqCst);
+        Ok(Snapshot { table, damage: Damage::default(), opened: self.opened.clone(), at, stop })
+    }
+}
+
+impl Snapshot {
+    /// Returns the result of a read, unless it may be wrong.
+    fn read<T>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        if self.stop.load(Relaxed) {
+            return Err(StoreError::Failed("stopped".to_string()));
+        }
+        let result = read();
+        if self.opened.load(SeqCst) == self.at {
+            return result;
+        }
+        // The pages may have held anything.
+        std::mem::forget(result);
+        Err(StoreError::Failed("the store was opened again meanwhile".to_string()))
+    }
+}
+
+impl Store for Snapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(|| get(&self.table, &self.damage, key))
+    }
+
+    fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
+        self.read(|| range(&self.table, &self.damage, (from, to), limit))
+    }
+
+    fn commit(&self, _: &Batch) -> Result<(), StoreError> {
+        Err(StoreError::Failed("a snapshot cannot be changed".to_string()))
+    }
+}
+
+fn get(table: &Table, damage: &Damage, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    damage.guard(|| {
+        let value = table.get(key).map_err(failed)?;
+        Ok(value.map(|v| v.value().to_vec()))
+    })
+}
+
+fn range(table: &Table, damage: &Damage, (from, to): (&[u8], &[u8]), limit: usize) -> Result<Records, StoreError> {
+    if from >= to {
+        return Ok(Vec::new());
+    }
+    damage.guard(|| {
+        let mut records = Records::new();
+        for record in table.range(from..to).map_err(failed)?.take(limit) {
+            let (key, value) = record.map_err(failed)?;
+            let key = key.value().to_vec();
+            let is_next = records.last().is_none_or(|(last, _)| *last < key);
+            // A caller that walks a table continues after the last key. An earlier key would make
+            // the walk endless.
+            if !is_next || *key < *from || *key >= *to {
+                return Err(StoreError::Damaged("records out of order".to_string()));
+            }
+            records.push((key, value.value().to_vec()));
+        }
+        Ok(records)
+    })
 }
 
 /// Empties a file that redb did not finish creating, so that redb creates it anew. Any other file

@@ -34,6 +34,7 @@ mod engine;
 mod error;
 mod executed;
 mod format;
+mod fsck;
 mod handles;
 mod held;
 mod ids;
@@ -58,6 +59,7 @@ pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};
 pub use format::STORE_FORMAT;
+pub use fsck::{Check, EntryAt, Problem};
 pub use handles::ClientId;
 pub use held::HeldOrphan;
 pub use ids::OrphanRange;
@@ -68,7 +70,7 @@ pub use ops::Taking;
 pub use record::FORMAT_VERSION;
 pub use relayouts::Renamed;
 pub use replies::Origin;
-pub use store::{MemStore, Store};
+pub use store::{MemStore, Records, Store};
 
 /// Decodes bytes as every kind of stored record and as an ACL, and discards the result. Called by a
 /// fuzz target; accepts any bytes.

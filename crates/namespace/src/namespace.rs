@@ -45,11 +45,16 @@ impl<S: Store> Namespace<S> {
         self.tables.take_fault()
     }
 
-    /// Returns a name's position in its directory: a keyed hash, so that users cannot choose names
-    /// that collide. It is never 0, so that cookies are above those of `.` and `..`.
+    /// Returns a name's position in its directory, see [`hash_of_name`].
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.config.hash_seed, !self.config.hash_seed.rotate_left(32));
-        hasher.write(name);
-        (hasher.finish() >> (64 - self.config.hash_bits.clamp(1, Config::HASH_BITS_MAX))).max(1)
+        hash_of_name(self.config.hash_seed, self.config.hash_bits, name)
     }
+}
+
+/// Returns a name's position in its directory: a keyed hash, so that users cannot choose names that
+/// collide. It is never 0, so that cookies are above those of `.` and `..`.
+pub(crate) fn hash_of_name(seed: u64, bits: u32, name: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(seed, !seed.rotate_left(32));
+    hasher.write(name);
+    (hasher.finish() >> (64 - bits.clamp(1, Config::HASH_BITS_MAX))).max(1)
 }

@@ -47,6 +47,7 @@ mod error;
 mod exports;
 mod glimpses;
 mod locks;
+mod offline;
 mod ost;
 mod params;
 mod reads;
@@ -62,6 +63,7 @@ mod write_admission;
 
 pub use config::{DataConfig, OPEN_FILES_MAX, OstConfig};
 pub use error::OssError;
+pub use offline::OfflineOst;
 pub use ost::Ost;
 pub use sheen_objects::Sharing;
 pub use store::Store;

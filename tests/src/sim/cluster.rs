@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use sheen_client::{Client, ClientOptions};
 use sheen_lnet::{DEFAULT_PORT, Net, Nid};
-use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
+use sheen_mds::{DATA_DIR, DataService, IDENTITY, Mdt, MdtConfig, OfflineMdt};
 use sheen_mgs::Mgs;
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::Params;
@@ -110,6 +110,7 @@ pub async fn start_as(world: &World, host: u32, holds_data: bool) -> Option<Node
         let (net, server) = listen(&rt, &inside, host).await;
         let (mgs, me, params) = (nid(&inside, MDS), nid(&inside, host).to_string(), Params::new());
         if host == MDS {
+            check_mdt(&inside);
             let started = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.expect("the MGS starts");
             server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, started.clone());
             // The model has no deleted files that can still be opened.
@@ -128,6 +129,17 @@ pub async fn start_as(world: &World, host: u32, holds_data: bool) -> Option<Node
         Node::Oss(server, ost)
     });
     starting.await.ok()
+}
+
+/// Checks the metadata on the disk of the MDS, which is not served: whatever a power failure left
+/// must be consistent. Before the first start there is none.
+pub fn check_mdt(world: &World) {
+    let disk = world.rt(MDS).disk();
+    if disk.metadata(Path::new(MDT_DIR).join(IDENTITY)).is_ok() {
+        let mdt = OfflineMdt::open(&disk, Path::new(MDT_DIR)).expect("it has a store");
+        let check = mdt.check(&mut |_, _| {}).expect("the disk works");
+        assert_eq!(check.problems(), [], "the metadata after a power failure");
+    }
 }
 
 async fn start_data(net: &Arc<Net>, server: &Arc<Server>, mdt: &Mdt, params: Params) -> Arc<Ost> {

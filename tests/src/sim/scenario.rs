@@ -17,7 +17,7 @@ use sheen_wire::{Bulk, Errno, Fid, fid::ROOT, mds::flags};
 
 use super::{
     CLIENTS, MDS, OSSES,
-    cluster::{Node, bad_network_config, mount, start, start_all},
+    cluster::{Node, bad_network_config, check_mdt, mount, start, start_all},
     draw::Draw,
     faults::{calm, trouble},
     model::{Model, Rule},
@@ -71,7 +71,12 @@ pub fn replays(seed: u64, scenario: impl Fn(u64, usize) -> Trace) {
 pub fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl AsyncFnOnce(&World)) -> Trace {
     let sim = Sim::new(seed, SimConfig { log_events_max, ..config });
     let world = World::clone(&sim);
-    sim.run(story(&world)).unwrap_or_else(|e| {
+    let checked = async {
+        story(&world).await;
+        world.crash_host(MDS);
+        check_mdt(&world);
+    };
+    sim.run(checked).unwrap_or_else(|e| {
         sim.log().iter().for_each(|line| eprintln!("{line}"));
         panic!("{e}")
     });

@@ -16,6 +16,7 @@ mod etxtbsy;
 mod failover;
 mod files;
 mod find;
+mod fsck;
 mod fsx2;
 mod full_mdt;
 mod group_locks;

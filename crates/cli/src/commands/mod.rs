@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod down;
+pub mod fsck;
 pub mod mount;
 pub mod mount_helper;
 pub mod remount;
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// Parses the arguments and runs the command. Returns the exit code: 0 success, 1 failure, 2
-/// invalid arguments.
+/// invalid arguments; for `sheen fsck` see there.
 pub fn main(args: Vec<OsString>) -> i32 {
     let words = args.get(1..).unwrap_or_default().to_vec();
     let cli = match Cli::try_parse_from(args) {
@@ -30,7 +31,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return e.exit_code();
         }
     };
-    finish(run(cli.command, &words))
+    run(cli.command, &words)
 }
 
 /// Prints a failure and returns the exit code.
@@ -44,8 +45,8 @@ pub fn finish(result: Result) -> i32 {
     }
 }
 
-fn run(command: Command, words: &[OsString]) -> Result {
-    match command {
+fn run(command: Command, words: &[OsString]) -> i32 {
+    let result = match command {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
@@ -58,9 +59,11 @@ fn run(command: Command, words: &[OsString]) -> Result {
             completions::run(shell);
             Ok(())
         }
+        Command::Fsck(args) => return fsck::run(args),
         // main() passes these to the tools before clap parses them.
         Command::Lfs { .. } | Command::Lctl { .. } | Command::Lab { .. } => {
             Err(Failure::new("call it as `sheen lfs …`, `sheen lctl …` or `sheen lab …`"))
         }
-    }
+    };
+    finish(result)
 }

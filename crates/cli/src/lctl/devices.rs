@@ -57,13 +57,16 @@ pub fn abort_recovery(device: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     set_on(device, "abort_recovery", &set, "no MDT or OST; those have the types mdt and obdfilter", tool)
 }
 
-/// `lfsck_start -M DEVICE` and `lfsck_stop`: begins or ends the scrub of an OST.
+/// Returns the device of this name or number; reports that there is none.
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn set_scrub(device: &str, command: &str, starts: bool, tool: &mut Tool<'_>) -> io::Result<i32> {
-    let set = Setting { kind: Some("obdfilter"), field: "lfsck_scrub_run", value: starts.into() };
-    set_on(device, command, &set, "no OST; those have the type obdfilter", tool)
+pub fn find(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Result<Option<Device>> {
+    let found = devices(tool).into_iter().enumerate().find(|(i, d)| d.name == device || i.to_string() == device);
+    if found.is_none() {
+        writeln!(tool.err, "error: {command}: no device '{device}'; 'lctl dl' lists names and numbers")?;
+    }
+    Ok(found.map(|(_, device)| device))
 }
 
 /// A parameter `KIND.DEVICE.FIELD` and its new value. `kind`: the type of the device, if `None`.
@@ -75,11 +78,7 @@ struct Setting {
 
 /// Sets a parameter of a device. `other`: what a device without this parameter is not.
 fn set_on(device: &str, command: &str, setting: &Setting, other: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
-    let found = devices(tool).into_iter().enumerate().find(|(i, d)| d.name == device || i.to_string() == device);
-    let Some((_, found)) = found else {
-        writeln!(tool.err, "error: {command}: no device '{device}'; 'lctl dl' lists names and numbers")?;
-        return Ok(Errno::ENODEV.0);
-    };
+    let Some(found) = find(device, command, tool)? else { return Ok(Errno::ENODEV.0) };
     let name = format!("{}.{}.{}", setting.kind.unwrap_or(&found.kind), found.name, setting.field);
     let set = Request::Set { pattern: name.clone(), value: setting.value.to_string() };
     let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });

@@ -91,19 +91,24 @@ shows whether it waits.
 usage: --device DEVICE abort_recovery
 ";
 const LFSCK_START: &str = "\
-compare all objects of an OST with their stored checksums
-usage: lfsck_start {-M|--device} OST [{-t|--type} scrub]
-       lfsck_start {-A|--all}
-Reads of damaged bytes fail with EIO; lctl lfsck_query lists them.
+check an MDT or OST in the background
+usage: lfsck_start {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]]
+       lfsck_start {-A|--all} [{-t|--type} TYPE[,TYPE...]]
+  namespace  of an MDT: names, inodes, layouts, and the objects of the OSTs
+  layout     the same check
+  scrub      of an OST: objects against their stored checksums
+  all        default
+Nothing is repaired; lctl lfsck_query lists what was found. 'sheen fsck'
+repairs a stopped MDT.
 ";
 const LFSCK_STOP: &str = "\
-end the scrub of an OST
-usage: lfsck_stop {-M|--device} OST
+end the check of an MDT or OST
+usage: lfsck_stop {-M|--device} DEVICE
        lfsck_stop {-A|--all}
 ";
 const LFSCK_QUERY: &str = "\
-print the state of the scrub of an OST, and what is damaged
-usage: lfsck_query {-M|--device} OST [{-t|--type} scrub]
+print the state of the check of an MDT or OST, and what was found
+usage: lfsck_query {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]]
        lfsck_query {-A|--all}
 ";
 const POOL_NEW: &str = "\

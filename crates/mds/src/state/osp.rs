@@ -174,6 +174,16 @@ impl Osp {
         }
     }
 
+    /// Returns the sizes of these objects in bytes.
+    pub async fn sizes(&self, objects: &[Fid]) -> Result<Vec<u64>, RequestError> {
+        let request = Request::Attrs { objects: objects.to_vec() };
+        let op = request.op();
+        match self.import.request(request).send().await?.body {
+            Reply::Attrs(attrs) => Ok(attrs.into_iter().map(|attr| attr.size).collect()),
+            _ => Err(self.wrong_reply(op)),
+        }
+    }
+
     /// Records that the connection broke. Returns whether this is new.
     pub fn disconnected(&self) -> bool {
         let mut state = self.state.lock();

@@ -8,6 +8,7 @@ mod crash;
 mod dirstripe;
 mod etxtbsy;
 mod formats;
+mod fsck;
 mod generations;
 mod invalidations;
 mod mirrors;

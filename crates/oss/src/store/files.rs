@@ -41,7 +41,7 @@ use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
 use tracing::debug;
 
-use super::at_rest::AtRest;
+use super::{at_rest::AtRest, names};
 
 /// Shards of the cache: several times the threads of a server, so that two threads seldom contend.
 const SHARDS: usize = 64;
@@ -526,17 +526,12 @@ impl Files {
 
     /// Returns the objects in `dir`; none if it does not exist.
     pub fn list(&self, dir: Dir) -> io::Result<Vec<Fid>> {
-        match self.disk.read_dir(self.root.join(dir.path())) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(e) => Err(e),
-            Ok(entries) => Ok(entries.iter().filter_map(|e| name::parse_name(dir, e.name.to_str()?)).collect()),
-        }
+        names::list(&self.disk, &self.root, dir)
     }
 
     /// Returns the sequences that may have objects.
     pub fn sequences(&self) -> io::Result<Vec<u64>> {
-        let entries = self.disk.read_dir(self.root.join(name::ROOT))?;
-        Ok(entries.iter().filter_map(|e| name::parse_seq(e.name.to_str()?)).collect())
+        names::sequences(&self.disk, &self.root)
     }
 
     fn dir(&self, dir: Dir) -> Arc<DirState> {

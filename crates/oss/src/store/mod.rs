@@ -1,6 +1,7 @@
 //! The directory of an OST, and one module for each operation on the objects in it:
 //!
 //! * [`format`]: identity of the directory, and the lock on it;
+//! * `names`: the names of objects in the directory;
 //! * [`files`]: open files of objects, and which names are durable;
 //! * `seal`: sealed objects, which a layout change takes out of use: no client may use them;
 //! * `markers`: the files that record which objects are sealed;
@@ -37,6 +38,7 @@ mod gather;
 mod link;
 mod list;
 mod markers;
+pub(crate) mod names;
 mod read;
 pub mod scrub;
 mod seal;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Component, Count, Defaults, Layout, LayoutError, Wanted, WantedLayout, resolve_asked};
-use sheen_namespace::{Batch, ClientId, Config, Done, Env, LayoutRequest, MemStore, Namespace, OpError, Store};
+use sheen_namespace::{Batch, Check, ClientId, Config, Done, Env, LayoutRequest, MemStore, Namespace, OpError, Store};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time,
     fid::ROOT,
@@ -159,6 +159,8 @@ impl Fs {
         if let Some(batch) = self.sealed.take() {
             self.store.commit(&batch).unwrap();
             self.ns.committed(batch.last());
+            let check = Check::of(&*self.store, &mut |_, _| {}).unwrap();
+            assert_eq!(check.problems(), [], "a committed state is consistent");
         }
     }
 

@@ -1,0 +1,145 @@
+//! `sheen fsck`: checks the directories of a file system that does not run, and repairs its
+//! metadata. The exit codes are those of fsck(8).
+
+mod progress;
+mod report;
+mod targets;
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sheen_failover::{Guard, Lost, Options, Server, Times, is_protected};
+use sheen_mds::{Check, OfflineMdt};
+use sheen_rt::{Rt, proc::hostname};
+
+use crate::{
+    args::FsckArgs,
+    error::{Context, Failure, Result},
+    host,
+};
+use progress::Progress;
+use report::Report;
+use targets::Targets;
+
+/// Exit codes of fsck(8).
+const OK: i32 = 0;
+const REPAIRED: i32 = 1;
+const LEFT: i32 = 4;
+const FAILED: i32 = 8;
+
+/// Repairs of problems that repairs of others bring up. Each reduces their number, so a few rounds
+/// suffice.
+const ROUNDS_MAX: u32 = 50;
+
+/// Runs the command. Returns the exit code.
+pub fn run(args: FsckArgs) -> i32 {
+    match check(args) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("sheen: {failure}");
+            FAILED
+        }
+    }
+}
+
+fn check(args: FsckArgs) -> Result<i32> {
+    let (runtime, rt) = host::runtime()?;
+    let targets = Targets::find(&args.dirs)?;
+    let done = runtime.block_on(async {
+        let guard = protect(&rt, &targets.mdt).await?;
+        let work = {
+            let rt = rt.clone();
+            move || run_on(&rt, &targets, &args)
+        };
+        let done = tokio::select! {
+            done = rt.run_blocking(work) => done,
+            // A repair is one commit after the other, so it can end anywhere.
+            failure = lost(guard.as_ref()) => Err(failure),
+        };
+        if let Some(guard) = guard {
+            guard.release().await;
+        }
+        done
+    });
+    runtime.shutdown(Duration::ZERO);
+    done
+}
+
+fn run_on(rt: &Rt, targets: &Targets, args: &FsckArgs) -> Result<i32> {
+    let disk = rt.disk();
+    let mut mdt = OfflineMdt::open(&disk, &targets.mdt).map_err(|e| Failure::new(e.to_string()))?;
+    let osts = targets.open_osts(&disk, mdt.identity())?;
+    let look = |mdt: &OfflineMdt| -> Result<Check> {
+        let mut progress = Progress::new();
+        let mut check = mdt.check(&mut |done, all| progress.show("records", done, Some(all))).map_err(unreadable)?;
+        let mut objects = 0;
+        for ost in &osts {
+            let each = |object, bytes| {
+                objects += 1;
+                progress.show("objects", objects, None);
+                check.object(ost.index, object, bytes);
+            };
+            ost.dir.for_each_object(each).map_err(|e| Failure::new(e.to_string()))?;
+        }
+        progress.end();
+        Ok(check)
+    };
+    let first = look(&mdt)?;
+    let checked: BTreeSet<u32> = osts.iter().map(|ost| ost.index).collect();
+    let mut report = Report::new(mdt.identity(), &first, &checked);
+    report.found(mdt.store(), &first);
+    let mut last = first;
+    if args.repair && last.problems().iter().any(|problem| problem.repair().is_some()) {
+        report.copy = Some(copy(&mut mdt)?);
+        for _ in 0..ROUNDS_MAX {
+            if mdt.repair(&last, rt.wall()).map_err(unreadable)? == 0 {
+                break;
+            }
+            last = look(&mdt)?;
+            report.found(mdt.store(), &last);
+        }
+    }
+    report.finish(&last);
+    report.print(args.json)?;
+    Ok(match (report.problem_count, report.left) {
+        (0, _) => OK,
+        (_, 0) => REPAIRED,
+        _ => LEFT,
+    })
+}
+
+fn copy(mdt: &mut OfflineMdt) -> Result<PathBuf> {
+    mdt.copy_store().map_err(|e| {
+        Failure::new(format!("cannot copy the metadata before the repair: {e}")).advise("nothing was repaired")
+    })
+}
+
+fn unreadable(error: sheen_mds::MdtError) -> Failure {
+    Failure::new(error.to_string())
+}
+
+/// Takes the MDT's directory, if other hosts may serve it, so that none of them does meanwhile.
+async fn protect(rt: &Rt, dir: &Path) -> Result<Option<Guard>> {
+    if !is_protected(&rt.disk(), dir) {
+        return Ok(None);
+    }
+    let options = Options {
+        server: Server::new(&hostname(), std::process::id()),
+        takeover: false,
+        times: Times::default(),
+        on_beat: Box::new(|_| {}),
+    };
+    Guard::take(rt, dir, options).await.map(Some).context(format!("cannot take {}", dir.display()))
+}
+
+/// Resolves when the directory does not belong to this process any more.
+async fn lost(guard: Option<&Guard>) -> Failure {
+    let Some(guard) = guard else { return pending().await };
+    let failure = match guard.lost().await {
+        Lost::Asked(other) | Lost::Taken(other) => Failure::new(format!("{other} takes the directory over")),
+        Lost::Expired => Failure::new("the storage did not answer in time"),
+    };
+    failure.advise("the check is incomplete; repeat it when no server uses the directory")
+}

@@ -1,0 +1,82 @@
+//! The check of a running MDT, Lustre's `lfsck`: reads the records of the last commit, compares
+//! them, and asks the OSTs for their objects. It repairs nothing: `sheen fsck` does, on a stopped
+//! MDT.
+//!
+//! Invariants:
+//! * The check reads a snapshot. Changes meanwhile neither disturb it nor wait for it.
+//! * An object counts as an orphan if the snapshot knows its id as used, and no file of the
+//!   snapshot has it. An object of a later file has a later id.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use sheen_namespace::{Check, StoreError};
+use sheen_wire::Fid;
+use tracing::{info, warn};
+
+use crate::mdt::Mdt;
+use crate::state::osp::Osp;
+
+/// Time that an OST may take to list a part of its objects.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The task: runs a check whenever one is requested.
+pub(crate) async fn run(mdt: Arc<Mdt>) {
+    loop {
+        mdt.lfsck.wake.notified().await;
+        if !mdt.lfsck.begin(mdt.rt.wall()) {
+            continue;
+        }
+        match check(&mdt).await {
+            Ok((check, unchecked)) => {
+                info!("{}: lfsck: {} files, {} problems", mdt.name, check.files_count(), check.problem_count());
+                mdt.lfsck.completed(&check, unchecked, mdt.rt.wall());
+            }
+            Err(e) => {
+                warn!("{}: lfsck: {e}", mdt.name);
+                mdt.lfsck.failed(e.to_string());
+            }
+        }
+    }
+}
+
+/// Checks the metadata, and the objects of all OSTs that answer. Returns the OSTs that do not.
+async fn check(mdt: &Arc<Mdt>) -> Result<(Check, BTreeSet<u32>), StoreError> {
+    // A replay takes objects that seem to be orphans.
+    mdt.recovery.ended().await;
+    let this = mdt.clone();
+    let checked = mdt.rt.run_blocking(move || {
+        let snapshot = this.store.snapshot(this.lfsck.stop.clone())?;
+        Check::of(&snapshot, &mut |done, all| this.lfsck.progress(done, all))
+    });
+    let mut check = checked.await?;
+    let mut unchecked = check.osts();
+    for osp in mdt.osts.all() {
+        if osp.connected() && objects(mdt, &osp, &mut check).await? {
+            unchecked.remove(&osp.index);
+        }
+    }
+    Ok((check, unchecked))
+}
+
+/// Checks the objects of an OST. Returns false if it does not answer.
+async fn objects(mdt: &Mdt, osp: &Osp, check: &mut Check) -> Result<bool, StoreError> {
+    let mut after = Fid::ZERO;
+    loop {
+        if mdt.lfsck.stop.load(Relaxed) {
+            return Err(StoreError::Failed("stopped".to_owned()));
+        }
+        let Ok(Ok(objects)) = mdt.rt.timeout(LIST_TIMEOUT, osp.list(after)).await else { return Ok(false) };
+        let Some(last) = objects.last() else { return Ok(true) };
+        after = *last;
+        let orphans = objects.into_iter().filter(|o| check.was_used(osp.index, *o) && check.is_orphan(osp.index, *o));
+        let orphans: Vec<Fid> = orphans.collect();
+        if orphans.is_empty() {
+            continue;
+        }
+        let Ok(Ok(sizes)) = mdt.rt.timeout(LIST_TIMEOUT, osp.sizes(&orphans)).await else { return Ok(false) };
+        orphans.into_iter().zip(sizes).for_each(|(orphan, bytes)| check.object(osp.index, orphan, bytes));
+    }
+}

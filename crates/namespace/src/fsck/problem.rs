@@ -1,0 +1,294 @@
+//! The problems that a check can find.
+
+use std::fmt;
+
+use sheen_wire::{Fid, FileKind};
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct EntryAt {
+    /// The directory.
+    pub dir: Fid,
+    /// The hash under which the entry is stored.
+    pub hash: u64,
+    /// Its number among the entries stored under this hash.
+    pub position: usize,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The file that it names.
+    pub fid: Fid,
+}
+
+/// A problem of the metadata, or of the objects that belong to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// A record cannot be decoded.
+    Unreadable {
+        /// Its key.
+        key: Vec<u8>,
+        /// Cause of the error.
+        why: String,
+    },
+    /// An entry names a file that does not exist.
+    Dangling(EntryAt),
+    /// A directory has entries, and does not exist itself.
+    NoDirectory(Fid),
+    /// A lookup cannot find an entry, or must not: its place or its name is wrong.
+    BadEntry(EntryAt, &'static str),
+    /// An entry and its file have different types.
+    WrongType(EntryAt, FileKind),
+    /// A directory has another name besides this one.
+    SecondName(EntryAt),
+    /// A file has links, but no name.
+    NoName(Fid, FileKind),
+    /// A directory is below itself.
+    Loop(EntryAt),
+    /// The names stored with a file are not its names.
+    WrongLinks(Fid),
+    /// A file's number of links is not the number of its names (of subdirectories, plus 2).
+    LinkCount {
+        /// The file.
+        fid: Fid,
+        /// The stored number.
+        stored: u32,
+        /// The number found.
+        counted: u32,
+    },
+    /// A directory's number of entries is wrong.
+    EntryCount {
+        /// The directory.
+        fid: Fid,
+        /// The stored number.
+        stored: u64,
+        /// The number found.
+        counted: u64,
+    },
+    /// The size of a file's extended attributes is wrong.
+    XattrBytes {
+        /// The file.
+        fid: Fid,
+        /// The stored number.
+        stored: u32,
+        /// The number found.
+        counted: u32,
+    },
+    /// Extended attributes of a file that does not exist.
+    XattrsOfNoFile(Fid),
+    /// A file without names and links is not on the list of files to be deleted.
+    UnlistedOrphan(Fid),
+    /// The list of files to be deleted has one that has names, or that does not exist.
+    WrongOrphan(Fid),
+    /// A file's layout cannot be decoded.
+    BadLayout(Fid, String),
+    /// A file's layout names another file.
+    LayoutOfOther(Fid, Fid),
+    /// Two files use one object.
+    SharedObject {
+        /// Index of the OST.
+        ost: u32,
+        /// The object.
+        object: Fid,
+        /// The two files.
+        files: [Fid; 2],
+    },
+    /// The MDT is about to destroy an object that a file uses.
+    DoomedObject {
+        /// Index of the OST.
+        ost: u32,
+        /// The object.
+        object: Fid,
+        /// The file.
+        file: Fid,
+    },
+    /// The MDT would give the id of an object that a file uses to another file.
+    ReusableObject {
+        /// Index of the OST.
+        ost: u32,
+        /// The object with the highest id.
+        object: Fid,
+        /// The highest id that the MDT knows as used.
+        bound: u32,
+    },
+    /// The MDT would give the FID of a file to another file.
+    ReusableFid(Fid),
+    /// The number of files is wrong.
+    FileCount {
+        /// The stored number.
+        stored: u64,
+        /// The number found.
+        counted: u64,
+    },
+    /// An OST has an object that belongs to no file.
+    OrphanObject {
+        /// Index of the OST.
+        ost: u32,
+        /// The object.
+        object: Fid,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+}
+
+impl Problem {
+    /// Returns the problem's name, for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Problem::Unreadable { .. } => "unreadable_record",
+            Problem::Dangling(_) => "dangling_entry",
+            Problem::NoDirectory(_) => "no_directory",
+            Problem::BadEntry(..) => "bad_entry",
+            Problem::WrongType(..) => "wrong_type",
+            Problem::SecondName(_) => "second_name_of_directory",
+            Problem::NoName(..) => "file_without_name",
+            Problem::Loop(_) => "directory_loop",
+            Problem::WrongLinks(_) => "wrong_links",
+            Problem::LinkCount { .. } => "link_count",
+            Problem::EntryCount { .. } => "entry_count",
+            Problem::XattrBytes { .. } => "xattr_size",
+            Problem::XattrsOfNoFile(_) => "xattrs_of_no_file",
+            Problem::UnlistedOrphan(_) => "unlisted_orphan",
+            Problem::WrongOrphan(_) => "wrong_orphan",
+            Problem::BadLayout(..) => "bad_layout",
+            Problem::LayoutOfOther(..) => "layout_of_other_file",
+            Problem::SharedObject { .. } => "shared_object",
+            Problem::DoomedObject { .. } => "doomed_object",
+            Problem::ReusableObject { .. } => "reusable_object",
+            Problem::ReusableFid(_) => "reusable_fid",
+            Problem::FileCount { .. } => "file_count",
+            Problem::OrphanObject { .. } => "orphan_object",
+        }
+    }
+
+    /// Returns the file concerned, if there is one.
+    pub fn fid(&self) -> Option<Fid> {
+        match self {
+            Problem::Dangling(at)
+            | Problem::BadEntry(at, _)
+            | Problem::WrongType(at, _)
+            | Problem::SecondName(at)
+            | Problem::Loop(at) => Some(at.fid),
+            Problem::NoDirectory(fid)
+            | Problem::NoName(fid, _)
+            | Problem::WrongLinks(fid)
+            | Problem::LinkCount { fid, .. }
+            | Problem::EntryCount { fid, .. }
+            | Problem::XattrBytes { fid, .. }
+            | Problem::XattrsOfNoFile(fid)
+            | Problem::UnlistedOrphan(fid)
+            | Problem::WrongOrphan(fid)
+            | Problem::BadLayout(fid, _)
+            | Problem::LayoutOfOther(fid, _)
+            | Problem::DoomedObject { file: fid, .. }
+            | Problem::ReusableFid(fid) => Some(*fid),
+            Problem::SharedObject { files: [first, _], .. } => Some(*first),
+            Problem::Unreadable { .. }
+            | Problem::ReusableObject { .. }
+            | Problem::FileCount { .. }
+            | Problem::OrphanObject { .. } => None,
+        }
+    }
+
+    /// Returns the change that a repair makes; `None` if there is no repair.
+    pub fn repair(&self) -> Option<&'static str> {
+        Some(match self {
+            Problem::Unreadable { .. } => "remove the record",
+            Problem::NoDirectory(_) => "make the directory again",
+            Problem::Dangling(_) | Problem::BadEntry(..) | Problem::SecondName(_) => "remove the entry",
+            Problem::WrongType(..) => "set the entry's type",
+            Problem::NoName(..) => "link it in /lost+found",
+            Problem::Loop(_) => "move it to /lost+found",
+            Problem::WrongLinks(_) => "store its names",
+            Problem::LinkCount { .. } | Problem::EntryCount { .. } | Problem::FileCount { .. } => "set the number",
+            Problem::XattrBytes { .. } => "set the size",
+            Problem::XattrsOfNoFile(_) => "remove the attributes",
+            Problem::UnlistedOrphan(_) => "put it on the list",
+            Problem::WrongOrphan(_) => "take it off the list",
+            Problem::DoomedObject { .. } => "keep the object",
+            Problem::ReusableObject { .. } | Problem::ReusableFid(_) => "mark the ids as used",
+            Problem::OrphanObject { bytes: 0, .. } => "destroy the object, which is empty",
+            Problem::OrphanObject { .. } => "make it a file in /lost+found",
+            Problem::BadLayout(..) | Problem::LayoutOfOther(..) | Problem::SharedObject { .. } => return None,
+        })
+    }
+
+    /// Returns the position among the repairs: those of a stage may cause or solve problems of
+    /// later ones.
+    pub fn stage(&self) -> u8 {
+        match self {
+            Problem::Unreadable { .. } => 0,
+            // Before a new file or name can get an id in use.
+            Problem::ReusableFid(_)
+            | Problem::ReusableObject { .. }
+            | Problem::DoomedObject { .. }
+            // Before its name counts as dangling.
+            | Problem::NoDirectory(_) => 1,
+            Problem::Dangling(_)
+            | Problem::BadEntry(..)
+            | Problem::WrongType(..)
+            | Problem::SecondName(_)
+            | Problem::Loop(_) => 2,
+            Problem::NoName(..) | Problem::OrphanObject { .. } => 3,
+            _ => 4,
+        }
+    }
+}
+
+/// Returns the name of an OST without its file system, such as `OST0003`.
+pub(crate) fn ost_name(ost: u32) -> String {
+    format!("OST{ost:04x}")
+}
+
+fn quoted(name: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(name))
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entry = |at: &EntryAt| format!("entry {} of directory {}", quoted(&at.name), at.dir);
+        match self {
+            Problem::Unreadable { key, why } => {
+                let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+                write!(f, "record {hex}: {why}")
+            }
+            Problem::Dangling(at) => write!(f, "{}: file {} does not exist", entry(at), at.fid),
+            Problem::NoDirectory(fid) => write!(f, "directory {fid} does not exist, and has entries"),
+            Problem::BadEntry(at, why) => write!(f, "{}: {why}", entry(at)),
+            Problem::WrongType(at, kind) => write!(f, "{}: wrong type; file {} is of type {kind:?}", entry(at), at.fid),
+            Problem::SecondName(at) => write!(f, "{}: directory {} has another name as well", entry(at), at.fid),
+            Problem::NoName(fid, kind) => write!(f, "file {fid} of type {kind:?} has no name"),
+            Problem::Loop(at) => write!(f, "{}: directory {} is below itself", entry(at), at.fid),
+            Problem::WrongLinks(fid) => write!(f, "file {fid}: the names stored with it are not its names"),
+            Problem::LinkCount { fid, stored, counted } => {
+                write!(f, "file {fid}: the number of links is {stored}, and should be {counted}")
+            }
+            Problem::EntryCount { fid, stored, counted } => {
+                write!(f, "directory {fid}: the number of entries is {stored}, and should be {counted}")
+            }
+            Problem::XattrBytes { fid, stored, counted } => {
+                write!(f, "file {fid}: the size of its attributes is {stored}, and should be {counted}")
+            }
+            Problem::XattrsOfNoFile(fid) => write!(f, "extended attributes of file {fid}, which does not exist"),
+            Problem::UnlistedOrphan(fid) => write!(f, "file {fid} has no name and is not listed to be deleted"),
+            Problem::WrongOrphan(fid) => write!(f, "file {fid} is listed to be deleted, and has names or is deleted"),
+            Problem::BadLayout(fid, why) => write!(f, "file {fid}: its layout is not readable: {why}"),
+            Problem::LayoutOfOther(fid, other) => write!(f, "file {fid}: its layout is that of file {other}"),
+            Problem::SharedObject { ost, object, files: [first, second] } => {
+                write!(f, "object {object} on {} is in file {first} and in file {second}", ost_name(*ost))
+            }
+            Problem::DoomedObject { ost, object, file } => {
+                write!(f, "object {object} on {} of file {file} is about to be destroyed", ost_name(*ost))
+            }
+            Problem::ReusableObject { ost, object, bound } => {
+                let ost = ost_name(*ost);
+                write!(f, "object {object} on {ost} is in use, and ids above {bound:#x} count as unused")
+            }
+            Problem::ReusableFid(fid) => write!(f, "file {fid} exists, and its FID counts as unused"),
+            Problem::FileCount { stored, counted } => {
+                write!(f, "the number of files is {stored}, and should be {counted}")
+            }
+            Problem::OrphanObject { ost, object, bytes } => {
+                write!(f, "object {object} on {} belongs to no file; it has {bytes} bytes", ost_name(*ost))
+            }
+        }
+    }
+}

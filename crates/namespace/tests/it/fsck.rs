@@ -1,0 +1,329 @@
+//! The check of a store, and its repair. The damaged stores are mixtures of two states of one
+//! history: some records are older than the others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::common::*;
+use proptest::prelude::*;
+use sheen_namespace::{Check, Config, MemStore, Problem, Store};
+use sheen_wire::{
+    Cred, Fid, FileKind, Time,
+    fid::ROOT,
+    mds::{flags, rename::EXCHANGE},
+    seq::{MdtIndex, ost_seq},
+};
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn content(store: &MemStore) -> Content {
+    store.range(&[0], &[u8::MAX], usize::MAX).unwrap().into_iter().collect()
+}
+
+fn store(content: &Content) -> Arc<MemStore> {
+    let store = MemStore::new();
+    content.iter().for_each(|(key, value)| store.put(key.clone(), value.clone()));
+    Arc::new(store)
+}
+
+fn key(table: u8, fid: Fid) -> Vec<u8> {
+    [&[table][..], &fid.to_key()].concat()
+}
+
+fn check(store: &MemStore) -> Check {
+    Check::of(store, &mut |_, _| {}).unwrap()
+}
+
+fn names(check: &Check) -> Vec<&'static str> {
+    check.problems().iter().map(Problem::name).collect()
+}
+
+/// Repairs until nothing is left that can be repaired. Returns the last check.
+fn repair(store: &MemStore) -> Check {
+    for _ in 0..20 {
+        let check = check(store);
+        match check.repair(store, Time { sec: 5000, nsec: 0 }).unwrap() {
+            Some((batch, count)) => {
+                assert!(count > 0);
+                store.commit(&batch).unwrap();
+            }
+            None => return check,
+        }
+    }
+    panic!("the repair does not end: {:?}", check(store));
+}
+
+/// Serves a repaired store, and asserts that its tree is consistent.
+fn served(store: Arc<MemStore>) -> Fs {
+    let mut fs = Fs::on(store, Config::default());
+    fs.ns.finish_recovery().unwrap();
+    fs.commit();
+    fs.check();
+    fs
+}
+
+/// A tree with a directory "d", a file "d/f" with a second name "g", and the state before "g".
+fn tree() -> (Fs, Fid, Fid, Content) {
+    let mut fs = Fs::new();
+    let d = fs.mkdir(&Cred::ROOT, ROOT, "d", 0o755).unwrap();
+    let f = fs.touch(&Cred::ROOT, d, "f", 0o644).unwrap();
+    fs.commit();
+    let before = content(&fs.store);
+    fs.link(&Cred::ROOT, f, ROOT, "g").unwrap();
+    fs.commit();
+    (fs, d, f, before)
+}
+
+#[test]
+fn file_without_entries_is_linked_in_lost_found() {
+    let (fs, d, f, _) = tree();
+    let mut damaged = content(&fs.store);
+    damaged.retain(|key, _| key[0] != b'e' || !key[1..].starts_with(&d.to_key()));
+    let damaged = store(&damaged);
+    assert_eq!(names(&check(&damaged)), ["entry_count", "link_count", "wrong_links"]);
+    assert_eq!(repair(&damaged).problems(), []);
+    let mut fs = served(damaged.clone());
+    assert_eq!((fs.attr(f).nlink, fs.ls(d).len()), (1, 0));
+
+    // Without its last name.
+    let mut damaged = content(&damaged);
+    damaged.retain(|key, _| key[0] != b'e' || !key[1..].starts_with(&ROOT.to_key()));
+    let damaged = store(&damaged);
+    assert!(names(&check(&damaged)).contains(&"file_without_name"));
+    assert_eq!(repair(&damaged).problems(), []);
+    let mut fs = served(damaged.clone());
+    let lost = fs.lookup(&Cred::ROOT, ROOT, "lost+found").unwrap();
+    assert_eq!((lost.perm, lost.nlink), (0o700, 3));
+    let [d, f] = [d, f].map(|fid| fid.to_string().trim_matches(['[', ']']).to_owned());
+    assert_eq!(fs.ls(lost.fid), [d, f.clone()]);
+    assert_eq!(
+        Check::path(&*damaged, fs.lookup(&Cred::ROOT, lost.fid, &f).unwrap().fid),
+        Some(format!("/lost+found/{f}"))
+    );
+}
+
+#[test]
+fn entry_of_a_lost_file_is_removed() {
+    let (fs, _, f, _) = tree();
+    fs.store.remove(&key(b'i', f));
+    let found = check(&fs.store);
+    assert_eq!(names(&found), ["dangling_entry", "dangling_entry", "file_count"]);
+    assert_eq!(found.problems()[0].to_string(), format!("entry \"g\" of directory {ROOT}: file {f} does not exist"));
+    assert_eq!(repair(&fs.store).problems(), []);
+    served(fs.store);
+}
+
+#[test]
+fn lost_directory_with_entries_is_made_again() {
+    let (fs, d, _, _) = tree();
+    for dir in [d, ROOT] {
+        fs.store.remove(&key(b'i', dir));
+        assert!(names(&check(&fs.store)).contains(&"no_directory"));
+        assert_eq!(repair(&fs.store).problems(), []);
+    }
+    let mut fs = served(fs.store);
+    assert_eq!((fs.ls(ROOT), fs.ls(d)), (vec!["d".to_owned(), "g".to_owned()], vec!["f".to_owned()]));
+    assert_eq!(fs.attr(d).perm, 0o700);
+}
+
+#[test]
+fn stale_inode_gets_the_right_numbers() {
+    let (fs, _, f, before) = tree();
+    for fid in [f, ROOT] {
+        fs.store.put(key(b'i', fid), before[&key(b'i', fid)].clone());
+    }
+    assert_eq!(names(&check(&fs.store)), ["entry_count", "link_count"]);
+    assert_eq!(repair(&fs.store).problems(), []);
+    let mut fs = served(fs.store);
+    assert_eq!(fs.attr(f).nlink, 2);
+}
+
+#[test]
+fn unreadable_records_are_removed_and_reported() {
+    let (fs, d, f, _) = tree();
+    let mut record = content(&fs.store)[&key(b'i', f)].clone();
+    record.truncate(5);
+    fs.store.put(key(b'i', f), record);
+    let found = check(&fs.store);
+    assert_eq!(names(&found), ["unreadable_record", "dangling_entry", "dangling_entry", "file_count"]);
+    assert_eq!(repair(&fs.store).problems(), []);
+    assert_eq!(served(fs.store).ls(d), Vec::<String>::new());
+}
+
+#[test]
+fn directory_below_itself_moves_to_lost_found() {
+    let mut fs = Fs::new();
+    let a = fs.mkdir(&Cred::ROOT, ROOT, "a", 0o755).unwrap();
+    let b = fs.mkdir(&Cred::ROOT, ROOT, "b", 0o755).unwrap();
+    fs.rename(&Cred::ROOT, (ROOT, "a"), (b, "a"), 0).unwrap();
+    fs.commit();
+    let mut looped: Content = content(&fs.store);
+    fs.rename(&Cred::ROOT, (b, "a"), (ROOT, "a"), 0).unwrap();
+    fs.rename(&Cred::ROOT, (ROOT, "b"), (a, "b"), 0).unwrap();
+    fs.commit();
+    // The entries of the root are the later ones without "a"; both others have each other.
+    let later = content(&fs.store);
+    looped.retain(|key, _| !key[1..].starts_with(&ROOT.to_key()) || key[0] != b'e');
+    looped.extend(later.into_iter().filter(|(key, _)| key[0] == b'e' && key[1..].starts_with(&a.to_key())));
+    let looped = store(&looped);
+    assert!(names(&check(&looped)).contains(&"directory_loop"));
+    assert_eq!(repair(&looped).problems(), []);
+    let mut fs = served(looped);
+    let lost = fs.lookup(&Cred::ROOT, ROOT, "lost+found").unwrap();
+    assert_eq!(fs.ls(lost.fid).len(), 1);
+}
+
+#[test]
+fn second_name_of_a_directory_is_removed() {
+    let mut fs = Fs::new();
+    let d = fs.mkdir(&Cred::ROOT, ROOT, "d", 0o755).unwrap();
+    fs.commit();
+    let before = content(&fs.store);
+    fs.rename(&Cred::ROOT, (ROOT, "d"), (ROOT, "e"), 0).unwrap();
+    fs.commit();
+    before.into_iter().filter(|(key, _)| key[0] == b'e').for_each(|(key, value)| fs.store.put(key, value));
+    let found = check(&fs.store);
+    assert!(names(&found).contains(&"second_name_of_directory"), "{found:?}");
+    assert_eq!(repair(&fs.store).problems(), []);
+    assert_eq!(served(fs.store.clone()).ls(ROOT), ["e"], "the name that is stored with {d}");
+}
+
+#[test]
+fn objects_of_files_are_not_destroyed_or_used_again() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    fs.commit();
+    let with_file = content(&fs.store);
+    fs.unlink(&Cred::ROOT, ROOT, "f").unwrap();
+    fs.commit();
+    // The unlink log has the file's objects, and so has the file.
+    let mut both = content(&fs.store);
+    both.extend(with_file.iter().filter(|(key, _)| key[0] != b's').map(|(k, v)| (k.clone(), v.clone())));
+    let both = store(&both);
+    assert_eq!(names(&check(&both)), ["doomed_object"]);
+    assert_eq!(repair(&both).problems(), []);
+    assert_eq!(served(both).ns.destroys(0, 10).unwrap(), []);
+
+    // The ids are those of before the file.
+    let mut unused = with_file.clone();
+    unused.retain(|key, _| key[0] != b'o');
+    let unused = store(&unused);
+    assert_eq!(names(&check(&unused)), ["reusable_object"]);
+    assert_eq!(repair(&unused).problems(), []);
+    let mut fs = served(unused);
+    let g = fs.touch(&Cred::ROOT, ROOT, "g", 0o644).unwrap();
+    assert_ne!(fs.layout(f), fs.layout(g));
+    fs.commit();
+}
+
+#[test]
+fn object_without_file_becomes_a_file_in_lost_found() {
+    let mut fs = Fs::new();
+    fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    fs.ns.stop(false);
+    fs.commit();
+    let used = fs.check();
+    let seq = ost_seq(MdtIndex::ZERO, 3);
+    let [full, empty, free] = [1, 2, 9].map(|oid| Fid::new(seq, oid));
+    // Ids up to 2 were used on OST 3.
+    let last = |last: u32| [&[1][..], &[last as u8, last as u8]].concat();
+    fs.store.put([&b"o"[..], &3u32.to_be_bytes()].concat(), last(2));
+    let on_osts = |check: &mut Check| {
+        used.iter().for_each(|object| check.object(object.seq as u32, *object, 7));
+        [(full, 4096), (empty, 0)].iter().for_each(|(object, bytes)| check.object(3, *object, *bytes));
+    };
+    let mut found = check(&fs.store);
+    on_osts(&mut found);
+    assert_eq!(names(&found), ["orphan_object", "orphan_object"]);
+    let (batch, count) = found.repair(&*fs.store, Time { sec: 5000, nsec: 0 }).unwrap().unwrap();
+    assert_eq!(count, 2);
+    fs.store.commit(&batch).unwrap();
+    let mut found = check(&fs.store);
+    on_osts(&mut found);
+    assert_eq!(found.problems(), []);
+    found.object(3, free, 1);
+    assert_eq!(found.problem_count(), 1);
+
+    let mut fs = served(fs.store.clone());
+    let lost = fs.lookup(&Cred::ROOT, ROOT, "lost+found").unwrap();
+    let name = fs.ls(lost.fid).remove(0);
+    assert_eq!(name, format!("OST0003-{:#x}:0x1:0x0", seq));
+    let destroyed: Vec<_> = fs.ns.destroys(0, 10).unwrap().into_iter().flat_map(|d| d.objects).collect();
+    assert_eq!(destroyed, [(3, empty)]);
+    let file = fs.lookup(&Cred::ROOT, lost.fid, &name).unwrap();
+    assert_eq!((file.kind, file.perm), (FileKind::Regular, 0o600));
+}
+
+/// Some random changes of a small tree.
+fn change(fs: &mut Fs, dirs: &mut Vec<Fid>, (op, a, b, n): (u8, usize, usize, u8)) {
+    let (d, e) = (dirs[a % dirs.len()], dirs[b % dirs.len()]);
+    let (name, other) = (format!("n{}", n % 5), format!("n{}", n / 5 % 5));
+    let cred = &Cred::ROOT;
+    // Many of them fail, for example because a name exists.
+    match op % 8 {
+        0 => dirs.extend(fs.mkdir(cred, d, &name, 0o755)),
+        1 => drop(fs.touch(cred, d, &name, 0o644)),
+        2 => drop(fs.remove(cred, d, &name, n.is_multiple_of(2))),
+        3 => drop(fs.rename(cred, (d, &name), (e, &other), 0)),
+        4 => drop(fs.rename(cred, (d, &name), (e, &other), EXCHANGE)),
+        5 => {
+            if let Ok(found) = fs.lookup(cred, d, &name) {
+                let _ = fs.link(cred, found.fid, e, &other);
+                let _ = fs.set(cred, found.fid, "user.a", &[n; 9][..(n % 9).into()], 0);
+            }
+        }
+        6 => drop(fs.symlink(cred, d, &name, "x")),
+        _ => drop(fs.create(cred, d, &name, flags::RDWR, 0o600)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// A repair ends, and makes any mixture of records consistent.
+    #[test]
+    fn mixtures_of_two_states_are_repaired(
+        first in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..40),
+        second in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..40),
+        old in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        lost in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        cut in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut fs = Fs::new();
+        let mut dirs = vec![ROOT];
+        first.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
+        fs.commit();
+        let before = content(&fs.store);
+        second.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
+        fs.commit();
+        let mut mixed = content(&fs.store);
+        // These records exist in every store that can be checked.
+        let keys: Vec<Vec<u8>> = mixed.keys().chain(before.keys()).filter(|k| !b"scf".contains(&k[0])).cloned().collect();
+        prop_assume!(!keys.is_empty());
+        for key in old.iter().map(|index| index.get(&keys)) {
+            match before.get(key) {
+                Some(value) => drop(mixed.insert(key.clone(), value.clone())),
+                None => drop(mixed.remove(key)),
+            }
+        }
+        for key in lost.iter().map(|index| index.get(&keys)) {
+            mixed.remove(key);
+        }
+        for (index, len) in &cut {
+            if let Some(value) = mixed.get_mut(index.get(&keys)) {
+                value.truncate(usize::from(*len) % value.len().max(1));
+            }
+        }
+        let mixed = store(&mixed);
+        let found = repair(&mixed);
+        for problem in found.problems() {
+            prop_assert!(matches!(problem, Problem::SharedObject { .. } | Problem::LayoutOfOther(..)), "{problem}");
+        }
+        if found.problems().is_empty() {
+            let mut fs = served(mixed);
+            fs.touch(&Cred::ROOT, ROOT, "new", 0o644).unwrap();
+            fs.commit();
+            fs.check();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `sheen fsck`: the check of directories that no server uses. All tests with a file system of
+//! `sheen up` end with such a check, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sheen_tests::{
+    Fs, Guarded, Ran, can_mount, run, sheen,
+    wait::{eventually, eventually_some},
+};
+
+fn fsck(options: &[&str]) -> Ran {
+    run(sheen(), [&["fsck"], options].concat())
+}
+
+/// The file of the only object of an OST.
+fn object(ost: &Path) -> PathBuf {
+    let seq = fs::read_dir(ost.join("O")).unwrap().flatten().next().unwrap().path();
+    let objects = (0..32).flat_map(|slot| fs::read_dir(seq.join(format!("d{slot}"))).into_iter().flatten().flatten());
+    let mut objects: Vec<PathBuf> = objects.map(|entry| entry.path()).collect();
+    assert_eq!(objects.len(), 1, "{objects:?}");
+    objects.remove(0)
+}
+
+#[test]
+fn fsck_makes_a_file_of_an_object_without_one() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(1);
+    fs::write(up.path("file"), "data").unwrap();
+    let dir = up.dir().to_string_lossy().into_owned();
+    let refused = fsck(&["--dir", &dir]);
+    assert_eq!(refused.code, 8, "{}", refused.out);
+    assert!(refused.err.contains("in use by another process"), "{}", refused.err);
+    up.stop().ok();
+
+    let found = fsck(&["--dir", &dir]);
+    assert_eq!(found.code, 0, "{}", found.out);
+    assert_eq!(found.out, "sheen-MDT0000: 2 files and 1 objects, on 1 checked OSTs: no problems\n");
+
+    let known = object(&up.dir().join("ost0"));
+    let oid: u32 = known.file_name().unwrap().to_string_lossy().parse().unwrap();
+    fs::write(known.with_file_name(format!("{:x}", oid + 32)), "lost").unwrap();
+    let found = fsck(&["--dir", &dir, "--json"]);
+    assert_eq!(found.code, 4, "{}", found.out);
+    let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+    assert_eq!(found["problems"][0]["problem"], "orphan_object");
+    assert_eq!((&found["problem_count"], &found["left"], &found["copy"]), (&1.into(), &1.into(), &().into()));
+
+    let repaired = fsck(&["--dir", &dir, "--repair"]);
+    assert_eq!(repaired.code, 1, "{}", repaired.out);
+    assert!(repaired.out.contains("  repaired: make it a file in /lost+found\n"), "{}", repaired.out);
+    assert!(up.dir().join("mdt0/store.redb.before-repair.1").is_file());
+    up.start(&[]).ok();
+    assert_eq!(up.sh("cat file lost+found/OST0000-*").ok(), "datalost");
+    assert_eq!(up.sh("stat -c %a lost+found && touch file2 && cat lost+found/*").ok(), "700\nlost");
+}
+
+#[test]
+fn lfsck_finds_an_object_without_file_on_a_running_file_system() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(1);
+    let lctl = |line: &str| run(sheen(), std::iter::once("lctl").chain(line.split(' '))).ok();
+    let check = || {
+        lctl("lfsck_start -M sheen-MDT0000");
+        eventually_some("the check ends", || {
+            let found = lctl("lfsck_query -M sheen-MDT0000 -t namespace");
+            Some(found).filter(|found| !found.contains("status: scanning"))
+        })
+    };
+    fs::write(up.path("file"), "data").unwrap();
+    let known = object(&up.dir().join("ost0"));
+    fs::remove_file(up.path("file")).unwrap();
+    eventually("the object is destroyed", || !known.exists());
+    let found = check();
+    assert!(found.contains("status: completed\n") && found.contains("problems: 0\n"), "{found}");
+    // Programs go on during a check.
+    let script = "for i in $(seq 300); do mkdir d$i; echo $i >d$i/f; ln d$i/f l$i; mv d$i e$i; rm l$i; done";
+    let mut load = Command::new("bash");
+    let mut load = Guarded(load.args(["-c", script]).current_dir(&up.mnt).spawn().unwrap());
+    while load.0.try_wait().unwrap().is_none() {
+        let found = check();
+        assert!(found.contains("problems: 0\n"), "{found}");
+    }
+    fs::write(&known, "lost").unwrap();
+    let found = check();
+    assert!(found.contains("problems: 1\n- orphan_object: object "), "{found}");
+    assert!(found.contains("belongs to no file; it has 4 bytes\n"), "{found}");
+    fs::remove_file(&known).unwrap();
+    assert_eq!(lctl("lfsck_start -A -t namespace"), "Started LFSCK on all devices: namespace\n");
+    let refused = run(sheen(), ["lctl", "lfsck_start", "-M", "sheen-OST0000", "-t", "namespace"]);
+    assert!(refused.code == 22 && refused.err.contains("of type obdfilter has no such check"), "{}", refused.err);
+}
+
+#[test]
+fn fsck_refuses_directories_without_an_mdt() {
+    let base = tempfile::tempdir().unwrap();
+    let found = fsck(&["--dir", &base.path().to_string_lossy()]);
+    assert_eq!(found.code, 8, "{}", found.out);
+    assert!(found.err.contains("holds no MDT and no OST"), "{}", found.err);
+}
