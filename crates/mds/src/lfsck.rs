@@ -42,6 +42,16 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
     }
 }
 
+impl Mdt {
+    /// Checks the metadata, and the objects of all OSTs that answer, as the task does. For tests.
+    ///
+    /// # Errors
+    /// The store is damaged, or cannot be read.
+    pub async fn check(self: &Arc<Mdt>) -> Result<Check, StoreError> {
+        check(self).await.map(|(check, _)| check)
+    }
+}
+
 /// Checks the metadata, and the objects of all OSTs that answer. Returns the OSTs that do not.
 async fn check(mdt: &Arc<Mdt>) -> Result<(Check, BTreeSet<u32>), StoreError> {
     // A replay takes objects that seem to be orphans.

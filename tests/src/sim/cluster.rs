@@ -68,6 +68,14 @@ impl Node {
         }
     }
 
+    /// Checks the metadata of an MDT that runs, and the objects of the OSTs that it reaches.
+    pub async fn check(&self) {
+        if let Node::Mds(_, _, mdt, _) = self {
+            let check = mdt.check().await.expect("the store works");
+            assert_eq!(check.problems(), [], "the metadata at some commit");
+        }
+    }
+
     /// Ends the wait of the MDT or OST for clients.
     pub fn abort_recovery(&self) {
         match self {

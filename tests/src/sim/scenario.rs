@@ -103,13 +103,16 @@ pub(super) async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
 }
 
 /// Runs operations during network faults, stops the faults, and waits until the operations end.
-async fn storm(world: &World, run: &Arc<Run>, seed: u64, ops: usize) {
+async fn storm(world: &World, nodes: &[Node], run: &Arc<Run>, seed: u64, ops: usize) {
     let trouble = trouble(world, seed);
     let programs = run.begin(ops);
     let rt = world.rt(CLIENTS[0]);
     let end = world.now() + STORM_MAX;
     while run.busy() && world.now() < end {
         rt.sleep(Duration::from_millis(20)).await;
+        for node in nodes {
+            node.check().await;
+        }
     }
     calm(world, &trouble);
     run.end(programs).await;
@@ -172,9 +175,9 @@ pub fn bad_network(seed: u64, ops: usize, log: usize) -> Trace {
 /// As [`bad_network`], optionally with migrations among the operations.
 pub fn bad_network_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {
-        let (_nodes, run) = boot(world, seed).await;
+        let (nodes, run) = boot(world, seed).await;
         run.state().migrates = migrates;
-        storm(world, &run, seed, ops).await;
+        storm(world, &nodes, &run, seed, ops).await;
         settle(world, &run, &Objects::new()).await;
     })
 }

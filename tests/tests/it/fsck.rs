@@ -59,6 +59,29 @@ fn fsck_makes_a_file_of_an_object_without_one() {
 }
 
 #[test]
+fn mdt_restored_from_an_older_backup_gets_the_objects_of_later_files() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(1);
+    fs::write(up.path("before"), "before").unwrap();
+    up.stop().ok();
+    let (mdt, backup) = (up.dir().join("mdt0"), up.dir().with_file_name("backup"));
+    run("cp", [Path::new("-a"), &mdt, &backup]).ok();
+    up.start(&[]).ok();
+    fs::write(up.path("after"), "after").unwrap();
+    up.stop().ok();
+    fs::remove_dir_all(&mdt).unwrap();
+    run("cp", [Path::new("-a"), &backup, &mdt]).ok();
+
+    let repaired = fsck(&["--dir", &up.dir().to_string_lossy(), "--repair"]);
+    assert_eq!(repaired.code, 1, "{}", repaired.out);
+    up.start(&[]).ok();
+    fs::write(up.path("new"), "new file").unwrap();
+    assert_eq!(up.sh("ls; cat before lost+found/*").ok(), "before\nlost+found\nnew\nbeforeafter");
+}
+
+#[test]
 fn lfsck_finds_an_object_without_file_on_a_running_file_system() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
