@@ -203,6 +203,10 @@ pub struct FsckArgs {
     /// Repair what was found; without this option nothing is changed
     #[arg(long)]
     pub repair: bool,
+    /// If the metadata store itself is damaged, copy all that is readable to a new one, and repair
+    /// that
+    #[arg(long)]
+    pub salvage: bool,
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,

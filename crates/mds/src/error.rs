@@ -40,7 +40,9 @@ pub enum MdtError {
     #[error("{0} has 0 bytes: all names and layouts of the file system are lost; nothing was changed: {RESTORE}")]
     StoreEmpty(PathBuf),
     /// The store is damaged.
-    #[error("{path} is damaged ({error}); the MDT is not started: {RESTORE}")]
+    #[error(
+        "{path} is damaged ({error}); the MDT is not started: {RESTORE}. Without a backup, `sheen fsck --salvage` may save the names"
+    )]
     StoreDamaged {
         /// The store's file.
         path: PathBuf,

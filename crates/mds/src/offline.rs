@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sheen_namespace::{Check, StoreError};
+use sheen_namespace::{Check, StoreError, salvage};
 use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{Disk, LockGuard, OpenOptions};
 use sheen_wire::Time;
@@ -18,7 +18,7 @@ use crate::store::{CACHE_BYTES, RedbStore};
 
 /// Bytes that a copy of the store reads at a time.
 const COPY_BYTES: usize = 1 << 20;
-/// Maximum number of copies in a directory.
+/// Maximum number of copies of each kind in a directory.
 const COPIES_MAX: u32 = 100;
 
 /// The directory of an MDT, locked by this process.
@@ -77,6 +77,33 @@ impl OfflineMdt {
         Ok(count)
     }
 
+    /// Replaces a damaged store by a new one with all records that can be read. Returns their
+    /// number. The damaged store remains beside it. Blocks.
+    ///
+    /// # Errors
+    /// The superblock cannot be read. The disk is full, or cannot be written.
+    pub fn salvage(&mut self) -> Result<u64, MdtError> {
+        let path = self.dir.join(STORE);
+        let new = self.dir.join(format!("{STORE}.new"));
+        match self.disk.remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DirError::Io { path: new, error }.into());
+            }
+            _ => {}
+        }
+        let target =
+            RedbStore::open(&self.disk, &new, CACHE_BYTES).map_err(|error| MdtError::of_store(new.clone(), error))?;
+        let records = salvage(&self.store, &target).map_err(|error| failed(&self.dir, error))?;
+        target.close().map_err(|error| MdtError::of_store(new.clone(), error))?;
+        self.store.close().map_err(|error| failed(&self.dir, error))?;
+        let aside = free_name(&self.disk, &self.dir, "damaged")?;
+        // The second name exists before the first one is replaced, so that a crash loses no store.
+        let named = self.disk.hard_link(&path, &aside).and_then(|()| self.disk.rename(&new, &path));
+        named.map_err(|error| DirError::Io { path, error })?;
+        self.store = open(&self.disk, &self.dir)?;
+        Ok(records)
+    }
+
     /// Copies the store beside itself, so that a repair can be taken back. Returns the path of the
     /// copy. Blocks.
     ///
@@ -99,11 +126,16 @@ fn failed(dir: &Path, error: StoreError) -> MdtError {
     MdtError::of_store(dir.join(STORE), error)
 }
 
+/// Returns an unused name for another file of the store.
+fn free_name(disk: &Disk, dir: &Path, what: &str) -> Result<PathBuf, DirError> {
+    let is_free = |path: &PathBuf| disk.metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let found = (1..=COPIES_MAX).map(|n| dir.join(format!("{STORE}.{what}.{n}"))).find(is_free);
+    found.ok_or_else(|| DirError::Io { path: dir.join(STORE), error: io::ErrorKind::AlreadyExists.into() })
+}
+
 fn copy(disk: &Disk, dir: &Path) -> Result<PathBuf, DirError> {
     let from = dir.join(STORE);
-    let is_free = |path: &PathBuf| disk.metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
-    let to = (1..=COPIES_MAX).map(|n| dir.join(format!("{STORE}.before-repair.{n}"))).find(is_free);
-    let to = to.ok_or_else(|| DirError::Io { path: from.clone(), error: io::ErrorKind::AlreadyExists.into() })?;
+    let to = free_name(disk, dir, "before-repair")?;
     let io = |path: &Path| {
         let path = path.to_owned();
         move |error| DirError::Io { path, error }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use parking_lot::RwLock;
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
-use sheen_namespace::{Batch, Records, Store, StoreError};
+use sheen_namespace::{Batch, DamagedStore, Records, Store, StoreError};
 use sheen_rt::{Disk, File, OpenOptions};
 
 use crate::damage::Damage;
@@ -168,7 +168,7 @@ impl Store for RedbStore {
 
     fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
         let open = self.open.read();
-        range(&open.as_ref().ok_or_else(closed)?.table, &self.damage, (from, to), limit)
+        range(&open.as_ref().ok_or_else(closed)?.table, &self.damage, (from, to), limit, Order::Up)
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -183,6 +183,14 @@ impl Store for RedbStore {
             let _ = self.reopen();
         }
         done
+    }
+}
+
+impl DamagedStore for RedbStore {
+    fn range_back(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
+        let open = self.open.read();
+        let table = &open.as_ref().ok_or_else(closed)?.table;
+        range(table, &self.damage, (from, to), limit, Order::Down)
     }
 }
 
@@ -239,7 +247,7 @@ impl Store for Snapshot {
     }
 
     fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
-        self.read(|| range(&self.table, &self.damage, (from, to), limit))
+        self.read(|| range(&self.table, &self.damage, (from, to), limit, Order::Up))
     }
 
     fn commit(&self, _: &Batch) -> Result<(), StoreError> {
@@ -254,18 +262,34 @@ fn get(table: &Table, damage: &Damage, key: &[u8]) -> Result<Option<Vec<u8>>, St
     })
 }
 
-fn range(table: &Table, damage: &Damage, (from, to): (&[u8], &[u8]), limit: usize) -> Result<Records, StoreError> {
+/// Order of the records that [`range`] returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Up,
+    Down,
+}
+
+fn range(
+    table: &Table,
+    damage: &Damage,
+    (from, to): (&[u8], &[u8]),
+    limit: usize,
+    order: Order,
+) -> Result<Records, StoreError> {
     if from >= to {
         return Ok(Vec::new());
     }
     damage.guard(|| {
         let mut records = Records::new();
-        for record in table.range(from..to).map_err(failed)?.take(limit) {
+        let mut range = table.range(from..to).map_err(failed)?;
+        while records.len() < limit {
+            let next = if order == Order::Up { range.next() } else { range.next_back() };
+            let Some(record) = next else { break };
             let (key, value) = record.map_err(failed)?;
             let key = key.value().to_vec();
-            let is_next = records.last().is_none_or(|(last, _)| *last < key);
-            // A caller that walks a table continues after the last key. An earlier key would make
-            // the walk endless.
+            // A caller that walks a table continues after the last key. A key out of order would
+            // make the walk endless.
+            let is_next = records.last().is_none_or(|(last, _)| *last != key && (*last < key) == (order == Order::Up));
             if !is_next || *key < *from || *key >= *to {
                 return Err(StoreError::Damaged("records out of order".to_string()));
             }

@@ -59,7 +59,7 @@ pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};
 pub use format::STORE_FORMAT;
-pub use fsck::{Check, EntryAt, Problem};
+pub use fsck::{Check, DamagedStore, EntryAt, Problem, salvage};
 pub use handles::ClientId;
 pub use held::HeldOrphan;
 pub use ids::OrphanRange;

@@ -82,6 +82,42 @@ fn mdt_restored_from_an_older_backup_gets_the_objects_of_later_files() {
 }
 
 #[test]
+fn salvage_makes_a_new_store_of_what_is_readable() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    const FILES: usize = 1000;
+    const PAGE_BYTES: usize = 4096;
+    let up = Fs::up(1);
+    up.sh(&format!("mkdir d; for i in $(seq {FILES}); do echo $i >d/name$i; done")).ok();
+    up.stop().ok();
+    let (dir, store) = (up.dir().to_string_lossy().into_owned(), up.dir().join("mdt0/store.redb"));
+    let sound = fs::read(&store).unwrap();
+    let names = |page: &[u8], name: &[u8]| page.windows(name.len()).any(|part| part == name);
+    let pages = (1..sound.len() / PAGE_BYTES).map(|page| page * PAGE_BYTES..(page + 1) * PAGE_BYTES);
+    // A page with the entry of a file. Pages that are not used any more may have it, too, and pages
+    // that are used for something else now.
+    let damaged = pages.filter(|page| names(&sound[page.clone()], b"name500")).find_map(|page| {
+        let mut damaged = sound.clone();
+        damaged[page].fill(0xa5);
+        fs::write(&store, &damaged).unwrap();
+        let found = fsck(&["--dir", &dir]);
+        (found.code == 8 && found.err.contains("is damaged") && found.err.contains("--salvage")).then_some(damaged)
+    });
+    let damaged = damaged.expect("one of the pages is in use");
+    let found = fsck(&["--dir", &dir, "--salvage"]);
+    assert_eq!(found.code, 1, "{}\n{}", found.out, found.err);
+    assert!(found.out.contains("the damaged metadata store was replaced"), "{}", found.out);
+    // The header says whether the store was closed.
+    let left = fs::read(up.dir().join("mdt0/store.redb.damaged.1")).unwrap();
+    assert!(left[PAGE_BYTES..] == damaged[PAGE_BYTES..]);
+    up.start(&[]).ok();
+    let numbers = up.sh("cat $(find . -type f) | sort -n").ok();
+    let numbers: Vec<usize> = numbers.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(numbers, (1..=FILES).collect::<Vec<_>>(), "the data of all files is there");
+}
+
+#[test]
 fn lfsck_finds_an_object_without_file_on_a_running_file_system() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");

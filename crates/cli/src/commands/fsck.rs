@@ -5,13 +5,12 @@ mod progress;
 mod report;
 mod targets;
 
-use std::collections::BTreeSet;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sheen_failover::{Guard, Lost, Options, Server, Times, is_protected};
-use sheen_mds::{Check, OfflineMdt};
+use sheen_mds::{Check, MdtError, OfflineMdt};
 use sheen_rt::{Rt, proc::hostname};
 
 use crate::{
@@ -21,7 +20,7 @@ use crate::{
 };
 use progress::Progress;
 use report::Report;
-use targets::Targets;
+use targets::{OstDir, Targets};
 
 /// Exit codes of fsck(8).
 const OK: i32 = 0;
@@ -69,45 +68,67 @@ fn check(args: FsckArgs) -> Result<i32> {
 
 fn run_on(rt: &Rt, targets: &Targets, args: &FsckArgs) -> Result<i32> {
     let disk = rt.disk();
-    let mut mdt = OfflineMdt::open(&disk, &targets.mdt).map_err(|e| Failure::new(e.to_string()))?;
+    let mut mdt = OfflineMdt::open(&disk, &targets.mdt).map_err(failed)?;
     let osts = targets.open_osts(&disk, mdt.identity())?;
-    let look = |mdt: &OfflineMdt| -> Result<Check> {
-        let mut progress = Progress::new();
-        let mut check = mdt.check(&mut |done, all| progress.show("records", done, Some(all))).map_err(unreadable)?;
-        let mut objects = 0;
-        for ost in &osts {
-            let each = |object, bytes| {
-                objects += 1;
-                progress.show("objects", objects, None);
-                check.object(ost.index, object, bytes);
-            };
-            ost.dir.for_each_object(each).map_err(|e| Failure::new(e.to_string()))?;
-        }
-        progress.end();
-        Ok(check)
-    };
-    let first = look(&mdt)?;
-    let checked: BTreeSet<u32> = osts.iter().map(|ost| ost.index).collect();
-    let mut report = Report::new(mdt.identity(), &first, &checked);
-    report.found(mdt.store(), &first);
-    let mut last = first;
-    if args.repair && last.problems().iter().any(|problem| problem.repair().is_some()) {
+    let (mut check, salvaged) = readable(&mut mdt, args.salvage)?;
+    objects(&osts, &mut check)?;
+    let mut report = Report::new(mdt.identity(), &check, osts.iter().map(|ost| ost.index).collect());
+    report.salvaged = salvaged;
+    report.found(mdt.store(), &check);
+    let repairs = args.repair || salvaged.is_some();
+    if repairs && check.problems().iter().any(|problem| problem.repair().is_some()) {
         report.copy = Some(copy(&mut mdt)?);
         for _ in 0..ROUNDS_MAX {
-            if mdt.repair(&last, rt.wall()).map_err(unreadable)? == 0 {
+            if mdt.repair(&check, rt.wall()).map_err(failed)? == 0 {
                 break;
             }
-            last = look(&mdt)?;
-            report.found(mdt.store(), &last);
+            check = metadata(&mdt).map_err(failed)?;
+            objects(&osts, &mut check)?;
+            report.found(mdt.store(), &check);
         }
     }
-    report.finish(&last);
+    report.finish(&check);
     report.print(args.json)?;
     Ok(match (report.problem_count, report.left) {
+        (0, _) if salvaged.is_some() => REPAIRED,
         (0, _) => OK,
         (_, 0) => REPAIRED,
         _ => LEFT,
     })
+}
+
+/// Checks the metadata. If the store is damaged and `salvages`, makes a new one first, and returns
+/// the number of its records as well.
+fn readable(mdt: &mut OfflineMdt, salvages: bool) -> Result<(Check, Option<u64>)> {
+    match metadata(mdt) {
+        Ok(check) => Ok((check, None)),
+        Err(MdtError::StoreDamaged { .. }) if salvages => {
+            let records = mdt.salvage().map_err(failed)?;
+            Ok((metadata(mdt).map_err(failed)?, Some(records)))
+        }
+        Err(e) => Err(failed(e)),
+    }
+}
+
+fn metadata(mdt: &OfflineMdt) -> std::result::Result<Check, MdtError> {
+    let mut progress = Progress::new();
+    let check = mdt.check(&mut |done, all| progress.show("records", done, Some(all)));
+    progress.end();
+    check
+}
+
+fn objects(osts: &[OstDir], check: &mut Check) -> Result {
+    let (mut progress, mut objects) = (Progress::new(), 0);
+    for ost in osts {
+        let each = |object, bytes| {
+            objects += 1;
+            progress.show("objects", objects, None);
+            check.object(ost.index, object, bytes);
+        };
+        ost.dir.for_each_object(each).map_err(|e| Failure::new(e.to_string()))?;
+    }
+    progress.end();
+    Ok(())
 }
 
 fn copy(mdt: &mut OfflineMdt) -> Result<PathBuf> {
@@ -116,7 +137,7 @@ fn copy(mdt: &mut OfflineMdt) -> Result<PathBuf> {
     })
 }
 
-fn unreadable(error: sheen_mds::MdtError) -> Failure {
+fn failed(error: MdtError) -> Failure {
     Failure::new(error.to_string())
 }
 

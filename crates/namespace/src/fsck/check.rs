@@ -18,7 +18,7 @@ use crate::{Batch, Store, StoreError, key, record::Inode, tables::read};
 /// Directories between a file and the root that are named in a path.
 const DEPTH_MAX: usize = 256;
 
-/// The result of a check. Needs some 100 bytes of memory for each file and for each object.
+/// The result of a check. Needs up to 200 bytes of memory for each file, and 100 for each object.
 pub struct Check {
     found: Found,
 }

@@ -14,7 +14,7 @@ const PROBLEMS_MAX: usize = 100_000;
 /// An object: the index of its OST, and its FID.
 pub(crate) type ObjectAt = (u32, Fid);
 
-/// The numbers of a file: some 100 bytes.
+/// The numbers of a file.
 pub(crate) struct File {
     pub kind: FileKind,
     pub nlink: u32,

@@ -19,7 +19,9 @@ mod found;
 mod links;
 mod problem;
 mod repair;
+mod salvage;
 mod scan;
 
 pub use check::Check;
 pub use problem::{EntryAt, Problem};
+pub use salvage::{DamagedStore, salvage};

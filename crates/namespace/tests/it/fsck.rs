@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use proptest::prelude::*;
-use sheen_namespace::{Check, Config, MemStore, Problem, Store};
+use sheen_namespace::{Batch, Check, Config, DamagedStore, MemStore, Problem, Records, Store, StoreError, salvage};
 use sheen_wire::{
     Cred, Fid, FileKind, Time,
     fid::ROOT,
@@ -325,5 +325,140 @@ proptest! {
             fs.commit();
             fs.check();
         }
+    }
+}
+
+/// A store whose records lie in leaves, some of which cannot be read. A leaf holds the keys from
+/// its first one up to the first one of the next leaf.
+struct Leaves {
+    leaves: Vec<(Records, bool)>,
+}
+
+impl Leaves {
+    fn new(content: &Content, records: usize, damaged: &[prop::sample::Index]) -> Leaves {
+        let all: Records = content.clone().into_iter().collect();
+        let mut leaves: Vec<_> = all.chunks(records).map(|leaf| (leaf.to_vec(), false)).collect();
+        damaged.iter().for_each(|index| index.get_mut(&mut leaves).1 = true);
+        Leaves { leaves }
+    }
+
+    fn leaf_of(&self, key: &[u8]) -> usize {
+        self.leaves.partition_point(|(leaf, _)| *leaf[0].0 <= *key).saturating_sub(1)
+    }
+
+    fn read<'a>(
+        &'a self,
+        leaves: impl Iterator<Item = usize> + 'a,
+        limit: usize,
+        in_range: impl Fn(&[u8]) -> bool,
+        is_last: impl Fn(usize) -> bool,
+        order: fn(&Records) -> Records,
+    ) -> Result<Records, StoreError> {
+        let mut out = Records::new();
+        for leaf in leaves {
+            if self.leaves[leaf].1 {
+                return Err(StoreError::Damaged("a leaf".into()));
+            }
+            out.extend(order(&self.leaves[leaf].0).into_iter().filter(|(key, _)| in_range(key)));
+            if out.len() >= limit || is_last(leaf) {
+                break;
+            }
+        }
+        out.truncate(limit);
+        Ok(out)
+    }
+}
+
+impl Store for Leaves {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self.range(key, &[key, &[0]].concat(), 1)?;
+        Ok(found.into_iter().next().map(|(_, value)| value))
+    }
+
+    fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
+        let (first, last) = (self.leaf_of(from), self.leaf_of(to));
+        let in_range = |key: &[u8]| key >= from && key < to;
+        self.read(first..self.leaves.len(), limit, in_range, |leaf| leaf >= last, Records::clone)
+    }
+
+    fn commit(&self, _: &Batch) -> Result<(), StoreError> {
+        panic!("a damaged store is not changed")
+    }
+}
+
+impl DamagedStore for Leaves {
+    fn range_back(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
+        let (first, last) = (self.leaf_of(from), self.leaf_of(to));
+        let in_range = |key: &[u8]| key >= from && key < to;
+        self.read((0..=last).rev(), limit, in_range, |leaf| leaf <= first, |leaf| leaf.iter().rev().cloned().collect())
+    }
+}
+
+#[test]
+fn salvage_finds_records_between_damaged_ones() {
+    let mut fs = Fs::new();
+    for i in 0..200 {
+        fs.touch(&Cred::ROOT, ROOT, &format!("file{i}"), 0o644).unwrap();
+    }
+    fs.commit();
+    let all = content(&fs.store);
+    let mut leaves = Leaves::new(&all, 4, &[]);
+    let of_table = |table: u8, share: usize| {
+        let (first, last) = (leaves.leaf_of(&[table]) + 1, leaves.leaf_of(&[table + 1]) - 1);
+        first + (last - first) * share / 4
+    };
+    let damaged = [of_table(b'e', 1), of_table(b'e', 3), of_table(b'i', 1), of_table(b'i', 3)];
+    damaged.iter().for_each(|leaf| leaves.leaves[*leaf].1 = true);
+    let target = MemStore::new();
+    assert_eq!(salvage(&leaves, &target).unwrap() as usize, all.len() - 4 * damaged.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Of each table everything before the first damage and after the last one is copied, and a
+    /// repair makes the rest consistent.
+    #[test]
+    fn salvage_copies_what_is_not_damaged(
+        ops in prop::collection::vec(any::<(u8, usize, usize, u8)>(), 1..80),
+        records in 1..9_usize,
+        damaged in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let mut fs = Fs::new();
+        let mut dirs = vec![ROOT];
+        ops.into_iter().for_each(|op| change(&mut fs, &mut dirs, op));
+        fs.commit();
+        let all = content(&fs.store);
+        let leaves = Leaves::new(&all, records, &damaged);
+        let target = Arc::new(MemStore::new());
+        let copied = match salvage(&leaves, &*target) {
+            Ok(copied) => copied,
+            Err(e) => {
+                prop_assert_eq!(e, StoreError::Incomplete("superblock"));
+                prop_assert!(leaves.get(b"s").is_err());
+                return Ok(());
+            }
+        };
+        let found = content(&target);
+        let lost = leaves.get(b"c").is_err();
+        prop_assert_eq!(copied as usize + usize::from(lost), found.len());
+        for table in all.keys().map(|key| key[0]).collect::<std::collections::BTreeSet<_>>() {
+            let (first, last) = (leaves.leaf_of(&[table]), leaves.leaf_of(&[table + 1]));
+            let is_damaged = |leaf: &usize| leaves.leaves[*leaf].1;
+            let Some(from) = (first..=last).find(is_damaged) else {
+                prop_assert!(all.range(vec![table]..vec![table + 1]).all(|(key, value)| found.get(key) == Some(value)));
+                continue;
+            };
+            let to = (first..=last).rfind(is_damaged).unwrap();
+            for (key, value) in all.range(vec![table]..vec![table + 1]) {
+                let leaf = leaves.leaf_of(key);
+                prop_assert!((from..=to).contains(&leaf) || found.get(key) == Some(value), "{key:02x?}");
+            }
+        }
+        let repaired = repair(&target);
+        prop_assert_eq!(repaired.problems(), []);
+        let mut fs = served(target);
+        fs.touch(&Cred::ROOT, ROOT, "new", 0o644).unwrap();
+        fs.commit();
     }
 }

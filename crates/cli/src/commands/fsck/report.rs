@@ -27,6 +27,8 @@ pub struct Report {
     pub left: u64,
     /// Copy of the metadata from before the repair.
     pub copy: Option<PathBuf>,
+    /// Number of records that were copied from a damaged store to a new one.
+    pub salvaged: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -42,19 +44,20 @@ struct Found {
 
 impl Report {
     /// Begins the report of a check of these OSTs.
-    pub fn new(mdt: &Identity, check: &Check, osts: &BTreeSet<u32>) -> Report {
+    pub fn new(mdt: &Identity, check: &Check, osts: BTreeSet<u32>) -> Report {
         Report {
             fsname: mdt.fsname.clone(),
             mdt: format!("{}-MDT{:04x}", mdt.fsname, mdt.index),
             files: check.files_count(),
             objects: check.objects_count(),
-            osts: osts.clone(),
-            unchecked_osts: check.osts().difference(osts).copied().collect(),
+            unchecked_osts: check.osts().difference(&osts).copied().collect(),
+            osts,
             problems: Vec::new(),
             problem_count: check.problem_count(),
             repaired: 0,
             left: 0,
             copy: None,
+            salvaged: None,
         }
     }
 
@@ -83,6 +86,7 @@ impl Report {
         for found in &mut self.problems {
             found.repaired = !left.contains(&found.text);
         }
+        (self.files, self.objects) = (last.files_count(), last.objects_count());
         self.left = last.problem_count();
         self.repaired = self.problem_count - self.left;
     }
@@ -108,6 +112,9 @@ impl Report {
         let unlisted = self.problem_count - self.problems.len() as u64;
         if unlisted > 0 {
             println!("and {unlisted} more problems");
+        }
+        if let Some(records) = self.salvaged {
+            println!("the damaged metadata store was replaced by a new one with {records} readable records");
         }
         for ost in &self.unchecked_osts {
             println!("the objects on OST{ost:04x} were not checked; add --dir with its directory");
