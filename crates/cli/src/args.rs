@@ -203,8 +203,8 @@ pub struct FsckArgs {
     /// Repair what was found; without this option nothing is changed
     #[arg(long)]
     pub repair: bool,
-    /// If the metadata store itself is damaged, copy all that is readable to a new one, and repair
-    /// that
+    /// As --repair; if the metadata store itself is damaged, copy all that is readable to a new one
+    /// first
     #[arg(long)]
     pub salvage: bool,
     /// Print JSON, for programs

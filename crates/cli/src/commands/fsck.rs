@@ -75,14 +75,23 @@ fn run_on(rt: &Rt, targets: &Targets, args: &FsckArgs) -> Result<i32> {
     let mut report = Report::new(mdt.identity(), &check, osts.iter().map(|ost| ost.index).collect());
     report.salvaged = salvaged;
     report.found(mdt.store(), &check);
-    let repairs = args.repair || salvaged.is_some();
+    let repairs = args.repair || args.salvage;
     if repairs && check.problems().iter().any(|problem| problem.repair().is_some()) {
         report.copy = Some(copy(&mut mdt)?);
         for _ in 0..ROUNDS_MAX {
+            let first = check.problems().iter().find(|problem| problem.repair().is_some()).cloned();
             if mdt.repair(&check, rt.wall()).map_err(failed)? == 0 {
                 break;
             }
             check = metadata(&mdt).map_err(failed)?;
+            // A change that a read does not find shows that the pages of the store are in disorder.
+            report.is_stuck = first.is_some_and(|first| check.problems().contains(&first));
+            if report.is_stuck && args.salvage && report.salvaged.is_none() {
+                report.salvaged = Some(mdt.salvage().map_err(failed)?);
+                check = metadata(&mdt).map_err(failed)?;
+            } else if report.is_stuck {
+                break;
+            }
             objects(&osts, &mut check)?;
             report.found(mdt.store(), &check);
         }

@@ -179,10 +179,10 @@ fn numbers(fid: Fid, file: &File, problems: &mut Vec<Problem>) {
     let is_dir = file.kind == FileKind::Dir;
     let is_named = file.names > 0 || fid == ROOT;
     let counted = if is_dir { 2 + file.subdirs } else { file.names };
-    if !is_named && (file.nlink > 0 || file.entries_found > 0) {
+    // A deleted file that is still open has neither names nor links.
+    let is_orphan = file.is_orphan && file.nlink == 0 && file.entries_found == 0;
+    if !is_named && !is_orphan {
         problems.push(Problem::NoName(fid, file.kind));
-    } else if !is_named && !file.is_orphan {
-        problems.push(Problem::UnlistedOrphan(fid));
     } else if is_named && file.nlink != counted {
         problems.push(Problem::LinkCount { fid, stored: file.nlink, counted });
     }

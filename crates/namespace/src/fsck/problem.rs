@@ -39,7 +39,7 @@ pub enum Problem {
     WrongType(EntryAt, FileKind),
     /// A directory has another name besides this one.
     SecondName(EntryAt),
-    /// A file has links, but no name.
+    /// A file has no name, and is not listed to be deleted.
     NoName(Fid, FileKind),
     /// A directory is below itself.
     Loop(EntryAt),
@@ -74,8 +74,6 @@ pub enum Problem {
     },
     /// Extended attributes of a file that does not exist.
     XattrsOfNoFile(Fid),
-    /// A file without names and links is not on the list of files to be deleted.
-    UnlistedOrphan(Fid),
     /// The list of files to be deleted has one that has names, or that does not exist.
     WrongOrphan(Fid),
     /// A file's layout cannot be decoded.
@@ -146,7 +144,6 @@ impl Problem {
             Problem::EntryCount { .. } => "entry_count",
             Problem::XattrBytes { .. } => "xattr_size",
             Problem::XattrsOfNoFile(_) => "xattrs_of_no_file",
-            Problem::UnlistedOrphan(_) => "unlisted_orphan",
             Problem::WrongOrphan(_) => "wrong_orphan",
             Problem::BadLayout(..) => "bad_layout",
             Problem::LayoutOfOther(..) => "layout_of_other_file",
@@ -174,7 +171,6 @@ impl Problem {
             | Problem::EntryCount { fid, .. }
             | Problem::XattrBytes { fid, .. }
             | Problem::XattrsOfNoFile(fid)
-            | Problem::UnlistedOrphan(fid)
             | Problem::WrongOrphan(fid)
             | Problem::BadLayout(fid, _)
             | Problem::LayoutOfOther(fid, _)
@@ -201,7 +197,6 @@ impl Problem {
             Problem::LinkCount { .. } | Problem::EntryCount { .. } | Problem::FileCount { .. } => "set the number",
             Problem::XattrBytes { .. } => "set the size",
             Problem::XattrsOfNoFile(_) => "remove the attributes",
-            Problem::UnlistedOrphan(_) => "put it on the list",
             Problem::WrongOrphan(_) => "take it off the list",
             Problem::DoomedObject { .. } => "keep the object",
             Problem::ReusableObject { .. } | Problem::ReusableFid(_) => "mark the ids as used",
@@ -268,7 +263,6 @@ impl fmt::Display for Problem {
                 write!(f, "file {fid}: the size of its attributes is {stored}, and should be {counted}")
             }
             Problem::XattrsOfNoFile(fid) => write!(f, "extended attributes of file {fid}, which does not exist"),
-            Problem::UnlistedOrphan(fid) => write!(f, "file {fid} has no name and is not listed to be deleted"),
             Problem::WrongOrphan(fid) => write!(f, "file {fid} is listed to be deleted, and has names or is deleted"),
             Problem::BadLayout(fid, why) => write!(f, "file {fid}: its layout is not readable: {why}"),
             Problem::LayoutOfOther(fid, other) => write!(f, "file {fid}: its layout is that of file {other}"),

@@ -69,10 +69,6 @@ impl<S: Store> Changes<'_, S> {
             Problem::Unreadable { key, .. } => self.raw(key.clone(), None),
             Problem::XattrsOfNoFile(fid) => self.raw(key::xattrs(*fid), None),
             Problem::WrongOrphan(fid) => self.raw(key::orphan(*fid), None),
-            Problem::UnlistedOrphan(fid) => {
-                let listed = encode(&(), Vec::new())?;
-                self.raw(key::orphan(*fid), Some(listed));
-            }
             Problem::NoDirectory(fid) => self.directory(*fid)?,
             Problem::NoName(fid, kind) => self.keep(*fid, *kind)?,
             Problem::OrphanObject { ost, object, bytes: 0 } => self.destroy((*ost, *object))?,

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{
     Fid, FileKind,
-    fid::ROOT,
+    fid::{ROOT, SEQ_WIDTH},
     mds::NAME_MAX,
     seq::{client_seqs, ost_seq},
 };
@@ -96,7 +96,7 @@ impl<'a, S: Store> Scan<'a, S> {
     }
 
     fn inode(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let fid = fid_in(key)?;
+        let fid = self.fid_in(key)?;
         let inode: Inode = decode(key, value)?;
         let links_sum = inode.links.iter().fold(0, |sum: u64, l| sum.wrapping_add(self.sum(l.parent, &l.name)));
         let file = File {
@@ -115,7 +115,7 @@ impl<'a, S: Store> Scan<'a, S> {
             is_orphan: false,
         };
         self.found.files.insert(fid, file);
-        if fid != ROOT && client_seqs(self.found.mdt).contains(&fid.seq) && fid.seq > self.found.counters.seq_reserved {
+        if fid != ROOT && fid.seq > self.found.counters.seq_reserved {
             self.found.report(Problem::ReusableFid(fid));
         }
         if let (FileKind::Regular, Some(layout)) = (inode.kind, &inode.layout) {
@@ -141,7 +141,7 @@ impl<'a, S: Store> Scan<'a, S> {
     }
 
     fn xattrs(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let fid = fid_in(key)?;
+        let fid = self.fid_in(key)?;
         let xattrs: Xattrs = decode(key, value)?;
         match self.found.files.get_mut(&fid) {
             Some(file) => file.xattr_bytes_found = xattrs.bytes() as u32,
@@ -151,7 +151,7 @@ impl<'a, S: Store> Scan<'a, S> {
     }
 
     fn entries(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let (dir, hash) = (fid_in(key)?, key::entry_hash(key).ok_or_else(|| malformed(key))?);
+        let (dir, hash) = (self.fid_in(key)?, key::entry_hash(key).ok_or_else(|| malformed(key))?);
         let bucket: Bucket = decode(key, value)?;
         let parent_kind = self.found.files.get(&dir).map(|parent| parent.kind);
         if parent_kind.is_none() && self.missing_dirs.insert(dir) {
@@ -257,6 +257,17 @@ impl<'a, S: Store> Scan<'a, S> {
         problems.into_iter().for_each(|problem| self.found.report(problem));
     }
 
+    /// Returns the FID in a key of inodes, entries or extended attributes.
+    ///
+    /// # Errors
+    /// This MDT never assigns such a FID.
+    fn fid_in(&self, key: &[u8]) -> Result<Fid, StoreError> {
+        let fid = key::orphan_fid(key).ok_or_else(|| malformed(key))?;
+        let ids = 1..=SEQ_WIDTH;
+        let is_ours = client_seqs(self.found.mdt).contains(&fid.seq) && ids.contains(&fid.oid) && fid.ver == 0;
+        if fid == ROOT || is_ours { Ok(fid) } else { Err(corrupt(key, format!("{fid} is no FID of this MDT"))) }
+    }
+
     fn hash(&self, name: &[u8]) -> u64 {
         hash_of_name(self.found.superblock.hash_seed, self.found.superblock.hash_bits, name)
     }
@@ -279,11 +290,6 @@ pub(super) fn unlinked_layout(key: &[u8], value: &[u8]) -> Result<Layout, StoreE
 
 fn is_valid(name: &[u8]) -> bool {
     !name.is_empty() && name.len() <= NAME_MAX && !is_dots(name) && !name.contains(&b'/') && !name.contains(&0)
-}
-
-/// The FID in a key of inodes, entries or extended attributes.
-fn fid_in(key: &[u8]) -> Result<Fid, StoreError> {
-    key::orphan_fid(key).ok_or_else(|| malformed(key))
 }
 
 fn malformed(key: &[u8]) -> StoreError {

@@ -27,6 +27,9 @@ pub struct Report {
     pub left: u64,
     /// Copy of the metadata from before the repair.
     pub copy: Option<PathBuf>,
+    /// A repair had no effect: the store itself is damaged.
+    #[serde(rename = "damaged")]
+    pub is_stuck: bool,
     /// Number of records that were copied from a damaged store to a new one.
     pub salvaged: Option<u64>,
 }
@@ -57,6 +60,7 @@ impl Report {
             repaired: 0,
             left: 0,
             copy: None,
+            is_stuck: false,
             salvaged: None,
         }
     }
@@ -115,6 +119,9 @@ impl Report {
         }
         if let Some(records) = self.salvaged {
             println!("the damaged metadata store was replaced by a new one with {records} readable records");
+        }
+        if self.is_stuck && self.left > 0 {
+            println!("repairs have no effect, because the store itself is damaged; --salvage makes a new one");
         }
         for ost in &self.unchecked_osts {
             println!("the objects on OST{ost:04x} were not checked; add --dir with its directory");
