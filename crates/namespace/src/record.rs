@@ -1,8 +1,9 @@
 //! Records of the store: their types and byte forms.
 //!
 //! Every value is one byte of format version, followed by the type in postcard. A new version adds
-//! a type and a branch in [`decode`], so that records of old versions stay readable. Tests pin the
-//! byte forms.
+//! a type and a branch in [`decode`], so that records of old versions stay readable. It also raises
+//! [`crate::STORE_FORMAT`]: to the check of an earlier release, its records would be damaged. Tests
+//! pin the byte forms.
 
 use std::{fmt, sync::Arc};
 

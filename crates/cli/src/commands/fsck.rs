@@ -76,10 +76,10 @@ fn run_on(rt: &Rt, targets: &Targets, args: &FsckArgs) -> Result<i32> {
     report.salvaged = salvaged;
     report.found(mdt.store(), &check);
     let repairs = args.repair || args.salvage;
-    if repairs && check.problems().iter().any(|problem| problem.repair().is_some()) {
+    if repairs && !check.next_repairs().is_empty() {
         report.copy = Some(copy(&mut mdt)?);
         for _ in 0..ROUNDS_MAX {
-            let first = check.problems().iter().find(|problem| problem.repair().is_some()).cloned();
+            let first = check.next_repairs().first().copied().cloned();
             if mdt.repair(&check, rt.wall()).map_err(failed)? == 0 {
                 break;
             }

@@ -65,9 +65,16 @@ impl Check {
         self.found.ids.get(&ost).is_some_and(|ids| object.oid <= ids.last)
     }
 
-    /// Returns the problems in the order of their repair; at most 100,000 of them.
+    /// Returns the problems, at most 100,000 of them.
     pub fn problems(&self) -> &[Problem] {
         &self.found.problems
+    }
+
+    /// Returns the problems that the next repair solves: those of the first stage that has any.
+    pub fn next_repairs(&self) -> Vec<&Problem> {
+        let repairable = || self.found.problems.iter().filter(|problem| problem.repair().is_some());
+        let first = repairable().map(Problem::stage).min();
+        repairable().filter(|problem| Some(problem.stage()) == first).collect()
     }
 
     /// Returns the number of all problems.
@@ -105,16 +112,17 @@ impl Check {
         None
     }
 
-    /// Returns the changes that repair the problems of the first stage which has any, and how many
-    /// these are. `None`: there is nothing that can be repaired. Commit the batch and check again.
-    /// `now` becomes the time of the changes.
+    /// Returns the changes that repair the problems of [`Check::next_repairs`], and how many these
+    /// are. `None`: there is nothing that can be repaired. Commit the batch and check again. `now`
+    /// becomes the time of the changes.
     ///
     /// # Errors
     /// The store cannot be read. There are no FIDs left for new files.
     pub fn repair(&self, store: &impl Store, now: Time) -> Result<Option<(Batch, usize)>, StoreError> {
-        let repairable = || self.found.problems.iter().filter(|problem| problem.repair().is_some());
-        let Some(stage) = repairable().map(Problem::stage).min() else { return Ok(None) };
-        let problems: Vec<&Problem> = repairable().filter(|problem| problem.stage() == stage).collect();
+        let problems = self.next_repairs();
+        if problems.is_empty() {
+            return Ok(None);
+        }
         let batch = repair::batch(store, &self.found, &problems, now)?;
         Ok(Some((batch, problems.len())))
     }

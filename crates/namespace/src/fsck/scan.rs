@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, hash::Hasher};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::de::DeserializeOwned;
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{
     Fid, FileKind,
@@ -69,7 +70,9 @@ impl<'a, S: Store> Scan<'a, S> {
         self.table(b'u', Self::unlinked)?;
         self.table(b'r', Self::range)?;
         self.table(b'o', Self::ids)?;
-        self.table(key::REPLIES, |_, key, value| decode::<Vec<(u64, u64)>>(key, value).map(drop))
+        self.table(key::REPLIES, |_, key, value| of_client::<Vec<(u64, u64)>>(key, value))?;
+        self.table(key::CLIENTS, |_, key, value| of_client::<()>(key, value))?;
+        self.table(b'w', |_, key, value| decode::<Vec<u64>>(key, value).map(drop))
     }
 
     /// Calls `f` with each record of a table. A record that it cannot decode is a problem.
@@ -286,6 +289,12 @@ impl<'a, S: Store> Scan<'a, S> {
 pub(super) fn unlinked_layout(key: &[u8], value: &[u8]) -> Result<Layout, StoreError> {
     let bytes: bytes::Bytes = decode(key, value)?;
     Layout::decode(&bytes).map_err(|e| corrupt(key, e.to_string()))
+}
+
+/// Decodes a record of a client.
+fn of_client<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    key::client_of(key).ok_or_else(|| malformed(key))?;
+    decode::<T>(key, value).map(drop)
 }
 
 fn is_valid(name: &[u8]) -> bool {

@@ -219,6 +219,8 @@ fn objects_of_files_are_not_destroyed_or_used_again() {
 #[test]
 fn object_without_file_becomes_a_file_in_lost_found() {
     let mut fs = Fs::new();
+    fs.commit();
+    let older = store(&content(&fs.store));
     fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
     fs.ns.stop(false);
     fs.commit();
@@ -232,9 +234,16 @@ fn object_without_file_becomes_a_file_in_lost_found() {
         used.iter().for_each(|object| check.object(object.seq as u32, *object, 7));
         [(full, 4096), (empty, 0)].iter().for_each(|(object, bytes)| check.object(3, *object, *bytes));
     };
+    // A repair of a later stage does not come first.
+    let root = content(&fs.store)[&key(b'i', ROOT)].clone();
+    fs.store.put(key(b'i', ROOT), content(&older)[&key(b'i', ROOT)].clone());
     let mut found = check(&fs.store);
     on_osts(&mut found);
-    assert_eq!(names(&found), ["orphan_object", "orphan_object"]);
+    assert_eq!(names(&found), ["entry_count", "orphan_object", "orphan_object"]);
+    assert_eq!(found.next_repairs().len(), 2);
+    fs.store.put(key(b'i', ROOT), root);
+    let mut found = check(&fs.store);
+    on_osts(&mut found);
     let (batch, count) = found.repair(&*fs.store, Time { sec: 5000, nsec: 0 }).unwrap().unwrap();
     assert_eq!(count, 2);
     fs.store.commit(&batch).unwrap();
