@@ -255,10 +255,21 @@ impl Fs {
     /// Starts a file system whose directory is below `place`, with further options of `sheen up`.
     #[track_caller]
     pub fn up_in(place: &Path, osts: u32, options: &[&str]) -> Fs {
+        Fs::up_with(place, osts, &format!("{}:0", own_address()), options)
+    }
+
+    /// Starts a file system with one OST that listens at this address.
+    #[track_caller]
+    pub fn up_at(place: &Path, listen: &str) -> Fs {
+        Fs::up_with(place, 1, listen, &[])
+    }
+
+    #[track_caller]
+    fn up_with(place: &Path, osts: u32, listen: &str, options: &[&str]) -> Fs {
         let base = new_dir(place);
         let fs = Fs { mnt: base.join("mnt"), base };
-        let (osts, listen) = (osts.to_string(), format!("{}:0", own_address()));
-        let mut words = vec!["--osts", &osts, "--listen", &listen];
+        let osts = osts.to_string();
+        let mut words = vec!["--osts", &osts, "--listen", listen];
         words.extend(options);
         fs.start(&words).ok();
         fs

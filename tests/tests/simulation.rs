@@ -5,9 +5,9 @@
 //! its events.
 
 use sheen_tests::sim::{
+    crashes::{Crash, crashes},
     lost_client::{without_mdt, without_ost},
-    mdt_crash::mdt_crashes,
-    ost_crash::{appends_and_crashes, late_writer, ost_crashes},
+    ost_crash::{appends_and_crashes, late_writer, lost_writer, ost_crashes},
     outage::read_through_outages,
     race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
     scenario::{
@@ -33,7 +33,7 @@ fn synced_data_survives_a_power_failure() {
 
 #[test]
 fn no_answered_change_is_lost_by_mds_crashes() {
-    let run = |seed, log| mdt_crashes(seed, 3 * OPS, 4, log);
+    let run = |seed, log| crashes(seed, 3 * OPS, 4, Crash::Mds, log);
     seeds("no_answered_change_is_lost_by_mds_crashes", 60, run);
     // A truncate by handle was sent to three lives of the MDT. A client knew a layout that the MDT
     // had made for another client, which got no answer.
@@ -41,6 +41,18 @@ fn no_answered_change_is_lost_by_mds_crashes() {
     run(1506, 0);
     // The MDT had committed an O_TMPFILE without an answer, and made it again when it was resent.
     run(4752, 0);
+}
+
+#[test]
+fn no_answered_change_is_lost_by_oss_crashes() {
+    let run = |seed, log| crashes(seed, 3 * OPS, 4, Crash::Oss, log);
+    seeds("no_answered_change_is_lost_by_oss_crashes", 60, run);
+}
+
+#[test]
+fn no_answered_change_is_lost_by_crashes_of_any_server() {
+    let run = |seed, log| crashes(seed, 3 * OPS, 6, Crash::Any, log);
+    seeds("no_answered_change_is_lost_by_crashes_of_any_server", 60, run);
 }
 
 #[test]
@@ -57,6 +69,11 @@ fn ost_recovery_without_one_client_costs_only_that_client() {
 fn dirty_data_reaches_a_restarted_ost_before_other_clients_use_the_file() {
     let run = |seed, log| ost_crashes(seed, 4, log);
     seeds("dirty_data_reaches_a_restarted_ost_before_other_clients_use_the_file", 60, run);
+}
+
+#[test]
+fn replay_does_not_undo_synced_data_of_a_client_that_died() {
+    seeds("replay_does_not_undo_synced_data_of_a_client_that_died", 20, lost_writer);
 }
 
 #[test]

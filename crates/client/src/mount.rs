@@ -116,13 +116,16 @@ impl Client {
     }
 
     /// Flushes dirty data, closes all open files and disconnects from every target. Afterwards
-    /// every operation fails with ESHUTDOWN.
+    /// every operation fails with ESHUTDOWN. Data that this client retains for a failure of an
+    /// OST's host is made durable first.
     pub async fn umount(&self) {
         self.abort_tasks();
         let registered = self.registered.lock().take();
         drop(registered);
         if self.rt.timeout(FLUSH_WAIT, self.lov.settle_all()).await.is_err() {
             tracing::error!("{}: unmount: an OST did not answer in time: discarded dirty data", self.fsname);
+        } else if self.rt.timeout(FLUSH_WAIT, self.lov.sync_retained()).await.is_err() {
+            tracing::warn!("{}: unmount: an OST did not make all data durable in time", self.fsname);
         }
         let closes = self.files.all().into_iter().map(|file| self.release(file));
         let closed = async {

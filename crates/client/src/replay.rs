@@ -130,13 +130,19 @@ fn to_replay(retained: &RetainedChange) -> Option<Replay> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheen_wire::{Attr, Cred, Fid, FileKind, Time, mds::Entry};
+    use sheen_wire::{Attr, Bulk, Cred, Fid, FileKind, Time, mds::Entry};
 
     fn retained(request: Request, change: Option<Change>) -> RetainedChange {
         let body = |bytes: Vec<u8>| Bytes::from(bytes);
         let reply = Answer { change, ..Reply::Ok.into() };
         let (request, reply) = (frame::to_body(&Call::from(request)).unwrap(), frame::to_body(&reply).unwrap());
-        RetainedChange { transno: 7, request: body(request), reply: body(reply) }
+        RetainedChange {
+            transno: 7,
+            request: body(request),
+            bulk: Bulk::new(),
+            reply: body(reply),
+            at: Time::default(),
+        }
     }
 
     #[test]
@@ -161,7 +167,7 @@ mod tests {
             let body = |bytes: Vec<u8>| Bytes::from(bytes);
             let request = body(frame::to_body(&Call::from(create.clone())).unwrap());
             let reply = body(frame::to_body(&reply).unwrap());
-            let replay = to_replay(&RetainedChange { transno: 7, request, reply }).unwrap();
+            let replay = to_replay(&RetainedChange { request, reply, ..retained(Request::Cancel, None) }).unwrap();
             let Request::OpenCreate { flags, .. } = frame::from_body::<Call>(&replay.call).unwrap().request else {
                 panic!("another request")
             };

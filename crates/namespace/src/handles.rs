@@ -24,6 +24,8 @@ pub(crate) struct Handles {
     per_client_max: usize,
     files: FxHashMap<u64, OpenFile>,
     by_client: FxHashMap<ClientId, BTreeSet<u64>>,
+    /// Handles of clients that are opening all their files again, from before they began.
+    before: FxHashMap<ClientId, BTreeSet<u64>>,
     opens: FxHashMap<Fid, Opens>,
     /// Number of `files` that are open for execution.
     running: usize,
@@ -109,6 +111,7 @@ impl Handles {
             per_client_max,
             files: FxHashMap::default(),
             by_client: FxHashMap::default(),
+            before: FxHashMap::default(),
             opens: FxHashMap::default(),
             running: 0,
         }
@@ -116,7 +119,8 @@ impl Handles {
 
     /// Checks whether the client may open one more file: else ENFILE.
     pub(crate) fn check_room(&self, client: ClientId) -> wire::Result<()> {
-        let open = self.by_client.get(&client).map_or(0, BTreeSet::len);
+        let count = |of: &FxHashMap<ClientId, BTreeSet<u64>>| of.get(&client).map_or(0, BTreeSet::len);
+        let open = count(&self.by_client).saturating_sub(count(&self.before));
         if open < self.per_client_max { Ok(()) } else { Err(Errno::ENFILE) }
     }
 
@@ -151,6 +155,7 @@ impl Handles {
             of_client.remove(&handle);
             if of_client.is_empty() {
                 self.by_client.remove(&file.client);
+                self.before.remove(&file.client);
             }
         }
         let Some(opens) = self.opens.get_mut(&file.fid) else { return false };
@@ -189,6 +194,19 @@ impl Handles {
         let counts = |count: &Count| Some(count.client) != client && count.runs > 0;
         // Called for each file of a listing, so the usual case must be fast.
         self.running > 0 && self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
+    }
+
+    /// Begins to open all files of a client anew.
+    pub(crate) fn begin_anew(&mut self, client: ClientId) {
+        if let Some(handles) = self.by_client.get(&client) {
+            self.before.insert(client, handles.clone());
+        }
+    }
+
+    /// Returns the handles of before [`Handles::begin_anew`], with their files.
+    pub(crate) fn end_anew(&mut self, client: ClientId) -> Vec<(u64, Fid)> {
+        let handles = self.before.remove(&client).unwrap_or_default();
+        handles.into_iter().filter_map(|h| self.files.get(&h).map(|f| (h, f.fid))).collect()
     }
 
     /// Returns the handles of a client with their files, in order of opening.

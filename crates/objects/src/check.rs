@@ -12,10 +12,10 @@
 //!   because each has its own result.
 
 use sheen_wire::{
-    Errno, Fid, Result,
+    Errno, Fid, Result, Time,
     bulk::BULK_BYTES_MAX,
     ldlm::{Enqueue, Kind},
-    ost::{OBJECT_SIZE_MAX, ObjectAttr, PARTS_MAX, Part, Request},
+    ost::{Change, OBJECT_SIZE_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX, Request},
 };
 
 use crate::name;
@@ -30,7 +30,7 @@ const NSEC_PER_SEC: u32 = 1_000_000_000;
 /// E2BIG: too many parts, or too many bytes for one request. EFBIG: past an object's largest size.
 /// EPROTO: bulk and parts do not agree. EINVAL: anything else that no client of this version sends.
 pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
-    if bulk_len != 0 && !matches!(request, Request::Write { .. }) {
+    if bulk_len != 0 && !matches!(request, Request::Write { .. } | Request::Replay { .. }) {
         return Err(Errno::EPROTO);
     }
     match request {
@@ -39,26 +39,15 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
             parts.iter().try_for_each(|p| named(p.object))
         }
         Request::Write { parts, mtime, .. } => {
-            if total(parts)? != bulk_len {
-                return Err(Errno::EPROTO);
+            if write(parts, *mtime)? == bulk_len {
+                Ok(())
+            } else {
+                Err(Errno::EPROTO)
             }
-            if mtime.is_some_and(|mtime| mtime.nsec >= NSEC_PER_SEC) {
-                return Err(Errno::EINVAL);
-            }
-            parts.iter().try_for_each(|p| changes(p.object, p.offset, u64::from(p.len)))
         }
-        Request::Truncate { objects } => {
-            count(objects.len())?;
-            objects.iter().try_for_each(|&(object, size)| changes(object, size, 0))
-        }
-        Request::Allocate { runs, .. } => {
-            count(runs.len())?;
-            runs.iter().try_for_each(
-                |&(object, offset, len)| {
-                    if len == 0 { Err(Errno::EINVAL) } else { changes(object, offset, len) }
-                },
-            )
-        }
+        Request::Truncate { objects } => truncate(objects),
+        Request::Allocate { runs, .. } => allocate(runs),
+        Request::Replay { changes, .. } => replay(changes, bulk_len),
         Request::Seek { object, .. } => named(*object),
         Request::Attrs { objects }
         | Request::Sync { objects }
@@ -92,6 +81,49 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         Request::List { after } => named(*after),
         Request::StatFs | Request::Recover | Request::Recovered { .. } => Ok(()),
     }
+}
+
+/// Checks changes that are replayed, with `bulk_len` bytes for all of them.
+fn replay(changes: &[(u64, Change)], bulk_len: usize) -> Result<()> {
+    if changes.len() > REPLAYS_MAX {
+        return Err(Errno::E2BIG);
+    }
+    if !changes.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(Errno::EPROTO);
+    }
+    let mut bytes = 0_usize;
+    for (_, change) in changes {
+        match change {
+            Change::Write { parts, mtime } => bytes = bytes.saturating_add(write(parts, Some(*mtime))?),
+            Change::Truncate { objects } => truncate(objects)?,
+            Change::Allocate { runs, .. } => allocate(runs)?,
+        }
+    }
+    if bytes == bulk_len { Ok(()) } else { Err(Errno::EPROTO) }
+}
+
+/// Checks the parts of a write. Returns their bytes.
+fn write(parts: &[Part], mtime: Option<Time>) -> Result<usize> {
+    let bytes = total(parts)?;
+    if mtime.is_some_and(|mtime| mtime.nsec >= NSEC_PER_SEC) {
+        return Err(Errno::EINVAL);
+    }
+    parts.iter().try_for_each(|p| changes(p.object, p.offset, u64::from(p.len)))?;
+    Ok(bytes)
+}
+
+fn truncate(objects: &[(Fid, u64)]) -> Result<()> {
+    count(objects.len())?;
+    objects.iter().try_for_each(|&(object, size)| changes(object, size, 0))
+}
+
+fn allocate(runs: &[(Fid, u64, u64)]) -> Result<()> {
+    count(runs.len())?;
+    runs.iter().try_for_each(
+        |&(object, offset, len)| {
+            if len == 0 { Err(Errno::EINVAL) } else { changes(object, offset, len) }
+        },
+    )
 }
 
 /// Checks a requested lock.

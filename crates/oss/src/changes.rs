@@ -13,7 +13,8 @@
 //!   these bytes;
 //! * the part of a request on one object is executed as soon as its own locks are granted, and
 //!   these locks are released right after. So the OST never waits for a lock while it holds another
-//!   one, and a client may hold locks on some objects and wait for others in any order.
+//!   one, and a client may hold locks on some objects and wait for others in any order. Changes
+//!   that need not wait are made together, and get one transno.
 
 use sheen_lockd::Local;
 use sheen_objects::{Run, change, runs};
@@ -37,6 +38,11 @@ pub trait ObjectChange {
     /// Bytes held in memory until the change is made.
     fn bytes(&self) -> usize {
         0
+    }
+
+    /// The object that changes, if clients replay such a change.
+    fn object(&self) -> Option<Fid> {
+        None
     }
 
     /// Makes the change.
@@ -77,6 +83,10 @@ impl ObjectChange for Write<'_> {
         self.bulk.len()
     }
 
+    fn object(&self) -> Option<Fid> {
+        self.parts.first().map(|part| part.object)
+    }
+
     fn make(&self, store: &Store) -> Result<()> {
         store.write(self.parts, self.bulk, self.sum, self.mtime)
     }
@@ -85,6 +95,10 @@ impl ObjectChange for Write<'_> {
 impl ObjectChange for Truncate {
     fn wants(&self) -> Vec<Want> {
         vec![(Resource::extent(self.0), Mode::Pw, change::resized(self.1))]
+    }
+
+    fn object(&self) -> Option<Fid> {
+        Some(self.0)
     }
 
     fn make(&self, store: &Store) -> Result<()> {
@@ -97,6 +111,10 @@ impl ObjectChange for Fallocate {
         let (object, offset, len) = self.1;
         let extent = change::inside(offset, len);
         extent.map(|extent| (Resource::extent(object), Mode::Cw, extent)).into_iter().collect()
+    }
+
+    fn object(&self) -> Option<Fid> {
+        Some(self.1.0)
     }
 
     fn make(&self, store: &Store) -> Result<()> {
@@ -116,13 +134,22 @@ impl ObjectChange for Revoke {
 
 /// The outcome of a change.
 #[must_use]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The change is made.
-    Made,
+    Made(Transnos),
     /// Nothing was changed: a lock of another client conflicts, and too many bytes wait already.
     /// The client is to enqueue a lock first.
     LockFirst,
+}
+
+/// The transnos of a change ([`crate::commits`]).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Transnos {
+    /// The last one; 0 if the change has none.
+    pub last: u64,
+    /// Those of the objects, if there are different ones.
+    pub each: Vec<(Fid, u64)>,
 }
 
 impl Ost {
@@ -142,8 +169,16 @@ impl Ost {
             self.locks.unless_disconnected(export, lock.wait()).await?;
         }
         let done = self.perhaps_blocking(blocking, || change.make(&self.store));
+        let last = done.map(|()| self.number(export, change.object().into_iter()));
         drop((lock, admitted));
-        done.map(|()| Outcome::Made)
+        Ok(Outcome::Made(Transnos { last: last?, each: Vec::new() }))
+    }
+
+    /// Returns the transno of changes to these objects that were just made, while no other client
+    /// can change the same bytes.
+    fn number(&self, export: &Export, objects: impl Iterator<Item = Fid>) -> u64 {
+        let mut objects = objects.peekable();
+        if objects.peek().is_some() { self.commits.changed(export, objects) } else { 0 }
     }
 
     /// Makes changes for the client. Changes without a conflicting lock are made at once, each of
@@ -161,25 +196,27 @@ impl Ost {
         let (ready, others): (Vec<_>, Vec<_>) = changes.map(lock).partition(|(lock, _)| lock.is_granted());
         let bytes = others.iter().map(|(_, change)| change.bytes()).sum();
         let Some(admitted) = self.write_admission.enter(export.id(), bytes) else { return Ok(Outcome::LockFirst) };
-        self.perhaps_blocking(blocking, || {
-            ready.into_iter().try_for_each(|(lock, change)| {
-                let done = change.make(&self.store);
-                drop(lock);
-                done
-            })
-        })?;
+        self.perhaps_blocking(blocking, || ready.iter().try_for_each(|(_, change)| change.make(&self.store)))?;
+        let made: Vec<Fid> = ready.iter().filter_map(|(_, change)| change.object()).collect();
+        let last = self.number(export, made.iter().copied());
+        drop(ready);
         if others.is_empty() {
-            return Ok(Outcome::Made);
+            return Ok(Outcome::Made(Transnos { last, each: Vec::new() }));
         }
         let each = others.into_iter().map(async |(mut lock, change)| {
             lock.wait().await;
             let done = self.perhaps_blocking(blocking, || change.make(&self.store));
+            let object = change.object();
+            let transno = done.map(|()| self.number(export, object.into_iter()));
             drop(lock);
-            done
+            Ok((object, transno?))
         });
-        let done: Result<()> = self.locks.unless_disconnected(export, locks::all(each)).await?.into_iter().collect();
+        let done: Result<Vec<_>> =
+            self.locks.unless_disconnected(export, locks::all(each)).await?.into_iter().collect();
         drop(admitted);
-        done.map(|()| Outcome::Made)
+        let later = done?.into_iter().filter_map(|(object, transno)| Some((object?, transno)));
+        let each: Vec<_> = made.into_iter().map(|object| (object, last)).chain(later).collect();
+        Ok(Outcome::Made(Transnos { last: each.iter().map(|one| one.1).max().unwrap_or_default(), each }))
     }
 
     fn lock(&self, export: &Export, change: &impl ObjectChange) -> Local {

@@ -40,6 +40,7 @@
 //! * open files, buffers and bookkeeping are bounded, whatever clients request.
 
 mod changes;
+mod commits;
 mod config;
 mod counters;
 mod dom_inline;

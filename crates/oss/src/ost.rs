@@ -6,21 +6,29 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use sheen_lockd::Lockd;
 use sheen_params::{Params, Stats};
 use sheen_recovery::Counts;
 use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
-use sheen_wire::{STATE_DEGRADED, StatFs};
+use sheen_wire::{Errno, STATE_DEGRADED, StatFs};
 
-use crate::{Store, exports::Exports, locks::Locks, scrubber::Scrubber, write_admission::WriteAdmission};
+use crate::{
+    Store,
+    commits::Commits,
+    exports::Exports,
+    locks::Locks,
+    recovery::{Destroyed, Replayed},
+    scrubber::Scrubber,
+    write_admission::WriteAdmission,
+};
 
 /// Number of objects from which a request is announced as blocking: each takes some microseconds.
 pub(crate) const BLOCKING_OBJECTS: usize = 256;
 
-/// State of the recovery after a restart. Clients replay no changes.
-pub(crate) type Recovery = sheen_recoveryd::Recovery<(), ()>;
+/// State of the recovery after a restart.
+pub(crate) type Recovery = sheen_recoveryd::Recovery<Replayed, Errno>;
 
 /// A running OST.
 pub struct Ost {
@@ -36,6 +44,9 @@ pub struct Ost {
     pub(crate) store: Store,
     pub(crate) locks: Locks,
     pub(crate) recovery: Arc<Recovery>,
+    /// Ranges that were destroyed during the recovery.
+    pub(crate) destroyed: Mutex<Destroyed>,
+    pub(crate) commits: Commits,
     pub(crate) write_admission: WriteAdmission,
     pub(crate) scrubber: Scrubber,
     pub(crate) gate: Gate,

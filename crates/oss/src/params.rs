@@ -52,7 +52,8 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     put("uuid", Param::text(move || uuid.clone()));
     put("stats", stats(&weak));
     scrub(&weak, &put);
-    sheen_recoveryd::register(&ost.recovery, &dir, params, || None);
+    let of = weak.clone();
+    sheen_recoveryd::register(&ost.recovery, &dir, params, move || of.upgrade().map(|ost| ost.commits.last()));
     ost.locks.register(params);
     if !ost.is_of_mdt {
         params.register(&format!("{dir}.degraded"), degraded(&weak));

@@ -1,16 +1,24 @@
-//! Recovery after a restart: clients flush the dirty data that they wrote under locks of before.
+//! Recovery after a restart: clients replay the changes that the OST has lost, and flush the dirty
+//! data that they wrote under locks of before.
 //!
 //! The locks were lost with the restart. If another client could read or write the same bytes
 //! before the flush, it would read old data, or its write would be overwritten by an earlier one.
 //!
 //! A client's hook for restarts drops its locks, and the data and sizes cached under them. Then it
-//! sends `Recover`, flushes its dirty data, and sends `Recovered`.
+//! sends `Recover`. If the OST's host has failed since the last commit ([`crate::commits`]), the
+//! client sends the changes that are not committed (`Replay`). The OST executes the changes of all
+//! clients in order of transno. Then each client flushes its dirty data, and sends `Recovered`.
+//!
+//! Changes may be in the files already, all of them or some. Executed once more in their order,
+//! they give the same bytes.
 //!
 //! Invariants:
-//! * A client is on the durable list before it gets its first lock ([`Ost::list_client`]). A client
-//!   of this process is left out, because it does not survive a crash.
+//! * A client is on the durable list before its first lock or change ([`Ost::list_client`]). A
+//!   client of this process is left out, because it does not survive a crash.
+//! * Until all changes are replayed, nothing else is written.
 //! * Until all clients on the list have recovered, only they may write, and only bytes on which
 //!   they had locks: dirty data, and appends that were under way.
+//! * An object that the MDT destroys meanwhile is not created again by a replay.
 //! * A client that does not recover in time is dropped: it is taken off the list, and evicted if it
 //!   is connected. Then it discards its dirty data, and reports this at its next sync.
 //! * An orderly stop revokes all locks ([`Ost::revoke_all`]). So the next start waits only for
@@ -23,9 +31,9 @@ use sheen_recovery::Stage;
 use sheen_recoveryd::Over;
 use sheen_rpc::Export;
 use sheen_wire::{
-    Errno, Result,
+    Bulk, Errno, Fid, Result,
     ldlm::{Mode, Policy, Resource},
-    ost::{Reply, Request},
+    ost::{Change, Reply, Request},
 };
 use tracing::{info, warn};
 
@@ -36,6 +44,27 @@ const REVOKE_MAX: Duration = Duration::from_secs(1);
 /// Number of objects whose locks are revoked at a time.
 const REVOKED_AT_ONCE: usize = 256;
 
+/// A change that a client replays.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    change: Change,
+    /// The bytes of a write.
+    bulk: Bulk,
+    /// Id of the client's export.
+    export: u64,
+}
+
+/// The ranges of objects that were destroyed during a recovery: sequence, first and last id. The
+/// store knows single ones.
+#[derive(Debug, Default)]
+pub(crate) struct Destroyed(Vec<(u64, u32, u32)>);
+
+impl Destroyed {
+    fn has(&self, object: Fid) -> bool {
+        self.0.iter().any(|(seq, first, last)| object.seq == *seq && (*first..=*last).contains(&object.oid))
+    }
+}
+
 impl Ost {
     /// Waits until this request may be executed. Returns the reply if it may not.
     ///
@@ -45,15 +74,19 @@ impl Ost {
         use Request::*;
         let is_back = || self.recovery.window.lock().has_replayed(export.client());
         match request {
-            Recover | Recovered { .. } | StatFs | Cancel { .. } | Glimpsed { .. } | Follow { .. } => Ok(None),
+            Recover | Replay { .. } | Recovered { .. } | StatFs | Cancel { .. } | Glimpsed { .. } | Follow { .. } => {
+                Ok(None)
+            }
             // No client uses these objects any more.
             Destroy { .. } | DestroyRange { .. } => Ok(None),
             Write { held: true, .. } if is_back() => {
                 self.recovery.progress();
-                Ok(None)
+                self.locks.unless_disconnected(export, self.recovery.replayed()).await.map(|()| None)
             }
             // After data that followed its object to another name.
-            Sync { .. } if is_back() => Ok(None),
+            Sync { .. } if is_back() => {
+                self.locks.unless_disconnected(export, self.recovery.replayed()).await.map(|()| None)
+            }
             // The request must not hold bytes for which a flush may wait.
             Write { held: false, .. } => Ok(Some(Reply::LockFirst)),
             _ => self.locks.unless_disconnected(export, self.recovery.ended()).await.map(|()| None),
@@ -65,10 +98,84 @@ impl Ost {
     /// # Errors
     /// ESTALE: the OST did not wait for this client.
     pub(crate) fn client_returned(&self, export: &Export) -> Result<Reply> {
-        self.recovery.window.lock().replay(export.client(), true, [], true).map_err(|_| Errno::ESTALE)?;
+        let (epoch, lost) = (self.store.epoch(), self.store.lost_epochs());
+        let has_all = lost.is_empty();
+        self.recovery.window.lock().replay(export.client(), true, [], has_all).map_err(|_| Errno::ESTALE)?;
         self.store.clients().returned(export.client(), export.id());
         self.recovery.notify();
-        Ok(Reply::Ok)
+        Ok(Reply::Recovering { epoch, lost })
+    }
+
+    /// Accepts changes of a client, and waits until they are executed. `bulk`: the bytes of the
+    /// writes.
+    ///
+    /// # Errors
+    /// ESTALE: the OST does not wait for this client.
+    pub(crate) async fn replay(
+        &self,
+        export: &Export,
+        changes: Vec<(u64, Change)>,
+        bulk: &Bulk,
+        first: bool,
+        last: bool,
+    ) -> Result<Reply> {
+        let client = export.client();
+        let transnos: Vec<u64> = changes.iter().map(|(transno, _)| *transno).collect();
+        let mut at = 0;
+        let with_bytes = |(transno, change): (u64, Change)| {
+            let len = match &change {
+                Change::Write { parts, .. } => parts.iter().map(|part| part.len as usize).sum(),
+                Change::Truncate { .. } | Change::Allocate { .. } => 0,
+            };
+            at += len;
+            (transno, Replayed { change, bulk: bulk.slice(at - len, len), export: export.id() })
+        };
+        let changes: Vec<_> = changes.into_iter().map(with_bytes).collect();
+        self.recovery.window.lock().replay(client, first, changes, last).map_err(|_| Errno::ESTALE)?;
+        self.recovery.progress();
+        self.recovery.notify();
+        let outcomes = self.recovery.wait_for(|recovery| match recovery.window.lock().outcomes(client, &transnos) {
+            Ok(Some(outcomes)) => Some(Ok(outcomes)),
+            Ok(None) => None,
+            Err(_) => Some(Err(Errno::ESTALE)),
+        });
+        Ok(Reply::Replayed(self.locks.unless_disconnected(export, outcomes).await??))
+    }
+
+    /// Executes all changes whose turn has come.
+    fn execute_replays(&self) {
+        loop {
+            let next = self.recovery.window.lock().next_change();
+            let Some((client, transno, change)) = next else { return };
+            let outcome = self.perhaps_blocking(true, || self.execute_replay(&change));
+            if let Err(errno) = outcome {
+                warn!("{}: cannot replay a change of client {client}: {errno}; the client reports its loss", self.name);
+            }
+            if self.recovery.window.lock().executed(&client, transno, outcome) {
+                self.recovery.notify();
+            }
+        }
+    }
+
+    fn execute_replay(&self, replayed: &Replayed) -> Result<()> {
+        let Replayed { change, bulk, export } = replayed;
+        let changed = self.store.replay(change, bulk, |object| self.destroyed.lock().has(object))?;
+        self.commits.replayed(*export, changed);
+        Ok(())
+    }
+
+    /// Records that all changes are replayed, and that all clients which the OST waited for know it.
+    pub(crate) fn all_replayed(&self) {
+        if let Err(errno) = self.store.replayed() {
+            warn!("{}: cannot record the end of the replay: {errno}; check the disk", self.name);
+        }
+    }
+
+    /// Records the removal of a range of objects during the recovery.
+    pub(crate) fn destroyed_range(&self, seq: u64, first: u32, last: u32) {
+        if !self.recovery.is_ended() {
+            self.destroyed.lock().0.push((seq, first, last));
+        }
     }
 
     /// Processes `Recovered`.
@@ -81,11 +188,12 @@ impl Ost {
         Reply::Ok
     }
 
-    /// Puts a client on the durable list before its first lock.
+    /// Puts a client on the durable list before its first lock or change.
     pub(crate) async fn list_client(&self, export: &Arc<Export>) {
         if export.nid() == Nid::Lo || self.exports.read().is_listed(export) {
             return;
         }
+        self.commits.listed();
         self.store.clients().add(export.client(), export.id()).await;
         self.exports.write().listed(export);
         if export.is_ended() {
@@ -154,12 +262,21 @@ pub(crate) async fn run(ost: Arc<Ost>) {
     let clients = ost.recovery.window.lock().counts().clients;
     info!("{}: in recovery: waiting for {clients} clients", ost.name);
     let mut connected = 0;
-    while ost.recovery.window.lock().stage() != Stage::Ended {
+    loop {
+        ost.execute_replays();
+        if ost.recovery.window.lock().stage() == Stage::Ended {
+            break;
+        }
         if let Some(over) = ost.recovery.wait_for_clients(&mut connected).await {
             ost.drop_clients(over).await;
         }
     }
+    ost.all_replayed();
     ost.recovery.end();
-    let dropped = ost.recovery.window.lock().counts().dropped;
-    info!("{}: recovery is over: {clients} clients, {dropped} of them lost", ost.name);
+    *ost.destroyed.lock() = Destroyed::default();
+    let counts = ost.recovery.window.lock().counts();
+    info!(
+        "{}: recovery is over: {clients} clients, {} of them lost, {} changes replayed",
+        ost.name, counts.dropped, counts.replayed
+    );
 }

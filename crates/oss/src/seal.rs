@@ -74,11 +74,15 @@ impl Ost {
         let sealed = Mutex::default();
         let one = |&(object, version): &(Fid, Option<u64>)| SealOne { object, version, group, sealed: &sealed };
         let sealing = self.change_each(export, objects.iter().map(one), false);
-        let done = match self.rt.timeout(SEAL_WAIT_MAX, sealing).await {
+        let mut done = match self.rt.timeout(SEAL_WAIT_MAX, sealing).await {
             Ok(Ok(_)) => self.store.sync_markers().await,
             Ok(Err(errno)) => Err(errno),
             Err(_) => Err(Errno::EBUSY),
         };
+        if done.is_ok() {
+            let objects: Vec<Fid> = objects.iter().map(|(object, _)| *object).collect();
+            done = self.settle(&objects).await;
+        }
         if done.is_err() {
             self.store.unseal(&sealed.lock())?;
         }

@@ -14,7 +14,7 @@ use sheen_wire::{
 
 use crate::{
     Ost,
-    changes::{Fallocate, ObjectChange, Outcome, Revoke, Truncate, Write},
+    changes::{Fallocate, ObjectChange, Outcome, Revoke, Transnos, Truncate, Write},
     counters::{READ_BYTES, WRITE_BYTES},
     ost::BLOCKING_OBJECTS,
 };
@@ -63,6 +63,10 @@ impl Service<sheen_wire::Ost> for Ost {
         self.incarnation
     }
 
+    fn last_committed(&self) -> u64 {
+        self.store.committed()
+    }
+
     fn reply_bytes(&self, request: &Request) -> usize {
         match request {
             // A read that waits for the recovery must not hold room for which a flush may wait.
@@ -105,13 +109,14 @@ impl Ost {
             }
             Request::Read { parts } => return self.read_written(export, &parts).await,
             Request::Write { parts, sync, mtime, grant, held: _ } => {
-                if self.write(export, &parts, &bulk, mtime, grant.used).await? == Outcome::LockFirst {
-                    return Ok(Reply::LockFirst.into());
-                }
+                let transnos = match self.write(export, &parts, &bulk, mtime, grant.used).await? {
+                    Outcome::LockFirst => return Ok(Reply::LockFirst.into()),
+                    Outcome::Made(transnos) => transnos,
+                };
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
-                Reply::Done { epoch: self.store.epoch(), granted: self.grant(export, grant.want) }
+                return Ok(self.done(transnos, self.grant(export, grant.want)));
             }
             Request::Attrs { objects } => Reply::Attrs(self.attrs(export, &objects).await?),
             Request::Enqueue { locks, want } => self.enqueue(export, &locks, want).await?,
@@ -127,28 +132,29 @@ impl Ost {
                 let blocking = objects.len() >= BLOCKING_OBJECTS;
                 let changes: Vec<_> =
                     objects.into_iter().map(|(object, size)| (object, Truncate(object, size))).collect();
-                let _ = self.change_some(export, changes, blocking).await?;
-                self.done()
+                return Ok(self.changed(self.change_some(export, changes, blocking).await?));
             }
             Request::Allocate { mode, runs } => {
                 let _space = self.reserve_for_allocate(export, mode, &runs)?;
                 let changes: Vec<_> = runs.into_iter().map(|run| (run.0, Fallocate(mode, run))).collect();
-                let _ = self.change_some(export, changes, true).await?;
-                self.done()
+                return Ok(self.changed(self.change_some(export, changes, true).await?));
             }
             Request::Seek { object, offset, what } => Reply::Offset(self.seek(export, object, offset, what).await?),
             Request::Sync { objects } => {
-                self.store.sync(&objects).await?;
-                self.done()
+                self.sync(export, &objects).await?;
+                return Ok(self.done(Transnos::default(), 0));
             }
             Request::Destroy { objects } => {
                 self.revoke(export, &objects).await?;
                 self.store.destroy(&objects).await?;
+                self.settle(&objects).await?;
                 Reply::Ok
             }
             Request::DestroyRange { seq, first, last } => {
                 self.revoke_range(export, seq, first, last).await?;
                 self.store.destroy_range(seq, first, last).await?;
+                self.destroyed_range(seq, first, last);
+                self.settle_where(|object| object.seq == seq && (first..=last).contains(&object.oid)).await?;
                 Reply::Ok
             }
             Request::StatFs => Reply::StatFs(self.statfs()?),
@@ -167,6 +173,9 @@ impl Ost {
                 Reply::Ok
             }
             Request::Recover => self.client_returned(export)?,
+            Request::Replay { changes, first, last } => {
+                Box::pin(self.replay(export, changes, &bulk, first, last)).await?
+            }
             Request::Recovered { incarnation } => self.client_recovered(export, incarnation),
             Request::Follow { objects } => Reply::Objects(self.store.follow(&objects)?),
             Request::Link { objects } => {
@@ -192,8 +201,25 @@ impl Ost {
         }
     }
 
-    fn done(&self) -> Reply {
-        Reply::Done { epoch: self.store.epoch(), granted: 0 }
+    fn done(&self, transnos: Transnos, granted: u64) -> Response<Reply> {
+        let Transnos { last, each } = transnos;
+        Response::with_transno(Reply::Done { epoch: self.store.epoch(), granted, transnos: each }, last)
+    }
+
+    fn changed(&self, outcome: Outcome) -> Response<Reply> {
+        match outcome {
+            Outcome::Made(transnos) => self.done(transnos, 0),
+            Outcome::LockFirst => Reply::LockFirst.into(),
+        }
+    }
+
+    async fn sync(&self, export: &Export, objects: &[Fid]) -> Result<()> {
+        // A commit is a sync as well, but does not count changes of clients of this process.
+        if objects.is_empty() && export.nid() != Nid::Lo && self.commits.last() > self.store.committed() {
+            return self.commit().await;
+        }
+        self.store.sync(objects).await?;
+        self.settle_shared(objects).await
     }
 
     fn read(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {
@@ -212,13 +238,14 @@ impl Ost {
 
     async fn write(
         &self,
-        export: &Export,
+        export: &Arc<Export>,
         parts: &[Part],
         bulk: &Bulk,
         mtime: Option<Time>,
         used: u64,
     ) -> Result<Outcome> {
         self.locks.prolong(export, parts);
+        self.list_client(export).await;
         let space = self.reserve_for_write(export, parts, used)?;
         let sum = export.nid() != Nid::Lo;
         let blocking = bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS;
@@ -232,9 +259,9 @@ impl Ost {
             }
             self.change_some(export, writes, blocking).await?
         };
-        match outcome {
+        match &outcome {
             Outcome::LockFirst => space.withdraw(),
-            Outcome::Made => self.stats.record_at(WRITE_BYTES, bulk.len() as u64),
+            Outcome::Made(_) => self.stats.record_at(WRITE_BYTES, bulk.len() as u64),
         }
         Ok(outcome)
     }
@@ -243,10 +270,11 @@ impl Ost {
     /// MOVED_PARTLY.
     async fn change_some<C: ObjectChange>(
         &self,
-        export: &Export,
+        export: &Arc<Export>,
         changes: Vec<(Fid, C)>,
         blocking: bool,
     ) -> Result<Outcome> {
+        self.list_client(export).await;
         let several = changes.len() > 1;
         self.store.check_unsealed(changes.iter().map(|(object, _)| *object))?;
         let done = self.change_each(export, changes.into_iter().map(|(_, change)| change), blocking).await;
@@ -282,6 +310,7 @@ impl Ost {
         let mut objects: Vec<Fid> = parts.iter().map(|p| p.object).collect();
         objects.sort_unstable();
         objects.dedup();
-        self.store.sync_written(&objects).await
+        self.store.sync_written(&objects).await?;
+        self.settle_shared(&objects).await
     }
 }

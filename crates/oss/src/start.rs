@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use sheen_lnet::Net;
 use sheen_mgc::Mgc;
 use sheen_params::{Params, Stats};
@@ -13,8 +13,14 @@ use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
-    DataConfig, OssError, Ost, OstConfig, Store, counters::COUNTERS, locks::Locks, ost::Recovery, params, recovery,
-    scrub, scrubber::Scrubber, write_admission::WriteAdmission,
+    DataConfig, OssError, Ost, OstConfig, Store,
+    commits::{self, Commits},
+    counters::COUNTERS,
+    locks::Locks,
+    ost::Recovery,
+    params, recovery, scrub,
+    scrubber::Scrubber,
+    write_admission::WriteAdmission,
 };
 
 impl Ost {
@@ -98,6 +104,8 @@ impl Ost {
         let ost = Arc::new_cyclic(|me| Ost {
             me: me.clone(),
             recovery,
+            destroyed: Mutex::default(),
+            commits: Commits::new(store.first_transno()),
             incarnation,
             stats: Stats::new(COUNTERS, rt.wall()),
             degraded: AtomicBool::new(false),
@@ -117,7 +125,10 @@ impl Ost {
         });
         params::register(&ost, &params);
         server.add::<sheen_wire::Ost>(&ost.name, ost.clone());
-        if !ost.recovery.is_ended() {
+        if ost.recovery.is_ended() {
+            ost.all_replayed();
+        } else {
+            ost.commits.listed();
             let this = ost.clone();
             drop(ost.rt.spawn("ost-recovery", async move {
                 // It ends with the OST.
@@ -126,6 +137,8 @@ impl Ost {
         }
         let scrub = scrub::run(ost.me.clone(), ost.rt.clone(), ost.scrubber.wake.clone());
         drop(ost.rt.spawn("ost-scrub", scrub));
+        let commit = commits::run(ost.me.clone(), ost.rt.clone(), ost.commits.wake.clone());
+        drop(ost.rt.spawn("ost-commit", commit));
         ost
     }
 
@@ -141,6 +154,10 @@ impl Ost {
         self.locks.stop();
         self.gate.close().await;
         self.list_holders();
+        if self.recovery.is_ended() {
+            // The close reports what fails.
+            let _ = self.commit().await;
+        }
         if let Err(errno) = self.store.close().await {
             warn!("{}: sync at stop failed: {errno}; recent writes may be lost; check the device", self.name);
         }

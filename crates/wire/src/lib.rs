@@ -45,4 +45,4 @@ pub use bulk::Bulk;
 pub use errno::{Errno, Result};
 pub use fid::Fid;
 pub use op_id::OpId;
-pub use protocol::{Mds, Mgs, Ost, Protocol};
+pub use protocol::{Mds, Mgs, Ost, Protocol, Replays};

@@ -328,8 +328,10 @@ pub enum Request {
     /// Opens files that the client has open, so that orphans stay alive for it. After a restart of
     /// the MDT these are all its open files. Otherwise these are files that it opened locally, and
     /// whose OPEN lock it is about to cancel. Each is (fid, open flags, the old handle); the reply
-    /// is `Handles` in the same order.
-    Reopen { files: Vec<(Fid, u32, u64)> },
+    /// is `Handles` in the same order. After a restart `first` and `last` mark the first and the
+    /// last of these requests on this connection. Then the MDT closes what the client opened with
+    /// such requests on an earlier connection, because it may not have got the handles.
+    Reopen { files: Vec<(Fid, u32, u64)>, first: bool, last: bool },
     /// Cancels locks (those in [`Call::cancels`] and [`Call::converts`]). Unknown ones are ignored.
     Cancel,
     /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks,

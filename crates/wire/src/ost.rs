@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Fid, StatFs, Time,
+    Fid, Result, StatFs, Time,
     ldlm::{Enqueue, Enqueued, LockId},
 };
 
@@ -16,6 +16,8 @@ use crate::{
 pub const OBJECT_SIZE_MAX: u64 = (16 << 40) - 4096;
 /// Maximum parts in one request: a file's largest stripe count (2000) with room for wrapping runs.
 pub const PARTS_MAX: usize = 4096;
+/// Maximum changes in one [`Request::Replay`].
+pub const REPLAYS_MAX: usize = 1024;
 
 /// A run of bytes in an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -52,6 +54,18 @@ pub enum Allocate {
         /// FALLOC_FL_KEEP_SIZE.
         keep_size: bool,
     },
+}
+
+/// A change that a client replays to a restarted OST.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are those of the requests")]
+pub enum Change {
+    /// Writes the next bytes of the bulk, as many as the parts have.
+    Write { parts: Vec<Part>, mtime: Time },
+    /// As [`Request::Truncate`].
+    Truncate { objects: Vec<(Fid, u64)> },
+    /// As [`Request::Allocate`].
+    Allocate { mode: Allocate, runs: Vec<(Fid, u64, u64)> },
 }
 
 /// A request to an OST.
@@ -121,9 +135,14 @@ pub enum Request {
     /// has no other name. EAGAIN: one has another name, and is being sealed there, too.
     Follow { objects: Vec<Fid> },
     /// First request of a client to a restarted OST: the client has dropped its locks, and is going
-    /// to flush its dirty data. ESTALE: the OST did not wait for this client, so others may have
-    /// changed its files since. The client discards its dirty data.
+    /// to replay its changes, if the reply requests it, and to flush its dirty data. ESTALE: the
+    /// OST did not wait for this client, so others may have changed its files since. The client
+    /// discards its dirty data.
     Recover,
+    /// Changes of a client that the OST may have lost, with ascending transnos: at most
+    /// [`REPLAYS_MAX`]. `first`: the first of these requests on this connection. `last`: the client
+    /// has no more. Answered when they are executed. ESTALE: the OST does not wait for this client.
+    Replay { changes: Vec<(u64, Change)>, first: bool, last: bool },
     /// Since the restart the client has flushed all its dirty data, and its appends that were under
     /// way have ended. `incarnation`: that of the OST which got the data. Another one ignores the
     /// request.
@@ -155,7 +174,7 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recover` and `Recovered`: done.
+    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link` and `Recovered`: done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
@@ -179,7 +198,20 @@ pub enum Reply {
         epoch: u64,
         /// Bytes of space granted in addition.
         granted: u64,
+        /// Objects with their transnos, if a change of several objects was not made in one step.
+        /// Otherwise the transno of the reply is that of all of them.
+        transnos: Vec<(Fid, u64)>,
     },
+    /// To `Recover`.
+    Recovering {
+        /// The present epoch of the OST's data, as in `Done`.
+        epoch: u64,
+        /// Earlier epochs. If there is one, the client is to replay what it changed in it and does
+        /// not know to be durable, also if there is nothing.
+        lost: Vec<u64>,
+    },
+    /// To `Replay`, in the order of the request.
+    Replayed(Vec<Result<()>>),
     /// To `List`; to `Follow`, in the order of the request.
     Objects(Vec<Fid>),
     /// To `Versions`, in the order of the request.
@@ -211,6 +243,7 @@ impl Request {
             Link { .. } => "link",
             Follow { .. } => "follow",
             Recover => "recover",
+            Replay { .. } => "replay",
             Recovered { .. } => "recovered",
         }
     }

@@ -9,7 +9,7 @@ use crate::{ast, mds, mgs, ost};
 /// Version of all messages. Raised when a message changes its meaning or form. Peers of different
 /// versions refuse each other at connect with a clear error. (Additions that old peers do not need
 /// are announced by feature bits instead.)
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {
@@ -22,9 +22,12 @@ pub trait Protocol: Send + Sync + 'static {
     /// Name in handshakes, logs and parameters: `mds`, `ost`, `mgs`.
     const NAME: &'static str;
 
-    /// Whether clients retain a request that changed something until the change is committed, to
-    /// replay it to a restarted service.
-    const REPLAYS: bool = false;
+    /// Whether and when clients retain a request that changed something until the change is
+    /// committed, to replay it to a restarted service.
+    const REPLAYS: Replays = Replays::Never;
+    /// Maximum bytes of requests that a client retains for one service. Beyond that it drops the
+    /// earliest.
+    const RETAINED_BYTES_MAX: usize = 256 << 20;
 
     /// Whether executing the request twice would differ from executing it once: then its reply must
     /// be stored for a resend.
@@ -38,6 +41,18 @@ pub trait Protocol: Send + Sync + 'static {
     fn waits_for_change(_: &Self::Request) -> bool {
         false
     }
+}
+
+/// When clients retain changes that a service has answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replays {
+    /// The service loses nothing, or nothing that a client could replay.
+    Never,
+    /// The end of the service's process can lose changes.
+    OfProcess,
+    /// Only the end of the service's host can lose changes. A client on that host would not
+    /// survive it, so it retains nothing if it knows that it is there.
+    OfHost,
 }
 
 /// The metadata protocol.
@@ -55,7 +70,7 @@ impl Protocol for Mds {
     type Reply = mds::Answer;
     type Callback = ast::Callback;
     const NAME: &'static str = "mds";
-    const REPLAYS: bool = true;
+    const REPLAYS: Replays = Replays::OfProcess;
 
     fn once(call: &mds::Call) -> bool {
         call.request.modifies()
@@ -76,6 +91,8 @@ impl Protocol for Ost {
     type Reply = ost::Reply;
     type Callback = ast::Callback;
     const NAME: &'static str = "ost";
+    const REPLAYS: Replays = Replays::OfHost;
+    const RETAINED_BYTES_MAX: usize = 128 << 20;
 
     /// A change executed again, because its reply was lost, would undo changes that other clients
     /// made in between.
@@ -86,6 +103,11 @@ impl Protocol for Ost {
 
     fn op(request: &ost::Request) -> &'static str {
         request.op()
+    }
+
+    /// A recovery waits for other clients.
+    fn waits_for_change(request: &ost::Request) -> bool {
+        matches!(request, ost::Request::Replay { .. })
     }
 }
 

@@ -18,7 +18,7 @@
 //!   [`tree`]: the file system as read back at the end.
 //! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
 //!   replies.
-//! * [`mdt_crash`]: crashes of the MDS under load; [`ost_crash`]: of an OSS, with dirty data.
+//! * [`crashes`]: crashes of servers under load; [`ost_crash`]: of an OSS, with dirty data.
 //! * [`lost_client`]: recoveries that go on without one client.
 //! * [`outage`]: mirrors while an OST is down.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
@@ -28,11 +28,11 @@
 pub mod claims;
 pub mod cluster;
 pub mod copy;
+pub mod crashes;
 pub mod draw;
 pub mod durability;
 pub mod faults;
 pub mod lost_client;
-pub mod mdt_crash;
 pub mod model;
 pub mod op;
 pub mod ost_crash;

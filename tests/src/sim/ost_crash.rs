@@ -146,6 +146,27 @@ pub fn late_writer(seed: u64, log: usize) -> Trace {
     })
 }
 
+/// A client overwrites data that another client has synced, and syncs as well. Then its host and
+/// the OSS crash. What the other client replays must not undo the later write.
+pub fn lost_writer(seed: u64, log: usize) -> Trace {
+    simulate(seed, log, bad_network_config(seed), async |world| {
+        let mut shared = Shared::boot(world, seed).await;
+        for (writer, n) in [(0, 1), (1, 2)] {
+            shared.write(writer, n).await;
+            assert_eq!(shared.fsync(writer).await, Ok(()));
+        }
+        shared.pause(DIRTY_MAX).await;
+        world.note("the power of the OSS and of client 1 fails");
+        world.crash_host(CLIENTS[1]);
+        world.crash_host(OSS);
+        shared.restart().await;
+        for client in [0, 2] {
+            assert_eq!(shared.read(client).await, [2; LEN], "client {client}");
+            assert_eq!(shared.fsync(client).await, Ok(()));
+        }
+    })
+}
+
 /// Crashes the OSS while all clients append synchronous records. Each record is there once.
 pub fn appends_and_crashes(seed: u64, appends: usize, crashes: usize, log: usize) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {

@@ -20,6 +20,7 @@ mod fsck;
 mod fsx2;
 mod full_mdt;
 mod group_locks;
+mod host_failure;
 mod jail;
 mod lab;
 mod llapi;

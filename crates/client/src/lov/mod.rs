@@ -26,6 +26,7 @@ mod mirrors;
 mod ost;
 mod osts;
 mod read;
+mod replay;
 mod seek;
 mod split;
 mod sync;

@@ -2,9 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use sheen_rpc::Recovering;
-use sheen_wire::{Errno, Result, ost::Request};
-
+use super::replay::{Return, recover};
 use crate::{locks::Owner, osc::Osc, writeback::Writeback};
 
 /// An OST: the requests to it, and the write-back cache of data for it.
@@ -25,8 +23,9 @@ impl fmt::Debug for Ost {
 
 impl Ost {
     /// Combines the parts. If the OST is restarted or evicts this client, the locks are dropped
-    /// first. Then the dirty data under them is flushed before other clients use the
-    /// objects, or discarded if they may have used them already.
+    /// first. Then changes are replayed that the OST may have lost, and the dirty data under the
+    /// locks is flushed before other clients use the objects. If others may have used them already,
+    /// the dirty data is discarded.
     pub fn new(osc: Arc<Osc>, writeback: Arc<Writeback>, owner: Arc<dyn Owner>) -> Ost {
         osc.locks().set_owner(Arc::downgrade(&owner));
         let (locks, dirty) = (Arc::downgrade(osc.locks()), Arc::downgrade(&writeback));
@@ -36,27 +35,23 @@ impl Ost {
             }
             let dirty = dirty.upgrade();
             Box::pin(async move {
-                let is_late = ost.restarted() && is_late(&ost).await?;
+                let returned = if ost.restarted() { recover(&ost).await? } else { Return::Complete };
+                let is_late = matches!(returned, Return::Late);
                 if is_late {
                     ost.count_as_evicted();
                 }
                 let evicted = ost.evicted() || is_late;
                 if let Some(dirty) = dirty {
+                    match returned {
+                        Return::Late => dirty.not_retained(),
+                        Return::Replayed(survival) => dirty.survived(&survival),
+                        Return::Complete => {}
+                    }
                     dirty.lost(evicted, ost.welcome().incarnation).await;
                 }
                 Ok(())
             })
         });
         Ost { osc, writeback, _owner: owner }
-    }
-}
-
-/// Reports to a restarted OST. Returns whether the OST did not wait for this client. One in this
-/// process waits only for others.
-async fn is_late(ost: &Recovering<sheen_wire::Ost>) -> Result<bool> {
-    match ost.call(Request::Recover).await {
-        Ok(_) => Ok(false),
-        Err(e) if e.errno() == Errno::ESTALE => Ok(!ost.is_local()),
-        Err(e) => Err(e.errno()),
     }
 }

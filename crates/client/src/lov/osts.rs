@@ -20,7 +20,7 @@ use crate::{
     failure::Result,
     limits::{BYTES_PER_RPC_DEFAULT, CACHED_WRITE_BYTES_MAX},
     osc::Osc,
-    writeback::{Unsynced, Writeback},
+    writeback::{Changed, Unsynced, Writeback},
 };
 
 /// How long an operation waits for an OST that a layout names and the configuration does not. Such
@@ -198,8 +198,10 @@ impl Lov {
     /// Sends a request that changes a file to the OST of an index, and records the change as
     /// unsynced.
     pub(super) async fn change(&self, file: Fid, ost: u32, request: ost::Request, bulk: Bulk) -> Result<()> {
-        let epoch = done(self.call(ost, request, bulk).await?.0)?;
-        self.unsynced.changed(file, ost, epoch);
+        let target = self.ost(ost).await?;
+        let response = target.osc.request(request).bulk(bulk).send().await?;
+        let (transno, epoch) = (response.transno, done(response.body)?);
+        target.writeback.changed(file, Changed { epoch, transno });
         Ok(())
     }
 

@@ -67,6 +67,14 @@ impl Lov {
         answers.into_iter().try_for_each(|answer: Result<_>| answer.map(drop))
     }
 
+    /// Makes the changes durable that this client retains, because it is going to drop them.
+    pub async fn sync_retained(&self) {
+        let retains = |ost: &Ost| ost.osc.active() && ost.osc.import().retained_bytes() > 0;
+        let osts = self.all().into_iter().filter(|ost| retains(ost)).map(|ost| ost.osc.index());
+        // An OST that fails here logs it.
+        let _ = join_all(osts.map(|ost| self.sync_rpc(ost, Vec::new()))).await;
+    }
+
     /// Sends a sync request. Returns the epoch of the OST's data.
     async fn sync_rpc(&self, ost: u32, objects: Vec<Fid>) -> Result<u64> {
         done(self.call(ost, Request::Sync { objects }, Bulk::new()).await?.0)

@@ -20,6 +20,7 @@ use crate::{
     join::join_all,
     limits::CACHED_WRITE_BYTES_MAX,
     locks::LockRef,
+    writeback::Changed,
 };
 
 /// Maximum number of times that a write requests its locks because of `LockFirst` replies.
@@ -196,13 +197,14 @@ impl Lov {
         let request = Request::Write { parts, sync, mtime: None, grant, held: guarded };
         let request = osc.request(request).bulk(bulk);
         let request = if guarded { request.guarded() } else { request };
-        match request.send().await?.body {
-            Reply::Done { epoch, granted } => {
+        let response = request.send().await?;
+        match response.body {
+            Reply::Done { epoch, granted, .. } => {
                 writeback.granted(granted);
                 if sync {
                     return Ok(self.unsynced.changed_durably(file, ost, before, epoch)?);
                 }
-                self.unsynced.changed(file, ost, epoch);
+                writeback.changed(file, Changed { epoch, transno: response.transno });
                 Ok(())
             }
             Reply::LockFirst => Err(NotWritten::LockFirst),

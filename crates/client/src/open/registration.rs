@@ -71,13 +71,20 @@ impl OpenFiles {
     }
 
     async fn reopen(&self, mdt: &Recovering<Mds>) -> Result<()> {
-        for files in self.all().chunks(REOPENS_AT_ONCE) {
-            let answer = mdt.call(reopen(files)).await?;
-            for closed in self.opened(files, answer.body.reply, true)? {
+        let all = self.all();
+        let (mut rest, mut first) = (&all[..], true);
+        loop {
+            let (some, others) = rest.split_at(rest.len().min(REOPENS_AT_ONCE));
+            let last = others.is_empty();
+            let answer = mdt.call(Request::Reopen { files: opens(some), first, last }).await?;
+            for closed in self.opened(some, answer.body.reply, true)? {
                 mdt.call(closed).await?;
             }
+            if last {
+                return Ok(());
+            }
+            (rest, first) = (others, false);
         }
-        Ok(())
     }
 
     /// Registers the local opens of a file at the MDT. `None`: there are none.
@@ -94,7 +101,8 @@ impl OpenFiles {
         Some(Box::pin(async move {
             for files in files.chunks(REOPENS_AT_ONCE) {
                 // Urgent, because other clients may wait for the lock.
-                let answer = import.request(reopen(files)).urgent().send().await?;
+                let reopen = Request::Reopen { files: opens(files), first: false, last: false };
+                let answer = import.request(reopen).urgent().send().await?;
                 for closed in me.opened(files, answer.body.reply, false)? {
                     import.request(closed).urgent().send().await?;
                 }
@@ -150,6 +158,6 @@ async fn relock(flocks: &Flocks, mdt: &Recovering<Mds>) -> Result<()> {
     Ok(())
 }
 
-fn reopen(files: &[Arc<OpenFile>]) -> Request {
-    Request::Reopen { files: files.iter().map(|f| (f.fid(), f.flags(), f.handle())).collect() }
+fn opens(files: &[Arc<OpenFile>]) -> Vec<(Fid, u32, u64)> {
+    files.iter().map(|f| (f.fid(), f.flags(), f.handle())).collect()
 }

@@ -107,6 +107,7 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
     put("checksums", checksums(osc, import));
     put("import", text(osc, |osc| render_import(osc.import(), osc.name(), osc.active())));
     put("state", text(osc, |osc| format!("current_state: {}\n", state_name(osc.import().state()))));
+    put("unstable_stats", text(osc, |osc| unstable_stats(osc.import().retained_bytes() as u64)));
     let clock = rt.clone();
     let stats = move |osc: &Osc| import_stats(&osc.import().stats(), clock.wall());
     put("stats", counters(osc, stats, import_stats_text, |osc| osc.import().clear_stats()));
@@ -362,6 +363,11 @@ fn import_device<P: Protocol>(
         device.status = "IN".into();
     }
     device
+}
+
+/// Renders `osc.*.unstable_stats`, as Lustre does.
+fn unstable_stats(bytes: u64) -> String {
+    format!("unstable_pages: {:>20}\nunstable_mb:    {:>10}\n", bytes.div_ceil(PAGE_BYTES), bytes >> 20)
 }
 
 fn state_name(state: ImportState) -> String {

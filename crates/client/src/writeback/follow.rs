@@ -9,7 +9,7 @@ use sheen_wire::{
     ost::{Part, Reply, Request},
 };
 
-use super::Writeback;
+use super::{Changed, Writeback};
 use crate::failure::{Failure, Result};
 
 /// Maximum number of lookups of the object's new name, which may not be decided yet.
@@ -30,7 +30,7 @@ impl Writeback {
         bulk: Bulk,
         used: u64,
         mtime: Time,
-    ) -> Result<u64> {
+    ) -> Result<Changed> {
         let mut now = object;
         for n in 1..=FOLLOWS_MAX {
             let answer = self.write(&parts, &bulk, used, mtime).await;

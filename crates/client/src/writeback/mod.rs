@@ -18,6 +18,10 @@
 //! After a restart of the OST, the dirty data is sent again, before the OST serves other clients.
 //! After an eviction, another client may have changed the file. So the dirty data is discarded, and
 //! fsync returns EIO. The same holds if the OST has not waited for this client.
+//!
+//! An OST that has answered a write may not have made it durable. The import retains such writes
+//! for a failure of the OST's host. Before there are too many, the OST is asked to make them
+//! durable.
 
 pub mod extents;
 mod follow;
@@ -42,7 +46,7 @@ use rustc_hash::FxBuildHasher;
 use sheen_rpc::BoxFuture;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
-    Bulk, Errno, Fid, Time,
+    Bulk, Errno, Fid, Ost, Protocol, Time,
     ost::{Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 use tokio::sync::{Notify, Semaphore};
@@ -50,7 +54,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::{failure::Result, osc::Osc};
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
-pub use unsynced::Unsynced;
+pub use unsynced::{Changed, Survival, Unsynced};
 
 /// Dirty data older than this is being sent. A client that is killed loses at most this much
 /// unsynced data.
@@ -89,6 +93,8 @@ pub struct Writeback {
     max_dirty: AtomicU64,
     /// Whether a write has failed since the last [`Writeback::has_failed`].
     failed: AtomicBool,
+    /// Whether a sync is under way that lets the client drop retained changes.
+    syncing: AtomicBool,
     state: Mutex<State>,
     /// Signals that data was written or discarded.
     changed: Notify,
@@ -167,6 +173,7 @@ impl Writeback {
             total: total.clone(),
             max_dirty: AtomicU64::new(MAX_DIRTY_MB_DEFAULT << 20),
             failed: AtomicBool::new(false),
+            syncing: AtomicBool::new(false),
             state: Mutex::new(State {
                 objects: BTreeMap::new(),
                 dirty: 0,
@@ -405,6 +412,31 @@ impl Writeback {
         self.begin_report(incarnation);
     }
 
+    /// Records an answered change of a file as unsynced. If much is retained, starts a sync.
+    pub fn changed(self: &Arc<Self>, file: Fid, changed: Changed) {
+        self.unsynced.changed(file, self.osc.index(), changed);
+        let is_much = || self.osc.import().retained_bytes() > Ost::RETAINED_BYTES_MAX / 2;
+        if changed.transno == 0 || !is_much() || self.syncing.swap(true, Relaxed) {
+            return;
+        }
+        let this = self.clone();
+        drop(self.rt.spawn("osc_sync", async move {
+            // Without an answer, the changes stay retained within the bounds.
+            let _ = this.osc.request(Request::Sync { objects: Vec::new() }).send().await;
+            this.syncing.store(false, Relaxed);
+        }));
+    }
+
+    /// Processes what a restarted OST has of the changes of before.
+    pub fn survived(&self, survival: &Survival) {
+        self.unsynced.survived(self.osc.index(), survival);
+    }
+
+    /// Records that the changes of before are not retained any more.
+    pub fn not_retained(&self) {
+        self.unsynced.not_retained(self.osc.index());
+    }
+
     /// Flushes all dirty data, and then reports to the restarted OST that it has all.
     fn begin_report(self: &Arc<Self>, incarnation: u64) {
         let this = self.clone();
@@ -515,8 +547,8 @@ impl Writeback {
             () = self.evicted(evictions) => Err(Errno::EIO.into()),
             answer = self.write_there(object, parts, bulk, used, mtime) => answer,
         };
-        if let Ok(epoch) = answer {
-            self.unsynced.changed(file, self.osc.index(), epoch);
+        if let Ok(changed) = answer {
+            self.changed(file, changed);
         }
         let mut state = self.state.lock();
         state.sending -= 1;
@@ -545,16 +577,17 @@ impl Writeback {
         self.changed.notify_waiters();
     }
 
-    async fn write(&self, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<u64> {
+    async fn write(&self, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<Changed> {
         // The semaphore is never closed.
         let _permit = self.sends.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
         loop {
             let grant = Grant { used, want: self.want() };
             let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant, held: true };
-            match self.osc.request(request).bulk(bulk.clone()).urgent().send().await?.body {
-                Reply::Done { epoch, granted } => {
+            let response = self.osc.request(request).bulk(bulk.clone()).urgent().send().await?;
+            match response.body {
+                Reply::Done { epoch, granted, .. } => {
                     self.granted(granted);
-                    return Ok(epoch);
+                    return Ok(Changed { epoch, transno: response.transno });
                 }
                 // The lock was lost in a restart, and another client holds a conflicting one.
                 Reply::LockFirst => self.rt.sleep(BUSY_PAUSE).await,

@@ -164,7 +164,7 @@ fn unlink_waits_until_all_clients_cancel_the_name() {
 /// OPEN.
 async fn open_after_the_fact(client: &Client, fid: Fid) -> u64 {
     let files = vec![(fid, flags::RDONLY, NO_HANDLE)];
-    match client.ask(Request::Reopen { files }).await.unwrap().reply {
+    match client.ask(Request::Reopen { files, first: false, last: false }).await.unwrap().reply {
         Reply::Handles(handles) => handles[0].unwrap(),
         other => panic!("{other:?}"),
     }

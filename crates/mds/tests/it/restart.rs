@@ -145,7 +145,10 @@ fn client(world: &World, name: &str, mdt: &Mdt) -> Arc<Import<Mds>> {
 async fn recover(mdt: &Recovering<Mds>, files: Vec<(Fid, u32, u64)>) -> Result<Vec<Result<u64>>> {
     // ESTALE: the client has changed nothing before.
     let _ = mdt.call(Request::Replay { replays: Vec::new(), first: true, last: true }).await;
-    let Reply::Handles(handles) = mdt.call(Request::Reopen { files }).await?.body.reply else { panic!() };
+    let Reply::Handles(handles) = mdt.call(Request::Reopen { files, first: false, last: false }).await?.body.reply
+    else {
+        panic!()
+    };
     mdt.call(Request::Recovered).await?;
     Ok(handles)
 }

@@ -83,7 +83,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         Sync { fid } => ns.sync(*fid)?,
         Paths { cred, fid } => ns.paths(cred, *fid)?,
         Parents { fid } => ns.parents(*fid)?,
-        Reopen { files } => ns.reopen(cx, files)?,
+        Reopen { files, first, last } => ns.reopen(cx, files, *first, *last)?,
         LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end)?,
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime)?,
         LayoutMoved { fid, .. } => ns.getattr(*fid, false)?,

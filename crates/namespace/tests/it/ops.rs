@@ -368,7 +368,7 @@ fn restart_keeps_orphans_that_clients_reopen() {
     let mut fs = fs.crash();
     let deleted = Fid::new(left.0.seq, 9999);
     let files = vec![(orphan.0, flags::RDWR, orphan.1), (deleted, flags::RDWR, 1)];
-    let Ok(Reply::Handles(handles)) = fs.call(Request::Reopen { files }) else { panic!() };
+    let Ok(Reply::Handles(handles)) = fs.call(Request::Reopen { files, first: false, last: false }) else { panic!() };
     assert_eq!(handles[1], Err(Errno::ESTALE));
     assert_ne!(handles[0], Ok(orphan.1), "handles from before the restart are invalid");
     fs.ns.finish_recovery().unwrap();

@@ -25,7 +25,8 @@ fn orphan() -> (Fs, Fid, HeldOrphan) {
 }
 
 fn reopen(fs: &mut Fs, fid: Fid) -> u64 {
-    match fs.call(Request::Reopen { files: vec![(fid, flags::RDONLY, NO_HANDLE)] }).unwrap() {
+    match fs.call(Request::Reopen { files: vec![(fid, flags::RDONLY, NO_HANDLE)], first: false, last: false }).unwrap()
+    {
         Reply::Handles(handles) => handles[0].unwrap(),
         other => panic!("{other:?}"),
     }
@@ -47,6 +48,27 @@ fn orphan_is_held_until_open_locks_are_cancelled() {
     assert!(lives(&mut fs, f));
     assert_eq!(destroyed(&mut fs), 0);
     assert!(fs.ns.release_orphan(orphan), "no client has it open");
+    assert!(!lives(&mut fs, f));
+    assert_eq!(destroyed(&mut fs), 1);
+}
+
+#[test]
+fn handles_of_an_interrupted_reopen_are_closed_by_the_next_one() {
+    let (mut fs, f, orphan) = orphan();
+    let all = |fs: &mut Fs, files: usize, first, last| {
+        let files = vec![(f, flags::RDONLY, NO_HANDLE); files];
+        match fs.call(Request::Reopen { files, first, last }).unwrap() {
+            Reply::Handles(handles) => handles.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    all(&mut fs, 2, true, false);
+    assert!(!fs.ns.release_orphan(orphan));
+    // The connection broke, and the client has not got the handles.
+    all(&mut fs, 1, true, true);
+    let handles = all(&mut fs, 1, true, true);
+    assert!(lives(&mut fs, f), "open under the new handle");
+    fs.call(Request::close(f, handles[0])).unwrap();
     assert!(!lives(&mut fs, f));
     assert_eq!(destroyed(&mut fs), 1);
 }

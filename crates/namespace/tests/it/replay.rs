@@ -213,7 +213,7 @@ fn file_unlinked_while_open_survives_the_replay() {
         client.send(unlink(name)).unwrap();
     }
     let mut client = client.crash_and_replay();
-    let reopen = Request::Reopen { files: vec![(fid, flags::RDWR, 1)] };
+    let reopen = Request::Reopen { files: vec![(fid, flags::RDWR, 1)], first: false, last: false };
     let Reply::Handles(handles) = client.fs.call(reopen).unwrap() else { panic!() };
     let handle = handles[0].expect("the client has it open");
     client.fs.ns.finish_recovery().unwrap();

@@ -12,19 +12,25 @@ impl Store {
     /// MOVED: an object is sealed. Errors of the local file system: EOPNOTSUPP if it does not
     /// support the mode, ENOSPC if it is full. Runs before the failing one are done.
     pub fn allocate(&self, mode: Allocate, runs: &[(Fid, u64, u64)]) -> Result<()> {
-        for &(object, offset, len) in runs {
-            self.check_unsealed([object])?;
-            let open = match mode {
-                Allocate::PunchHole => self.files.existing(object)?,
-                Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object)?),
-            };
-            if let Some(open) = open {
-                let claim = open.begin_change(offset, len);
-                let done = open.file.allocate(mode, offset, len);
-                open.sums().end(claim, []);
-                self.files.changed(&open, self.rt.wall());
-                done?;
-            }
+        for run in runs {
+            self.check_unsealed([run.0])?;
+            self.allocate_run(mode, *run)?;
+        }
+        Ok(())
+    }
+
+    /// Applies `mode` to one run, also of a sealed object.
+    pub(super) fn allocate_run(&self, mode: Allocate, (object, offset, len): (Fid, u64, u64)) -> Result<()> {
+        let open = match mode {
+            Allocate::PunchHole => self.files.existing(object)?,
+            Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object)?),
+        };
+        if let Some(open) = open {
+            let claim = open.begin_change(offset, len);
+            let done = open.file.allocate(mode, offset, len);
+            open.sums().end(claim, []);
+            self.files.changed(&open, self.rt.wall());
+            done?;
         }
         Ok(())
     }

@@ -1,33 +1,65 @@
-//! The epoch of an OST's data: a number that changes when answered writes may be lost that no sync
+//! The epoch of an OST's data: a number that changes when answered changes may be lost that no sync
 //! has made durable. That is so if the OST's host was restarted, or another host serves the OST,
-//! and the OST had not been stopped in order.
+//! and the OST had not been stopped in order. Then clients replay such changes.
 //!
-//! The file `DIR/epoch` has three words: the epoch, the boot of the host, and whether the OST was
-//! stopped in order. Both numbers are hexadecimal.
+//! The file `DIR/epoch` also has what the order of changes needs over restarts: the number of the
+//! present life of the OST, and up to which transno all changes are durable. Its words are the
+//! epoch, the boot of the host, the state, the life, the transno, and the epochs whose changes are
+//! not all replayed yet, the last one first. All numbers are hexadecimal.
 //!
-//! Invariant: the word `stopped` is in the file only while everything is durable and no process
-//! writes.
+//! Invariants:
+//! * the state is `stopped` only while everything is durable and no process writes;
+//! * it is `replaying` from the start of an epoch until the clients have replayed their changes;
+//! * a transno of a life is higher than those of all earlier lives.
 
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use parking_lot::Mutex;
 use sheen_rt::Rt;
 
 /// Name of the file.
 pub const EPOCH: &str = "epoch";
 const STOPPED: &str = "stopped";
 const SERVING: &str = "serving";
+const REPLAYING: &str = "replaying";
 /// Stands for a boot that no host has.
 const NO_BOOT: u64 = 0;
+/// Bits of a transno below the number of the life.
+const LIFE_SHIFT: u32 = 40;
+/// Maximum number of epochs for which clients replay. One is added when a host fails in the middle
+/// of a recovery.
+const LOST_MAX: usize = 8;
+/// Lowest life of an OST whose file was damaged.
+const LIFE_UNKNOWN: u64 = 1 << 16;
+/// No OST starts this many times.
+const LIFE_MAX: u64 = 1 << (u64::BITS - LIFE_SHIFT - 1);
 
 /// The epoch of an OST that is served.
 pub struct Epoch {
     rt: Rt,
     path: PathBuf,
     number: u64,
+    life: u64,
     is_new: bool,
+    /// All changes up to this transno are durable.
+    committed: AtomicU64,
+    /// Epochs whose changes are not all replayed yet, the last one first. Locked while the file is
+    /// written.
+    lost: Mutex<Vec<u64>>,
+}
+
+/// The content of the file.
+struct Record {
+    number: u64,
+    boot: u64,
+    state: String,
+    life: u64,
+    committed: u64,
+    lost: Vec<u64>,
 }
 
 impl Epoch {
@@ -39,18 +71,30 @@ impl Epoch {
         let path = dir.join(EPOCH);
         let before = match rt.disk().read(&path) {
             // Not a file of Sheen, or a damaged one: data may be lost as well.
-            Ok(bytes) => Some(still_valid(&bytes, rt.boot_id())),
+            Ok(bytes) => Some(parse(&bytes)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(e),
         };
-        let (number, is_new) = match before {
-            Some(Some(number)) => (number, false),
-            Some(None) => (rt.random_u64(), true),
-            // A new OST, or one of an earlier release, which used the boot itself.
-            None => (rt.boot_id(), true),
+        let (life, committed) = match &before {
+            Some(Some(before)) => (before.life + 1, before.committed),
+            // The transnos of before are unknown.
+            Some(None) => (u64::from(rt.random_u64() as u16) + LIFE_UNKNOWN, 0),
+            None => (1, 0),
         };
-        let epoch = Epoch { rt: rt.clone(), path, number, is_new };
-        epoch.write(SERVING)?;
+        let (number, is_new, lost) = match before {
+            Some(Some(before)) if before.is_valid(rt.boot_id()) => (before.number, false, Vec::new()),
+            Some(Some(Record { number, mut lost, .. })) => {
+                lost.insert(0, number);
+                lost.truncate(LOST_MAX);
+                (rt.random_u64(), true, lost)
+            }
+            Some(None) => (rt.random_u64(), true, Vec::new()),
+            // A new OST, or one of an earlier release, which used the boot itself.
+            None => (rt.boot_id(), true, Vec::new()),
+        };
+        let (known, lost) = (AtomicU64::new(committed), Mutex::new(lost));
+        let epoch = Epoch { rt: rt.clone(), path, number, life, is_new, committed: known, lost };
+        epoch.write(committed, &epoch.lost.lock())?;
         Ok(epoch)
     }
 
@@ -64,12 +108,57 @@ impl Epoch {
         self.is_new
     }
 
+    /// Returns the epochs whose changes clients have to replay, the last one first.
+    pub fn lost(&self) -> Vec<u64> {
+        self.lost.lock().clone()
+    }
+
+    /// Returns the transno before the first one of this life.
+    pub fn first_transno(&self) -> u64 {
+        self.life << LIFE_SHIFT
+    }
+
+    /// Returns the transno up to which all changes are durable.
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Relaxed)
+    }
+
+    /// Records that all changes up to this transno are durable.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn commit(&self, transno: u64) -> io::Result<()> {
+        let lost = self.lost.lock();
+        if transno > self.committed() {
+            self.write(transno, &lost)?;
+            // Only now may clients drop them.
+            self.committed.store(transno, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Records that all clients which the OST waited for have replayed their changes.
+    ///
+    /// # Errors
+    /// The file cannot be written: after the next restart, clients replay them again.
+    pub fn replayed(&self) -> io::Result<()> {
+        let mut lost = self.lost.lock();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        lost.clear();
+        self.write(self.committed(), &lost)
+    }
+
     /// Records that everything is durable and nothing will be written.
     ///
     /// # Errors
     /// The file cannot be written: the next start on another boot begins a new epoch.
     pub fn stopped(&self) -> io::Result<()> {
-        self.write(STOPPED)
+        let lost = self.lost.lock();
+        // Changes that are still to be replayed are not there.
+        let word = if lost.is_empty() { STOPPED } else { REPLAYING };
+        self.write_as(word, self.rt.boot_id(), self.committed(), &lost)
     }
 
     /// Records that data of this epoch may be lost already, because it could not be made durable.
@@ -78,25 +167,43 @@ impl Epoch {
     /// # Errors
     /// The file cannot be written.
     pub fn failed(&self) -> io::Result<()> {
-        self.write_as(SERVING, NO_BOOT)
+        self.write_as(SERVING, NO_BOOT, self.committed(), &self.lost.lock())
     }
 
-    fn write(&self, state: &str) -> io::Result<()> {
-        self.write_as(state, self.rt.boot_id())
+    fn write(&self, committed: u64, lost: &[u64]) -> io::Result<()> {
+        let word = if lost.is_empty() { SERVING } else { REPLAYING };
+        self.write_as(word, self.rt.boot_id(), committed, lost)
     }
 
-    fn write_as(&self, state: &str, boot: u64) -> io::Result<()> {
-        let text = format!("{:016x} {boot:016x} {state}\n", self.number);
+    fn write_as(&self, word: &str, boot: u64, committed: u64, lost: &[u64]) -> io::Result<()> {
+        let mut text = format!("{:016x} {boot:016x} {word} {:x} {committed:x}", self.number, self.life);
+        lost.iter().for_each(|epoch| text.push_str(&format!(" {epoch:016x}")));
+        text.push('\n');
         self.rt.disk().write_atomic(&self.path, text.as_bytes())
     }
 }
 
-/// Returns the epoch in the file, if all of its data is still there in this boot.
-fn still_valid(bytes: &[u8], boot: u64) -> Option<u64> {
-    let mut words = str::from_utf8(bytes).ok()?.split_whitespace();
-    let mut number = || u64::from_str_radix(words.next()?, 16).ok();
-    let (epoch, of) = (number()?, number()?);
-    (words.next()? == STOPPED || of == boot).then_some(epoch)
+impl Record {
+    /// Whether all of the epoch's data is still there in this boot.
+    fn is_valid(&self, boot: u64) -> bool {
+        self.state == STOPPED || (self.state == SERVING && self.boot == boot)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Record> {
+    let hex = |word: &str| u64::from_str_radix(word, 16).ok();
+    let words: Vec<&str> = str::from_utf8(bytes).ok()?.split_whitespace().collect();
+    // Earlier releases wrote three words.
+    let (life, committed) = match words.get(3..5) {
+        Some(more) => (hex(more[0])?, hex(more[1])?),
+        None => (0, 0),
+    };
+    if life >= LIFE_MAX {
+        return None;
+    }
+    let lost = words.get(5..).unwrap_or_default().iter().map(|word| hex(word)).collect::<Option<_>>()?;
+    let state = (*words.get(2)?).to_owned();
+    Some(Record { number: hex(words.first()?)?, boot: hex(words.get(1)?)?, state, life, committed, lost })
 }
 
 #[cfg(test)]
@@ -118,6 +225,7 @@ mod tests {
             sim.crash_host(1);
             let second = open();
             assert_ne!(second.number(), first);
+            second.replayed().unwrap();
             second.stopped().unwrap();
             sim.crash_host(1);
             let third = open();
@@ -129,6 +237,39 @@ mod tests {
             assert_ne!(open().number(), fourth.number(), "a sync failed");
             sim.rt(1).disk().write_atomic(dir.join(EPOCH), b"damaged").unwrap();
             assert_ne!(open().number(), third.number());
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn transnos_rise_and_lost_epochs_stay_until_they_are_replayed() {
+        let sim = Sim::new(1, SimConfig::default());
+        sim.run(async {
+            let dir = Path::new("/ost");
+            sim.rt(1).disk().create_dir_all(dir).unwrap();
+            sim.rt(1).disk().sync_fs("/").await.unwrap();
+            let open = || Epoch::open(&sim.rt(1), dir).unwrap();
+            let first = open();
+            assert!(first.lost().is_empty() && first.committed() == 0 && first.first_transno() > 0);
+            let last = first.first_transno() + 5;
+            first.commit(last).unwrap();
+            first.commit(last - 1).unwrap();
+            let killed = open();
+            assert!(killed.first_transno() > last && killed.lost().is_empty());
+            sim.crash_host(1);
+            let second = open();
+            assert_eq!((second.committed(), second.lost()), (last, vec![first.number()]));
+            let again = open();
+            assert!(again.is_new(), "the clients had not replayed everything");
+            assert_eq!(again.lost(), [second.number(), first.number()]);
+            again.stopped().unwrap();
+            let third = open();
+            assert_eq!(third.lost(), [again.number(), second.number(), first.number()], "nor at the stop");
+            third.replayed().unwrap();
+            assert_eq!((open().number(), open().lost()), (third.number(), vec![]));
+            let old = format!("{:016x} {:016x} serving\n", 7, sim.rt(1).boot_id());
+            sim.rt(1).disk().write_atomic(dir.join(EPOCH), old.as_bytes()).unwrap();
+            assert_eq!((open().number(), open().committed()), (7, 0), "of an earlier release");
         })
         .unwrap();
     }

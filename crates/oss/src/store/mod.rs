@@ -9,6 +9,7 @@
 //! * `at_rest`: checksums that are stored with objects, and `scrub`: the walk that stores and
 //!   compares them;
 //! * `epoch`: whether data that was not synced may be lost;
+//! * `replay`: changes made once more that a power failure may have undone;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
@@ -40,6 +41,7 @@ mod list;
 mod markers;
 pub(crate) mod names;
 mod read;
+mod replay;
 pub mod scrub;
 mod seal;
 mod seek;
@@ -145,6 +147,41 @@ impl Store {
     /// Whether the epoch began with this start, so that no stored checksum counts.
     pub fn is_new_epoch(&self) -> bool {
         self.epoch.is_new()
+    }
+
+    /// Returns the epochs whose changes clients have to replay, the last one first.
+    pub fn lost_epochs(&self) -> Vec<u64> {
+        self.epoch.lost()
+    }
+
+    /// Returns the transno before the first one of this life.
+    pub fn first_transno(&self) -> u64 {
+        self.epoch.first_transno()
+    }
+
+    /// Returns the transno up to which all changes are durable.
+    pub fn committed(&self) -> u64 {
+        self.epoch.committed()
+    }
+
+    /// Makes everything durable, and records that this includes all changes up to this transno.
+    ///
+    /// # Errors
+    /// Errors of the local file system.
+    pub async fn commit(&self, transno: u64) -> sheen_wire::Result<()> {
+        self.sync_all().await?;
+        if transno > self.committed() {
+            self.rt.block_in_place(|| self.epoch.commit(transno))?;
+        }
+        Ok(())
+    }
+
+    /// Records that the clients have replayed all changes of earlier epochs.
+    ///
+    /// # Errors
+    /// Errors of the local file system.
+    pub fn replayed(&self) -> sheen_wire::Result<()> {
+        Ok(self.rt.block_in_place(|| self.epoch.replayed())?)
     }
 
     /// Returns the objects that have changed since the last call.

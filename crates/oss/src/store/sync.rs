@@ -63,7 +63,7 @@ impl Store {
     }
 
     /// Syncs the whole file system of the OST's directory.
-    async fn sync_all(&self) -> Result<()> {
+    pub(super) async fn sync_all(&self) -> Result<()> {
         self.rt.block_in_place(|| self.files.save_times());
         Ok(self.home.held().sync_fs().await?)
     }

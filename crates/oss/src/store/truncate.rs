@@ -13,17 +13,23 @@ impl Store {
     pub fn truncate(&self, objects: &[(Fid, u64)]) -> Result<()> {
         for &(object, size) in objects {
             self.check_unsealed([object])?;
-            let open = match size {
-                0 => self.files.existing(object)?,
-                _ => Some(self.files.create(object)?),
-            };
-            if let Some(open) = open {
-                let claim = open.begin_change(size, u64::MAX);
-                let done = open.file.set_len(size);
-                open.sums().end(claim, []);
-                done?;
-                self.files.changed(&open, self.rt.wall());
-            }
+            self.set_size(object, size)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the size of one object, also of a sealed one.
+    pub(super) fn set_size(&self, object: Fid, size: u64) -> Result<()> {
+        let open = match size {
+            0 => self.files.existing(object)?,
+            _ => Some(self.files.create(object)?),
+        };
+        if let Some(open) = open {
+            let claim = open.begin_change(size, u64::MAX);
+            let done = open.file.set_len(size);
+            open.sums().end(claim, []);
+            done?;
+            self.files.changed(&open, self.rt.wall());
         }
         Ok(())
     }

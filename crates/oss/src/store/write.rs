@@ -20,6 +20,11 @@ impl Store {
     /// MOVED: an object is sealed. Errors of the local file system.
     pub fn write(&self, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
         self.check_unsealed(parts.iter().map(|part| part.object))?;
+        self.write_parts(parts, bulk, sum, mtime)
+    }
+
+    /// As [`Store::write`], also to sealed objects.
+    pub(super) fn write_parts(&self, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
         let mut start = 0;
         for run in runs(parts).filter(|run| run.len > 0) {
             let object = self.files.create(run.object)?;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod commits;
 mod common;
 mod crash;
 #[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]

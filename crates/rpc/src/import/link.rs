@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use sheen_lnet::{Frame, Nid, Sender};
 use sheen_rt::Instant;
 use sheen_wire::{
-    OpId,
+    OpId, Replays,
     frame::{FEATURE_OP_ID, FLAG_RESENT},
 };
 use tokio::sync::oneshot;
@@ -150,6 +150,15 @@ impl Link {
             frame
         };
         self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
+    }
+
+    /// Whether answered changes are retained, for a service that may lose them like this.
+    pub(super) fn retains(&self, replays: Replays) -> bool {
+        match replays {
+            Replays::Never => false,
+            Replays::OfProcess => true,
+            Replays::OfHost => !matches!(self.nid, Some(Nid::Tcp(addr)) if addr.ip().is_loopback()),
+        }
     }
 
     /// Records a welcome with this incarnation from a server that knows the client or not. `None`:

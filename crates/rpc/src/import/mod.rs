@@ -227,6 +227,12 @@ impl<P: Protocol> Import<P> {
         self.inner.last_committed.load(Ordering::Acquire)
     }
 
+    /// Returns the bytes of the answered changes that are retained because the target may lose
+    /// them.
+    pub fn retained_bytes(&self) -> usize {
+        self.inner.link.lock().retained.bytes()
+    }
+
     /// Returns the statistics as of now.
     pub fn stats(&self) -> ImportStats {
         let slots = &self.inner.slots;

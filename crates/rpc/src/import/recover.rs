@@ -48,6 +48,11 @@ impl<P: Protocol> Recovering<P> {
         self.inner.link.lock().retained.all()
     }
 
+    /// Returns the highest transno of a change that is not retained because of the bounds.
+    pub fn dropped(&self) -> u64 {
+        self.inner.link.lock().retained.dropped()
+    }
+
     /// Drops retained changes: they are committed, or lost for good.
     pub fn forget(&self, transnos: impl IntoIterator<Item = u64>) {
         let mut link = self.inner.link.lock();
@@ -57,13 +62,21 @@ impl<P: Protocol> Recovering<P> {
     /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the
     /// connection broke. The hook is then called again over the next connection.
     pub async fn call(&self, request: impl Into<P::Request>) -> Result<Response<P::Reply>, RequestError> {
-        let request = request.into();
-        let (op, mut xid) = (P::op(&request), None);
-        self.answer(request, &mut xid).await.map_err(|cause| self.inner.errors.error(op, xid, cause))
+        self.call_with(request.into(), Bulk::new()).await
     }
 
-    async fn answer(&self, request: P::Request, xid: &mut Option<u64>) -> Result<Response<P::Reply>, Cause> {
-        let bulk = Bulk::new();
+    /// As [`Recovering::call`], with file data.
+    pub async fn call_with(&self, request: P::Request, bulk: Bulk) -> Result<Response<P::Reply>, RequestError> {
+        let (op, mut xid) = (P::op(&request), None);
+        self.answer(request, bulk, &mut xid).await.map_err(|cause| self.inner.errors.error(op, xid, cause))
+    }
+
+    async fn answer(
+        &self,
+        request: P::Request,
+        bulk: Bulk,
+        xid: &mut Option<u64>,
+    ) -> Result<Response<P::Reply>, Cause> {
         match &self.route {
             RecoveringRoute::Lo(peer) => {
                 let response = self.inner.call_lo(peer, request, bulk).await?;

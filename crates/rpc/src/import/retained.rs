@@ -4,18 +4,19 @@
 //! ([`super::Recovering::retained`]). They are recorded by the task that reads the connection, in
 //! the order of arrival. So when the connection ends, every change whose reply has arrived is here.
 //!
-//! Bounds: [`CHANGES_MAX`] changes and [`BYTES_MAX`] bytes; beyond that the earliest are dropped. A
-//! target commits every few hundred milliseconds, and takes no further changes before it has.
+//! Bounds: [`CHANGES_MAX`] changes and [`Protocol::RETAINED_BYTES_MAX`] bytes; beyond that the
+//! earliest are dropped.
+//!
+//! [`Protocol::RETAINED_BYTES_MAX`]: sheen_wire::Protocol::RETAINED_BYTES_MAX
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use sheen_wire::frame::Header;
+use sheen_lnet::Frame;
+use sheen_wire::{Bulk, Time, frame::Header};
 
 /// Maximum number of retained changes of one target.
 const CHANGES_MAX: usize = 262_144;
-/// Maximum bytes of their requests and replies.
-const BYTES_MAX: usize = 256 << 20;
 
 /// A change that the target has answered, as encoded messages.
 #[derive(Clone, Debug)]
@@ -24,57 +25,85 @@ pub struct RetainedChange {
     pub transno: u64,
     /// The request.
     pub request: Bytes,
+    /// The file data of the request.
+    pub bulk: Bulk,
     /// The reply.
     pub reply: Bytes,
+    /// When the reply arrived, by this host's clock.
+    pub at: Time,
+}
+
+impl RetainedChange {
+    /// Copies a request and its reply, which arrived at `at`. `None`: the request changed nothing,
+    /// or the change is committed.
+    ///
+    /// The file data is copied, because a request of the kernel may be answered only when its
+    /// memory is free again, and because little data may lie in a large buffer.
+    pub(super) fn of(header: &Header, request: &Frame, reply: &Bytes, at: Time) -> Option<RetainedChange> {
+        let transno = header.transno;
+        if header.status != 0 || transno <= header.last_committed {
+            return None;
+        }
+        let mut data = Vec::with_capacity(request.bulk.len());
+        request.bulk.segments().iter().for_each(|segment| data.extend_from_slice(segment));
+        let (request, reply) = (request.body.clone(), Bytes::copy_from_slice(reply));
+        Some(RetainedChange { transno, request, bulk: Bytes::from(data).into(), reply, at })
+    }
+
+    fn bytes(&self) -> usize {
+        self.request.len() + self.bulk.len() + self.reply.len()
+    }
 }
 
 /// The retained changes of one target, by transno.
 #[derive(Default)]
 pub(super) struct Retained {
-    changes: BTreeMap<u64, (Bytes, Bytes)>,
+    changes: BTreeMap<u64, RetainedChange>,
     bytes: usize,
+    /// Highest transno of a change that was dropped because of the bounds.
+    dropped: u64,
 }
 
 impl Retained {
-    /// Processes a reply, and retains its request if that changed something.
-    pub(super) fn replied(&mut self, header: &Header, request: &Bytes, reply: &Bytes) {
-        self.committed(header.last_committed);
-        if header.status != 0 || header.transno <= header.last_committed {
-            return;
+    /// Retains a change.
+    pub(super) fn insert(&mut self, change: RetainedChange, bytes_max: usize) {
+        self.bytes += change.bytes();
+        if let Some(same) = self.changes.insert(change.transno, change) {
+            self.bytes -= same.bytes();
         }
-        // Copied, because the reply may be a part of a large buffer.
-        let reply = Bytes::copy_from_slice(reply);
-        self.bytes += request.len() + reply.len();
-        if let Some((request, reply)) = self.changes.insert(header.transno, (request.clone(), reply)) {
-            self.bytes -= request.len() + reply.len();
-        }
-        while self.changes.len() > CHANGES_MAX || self.bytes > BYTES_MAX {
-            let Some((_, (request, reply))) = self.changes.pop_first() else { return };
-            self.bytes -= request.len() + reply.len();
+        while self.changes.len() > CHANGES_MAX || self.bytes > bytes_max {
+            let Some((transno, change)) = self.changes.pop_first() else { return };
+            self.bytes -= change.bytes();
+            self.dropped = self.dropped.max(transno);
         }
     }
 
     /// Drops the changes up to this transno: they are committed.
-    fn committed(&mut self, last: u64) {
+    pub(super) fn committed(&mut self, last: u64) {
         while let Some(first) = self.changes.first_entry().filter(|first| *first.key() <= last) {
-            let (request, reply) = first.remove();
-            self.bytes -= request.len() + reply.len();
+            self.bytes -= first.remove().bytes();
         }
     }
 
     /// Returns all changes in order of transno.
     pub(super) fn all(&self) -> Vec<RetainedChange> {
-        let one = |(&transno, (request, reply)): (&u64, &(Bytes, Bytes))| {
-            let (request, reply) = (request.clone(), reply.clone());
-            RetainedChange { transno, request, reply }
-        };
-        self.changes.iter().map(one).collect()
+        self.changes.values().cloned().collect()
+    }
+
+    /// Returns the bytes of all changes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the highest transno of a change that is not retained because of the bounds.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Drops one change.
     pub(super) fn remove(&mut self, transno: u64) {
-        if let Some((request, reply)) = self.changes.remove(&transno) {
-            self.bytes -= request.len() + reply.len();
+        if let Some(change) = self.changes.remove(&transno) {
+            self.bytes -= change.bytes();
         }
     }
 }
@@ -85,9 +114,23 @@ mod tests {
 
     use super::*;
 
+    const BYTES_MAX: usize = 100;
+    const NOW: Time = Time { sec: 1, nsec: 0 };
+
+    fn replied(retained: &mut Retained, header: &Header, request: &Frame) {
+        retained.committed(header.last_committed);
+        if let Some(change) = RetainedChange::of(header, request, &Bytes::new(), NOW) {
+            retained.insert(change, BYTES_MAX);
+        }
+    }
+
+    /// Processes the reply to a request of this many bytes, half of them file data.
     fn reply(retained: &mut Retained, transno: u64, last_committed: u64, bytes: usize) {
         let header = Header { transno, last_committed, ..Header::new(Kind::Reply, 1) };
-        retained.replied(&header, &Bytes::from(vec![0; bytes]), &Bytes::new());
+        let half = |bytes| Bytes::from(vec![0; bytes]);
+        let (body, bulk) = (half(bytes / 2), Bulk::from(half(bytes - bytes / 2)));
+        let request = Frame { body, bulk, ..Frame::new(Kind::Request, 1) };
+        replied(retained, &header, &request);
     }
 
     fn transnos(retained: &Retained) -> Vec<u64> {
@@ -104,7 +147,7 @@ mod tests {
         reply(&mut retained, 5, 5, 10);
         assert_eq!((transnos(&retained), retained.bytes), (vec![], 0), "committed when it was answered");
         let failed = Header { status: 2, transno: 6, ..Header::new(Kind::Reply, 1) };
-        retained.replied(&failed, &Bytes::new(), &Bytes::new());
+        replied(&mut retained, &failed, &Frame::new(Kind::Request, 1));
         assert_eq!(transnos(&retained), []);
     }
 
@@ -114,7 +157,7 @@ mod tests {
         for transno in 1..=4 {
             reply(&mut retained, transno, 0, BYTES_MAX / 3);
         }
-        assert_eq!(transnos(&retained), [2, 3, 4]);
+        assert_eq!((transnos(&retained), retained.dropped()), (vec![2, 3, 4], 1));
         retained.remove(3);
         assert_eq!((transnos(&retained), retained.bytes), (vec![2, 4], BYTES_MAX / 3 * 2));
     }

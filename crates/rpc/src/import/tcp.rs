@@ -13,6 +13,7 @@ use super::{
     inner::Inner,
     link::{Arrived, Link},
     request_error::Cause,
+    retained::RetainedChange,
 };
 
 /// Unanswered pings after which a connection counts as broken.
@@ -94,19 +95,25 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Processes a frame that arrived. Returns false if a server does not send such a frame.
-    pub(super) fn received(&self, frame: Frame) -> bool {
+    pub(super) fn received(&self, mut frame: Frame) -> bool {
         self.heard.fetch_add(1, Ordering::Relaxed);
         match frame.header.kind {
             Kind::Reply => {
-                let mut link = self.link.lock();
-                let pending = link.pending.remove(&frame.header.xid);
-                if P::REPLAYS
-                    && let Some(pending) = &pending
+                let (pending, incarnation, retains) = {
+                    let mut link = self.link.lock();
+                    link.retained.committed(frame.header.last_committed);
+                    let pending = link.pending.remove(&frame.header.xid);
+                    (pending, link.incarnation.unwrap_or_default(), link.retains(P::REPLAYS))
+                };
+                if !retains {
+                    frame.header.transno = 0;
+                } else if let Some(pending) = &pending
+                    // The copy is made without the lock.
+                    && let Some(change) =
+                        RetainedChange::of(&frame.header, &pending.frame, &frame.body, self.net.rt().wall())
                 {
-                    link.retained.replied(&frame.header, &pending.frame.body, &frame.body);
+                    self.link.lock().retained.insert(change, P::RETAINED_BYTES_MAX);
                 }
-                let incarnation = link.incarnation.unwrap_or_default();
-                drop(link);
                 if let Some(pending) = pending {
                     let _ = pending.reply.send(Ok(Arrived { frame, incarnation }));
                 }

@@ -278,7 +278,7 @@ pub fn begin_seq(rt: &Rt, import: &Arc<Import<Mds>>) -> JoinHandle<sheen_wire::R
 pub fn reopen_after_restart(import: &Import<Mds>) {
     import.on_restart(|recovering| {
         Box::pin(async move {
-            recovering.call(mds::Request::Reopen { files: vec![] }).await?;
+            recovering.call(mds::Request::Reopen { files: vec![], first: false, last: false }).await?;
             Ok(())
         })
     });

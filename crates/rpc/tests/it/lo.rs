@@ -122,7 +122,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         import.on_restart(|recovering| {
             Box::pin(async move {
                 assert_eq!(recovering.welcome().incarnation, 2);
-                recovering.call(mds::Request::Reopen { files: vec![] }).await?;
+                recovering.call(mds::Request::Reopen { files: vec![], first: false, last: false }).await?;
                 Ok(())
             })
         });

@@ -292,7 +292,7 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             let named = state.nodes.get(&parent).is_some_and(|n| n.entries.values().any(|(f, _)| *f == fid));
             Ok(Reply::Parents(if named { vec![(parent, Bytes::from_static(b"b"))] } else { vec![] }))
         }
-        Request::Reopen { files } => {
+        Request::Reopen { files, .. } => {
             let mut handles = Vec::new();
             for (fid, _, _) in files {
                 let handle = next(state);

@@ -121,7 +121,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             let (Reply::Done { epoch, .. }, granted) = (done(state, index), state.habits.granted(grant.want)) else {
                 return Err(Errno::EPROTO);
             };
-            Ok(Reply::Done { epoch, granted }.into())
+            Ok(Reply::Done { epoch, granted, transnos: Vec::new() }.into())
         }
         Request::Enqueue { locks, want } => {
             let answers = locks
@@ -161,9 +161,10 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             state.habits.glimpsed.extend(answers);
             Ok(Reply::Ok.into())
         }
-        Request::Destroy { .. } | Request::DestroyRange { .. } | Request::Recover | Request::Recovered { .. } => {
-            Ok(Reply::Ok.into())
-        }
+        // It reports no lost epochs, so that clients notice them by themselves.
+        Request::Recover => Ok(Reply::Recovering { epoch: 1, lost: Vec::new() }.into()),
+        Request::Replay { changes, .. } => Ok(Reply::Replayed(vec![Ok(()); changes.len()]).into()),
+        Request::Destroy { .. } | Request::DestroyRange { .. } | Request::Recovered { .. } => Ok(Reply::Ok.into()),
         Request::List { .. }
         | Request::Versions { .. }
         | Request::Seal { .. }
@@ -198,7 +199,7 @@ fn attr(state: &State, index: u32, fid: &Fid) -> ObjectAttr {
 }
 
 fn done(state: &State, index: u32) -> Reply {
-    Reply::Done { epoch: state.epochs.get(&index).copied().unwrap_or(1), granted: 0 }
+    Reply::Done { epoch: state.epochs.get(&index).copied().unwrap_or(1), granted: 0, transnos: Vec::new() }
 }
 
 fn object(state: &mut State, index: u32, fid: Fid, now: Time) -> &mut Object {

@@ -1,4 +1,4 @@
-//! Crashes of the MDS under load, with clients that live. Every answered change must be there once
+//! Crashes of servers under load, with clients that live. Every answered change must be there once
 //! afterwards, and no operation fails.
 
 use std::time::Duration;
@@ -6,27 +6,40 @@ use std::time::Duration;
 use sheen_rt::sim::World;
 
 use super::{
-    CLIENTS, MDS,
+    CLIENTS, MDS, OSSES,
     cluster::{Node, bad_network_config, start},
     faults::{calm, trouble},
     run::Run,
     scenario::{Objects, Trace, boot, settle, simulate},
 };
 
-/// Time for which the MDS runs between two crashes, at most.
+/// Time between two crashes, at most.
 const LIFE_MAX: Duration = Duration::from_millis(1500);
-/// Time for which it is down, at most.
+/// Time for which a server is down, at most.
 const DOWN_MAX: Duration = Duration::from_secs(3);
 
-/// Runs operations while the power of the MDS fails `crashes` times, also during recoveries. In
+/// The servers whose power fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// The MDS.
+    Mds,
+    /// One of the OSSes, each time a random one.
+    Oss,
+    /// A random server.
+    Any,
+}
+
+/// Runs operations while the power of servers fails `crashes` times, also during recoveries. In
 /// every second seed connections break as well.
-pub fn mdt_crashes(seed: u64, ops: usize, crashes: usize, log: usize) -> Trace {
+pub fn crashes(seed: u64, ops: usize, crashes: usize, which: Crash, log: usize) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         let trouble = seed.is_multiple_of(2).then(|| trouble(world, seed));
         let programs = run.begin(ops);
         for _ in 0..crashes {
-            crash(world, &run, &mut nodes).await;
+            let is_mds = which == Crash::Mds || (which == Crash::Any && run.state().rng.bool());
+            let host = if is_mds { MDS } else { OSSES[run.state().rng.usize(0..OSSES.len())] };
+            crash(world, &run, host, &mut nodes).await;
         }
         if let Some(trouble) = trouble {
             calm(world, &trouble);
@@ -38,21 +51,19 @@ pub fn mdt_crashes(seed: u64, ops: usize, crashes: usize, log: usize) -> Trace {
         }
         settle(world, &run, &Objects::new()).await;
         for node in &nodes {
-            if let Node::Mds(_, _, mdt, _) = node {
-                assert_eq!(mdt.recovery_counts().dropped, 0, "every client comes back");
-            }
+            assert_eq!(node.lost_clients(), 0, "every client comes back");
         }
     })
 }
 
-/// Cuts the power of the MDS at a random moment, and restarts it after a while.
-async fn crash(world: &World, run: &Run, nodes: &mut Vec<Node>) {
+/// Cuts the power of a server at a random moment, and restarts it after a while.
+async fn crash(world: &World, run: &Run, host: u32, nodes: &mut Vec<Node>) {
     let rt = world.rt(CLIENTS[0]);
     let random = |max: Duration| Duration::from_micros(run.state().rng.u64(0..max.as_micros() as u64));
     rt.sleep(random(LIFE_MAX)).await;
-    world.note("the power of the MDS fails");
-    world.crash_host(MDS);
+    world.note(&format!("the power of host {host} fails"));
+    world.crash_host(host);
     rt.sleep(random(DOWN_MAX)).await;
     // It may fail again while it starts.
-    nodes.push(start(world, MDS).await.expect("nothing else crashes it"));
+    nodes.push(start(world, host).await.expect("nothing else crashes it"));
 }
