@@ -40,6 +40,7 @@
 //! * open files, buffers and bookkeeping are bounded, whatever clients request.
 
 mod changes;
+mod commit;
 mod commits;
 mod config;
 mod counters;
@@ -53,6 +54,7 @@ mod ost;
 mod params;
 mod reads;
 mod recovery;
+mod replayed;
 mod scrub;
 mod scrubber;
 mod seal;

@@ -69,6 +69,11 @@ impl Locks {
         self.stopping.close();
     }
 
+    /// Whether [`Locks::stop`] was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_closed()
+    }
+
     /// Enqueues locks for a client. Waits until all are granted or refused, so none of the answers
     /// is `Waiting`.
     ///

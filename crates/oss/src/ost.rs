@@ -19,7 +19,7 @@ use crate::{
     commits::Commits,
     exports::Exports,
     locks::Locks,
-    recovery::{Destroyed, Replayed},
+    replayed::{Destroyed, Replayed},
     scrubber::Scrubber,
     write_admission::WriteAdmission,
 };

@@ -31,39 +31,22 @@ use sheen_recovery::Stage;
 use sheen_recoveryd::Over;
 use sheen_rpc::Export;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Bulk, Errno, Result,
     ldlm::{Mode, Policy, Resource},
     ost::{Change, Reply, Request},
 };
 use tracing::{info, warn};
 
-use crate::{Ost, locks::all};
+use crate::{
+    Ost,
+    locks::all,
+    replayed::{Destroyed, Replayed},
+};
 
 /// Time that an orderly stop waits for clients to cancel their locks.
 const REVOKE_MAX: Duration = Duration::from_secs(1);
 /// Number of objects whose locks are revoked at a time.
 const REVOKED_AT_ONCE: usize = 256;
-
-/// A change that a client replays.
-#[derive(Debug)]
-pub(crate) struct Replayed {
-    change: Change,
-    /// The bytes of a write.
-    bulk: Bulk,
-    /// Id of the client's export.
-    export: u64,
-}
-
-/// The ranges of objects that were destroyed during a recovery: sequence, first and last id. The
-/// store knows single ones.
-#[derive(Debug, Default)]
-pub(crate) struct Destroyed(Vec<(u64, u32, u32)>);
-
-impl Destroyed {
-    fn has(&self, object: Fid) -> bool {
-        self.0.iter().any(|(seq, first, last)| object.seq == *seq && (*first..=*last).contains(&object.oid))
-    }
-}
 
 impl Ost {
     /// Waits until this request may be executed. Returns the reply if it may not.
@@ -164,7 +147,7 @@ impl Ost {
         Ok(())
     }
 
-    /// Records that all changes are replayed, and that all clients which the OST waited for know it.
+    /// Records that all changes are replayed, and that all awaited clients know it.
     pub(crate) fn all_replayed(&self) {
         if let Err(errno) = self.store.replayed() {
             warn!("{}: cannot record the end of the replay: {errno}; check the disk", self.name);

@@ -13,14 +13,8 @@ use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
-    DataConfig, OssError, Ost, OstConfig, Store,
-    commits::{self, Commits},
-    counters::COUNTERS,
-    locks::Locks,
-    ost::Recovery,
-    params, recovery, scrub,
-    scrubber::Scrubber,
-    write_admission::WriteAdmission,
+    DataConfig, OssError, Ost, OstConfig, Store, commit, commits::Commits, counters::COUNTERS, locks::Locks,
+    ost::Recovery, params, recovery, scrub, scrubber::Scrubber, write_admission::WriteAdmission,
 };
 
 impl Ost {
@@ -137,7 +131,7 @@ impl Ost {
         }
         let scrub = scrub::run(ost.me.clone(), ost.rt.clone(), ost.scrubber.wake.clone());
         drop(ost.rt.spawn("ost-scrub", scrub));
-        let commit = commits::run(ost.me.clone(), ost.rt.clone(), ost.commits.wake.clone());
+        let commit = commit::run(ost.me.clone(), ost.rt.clone(), ost.commits.wakes());
         drop(ost.rt.spawn("ost-commit", commit));
         ost
     }
@@ -152,6 +146,7 @@ impl Ost {
         // Only after the last answer has been sent: a client repeats unanswered requests at the
         // restarted OST.
         self.locks.stop();
+        self.commits.wake();
         self.gate.close().await;
         self.list_holders();
         if self.recovery.is_ended() {

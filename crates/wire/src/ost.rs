@@ -134,7 +134,7 @@ pub enum Request {
     /// before they were sealed, and must also change the others. `Errno::MOVED`: one is sealed and
     /// has no other name. EAGAIN: one has another name, and is being sealed there, too.
     Follow { objects: Vec<Fid> },
-    /// First request of a client to a restarted OST: the client has dropped its locks, and is going
+    /// First request of a client to a restarted OST: the client has dropped its locks. It is going
     /// to replay its changes, if the reply requests it, and to flush its dirty data. ESTALE: the
     /// OST did not wait for this client, so others may have changed its files since. The client
     /// discards its dirty data.

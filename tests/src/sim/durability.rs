@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sheen_wire::{Fid, mds::flags};
 
 use super::{
-    model::{Inode, Model, Rule},
+    model::{Inode, Model},
     op::Op,
 };
 
@@ -69,20 +69,19 @@ impl Durability {
     }
 
     /// Records the end of an operation. Called before the model executes it.
-    pub fn ends(&mut self, client: usize, op: &Op, model: &Model, rule: Rule) {
+    pub fn ends(&mut self, client: usize, op: &Op, model: &Model) {
         let Some(handle) = op.handle().and_then(|h| model.handles.get(&h)) else { return };
         if let Op::Write { offset, .. } = op {
             let file = self.files.entry(handle.fid).or_default();
             let end = model.inode(handle.fid).ok().and_then(Inode::bytes).map_or(0, |b| b.len() as u64);
             let appends = handle.flags & flags::APPEND != 0;
-            file.anything |= appends && rule != Rule::Exact;
             file.writers.insert(client);
             file.later.push(ContentChange::Write(if appends { end } else { *offset }, op.data()));
         }
     }
 
     /// Records the success of an operation. Called after the model has executed it.
-    pub fn done(&mut self, client: usize, op: &Op, model: &Model, rule: Rule) {
+    pub fn done(&mut self, client: usize, op: &Op, model: &Model) {
         let open = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid);
         let named = |dir: &Fid, name: &str| model.find(*dir, name).ok().flatten();
         match op {
@@ -94,7 +93,7 @@ impl Durability {
             Op::Punch { offset, len, .. } => self.change(open, ContentChange::Hole(*offset, *len)),
             // After a crash, an fsync reports what its own client lost, not what other clients
             // lost. See `scenario::lost_bytes`.
-            Op::Fsync { .. } if rule == Rule::Exact => {
+            Op::Fsync { .. } => {
                 let Some((fid, inode)) = open.and_then(|f| Some((f, model.inode(f).ok()?))) else { return };
                 if self.files.get(&fid).is_none_or(|file| file.writers.iter().all(|writer| *writer == client)) {
                     self.sync(fid, inode);

@@ -23,8 +23,6 @@ use super::{
 pub enum Rule {
     /// They must be equal.
     Exact,
-    /// They must be equal except for sizes and data: an OST lost data that was not synced.
-    DataLost,
     /// They are not compared: the MDT lost transactions that were not committed.
     Doubtful,
 }
@@ -109,17 +107,6 @@ impl Inode {
         match &self.content {
             Content::File(bytes) => Some(bytes),
             _ => None,
-        }
-    }
-}
-
-impl Inode {
-    /// Empties a regular file, and forgets the stripe counts of its layout: a file created while an
-    /// OST was down has fewer stripes.
-    pub fn forget_bytes(&mut self) {
-        if let Content::File(bytes) = &mut self.content {
-            bytes.clear();
-            self.striping = self.striping.map(Striping::without_counts);
         }
     }
 }

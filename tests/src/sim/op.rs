@@ -147,21 +147,6 @@ impl Outcome {
         }
         self
     }
-
-    /// Removes sizes and data, which a lost write changes.
-    pub fn without_data(self) -> Outcome {
-        let empty = |view: View| View { size: 0, ..view };
-        match self {
-            Outcome::Seen(view) => Outcome::Seen(empty(view)),
-            Outcome::Bytes(_) => Outcome::Done,
-            Outcome::Entries(entries) => Outcome::Entries(
-                entries.into_iter().map(|(name, (fid, kind, view))| (name, (fid, kind, view.map(empty)))).collect(),
-            ),
-            // While an OST was down, new layouts got no objects on it.
-            Outcome::Striped(striping) => Outcome::Striped(striping.without_counts()),
-            other => other,
-        }
-    }
 }
 
 impl Op {

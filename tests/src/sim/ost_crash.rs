@@ -147,7 +147,7 @@ pub fn late_writer(seed: u64, log: usize) -> Trace {
 }
 
 /// A client overwrites data that another client has synced, and syncs as well. Then its host and
-/// the OSS crash. What the other client replays must not undo the later write.
+/// the OSS crash. The replay of the other client must not undo the later write.
 pub fn lost_writer(seed: u64, log: usize) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {
         let mut shared = Shared::boot(world, seed).await;

@@ -10,7 +10,7 @@ use std::{
 use fastrand::Rng;
 use sheen_client::{Client, OpenFile};
 use sheen_rt::{JoinHandle, sim::World};
-use sheen_wire::{Errno, Fid, mds::flags};
+use sheen_wire::{Errno, Fid};
 
 use super::{
     CLIENTS,
@@ -246,20 +246,16 @@ impl State {
             Ok(Outcome::Seen(view)) => view.fid,
             _ => Fid::ZERO,
         };
-        if let (Op::Migrate { fid, .. }, Rule::DataLost) = (&op, self.rule) {
-            // The file may have been on the OST that lost data.
-            self.doubtful_files.insert(*fid);
-        }
         if let (Op::Migrate { .. }, Err(errno)) = (&op, &answer) {
             let why = [Errno::EBUSY, Errno::ENOENT, Errno::ESTALE, Errno::EIO, Errno::ETIMEDOUT, Errno::ENOLCK];
             assert!(why.contains(errno), "{op:?} failed with {errno}");
             return self.claims.release(granted);
         }
-        self.durability.ends(client, &op, &self.model, self.rule);
+        self.durability.ends(client, &op, &self.model);
         let expected = self.model.apply(client, &op, new, number);
         self.judge(&op, &answer, expected);
         if answer.is_ok() {
-            self.durability.done(client, &op, &self.model, self.rule);
+            self.durability.done(client, &op, &self.model);
         }
         if let Some(file) = made.file {
             self.files.insert(number, file);
@@ -271,21 +267,11 @@ impl State {
     }
 
     fn judge(&self, op: &Op, answer: &Answer, expected: Answer) {
-        let durable = |handle| self.model.handles.get(handle).is_some_and(|h| h.flags & flags::DSYNC != 0);
-        let syncs = match op {
-            Op::Fsync { .. } | Op::SyncFs => true,
-            Op::Write { handle, .. } => durable(handle),
-            _ => false,
-        };
-        if self.rule == Rule::DataLost && syncs && *answer == Err(Errno::EIO) {
-            return; // the error reports the loss correctly
-        }
         let expected = match answer {
             Ok(answer) => expected.map(|expected| expected.as_listed(answer)),
             Err(_) => expected,
         };
-        let lost = |answer: Answer| if self.rule == Rule::Exact { answer } else { answer.map(Outcome::without_data) };
-        if lost(answer.clone()) != lost(expected.clone()) {
+        if *answer != expected {
             let history: Vec<&str> = self.history.iter().map(String::as_str).collect();
             panic!(
                 "{op:?}\n  answered {answer:?}\n  expected {expected:?}\nunder way: {:#?}\nbefore, in the order in which they ended:\n{}",

@@ -1,5 +1,5 @@
-//! The failure of an OST's host, on a real mount: the OST has lost what it had answered and not made
-//! durable, and the mount sends it again.
+//! The failure of an OST's host, on a real mount: the OST has lost what it had answered and not
+//! made durable, and the mount sends it again.
 
 use std::{fs, io::Write, path::Path, process::Command, thread};
 

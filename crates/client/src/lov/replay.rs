@@ -39,8 +39,8 @@ pub enum Return {
     Replayed(Survival),
 }
 
-/// Reports to a restarted OST, and replays the changes that it may have lost. An OST in this process
-/// waits only for others.
+/// Reports to a restarted OST, and replays the changes that it may have lost. An OST in this
+/// process waits only for others.
 ///
 /// # Errors
 /// The connection broke: repeat this over the next one.

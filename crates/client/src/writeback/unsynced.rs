@@ -40,7 +40,7 @@ pub struct Changed {
     pub transno: u64,
 }
 
-/// What a restarted OST has of the changes that this client made in earlier epochs.
+/// The changes of earlier epochs that a restarted OST has, of those that this client made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Survival {
     /// The present epoch.
@@ -62,7 +62,7 @@ struct State {
     notes: LruCache<(Fid, u32), Note, FxBuildHasher>,
     /// Number of changes recorded so far.
     changes: u64,
-    /// What survived the last restart of each OST.
+    /// The changes that survived the last restart of each OST.
     survived: BTreeMap<u32, Survived>,
 }
 

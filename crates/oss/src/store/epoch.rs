@@ -2,10 +2,10 @@
 //! has made durable. That is so if the OST's host was restarted, or another host serves the OST,
 //! and the OST had not been stopped in order. Then clients replay such changes.
 //!
-//! The file `DIR/epoch` also has what the order of changes needs over restarts: the number of the
-//! present life of the OST, and up to which transno all changes are durable. Its words are the
-//! epoch, the boot of the host, the state, the life, the transno, and the epochs whose changes are
-//! not all replayed yet, the last one first. All numbers are hexadecimal.
+//! The file `DIR/epoch` also has the number of the OST's present life, for the order of changes
+//! over restarts, and the transno up to which all changes are durable. Its words are the epoch, the
+//! boot of the host, the state, the life, the transno, and the epochs that are not all replayed
+//! yet. The last one of these comes first. All numbers are hexadecimal.
 //!
 //! Invariants:
 //! * the state is `stopped` only while everything is durable and no process writes;
@@ -15,7 +15,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
@@ -50,6 +50,8 @@ pub struct Epoch {
     /// Epochs whose changes are not all replayed yet, the last one first. Locked while the file is
     /// written.
     lost: Mutex<Vec<u64>>,
+    /// Data of this epoch may be lost already.
+    failed: AtomicBool,
 }
 
 /// The content of the file.
@@ -93,7 +95,16 @@ impl Epoch {
             None => (rt.boot_id(), true, Vec::new()),
         };
         let (known, lost) = (AtomicU64::new(committed), Mutex::new(lost));
-        let epoch = Epoch { rt: rt.clone(), path, number, life, is_new, committed: known, lost };
+        let epoch = Epoch {
+            rt: rt.clone(),
+            path,
+            number,
+            life,
+            is_new,
+            committed: known,
+            lost,
+            failed: AtomicBool::new(false),
+        };
         epoch.write(committed, &epoch.lost.lock())?;
         Ok(epoch)
     }
@@ -157,8 +168,12 @@ impl Epoch {
     pub fn stopped(&self) -> io::Result<()> {
         let lost = self.lost.lock();
         // Changes that are still to be replayed are not there.
-        let word = if lost.is_empty() { STOPPED } else { REPLAYING };
-        self.write_as(word, self.rt.boot_id(), self.committed(), &lost)
+        let word = match lost.is_empty() {
+            _ if self.has_failed() => SERVING,
+            true => STOPPED,
+            false => REPLAYING,
+        };
+        self.write_as(word, self.committed(), &lost)
     }
 
     /// Records that data of this epoch may be lost already, because it could not be made durable.
@@ -167,15 +182,22 @@ impl Epoch {
     /// # Errors
     /// The file cannot be written.
     pub fn failed(&self) -> io::Result<()> {
-        self.write_as(SERVING, NO_BOOT, self.committed(), &self.lost.lock())
+        self.failed.store(true, Relaxed);
+        self.write(self.committed(), &self.lost.lock())
+    }
+
+    /// Whether [`Epoch::failed`] was called.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
     }
 
     fn write(&self, committed: u64, lost: &[u64]) -> io::Result<()> {
         let word = if lost.is_empty() { SERVING } else { REPLAYING };
-        self.write_as(word, self.rt.boot_id(), committed, lost)
+        self.write_as(word, committed, lost)
     }
 
-    fn write_as(&self, word: &str, boot: u64, committed: u64, lost: &[u64]) -> io::Result<()> {
+    fn write_as(&self, word: &str, committed: u64, lost: &[u64]) -> io::Result<()> {
+        let boot = if self.has_failed() { NO_BOOT } else { self.rt.boot_id() };
         let mut text = format!("{:016x} {boot:016x} {word} {:x} {committed:x}", self.number, self.life);
         lost.iter().for_each(|epoch| text.push_str(&format!(" {epoch:016x}")));
         text.push('\n');
@@ -234,7 +256,10 @@ mod tests {
             assert_ne!(open().number(), third.number());
             let fourth = open();
             fourth.failed().unwrap();
-            assert_ne!(open().number(), fourth.number(), "a sync failed");
+            fourth.replayed().unwrap();
+            fourth.stopped().unwrap();
+            let fifth = open();
+            assert!(fifth.number() != fourth.number() && fifth.lost() == [fourth.number()], "a sync failed");
             sim.rt(1).disk().write_atomic(dir.join(EPOCH), b"damaged").unwrap();
             assert_ne!(open().number(), third.number());
         })

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use sheen_objects::{Identity, sharing::Share};
 use sheen_rt::Rt;
-use sheen_wire::Fid;
+use sheen_wire::{Errno, Fid};
 
 use crate::OssError;
 
@@ -167,9 +167,16 @@ impl Store {
     /// Makes everything durable, and records that this includes all changes up to this transno.
     ///
     /// # Errors
-    /// Errors of the local file system.
+    /// Errors of the local file system. EIO: a sync failed before. It may have lost data, and the
+    /// local file system reports this once.
     pub async fn commit(&self, transno: u64) -> sheen_wire::Result<()> {
-        self.sync_all().await?;
+        if self.epoch.has_failed() {
+            return Err(Errno::EIO);
+        }
+        if let Err(errno) = self.sync_all().await {
+            self.sync_failed();
+            return Err(errno);
+        }
         if transno > self.committed() {
             self.rt.block_in_place(|| self.epoch.commit(transno))?;
         }
@@ -203,14 +210,19 @@ impl Store {
         let synced = match self.sync(&[]).await {
             Ok(()) => Ok(self.epoch.stopped()?),
             Err(errno) => {
-                if let Err(error) = self.epoch.failed() {
-                    tracing::warn!(%error, "cannot record that a sync failed");
-                }
+                self.sync_failed();
                 Err(errno)
             }
         };
         self.home.release();
         synced
+    }
+
+    /// Records that data may be lost already: clients replay it after the next start.
+    fn sync_failed(&self) {
+        if let Err(error) = self.rt.block_in_place(|| self.epoch.failed()) {
+            tracing::warn!(%error, "cannot record that a sync failed");
+        }
     }
 
     /// Number of files open at the moment.

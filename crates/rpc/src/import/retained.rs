@@ -37,8 +37,8 @@ impl RetainedChange {
     /// Copies a request and its reply, which arrived at `at`. `None`: the request changed nothing,
     /// or the change is committed.
     ///
-    /// The file data is copied, because a request of the kernel may be answered only when its
-    /// memory is free again, and because little data may lie in a large buffer.
+    /// The file data is copied: a request of the kernel may be answered only when its memory is
+    /// free again. Also, little data may lie in a large buffer.
     pub(super) fn of(header: &Header, request: &Frame, reply: &Bytes, at: Time) -> Option<RetainedChange> {
         let transno = header.transno;
         if header.status != 0 || transno <= header.last_committed {

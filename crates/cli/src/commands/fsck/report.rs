@@ -81,7 +81,7 @@ impl Report {
                 });
             }
         }
-        self.problem_count = self.problem_count.max(self.problems.len() as u64);
+        self.problem_count = self.problem_count.max(self.problems.len() as u64).max(check.problem_count());
     }
 
     /// Records which problems the last check still found.
@@ -92,6 +92,8 @@ impl Report {
         }
         (self.files, self.objects) = (last.files_count(), last.objects_count());
         self.left = last.problem_count();
+        // The last check may find problems that no earlier one found.
+        self.problem_count = self.problem_count.max(self.left);
         self.repaired = self.problem_count - self.left;
     }
 
