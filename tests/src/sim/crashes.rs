@@ -35,6 +35,7 @@ pub fn crashes(seed: u64, ops: usize, crashes: usize, which: Crash, log: usize) 
     simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         let trouble = seed.is_multiple_of(2).then(|| trouble(world, seed));
+        run.state().may_lack_stripes = which != Crash::Mds;
         let programs = run.begin(ops);
         for _ in 0..crashes {
             let is_mds = which == Crash::Mds || (which == Crash::Any && run.state().rng.bool());

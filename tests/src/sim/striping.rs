@@ -178,6 +178,12 @@ impl Striping {
         found.parts[..parts.len()].copy_from_slice(&parts);
         found
     }
+
+    /// Returns the same striping with all stripe counts 1.
+    pub fn without_counts(mut self) -> Striping {
+        self.parts.iter_mut().for_each(|part| part.count = part.count.min(1));
+        self
+    }
 }
 
 impl Part {

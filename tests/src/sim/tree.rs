@@ -18,7 +18,7 @@ use super::{
     model::{Content, Inode, Model},
     op::{Op, Outcome, View},
     perform::{entries, perform},
-    striping::layout,
+    striping::{Striping, layout},
 };
 
 /// Bytes of a read.
@@ -139,6 +139,12 @@ pub fn visible(model: &Model) -> Model {
     seen.inodes.retain(|fid, _| named.contains(fid));
     seen.inodes.values_mut().for_each(|i| (i.opens, i.linkable) = (0, false));
     seen
+}
+
+/// Returns the model without stripe counts.
+pub fn without_counts(mut model: Model) -> Model {
+    model.inodes.values_mut().for_each(|inode| inode.striping = inode.striping.map(Striping::without_counts));
+    model
 }
 
 /// Asserts that two models are equal.
