@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sheen_layout::MDT_OST;
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
-use sheen_rpc::{Import, ImportConfig};
+use sheen_rpc::{Import, ImportConfig, RetainedBudget};
 use sheen_wire::{
     Mds, Protocol,
     mgs::{Config, Target, TargetKind, data_name, target_name},
@@ -22,6 +22,9 @@ use crate::{
     types::{GroupSource, MountError},
 };
 
+/// Maximum bytes of writes that a mount retains for all OSTs, until they are durable.
+const RETAINED_BYTES_MAX: usize = 512 << 20;
+
 /// The data needed to create the imports of a mount.
 pub struct Targets {
     net: Arc<Net>,
@@ -34,6 +37,8 @@ pub struct Targets {
     pools: Arc<Pools>,
     /// Limit of waiting for a disconnected target.
     server_wait: Option<Duration>,
+    /// Memory for writes that OSTs have answered and may lose.
+    retained: Arc<RetainedBudget>,
 }
 
 impl Targets {
@@ -49,7 +54,8 @@ impl Targets {
     ) -> Targets {
         let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
-        Targets { net, fsname, instance, uuid, lov, cache, params, pools, server_wait: None }
+        let retained = Arc::new(RetainedBudget::new(RETAINED_BYTES_MAX));
+        Targets { net, fsname, instance, uuid, lov, cache, params, pools, server_wait: None, retained }
     }
 
     /// Sets how long requests wait for a disconnected target. `None`, the default: without a limit.
@@ -106,6 +112,7 @@ impl Targets {
             renew(ost.osc.import(), config.nids, target.incarnation);
             return Ok(());
         }
+        let config = ImportConfig { retained: self.retained.clone(), ..config };
         let import: Arc<Import<sheen_wire::Ost>> = Import::new(self.net.clone(), config);
         let kind = if index == MDT_OST { "" } else { "osc-" };
         let device = format!("{name}-{kind}{}", self.instance);

@@ -34,7 +34,7 @@ mod target;
 pub use gate::{Gate, Pass};
 pub use import::{
     Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,
-    RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedChange, URGENT_IN_FLIGHT_MAX,
+    RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_IN_FLIGHT_MAX,
 };
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Origin, Response, Service};

@@ -46,7 +46,7 @@ use rustc_hash::FxBuildHasher;
 use sheen_rpc::BoxFuture;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
-    Bulk, Errno, Fid, Ost, Protocol, Time,
+    Bulk, Errno, Fid, Time,
     ost::{Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 use tokio::sync::{Notify, Semaphore};
@@ -415,8 +415,7 @@ impl Writeback {
     /// Records an answered change of a file as unsynced. If much is retained, starts a sync.
     pub fn changed(self: &Arc<Self>, file: Fid, changed: Changed) {
         self.unsynced.changed(file, self.osc.index(), changed);
-        let is_much = || self.osc.import().retained_bytes() > Ost::RETAINED_BYTES_MAX / 2;
-        if changed.transno == 0 || !is_much() || self.syncing.swap(true, Relaxed) {
+        if changed.transno == 0 || !self.osc.import().retains_much() || self.syncing.swap(true, Relaxed) {
             return;
         }
         let this = self.clone();

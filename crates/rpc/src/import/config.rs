@@ -1,7 +1,11 @@
 //! Configuration of an import, its parameters, and their limits.
 
+use std::sync::Arc;
+
 use sheen_lnet::Nid;
 use sheen_wire::bulk::BULK_BYTES_MAX;
+
+use super::budget::RetainedBudget;
 
 /// Maximum number of requests of an import under way (Lustre's OBD_MAX_RIF_MAX is 512; a reply
 /// cache stores twice as many replies as this).
@@ -32,6 +36,8 @@ pub struct ImportConfig {
     pub features: u64,
     /// Initial parameters.
     pub params: ImportParams,
+    /// Memory for retained changes, which imports may share.
+    pub retained: Arc<RetainedBudget>,
 }
 
 /// An import's parameters. Only the first three can be changed later.
@@ -83,6 +89,7 @@ impl ImportConfig {
             nids,
             features: 0,
             params: ImportParams::default(),
+            retained: Arc::default(),
         }
     }
 

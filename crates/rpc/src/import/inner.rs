@@ -104,7 +104,7 @@ impl<P: Protocol> Inner<P> {
             last_committed: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             lo: RwLock::new(None),
-            link: Mutex::default(),
+            link: Mutex::new(Link::new(config.retained)),
             changed: Notify::new(),
             renewed: Notify::new(),
             hook: Mutex::new(None),

@@ -1,6 +1,6 @@
 //! The state of an import's connection, and the requests that wait for replies.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use sheen_lnet::{Frame, Nid, Sender};
 use sheen_rt::Instant;
@@ -10,7 +10,7 @@ use sheen_wire::{
 };
 use tokio::sync::oneshot;
 
-use super::{error::ConnectError, request_error::Cause, retained::Retained};
+use super::{budget::RetainedBudget, error::ConnectError, request_error::Cause, retained::Retained};
 
 /// Broken connections after which a request fails, once its time is up.
 const RESENDS_MAX: u32 = 16;
@@ -109,6 +109,11 @@ pub(super) struct Pending {
 }
 
 impl Link {
+    /// A link that was never used. `budget`: the memory for retained changes.
+    pub(super) fn new(budget: Arc<RetainedBudget>) -> Link {
+        Link { retained: Retained::new(budget), ..Link::default() }
+    }
+
     /// Enters a request: assigns its xid, and puts into its header up to which xid all replies
     /// arrived. Removes an operation id that the server would not understand.
     pub(super) fn enter(

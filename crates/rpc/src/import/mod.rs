@@ -11,6 +11,7 @@
 //! The states are Lustre's: NEW → CONNECTING → (RECOVER →) FULL → DISCONN → CONNECTING …, and
 //! CLOSED.
 
+mod budget;
 mod calls;
 mod config;
 mod connect;
@@ -35,6 +36,7 @@ use std::{
 use sheen_lnet::{Net, Nid};
 use sheen_wire::{Errno, Protocol};
 
+pub use budget::RetainedBudget;
 pub use config::{ImportConfig, ImportParams, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX};
 pub use error::ConnectError;
 pub use inner::Recovering;
@@ -231,6 +233,11 @@ impl<P: Protocol> Import<P> {
     /// them.
     pub fn retained_bytes(&self) -> usize {
         self.inner.link.lock().retained.bytes()
+    }
+
+    /// Whether so much is retained that the target should make it durable.
+    pub fn retains_much(&self) -> bool {
+        self.inner.link.lock().retained.are_many(P::RETAINED_BYTES_MAX)
     }
 
     /// Returns the statistics as of now.

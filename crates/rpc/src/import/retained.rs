@@ -4,16 +4,18 @@
 //! ([`super::Recovering::retained`]). They are recorded by the task that reads the connection, in
 //! the order of arrival. So when the connection ends, every change whose reply has arrived is here.
 //!
-//! Bounds: [`CHANGES_MAX`] changes and [`Protocol::RETAINED_BYTES_MAX`] bytes; beyond that the
-//! earliest are dropped.
+//! Bounds: [`CHANGES_MAX`] changes, [`Protocol::RETAINED_BYTES_MAX`] bytes, and a budget for
+//! several imports. Beyond that the earliest are dropped.
 //!
 //! [`Protocol::RETAINED_BYTES_MAX`]: sheen_wire::Protocol::RETAINED_BYTES_MAX
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use sheen_lnet::Frame;
 use sheen_wire::{Bulk, Time, frame::Header};
+
+use super::budget::RetainedBudget;
 
 /// Maximum number of retained changes of one target.
 const CHANGES_MAX: usize = 262_144;
@@ -62,18 +64,26 @@ pub(super) struct Retained {
     bytes: usize,
     /// Highest transno of a change that was dropped because of the bounds.
     dropped: u64,
+    /// Includes `bytes`.
+    budget: Arc<RetainedBudget>,
 }
 
 impl Retained {
+    /// Retains nothing yet.
+    pub(super) fn new(budget: Arc<RetainedBudget>) -> Retained {
+        Retained { changes: BTreeMap::new(), bytes: 0, dropped: 0, budget }
+    }
+
     /// Retains a change.
     pub(super) fn insert(&mut self, change: RetainedChange, bytes_max: usize) {
         self.bytes += change.bytes();
+        self.budget.add(change.bytes());
         if let Some(same) = self.changes.insert(change.transno, change) {
-            self.bytes -= same.bytes();
+            self.freed(&same);
         }
-        while self.changes.len() > CHANGES_MAX || self.bytes > bytes_max {
+        while self.changes.len() > CHANGES_MAX || self.bytes > bytes_max || self.budget.is_exceeded() {
             let Some((transno, change)) = self.changes.pop_first() else { return };
-            self.bytes -= change.bytes();
+            self.freed(&change);
             self.dropped = self.dropped.max(transno);
         }
     }
@@ -81,8 +91,14 @@ impl Retained {
     /// Drops the changes up to this transno: they are committed.
     pub(super) fn committed(&mut self, last: u64) {
         while let Some(first) = self.changes.first_entry().filter(|first| *first.key() <= last) {
-            self.bytes -= first.remove().bytes();
+            let change = first.remove();
+            self.freed(&change);
         }
+    }
+
+    fn freed(&mut self, change: &RetainedChange) {
+        self.bytes -= change.bytes();
+        self.budget.sub(change.bytes());
     }
 
     /// Returns all changes in order of transno.
@@ -103,8 +119,20 @@ impl Retained {
     /// Drops one change.
     pub(super) fn remove(&mut self, transno: u64) {
         if let Some(change) = self.changes.remove(&transno) {
-            self.bytes -= change.bytes();
+            self.freed(&change);
         }
+    }
+
+    /// Whether the changes use more than a half of `bytes_max`, or a part of a budget of which more
+    /// than a half is used.
+    pub(super) fn are_many(&self, bytes_max: usize) -> bool {
+        self.bytes > bytes_max / 2 || (self.bytes > 0 && self.budget.is_half_used())
+    }
+}
+
+impl Drop for Retained {
+    fn drop(&mut self) {
+        self.budget.sub(self.bytes);
     }
 }
 
@@ -160,5 +188,21 @@ mod tests {
         assert_eq!((transnos(&retained), retained.dropped()), (vec![2, 3, 4], 1));
         retained.remove(3);
         assert_eq!((transnos(&retained), retained.bytes), (vec![2, 4], BYTES_MAX / 3 * 2));
+    }
+
+    #[test]
+    fn imports_share_a_budget() {
+        let budget = Arc::new(RetainedBudget::new(100));
+        let mut both = [Retained::new(budget.clone()), Retained::new(budget)];
+        reply(&mut both[0], 1, 0, 45);
+        assert!(!both[0].are_many(BYTES_MAX));
+        reply(&mut both[1], 1, 0, 45);
+        assert!(both[0].are_many(BYTES_MAX) && both[1].are_many(BYTES_MAX));
+        reply(&mut both[1], 2, 0, 45);
+        assert_eq!((transnos(&both[0]), transnos(&both[1])), (vec![1], vec![2]), "its own earliest");
+        let [first, mut second] = both;
+        drop(first);
+        reply(&mut second, 3, 0, 45);
+        assert_eq!((transnos(&second), second.bytes()), (vec![2, 3], 90));
     }
 }
