@@ -29,6 +29,8 @@ const DESTROYS: &[&str] = &["obdfilter.*.stats", "dom.*.stats"];
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(3);
 /// All objects are destroyed when none has been destroyed for this long.
 const DESTROY_QUIET: Duration = Duration::from_millis(50);
+/// Address of servers and mounts on one host.
+const LOOPBACK: &str = "127.0.0.1";
 const POLL: Duration = Duration::from_millis(20);
 
 /// Counter of locks granted to clients, in the statistics of a namespace.
@@ -96,6 +98,7 @@ pub struct Plan {
 pub struct Cluster {
     /// Its parameters.
     pub plan: Plan,
+    address: &'static str,
     /// Its mount points.
     pub mounts: Vec<PathBuf>,
     /// The program that serves it.
@@ -107,11 +110,16 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a file system and its mounts.
     pub fn up(run_dir: &RunDir, plan: Plan) -> io::Result<Cluster> {
+        Cluster::up_at(run_dir, plan, LOOPBACK)
+    }
+
+    /// As [`Cluster::up`]; the servers listen on this IP address.
+    pub fn up_at(run_dir: &RunDir, plan: Plan, address: &'static str) -> io::Result<Cluster> {
         let dir = run_dir.dir.join(plan.name.replace(' ', "-"));
         fs::create_dir_all(&dir)?;
         let mounts: Vec<PathBuf> = (0..plan.mounts).map(|i| dir.join(format!("m{i}"))).collect();
         let sheen = Sheen::new(&run_dir.program, dir.join("run"));
-        let cluster = Cluster { plan, mounts, sheen, dir, program: run_dir.program.clone() };
+        let cluster = Cluster { plan, address, mounts, sheen, dir, program: run_dir.program.clone() };
         let progress = Progress::new(1 + plan.mounts - usize::from(plan.lo));
         progress.step(&format!("{}: servers", plan.name), || cluster.serve())?;
         for at in cluster.mounts.iter().skip(usize::from(plan.lo)) {
@@ -123,17 +131,9 @@ impl Cluster {
 
     fn serve(&self) -> io::Result<()> {
         let (osts, threads) = (self.plan.osts.to_string(), self.plan.threads.to_string());
-        let mut words = vec![
-            "up",
-            "--default-layout",
-            "plain",
-            "--osts",
-            &osts,
-            "--listen",
-            "127.0.0.1:0",
-            "--fuse-threads",
-            &threads,
-        ];
+        let listen = format!("{}:0", self.address);
+        let mut words =
+            vec!["up", "--default-layout", "plain", "--osts", &osts, "--listen", &listen, "--fuse-threads", &threads];
         let (fs, first) = (self.fs(), self.mounts.first().map(|m| m.to_string_lossy()).unwrap_or_default());
         words.extend(["--dir", &fs]);
         if self.plan.lo {

@@ -83,12 +83,7 @@ impl Mdt {
         let changes: Vec<_> = replays.iter().map(change).collect::<Result<_>>()?;
         self.recovery.window.lock().replay(client, first, changes, last).map_err(|_| Errno::ESTALE)?;
         self.recovery.notify();
-        let outcomes = self.recovery.wait_for(|recovery| match recovery.window.lock().outcomes(client, &transnos) {
-            Ok(Some(outcomes)) => Some(Ok(outcomes)),
-            Ok(None) => None,
-            Err(_) => Some(Err(Errno::ESTALE)),
-        });
-        Ok(Reply::Replayed(outcomes.await?))
+        self.recovery.outcomes(client, &transnos).await.map(Reply::Replayed).map_err(|_| Errno::ESTALE)
     }
 
     /// Adopts layouts that a client knows and that are newer than the stored ones.

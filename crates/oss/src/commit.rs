@@ -1,5 +1,5 @@
-//! Commits: all changes so far are made durable, [`INTERVAL`] after the first of them. Clients then
-//! drop what they have retained of them ([`crate::commits`]).
+//! Commits: all changes so far are made durable, 5 s after the first of them
+//! (`commit_interval_ms`). Clients then drop what they have retained of them ([`crate::commits`]).
 //!
 //! A replay must not undo what became durable otherwise. So these requests are answered only after
 //! a commit, if their objects have changed since the last one:
@@ -10,19 +10,13 @@
 //!
 //! Invariant: nothing is committed before the clients have replayed the changes that were lost.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, Weak};
 
 use sheen_rt::Rt;
 use sheen_wire::{Fid, Result};
 use tracing::warn;
 
 use crate::{Ost, commits::Wakes};
-
-/// Time from a change to the next commit.
-const INTERVAL: Duration = Duration::from_secs(5);
 
 impl Ost {
     /// Makes all changes so far durable, once the changes that were lost are replayed.
@@ -78,7 +72,8 @@ pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wakes: Arc<Wakes>) {
     let mut is_failing = false;
     loop {
         wakes.changed.notified().await;
-        let _ = rt.timeout(INTERVAL, wakes.full.notified()).await;
+        let Some(interval) = ost.upgrade().map(|ost| ost.commits.interval()) else { return };
+        let _ = rt.timeout(interval, wakes.full.notified()).await;
         let Some(ost) = ost.upgrade().filter(|ost| !ost.locks.is_stopping()) else { return };
         let Err(errno) = ost.commit().await else {
             is_failing = false;
@@ -92,7 +87,7 @@ pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wakes: Arc<Wakes>) {
             );
         }
         drop(ost);
-        rt.sleep(INTERVAL).await;
+        rt.sleep(interval).await;
         wakes.changed.notify_one();
     }
 }

@@ -10,9 +10,12 @@
 //! * changes of clients of this process get no transno, because such a client does not survive the
 //!   host's failure.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -22,6 +25,8 @@ use sheen_rpc::Export;
 use sheen_wire::Fid;
 use tokio::sync::Notify;
 
+/// Default time from a change to the next commit, in milliseconds.
+const INTERVAL_MS: u64 = 5_000;
 /// Number of changed objects from which the next commit begins at once.
 const RECENT_MAX: usize = 65_536;
 
@@ -33,6 +38,8 @@ pub(crate) struct Commits {
     /// Held during a commit.
     pub turn: tokio::sync::Mutex<()>,
     wakes: Arc<Wakes>,
+    /// Time from a change to the next commit, in milliseconds (`commit_interval_ms`).
+    pub interval_ms: AtomicU64,
 }
 
 /// Events for which the task that commits waits.
@@ -66,12 +73,18 @@ impl Commits {
             has_clients: AtomicBool::new(false),
             turn: tokio::sync::Mutex::default(),
             wakes: Arc::default(),
+            interval_ms: AtomicU64::new(INTERVAL_MS),
         }
     }
 
     /// Returns the events for which the task waits.
     pub fn wakes(&self) -> Arc<Wakes> {
         self.wakes.clone()
+    }
+
+    /// Returns the time from a change to the next commit.
+    pub fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval_ms.load(Relaxed))
     }
 
     /// Wakes the task at once.

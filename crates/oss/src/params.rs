@@ -2,6 +2,7 @@
 //! `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target. The data service
 //! of an MDT has its parameters under `dom.<target>.*`, and no devices.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
@@ -10,6 +11,8 @@ use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
 use crate::Ost;
 
+/// Longest time from a change to a commit, in milliseconds.
+const COMMIT_INTERVAL_MAX: u64 = 60_000;
 /// Most seconds for which an object must be at rest before it gets checksums: a day.
 const SCRUB_QUIET_MAX: u64 = 86_400;
 /// Highest speed of a scrub in MiB per second.
@@ -51,6 +54,8 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let uuid = format!("{}_UUID", ost.name);
     put("uuid", Param::text(move || uuid.clone()));
     put("stats", stats(&weak));
+    let interval = number_in(&weak, 1..=COMMIT_INTERVAL_MAX, |ost| &ost.commits.interval_ms);
+    put("commit_interval_ms", interval.unit(Unit::Msecs));
     scrub(&weak, &put);
     let of = weak.clone();
     sheen_recoveryd::register(&ost.recovery, &dir, params, move || of.upgrade().map(|ost| ost.commits.last()));
@@ -103,13 +108,17 @@ fn scrub(weak: &Weak<Ost>, put: &impl Fn(&str, Param)) {
     let (get, set) = (weak.clone(), weak.clone());
     let on = move |on| set.upgrade().map(|ost| ost.scrubber.on.store(on, Relaxed)).ok_or(Errno::ENODEV);
     put("checksums_at_rest", Param::bool(move || read(&get, |ost| ost.scrubber.on.load(Relaxed)), on));
-    let number = |max, field: fn(&Ost) -> &AtomicU64| {
-        let (get, set) = (weak.clone(), weak.clone());
-        let store = move |value| set.upgrade().map(|ost| field(&ost).store(value, Relaxed)).ok_or(Errno::ENODEV);
-        Param::u64(0..=max, move || read(&get, |ost| field(ost).load(Relaxed)), store)
-    };
-    put("scrub_quiet_secs", number(SCRUB_QUIET_MAX, |ost| &ost.scrubber.quiet_secs).unit(Unit::Secs));
-    put("scrub_speed_mb", number(SCRUB_SPEED_MAX, |ost| &ost.scrubber.pace.mib_per_second).unit(Unit::Mib));
+    let quiet = number_in(weak, 0..=SCRUB_QUIET_MAX, |ost| &ost.scrubber.quiet_secs);
+    put("scrub_quiet_secs", quiet.unit(Unit::Secs));
+    let speed = number_in(weak, 0..=SCRUB_SPEED_MAX, |ost| &ost.scrubber.pace.mib_per_second);
+    put("scrub_speed_mb", speed.unit(Unit::Mib));
+}
+
+/// A number that can be set within bounds.
+fn number_in(weak: &Weak<Ost>, range: RangeInclusive<u64>, field: fn(&Ost) -> &AtomicU64) -> Param {
+    let (get, set) = (weak.clone(), weak.clone());
+    let store = move |value| set.upgrade().map(|ost| field(&ost).store(value, Relaxed)).ok_or(Errno::ENODEV);
+    Param::u64(range, move || read(&get, |ost| field(ost).load(Relaxed)), store)
 }
 
 /// `degraded`: set to 1 by a monitor of the disks below while they are being repaired.

@@ -117,12 +117,8 @@ impl Ost {
         self.recovery.window.lock().replay(client, first, changes, last).map_err(|_| Errno::ESTALE)?;
         self.recovery.progress();
         self.recovery.notify();
-        let outcomes = self.recovery.wait_for(|recovery| match recovery.window.lock().outcomes(client, &transnos) {
-            Ok(Some(outcomes)) => Some(Ok(outcomes)),
-            Ok(None) => None,
-            Err(_) => Some(Err(Errno::ESTALE)),
-        });
-        Ok(Reply::Replayed(self.locks.unless_disconnected(export, outcomes).await??))
+        let outcomes = self.recovery.outcomes(client, &transnos);
+        self.locks.unless_disconnected(export, outcomes).await?.map(Reply::Replayed).map_err(|_| Errno::ESTALE)
     }
 
     /// Executes all changes whose turn has come.

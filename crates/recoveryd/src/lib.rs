@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sheen_recovery::{Stage, Window};
+use sheen_recovery::{NotAwaited, Stage, Window};
 use sheen_rt::{Instant, Rt};
 use sheen_wire::Time;
 use tokio::sync::Notify;
@@ -211,6 +211,14 @@ impl<C, E: Clone> Recovery<C, E> {
     /// Waits until all changes are replayed.
     pub async fn replayed(&self) {
         self.wait_for(|me| (me.is_ended() || me.window.lock().stage() > Stage::Replay).then_some(())).await;
+    }
+
+    /// Waits until these changes of a client are executed. Returns their outcomes.
+    ///
+    /// # Errors
+    /// The client was dropped meanwhile.
+    pub async fn outcomes(&self, client: &str, transnos: &[u64]) -> Result<Vec<Result<(), E>>, NotAwaited> {
+        self.wait_for(|me| me.window.lock().outcomes(client, transnos).transpose()).await
     }
 
     /// Records that a client makes progress: the wait for clients begins anew.
