@@ -6,7 +6,7 @@
 
 use sheen_tests::sim::{
     crashes::{Crash, crashes},
-    lost_client::{without_mdt, without_ost},
+    lost_client::{shared_changes, without_mdt, without_ost},
     ost_crash::{appends_and_crashes, late_writer, lost_writer, ost_crashes},
     outage::read_through_outages,
     race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
@@ -58,6 +58,11 @@ fn no_answered_change_is_lost_by_crashes_of_any_server() {
 #[test]
 fn mdt_recovery_without_one_client_costs_only_that_client() {
     seeds("mdt_recovery_without_one_client_costs_only_that_client", 20, without_mdt);
+}
+
+#[test]
+fn commit_on_sharing_protects_changes_from_the_loss_of_another_client() {
+    seeds("commit_on_sharing_protects_changes_from_the_loss_of_another_client", 20, shared_changes);
 }
 
 #[test]

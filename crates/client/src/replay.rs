@@ -113,6 +113,10 @@ fn to_replay(retained: &RetainedChange) -> Option<Replay> {
     let answer: Answer = frame::from_body(&retained.reply).ok()?;
     let Change { time, layout } = answer.change?;
     let created = matches!(answer.reply, Reply::Opened { created: true, .. });
+    let named = match &answer.reply {
+        Reply::Opened { entry, .. } => vec![entry.attr.fid],
+        _ => answer.invalidations,
+    };
     let layout = layout.or(match answer.reply {
         Reply::Opened { entry, .. } | Reply::Entry(entry) => entry.layout,
         _ => None,
@@ -124,7 +128,7 @@ fn to_replay(retained: &RetainedChange) -> Option<Replay> {
         *flags |= flags::EXCL;
         encoded = frame::to_body(&call).ok()?.into();
     }
-    call.request.is_replayed().then_some(Replay { transno: retained.transno, call: encoded, time, layout })
+    call.request.is_replayed().then_some(Replay { transno: retained.transno, call: encoded, time, layout, named })
 }
 
 #[cfg(test)]
@@ -182,6 +186,7 @@ mod tests {
             call: Bytes::from(vec![0; bytes]),
             time: Time::default(),
             layout: None,
+            named: Vec::new(),
         };
         let part = |replays: &[Replay]| part(replays, REPLAYS_MAX, size);
         assert_eq!(part(&[]), 0);

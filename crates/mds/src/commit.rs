@@ -118,7 +118,11 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
     };
     if let Some(batch) = &batch {
         commit(mdt, batch).await?;
-        mdt.core.lock().ns.committed(batch.last());
+        {
+            let mut core = mdt.core.lock();
+            core.ns.committed(batch.last());
+            core.authors.committed(batch.last());
+        }
         commits.last_committed.fetch_max(batch.last(), Relaxed);
     }
     commits.progress.send_modify(|p| {

@@ -1,7 +1,7 @@
 //! Configuration of an MDT.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use sheen_layout::{Asked, Count, Defaults, Limits, MDT_BYTES_DEFAULT, STRIPE_SIZE_DEFAULT, Wanted};
 use sheen_lnet::Nid;
@@ -102,6 +102,10 @@ impl MdtConfig {
 pub(crate) struct Tunables {
     pub commit_interval_ms: AtomicU64,
     pub commit_ops_max: AtomicU64,
+    /// A change that depends on another client's change is answered when that one is durable.
+    pub commit_on_sharing: AtomicBool,
+    /// Changes of owner, group or mode are answered when they are durable.
+    pub sync_permission: AtomicBool,
     /// As `lod.*.stripecount`: -1, or 1 to 2000.
     pub stripe_count: AtomicI64,
     pub stripe_size: AtomicU64,
@@ -122,6 +126,8 @@ impl Tunables {
         Tunables {
             commit_interval_ms: AtomicU64::new(config.commit_interval_ms),
             commit_ops_max: AtomicU64::new(config.commit_ops_max.max(1)),
+            commit_on_sharing: AtomicBool::new(false),
+            sync_permission: AtomicBool::new(false),
             stripe_count: AtomicI64::new(1),
             stripe_size: AtomicU64::new(u64::from(STRIPE_SIZE_DEFAULT)),
             stripe_offset: AtomicI64::new(-1),

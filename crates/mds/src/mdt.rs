@@ -128,6 +128,12 @@ impl Mdt {
         self.recovery.abort();
     }
 
+    /// Sets whether a change that depends on another client's change is answered only when that one
+    /// is durable (`mdt.*.commit_on_sharing`).
+    pub fn set_commit_on_sharing(&self, on: bool) {
+        self.tunables.commit_on_sharing.store(on, Relaxed);
+    }
+
     /// Runs `work` in a task of its own, so that it continues if the requester disconnects.
     ///
     /// # Errors

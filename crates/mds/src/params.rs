@@ -1,7 +1,7 @@
 //! Parameters and devices of an MDT, with Lustre's names: `mdt.*`, `lod.*`, `osp.*`, and
 //! `lov.*-mdtlov.pools.*` for its pools.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
@@ -122,6 +122,8 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let interval = tunable(mdt, 1..=60_000, |mdt| &mdt.tunables.commit_interval_ms);
     put("commit_interval_ms", interval.unit(Unit::Msecs));
     put("commit_ops_max", tunable(mdt, 1..=1 << 20, |mdt| &mdt.tunables.commit_ops_max));
+    put("commit_on_sharing", switch(mdt, |mdt| &mdt.tunables.commit_on_sharing));
+    put("sync_permission", switch(mdt, |mdt| &mdt.tunables.sync_permission));
     put("num_exports", number(mdt, |mdt| mdt.core.lock().exports.len() as u64));
     put("last_committed", number(mdt, |mdt| mdt.commits.last_committed()));
     put("last_transno", number(mdt, |mdt| mdt.core.lock().ns.last_transno()));
@@ -254,6 +256,14 @@ fn tunable(mdt: &Arc<Mdt>, range: std::ops::RangeInclusive<u64>, field: fn(&Mdt)
         range,
         move || get(&read, |mdt| field(mdt).load(Relaxed)),
         move |v| put_in(&set, |mdt| field(mdt).store(v, Relaxed)),
+    )
+}
+
+fn switch(mdt: &Arc<Mdt>, field: fn(&Mdt) -> &AtomicBool) -> Param {
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    Param::bool(
+        move || get(&read, |mdt| field(mdt).load(Relaxed)),
+        move |on| put_in(&set, |mdt| field(mdt).store(on, Relaxed)),
     )
 }
 

@@ -77,8 +77,8 @@ impl Mdt {
         }
         let change = |replay: &Replay| {
             let call: Call = frame::from_body(&replay.call).map_err(|_| Errno::EPROTO)?;
-            let (export, time, layout) = (export.clone(), replay.time, replay.layout.clone());
-            Ok((replay.transno, Change { export, request: call.request, time, layout }))
+            let Replay { transno, time, layout, named, .. } = replay.clone();
+            Ok((transno, Change { export: export.clone(), request: call.request, time, layout, named }))
         };
         let changes: Vec<_> = replays.iter().map(change).collect::<Result<_>>()?;
         self.recovery.window.lock().replay(client, first, changes, last).map_err(|_| Errno::ESTALE)?;
@@ -149,7 +149,8 @@ impl Mdt {
         let core = &mut *guard;
         let client = ClientId(change.export.id());
         let mut env = MdtEnv { mdt: self, placer: &mut core.placer, now: self.rt.now(), wait: false };
-        let decided = Decided { transno, time: change.time, layout: change.layout.clone() };
+        let Change { time, layout, named, .. } = change;
+        let decided = Decided { transno, time: *time, layout: layout.clone(), named: named.clone() };
         let replayed = core.ns.replay(client, &change.request, decided, &mut env);
         let fault = if replayed.is_err() { core.ns.take_fault() } else { None };
         self.wake_committer(core);

@@ -2,7 +2,7 @@
 //! durable.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use sheen_layout::{Component, Layout};
@@ -138,6 +138,8 @@ struct Executed {
     change: Option<LockedChange>,
     /// Clients must not see the change before this transno is durable.
     lasting: Option<u64>,
+    /// The reply waits until this transno is durable.
+    awaits: Option<u64>,
     /// See [`Answer::dir`].
     dir: Option<Attr>,
     /// See [`Answer::change`].
@@ -202,7 +204,7 @@ impl Mdt {
     }
 
     async fn execute(&self, export: &Arc<Export>, origin: Option<Origin>, call: &Call) -> Result<Response<Answer>> {
-        let Executed { result, grants, change, lasting, dir, decided } =
+        let Executed { result, grants, change, lasting, awaits, dir, decided } =
             self.execute_once(export, origin, call).await?;
         let no_more = match (change, lasting) {
             // Boxed, as below, because it is rare: otherwise every request's future would be as
@@ -214,6 +216,10 @@ impl Mdt {
             }
             (None, _) => None,
         };
+        if let Some(transno) = awaits {
+            // If the store fails, the change is made all the same, and a sync reports the failure.
+            let _ = Box::pin(self.commits.reach(Goal::Transno(transno))).await;
+        }
         match (&result, &call.request) {
             (Ok(_), Request::Sync { fid }) => Box::pin(self.sync(*fid)).await?,
             (Ok(done), Request::Open { fid, flags, .. }) if flags & flags::EXEC != 0 => {
@@ -378,6 +384,7 @@ impl Mdt {
             Some(_) => Some(self.lasting_change(exempt_client(export, request), &done.invalidations)),
             None => self.change(export, &done.invalidations, done.orphan),
         });
+        let awaits = result.as_ref().ok().and_then(|done| self.awaits(&mut core, client, request, done));
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
         let decided = result.as_ref().ok().filter(|_| survives).and_then(|done| core.decided(request, done));
         let grants = self.grants(&core, export, call, &mut result);
@@ -389,8 +396,26 @@ impl Mdt {
         if let Some(fault) = fault {
             self.store_failed(request.op(), &fault);
         }
-        Ok(Executed { result, grants, change, lasting, dir, decided })
+        Ok(Executed { result, grants, change, lasting, awaits, dir, decided })
     }
+
+    /// Returns the transno for which the reply to a request waits, because an administrator wants
+    /// it so.
+    fn awaits(&self, core: &mut Core, client: ClientId, request: &Request, done: &Done) -> Option<u64> {
+        let is_on = |switch: &AtomicBool| switch.load(Relaxed);
+        let other = if is_on(&self.tunables.commit_on_sharing) {
+            core.authors.executed(client.0, request, done).filter(|transno| *transno > core.ns.last_committed())
+        } else {
+            None
+        };
+        let own = is_on(&self.tunables.sync_permission) && sets_permission(request) && done.transno > 0;
+        other.max(own.then_some(done.transno))
+    }
+}
+
+/// Whether a request changes owner, group or mode.
+fn sets_permission(request: &Request) -> bool {
+    matches!(request, Request::SetAttr { set, .. } if set.perm.is_some() || set.uid.is_some() || set.gid.is_some())
 }
 
 /// Returns whether a request that counts as a change leaves the store as it is: an open for

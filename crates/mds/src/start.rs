@@ -22,6 +22,7 @@ use tracing::info;
 use crate::config::{MdtConfig, Tunables};
 use crate::error::MdtError;
 use crate::mdt::{Mdt, Tasks};
+use crate::state::authors::Authors;
 use crate::state::commits::Commits;
 use crate::state::core::Core;
 use crate::state::destroyer::Destroyer;
@@ -65,6 +66,7 @@ impl Mdt {
             core: Mutex::new(Core {
                 ns,
                 placer: Placer::new(rt.random_u64()),
+                authors: Authors::default(),
                 round: 0,
                 exports: FxHashSet::default(),
                 listed: FxHashMap::default(),

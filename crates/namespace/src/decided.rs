@@ -1,7 +1,7 @@
 //! The MDT's decisions about a change, which a replay repeats.
 
 use bytes::Bytes;
-use sheen_wire::Time;
+use sheen_wire::{Fid, Time};
 
 /// The MDT's decisions when it first executed a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,4 +12,6 @@ pub struct Decided {
     pub time: Time,
     /// Layout of the file concerned, after the change.
     pub layout: Option<Bytes>,
+    /// All files that the request's names referred to, and perhaps others. Empty: unknown.
+    pub named: Vec<Fid>,
 }

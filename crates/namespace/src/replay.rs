@@ -11,6 +11,8 @@
 //!   again.
 //! * Objects of a replayed layout are removed from the orphan ranges with the same batch
 //!   ([`crate::OrphanRange`]).
+//! * A name refers to the same file as then, or the change is not made. Otherwise it would remove
+//!   or truncate another file. The name refers to another one if it depends on a lost change.
 //! * An error changes nothing: the change is lost. The reason is usually that it depends on a
 //!   change of a client that did not come back.
 
@@ -27,8 +29,8 @@ impl<S: Store> Namespace<S> {
     /// Replays a change.
     ///
     /// # Errors
-    /// ESTALE: a later change was executed already. EINVAL: clients do not replay such a request.
-    /// Others as the operation.
+    /// ESTALE: a later change was executed already, or a name refers to another file. EINVAL:
+    /// clients do not replay such a request. Others as the operation.
     pub fn replay(
         &mut self,
         client: ClientId,
@@ -41,6 +43,9 @@ impl<S: Store> Namespace<S> {
         }
         if !request.is_replayed() {
             return Err(Errno::EINVAL);
+        }
+        if !decided.named.is_empty() {
+            self.check_named(request, &decided.named)?;
         }
         let next = self.tables.skip_to(decided.transno);
         let mut cx = Cx { client, now: decided.time, env };
@@ -67,6 +72,25 @@ impl<S: Store> Namespace<S> {
             // A replay allocates nothing, unless the client has left out the layout.
             Err(OpError::CommitFirst) => Err(Errno::EPROTO),
         }
+    }
+
+    /// Checks that the request's names refer to some of these files, or to none.
+    fn check_named(&mut self, request: &Request, named: &[Fid]) -> wire::Result<()> {
+        let names = match request {
+            Request::OpenCreate { parent, name, .. } | Request::Unlink { parent, name, .. } => {
+                [Some((*parent, name)), None]
+            }
+            Request::Rename { parent, name, new_parent, new_name, .. } => {
+                [Some((*parent, name)), Some((*new_parent, new_name))]
+            }
+            _ => [None, None],
+        };
+        for (parent, name) in names.into_iter().flatten() {
+            if self.find(parent, name)?.is_some_and(|entry| !named.contains(&entry.fid)) {
+                return Err(Errno::ESTALE);
+            }
+        }
+        Ok(())
     }
 
     /// Adopts the layout of a file that a client knows from before a crash, if the MDT has lost it.

@@ -231,6 +231,8 @@ pub struct Replay {
     pub time: Time,
     /// Layout of the file concerned, after the request.
     pub layout: Option<Bytes>,
+    /// All files that the request's names referred to, and perhaps others. Empty: unknown.
+    pub named: Vec<Fid>,
 }
 
 /// Inline DoM data: a lock (PR) on a whole object of the MDT's data service, and the object's

@@ -76,6 +76,13 @@ impl Node {
         }
     }
 
+    /// Makes an MDT answer changes that depend on another client's change when that one is durable.
+    pub fn commit_on_sharing(&self) {
+        if let Node::Mds(_, _, mdt, _) = self {
+            mdt.set_commit_on_sharing(true);
+        }
+    }
+
     /// Ends the wait of the MDT or OST for clients.
     pub fn abort_recovery(&self) {
         match self {

@@ -16,7 +16,7 @@ use sheen_wire::{
 
 use super::{
     CLIENTS, MDS, OSSES,
-    cluster::{bad_network_config, mount, start, start_some},
+    cluster::{Node, bad_network_config, mount, start, start_some},
     scenario::{Trace, simulate},
 };
 
@@ -157,6 +157,48 @@ pub fn lost_client(seed: u64, host: u32, end: End, log: usize) -> Trace {
             assert_eq!(synced, Err(Errno::EIO), "its losses are reported: {found:?}");
         }
         assert_eq!(lost.client.syncfs().await, Ok(()), "once");
+    })
+}
+
+/// With commits on sharing: clients change what another one has changed. Then the MDS crashes, and
+/// that client does not come back.
+pub fn shared_changes(seed: u64, log: usize) -> Trace {
+    simulate(seed, log, bad_network_config(seed), async |world| {
+        let nodes = start_some(world, 1, false).await;
+        nodes.iter().for_each(Node::commit_on_sharing);
+        let rt = world.rt(CLIENTS[LOST]);
+        let [lost, one, two] =
+            [mount(world, CLIENTS[0]).await, mount(world, CLIENTS[1]).await, mount(world, CLIENTS[2]).await];
+        let names: [Bytes; 4] = ["theirs", "renamed", "mine", "new"].map(Into::into);
+        let [theirs, renamed, mine, new] = &names;
+        let dir = lost.mkdir(&Caller::ROOT, ROOT, &"shared".into(), 0o777, 0).await.expect("it is allowed").attr.fid;
+        let create = async |client: &Client, name| {
+            let made = client.create(&Caller::ROOT, dir, name, flags::RDWR, 0o644, 0).await;
+            made.expect("it is allowed").0.attr.fid
+        };
+        let before = create(&lost, theirs).await;
+        create(&one, mine).await;
+        assert_eq!(one.rename(&Caller::ROOT, dir, theirs, dir, renamed, 0).await, Ok(()));
+        assert_eq!(lost.unlink(&Caller::ROOT, dir, mine).await, Ok(()));
+        let after = create(&two, mine).await;
+        create(&two, new).await;
+        rt.sleep(Duration::from_micros(Rng::with_seed(seed).u64(0..UNCOMMITTED_MAX.as_micros() as u64))).await;
+        world.note("the power of the MDS fails");
+        world.crash_host(MDS);
+        world.partition(CLIENTS[LOST], MDS);
+        let node = start(world, MDS).await.expect("nothing else crashes it");
+        while node.clients_back() < CLIENTS.len() - 1 {
+            rt.sleep(POLL).await;
+        }
+        node.abort_recovery();
+        for client in [&one, &two] {
+            assert_eq!(client.syncfs().await, Ok(()), "nothing is lost");
+            let find = async |name| client.lookup(&Caller::ROOT, dir, name).await.map(|entry| entry.attr.fid);
+            assert_eq!(find(renamed).await, Ok(before));
+            assert_eq!(find(mine).await, Ok(after));
+            assert_eq!(find(theirs).await, Err(Errno::ENOENT));
+        }
+        drop(nodes);
     })
 }
 

@@ -5,6 +5,7 @@ use sheen_layout::Placer;
 use sheen_namespace::{Done, Namespace};
 use sheen_wire::mds::{Change, Request};
 
+use crate::state::authors::Authors;
 use crate::store::RedbStore;
 
 /// Begin of the names of the extended attributes that set a layout.
@@ -14,6 +15,8 @@ const LOV: &[u8] = b"lustre.lov";
 pub(crate) struct Core {
     pub ns: Namespace<RedbStore>,
     pub placer: Placer,
+    /// Used while `commit_on_sharing` is on.
+    pub authors: Authors,
     /// Number of commit rounds begun so far.
     pub round: u64,
     /// Connected exports that have sent a request.

@@ -1,5 +1,6 @@
 //! The parts of an MDT's state. None of them knows the MDT; the operations and tasks above do.
 
+pub(crate) mod authors;
 pub(crate) mod commits;
 pub(crate) mod core;
 pub(crate) mod data_service;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_rpc::Export;
-use sheen_wire::{Errno, Time, mds::Request};
+use sheen_wire::{Errno, Fid, Time, mds::Request};
 
 /// The state of the MDT's recovery.
 pub(crate) type Recovery = sheen_recoveryd::Recovery<Change, Errno>;
@@ -16,4 +16,6 @@ pub(crate) struct Change {
     pub request: Request,
     pub time: Time,
     pub layout: Option<Bytes>,
+    /// All files that its names referred to, and perhaps others.
+    pub named: Vec<Fid>,
 }

@@ -19,6 +19,7 @@ struct Answered {
     transno: u64,
     time: Time,
     layout: Option<Bytes>,
+    named: Vec<Fid>,
 }
 
 /// Executes requests, and records the changes.
@@ -53,7 +54,12 @@ impl Client {
         let layout = of.and_then(|fid| self.fs.ns.layout(fid).ok().flatten()).map(|layout| layout.encode().into());
         if done.transno > 0 && request.is_replayed() {
             let (transno, time) = (done.transno, self.fs.env.now);
-            self.answered.push(Answered { request, transno, time, layout });
+            let named = match &done.reply {
+                Reply::Opened { entry, .. } => vec![entry.attr.fid],
+                _ if request.takes_names() => done.invalidations.iter().map(|(fid, _)| *fid).collect(),
+                _ => Vec::new(),
+            };
+            self.answered.push(Answered { request, transno, time, layout, named });
         }
         Ok(done.reply)
     }
@@ -78,7 +84,8 @@ impl Client {
 }
 
 fn replay(fs: &mut Fs, change: &Answered) -> Result<()> {
-    let decided = Decided { transno: change.transno, time: change.time, layout: change.layout.clone() };
+    let Answered { transno, time, layout, named, .. } = change;
+    let decided = Decided { transno: *transno, time: *time, layout: layout.clone(), named: named.clone() };
     fs.ns.replay(ME, &change.request, decided, &mut fs.env)
 }
 
@@ -285,12 +292,59 @@ fn change_that_depends_on_a_missing_one_is_refused() {
     assert_eq!(replay(&mut fs, &create), Err(Errno::ENOENT), "another client made the directory");
     let committed = fs.ns.last_committed();
     assert_eq!(fs.ns.last_transno(), committed, "a sync does not wait for it");
-    let early = Answered { request: mkdir.request.clone(), transno: committed, time: mkdir.time, layout: None };
+    let early =
+        Answered { request: mkdir.request.clone(), transno: committed, time: mkdir.time, layout: None, named: vec![] };
     assert_eq!(replay(&mut fs, &early), Err(Errno::ESTALE), "out of order");
     assert_eq!(fs.ls(ROOT), ["wide"]);
     assert_eq!(fs.ns.needs_commit(None), None, "nothing was changed");
-    let bad = Answered { request: Request::AllocSeq, transno: u64::MAX / 2, time: mkdir.time, layout: None };
+    let bad =
+        Answered { request: Request::AllocSeq, transno: u64::MAX / 2, time: mkdir.time, layout: None, named: vec![] };
     assert_eq!(replay(&mut fs, &bad), Err(Errno::EINVAL));
+}
+
+/// Another client had replaced the file, and did not come back.
+#[test]
+fn replay_takes_no_name_from_another_file() {
+    let rename = |name, new_name| {
+        let [name, new_name] = [name, new_name].map(bytes);
+        Request::Rename { cred: Cred::ROOT, parent: ROOT, name, new_parent: ROOT, new_name, flags: 0, whiteout: None }
+    };
+    let changes =
+        [unlink("f"), rename("f", "g"), rename("g", "f"), create(Fid::new(9, 9), "f", flags::RDWR | flags::TRUNC)];
+    for change in changes {
+        let mut client = Client::new();
+        let names = ["f", "g", "new"];
+        let files = names.map(|name| client.fs.mknod(&Cred::ROOT, ROOT, name, 0o644).unwrap());
+        client.fs.commit();
+        client.send(rename("new", "f")).unwrap();
+        client.send(change).unwrap();
+        let [lost, change]: [Answered; 2] = client.answered.try_into().unwrap();
+        let mut fs = client.fs.crash();
+        assert_eq!(replay(&mut fs, &change), Err(Errno::ESTALE), "{:?} without {:?}", change.request, lost.request);
+        assert_eq!(names.map(|name| tree(&mut fs)[name].attr.fid), files);
+    }
+}
+
+/// Another client had removed a file of that name, and did not come back.
+#[test]
+fn replay_creates_a_name_only_if_no_other_file_has_it() {
+    for existed in [true, false] {
+        let mut client = Client::new();
+        let [other, mine] = [client.fs.fid(), client.fs.fid()];
+        if existed {
+            client.fs.mknod(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+        }
+        client.fs.commit();
+        if !existed {
+            client.send(create(other, "f", flags::RDWR)).unwrap();
+        }
+        client.send(unlink("f")).unwrap();
+        client.send(create(mine, "f", flags::RDWR)).unwrap();
+        let created = client.answered.pop().unwrap();
+        let mut fs = client.fs.crash();
+        assert_eq!(replay(&mut fs, &created), if existed { Err(Errno::ESTALE) } else { Ok(()) });
+        assert_eq!(tree(&mut fs)["f"].attr.fid == mine, !existed);
+    }
 }
 
 #[test]
