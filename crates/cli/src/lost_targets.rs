@@ -4,10 +4,7 @@
 
 use std::path::Path;
 
-use sheen_wire::{
-    glob::Glob,
-    mgs::{Config, TargetKind, target_name},
-};
+use sheen_wire::mgs::{Config, TargetKind, target_name};
 
 use crate::{
     dir_kind::DirKind,
@@ -15,8 +12,9 @@ use crate::{
     paths::Home,
 };
 
-/// Returns the indices of the OSTs to serve among the first `osts`: all except the missing ones
-/// that are inactive. `known`: the MGS's configuration of the file system.
+/// Returns the indices of the OSTs to serve among the first `osts`: all except those that were
+/// removed, and the missing ones that are inactive. `known`: the MGS's configuration of the file
+/// system.
 ///
 /// # Errors
 /// The MDT is missing, or an OST that is not inactive.
@@ -32,9 +30,11 @@ pub fn osts_to_serve(home: &Home, osts: u32, known: Option<&Config>) -> Result<V
     let mut found = Vec::new();
     for index in 0..osts {
         let dir = home.ost(index);
-        if DirKind::Ost.is_in(&dir) || !is_known(TargetKind::Ost, index) {
+        if known.is_removed(index) {
+            tracing::info!("OST {index} was removed from the file system");
+        } else if DirKind::Ost.is_in(&dir) || !is_known(TargetKind::Ost, index) {
             found.push(index);
-        } else if is_out_of_use(known, &target_name(&known.fsname, TargetKind::Ost, index)) {
+        } else if known.is_out_of_use(index) {
             tracing::warn!("OST {index} is inactive, and {} does not hold it: starting without it", dir.display());
         } else {
             return Err(missing(&format!("OST {index}"), &dir).advise(advice(home, known, index)));
@@ -62,15 +62,6 @@ fn advice(home: &Home, known: &Config, ost: u32) -> String {
     )
 }
 
-/// Returns whether `lctl set_param -P` deactivated the OST of this name, at least for the MDT.
-pub fn is_out_of_use(known: &Config, name: &str) -> bool {
-    let params = ["osp", "osc"].map(|kind| format!("{kind}/{name}-osc-MDT0000/active"));
-    let is_meant = |pattern: &str| params.iter().any(|param| Glob::of_params(pattern).matches(param));
-    // The last setting that matches takes effect.
-    let setting = known.params.iter().rev().find(|setting| is_meant(&setting.pattern));
-    setting.is_some_and(|setting| setting.value.trim() == "0")
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -86,6 +77,7 @@ mod tests {
             uuid: format!("u{index}"),
             nids: vec!["n".into()],
             incarnation: 1,
+            removed: false,
         };
         let params = settings.iter().zip(1..).map(|((pattern, value), index)| Setting {
             index,
@@ -122,5 +114,8 @@ mod tests {
         assert!(says(&[]).contains("no longer holds OST 1"));
         put("ost1/target");
         assert_eq!(says(&[]), "[0, 1, 2]");
+        let mut removed = config(&[]);
+        removed.targets[2].removed = true;
+        assert_eq!(osts_to_serve(&home, 3, Some(&removed)).unwrap(), [0, 2]);
     }
 }

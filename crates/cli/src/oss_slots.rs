@@ -9,11 +9,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sheen_rt::Disk;
-use sheen_wire::mgs::Config;
+use sheen_wire::mgs::{Config, parse_ost};
 
 use crate::{
     error::{Context, Failure, Result},
-    lost_targets::{is_out_of_use, missing},
+    lost_targets::missing,
 };
 
 /// The file in the directory of `sheen oss`.
@@ -64,7 +64,12 @@ impl OssSlots {
     /// It held an OST that is in use.
     pub fn formats(&self, slot: u32, at: &Path, known: &Config) -> Result<bool> {
         let Some(name) = self.content.osts.get(&slot.to_string()) else { return Ok(true) };
-        if is_out_of_use(known, name) {
+        let index = parse_ost(&known.fsname, name);
+        if index.is_some_and(|index| known.is_removed(index)) {
+            tracing::info!("{name} was removed from the file system: a new OST takes its place in {}", at.display());
+            return Ok(true);
+        }
+        if index.is_some_and(|index| known.is_out_of_use(index)) {
             tracing::warn!("{name} is inactive, and {} does not hold it: starting without it", at.display());
             return Ok(false);
         }
@@ -93,7 +98,7 @@ impl OssSlots {
 #[cfg(test)]
 mod tests {
     use sheen_rt::{RealOptions, Rt};
-    use sheen_wire::mgs::Setting;
+    use sheen_wire::mgs::{Setting, Target, TargetKind};
 
     use super::*;
 
@@ -121,6 +126,9 @@ mod tests {
         assert!(refused.contains("no longer holds t-OST0005"), "{refused}");
         assert!(!slots.formats(1, &at, &config(Some("osc.t-OST0005-osc-*.active"))).unwrap());
         assert!(slots.formats(1, &at, &config(Some("osc.t-OST0004-osc-*.active"))).is_err(), "another OST");
+        let uuid = String::new();
+        let removed = Target { kind: TargetKind::Ost, index: 5, uuid, nids: vec![], incarnation: 1, removed: true };
+        assert!(slots.formats(1, &at, &Config { targets: vec![removed], ..config(None) }).unwrap(), "a new OST");
         assert!(slots.formats(2, &at, &config(None)).unwrap(), "a larger number than before");
         std::fs::write(dir.path().join(FILE), "osts = 1").unwrap();
         assert!(OssSlots::load(dir.path()).is_err());

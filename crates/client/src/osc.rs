@@ -26,6 +26,7 @@ pub struct Osc {
     import: Arc<Import<Ost>>,
     locks: Arc<LockTable>,
     active: AtomicBool,
+    removed: AtomicBool,
     space: Mutex<StatFs>,
     pages: PagesPerRpc,
 }
@@ -46,8 +47,8 @@ impl Osc {
                 locks.process_callback(callback);
             }
         });
-        let (active, space) = (AtomicBool::new(true), Mutex::default());
-        Osc { index, name, import, locks, active, space, pages: PagesPerRpc::default() }
+        let (active, removed, space) = (AtomicBool::new(true), AtomicBool::new(false), Mutex::default());
+        Osc { index, name, import, locks, active, removed, space, pages: PagesPerRpc::default() }
     }
 
     /// Returns the locks that this client holds from the OST.
@@ -70,14 +71,24 @@ impl Osc {
         &self.import
     }
 
-    /// Whether the OST is active (`osc.*.active`).
+    /// Whether the OST is active (`osc.*.active`), and not removed.
     pub fn active(&self) -> bool {
-        self.active.load(Relaxed)
+        self.active.load(Relaxed) && !self.is_removed()
     }
 
     /// Deactivates or activates the OST.
     pub fn set_active(&self, active: bool) {
         self.active.store(active, Relaxed);
+    }
+
+    /// Whether the OST was removed from the file system.
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Relaxed)
+    }
+
+    /// Records that the OST was removed from the file system. Returns whether that is news.
+    pub fn set_removed(&self) -> bool {
+        !self.removed.swap(true, Relaxed)
     }
 
     /// Checks whether the OST can take requests, for `lfs check`: ESHUTDOWN if it is inactive,

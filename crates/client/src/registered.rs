@@ -21,11 +21,16 @@ impl Drop for Registered {
         self.names.iter().for_each(|name| self.params.unregister(name));
         self.devices.iter().for_each(|device| self.params.remove_device(device));
         for ost in self.lov.upgrade().map(|lov| lov.all()).unwrap_or_default() {
-            self.params.unregister(&osc_dir(&ost.osc));
-            self.params.unregister(&format!("ldlm.namespaces.{}", ost.osc.name()));
-            self.params.remove_device(ost.osc.name());
+            unregister_osc(&self.params, &ost.osc);
         }
     }
+}
+
+/// Unregisters the parameters and the device of an OSC.
+pub(crate) fn unregister_osc(params: &Params, osc: &Osc) {
+    params.unregister(&osc_dir(osc));
+    params.unregister(&format!("ldlm.namespaces.{}", osc.name()));
+    params.remove_device(osc.name());
 }
 
 /// Returns the parameter directory of an OSC. `osc.*` are the OSTs. The MDT's data service has a

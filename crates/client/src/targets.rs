@@ -19,6 +19,7 @@ use crate::{
     osc::Osc,
     params,
     pools::Pools,
+    registered::unregister_osc,
     types::{GroupSource, MountError},
 };
 
@@ -82,8 +83,8 @@ impl Targets {
     }
 
     /// Applies a configuration: permanent settings, the addresses of all targets, new OSTs (and
-    /// the MDT's data service), and pools. A target with an invalid address is skipped; the others
-    /// work without it.
+    /// the MDT's data service), removed OSTs, and pools. A target with an invalid address is
+    /// skipped; the others work without it.
     pub fn apply(&self, config: &Config, mdc: &Mdc) {
         self.params.keep(&self.fsname, config.version, &config.params);
         for target in &config.targets {
@@ -109,7 +110,11 @@ impl Targets {
     fn apply_ost(&self, target: &Target, index: u32, name: &str) -> Result<(), MountError> {
         let config = self.import_config(target, name)?;
         if let Some(ost) = self.lov.get(index) {
-            renew(ost.osc.import(), config.nids, target.incarnation);
+            if target.removed {
+                self.retire(&ost);
+            } else {
+                renew(ost.osc.import(), config.nids, target.incarnation);
+            }
             return Ok(());
         }
         let config = ImportConfig { retained: self.retained.clone(), ..config };
@@ -120,6 +125,12 @@ impl Targets {
         let writeback = self.lov.new_writeback(&osc);
         let owner = OstLocks::new(&self.cache, self.lov.objects(), &osc, &writeback);
         let ost = Arc::new(Ost::new(osc, writeback, owner));
+        if target.removed {
+            // Layouts may still name it.
+            ost.osc.set_removed();
+            self.lov.add(ost);
+            return Ok(());
+        }
         params::register_ost(&self.params, &ost, &self.uuid, self.net.rt());
         // An MDT may have no data service, so its import connects at first use.
         if index != MDT_OST {
@@ -127,6 +138,18 @@ impl Targets {
         }
         self.lov.add(ost);
         Ok(())
+    }
+
+    /// Stops the use of an OST that was removed from the file system.
+    fn retire(&self, ost: &Arc<Ost>) {
+        if !ost.osc.set_removed() {
+            return;
+        }
+        tracing::info!("{}: the OST was removed from the file system", ost.osc.name());
+        unregister_osc(&self.params, &ost.osc);
+        ost.osc.locks().forget();
+        let import = ost.osc.import().clone();
+        drop(self.net.rt().spawn("removed-ost", async move { import.close().await }));
     }
 
     fn import_config(&self, target: &Target, name: &str) -> Result<ImportConfig, MountError> {

@@ -1,7 +1,8 @@
 //! Destroyer: removes the objects of deleted files from the OSTs.
 //!
 //! The destroyer reads the log of durable unlinks and sends the objects to their OSTs, all OSTs in
-//! parallel. It removes an entry from the log when every object of the entry is destroyed. It skips
+//! parallel. It removes an entry from the log when every object of the entry is destroyed; those on
+//! an OST that was removed from the file system count as destroyed. It skips
 //! entries whose OST is disconnected, and retries them when the OST reconnects. A crash between
 //! destroy and removal from the log repeats the destroy, which is harmless.
 //!
@@ -91,7 +92,8 @@ async fn destroy_on(mdt: Arc<Mdt>, osp: Arc<Osp>, objects: Vec<Fid>) -> Result<(
 /// Destroys the objects of these entries on all connected OSTs.
 async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
     let mut per_ost: BTreeMap<u32, Vec<Fid>> = BTreeMap::new();
-    for (ost, object) in entries.iter().flat_map(|e| &e.objects) {
+    let objects = entries.iter().flat_map(|e| &e.objects).filter(|(ost, _)| !mdt.osts.is_removed(*ost));
+    for (ost, object) in objects {
         per_ost.entry(*ost).or_default().push(*object);
     }
     let mut unreachable = BTreeSet::new();

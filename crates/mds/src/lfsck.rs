@@ -63,6 +63,7 @@ async fn check(mdt: &Arc<Mdt>) -> Result<(Check, BTreeSet<u32>), StoreError> {
     });
     let mut check = checked.await?;
     let mut unchecked = check.osts();
+    unchecked.retain(|ost| !mdt.osts.is_removed(*ost));
     for osp in mdt.osts.all() {
         if osp.connected() && objects(mdt, &osp, &mut check).await? {
             unchecked.remove(&osp.index);

@@ -24,7 +24,9 @@ const RETRY: Duration = Duration::from_secs(5);
 fn update(mdt: &Arc<Mdt>, config: &Config) {
     mdt.params.keep(&config.fsname, config.version, &config.params);
     let mut servers = BTreeMap::new();
-    let osts: Vec<_> = config.targets.iter().filter(|t| t.kind == TargetKind::Ost).collect();
+    let (removed, osts): (Vec<_>, Vec<_>) =
+        config.targets.iter().filter(|t| t.kind == TargetKind::Ost).partition(|t| t.removed);
+    removed.iter().for_each(|target| remove(mdt, target));
     for target in &osts {
         let next = servers.len() as u32;
         servers.entry(target.nids.first().cloned().unwrap_or_default()).or_insert(next);
@@ -65,6 +67,24 @@ fn put(mdt: &Arc<Mdt>, target: &Target, oss: u32) {
     params::register_osp(mdt, &osp);
     let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
     mdt.osts.put(osp, task);
+}
+
+/// Removes an OST that was removed from the file system. Its objects count as destroyed.
+fn remove(mdt: &Arc<Mdt>, target: &Target) {
+    if !mdt.osts.set_removed(target.index) {
+        return;
+    }
+    if let Some(osp) = mdt.osts.remove(target.index) {
+        info!("{}: {} was removed from the file system", mdt.name, osp.target);
+        params::unregister_osp(mdt, &osp);
+    }
+    let mut core = mdt.core.lock();
+    for range in core.ns.orphan_ranges().iter().filter(|range| range.ost == target.index) {
+        core.ns.range_destroyed(range);
+    }
+    mdt.wake_committer(&core);
+    drop(core);
+    mdt.destroyer.rescan();
 }
 
 /// Returns the NIDs of a target; skips those that cannot be parsed.

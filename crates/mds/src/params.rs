@@ -36,15 +36,19 @@ pub(crate) fn unregister(mdt: &Mdt) {
     params.unregister(&format!("mdt.{}", mdt.name));
     params.unregister(&format!("lod.{}", lod_name(mdt)));
     params.unregister(&format!("lov.{}", lod_name(mdt)));
-    for osp in mdt.osts.all() {
-        for kind in ["osp", "osc"] {
-            params.unregister(&format!("{kind}.{}", osp_name(mdt, &osp)));
-        }
-        params.remove_device(&osp_name(mdt, &osp));
-    }
+    mdt.osts.all().iter().for_each(|osp| unregister_osp(mdt, osp));
     for device in ["MDS", &lod_name(mdt), &mdt.name] {
         params.remove_device(device);
     }
+}
+
+/// Unregisters the parameters and the device of one OST.
+pub(crate) fn unregister_osp(mdt: &Mdt, osp: &Osp) {
+    let name = osp_name(mdt, osp);
+    for kind in ["osp", "osc"] {
+        mdt.params.unregister(&format!("{kind}.{name}"));
+    }
+    mdt.params.remove_device(&name);
 }
 
 /// Registers the parameters and the device of one OST. `active` and `max_create_count` also have

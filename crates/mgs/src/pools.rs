@@ -53,11 +53,9 @@ pub fn apply(config: &mut Config, name: &str, change: PoolChange) -> Result<()> 
             Ok(())
         }
         (PoolChange::Add { .. }, Err(_)) => Err(ENOMEDIUM),
+        (PoolChange::Add { ost }, Ok(_)) if config.ost(ost).is_none() => Err(Errno::ENODEV),
         (PoolChange::Add { ost }, Ok(at)) => {
             let pool = &mut config.pools[at];
-            if !config.targets.iter().any(|t| t.kind == TargetKind::Ost && t.index == ost) {
-                return Err(Errno::ENODEV);
-            }
             if pool.osts.contains(&ost) {
                 return Err(Errno::EEXIST);
             }
@@ -157,6 +155,7 @@ mod tests {
             uuid: format!("{kind:?}{index}"),
             nids: vec!["0@lo".to_string()],
             incarnation: 1,
+            removed: false,
         };
         let mut targets = vec![target(TargetKind::Mdt, 0), target(TargetKind::Mdt, 99)];
         targets.extend((0..osts).map(|i| target(TargetKind::Ost, i)));

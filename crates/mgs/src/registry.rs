@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! * Within a file system and a kind, an index belongs to one uuid and a uuid to one index,
-//!   forever.
+//!   forever. A target that was removed stays in the list, and cannot register again.
 //! * `version` rises with every change and only then. A change of a setting raises the version of
 //!   every file system.
 //! * Targets are sorted by kind, then index.
@@ -85,7 +85,8 @@ impl Registry {
     ///
     /// # Errors
     /// Nothing is changed then. EINVAL: an invalid name, uuid, NID or index. EEXIST: the index has
-    /// another uuid, or the uuid another index. ENOSPC: too many file systems or targets.
+    /// another uuid, or the uuid another index. ESTALE: the target was removed. ENOSPC: too many
+    /// file systems or targets.
     pub fn register(&mut self, new: Registration<'_>) -> Result<(u32, bool)> {
         check(&new)?;
         if !self.systems.contains_key(new.fsname) && self.systems.len() >= FILE_SYSTEMS_MAX {
@@ -96,6 +97,9 @@ impl Registry {
         let index = match index_of(targets, &new)? {
             TargetIndex::Known { at } => {
                 let known = &targets[at];
+                if known.removed {
+                    return Err(Errno::ESTALE);
+                }
                 let changed = known.nids != new.nids || known.incarnation != new.incarnation;
                 let index = known.index;
                 if let Some(config) = self.systems.get_mut(new.fsname).filter(|_| changed) {
@@ -115,7 +119,7 @@ impl Registry {
             params: self.settings.clone(),
         });
         let (uuid, nids) = (new.uuid.to_string(), new.nids.to_vec());
-        let target = Target { kind: new.kind, index, uuid, nids, incarnation: new.incarnation };
+        let target = Target { kind: new.kind, index, uuid, nids, incarnation: new.incarnation, removed: false };
         let at = config.targets.partition_point(|t| (t.kind, t.index) < (target.kind, index));
         config.targets.insert(at, target);
         config.version += 1;
@@ -129,6 +133,24 @@ impl Registry {
     pub fn change_pool(&mut self, fsname: &str, pool: &str, change: PoolChange) -> Result<()> {
         let config = self.systems.get_mut(fsname).ok_or(Errno::EINVAL)?;
         pools::apply(config, pool, change)?;
+        config.version += 1;
+        Ok(())
+    }
+
+    /// Removes an OST for good, also from all pools.
+    ///
+    /// # Errors
+    /// Nothing is changed then. EINVAL: there is no such file system. ENODEV: it has no such OST.
+    /// EBUSY: no permanent setting deactivates the OST.
+    pub fn remove_ost(&mut self, fsname: &str, ost: u32) -> Result<()> {
+        let config = self.systems.get_mut(fsname).ok_or(Errno::EINVAL)?;
+        config.ost(ost).ok_or(Errno::ENODEV)?;
+        if !config.is_out_of_use(ost) {
+            return Err(Errno::EBUSY);
+        }
+        let is_it = |target: &&mut Target| target.kind == TargetKind::Ost && target.index == ost;
+        config.targets.iter_mut().filter(is_it).for_each(|target| target.removed = true);
+        config.pools.iter_mut().for_each(|pool| pool.osts.retain(|member| *member != ost));
         config.version += 1;
         Ok(())
     }
@@ -291,6 +313,32 @@ mod tests {
             assert_eq!(r.register(new), Err(Errno::EINVAL), "{fsname}");
         }
         assert_eq!(r, before);
+    }
+
+    #[test]
+    fn removed_ost_does_not_come_back() {
+        let mut r = Registry::default();
+        let ost = TargetKind::Ost;
+        for uuid in ["a", "b"] {
+            register(&mut r, ost, None, uuid, "n1").unwrap();
+        }
+        r.change_pool("sheen", "p1", PoolChange::New).unwrap();
+        r.change_pool("sheen", "p1", PoolChange::Add { ost: 1 }).unwrap();
+        assert_eq!(r.remove_ost("sheen", 1), Err(Errno::EBUSY), "it is in use");
+        assert_eq!((r.remove_ost("sheen", 2), r.remove_ost("other", 1)), (Err(Errno::ENODEV), Err(Errno::EINVAL)));
+        r.change_setting(SettingChange::Set { pattern: "osc.sheen-OST0001-osc-*.active", value: "0" }).unwrap();
+        let version = r.config("sheen").unwrap().version;
+        assert_eq!(r.remove_ost("sheen", 1), Ok(()));
+        r.change_setting(SettingChange::Delete { pattern: "osc.sheen-OST0001-osc-*.active" }).unwrap();
+        let mut r = Registry::decode(&r.encode().unwrap()).unwrap();
+        let config = r.config("sheen").unwrap();
+        assert!(config.version > version && config.ost(1).is_none() && config.is_out_of_use(1));
+        assert!(config.pools[0].osts.is_empty());
+        assert_eq!(register(&mut r, ost, Some(1), "b", "n1"), Err(Errno::ESTALE));
+        assert_eq!(register(&mut r, ost, Some(1), "c", "n1"), Err(Errno::EEXIST));
+        assert_eq!(register(&mut r, ost, None, "c", "n1"), Ok((2, true)), "its index is not used again");
+        assert_eq!(r.remove_ost("sheen", 1), Err(Errno::ENODEV));
+        assert_eq!(r.change_pool("sheen", "p1", PoolChange::Add { ost: 1 }), Err(Errno::ENODEV));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use sheen_params::{Device, Param, Params};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{LockGuard, Rt};
-use sheen_wire::mgs::{Config, PoolChange, Reply, Request, target_name};
+use sheen_wire::mgs::{Config, PoolChange, Reply, Request, Target, TargetKind, target_name};
 use sheen_wire::{Bulk, Errno, Result};
 use tokio::sync::{OwnedMutexGuard, watch};
 use tracing::{error, info, warn};
@@ -124,6 +124,7 @@ impl Mgs {
 
     fn register_system(&self, fsname: &str) {
         self.register_pools(fsname);
+        self.register_targets(fsname);
         self.register_settings(fsname);
     }
 
@@ -146,6 +147,23 @@ impl Mgs {
             wait_for(&rt, async move { mgs.change_pool(&fsname, &pool, change).await })
         };
         self.params.register(&format!("mgs.MGS.pools.{fsname}"), Param::order(show, change));
+    }
+
+    /// Registers `mgs.MGS.targets.FSNAME`, which shows the targets of a file system. `lctl` removes
+    /// an OST by setting it to `del_ost INDEX`. Otherwise as [`Mgs::register_pools`].
+    fn register_targets(&self, fsname: &str) {
+        let (shown, changed, name) = (self.me.clone(), self.me.clone(), fsname.to_string());
+        let show = {
+            let fsname = name.clone();
+            move || shown.upgrade().and_then(|mgs| mgs.config(&fsname)).map(|c| targets_text(&c)).unwrap_or_default()
+        };
+        let change = move |text: &str| {
+            let mgs = changed.upgrade().ok_or(Errno::ENODEV)?;
+            let ost = text.trim().strip_prefix("del_ost ").and_then(|ost| ost.parse().ok()).ok_or(Errno::EINVAL)?;
+            let (rt, fsname) = (mgs.rt.clone(), name.clone());
+            wait_for(&rt, async move { mgs.remove_ost(&fsname, ost).await })
+        };
+        self.params.register(&format!("mgs.MGS.targets.{fsname}"), Param::order(show, change));
     }
 
     /// Registers `mgs.MGS.live.NAME`, which shows the settings. `lctl` changes a setting by setting
@@ -208,6 +226,17 @@ impl Mgs {
         next.change_pool(fsname, pool, change)?;
         let _one = self.save(&next, one).await?;
         info!("{fsname}: {}", pools::write(fsname, pool, change));
+        self.publish(next);
+        Ok(())
+    }
+
+    async fn remove_ost(&self, fsname: &str, ost: u32) -> Result<()> {
+        let one = self.change.clone().lock_owned().await;
+        self.check_running()?;
+        let mut next = self.registry.lock().clone();
+        next.remove_ost(fsname, ost)?;
+        let _one = self.save(&next, one).await?;
+        info!("{} is removed from {fsname}", target_name(fsname, TargetKind::Ost, ost));
         self.publish(next);
         Ok(())
     }
@@ -287,6 +316,16 @@ fn wait_for(rt: &Rt, change: impl Future<Output = Result<()>> + Send + 'static) 
     done.map_err(|_| Errno::ETIMEDOUT)?.map_err(|_| Errno::ESHUTDOWN)?
 }
 
+/// Returns the targets of a file system as text, each in a line: name, uuid, and its addresses or
+/// `removed`.
+fn targets_text(config: &Config) -> String {
+    let line = |target: &Target| {
+        let at = if target.removed { "removed".to_owned() } else { target.nids.join(",") };
+        format!("{} {} {at}\n", target.name(&config.fsname), target.uuid)
+    };
+    config.targets.iter().map(line).collect()
+}
+
 fn refuse(new: &Registration<'_>, errno: Errno) {
     let what = new.index.map_or_else(|| "a new target".to_string(), |i| target_name(new.fsname, new.kind, i));
     match errno {
@@ -295,6 +334,7 @@ fn refuse(new: &Registration<'_>, errno: Errno) {
              reformatted target needs a free index",
             new.fsname, new.uuid
         ),
+        Errno::ESTALE => warn!("MGS: refused to register {what} of {}: it was removed with `lctl del_ost`", new.fsname),
         _ => warn!("MGS: refused to register {what} of {:?}: {errno}", new.fsname),
     }
 }
@@ -314,7 +354,6 @@ mod tests {
     use std::task::{Context, Waker};
 
     use sheen_rt::RealOptions;
-    use sheen_wire::mgs::TargetKind;
 
     use super::*;
 

@@ -73,6 +73,7 @@ pub enum OssError {
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EEXIST => " (the MGS has another OST of this index, or this OST by another index; check the MGS nid)",
+        Errno::ESTALE => " (it was removed with `lctl del_ost`; empty this directory, and a new OST takes its place)",
         Errno::EINVAL => " (check the file system's name and the index)",
         _ => "",
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Errno;
+use crate::{Errno, glob::Glob};
 
 /// Longest file system name, as in Lustre: 8 characters of `[A-Za-z0-9_-]`.
 pub const FSNAME_MAX: usize = 8;
@@ -50,6 +50,9 @@ pub struct Target {
     /// connected to another one connects anew. 0: unknown.
     #[serde(default)]
     pub incarnation: u64,
+    /// An OST that was removed from the file system for good. Its index is never used again.
+    #[serde(default)]
+    pub removed: bool,
 }
 
 impl Target {
@@ -153,6 +156,30 @@ impl Config {
     /// Returns the pool of that name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|p| p.name == name)
+    }
+
+    /// Returns the OST of this index, unless it was removed.
+    pub fn ost(&self, index: u32) -> Option<&Target> {
+        self.targets.iter().find(|t| t.kind == TargetKind::Ost && t.index == index && !t.removed)
+    }
+
+    /// Returns whether an OST was removed.
+    pub fn is_removed(&self, ost: u32) -> bool {
+        self.targets.iter().any(|t| t.kind == TargetKind::Ost && t.index == ost && t.removed)
+    }
+
+    /// Returns whether an OST was removed, or a permanent setting deactivates it, at least for the
+    /// MDT.
+    pub fn is_out_of_use(&self, ost: u32) -> bool {
+        if self.is_removed(ost) {
+            return true;
+        }
+        let name = target_name(&self.fsname, TargetKind::Ost, ost);
+        let params = ["osp", "osc"].map(|kind| format!("{kind}/{name}-osc-MDT0000/active"));
+        let is_meant = |pattern: &str| params.iter().any(|param| Glob::of_params(pattern).matches(param));
+        // The last setting that matches takes effect.
+        let setting = self.params.iter().rev().find(|setting| is_meant(&setting.pattern));
+        setting.is_some_and(|setting| setting.value.trim() == "0")
     }
 }
 

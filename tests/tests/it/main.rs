@@ -38,6 +38,7 @@ mod pools;
 mod programs;
 mod races;
 mod reference;
+mod removed_ost;
 mod self_extending;
 mod servers;
 mod stripes;

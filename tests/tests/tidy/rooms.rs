@@ -55,7 +55,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("params", &["llite", "cache", "lov", "writeback", "osc", "mdc", "locks", "registered", "rpc_stats", "limits"]),
-    ("targets", &["params", "lock_owners", "cache", "lov", "osc", "mdc", "pools", "types"]),
+    ("targets", &["params", "lock_owners", "cache", "lov", "osc", "mdc", "pools", "registered", "types"]),
     ("mount", &["targets", "params", "llite", "lock_owners", "open", "cache", "lov", "mdc", "stats", "join", "types"]),
 ];
 

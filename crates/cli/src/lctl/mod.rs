@@ -11,6 +11,7 @@
 //! every file system of the machine, so a user must be able to select one.
 
 mod conf_param;
+mod del_ost;
 mod devices;
 mod json;
 mod lfsck;
@@ -100,6 +101,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             writeln!(tool.err, "error: {name}: name the {what} first: lctl --device DEVICE {name}")?;
             Ok(usage::EXIT)
         }
+        "del_ost" => del_ost::run(rest, tool),
         "pool_new" => pool::new(rest, tool),
         "pool_add" => pool::add(rest, tool),
         "pool_remove" => pool::remove(rest, tool),

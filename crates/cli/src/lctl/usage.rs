@@ -16,6 +16,7 @@ of all file systems, or of one with --fsname.
   list_param   names of parameters
   list_nids    network identifiers of this machine
   llog_print   permanent settings
+  del_ost      remove an OST from a file system for good
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
 
 Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
@@ -111,6 +112,14 @@ print the state of the check of an MDT or OST, and what was found
 usage: lfsck_query {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]]
        lfsck_query {-A|--all}
 ";
+const DEL_OST: &str = "\
+permanently remove an OST from a file system
+Run it where the MGS runs. The OST must be deactivated before:
+lctl set_param -P osc.FSNAME-OSTxxxx-osc-*.active=0
+Data that is still on the OST cannot be reached any more. The index is not
+used again.
+usage: del_ost [--dryrun|-n] --target|-t FSNAME-OSTxxxx
+";
 const POOL_NEW: &str = "\
 add a new pool
 usage: pool_new <fsname>.<poolname>
@@ -153,6 +162,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("lfsck_start", LFSCK_START),
     ("lfsck_stop", LFSCK_STOP),
     ("lfsck_query", LFSCK_QUERY),
+    ("del_ost", DEL_OST),
     ("pool_new", POOL_NEW),
     ("pool_add", POOL_ADD),
     ("pool_remove", POOL_REMOVE),

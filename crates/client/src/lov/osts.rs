@@ -153,12 +153,13 @@ impl Lov {
         self.osts.read().get(index as usize)?.clone()
     }
 
-    /// Returns all configured OSTs, by index.
+    /// Returns the OSTs of the file system, by index, without those that were removed.
     pub fn osts(&self) -> Vec<Arc<Ost>> {
-        self.osts.read().iter().flatten().cloned().collect()
+        self.osts.read().iter().flatten().filter(|ost| !ost.osc.is_removed()).cloned().collect()
     }
 
-    /// Returns all targets that hold objects: the OSTs by index, and the MDT's data service.
+    /// Returns all targets that hold or held objects: the OSTs by index, also removed ones, and the
+    /// MDT's data service.
     pub fn all(&self) -> Vec<Arc<Ost>> {
         self.osts.read().iter().flatten().chain(&*self.data.read()).cloned().collect()
     }

@@ -1,6 +1,6 @@
 //! The OSTs and pools that the MDT knows, and the allocator's view of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool,
@@ -27,6 +27,8 @@ type Map = BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>;
 /// All OSTs, and the MDT's own data service.
 pub(crate) struct Osts {
     map: Mutex<Map>,
+    /// Indices of OSTs that were removed from the file system.
+    removed: Mutex<BTreeSet<u32>>,
     /// The allocator's view, by index.
     view: RwLock<Arc<Vec<Ost>>>,
     /// By name. Written before `known` is set.
@@ -63,6 +65,7 @@ impl Osts {
     pub fn new() -> Osts {
         Osts {
             map: Mutex::new(BTreeMap::new()),
+            removed: Mutex::default(),
             view: RwLock::new(Arc::new(Vec::new())),
             pools: RwLock::new(BTreeMap::new()),
             known: AtomicBool::new(false),
@@ -97,6 +100,23 @@ impl Osts {
         if let Some((_, old_task)) = self.map.lock().insert(osp.index, (osp, task)) {
             old_task.abort();
         }
+    }
+
+    /// Takes an OST out of the list, and ends its task.
+    pub fn remove(&self, index: u32) -> Option<Arc<Osp>> {
+        let (osp, task) = self.map.lock().remove(&index)?;
+        task.abort();
+        Some(osp)
+    }
+
+    /// Records that an OST was removed from the file system. Returns whether that is news.
+    pub fn set_removed(&self, index: u32) -> bool {
+        self.removed.lock().insert(index)
+    }
+
+    /// Returns whether an OST was removed from the file system.
+    pub fn is_removed(&self, index: u32) -> bool {
+        self.removed.lock().contains(&index)
     }
 
     /// Replaces the pools. An unchanged pool stays, with its position in the round robin. Returns

@@ -16,8 +16,14 @@ use super::expand;
 
 /// A process with an MGS that knows the file system `lustre` of 4 OSTs.
 fn mgs() -> Params {
-    let target =
-        |index| Target { kind: TargetKind::Ost, index, uuid: format!("u{index}"), nids: vec![], incarnation: 1 };
+    let target = |index| Target {
+        kind: TargetKind::Ost,
+        index,
+        uuid: format!("u{index}"),
+        nids: vec![],
+        incarnation: 1,
+        removed: false,
+    };
     let config = Config {
         fsname: "lustre".into(),
         version: 1,

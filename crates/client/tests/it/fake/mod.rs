@@ -260,7 +260,7 @@ impl Mounted {
 }
 
 fn target(kind: TargetKind, index: u32) -> Target {
-    Target { kind, index, uuid: format!("uuid-{index}"), nids: vec!["0@lo".into()], incarnation: 0 }
+    Target { kind, index, uuid: format!("uuid-{index}"), nids: vec!["0@lo".into()], incarnation: 0, removed: false }
 }
 
 fn add_ost(server: &Server, world: &Arc<World>, index: u32) {
