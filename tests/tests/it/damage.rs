@@ -178,3 +178,33 @@ fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
         found.lines().filter(|line| line.starts_with("damaged_now:")).all(|line| line == "damaged_now: 0")
     });
 }
+
+#[test]
+fn reads_of_lost_objects_fail_or_use_another_mirror() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(2);
+    let data = noise(1, 300_000);
+    up.lfs("setstripe -c 1 -i 0 plain").ok();
+    up.lfs("setstripe -c 2 -S 64k sparse").ok();
+    up.lfs("mirror create -N -c 1 -i 0 -N -c 1 -i 1 mirrored").ok();
+    for name in ["plain", "mirrored"] {
+        fs::write(up.path(name), &data).unwrap();
+    }
+    up.lfs("mirror resync mirrored").ok();
+    // One of its objects was never written.
+    fs::File::options().write(true).open(up.path("sparse")).unwrap().write_all_at(b"x", 65_535).unwrap();
+    up.sh("sync -f .").ok();
+    up.stop().ok();
+    for (path, len) in listing(&up.dir().join("ost0/O")) {
+        if len == data.len() as u64 {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    up.start(&[]).ok();
+    assert_eq!(fs::read(up.path("plain")).unwrap_err().raw_os_error(), Some(5), "EIO, not an empty file");
+    assert!(fs::read(up.path("mirrored")).unwrap() == data, "from the other mirror");
+    assert_eq!(fs::read(up.path("sparse")).unwrap().len(), 65_536);
+    up.sh("rm plain mirrored && seq 3 > plain && grep -c 2 plain").ok();
+}

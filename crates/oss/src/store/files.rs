@@ -39,9 +39,9 @@ use sheen_objects::{
 };
 use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
-use tracing::debug;
+use tracing::{debug, error};
 
-use super::{at_rest::AtRest, names};
+use super::{at_rest::AtRest, durable::DurableObjects, names};
 
 /// Shards of the cache: several times the threads of a server, so that two threads seldom contend.
 const SHARDS: usize = 64;
@@ -188,6 +188,7 @@ type Shard = LruCache<Fid, Arc<Object>, FxBuildHasher>;
 pub struct Files {
     disk: Disk,
     root: PathBuf,
+    durable: DurableObjects,
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
     sums: Budget,
@@ -206,11 +207,12 @@ pub struct Files {
 impl Files {
     /// Returns the files of the objects below `root`. At most about `open_files_max` files stay
     /// open, and at least one per shard.
-    pub fn new(rt: &Rt, root: &Path, open_files_max: usize) -> Files {
+    pub fn new(rt: &Rt, root: &Path, open_files_max: usize, durable: DurableObjects) -> Files {
         let each = NonZeroUsize::new(open_files_max / SHARDS).unwrap_or(NonZeroUsize::MIN);
         Files {
             disk: rt.disk(),
             root: root.to_owned(),
+            durable,
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
             sums: Budget::default(),
@@ -220,6 +222,11 @@ impl Files {
             destroyed: Mutex::new(LruCache::with_hasher(DESTROYED_MAX, FxBuildHasher)),
             unscrubbed: Mutex::new(LruCache::with_hasher(UNSCRUBBED_MAX, FxBuildHasher)),
         }
+    }
+
+    /// Returns the index of durable objects.
+    pub fn durable(&self) -> &DurableObjects {
+        &self.durable
     }
 
     /// Returns the objects that have changed since the last call.
@@ -294,7 +301,7 @@ impl Files {
             // With the shard locked: after an open, the first write sets the mtime by the kernel's
             // clock, and that time must not be returned.
             None => match self.disk.metadata(self.path(object)) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => self.check_never_durable(object).map(|()| None),
                 found => found.map(Some),
             },
         }
@@ -356,12 +363,29 @@ impl Files {
         }
     }
 
-    /// Returns the object, or `None` if it does not exist.
+    /// Checks that an object whose file is missing has not been lost.
+    ///
+    /// # Errors
+    /// EIO: it has.
+    fn check_never_durable(&self, object: Fid) -> io::Result<()> {
+        if !self.durable.has(object) {
+            return Ok(());
+        }
+        if self.durable.is_news(object) {
+            error!(
+                "{}: object {object} is lost: its file is missing; reads and writes of it fail",
+                self.path(object).display()
+            );
+        }
+        Err(io::Error::from_raw_os_error(Errno::EIO.0))
+    }
+
+    /// Returns the object, or `None` if it does not exist. EIO: it is lost.
     pub fn existing(&self, object: Fid) -> io::Result<Option<Arc<Object>>> {
         self.get(object, false)
     }
 
-    /// Returns the object, created if it does not exist. ESTALE: it was destroyed.
+    /// Returns the object, created if it does not exist. ESTALE: it was destroyed. EIO: it is lost.
     pub fn create(&self, object: Fid) -> io::Result<Arc<Object>> {
         self.get(object, true)?.ok_or_else(|| io::Error::from_raw_os_error(Errno::EIO.0))
     }
@@ -392,6 +416,9 @@ impl Files {
         // It is not known whether the open created the file. Counting it as created now costs at
         // most one sync of the directory.
         let created = if create { dir.durability.created() } else { dir.durability.latest() };
+        if create {
+            self.durable.exists(object);
+        }
         // An empty file may have been created just now, for bytes of an earlier time.
         let undated = create && file.metadata()?.len == 0;
         let changed = AtomicI64::new(if undated { UNDATED } else { NEVER });
@@ -416,11 +443,12 @@ impl Files {
 
     fn open_file(&self, object: Fid, create: bool) -> io::Result<Option<File>> {
         let path = self.path(object);
-        let options = if create { OpenOptions::CREATE } else { OpenOptions::READ_WRITE };
+        let creates = create && !self.durable.has(object);
+        let options = if creates { OpenOptions::CREATE } else { OpenOptions::READ_WRITE };
         match self.disk.open(&path, options) {
             Ok(file) => Ok(Some(file)),
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            Err(_) if !create => Ok(None),
+            Err(_) if !creates => self.check_never_durable(object).map(|()| None),
             Err(_) => {
                 self.make_dir(Dir::of(object))?;
                 self.disk.open(&path, options).map(Some)
@@ -454,6 +482,7 @@ impl Files {
     }
 
     fn remove_from(&self, mut shard: MutexGuard<'_, Shard>, object: Fid) -> io::Result<()> {
+        self.durable.remove(object)?;
         let open = shard.pop(&object);
         self.reported.lock().pop(&object);
         let removed = self.disk.remove_file(self.path(object));
@@ -487,6 +516,7 @@ impl Files {
         match linked {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
             _ => {
+                self.durable.exists(new);
                 self.dir(Dir::of(new)).durability.created();
                 Ok(())
             }
@@ -570,7 +600,8 @@ mod tests {
     /// A formatted directory without objects.
     fn empty(rt: &Rt) -> Files {
         rt.disk().create_dir_all("/ost/O").unwrap();
-        Files::new(rt, Path::new("/ost"), SHARDS)
+        let durable = DurableObjects::open(rt, Path::new("/ost")).unwrap();
+        Files::new(rt, Path::new("/ost"), SHARDS, durable)
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! * [`clients`]: the durable list of clients;
 //! * `at_rest`: checksums that are stored with objects, and `scrub`: the walk that stores and
 //!   compares them;
+//! * `durable`: which objects were durable once, so that a lost one is noticed;
 //! * `epoch`: whether data that was not synced may be lost;
 //! * `replay`: changes made once more that a power failure may have undone;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
@@ -32,6 +33,7 @@ pub mod clients;
 mod compare;
 mod damage;
 mod destroy;
+mod durable;
 mod epoch;
 pub mod files;
 pub mod format;
@@ -53,6 +55,7 @@ mod write;
 pub use at_rest::Damage;
 use clients::ClientList;
 use damage::Damaged;
+use durable::DurableObjects;
 use epoch::{EPOCH, Epoch};
 use files::Files;
 use format::Home;
@@ -106,6 +109,11 @@ impl Store {
             path: dir.join(clients::CLIENTS),
             source,
         })?;
+        let durable = DurableObjects::open(rt, dir).map_err(|source| OssError::Io {
+            what: "read the index of durable objects in",
+            path: dir.into(),
+            source,
+        })?;
         let epoch = Epoch::open(rt, dir).map_err(|source| OssError::Io {
             what: "read or write",
             path: dir.join(EPOCH),
@@ -116,7 +124,7 @@ impl Store {
             clients,
             epoch,
             damaged: Damaged::default(),
-            files: Files::new(rt, dir, open_files_max),
+            files: Files::new(rt, dir, open_files_max, durable),
             share: join(device),
             buffers: gather::Pools::new(),
             rt: rt.clone(),

@@ -110,6 +110,7 @@ impl Store {
     pub async fn scrub(&self, object: Fid, compare: bool, quiet: Option<Duration>, pace: &Pace) -> Result<Scrubbed> {
         let mut done = Scrubbed::default();
         let Some(object) = self.files.existing(object)? else { return Ok(done) };
+        self.files.durable().exists(object.fid());
         if compare {
             self.compare_all(&object, &mut done, pace).await?;
         }

@@ -65,6 +65,9 @@ impl Store {
     /// Syncs the whole file system of the OST's directory.
     pub(super) async fn sync_all(&self) -> Result<()> {
         self.rt.block_in_place(|| self.files.save_times());
-        Ok(self.home.held().sync_fs().await?)
+        let syncing = self.files.durable().begin_sync();
+        self.home.held().sync_fs().await?;
+        self.rt.block_in_place(|| syncing.done());
+        Ok(())
     }
 }

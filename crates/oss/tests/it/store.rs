@@ -544,3 +544,28 @@ fn pages_sent_without_reading_have_the_current_checksum() {
         }
     }
 }
+
+#[test]
+fn object_whose_file_is_lost_is_not_taken_for_an_empty_one() {
+    let f = Fixture::new();
+    (1..=3).for_each(|oid| f.write(oid, 0, b"data"));
+    f.runtime.block_on(f.store.sync(&[])).unwrap();
+    f.write(4, 0, b"not durable");
+    f.destroy([3]);
+    f.runtime.block_on(f.store.close()).unwrap();
+    let dir = f.dir;
+    drop((f.store, f.runtime));
+    let f = Fixture::with(4096, dir);
+    for oid in [1, 2] {
+        fs::remove_file(f.on_disk(oid)).unwrap();
+    }
+    let read = |oid| f.store.read(&[part(oid, 0, 4)]).map(|(_, bulk)| bulk.into_bytes().to_vec());
+    assert_eq!((read(1), read(2)), (Err(Errno::EIO), Err(Errno::EIO)));
+    assert_eq!(f.store.attrs(&[fid(1)]).err(), Some(Errno::EIO));
+    assert_eq!(f.try_write(&[part(1, 0, 1)], b"x"), Err(Errno::EIO));
+    assert_eq!(f.store.truncate(&[(fid(1), 0)]), Err(Errno::EIO));
+    assert_eq!((read(3), read(5)), (Ok(vec![]), Ok(vec![])), "destroyed, and never written");
+    assert_eq!(read(4), Ok(b"not ".to_vec()));
+    f.destroy([2]);
+    assert_eq!(read(2), Ok(vec![]), "nobody uses it any more");
+}
