@@ -165,6 +165,18 @@ fn changes_during_resync_or_extend_reach_all_mirrors() {
     }
 }
 
+/// Seeds of `racing_clients_see_consistent_mirrored_files` that failed when clients were cut off
+/// from the MDT.
+///
+/// * 1115, 2089, 2761, 2873: an evicted client wrote to a mirror that was copied meanwhile.
+/// * 1611: a truncate met the destroyed objects of a mirror that was split off.
+#[test]
+fn client_that_the_mdt_has_evicted_writes_to_no_ost() {
+    for seed in [1115, 1611, 2089, 2761, 2873] {
+        race_for_mirrors(seed, 0);
+    }
+}
+
 /// Seeds of `racing_clients_see_consistent_mirrored_files` that failed.
 ///
 /// * 2415 (a read) and 5801 (a stat): the client used a mirror that a resync truncated at that

@@ -112,6 +112,7 @@ impl Client {
         let watch = rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone()));
         let distrust = rt.spawn("layouts", distrust(rt.clone(), Arc::downgrade(&client)));
         client.tasks.lock().extend([watch, distrust]);
+        confirm_evictions(rt, &client);
         Ok(client)
     }
 
@@ -195,6 +196,28 @@ async fn distrust(rt: Rt, client: Weak<Client>) {
             None => return,
         }
     }
+}
+
+/// After each eviction by an OST the client has no valid layouts, and asks the MDT for an answer.
+fn confirm_evictions(rt: Rt, client: &Client) {
+    let (evictions, mdc) = (Arc::downgrade(client.lov.evictions()), Arc::downgrade(&client.mdc));
+    let (files, layouts) = (Arc::downgrade(&client.files), Arc::downgrade(&client.layouts));
+    let ask = move |count| {
+        files.upgrade().inspect(|files| files.outdate_all());
+        layouts.upgrade().inspect(|layouts| layouts.clear());
+        let (pauses, evictions, mdc) = (rt.clone(), evictions.clone(), mdc.clone());
+        drop(rt.spawn("evictions", async move {
+            while let Some(mdc) = mdc.upgrade() {
+                let answer = mdc.request(Request::GetAttr { fid: ROOT, layout_known: true }).reply().await;
+                match answer {
+                    Ok(_) => return drop(evictions.upgrade().inspect(|evictions| evictions.confirm(count))),
+                    Err(Errno::ESHUTDOWN) => return,
+                    Err(_) => pauses.sleep(WATCH_PAUSE).await,
+                }
+            }
+        }));
+    };
+    client.lov.evictions().ask_with(Box::new(ask));
 }
 
 /// Returns a random uuid in the usual form (version 4).

@@ -124,7 +124,7 @@ impl Targets {
         let osc = Arc::new(Osc::new(self.net.rt(), index, device, import));
         let writeback = self.lov.new_writeback(&osc);
         let owner = OstLocks::new(&self.cache, self.lov.objects(), &osc, &writeback);
-        let ost = Arc::new(Ost::new(osc, writeback, owner));
+        let ost = Arc::new(Ost::new(osc, writeback, owner, self.lov.evictions()));
         if target.removed {
             // Layouts may still name it.
             ost.osc.set_removed();

@@ -44,6 +44,7 @@ mod dir;
 mod dom;
 mod env;
 mod error;
+mod fence;
 mod identity;
 mod lfsck;
 mod locks;

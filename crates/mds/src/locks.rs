@@ -128,10 +128,11 @@ impl LockedChange {
         self.held.take().and_then(ChangeLocks::end)
     }
 
-    /// As [`LockedChange::revoke`], but the change ends only when `durable` is ready as well.
-    /// Returns the outcome of `durable`.
-    pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>) -> T {
+    /// As [`LockedChange::revoke`], but the change ends only when `durable` is ready as well, and
+    /// then `fenced`. Returns the outcome of `durable`.
+    pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>, fenced: impl Future<Output = ()>) -> T {
         let ((), durable) = tokio::join!(self.wait_cancelled(), durable);
+        fenced.await;
         self.held.take().and_then(ChangeLocks::end);
         durable
     }

@@ -20,6 +20,7 @@ use crate::state::commits::Commits;
 use crate::state::core::Core;
 use crate::state::data_service::DataService;
 use crate::state::destroyer::Destroyer;
+use crate::state::fences::Fences;
 use crate::state::lfsck::Lfsck;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
@@ -53,6 +54,7 @@ pub struct Mdt {
     pub(crate) destroyer: Destroyer,
     pub(crate) osts: Osts,
     pub(crate) relayouts: Relayouts,
+    pub(crate) fences: Fences,
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) lfsck: Lfsck,
     /// Last transno that was durable before the recovery.

@@ -69,7 +69,7 @@ impl Mdt {
         }
         match taken {
             Ok((transno, change)) => {
-                change.revoke_when(self.durable(transno)).await?;
+                change.revoke_when(self.durable(transno), self.fences.settled()).await?;
                 Ok(transno)
             }
             Err(errno) => {

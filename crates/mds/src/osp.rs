@@ -33,7 +33,10 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
         let result = match looked {
             Ok(statfs) if was => Ok(statfs),
             // Objects of creates that a crash lost are removed before new ones are placed.
-            Ok(statfs) => remove_orphans(&mdt, &osp).await.map(|()| statfs),
+            Ok(statfs) => {
+                mdt.fence_on(&osp).await;
+                remove_orphans(&mdt, &osp).await.map(|()| statfs)
+            }
             failed => failed,
         };
         match (&result, was) {

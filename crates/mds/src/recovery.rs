@@ -194,6 +194,7 @@ impl Mdt {
         core.listed.clear();
         self.wake_committer(&core);
         drop(core);
+        dropped.iter().for_each(|client| self.fence(client));
         self.recovery.notify();
     }
 

@@ -85,6 +85,10 @@ impl Service<Mds> for Mdt {
     }
 
     fn disconnected(&self, export: &Export) {
+        if export.is_evicted() && !self.stopped.load(Relaxed) {
+            // Before its locks are dropped: the changes that wait for them wait for the fence, too.
+            self.fence(export.client());
+        }
         let mut core = self.core.lock();
         core.exports.remove(&export.id());
         core.listed.remove(&export.id());
@@ -264,7 +268,7 @@ impl Mdt {
     /// Waits until a change is durable and all other clients have cancelled. Continues in a task if
     /// the requester disconnects.
     async fn revoke_when_durable(&self, change: LockedChange, transno: u64) -> Result<()> {
-        let work = |mdt: Arc<Mdt>| async move { change.revoke_when(mdt.durable(transno)).await };
+        let work = |mdt: Arc<Mdt>| async move { change.revoke_when(mdt.durable(transno), mdt.fences.settled()).await };
         self.run_to_end("mdt-mirrors", work).await
     }
 
@@ -344,7 +348,9 @@ impl Mdt {
             return Err(NotExecuted::RetryAfterChange(fid));
         }
         let client = ClientId(export.id());
-        core.exports.insert(client.0);
+        if core.exports.insert(client.0) {
+            self.fences.returned(export.client());
+        }
         if (request.modifies() || call.keep.is_some())
             && let Some(round) = self.list_client(&mut core, export)
         {

@@ -26,6 +26,7 @@ use crate::state::authors::Authors;
 use crate::state::commits::Commits;
 use crate::state::core::Core;
 use crate::state::destroyer::Destroyer;
+use crate::state::fences::Fences;
 use crate::state::lfsck::Lfsck;
 use crate::state::locks::Locks;
 use crate::state::osts::Osts;
@@ -80,6 +81,7 @@ impl Mdt {
             lfsck: Lfsck::default(),
             osts: Osts::new(),
             relayouts: Relayouts::default(),
+            fences: Fences::new(),
             stats: Stats::new(service::STATS, rt.wall()),
             stopped: AtomicBool::new(false),
             is_clean: AtomicBool::new(false),

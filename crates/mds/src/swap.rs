@@ -81,7 +81,7 @@ impl Mdt {
             self.destroyer.rescan();
             let errno = match swapped {
                 Ok((transno, change)) => {
-                    change.revoke_when(self.durable(transno)).await?;
+                    change.revoke_when(self.durable(transno), self.fences.settled()).await?;
                     return Ok(transno);
                 }
                 Err(errno) => errno,

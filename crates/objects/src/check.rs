@@ -79,7 +79,7 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         }
         Request::List { after } if *after == Fid::ZERO => Ok(()),
         Request::List { after } => named(*after),
-        Request::StatFs | Request::Recover | Request::Recovered { .. } => Ok(()),
+        Request::StatFs | Request::Recover | Request::Recovered { .. } | Request::Evict { .. } => Ok(()),
     }
 }
 

@@ -62,6 +62,7 @@ impl Ost {
             }
             // No client uses these objects any more.
             Destroy { .. } | DestroyRange { .. } => Ok(None),
+            Evict { .. } => Ok(None),
             Write { held: true, .. } if is_back() => {
                 self.recovery.progress();
                 self.locks.unless_disconnected(export, self.recovery.replayed()).await.map(|()| None)
@@ -191,6 +192,17 @@ impl Ost {
             // Otherwise an OST that crashes in the next moment would wait for the client.
             drop(self.rt.spawn("ost-clients", async move { ost.store.clients().flush().await }));
         }
+    }
+
+    /// Evicts a client that the MDT has evicted. If it is not back yet, the OST does not wait for
+    /// it any more. `mdt`: the export of the MDT.
+    pub(crate) async fn evict(&self, mdt: &Export, client: &str) {
+        mdt.evict_client(client, "the MDT has evicted it");
+        if self.store.clients().remove(client, 0) {
+            self.recovery.window.lock().remove(client);
+            self.recovery.notify();
+        }
+        self.store.clients().flush().await;
     }
 
     /// Drops the clients for which the wait is over.

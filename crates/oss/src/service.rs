@@ -173,6 +173,10 @@ impl Ost {
                 Reply::Ok
             }
             Request::Recover => self.client_returned(export)?,
+            Request::Evict { client } => {
+                self.evict(export, &client).await;
+                Reply::Ok
+            }
             Request::Replay { changes, first, last } => {
                 Box::pin(self.replay(export, changes, &bulk, first, last)).await?
             }

@@ -165,6 +165,7 @@ pub struct Export {
     /// Where callbacks are sent; `None` while there is no connection.
     callbacks: Mutex<Option<CallbackRoute>>,
     ended: AtomicBool,
+    evicted: AtomicBool,
     ending: Notify,
     /// The target to which the client is connected; `None` in tests of services.
     target: Option<Weak<dyn Evict>>,
@@ -174,6 +175,9 @@ pub struct Export {
 pub(crate) trait Evict: Send + Sync {
     /// Evicts the client of `export`, if that is the client's present export. `why` is logged.
     fn evict(&self, export: &Export, why: &str);
+
+    /// Evicts the client of this uuid, if the target knows it. `why` is logged.
+    fn evict_client(&self, client: &str, why: &str);
 }
 
 /// How callbacks reach a client.
@@ -206,6 +210,7 @@ impl Export {
             nid: Mutex::new(nid),
             callbacks: Mutex::new(None),
             ended: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
             ending: Notify::new(),
             target,
         })
@@ -279,6 +284,22 @@ impl Export {
             Some(None) => {}
             None => self.set_ended(),
         }
+    }
+
+    /// Evicts another client of the same target, by its uuid, as [`Export::evict`].
+    pub fn evict_client(&self, client: &str, why: &str) {
+        if let Some(target) = self.target.as_ref().and_then(Weak::upgrade) {
+            target.evict_client(client, why);
+        }
+    }
+
+    /// Returns whether the client was evicted, and has not disconnected by itself.
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_evicted(&self) {
+        self.evicted.store(true, Ordering::Release);
     }
 
     pub(crate) fn set_ended(&self) {

@@ -320,6 +320,7 @@ impl<P: Protocol> Target<P> {
                 "evicting a client: its locks and open files are dropped"
             );
             let lost = c.export.lost();
+            c.export.set_evicted();
             c.export.set_ended();
             if let Some(connection) = c.connection {
                 connection.close();
@@ -335,6 +336,10 @@ impl<P: Protocol> Target<P> {
 impl<P: Protocol> Evict for Target<P> {
     fn evict(&self, export: &Export, why: &str) {
         self.evict_if(export.client(), why, |c| std::ptr::eq(&*c.export, export));
+    }
+
+    fn evict_client(&self, client: &str, why: &str) {
+        self.evict_if(client, why, |_| true);
     }
 }
 

@@ -147,6 +147,9 @@ pub enum Request {
     /// way have ended. `incarnation`: that of the OST which got the data. Another one ignores the
     /// request.
     Recovered { incarnation: u64 },
+    /// From the MDT, which has evicted the client of this uuid: evicts it here as well, so that
+    /// nothing arrives any more that it sent by an old layout.
+    Evict { client: String },
 }
 
 /// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
@@ -174,7 +177,7 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link` and `Recovered`: done.
+    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered` and `Evict`: done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
@@ -245,6 +248,7 @@ impl Request {
             Recover => "recover",
             Replay { .. } => "replay",
             Recovered { .. } => "recovered",
+            Evict { .. } => "evict",
         }
     }
 }

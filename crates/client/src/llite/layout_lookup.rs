@@ -67,13 +67,21 @@ pub(crate) struct Located {
 }
 
 impl Client {
-    /// Returns the LAYOUT lock of a file, in use, if this client holds one.
+    /// Returns the LAYOUT lock of a file, in use, if this client holds one. None while it is in
+    /// doubt: the MDT may have evicted this client.
     pub(crate) fn layout_lock(&self, fid: Fid) -> Option<LockRef> {
+        if self.lov.evictions().is_unsure() {
+            return None;
+        }
         self.mdc.locks().matching(Resource::bits(fid), &LAYOUT)
     }
 
-    /// Returns the LAYOUT lock with this handle, in use, if this client still holds it.
+    /// Returns the LAYOUT lock with this handle, in use, if this client still holds it. None while
+    /// it is in doubt.
     pub(crate) fn guard_again(&self, fid: Fid, cookie: Cookie) -> Option<LockRef> {
+        if self.lov.evictions().is_unsure() {
+            return None;
+        }
         self.mdc.locks().again(Resource::bits(fid), &LAYOUT, cookie)
     }
 
@@ -353,7 +361,7 @@ impl Client {
 
     /// Runs `work` with the LAYOUT lock in use, for [`HOLD_MAX`] at most, and not for much longer
     /// than [`WANTED_MAX`] after a blocking callback. Also returns the lock, if the client held it
-    /// all the time.
+    /// all the time, and it is not in doubt.
     pub(crate) async fn under<T>(
         &self,
         fid: Fid,
@@ -362,10 +370,12 @@ impl Client {
     ) -> (T, Option<LockRef>) {
         let mut work = pin!(work);
         let Some(guard) = guard else { return (work.await, None) };
-        let until = self.rt.now() + HOLD_MAX;
+        let (until, evictions) = (self.rt.now() + HOLD_MAX, self.lov.evictions().count());
         loop {
             if let Ok(answer) = self.rt.timeout(WANTED_MAX, work.as_mut()).await {
-                return (answer, Some(guard));
+                let is_sure = self.lov.evictions().count() == evictions;
+                let again = || self.guard_again(fid, guard.cookie());
+                return (answer, if is_sure { Some(guard) } else { again() });
             }
             if guard.is_wanted() || self.rt.now() >= until {
                 break;

@@ -105,6 +105,7 @@ impl Client {
     /// latter.
     pub(super) async fn cut(&self, fid: Fid, mut located: Located, size: u64) -> Result<Arc<Layout>> {
         let mut retries = Retries::new("truncate", fid);
+        let mut met_destroyed = false;
         loop {
             let Located { layout, lock } = located;
             let guard = lock.and_then(|cookie| self.guard_again(fid, cookie));
@@ -119,6 +120,15 @@ impl Client {
                 }
                 let layout = Box::pin(self.layout_after_seal(&mut retries)).await?;
                 let moved = Located { layout, lock: None };
+                located = self.place_for_cutting(fid, moved, size).await?;
+                continue;
+            }
+            let is_destroyed = cut.as_ref().is_err_and(|failure| failure.errno() == Some(Errno::ESTALE));
+            if is_destroyed && !std::mem::replace(&mut met_destroyed, true) {
+                drop(guard);
+                // The file has left a mirror, or was deleted.
+                let layout = Box::pin(self.layout_after_seal(&mut retries)).await;
+                let moved = Located { layout: layout.map_err(|_| Errno::ESTALE)?, lock: None };
                 located = self.place_for_cutting(fid, moved, size).await?;
                 continue;
             }

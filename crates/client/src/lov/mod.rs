@@ -16,6 +16,7 @@ mod cached;
 mod clamp_to_eof;
 mod degraded;
 mod enqueue;
+mod evictions;
 mod follow;
 mod glimpse;
 mod group;

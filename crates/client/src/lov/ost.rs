@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use super::replay::{Return, recover};
+use super::{
+    evictions::Evictions,
+    replay::{Return, recover},
+};
 use crate::{locks::Owner, osc::Osc, writeback::Writeback};
 
 /// An OST: the requests to it, and the write-back cache of data for it.
@@ -26,18 +29,23 @@ impl Ost {
     /// first. Then changes are replayed that the OST may have lost, and the dirty data under the
     /// locks is flushed before other clients use the objects. If others may have used them already,
     /// the dirty data is discarded.
-    pub fn new(osc: Arc<Osc>, writeback: Arc<Writeback>, owner: Arc<dyn Owner>) -> Ost {
+    pub fn new(osc: Arc<Osc>, writeback: Arc<Writeback>, owner: Arc<dyn Owner>, evictions: &Arc<Evictions>) -> Ost {
         osc.locks().set_owner(Arc::downgrade(&owner));
+        let evictions = evictions.clone();
         let (locks, dirty) = (Arc::downgrade(osc.locks()), Arc::downgrade(&writeback));
         osc.import().on_restart(move |ost| {
+            if ost.evicted() {
+                evictions.note();
+            }
             if let Some(locks) = locks.upgrade() {
                 locks.forget();
             }
-            let dirty = dirty.upgrade();
+            let (dirty, evictions) = (dirty.upgrade(), evictions.clone());
             Box::pin(async move {
                 let returned = if ost.restarted() { recover(&ost).await? } else { Return::Complete };
                 let is_late = matches!(returned, Return::Late);
                 if is_late {
+                    evictions.note();
                     ost.count_as_evicted();
                 }
                 let evicted = ost.evicted() || is_late;

@@ -15,7 +15,7 @@ use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Fid, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
 
-use super::{known_ends::KnownEnds, locked_objects::LockedObjects, ost::Ost};
+use super::{evictions::Evictions, known_ends::KnownEnds, locked_objects::LockedObjects, ost::Ost};
 use crate::{
     failure::Result,
     limits::{BYTES_PER_RPC_DEFAULT, CACHED_WRITE_BYTES_MAX},
@@ -40,6 +40,7 @@ pub struct Lov {
     pub(super) unsynced: Arc<Unsynced>,
     pub(super) objects: Arc<LockedObjects>,
     pub(super) ends: KnownEnds,
+    evictions: Arc<Evictions>,
     /// Dirty bytes in the write-back caches of all OSTs.
     dirty: Arc<AtomicU64>,
     /// Whether the write-back cache is enabled.
@@ -71,6 +72,7 @@ impl Lov {
             unsynced: Arc::new(Unsynced::new()),
             objects,
             ends: KnownEnds::new(),
+            evictions: Arc::default(),
             dirty: Arc::default(),
             keeping: AtomicBool::new(true),
             lockless_bytes: AtomicU64::new(LOCKLESS_BYTES_DEFAULT),
@@ -82,6 +84,11 @@ impl Lov {
     /// Returns the objects on which this client holds locks.
     pub fn objects(&self) -> &Arc<LockedObjects> {
         &self.objects
+    }
+
+    /// Returns the evictions by OSTs.
+    pub fn evictions(&self) -> &Arc<Evictions> {
+        &self.evictions
     }
 
     /// Creates the write-back cache of an OST that is about to be added.

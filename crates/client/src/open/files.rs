@@ -113,6 +113,11 @@ impl OpenFiles {
         self.each(fid, Inode::outdate);
     }
 
+    /// Applies [`Inode::outdate`] to the inodes of all open files.
+    pub(crate) fn outdate_all(&self) {
+        self.files.lock().values().for_each(|file| file.inode.outdate());
+    }
+
     /// Applies [`Inode::distrust`] to the inodes of all open files.
     pub(crate) fn distrust(&self) {
         self.files.lock().values().for_each(|file| file.inode.distrust());

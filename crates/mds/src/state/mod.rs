@@ -5,6 +5,7 @@ pub(crate) mod commits;
 pub(crate) mod core;
 pub(crate) mod data_service;
 pub(crate) mod destroyer;
+pub(crate) mod fences;
 pub(crate) mod lfsck;
 pub(crate) mod locks;
 pub(crate) mod osp;

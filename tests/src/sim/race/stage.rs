@@ -197,17 +197,6 @@ impl Stage {
         OSSES[..self.plan.osts].iter().copied().chain([MDS]).collect()
     }
 
-    /// Returns those of `servers` from which a client may be cut off. If files have mirrors, that
-    /// is not the MDT. A client that the MDT has evicted, and that does not know it yet, may write
-    /// by an old layout to an OST that does not know it either.
-    fn may_be_cut_off(&self, servers: Vec<u32>) -> Vec<u32> {
-        if !self.plan.has_mirrors() {
-            return servers;
-        }
-        let osts: Vec<u32> = servers.into_iter().filter(|server| *server != MDS).collect();
-        if osts.is_empty() { vec![OSSES[0]] } else { osts }
-    }
-
     /// Starts a task that injects faults until it is aborted.
     pub fn trouble(self: &Arc<Stage>, seed: u64) -> JoinHandle<()> {
         let (stage, mut rng) = (self.clone(), Rng::with_seed(seed ^ 0xdeb));
@@ -224,7 +213,7 @@ impl Stage {
                 if cut.is_some_and(|at| stage.left() <= at) {
                     cut = None;
                     let all = rng.bool();
-                    stage.cut_off(client, stage.may_be_cut_off(if all { servers } else { vec![server] }));
+                    stage.cut_off(client, if all { servers } else { vec![server] });
                 } else if death.is_some_and(|at| stage.left() <= at) && stage.living().len() > 1 {
                     death = None;
                     stage.kill(client);

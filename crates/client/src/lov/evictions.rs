@@ -1,0 +1,59 @@
+//! Evictions of this client by OSTs. The MDT lets them evict a client that it has evicted itself.
+//! So after one, the locks of the MDT are in doubt, until the MDT has answered a request.
+
+use std::{
+    fmt,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+
+/// Called at each eviction, with their number. Makes all layouts invalid. Then asks the MDT for an
+/// answer, and calls [`Evictions::confirm`].
+pub type Ask = Box<dyn Fn(u64) + Send + Sync>;
+
+/// The evictions of a mount by its OSTs.
+#[derive(Default)]
+pub struct Evictions {
+    count: AtomicU64,
+    /// Number of evictions after which the MDT has answered.
+    confirmed: AtomicU64,
+    ask: OnceLock<Ask>,
+}
+
+impl fmt::Debug for Evictions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Evictions({})", self.count())
+    }
+}
+
+impl Evictions {
+    /// Sets the function that is called at each eviction. Only the first call has an effect.
+    pub fn ask_with(&self, ask: Ask) {
+        let _ = self.ask.set(ask);
+    }
+
+    /// Records that an OST has evicted this client.
+    pub fn note(&self) {
+        let count = self.count.fetch_add(1, SeqCst) + 1;
+        if let Some(ask) = self.ask.get() {
+            ask(count);
+        }
+    }
+
+    /// Returns the number of evictions.
+    pub fn count(&self) -> u64 {
+        self.count.load(SeqCst)
+    }
+
+    /// Returns whether the locks of the MDT are in doubt.
+    pub fn is_unsure(&self) -> bool {
+        self.confirmed.load(SeqCst) != self.count()
+    }
+
+    /// Records that the MDT has answered a request that was sent after this number of evictions.
+    pub fn confirm(&self, count: u64) {
+        self.confirmed.fetch_max(count, SeqCst);
+    }
+}
