@@ -176,12 +176,20 @@ pub fn shared_changes(seed: u64, log: usize) -> Trace {
             let made = client.create(&Caller::ROOT, dir, name, flags::RDWR, 0o644, 0).await;
             made.expect("it is allowed").0.attr.fid
         };
+        let made = two.mkdir(&Caller::ROOT, ROOT, &"old".into(), 0o777, 0).await;
+        let old = made.expect("it is allowed").attr.fid;
+        let filled = two.create(&Caller::ROOT, old, &"file".into(), flags::RDWR, 0o644, 0).await;
+        drop(filled.expect("it is allowed"));
+        assert_eq!(two.syncfs().await, Ok(()));
         let before = create(&lost, theirs).await;
         create(&one, mine).await;
         assert_eq!(one.rename(&Caller::ROOT, dir, theirs, dir, renamed, 0).await, Ok(()));
         assert_eq!(lost.unlink(&Caller::ROOT, dir, mine).await, Ok(()));
         let after = create(&two, mine).await;
         create(&two, new).await;
+        // Last, because the wait for a later change would make it durable, too.
+        assert_eq!(lost.unlink(&Caller::ROOT, old, &"file".into()).await, Ok(()));
+        assert_eq!(two.rmdir(&Caller::ROOT, ROOT, &"old".into()).await, Ok(()));
         rt.sleep(Duration::from_micros(Rng::with_seed(seed).u64(0..UNCOMMITTED_MAX.as_micros() as u64))).await;
         world.note("the power of the MDS fails");
         world.crash_host(MDS);
@@ -197,6 +205,7 @@ pub fn shared_changes(seed: u64, log: usize) -> Trace {
             assert_eq!(find(renamed).await, Ok(before));
             assert_eq!(find(mine).await, Ok(after));
             assert_eq!(find(theirs).await, Err(Errno::ENOENT));
+            assert_eq!(client.lookup(&Caller::ROOT, ROOT, &"old".into()).await.err(), Some(Errno::ENOENT));
         }
         drop(nodes);
     })

@@ -2,8 +2,9 @@
 //! answer only when the other one's change is durable. So nothing that was answered depends on a
 //! change that only another client could replay.
 //!
-//! A change depends on the last changes of the files and names concerned. Names in one directory do
-//! not depend on each other, but on the creation of the directory.
+//! A change depends on the changes of the files and names concerned. Names in one directory do not
+//! depend on each other, but on the creation of the directory. The removal of a directory depends
+//! on the changes of its entries.
 //!
 //! Invariant: there is an entry for every uncommitted change that was made with the switch on.
 
@@ -19,7 +20,7 @@ use sheen_wire::{
 /// The authors of the uncommitted changes.
 #[derive(Debug, Default)]
 pub(crate) struct Authors {
-    last: FxHashMap<Key, Author>,
+    of: FxHashMap<Key, Author>,
 }
 
 /// Something that has a last change.
@@ -27,6 +28,8 @@ pub(crate) struct Authors {
 enum Key {
     File(Fid),
     Name(Fid, Bytes),
+    /// The entries of a directory.
+    Entries(Fid),
 }
 
 /// The last change of something.
@@ -35,6 +38,15 @@ struct Author {
     /// Export id of the client.
     client: u64,
     transno: u64,
+    /// The last change before it by another client.
+    other: Option<u64>,
+}
+
+impl Author {
+    /// Returns the last change by another client than this one.
+    fn other_than(&self, client: u64) -> Option<u64> {
+        if self.client == client { self.other } else { Some(self.transno) }
+    }
 }
 
 impl Authors {
@@ -43,36 +55,47 @@ impl Authors {
     pub fn executed(&mut self, client: u64, request: &Request, done: &Done) -> Option<u64> {
         let names = names(request);
         let is_parent = |fid: Fid| names.iter().flatten().any(|(parent, _)| *parent == fid);
-        let mut depends = None;
-        let mut check = |last: Option<&Author>| {
-            depends = depends.max(last.filter(|author| author.client != client).map(|author| author.transno));
-        };
-        if let Some(fid) = to_write(request, done) {
-            check(self.last.get(&Key::File(fid)));
-        }
+        let removes_dir = matches!(request, Request::Unlink { dir: true, .. } | Request::Rename { .. });
+        let mut depends = to_write(request, done).and_then(|fid| self.last(client, &Key::File(fid)));
         if done.transno == 0 {
             return depends;
         }
-        let author = Author { client, transno: done.transno };
         for (fid, bits) in &done.invalidations {
+            let file = Key::File(*fid);
             if *bits == bits::UPDATE && is_parent(*fid) {
-                check(self.last.get(&Key::File(*fid)));
+                depends = depends.max(self.last(client, &file));
+                self.change(client, done.transno, Key::Entries(*fid));
             } else {
-                check(self.last.insert(Key::File(*fid), author).as_ref());
+                if removes_dir {
+                    depends = depends.max(self.last(client, &Key::Entries(*fid)));
+                }
+                depends = depends.max(self.change(client, done.transno, file));
             }
         }
         if let Some(fid) = created(request, done) {
-            self.last.insert(Key::File(fid), author);
+            self.change(client, done.transno, Key::File(fid));
         }
         for (parent, name) in names.into_iter().flatten() {
-            check(self.last.insert(Key::Name(parent, name.clone()), author).as_ref());
+            depends = depends.max(self.change(client, done.transno, Key::Name(parent, name.clone())));
         }
         depends
     }
 
+    /// Returns the last change of something by another client.
+    fn last(&self, client: u64, key: &Key) -> Option<u64> {
+        self.of.get(key)?.other_than(client)
+    }
+
+    /// Records a change. Returns the last one by another client.
+    fn change(&mut self, client: u64, transno: u64, key: Key) -> Option<u64> {
+        let other = self.last(client, &key);
+        self.of.insert(key, Author { client, transno, other });
+        other
+    }
+
     /// Forgets the changes up to this transno, which are durable.
     pub fn committed(&mut self, last: u64) {
-        self.last.retain(|_, author| author.transno > last);
+        self.of.retain(|_, author| author.transno > last);
     }
 }
 
@@ -145,8 +168,22 @@ mod tests {
         let removed = [(DIR, bits::UPDATE), (FILE, bits::LOOKUP | bits::UPDATE)];
         assert_eq!(authors.executed(2, &unlink("a"), &done(5, &removed)), Some(2));
         assert_eq!(authors.executed(1, &file("a", Fid::new(7, 4)), &done(6, &update)), Some(5), "the name was removed");
+        assert_eq!(authors.executed(1, &file("a", Fid::new(7, 5)), &done(6, &update)), Some(5), "not durable yet");
         authors.committed(6);
         assert_eq!(authors.executed(2, &unlink("a"), &done(7, &removed)), None, "all is durable");
+    }
+
+    #[test]
+    fn removal_of_a_directory_depends_on_other_clients_changes_of_its_entries() {
+        let mut authors = Authors::default();
+        let unlink =
+            |parent, name: &'static str, dir| Request::Unlink { cred: Cred::ROOT, parent, name: name.into(), dir };
+        let without = |fid| [(DIR, bits::UPDATE), (fid, bits::LOOKUP | bits::UPDATE)];
+        assert_eq!(authors.executed(1, &unlink(DIR, "a", false), &done(3, &without(FILE))), None);
+        assert_eq!(authors.executed(2, &unlink(DIR, "b", false), &done(4, &without(Fid::new(7, 3)))), None);
+        let rmdir = unlink(ROOT, "d", true);
+        let removed = [(ROOT, bits::UPDATE), (DIR, bits::LOOKUP | bits::UPDATE)];
+        assert_eq!(authors.executed(2, &rmdir, &done(5, &removed)), Some(3));
     }
 
     #[test]
