@@ -28,13 +28,13 @@ fn operations_execute_exactly_once_on_a_bad_network() {
 
 #[test]
 fn synced_data_survives_a_power_failure() {
-    seeds("synced_data_survives_a_power_failure", 40, |seed, log| power_failure(seed, OPS_AROUND_A_CRASH, log));
+    seeds("synced_data_survives_a_power_failure", 300, |seed, log| power_failure(seed, OPS_AROUND_A_CRASH, log));
 }
 
 #[test]
 fn no_answered_change_is_lost_by_mds_crashes() {
     let run = |seed, log| crashes(seed, 3 * OPS, 4, Crash::Mds, log);
-    seeds("no_answered_change_is_lost_by_mds_crashes", 60, run);
+    seeds("no_answered_change_is_lost_by_mds_crashes", 300, run);
     // A truncate by handle was sent to three lives of the MDT. A client knew a layout that the MDT
     // had made for another client, which got no answer.
     run(1229, 0);
@@ -46,75 +46,75 @@ fn no_answered_change_is_lost_by_mds_crashes() {
 #[test]
 fn no_answered_change_is_lost_by_oss_crashes() {
     let run = |seed, log| crashes(seed, 3 * OPS, 4, Crash::Oss, log);
-    seeds("no_answered_change_is_lost_by_oss_crashes", 60, run);
+    seeds("no_answered_change_is_lost_by_oss_crashes", 300, run);
 }
 
 #[test]
 fn no_answered_change_is_lost_by_crashes_of_any_server() {
     let run = |seed, log| crashes(seed, 3 * OPS, 6, Crash::Any, log);
-    seeds("no_answered_change_is_lost_by_crashes_of_any_server", 60, run);
+    seeds("no_answered_change_is_lost_by_crashes_of_any_server", 300, run);
 }
 
 #[test]
 fn mdt_recovery_without_one_client_costs_only_that_client() {
-    seeds("mdt_recovery_without_one_client_costs_only_that_client", 20, without_mdt);
+    seeds("mdt_recovery_without_one_client_costs_only_that_client", 300, without_mdt);
 }
 
 #[test]
 fn commit_on_sharing_protects_changes_from_the_loss_of_another_client() {
-    seeds("commit_on_sharing_protects_changes_from_the_loss_of_another_client", 20, shared_changes);
+    seeds("commit_on_sharing_protects_changes_from_the_loss_of_another_client", 300, shared_changes);
 }
 
 #[test]
 fn ost_recovery_without_one_client_costs_only_that_client() {
-    seeds("ost_recovery_without_one_client_costs_only_that_client", 20, without_ost);
+    seeds("ost_recovery_without_one_client_costs_only_that_client", 300, without_ost);
 }
 
 #[test]
 fn dirty_data_reaches_a_restarted_ost_before_other_clients_use_the_file() {
     let run = |seed, log| ost_crashes(seed, 4, log);
-    seeds("dirty_data_reaches_a_restarted_ost_before_other_clients_use_the_file", 60, run);
+    seeds("dirty_data_reaches_a_restarted_ost_before_other_clients_use_the_file", 300, run);
 }
 
 #[test]
 fn replay_does_not_undo_synced_data_of_a_client_that_died() {
-    seeds("replay_does_not_undo_synced_data_of_a_client_that_died", 20, lost_writer);
+    seeds("replay_does_not_undo_synced_data_of_a_client_that_died", 300, lost_writer);
 }
 
 #[test]
 fn appends_are_made_once_although_the_ost_crashes() {
     let run = |seed, log| appends_and_crashes(seed, 100, 4, log);
-    seeds("appends_are_made_once_although_the_ost_crashes", 40, run);
+    seeds("appends_are_made_once_although_the_ost_crashes", 300, run);
 }
 
 #[test]
 fn writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data() {
-    seeds("writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data", 20, late_writer);
+    seeds("writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data", 300, late_writer);
 }
 
 /// Seed 29 of the power failures found the bug: writes and fsyncs succeeded on a file that the MDT
 /// had lost.
 #[test]
 fn fsync_fails_on_a_file_that_the_mdt_lost() {
-    seeds("fsync_fails_on_a_file_that_the_mdt_lost", 5, lost_file);
+    seeds("fsync_fails_on_a_file_that_the_mdt_lost", 300, lost_file);
 }
 
 /// Seed 318 of the power failures found the bug: a client went on using a layout that the MDT had
 /// lost, while the other clients used the new one.
 #[test]
 fn clients_drop_a_layout_that_the_mdt_lost() {
-    seeds("clients_drop_a_layout_that_the_mdt_lost", 5, lost_layout);
+    seeds("clients_drop_a_layout_that_the_mdt_lost", 300, lost_layout);
 }
 
 #[test]
 fn clients_drop_objects_of_a_component_that_the_mdt_lost() {
-    seeds("clients_drop_objects_of_a_component_that_the_mdt_lost", 10, lost_component);
+    seeds("clients_drop_objects_of_a_component_that_the_mdt_lost", 300, lost_component);
 }
 
 /// Seed 431 of the power failures found the bug.
 #[test]
 fn fsync_reports_bytes_that_an_ost_lost() {
-    seeds("fsync_reports_bytes_that_an_ost_lost", 20, lost_bytes);
+    seeds("fsync_reports_bytes_that_an_ost_lost", 300, lost_bytes);
 }
 
 #[test]
