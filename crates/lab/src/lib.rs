@@ -1,6 +1,6 @@
 //! The lab: it measures a mounted file system, as a user's program sees it.
 //!
-//! * Tools: [`ior`], [`mdtest`].
+//! * Tools: [`ior`], [`mdtest`], [`io500`].
 //! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
@@ -13,6 +13,7 @@ pub mod buffer;
 pub mod chart;
 pub mod clock;
 pub mod data;
+pub mod io500;
 pub mod ior;
 pub mod job;
 pub mod machine;
@@ -34,7 +35,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, team::Member};
+use crate::{io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, team::Member};
 
 /// Measure a file system
 #[derive(Parser, Debug)]
@@ -52,6 +53,8 @@ pub enum Tool {
     Ior(Box<IorArgs>),
     /// Measure operations on names of parallel tasks: mdtest's options and output
     Mdtest(Box<MdtestArgs>),
+    /// Compute the score of the IO500: bandwidth, metadata and find in twelve phases
+    Io500(Box<Io500Args>),
     /// A task of a tool; the tool starts it
     #[command(hide = true)]
     Task,
@@ -72,6 +75,7 @@ pub fn main(args: &[OsString]) -> i32 {
     let result = stop::listen().map_err(|e| e.to_string()).and_then(|()| match lab.tool {
         Tool::Ior(args) => ior::main(&args, &words),
         Tool::Mdtest(args) => mdtest::main(&args, &words),
+        Tool::Io500(args) => io500::main(&args, &words),
         Tool::Task => Ok(()),
     });
     match result {

@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Session {
     progress: Progress,
+    /// The part of the run, in front of the names of its phases.
+    part: String,
     noise: Noise,
     warnings: Vec<String>,
     format: Format,
@@ -29,17 +31,35 @@ impl Session {
     pub fn new(phases: usize, args: &OutputArgs) -> Result<Session, String> {
         let outputs = Outputs::open(args)?;
         let format = args.format.unwrap_or_default();
-        Ok(Session { progress: Progress::new(phases), noise: Noise::default(), warnings: Vec::new(), format, outputs })
+        Ok(Session {
+            progress: Progress::new(phases),
+            part: String::new(),
+            noise: Noise::default(),
+            warnings: Vec::new(),
+            format,
+            outputs,
+        })
+    }
+
+    /// Shows that a part of the run begins: the phases until the next one belong to it.
+    pub fn part(&mut self, name: &str) {
+        self.part = format!("{name}: ");
+        self.progress.begin(name);
     }
 
     /// Shows that a phase begins.
     pub fn begin(&self, phase: &str) {
-        self.progress.begin(phase);
+        self.progress.begin(&format!("{}{phase}", self.part));
     }
 
     /// Counts a phase as done, and prints its result.
     pub fn end(&self, print: impl FnOnce()) {
         self.progress.end();
+        self.above(print);
+    }
+
+    /// Prints something above the progress bar.
+    pub fn above(&self, print: impl FnOnce()) {
         self.progress.above(print);
     }
 

@@ -1,4 +1,4 @@
-//! The lab on mounts: `sheen lab ior` and `sheen lab mdtest`.
+//! The lab on mounts: `sheen lab ior`, `mdtest` and `io500`.
 
 use std::{
     fs,
@@ -136,6 +136,10 @@ fn ior_refuses_bad_parameters_before_it_begins() {
         ("mdtest -n 2 -d {a}/md --report {a}/no/r", "cannot write"),
         ("mdtest -d {a}/md", "no items"),
         ("mdtest -n 2 -T -d {a}/md", "cannot stat"),
+        ("io500", "name a directory"),
+        ("io500 -d {a}/no", "cannot create"),
+        ("io500 -d {a}/ --easy-transfer 3 --easy-block 8", "not a multiple"),
+        ("io500 -d {a}/ --stonewall 0", "is not in 1..="),
     ] {
         let refused = lab(&at, line);
         let last = refused.err.lines().last().unwrap_or_default();
@@ -181,6 +185,52 @@ fn mdtest_counts_all_items_and_leaves_none() {
 }
 
 #[test]
+fn io500_runs_all_phases_and_leaves_no_file() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let few = "--tasks 2 --stonewall 100 --easy-transfer 64k --easy-block 256k --segments 3 -n 12";
+    let record = record(&at, &format!("io500 --mounts {{a}}/,{{b}}/ {few} -i 2"));
+    let runs = record["runs"].as_array().expect("runs");
+    assert_eq!((runs.len(), &record["official"]), (2, &false.into()));
+    for run in runs {
+        let results = run["Results"].as_array().expect("phases");
+        assert_eq!(results.len(), 12);
+        for phase in results {
+            assert!(phase["score"].as_f64().expect("a number") > 0.0, "{phase}");
+            let fault = phase["invalid"].as_str();
+            let short = fault == Some("all data was written before the stonewall: raise the maximum");
+            // No name of 12 files contains 01.
+            let empty = fault == Some("find has found nothing: raise the stonewall");
+            let expected = match phase["phase"].as_str().expect("a name") {
+                "find" => empty,
+                name if name.ends_with("write") => short,
+                _ => fault.is_none(),
+            };
+            assert!(expected, "{phase}");
+        }
+        let score = |name: &str| run["score"][name].as_f64().expect("a number");
+        let total = (score("bandwidth") * score("metadata")).sqrt();
+        assert!((score("total") / total - 1.0).abs() < 1e-9, "{run}");
+    }
+    assert!(is_empty(&at.fs.mnt), "files are left");
+}
+
+#[test]
+fn io500_finds_files_that_are_newer_than_its_timestamp() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let few = "--stonewall 100 --easy-transfer 64k --easy-block 64k --segments 1 -n 102";
+    let out = lab(&at, &format!("io500 -d {{a}}/ --tasks 1 {few}")).ok();
+    let find = out.lines().find(|line| line.contains(" find ")).expect("a result");
+    assert!(find.starts_with("[RESULT]") && !find.contains("INVALID"), "file.mdtest.0.101 has been found: {out}");
+    assert!(out.lines().any(|line| line.starts_with("[SCORE ] Bandwidth ")), "{out}");
+}
+
+#[test]
 fn interrupted_run_removes_its_files_and_prints_its_results() {
     if !can_mount() {
         return println!("skipped: needs /dev/fuse");
@@ -189,6 +239,7 @@ fn interrupted_run_removes_its_files_and_prints_its_results() {
     for (line, phase, shown) in [
         ("ior -N 2 -w -i 100000 -t 4k -b 64k -o {a}/f", "write ", "Max Write: "),
         ("mdtest --tasks 2 -n 2 -i 100000 -F -v -d {a}/md", "V-1: ", "File creation"),
+        ("io500 -d {a}/ --stonewall 100 --easy-transfer 4k --easy-block 4k", "[RESULT]", "[SCORE ] none"),
     ] {
         let mut command = Command::new(sheen());
         command.args(words(&at, line)).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -216,7 +216,9 @@ impl Run<'_, '_> {
         if phase.access.is_timed() {
             let expected = plan.bytes();
             let read_part = phase.access == Access::Read && phase.size >= phase.bytes;
-            if plan.min_seconds == 0
+            // With a status file, another run sets or uses the number of transfers.
+            if plan.status_file.is_none()
+                && plan.min_seconds == 0
                 && plan.iterations == 0
                 && (phase.bytes != expected || (phase.size != phase.bytes && !read_part))
             {

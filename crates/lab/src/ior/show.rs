@@ -18,6 +18,7 @@ use crate::{
     },
     machine::check_memory,
     noise::Noise,
+    output::Format,
     report::{Report, Table},
     session::{Session, facts},
     stats::{counted, median, range},
@@ -48,6 +49,16 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
         0 => Ok(()),
         errors => Err(format!("the data of {errors} transfers is wrong")),
     }
+}
+
+/// Runs a part of another benchmark, which prints the results.
+///
+/// # Errors
+/// Of the tasks, or an interruption by the user.
+pub fn run_quietly(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut printer = Printer { plan, format: Format::Json, out: Box::new(io::sink()) };
+    run(plan, &mut outcome, session, &mut printer).map(|()| outcome)
 }
 
 fn report(plan: &Plan, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {

@@ -11,4 +11,14 @@ pub mod step;
 pub mod task;
 mod tree;
 
-pub use show::main;
+pub use outcome::{Outcome, Phase};
+pub use plan::Plan;
+pub use show::{main, run_quietly};
+
+/// Checks the options of a run.
+///
+/// # Errors
+/// A message for the user.
+pub fn plan(args: &args::MdtestArgs) -> Result<Plan, String> {
+    Plan::new(args)
+}

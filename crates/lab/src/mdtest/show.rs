@@ -17,6 +17,7 @@ use crate::{
         run::run,
     },
     noise::Noise,
+    output::Format,
     report::{Report, Table},
     session::{Session, facts},
     stats::{counted, median, range},
@@ -50,6 +51,16 @@ pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
         0 => Ok(()),
         errors => Err(format!("the data of {errors} files is wrong")),
     }
+}
+
+/// Runs a part of another benchmark, which prints the results.
+///
+/// # Errors
+/// Of the tasks, or an interruption by the user.
+pub fn run_quietly(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut printer = Printer { plan, format: Format::Json, show: Show::Rate, out: Box::new(io::sink()) };
+    run(plan, &mut outcome, session, &mut printer).map(|()| outcome)
 }
 
 fn record(plan: &Plan, outcome: &Outcome, began: &Moment, words: &str, noise: &Noise) -> Value {
