@@ -1,6 +1,7 @@
-//! The lab: it measures a mounted file system, as a user's program sees it.
+//! The lab: it measures a file system and its parts.
 //!
-//! * Tools: [`ior`], [`mdtest`], [`io500`].
+//! * Tools that measure a mounted file system, as a user's program sees it: [`ior`], [`mdtest`],
+//!   [`io500`]. A tool that measures servers: [`survey`], with [`processes`].
 //! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
@@ -21,6 +22,7 @@ pub mod mdtest;
 pub mod nodes;
 pub mod noise;
 pub mod output;
+pub mod processes;
 pub mod progress;
 pub mod report;
 pub mod session;
@@ -29,13 +31,17 @@ pub mod span;
 pub mod stats;
 pub mod status_file;
 pub mod stop;
+pub mod survey;
 pub mod team;
 
 use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, team::Member};
+use crate::{
+    io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, survey::args::SurveyArgs,
+    team::Member,
+};
 
 /// Measure a file system
 #[derive(Parser, Debug)]
@@ -55,6 +61,8 @@ pub enum Tool {
     Mdtest(Box<MdtestArgs>),
     /// Compute the score of the IO500: bandwidth, metadata and find in twelve phases
     Io500(Box<Io500Args>),
+    /// Measure the OSTs of this host by themselves: threads, objects and record sizes
+    Survey(Box<SurveyArgs>),
     /// A task of a tool; the tool starts it
     #[command(hide = true)]
     Task,
@@ -76,6 +84,7 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Ior(args) => ior::main(&args, &words),
         Tool::Mdtest(args) => mdtest::main(&args, &words),
         Tool::Io500(args) => io500::main(&args, &words),
+        Tool::Survey(args) => survey::main(&args, &words),
         Tool::Task => Ok(()),
     });
     match result {

@@ -22,6 +22,7 @@
 //! * `dom_inline`: inline DoM data, for the data service of an MDT;
 //! * `scrub`, `scrubber`: checksums of objects at rest;
 //! * `space`: the space granted to clients;
+//! * `survey`, `loads`: loads that the OST makes itself, for measurements;
 //! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
 //!   `service`: requests; `counters`, `params`: counters and parameters.
 //!
@@ -48,6 +49,7 @@ mod dom_inline;
 mod error;
 mod exports;
 mod glimpses;
+mod loads;
 mod locks;
 mod offline;
 mod ost;
@@ -62,6 +64,7 @@ mod service;
 mod space;
 mod start;
 pub mod store;
+mod survey;
 mod write_admission;
 
 pub use config::{DataConfig, OPEN_FILES_MAX, OstConfig};

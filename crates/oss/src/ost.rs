@@ -18,6 +18,7 @@ use crate::{
     Store,
     commits::Commits,
     exports::Exports,
+    loads::Survey,
     locks::Locks,
     replayed::{Destroyed, Replayed},
     scrubber::Scrubber,
@@ -49,6 +50,7 @@ pub struct Ost {
     pub(crate) commits: Commits,
     pub(crate) write_admission: WriteAdmission,
     pub(crate) scrubber: Scrubber,
+    pub(crate) survey: Survey,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     /// `obdfilter.*.degraded`: set by a monitor of the disks below while they are being repaired.

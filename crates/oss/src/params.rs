@@ -57,6 +57,7 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let interval = number_in(&weak, 1..=COMMIT_INTERVAL_MAX, |ost| &ost.commits.interval_ms);
     put("commit_interval_ms", interval.unit(Unit::Msecs));
     scrub(&weak, &put);
+    put("survey", survey(&weak));
     let of = weak.clone();
     sheen_recoveryd::register(&ost.recovery, &dir, params, move || of.upgrade().map(|ost| ost.commits.last()));
     ost.locks.register(params);
@@ -112,6 +113,15 @@ fn scrub(weak: &Weak<Ost>, put: &impl Fn(&str, Param)) {
     put("scrub_quiet_secs", quiet.unit(Unit::Secs));
     let speed = number_in(weak, 0..=SCRUB_SPEED_MAX, |ost| &ost.scrubber.pace.mib_per_second);
     put("scrub_speed_mb", speed.unit(Unit::Mib));
+}
+
+/// The loads of `sheen lab survey`: an order starts one, or stops it.
+fn survey(weak: &Weak<Ost>) -> Param {
+    let (get, set) = (weak.clone(), weak.clone());
+    Param::order(
+        move || read(&get, |ost| ost.survey.status()),
+        move |order| set.upgrade().ok_or(Errno::ENODEV)?.order_survey(order),
+    )
 }
 
 /// A number that can be set within bounds.

@@ -13,8 +13,8 @@ use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
-    DataConfig, OssError, Ost, OstConfig, Store, commit, commits::Commits, counters::COUNTERS, locks::Locks,
-    ost::Recovery, params, recovery, scrub, scrubber::Scrubber, write_admission::WriteAdmission,
+    DataConfig, OssError, Ost, OstConfig, Store, commit, commits::Commits, counters::COUNTERS, loads::Survey,
+    locks::Locks, ost::Recovery, params, recovery, scrub, scrubber::Scrubber, survey, write_admission::WriteAdmission,
 };
 
 impl Ost {
@@ -37,6 +37,7 @@ impl Ost {
         let rt = net.rt().clone();
         let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max } = config;
         let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, |device| sharing.join(device)).await?;
+        survey::remove_leftovers(&store).await;
         let (uuid, incarnation) = (store.identity().uuid.clone(), rt.random_u64());
         let mgc = Mgc::new(net, mgs, &uuid);
         let register = async |index| {
@@ -106,6 +107,7 @@ impl Ost {
             locks: Locks::new(&rt, &name),
             write_admission: WriteAdmission::default(),
             scrubber: Scrubber::new(&rt, store.is_new_epoch()),
+            survey: Survey::default(),
             gate: Gate::default(),
             exports: RwLock::default(),
             server: Arc::downgrade(server),
@@ -147,6 +149,7 @@ impl Ost {
         // restarted OST.
         self.locks.stop();
         self.commits.wake();
+        self.survey.stop();
         self.gate.close().await;
         self.list_holders();
         if self.recovery.is_ended() {

@@ -312,4 +312,12 @@ impl File {
     pub fn sync_data_blocking(&self) -> io::Result<()> {
         on_file!(self, f => f.sync_data_blocking())
     }
+
+    /// Drops the file's pages that are on the disk from the page cache.
+    pub fn drop_cached(&self) -> io::Result<()> {
+        match &self.0 {
+            FileInner::Real(f) => f.drop_cached(),
+            FileInner::Sim(_) => Ok(()), // has no page cache
+        }
+    }
 }

@@ -18,7 +18,7 @@ It is no official submission in any case.";
 
 /// Compute the score of the IO500: bandwidth, metadata and find in twelve phases
 #[derive(Parser, Clone, Debug)]
-#[command(name = "sheen lab io500", after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "sheen lab io500", after_help = EXAMPLES, args_override_self = true, max_term_width = 100)]
 pub struct Io500Args {
     /// Directory on the measured file system; with --mounts, by default, the first of these
     #[arg(short = 'd', long = "dir", value_name = "DIR")]

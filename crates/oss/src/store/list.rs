@@ -9,6 +9,14 @@ use sheen_wire::{Fid, Result};
 use super::Store;
 
 impl Store {
+    /// Returns the sequences that may have objects.
+    ///
+    /// # Errors
+    /// Errors of the local file system.
+    pub fn sequences(&self) -> Result<Vec<u64>> {
+        Ok(self.files.sequences()?)
+    }
+
     /// Returns at most `max` objects that follow `after`; [`Fid::ZERO`]: from the first on.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ pub mod clients;
 mod compare;
 mod damage;
 mod destroy;
+mod drop_cached;
 mod durable;
 mod epoch;
 pub mod files;

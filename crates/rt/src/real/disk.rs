@@ -325,6 +325,10 @@ impl File {
     pub(crate) fn sync_data_blocking(&self) -> io::Result<()> {
         self.fd.sync_data()
     }
+
+    pub(crate) fn drop_cached(&self) -> io::Result<()> {
+        Ok(rustix::fs::fadvise(&*self.fd, 0, None, rustix::fs::Advice::DontNeed)?)
+    }
 }
 
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {

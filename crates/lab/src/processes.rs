@@ -1,0 +1,36 @@
+//! Parameters of the Sheen processes on this host, through their control sockets.
+
+use std::io;
+
+use sheen_control::{GREETING_TIMEOUT, Reply, Request, ask_all, sockets};
+use sheen_wire::Errno;
+
+/// Returns the names and values of all parameters that match a shell pattern, sorted by name.
+pub fn get(pattern: &str) -> Vec<(String, String)> {
+    let asked = ask_all(&sockets(), &Request::Get { pattern: pattern.into() }, GREETING_TIMEOUT);
+    let values = asked.replies.into_iter().filter_map(|reply| match reply {
+        Reply::Values(found) => Some(found),
+        _ => None,
+    });
+    let mut found: Vec<_> = values.flatten().map(|found| (found.name, found.value)).collect();
+    found.sort();
+    found
+}
+
+/// Sets all parameters that match.
+///
+/// # Errors
+/// The first refusal, as an error of the system. NotFound: nothing matches.
+pub fn set(pattern: &str, value: &str) -> io::Result<()> {
+    let request = Request::Set { pattern: pattern.into(), value: value.into() };
+    let asked = ask_all(&sockets(), &request, GREETING_TIMEOUT);
+    let results = asked.replies.into_iter().filter_map(|reply| match reply {
+        Reply::Results(results) => Some(results),
+        _ => None,
+    });
+    let mut errnos = results.flatten().map(|result| result.errno).peekable();
+    if errnos.peek().is_none() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{pattern}: no process has it")));
+    }
+    errnos.find(|errno| *errno != 0).map_or(Ok(()), |errno| Err(Errno(errno).into()))
+}

@@ -1,0 +1,158 @@
+//! A survey, checked: the points that it measures.
+
+use serde::Serialize;
+
+use crate::{
+    processes,
+    size::{human, parse},
+    survey::args::{SurveyArgs, Test},
+};
+
+/// The parameter of an OST that starts a load.
+pub const PARAM: &str = "survey";
+/// Limits of the OST (`oss/src/survey.rs`).
+const THREADS_MAX: u64 = 32;
+const RECORD_MIN: u64 = 4096;
+const RECORD_MAX: u64 = 16 << 20;
+
+/// Numbers of one point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Point {
+    /// Bytes of a record.
+    pub record: u64,
+    /// Objects of each OST.
+    pub objects: u64,
+    /// Threads of each OST.
+    pub threads: u64,
+}
+
+/// A checked survey.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// Names of the OSTs.
+    pub osts: Vec<String>,
+    /// Bytes of each OST in a test.
+    pub size: u64,
+    /// The points, in their order.
+    pub points: Vec<Point>,
+    /// Whether the write, the rewrite and the read are shown.
+    pub shown: [bool; 3],
+    /// Number of runs.
+    pub repetitions: u32,
+}
+
+impl Plan {
+    /// Checks the options, and finds the OSTs.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn new(args: &SurveyArgs) -> Result<Plan, String> {
+        let mut plan = Plan::of(args)?;
+        let here: Vec<String> = processes::get(&format!("obdfilter.*.{PARAM}"))
+            .into_iter()
+            .filter_map(|(name, _)| {
+                Some(name.strip_prefix("obdfilter.")?.strip_suffix(PARAM)?.trim_end_matches('.').into())
+            })
+            .collect();
+        if let Some(missing) = plan.osts.iter().find(|ost| !here.contains(ost)) {
+            let known = if here.is_empty() { "there is none".into() } else { here.join(", ") };
+            return Err(format!("--osts: no process of yours on this host serves {missing}; {known}"));
+        }
+        if plan.osts.is_empty() {
+            plan.osts = here;
+        }
+        if plan.osts.is_empty() {
+            return Err(
+                "no OST on this host answers: run it where `sheen up` or `sheen oss` runs, as their user".into()
+            );
+        }
+        Ok(plan)
+    }
+
+    fn of(args: &SurveyArgs) -> Result<Plan, String> {
+        let within = |option: &str, text: &str, low: u64, high: u64| {
+            let values = numbers(text).map_err(|e| format!("{option} {text}: {e}"))?;
+            match values.iter().find(|value| !(low..=high).contains(*value)) {
+                Some(value) => Err(format!("{option}: {value} is not in {low} to {high}")),
+                None => Ok(values),
+            }
+        };
+        let objects = within("--objects", &args.objects, 1, THREADS_MAX)?;
+        let threads = within("--threads", &args.threads, 1, THREADS_MAX)?;
+        let records = within("--records", &args.records, RECORD_MIN, RECORD_MAX)?;
+        let mut points = Vec::new();
+        for &record in &records {
+            for &objects in &objects {
+                let enough = threads.iter().filter(|threads| **threads >= objects);
+                points.extend(enough.map(|&threads| Point { record, objects, threads }));
+            }
+        }
+        if points.is_empty() {
+            return Err("--threads: each object needs a thread, so set as many as objects or more".into());
+        }
+        if let Some(point) = points.iter().find(|point| args.size < point.record * point.threads) {
+            let (threads, record) = (point.threads, human(point.record));
+            return Err(format!("--size: {threads} threads need at least a record of {record} each"));
+        }
+        let shown = Test::ALL.map(|test| args.tests.contains(&test));
+        Ok(Plan { osts: args.osts.clone(), size: args.size, points, shown, repetitions: args.repetitions })
+    }
+
+    /// Returns the tests that are shown.
+    pub fn tests(&self) -> impl Iterator<Item = Test> + use<'_> {
+        Test::ALL.into_iter().filter(|test| self.shown[*test as usize])
+    }
+}
+
+/// Reads `1,4-16`: 1, 4, 8, 16.
+fn numbers(text: &str) -> Result<Vec<u64>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high) = (parse(low)?, parse(high)?);
+        if low == 0 || low > high {
+            return Err(format!("{part}: expected a number, or LOW-HIGH"));
+        }
+        all.extend(std::iter::successors(Some(low), |n| n.checked_mul(2)).take_while(|n| *n <= high));
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        Plan::of(&SurveyArgs::try_parse_from(["survey"].into_iter().chain(line.split_whitespace())).unwrap())
+    }
+
+    #[test]
+    fn points_have_a_thread_for_each_object() {
+        let plan = plan("--objects 1-4 --threads 1,2,6 --records 64k-256k").unwrap();
+        let of_first: Vec<_> =
+            plan.points.iter().filter(|p| p.record == 65_536).map(|p| (p.objects, p.threads)).collect();
+        assert_eq!(of_first, [(1, 1), (1, 2), (1, 6), (2, 2), (2, 6), (4, 6)]);
+        assert_eq!(plan.points.len(), 3 * 6);
+        assert_eq!(plan.tests().map(Test::name).collect::<Vec<_>>(), ["write", "rewrite", "read"]);
+    }
+
+    #[test]
+    fn contradictions_are_refused_before_the_run() {
+        for (line, message) in [
+            ("--objects 0", "expected a number"),
+            ("--objects 8-4", "expected a number"),
+            ("--objects x", "not a size"),
+            ("--threads 64", "is not in 1 to 32"),
+            ("--records 1k", "is not in 4096"),
+            ("--objects 4 --threads 2", "each object needs a thread"),
+            ("--size 1m --threads 2 --objects 1", "--size: 2 threads"),
+        ] {
+            let refused = plan(line).unwrap_err();
+            assert!(refused.contains(message), "{line}: {refused}");
+        }
+    }
+}

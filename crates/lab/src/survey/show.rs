@@ -1,0 +1,170 @@
+//! Runs a survey for a user: options, output, files with results.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::{
+    chart::{Chart, Panel, Scale, Values},
+    clock::Moment,
+    machine,
+    noise::Noise,
+    output::Format,
+    report::{Report, Table},
+    session::{Session, facts},
+    size::human,
+    stats::counted,
+    survey::{
+        args::SurveyArgs,
+        outcome::{Limits, Outcome, Rates},
+        plan::Plan,
+        print::Printer,
+        run::run,
+    },
+};
+
+/// Runs a survey. `words` is the command line, for the record.
+///
+/// # Errors
+/// A message for the user.
+pub fn main(args: &SurveyArgs, words: &str) -> Result<(), String> {
+    let plan = Plan::new(args)?;
+    let began = Moment::now();
+    let mut session = Session::new(plan.points.len(), &args.output)?;
+    let out: Option<Box<dyn io::Write>> = match args.output.format.unwrap_or_default() {
+        Format::Default => Some(Box::new(io::stdout())),
+        Format::Json | Format::Csv => None,
+    };
+    let mut printer = Printer { out };
+    printer.header(&began.ctime());
+    let mut outcome = Outcome::default();
+    let result = run(&plan, &mut outcome, &mut session, &mut printer);
+    let limits = limits(&plan, &outcome);
+    printer.limits(&limits);
+    if args.output.format == Some(Format::Csv) {
+        csv(&outcome);
+    }
+    let record = |noise: &Noise| record(&plan, &outcome, &limits, &began, words, noise);
+    session.conclude(result, record, |record, warnings| report(&plan, &outcome, &limits, warnings, record))
+}
+
+fn limits(plan: &Plan, outcome: &Outcome) -> Vec<Limits> {
+    records(plan)
+        .into_iter()
+        .flat_map(|record| plan.tests().filter_map(move |test| outcome.limits(test, record)))
+        .collect()
+}
+
+fn records(plan: &Plan) -> Vec<u64> {
+    let mut records: Vec<u64> = plan.points.iter().map(|point| point.record).collect();
+    records.dedup();
+    records
+}
+
+fn csv(outcome: &Outcome) {
+    println!("test,record,objects,threads,median(MiB/s),min,max");
+    for rates in &outcome.rates {
+        let (total, low, high) = rates.summary();
+        let point = rates.point;
+        println!("{},{},{},{},{total:.2},{low:.2},{high:.2}", rates.test, point.record, point.objects, point.threads);
+    }
+}
+
+fn record(plan: &Plan, outcome: &Outcome, limits: &[Limits], began: &Moment, words: &str, noise: &Noise) -> Value {
+    json!({
+        "Version": concat!("sheen lab survey ", env!("CARGO_PKG_VERSION")),
+        "Began": began.ctime(),
+        "Command line": words,
+        "machine": machine::describe(),
+        "file system": ["OSTs", plan.osts.join(",")],
+        "noise": noise.spread(),
+        "Parameters": plan,
+        "Results": outcome.rates,
+        "summary": limits,
+    })
+}
+
+fn report(
+    plan: &Plan,
+    outcome: &Outcome,
+    limits: &[Limits],
+    warnings: Vec<String>,
+    record: Value,
+) -> io::Result<Report> {
+    let row = |rates: &Rates| {
+        let (total, low, high) = rates.summary();
+        let point = rates.point;
+        let numbers = [total, low, high].map(|rate| format!("{rate:.0}"));
+        [rates.test.to_owned(), human(point.record), point.objects.to_string(), point.threads.to_string()]
+            .into_iter()
+            .chain(numbers)
+            .collect()
+    };
+    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let limit = |l: &Limits| {
+        vec![
+            l.test.to_owned(),
+            human(l.record),
+            format!("{:.0} ({})", l.few, counted(l.fewest, "object")),
+            format!("{:.0}", l.peak),
+            l.objects.to_string(),
+        ]
+    };
+    let best = limits.first().map_or_else(
+        || "Nothing was measured.".to_owned(),
+        |l| {
+            format!(
+                "{}: {:.0} MiB/s with {}; the peak of an OST is {:.0} MiB/s, with {}.",
+                l.test,
+                l.few,
+                counted(l.fewest, "object"),
+                l.peak,
+                counted(l.objects, "object")
+            )
+        },
+    );
+    Ok(Report {
+        title: format!("Survey of {}", counted(plan.osts.len() as u64, "OST")),
+        result: best,
+        warnings,
+        charts: records(plan)
+            .into_iter()
+            .map(|record| chart(plan, outcome, record).svg())
+            .collect::<io::Result<_>>()?,
+        tables: vec![
+            Table {
+                title: "Limits of an OST, MiB/s".into(),
+                columns: columns(&["test", "record", "fewest objects", "peak", "objects at the peak"]),
+                rows: limits.iter().map(limit).collect(),
+            },
+            Table {
+                title: "All points, MiB/s: the median of all OSTs together, and the extremes of single ones".into(),
+                columns: columns(&["test", "record", "objects", "threads", "median", "minimum", "maximum"]),
+                rows: outcome.rates.iter().map(row).collect(),
+            },
+        ],
+        facts: facts(&record, &[("bytes of each OST in a test", human(plan.size))]),
+        record,
+    })
+}
+
+/// Draws the rate of an OST over objects: with the best number of threads, and with each number for
+/// the first test.
+fn chart(plan: &Plan, outcome: &Outcome, record: u64) -> Chart {
+    let mut objects: Vec<u64> = plan.points.iter().map(|point| point.objects).collect();
+    objects.sort_unstable();
+    objects.dedup();
+    let curve = |test| objects.iter().map(|n| outcome.best(test, record, *n)).collect::<Vec<_>>();
+    let panel = |title: &str, scale| Panel {
+        title: title.into(),
+        scale,
+        values: Values::Curves(plan.tests().map(curve).collect()),
+    };
+    Chart {
+        title: format!("One OST, records of {}: best number of threads", human(record)),
+        axis: "objects".into(),
+        categories: objects.iter().map(u64::to_string).collect(),
+        series: plan.tests().map(|test| test.name().to_owned()).collect(),
+        panels: vec![panel("MiB/s, linear", Scale::Linear), panel("MiB/s, logarithmic", Scale::Log)],
+    }
+}

@@ -1,0 +1,205 @@
+//! The loads of a survey: their orders, their records, and the state of the last one.
+
+use std::{
+    str::FromStr,
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sheen_wire::{Errno, Fid, Result, bulk::BULK_BYTES_MAX, ost::Part};
+
+/// Lustre's sequence of objects for such measurements (echo). No MDT names objects from it.
+pub const SEQ: u64 = 2;
+/// Most threads of a load: half of the threads for blocking work, so that syncs of clients go on.
+const THREADS_MAX: u32 = 32;
+/// Smallest record in bytes.
+const RECORD_MIN: u32 = 4096;
+
+/// The loads of an OST.
+#[derive(Debug, Default)]
+pub struct Survey {
+    stop: AtomicBool,
+    bytes: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// State of the last load.
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Idle,
+    Running(Load),
+    Done(Load, Duration),
+    Failed(Load, Errno),
+}
+
+/// Kind of a load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Test {
+    /// Write the objects.
+    Write,
+    /// Read them.
+    Read,
+    /// Remove all objects.
+    Remove,
+}
+
+/// A load: all threads together transfer `bytes`. Thread `t` uses object `t % objects`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// Its kind.
+    pub test: Test,
+    /// Number of objects.
+    pub objects: u32,
+    /// Number of threads.
+    pub threads: u32,
+    /// Bytes of a record.
+    pub record: u32,
+    /// Bytes that all threads transfer, rounded down to whole records of each.
+    pub bytes: u64,
+}
+
+impl FromStr for Load {
+    type Err = Errno;
+
+    /// Reads `write|read OBJECTS THREADS RECORD BYTES`, or `remove`.
+    fn from_str(text: &str) -> Result<Load> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let number = |word: &str| word.parse::<u64>().map_err(|_| Errno::EINVAL);
+        let small = |word: &str| word.parse::<u32>().map_err(|_| Errno::EINVAL);
+        let load = match words[..] {
+            ["remove"] => Load { test: Test::Remove, objects: 1, threads: 1, record: RECORD_MIN, bytes: 0 },
+            [test @ ("write" | "read"), objects, threads, record, bytes] => Load {
+                test: if test == "write" { Test::Write } else { Test::Read },
+                objects: small(objects)?,
+                threads: small(threads)?,
+                record: small(record)?,
+                bytes: number(bytes)?,
+            },
+            _ => return Err(Errno::EINVAL),
+        };
+        let right = (1..=load.threads).contains(&load.objects)
+            && load.threads <= THREADS_MAX
+            && (RECORD_MIN..=BULK_BYTES_MAX as u32).contains(&load.record);
+        if right { Ok(load) } else { Err(Errno::EINVAL) }
+    }
+}
+
+impl Load {
+    fn name(&self) -> &'static str {
+        match self.test {
+            Test::Write => "write",
+            Test::Read => "read",
+            Test::Remove => "remove",
+        }
+    }
+
+    /// Returns the object of a thread.
+    pub fn object(&self, thread: u32) -> Fid {
+        Fid { seq: SEQ, oid: 1 + thread % self.objects, ver: 0 }
+    }
+
+    /// Returns the records of a thread: each has its own part of the object.
+    pub fn records(&self, thread: u32) -> impl Iterator<Item = Part> + use<> {
+        let (object, len) = (self.object(thread), self.record);
+        let count = self.bytes / u64::from(self.threads) / u64::from(len);
+        let first = u64::from(thread / self.objects) * count;
+        (first..first + count).map(move |record| Part { object, offset: record * u64::from(len), len })
+    }
+}
+
+impl Survey {
+    /// Ends the load that runs.
+    pub fn stop(&self) {
+        self.stop.store(true, SeqCst);
+    }
+
+    /// Returns the state as text: a line for each value.
+    pub fn status(&self) -> String {
+        let (state, load, took, error) = match *self.state.lock() {
+            State::Idle => return "state: idle\n".into(),
+            State::Running(load) => ("running", load, Duration::ZERO, None),
+            State::Done(load, took) => ("done", load, took, None),
+            State::Failed(load, errno) => ("failed", load, Duration::ZERO, Some(errno)),
+        };
+        let error = error.map_or_else(String::new, |errno| format!("error: {errno}\n"));
+        format!(
+            "state: {state}\ntest: {}\nbytes: {}\nmicroseconds: {}\n{error}",
+            load.name(),
+            self.bytes.load(Relaxed),
+            took.as_micros()
+        )
+    }
+
+    /// Whether the load should end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// Counts transferred bytes.
+    pub fn count(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Ends a load: with the time that it took, or its error.
+    pub fn end(&self, load: Load, result: Result<Duration>) {
+        *self.state.lock() = match result {
+            Ok(took) => State::Done(load, took),
+            Err(errno) => State::Failed(load, errno),
+        };
+    }
+
+    /// Begins a load.
+    ///
+    /// # Errors
+    /// EBUSY: one runs already.
+    pub fn begin(&self, load: Load) -> Result<()> {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Running(_)) {
+            return Err(Errno::EBUSY);
+        }
+        self.stop.store(false, SeqCst);
+        self.bytes.store(0, Relaxed);
+        *state = State::Running(load);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_objects_without_overlap() {
+        let load: Load = "write 2 6 4096 61440".parse().unwrap();
+        let mut places: Vec<(u32, u64)> =
+            (0..6).flat_map(|t| load.records(t)).map(|part| (part.object.oid, part.offset)).collect();
+        assert_eq!(places.len(), 12, "two whole records of each thread");
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!((places.len(), places[0], places[11]), (12, (1, 0), (2, 5 * 4096)));
+    }
+
+    #[test]
+    fn invalid_orders_are_refused() {
+        for order in [
+            "",
+            "write",
+            "erase 1 1 4096 4096",
+            "write 0 1 4096 4096",
+            "write 2 1 4096 4096",
+            "write 1 33 4096 4096",
+            "write 1 1 4095 4096",
+            "read 1 1 16777217 4096",
+            "read 1 1 4096 -1",
+            "read 1 1 4096 4096 5",
+        ] {
+            assert_eq!(order.parse::<Load>(), Err(Errno::EINVAL), "{order}");
+        }
+        assert_eq!("remove".parse::<Load>().map(|load| load.test), Ok(Test::Remove));
+    }
+}

@@ -1,0 +1,123 @@
+//! Loads that an OST makes itself, as Lustre's obdfilter-survey does: without clients, network and
+//! locks. `sheen lab survey` starts one after the other through the parameter `survey`.
+//!
+//! Invariants:
+//! * the objects are of a sequence of their own ([`SEQ`]), so no file is changed;
+//! * a load takes at most half of the space that is available and not granted to clients;
+//! * at most one load runs at a time. The stop of the OST ends it;
+//! * a write is timed until the bytes are durable. A read comes from the disk as far as the local
+//!   file system can drop its cache.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sheen_rpc::Pass;
+use sheen_wire::{Bulk, Errno, Fid, Result};
+use tracing::warn;
+
+use crate::{
+    Ost, Store,
+    loads::{Load, SEQ, Test},
+};
+
+impl Ost {
+    /// Executes an order: a load, or `stop`. Returns when the load has begun.
+    ///
+    /// # Errors
+    /// EINVAL: the order is invalid. EBUSY: a load runs. ENOSPC: it would take more than half of
+    /// the free space. ESHUTDOWN: the OST is stopping.
+    pub(crate) fn order_survey(self: &Arc<Ost>, order: &str) -> Result<()> {
+        if order.trim() == "stop" {
+            self.survey.stop();
+            return Ok(());
+        }
+        let load: Load = order.parse()?;
+        let space = self.store.statfs()?;
+        let free = space.bavail.saturating_mul(space.bsize.into());
+        if load.test == Test::Write && load.bytes > free / 2 {
+            return Err(Errno::ENOSPC);
+        }
+        let pass = self.gate.enter().ok_or(Errno::ESHUTDOWN)?;
+        self.survey.begin(load)?;
+        let ost = self.clone();
+        drop(self.rt.spawn("ost-survey", ost.survey(load, pass)));
+        Ok(())
+    }
+
+    async fn survey(self: Arc<Ost>, load: Load, _pass: Pass) {
+        let done = match self.prepare(load) {
+            Ok(()) => {
+                let start = self.rt.now();
+                self.load(load).await.map(|()| self.rt.now().since(start))
+            }
+            Err(errno) => Err(errno),
+        };
+        self.survey.end(load, done);
+    }
+
+    /// Drops what a read would find in memory.
+    fn prepare(&self, load: Load) -> Result<()> {
+        if load.test == Test::Read {
+            for object in (0..load.objects).map(|thread| load.object(thread)) {
+                self.rt.block_in_place(|| self.store.drop_cached(object))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn load(self: &Arc<Ost>, load: Load) -> Result<()> {
+        if load.test == Test::Remove {
+            return self.store.destroy_range(SEQ, 0, u32::MAX).await;
+        }
+        let begin = |thread| {
+            let (rt, ost) = (self.rt.clone(), self.clone());
+            let work = async move { rt.run_blocking(move || ost.transfer(load, thread)).await };
+            self.rt.spawn("ost-survey-thread", work)
+        };
+        let threads: Vec<_> = (0..load.threads).map(begin).collect();
+        let mut result = Ok(());
+        for thread in threads {
+            let done = thread.await.unwrap_or(Err(Errno::EIO));
+            result = result.and(done);
+        }
+        result?;
+        if load.test == Test::Write {
+            let objects: Vec<Fid> = (0..load.objects).map(|thread| load.object(thread)).collect();
+            self.store.sync(&objects).await?;
+        }
+        Ok(())
+    }
+
+    /// The records of one thread.
+    fn transfer(&self, load: Load, thread: u32) -> Result<()> {
+        // Not zeros, which a local file system may store as holes.
+        let data = Bytes::from(vec![0xa5; load.record as usize]);
+        for part in load.records(thread) {
+            if self.survey.is_stopped() {
+                return Err(Errno::EINTR);
+            }
+            if load.test == Test::Write {
+                self.store.write(&[part], &Bulk::from(data.clone()), false, None)?;
+            } else {
+                let (_, read) = self.store.read(&[part])?;
+                if read.len() != part.len as usize {
+                    return Err(Errno::ENODATA); // nothing has been written there
+                }
+            }
+            self.survey.count(part.len.into());
+        }
+        Ok(())
+    }
+}
+
+/// Removes the objects that a killed process has left. Errors are logged: they only cost space.
+pub(crate) async fn remove_leftovers(store: &Store) {
+    let removed = match store.sequences() {
+        Ok(seqs) if !seqs.contains(&SEQ) => Ok(()),
+        Ok(_) => store.destroy_range(SEQ, 0, u32::MAX).await,
+        Err(errno) => Err(errno),
+    };
+    if let Err(errno) = removed {
+        warn!("cannot remove the objects of a survey: {errno}");
+    }
+}
