@@ -16,9 +16,9 @@ use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, Unit};
-use sheen_rpc::{Server, Service};
+use sheen_rpc::{SelftestService, Server, Service};
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
-use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::InlineDom, mgs::Config};
+use sheen_wire::{Bulk, Fid, Selftest, ldlm::Cookie, mds::InlineDom, mgs::Config, selftest};
 
 use crate::{
     announce::Plan,
@@ -130,8 +130,10 @@ impl Host {
                 None
             }
         };
+        let server = Server::new(net.clone());
+        server.add::<Selftest>(selftest::TARGET, SelftestService::new(&rt));
         Host {
-            server: Server::new(net.clone()),
+            server,
             rt,
             net,
             params,

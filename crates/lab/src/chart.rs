@@ -15,8 +15,17 @@ use plotters::{
 
 /// Colours that colour-blind people can distinguish (Okabe and Ito). They also differ in
 /// brightness.
-const SERIES: [RGBColor; 4] =
-    [RGBColor(0x00, 0x72, 0xb2), RGBColor(0xd5, 0x5e, 0x00), RGBColor(0x00, 0x9e, 0x73), RGBColor(0xcc, 0x79, 0xa7)];
+const SERIES: [RGBColor; 7] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0x00, 0x00, 0x00),
+];
+/// Curves that are thicker than the last one.
+const THICKER_MAX: usize = 3;
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
@@ -164,9 +173,9 @@ impl Chart {
         match &panel.values {
             Values::Curves(curves) => {
                 for (n, curve) in curves.iter().enumerate() {
-                    // A curve is thinner than those below it, so that coinciding curves are all
-                    // visible.
-                    let below = (curves.len() - 1 - n) as u32;
+                    // The last curves are thinner than those below them, so that coinciding ones
+                    // are visible.
+                    let below = (curves.len() - 1 - n).min(THICKER_MAX) as u32;
                     let points: Vec<Option<(f64, f64)>> =
                         curve.iter().enumerate().map(|(i, v)| v.map(|v| (i as f64, at(v)))).collect();
                     for joined in points.split(Option::is_none) {

@@ -1,7 +1,8 @@
 //! The lab: it measures a file system and its parts.
 //!
 //! * Tools that measure a mounted file system, as a user's program sees it: [`ior`], [`mdtest`],
-//!   [`io500`]. A tool that measures servers: [`survey`], with [`processes`].
+//!   [`io500`]. Tools that measure servers and the network: [`survey`], [`net`],
+//!   with [`processes`].
 //! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
@@ -19,6 +20,7 @@ pub mod ior;
 pub mod job;
 pub mod machine;
 pub mod mdtest;
+pub mod net;
 pub mod nodes;
 pub mod noise;
 pub mod output;
@@ -39,8 +41,8 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, survey::args::SurveyArgs,
-    team::Member,
+    io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, net::args::NetArgs,
+    survey::args::SurveyArgs, team::Member,
 };
 
 /// Measure a file system
@@ -63,6 +65,10 @@ pub enum Tool {
     Io500(Box<Io500Args>),
     /// Measure the OSTs of this host by themselves: threads, objects and record sizes
     Survey(Box<SurveyArgs>),
+    /// Measure requests over the network: size, number in flight, latency
+    Net(Box<NetArgs>),
+    /// Measure requests over a network with latency, and compare them with a model
+    Wan(Box<NetArgs>),
     /// A task of a tool; the tool starts it
     #[command(hide = true)]
     Task,
@@ -85,6 +91,8 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Mdtest(args) => mdtest::main(&args, &words),
         Tool::Io500(args) => io500::main(&args, &words),
         Tool::Survey(args) => survey::main(&args, &words),
+        Tool::Net(args) => net::main(&args, false, &words),
+        Tool::Wan(args) => net::main(&args, true, &words),
         Tool::Task => Ok(()),
     });
     match result {

@@ -17,6 +17,16 @@ pub fn get(pattern: &str) -> Vec<(String, String)> {
     found
 }
 
+/// Returns the NIDs of all processes.
+pub fn nids() -> Vec<String> {
+    let asked = ask_all(&sockets(), &Request::Nids, GREETING_TIMEOUT);
+    let nids = asked.replies.into_iter().filter_map(|reply| match reply {
+        Reply::Nids(nids) => Some(nids),
+        _ => None,
+    });
+    nids.flatten().collect()
+}
+
 /// Sets all parameters that match.
 ///
 /// # Errors

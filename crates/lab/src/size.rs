@@ -39,6 +39,26 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
+/// Reads numbers and ranges `LOW-HIGH`, in which each number is twice the last, separated by
+/// commas: `1,4-16` is 1, 4, 8, 16. Returns them in ascending order.
+///
+/// # Errors
+/// A message for the user.
+pub fn numbers(text: &str) -> Result<Vec<u64>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high) = (parse(low)?, parse(high)?);
+        if low == 0 || low > high {
+            return Err(format!("{part}: expected a number, or LOW-HIGH"));
+        }
+        all.extend(std::iter::successors(Some(low), |n| n.checked_mul(2)).take_while(|n| *n <= high));
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,8 +11,7 @@ use sheen_rt::Rt;
 /// Faults for every outgoing frame of the process's tcp connections. The default has none.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fault {
-    /// Delay of each frame. The order stays the same. (Timers have the runtime's resolution, about
-    /// 1 ms.)
+    /// Delay of each frame, exact to some ten microseconds. The order stays the same.
     pub delay: Duration,
     /// Probability, 0 to 1, that a frame is lost. A stream cannot lose one frame and continue, so
     /// the connection breaks.

@@ -307,7 +307,7 @@ impl Shared {
             };
             let wait = due.since(self.rt.now());
             if !wait.is_zero() {
-                tokio::select! { biased; () = self.closed() => {}, () = self.rt.sleep(wait) => {} }
+                tokio::select! { biased; () = self.closed() => {}, () = self.rt.sleep_exactly(wait) => {} }
             }
             let frame = self.delayed.lock().queue.pop_front();
             let sent = frame.map(|(_, f)| self.write_or_queue(f));

@@ -5,6 +5,8 @@
 //! * An [`Import`] is a client's connection to one target. An [`Export`] is the target's state of
 //!   one client.
 //!
+//! * [`SelftestService`] answers requests that only measure the network.
+//!
 //! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service:
 //! no socket, no serialisation, no other task. If the service's future is ready at its first poll,
 //! so is the call. Over `tcp` the caller's own thread writes the frame if the socket has room.
@@ -24,6 +26,7 @@
 
 mod gate;
 mod import;
+mod selftest;
 mod server;
 mod service;
 mod slots;
@@ -36,6 +39,7 @@ pub use import::{
     Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,
     RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_IN_FLIGHT_MAX,
 };
+pub use selftest::SelftestService;
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Origin, Response, Service};
 pub use slots::{Slot, Slots};

@@ -12,6 +12,7 @@
 //! * [`control`], [`ioctl`], [`entries`], [`mirror`]: requests of `lfs` and programs to a mount;
 //! * [`glob`]: patterns of names of files and of parameters;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
+//! * [`selftest`]: requests that only measure the network;
 //! * [`op_id`]: ids of operations, for log lines.
 //!
 //! Invariants:
@@ -38,6 +39,7 @@ pub mod mirror;
 pub mod op_id;
 pub mod ost;
 pub mod protocol;
+pub mod selftest;
 pub mod seq;
 
 pub use attr::{Attr, Cred, FileKind, STATE_DEGRADED, StatFs, Time};
@@ -45,4 +47,4 @@ pub use bulk::Bulk;
 pub use errno::{Errno, Result};
 pub use fid::Fid;
 pub use op_id::OpId;
-pub use protocol::{Mds, Mgs, Ost, Protocol, Replays};
+pub use protocol::{Mds, Mgs, Ost, Protocol, Replays, Selftest};

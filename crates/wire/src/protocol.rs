@@ -1,10 +1,10 @@
-//! Common properties of the three protocols, so that `rpc` carries any of them.
+//! Common properties of the protocols, so that `rpc` carries any of them.
 
 use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{ast, mds, mgs, ost};
+use crate::{ast, mds, mgs, ost, selftest};
 
 /// Version of all messages. Raised when a message changes its meaning or form. Peers of different
 /// versions refuse each other at connect with a clear error. (Additions that old peers do not need
@@ -64,6 +64,9 @@ pub struct Ost;
 /// The management protocol.
 #[derive(Debug)]
 pub struct Mgs;
+/// The self-test of the network.
+#[derive(Debug)]
+pub struct Selftest;
 
 impl Protocol for Mds {
     type Request = mds::Call;
@@ -127,6 +130,21 @@ impl Protocol for Mgs {
     }
 
     fn op(request: &mgs::Request) -> &'static str {
+        request.op()
+    }
+}
+
+impl Protocol for Selftest {
+    type Request = selftest::Request;
+    type Reply = selftest::Reply;
+    type Callback = ();
+    const NAME: &'static str = "selftest";
+
+    fn once(_: &selftest::Request) -> bool {
+        false
+    }
+
+    fn op(request: &selftest::Request) -> &'static str {
         request.op()
     }
 }

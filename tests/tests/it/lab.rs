@@ -1,4 +1,4 @@
-//! The lab on mounts: `sheen lab ior`, `mdtest`, `io500` and `survey`.
+//! The lab on mounts: `sheen lab ior`, `mdtest`, `io500`, `survey`, `net` and `wan`.
 
 use std::{
     fs,
@@ -347,4 +347,45 @@ fn restarted_ost_removes_the_objects_of_a_survey() {
     fs.stop().ok();
     fs.start(&[]).ok();
     assert_eq!(survey_objects(&fs.dir()), 0);
+}
+
+#[test]
+fn net_measures_all_points() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    for (to, points) in [("", 2 + 2 * 2 * 2), ("--to 0@lo --tests write,read", 2 * 2 * 2)] {
+        let record = record(&at, &format!("net {to} --sizes 4k,1m --in-flight 1,3 --time 1 -i 2"));
+        let results = record["Results"].as_array().expect("rates");
+        assert_eq!(results.len(), points, "{to}: {record}");
+        for rates in results {
+            let runs = rates["requests"].as_array().expect("runs");
+            assert!(runs.len() == 2 && runs.iter().all(|rate| rate.as_f64() > Some(0.0)), "{to}: {rates}");
+        }
+    }
+    for (line, message) in [
+        ("net --to nonsense", "is not a NID"),
+        ("net --to 0@lo --delays 1", "have no latency"),
+        ("wan --delays 0", "a latency above 0"),
+        ("net --in-flight 1000", "is more than 256"),
+    ] {
+        let refused = lab(&at, line);
+        assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
+    }
+}
+
+#[test]
+fn wan_adds_latency_and_fits_its_model() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let record = record(&at, "wan --delays 1.5,3 --sizes 4k,8k --in-flight 1,2 --time 10 -i 1");
+    let trips: Vec<(f64, f64)> = serde_json::from_value(record["round trips"].clone()).expect("round trips");
+    assert_eq!(trips.iter().map(|(added, _)| *added).collect::<Vec<_>>(), [1.5, 3.0]);
+    assert!(trips.iter().all(|(added, measured)| measured >= added), "{trips:?}");
+    let model = &record["models"][0][1];
+    assert_eq!((&model["base"]["delay"], &model["base"]["size"]), (&1.5.into(), &4096.into()));
+    assert!(model["k"].as_f64() > Some(0.0) && model["points"].as_array().map(Vec::len) == Some(7), "{model}");
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     processes,
-    size::{human, parse},
+    size::{human, numbers},
     survey::args::{SurveyArgs, Test},
 };
 
@@ -102,22 +102,6 @@ impl Plan {
     pub fn tests(&self) -> impl Iterator<Item = Test> + use<'_> {
         Test::ALL.into_iter().filter(|test| self.shown[*test as usize])
     }
-}
-
-/// Reads `1,4-16`: 1, 4, 8, 16.
-fn numbers(text: &str) -> Result<Vec<u64>, String> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        let (low, high) = (parse(low)?, parse(high)?);
-        if low == 0 || low > high {
-            return Err(format!("{part}: expected a number, or LOW-HIGH"));
-        }
-        all.extend(std::iter::successors(Some(low), |n| n.checked_mul(2)).take_while(|n| *n <= high));
-    }
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
 }
 
 #[cfg(test)]

@@ -12,9 +12,15 @@ use std::{
 };
 
 use rustc_hash::FxHasher;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
 use sheen_wire::Time;
-use tokio::runtime::Handle;
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    runtime::Handle,
+};
 
 use crate::time::Instant;
 
@@ -110,6 +116,22 @@ impl Real {
     pub(crate) fn sleep(&self, d: Duration) -> tokio::time::Sleep {
         let _context = self.handle.enter();
         tokio::time::sleep(d)
+    }
+
+    pub(crate) async fn sleep_exactly(&self, duration: Duration) -> io::Result<()> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        // 0 would disarm the timer.
+        let nanos = duration.as_nanos().clamp(1, i64::MAX as u128) as i64;
+        let it_value = Timespec { tv_sec: nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
+        let timer = {
+            let _context = self.handle.enter();
+            // SAFETY: the descriptor belongs to `timer`, which lives as long as the AsyncFd.
+            unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE)? }
+        };
+        drop(timer.readable().await?);
+        Ok(())
     }
 
     pub(crate) async fn run_blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {

@@ -1,0 +1,16 @@
+//! `sheen lab net` and `sheen lab wan`: requests that a server only answers, as LNET selftest sends
+//! them, with any latency; and the model of the paper on file systems in wide area networks.
+//!
+//! The requests go from this process to the service `selftest` of a server. A latency is injected
+//! by this process: it delays each of its frames by the whole round trip.
+
+pub mod args;
+mod load;
+mod model;
+mod outcome;
+mod plan;
+mod print;
+mod run;
+mod show;
+
+pub use show::main;

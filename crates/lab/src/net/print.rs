@@ -1,0 +1,74 @@
+//! The table of a measurement of the network.
+
+use std::io::Write;
+
+use crate::{
+    net::{
+        model::{Model, Regime},
+        outcome::Rates,
+    },
+    size::human,
+};
+
+/// Prints a measurement.
+pub struct Printer {
+    /// Where to print; `None`: nowhere. A closed pipe does not end the run.
+    pub out: Option<Box<dyn Write>>,
+}
+
+impl Printer {
+    fn line(&mut self, text: &str) {
+        if let Some(out) = &mut self.out {
+            let _ = writeln!(out, "{text}");
+            let _ = out.flush();
+        }
+    }
+
+    /// Prints what is known before the run.
+    pub fn header(&mut self, to: &str) {
+        self.line(&format!("requests to {to}, one connection"));
+        self.line("test         size  in flight         RPC/s       MiB/s [     min,      max]   ms/RPC");
+    }
+
+    /// Prints a measured round trip, in milliseconds.
+    pub fn round_trip(&mut self, added: f64, measured: f64) {
+        self.line(&format!("round trip {measured:.3} ms ({added} ms added)"));
+    }
+
+    /// Prints the results of a point.
+    pub fn point(&mut self, rates: &Rates) {
+        let [middle, low, high] = rates.bandwidth();
+        let point = rates.point;
+        self.line(&format!(
+            "{:6} {:>10} {:>10} {:>13.0} {middle:>11.2} [{low:>8.2}, {high:>8.2}] {:>8.3}",
+            point.test.name(),
+            human(point.size),
+            point.in_flight,
+            rates.rate(),
+            rates.milliseconds()
+        ));
+    }
+
+    /// Prints a model with its errors.
+    pub fn model(&mut self, name: &str, model: &Model) {
+        let count = |regime| model.points.iter().filter(|p| p.regime == regime).count();
+        self.line(&format!(
+            "\nmodel of {name}: k = {:.2}, b0 = {:.2} MiB/s ({}, {} in flight, {} ms added), peak {:.0} MiB/s",
+            model.k,
+            model.b0,
+            human(model.base.size),
+            model.base.in_flight,
+            model.base.delay,
+            model.peak
+        ));
+        let regimes = [Regime::Unthrottled, Regime::Throttled, Regime::Saturated];
+        let regimes: Vec<String> = regimes.into_iter().map(|r| format!("{} {}", count(r), r.name())).collect();
+        let errors = model.errors().map_or_else(
+            || "no point is unthrottled: raise --delays".to_owned(),
+            |(middle, most)| {
+                format!("error of the unthrottled: median {:.1} %, at most {:.1} %", middle * 100.0, most * 100.0)
+            },
+        );
+        self.line(&format!("points: {}; {errors}", regimes.join(", ")));
+    }
+}
