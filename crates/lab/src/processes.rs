@@ -1,9 +1,42 @@
 //! Parameters of the Sheen processes on this host, through their control sockets.
 
-use std::io;
+use std::{io, path::PathBuf};
 
-use sheen_control::{GREETING_TIMEOUT, Reply, Request, ask_all, sockets};
+use sheen_control::{GREETING_TIMEOUT, Reply, Request, ask, ask_all, sockets};
 use sheen_wire::Errno;
+
+/// A process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    socket: PathBuf,
+}
+
+impl Process {
+    /// Sets a parameter of this process.
+    ///
+    /// # Errors
+    /// The process does not answer, or refuses.
+    pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
+        let request = Request::Set { pattern: name.into(), value: value.into() };
+        let reply =
+            ask(&self.socket, &request, GREETING_TIMEOUT).map_err(|e| io::Error::other(format!("{name}: {e}")))?;
+        match reply {
+            Reply::Results(results) if results.iter().all(|result| result.errno == 0) => Ok(()),
+            _ => Err(io::Error::other(format!("{name}: the process of {} refuses it", self.socket.display()))),
+        }
+    }
+
+    fn has(&self, pattern: &str) -> bool {
+        let request = Request::List { pattern: pattern.into() };
+        matches!(ask(&self.socket, &request, GREETING_TIMEOUT), Ok(Reply::Nodes(nodes)) if !nodes.is_empty())
+    }
+}
+
+/// Returns the processes that have mounts and no server.
+pub fn mounts_alone() -> Vec<Process> {
+    let all = sockets().into_iter().map(|socket| Process { socket });
+    all.filter(|process| process.has("llite.*") && !process.has("mdt.*") && !process.has("obdfilter.*")).collect()
+}
 
 /// Returns the names and values of all parameters that match a shell pattern, sorted by name.
 pub fn get(pattern: &str) -> Vec<(String, String)> {

@@ -389,3 +389,25 @@ fn wan_adds_latency_and_fits_its_model() {
     assert_eq!((&model["base"]["delay"], &model["base"]["size"]), (&1.5.into(), &4096.into()));
     assert!(model["k"].as_f64() > Some(0.0) && model["points"].as_array().map(Vec::len) == Some(7), "{model}");
 }
+
+#[test]
+fn wan_measures_file_operations_and_takes_its_delays_back() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let few = "--delays 1,3 --sizes 4k --in-flight 1 --time 1 -i 1";
+    let record = record(&at, &format!("wan --files {{b}} {few}"));
+    let files = record["files"].as_array().expect("costs");
+    let stripes: Vec<u64> = files.iter().map(|costs| costs["stripes"].as_u64().expect("a number")).collect();
+    assert_eq!(stripes, [1, 2, 4, 8, 16]);
+    for costs in files {
+        let create = costs["milliseconds"][1][0].as_f64().expect("a time");
+        assert!(create >= 3.0, "a create takes a round trip or more: {costs}");
+    }
+    let refused = lab(&at, &format!("wan --files {{a}} {few}"));
+    assert!(refused.code == 1 && refused.err.contains("the delays have no effect on it"), "{refused:?}");
+    assert!(is_empty(&at.fs.mnt), "files are left");
+    // Processes with the same value share a line.
+    assert_eq!(run(sheen(), ["lctl", "get_param", "-n", "lnet.delay_us"]).ok(), "0\n");
+}

@@ -1,5 +1,7 @@
 //! Options of `sheen lab net` and `sheen lab wan`.
 
+use std::path::PathBuf;
+
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
@@ -10,6 +12,7 @@ Examples:
   sheen lab net                                       the server on this host
   sheen lab net --to oss1@tcp --sizes 4k-16m --in-flight 1-64
   sheen lab wan --report wan.html                     as over 60, 200 and 400 km of fibre
+  sheen lab wan --files /mnt/sheen                    also create, write, read … in round trips
   sheen lab wan --delays 40 --sizes 1m,4m             as over 4,000 km";
 
 /// Measure requests over the network: size, number in flight, latency
@@ -32,6 +35,9 @@ pub struct NetArgs {
     /// Added round-trip times in milliseconds [default: none; wan: 0.72,2.17,4.14]
     #[arg(long, value_name = "MS,…", value_delimiter = ',')]
     pub delays: Vec<f64>,
+    /// wan: also measure operations on files in this directory. Its mount has a process of its own
+    #[arg(long, value_name = "DIR")]
+    pub files: Option<PathBuf>,
     /// Milliseconds of each measurement
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub time: u64,

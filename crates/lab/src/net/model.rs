@@ -146,7 +146,7 @@ mod tests {
     /// Results of a network with the peak 10,000 MiB/s, in which data beyond the first 4 KiB counts
     /// half.
     fn outcome() -> Outcome {
-        let mut outcome = Outcome { rates: Vec::new(), round_trips: vec![(0.72, 0.8), (2.17, 2.2), (4.14, 4.2)] };
+        let mut outcome = Outcome { round_trips: vec![(0.72, 0.8), (2.17, 2.2), (4.14, 4.2)], ..Outcome::default() };
         for (delay, round_trip) in outcome.round_trips.clone() {
             for size in [4096, 131_072, 1 << 20] {
                 for in_flight in [1, 8, 64] {

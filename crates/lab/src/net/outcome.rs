@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    net::{load::Done, plan::Point},
+    net::{files::Costs, load::Done, plan::Point},
     stats::{median, range},
 };
 
@@ -49,6 +49,8 @@ pub struct Outcome {
     pub rates: Vec<Rates>,
     /// Measured round trip in milliseconds for each added one.
     pub round_trips: Vec<(f64, f64)>,
+    /// Costs of operations on files, for each number of stripes.
+    pub files: Vec<Costs>,
 }
 
 impl Outcome {

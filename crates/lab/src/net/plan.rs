@@ -1,6 +1,6 @@
 //! A measurement of the network, checked.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 use sheen_lnet::Nid;
@@ -50,6 +50,8 @@ pub struct Plan {
     pub repetitions: u32,
     /// Whether the model is compared.
     pub models: bool,
+    /// Directory for operations on files.
+    pub files: Option<PathBuf>,
 }
 
 impl Plan {
@@ -74,6 +76,12 @@ impl Plan {
 
     fn of(args: &NetArgs, wan: bool) -> Result<Plan, String> {
         let (sizes, in_flight) = if wan { ("4k,32k,128k,1m,4m", "1-64") } else { ("4k,64k,1m,4m", "1,8") };
+        if args.files.is_some() && !wan {
+            return Err("--files: only sheen lab wan measures operations on files".into());
+        }
+        if args.files.is_some() && args.delays.len() == 1 {
+            return Err("--files needs two delays or more: the cost is the difference between them".into());
+        }
         let within = |option: &str, given: &Option<String>, default: &str, high: usize| {
             let text = given.as_deref().unwrap_or(default);
             let values = numbers(text).map_err(|e| format!("{option} {text}: {e}"))?;
@@ -100,6 +108,7 @@ impl Plan {
             time: args.time,
             repetitions: args.repetitions,
             models: wan,
+            files: args.files.clone(),
         })
     }
 
@@ -158,6 +167,8 @@ mod tests {
             ("--in-flight 512", false, "is more than 256"),
             ("--in-flight 0", false, "expected a number"),
             ("--delays 20000", false, "is not in 0 to"),
+            ("--files /mnt", false, "only sheen lab wan"),
+            ("--files /mnt --delays 1", true, "two delays or more"),
             ("--delays 0,1", true, "a latency above 0"),
         ] {
             let refused = plan(line, wan).unwrap_err();

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use crate::{
     net::{
+        files::{Costs, OPERATIONS},
         model::{Model, Regime},
         outcome::Rates,
     },
@@ -47,6 +48,18 @@ impl Printer {
             rates.rate(),
             rates.milliseconds()
         ));
+    }
+
+    /// Prints the costs of operations on files.
+    pub fn files(&mut self, all: &[Costs]) {
+        let names: String = OPERATIONS.iter().map(|name| format!("{name:>8}")).collect();
+        self.line(&format!("\nround trips of operations on files\nstripes {names}   new file   Lustre"));
+        for costs in all {
+            // Adding 0 turns -0.0 into 0.0.
+            let numbers: String =
+                costs.round_trips.iter().map(|n| format!("{:>8.1}", (n * 10.0).round() / 10.0 + 0.0)).collect();
+            self.line(&format!("{:7} {numbers} {:>10.1} {:>8}", costs.stripes, costs.of_new_file(), costs.of_lustre()));
+        }
     }
 
     /// Prints a model with its errors.

@@ -5,6 +5,7 @@ use std::{io, time::Duration};
 use crate::{
     net::{
         args::Test,
+        files,
         load::Load,
         outcome::{Outcome, Rates},
         plan::{Plan, Point},
@@ -50,6 +51,13 @@ pub fn run(
         session.end(|| printer.point(&rates));
         outcome.rates.push(rates);
     }
+    load.set_delay(0.0);
     session.measure_noise();
+    if let Some(dir) = &plan.files {
+        session.part("files");
+        outcome.files = files::measure(plan, dir, session)?;
+        session.above(|| printer.files(&outcome.files));
+        session.measure_noise();
+    }
     Ok(())
 }

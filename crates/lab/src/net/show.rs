@@ -10,6 +10,7 @@ use crate::{
     machine,
     net::{
         args::{NetArgs, Test},
+        files::{Costs, OPERATIONS, STRIPES},
         load::Load,
         model::{Model, Predicted},
         outcome::{Outcome, Rates},
@@ -32,7 +33,8 @@ use crate::{
 pub fn main(args: &NetArgs, wan: bool, words: &str) -> Result<(), String> {
     let plan = Plan::new(args, wan)?;
     let began = Moment::now();
-    let mut session = Session::new(plan.points().len(), &args.output)?;
+    let mut session =
+        Session::new(plan.points().len() + if plan.files.is_some() { STRIPES.len() } else { 0 }, &args.output)?;
     let load = Load::connect(plan.nid()?).map_err(|e| format!("{}: {e}", plan.to))?;
     let out: Option<Box<dyn io::Write>> = match args.output.format.unwrap_or_default() {
         Format::Default => Some(Box::new(io::stdout())),
@@ -89,6 +91,7 @@ fn record(
         "round trips": outcome.round_trips,
         "Results": outcome.rates,
         "models": models,
+        "files": outcome.files,
     })
 }
 
@@ -129,6 +132,9 @@ fn report(
         columns: columns(&["added ms", "size", "in flight", "measured", "predicted", "error", "regime"]),
         rows: model.points.iter().map(predicted_row).collect(),
     }));
+    if !outcome.files.is_empty() {
+        tables.push(files_table(&outcome.files));
+    }
     let tests = plan.tests.iter().filter(|test| **test != Test::Ping);
     let mut charts = Vec::new();
     for test in tests {
@@ -159,6 +165,20 @@ fn report(
         facts: facts(&record, &[("round trips", trips.join(", "))]),
         record,
     })
+}
+
+fn files_table(files: &[Costs]) -> Table {
+    let columns = std::iter::once("stripes").chain(OPERATIONS).chain(["new file", "Lustre"]);
+    let row = |costs: &Costs| {
+        let numbers =
+            costs.round_trips.iter().chain([&costs.of_new_file()]).map(|n| format!("{n:.2}")).collect::<Vec<_>>();
+        [vec![costs.stripes.to_string()], numbers, vec![costs.of_lustre().to_string()]].concat()
+    };
+    Table {
+        title: "Round trips of operations on files".into(),
+        columns: columns.map(str::to_owned).collect(),
+        rows: files.iter().map(row).collect(),
+    }
 }
 
 fn predicted_row(p: &Predicted) -> Vec<String> {
