@@ -1,9 +1,17 @@
-//! Parameters of the Sheen processes on this host, through their control sockets.
+//! The Sheen processes on this host, and their parameters, through their control sockets.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use sheen_control::{GREETING_TIMEOUT, Reply, Request, ask, ask_all, sockets};
+use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, ask, ask_all, sockets};
 use sheen_wire::Errno;
+
+/// Time limit for the greeting of a process that has answered before: it may be busy with a
+/// measurement.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,42 +20,81 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sets a parameter of this process.
+    /// Returns the directory of its control socket.
+    pub fn dir(&self) -> &Path {
+        self.socket.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Returns the value of a parameter.
     ///
     /// # Errors
-    /// The process does not answer, or refuses.
-    pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
-        let request = Request::Set { pattern: name.into(), value: value.into() };
-        let reply =
-            ask(&self.socket, &request, GREETING_TIMEOUT).map_err(|e| io::Error::other(format!("{name}: {e}")))?;
-        match reply {
-            Reply::Results(results) if results.iter().all(|result| result.errno == 0) => Ok(()),
-            _ => Err(io::Error::other(format!("{name}: the process of {} refuses it", self.socket.display()))),
+    /// The process does not answer, or has no such parameter.
+    pub fn get(&self, name: &str) -> io::Result<String> {
+        match self.ask(Request::Get { pattern: name.into() })? {
+            Reply::Values(found) => {
+                found.into_iter().next().map(|found| found.value).ok_or_else(|| Errno::ENOENT.into())
+            }
+            other => Err(refusal(&other)),
         }
     }
 
-    fn has(&self, pattern: &str) -> bool {
-        let request = Request::List { pattern: pattern.into() };
-        matches!(ask(&self.socket, &request, GREETING_TIMEOUT), Ok(Reply::Nodes(nodes)) if !nodes.is_empty())
+    /// Sets a parameter.
+    ///
+    /// # Errors
+    /// The process does not answer, or refuses the value.
+    pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
+        match self.ask(Request::Set { pattern: name.into(), value: value.into() })? {
+            Reply::Results(results) => {
+                let refused = results.iter().find(|result| result.errno != 0);
+                refused.map_or(Ok(()), |result| Err(Errno(result.errno).into()))
+            }
+            other => Err(refusal(&other)),
+        }
     }
+
+    fn ask(&self, request: Request) -> io::Result<Reply> {
+        ask(&self.socket, &request, PATIENCE).map_err(|e| match e {
+            NoReply::Failed(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                io::Error::new(e.kind(), "its process has ended")
+            }
+            e => io::Error::other(e),
+        })
+    }
+
+    /// Returns the names of its parameters that match a shell pattern; none if it does not answer.
+    fn names(&self, pattern: &str) -> Vec<String> {
+        let request = Request::List { pattern: pattern.into() };
+        match ask(&self.socket, &request, GREETING_TIMEOUT) {
+            Ok(Reply::Nodes(nodes)) => nodes.into_iter().map(|node| node.name).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn refusal(reply: &Reply) -> io::Error {
+    match reply {
+        Reply::Error { errno } => Errno(*errno).into(),
+        _ => Errno::EPROTO.into(),
+    }
+}
+
+fn all() -> impl Iterator<Item = Process> {
+    sockets().into_iter().map(|socket| Process { socket })
+}
+
+/// Returns the names of all parameters that match a shell pattern, each with its process. Processes
+/// that do not answer at once are left out.
+pub fn with(pattern: &str) -> Vec<(String, Process)> {
+    let named = |process: Process| {
+        process.names(pattern).into_iter().map(move |name| (name, process.clone())).collect::<Vec<_>>()
+    };
+    all().flat_map(named).collect()
 }
 
 /// Returns the processes that have mounts and no server.
 pub fn mounts_alone() -> Vec<Process> {
-    let all = sockets().into_iter().map(|socket| Process { socket });
-    all.filter(|process| process.has("llite.*") && !process.has("mdt.*") && !process.has("obdfilter.*")).collect()
-}
-
-/// Returns the names and values of all parameters that match a shell pattern, sorted by name.
-pub fn get(pattern: &str) -> Vec<(String, String)> {
-    let asked = ask_all(&sockets(), &Request::Get { pattern: pattern.into() }, GREETING_TIMEOUT);
-    let values = asked.replies.into_iter().filter_map(|reply| match reply {
-        Reply::Values(found) => Some(found),
-        _ => None,
-    });
-    let mut found: Vec<_> = values.flatten().map(|found| (found.name, found.value)).collect();
-    found.sort();
-    found
+    let has = |process: &Process, pattern: &str| !process.names(pattern).is_empty();
+    all().filter(|process| has(process, "llite.*") && !has(process, "mdt.*") && !has(process, "obdfilter.*")).collect()
 }
 
 /// Returns the NIDs of all processes.
@@ -58,22 +105,4 @@ pub fn nids() -> Vec<String> {
         _ => None,
     });
     nids.flatten().collect()
-}
-
-/// Sets all parameters that match.
-///
-/// # Errors
-/// The first refusal, as an error of the system. NotFound: nothing matches.
-pub fn set(pattern: &str, value: &str) -> io::Result<()> {
-    let request = Request::Set { pattern: pattern.into(), value: value.into() };
-    let asked = ask_all(&sockets(), &request, GREETING_TIMEOUT);
-    let results = asked.replies.into_iter().filter_map(|reply| match reply {
-        Reply::Results(results) => Some(results),
-        _ => None,
-    });
-    let mut errnos = results.flatten().map(|result| result.errno).peekable();
-    if errnos.peek().is_none() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{pattern}: no process has it")));
-    }
-    errnos.find(|errno| *errno != 0).map_or(Ok(()), |errno| Err(Errno(errno).into()))
 }

@@ -24,6 +24,7 @@ const RECORD_MIN: u32 = 4096;
 pub struct Survey {
     stop: AtomicBool,
     bytes: AtomicU64,
+    written: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -135,6 +136,11 @@ impl Survey {
         )
     }
 
+    /// Returns the bytes of the objects, at most: those of the last write, until they are removed.
+    pub fn written(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+
     /// Whether the load should end.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
@@ -147,6 +153,11 @@ impl Survey {
 
     /// Ends a load: with the time that it took, or its error.
     pub fn end(&self, load: Load, result: Result<Duration>) {
+        match load.test {
+            Test::Write => self.written.store(self.bytes.load(Relaxed), Relaxed),
+            Test::Read => {}
+            Test::Remove => self.written.store(0, Relaxed),
+        }
         *self.state.lock() = match result {
             Ok(took) => State::Done(load, took),
             Err(errno) => State::Failed(load, errno),

@@ -57,12 +57,12 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let interval = number_in(&weak, 1..=COMMIT_INTERVAL_MAX, |ost| &ost.commits.interval_ms);
     put("commit_interval_ms", interval.unit(Unit::Msecs));
     scrub(&weak, &put);
-    put("survey", survey(&weak));
     let of = weak.clone();
     sheen_recoveryd::register(&ost.recovery, &dir, params, move || of.upgrade().map(|ost| ost.commits.last()));
     ost.locks.register(params);
     if !ost.is_of_mdt {
         params.register(&format!("{dir}.degraded"), degraded(&weak));
+        params.register(&format!("{dir}.survey"), survey(&weak));
         devices(ost, params);
     }
 }

@@ -149,6 +149,7 @@ impl Ost {
         // restarted OST.
         self.locks.stop();
         self.commits.wake();
+        self.gate.shut();
         self.survey.stop();
         self.gate.close().await;
         self.list_holders();

@@ -34,11 +34,17 @@ impl Ost {
         let load: Load = order.parse()?;
         let space = self.store.statfs()?;
         let free = space.bavail.saturating_mul(space.bsize.into());
+        // The objects of a load before this one are free for it.
+        let free = free.saturating_add(self.survey.written());
         if load.test == Test::Write && load.bytes > free / 2 {
             return Err(Errno::ENOSPC);
         }
         let pass = self.gate.enter().ok_or(Errno::ESHUTDOWN)?;
         self.survey.begin(load)?;
+        if self.gate.enter().is_none() {
+            // The stop may have been before the begin.
+            self.survey.stop();
+        }
         let ost = self.clone();
         drop(self.rt.spawn("ost-survey", ost.survey(load, pass)));
         Ok(())

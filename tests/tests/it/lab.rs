@@ -328,6 +328,8 @@ fn interrupted_survey_leaves_no_object() {
     let mut tool = Guarded(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the tool starts"));
     let mut lines = BufReader::new(tool.0.stdout.take().expect("piped")).lines();
     assert!(lines.any(|line| line.expect("UTF-8").contains("Obdfilter-survey")), "the run has begun");
+    let second = run(sheen(), "lab survey --size 64k --records 4k -i 1000".split_whitespace());
+    assert!(second.code == 1 && second.err.contains("another survey runs on this host"), "{second:?}");
     kill_process(Pid::from_child(&tool.0), Signal::INT).expect("the tool runs");
     assert_eq!((lines.count(), tool.0.wait().expect("ended").code()), (0, Some(130)));
     assert_eq!(survey_objects(&fs.dir()), 0);
@@ -356,9 +358,9 @@ fn net_measures_all_points() {
     }
     let at = TwoMounts::up(LIMIT);
     for (to, points) in [("", 2 + 2 * 2 * 2), ("--to 0@lo --tests write,read", 2 * 2 * 2)] {
-        let record = record(&at, &format!("net {to} --sizes 4k,1m --in-flight 1,3 --time 1 -i 2"));
-        let results = record["Results"].as_array().expect("rates");
-        assert_eq!(results.len(), points, "{to}: {record}");
+        let found = record(&at, &format!("net {to} --sizes 4k,1m --in-flight 1,3 --time 1 -i 2"));
+        let results = found["Results"].as_array().expect("rates");
+        assert_eq!(results.len(), points, "{to}: {found}");
         for rates in results {
             let runs = rates["requests"].as_array().expect("runs");
             assert!(runs.len() == 2 && runs.iter().all(|rate| rate.as_f64() > Some(0.0)), "{to}: {rates}");
@@ -373,6 +375,21 @@ fn net_measures_all_points() {
         let refused = lab(&at, line);
         assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
     }
+}
+
+#[test]
+fn net_resolves_the_name_of_a_host() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let fs = Fs::up_at(place.path(), "127.0.0.1:0");
+    let source = fs.status()["source"].as_str().expect("a source").replace("127.0.0.1", "localhost");
+    let (name, _) = source.split_once(":/").expect("a NID");
+    assert!(name.starts_with("localhost:"), "{name}");
+    let line = format!("lab net --to {name} --tests ping --in-flight 1 --time 1 -i 1");
+    let out = run(sheen(), line.split_whitespace()).ok();
+    assert!(out.lines().any(|line| line.starts_with("ping ")), "{out}");
 }
 
 #[test]

@@ -25,7 +25,8 @@ const MIB_PER_GIB: f64 = 1024.0;
 /// # Errors
 /// Of the tasks, or an interruption by the user. `outcome` then has the results so far.
 pub fn run(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &mut Printer) -> io::Result<()> {
-    for _ in 0..plan.repetitions {
+    for repetition in 0..plan.repetitions {
+        let plan = &Plan { signature: plan.signature.wrapping_add(repetition), ..plan.clone() };
         outcome.runs.push(Vec::new());
         fs::create_dir(&plan.dir).map_err(|e| named("create", &plan.dir, &e))?;
         let result = phases(plan, outcome, session, printer);
@@ -35,6 +36,9 @@ pub fn run(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &
         }
         session.part("removal of all files");
         let removed = fs::remove_dir_all(&plan.dir).map_err(|e| named("remove", &plan.dir, &e));
+        if let (Err(_), Err(e)) = (&result, &removed) {
+            session.warn(format!("files are left: {e}"));
+        }
         result.and(removed)?;
     }
     Ok(())

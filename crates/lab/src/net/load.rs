@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use sheen_lnet::{Fault, Net, Nid};
+use sheen_lnet::{Fault, Net, NidName};
 use sheen_rpc::{Import, ImportConfig, ImportParams, RPCS_IN_FLIGHT_LIMIT, SelftestService, Server};
 use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{
@@ -12,10 +12,15 @@ use sheen_wire::{
     selftest::{Request, TARGET},
 };
 
-use crate::net::{args::Test, plan::Point};
+use crate::{
+    net::{args::Test, plan::Point},
+    stop,
+};
 
-/// Time limit for the connection.
+/// Time limit for the connection, and for its restoration.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
+/// Interval at which a run notices an interruption.
+const STOP_POLL: Duration = Duration::from_millis(100);
 /// Time limit for the end of all tasks.
 const END_WAIT: Duration = Duration::from_millis(500);
 
@@ -43,22 +48,24 @@ impl Load {
     /// Connects to a server.
     ///
     /// # Errors
-    /// The server cannot be reached, or has no self-test.
-    pub fn connect(nid: Nid) -> io::Result<Load> {
+    /// The name has no address. The server cannot be reached, or has no self-test.
+    pub fn connect(name: &NidName) -> io::Result<Load> {
         let (runtime, rt) = Rt::real(RealOptions::default())?;
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
-        if nid == Nid::Lo {
+        let nids = runtime.block_on(name.resolve(&rt))?;
+        if *name == NidName::Lo {
             server.add::<Selftest>(TARGET, SelftestService::new(&rt));
         }
         let params = ImportParams {
             max_rpcs_in_flight: RPCS_IN_FLIGHT_LIMIT,
             hard: false,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
+            recovery_timeout_ms: CONNECT_TIMEOUT_MS,
             ..ImportParams::default()
         };
         let uuid = format!("selftest-{:016x}", rt.random_u64());
-        let config = ImportConfig { params, ..ImportConfig::new(&uuid, TARGET, vec![nid]) };
+        let config = ImportConfig { params, ..ImportConfig::new(&uuid, TARGET, nids) };
         let import = Import::new(net.clone(), config);
         runtime.block_on(import.connect()).map_err(io::Error::other)?;
         let data = Bytes::from(vec![0x5a; BULK_BYTES_MAX]);
@@ -74,7 +81,7 @@ impl Load {
     /// Sends requests for a time.
     ///
     /// # Errors
-    /// Of a request.
+    /// Of a request, or an interruption by the user.
     pub fn run(&self, point: Point, time: Duration) -> io::Result<Done> {
         let Some(runtime) = &self.runtime else { return Err(io::ErrorKind::NotConnected.into()) };
         runtime.block_on(async {
@@ -96,8 +103,14 @@ impl Load {
                 })
                 .collect();
             let mut requests = 0;
-            for task in tasks {
-                requests += task.await.map_err(io::Error::other)??;
+            for mut task in tasks {
+                // The tasks of an interrupted run end with the connection.
+                requests += loop {
+                    stop::check()?;
+                    if let Ok(ended) = self.rt.timeout(STOP_POLL, &mut task).await {
+                        break ended.map_err(io::Error::other)??;
+                    }
+                };
             }
             Ok(Done { requests, seconds: self.rt.now().since(start).as_secs_f64() })
         })

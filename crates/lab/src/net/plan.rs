@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
-use sheen_lnet::Nid;
+use sheen_lnet::NidName;
 use sheen_rpc::RPCS_IN_FLIGHT_LIMIT;
 use sheen_wire::bulk::BULK_BYTES_MAX;
 
@@ -67,8 +67,8 @@ impl Plan {
                 .find(|nid| nid.ends_with("@tcp"))
                 .ok_or("no server on this host answers: name one with --to HOST@tcp")?;
         }
-        let nid = plan.nid()?;
-        if nid == Nid::Lo && plan.delays.iter().any(|delay| *delay > 0.0) {
+        let name = plan.name()?;
+        if name == NidName::Lo && plan.delays.iter().any(|delay| *delay > 0.0) {
             return Err("--delays: requests within a process have no latency; name a server with --to HOST@tcp".into());
         }
         Ok(plan)
@@ -96,6 +96,9 @@ impl Plan {
         if let Some(delay) = delays.iter().find(|delay| !(0.0..=DELAY_MAX).contains(*delay)) {
             return Err(format!("--delays: {delay} is not in 0 to {DELAY_MAX} ms"));
         }
+        if wan && !args.tests.is_empty() && args.tests.iter().all(|test| *test == Test::Ping) {
+            return Err("--tests: the model needs write or read".into());
+        }
         if wan && delays.contains(&0.0) {
             return Err("--delays: a wide area network has a latency above 0".into());
         }
@@ -112,11 +115,11 @@ impl Plan {
         })
     }
 
-    /// Returns the NID of the server.
+    /// Returns the server.
     ///
     /// # Errors
     /// A message for the user.
-    pub fn nid(&self) -> Result<Nid, String> {
+    pub fn name(&self) -> Result<NidName, String> {
         self.to.parse().map_err(|e| format!("--to {}: {e}", self.to))
     }
 
@@ -169,6 +172,7 @@ mod tests {
             ("--delays 20000", false, "is not in 0 to"),
             ("--files /mnt", false, "only sheen lab wan"),
             ("--files /mnt --delays 1", true, "two delays or more"),
+            ("--tests ping", true, "needs write or read"),
             ("--delays 0,1", true, "a latency above 0"),
         ] {
             let refused = plan(line, wan).unwrap_err();

@@ -35,7 +35,7 @@ pub fn main(args: &NetArgs, wan: bool, words: &str) -> Result<(), String> {
     let began = Moment::now();
     let mut session =
         Session::new(plan.points().len() + if plan.files.is_some() { STRIPES.len() } else { 0 }, &args.output)?;
-    let load = Load::connect(plan.nid()?).map_err(|e| format!("{}: {e}", plan.to))?;
+    let load = Load::connect(&plan.name()?).map_err(|e| format!("{}: {e}", plan.to))?;
     let out: Option<Box<dyn io::Write>> = match args.output.format.unwrap_or_default() {
         Format::Default => Some(Box::new(io::stdout())),
         Format::Json | Format::Csv => None,
@@ -146,18 +146,14 @@ fn report(
     let trips: Vec<String> =
         outcome.round_trips.iter().map(|(added, trip)| format!("{trip:.3} ms with {added} ms added")).collect();
     Ok(Report {
-        title: if plan.models { "Requests over a wide area network".into() } else { "Requests over the network".into() },
+        title: if plan.models {
+            "Requests over a wide area network".into()
+        } else {
+            "Requests over the network".into()
+        },
         result: models.first().map_or_else(
             || format!("Round trip: {}.", trips.join(", ")),
-            |(_, model)| {
-                let (middle, most) = model.errors().unwrap_or_default();
-                format!(
-                    "k = {:.2}. Where only the data in flight limits, the model's error is {:.1} % (median), at most {:.1} %.",
-                    model.k,
-                    middle * 100.0,
-                    most * 100.0
-                )
-            },
+            |_| models.iter().map(|(test, model)| in_words(*test, model)).collect::<Vec<_>>().join(" "),
         ),
         warnings,
         charts,
@@ -165,6 +161,19 @@ fn report(
         facts: facts(&record, &[("round trips", trips.join(", "))]),
         record,
     })
+}
+
+fn in_words(test: Test, model: &Model) -> String {
+    let name = test.name();
+    match model.errors() {
+        Some((middle, most)) => format!(
+            "{name}: k = {:.2}; where only the data in flight limits, the model's error is {:.1} % (median), at most {:.1} %.",
+            model.k,
+            middle * 100.0,
+            most * 100.0
+        ),
+        None => format!("{name}: no point is limited by the data in flight alone, so the model was not fitted."),
+    }
 }
 
 fn files_table(files: &[Costs]) -> Table {

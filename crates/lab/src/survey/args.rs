@@ -26,9 +26,10 @@ pub struct SurveyArgs {
     /// Objects of each OST: numbers, and ranges LOW-HIGH in which each number is twice the last
     #[arg(long, value_name = "RANGE,…", default_value = "1-16")]
     pub objects: String,
-    /// Threads of each OST, likewise; at least one for each object
-    #[arg(long, value_name = "RANGE,…", default_value = "1-16")]
-    pub threads: String,
+    /// Threads of each OST, likewise; at least one for each object, and at most 32 of all OSTs
+    /// together [default: 1-16]
+    #[arg(long, value_name = "RANGE,…")]
+    pub threads: Option<String>,
     /// Bytes of a record, likewise
     #[arg(long, value_name = "RANGE,…", default_value = "1m")]
     pub records: String,

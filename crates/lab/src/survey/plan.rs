@@ -3,15 +3,19 @@
 use serde::Serialize;
 
 use crate::{
-    processes,
+    processes::{self, Process},
     size::{human, numbers},
     survey::args::{SurveyArgs, Test},
 };
 
 /// The parameter of an OST that starts a load.
 pub const PARAM: &str = "survey";
-/// Limits of the OST (`oss/src/survey.rs`).
+/// Default of `--threads`, as far as [`THREADS_MAX`] allows it.
+const THREADS: &str = "1-16";
+/// Most threads of all OSTs together, which may share a process: half of its threads for blocking
+/// work.
 const THREADS_MAX: u64 = 32;
+/// Limits of the OST (`oss/src/loads.rs`).
 const RECORD_MIN: u64 = 4096;
 const RECORD_MAX: u64 = 16 << 20;
 
@@ -31,6 +35,9 @@ pub struct Point {
 pub struct Plan {
     /// Names of the OSTs.
     pub osts: Vec<String>,
+    /// Their processes.
+    #[serde(skip)]
+    pub processes: Vec<Process>,
     /// Bytes of each OST in a test.
     pub size: u64,
     /// The points, in their order.
@@ -47,29 +54,37 @@ impl Plan {
     /// # Errors
     /// A message for the user.
     pub fn new(args: &SurveyArgs) -> Result<Plan, String> {
-        let mut plan = Plan::of(args)?;
-        let here: Vec<String> = processes::get(&format!("obdfilter.*.{PARAM}"))
+        let here = processes::with(&format!("obdfilter.*.{PARAM}"));
+        let mut here: Vec<(String, Process)> = here
             .into_iter()
-            .filter_map(|(name, _)| {
-                Some(name.strip_prefix("obdfilter.")?.strip_suffix(PARAM)?.trim_end_matches('.').into())
-            })
+            .filter_map(|(name, process)| Some((name.split('.').nth(1)?.to_owned(), process)))
             .collect();
-        if let Some(missing) = plan.osts.iter().find(|ost| !here.contains(ost)) {
-            let known = if here.is_empty() { "there is none".into() } else { here.join(", ") };
-            return Err(format!("--osts: no process of yours on this host serves {missing}; {known}"));
-        }
-        if plan.osts.is_empty() {
-            plan.osts = here;
-        }
-        if plan.osts.is_empty() {
+        here.sort_by(|a, b| a.0.cmp(&b.0));
+        if here.is_empty() {
             return Err(
                 "no OST on this host answers: run it where `sheen up` or `sheen oss` runs, as their user".into()
             );
         }
+        if let Some(twice) = here.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let name = &twice[0].0;
+            return Err(format!("two processes serve {name}: set SHEEN_RUNTIME_DIR to the directory of one of them"));
+        }
+        if let Some(missing) = args.osts.iter().find(|ost| here.iter().all(|(name, _)| name != *ost)) {
+            let known: Vec<&str> = here.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(format!(
+                "--osts: no process of yours on this host serves {missing}; there are {}",
+                known.join(", ")
+            ));
+        }
+        if !args.osts.is_empty() {
+            here.retain(|(name, _)| args.osts.contains(name));
+        }
+        let mut plan = Plan::of(args, here.len() as u64)?;
+        (plan.osts, plan.processes) = here.into_iter().unzip();
         Ok(plan)
     }
 
-    fn of(args: &SurveyArgs) -> Result<Plan, String> {
+    fn of(args: &SurveyArgs, osts: u64) -> Result<Plan, String> {
         let within = |option: &str, text: &str, low: u64, high: u64| {
             let values = numbers(text).map_err(|e| format!("{option} {text}: {e}"))?;
             match values.iter().find(|value| !(low..=high).contains(*value)) {
@@ -78,7 +93,17 @@ impl Plan {
             }
         };
         let objects = within("--objects", &args.objects, 1, THREADS_MAX)?;
-        let threads = within("--threads", &args.threads, 1, THREADS_MAX)?;
+        let threads = match &args.threads {
+            Some(threads) => within("--threads", threads, 1, THREADS_MAX)?,
+            None => {
+                within("--threads", THREADS, 1, THREADS_MAX)?.into_iter().filter(|n| n * osts <= THREADS_MAX).collect()
+            }
+        };
+        if let Some(threads) = threads.iter().find(|n| *n * osts > THREADS_MAX) {
+            return Err(format!(
+                "--threads: {threads} on each of {osts} OSTs are more than {THREADS_MAX} together: set fewer, or name some --osts"
+            ));
+        }
         let records = within("--records", &args.records, RECORD_MIN, RECORD_MAX)?;
         let mut points = Vec::new();
         for &record in &records {
@@ -95,7 +120,14 @@ impl Plan {
             return Err(format!("--size: {threads} threads need at least a record of {record} each"));
         }
         let shown = Test::ALL.map(|test| args.tests.contains(&test));
-        Ok(Plan { osts: args.osts.clone(), size: args.size, points, shown, repetitions: args.repetitions })
+        Ok(Plan {
+            osts: Vec::new(),
+            processes: Vec::new(),
+            size: args.size,
+            points,
+            shown,
+            repetitions: args.repetitions,
+        })
     }
 
     /// Returns the tests that are shown.
@@ -111,7 +143,7 @@ mod tests {
     use super::*;
 
     fn plan(line: &str) -> Result<Plan, String> {
-        Plan::of(&SurveyArgs::try_parse_from(["survey"].into_iter().chain(line.split_whitespace())).unwrap())
+        Plan::of(&SurveyArgs::try_parse_from(["survey"].into_iter().chain(line.split_whitespace())).unwrap(), 2)
     }
 
     #[test]
@@ -127,10 +159,12 @@ mod tests {
     #[test]
     fn contradictions_are_refused_before_the_run() {
         for (line, message) in [
+            ("--objects 17", "each object needs a thread"),
             ("--objects 0", "expected a number"),
             ("--objects 8-4", "expected a number"),
             ("--objects x", "not a size"),
             ("--threads 64", "is not in 1 to 32"),
+            ("--threads 8-32", "32 on each of 2 OSTs are more than 32 together"),
             ("--records 1k", "is not in 4096"),
             ("--objects 4 --threads 2", "each object needs a thread"),
             ("--size 1m --threads 2 --objects 1", "--size: 2 threads"),

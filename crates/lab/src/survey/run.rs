@@ -1,11 +1,21 @@
 //! Runs a survey.
 
-use std::{collections::HashMap, io, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs::File,
+    io,
+    path::Path,
+    time::Duration,
+};
 
-use rustix::io::Errno;
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 
 use crate::{
-    processes,
+    output::named,
+    processes::Process,
     session::Session,
     stop,
     survey::{
@@ -26,24 +36,30 @@ const MIB: f64 = 1_048_576.0;
 pub fn run(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &mut Printer) -> io::Result<()> {
     outcome.osts = plan.osts.len();
     let result = points(plan, outcome, session, printer);
-    for ost in &plan.osts {
-        let _ = processes::set(&param(ost), "stop");
-    }
-    // After an interruption, too.
-    for ost in &plan.osts {
-        while status(ost).is_ok_and(|status| status.is_running()) {
-            std::thread::sleep(POLL);
-        }
-        if let Err(e) = processes::set(&param(ost), "remove") {
-            session.warn(format!("{ost}: the objects of the survey are left until its next start: {e}"));
-        }
-    }
-    for ost in &plan.osts {
-        while status(ost).is_ok_and(|status| status.is_running()) {
-            std::thread::sleep(POLL);
+    // Also after an interruption.
+    for ost in osts(plan) {
+        let cleaned = ost.set("stop").and_then(|()| ost.wait()).and_then(|_| ost.set("remove"));
+        if let Err(e) = cleaned.and_then(|()| ost.wait().map(drop)) {
+            session.warn(format!("{}: the objects of the survey are left until its next start: {e}", ost.name));
         }
     }
     result
+}
+
+/// Locks the directories of the control sockets, so that there is one survey at a time.
+///
+/// # Errors
+/// There is another one.
+pub fn lock(plan: &Plan) -> io::Result<Vec<File>> {
+    let dirs: BTreeSet<&Path> = plan.processes.iter().map(Process::dir).collect();
+    let lock = |dir: &Path| {
+        let file = File::open(dir).map_err(|e| named("open", dir, &e))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Err(io::Error::other("another survey runs on this host")),
+            done => done.map(|()| file).map_err(|e| named("lock", dir, &e.into())),
+        }
+    };
+    dirs.into_iter().map(lock).collect()
 }
 
 fn points(plan: &Plan, outcome: &mut Outcome, session: &mut Session, printer: &mut Printer) -> io::Result<()> {
@@ -82,34 +98,69 @@ fn order(plan: &Plan, point: Point, test: Test) -> String {
 /// Gives all OSTs the same order, and waits until they have executed it.
 fn together(plan: &Plan, order: &str) -> io::Result<Vec<Status>> {
     stop::check()?;
-    for ost in &plan.osts {
-        processes::set(&param(ost), order).map_err(|e| explain(ost, &e))?;
+    for ost in osts(plan) {
+        ost.set(order).map_err(|e| explain(ost.name, &e))?;
     }
-    plan.osts.iter().map(|ost| finished(ost)).collect()
-}
-
-fn finished(ost: &str) -> io::Result<Status> {
-    loop {
-        let status = status(ost)?;
-        match status.state.as_str() {
-            "running" => stop::sleep(POLL)?,
-            "done" => return Ok(status),
-            _ => return Err(io::Error::other(format!("{ost}: {}", status.error))),
-        }
-    }
+    osts(plan).map(|ost| ost.finished().map_err(|e| named_ost(ost.name, &e))).collect()
 }
 
 fn explain(ost: &str, e: &io::Error) -> io::Error {
-    let text = match e.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOSPC) => "--size is more than half of its free space".to_owned(),
-        Some(Errno::BUSY) => "another survey runs".to_owned(),
-        _ => e.to_string(),
-    };
-    io::Error::other(format!("{ost}: {text}"))
+    match e.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC) => io::Error::other(format!("{ost}: --size is more than half of its free space")),
+        Some(Errno::BUSY) => io::Error::other(format!("{ost}: another survey runs")),
+        _ => named_ost(ost, e),
+    }
 }
 
-fn param(ost: &str) -> String {
-    format!("obdfilter.{ost}.{PARAM}")
+fn named_ost(ost: &str, e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("{ost}: {e}"))
+}
+
+/// An OST, and its process.
+struct Ost<'a> {
+    name: &'a str,
+    process: &'a Process,
+}
+
+fn osts(plan: &Plan) -> impl Iterator<Item = Ost<'_>> {
+    plan.osts.iter().zip(&plan.processes).map(|(name, process)| Ost { name, process })
+}
+
+impl Ost<'_> {
+    fn param(&self) -> String {
+        format!("obdfilter.{}.{PARAM}", self.name)
+    }
+
+    fn set(&self, order: &str) -> io::Result<()> {
+        self.process.set(&self.param(), order)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        self.process.get(&self.param()).map(|text| Status::read(&text))
+    }
+
+    /// Waits for the end of a load.
+    fn wait(&self) -> io::Result<Status> {
+        loop {
+            let status = self.status()?;
+            if !status.is_running() {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Waits for the success of a load, or an interruption.
+    fn finished(&self) -> io::Result<Status> {
+        loop {
+            let status = self.status()?;
+            match status.state.as_str() {
+                "running" => stop::sleep(POLL)?,
+                "done" => return Ok(status),
+                _ => return Err(io::Error::other(status.error)),
+            }
+        }
+    }
 }
 
 /// State of a load, as the OST tells it.
@@ -131,13 +182,6 @@ impl Status {
         let text = |key: &str| lines.get(key).copied().unwrap_or_default().to_owned();
         let number = |key: &str| lines.get(key).and_then(|value| value.parse().ok()).unwrap_or(0);
         Status { state: text("state"), bytes: number("bytes"), micros: number("microseconds"), error: text("error") }
-    }
-}
-
-fn status(ost: &str) -> io::Result<Status> {
-    match processes::get(&param(ost)).into_iter().next() {
-        Some((_, text)) => Ok(Status::read(&text)),
-        None => Err(io::Error::other(format!("{ost}: its process has ended"))),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
         outcome::{Limits, Outcome, Rates},
         plan::Plan,
         print::Printer,
-        run::run,
+        run::{lock, run},
     },
 };
 
@@ -29,6 +29,7 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &SurveyArgs, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
+    let _alone = lock(&plan).map_err(|e| e.to_string())?;
     let began = Moment::now();
     let mut session = Session::new(plan.points.len(), &args.output)?;
     let out: Option<Box<dyn io::Write>> = match args.output.format.unwrap_or_default() {
