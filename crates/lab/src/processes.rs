@@ -7,11 +7,19 @@ use std::{
 };
 
 use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, ask, ask_all, sockets};
-use sheen_wire::Errno;
+use sheen_wire::{
+    Errno,
+    control::{self, MountInfo},
+};
+
+use crate::output::named;
 
 /// Time limit for the greeting of a process that has answered before: it may be busy with a
 /// measurement.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest description of a mount: some numbers and a few addresses.
+const INFO_BYTES_MAX: usize = 64 << 10;
 
 /// A process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,10 +99,25 @@ pub fn with(pattern: &str) -> Vec<(String, Process)> {
     all().flat_map(named).collect()
 }
 
-/// Returns the processes that have mounts and no server.
-pub fn mounts_alone() -> Vec<Process> {
-    let has = |process: &Process, pattern: &str| !process.names(pattern).is_empty();
-    all().filter(|process| has(process, "llite.*") && !has(process, "mdt.*") && !has(process, "obdfilter.*")).collect()
+/// Returns the process of the mount that contains a file or directory.
+///
+/// # Errors
+/// The file is not on a mount of Sheen. The mount's process is not one of this user's, or contains
+/// servers as well, which the mount then calls directly.
+pub fn of_mount(path: &Path) -> io::Result<Process> {
+    let mut info = vec![0; INFO_BYTES_MAX];
+    let failed = |e: io::Error| named("find the mount of", path, &e);
+    let len = rustix::fs::getxattr(path, control::MOUNT, &mut info).map_err(|e| failed(e.into()))?;
+    let info: MountInfo = serde_json::from_slice(&info[..len]).map_err(|e| failed(e.into()))?;
+    let its = format!("llite.{}-{}.uuid", info.fsname, info.instance);
+    let Some((_, process)) = with(&its).into_iter().next() else {
+        return Err(failed(io::Error::other("its process is not one of yours, or does not answer")));
+    };
+    if ["mdt.*", "obdfilter.*"].iter().any(|servers| !process.names(servers).is_empty()) {
+        let text = "its process contains servers, which it calls without a network; use one of `sheen mount`";
+        return Err(failed(io::Error::other(text)));
+    }
+    Ok(process)
 }
 
 /// Returns the NIDs of all processes.
