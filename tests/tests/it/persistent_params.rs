@@ -1,10 +1,10 @@
 //! Persistent parameters (`lctl set_param -P`). The MGS stores the values. Every process sets those
 //! that match its parameters: now, after it was killed, and if it starts later.
 
-use std::path::Path;
+use std::{ffi::OsStr, path::Path};
 
 use sheen_layout::Layout;
-use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, sandbox::Sandbox, wait::eventually};
+use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, processes, sandbox::Sandbox, wait::eventually};
 
 const MNT: &str = "/mnt/c1";
 
@@ -122,7 +122,10 @@ fn persistent_params_reach_separate_servers_and_mounts() {
         wait_until_prints(s, "lctl llog_print params | wc -l", "4\n");
         let later = cluster.mount_as("later");
         assert_eq!(ok("lctl get_param -n osc.*-osc-ff*.max_rpcs_in_flight"), "3\n3\n3\n3\n");
+        let words = [OsStr::new("mount"), later.mnt.as_os_str()].map(OsStr::to_owned);
         drop(later);
+        // Servers that are killed before it has left them would wait for it.
+        eventually("the mount has left its servers", || processes(&words.each_ref().map(|w| w.as_os_str())).is_empty());
         // Servers that were down get the values that were set meanwhile.
         cluster.kill("oss");
         cluster.kill("mds");
