@@ -30,6 +30,7 @@ statements! {
     mapping_shows_writes_of_the_other_mount
     msynced_stores_are_read_by_the_other_mount
     stat_shows_size_and_times_of_writes_elsewhere
+    size_is_current_after_the_layout_was_set
     truncated_bytes_read_as_end_of_file_or_zeros
     punched_hole_reads_as_zeros_on_the_other_mount
     direct_io_and_page_cache_see_the_same_data
@@ -231,6 +232,19 @@ mod says {
         let set = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(1));
         file.set_times(set).unwrap();
         assert_eq!(times(&at.b("f"))[0], (0, 1), "utimensat");
+    }
+
+    pub fn size_is_current_after_the_layout_was_set(two: &Two) {
+        for layout in ["-c 1", "-C 3", "-E 64K -L mdt -E -1"] {
+            let mut setstripe = std::process::Command::new(super::sheen());
+            setstripe.args(["lfs", "setstripe"]).args(layout.split(' ')).arg(two.b("new"));
+            run_command(setstripe).ok();
+            assert_eq!(fs::metadata(two.b("new")).unwrap().len(), 0);
+            rw(&two.a("new")).write_all_at(&noise(1, LEN), 0).unwrap();
+            assert_eq!(fs::metadata(two.b("new")).unwrap().len(), LEN as u64, "{layout}");
+            assert!(fs::read(two.b("new")).unwrap() == noise(1, LEN), "{layout}");
+            fs::remove_file(two.a("new")).unwrap();
+        }
     }
 
     pub fn truncated_bytes_read_as_end_of_file_or_zeros(at: &Two) {

@@ -339,9 +339,14 @@ impl Client {
     }
 
     /// Forgets the layout of a file that this client has edited, and asks the MDT for the new one.
+    /// The kernel's attributes go as well: no lock guards the size of the objects of the new layout,
+    /// and no callback reports the change to this client.
     pub(crate) async fn edited(&self, fid: Fid) {
         self.layouts.forget(fid);
         self.files.outdate(fid);
+        if let Some(dropped) = self.cache.drop_attr(fid) {
+            dropped.await;
+        }
         let Some(file) = self.files.any(fid) else { return };
         let before = self.page_reads(fid);
         // An error recurs at the next use of the layout.

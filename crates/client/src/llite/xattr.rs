@@ -99,10 +99,6 @@ impl Client {
             Box::pin(self.edited(fid)).await;
             if let Some(other) = other {
                 Box::pin(self.edited(other)).await;
-                // The other file has another size now, and no callback reports that to this client.
-                if let Some(dropped) = self.cache.drop_attr(other) {
-                    dropped.await;
-                }
             }
         }
         drop(repaired);
