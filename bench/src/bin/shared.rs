@@ -16,8 +16,8 @@ use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
     cluster::{CALLBACKS, Cluster, GRANTS, OWN, Plan, RunDir},
+    counters::Counters,
     report::{Options, Progress, Table, program},
-    sheen::Counters,
     stats::{median, median_and_range, range, ratios},
     workers::{self, Job, Records},
 };

@@ -16,8 +16,8 @@ use clap::Parser;
 use serde_json::json;
 use sheen_bench::{
     cluster::{Cluster, Plan, RunDir},
+    counters::Counters,
     report::{Options, Progress, Table, program},
-    sheen::Counters,
     stage::Stage,
     stats::{median, median_and_range, ratios},
     workers::{self, Job, Records, Took},

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sheen_layout::{Asked, Template};
+use sheen_oss::DiskSpec;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -134,6 +135,8 @@ pub struct UpArgs {
     pub fsname: Option<String>,
     #[command(flatten)]
     pub default_layout: DefaultLayoutArg,
+    #[command(flatten)]
+    pub ost_model: OstModelArg,
     /// Address and port at which other mounts and servers connect [default: 127.0.0.1:7988, or
     /// another port if it is in use]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
@@ -151,6 +154,25 @@ pub struct DefaultLayoutArg {
     /// the mount point changes it later
     #[arg(long, value_enum, value_name = "LAYOUT", default_value_t = DefaultLayout::Progressive)]
     pub default_layout: DefaultLayout,
+}
+
+/// A modelled disk below each OST.
+#[derive(Debug, Args)]
+pub struct OstModelArg {
+    /// Make each OST as slow as a disk, for measurements: hdd, flash, or a file of properties such
+    /// as write=150 (MiB/s); until this process ends
+    #[arg(long, value_name = "MODEL", value_parser = disk_spec)]
+    pub ost_model: Option<DiskSpec>,
+}
+
+/// Parses a name of a disk, or reads its properties from a file.
+fn disk_spec(text: &str) -> std::result::Result<DiskSpec, String> {
+    match text {
+        "hdd" | "flash" => text.parse(),
+        path => std::fs::read_to_string(path)
+            .map_err(|e| format!("not hdd or flash, and the file cannot be read: {e}"))?
+            .parse(),
+    }
 }
 
 /// The choices of [`DefaultLayoutArg`].
@@ -280,6 +302,8 @@ pub struct OssArgs {
     /// before, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub osts: Option<u32>,
+    #[command(flatten)]
+    pub ost_model: OstModelArg,
 }
 
 /// `sheen mount`

@@ -14,7 +14,7 @@ use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
-use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
+use sheen_oss::{DataConfig, DiskSpec, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, Unit};
 use sheen_rpc::{SelftestService, Server, Service};
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
@@ -266,7 +266,15 @@ impl Host {
 
     /// Serves an OST from a directory. Returns its name when it is ready. `nids`: those to
     /// register.
-    pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], nids: &[Nid]) -> Result<String> {
+    pub async fn ost(
+        &self,
+        dir: &Path,
+        fsname: &str,
+        index: Option<u32>,
+        disk: Option<DiskSpec>,
+        mgs: &[Nid],
+        nids: &[Nid],
+    ) -> Result<String> {
         self.follow_settings(fsname, mgs).await;
         let config = OstConfig {
             dir: dir.to_owned(),
@@ -276,6 +284,7 @@ impl Host {
             nids: nids.iter().map(Nid::to_string).collect(),
             sharing: self.ost_sharing.clone(),
             open_files_max: OPEN_FILES_MAX,
+            disk,
         };
         let ost = Ost::start(self.net.clone(), &self.server, config, self.params.clone())
             .await

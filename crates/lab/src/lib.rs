@@ -3,6 +3,8 @@
 //! * Tools that measure a mounted file system, as a user's program sees it: [`ior`], [`mdtest`],
 //!   [`io500`]. Tools that measure servers and the network: [`survey`], [`net`],
 //!   with [`processes`].
+//! * [`overstripe`] compares layouts. It sets up a file system of its own ([`scratch`]) with the
+//!   program as users call it ([`program`], [`counters`]).
 //! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
@@ -14,6 +16,7 @@
 pub mod buffer;
 pub mod chart;
 pub mod clock;
+pub mod counters;
 pub mod data;
 pub mod io500;
 pub mod ior;
@@ -24,9 +27,12 @@ pub mod net;
 pub mod nodes;
 pub mod noise;
 pub mod output;
+pub mod overstripe;
 pub mod processes;
+pub mod program;
 pub mod progress;
 pub mod report;
+pub mod scratch;
 pub mod session;
 pub mod size;
 pub mod span;
@@ -42,7 +48,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, net::args::NetArgs,
-    survey::args::SurveyArgs, team::Member,
+    overstripe::args::OverstripeArgs, survey::args::SurveyArgs, team::Member,
 };
 
 /// Measure a file system
@@ -69,6 +75,8 @@ pub enum Tool {
     Net(Box<NetArgs>),
     /// Measure requests over a network with latency, and compare them with a model
     Wan(Box<NetArgs>),
+    /// Compare numbers of stripes on an OST, for a file that several nodes write
+    Overstripe(Box<OverstripeArgs>),
     /// A task of a tool; the tool starts it
     #[command(hide = true)]
     Task,
@@ -93,6 +101,7 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Survey(args) => survey::main(&args, &words),
         Tool::Net(args) => net::main(&args, false, &words),
         Tool::Wan(args) => net::main(&args, true, &words),
+        Tool::Overstripe(args) => overstripe::main(&args, &words),
         Tool::Task => Ok(()),
     });
     match result {

@@ -35,6 +35,32 @@ pub struct OutputArgs {
     pub report: Option<PathBuf>,
 }
 
+/// Lines on the standard output for people; none if the format is for programs.
+pub struct Lines(Option<Box<dyn Write>>);
+
+impl Lines {
+    /// Prints to the standard output if the format is for people.
+    pub fn new(args: &OutputArgs) -> Lines {
+        match args.format.unwrap_or_default() {
+            Format::Default => Lines::to(io::stdout()),
+            Format::Json | Format::Csv => Lines(None),
+        }
+    }
+
+    /// Prints to `out`.
+    pub fn to(out: impl Write + 'static) -> Lines {
+        Lines(Some(Box::new(out)))
+    }
+
+    /// Prints a line. A closed pipe does not end the run.
+    pub fn line(&mut self, text: &str) {
+        if let Some(out) = &mut self.0 {
+            let _ = writeln!(out, "{text}");
+            let _ = out.flush();
+        }
+    }
+}
+
 /// The files of a run's results. They are opened before the run, so that a mistyped name costs no
 /// measurement, and written after it.
 #[derive(Debug)]

@@ -105,10 +105,8 @@ pub fn with(pattern: &str) -> Vec<(String, Process)> {
 /// The file is not on a mount of Sheen. The mount's process is not one of this user's, or contains
 /// servers as well, which the mount then calls directly.
 pub fn of_mount(path: &Path) -> io::Result<Process> {
-    let mut info = vec![0; INFO_BYTES_MAX];
     let failed = |e: io::Error| named("find the mount of", path, &e);
-    let len = rustix::fs::getxattr(path, control::MOUNT, &mut info).map_err(|e| failed(e.into()))?;
-    let info: MountInfo = serde_json::from_slice(&info[..len]).map_err(|e| failed(e.into()))?;
+    let info = mount_info(path)?;
     let its = format!("llite.{}-{}.uuid", info.fsname, info.instance);
     let Some((_, process)) = with(&its).into_iter().next() else {
         return Err(failed(io::Error::other("its process is not one of yours, or does not answer")));
@@ -118,6 +116,17 @@ pub fn of_mount(path: &Path) -> io::Result<Process> {
         return Err(failed(io::Error::other(text)));
     }
     Ok(process)
+}
+
+/// Returns the description of the mount that contains a file or directory.
+///
+/// # Errors
+/// The file is not on a mount of Sheen.
+pub fn mount_info(path: &Path) -> io::Result<MountInfo> {
+    let failed = |e: io::Error| named("find the mount of", path, &e);
+    let mut info = vec![0; INFO_BYTES_MAX];
+    let len = rustix::fs::getxattr(path, control::MOUNT, &mut info).map_err(|e| failed(e.into()))?;
+    serde_json::from_slice(&info[..len]).map_err(|e| failed(e.into()))
 }
 
 /// Returns the NIDs of all processes.

@@ -32,6 +32,7 @@ impl Ost {
         }
         let last = self.commits.last();
         self.store.commit(last).await?;
+        self.disk.wait(self.disk.sync()).await;
         self.commits.committed(last);
         Ok(())
     }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use sheen_lnet::Nid;
 use sheen_objects::Sharing;
 
+use crate::DiskSpec;
+
 /// Default of the most files that an OST keeps open. A working set of some thousand objects is not
 /// opened again and again. It is a small part of the 20,000 to 1,000,000 descriptors that
 /// distributions allow a process.
@@ -29,6 +31,8 @@ pub struct OstConfig {
     /// Most files to keep open: [`OPEN_FILES_MAX`], or less if the process's limit of descriptors
     /// is low.
     pub open_files_max: usize,
+    /// Properties of a modelled disk, for measurements.
+    pub disk: Option<DiskSpec>,
 }
 
 /// Configuration of an MDT's data service: an OST in a directory of the MDT.
@@ -54,7 +58,8 @@ pub struct DataConfig {
 }
 
 impl OstConfig {
-    /// Returns a configuration with defaults for `sharing` and `open_files_max`.
+    /// Returns a configuration with defaults for `sharing` and `open_files_max`,
+    /// and without a modelled disk.
     pub fn new(
         dir: impl Into<PathBuf>,
         fsname: &str,
@@ -70,6 +75,7 @@ impl OstConfig {
             nids,
             sharing: Sharing::new(),
             open_files_max: OPEN_FILES_MAX,
+            disk: None,
         }
     }
 }

@@ -22,6 +22,7 @@
 //! * `dom_inline`: inline DoM data, for the data service of an MDT;
 //! * `scrub`, `scrubber`: checksums of objects at rest;
 //! * `space`: the space granted to clients;
+//! * `disk`, `disk_model`, `disk_spec`: a modelled disk, for measurements;
 //! * `survey`, `loads`: loads that the OST makes itself, for measurements;
 //! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
 //!   `service`: requests; `counters`, `params`: counters and parameters.
@@ -45,6 +46,9 @@ mod commit;
 mod commits;
 mod config;
 mod counters;
+mod disk;
+mod disk_model;
+mod disk_spec;
 mod dom_inline;
 mod error;
 mod exports;
@@ -68,6 +72,7 @@ mod survey;
 mod write_admission;
 
 pub use config::{DataConfig, OPEN_FILES_MAX, OstConfig};
+pub use disk_spec::DiskSpec;
 pub use error::OssError;
 pub use offline::OfflineOst;
 pub use ost::Ost;

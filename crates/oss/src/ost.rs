@@ -17,6 +17,7 @@ use sheen_wire::{Errno, STATE_DEGRADED, StatFs};
 use crate::{
     Store,
     commits::Commits,
+    disk::Disk,
     exports::Exports,
     loads::Survey,
     locks::Locks,
@@ -51,6 +52,7 @@ pub struct Ost {
     pub(crate) write_admission: WriteAdmission,
     pub(crate) scrubber: Scrubber,
     pub(crate) survey: Survey,
+    pub(crate) disk: Disk,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     /// `obdfilter.*.degraded`: set by a monitor of the disks below while they are being repaired.

@@ -19,6 +19,8 @@ const SCRUB_QUIET_MAX: u64 = 86_400;
 const SCRUB_SPEED_MAX: u64 = 1 << 20;
 /// Name of the device of all OSTs of a process.
 const OSS: &str = "OSS";
+/// Value of `disk_model` without a model.
+const NO_DISK: &str = "none";
 /// Kind of an OST's device.
 const OST_KIND: &str = "obdfilter";
 
@@ -63,6 +65,7 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     if !ost.is_of_mdt {
         params.register(&format!("{dir}.degraded"), degraded(&weak));
         params.register(&format!("{dir}.survey"), survey(&weak));
+        params.register(&format!("{dir}.disk_model"), disk_model(&weak));
         devices(ost, params);
     }
 }
@@ -121,6 +124,21 @@ fn survey(weak: &Weak<Ost>) -> Param {
     Param::order(
         move || read(&get, |ost| ost.survey.status()),
         move |order| set.upgrade().ok_or(Errno::ENODEV)?.order_survey(order),
+    )
+}
+
+/// The modelled disk, or `none`.
+fn disk_model(weak: &Weak<Ost>) -> Param {
+    let (get, set) = (weak.clone(), weak.clone());
+    let text = |ost: &Ost| ost.disk.spec().map_or_else(|| NO_DISK.into(), |spec| spec.to_string());
+    Param::text_rw(
+        move || read(&get, text),
+        move |text| {
+            let ost = set.upgrade().ok_or(Errno::ENODEV)?;
+            let spec = if text.trim() == NO_DISK { None } else { Some(text.parse().map_err(|_| Errno::EINVAL)?) };
+            ost.disk.set(spec);
+            Ok(())
+        },
     )
 }
 

@@ -101,18 +101,13 @@ impl Ost {
             return Ok(reply.into());
         }
         let body = match request {
-            Request::Read { parts } if self.is_written(export, &parts) => {
-                return match self.in_place(export, &parts)? {
-                    Some(response) => Ok(response),
-                    None => self.read(&parts, export.nid() != Nid::Lo),
-                };
-            }
-            Request::Read { parts } => return self.read_written(export, &parts).await,
+            Request::Read { parts } => return self.read(export, &parts).await,
             Request::Write { parts, sync, mtime, grant, held: _ } => {
                 let transnos = match self.write(export, &parts, &bulk, mtime, grant.used).await? {
                     Outcome::LockFirst => return Ok(Reply::LockFirst.into()),
                     Outcome::Made(transnos) => transnos,
                 };
+                self.disk.wait(self.disk.write(&parts)).await;
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
@@ -223,10 +218,25 @@ impl Ost {
             return self.commit().await;
         }
         self.store.sync(objects).await?;
+        self.disk.wait(self.disk.sync()).await;
         self.settle_shared(objects).await
     }
 
-    fn read(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {
+    async fn read(&self, export: &Arc<Export>, parts: &[Part]) -> Result<Response<Reply>> {
+        let response = if !self.is_written(export, parts) {
+            self.read_written(export, parts).await?
+        } else if let Some(response) = self.in_place(export, parts)? {
+            response
+        } else {
+            self.read_now(parts, export.nid() != Nid::Lo)?
+        };
+        if let Reply::Read(lens) = &response.body {
+            self.disk.wait(self.disk.read(parts, lens)).await;
+        }
+        Ok(response)
+    }
+
+    fn read_now(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {
         if remote && let Some((lens, live)) = self.store.live(parts)? {
             self.stats.record_at(READ_BYTES, live.len() as u64);
             return Ok(Response::with_live(Reply::Read(lens), live));
@@ -315,6 +325,7 @@ impl Ost {
         objects.sort_unstable();
         objects.dedup();
         self.store.sync_written(&objects).await?;
+        self.disk.wait(self.disk.sync()).await;
         self.settle_shared(&objects).await
     }
 }

@@ -13,8 +13,9 @@ use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
-    DataConfig, OssError, Ost, OstConfig, Store, commit, commits::Commits, counters::COUNTERS, loads::Survey,
-    locks::Locks, ost::Recovery, params, recovery, scrub, scrubber::Scrubber, survey, write_admission::WriteAdmission,
+    DataConfig, OssError, Ost, OstConfig, Store, commit, commits::Commits, counters::COUNTERS, disk::Disk,
+    loads::Survey, locks::Locks, ost::Recovery, params, recovery, scrub, scrubber::Scrubber, survey,
+    write_admission::WriteAdmission,
 };
 
 impl Ost {
@@ -35,7 +36,7 @@ impl Ost {
         params: Params,
     ) -> Result<Arc<Ost>, OssError> {
         let rt = net.rt().clone();
-        let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max } = config;
+        let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max, disk } = config;
         let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, |device| sharing.join(device)).await?;
         survey::remove_leftovers(&store).await;
         let (uuid, incarnation) = (store.identity().uuid.clone(), rt.random_u64());
@@ -52,6 +53,9 @@ impl Ost {
         store.set_index(index)?;
         let name = target_name(&fsname, TargetKind::Ost, index);
         let ost = Ost::begin(rt, server, store, (name, false), index, (uuid.clone(), incarnation), params);
+        if disk.is_some() {
+            ost.disk.set(disk);
+        }
         if known.is_some()
             && let Err(refused) = register(known).await
         {
@@ -108,6 +112,7 @@ impl Ost {
             write_admission: WriteAdmission::default(),
             scrubber: Scrubber::new(&rt, store.is_new_epoch()),
             survey: Survey::default(),
+            disk: Disk::new(&rt, None),
             gate: Gate::default(),
             exports: RwLock::default(),
             server: Arc::downgrade(server),

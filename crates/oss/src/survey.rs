@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_rpc::Pass;
+use sheen_rt::Instant;
 use sheen_wire::{Bulk, Errno, Fid, Result};
 use tracing::warn;
 
@@ -75,11 +76,7 @@ impl Ost {
         if load.test == Test::Remove {
             return self.store.destroy_range(SEQ, 0, u32::MAX).await;
         }
-        let begin = |thread| {
-            let (rt, ost) = (self.rt.clone(), self.clone());
-            let work = async move { rt.run_blocking(move || ost.transfer(load, thread)).await };
-            self.rt.spawn("ost-survey-thread", work)
-        };
+        let begin = |thread| self.rt.spawn("ost-survey-thread", self.clone().load_thread(load, thread));
         let threads: Vec<_> = (0..load.threads).map(begin).collect();
         let mut result = Ok(());
         for thread in threads {
@@ -90,29 +87,51 @@ impl Ost {
         if load.test == Test::Write {
             let objects: Vec<Fid> = (0..load.objects).map(|thread| load.object(thread)).collect();
             self.store.sync(&objects).await?;
+            self.disk.wait(self.disk.sync()).await;
         }
         Ok(())
     }
 
-    /// The records of one thread.
-    fn transfer(&self, load: Load, thread: u32) -> Result<()> {
+    async fn load_thread(self: Arc<Ost>, load: Load, thread: u32) -> Result<()> {
+        let mut done = 0;
+        loop {
+            let ost = self.clone();
+            let (all, until) = self.rt.run_blocking(move || ost.transfer(load, thread, done)).await?;
+            self.disk.wait(until).await;
+            if until.is_none() {
+                return Ok(());
+            }
+            done = all;
+        }
+    }
+
+    /// Transfers the records of one thread after the first `done` ones, until one has to wait for
+    /// the disk. Returns the number of records that are done, and the end of the wait. `None`: all
+    /// are done.
+    fn transfer(&self, load: Load, thread: u32, mut done: usize) -> Result<(usize, Option<Instant>)> {
         // Not zeros, which a local file system may store as holes.
         let data = Bytes::from(vec![0xa5; load.record as usize]);
-        for part in load.records(thread) {
+        for part in load.records(thread).skip(done) {
             if self.survey.is_stopped() {
                 return Err(Errno::EINTR);
             }
-            if load.test == Test::Write {
+            let until = if load.test == Test::Write {
                 self.store.write(&[part], &Bulk::from(data.clone()), false, None)?;
+                self.disk.write(&[part])
             } else {
-                let (_, read) = self.store.read(&[part])?;
+                let (lens, read) = self.store.read(&[part])?;
                 if read.len() != part.len as usize {
                     return Err(Errno::ENODATA); // nothing has been written there
                 }
-            }
+                self.disk.read(&[part], &lens)
+            };
             self.survey.count(part.len.into());
+            done += 1;
+            if until.is_some() {
+                return Ok((done, until));
+            }
         }
-        Ok(())
+        Ok((done, None))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The lab on mounts: `sheen lab ior`, `mdtest`, `io500`, `survey`, `net` and `wan`.
+//! The lab on mounts: `sheen lab ior`, `mdtest`, `io500`, `survey`, `net`, `wan` and `overstripe`.
 
 use std::{
     fs,
@@ -427,4 +427,108 @@ fn wan_measures_file_operations_and_takes_its_delays_back() {
     assert!(is_empty(&at.fs.mnt), "files are left");
     // Processes with the same value share a line.
     assert_eq!(run(sheen(), ["lctl", "get_param", "-n", "lnet.delay_us"]).ok(), "0\n");
+}
+
+/// Whether a directory of own file systems has neither files nor mounts.
+fn is_clean(scratch: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mount table");
+    is_empty(scratch) && !mounts.contains(scratch.to_str().expect("UTF-8"))
+}
+
+#[test]
+fn overstripe_measures_all_points_on_its_own_file_system() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let [scratch, disk, html] = ["scratch", "disk", "r.html"].map(|name| dir.path().join(name));
+    fs::write(&disk, "write=400 object=200 # MiB/s\n").expect("written");
+    let line = format!(
+        "lab overstripe --scratch {} --ost-model {} --report {} --nodes 2 --stripes 1-2 -t 64k -b 256k -i 2 \
+         --locks growing,adaptive --read --format json",
+        scratch.display(),
+        disk.display(),
+        html.display()
+    );
+    let out = run(sheen(), line.split_whitespace()).ok();
+    let record: Value = serde_json::from_str(&out).expect("JSON");
+    let points = record["Results"].as_array().expect("points");
+    let names: Vec<_> = points.iter().map(|p| (&p["curve"]["locks"], p["layout"].to_string())).collect();
+    let layouts = ["{\"Shared\":1}", "{\"Shared\":2}", "\"Files\""];
+    let wanted = ["growing", "adaptive"].map(|locks| layouts.map(|layout| (Value::from(locks), layout.to_owned())));
+    assert_eq!(names, wanted.iter().flatten().map(|(locks, layout)| (locks, layout.clone())).collect::<Vec<_>>());
+    for point in points {
+        let low = |key: &str| point[key][1].as_f64().expect("a rate");
+        assert!(low("write") > 0.0 && low("read") > 0.0 && point["grants"].is_number(), "{point}");
+    }
+    assert_eq!(record["summary"].as_array().map(Vec::len), Some(2));
+    assert!(fs::read_to_string(html).expect("a report").contains("<svg "));
+    assert!(is_clean(&scratch), "the file system is left");
+}
+
+#[test]
+fn interrupted_overstripe_removes_its_file_system() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let scratch = dir.path().join("scratch");
+    let line = "lab overstripe --nodes 1 --stripes 1 -t 64k -b 64k -i 1000 --scratch";
+    let mut command = Command::new(sheen());
+    command.args(line.split_whitespace()).arg(&scratch).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut tool = Guarded(command.spawn().expect("the tool starts"));
+    let mut lines = BufReader::new(tool.0.stdout.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.expect("UTF-8").contains("node")), "the run has begun");
+    kill_process(Pid::from_child(&tool.0), Signal::INT).expect("the tool runs");
+    lines.for_each(drop);
+    assert_eq!(tool.0.wait().expect("ended").code(), Some(130));
+    assert!(is_clean(&scratch), "the file system is left");
+}
+
+#[test]
+fn overstripe_leaves_files_and_locks_of_an_existing_file_system_as_they_were() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    fs::write(at.fs.path("mine"), "data").expect("written");
+    let expand = "ldlm.namespaces.filter-*-OST*.lock_expand";
+    run(sheen(), ["lctl", "set_param", &format!("{expand}=0")]).ok();
+    let few = "overstripe --stripes 1 -t 64k -b 128k -i 1";
+    let record = record(&at, &format!("{few} --mounts {{a}},{{b}} --osts 1,0 --locks growing"));
+    assert_eq!(record["Results"].as_array().map(Vec::len), Some(2));
+    let expands = run(sheen(), ["lctl", "get_param", "-n", expand]).ok();
+    assert!(expands.lines().all(|value| value == "0"), "{expands}");
+    let names: Vec<_> =
+        fs::read_dir(&at.fs.mnt).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["mine"]);
+    for (line, message) in [
+        ("--mounts {a},/", "cannot find the mount of /"),
+        ("--mounts {a} --nodes 2", "--nodes: 2 is more than 1"),
+        ("--mounts {a} --osts 77", "setstripe"),
+    ] {
+        let refused = lab(&at, &format!("{few} {line}"));
+        assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
+    }
+    assert_eq!(fs::read_dir(&at.fs.mnt).expect("a directory").count(), 1, "files are left");
+}
+
+#[test]
+fn modelled_disks_are_set_at_the_start_and_by_a_parameter() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let fs = Fs::up(1);
+    let model = || run(sheen(), ["lctl", "get_param", "-n", "obdfilter.*.disk_model"]).ok();
+    assert_eq!(model().trim(), "none");
+    fs.stop().ok();
+    fs.start(&["--ost-model", "hdd"]).ok();
+    assert_eq!(model().trim(), "write=150 read=160 object=0 latency_us=0 seek_us=8000 cache=64");
+    run(sheen(), ["lctl", "set_param", "obdfilter.*.disk_model=flash"]).ok();
+    assert_eq!(model().trim(), "write=480 read=520 object=290 latency_us=80 seek_us=0 cache=64");
+    fs.stop().ok();
+    let refused = fs.start(&["--ost-model", "/nonexistent"]);
+    assert!(refused.code == 2 && refused.err.contains("not hdd or flash, and the file cannot be read"), "{refused:?}");
+    fs.start(&[]).ok();
+    assert_eq!(model().trim(), "none");
 }

@@ -58,7 +58,7 @@ pub fn oss(args: &OssArgs) -> Result {
             if !DirKind::Ost.is_in(&dir) && !slots.formats(slot, &dir, &host.wait_for_mdt(fsname, mgs, &dir).await?)? {
                 continue;
             }
-            let name = host.ost(&dir, fsname, None, mgs, nids).await?;
+            let name = host.ost(&dir, fsname, None, args.ost_model.ost_model, mgs, nids).await?;
             slots.record(&host.rt.disk(), slot, &name)?;
             ready += 1;
         }

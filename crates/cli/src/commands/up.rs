@@ -202,7 +202,7 @@ async fn start(
     // Start the MDT last: it then finds every OST in this process and needs no connection.
     for index in osts {
         private_dir(&home.ost(index))?;
-        host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, &[me]).await?;
+        host.ost(&home.ost(index), &config.fsname, Some(index), args.ost_model.ost_model, &mgs, &[me]).await?;
     }
     let layout = args.default_layout.default_layout.asked();
     host.mdt(&home.mdt(0), &config.fsname, layout, &mgs, &[me]).await?;

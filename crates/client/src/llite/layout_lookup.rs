@@ -339,7 +339,7 @@ impl Client {
     }
 
     /// Forgets the layout of a file that this client has edited, and asks the MDT for the new one.
-    /// The kernel's attributes go as well: no lock guards the size of the objects of the new layout,
+    /// Drops the kernel's attributes as well: no lock guards the size of the new layout's objects,
     /// and no callback reports the change to this client.
     pub(crate) async fn edited(&self, fid: Fid) {
         self.layouts.forget(fid);

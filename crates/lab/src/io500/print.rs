@@ -1,29 +1,23 @@
 //! The result block of the IO500.
 
-use std::io::Write;
-
-use crate::io500::{
-    outcome::{OFFICIAL_SECONDS, PhaseResult, Score},
-    phase::Phase,
+use crate::{
+    io500::{
+        outcome::{OFFICIAL_SECONDS, PhaseResult, Score},
+        phase::Phase,
+    },
+    output::Lines,
 };
 
 /// Prints a run.
 pub struct Printer {
-    /// Where to print; `None`: nowhere. A closed pipe does not end the run.
-    pub out: Option<Box<dyn Write>>,
+    /// Where to print.
+    pub lines: Lines,
 }
 
 impl Printer {
-    fn line(&mut self, text: &str) {
-        if let Some(out) = &mut self.out {
-            let _ = writeln!(out, "{text}");
-            let _ = out.flush();
-        }
-    }
-
     /// Prints what is known before the run.
     pub fn header(&mut self) {
-        self.line(&format!(
+        self.lines.line(&format!(
             "sheen lab io500 {} (phases, parameters and formula of the IO500; no official submission)",
             env!("CARGO_PKG_VERSION")
         ));
@@ -36,15 +30,15 @@ impl Printer {
             format!("[{mark}] {name:>20} {score:>15.6} {unit} : time {seconds:.3} seconds{invalid}")
         };
         let phase = result.phase;
-        self.line(&line("RESULT", phase.name(), result.score, phase.unit(), result.seconds, invalid));
+        self.lines.line(&line("RESULT", phase.name(), result.score, phase.unit(), result.seconds, invalid));
         if phase == Phase::MdtestEasyWrite {
-            self.line(&line("      ", "timestamp", 0.0, "kIOPS", 0.0, ""));
+            self.lines.line(&line("      ", "timestamp", 0.0, "kIOPS", 0.0, ""));
         }
     }
 
     /// Prints that a run has no score, because it did not end.
     pub fn no_score(&mut self) {
-        self.line("[SCORE ] none: the run did not end");
+        self.lines.line("[SCORE ] none: the run did not end");
     }
 
     /// Prints the scores of a run, and why it would not be accepted.
@@ -55,14 +49,14 @@ impl Printer {
             .filter_map(|r| r.fault.as_ref().map(|fault| format!("{}: {fault}", r.phase.name())))
             .collect();
         let invalid = invalid(!faults.is_empty());
-        self.line(&format!(
+        self.lines.line(&format!(
             "[SCORE ] Bandwidth {bandwidth:.6} GiB/s : IOPS {metadata:.6} kiops : TOTAL {total:.6}{invalid}"
         ));
         if !faults.is_empty() {
-            self.line(&format!(
+            self.lines.line(&format!(
                 "\n[INVALID]: the list accepts only runs without these; a write phase lasts {OFFICIAL_SECONDS} s or longer."
             ));
-            faults.iter().for_each(|fault| self.line(&format!("  {fault}")));
+            faults.iter().for_each(|fault| self.lines.line(&format!("  {fault}")));
         }
     }
 }
@@ -73,7 +67,10 @@ fn invalid(is: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::{
+        io::Write,
+        sync::{Arc, Mutex},
+    };
 
     use super::*;
 
@@ -93,7 +90,7 @@ mod tests {
     #[test]
     fn lines_are_those_of_the_io500() {
         let text = Text::default();
-        let mut printer = Printer { out: Some(Box::new(text.clone())) };
+        let mut printer = Printer { lines: Lines::to(text.clone()) };
         let results = [
             PhaseResult::new(Phase::IorEasyWrite, 0.18662, 0.027, 1, None),
             PhaseResult::new(Phase::Find, 1486.435084, 0.118, 1, None),

@@ -17,7 +17,7 @@ use crate::{
     },
     machine,
     noise::Noise,
-    output::Format,
+    output::{Format, Lines},
     report::{Report, Table},
     session::{Session, facts},
     stats::{counted, median, range},
@@ -37,11 +37,7 @@ pub fn main(args: &Io500Args, words: &str) -> Result<(), String> {
     }
     let began = Moment::now();
     let mut session = Session::new(STEPS * plan.repetitions as usize, &args.output)?;
-    let out: Option<Box<dyn io::Write>> = match args.output.format.unwrap_or_default() {
-        Format::Default => Some(Box::new(io::stdout())),
-        Format::Json | Format::Csv => None,
-    };
-    let mut printer = Printer { out };
+    let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header();
     if plan.node_count() == 1 && !plan.drop_caches {
         session.warn("one mount: reads may come from its caches; set --mounts or --drop-caches".into());

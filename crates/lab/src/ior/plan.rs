@@ -234,6 +234,17 @@ impl Plan {
         self.total().unwrap_or(u64::MAX)
     }
 
+    /// Returns the ranks that have files: the shared one belongs to task 0.
+    pub fn writers(&self) -> Vec<u32> {
+        (0..if self.file_per_process { self.tasks } else { 1 }).collect()
+    }
+
+    /// Returns a file that exists already although the run would create it.
+    pub fn existing_file(&self) -> Option<PathBuf> {
+        let mut paths = self.writers().into_iter().map(|rank| self.path(rank, rank, 0));
+        paths.find(|path| self.write && path.exists())
+    }
+
     /// Returns the number of nodes.
     pub fn node_count(&self) -> u32 {
         self.nodes.count().min(self.tasks)

@@ -67,7 +67,6 @@ struct Run<'a, 'p> {
 
 impl Run<'_, '_> {
     fn repetitions(&mut self) -> io::Result<()> {
-        self.warn_of_existing_files();
         self.session.measure_noise();
         for repetition in 0..self.plan.repetitions {
             let limit = Duration::from_secs(self.plan.max_minutes * 60);
@@ -79,19 +78,6 @@ impl Run<'_, '_> {
             self.session.measure_noise();
         }
         Ok(())
-    }
-
-    fn warn_of_existing_files(&mut self) {
-        let existing = self.writers().into_iter().map(|rank| self.plan.path(rank, rank, 0)).find(|path| path.exists());
-        if let (true, Some(path)) = (self.plan.write, existing) {
-            let fate = if self.plan.use_existing { "overwritten" } else { "deleted" };
-            self.session.warn(format!("the file {} exists already and will be {fate}", path.display()));
-        }
-    }
-
-    /// Returns the ranks that have files: the shared one belongs to task 0.
-    fn writers(&self) -> Vec<u32> {
-        (0..if self.plan.file_per_process { self.plan.tasks } else { 1 }).collect()
     }
 
     fn repetition(&mut self) -> io::Result<()> {
@@ -137,7 +123,7 @@ impl Run<'_, '_> {
     fn prepare(&mut self) -> io::Result<()> {
         let (plan, repetition) = (self.plan, self.repetition);
         self.ours.clear();
-        let mut writers = self.writers();
+        let mut writers = plan.writers();
         if plan.use_existing {
             writers.retain(|rank| !plan.path(*rank, *rank, repetition).exists());
         } else {

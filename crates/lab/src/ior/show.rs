@@ -40,6 +40,10 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
     let mut session = Session::new(phases, &args.output)?;
     let mut printer = Printer { plan: &plan, format, out: Box::new(io::stdout()) };
     printer.header(words);
+    if let Some(path) = plan.existing_file() {
+        let fate = if plan.use_existing { "overwritten" } else { "deleted" };
+        session.warn(format!("the file {} exists already and will be {fate}", path.display()));
+    }
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     printer.summary(&outcome);

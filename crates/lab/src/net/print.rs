@@ -1,46 +1,38 @@
 //! The table of a measurement of the network.
 
-use std::io::Write;
-
 use crate::{
     net::{
         files::{Costs, OPERATIONS},
         model::{Model, Regime},
         outcome::Rates,
     },
+    output::Lines,
     size::human,
 };
 
 /// Prints a measurement.
 pub struct Printer {
-    /// Where to print; `None`: nowhere. A closed pipe does not end the run.
-    pub out: Option<Box<dyn Write>>,
+    /// Where to print.
+    pub lines: Lines,
 }
 
 impl Printer {
-    fn line(&mut self, text: &str) {
-        if let Some(out) = &mut self.out {
-            let _ = writeln!(out, "{text}");
-            let _ = out.flush();
-        }
-    }
-
     /// Prints what is known before the run.
     pub fn header(&mut self, to: &str) {
-        self.line(&format!("requests to {to}, one connection"));
-        self.line("test         size  in flight         RPC/s       MiB/s [     min,      max]   ms/RPC");
+        self.lines.line(&format!("requests to {to}, one connection"));
+        self.lines.line("test         size  in flight         RPC/s       MiB/s [     min,      max]   ms/RPC");
     }
 
     /// Prints a measured round trip, in milliseconds.
     pub fn round_trip(&mut self, added: f64, measured: f64) {
-        self.line(&format!("round trip {measured:.3} ms ({added} ms added)"));
+        self.lines.line(&format!("round trip {measured:.3} ms ({added} ms added)"));
     }
 
     /// Prints the results of a point.
     pub fn point(&mut self, rates: &Rates) {
         let [middle, low, high] = rates.bandwidth();
         let point = rates.point;
-        self.line(&format!(
+        self.lines.line(&format!(
             "{:6} {:>10} {:>10} {:>13.0} {middle:>11.2} [{low:>8.2}, {high:>8.2}] {:>8.3}",
             point.test.name(),
             human(point.size),
@@ -53,19 +45,24 @@ impl Printer {
     /// Prints the costs of operations on files.
     pub fn files(&mut self, all: &[Costs]) {
         let names: String = OPERATIONS.iter().map(|name| format!("{name:>8}")).collect();
-        self.line(&format!("\nround trips of operations on files\nstripes {names}   new file   Lustre"));
+        self.lines.line(&format!("\nround trips of operations on files\nstripes {names}   new file   Lustre"));
         for costs in all {
             // Adding 0 turns -0.0 into 0.0.
             let numbers: String =
                 costs.round_trips.iter().map(|n| format!("{:>8.1}", (n * 10.0).round() / 10.0 + 0.0)).collect();
-            self.line(&format!("{:7} {numbers} {:>10.1} {:>8}", costs.stripes, costs.of_new_file(), costs.of_lustre()));
+            self.lines.line(&format!(
+                "{:7} {numbers} {:>10.1} {:>8}",
+                costs.stripes,
+                costs.of_new_file(),
+                costs.of_lustre()
+            ));
         }
     }
 
     /// Prints a model with its errors.
     pub fn model(&mut self, name: &str, model: &Model) {
         let count = |regime| model.points.iter().filter(|p| p.regime == regime).count();
-        self.line(&format!(
+        self.lines.line(&format!(
             "\nmodel of {name}: k = {:.2}, b0 = {:.2} MiB/s ({}, {} in flight, {} ms added), peak {:.0} MiB/s",
             model.k,
             model.b0,
@@ -82,6 +79,6 @@ impl Printer {
                 format!("error of the unthrottled: median {:.1} %, at most {:.1} %", middle * 100.0, most * 100.0)
             },
         );
-        self.line(&format!("points: {}; {errors}", regimes.join(", ")));
+        self.lines.line(&format!("points: {}; {errors}", regimes.join(", ")));
     }
 }

@@ -19,7 +19,7 @@ use crate::{
         run::run,
     },
     noise::Noise,
-    output::Format,
+    output::{Format, Lines},
     report::{Report, Table},
     session::{Session, facts},
     size::human,
@@ -36,11 +36,7 @@ pub fn main(args: &NetArgs, wan: bool, words: &str) -> Result<(), String> {
     let mut session =
         Session::new(plan.points().len() + if plan.files.is_some() { STRIPES.len() } else { 0 }, &args.output)?;
     let load = Load::connect(&plan.name()?).map_err(|e| format!("{}: {e}", plan.to))?;
-    let out: Option<Box<dyn io::Write>> = match args.output.format.unwrap_or_default() {
-        Format::Default => Some(Box::new(io::stdout())),
-        Format::Json | Format::Csv => None,
-    };
-    let mut printer = Printer { out };
+    let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header(&plan.to);
     let mut outcome = Outcome::default();
     let result = run(&plan, &load, &mut outcome, &mut session, &mut printer);

@@ -1,9 +1,8 @@
 //! The lines of obdfilter-survey.
 
-use std::io::Write;
-
 use crate::{
     machine,
+    output::Lines,
     survey::{
         outcome::{Limits, Rates},
         plan::{Plan, Point},
@@ -12,22 +11,15 @@ use crate::{
 
 /// Prints a survey.
 pub struct Printer {
-    /// Where to print; `None`: nowhere. A closed pipe does not end the run.
-    pub out: Option<Box<dyn Write>>,
+    /// Where to print.
+    pub lines: Lines,
 }
 
 impl Printer {
-    fn line(&mut self, text: &str) {
-        if let Some(out) = &mut self.out {
-            let _ = writeln!(out, "{text}");
-            let _ = out.flush();
-        }
-    }
-
     /// Prints what is known before the run.
     pub fn header(&mut self, began: &str) {
         let [_, host, _] = machine::system();
-        self.line(&format!("{began} Obdfilter-survey for case=disk from {host}"));
+        self.lines.line(&format!("{began} Obdfilter-survey for case=disk from {host}"));
     }
 
     /// Prints the results of a point: the median in MiB/s, and the extremes of single OSTs.
@@ -45,19 +37,19 @@ impl Printer {
             let (total, low, high) = rates.summary();
             text.push_str(&format!(" {} {total:8.2} [{low:8.2}, {high:8.2}]", rates.test));
         }
-        self.line(&text);
+        self.lines.line(&text);
     }
 
     /// Prints the limits of an OST.
     pub fn limits(&mut self, all: &[Limits]) {
         if !all.is_empty() {
-            self.line("");
+            self.lines.line("");
         }
         for Limits { test, record, fewest, few, peak, objects } in all {
             let record = record / 1024;
             let objects = crate::stats::counted(*objects, "object");
             let fewest = crate::stats::counted(*fewest, "object");
-            self.line(&format!(
+            self.lines.line(&format!(
                 "{test}, records of {record} KiB: {few:.0} MiB/s with {fewest}, peak of an OST {peak:.0} MiB/s with {objects}"
             ));
         }

@@ -9,7 +9,7 @@ use crate::{
     clock::Moment,
     machine,
     noise::Noise,
-    output::Format,
+    output::{Format, Lines},
     report::{Report, Table},
     session::{Session, facts},
     size::human,
@@ -32,11 +32,7 @@ pub fn main(args: &SurveyArgs, words: &str) -> Result<(), String> {
     let _alone = lock(&plan).map_err(|e| e.to_string())?;
     let began = Moment::now();
     let mut session = Session::new(plan.points.len(), &args.output)?;
-    let out: Option<Box<dyn io::Write>> = match args.output.format.unwrap_or_default() {
-        Format::Default => Some(Box::new(io::stdout())),
-        Format::Json | Format::Csv => None,
-    };
-    let mut printer = Printer { out };
+    let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header(&began.ctime());
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);

@@ -7,6 +7,7 @@ mod common;
 mod crash;
 #[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]
 mod descriptors;
+mod disk;
 mod glimpse;
 mod grants;
 mod locks;

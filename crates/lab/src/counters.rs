@@ -1,88 +1,6 @@
-//! The `sheen` program as a user calls it, with a control directory of its own. So `lctl` reaches
-//! only the processes of this measurement, and no other Sheen processes on the machine.
+//! Counters of servers and clients, in Lustre's format of `stats`.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    fs, io,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
-/// Exit code of `lctl get_param` if no parameter matches.
-const NO_SUCH_PARAM: i32 = 2;
-
-/// The program, with the control directory of the processes that it starts.
-#[derive(Clone, Debug)]
-pub struct Sheen {
-    program: PathBuf,
-    run: PathBuf,
-}
-
-impl Sheen {
-    /// Returns the program `program`, whose processes have their control sockets in `run`.
-    pub fn new(program: &Path, run: PathBuf) -> Sheen {
-        Sheen { program: program.to_owned(), run }
-    }
-
-    /// Returns a command that runs the program with `words`.
-    pub fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(words).env("SHEEN_RUNTIME_DIR", &self.run);
-        command
-    }
-
-    /// Runs the program and returns its standard output.
-    ///
-    /// # Errors
-    /// If it fails. The message contains its standard error.
-    pub fn run(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<String> {
-        let mut command = self.command(words);
-        let out = command.stdin(Stdio::null()).output()?;
-        if out.status.success() {
-            return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
-        }
-        let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
-        Err(io::Error::other(format!("{command:?}: {}: {said}", out.status)))
-    }
-
-    /// Returns the values of the parameters that match, or `None` if no parameter matches.
-    pub fn get_param(&self, pattern: &str) -> io::Result<Option<String>> {
-        let out = self.command(["lctl", "get_param", "-n", pattern]).stdin(Stdio::null()).output()?;
-        match out.status.code() {
-            Some(0) => Ok(Some(String::from_utf8_lossy(&out.stdout).into_owned())),
-            Some(NO_SUCH_PARAM) => Ok(None),
-            _ => Err(io::Error::other(format!("lctl get_param {pattern}: {}", out.status))),
-        }
-    }
-
-    /// Sets the matching parameters in all processes.
-    pub fn set_param(&self, pattern: &str, value: impl std::fmt::Display) -> io::Result<()> {
-        self.run(["lctl", "set_param", "-n", &format!("{pattern}={value}")]).map(drop)
-    }
-
-    /// Returns the counters of the matching parameters. Counters of the same name are added.
-    pub fn counters(&self, patterns: &[&str]) -> io::Result<Counters> {
-        let mut all = Counters::default();
-        for pattern in patterns {
-            all.read(&self.get_param(pattern)?.unwrap_or_default());
-        }
-        Ok(all)
-    }
-
-    /// Returns the processes that were started and have not ended. Each has a control socket, and
-    /// its command line contains a path next to the control directory. So a reused process id does
-    /// not count, nor does a zombie.
-    pub fn pids(&self) -> Vec<u32> {
-        let beside = self.run.parent().unwrap_or(&self.run).to_string_lossy().into_owned();
-        let ours = |pid: &u32| {
-            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&beside))
-        };
-        let entries = fs::read_dir(&self.run).into_iter().flatten().flatten();
-        let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".sock")?.parse().ok();
-        entries.filter_map(pid).filter(ours).collect()
-    }
-}
+use std::collections::BTreeMap;
 
 /// A counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -100,7 +18,7 @@ pub struct Counters(BTreeMap<String, Counter>);
 impl Counters {
     /// Adds the counters in `text`. Its lines are `NAME COUNT samples [UNIT] MIN MAX SUM …` as in
     /// Lustre's `stats`, or `NAME COUNT`.
-    fn read(&mut self, text: &str) {
+    pub fn read(&mut self, text: &str) {
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let number = |i: usize| words.get(i).and_then(|w| w.parse::<u64>().ok());

@@ -1,5 +1,6 @@
-//! A file system with several mounts. The servers run in one process of `sheen up`. Each mount has
-//! a process of its own over tcp; optionally, the first mount is in the servers' process over `lo`.
+//! A file system with several mounts, for measurements only. The servers run in one process of
+//! `sheen up`. Each mount has a process of its own over tcp. Optionally, the first mount is in the
+//! servers' process over `lo`.
 //!
 //! All files of a run are in its [`RunDir`], which is removed at the end, even after a failure. The
 //! next run removes the leftovers of a killed run.
@@ -14,11 +15,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::{
-    report::Progress,
-    sheen::{Counters, Sheen},
-    stop,
-};
+use crate::{counters::Counters, program::Sheen, progress::Progress, stop};
 
 /// Time in which a process must end by itself and write back its dirty data.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
@@ -99,6 +96,8 @@ pub struct Cluster {
     /// Its parameters.
     pub plan: Plan,
     address: &'static str,
+    /// Argument of `--ost-model`.
+    model: Option<String>,
     /// Its mount points.
     pub mounts: Vec<PathBuf>,
     /// The program that serves it.
@@ -110,16 +109,25 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a file system and its mounts.
     pub fn up(run_dir: &RunDir, plan: Plan) -> io::Result<Cluster> {
-        Cluster::up_at(run_dir, plan, LOOPBACK)
+        Cluster::start(run_dir, plan, LOOPBACK, None)
+    }
+
+    /// As [`Cluster::up`], with modelled disks: an argument of `--ost-model`.
+    pub fn up_modelled(run_dir: &RunDir, plan: Plan, model: Option<String>) -> io::Result<Cluster> {
+        Cluster::start(run_dir, plan, LOOPBACK, model)
     }
 
     /// As [`Cluster::up`]; the servers listen on this IP address.
     pub fn up_at(run_dir: &RunDir, plan: Plan, address: &'static str) -> io::Result<Cluster> {
+        Cluster::start(run_dir, plan, address, None)
+    }
+
+    fn start(run_dir: &RunDir, plan: Plan, address: &'static str, model: Option<String>) -> io::Result<Cluster> {
         let dir = run_dir.dir.join(plan.name.replace(' ', "-"));
         fs::create_dir_all(&dir)?;
         let mounts: Vec<PathBuf> = (0..plan.mounts).map(|i| dir.join(format!("m{i}"))).collect();
         let sheen = Sheen::new(&run_dir.program, dir.join("run"));
-        let cluster = Cluster { plan, address, mounts, sheen, dir, program: run_dir.program.clone() };
+        let cluster = Cluster { plan, address, model, mounts, sheen, dir, program: run_dir.program.clone() };
         let progress = Progress::new(1 + plan.mounts - usize::from(plan.lo));
         progress.step(&format!("{}: servers", plan.name), || cluster.serve())?;
         for at in cluster.mounts.iter().skip(usize::from(plan.lo)) {
@@ -136,6 +144,7 @@ impl Cluster {
             vec!["up", "--default-layout", "plain", "--osts", &osts, "--listen", &listen, "--fuse-threads", &threads];
         let (fs, first) = (self.fs(), self.mounts.first().map(|m| m.to_string_lossy()).unwrap_or_default());
         words.extend(["--dir", &fs]);
+        words.extend(self.model.iter().flat_map(|model| ["--ost-model", model]));
         if self.plan.lo {
             words.extend(["--mount", &first]);
         }
@@ -168,28 +177,9 @@ impl Cluster {
         self.mount(at)
     }
 
-    /// Removes a file, or a directory with its content, and waits until the servers have destroyed
-    /// the objects. Otherwise the destruction would run during the next measurement.
+    /// As [`remove`], for a file or directory.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
-        let destroyed = || Ok::<u64, io::Error>(self.sheen.counters(DESTROYS)?.get("destroy").count);
-        let before = destroyed()?;
-        if path.is_dir() {
-            fs::remove_dir_all(path)?
-        } else {
-            fs::remove_file(path)?
-        }
-        // Objects are destroyed after the MDT has committed the removal of their files.
-        fs::File::open(path.parent().unwrap_or(path))?.sync_all()?;
-        let (end, mut last) = (Instant::now() + DESTROY_TIMEOUT, before);
-        while Instant::now() < end {
-            thread::sleep(DESTROY_QUIET);
-            let now = destroyed()?;
-            if now == last && now > before {
-                break;
-            }
-            last = now;
-        }
-        Ok(())
+        remove(&self.sheen, DESTROYS, path)
     }
 
     /// Returns the counters of the OSTs (`write`, `write_bytes`) and of their locks: [`GRANTS`],
@@ -210,11 +200,9 @@ impl Cluster {
         self.sheen.counters(&["mdt.*.md_stats", "obdfilter.*.stats"])
     }
 
-    /// Creates an empty file with this layout, given as arguments of `lfs setstripe`.
+    /// As [`Sheen::setstripe`].
     pub fn setstripe(&self, path: &Path, words: &[&str]) -> io::Result<()> {
-        let path = path.to_string_lossy();
-        let words = ["lfs", "setstripe"].iter().chain(words).copied().chain([path.as_ref()]);
-        self.sheen.run(words).map(drop)
+        self.sheen.setstripe(path, words)
     }
 }
 
@@ -222,6 +210,31 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         take_down(&self.dir, &self.program);
     }
+}
+
+/// Removes a file, or a directory with its content, and waits until the servers have destroyed the
+/// objects. Otherwise the destruction would run during the next measurement. `counted`: the
+/// statistics of the servers.
+pub fn remove(sheen: &Sheen, counted: &[&str], path: &Path) -> io::Result<()> {
+    let destroyed = || Ok::<u64, io::Error>(sheen.counters(counted)?.get("destroy").count);
+    let before = destroyed()?;
+    if path.is_dir() {
+        fs::remove_dir_all(path)?
+    } else {
+        fs::remove_file(path)?
+    }
+    // Objects are destroyed after the MDT has committed the removal of their files.
+    fs::File::open(path.parent().unwrap_or(path))?.sync_all()?;
+    let (end, mut last) = (Instant::now() + DESTROY_TIMEOUT, before);
+    while Instant::now() < end {
+        thread::sleep(DESTROY_QUIET);
+        let now = destroyed()?;
+        if now == last && now > before {
+            break;
+        }
+        last = now;
+    }
+    Ok(())
 }
 
 /// Stops all clusters in the directory of a run, and removes it.

@@ -1,0 +1,16 @@
+//! `sheen lab overstripe`: a file that several nodes write in turn, with more and more stripes on
+//! an OST, as in "Exploring Lustre Overstriping" (Fig. 9 to 18).
+//!
+//! Each measurement is a run of IOR. The counters of the OSTs explain it. Without `--mounts`, the
+//! tool sets up a file system of its own.
+
+pub mod args;
+mod locks;
+mod outcome;
+mod plan;
+mod print;
+mod run;
+mod show;
+mod system;
+
+pub use show::main;

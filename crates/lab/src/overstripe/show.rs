@@ -1,0 +1,179 @@
+//! Runs a comparison for a user: options, output, files with results.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::{
+    chart::{Chart, Panel, Scale, Values},
+    clock::Moment,
+    machine,
+    noise::Noise,
+    output::{Format, Lines},
+    overstripe::{
+        args::OverstripeArgs,
+        outcome::{Gain, Outcome, Point, gains},
+        plan::{Layout, Plan},
+        print::{Printer, name, sentence},
+        run::run,
+        system::System,
+    },
+    report::{Report, Table},
+    session::{Session, facts},
+    size::human,
+};
+
+/// Runs a comparison. `words` is the command line, for the record.
+///
+/// # Errors
+/// A message for the user.
+pub fn main(args: &OverstripeArgs, words: &str) -> Result<(), String> {
+    let plan = Plan::new(args)?;
+    let began = Moment::now();
+    let points = plan.curves.len() * plan.layouts.len();
+    let phases = points * (plan.repetitions as usize * (1 + usize::from(plan.read)) + 1);
+    let mut session = Session::new(phases, &args.output)?;
+    let system = System::new(args, &plan).map_err(|e| e.to_string())?;
+    let fs = machine::mount_of(&system.dir);
+    let mut printer = Printer { lines: Lines::new(&args.output) };
+    printer.header(&plan);
+    let mut outcome = Outcome::new(&plan);
+    let result = run(&plan, &system, &mut outcome, &mut session);
+    drop(system);
+    let points = outcome.points();
+    let gains = gains(&plan, &points);
+    session.above(|| {
+        printer.points(&points);
+        printer.gains(&gains);
+        if args.output.format == Some(Format::Csv) {
+            csv(&points);
+        }
+    });
+    let record = |noise: &Noise| {
+        json!({
+            "Version": concat!("sheen lab overstripe ", env!("CARGO_PKG_VERSION")),
+            "Began": began.ctime(),
+            "Command line": words,
+            "machine": machine::describe(),
+            "file system": fs,
+            "noise": noise.spread(),
+            "Parameters": plan,
+            "Results": points,
+            "summary": gains,
+        })
+    };
+    session.conclude(result, record, |record, warnings| report(&plan, &points, &gains, warnings, record))
+}
+
+fn csv(points: &[Point]) {
+    println!("locks,nodes,record,stripes,write(MiB/s),min,max,read(MiB/s),locks granted,callbacks");
+    for point in points {
+        let [middle, low, high] = point.write;
+        let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.2}"));
+        println!(
+            "{},{},{},{},{middle:.2},{low:.2},{high:.2},{},{},{}",
+            point.curve.locks.unwrap_or("as set"),
+            point.curve.nodes,
+            point.curve.record,
+            point.layout.name(),
+            number(point.read.map(|[middle, ..]| middle)),
+            number(point.grants),
+            number(point.callbacks)
+        );
+    }
+}
+
+fn report(plan: &Plan, points: &[Point], gains: &[Gain], warnings: Vec<String>, record: Value) -> io::Result<Report> {
+    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let number = |value: Option<f64>, digits| value.map_or("–".into(), |v| format!("{v:.digits$}"));
+    let rates = |[middle, low, high]: [f64; 3]| format!("{middle:.0} ({low:.0}–{high:.0})");
+    let row = |point: &Point| {
+        vec![
+            name(point.curve),
+            point.layout.name(),
+            rates(point.write),
+            point.read.map_or("–".into(), rates),
+            number(point.grants, 0),
+            number(point.callbacks, 0),
+            number(point.mib_per_callback, 1),
+            number(point.own_locks, 0),
+        ]
+    };
+    let gain = |gain: &Gain| {
+        vec![
+            name(gain.curve),
+            format!("{:.0} ({})", gain.fewest.0, gain.fewest.1),
+            format!("{:.0} ({})", gain.best.0, gain.best.1),
+            format!("{:.2}", gain.best.0 / gain.fewest.0),
+            number(gain.files, 0),
+        ]
+    };
+    Ok(Report {
+        title: "Overstriping: a file that several nodes write in turn".into(),
+        result: gains.iter().map(sentence).collect::<Vec<_>>().join(". "),
+        warnings,
+        charts: vec![chart(plan, points).svg()?],
+        tables: vec![
+            Table {
+                title: "What more stripes bring, MiB/s written (stripes on an OST)".into(),
+                columns: columns(&["nodes and record", "fewest stripes", "best", "ratio", "a file for each task"]),
+                rows: gains.iter().map(gain).collect(),
+            },
+            Table {
+                title: "All points: median (minimum–maximum) of all rounds".into(),
+                columns: columns(&[
+                    "nodes and record",
+                    "stripes on an OST",
+                    "write, MiB/s",
+                    "read, MiB/s",
+                    "locks granted",
+                    "blocking callbacks",
+                    "MiB per callback",
+                    "the OST's own locks",
+                ]),
+                rows: points.iter().map(row).collect(),
+            },
+        ],
+        facts: facts(
+            &record,
+            &[
+                ("bytes of each node", human(plan.size)),
+                ("disks", plan.ost_model.clone().unwrap_or_else(|| "not modelled".into())),
+            ],
+        ),
+        record,
+    })
+}
+
+/// Draws each curve over the layouts, and the counters that explain it.
+fn chart(plan: &Plan, points: &[Point]) -> Chart {
+    let curves = |of: &dyn Fn(&Point) -> Option<f64>| {
+        let at = |curve, layout| points.iter().find(|p| p.curve == curve && p.layout == layout).and_then(of);
+        let curve = |curve| plan.layouts.iter().map(|layout| at(curve, *layout)).collect();
+        Values::Curves(plan.curves.iter().map(|c| curve(*c)).collect())
+    };
+    let panel = |title: &str, scale, of: &dyn Fn(&Point) -> Option<f64>| Panel {
+        title: title.into(),
+        scale,
+        values: curves(of),
+    };
+    let mut panels = vec![panel("write with fsync, MiB/s", Scale::Linear, &|p| Some(p.write[0]))];
+    if points.iter().any(|point| point.read.is_some()) {
+        panels.push(panel("read, MiB/s", Scale::Linear, &|p| p.read.map(|[middle, ..]| middle)));
+    }
+    if points.iter().any(|point| point.callbacks.is_some()) {
+        panels.push(panel("locks granted", Scale::Log, &|p| p.grants));
+        panels.push(panel("blocking callbacks", Scale::Log, &|p| p.callbacks));
+    }
+    Chart {
+        title: format!(
+            "{} written by each node, {} on each",
+            human(plan.size),
+            crate::stats::counted(plan.ppn, "task")
+        ),
+        axis: "stripes on each OST; files: one file for each task".into(),
+        categories: plan.layouts.iter().map(|layout: &Layout| layout.name()).collect(),
+        series: plan.curves.iter().map(|curve| name(*curve)).collect(),
+        panels,
+    }
+}
