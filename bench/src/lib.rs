@@ -1,8 +1,7 @@
 //! Library of the measuring programs.
 //!
 //! * File systems to measure: [`stage`] with one mount, [`cluster`] with several (from the lab).
-//! * Work on them: [`workers`], a [`tree`] of source files, and the workloads' parts [`netflow`]
-//!   and [`patterns`].
+//! * Work on them: [`workers`], and a [`tree`] of source files.
 //! * Statistics and their presentation: [`allocs`], [`report`].
 //! * From the lab (`crates/lab`): [`sheen`], the program as users call it; [`counters`],
 //!   [`stats`], [`chart`], and [`stop`] for interruption by signals.
@@ -10,8 +9,6 @@
 //! The programs in `src/bin/` combine these modules. `docs/performance.md` has their results.
 
 pub mod allocs;
-pub mod netflow;
-pub mod patterns;
 pub mod report;
 pub mod stage;
 pub mod tree;

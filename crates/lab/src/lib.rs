@@ -3,8 +3,8 @@
 //! * Tools that measure a mounted file system, as a user's program sees it: [`ior`], [`mdtest`],
 //!   [`io500`]. Tools that measure servers and the network: [`survey`], [`net`],
 //!   with [`processes`].
-//! * [`overstripe`] compares layouts. It sets up a file system of its own ([`scratch`]) with the
-//!   program as users call it ([`program`], [`counters`]).
+//! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
+//!   own ([`scratch`]) with the program as users call it ([`program`], [`counters`]).
 //! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
@@ -41,6 +41,7 @@ pub mod status_file;
 pub mod stop;
 pub mod survey;
 pub mod team;
+pub mod workloads;
 
 use std::ffi::OsString;
 
@@ -48,7 +49,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, net::args::NetArgs,
-    overstripe::args::OverstripeArgs, survey::args::SurveyArgs, team::Member,
+    overstripe::args::OverstripeArgs, survey::args::SurveyArgs, team::Member, workloads::args::WorkloadsArgs,
 };
 
 /// Measure a file system
@@ -77,6 +78,8 @@ pub enum Tool {
     Wan(Box<NetArgs>),
     /// Compare numbers of stripes on an OST, for a file that several nodes write
     Overstripe(Box<OverstripeArgs>),
+    /// Run the workloads of the paper on dynamic striping: IOR, netflow, BLAST
+    Workloads(Box<WorkloadsArgs>),
     /// A task of a tool; the tool starts it
     #[command(hide = true)]
     Task,
@@ -102,6 +105,7 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Net(args) => net::main(&args, false, &words),
         Tool::Wan(args) => net::main(&args, true, &words),
         Tool::Overstripe(args) => overstripe::main(&args, &words),
+        Tool::Workloads(args) => workloads::main(&args, &words),
         Tool::Task => Ok(()),
     });
     match result {

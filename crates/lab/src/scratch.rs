@@ -7,15 +7,17 @@
 
 use std::{
     fs, io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
+use clap::Args;
+use rustix::process::{Signal, getuid};
 
-use crate::{counters::Counters, program::Sheen, progress::Progress, stop};
+use crate::{counters::Counters, output::named, program::Sheen, progress::Progress, stop};
 
 /// Time in which a process must end by itself and write back its dirty data.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
@@ -29,6 +31,21 @@ const DESTROY_QUIET: Duration = Duration::from_millis(50);
 /// Address of servers and mounts on one host.
 const LOOPBACK: &str = "127.0.0.1";
 const POLL: Duration = Duration::from_millis(20);
+/// FUSE threads of each mount of a tool's own file system.
+const FUSE_THREADS: usize = 4;
+
+// A doc comment here would become the description of the tool in `--help`.
+#[allow(missing_docs, reason = "as above")]
+#[derive(Args, Clone, Debug, Default)]
+pub struct ScratchArgs {
+    /// Directory of the tool's own file system [default: one in memory, in /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Disks of the tool's own file system: hdd, flash, or a file, as for sheen up [default: not
+    /// modelled]
+    #[arg(long, value_name = "MODEL")]
+    pub ost_model: Option<String>,
+}
 
 /// Counter of locks granted to clients, in the statistics of a namespace.
 pub const GRANTS: &str = "grants";
@@ -210,6 +227,46 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         take_down(&self.dir, &self.program);
     }
+}
+
+/// A tool's own file system. It is taken down at the end.
+#[derive(Debug)]
+pub struct Own {
+    /// The file system.
+    pub cluster: Cluster,
+    // Dropped after the cluster.
+    run_dir: RunDir,
+}
+
+impl Own {
+    /// Sets up a file system. `tool` names its directory.
+    ///
+    /// # Errors
+    /// The directory is another user's; a process does not start.
+    pub fn up(args: &ScratchArgs, tool: &str, osts: usize, mounts: usize) -> io::Result<Own> {
+        let base = args.scratch.clone().unwrap_or_else(|| format!("/dev/shm/sheen-lab-{}", getuid().as_raw()).into());
+        private(&base)?;
+        let run_dir = RunDir::claim(&base, tool, &std::env::current_exe()?)?;
+        let plan = Plan { name: "lab", osts, mounts, lo: false, threads: FUSE_THREADS };
+        let cluster = Cluster::up_modelled(&run_dir, plan, args.ost_model.clone())?;
+        Ok(Own { cluster, run_dir })
+    }
+
+    /// Returns a directory of the run, outside of the file system.
+    pub fn dir(&self) -> &Path {
+        self.run_dir.dir()
+    }
+}
+
+/// Creates a directory for this user alone, or checks that it is the user's.
+fn private(base: &Path) -> io::Result<()> {
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(base);
+    created.map_err(|e| named("create", base, &e))?;
+    let owner = fs::symlink_metadata(base).map_err(|e| named("look at", base, &e))?.uid();
+    if owner == getuid().as_raw() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{} belongs to another user: name a directory with --scratch", base.display())))
 }
 
 /// Removes a file, or a directory with its content, and waits until the servers have destroyed the

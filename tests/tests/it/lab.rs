@@ -1,4 +1,4 @@
-//! The lab on mounts: `sheen lab ior`, `mdtest`, `io500`, `survey`, `net`, `wan` and `overstripe`.
+//! The lab on mounts: all tools of `sheen lab`.
 
 use std::{
     fs,
@@ -531,4 +531,31 @@ fn modelled_disks_are_set_at_the_start_and_by_a_parameter() {
     assert!(refused.code == 2 && refused.err.contains("not hdd or flash, and the file cannot be read"), "{refused:?}");
     fs.start(&[]).ok();
     assert_eq!(model().trim(), "none");
+}
+
+#[test]
+fn workloads_measure_all_patterns_with_the_right_data() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let [scratch, html] = ["scratch", "r.html"].map(|name| dir.path().join(name));
+    let line = format!(
+        "lab workloads --scratch {} --report {} --only ior,netflow --nodes 2 --osts 2 --ior-factor 1048576 \
+         --netflow-factor 10240 -i 1 --format json",
+        scratch.display(),
+        html.display()
+    );
+    let out = run(sheen(), line.split_whitespace()).ok();
+    let record: Value = serde_json::from_str(&out).expect("JSON");
+    let results = |n: usize| record["Results"][n]["results"].as_array().expect("results");
+    // Six patterns: write and read; two phases in two variations.
+    assert_eq!((results(0).len(), results(1).len()), (12, 24));
+    for measured in results(0).iter().chain(results(1)) {
+        assert!(measured["values"][0].as_f64() > Some(0.0) && measured["gains"][0].as_f64() > Some(0.0), "{measured}");
+    }
+    assert!(fs::read_to_string(html).expect("a report").matches("<svg ").count() == 2);
+    assert!(is_clean(&scratch), "the file system is left");
+    let refused = run(sheen(), "lab workloads --only blast --proteins /nonexistent".split_whitespace());
+    assert!(refused.code == 1 && refused.err.contains("--only: "), "{refused:?}");
 }

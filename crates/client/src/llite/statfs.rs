@@ -16,15 +16,19 @@ const TARGET_WAIT: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Returns space and inodes of the file system, without OSTs that do not answer or are
-    /// inactive.
+    /// inactive. If the MDT does not answer, the inodes are those of its last answer.
     ///
     /// # Errors
-    /// Any error of the MDT.
+    /// Any other error of the MDT.
     pub async fn statfs(&self) -> Result<StatFs> {
         let _timer = self.stats.time(Op::Statfs);
         let osts: Vec<u32> = self.lov.osts().iter().filter(|ost| ost.osc.active()).map(|ost| ost.osc.index()).collect();
         let (mdt, osts) = tokio::join!(self.statfs_mdt(), join_all(osts.into_iter().map(|ost| self.statfs_ost(ost))));
-        Ok(summary(&mdt?, osts.into_iter().flatten()))
+        let mdt = match mdt {
+            Err(Errno::ETIMEDOUT) => self.mdc.space(),
+            answer => answer?,
+        };
+        Ok(summary(&mdt, osts.into_iter().flatten()))
     }
 
     /// Returns the space of one OST. ETIMEDOUT after [`TARGET_WAIT`], and at once if the OST is

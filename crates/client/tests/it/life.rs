@@ -87,6 +87,17 @@ fn inactive_ost_refuses_writes_and_is_left_out_of_statfs() {
 }
 
 #[test]
+fn statfs_has_the_last_inodes_while_the_mdt_does_not_answer() {
+    with(2, 65536, &[1], async |m| {
+        let before = m.client.statfs().await.unwrap();
+        assert!(before.files > 0 && before.blocks > 0);
+        m.world.state.lock().habits.late = Some("statfs");
+        assert_eq!(m.client.statfs().await, Ok(before));
+        m.world.state.lock().habits.late = None;
+    });
+}
+
+#[test]
 fn umount_closes_files_and_removes_parameters() {
     with(2, 65536, &[0, 1], async |m| {
         create(&m, "f").await;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::{output::OutputArgs, size};
+use crate::{output::OutputArgs, scratch::ScratchArgs, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,13 +21,8 @@ pub struct OverstripeArgs {
     /// system of its own, and removes it at the end]
     #[arg(long, value_name = "DIR,…", value_delimiter = ',')]
     pub mounts: Vec<PathBuf>,
-    /// Directory of the tool's own file system [default: one in memory, in /dev/shm]
-    #[arg(long, value_name = "DIR", conflicts_with = "mounts")]
-    pub scratch: Option<PathBuf>,
-    /// Disks of the tool's own file system: hdd, flash, or a file, as for sheen up [default: not
-    /// modelled]
-    #[arg(long, value_name = "MODEL", conflicts_with = "mounts")]
-    pub ost_model: Option<String>,
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
     /// Indices of the OSTs that the file is on
     #[arg(long, value_name = "INDEX,…", value_delimiter = ',', default_value = "0")]
     pub osts: Vec<u32>,

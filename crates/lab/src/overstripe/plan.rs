@@ -8,6 +8,7 @@ use crate::{
     ior::{self, args::IorArgs},
     nodes::PlaceArgs,
     overstripe::args::{Locks, OverstripeArgs},
+    scratch::ScratchArgs,
     size::{human, numbers},
 };
 
@@ -85,6 +86,10 @@ impl Plan {
     /// # Errors
     /// A message for the user.
     pub fn new(args: &OverstripeArgs) -> Result<Plan, String> {
+        let ScratchArgs { scratch, ost_model } = &args.scratch;
+        if !args.mounts.is_empty() && (scratch.is_some() || ost_model.is_some()) {
+            return Err("--scratch and --ost-model are for a file system of the tool's own, without --mounts".into());
+        }
         let values = |option: &str, text: &str, max: u64| {
             let values = numbers(text).map_err(|e| format!("{option} {text}: {e}"))?;
             match values.last().filter(|last| **last > max) {
@@ -124,7 +129,7 @@ impl Plan {
         }
         Ok(Plan {
             mounts: args.mounts.clone(),
-            ost_model: args.ost_model.clone(),
+            ost_model: args.scratch.ost_model.clone(),
             osts: args.osts.clone(),
             curves,
             locks: args.locks.clone(),
@@ -243,6 +248,7 @@ mod tests {
             ("--size 100k", "--size:"),
             ("--size 64m --ppn 3", "for each of 3 tasks"),
             ("--nodes 65", "--nodes: 65 is more than 64"),
+            ("--mounts /a --ost-model hdd", "without --mounts"),
             ("--mounts /a,/b --nodes 3", "--nodes: 3 is more than 2"),
         ] {
             let refused = plan(line).unwrap_err();

@@ -164,6 +164,7 @@ fn chart(plan: &Plan, points: &[Point]) -> Chart {
     if points.iter().any(|point| point.callbacks.is_some()) {
         panels.push(panel("locks granted", Scale::Log, &|p| p.grants));
         panels.push(panel("blocking callbacks", Scale::Log, &|p| p.callbacks));
+        panels.push(panel("MiB written for each callback", Scale::Log, &|p| p.mib_per_callback));
     }
     Chart {
         title: format!(

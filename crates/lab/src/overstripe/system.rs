@@ -2,11 +2,8 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
-
-use rustix::process::getuid;
 
 use crate::{
     counters::Counters,
@@ -14,10 +11,8 @@ use crate::{
     overstripe::{args::OverstripeArgs, plan::Plan},
     processes,
     program::Sheen,
-    scratch::{self, CALLBACKS, Cluster, GRANTS, OWN, RunDir},
+    scratch::{self, CALLBACKS, GRANTS, OWN, Own},
 };
-
-const FUSE_THREADS: usize = 4;
 
 /// A file system.
 pub struct System {
@@ -29,8 +24,7 @@ pub struct System {
     pub program: Sheen,
     /// Its name.
     pub fsname: String,
-    /// Dropped in this order.
-    own: Option<(Cluster, RunDir)>,
+    own: Option<Own>,
 }
 
 /// Counters of a measurement.
@@ -69,19 +63,15 @@ impl System {
     }
 
     fn own(args: &OverstripeArgs, plan: &Plan) -> io::Result<System> {
-        let base = args.scratch.clone().unwrap_or_else(|| format!("/dev/shm/sheen-lab-{}", getuid().as_raw()).into());
-        private(&base)?;
-        let run_dir = RunDir::claim(&base, "overstripe", &std::env::current_exe()?)?;
         let osts = plan.osts.iter().max().map_or(1, |index| *index as usize + 1);
-        let layout =
-            scratch::Plan { name: "lab", osts, mounts: plan.nodes() as usize, lo: false, threads: FUSE_THREADS };
-        let cluster = Cluster::up_modelled(&run_dir, layout, plan.ost_model.clone())?;
+        let own = Own::up(&args.scratch, "overstripe", osts, plan.nodes() as usize)?;
+        let cluster = &own.cluster;
         Ok(System {
             mounts: cluster.mounts.clone(),
             dir: PathBuf::new(),
             program: cluster.sheen.clone(),
             fsname: "sheen".into(),
-            own: Some((cluster, run_dir)),
+            own: Some(own),
         })
     }
 
@@ -122,15 +112,4 @@ impl Explained {
             mib: counters.get("write_bytes").sum as f64 / f64::from(1 << 20),
         })
     }
-}
-
-/// Creates a directory for this user alone, or checks that it is the user's.
-fn private(base: &Path) -> io::Result<()> {
-    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(base);
-    created.map_err(|e| named("create", base, &e))?;
-    let owner = fs::symlink_metadata(base).map_err(|e| named("look at", base, &e))?.uid();
-    if owner == getuid().as_raw() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("{} belongs to another user: name a directory with --scratch", base.display())))
 }

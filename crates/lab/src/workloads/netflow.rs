@@ -18,75 +18,65 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::json;
-use sheen_bench::{
-    chart::Chart,
-    cluster::Cluster,
-    netflow::{Extent, Index, Model, RECORD_MAX, first_record, generate},
-    patterns::{Experiment, NETFLOW},
-    report::{Progress, Table},
-    stats::{median, median_and_range, range, ratios},
+use crate::{
     stop,
+    workloads::{
+        outcome::Quantity,
+        patterns::{Experiment, NETFLOW},
+        records::{Extent, Index, Model, RECORD_MAX, first_record, generate},
+        setup::Setup,
+    },
 };
-
-use crate::common::{Args, MIB, check, empty_caches, numbers, panel, stripe, turns};
 
 const READERS: usize = 4;
 /// Size in bytes of a sequential read.
 const SEGMENT: u64 = 1 << 20;
 const FILE_BYTES: u64 = 55 << 30;
 const VARIATIONS: [&str; 2] = ["synchronous", "asynchronous"];
-const PHASES: [&str; 2] = ["phase 1", "phase 2"];
+const PHASES: [&str; 2] = ["sequential reads", "small random reads"];
+const MIB: f64 = 1_048_576.0;
 
 type Models = BTreeMap<u32, Model>;
 
 /// Hosts with their records, which are read one by one.
 type Hosts = Vec<(u32, Vec<Extent>)>;
 
-/// Rates in MiB/s: by variation, phase, experiment, round.
-type Rates = [[Vec<Vec<f64>>; 2]; 2];
-
-/// Measures the netflow analysis and draws the picture.
-pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
-    let text = generate((FILE_BYTES / args.netflow_factor) as usize);
+/// Measures the netflow analysis.
+///
+/// # Errors
+/// Of the file system, or an interruption by the user.
+pub fn measure(setup: &mut Setup<'_>) -> io::Result<()> {
+    let factor = setup.args.netflow_factor;
+    let text = generate((FILE_BYTES / factor) as usize);
     let mut index = Index::default();
     index.add(&text, 0, 0, text.len());
     let expected = model(&text, &index.hosts());
-    let run = Run { args, cluster, text: &text, expected: &expected };
-    let mut rates: Rates = Default::default();
-    rates.iter_mut().flatten().for_each(|of| of.resize(NETFLOW.len(), Vec::new()));
-    let progress = Progress::new(args.options.rounds as usize * NETFLOW.len() * VARIATIONS.len());
-    for round in 0..args.options.rounds {
-        for (i, experiment) in turns(NETFLOW, round) {
-            let path = run.write(experiment)?;
-            for (variation, rates) in rates.iter_mut().enumerate() {
-                let what = format!("{}, {}", experiment.name, VARIATIONS[variation]);
-                let phases = progress.step(&what, || run.analyse(experiment, variation == 1))?;
-                rates.iter_mut().zip(phases).for_each(|(rates, rate)| rates[i].push(rate));
-            }
-            cluster.remove(&path)?;
-        }
-    }
-    drop(progress);
-    let series = |phase: usize| rates.iter().map(|phases| phases[phase].clone()).collect::<Vec<_>>();
-    let chart = Chart {
-        title: format!(
-            "Netflow analysis: {} records in {:.0} MiB, 1/{} of the paper's, on {} mounts",
+    setup.outcome.begin(
+        format!(
+            "Netflow analysis: {} records in {:.0} MiB, 1/{factor} of the paper's, on {} mounts",
             index.records(),
             text.len() as f64 / MIB,
-            args.netflow_factor,
-            cluster.mounts.len()
+            setup.cluster.mounts.len()
         ),
-        axis: "netflow.N: 1 to 3 with static striping, 4 to 6 with dynamic striping".into(),
-        categories: numbers(NETFLOW),
-        series: VARIATIONS.map(str::to_owned).into(),
-        panels: vec![
-            panel("phase 1 (sequential reads), MiB/s", &series(0)),
-            panel("phase 2 (small random reads), MiB/s", &series(1)),
-        ],
-    };
-    chart.save(&args.pictures, "workload-netflow")?;
-    Ok(table(&rates, &index))
+        NETFLOW,
+    );
+    setup.rounds(NETFLOW, |setup, experiment| {
+        let run = Run { setup, text: &text, expected: &expected };
+        let path = run.write(experiment)?;
+        let mut rates = Vec::new();
+        for variation in VARIATIONS {
+            run.setup.session.begin(variation);
+            rates.push(run.analyse(experiment, variation == VARIATIONS[1])?);
+            run.setup.session.end(|| {});
+        }
+        run.setup.cluster.remove(&path)?;
+        for (variation, rates) in VARIATIONS.into_iter().zip(rates) {
+            for (name, rate) in PHASES.into_iter().zip(rates) {
+                setup.outcome.add(experiment, Quantity { name, unit: "MiB/s", variation }, rate);
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Computes the models of hosts whose records are in memory.
@@ -101,32 +91,31 @@ fn model(text: &[u8], hosts: &Hosts) -> Models {
     models
 }
 
-struct Run<'a> {
-    args: &'a Args,
-    cluster: &'a Cluster,
+struct Run<'a, 's> {
+    setup: &'a Setup<'s>,
     text: &'a [u8],
     expected: &'a Models,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     /// Creates the file.
     fn write(&self, experiment: &Experiment) -> io::Result<std::path::PathBuf> {
-        let factors = self.args.factors(self.args.netflow_factor, 1);
-        let path = self.cluster.mounts[0].join(experiment.name);
-        stripe(self.cluster, &path, experiment, factors)?;
+        let factors = self.setup.factors(self.setup.args.netflow_factor, 1);
+        let path = self.setup.cluster.mounts[0].join(experiment.name);
+        self.setup.stripe(&path, experiment, factors)?;
         fs::write(&path, self.text)?;
         File::open(&path)?.sync_all()?;
-        check(self.cluster, &path, experiment, factors)?;
+        self.setup.check(&path, experiment, factors)?;
         Ok(path)
     }
 
     /// Runs both phases, each with empty caches. Returns their rates.
     fn analyse(&self, experiment: &Experiment, queued: bool) -> io::Result<[f64; 2]> {
         let size = self.text.len() as u64;
-        empty_caches(self.cluster)?;
+        self.setup.empty_caches()?;
         let (took, index) = self.first(experiment.name, size, queued)?;
         let first = size as f64 / MIB / took.as_secs_f64();
-        empty_caches(self.cluster)?;
+        self.setup.empty_caches()?;
         let (took, parts) = self.second(experiment.name, &index.hosts(), queued)?;
         stop::check()?;
         let mut models = Models::new();
@@ -188,7 +177,7 @@ impl Run<'_> {
         queued: bool,
         act: impl Fn(&File, &mut Pieces<'_>) -> io::Result<T> + Sync,
     ) -> io::Result<(Duration, Vec<T>)> {
-        let mounts = &self.cluster.mounts;
+        let mounts = &self.setup.cluster.mounts;
         let tasks = mounts.len() * if queued { READERS } else { 1 };
         let files = mounts.iter().map(|mount| File::open(mount.join(name))).collect::<io::Result<Vec<File>>>()?;
         let queue = AtomicUsize::new(0);
@@ -244,41 +233,6 @@ fn segment(file: &File, (start, end): (u64, u64), size: u64, index: &mut Index) 
     let skip = if start == 0 { 0 } else { first_record(&text) };
     index.add(&text, from, skip, (end - from) as usize);
     Ok(())
-}
-
-fn table(rates: &Rates, index: &Index) -> Table {
-    let mean = index.bytes() as f64 / index.records().max(1) as f64;
-    let mut table = Table::new(&[
-        "experiment",
-        "striping",
-        "tasks",
-        "phase 1, MiB/s",
-        "ratio to netflow.1",
-        "phase 2, MiB/s",
-        "reads/s",
-        "ratio to netflow.1",
-    ]);
-    for (variation, phases) in VARIATIONS.iter().zip(rates) {
-        for (i, experiment) in NETFLOW.iter().enumerate() {
-            let mut cells = vec![experiment.name.into(), experiment.striping.into(), (*variation).into()];
-            let mut figures =
-                json!({ "experiment": experiment.name, "striping": experiment.striping, "variation": variation });
-            for (phase, rates) in phases.iter().enumerate() {
-                let (rates, ratios) = (&rates[i], ratios(&rates[i], &rates[0]));
-                let (low, high) = range(rates);
-                cells.push(median_and_range(rates, 1));
-                if phase == 1 {
-                    cells.push(format!("{:.0}", median(rates) * MIB / mean));
-                }
-                cells.push(median_and_range(&ratios, 2));
-                figures[PHASES[phase]] = json!({
-                    "mib_per_s": median(rates), "mib_per_s_min": low, "mib_per_s_max": high, "ratio": median(&ratios),
-                });
-            }
-            table.row(cells, figures);
-        }
-    }
-    table
 }
 
 #[cfg(test)]

@@ -266,6 +266,16 @@ mod tests {
     }
 
     #[test]
+    fn no_component_is_empty_up_to_the_largest_factors() {
+        for (experiments, bytes) in [(IOR, 1 << 20), (NETFLOW, 10 << 10)] {
+            for pieces in experiments.iter().map(|e| e.pieces(Factors { bytes, widths: 1, osts: 64 })) {
+                let ends: Vec<u64> = pieces.iter().map(|piece| piece.end.unwrap_or(u64::MAX)).collect();
+                assert!(ends.windows(2).all(|two| two[0] < two[1]) && pieces.iter().all(|p| p.count > 0), "{pieces:?}");
+            }
+        }
+    }
+
+    #[test]
     fn check_rejects_a_file_with_another_layout() {
         let composite = "\
 file

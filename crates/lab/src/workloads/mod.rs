@@ -1,0 +1,20 @@
+//! `sheen lab workloads`: IOR, a netflow analysis and BLAST with the striping patterns of
+//! "Evaluating Dynamic File Striping For Lustre" (Tables III to V, Fig. 3 to 10).
+//!
+//! The tool sets up a file system of its own. Before each read phase all mounts are made anew, so
+//! that their caches are empty. `lfs setstripe` sets a pattern, and the layout of the full file is
+//! compared with it. Within a round the patterns take turns, and each round begins with another
+//! one. Ratios are formed within a round.
+
+pub mod args;
+mod blast;
+mod ior;
+mod netflow;
+mod outcome;
+pub mod patterns;
+mod print;
+pub mod records;
+mod setup;
+mod show;
+
+pub use show::main;
