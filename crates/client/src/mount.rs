@@ -121,8 +121,6 @@ impl Client {
     /// OST's host is made durable first.
     pub async fn umount(&self) {
         self.abort_tasks();
-        let registered = self.registered.lock().take();
-        drop(registered);
         if self.rt.timeout(FLUSH_WAIT, self.lov.settle_all()).await.is_err() {
             tracing::error!("{}: unmount: an OST did not answer in time: discarded dirty data", self.fsname);
         } else if self.rt.timeout(FLUSH_WAIT, self.lov.sync_retained()).await.is_err() {
@@ -142,6 +140,9 @@ impl Client {
         let osts = self.lov.all();
         join_all(osts.iter().map(|ost| ost.osc.import().close())).await;
         self.mdc.import().close().await;
+        // Last: `sheen umount` waits until the parameters are removed.
+        let registered = self.registered.lock().take();
+        drop(registered);
     }
 
     /// Contacts the MDT. The mount succeeds only if the MDT answers.

@@ -4,7 +4,7 @@
 //!   [`io500`]. Tools that measure servers and the network: [`survey`], [`net`],
 //!   with [`processes`].
 //! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
-//!   own ([`scratch`]) with the program as users call it ([`program`], [`counters`]).
+//!   own ([`scratch`], [`run_dir`]) with the program as users call it ([`program`], [`counters`]).
 //! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
@@ -32,6 +32,7 @@ pub mod processes;
 pub mod program;
 pub mod progress;
 pub mod report;
+pub mod run_dir;
 pub mod scratch;
 pub mod session;
 pub mod size;

@@ -74,9 +74,14 @@ pub fn mount_of(path: &Path) -> Option<[String; 2]> {
         .ancestors()
         .find_map(|dir| fs::canonicalize(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }).ok())?;
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
-    let words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let inside = words.filter(|words| words.len() > 2 && path.starts_with(words[1]));
+    let words = mounts.lines().map(|line| line.split(' ').map(unescape).collect::<Vec<_>>());
+    let inside = words.filter(|words| words.len() > 2 && path.starts_with(&words[1]));
     // The last of the longest mount points is on top.
     let best = inside.max_by_key(|words| words[1].len())?;
-    Some([best[2].to_owned(), best[0].to_owned()])
+    Some([best[2].clone(), best[0].clone()])
+}
+
+/// /proc/mounts writes space, tab, newline and backslash as \ooo.
+pub fn unescape(word: &str) -> String {
+    word.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

@@ -4,6 +4,7 @@
 use std::{
     ffi::OsStr,
     fs, io,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -37,7 +38,8 @@ impl Sheen {
     /// Returns a command that runs the program with `words`.
     pub fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(words);
+        // Ctrl-C is for this program alone, which then ends what it has begun.
+        command.args(words).process_group(0);
         if let Some(run) = &self.run {
             command.env("SHEEN_RUNTIME_DIR", run);
         }

@@ -7,20 +7,17 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use clap::Args;
-use rustix::process::{Signal, getuid};
+use rustix::process::getuid;
 
-use crate::{counters::Counters, output::named, program::Sheen, progress::Progress, stop};
+pub use crate::run_dir::RunDir;
+use crate::{counters::Counters, program::Sheen, progress::Progress, run_dir, size::human};
 
-/// Time in which a process must end by itself and write back its dirty data.
-const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// Statistics that count the destruction of objects: those of the OSTs, and of data on the MDT.
 const DESTROYS: &[&str] = &["obdfilter.*.stats", "dom.*.stats"];
 /// Time limit for the destruction of a removed file's objects. A file without a layout takes this
@@ -30,7 +27,6 @@ const DESTROY_TIMEOUT: Duration = Duration::from_secs(3);
 const DESTROY_QUIET: Duration = Duration::from_millis(50);
 /// Address of servers and mounts on one host.
 const LOOPBACK: &str = "127.0.0.1";
-const POLL: Duration = Duration::from_millis(20);
 /// FUSE threads of each mount of a tool's own file system.
 const FUSE_THREADS: usize = 4;
 
@@ -47,50 +43,39 @@ pub struct ScratchArgs {
     pub ost_model: Option<String>,
 }
 
+impl ScratchArgs {
+    /// Returns the directory of the file system.
+    fn base(&self) -> PathBuf {
+        let in_memory = || format!("/dev/shm/sheen-lab-{}", getuid().as_raw()).into();
+        self.scratch.clone().unwrap_or_else(in_memory)
+    }
+
+    /// Checks that a file of this many bytes fits, with as much again for logs and databases.
+    ///
+    /// # Errors
+    /// It does not. The message says what to do.
+    pub fn check_space(&self, bytes: u64) -> io::Result<()> {
+        let base = self.base();
+        let Some(space) = base.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok()) else { return Ok(()) };
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        if bytes.saturating_mul(2) <= free {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "the largest file takes {}, and {} has {} free: name a directory with --scratch, or measure less data",
+            human(bytes),
+            base.display(),
+            human(free)
+        )))
+    }
+}
+
 /// Counter of locks granted to clients, in the statistics of a namespace.
 pub const GRANTS: &str = "grants";
 /// Counter of blocking callbacks sent to clients.
 pub const CALLBACKS: &str = "ldlm_bl_callback";
 /// Counter of locks that the server took for itself, to serve clients that hold no lock.
 pub const OWN: &str = "local";
-
-/// The directory of one run of a program.
-#[derive(Debug)]
-pub struct RunDir {
-    dir: PathBuf,
-    program: PathBuf,
-}
-
-impl RunDir {
-    /// Creates `base/NAME.PID`, and removes what killed runs have left in `base`.
-    pub fn claim(base: &Path, name: &str, program: &Path) -> io::Result<RunDir> {
-        fs::create_dir_all(base)?;
-        let program = program
-            .canonicalize()
-            .map_err(|e| io::Error::other(format!("{}: {e}; `make build` builds it", program.display())))?;
-        for entry in fs::read_dir(base)?.flatten() {
-            let left = entry.file_name().to_str().and_then(|n| n.rsplit_once('.')?.1.parse::<u32>().ok());
-            if left.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                eprintln!("removing the leftovers of a killed run: {}", entry.path().display());
-                clear(&entry.path(), &program);
-            }
-        }
-        let dir = base.canonicalize()?.join(format!("{name}.{}", std::process::id()));
-        fs::create_dir_all(&dir)?;
-        Ok(RunDir { dir, program })
-    }
-
-    /// Returns the path of the directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-}
-
-impl Drop for RunDir {
-    fn drop(&mut self) {
-        clear(&self.dir, &self.program);
-    }
-}
 
 /// The parameters of a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -140,11 +125,11 @@ impl Cluster {
     }
 
     fn start(run_dir: &RunDir, plan: Plan, address: &'static str, model: Option<String>) -> io::Result<Cluster> {
-        let dir = run_dir.dir.join(plan.name.replace(' ', "-"));
+        let dir = run_dir.dir().join(plan.name.replace(' ', "-"));
         fs::create_dir_all(&dir)?;
         let mounts: Vec<PathBuf> = (0..plan.mounts).map(|i| dir.join(format!("m{i}"))).collect();
-        let sheen = Sheen::new(&run_dir.program, dir.join("run"));
-        let cluster = Cluster { plan, address, model, mounts, sheen, dir, program: run_dir.program.clone() };
+        let sheen = Sheen::new(run_dir.program(), dir.join("run"));
+        let cluster = Cluster { plan, address, model, mounts, sheen, dir, program: run_dir.program().to_owned() };
         let progress = Progress::new(1 + plan.mounts - usize::from(plan.lo));
         progress.step(&format!("{}: servers", plan.name), || cluster.serve())?;
         for at in cluster.mounts.iter().skip(usize::from(plan.lo)) {
@@ -190,7 +175,7 @@ impl Cluster {
         let at = &self.mounts[index];
         let before = self.sheen.pids().len();
         self.sheen.run(["umount", &at.to_string_lossy()])?;
-        until(|| self.sheen.pids().len() < before);
+        run_dir::until(|| self.sheen.pids().len() < before);
         self.mount(at)
     }
 
@@ -225,7 +210,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        take_down(&self.dir, &self.program);
+        run_dir::take_down(&self.dir, &self.program);
     }
 }
 
@@ -244,9 +229,7 @@ impl Own {
     /// # Errors
     /// The directory is another user's; a process does not start.
     pub fn up(args: &ScratchArgs, tool: &str, osts: usize, mounts: usize) -> io::Result<Own> {
-        let base = args.scratch.clone().unwrap_or_else(|| format!("/dev/shm/sheen-lab-{}", getuid().as_raw()).into());
-        private(&base)?;
-        let run_dir = RunDir::claim(&base, tool, &std::env::current_exe()?)?;
+        let run_dir = RunDir::claim(&args.base(), tool, &std::env::current_exe()?)?;
         let plan = Plan { name: "lab", osts, mounts, lo: false, threads: FUSE_THREADS };
         let cluster = Cluster::up_modelled(&run_dir, plan, args.ost_model.clone())?;
         Ok(Own { cluster, run_dir })
@@ -256,17 +239,6 @@ impl Own {
     pub fn dir(&self) -> &Path {
         self.run_dir.dir()
     }
-}
-
-/// Creates a directory for this user alone, or checks that it is the user's.
-fn private(base: &Path) -> io::Result<()> {
-    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(base);
-    created.map_err(|e| named("create", base, &e))?;
-    let owner = fs::symlink_metadata(base).map_err(|e| named("look at", base, &e))?.uid();
-    if owner == getuid().as_raw() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("{} belongs to another user: name a directory with --scratch", base.display())))
 }
 
 /// Removes a file, or a directory with its content, and waits until the servers have destroyed the
@@ -292,57 +264,4 @@ pub fn remove(sheen: &Sheen, counted: &[&str], path: &Path) -> io::Result<()> {
         last = now;
     }
     Ok(())
-}
-
-/// Stops all clusters in the directory of a run, and removes it.
-fn clear(run_dir: &Path, program: &Path) {
-    for entry in fs::read_dir(run_dir).into_iter().flatten().flatten() {
-        take_down(&entry.path(), program);
-    }
-    let _ = fs::remove_dir(run_dir);
-}
-
-/// Unmounts the mounts in the directory, ends its processes, and removes it.
-fn take_down(dir: &Path, program: &Path) {
-    let sheen = Sheen::new(program, dir.join("run"));
-    let fs_dir = dir.join("fs");
-    for at in mounted_below(dir) {
-        if sheen.run(["umount", &at]).is_err() {
-            let _ = Command::new("umount").args(["--lazy", &at]).stderr(Stdio::null()).status();
-        }
-    }
-    // Clients write back their dirty data before the servers end.
-    until(|| sheen.pids().len() <= 1);
-    if fs_dir.exists() {
-        let _ = sheen.run(["down", "--force", "--dir", &fs_dir.to_string_lossy()]);
-    }
-    if !until(|| sheen.pids().is_empty()) {
-        for pid in sheen.pids() {
-            eprintln!("process {pid} does not end; killing it");
-            stop::kill(pid, Signal::KILL);
-        }
-    }
-    // If a file system is still mounted, remove_dir_all would delete its content.
-    if mounted_below(dir).is_empty() {
-        let _ = fs::remove_dir_all(dir);
-    }
-}
-
-/// Returns the mount points in a directory, the newest first.
-fn mounted_below(dir: &Path) -> Vec<String> {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let points = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
-    points.filter(|at| Path::new(at).starts_with(dir)).map(str::to_owned).collect()
-}
-
-/// Waits until a condition holds, for at most [`END_TIMEOUT`]. Returns whether it holds.
-fn until(mut holds: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + END_TIMEOUT;
-    while !holds() {
-        if Instant::now() > end {
-            return false;
-        }
-        thread::sleep(POLL);
-    }
-    true
 }

@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr};
 
 /// Largest value of each property: a million MiB/s, or a second, is beyond any disk.
 const VALUE_MAX: u64 = 1_000_000;
+/// Most MiB of memory: 64 GiB, for which the model needs some 100 MB.
+const CACHE_MAX: u64 = 65_536;
 
 /// The properties of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,8 +87,9 @@ impl FromStr for DiskSpec {
             })?;
             let names = known();
             let field = spec.field(name).ok_or_else(|| format!("'{name}' is not one of {names}"))?;
-            *field = value.parse().ok().filter(|value| *value <= VALUE_MAX).ok_or_else(|| {
-                format!("{name}={value}: not a whole number up to {VALUE_MAX} (MiB/s, MiB or microseconds)")
+            let max = if name == "cache" { CACHE_MAX } else { VALUE_MAX };
+            *field = value.parse().ok().filter(|value| *value <= max).ok_or_else(|| {
+                format!("{name}={value}: not a whole number up to {max} (MiB/s, MiB or microseconds)")
             })?;
         }
         if spec.write == 0 {
@@ -121,7 +124,8 @@ mod tests {
             ("write = 80", "'write' is not a property"),
             ("write=80 color=1", "'color' is not one of write, read"),
             ("write=fast", "write=fast: not a whole number"),
-            ("write=80 cache=1000001", "cache=1000001: not a whole number up to 1000000"),
+            ("write=80 cache=65537", "cache=65537: not a whole number up to 65536"),
+            ("write=1000001", "write=1000001: not a whole number up to 1000000"),
         ] {
             let refused = text.parse::<DiskSpec>().unwrap_err();
             assert!(refused.contains(message), "{text}: {refused}");

@@ -223,17 +223,19 @@ impl Ost {
     }
 
     async fn read(&self, export: &Arc<Export>, parts: &[Part]) -> Result<Response<Reply>> {
-        let response = if !self.is_written(export, parts) {
-            self.read_written(export, parts).await?
-        } else if let Some(response) = self.in_place(export, parts)? {
-            response
-        } else {
-            self.read_now(parts, export.nid() != Nid::Lo)?
-        };
-        if let Reply::Read(lens) = &response.body {
-            self.disk.wait(self.disk.read(parts, lens)).await;
+        if self.disk.is_modelled() {
+            // Before the read, which takes locks and checksums.
+            let sizes = parts.iter().map(|part| Ok(self.store.attr(part.object)?.size));
+            let sizes = sizes.collect::<Result<Vec<u64>>>()?;
+            self.disk.wait(self.disk.read(parts, &sizes)).await;
         }
-        Ok(response)
+        if !self.is_written(export, parts) {
+            self.read_written(export, parts).await
+        } else if let Some(response) = self.in_place(export, parts)? {
+            Ok(response)
+        } else {
+            self.read_now(parts, export.nid() != Nid::Lo)
+        }
     }
 
     fn read_now(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {

@@ -147,6 +147,8 @@ impl Ost {
     /// everything durable, releases the directory. May be called twice.
     pub async fn stop(&self) {
         self.revoke_all().await;
+        // The requests that wait for it are answered, and must not delay the stop.
+        self.disk.set(None);
         if let Some(server) = self.server.upgrade() {
             server.drain(&self.name).await;
         }

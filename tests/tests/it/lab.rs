@@ -541,7 +541,7 @@ fn workloads_measure_all_patterns_with_the_right_data() {
     let dir = tempfile::tempdir().expect("a directory");
     let [scratch, html] = ["scratch", "r.html"].map(|name| dir.path().join(name));
     let line = format!(
-        "lab workloads --scratch {} --report {} --only ior,netflow --nodes 2 --osts 2 --ior-factor 1048576 \
+        "lab workloads --scratch {} --report {} --only ior,netflow --nodes 1 --osts 2 --ior-factor 1048576 \
          --netflow-factor 10240 -i 1 --format json",
         scratch.display(),
         html.display()

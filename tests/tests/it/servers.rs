@@ -14,7 +14,8 @@ use std::{
 use sheen_tests::{
     Guarded, Mount, can_mount,
     cluster::{Cluster, bash},
-    noise, run_command, sheen,
+    mounts::{LIMIT, TwoMounts},
+    noise, run, run_command, sheen,
     wait::{blocks, eventually, let_pass, while_down},
 };
 
@@ -128,4 +129,27 @@ signal.setitimer(signal.ITIMER_REAL, 0)";
     let reader = blocks("a reader that gets signals", SOME_SIGNALS, move || run_command(reader));
     cluster.spawn("oss");
     assert_eq!(reader.join().unwrap().ok(), "None content\n", "SIGALRM is no reason to fail");
+}
+
+#[test]
+fn umount_returns_when_the_mount_has_left_its_servers() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let two = TwoMounts::up(LIMIT);
+    let param = |name: &str| run(sheen(), ["lctl", "get_param", "-n", name]);
+    let exports = || -> u64 {
+        let lines = param("obdfilter.*.num_exports").ok();
+        lines.lines().map(|line| line.parse::<u64>().unwrap()).sum()
+    };
+    let data = noise(3, 3 << 20);
+    fs::write(two.second.path("f"), &data).unwrap();
+    fs::read(two.fs.path("f")).unwrap();
+    let before = exports();
+    let at = two.second.mnt.display().to_string();
+    assert!(param("llite.*.mount_point").ok().lines().any(|line| line == at));
+    run(sheen(), ["umount", &at]).ok();
+    assert!(exports() < before, "the OSTs still know the client");
+    assert!(!param("llite.*.mount_point").ok().lines().any(|line| line == at));
+    assert!(fs::read(two.fs.path("f")).unwrap() == data);
 }

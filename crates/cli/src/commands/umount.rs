@@ -1,12 +1,26 @@
-//! `sheen umount`: unmounts a file system.
+//! `sheen umount`: unmounts a file system, and waits until the mount has left its servers. A server
+//! that stops or is killed after that need not wait for this client, and loses none of its data.
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, ask, sockets};
 
 use crate::{
     args::UmountArgs,
     error::{Failure, Result},
     paths::mount_point,
 };
+
+/// Longest wait for a mount that leaves its servers. The mount itself waits 60 s until the OSTs
+/// have its dirty data, and as long for their disks.
+const LEAVE_WAIT: Duration = Duration::from_secs(150);
+/// After this time the command says what it waits for.
+const SILENT_WAIT: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(10);
 
 /// Runs the command.
 pub fn run(args: &UmountArgs) -> Result {
@@ -15,7 +29,68 @@ pub fn run(args: &UmountArgs) -> Result {
         return Err(Failure::new(format!("no Sheen file system is mounted at {}", mountpoint.display()))
             .advise("`grep fuse.sheen /proc/mounts` lists the Sheen mounts of this host"));
     }
-    unmount(&mountpoint, args.force)
+    let serving = if args.force { Vec::new() } else { Serving::of(&mountpoint) };
+    unmount(&mountpoint, args.force)?;
+    wait(&serving, &mountpoint)
+}
+
+/// Waits until the process of a mount has left its servers. `serving`: the processes before it was
+/// unmounted. There are more than one if it has covered other mounts.
+fn wait(serving: &[Serving], mountpoint: &Path) -> Result {
+    let (start, mut reported) = (Instant::now(), false);
+    while !serving.is_empty() && serving.iter().all(Serving::is_there) {
+        if start.elapsed() > LEAVE_WAIT {
+            return Err(Failure::new(format!(
+                "{} is unmounted, but its process has not left the servers after {LEAVE_WAIT:?}",
+                mountpoint.display()
+            ))
+            .advise("its last changes may be lost; look at its log, and at the servers"));
+        }
+        if start.elapsed() > SILENT_WAIT && !std::mem::replace(&mut reported, true) {
+            eprintln!(
+                "{} is unmounted; waiting until its last data is on the servers (Ctrl-C ends only the wait)",
+                mountpoint.display()
+            );
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// The process of a mount. It has a parameter with the mount point until it has left its servers.
+struct Serving {
+    socket: PathBuf,
+    /// `llite.*.mount_point`.
+    name: String,
+}
+
+impl Serving {
+    /// Returns the processes with this mount point.
+    fn of(mountpoint: &Path) -> Vec<Serving> {
+        let here = mountpoint.to_string_lossy();
+        let ask_one = |socket: PathBuf| {
+            let request = Request::Get { pattern: "llite.*.mount_point".into() };
+            let found = match ask(&socket, &request, GREETING_TIMEOUT) {
+                Ok(Reply::Values(found)) => found,
+                _ => Vec::new(),
+            };
+            let here = here.clone();
+            found
+                .into_iter()
+                .filter(move |found| found.value == here)
+                .map(move |found| Serving { socket: socket.clone(), name: found.name })
+        };
+        sockets().into_iter().flat_map(ask_one).collect()
+    }
+
+    /// Whether it has not left. A process that is too busy to answer has not.
+    fn is_there(&self) -> bool {
+        match ask(&self.socket, &Request::List { pattern: self.name.clone() }, GREETING_TIMEOUT) {
+            Ok(Reply::Nodes(nodes)) => !nodes.is_empty(),
+            Err(NoReply::Silent(_)) => true,
+            Ok(_) | Err(NoReply::Failed(_)) => false,
+        }
+    }
 }
 
 /// Unmounts a Sheen file system. `force` detaches a mount that is in use. Does nothing if none is

@@ -7,6 +7,7 @@ use std::{
 };
 
 use sheen_lnet::{DEFAULT_PORT, Nid};
+use sheen_oss::DiskSpec;
 
 use crate::{
     announce,
@@ -51,7 +52,9 @@ pub fn run(args: &UpArgs) -> Result {
     }
     match state(&home.run())? {
         State::Down => {}
-        State::Up(now) => return report_running(&home, &plan, &now, mountpoint.as_deref()),
+        State::Up(now) => {
+            return report_running(&home, &plan, args.ost_model.ost_model, &now, mountpoint.as_deref());
+        }
         State::Changing => {
             return Err(Failure::new("another process is starting or stopping this file system")
                 .advise("try again in a moment; `sheen status` shows the state"));
@@ -72,8 +75,20 @@ pub fn run(args: &UpArgs) -> Result {
 
 /// Reports a file system that is already running. Fails unless its configuration and its mount
 /// point are those that the user asks for.
-fn report_running(home: &Home, plan: &Config, now: &Running, mountpoint: Option<&Path>) -> Result {
+fn report_running(
+    home: &Home,
+    plan: &Config,
+    disk: Option<DiskSpec>,
+    now: &Running,
+    mountpoint: Option<&Path>,
+) -> Result {
     let dir = home.dir().display();
+    if let Some(disk) = disk {
+        return Err(Failure::new(format!("{} is already running", now.fsname)).advise(format!(
+            "set the disks of its OSTs with `lctl set_param \"obdfilter.{}-OST*.disk_model={disk}\"`",
+            now.fsname
+        )));
+    }
     if Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
             .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));

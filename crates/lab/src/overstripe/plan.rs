@@ -20,6 +20,8 @@ const STRIPES_MAX: u64 = 2000;
 const NODES: &str = "4";
 /// Most mounts of the tool's own file system.
 const NODES_MAX: u64 = 64;
+/// Most tasks of a run of IOR.
+const TASKS_MAX: u64 = 4096;
 /// Signature of the data.
 const SIGNATURE: u32 = 1;
 const NAME: &str = "shared";
@@ -105,6 +107,19 @@ impl Plan {
             None => values("--nodes", NODES, NODES_MAX)?,
             Some(text) => values("--nodes", text, if all > 0 { all } else { NODES_MAX })?,
         };
+        if let Some(twice) = twice(&args.osts) {
+            return Err(format!("--osts: {twice} is named twice"));
+        }
+        if let Some(twice) = twice(&args.mounts) {
+            return Err(format!("--mounts: {} is named twice", twice.display()));
+        }
+        if let Some(twice) = twice(&args.locks) {
+            return Err(format!("--locks: {} is named twice", twice.name()));
+        }
+        let most = nodes.last().copied().unwrap_or(1) * u64::from(args.ppn);
+        if most > TASKS_MAX {
+            return Err(format!("--nodes and --ppn: {most} tasks are more than {TASKS_MAX}"));
+        }
         for record in &records {
             if !record.is_multiple_of(STRIPE_UNIT) {
                 return Err(format!("--records: {record} is not a multiple of 64k, the unit of stripes"));
@@ -139,6 +154,24 @@ impl Plan {
             read: args.read,
             repetitions: args.repetitions,
         })
+    }
+
+    /// Checks that the buffers of the tasks of each run fit in memory.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn check_memory(&self) -> Result<(), String> {
+        let mounts = vec![PathBuf::from("/"); self.nodes() as usize];
+        for &curve in &self.curves {
+            let run = self.ior(&mounts, Path::new("/"), (curve, Layout::Shared(1)), Access::Check)?;
+            crate::machine::check_memory(run.memory_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the largest file.
+    pub fn largest(&self) -> u64 {
+        self.size.saturating_mul(self.nodes().into())
     }
 
     /// Returns the number of mounts that are needed.
@@ -192,6 +225,11 @@ impl Plan {
         };
         osts.join(",")
     }
+}
+
+/// Returns a value that occurs twice.
+fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
+    values.iter().enumerate().find(|(n, value)| values[..*n].contains(value)).map(|(_, value)| value)
 }
 
 /// The access of a run of IOR.
@@ -248,6 +286,10 @@ mod tests {
             ("--size 100k", "--size:"),
             ("--size 64m --ppn 3", "for each of 3 tasks"),
             ("--nodes 65", "--nodes: 65 is more than 64"),
+            ("--nodes 64 --ppn 256 -t 64k", "16384 tasks are more than 4096"),
+            ("--osts 1,0,1", "--osts: 1 is named twice"),
+            ("--mounts /a,/a", "--mounts: /a is named twice"),
+            ("--locks exact,exact", "--locks: exact is named twice"),
             ("--mounts /a --ost-model hdd", "without --mounts"),
             ("--mounts /a,/b --nodes 3", "--nodes: 3 is more than 2"),
         ] {

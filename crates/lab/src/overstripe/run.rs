@@ -34,12 +34,18 @@ pub fn run(plan: &Plan, system: &System, outcome: &mut Outcome, session: &mut Se
 fn rounds(plan: &Plan, system: &System, outcome: &mut Outcome, session: &mut Session) -> io::Result<()> {
     let locks = match plan.locks.is_empty() {
         true => None,
-        false => Some(Saved::new(&system.program, &system.fsname).map_err(|e| {
-            io::Error::new(e.kind(), format!("--locks: servers and mounts must be your processes on this host: {e}"))
-        })?),
+        false if !system.is_here => {
+            let text = "--locks: the OSTs and all mounts must be processes of yours on this host";
+            return Err(io::Error::other(text));
+        }
+        false => Some(Saved::new(&system.program, &system.fsname)?),
     };
-    if system.counters()?.is_none() {
-        session.warn("no OST of the file system is a process of yours on this host: its locks are not counted".into());
+    if !system.is_here {
+        let text = "an OST or a mount is no process of yours on this host: locks are not counted";
+        session.warn(text.into());
+    }
+    if plan.read && !system.is_own() && plan.curves.iter().any(|curve| curve.nodes == 1) {
+        session.warn("one node: reads may come from its cache".into());
     }
     for round in 0..plan.repetitions {
         for &curve in &plan.curves {
@@ -84,6 +90,9 @@ fn measure(
     let before = system.counters()?;
     let written = rate(&ior::run_quietly(&write, session)?, step::Access::Write)?;
     let explained = Explained::between(before, system.counters()?);
+    if plan.read {
+        system.empty_caches()?;
+    }
     let read = match plan.read {
         true => Some(rate(&ior::run_quietly(&part(Access::Read)?, session)?, step::Access::Read)?),
         false => None,

@@ -29,6 +29,7 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &OverstripeArgs, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
+    plan.check_memory()?;
     let began = Moment::now();
     let points = plan.curves.len() * plan.layouts.len();
     let phases = points * (plan.repetitions as usize * (1 + usize::from(plan.read)) + 1);

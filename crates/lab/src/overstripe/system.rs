@@ -14,6 +14,9 @@ use crate::{
     scratch::{self, CALLBACKS, GRANTS, OWN, Own},
 };
 
+/// Name of the tool's own file system.
+const FSNAME: &str = "sheen";
+
 /// A file system.
 pub struct System {
     /// Its mounts.
@@ -24,6 +27,10 @@ pub struct System {
     pub program: Sheen,
     /// Its name.
     pub fsname: String,
+    /// Names of the OSTs that are measured.
+    osts: Vec<String>,
+    /// Whether all of them, and all mounts, are processes of this user on this host.
+    pub is_here: bool,
     own: Option<Own>,
 }
 
@@ -53,24 +60,34 @@ impl System {
     }
 
     fn of_user(plan: &Plan) -> io::Result<System> {
-        let names = plan.mounts.iter().map(|mount| processes::mount_info(mount).map(|info| info.fsname));
-        let names = names.collect::<io::Result<Vec<String>>>()?;
+        let infos = plan.mounts.iter().map(|mount| processes::mount_info(mount)).collect::<io::Result<Vec<_>>>()?;
+        let names: Vec<&String> = infos.iter().map(|info| &info.fsname).collect();
         if let Some(other) = names.iter().find(|name| **name != names[0]) {
             return Err(io::Error::other(format!("--mounts: {} and {other} are two file systems", names[0])));
         }
-        let [dir, fsname] = [String::new(), names[0].clone()];
-        Ok(System { mounts: plan.mounts.clone(), dir: dir.into(), program: Sheen::here()?, fsname, own: None })
+        let (fsname, program) = (names[0].clone(), Sheen::here()?);
+        let osts: Vec<String> = plan.osts.iter().map(|index| format!("{fsname}-OST{index:04x}")).collect();
+        let of_osts = osts.iter().map(|ost| format!("obdfilter.{ost}.uuid"));
+        let of_mounts = infos.iter().map(|info| format!("llite.{fsname}-{}.uuid", info.instance));
+        let mut is_here = true;
+        for name in of_osts.chain(of_mounts) {
+            is_here &= program.get_param(&name)?.is_some();
+        }
+        Ok(System { mounts: plan.mounts.clone(), dir: PathBuf::new(), program, fsname, osts, is_here, own: None })
     }
 
     fn own(args: &OverstripeArgs, plan: &Plan) -> io::Result<System> {
         let osts = plan.osts.iter().max().map_or(1, |index| *index as usize + 1);
+        args.scratch.check_space(plan.largest())?;
         let own = Own::up(&args.scratch, "overstripe", osts, plan.nodes() as usize)?;
         let cluster = &own.cluster;
         Ok(System {
             mounts: cluster.mounts.clone(),
             dir: PathBuf::new(),
             program: cluster.sheen.clone(),
-            fsname: "sheen".into(),
+            fsname: FSNAME.into(),
+            osts: plan.osts.iter().map(|index| format!("{FSNAME}-OST{index:04x}")).collect(),
+            is_here: true,
             own: Some(own),
         })
     }
@@ -80,15 +97,34 @@ impl System {
         self.own.is_some()
     }
 
-    /// Returns the counters of the OSTs; `None` if no OST is a process of the user on this host.
+    /// Returns the counters of the OSTs; `None` if they cannot be asked.
+    ///
+    /// # Errors
+    /// An OST lacks one of them.
     pub fn counters(&self) -> io::Result<Option<Counters>> {
-        let patterns = [self.stats(), format!("ldlm.namespaces.filter-{}-OST*.stats", self.fsname)];
-        let counters = self.program.counters(&patterns.each_ref().map(String::as_str))?;
-        Ok([GRANTS, CALLBACKS, OWN].iter().all(|name| counters.has(name)).then_some(counters))
+        if !self.is_here {
+            return Ok(None);
+        }
+        let of_locks = self.osts.iter().map(|ost| format!("ldlm.namespaces.filter-{ost}_UUID.stats"));
+        let patterns: Vec<String> = self.stats().chain(of_locks).collect();
+        let counters = self.program.counters(&patterns.iter().map(String::as_str).collect::<Vec<&str>>())?;
+        match [GRANTS, CALLBACKS, OWN].into_iter().find(|name| !counters.has(name)) {
+            Some(name) => Err(io::Error::other(format!("the locks of the OSTs have no counter {name}"))),
+            None => Ok(Some(counters)),
+        }
     }
 
-    fn stats(&self) -> String {
-        format!("obdfilter.{}-OST*.stats", self.fsname)
+    fn stats(&self) -> impl Iterator<Item = String> + use<'_> {
+        self.osts.iter().map(|ost| format!("obdfilter.{ost}.stats"))
+    }
+
+    /// Empties the caches of the mounts, if they are the tool's own.
+    ///
+    /// # Errors
+    /// Of a mount.
+    pub fn empty_caches(&self) -> io::Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        (0..own.cluster.mounts.len()).try_for_each(|mount| own.cluster.remount(mount))
     }
 
     /// Removes a directory with its content, and waits for the OSTs if they can be asked.
@@ -96,7 +132,8 @@ impl System {
     /// # Errors
     /// Of the removal.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
-        scratch::remove(&self.program, &[&self.stats()], path)
+        let stats: Vec<String> = self.stats().collect();
+        scratch::remove(&self.program, &stats.iter().map(String::as_str).collect::<Vec<&str>>(), path)
     }
 }
 

@@ -13,6 +13,9 @@ use crate::{
 /// Largest factors: each part of a file between watermarks has at least one stripe of 1 MiB.
 const IOR_FACTOR_MAX: u64 = 1 << 20;
 const NETFLOW_FACTOR_MAX: u64 = 10 << 10;
+/// Bytes of the paper's files.
+pub const IOR_BYTES: u64 = 4 << 40;
+pub const NETFLOW_BYTES: u64 = 55 << 30;
 const EXAMPLES: &str = "\
 Examples:
   sheen lab workloads --report workloads.html        all workloads, on OSTs in memory
@@ -75,6 +78,16 @@ impl Workload {
             Workload::Ior => 2 * IOR.len(),
             Workload::Netflow => 2 * NETFLOW.len(),
             Workload::Blast => BLAST.len(),
+        }
+    }
+
+    /// Returns the bytes of its largest file.
+    pub fn bytes(self, args: &WorkloadsArgs) -> u64 {
+        match self {
+            Workload::Ior => IOR_BYTES / args.ior_factor,
+            Workload::Netflow => NETFLOW_BYTES / args.netflow_factor,
+            // 18 copies of a database of some 10 MB.
+            Workload::Blast => 256 << 20,
         }
     }
 }

@@ -63,6 +63,10 @@ impl Input {
             fs::write(&queries[i], share)?;
         }
         let bytes = fs::metadata(dir.join("db").join(SEQUENCES))?.len();
+        let factors = Factors { bytes: DATABASE_BYTES / bytes.max(1), widths: WIDTHS, osts: args.osts.into() };
+        if BLAST.iter().any(|experiment| experiment.is_too_small(factors)) {
+            return Err(io::Error::other("--proteins: the set is too small: its parts would be below a stripe"));
+        }
         Ok(Input { dir, queries, bytes })
     }
 
@@ -188,10 +192,18 @@ impl Running {
     fn start(command: &mut Command) -> io::Result<Running> {
         let child = command.spawn()?;
         stop::worker_started(child.id());
-        Ok(Running(child))
+        let running = Running(child);
+        // A signal before the line above was not for this process.
+        stop::check().map(|()| running)
     }
 
     fn end(mut self) -> io::Result<()> {
+        // It remains a zombie until it is no worker any more, so that its id is not reused.
+        rustix::process::waitid(
+            rustix::process::WaitId::Pid(rustix::process::Pid::from_child(&self.0)),
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+        )?;
+        stop::worker_ending(self.0.id());
         let status = self.0.wait()?;
         stop::check()?;
         succeed(status, "blastp")

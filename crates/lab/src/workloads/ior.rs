@@ -11,6 +11,7 @@ use crate::{
     nodes::PlaceArgs,
     size::human,
     workloads::{
+        args::IOR_BYTES,
         outcome::Quantity,
         patterns::{Experiment, IOR},
         setup::Setup,
@@ -19,7 +20,6 @@ use crate::{
 
 const TASKS_PER_MOUNT: u64 = 2;
 const RECORD: u64 = 1 << 20;
-const FILE_BYTES: u64 = 4 << 40;
 const WRITE: Quantity = Quantity { name: "write with fsync", unit: "MiB/s", variation: "" };
 const READ: Quantity = Quantity { name: "read", unit: "MiB/s", variation: "" };
 
@@ -30,7 +30,7 @@ const READ: Quantity = Quantity { name: "read", unit: "MiB/s", variation: "" };
 pub fn measure(setup: &mut Setup<'_>) -> io::Result<()> {
     let (factor, mounts) = (setup.args.ior_factor, setup.cluster.mounts.len());
     let tasks = mounts as u64 * TASKS_PER_MOUNT;
-    let block = (FILE_BYTES / factor / RECORD / tasks).max(1) * RECORD;
+    let block = (IOR_BYTES / factor / RECORD / tasks).max(1) * RECORD;
     let size = human(block * tasks);
     let title = format!("IOR: {tasks} tasks on {mounts} mounts, one file of {size}, 1/{factor} of the paper's");
     setup.outcome.begin(title, IOR);

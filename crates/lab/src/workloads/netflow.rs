@@ -21,6 +21,7 @@ use std::{
 use crate::{
     stop,
     workloads::{
+        args::NETFLOW_BYTES,
         outcome::Quantity,
         patterns::{Experiment, NETFLOW},
         records::{Extent, Index, Model, RECORD_MAX, first_record, generate},
@@ -31,7 +32,6 @@ use crate::{
 const READERS: usize = 4;
 /// Size in bytes of a sequential read.
 const SEGMENT: u64 = 1 << 20;
-const FILE_BYTES: u64 = 55 << 30;
 const VARIATIONS: [&str; 2] = ["synchronous", "asynchronous"];
 const PHASES: [&str; 2] = ["sequential reads", "small random reads"];
 const MIB: f64 = 1_048_576.0;
@@ -47,7 +47,7 @@ type Hosts = Vec<(u32, Vec<Extent>)>;
 /// Of the file system, or an interruption by the user.
 pub fn measure(setup: &mut Setup<'_>) -> io::Result<()> {
     let factor = setup.args.netflow_factor;
-    let text = generate((FILE_BYTES / factor) as usize);
+    let text = generate((NETFLOW_BYTES / factor) as usize);
     let mut index = Index::default();
     index.add(&text, 0, 0, text.len());
     let expected = model(&text, &index.hosts());

@@ -153,6 +153,12 @@ impl Experiment {
         pieces
     }
 
+    /// Whether a piece would be empty.
+    pub fn is_too_small(&self, factors: Factors) -> bool {
+        let ends: Vec<u64> = self.pieces(factors).iter().map(|piece| piece.end.unwrap_or(u64::MAX)).collect();
+        !ends.windows(2).all(|two| two[0] < two[1])
+    }
+
     /// Returns the pieces as arguments of `lfs setstripe`.
     pub fn words(&self, factors: Factors) -> Vec<String> {
         let mut words = Vec::new();
@@ -268,9 +274,10 @@ mod tests {
     #[test]
     fn no_component_is_empty_up_to_the_largest_factors() {
         for (experiments, bytes) in [(IOR, 1 << 20), (NETFLOW, 10 << 10)] {
-            for pieces in experiments.iter().map(|e| e.pieces(Factors { bytes, widths: 1, osts: 64 })) {
-                let ends: Vec<u64> = pieces.iter().map(|piece| piece.end.unwrap_or(u64::MAX)).collect();
-                assert!(ends.windows(2).all(|two| two[0] < two[1]) && pieces.iter().all(|p| p.count > 0), "{pieces:?}");
+            let factors = Factors { bytes, widths: 1, osts: 64 };
+            for experiment in experiments {
+                assert!(!experiment.is_too_small(factors), "{}", experiment.name);
+                assert!(experiment.pieces(factors).iter().all(|piece| piece.count > 0), "{}", experiment.name);
             }
         }
     }

@@ -31,13 +31,19 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
     let began = Moment::now();
     let mut chosen = match args.only.is_empty() {
         true => Workload::ALL.to_vec(),
-        false => args.only.clone(),
+        false => Workload::ALL.into_iter().filter(|workload| args.only.contains(workload)).collect(),
     };
     let missing = blast::missing(args).filter(|_| chosen.contains(&Workload::Blast));
     match &missing {
         Some(missing) if !args.only.is_empty() => return Err(format!("--only: {missing}")),
         Some(_) => chosen.retain(|workload| *workload != Workload::Blast),
         None => {}
+    }
+    let largest = chosen.iter().map(|workload| workload.bytes(args)).max().unwrap_or(0);
+    args.scratch.check_space(largest).map_err(|e| e.to_string())?;
+    if chosen.contains(&Workload::Netflow) {
+        // The records, and an index of them.
+        machine::check_memory(2 * Workload::Netflow.bytes(args))?;
     }
     let phases = args.repetitions as usize * chosen.iter().map(|workload| workload.phases()).sum::<usize>();
     let mut session = Session::new(phases, &args.output)?;
