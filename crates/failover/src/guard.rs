@@ -18,6 +18,9 @@ use crate::{
     record::{Record, Server},
 };
 
+/// Name of the thread of a beat.
+const THREAD: &str = "sheen-heartbeat";
+
 /// Why a server may no longer serve its directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lost {
@@ -135,7 +138,7 @@ impl Guard {
         self.watchdog.abort();
         let (shared, rt) = (self.shared.clone(), self.shared.rt.clone());
         // No beat of this server is under way after that.
-        let written = rt.run_blocking(move || {
+        let written = rt.run_on_own_thread(THREAD, move || {
             let mut record = shared.record.lock();
             let checked = shared.rt.now();
             if !shared.is_owner(&record)? {
@@ -146,7 +149,8 @@ impl Guard {
         });
         // Storage that hangs must not keep the process alive.
         let written = rt.timeout(self.shared.times.lease, written).await;
-        if let Err(error) = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).flatten();
+        if let Err(error) = written {
             tracing::warn!(%error, dir = %self.shared.dir.display(), "cannot record the stop: the next server waits longer");
         }
     }
@@ -165,10 +169,11 @@ impl Shared {
         Ok(Record::read(&self.disk, &self.dir)?.is_some_and(|found| found.owner == record.owner))
     }
 
-    /// One beat. Returns why the directory is lost, if it is.
+    /// One beat. Returns why the directory is lost, if it is. Other work that blocks does not delay
+    /// it: a busy disk must not end the lease.
     async fn beat(self: Arc<Self>) -> io::Result<Option<Lost>> {
         let rt = self.rt.clone();
-        rt.run_blocking(move || {
+        let beat = move || {
             let mut record = self.record.lock();
             let checked = self.rt.now();
             match Record::read(&self.disk, &self.dir)? {
@@ -178,8 +183,8 @@ impl Shared {
             (record.beat, record.checked) = (record.beat + 1, checked.as_nanos());
             record.write(&self.disk, &self.dir)?;
             Ok(asked_by(&self.disk, &self.dir).map(Lost::Asked))
-        })
-        .await
+        };
+        rt.run_on_own_thread(THREAD, beat).await.flatten()
     }
 
     fn renew(&self, began: Instant) {

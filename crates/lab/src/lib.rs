@@ -5,7 +5,8 @@
 //!   with [`processes`].
 //! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
 //!   own ([`scratch`], [`run_dir`]) with the program as users call it ([`program`], [`counters`]).
-//! * Their tasks: [`team`], [`job`], [`nodes`], [`buffer`], [`data`], [`span`], [`status_file`].
+//! * Their tasks: [`team`], [`launch`], [`task_clock`], [`job`], [`nodes`], [`buffer`], [`data`],
+//!   [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
 //! * Their output: [`session`], [`output`], [`progress`], [`chart`], [`report`], [`size`].
 //! * Interruption by signals: [`stop`].
@@ -21,6 +22,7 @@ pub mod data;
 pub mod io500;
 pub mod ior;
 pub mod job;
+pub mod launch;
 pub mod machine;
 pub mod mdtest;
 pub mod net;
@@ -41,16 +43,25 @@ pub mod stats;
 pub mod status_file;
 pub mod stop;
 pub mod survey;
+pub mod task_clock;
 pub mod team;
 pub mod workloads;
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use clap::{Parser, Subcommand};
 
 use crate::{
-    io500::args::Io500Args, ior::args::IorArgs, job::Job, mdtest::args::MdtestArgs, net::args::NetArgs,
-    overstripe::args::OverstripeArgs, survey::args::SurveyArgs, team::Member, workloads::args::WorkloadsArgs,
+    io500::args::Io500Args,
+    ior::args::IorArgs,
+    job::Job,
+    launch::{Place, Remote},
+    mdtest::args::MdtestArgs,
+    net::args::NetArgs,
+    overstripe::args::OverstripeArgs,
+    survey::args::SurveyArgs,
+    team::Member,
+    workloads::args::WorkloadsArgs,
 };
 
 /// Measure a file system
@@ -95,10 +106,17 @@ pub fn main(args: &[OsString]) -> i32 {
         Ok(lab) => lab,
         Err(code) => return code,
     };
+    let work = |job: Job, member: &mut Member| job.work(member);
     if matches!(lab.tool, Tool::Task) {
-        return i32::from(!Member::run(|job: Job, member| job.work(member)));
+        return i32::from(!Member::of_parent().run(work));
     }
-    let result = stop::listen().map_err(|e| e.to_string()).and_then(|()| match lab.tool {
+    let mut lab = lab;
+    match launched(&mut lab.tool, &words) {
+        Ok(None) => {}
+        Ok(Some(parent)) => return i32::from(!Member::of_launcher(parent).run(work)),
+        Err(message) => return failed(&message),
+    }
+    let result = match lab.tool {
         Tool::Ior(args) => ior::main(&args, &words),
         Tool::Mdtest(args) => mdtest::main(&args, &words),
         Tool::Io500(args) => io500::main(&args, &words),
@@ -108,15 +126,43 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Overstripe(args) => overstripe::main(&args, &words),
         Tool::Workloads(args) => workloads::main(&args, &words),
         Tool::Task => Ok(()),
-    });
-    match result {
-        Ok(()) => 0,
-        Err(_) if stop::check().is_err() => 130,
-        Err(message) => {
-            eprintln!("sheen lab: {message}");
-            1
-        }
+    };
+    result.map_or_else(|message| failed(&message), |()| 0)
+}
+
+/// Prints an error, unless the user has interrupted the program. Returns the exit code.
+fn failed(message: &str) -> i32 {
+    if stop::check().is_err() {
+        return 130;
     }
+    eprintln!("sheen lab: {message}");
+    1
+}
+
+/// Listens for signals, and joins the other processes of a launcher, such as mpirun, if one has
+/// started this program. Returns the connection to the first of them, unless this is the first.
+fn launched(tool: &mut Tool, words: &str) -> Result<Option<Remote>, String> {
+    let of_tool = match tool {
+        Tool::Ior(args) => Some((&args.places, &mut args.tasks)),
+        Tool::Mdtest(args) => Some((&args.places, &mut args.tasks)),
+        Tool::Io500(args) => Some((&args.places, &mut args.tasks)),
+        _ => None,
+    };
+    let place = if of_tool.is_some() { Place::of_this_process()? } else { None };
+    if place.is_none_or(|place| place.rank == 0) {
+        stop::listen().map_err(|e| e.to_string())?;
+    }
+    let (Some((places, tasks)), Some(place)) = (of_tool, place) else { return Ok(None) };
+    if tasks.is_some_and(|tasks| tasks != place.size) {
+        return Err(format!("the launcher has started {} tasks: leave out the number of tasks", place.size));
+    }
+    *tasks = Some(place.size);
+    let dir = places.rendezvous.as_deref().unwrap_or(Path::new("."));
+    let joined = match place.rank {
+        0 => launch::gather(place, dir, words).map(|()| None),
+        _ => launch::connect(place, dir, words).map(Some),
+    };
+    joined.map_err(|e| e.to_string())
 }
 
 /// Parses the command line. The directives of IOR's `-O` are options that follow the others.

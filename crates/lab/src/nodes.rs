@@ -1,9 +1,11 @@
-//! Mounts that stand for nodes: tasks use them in turn.
+//! Nodes: hosts, and mounts of one host that stand for nodes. Tasks use them in turn.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+
+use crate::launch;
 
 // A doc comment here would become the description of the tool in `--help`.
 #[allow(missing_docs, reason = "as above")]
@@ -16,6 +18,10 @@ pub struct PlaceArgs {
     /// Do not bind tasks to processors. By default each task is bound to one if there are enough
     #[arg(long)]
     pub no_bind: bool,
+    /// Under mpirun: a directory that all hosts share, in which the processes find each other
+    /// [default: the working directory]
+    #[arg(long, value_name = "DIR")]
+    pub rendezvous: Option<PathBuf>,
 }
 
 /// The mounts of a run.
@@ -25,6 +31,8 @@ pub struct Nodes {
     mounts: Vec<PathBuf>,
     /// Path of the measured file or directory below each mount.
     below: PathBuf,
+    /// Number of hosts. The tasks of each one use its mounts in turn.
+    hosts: u32,
 }
 
 impl Nodes {
@@ -33,14 +41,15 @@ impl Nodes {
     /// # Errors
     /// A message for the user.
     pub fn new(mounts: &[PathBuf], path: &Path) -> Result<Nodes, String> {
-        let Some(first) = mounts.first() else { return Ok(Nodes::default()) };
+        let hosts = launch::hosts();
+        let Some(first) = mounts.first() else { return Ok(Nodes { hosts, ..Nodes::default() }) };
         let below = match path.strip_prefix(first) {
             Ok(below) => below,
             Err(_) if path.is_relative() => path,
             Err(_) => return Err(format!("{} is not in the first mount, {}", path.display(), first.display())),
         };
         mounts.iter().try_for_each(|mount| text(mount).map(drop))?;
-        Ok(Nodes { mounts: mounts.to_vec(), below: below.to_owned() })
+        Ok(Nodes { mounts: mounts.to_vec(), below: below.to_owned(), hosts })
     }
 
     /// Whether the user has named mounts.
@@ -50,13 +59,15 @@ impl Nodes {
 
     /// Returns the number of nodes.
     pub fn count(&self) -> u32 {
-        u32::try_from(self.mounts.len()).unwrap_or(u32::MAX).max(1)
+        let mounts = u32::try_from(self.mounts.len()).unwrap_or(u32::MAX).max(1);
+        mounts.saturating_mul(self.hosts.max(1))
     }
 
     /// Returns the path of the measured file or directory for the task `rank`. `path` is its path
     /// if there are no mounts.
     pub fn path(&self, rank: u32, path: &Path) -> PathBuf {
-        match self.mounts.get((rank % self.count()) as usize) {
+        let of_host = (rank / self.hosts.max(1)) as usize;
+        match self.mounts.get(of_host % self.mounts.len().max(1)) {
             Some(mount) => mount.join(&self.below),
             None => path.to_owned(),
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Begin and end of a part of a phase, in nanoseconds ([`crate::team::now`]).
+/// Begin and end of a part of a phase, in nanoseconds ([`crate::task_clock::now`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Span {
     /// Begin.

@@ -1,37 +1,38 @@
 //! The tasks of a benchmark: processes that work in step with each other. This is the part of MPI
-//! that IOR and mdtest need, on one machine.
+//! that IOR and mdtest need.
 //!
-//! * The parent ([`Team`]) starts this program once for each task and sends each task its job.
+//! * The parent ([`Team`]) starts this program once for each task and sends each task its job. If a
+//!   launcher has started the tasks ([`launch`]), it starts only the first of them.
 //! * A task ([`Member`]) and its parent exchange values, each a line of JSON. Each task sends one
 //!   value; the parent then sends one value to all tasks. So an exchange is also a barrier.
 //! * A task that fails sends its error in place of the next value.
-//! * Tasks end when their parent ends or closes the pipe. An interruption kills them ([`stop`]).
+//! * A run ends with an empty line. Tasks end when their parent ends or closes the pipe. An
+//!   interruption kills them ([`stop`]).
 //!
-//! Times of different tasks can be compared: [`now`] reads the same clock in all processes.
+//! Times of different tasks can be compared ([`crate::task_clock`]).
 
 use std::{
-    io::{self, BufRead, BufReader, StdinLock, Write},
-    os::unix::process::CommandExt,
+    io::{self, BufRead, BufReader, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::process::CommandExt,
+    },
     process::{Child, ChildStdout, Command, Stdio},
 };
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
-    time::{ClockId, clock_gettime},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::stop;
+use crate::{
+    launch::{self, Remote},
+    stop,
+};
 
 /// Words of the command line that starts a task.
 pub const TASK: [&str; 2] = ["lab", "task"];
-
-/// Returns the time in nanoseconds since a moment that all processes of the machine share.
-pub fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 /// Returns a processor for each task: one of its own if there are enough for all, else none.
 ///
@@ -64,9 +65,62 @@ pub struct Team {
 }
 
 #[derive(Debug)]
-struct Task {
-    child: Child,
-    lines: BufReader<ChildStdout>,
+enum Task {
+    /// A process that the parent has started.
+    Process(Child, BufReader<ChildStdout>),
+    /// One that a launcher has started.
+    Remote(Remote),
+}
+
+impl Task {
+    fn start() -> io::Result<Task> {
+        let mut command = Command::new(std::env::current_exe()?);
+        // With a process group of its own, a task does not get the Ctrl-C that the parent gets.
+        command.args(TASK).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        stop::worker_started(child.id());
+        let out = child.stdout.take().ok_or_else(|| io::Error::other("a task has no pipe"))?;
+        Ok(Task::Process(child, BufReader::new(out)))
+    }
+
+    fn send(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            Task::Process(child, _) => child.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write_all(line),
+            Task::Remote(remote) => remote.stream.write_all(line),
+        }
+    }
+
+    fn lines(&mut self) -> &mut dyn BufRead {
+        match self {
+            Task::Process(_, lines) => lines,
+            Task::Remote(remote) => &mut remote.lines,
+        }
+    }
+
+    /// Whether a part of its next message was read together with the last one.
+    fn is_read_already(&self) -> bool {
+        match self {
+            Task::Process(_, lines) => !lines.buffer().is_empty(),
+            Task::Remote(remote) => !remote.lines.buffer().is_empty(),
+        }
+    }
+
+    /// Returns how the task has ended.
+    fn end(&mut self) -> String {
+        match self {
+            Task::Process(child, _) => child.wait().map_or_else(|e| e.to_string(), |status| status.to_string()),
+            Task::Remote(_) => "connection closed".into(),
+        }
+    }
+}
+
+impl AsFd for Task {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Task::Process(_, lines) => lines.get_ref().as_fd(),
+            Task::Remote(remote) => remote.stream.as_fd(),
+        }
+    }
 }
 
 impl Team {
@@ -75,19 +129,18 @@ impl Team {
     /// # Errors
     /// If a process cannot be started.
     pub fn start<J: Serialize>(bind: bool, jobs: impl ExactSizeIterator<Item = J>) -> io::Result<Team> {
-        let processors = if bind { processors(jobs.len()) } else { Vec::new() };
-        let program = std::env::current_exe()?;
+        let mut remotes = launch::take().into_iter();
+        if remotes.len() > 0 && remotes.len() + 1 != jobs.len() {
+            let [wanted, there] = [jobs.len(), remotes.len() + 1];
+            return Err(io::Error::other(format!("{wanted} tasks are wanted, and the launcher has started {there}")));
+        }
+        // A launcher binds its processes itself.
+        let processors = if bind && remotes.len() == 0 { processors(jobs.len()) } else { Vec::new() };
         let mut team = Team { tasks: Vec::new(), finished: false };
-        for job in jobs {
+        for (rank, job) in jobs.enumerate() {
             stop::check()?;
-            let mut command = Command::new(&program);
-            // With a process group of its own, a task does not get the Ctrl-C that the parent gets.
-            command.args(TASK).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-            let mut child = command.spawn()?;
-            stop::worker_started(child.id());
-            let out = child.stdout.take().ok_or_else(|| io::Error::other("a task has no pipe"))?;
-            team.tasks.push(Task { child, lines: BufReader::new(out) });
-            let rank = team.tasks.len() - 1;
+            let remote = if rank == 0 { None } else { remotes.next() };
+            team.tasks.push(remote.map_or_else(Task::start, |remote| Ok(Task::Remote(remote)))?);
             team.send_to(rank, &Start { processor: processors.get(rank).copied(), job })?;
         }
         Ok(team)
@@ -103,8 +156,7 @@ impl Team {
 
     fn send_to<T: Serialize>(&mut self, rank: usize, value: &T) -> io::Result<()> {
         let line = to_line(value)?;
-        let stdin = self.tasks[rank].child.stdin.as_mut();
-        let sent = stdin.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(|pipe| pipe.write_all(&line));
+        let sent = self.tasks[rank].send(&line);
         // The reason is in what the task has sent before it ended.
         sent.or_else(|_| self.receive_from::<serde_json::Value>(rank).map(drop))
     }
@@ -129,8 +181,12 @@ impl Team {
 
     /// Waits until at least one of these tasks has sent something or has ended. Returns which.
     fn ready(&self, ranks: &[usize]) -> io::Result<Vec<usize>> {
-        let pipes = ranks.iter().map(|rank| self.tasks[*rank].lines.get_ref());
-        let mut pipes: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        let read: Vec<usize> = ranks.iter().copied().filter(|rank| self.tasks[*rank].is_read_already()).collect();
+        if !read.is_empty() {
+            return Ok(read);
+        }
+        let tasks = ranks.iter().map(|rank| &self.tasks[*rank]);
+        let mut pipes: Vec<PollFd<'_>> = tasks.map(|task| PollFd::new(task, PollFlags::IN)).collect();
         match poll(&mut pipes, None) {
             // A signal: its handler runs in another thread.
             Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
@@ -142,11 +198,11 @@ impl Team {
     fn receive_from<T: DeserializeOwned>(&mut self, rank: usize) -> io::Result<T> {
         let task = &mut self.tasks[rank];
         let mut line = String::new();
-        let read = task.lines.read_line(&mut line);
+        let read = task.lines().read_line(&mut line);
         stop::check()?;
         read?;
         if line.is_empty() {
-            let end = task.child.wait()?;
+            let end = task.end();
             return Err(io::Error::other(format!("task {rank} ended unexpectedly: {end}")));
         }
         let result: Result<T, String> = serde_json::from_str(&line).map_err(io::Error::other)?;
@@ -165,51 +221,76 @@ impl Team {
     /// Ends the run: the tasks receive `None`.
     pub fn finish(mut self) {
         for task in &mut self.tasks {
-            drop(task.child.stdin.take());
+            // One that has ended meanwhile is noticed by the next run.
+            let _ = task.send(b"\n");
+            if let Task::Process(child, _) = task {
+                drop(child.stdin.take());
+            }
         }
         self.finished = true;
+        let remotes = self.tasks.extract_if(.., |task| matches!(task, Task::Remote(_)));
+        let remotes = remotes.filter_map(|task| match task {
+            Task::Remote(remote) => Some(remote),
+            Task::Process(..) => None,
+        });
+        launch::put_back(remotes.collect());
     }
 }
 
 impl Drop for Team {
-    /// Ends the tasks. After an orderly run, they wait for their parent. Otherwise they are killed.
+    /// Ends the tasks. After an orderly run, they wait for their parent. Otherwise they are killed;
+    /// those on other hosts end because the connection is closed.
     fn drop(&mut self) {
         for task in &mut self.tasks {
-            stop::worker_ending(task.child.id());
+            let Task::Process(child, _) = task else { continue };
+            stop::worker_ending(child.id());
             if !self.finished {
-                let _ = task.child.kill();
+                let _ = child.kill();
             }
-            let _ = task.child.wait();
+            let _ = child.wait();
         }
     }
 }
 
 /// A task, seen from itself.
-#[derive(Debug)]
 pub struct Member {
-    lines: StdinLock<'static>,
+    lines: Box<dyn BufRead>,
+    out: Box<dyn Write>,
 }
 
 impl Member {
-    /// Runs `work` with the job that the parent sends, and reports its error to the parent. Returns
-    /// whether it succeeded.
-    pub fn run<J: DeserializeOwned>(work: impl FnOnce(J, &mut Member) -> io::Result<()>) -> bool {
-        let mut member = Member { lines: io::stdin().lock() };
-        let outcome = match member.receive::<Start<J>>() {
-            Ok(Some(Start { processor, job })) => {
-                if let Some(processor) = processor {
-                    // Without permission to choose, the task runs where the system puts it.
-                    let _ = bind_to(processor);
+    /// Returns the task that a parent has started.
+    pub fn of_parent() -> Member {
+        Member { lines: Box::new(io::stdin().lock()), out: Box::new(io::stdout()) }
+    }
+
+    /// Returns the task that a launcher has started.
+    pub fn of_launcher(remote: Remote) -> Member {
+        Member { lines: Box::new(remote.lines), out: Box::new(remote.stream) }
+    }
+
+    /// Runs `work` with each job that the parent sends, and reports its error to the parent.
+    /// Returns whether all succeeded.
+    pub fn run<J: DeserializeOwned>(mut self, work: impl Fn(J, &mut Member) -> io::Result<()>) -> bool {
+        loop {
+            let outcome = match self.receive::<Start<J>>() {
+                Ok(Some(Start { processor, job })) => {
+                    if let Some(processor) = processor {
+                        // Without permission to choose, the task runs where the system puts it.
+                        let _ = bind_to(processor);
+                    }
+                    work(job, &mut self)
                 }
-                work(job, &mut member)
+                Ok(None) => return true,
+                Err(e) => Err(e),
+            };
+            if let Err(e) = &outcome {
+                let _ = self.send_result::<()>(Err(e.to_string()));
+                // Until the parent has read that: a launcher ends all processes when one fails.
+                let _ = io::copy(&mut self.lines, &mut io::sink());
+                return false;
             }
-            Ok(None) => Ok(()),
-            Err(e) => Err(e),
-        };
-        if let Err(e) = &outcome {
-            let _ = member.send_result::<()>(Err(e.to_string()));
         }
-        outcome.is_ok()
     }
 
     /// Sends a value to the parent.
@@ -221,9 +302,8 @@ impl Member {
     }
 
     fn send_result<T: Serialize>(&mut self, value: Result<&T, String>) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(&to_line(&value)?)?;
-        out.flush()
+        self.out.write_all(&to_line(&value)?)?;
+        self.out.flush()
     }
 
     /// Receives a value from the parent; `None` if the parent has ended the run.
@@ -232,7 +312,8 @@ impl Member {
     /// If the pipe fails.
     pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut line = String::new();
-        if self.lines.read_line(&mut line)? == 0 {
+        self.lines.read_line(&mut line)?;
+        if line.trim_end().is_empty() {
             return Ok(None);
         }
         serde_json::from_str(&line).map(Some).map_err(io::Error::other)

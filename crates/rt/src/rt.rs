@@ -159,6 +159,22 @@ impl Rt {
         }
     }
 
+    /// As [`Rt::run_blocking`], on a thread of its own. So it does not wait for other blocking
+    /// work, however much of it there is. For rare work that must be in time.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub async fn run_on_own_thread<T: Send + 'static>(
+        &self,
+        name: &str,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        match &self.0 {
+            Inner::Real(r) => r.run_on_own_thread(name, f).await,
+            Inner::Sim(s) => Ok(s.run_blocking(f).await),
+        }
+    }
+
     /// Runs a function that may block for a short time on this thread. Other tasks move to other
     /// threads meanwhile.
     pub fn block_in_place<T>(&self, f: impl FnOnce() -> T) -> T {

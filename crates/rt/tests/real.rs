@@ -8,8 +8,8 @@ use std::{
     io::{ErrorKind, IoSlice},
     net::SocketAddr,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -25,6 +25,43 @@ fn start() -> (Runtime, Rt) {
 
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
+}
+
+#[test]
+fn work_on_its_own_thread_does_not_wait_for_other_blocking_work() {
+    const MORE_THAN_THREADS: usize = 200;
+    let (runtime, rt) = start();
+    let (gate, begun) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
+    let closed = gate.lock().unwrap();
+    let waiting: Vec<_> = (0..MORE_THAN_THREADS)
+        .map(|_| {
+            let (rt2, gate, begun) = (rt.clone(), gate.clone(), begun.clone());
+            rt.spawn("blocked", async move {
+                let wait = move || {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    drop(gate.lock());
+                };
+                rt2.run_blocking(wait).await;
+            })
+        })
+        .collect();
+    runtime.block_on(async {
+        let mut last = 0;
+        // The pool has no free thread when no more work begins.
+        while last == 0 || last < begun.load(Ordering::SeqCst) {
+            last = begun.load(Ordering::SeqCst);
+            rt.sleep(Duration::from_millis(20)).await;
+        }
+        let done = rt.timeout(PATIENCE, rt.run_on_own_thread("own", || 7)).await;
+        assert_eq!(done.unwrap().unwrap(), 7);
+    });
+    drop(closed);
+    runtime.block_on(async {
+        for task in waiting {
+            task.await.unwrap();
+        }
+    });
+    assert_eq!(begun.load(Ordering::SeqCst), MORE_THAN_THREADS);
 }
 
 #[test]

@@ -559,3 +559,46 @@ fn workloads_measure_all_patterns_with_the_right_data() {
     let refused = run(sheen(), "lab workloads --only blast --proteins /nonexistent".split_whitespace());
     assert!(refused.code == 1 && refused.err.contains("--only: "), "{refused:?}");
 }
+
+/// Starts a tool as a launcher of MPI does, with `size` processes. Returns what the first one
+/// prints, and the exit codes of the others.
+fn launch(at: &TwoMounts, size: usize, line: &str, dir: &Path) -> (Ran, Vec<Option<i32>>) {
+    let command = |rank: usize| {
+        let mut command = Command::new(sheen());
+        command.args(words(at, line)).arg("--rendezvous").arg(dir);
+        command.envs([
+            ("OMPI_COMM_WORLD_RANK", rank.to_string()),
+            ("OMPI_COMM_WORLD_SIZE", size.to_string()),
+            ("PMIX_NAMESPACE", "of-this-test".to_owned()),
+        ]);
+        command
+    };
+    let start = |rank| Guarded(command(rank).stdout(Stdio::null()).spawn().expect("a task starts"));
+    let mut others: Vec<Guarded> = (1..size).map(start).collect();
+    let first = sheen_tests::run_command(command(0));
+    (first, others.iter_mut().map(|task| task.0.wait().expect("ended").code()).collect())
+}
+
+#[test]
+fn tasks_of_a_launcher_work_in_step() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let dir = tempfile::tempdir().expect("a directory");
+    let well = vec![Some(0), Some(0)];
+    let (first, others) = launch(&at, 3, "ior -w -r -W -C -F -e -t 4k -b 64k -i 2 -o {a}/f --format json", dir.path());
+    let record: Value = serde_json::from_str(&first.ok()).expect("JSON");
+    assert_eq!((&record["tests"][0]["Parameters"]["tasks"], others), (&3.into(), well.clone()));
+    let (first, others) =
+        launch(&at, 3, "io500 --mounts {a}/,{b}/ --stonewall 1 --easy-block 4m --segments 20 -n 150", dir.path());
+    assert!(first.ok().contains("[SCORE ] Bandwidth "), "a score");
+    assert_eq!(others, well);
+    // The error of a task ends the run everywhere.
+    let (first, others) = launch(&at, 2, "ior -r -t 4k -b 64k -o {a}/missing", dir.path());
+    assert!(first.code == 1 && first.err.contains("cannot open"), "{first:?}");
+    assert_eq!(others, [Some(1)]);
+    let (first, _) = launch(&at, 2, "mdtest --tasks 3 -n 1 -d {a}/md", dir.path());
+    assert!(first.code == 1 && first.err.contains("leave out the number of tasks"), "{first:?}");
+    assert!(is_empty(&at.fs.mnt) && is_empty(dir.path()), "files are left");
+}

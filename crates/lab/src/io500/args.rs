@@ -23,9 +23,9 @@ pub struct Io500Args {
     /// Directory on the measured file system; with --mounts, by default, the first of these
     #[arg(short = 'd', long = "dir", value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Number of tasks, each a process
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub tasks: u32,
+    /// Number of tasks, each a process [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub tasks: Option<u32>,
     /// Seconds of each write phase; then all tasks write as much as the fastest one
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
     pub stonewall: u64,

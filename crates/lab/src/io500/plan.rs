@@ -12,11 +12,13 @@ use crate::{
     io500::{args::Io500Args, phase::Phase},
     ior,
     ior::args::IorArgs,
-    mdtest,
+    launch, mdtest,
     mdtest::args::MdtestArgs,
     nodes::{Nodes, PlaceArgs, text},
 };
 
+/// Default of `--tasks`.
+const TASKS: u32 = 2;
 /// Bytes of a record of ior-hard.
 const HARD_RECORD: u64 = 47_008;
 /// Bytes of a file of mdtest-hard.
@@ -69,7 +71,7 @@ impl Plan {
             dir: dir.join(format!("io500.{}.{}", clock::seconds(), std::process::id())),
             mounts: args.places.mounts.clone(),
             bind: !args.places.no_bind,
-            tasks: args.tasks,
+            tasks: args.tasks.unwrap_or(TASKS),
             stonewall: args.stonewall,
             easy_transfer: args.easy_transfer,
             easy_block: args.easy_block,
@@ -215,12 +217,13 @@ impl Plan {
     }
 
     fn places(&self) -> PlaceArgs {
-        PlaceArgs { mounts: self.mounts.clone(), no_bind: !self.bind }
+        PlaceArgs { mounts: self.mounts.clone(), no_bind: !self.bind, rendezvous: None }
     }
 
     /// Returns the number of nodes.
     pub fn node_count(&self) -> u32 {
-        u32::try_from(self.mounts.len()).unwrap_or(u32::MAX).clamp(1, self.tasks)
+        let mounts = u32::try_from(self.mounts.len()).unwrap_or(u32::MAX).max(1);
+        mounts.saturating_mul(launch::hosts()).clamp(1, self.tasks)
     }
 }
 

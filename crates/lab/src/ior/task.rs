@@ -18,7 +18,8 @@ use crate::{
         step::{Access, Job, Progress, Report, Step, Transfer},
     },
     output::named,
-    team::{Member, now},
+    task_clock::now,
+    team::Member,
 };
 
 /// Executes the steps that the parent sends.

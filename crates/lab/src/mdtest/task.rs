@@ -15,7 +15,8 @@ use crate::{
         plan::Plan,
         step::{Job, Progress, Report, Step},
     },
-    team::{Member, now},
+    task_clock::now,
+    team::Member,
 };
 
 /// Executes the steps that the parent sends.

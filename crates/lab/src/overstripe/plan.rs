@@ -199,7 +199,7 @@ impl Plan {
         let nodes = curve.nodes as usize;
         ior::plan(&IorArgs {
             tasks: Some(curve.nodes * self.ppn),
-            places: PlaceArgs { mounts: mounts[..nodes.min(mounts.len())].to_vec(), no_bind: false },
+            places: PlaceArgs { mounts: mounts[..nodes.min(mounts.len())].to_vec(), no_bind: false, rendezvous: None },
             file: Some(dir.join(NAME)),
             transfer: Some(curve.record),
             block: Some(curve.record),

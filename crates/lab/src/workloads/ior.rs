@@ -43,7 +43,7 @@ fn one(setup: &mut Setup<'_>, experiment: &'static Experiment, block: u64) -> io
     let path = cluster.mounts[0].join(experiment.name);
     let args = |access| IorArgs {
         tasks: Some((cluster.mounts.len() as u64 * TASKS_PER_MOUNT) as u32),
-        places: PlaceArgs { mounts: cluster.mounts.clone(), no_bind: false },
+        places: PlaceArgs { mounts: cluster.mounts.clone(), no_bind: false, rendezvous: None },
         file: Some(path.clone()),
         transfer: Some(RECORD),
         block: Some(block),

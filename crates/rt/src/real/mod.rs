@@ -20,6 +20,7 @@ use sheen_wire::Time;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     runtime::Handle,
+    sync::oneshot,
 };
 
 use crate::time::Instant;
@@ -136,6 +137,16 @@ impl Real {
 
     pub(crate) async fn run_blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         blocking(&self.handle, f).await
+    }
+
+    pub(crate) async fn run_on_own_thread<T: Send + 'static>(
+        &self,
+        name: &str,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (done, result) = oneshot::channel();
+        thread::Builder::new().name(name.into()).spawn(move || drop(done.send(f())))?;
+        result.await.map_err(|_| io::Error::other(format!("the thread {name} has panicked")))
     }
 
     pub(crate) fn block_in_place<T>(&self, f: impl FnOnce() -> T) -> T {
