@@ -6,7 +6,10 @@
 //! changes: new OSTs and new addresses of targets take effect without a restart.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -104,6 +107,7 @@ impl Client {
             _mdt_locks: mdt_locks,
             tasks: Mutex::default(),
             registered: Mutex::new(None),
+            is_leaving: AtomicBool::new(false),
         });
         let registered = params::register_client(params, &client);
         targets.apply(&config, &client.mdc);
@@ -120,6 +124,7 @@ impl Client {
     /// every operation fails with ESHUTDOWN. Data that this client retains for a failure of an
     /// OST's host is made durable first.
     pub async fn umount(&self) {
+        self.is_leaving.store(true, Relaxed);
         self.abort_tasks();
         if self.rt.timeout(FLUSH_WAIT, self.lov.settle_all()).await.is_err() {
             tracing::error!("{}: unmount: an OST did not answer in time: discarded dirty data", self.fsname);
@@ -143,6 +148,11 @@ impl Client {
         // Last: `sheen umount` waits until the parameters are removed.
         let registered = self.registered.lock().take();
         drop(registered);
+    }
+
+    /// Returns the mount point; empty while the client leaves its servers.
+    pub(crate) fn mount_point(&self) -> String {
+        if self.is_leaving.load(Relaxed) { String::new() } else { self.mountpoint.clone() }
     }
 
     /// Contacts the MDT. The mount succeeds only if the MDT answers.

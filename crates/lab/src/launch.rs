@@ -6,7 +6,9 @@
 //! that the parent has started itself ([`crate::team`]).
 //!
 //! Invariants:
-//! * the file is readable for its user alone, and has a random word that each task must send;
+//! * the file is readable for its user alone. It has two random words: a task sends the one, and
+//!   the parent then the other;
+//! * a task ends with its parent, also in the middle of its work;
 //! * tasks of different hosts take turns in the ranks: the next rank is on the next host;
 //! * times are those of the parent's clock: each task measures the difference when it connects.
 
@@ -15,32 +17,45 @@ use std::{
     fs::{self, OpenOptions},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, BufRead, BufReader, Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
-use rustix::{process::getuid, system::uname};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    net::sockopt,
+    process::getuid,
+    system::uname,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{clock, output::named, stop, task_clock};
 
-/// Variables with the rank and the number of processes: Open MPI, then MPICH, Intel MPI and Slurm
-/// (`srun --mpi=pmi2`).
-const RANKS: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
-/// Variables that differ between runs, and are the same in all processes of a run.
-const RUNS: [&str; 4] = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SLURM_STEP_ID"];
+/// Variables with the rank and the number of processes, and one that differs between runs: Open
+/// MPI, then MPICH, Intel MPI and Slurm (`srun --mpi=pmi2`).
+const RANKS: [[&str; 3]; 2] =
+    [["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"], ["PMI_RANK", "PMI_SIZE", "PMI_JOBID"]];
+/// Variables with the job of a batch system, which are the same on all hosts.
+const JOBS: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
 /// Most processes.
 const SIZE_MAX: u32 = 4096;
 /// Time in which all processes must have found each other.
-const MEETING: Duration = Duration::from_secs(60);
-/// Time limit for the first messages of a connection.
+const MEETING: Duration = Duration::from_secs(180);
+/// Time limit for all first messages of a connection.
 const GREETING: Duration = Duration::from_secs(5);
+/// Most connections that are greeted at a time, besides those of the tasks.
+const STRANGERS_MAX: usize = 64;
 const POLL: Duration = Duration::from_millis(20);
+/// After so long, a task that has not found the file makes NFS look again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Seconds until a lost host is noticed: idle, between probes; and the number of probes.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 4);
 /// Longest line of the first messages.
-const LINE_MAX: u64 = 4096;
+const LINE_MAX: usize = 4096;
 /// Messages from which the difference of the clocks is computed.
 const PINGS: usize = 16;
 
@@ -71,7 +86,10 @@ pub struct Remote {
 struct Address {
     host: String,
     port: u16,
+    /// Word that a task must send.
     word: String,
+    /// Word that the parent must answer.
+    answer: String,
 }
 
 /// The first message of a task.
@@ -92,7 +110,9 @@ impl Place {
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Place>, String> {
-        let Some((rank, size)) = RANKS.into_iter().find(|(_, size)| variable(size).is_some()) else { return Ok(None) };
+        let Some([rank, size, _]) = RANKS.into_iter().find(|[_, size, _]| variable(size).is_some()) else {
+            return Ok(None);
+        };
         let number = |name: &str| -> Result<u32, String> {
             let text = variable(name).unwrap_or_default();
             text.parse().map_err(|_| format!("{name}={text}: not a number; unset it if no launcher runs this program"))
@@ -128,11 +148,15 @@ pub fn put_back(remotes: Vec<Remote>) {
 pub fn gather(place: Place, dir: &Path, words: &str) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     listener.set_nonblocking(true)?;
-    let address = Address { host: host(), port: listener.local_addr()?.port(), word: random_word()? };
-    let path = meeting_point(dir, words);
+    let port = listener.local_addr()?.port();
+    let address = Arc::new(Address { host: host(), port, word: random_word()?, answer: random_word()? });
+    let path = meeting_point(place, dir, words);
     publish(&path, &address).map_err(|e| named("write", &path, &e))?;
-    let result = accept_all(place, &listener, &address.word);
-    let _ = fs::remove_file(&path);
+    let result = accept_all(place, &listener, &address);
+    // Another run may have replaced it.
+    if read(&path).is_ok_and(|found| found.word == address.word) {
+        let _ = fs::remove_file(&path);
+    }
     let (names, remotes): (Vec<String>, Vec<Remote>) = result?.into_values().unzip();
     let (order, hosts) = turns(&names.iter().map(String::as_str).collect::<Vec<&str>>(), &address.host);
     let mut remotes: Vec<Option<Remote>> = remotes.into_iter().map(Some).collect();
@@ -141,22 +165,35 @@ pub fn gather(place: Place, dir: &Path, words: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn accept_all(place: Place, listener: &TcpListener, word: &str) -> io::Result<BTreeMap<u32, (String, Remote)>> {
+fn accept_all(
+    place: Place,
+    listener: &TcpListener,
+    address: &Arc<Address>,
+) -> io::Result<BTreeMap<u32, (String, Remote)>> {
     let mut found = BTreeMap::new();
+    let (greeted, tasks) = mpsc::channel();
+    let busy = Arc::new(());
     let end = Instant::now() + MEETING;
     while found.len() + 1 < place.size as usize {
         match listener.accept() {
-            // A stranger, or a process that has ended again, does not end the run.
-            Ok((stream, _)) => {
-                if let Ok((hello, remote)) = greet(stream, word)
-                    && (1..place.size).contains(&hello.rank)
-                {
-                    found.insert(hello.rank, (hello.host, remote));
-                }
+            // A stranger that sends nothing, or slowly, must not hold up the tasks.
+            Ok((stream, _)) if Arc::strong_count(&busy) <= STRANGERS_MAX + place.size as usize => {
+                let (address, greeted, busy) = (address.clone(), greeted.clone(), busy.clone());
+                thread::Builder::new().name("greeting".into()).spawn(move || {
+                    // A stranger, or a process that has ended again, does not end the run.
+                    if let Ok(task) = greet(stream, &address) {
+                        let _ = greeted.send(task);
+                    }
+                    drop(busy);
+                })?;
             }
+            Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => stop::sleep(POLL)?,
             Err(e) => return Err(e),
         }
+        stop::check()?;
+        let here = tasks.try_iter().filter(|(hello, _)| (1..place.size).contains(&hello.rank));
+        found.extend(here.map(|(hello, remote): (Hello, Remote)| (hello.rank, (hello.host, remote))));
         if Instant::now() > end {
             let missing: Vec<String> =
                 (1..place.size).filter(|rank| !found.contains_key(rank)).take(5).map(|r| r.to_string()).collect();
@@ -170,16 +207,18 @@ fn accept_all(place: Place, listener: &TcpListener, word: &str) -> io::Result<BT
     Ok(found)
 }
 
-/// Checks the first message of a task, and answers its pings with the time.
-fn greet(stream: TcpStream, word: &str) -> io::Result<(Hello, Remote)> {
+/// Checks the first message of a task, proves to be its parent, and answers its pings with the
+/// time.
+fn greet(stream: TcpStream, address: &Address) -> io::Result<(Hello, Remote)> {
     stream.set_nonblocking(false)?;
-    let mut remote = Remote::new(stream)?;
-    let hello: Hello = remote.first_message()?;
-    if hello.word != word {
+    let (mut remote, end) = (Remote::new(stream)?, Instant::now() + GREETING);
+    let hello: Hello = remote.first_message(end)?;
+    if hello.word != address.word {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
+    remote.send(&address.answer)?;
     for _ in 0..PINGS {
-        remote.first_message::<()>()?;
+        remote.first_message::<()>(end)?;
         remote.send(&task_clock::now())?;
     }
     remote.stream.set_read_timeout(None)?;
@@ -191,8 +230,9 @@ fn greet(stream: TcpStream, word: &str) -> io::Result<(Hello, Remote)> {
 /// # Errors
 /// The parent is not found.
 pub fn connect(place: Place, dir: &Path, words: &str) -> io::Result<Remote> {
-    let path = meeting_point(dir, words);
+    let path = meeting_point(place, dir, words);
     let end = Instant::now() + MEETING;
+    let mut look_again = Instant::now() + LOOK_AGAIN;
     loop {
         // The file may be that of a killed run, until the parent replaces it.
         let failed = match read(&path).and_then(|address| join(place, &address)) {
@@ -206,7 +246,14 @@ pub fn connect(place: Place, dir: &Path, words: &str) -> io::Result<Remote> {
                 path.display()
             )));
         }
-        std::thread::sleep(POLL);
+        if Instant::now() > look_again {
+            // NFS remembers for up to a minute that a file does not exist, unless the directory
+            // changes.
+            let own = path.with_extension(format!("task{}", place.rank));
+            let _ = fs::write(&own, "").and_then(|()| fs::remove_file(&own));
+            look_again = Instant::now() + LOOK_AGAIN;
+        }
+        thread::sleep(POLL);
     }
 }
 
@@ -217,9 +264,13 @@ fn join(place: Place, address: &Address) -> io::Result<Remote> {
     for target in (name, address.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&target, GREETING) {
             Ok(stream) => {
-                let mut remote = Remote::new(stream)?;
+                let (mut remote, end) = (Remote::new(stream)?, Instant::now() + GREETING);
                 remote.send(&Hello { word: address.word.clone(), rank: place.rank, host: here })?;
-                task_clock::set_ahead(difference(&mut remote)?);
+                // A stranger that has got the port of a killed run cannot answer.
+                if remote.first_message::<String>(end)? != address.answer {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+                task_clock::set_ahead(difference(&mut remote, end)?);
                 remote.stream.set_read_timeout(None)?;
                 return Ok(remote);
             }
@@ -231,12 +282,12 @@ fn join(place: Place, address: &Address) -> io::Result<Remote> {
 
 /// Measures the difference of the parent's clock from this one, in nanoseconds. The fastest answer
 /// counts, so the error is at most half of its round trip.
-fn difference(remote: &mut Remote) -> io::Result<i64> {
+fn difference(remote: &mut Remote, end: Instant) -> io::Result<i64> {
     let mut best = (u64::MAX, 0);
     for _ in 0..PINGS {
         let before = task_clock::now();
         remote.send(&())?;
-        let theirs: u64 = remote.first_message()?;
+        let theirs: u64 = remote.first_message(end)?;
         let took = task_clock::now() - before;
         best = best.min((took, theirs.wrapping_sub(before + took / 2) as i64));
     }
@@ -245,8 +296,12 @@ fn difference(remote: &mut Remote) -> io::Result<i64> {
 
 impl Remote {
     fn new(stream: TcpStream) -> io::Result<Remote> {
+        let (idle, interval, probes) = KEEPALIVE;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(GREETING))?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, idle)?;
+        sockopt::set_tcp_keepintvl(&stream, interval)?;
+        sockopt::set_tcp_keepcnt(&stream, probes)?;
         Ok(Remote { lines: BufReader::new(stream.try_clone()?), stream })
     }
 
@@ -256,11 +311,53 @@ impl Remote {
         self.stream.write_all(&line)
     }
 
-    /// Receives a message of limited length.
-    fn first_message<T: DeserializeOwned>(&mut self) -> io::Result<T> {
-        let mut line = String::new();
-        (&mut self.lines).take(LINE_MAX).read_line(&mut line)?;
-        serde_json::from_str(&line).map_err(io::Error::other)
+    /// Receives a message of limited length, until `end` at the latest.
+    fn first_message<T: DeserializeOwned>(&mut self, end: Instant) -> io::Result<T> {
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+            self.stream.set_read_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
+            let read = self.lines.fill_buf()?;
+            let len = read.iter().position(|byte| *byte == b'\n').map_or(read.len(), |at| at + 1);
+            line.extend_from_slice(&read[..len]);
+            self.lines.consume(len);
+            if len == 0 || line.len() > LINE_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        serde_json::from_slice(&line).map_err(io::Error::other)
+    }
+
+    /// Ends a task that is at work, and waits until it has ended, for a short time.
+    pub fn end(mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let end = Instant::now() + GREETING;
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            let _ = self.stream.set_read_timeout(Some(left));
+            match self.lines.fill_buf().map(<[u8]>::len) {
+                Ok(len) if len > 0 => self.lines.consume(len),
+                _ => break,
+            }
+        }
+    }
+
+    /// Ends this process, a task, as soon as its parent closes the connection.
+    ///
+    /// # Errors
+    /// The thread that waits for it cannot be started.
+    pub fn end_with_parent(&self) -> io::Result<()> {
+        let stream = self.stream.try_clone()?;
+        let wait = move || {
+            loop {
+                let mut closed = [PollFd::new(&stream, PollFlags::RDHUP)];
+                match poll(&mut closed, None) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    // The parent reports all errors. A launcher would end it if a task failed.
+                    _ => std::process::exit(0),
+                }
+            }
+        };
+        thread::Builder::new().name("parent".into()).spawn(wait).map(drop)
     }
 }
 
@@ -287,10 +384,12 @@ fn host() -> String {
 }
 
 /// Returns the path of the file, which is the same in all processes of a run.
-fn meeting_point(dir: &Path, words: &str) -> PathBuf {
+fn meeting_point(place: Place, dir: &Path, words: &str) -> PathBuf {
     let mut hash = DefaultHasher::new();
-    words.hash(&mut hash);
-    RUNS.map(|name| std::env::var(name).ok()).hash(&mut hash);
+    (words, place.size).hash(&mut hash);
+    let variable = |name: &str| std::env::var(name).ok();
+    let run = RANKS.into_iter().find(|[_, size, _]| variable(size).is_some()).and_then(|[.., run]| variable(run));
+    (run, JOBS.map(variable)).hash(&mut hash);
     dir.join(format!(".sheen-lab.{:016x}", hash.finish()))
 }
 
@@ -315,7 +414,7 @@ fn read(path: &Path) -> io::Result<Address> {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let mut text = String::new();
-    file.take(LINE_MAX).read_to_string(&mut text)?;
+    file.take(LINE_MAX as u64).read_to_string(&mut text)?;
     serde_json::from_str(&text).map_err(io::Error::other)
 }
 
@@ -334,9 +433,9 @@ mod tests {
         };
         assert_eq!(place(&[]), Ok(None));
         let [open_mpi, pmi] = RANKS;
-        assert_eq!(place(&[(open_mpi.0, "3"), (open_mpi.1, "8")]), Ok(Some(Place { rank: 3, size: 8 })));
-        assert_eq!(place(&[(pmi.0, "0"), (pmi.1, "2")]), Ok(Some(Place { rank: 0, size: 2 })));
-        assert_eq!(place(&[(pmi.0, "0"), (pmi.1, "1")]), Ok(None), "alone");
+        assert_eq!(place(&[(open_mpi[0], "3"), (open_mpi[1], "8")]), Ok(Some(Place { rank: 3, size: 8 })));
+        assert_eq!(place(&[(pmi[0], "0"), (pmi[1], "2")]), Ok(Some(Place { rank: 0, size: 2 })));
+        assert_eq!(place(&[(pmi[0], "0"), (pmi[1], "1")]), Ok(None), "alone");
         for wrong in [[("PMI_RANK", "2"), ("PMI_SIZE", "2")], [("PMI_RANK", "x"), ("PMI_SIZE", "2")]] {
             assert!(place(&wrong).is_err(), "{wrong:?}");
         }

@@ -113,7 +113,14 @@ pub fn main(args: &[OsString]) -> i32 {
     let mut lab = lab;
     match launched(&mut lab.tool, &words) {
         Ok(None) => {}
-        Ok(Some(parent)) => return i32::from(!Member::of_launcher(parent).run(work)),
+        Ok(Some(parent)) => {
+            if let Err(e) = parent.end_with_parent() {
+                return failed(&e.to_string());
+            }
+            // The first process reports all errors. A launcher would end it if this one failed.
+            Member::of_launcher(parent).run(work);
+            return 0;
+        }
         Err(message) => return failed(&message),
     }
     let result = match lab.tool {

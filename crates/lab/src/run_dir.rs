@@ -129,7 +129,8 @@ pub fn take_down(dir: &Path, program: &Path) {
     let sheen = Sheen::new(program, dir.join("run"));
     let fs_dir = dir.join("fs");
     for at in mounted_below(dir) {
-        if sheen.run(["umount", &at]).is_err() {
+        // Without a wait for data that is about to be removed.
+        if sheen.run(["umount", "--force", &at]).is_err() {
             detach(&at);
         }
     }

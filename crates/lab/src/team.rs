@@ -23,6 +23,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, poll},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+    time::Timespec,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -30,6 +31,9 @@ use crate::{
     launch::{self, Remote},
     stop,
 };
+
+/// Longest wait for a task before the parent looks for an interruption.
+const AWAKE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Words of the command line that starts a task.
 pub const TASK: [&str; 2] = ["lab", "task"];
@@ -187,11 +191,12 @@ impl Team {
         }
         let tasks = ranks.iter().map(|rank| &self.tasks[*rank]);
         let mut pipes: Vec<PollFd<'_>> = tasks.map(|task| PollFd::new(task, PollFlags::IN)).collect();
-        match poll(&mut pipes, None) {
+        match poll(&mut pipes, Some(&AWAKE)) {
             // A signal: its handler runs in another thread.
-            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            Err(rustix::io::Errno::INTR) => 0,
             other => other?,
         };
+        stop::check()?;
         Ok(ranks.iter().zip(&pipes).filter(|(_, pipe)| !pipe.revents().is_empty()).map(|(rank, _)| *rank).collect())
     }
 
@@ -238,16 +243,20 @@ impl Team {
 }
 
 impl Drop for Team {
-    /// Ends the tasks. After an orderly run, they wait for their parent. Otherwise they are killed;
-    /// those on other hosts end because the connection is closed.
+    /// Ends the tasks, and waits for that. After an orderly run, they wait for their parent.
+    /// Otherwise they are killed; those of a launcher end because the connection is closed.
     fn drop(&mut self) {
-        for task in &mut self.tasks {
-            let Task::Process(child, _) = task else { continue };
-            stop::worker_ending(child.id());
-            if !self.finished {
-                let _ = child.kill();
+        for task in self.tasks.drain(..) {
+            match task {
+                Task::Process(mut child, _) => {
+                    stop::worker_ending(child.id());
+                    if !self.finished {
+                        let _ = child.kill();
+                    }
+                    let _ = child.wait();
+                }
+                Task::Remote(remote) => remote.end(),
             }
-            let _ = child.wait();
         }
     }
 }

@@ -75,6 +75,9 @@ impl Disk {
     pub async fn wait(&self, until: Option<Instant>) {
         if let Some(until) = until {
             let replaced = self.replaced.notified();
+            if !self.is_modelled() {
+                return;
+            }
             let slept = Box::pin(self.rt.sleep_exactly(until.since(self.rt.now())));
             tokio::select! { biased; () = replaced => {}, () = slept => {} }
         }

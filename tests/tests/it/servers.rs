@@ -153,3 +153,22 @@ fn umount_returns_when_the_mount_has_left_its_servers() {
     assert!(!param("llite.*.mount_point").ok().lines().any(|line| line == at));
     assert!(fs::read(two.fs.path("f")).unwrap() == data);
 }
+
+/// The mount goes on where it is bound to: there is nothing to wait for.
+#[test]
+fn umount_succeeds_if_the_file_system_is_mounted_elsewhere_as_well() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let two = TwoMounts::up(LIMIT);
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::write(two.second.path("f"), "data").unwrap();
+    let paths = [two.second.mnt.as_os_str(), elsewhere.path().as_os_str()];
+    if run("mount", ["--bind".as_ref(), paths[0], paths[1]]).code != 0 {
+        return println!("skipped: needs root");
+    }
+    let left = run(sheen(), ["umount".as_ref(), paths[0]]);
+    let there = fs::read_to_string(elsewhere.path().join("f"));
+    run("umount", [paths[1]]).ok();
+    assert_eq!((left.code, left.err.as_str(), there.unwrap().as_str()), (0, "", "data"));
+}

@@ -18,9 +18,17 @@ use crate::{
 /// Longest wait for a mount that leaves its servers. The mount itself waits 60 s until the OSTs
 /// have its dirty data, and as long for their disks.
 const LEAVE_WAIT: Duration = Duration::from_secs(150);
+/// Time in which a mount begins to leave, unless it is mounted elsewhere as well.
+const BEGIN_WAIT: Duration = Duration::from_secs(5);
+/// Time limit for the answer of a busy process.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// After this time the command says what it waits for.
 const SILENT_WAIT: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
+/// The parameter with the mount point of a mount. It is empty while the mount leaves its servers.
+const MOUNT_POINT: &str = "llite.*.mount_point";
+/// The kernel's directory of FUSE connections, each under its device number.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// Runs the command.
 pub fn run(args: &UmountArgs) -> Result {
@@ -29,16 +37,29 @@ pub fn run(args: &UmountArgs) -> Result {
         return Err(Failure::new(format!("no Sheen file system is mounted at {}", mountpoint.display()))
             .advise("`grep fuse.sheen /proc/mounts` lists the Sheen mounts of this host"));
     }
-    let serving = if args.force { Vec::new() } else { Serving::of(&mountpoint) };
-    unmount(&mountpoint, args.force)?;
-    wait(&serving, &mountpoint)
+    if args.force {
+        return unmount(&mountpoint, true);
+    }
+    let (serving, connection) = (Serving::of(&mountpoint), connection_of(&mountpoint));
+    unmount(&mountpoint, false)?;
+    wait(&serving, connection.as_deref(), &mountpoint)
 }
 
 /// Waits until the process of a mount has left its servers. `serving`: the processes before it was
 /// unmounted. There are more than one if it has covered other mounts.
-fn wait(serving: &[Serving], mountpoint: &Path) -> Result {
+fn wait(serving: &[Serving], connection: Option<&Path>, mountpoint: &Path) -> Result {
     let (start, mut reported) = (Instant::now(), false);
-    while !serving.is_empty() && serving.iter().all(Serving::is_there) {
+    loop {
+        let states: Vec<State> = serving.iter().map(Serving::state).collect();
+        if states.is_empty() || states.contains(&State::Left) {
+            return Ok(());
+        }
+        let is_leaving = states.contains(&State::Leaving);
+        // A bind mount, or another mount namespace.
+        let is_elsewhere = connection.is_some_and(Path::exists) || start.elapsed() > BEGIN_WAIT;
+        if !is_leaving && is_elsewhere {
+            return Ok(());
+        }
         if start.elapsed() > LEAVE_WAIT {
             return Err(Failure::new(format!(
                 "{} is unmounted, but its process has not left the servers after {LEAVE_WAIT:?}",
@@ -54,41 +75,75 @@ fn wait(serving: &[Serving], mountpoint: &Path) -> Result {
         }
         thread::sleep(POLL);
     }
-    Ok(())
 }
 
-/// The process of a mount. It has a parameter with the mount point until it has left its servers.
+/// Returns the kernel's directory of the FUSE connection that is mounted there. It exists until the
+/// file system is mounted nowhere any more.
+fn connection_of(mountpoint: &Path) -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let here = mounts.lines().rev().find_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (device, path) = (words.get(2)?, words.get(4)?);
+        (unescape(path) == *mountpoint.to_string_lossy()).then(|| device.split_once(':').map(|(_, minor)| minor))?
+    });
+    here.map(|minor| Path::new(CONNECTIONS).join(minor)).filter(|connection| connection.exists())
+}
+
+/// The process of a mount.
 struct Serving {
     socket: PathBuf,
-    /// `llite.*.mount_point`.
+    /// Name of its [`MOUNT_POINT`].
     name: String,
+}
+
+/// State of the process of a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// It serves the mount.
+    Serving,
+    /// It leaves its servers.
+    Leaving,
+    /// It has left.
+    Left,
 }
 
 impl Serving {
     /// Returns the processes with this mount point.
     fn of(mountpoint: &Path) -> Vec<Serving> {
-        let here = mountpoint.to_string_lossy();
-        let ask_one = |socket: PathBuf| {
-            let request = Request::Get { pattern: "llite.*.mount_point".into() };
-            let found = match ask(&socket, &request, GREETING_TIMEOUT) {
-                Ok(Reply::Values(found)) => found,
-                _ => Vec::new(),
-            };
-            let here = here.clone();
-            found
-                .into_iter()
-                .filter(move |found| found.value == here)
-                .map(move |found| Serving { socket: socket.clone(), name: found.name })
-        };
-        sockets().into_iter().flat_map(ask_one).collect()
+        let (mut all, mut silent) = (Vec::new(), Vec::new());
+        for socket in sockets() {
+            match Serving::at(&socket, mountpoint, GREETING_TIMEOUT) {
+                Ok(found) => all.extend(found),
+                Err(NoReply::Silent(_)) => silent.push(socket),
+                Err(NoReply::Failed(_)) => {}
+            }
+        }
+        // Only a process that is busy: others that are stopped must not delay each command.
+        if all.is_empty() {
+            all = silent.iter().flat_map(|socket| Serving::at(socket, mountpoint, PATIENCE)).flatten().collect();
+        }
+        all
     }
 
-    /// Whether it has not left. A process that is too busy to answer has not.
-    fn is_there(&self) -> bool {
-        match ask(&self.socket, &Request::List { pattern: self.name.clone() }, GREETING_TIMEOUT) {
-            Ok(Reply::Nodes(nodes)) => !nodes.is_empty(),
-            Err(NoReply::Silent(_)) => true,
-            Ok(_) | Err(NoReply::Failed(_)) => false,
+    fn at(socket: &Path, mountpoint: &Path, patience: Duration) -> std::result::Result<Vec<Serving>, NoReply> {
+        let found = match ask(socket, &Request::Get { pattern: MOUNT_POINT.into() }, patience)? {
+            Reply::Values(found) => found,
+            _ => Vec::new(),
+        };
+        let here = found.into_iter().filter(|found| found.value == mountpoint.to_string_lossy());
+        Ok(here.map(|found| Serving { socket: socket.to_owned(), name: found.name }).collect())
+    }
+
+    /// Returns its state. A process that is too busy to answer leaves.
+    fn state(&self) -> State {
+        match ask(&self.socket, &Request::Get { pattern: self.name.clone() }, GREETING_TIMEOUT) {
+            Ok(Reply::Values(found)) => match found.first() {
+                Some(found) if found.value.is_empty() => State::Leaving,
+                Some(_) => State::Serving,
+                None => State::Left,
+            },
+            Err(NoReply::Silent(_)) => State::Leaving,
+            Ok(_) | Err(NoReply::Failed(_)) => State::Left,
         }
     }
 }

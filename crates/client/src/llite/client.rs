@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicBool},
 };
 
 use parking_lot::Mutex;
@@ -54,6 +54,8 @@ pub struct Client {
     /// Tasks that run until the client is unmounted or dropped.
     pub(crate) tasks: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) registered: Mutex<Option<Registered>>,
+    /// Set when it begins to leave its servers.
+    pub(crate) is_leaving: AtomicBool,
 }
 
 impl fmt::Debug for Client {

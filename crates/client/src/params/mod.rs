@@ -211,8 +211,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let (uuid, stats) = (client.uuid.clone(), client.stats.clone());
     put("uuid", Param::text(move || uuid.clone()));
-    let mount_point = client.mountpoint.clone();
-    put("mount_point", Param::text(move || mount_point.clone()));
+    put("mount_point", text(client, Client::mount_point));
     put("fstype", Param::text(|| "sheen".into()));
     put("client_type", Param::text(|| "local client".into()));
     put("stats", counters(&stats, |s| s.snapshot(), Snapshot::stats_text, |s| s.clear()));

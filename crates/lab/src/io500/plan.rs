@@ -84,8 +84,8 @@ impl Plan {
         };
         for phase in Phase::ALL {
             match plan.part(phase)? {
-                Part::Ior(part) => crate::machine::check_memory(part.memory_bytes())?,
-                Part::Mdtest(part) => crate::machine::check_memory(part.memory_bytes())?,
+                Part::Ior(part) => crate::machine::check_memory(part.memory_bytes() / u64::from(launch::hosts()))?,
+                Part::Mdtest(part) => crate::machine::check_memory(part.memory_bytes() / u64::from(launch::hosts()))?,
                 Part::Find => {}
             }
         }

@@ -42,6 +42,9 @@ pub fn main(args: &Io500Args, words: &str) -> Result<(), String> {
     if plan.node_count() == 1 && !plan.drop_caches {
         session.warn("one mount: reads may come from its caches; set --mounts or --drop-caches".into());
     }
+    if plan.drop_caches && crate::launch::hosts() > 1 {
+        session.warn("--drop-caches: only the caches of this host are dropped".into());
+    }
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     if args.output.format == Some(Format::Csv) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
-    machine,
+    launch, machine,
     mdtest::{
         args::MdtestArgs,
         outcome::{Outcome, Phase},
@@ -30,7 +30,7 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &MdtestArgs, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
-    machine::check_memory(plan.memory_bytes())?;
+    machine::check_memory(plan.memory_bytes() / u64::from(launch::hosts()))?;
     status_file::check(plan.status_file.as_deref(), plan.create)?;
     let format = args.output.format.unwrap_or_default();
     let began = Moment::now();
