@@ -8,6 +8,7 @@ use std::{
 };
 
 use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, ask, sockets};
+use sheen_lab::machine::unescape;
 
 use crate::{
     args::UmountArgs,
@@ -185,11 +186,6 @@ pub fn mounted_from(mountpoint: &Path) -> Option<String> {
         (unescape(path) == *mountpoint.to_string_lossy()).then_some((source, kind))
     });
     here.filter(|(_, kind)| *kind == "fuse.sheen").map(|(source, _)| unescape(source))
-}
-
-/// /proc/mounts writes space, tab, newline and backslash as \ooo.
-fn unescape(word: &str) -> String {
-    word.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
 /// Returns at most five programs whose working directory or open files are on the mount, as far as

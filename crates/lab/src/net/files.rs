@@ -8,13 +8,12 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    process::Command,
     time::Instant,
 };
 
 use serde::Serialize;
 
-use crate::{net::plan::Plan, output::named, processes, session::Session, stats::median, stop};
+use crate::{net::plan::Plan, output::named, processes, program::Sheen, session::Session, stats::median, stop};
 
 /// Parameter of a process: delay of each frame that it sends, in microseconds.
 const DELAY: &str = "lnet.delay_us";
@@ -123,13 +122,7 @@ impl Drop for Delayed {
 /// Creates a directory whose files have this many stripes.
 fn prepare(place: &PathBuf, stripes: usize) -> io::Result<()> {
     fs::create_dir(place).map_err(|e| named("create", place, &e))?;
-    let mut lfs = Command::new(std::env::current_exe()?);
-    lfs.args(["lfs", "setstripe", "-S", &STRIPE.to_string(), "-C", &stripes.to_string()]).arg(place);
-    let done = lfs.output()?;
-    if !done.status.success() {
-        let text = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        return Err(io::Error::other(format!("cannot set the layout of {}: {text}", place.display())));
-    }
+    Sheen::here()?.setstripe(place, &["-S", &STRIPE.to_string(), "-C", &stripes.to_string()])?;
     fs::metadata(place).map(drop)
 }
 

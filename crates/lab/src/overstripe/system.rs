@@ -66,7 +66,7 @@ impl System {
             return Err(io::Error::other(format!("--mounts: {} and {other} are two file systems", names[0])));
         }
         let (fsname, program) = (names[0].clone(), Sheen::here()?);
-        let osts: Vec<String> = plan.osts.iter().map(|index| format!("{fsname}-OST{index:04x}")).collect();
+        let osts = names_of(plan, &fsname);
         let of_osts = osts.iter().map(|ost| format!("obdfilter.{ost}.uuid"));
         let of_mounts = infos.iter().map(|info| format!("llite.{fsname}-{}.uuid", info.instance));
         let mut is_here = true;
@@ -86,7 +86,7 @@ impl System {
             dir: PathBuf::new(),
             program: cluster.sheen.clone(),
             fsname: FSNAME.into(),
-            osts: plan.osts.iter().map(|index| format!("{FSNAME}-OST{index:04x}")).collect(),
+            osts: names_of(plan, FSNAME),
             is_here: true,
             own: Some(own),
         })
@@ -135,6 +135,11 @@ impl System {
         let stats: Vec<String> = self.stats().collect();
         scratch::remove(&self.program, &stats.iter().map(String::as_str).collect::<Vec<&str>>(), path)
     }
+}
+
+/// Returns the names of the OSTs that are measured.
+fn names_of(plan: &Plan, fsname: &str) -> Vec<String> {
+    plan.osts.iter().map(|index| format!("{fsname}-OST{index:04x}")).collect()
 }
 
 impl Explained {
