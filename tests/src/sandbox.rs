@@ -98,6 +98,8 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
         let mut command = Command::new("bash");
         command.args(["-c", script]).current_dir(cwd).env("PATH", path).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.env_remove("SHEEN_RUNTIME_DIR").env_remove("XDG_DATA_HOME");
+        // Models of the lab.
+        command.env_remove("SHEEN_LAB_DIR").env("XDG_STATE_HOME", self.base.join("state"));
         command
     }
 

@@ -5,6 +5,9 @@
 //!   with [`processes`].
 //! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
 //!   own ([`scratch`], [`run_dir`]) with the program as users call it ([`program`], [`counters`]).
+//! * A model of a file system: [`predict`]. [`model`] calibrates it, on mounts of its own
+//!   ([`own_mounts`], [`prober`]); [`ior`] shows what it
+//!   predicts, [`advise`] recommends layouts by it.
 //! * Their tasks: [`team`], [`launch`], [`task_clock`], [`job`], [`nodes`], [`buffer`], [`data`],
 //!   [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
@@ -14,6 +17,7 @@
 //! A tool checks all its parameters before it begins. If it is interrupted, it removes its files
 //! and shows what it has measured.
 
+pub mod advise;
 pub mod buffer;
 pub mod chart;
 pub mod clock;
@@ -25,11 +29,15 @@ pub mod job;
 pub mod launch;
 pub mod machine;
 pub mod mdtest;
+pub mod model;
 pub mod net;
 pub mod nodes;
 pub mod noise;
 pub mod output;
 pub mod overstripe;
+pub mod own_mounts;
+pub mod predict;
+pub mod prober;
 pub mod processes;
 pub mod program;
 pub mod progress;
@@ -52,11 +60,13 @@ use std::{ffi::OsString, path::Path};
 use clap::{Parser, Subcommand};
 
 use crate::{
+    advise::args::AdviseArgs,
     io500::args::Io500Args,
     ior::args::IorArgs,
     job::Job,
     launch::{Place, Remote},
     mdtest::args::MdtestArgs,
+    model::args::ModelArgs,
     net::args::NetArgs,
     overstripe::args::OverstripeArgs,
     survey::args::SurveyArgs,
@@ -90,6 +100,10 @@ pub enum Tool {
     Wan(Box<NetArgs>),
     /// Compare numbers of stripes on an OST, for a file that several nodes write
     Overstripe(Box<OverstripeArgs>),
+    /// Calibrate a model of a file system, and show how well it predicts
+    Model(Box<ModelArgs>),
+    /// Recommend a layout for a job
+    Advise(Box<AdviseArgs>),
     /// Run the workloads of the paper on dynamic striping: IOR, netflow, BLAST
     Workloads(Box<WorkloadsArgs>),
     /// A task of a tool; the tool starts it
@@ -131,6 +145,8 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Net(args) => net::main(&args, false, &words),
         Tool::Wan(args) => net::main(&args, true, &words),
         Tool::Overstripe(args) => overstripe::main(&args, &words),
+        Tool::Advise(args) => advise::main(&args, &words),
+        Tool::Model(args) => model::main(&args, &words),
         Tool::Workloads(args) => workloads::main(&args, &words),
         Tool::Task => Ok(()),
     };

@@ -9,7 +9,8 @@ use std::{
 use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, ask, ask_all, sockets};
 use sheen_wire::{
     Errno,
-    control::{self, MountInfo},
+    control::{self, MountInfo, TargetInfo},
+    mgs::TargetKind,
 };
 
 use crate::output::named;
@@ -20,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest description of a mount: some numbers and a few addresses.
 const INFO_BYTES_MAX: usize = 64 << 10;
+/// Longest value of an extended attribute.
+const TARGETS_BYTES_MAX: usize = 64 << 10;
 
 /// A process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -127,6 +130,19 @@ pub fn mount_info(path: &Path) -> io::Result<MountInfo> {
     let mut info = vec![0; INFO_BYTES_MAX];
     let len = rustix::fs::getxattr(path, control::MOUNT, &mut info).map_err(|e| failed(e.into()))?;
     serde_json::from_slice(&info[..len]).map_err(|e| failed(e.into()))
+}
+
+/// Returns the number of OSTs of the file system that contains a file or directory, without
+/// deactivated ones.
+///
+/// # Errors
+/// As [`mount_info`].
+pub fn osts(path: &Path) -> io::Result<u32> {
+    let failed = |e: io::Error| named("count the OSTs of", path, &e);
+    let mut targets = vec![0; TARGETS_BYTES_MAX];
+    let len = rustix::fs::getxattr(path, control::DF, &mut targets).map_err(|e| failed(e.into()))?;
+    let targets: Vec<TargetInfo> = serde_json::from_slice(&targets[..len]).map_err(|e| failed(e.into()))?;
+    Ok(targets.iter().filter(|target| target.kind == TargetKind::Ost && target.active).count() as u32)
 }
 
 /// Returns the NIDs of all processes.

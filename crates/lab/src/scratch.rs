@@ -46,8 +46,7 @@ pub struct ScratchArgs {
 impl ScratchArgs {
     /// Returns the directory of the file system.
     fn base(&self) -> PathBuf {
-        let in_memory = || format!("/dev/shm/sheen-lab-{}", getuid().as_raw()).into();
-        self.scratch.clone().unwrap_or_else(in_memory)
+        self.scratch.clone().unwrap_or_else(base_in_memory)
     }
 
     /// Checks that a file of this many bytes fits, with as much again for logs and databases.
@@ -68,6 +67,11 @@ impl ScratchArgs {
             human(free)
         )))
     }
+}
+
+/// Returns the directory of this user's runs, in memory.
+pub fn base_in_memory() -> PathBuf {
+    format!("/dev/shm/sheen-lab-{}", getuid().as_raw()).into()
 }
 
 /// Counter of locks granted to clients, in the statistics of a namespace.

@@ -39,6 +39,14 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
+/// Formats a number of bytes as [`human`], and with KiB below a MiB.
+pub fn with_kib(bytes: u64) -> String {
+    match bytes {
+        KIB..MIB if bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
+        _ => human(bytes),
+    }
+}
+
 /// Reads numbers and ranges `LOW-HIGH`, in which each number is twice the last, separated by
 /// commas: `1,4-16` is 1, 4, 8, 16. Returns them in ascending order.
 ///
@@ -77,5 +85,6 @@ mod tests {
     fn sizes_are_printed_as_by_ior() {
         let printed = [262_144, MIB, 3 * MIB / 2, 5 * GIB, TIB].map(human);
         assert_eq!(printed, ["262144 bytes", "1 MiB", "1.50 MiB", "5 GiB", "1 TiB"]);
+        assert_eq!([65_536, 47_008, MIB].map(with_kib), ["64 KiB", "47008 bytes", "1 MiB"]);
     }
 }

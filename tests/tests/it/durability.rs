@@ -129,7 +129,6 @@ fn changes_older_than_the_commit_interval_survive_a_kill_without_sync() {
 }
 
 /// Changes in a directory with the file `f`, and the inode whose sync makes each durable.
-/// A new file comes first, because the MDT may commit what was before (`CommitFirst`).
 const CHANGES: [(&str, &str); 9] = [
     ("touch g", "."),
     ("mv f g", "."),
@@ -149,6 +148,11 @@ fn uncommitted() -> (Cluster, Mount, Mount) {
     let cluster = Cluster::start();
     let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
     let set = format!("{} lctl set_param mdt.many-MDT0000.commit_interval_ms=60000", sheen().display());
+    // The first object on an OST commits what was before (`CommitFirst`).
+    for ost in 0..2 {
+        let setstripe = format!("{} lfs setstripe -i {ost} first{ost}", sheen().display());
+        eventually(format!("OST {ost} takes objects"), || bash(&mount.mnt, &setstripe).code == 0);
+    }
     let make = "for i in $(seq 0 9); do mkdir $i; echo x > $i/f; done; sync .";
     // In this order the sync ends a wait of the former interval.
     bash(&mount.mnt, &format!("{set}; {make}")).ok();

@@ -1,8 +1,8 @@
 //! `scripts/jail.sh`, which runs each test on a mount: what it prints for a test that hangs, and
-//what
-//! it leaves behind.
+//! what it leaves behind.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -19,12 +19,24 @@ fn jail(script: &str) -> Command {
     command
 }
 
-/// Starts a script in a jail that prints its directory, its process group and then hangs.
-fn start_hanging() -> (Child, PathBuf, BufReader<impl Read>) {
-    let mut child = jail("echo $TMPDIR; exec sleep 1000003").stdout(Stdio::piped()).spawn().unwrap();
+/// Returns the processes that sleep for this time.
+fn sleepers(seconds: &str) -> Vec<Pid> {
+    sheen_tests::processes(&["sleep".as_ref(), seconds.as_ref()])
+}
+
+/// Returns the kernel stack of a process; empty if it has ended.
+fn stack(pid: Pid) -> String {
+    fs::read_to_string(format!("/proc/{pid}/stack")).unwrap_or_default()
+}
+
+/// Starts a script in a jail that prints its directory, and waits until it sleeps. Each test has a
+/// time of its own, because tests run at once.
+fn start_hanging(seconds: &str) -> (Child, PathBuf, BufReader<impl Read>) {
+    let mut child = jail(&format!("echo $TMPDIR; exec sleep {seconds}")).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut dir = String::new();
     out.read_line(&mut dir).unwrap();
+    eventually("the program sleeps", || sleepers(seconds).iter().any(|pid| stack(*pid).contains("nanosleep")));
     (child, dir.trim_end().into(), out)
 }
 
@@ -34,7 +46,7 @@ fn hanging_test_prints_its_stacks_before_it_ends() {
     if !is_root() {
         return println!("skipped: needs root for namespaces");
     }
-    let (mut child, dir, mut out) = start_hanging();
+    let (mut child, dir, mut out) = start_hanging("1000003");
     kill_process_group(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut said = String::new();
     out.read_to_string(&mut said).unwrap();
@@ -49,13 +61,13 @@ fn killed_jail_leaves_no_process() {
     if !is_root() {
         return println!("skipped: needs root for namespaces");
     }
-    let (mut child, dir, mut out) = start_hanging();
+    let (mut child, dir, mut out) = start_hanging("1000004");
     kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
     // The pipe ends when no process has it open any more.
     let mut said = String::new();
     out.read_to_string(&mut said).unwrap();
     assert_eq!(said, "");
-    eventually("no process sleeps", || sheen_tests::processes(&["sleep".as_ref(), "1000003".as_ref()]).is_empty());
-    let _ = std::fs::remove_dir_all(dir);
+    eventually("no process sleeps", || sleepers("1000004").is_empty());
+    let _ = fs::remove_dir_all(dir);
 }

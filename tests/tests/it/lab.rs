@@ -12,7 +12,7 @@ use serde_json::Value;
 use sheen_tests::{
     Fs, Guarded, Ran, can_mount,
     mounts::{LIMIT, TwoMounts},
-    noise, processes, run, sheen,
+    noise, processes, run, run_within, sheen,
 };
 
 /// Returns the arguments of `sheen` for a tool of the lab. `{a}` and `{b}` stand for the mount
@@ -531,6 +531,100 @@ fn modelled_disks_are_set_at_the_start_and_by_a_parameter() {
     assert!(refused.code == 2 && refused.err.contains("not hdd or flash, and the file cannot be read"), "{refused:?}");
     fs.start(&[]).ok();
     assert_eq!(model().trim(), "none");
+}
+
+/// Runs a tool with its models in `store`.
+fn with_models(at: &TwoMounts, store: &Path, line: &str) -> Ran {
+    let mut command = Command::new(sheen());
+    command.args(words(at, line)).env("SHEEN_LAB_DIR", store);
+    run_within(command, LIMIT)
+}
+
+#[test]
+fn model_is_calibrated_and_predicts_runs_of_ior() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("models");
+    let model = |line: &str| with_models(&at, &store, line);
+    let none = model("model {a}");
+    assert!(none.code == 1 && none.err.contains("run `sheen lab model --calibrate"), "{none:?}");
+    let no_mount = model("model --calibrate /");
+    assert!(no_mount.code == 1 && no_mount.err.contains("cannot find the mount of /"), "{no_mount:?}");
+    let mounts = || fs::read_to_string("/proc/mounts").expect("mounts").lines().count();
+    let before = mounts();
+    let calibrated = model("model --calibrate {a} --nodes 2 --size 1m -i 1 --format json").ok();
+    assert_eq!((mounts(), is_empty(&at.fs.mnt)), (before, true), "mounts or files are left");
+    let calibrated: Value = serde_json::from_str(&calibrated).expect("JSON");
+    let of = |direction: &str| {
+        let all = calibrated["Results"].as_array().expect("results").iter();
+        all.filter(|result| result["direction"] == direction).count()
+    };
+    assert_eq!((of("write"), of("read")), (35, 23), "reads need two nodes");
+    assert!(calibrated["summary"]["write"]["median"].is_number(), "{}", calibrated["summary"]);
+
+    let ior = "ior -N 2 --mounts {a},{b} -r -C -t 64k -b 256k -o {a}/f";
+    let predicted = model(&format!("{ior} -w -e")).ok();
+    assert!(predicted.contains("predicted write") && predicted.contains("predicted read"), "{predicted}");
+    let buffered = model(&format!("{ior} -w --format json")).ok();
+    let buffered: Value = serde_json::from_str(&buffered).expect("JSON");
+    let directions: Vec<_> =
+        buffered["predictions"].as_array().expect("a list").iter().map(|p| &p["direction"]).collect();
+    assert_eq!(directions, ["read"], "writes without fsync may stay in the cache");
+    let html = dir.path().join("r.html");
+    let shown = model(&format!("model {{b}} --format json --report {}", html.display())).ok();
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(shown["summary"]["runs"], 3, "{shown}");
+    assert!(fs::read_to_string(html).expect("a report").contains("<svg "));
+}
+
+/// Changes the stored model of writes: only objects limit them.
+fn only_objects_limit(store: &Path) {
+    let models = fs::read_dir(store).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let path = models.into_iter().find(|path| path.extension().is_some_and(|e| e == "json")).expect("a model");
+    let mut model: Value = serde_json::from_slice(&fs::read(&path).expect("readable")).expect("JSON");
+    let costs = model["write"].as_object_mut().expect("costs");
+    costs.iter_mut().for_each(|(name, cost)| *cost = if name == "object_mib" { 1.0 } else { 1e-9 }.into());
+    fs::write(path, model.to_string()).expect("writable");
+}
+
+#[test]
+fn advice_is_given_measured_and_applied() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let at = TwoMounts::up(LIMIT);
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("models");
+    let lab = |line: &str| with_models(&at, &store, line);
+    let json =
+        |line: &str| -> Value { serde_json::from_str(&lab(&format!("{line} --format json")).ok()).expect("JSON") };
+    let none = lab("advise {a}");
+    assert!(none.code == 1 && none.err.contains("run `sheen lab model --calibrate"), "{none:?}");
+    let published = lab("advise -N 48 -w -t 16m -b 16m -s 64 --system flash").ok();
+    assert!(published.contains("recommended  8 stripes of 16 MiB on 1 OST"), "{published}");
+    lab("model --calibrate {a} --nodes 2 --size 1m -i 1").ok();
+    only_objects_limit(&store);
+
+    let job = "advise -w -N 2 -t 64k -b 64k -s 64";
+    let measured = json(&format!("{job} --measure -i 1 {{a}}"));
+    let count = |key: &str| measured[key].as_array().map(Vec::len);
+    assert!(count("candidates") == count("measured") && measured["reached"].is_number(), "{measured}");
+    assert!(is_empty(&at.fs.mnt), "files are left");
+
+    fs::write(at.fs.path("old"), noise(1, 1 << 20)).expect("written");
+    for (path, key) in [("{a}", "setstripe"), ("{a}/old", "migrate")] {
+        let applied = json(&format!("{job} --apply {path}"));
+        assert!(applied["gain"].as_f64() > Some(1.05), "{applied}");
+        let command = applied["command"].as_str().expect("a command");
+        assert!(command.starts_with(&format!("lfs {key} -C 128 ")), "32 stripes on each of 4 OSTs: {command}");
+        let again = json(&format!("{job} {path}"));
+        assert_eq!((&again["command"], again["present"]["shape"]["stripes"].as_u64()), (&Value::Null, Some(128)));
+    }
+    assert_eq!(at.fs.lfs("getstripe -d -c .").ok().trim(), "128");
+    assert!(fs::read(at.fs.path("old")).expect("readable") == noise(1, 1 << 20));
 }
 
 #[test]

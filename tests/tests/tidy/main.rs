@@ -58,7 +58,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("mount", &["wire", "rt", "fuse", "client"]),
     ("admin", &["wire", "layout"]),
     ("llapi", &["wire", "layout", "admin"]),
-    ("lab", &["wire", "rt", "lnet", "rpc", "control"]),
+    ("lab", &["wire", "rt", "lnet", "rpc", "layout", "control"]),
     (
         "cli",
         &[

@@ -6,6 +6,7 @@ use crate::{
     ior::{
         outcome::{Outcome, Phase},
         plan::Plan,
+        prediction::Compared,
         step::Access,
     },
     machine,
@@ -14,7 +15,14 @@ use crate::{
 };
 
 /// Returns the record of a run.
-pub fn record(plan: &Plan, outcome: &Outcome, began: &str, command_line: &str, noise: &Noise) -> Value {
+pub fn record(
+    plan: &Plan,
+    outcome: &Outcome,
+    predictions: &[Compared],
+    began: &str,
+    command_line: &str,
+    noise: &Noise,
+) -> Value {
     let path = plan.path(0, 0, 0);
     let results: Vec<Value> = outcome.phases.iter().map(|phase| result(plan, phase)).collect();
     json!({
@@ -33,6 +41,7 @@ pub fn record(plan: &Plan, outcome: &Outcome, began: &str, command_line: &str, n
             "errors": outcome.errors,
         }],
         "summary": summary(outcome),
+        "predictions": predictions,
     })
 }
 

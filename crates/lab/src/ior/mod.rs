@@ -5,6 +5,7 @@ mod json;
 mod offsets;
 mod outcome;
 mod plan;
+mod prediction;
 mod print;
 mod run;
 mod show;

@@ -11,6 +11,7 @@ use crate::{
         plan::Plan,
         step::{Access, Progress, Report},
     },
+    predict::shape::Shape,
     span::Span,
 };
 
@@ -103,6 +104,8 @@ pub struct Outcome {
     pub removals: Vec<f64>,
     /// Transfers whose data was wrong, in all checks.
     pub errors: u64,
+    /// Layout of the files. `None`: not known yet, or no layout of Sheen.
+    pub shape: Option<Shape>,
 }
 
 impl Outcome {

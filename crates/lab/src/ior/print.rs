@@ -7,6 +7,7 @@ use crate::{
     ior::{
         outcome::{Outcome, Phase},
         plan::{Plan, Reorder},
+        prediction::Compared,
         step::Access,
     },
     machine,
@@ -190,6 +191,22 @@ impl Printer<'_> {
             }
         }
         self.pair("Finished", Moment::now().ctime());
+    }
+
+    /// Prints what the model of the file system has predicted.
+    pub fn predictions(&mut self, all: &[Compared]) {
+        if !self.is_table() {
+            return;
+        }
+        for Compared { direction, predicted, measured, error } in all {
+            let text = format!(
+                "{:.0} MiB/s ({measured:.0} measured, error {:.0} %), limited by {}",
+                predicted.rate,
+                error * 100.0,
+                predicted.limit.name()
+            );
+            self.pair(&format!("predicted {}", direction.name()), text);
+        }
     }
 
     fn summary_row(&self, outcome: &Outcome, access: Access) -> String {

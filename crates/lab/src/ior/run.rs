@@ -16,10 +16,14 @@ use crate::{
         task,
     },
     output::named,
+    predict::shape::Shape,
     session::Session,
     status_file, stop,
     team::Team,
 };
+
+/// Most files whose layouts are read.
+const SHAPES_MAX: usize = 64;
 
 /// Runs a plan. Removes the files that it has created, unless `-k` is set; also after an error.
 ///
@@ -183,9 +187,21 @@ impl Run<'_, '_> {
         }
         self.team.barrier()?;
         let reports: Vec<Report> = self.team.gather()?;
+        if self.outcome.shape.is_none() {
+            self.outcome.shape = self.shape();
+        }
         let phase = Phase::new(plan, access, repetition, &reports, stonewall);
         self.note(phase);
         Ok(reports)
+    }
+
+    /// Returns the layout of the files.
+    fn shape(&self) -> Option<Shape> {
+        let plan = self.plan;
+        let ranks = plan.writers().into_iter().take(SHAPES_MAX);
+        let paths: Vec<PathBuf> = ranks.map(|rank| plan.path(rank, rank, self.repetition)).collect();
+        let files = if plan.file_per_process { u64::from(plan.tasks) } else { 1 };
+        Shape::of_files(&paths, plan.bytes() / files)
     }
 
     fn stonewall(&mut self, access: Access) -> io::Result<Option<Vec<Progress>>> {

@@ -12,6 +12,7 @@ use crate::{
         json,
         outcome::{Outcome, Phase},
         plan::Plan,
+        prediction,
         print::Printer,
         run::run,
         step::Access,
@@ -45,10 +46,20 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
         let fate = if plan.use_existing { "overwritten" } else { "deleted" };
         session.warn(format!("the file {} exists already and will be {fate}", path.display()));
     }
+    let model = prediction::model(&plan);
     let mut outcome = Outcome::default();
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     printer.summary(&outcome);
-    let record = |noise: &Noise| json::record(&plan, &outcome, &began.ctime(), words, noise);
+    let mut predictions = Vec::new();
+    if let (Ok(()), Some(model)) = (&result, &model) {
+        let (all, stored) = prediction::compare(&plan, &outcome, began, model);
+        printer.predictions(&all);
+        predictions = all;
+        if let Err(e) = stored {
+            session.warn(e.to_string());
+        }
+    }
+    let record = |noise: &Noise| json::record(&plan, &outcome, &predictions, &began.ctime(), words, noise);
     session.conclude(result, record, |record, warnings| report(&plan, &outcome, warnings, record))?;
     match outcome.errors {
         0 => Ok(()),

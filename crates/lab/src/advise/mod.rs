@@ -1,0 +1,12 @@
+//! `sheen lab advise`: the layout for a job. A model of the file system predicts the rate with each
+//! candidate, and the one with the fewest stripes of the best is recommended.
+
+mod apply;
+pub mod args;
+mod candidates;
+mod choice;
+mod present;
+mod print;
+mod show;
+
+pub use show::main;

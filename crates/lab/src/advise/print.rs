@@ -1,0 +1,79 @@
+//! The table of a recommendation.
+
+use crate::{
+    advise::choice::Rated,
+    output::Lines,
+    predict::{load::Direction, shape::Shape},
+};
+
+/// Rows of the table of measurements: the best candidates.
+const ROWS_MAX: usize = 12;
+
+/// Prints a recommendation.
+pub struct Printer {
+    /// Where to print.
+    pub lines: Lines,
+}
+
+impl Printer {
+    /// Prints the job.
+    pub fn header(&mut self, job: &str, of: &str) {
+        self.lines.line(&format!("{job}, on {of}"));
+        self.lines.line("");
+    }
+
+    /// Prints the present layout, the recommended one (at index `mark`), and for each other number
+    /// of stripes the best candidate.
+    pub fn table(&mut self, present: Option<&Rated>, all: &[Rated], mark: usize) {
+        self.lines.line(&format!("{:13}{:44}{:>12}{:>12}  limited by", "", "layout", "write MiB/s", "read MiB/s"));
+        if let Some(present) = present {
+            self.row("present", present);
+        }
+        self.row("recommended", &all[mark]);
+        for rated in best_sizes(all) {
+            if rated.shape != all[mark].shape {
+                self.row("", rated);
+            }
+        }
+    }
+
+    fn row(&mut self, name: &str, rated: &Rated) {
+        let rate = |direction| rated.rate(direction).map_or("-".into(), |rate| format!("{rate:.0}"));
+        self.lines.line(&format!(
+            "{name:13}{:44}{:>12}{:>12}  {}",
+            rated.shape.name(),
+            rate(Direction::Write),
+            rate(Direction::Read),
+            rated.limit().name()
+        ));
+    }
+
+    /// Prints measured rates of candidates, the best first.
+    pub fn measured(&mut self, measured: &[(Shape, f64)], chosen: f64) {
+        self.lines.line("");
+        self.lines.line(&format!("{:57}{:>12}", "measured", "seconds"));
+        for (shape, seconds) in measured.iter().take(ROWS_MAX) {
+            self.lines.line(&format!("{:13}{:44}{seconds:>12.3}", "", shape.name()));
+        }
+        self.lines.line(&format!("the recommended layout reaches {chosen:.2} of the best rate"));
+    }
+
+    /// Prints an empty line, and then a line.
+    pub fn line(&mut self, text: &str) {
+        self.lines.line("");
+        self.lines.line(text);
+    }
+}
+
+/// Returns, for each number of stripes, the candidate with the best stripe size.
+fn best_sizes(all: &[Rated]) -> Vec<&Rated> {
+    let mut best: Vec<&Rated> = Vec::new();
+    for rated in all {
+        match best.last_mut().filter(|last| last.shape.stripes == rated.shape.stripes) {
+            Some(last) if rated.seconds < last.seconds => *last = rated,
+            Some(_) => {}
+            None => best.push(rated),
+        }
+    }
+    best
+}

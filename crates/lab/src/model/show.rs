@@ -1,0 +1,246 @@
+//! Runs `sheen lab model` for a user: options, output, files with results.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::{
+    chart::{Chart, Panel, Scale, Values},
+    clock::Moment,
+    machine,
+    model::{
+        args::ModelArgs,
+        calibrate::fitted,
+        print::{Printer, errors, rows},
+        probes::probes,
+    },
+    noise::Noise,
+    output::{Format, Lines},
+    predict::{
+        fit::Errors,
+        load::Direction,
+        store::{Model, Run, Store},
+        system::System,
+    },
+    prober::{Job, Measured, Prober, describe},
+    report::{Report, Table},
+    session::{Session, facts},
+};
+
+/// Calibrates a model, or shows one. `words` is the command line, for the record.
+///
+/// # Errors
+/// A message for the user.
+pub fn main(args: &ModelArgs, words: &str) -> Result<(), String> {
+    let text = |e: io::Error| e.to_string();
+    let system = System::of(&args.dir).map_err(text)?;
+    let store = Store::of_user().ok_or("no directory for models: set SHEEN_LAB_DIR or HOME")?;
+    if args.calibrate {
+        return calibrate(args, words, &system, &store);
+    }
+    let model = system.model(&store).map_err(text)?.ok_or_else(|| {
+        let dir = args.dir.display();
+        format!(
+            "there is no model of this file system in {}: run `sheen lab model --calibrate {dir}`",
+            store.dir().display()
+        )
+    })?;
+    let mut runs = store.runs(&system.key).map_err(text)?;
+    runs.retain(|run| run.calibrated == model.calibrated);
+    let session = Session::new(0, &args.output)?;
+    let all: Vec<f64> = runs.iter().map(Run::error).collect();
+    let of_runs = Errors::of(&all);
+    let mut printer = Printer { lines: Lines::new(&args.output) };
+    printer.model(&model);
+    if !runs.is_empty() {
+        printer.runs(&runs);
+    }
+    printer.errors("error of the predictions", of_runs.as_ref());
+    if args.output.format == Some(Format::Csv) {
+        csv(&runs);
+    }
+    let record = |noise: &Noise| {
+        json!({
+            "Version": concat!("sheen lab model ", env!("CARGO_PKG_VERSION")),
+            "Began": Moment::now().ctime(),
+            "Command line": words,
+            "machine": machine::describe(),
+            "file system": machine::mount_of(&args.dir),
+            "noise": noise.spread(),
+            "model": model,
+            "Results": runs,
+            "summary": of_runs,
+        })
+    };
+    session.conclude(Ok(()), record, |record, warnings| {
+        let points = runs.iter().map(|run| (run.measured, run.predicted.rate));
+        let row = |run: &Run| {
+            vec![
+                describe(&run.workload),
+                run.shape.name(),
+                run.direction.name().to_owned(),
+                format!("{:.0}", run.measured),
+                format!("{:.0}", run.predicted.rate),
+                format!("{:.0}", run.error() * 100.0),
+                run.predicted.limit.name().to_owned(),
+            ]
+        };
+        let result = of_runs.as_ref().map_or("no runs of IOR since the calibration".into(), errors);
+        report(
+            &model,
+            format!("Error of the predictions: {result}."),
+            points.collect(),
+            runs.iter().map(row).collect(),
+            (record, warnings),
+        )
+    })
+}
+
+fn csv(runs: &[Run]) {
+    println!("access,tasks,nodes,transfer,block,size,files,stripes,osts,stripe size,measured(MiB/s),predicted(MiB/s)");
+    for run in runs {
+        let (w, s) = (&run.workload, &run.shape);
+        println!(
+            "{},{},{},{},{},{},{},{},{},{},{:.2},{:.2}",
+            run.direction.name(),
+            w.tasks,
+            w.nodes,
+            w.transfer,
+            w.block,
+            w.size,
+            w.files,
+            s.stripes,
+            s.osts,
+            s.stripe_size,
+            run.measured,
+            run.predicted.rate
+        );
+    }
+}
+
+fn calibrate(args: &ModelArgs, words: &str, system: &System, store: &Store) -> Result<(), String> {
+    let text = |e: io::Error| e.to_string();
+    let began = Moment::now();
+    let jobs = probes(args.nodes, args.size, system.osts);
+    let phase = |job: &Job| 1 + usize::from(job.workload.nodes > 1);
+    let phases = jobs.iter().map(phase).sum::<usize>() * args.repetitions as usize;
+    let buffers = jobs.iter().map(|job| job.workload.transfer * u64::from(job.workload.tasks)).max().unwrap_or(0);
+    machine::check_memory(buffers)?;
+    let mut session = Session::new(phases, &args.output)?;
+    let prober = Prober::new(&args.dir, system, "model", args.nodes, args.repetitions).map_err(text)?;
+    let mut measured: Vec<Measured> = Vec::new();
+    let fs = machine::mount_of(&args.dir);
+    let result = prober.run(&jobs, &mut session, |_, of_job| measured.extend(of_job));
+    drop(prober);
+    let fits = Direction::ALL.map(|direction| fitted(&measured, direction, system.osts));
+    let model = match (&result, fits) {
+        (Ok(()), [Some((write, _)), read]) => {
+            Some(Model::new(system.key.clone(), began.iso(), system.osts, write, read.map(|(costs, _)| costs)))
+        }
+        _ => None,
+    };
+    let errors_of = fits.map(|fit| fit.map(|(_, errors)| errors));
+    if let Some(model) = &model {
+        store.save(model).map_err(text)?;
+        let mut printer = Printer { lines: Lines::new(&args.output) };
+        session.above(|| {
+            printer.model(model);
+            for (direction, of) in Direction::ALL.iter().zip(&errors_of) {
+                printer.errors(&format!("error of the fit, {}", direction.name()), of.as_ref());
+            }
+        });
+    }
+    let record = |noise: &Noise| {
+        json!({
+            "Version": concat!("sheen lab model ", env!("CARGO_PKG_VERSION")),
+            "Began": began.ctime(),
+            "Command line": words,
+            "machine": machine::describe(),
+            "file system": fs,
+            "noise": noise.spread(),
+            "model": model,
+            "Results": measured,
+            "summary": { "write": errors_of[0], "read": errors_of[1] },
+        })
+    };
+    session.conclude(result, record, |record, warnings| {
+        let Some(model) = &model else { return Err(io::Error::other("the calibration did not end")) };
+        let predicted = measured.iter().filter_map(|m| Some((m, m.predicted(model.costs(m.direction)?, system.osts))));
+        let all: Vec<_> = predicted.collect();
+        let row = |(m, predicted): &(&Measured, crate::predict::costs::Prediction)| {
+            let error = crate::predict::fit::error(predicted.rate, m.rate);
+            vec![
+                describe(&m.workload),
+                m.shape.name(),
+                m.direction.name().to_owned(),
+                format!("{:.0}", m.rate),
+                format!("{:.0}", predicted.rate),
+                format!("{:.0}", error * 100.0),
+                predicted.limit.name().to_owned(),
+            ]
+        };
+        let fits = Direction::ALL.iter().zip(&errors_of);
+        let fits: Vec<String> = fits
+            .filter_map(|(direction, of)| Some(format!("{}: {}", direction.name(), errors(of.as_ref()?))))
+            .collect();
+        report(
+            model,
+            format!("Error of the fit: {}.", fits.join("; ")),
+            all.iter().map(|(m, predicted)| (m.rate, predicted.rate)).collect(),
+            all.iter().map(row).collect(),
+            (record, warnings),
+        )
+    })
+}
+
+/// `points`: measured and predicted rates.
+fn report(
+    model: &Model,
+    result: String,
+    mut points: Vec<(f64, f64)>,
+    runs: Vec<Vec<String>>,
+    (record, warnings): (Value, Vec<String>),
+) -> io::Result<Report> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let curve = |of: fn(&(f64, f64)) -> f64| points.iter().map(|point| Some(of(point))).collect();
+    let chart = Chart {
+        title: format!("Model of {}: predicted and measured", model.key.fsname),
+        axis: "runs, the slowest first".into(),
+        categories: (1..=points.len()).map(|n| n.to_string()).collect(),
+        series: vec!["measured".into(), "predicted".into()],
+        panels: vec![Panel {
+            title: "MiB/s".into(),
+            scale: Scale::Log,
+            values: Values::Curves(vec![curve(|p| p.0), curve(|p| p.1)]),
+        }],
+    };
+    Ok(Report {
+        title: format!("Model of {} on {}", model.key.fsname, model.key.host),
+        result,
+        warnings,
+        charts: if points.is_empty() { Vec::new() } else { vec![chart.svg()?] },
+        tables: vec![
+            Table {
+                title: "Runs".into(),
+                columns: columns(&[
+                    "job",
+                    "layout",
+                    "access",
+                    "measured, MiB/s",
+                    "predicted",
+                    "error, %",
+                    "limited by",
+                ]),
+                rows: runs,
+            },
+            Table {
+                title: "Costs: rates of parts, and times".into(),
+                columns: columns(&["part", "write", "read"]),
+                rows: rows(model).into_iter().map(Vec::from).collect(),
+            },
+        ],
+        facts: facts(&record, &[("calibrated", model.calibrated.clone()), ("OSTs", model.osts.to_string())]),
+        record,
+    })
+}

@@ -1,0 +1,196 @@
+//! The load of a job on each part of a file system: bytes, transfers, objects, handovers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::predict::shape::Shape;
+
+/// Bytes of a MiB.
+const MIB: f64 = 1_048_576.0;
+/// Records of a file in which handovers are counted. More of the file repeats them.
+const RECORDS_MAX: u64 = 8192;
+/// Stripe units of one record in which handovers are counted.
+const UNITS_MAX: u64 = 4096;
+
+/// Kind of accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Writes, with fsync at the end.
+    Write,
+    /// Reads of what other nodes have written.
+    Read,
+}
+
+impl Direction {
+    /// Both.
+    pub const ALL: [Direction; 2] = [Direction::Write, Direction::Read];
+
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Write => "write",
+            Direction::Read => "read",
+        }
+    }
+}
+
+/// The accesses of a job, as IOR describes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Workload {
+    /// Number of tasks, at least 1.
+    pub tasks: u32,
+    /// Number of nodes, at least 1. Task N is on node N modulo their number.
+    pub nodes: u32,
+    /// Bytes of a transfer, at least 1.
+    pub transfer: u64,
+    /// Contiguous bytes of a task in a shared file, at least 1.
+    pub block: u64,
+    /// Bytes of a task.
+    pub size: u64,
+    /// Whether each task has a file.
+    pub files: bool,
+}
+
+/// The load of a job on the parts of a file system.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Load {
+    /// MiB of all tasks.
+    pub mib: f64,
+    /// Transfers of all tasks.
+    pub calls: f64,
+    /// Tasks.
+    pub tasks: f64,
+    /// Nodes.
+    pub nodes: f64,
+    /// Files.
+    pub files: f64,
+    /// Open files of all nodes. Tasks of a node that write one file take turns in its kernel.
+    pub inodes: f64,
+    /// Transfers that do not follow the last one of their task.
+    pub jumps: f64,
+    /// Objects with data.
+    pub objects: f64,
+    /// Part of the bytes that are on the fullest object.
+    pub object_part: f64,
+    /// Part of the bytes that are on the fullest OST.
+    pub ost_part: f64,
+    /// Changes from one node to another between neighbouring accesses of an object.
+    pub handovers: f64,
+    /// MiB of the accesses between two handovers, all together.
+    pub handed_mib: f64,
+    /// Handovers that can happen at the same time: in different objects, and of different nodes.
+    pub at_once: f64,
+}
+
+impl Load {
+    /// Computes the load of a job. `osts`: number of OSTs of the file system, at least 1.
+    pub fn of(workload: &Workload, shape: &Shape, osts: u32) -> Load {
+        let Workload { tasks, nodes, transfer, size, .. } = *workload;
+        let nodes = nodes.min(tasks).max(1);
+        let bytes = size as f64 * f64::from(tasks);
+        let of_file = if workload.files { size as f64 } else { bytes };
+        // A file that is smaller than a round over its stripes leaves some without data.
+        let filled = (of_file / shape.stripe_size as f64).ceil().clamp(1.0, f64::from(shape.stripes));
+        let files = if workload.files { f64::from(tasks) } else { 1.0 };
+        let object_part = (shape.stripe_size as f64 / of_file).max(1.0 / filled) / files;
+        let own_osts = f64::from(shape.osts.min(osts)).min(filled);
+        // Unless it is known better: files begin on one OST after the other.
+        let in_turn = (own_osts * files).min(f64::from(osts));
+        let used = shape.all_osts.map_or(in_turn, f64::from).clamp(1.0, filled * files);
+        let per_ost = (filled * files / used).ceil();
+        let contiguous = if workload.files { size } else { record(workload) };
+        let handovers = if workload.files || nodes == 1 { 0.0 } else { handovers(workload, shape, nodes) };
+        Load {
+            mib: bytes / MIB,
+            calls: bytes / transfer as f64,
+            tasks: tasks.into(),
+            nodes: nodes.into(),
+            files,
+            inodes: files.max(nodes.into()),
+            jumps: bytes / contiguous.max(1) as f64,
+            objects: filled * files,
+            object_part: object_part.min(1.0),
+            ost_part: (object_part * per_ost).min(1.0),
+            handovers,
+            handed_mib: handovers * record(workload).min(shape.stripe_size) as f64 / MIB,
+            at_once: filled.min(nodes.into()).max(1.0),
+        }
+    }
+}
+
+/// Returns the contiguous bytes of a task in a shared file. Nodes change only after them.
+fn record(workload: &Workload) -> u64 {
+    workload.block.max(workload.transfer).max(1)
+}
+
+/// Counts, in the order of offsets, how often the next record of an object is another node's.
+fn handovers(workload: &Workload, shape: &Shape, nodes: u32) -> f64 {
+    let Workload { tasks, size, .. } = *workload;
+    let record = record(workload);
+    let all = (size.saturating_mul(tasks.into()) / record).max(1);
+    let counted = all.min(RECORDS_MAX);
+    let mut last: Vec<Option<u32>> = vec![None; shape.stripes as usize];
+    let mut changes = 0_u64;
+    for number in 0..counted {
+        let node = (number % u64::from(tasks)) as u32 % nodes;
+        let first = number * record / shape.stripe_size;
+        let units = ((number + 1) * record - 1) / shape.stripe_size - first + 1;
+        for unit in first..first + units.min(UNITS_MAX.min(shape.stripes.into())) {
+            let object = &mut last[(unit % u64::from(shape.stripes)) as usize];
+            changes += u64::from(object.is_some_and(|before| before != node));
+            *object = Some(node);
+        }
+    }
+    changes as f64 * all as f64 / counted as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MI: u64 = 1 << 20;
+
+    fn shape(stripes: u32, osts: u32) -> Shape {
+        Shape { stripes, osts, stripe_size: MI, all_osts: None }
+    }
+
+    fn in_turn(tasks: u32, nodes: u32, transfer: u64) -> Workload {
+        Workload { tasks, nodes, transfer, block: transfer, size: 64 * MI, files: false }
+    }
+
+    #[test]
+    fn nodes_hand_objects_over_unless_there_are_as_many_stripes() {
+        let handovers = |stripes| Load::of(&in_turn(4, 4, MI), &shape(stripes, 4), 4).handovers;
+        assert_eq!(Load::of(&in_turn(4, 4, MI), &shape(1, 4), 4).handed_mib, 255.0);
+        assert_eq!(handovers(1), 255.0, "at each record but the first");
+        assert_eq!(handovers(2), 254.0, "two nodes have each object");
+        assert_eq!((handovers(4), handovers(8)), (0.0, 0.0), "each object has one node");
+        assert_eq!(handovers(3), 253.0, "not a multiple");
+        assert_eq!(Load::of(&in_turn(4, 1, MI), &shape(1, 1), 4).handovers, 0.0, "one node");
+        let small = Load::of(&in_turn(4, 4, MI / 4), &shape(4, 4), 4);
+        assert_eq!(small.handovers, 1020.0, "records of several nodes in a stripe unit");
+    }
+
+    #[test]
+    fn large_blocks_and_files_hand_over_seldom() {
+        let blocks = Workload { block: 64 * MI, ..in_turn(4, 4, MI) };
+        assert_eq!(Load::of(&blocks, &shape(4, 4), 4).handovers, 3.0 * 4.0);
+        let files = Workload { files: true, ..blocks };
+        let load = Load::of(&files, &shape(1, 1), 4);
+        assert_eq!((load.handovers, load.files, load.objects), (0.0, 4.0, 4.0));
+        assert_eq!((load.inodes, load.jumps), (4.0, 4.0));
+        assert_eq!((load.object_part, load.ost_part), (0.25, 0.25), "on four OSTs");
+        let named = Shape { all_osts: Some(1), ..shape(1, 1) };
+        assert_eq!(Load::of(&files, &named, 4).ost_part, 1.0, "all on the named one");
+    }
+
+    #[test]
+    fn objects_without_data_do_not_count() {
+        let small = Workload { size: MI / 2, ..in_turn(4, 1, MI / 2) };
+        let load = Load::of(&small, &shape(16, 4), 4);
+        assert_eq!((load.objects, load.object_part, load.ost_part), (2.0, 0.5, 0.5));
+        assert_eq!((load.mib, load.calls, load.jumps, load.inodes), (2.0, 4.0, 4.0, 1.0));
+        let wide = Load::of(&in_turn(1, 1, MI), &shape(6, 4), 4);
+        assert!((wide.ost_part - 2.0 / 6.0).abs() < 0.02, "the fullest OST has two of six: {}", wide.ost_part);
+    }
+}

@@ -1,0 +1,16 @@
+//! A model of a file system: the costs of its parts, and the rate of a job that follows from them.
+//!
+//! * [`load`]: what a job asks of each part, computed from its accesses and its layout.
+//! * [`costs`]: seconds of each part for that, and the rate.
+//! * [`fit`]: costs from measurements.
+//! * [`presets`]: costs of published systems.
+//! * [`shape`]: layouts of files. [`system`]: file systems. [`store`]: models, and runs that they
+//!   have predicted.
+
+pub mod costs;
+pub mod fit;
+pub mod load;
+pub mod presets;
+pub mod shape;
+pub mod store;
+pub mod system;
