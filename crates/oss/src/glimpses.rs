@@ -38,7 +38,8 @@ impl Ost {
 
     /// Returns the attributes that go with the answers to enqueued locks. Where a lock was refused
     /// because of a conflict, they include what the writers know. Granted locks need no glimpse:
-    /// before a lock on a whole object is granted, the writers have flushed.
+    /// before a lock on a whole object is granted, the writers have flushed. Locks for writes need
+    /// none either: they are requested ahead, and nobody looks at their sizes.
     ///
     /// # Errors
     /// As [`Ost::attrs`].
@@ -48,7 +49,10 @@ impl Ost {
         wants: &[Enqueue],
         answers: &[Enqueued],
     ) -> Result<Vec<ObjectAttr>> {
-        let refused = |(n, answer): (usize, &Enqueued)| matches!(answer, Enqueued::WouldBlock { .. }).then_some(n);
+        let refused = |(n, answer): (usize, &Enqueued)| {
+            let is_refused = matches!(answer, Enqueued::WouldBlock { .. });
+            (is_refused && !wants[n].mode.writes()).then_some(n)
+        };
         let refused: Vec<usize> = answers.iter().enumerate().filter_map(refused).collect();
         let asked: Vec<(Resource, u64)> = refused.iter().map(|n| (wants[*n].resource, KNOWN)).collect();
         let known = if asked.is_empty() { Vec::new() } else { self.locks.glimpse(export, &asked).await? };

@@ -37,12 +37,23 @@ const ROUNDS_MAX: usize = 4;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Maximum number of records that are locked ahead: a few megabytes, which travel in one request.
 const AHEAD_MAX: usize = 63;
+/// Maximum number of records that are looked at for that: some are in other objects.
+const RECORDS_MAX: usize = 8 * AHEAD_MAX;
 /// The byte range of a whole object.
 const WHOLE: (u64, u64) = (0, u64::MAX);
 
 /// Returns the first and the last byte of a run in its object.
 fn range(run: &Run) -> (u64, u64) {
     (run.offset, run.offset + (run.len - 1))
+}
+
+/// Returns the first and the last byte, in the object of a stripe, of a range of the file with this
+/// first and last byte. `None`: the range is not in this object alone.
+fn in_object(layout: &Layout, stripe: usize, (first, last): (u64, u64)) -> Option<(u64, u64)> {
+    let len = (last - first).checked_add(1)?;
+    let chunk = layout.map(first, len).next()?;
+    let is_whole = chunk.stripe == stripe && chunk.file_offset == first && chunk.len == len;
+    is_whole.then(|| (chunk.object_offset, chunk.object_offset + (last - first)))
 }
 
 impl Lov {
@@ -62,10 +73,10 @@ impl Lov {
         if !self.may_keep(layout, split) {
             return Ok(false);
         }
-        let stride = self.note_write(layout, split);
+        let stride = self.note_write(layout, split, offset);
         for _ in 0..ROUNDS_MAX {
             let locks = match stride {
-                Some(stride) => self.lock_ahead_of(layout, split, stride).await?,
+                Some(stride) => self.lock_ahead_of(layout, split, offset, stride).await?,
                 None => self.lock_runs(layout, split, true).await?,
             };
             let Some(locks) = locks else { return Ok(false) };
@@ -82,16 +93,22 @@ impl Lov {
     }
 
     /// Notes a write to a single object. Returns the stride that it continues.
-    fn note_write(&self, layout: &Layout, split: &Split) -> Option<Stride> {
+    fn note_write(&self, layout: &Layout, split: &Split, offset: u64) -> Option<Stride> {
         let [run] = &split.runs[..] else { return None };
         let stripe = layout.stripes().get(run.stripe)?;
-        self.get(stripe.ost)?.writeback.note_write(stripe.object, run.offset, run.len)
+        self.get(stripe.ost)?.writeback.note_write(stripe.object, offset, run.len)
     }
 
     /// Locks a write that continues a stride in PW. The same request asks for locks on the
-    /// following records, of exactly their size, if nothing conflicts with them. So writers with
-    /// interleaved records do not revoke each other's locks.
-    async fn lock_ahead_of(&self, layout: &Layout, split: &Split, stride: Stride) -> Result<Option<Vec<LockRef>>> {
+    /// following records in the same object, of exactly their size, if nothing conflicts with them.
+    /// So writers with interleaved records do not revoke each other's locks.
+    async fn lock_ahead_of(
+        &self,
+        layout: &Layout,
+        split: &Split,
+        offset: u64,
+        stride: Stride,
+    ) -> Result<Option<Vec<LockRef>>> {
         let [run] = &split.runs[..] else { return Ok(None) };
         for _ in 0..ROUNDS_MAX {
             if let Some(lock) = self.lock_on(layout, run) {
@@ -101,7 +118,9 @@ impl Lov {
             let exact = Flags { no_expand: true, ..Flags::default() };
             let ahead = Flags { nowait: true, ..exact };
             let first = std::iter::once((range(run), exact));
-            let next = stride.after(run.offset, AHEAD_MAX).map(|range| (range, ahead));
+            let records = stride.after(offset, RECORDS_MAX);
+            let here = records.filter_map(|record| in_object(layout, run.stripe, record));
+            let next = here.take(AHEAD_MAX).map(|range| (range, ahead));
             let wants: Vec<_> = first
                 .chain(next)
                 .map(|((start, end), flags)| (layout.fid(), stripe.object, Policy::extent(start, end), flags))

@@ -1,5 +1,6 @@
 //! Stride detection: finds out from the last writes to an object whether they are records at equal
-//! distances, as in a file that several programs share.
+//! distances, as in a file that several programs share. Offsets are those of the file: in an object,
+//! distances change where another object has a part of the file.
 //!
 //! Such writers do best with locks on exactly the records that they are going to write, requested
 //! ahead. Then no writer revokes the locks of another.
@@ -10,6 +11,7 @@ const SEEN_MIN: u32 = 2;
 /// The last write to an object, and how often its distance was repeated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pattern {
+    /// In the file.
     offset: u64,
     len: u64,
     distance: u64,
@@ -34,11 +36,14 @@ impl Stride {
 }
 
 impl Pattern {
-    /// Notes a write. Returns the stride that it continues, if there is one.
+    /// Notes a write. Returns the stride that it continues, if there is one. A stride goes on if it
+    /// leaves out records: those are in other objects.
     pub fn note(&mut self, offset: u64, len: u64) -> Option<Stride> {
-        let distance = offset.wrapping_sub(self.offset);
-        let same = distance == self.distance && len == self.len && len > 0;
+        let step = offset.wrapping_sub(self.offset);
+        let left_out = self.seen >= SEEN_MIN && step > 0 && step.checked_rem(self.distance) == Some(0);
+        let same = (step == self.distance || left_out) && len == self.len && len > 0;
         self.seen = if same { self.seen.saturating_add(1) } else { 0 };
+        let distance = if same { self.distance } else { step };
         (self.offset, self.len, self.distance) = (offset, len, distance);
         let apart = distance > len && distance < 1 << 62;
         (self.seen >= SEEN_MIN && apart).then_some(Stride { distance, len })
@@ -61,6 +66,9 @@ mod tests {
         let stride = Stride { distance: 188_032, len: 47_008 };
         assert_eq!(noted((0..4).map(record)), Some(stride));
         assert_eq!(noted((0..9).map(record).chain([(5, 47_008)])), None, "until it breaks");
+        let with_gap = (0..4).chain(9..10).map(record);
+        assert_eq!(noted(with_gap), Some(stride), "records 4 to 8 are in another object");
+        assert_eq!(noted((0..4).map(record).chain([(5 * 188_032, 47_008)])), None, "not a whole distance");
         assert_eq!(stride.after(0, 2).collect::<Vec<_>>(), [(188_032, 235_039), (376_064, 423_071)]);
         assert_eq!(stride.after(u64::MAX - 200_000, 9).count(), 0, "there is nothing behind the end");
     }
