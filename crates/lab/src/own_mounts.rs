@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{processes::mount_info, program::Sheen, run_dir::RunDir, scratch};
+use crate::{processes::mount_info, program::Sheen, run_dir::RunDir, scratch, stop};
 
 /// FUSE threads of each mount.
 const FUSE_THREADS: &str = "4";
@@ -34,6 +34,7 @@ impl OwnMounts {
         let sheen = Sheen::new(run_dir.program(), dir.join("run"));
         let mut own = OwnMounts { mounts: Vec::new(), sheen, _run_dir: run_dir };
         for number in 0..count {
+            stop::check()?;
             let at = dir.join(format!("m{number}"));
             fs::create_dir_all(&at)?;
             own.sheen.run(["mount", &source, &at.to_string_lossy(), "--fuse-threads", FUSE_THREADS])?;

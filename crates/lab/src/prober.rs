@@ -24,6 +24,7 @@ use crate::{
     program::Sheen,
     scratch,
     session::Session,
+    size::{human, with_kib},
     stats::{counted, median},
     stop,
 };
@@ -99,7 +100,7 @@ impl Prober<'_> {
             stop::check()?;
             session.part(&describe(&job.workload));
             let result = self.measure(job, session);
-            // Before the next run, the servers must have destroyed the objects of this one.
+            // Before the next job, the servers must have destroyed the objects of this one.
             let place = self.place();
             let removed = if place.exists() { self.remove(&place) } else { Ok(()) };
             done(number, result?);
@@ -128,7 +129,7 @@ impl Prober<'_> {
         fs::create_dir(&place).map_err(|e| named("create", &place, &e))?;
         self.program.setstripe(&place, &job.layout.iter().map(String::as_str).collect::<Vec<_>>())?;
         let run = self.ior(&workload).map_err(io::Error::other)?;
-        let outcome = ior::run_quietly(&run, session)?;
+        let outcome = ior::run_with_shape(&run, session)?;
         let shape = outcome.shape.ok_or_else(|| {
             io::Error::other(format!("a file with the layout {} has no stripes", job.layout.join(" ")))
         })?;
@@ -171,6 +172,21 @@ impl Prober<'_> {
     }
 }
 
+/// Checks that the data of each job fits into the file system.
+///
+/// # Errors
+/// A message for the user.
+pub fn check_space(at: &Path, jobs: &[Job]) -> Result<(), String> {
+    let bytes = |job: &Job| job.workload.size.saturating_mul(job.workload.tasks.into());
+    let most = jobs.iter().map(bytes).max().unwrap_or(0);
+    let space = rustix::fs::statvfs(at).map_err(|e| named("look at", at, &e.into()).to_string())?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    if most <= free {
+        return Ok(());
+    }
+    Err(format!("a run takes {}, and {} has {} free", human(most), at.display(), human(free)))
+}
+
 /// Returns a job in words.
 pub fn describe(workload: &Workload) -> String {
     let Workload { tasks, nodes, transfer, block, files, .. } = *workload;
@@ -179,5 +195,5 @@ pub fn describe(workload: &Workload) -> String {
         () if block > transfer || tasks == 1 => "one file",
         () => "one file in turn",
     };
-    format!("{}, {}, {}, {how}", counted(tasks, "task"), counted(nodes, "node"), crate::size::with_kib(transfer))
+    format!("{}, {}, {}, {how}", counted(tasks, "task"), counted(nodes, "node"), with_kib(transfer))
 }

@@ -9,7 +9,7 @@ use std::{
 use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, ask, ask_all, sockets};
 use sheen_wire::{
     Errno,
-    control::{self, MountInfo, TargetInfo},
+    control::{self, MountInfo, TargetInfo, open_name},
     mgs::TargetKind,
 };
 
@@ -128,21 +128,22 @@ pub fn of_mount(path: &Path) -> io::Result<Process> {
 pub fn mount_info(path: &Path) -> io::Result<MountInfo> {
     let failed = |e: io::Error| named("find the mount of", path, &e);
     let mut info = vec![0; INFO_BYTES_MAX];
-    let len = rustix::fs::getxattr(path, control::MOUNT, &mut info).map_err(|e| failed(e.into()))?;
+    let len = rustix::fs::getxattr(path, &*open_name(control::MOUNT), &mut info).map_err(|e| failed(e.into()))?;
     serde_json::from_slice(&info[..len]).map_err(|e| failed(e.into()))
 }
 
-/// Returns the number of OSTs of the file system that contains a file or directory, without
+/// Returns the indices of the OSTs of the file system that contains a file or directory, without
 /// deactivated ones.
 ///
 /// # Errors
 /// As [`mount_info`].
-pub fn osts(path: &Path) -> io::Result<u32> {
-    let failed = |e: io::Error| named("count the OSTs of", path, &e);
+pub fn osts(path: &Path) -> io::Result<Vec<u32>> {
+    let failed = |e: io::Error| named("find the OSTs of", path, &e);
     let mut targets = vec![0; TARGETS_BYTES_MAX];
-    let len = rustix::fs::getxattr(path, control::DF, &mut targets).map_err(|e| failed(e.into()))?;
+    let len = rustix::fs::getxattr(path, &*open_name(control::DF), &mut targets).map_err(|e| failed(e.into()))?;
     let targets: Vec<TargetInfo> = serde_json::from_slice(&targets[..len]).map_err(|e| failed(e.into()))?;
-    Ok(targets.iter().filter(|target| target.kind == TargetKind::Ost && target.active).count() as u32)
+    let active = targets.iter().filter(|target| target.kind == TargetKind::Ost && target.active);
+    Ok(active.map(|target| target.index).collect())
 }
 
 /// Returns the NIDs of all processes.

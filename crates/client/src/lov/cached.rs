@@ -297,3 +297,24 @@ pub fn with_dirty(attr: ObjectAttr, dirty: Option<ObjectAttr>) -> ObjectAttr {
         mtime: attr.mtime.max(dirty.mtime),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sheen_layout::Stripe;
+
+    use super::*;
+
+    const MI: u64 = 1 << 20;
+
+    #[test]
+    fn records_are_found_in_their_object() {
+        let stripes = [0, 1].map(|ost| Stripe { object: Fid::new(0x1_0000_0000, ost + 5), ost });
+        let layout = Layout::new(Fid::new(0x2_0000_0400, 1), MI as u32, None, stripes.to_vec()).unwrap();
+        let first = |record: (u64, u64)| in_object(&layout, 0, record);
+        assert_eq!(first((4096, 51_103)), Some((4096, 51_103)));
+        assert_eq!(first((2 * MI + 4096, 2 * MI + 51_103)), Some((MI + 4096, MI + 51_103)), "its second unit");
+        assert_eq!(first((MI + 4096, MI + 51_103)), None, "in the other object");
+        assert_eq!(first((MI - 1, MI)), None, "in both objects");
+        assert_eq!(first((0, u64::MAX)), None);
+    }
+}

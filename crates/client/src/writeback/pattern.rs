@@ -1,6 +1,6 @@
 //! Stride detection: finds out from the last writes to an object whether they are records at equal
-//! distances, as in a file that several programs share. Offsets are those of the file: in an object,
-//! distances change where another object has a part of the file.
+//! distances, as in a file that several programs share. Offsets are those of the file, because in
+//! an object distances change where another object has a part of the file.
 //!
 //! Such writers do best with locks on exactly the records that they are going to write, requested
 //! ahead. Then no writer revokes the locks of another.

@@ -1,8 +1,9 @@
 //! The layout that the job's files have at present.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
-use sheen_layout::{Asked, Count, Pattern, Spec};
+use sheen_layout::{Asked, Count, Layout, Pattern, Spec};
+use sheen_wire::control::open_name;
 
 use crate::{
     predict::{load::Workload, shape::Shape},
@@ -12,27 +13,64 @@ use crate::{
 /// Longest value of `lustre.lov`.
 const LOV_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the layout of a file, or that of new files in a directory: of the component with most of
-/// a file's bytes. `None`: these are on the MDT, or there is no layout of Sheen.
-pub fn present(path: &Path, workload: &Workload, osts: u32) -> Option<Shape> {
-    let bytes = workload.size * if workload.files { 1 } else { u64::from(workload.tasks) };
-    if path.is_file() {
-        return Shape::of_files(&[path.to_owned()], bytes).map(|shape| Shape { all_osts: None, ..shape });
-    }
-    let info = mount_info(path).ok()?;
-    let default = Spec {
-        stripe_size: Some(info.default_stripe_size),
-        count: Count::from_number(info.default_stripe_count.into()).ok().flatten(),
-        ..Spec::default()
-    };
-    let asked = asked(path).or_else(|| asked(Path::new(&info.mountpoint)));
-    of_asked(&asked.unwrap_or_default(), &default, bytes, osts)
+/// The present layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Present {
+    /// The component with most of the bytes of a file. `None`: these are on the MDT, or there is no
+    /// layout of Sheen.
+    pub shape: Option<Shape>,
+    /// A property that a layout of the adviser does not have.
+    pub loses: Option<&'static str>,
 }
 
-fn asked(dir: &Path) -> Option<Asked> {
+impl Present {
+    /// Returns the layout of a file, or that of new files in a directory.
+    pub fn of(path: &Path, workload: &Workload, osts: u32) -> Present {
+        let bytes = workload.size * if workload.files { 1 } else { u64::from(workload.tasks) };
+        if path.is_file() {
+            let shape = Shape::of_files(&[path.to_owned()], bytes).map(|shape| Shape { all_osts: None, ..shape });
+            return Present { shape, loses: read(path).and_then(|lov| loses_of_file(&lov)) };
+        }
+        let Ok(info) = mount_info(path) else { return Present::default() };
+        let default = Spec {
+            stripe_size: Some(info.default_stripe_size),
+            count: Count::from_number(info.default_stripe_count.into()).ok().flatten(),
+            ..Spec::default()
+        };
+        let asked = |dir: &Path| Asked::decode(&read(dir)?).ok();
+        let asked = asked(path).or_else(|| asked(Path::new(&info.mountpoint))).unwrap_or_default();
+        Present { shape: of_asked(&asked, &default, bytes, osts), loses: loses_of_directory(&asked) }
+    }
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = vec![0; LOV_BYTES_MAX];
-    let len = rustix::fs::getxattr(dir, "lustre.lov", &mut bytes).ok()?;
-    Asked::decode(&bytes[..len]).ok()
+    let len = rustix::fs::getxattr(path, &*open_name("lustre.lov"), &mut bytes).ok()?;
+    bytes.truncate(len);
+    Some(bytes)
+}
+
+fn loses(mirrors: usize, pool: bool) -> Option<&'static str> {
+    match () {
+        () if mirrors > 1 => Some("mirrors"),
+        () if pool => Some("a pool"),
+        () => None,
+    }
+}
+
+fn loses_of_file(lov: &[u8]) -> Option<&'static str> {
+    let layout = Layout::decode(lov).ok()?;
+    loses(layout.mirror_ids().len(), layout.components().iter().any(|part| part.pool.is_some()))
+}
+
+fn loses_of_directory(asked: &Asked) -> Option<&'static str> {
+    match asked {
+        Asked::Plain(spec) => loses(1, spec.pool.is_some()),
+        Asked::Composite(template) => {
+            let pool = template.components.iter().any(|part| part.spec.pool.is_some());
+            loses(template.mirrors.into(), pool)
+        }
+    }
 }
 
 fn of_asked(asked: &Asked, default: &Spec, bytes: u64, osts: u32) -> Option<Shape> {
@@ -56,7 +94,8 @@ fn of_asked(asked: &Asked, default: &Spec, bytes: u64, osts: u32) -> Option<Shap
         None => 1,
     };
     let stripe_size = spec.stripe_size.or(default.stripe_size).filter(|size| *size > 0).unwrap_or(1 << 20);
-    let own_osts = stripes.min(osts);
+    let named: BTreeSet<u32> = spec.osts.iter().copied().collect();
+    let own_osts = if named.is_empty() { stripes.min(osts) } else { named.len() as u32 };
     // All files begin on the OST that the layout names.
     let all_osts = (spec.start.is_some() || !spec.osts.is_empty()).then_some(own_osts);
     Some(Shape { stripes, osts: own_osts, stripe_size: stripe_size.into(), all_osts })
@@ -64,6 +103,8 @@ fn of_asked(asked: &Asked, default: &Spec, bytes: u64, osts: u32) -> Option<Shap
 
 #[cfg(test)]
 mod tests {
+    use sheen_layout::Pool;
+
     use super::*;
 
     #[test]
@@ -80,5 +121,10 @@ mod tests {
         assert_eq!(of(Spec { count: many, overstripe: true, ..Spec::default() }).stripes, 9);
         let named = of(Spec { start: Some(2), ..Spec::default() });
         assert_eq!(named.all_osts, Some(1), "all files on the named OST");
+        let listed = of(Spec { osts: vec![0, 0, 0, 1], overstripe: true, ..Spec::default() });
+        assert_eq!((listed.stripes, listed.osts, listed.all_osts), (4, 2, Some(2)));
+        let pool = Spec { pool: Pool::new("fast").ok(), ..Spec::default() };
+        assert_eq!(loses_of_directory(&Asked::Plain(pool)), Some("a pool"));
+        assert_eq!((loses(2, false), loses(1, false)), (Some("mirrors"), None));
     }
 }

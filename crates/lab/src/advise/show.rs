@@ -11,12 +11,12 @@ use crate::{
         args::AdviseArgs,
         candidates::{candidates, words},
         choice::{Rated, choose, is_worth, rate, reason},
-        present::present,
+        present::Present,
         print::Printer,
     },
     chart::{Chart, Panel, Scale, Values},
     clock::Moment,
-    machine,
+    ior, machine,
     noise::Noise,
     output::{Format, Lines},
     predict::{
@@ -27,15 +27,18 @@ use crate::{
         store::Store,
         system::System,
     },
-    prober::{Job, Prober, describe},
+    prober::{Job, Prober, check_space, describe},
     report::{Report, Table},
     session::{Session, facts},
 };
 
-/// Most bytes that a job of `--measure` moves in a run: the pattern matters, not the amount.
+/// Most bytes that a job of `--measure` moves in a run, if each task then has a transfer: the
+/// pattern matters, not the amount.
 const MEASURED_MAX: u64 = 256 << 20;
 /// Most nodes of `--measure`: mounts of this host.
 const NODES_MAX: u32 = 64;
+/// Most tasks of `--measure`: processes.
+const TASKS_MAX: u32 = 4096;
 
 /// The model of an advice.
 struct Basis {
@@ -67,23 +70,33 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
     let all: Vec<Rated> = candidates(&workload, basis.osts).iter().map(rated).collect();
     let mark = choose(&all).ok_or("there is no OST")?;
     let chosen = &all[mark];
-    let now = basis.system.as_ref().and_then(|_| present(&args.path, &workload, basis.osts));
-    let now = now.as_ref().map(rated);
+    let present = basis.system.as_ref().map(|_| Present::of(&args.path, &workload, basis.osts));
+    if let Some(what) = present.and_then(|present| present.loses).filter(|_| args.apply) {
+        let path = args.path.display();
+        return Err(format!("--apply: {path} has {what}, which the recommended layout lacks: set a layout with lfs"));
+    }
+    check_measure(args, &workload, &basis)?;
+    let now = present.and_then(|present| present.shape).as_ref().map(rated);
     let layout = self::words(&chosen.shape);
-    let changes = now.as_ref().is_none_or(|now| is_worth(now, chosen));
-    let why = reason(now.as_ref().unwrap_or(&all[0]), chosen);
-    let place = if basis.system.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
-    let command = format!("{} {place}", apply::command(&args.path, &layout).join(" "));
+    let is_on_mdt = present.is_some() && now.is_none();
+    let changes = !is_on_mdt && is_worth(now.as_ref().unwrap_or(&all[0]), chosen);
+    let why = match is_on_mdt {
+        true => "The bytes are on the MDT now, which the model does not know: nothing is recommended.".into(),
+        false => reason(now.as_ref().unwrap_or(&all[0]), chosen),
+    };
+    let place = if present.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
+    let command = changes.then(|| apply::command(&args.path, &layout, &place));
 
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header(&describe(&workload), &basis.name);
     printer.table(now.as_ref(), &all, mark);
     printer.line(&why);
-    if changes {
-        let gain = now
-            .as_ref()
-            .map_or_else(String::new, |now| format!("   # {:.2} × as fast as now", now.seconds / chosen.seconds));
-        printer.line(&format!("{command}{gain}"));
+    if let Some(command) = &command {
+        let gain = now.as_ref().map(|now| format!("   # {:.2} × as fast as now", now.seconds / chosen.seconds));
+        printer.line(&format!("{command}{}", gain.unwrap_or_default()));
+    }
+    if let Some(what) = present.and_then(|present| present.loses) {
+        printer.line(&format!("The present layout has {what}; the recommended one does not."));
     }
     if args.output.format == Some(Format::Csv) {
         csv(&all, mark);
@@ -95,9 +108,12 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
         let rows: Vec<(Shape, f64)> = timed.iter().map(|timed| (timed.shape, timed.seconds)).collect();
         session.above(|| printer.measured(&rows, reached));
     }
-    if args.apply && changes {
-        apply::apply(&args.path, &layout)?;
-        printer.line("The layout is set.");
+    let mut result = result;
+    if args.apply && command.is_some() {
+        result = result.and_then(|()| apply::apply(&args.path, &layout));
+        if result.is_ok() {
+            printer.line("The layout is set.");
+        }
     }
     let record = |noise: &Noise| {
         json!({
@@ -113,7 +129,7 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
             "present": now,
             "recommended": chosen,
             "layout": layout,
-            "command": changes.then_some(&command),
+            "command": command,
             "gain": now.as_ref().map(|now| now.seconds / chosen.seconds),
             "reason": why,
             "candidates": all,
@@ -122,7 +138,8 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
         })
     };
     let title = format!("Layout for {}", describe(&workload));
-    session.conclude(result, record, |record, warnings| report(title, &why, &command, &all, (record, warnings)))
+    session
+        .conclude(result, record, |record, warnings| report(title, &why, command.as_deref(), &all, (record, warnings)))
 }
 
 /// Checks the description of the job.
@@ -167,7 +184,7 @@ fn basis(args: &AdviseArgs) -> Result<Basis, String> {
     let system = System::of(&args.path).map_err(text)?;
     let store = Store::of_user().ok_or("no directory for models: set SHEEN_LAB_DIR or HOME")?;
     let model = system.model(&store).map_err(text)?.ok_or_else(|| {
-        let dir = if args.path.is_file() { args.path.parent().unwrap_or(Path::new("/")) } else { &args.path };
+        let dir = dir_at(&args.path);
         format!("no model of this file system: run `sheen lab model --calibrate {}` first", dir.display())
     })?;
     let costs: Vec<_> =
@@ -177,6 +194,26 @@ fn basis(args: &AdviseArgs) -> Result<Basis, String> {
     }
     let name = format!("{} ({})", system.key.fsname, crate::stats::counted(system.osts, "OST"));
     Ok(Basis { name, osts: system.osts, costs, system: Some(system), published: None })
+}
+
+/// Checks that the candidates can be measured, if the user wants it.
+fn check_measure(args: &AdviseArgs, workload: &Workload, basis: &Basis) -> Result<(), String> {
+    let Workload { tasks, nodes, .. } = *workload;
+    let reads = basis.costs.iter().any(|(direction, _)| *direction == Direction::Read);
+    match () {
+        () if !args.measure => Ok(()),
+        () if nodes > NODES_MAX => {
+            Err(format!("--measure: {nodes} nodes are more than {NODES_MAX} mounts of this host"))
+        }
+        () if tasks > TASKS_MAX => Err(format!("--measure: {tasks} tasks are more than {TASKS_MAX}")),
+        () if nodes == 1 && reads => Err("--measure: one node reads from its cache; add --nodes, or -w".into()),
+        () => Ok(()),
+    }
+}
+
+/// Returns the directory of a file, or the directory itself.
+fn dir_at(path: &Path) -> &Path {
+    if path.is_file() { ior::dir_of(path) } else { path }
 }
 
 /// Measures the candidates if the user wants it. Returns their seconds, the shortest first.
@@ -189,16 +226,14 @@ fn measure(
     let Some(system) = basis.system.as_ref().filter(|_| args.measure) else {
         return Ok((Session::new(0, &args.output)?, Ok(()), Vec::new()));
     };
-    if workload.nodes > NODES_MAX {
-        return Err(format!("--measure: {} nodes are more than {NODES_MAX} mounts of this host", workload.nodes));
-    }
     let workload = smaller(workload);
     machine::check_memory(workload.transfer.saturating_mul(workload.tasks.into()))?;
     let job = |rated: &Rated| Job { workload, layout: words(&rated.shape) };
     let jobs: Vec<Job> = all.iter().map(job).collect();
     let phases = jobs.len() * args.repetitions as usize * (1 + usize::from(workload.nodes > 1));
     let mut session = Session::new(phases, &args.output)?;
-    let dir = if args.path.is_file() { args.path.parent().unwrap_or(Path::new("/")) } else { &args.path };
+    let dir = dir_at(&args.path);
+    check_space(dir, &jobs)?;
     let prober = Prober::new(dir, system, "advise", workload.nodes, args.repetitions).map_err(|e| e.to_string())?;
     let directions: Vec<Direction> = basis.costs.iter().map(|(direction, _)| *direction).collect();
     let mut timed = Vec::new();
@@ -249,7 +284,7 @@ fn csv(all: &[Rated], mark: usize) {
 fn report(
     title: String,
     why: &str,
-    command: &str,
+    command: Option<&str>,
     all: &[Rated],
     (record, warnings): (Value, Vec<String>),
 ) -> io::Result<Report> {
@@ -287,7 +322,7 @@ fn report(
     let columns = ["layout", "write, MiB/s", "read, MiB/s", "seconds of the job", "limited by"];
     Ok(Report {
         title,
-        result: format!("{why} {command}"),
+        result: format!("{why} {}", command.unwrap_or_default()),
         warnings,
         charts: vec![chart.svg()?],
         tables: vec![Table {
@@ -295,7 +330,7 @@ fn report(
             columns: columns.map(str::to_owned).to_vec(),
             rows: all.iter().map(row).collect(),
         }],
-        facts: facts(&record, &[("recommended", command.to_owned())]),
+        facts: facts(&record, &[("recommended", command.unwrap_or("no change").to_owned())]),
         record,
     })
 }

@@ -13,8 +13,8 @@ pub mod step;
 pub mod task;
 
 pub use outcome::{Outcome, Phase};
-pub use plan::Plan;
-pub use show::{main, run_quietly};
+pub use plan::{Plan, dir_of};
+pub use show::{main, run_quietly, run_with_shape};
 
 /// Checks the options of a run.
 ///

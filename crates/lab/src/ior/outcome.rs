@@ -104,7 +104,9 @@ pub struct Outcome {
     pub removals: Vec<f64>,
     /// Transfers whose data was wrong, in all checks.
     pub errors: u64,
-    /// Layout of the files. `None`: not known yet, or no layout of Sheen.
+    /// Whether the layout of the files is wanted.
+    pub wants_shape: bool,
+    /// Layout of the files. `None`: not known, or no layout of Sheen.
     pub shape: Option<Shape>,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     clock::Moment,
     ior::{
         outcome::{Outcome, Phase},
-        plan::{Plan, Reorder, dir_of},
+        plan::{Plan, dir_of},
         step::Access,
     },
     launch,
@@ -20,7 +20,7 @@ use crate::{
         fit,
         load::{Direction, Load, Workload},
         store::{Model, Run, Store},
-        system::System,
+        system::model_at,
     },
     stats::median,
 };
@@ -41,16 +41,28 @@ pub struct Compared {
 /// Returns the model of the file system of a run; `None`: there is none, or it does not cover the
 /// run.
 pub fn model(plan: &Plan) -> Option<(Store, Model)> {
-    let store = Store::of_user()?;
     let covered = launch::hosts() == 1
         && plan.random_offset.is_none()
         && !(plan.direct || plan.fsync_per_write)
         && plan.deadline == 0
         && plan.iterations == 0
         && plan.min_seconds == 0;
+    let store = Store::of_user().filter(|_| covered)?;
     let path = plan.path(0, 0, 0);
-    let system = System::of(dir_of(&path)).ok().filter(|_| covered)?;
-    system.model(&store).ok().flatten().map(|model| (store, model))
+    let dir = dir_of(&path).ancestors().find(|dir| dir.exists())?;
+    model_at(dir, &store).map(|model| (store, model))
+}
+
+/// Whether each task reads what another node has written, and no node has read it before.
+fn reads_from_others(plan: &Plan) -> bool {
+    let nodes = plan.node_count();
+    let node = |rank: u32| rank % nodes;
+    let once = plan.write || plan.repetitions == 1;
+    let others = |repetition| {
+        let ranks = plan.read_ranks(repetition);
+        (0..plan.tasks).zip(ranks).all(|(reader, writer)| node(reader) != node(writer))
+    };
+    once && !plan.check_read && !plan.check_write && (0..plan.repetitions).all(others)
 }
 
 /// Compares a run with its prediction, and stores both.
@@ -66,7 +78,7 @@ pub fn compare(
     let workload = workload(plan);
     let Some(shape) = outcome.shape else { return (Vec::new(), Ok(())) };
     let load = Load::of(&workload, &shape, model.osts);
-    let from_others = plan.node_count() > 1 && plan.reorder != Reorder::None;
+    let from_others = reads_from_others(plan);
     let covered = [(Direction::Write, Access::Write, plan.fsync), (Direction::Read, Access::Read, from_others)];
     let (mut all, mut stored) = (Vec::new(), Ok(()));
     for (direction, access, covered) in covered {
@@ -88,5 +100,31 @@ fn workload(plan: &Plan) -> Workload {
         block: plan.block,
         size: plan.block * plan.segments,
         files: plan.file_per_process,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::ior::args::IorArgs;
+
+    #[test]
+    fn only_reads_of_what_other_nodes_wrote_are_predicted() {
+        let reads = |line: &str| {
+            let words = ["ior"].into_iter().chain(line.split_whitespace());
+            reads_from_others(&Plan::new(&IorArgs::try_parse_from(words).unwrap()).unwrap())
+        };
+        assert!(reads("-N 4 --mounts /a,/b -o f -w -r -C -i 3"));
+        for cached in [
+            "-N 4 -o f -w -r -C",
+            "-N 4 --mounts /a,/b -o f -w -r",
+            "-N 4 --mounts /a,/b -o f -w -r -C -Q 2",
+            "-N 4 --mounts /a,/b -o f -r -C -i 2",
+            "-N 4 --mounts /a,/b -o f -w -R -C",
+        ] {
+            assert!(!reads(cached), "{cached}");
+        }
     }
 }

@@ -187,7 +187,7 @@ impl Run<'_, '_> {
         }
         self.team.barrier()?;
         let reports: Vec<Report> = self.team.gather()?;
-        if self.outcome.shape.is_none() {
+        if self.outcome.wants_shape && self.outcome.shape.is_none() {
             self.outcome.shape = self.shape();
         }
         let phase = Phase::new(plan, access, repetition, &reports, stonewall);

@@ -47,7 +47,7 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
         session.warn(format!("the file {} exists already and will be {fate}", path.display()));
     }
     let model = prediction::model(&plan);
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome { wants_shape: model.is_some(), ..Outcome::default() };
     let result = run(&plan, &mut outcome, &mut session, &mut printer);
     printer.summary(&outcome);
     let mut predictions = Vec::new();
@@ -72,7 +72,18 @@ pub fn main(args: &IorArgs, words: &str) -> Result<(), String> {
 /// # Errors
 /// Of the tasks, or an interruption by the user.
 pub fn run_quietly(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+    quietly(plan, session, Outcome::default())
+}
+
+/// As [`run_quietly`]. The results have the layout of the files.
+///
+/// # Errors
+/// As [`run_quietly`].
+pub fn run_with_shape(plan: &Plan, session: &mut Session) -> io::Result<Outcome> {
+    quietly(plan, session, Outcome { wants_shape: true, ..Outcome::default() })
+}
+
+fn quietly(plan: &Plan, session: &mut Session, mut outcome: Outcome) -> io::Result<Outcome> {
     let mut printer = Printer { plan, format: Format::Json, out: Box::new(io::sink()) };
     run(plan, &mut outcome, session, &mut printer).map(|()| outcome)
 }

@@ -21,14 +21,15 @@ pub struct ModelArgs {
     /// A directory of the file system
     #[arg(value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Measure the file system, and store a model of it. Takes --size bytes of space
+    /// Measure the file system, and store a model of it
     #[arg(long)]
     pub calibrate: bool,
     /// With --calibrate: number of mounts that stand for nodes. The tool mounts the file system so
     /// often
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub nodes: u32,
-    /// With --calibrate: bytes of each run. Runs with small transfers take a quarter of it
+    /// With --calibrate: bytes of each run, or a transfer of each task if that is more. Runs with
+    /// small transfers take a quarter of it
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = size::parse)]
     pub size: u64,
     /// With --calibrate: repetitions of each run; the median counts

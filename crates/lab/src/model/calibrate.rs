@@ -13,6 +13,9 @@ use crate::{
 pub fn fitted(measured: &[Measured], direction: Direction, osts: u32) -> Option<(Costs, Errors)> {
     let of_direction = || measured.iter().filter(|m| m.direction == direction);
     let samples: Vec<Sample> = of_direction().map(|m| Sample { load: m.load(osts), rate: m.rate }).collect();
+    if samples.is_empty() {
+        return None;
+    }
     let costs = fit(&samples);
     let errors: Vec<f64> = of_direction().map(|m| fit::error(m.predicted(&costs, osts).rate, m.rate)).collect();
     Errors::of(&errors).map(|errors| (costs, errors))

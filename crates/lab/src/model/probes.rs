@@ -1,11 +1,16 @@
 //! The runs that calibrate a model. Each part of the file system limits some of them.
 
-use crate::{predict::load::Workload, prober::Job};
+use crate::{
+    predict::{load::Workload, system::System},
+    prober::Job,
+};
 
 const KI: u64 = 1 << 10;
 const MI: u64 = 1 << 20;
 /// Stripes on each OST of an overstriped file.
 const OVERSTRIPED: usize = 4;
+/// Most stripes of a file.
+const STRIPES_MAX: usize = 2000;
 /// Transfers below this size move less data.
 const SMALL: u64 = 64 * KI;
 
@@ -86,7 +91,7 @@ const PROBES: &[(Nodes, u32, u64, Access, Striping)] = &[
 ];
 
 /// Returns the runs with this many nodes, each of about `size` bytes.
-pub fn probes(nodes: u32, size: u64, osts: u32) -> Vec<Job> {
+pub fn probes(nodes: u32, size: u64, system: &System) -> Vec<Job> {
     let probe = |&(which, tasks, transfer, access, striping): &(Nodes, u32, u64, Access, Striping)| {
         let nodes = match which {
             Single => 1,
@@ -94,25 +99,25 @@ pub fn probes(nodes: u32, size: u64, osts: u32) -> Vec<Job> {
         };
         let tasks = tasks * nodes;
         let of_run = if transfer < SMALL { size / 4 } else { size };
-        let transfer = transfer.min(size);
+        let transfer = transfer.min(size.max(1));
         let transfers = (of_run / u64::from(tasks) / transfer).max(1);
         let size = transfers * transfer;
         let block = if access == InTurn { transfer } else { size };
         let workload = Workload { tasks, nodes, transfer, block, size, files: access == Files };
-        Job { workload, layout: striping.words(osts) }
+        Job { workload, layout: striping.words(system.osts, system.first_ost) }
     };
     PROBES.iter().map(probe).collect()
 }
 
 impl Striping {
     /// Returns the arguments of `lfs setstripe`.
-    fn words(self, osts: u32) -> Vec<String> {
+    fn words(self, osts: u32, first: u32) -> Vec<String> {
         let words = match self {
-            One => "-c 1 -i 0".to_owned(),
-            OverOne => format!("-o {}", ["0"; OVERSTRIPED].join(",")),
+            One => format!("-c 1 -i {first}"),
+            OverOne => format!("-o {}", vec![first.to_string(); OVERSTRIPED].join(",")),
             Each => "-c 1".to_owned(),
             All => format!("-c {osts}"),
-            Over => format!("-C {}", osts as usize * OVERSTRIPED),
+            Over => format!("-C {}", (osts as usize * OVERSTRIPED).min(STRIPES_MAX)),
         };
         words.split(' ').chain(["-S", "1m"]).map(str::to_owned).collect()
     }
@@ -121,17 +126,22 @@ impl Striping {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::predict::store::Key;
+
+    fn system() -> System {
+        System { key: Key::new("f", &[], "h"), osts: 4, first_ost: 0 }
+    }
 
     #[test]
     fn probes_have_whole_transfers() {
-        for probe in probes(3, 256 * MI, 4) {
+        for probe in probes(3, 256 * MI, &system()) {
             let Workload { tasks, nodes, transfer, block, size, files } = probe.workload;
             assert!(size.is_multiple_of(transfer) && size >= transfer && size.is_multiple_of(block), "{probe:?}");
             assert!(nodes <= tasks && (!files || block == size), "{probe:?}");
             assert!(size * u64::from(tasks) <= 256 * MI, "{probe:?}");
         }
-        assert!(probes(2, MI, 4).iter().all(|probe| probe.workload.transfer <= MI));
-        assert_eq!(Striping::Over.words(2), ["-C", "8", "-S", "1m"]);
-        assert_eq!(Striping::OverOne.words(2), ["-o", "0,0,0,0", "-S", "1m"]);
+        assert!(probes(2, MI, &system()).iter().all(|probe| probe.workload.transfer <= MI));
+        assert_eq!(Striping::Over.words(2, 0), ["-C", "8", "-S", "1m"]);
+        assert_eq!(Striping::OverOne.words(2, 3), ["-o", "3,3,3,3", "-S", "1m"]);
     }
 }

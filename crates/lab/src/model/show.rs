@@ -18,14 +18,18 @@ use crate::{
     output::{Format, Lines},
     predict::{
         fit::Errors,
-        load::Direction,
+        load::{Direction, Workload},
+        shape::Shape,
         store::{Model, Run, Store},
         system::System,
     },
-    prober::{Job, Measured, Prober, describe},
+    prober::{Job, Measured, Prober, check_space, describe},
     report::{Report, Table},
     session::{Session, facts},
 };
+
+/// Least bytes of a run.
+const SIZE_MIN: u64 = 1 << 20;
 
 /// Calibrates a model, or shows one. `words` is the command line, for the record.
 ///
@@ -99,40 +103,43 @@ pub fn main(args: &ModelArgs, words: &str) -> Result<(), String> {
 fn csv(runs: &[Run]) {
     println!("access,tasks,nodes,transfer,block,size,files,stripes,osts,stripe size,measured(MiB/s),predicted(MiB/s)");
     for run in runs {
-        let (w, s) = (&run.workload, &run.shape);
-        println!(
-            "{},{},{},{},{},{},{},{},{},{},{:.2},{:.2}",
-            run.direction.name(),
-            w.tasks,
-            w.nodes,
-            w.transfer,
-            w.block,
-            w.size,
-            w.files,
-            s.stripes,
-            s.osts,
-            s.stripe_size,
-            run.measured,
-            run.predicted.rate
-        );
+        let job = fields(run.direction, &run.workload, &run.shape);
+        println!("{job},{:.2},{:.2}", run.measured, run.predicted.rate);
     }
+}
+
+/// Returns a job as comma-separated values.
+fn fields(direction: Direction, w: &Workload, s: &Shape) -> String {
+    let name = direction.name();
+    format!(
+        "{name},{},{},{},{},{},{},{},{},{}",
+        w.tasks, w.nodes, w.transfer, w.block, w.size, w.files, s.stripes, s.osts, s.stripe_size
+    )
 }
 
 fn calibrate(args: &ModelArgs, words: &str, system: &System, store: &Store) -> Result<(), String> {
     let text = |e: io::Error| e.to_string();
     let began = Moment::now();
-    let jobs = probes(args.nodes, args.size, system.osts);
+    if args.size < SIZE_MIN {
+        return Err(format!("--size: {} is less than 1 MiB", args.size));
+    }
+    store.check().map_err(text)?;
+    let jobs = probes(args.nodes, args.size, system);
     let phase = |job: &Job| 1 + usize::from(job.workload.nodes > 1);
     let phases = jobs.iter().map(phase).sum::<usize>() * args.repetitions as usize;
     let buffers = jobs.iter().map(|job| job.workload.transfer * u64::from(job.workload.tasks)).max().unwrap_or(0);
     machine::check_memory(buffers)?;
+    check_space(&args.dir, &jobs)?;
     let mut session = Session::new(phases, &args.output)?;
     let prober = Prober::new(&args.dir, system, "model", args.nodes, args.repetitions).map_err(text)?;
     let mut measured: Vec<Measured> = Vec::new();
     let fs = machine::mount_of(&args.dir);
     let result = prober.run(&jobs, &mut session, |_, of_job| measured.extend(of_job));
     drop(prober);
-    let fits = Direction::ALL.map(|direction| fitted(&measured, direction, system.osts));
+    let fits = Direction::ALL.map(|direction| match &result {
+        Ok(()) => fitted(&measured, direction, system.osts),
+        Err(_) => None,
+    });
     let model = match (&result, fits) {
         (Ok(()), [Some((write, _)), read]) => {
             Some(Model::new(system.key.clone(), began.iso(), system.osts, write, read.map(|(costs, _)| costs)))
@@ -140,8 +147,9 @@ fn calibrate(args: &ModelArgs, words: &str, system: &System, store: &Store) -> R
         _ => None,
     };
     let errors_of = fits.map(|fit| fit.map(|(_, errors)| errors));
+    let mut result = result;
     if let Some(model) = &model {
-        store.save(model).map_err(text)?;
+        result = result.and(store.save(model));
         let mut printer = Printer { lines: Lines::new(&args.output) };
         session.above(|| {
             printer.model(model);
@@ -149,6 +157,12 @@ fn calibrate(args: &ModelArgs, words: &str, system: &System, store: &Store) -> R
                 printer.errors(&format!("error of the fit, {}", direction.name()), of.as_ref());
             }
         });
+    }
+    if args.output.format == Some(Format::Csv) {
+        println!("access,tasks,nodes,transfer,block,size,files,stripes,osts,stripe size,measured(MiB/s)");
+        for m in &measured {
+            println!("{},{:.2}", fields(m.direction, &m.workload, &m.shape), m.rate);
+        }
     }
     let record = |noise: &Noise| {
         json!({

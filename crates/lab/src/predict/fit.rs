@@ -78,7 +78,8 @@ fn search(begin: Costs, samples: &[Sample]) -> (Costs, f64) {
                 }
             }
         }
-        if least > before * (1.0 - PROGRESS) {
+        let progresses = least < before * (1.0 - PROGRESS);
+        if !progresses {
             factor = factor.sqrt();
         }
     }
@@ -144,6 +145,15 @@ mod tests {
         let errors: Vec<f64> = measured.iter().map(|s| error(found.predict(&s.load).rate, s.rate)).collect();
         let errors = Errors::of(&errors).unwrap();
         assert!(errors.median < 0.02 && errors.most < 0.1, "{errors:?}: {found:?}");
+    }
+
+    #[test]
+    fn fit_ends_without_samples_and_with_impossible_ones() {
+        assert_eq!(fit(&[]), Costs::TYPICAL);
+        let load = samples(&Costs::TYPICAL)[0].load;
+        for rate in [0.0, f64::NAN, f64::INFINITY] {
+            let _ = fit(&[Sample { load, rate }]);
+        }
     }
 
     #[test]

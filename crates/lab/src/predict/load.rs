@@ -98,7 +98,7 @@ impl Load {
         let in_turn = (own_osts * files).min(f64::from(osts));
         let used = shape.all_osts.map_or(in_turn, f64::from).clamp(1.0, filled * files);
         let per_ost = (filled * files / used).ceil();
-        let contiguous = if workload.files { size } else { record(workload) };
+        let contiguous = if workload.files || tasks == 1 { size } else { record(workload) };
         let handovers = if workload.files || nodes == 1 { 0.0 } else { handovers(workload, shape, nodes) };
         Load {
             mib: bytes / MIB,
@@ -112,7 +112,7 @@ impl Load {
             object_part: object_part.min(1.0),
             ost_part: (object_part * per_ost).min(1.0),
             handovers,
-            handed_mib: handovers * record(workload).min(shape.stripe_size) as f64 / MIB,
+            handed_mib: handovers * in_object(workload, shape) as f64 / MIB,
             at_once: filled.min(nodes.into()).max(1.0),
         }
     }
@@ -121,6 +121,13 @@ impl Load {
 /// Returns the contiguous bytes of a task in a shared file. Nodes change only after them.
 fn record(workload: &Workload) -> u64 {
     workload.block.max(workload.transfer).max(1)
+}
+
+/// Returns the most bytes of a record that are in one object.
+fn in_object(workload: &Workload, shape: &Shape) -> u64 {
+    let record = record(workload);
+    let units = record.div_ceil(shape.stripe_size).div_ceil(shape.stripes.into());
+    record.min(units.saturating_mul(shape.stripe_size))
 }
 
 /// Counts, in the order of offsets, how often the next record of an object is another node's.
@@ -162,6 +169,8 @@ mod tests {
     fn nodes_hand_objects_over_unless_there_are_as_many_stripes() {
         let handovers = |stripes| Load::of(&in_turn(4, 4, MI), &shape(stripes, 4), 4).handovers;
         assert_eq!(Load::of(&in_turn(4, 4, MI), &shape(1, 4), 4).handed_mib, 255.0);
+        let large = Load::of(&in_turn(4, 4, 16 * MI), &shape(2, 2), 2);
+        assert_eq!(large.handed_mib, large.handovers * 8.0, "half of each record");
         assert_eq!(handovers(1), 255.0, "at each record but the first");
         assert_eq!(handovers(2), 254.0, "two nodes have each object");
         assert_eq!((handovers(4), handovers(8)), (0.0, 0.0), "each object has one node");
@@ -169,6 +178,12 @@ mod tests {
         assert_eq!(Load::of(&in_turn(4, 1, MI), &shape(1, 1), 4).handovers, 0.0, "one node");
         let small = Load::of(&in_turn(4, 4, MI / 4), &shape(4, 4), 4);
         assert_eq!(small.handovers, 1020.0, "records of several nodes in a stripe unit");
+    }
+
+    #[test]
+    fn one_task_reads_on() {
+        assert_eq!(Load::of(&in_turn(1, 1, MI), &shape(1, 1), 1).jumps, 1.0);
+        assert_eq!(Load::of(&in_turn(2, 1, MI), &shape(1, 1), 1).jumps, 128.0);
     }
 
     #[test]

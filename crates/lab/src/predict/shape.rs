@@ -7,6 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sheen_layout::Layout;
+use sheen_wire::control::open_name;
 
 /// Longest value of `lustre.lov`.
 const LOV_BYTES_MAX: usize = 64 << 10;
@@ -57,7 +58,7 @@ impl Shape {
 
 fn read(path: &Path) -> Option<Layout> {
     let mut bytes = vec![0; LOV_BYTES_MAX];
-    let len = rustix::fs::getxattr(path, "lustre.lov", &mut bytes).ok()?;
+    let len = rustix::fs::getxattr(path, &*open_name("lustre.lov"), &mut bytes).ok()?;
     Layout::decode(&bytes[..len]).ok()
 }
 

@@ -159,6 +159,17 @@ impl Store {
         &self.dir
     }
 
+    /// Checks that models can be stored.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub fn check(&self) -> io::Result<()> {
+        let probe = self.dir.join(format!(".probe.{}", std::process::id()));
+        let written =
+            fs::create_dir_all(&self.dir).and_then(|()| fs::write(&probe, "")).and_then(|()| fs::remove_file(&probe));
+        written.map_err(|e| named("write into", &self.dir, &e))
+    }
+
     /// Returns the model of a file system, if there is one of this version.
     ///
     /// # Errors
