@@ -6,8 +6,8 @@
 //! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
 //!   own ([`scratch`], [`run_dir`]) with the program as users call it ([`program`], [`counters`]).
 //! * A model of a file system: [`predict`]. [`model`] calibrates it, on mounts of its own
-//!   ([`own_mounts`], [`prober`]); [`ior`] shows what it
-//!   predicts, [`advise`] recommends layouts by it.
+//!   ([`own_mounts`], [`prober`]). [`ior`] shows what it predicts, [`advise`] recommends layouts by
+//!   it, and [`reproduce`] compares models of published systems with texts about them.
 //! * Their tasks: [`team`], [`launch`], [`task_clock`], [`job`], [`nodes`], [`buffer`], [`data`],
 //!   [`span`], [`status_file`].
 //! * Their results: [`stats`], [`noise`], [`machine`], [`clock`].
@@ -42,6 +42,7 @@ pub mod processes;
 pub mod program;
 pub mod progress;
 pub mod report;
+pub mod reproduce;
 pub mod run_dir;
 pub mod scratch;
 pub mod session;
@@ -69,6 +70,7 @@ use crate::{
     model::args::ModelArgs,
     net::args::NetArgs,
     overstripe::args::OverstripeArgs,
+    reproduce::args::ReproduceArgs,
     survey::args::SurveyArgs,
     team::Member,
     workloads::args::WorkloadsArgs,
@@ -104,6 +106,8 @@ pub enum Tool {
     Model(Box<ModelArgs>),
     /// Recommend a layout for a job
     Advise(Box<AdviseArgs>),
+    /// Compare rates that papers state with models of their systems
+    Reproduce(Box<ReproduceArgs>),
     /// Run the workloads of the paper on dynamic striping: IOR, netflow, BLAST
     Workloads(Box<WorkloadsArgs>),
     /// A task of a tool; the tool starts it
@@ -147,6 +151,7 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Overstripe(args) => overstripe::main(&args, &words),
         Tool::Advise(args) => advise::main(&args, &words),
         Tool::Model(args) => model::main(&args, &words),
+        Tool::Reproduce(args) => reproduce::main(&args, &words),
         Tool::Workloads(args) => workloads::main(&args, &words),
         Tool::Task => Ok(()),
     };

@@ -1,9 +1,10 @@
 //! The table of a recommendation.
 
 use crate::{
-    advise::choice::Rated,
+    advise::{advice::Advice, choice::Rated},
     output::Lines,
     predict::{load::Direction, shape::Shape},
+    prober::describe,
 };
 
 /// Rows of the table of measurements: the best candidates.
@@ -16,15 +17,24 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Prints the job.
-    pub fn header(&mut self, job: &str, of: &str) {
-        self.lines.line(&format!("{job}, on {of}"));
+    /// Prints an advice.
+    pub fn advice(&mut self, advice: &Advice) {
+        self.lines.line(&format!("{}, on {}", describe(&advice.workload), advice.basis.name));
         self.lines.line("");
+        self.table(advice.now.as_ref(), &advice.all, advice.mark);
+        self.line(&advice.reason);
+        if let Some(command) = &advice.command {
+            let gain = advice.gain().map(|gain| format!("   # {gain:.2} × as fast as now"));
+            self.line(&format!("{command}{}", gain.unwrap_or_default()));
+        }
+        if let Some(what) = advice.loses {
+            self.line(&format!("The present layout has {what}; the recommended one does not."));
+        }
     }
 
     /// Prints the present layout, the recommended one (at index `mark`), and for each other number
     /// of stripes the best candidate.
-    pub fn table(&mut self, present: Option<&Rated>, all: &[Rated], mark: usize) {
+    fn table(&mut self, present: Option<&Rated>, all: &[Rated], mark: usize) {
         self.lines.line(&format!("{:13}{:44}{:>12}{:>12}  limited by", "", "layout", "write MiB/s", "read MiB/s"));
         if let Some(present) = present {
             self.row("present", present);

@@ -8,7 +8,7 @@ use crate::predict::costs::Costs;
 /// A cost that limits nothing.
 const NOTHING: f64 = 1e-9;
 /// MiB of the GB in which the papers state rates.
-const GB: f64 = 953.7;
+pub const GB: f64 = 953.7;
 
 /// A published system.
 #[derive(Clone, Copy, Debug)]

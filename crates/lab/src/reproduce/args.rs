@@ -1,0 +1,16 @@
+//! Options of `sheen lab reproduce`.
+
+use clap::Parser;
+
+use crate::output::OutputArgs;
+
+/// Compare rates that papers state with models of their systems
+#[derive(Parser, Clone, Debug)]
+#[command(name = "sheen lab reproduce", args_override_self = true, max_term_width = 100)]
+pub struct ReproduceArgs {
+    /// Systems: flash, l300n, stallo [default: all]
+    #[arg(value_name = "SYSTEM")]
+    pub systems: Vec<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
