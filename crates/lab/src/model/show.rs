@@ -217,11 +217,13 @@ fn report(
 ) -> io::Result<Report> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    // Names of all runs would overlap.
+    let label = |n: usize| if n == 1 || n.is_multiple_of(10) { n.to_string() } else { String::new() };
     let curve = |of: fn(&(f64, f64)) -> f64| points.iter().map(|point| Some(of(point))).collect();
     let chart = Chart {
         title: format!("Model of {}: predicted and measured", model.key.fsname),
         axis: "runs, the slowest first".into(),
-        categories: (1..=points.len()).map(|n| n.to_string()).collect(),
+        categories: (1..=points.len()).map(label).collect(),
         series: vec!["measured".into(), "predicted".into()],
         panels: vec![Panel {
             title: "MiB/s".into(),
