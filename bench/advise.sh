@@ -3,7 +3,7 @@
 # candidate layouts and prints which part of the best rate the recommended one reaches. The file
 # system is the script's own, in memory, with modelled disks.
 #   bench/advise.sh [MODEL [OSTS [REPETITIONS]]]     default: flash 2 3
-# Takes about ten minutes with one repetition.
+# Takes about four minutes with one repetition.
 set -euo pipefail
 model=${1:-flash} osts=${2:-2} repetitions=${3:-3}
 sheen=${SHEEN:-$(dirname "$0")/../target/release/sheen}

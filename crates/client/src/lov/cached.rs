@@ -48,12 +48,13 @@ fn range(run: &Run) -> (u64, u64) {
 }
 
 /// Returns the first and the last byte, in the object of a stripe, of a range of the file with this
-/// first and last byte. `None`: the range is not in this object alone.
+/// first and last byte. `None`: no part of the range is in this object.
 fn in_object(layout: &Layout, stripe: usize, (first, last): (u64, u64)) -> Option<(u64, u64)> {
     let len = (last - first).checked_add(1)?;
-    let chunk = layout.map(first, len).next()?;
-    let is_whole = chunk.stripe == stripe && chunk.file_offset == first && chunk.len == len;
-    is_whole.then(|| (chunk.object_offset, chunk.object_offset + (last - first)))
+    let chunks = layout.map(first, len).filter(|chunk| chunk.stripe == stripe);
+    let ranges = chunks.map(|chunk| (chunk.object_offset, chunk.object_offset + (chunk.len - 1)));
+    // All chunks of a contiguous range are contiguous in their object.
+    ranges.reduce(|(start, _), (_, end)| (start, end))
 }
 
 impl Lov {
@@ -73,13 +74,9 @@ impl Lov {
         if !self.may_keep(layout, split) {
             return Ok(false);
         }
-        let stride = self.note_write(layout, split, offset);
+        let stride = self.note_write(layout, split, offset).map(|stride| (offset, stride));
         for _ in 0..ROUNDS_MAX {
-            let locks = match stride {
-                Some(stride) => self.lock_ahead_of(layout, split, offset, stride).await?,
-                None => self.lock_runs(layout, split, true).await?,
-            };
-            let Some(locks) = locks else { return Ok(false) };
+            let Some(locks) = self.lock_runs(layout, split, stride, true).await? else { return Ok(false) };
             let put = self.put(layout, split, offset, data)?;
             drop(locks);
             *begun |= put.is_err() && split.runs.len() > 1;
@@ -92,47 +89,34 @@ impl Lov {
         Ok(false)
     }
 
-    /// Notes a write to a single object. Returns the stride that it continues.
+    /// Notes a write to each of its objects. Returns the stride that it continues in all of them.
     fn note_write(&self, layout: &Layout, split: &Split, offset: u64) -> Option<Stride> {
-        let [run] = &split.runs[..] else { return None };
-        let stripe = layout.stripes().get(run.stripe)?;
-        self.get(stripe.ost)?.writeback.note_write(stripe.object, offset, run.len)
+        let len = split.runs.iter().map(|run| run.len).sum();
+        let note = |run: &Run| {
+            let stripe = layout.stripes().get(run.stripe)?;
+            self.get(stripe.ost)?.writeback.note_write(stripe.object, offset, len)
+        };
+        split.runs.iter().map(note).reduce(|one, other| one.filter(|_| one == other))?
     }
 
-    /// Locks a write that continues a stride in PW. The same request asks for locks on the
-    /// following records in the same object, of exactly their size, if nothing conflicts with them.
-    /// So writers with interleaved records do not revoke each other's locks.
-    async fn lock_ahead_of(
-        &self,
-        layout: &Layout,
-        split: &Split,
-        offset: u64,
-        stride: Stride,
-    ) -> Result<Option<Vec<LockRef>>> {
-        let [run] = &split.runs[..] else { return Ok(None) };
-        for _ in 0..ROUNDS_MAX {
-            if let Some(lock) = self.lock_on(layout, run) {
-                return Ok(Some(vec![lock]));
-            }
-            let stripe = stripe(layout, run.stripe)?;
-            let exact = Flags { no_expand: true, ..Flags::default() };
-            let ahead = Flags { nowait: true, ..exact };
-            let first = std::iter::once((range(run), exact));
-            let records = stride.after(offset, RECORDS_MAX);
-            let here = records.filter_map(|record| in_object(layout, run.stripe, record));
-            let next = here.take(AHEAD_MAX).map(|range| (range, ahead));
-            let wants: Vec<_> = first
-                .chain(next)
-                .map(|((start, end), flags)| (layout.fid(), stripe.object, Policy::extent(start, end), flags))
-                .collect();
-            let answers = self.enqueue_each(stripe.ost, &wants, Mode::Pw).await?;
-            match answers.into_iter().next() {
-                Some((Some(lock), ..)) => return Ok(Some(vec![lock])),
-                Some((None, Enqueued::Refused(_), _)) => return Ok(None),
-                _ => {}
-            }
-        }
-        Ok(None)
+    /// Requests PW on a run of the write at `offset`, which continues a stride, and waits for it.
+    /// The same request asks for locks on what the following records have in the same object, if
+    /// nothing conflicts with them. All locks have exactly the size of the data. So writers with
+    /// interleaved records do not revoke each other's locks. Returns `false` if it was refused.
+    async fn lock_records(&self, layout: &Layout, run: &Run, offset: u64, stride: Stride) -> Result<bool> {
+        let stripe = stripe(layout, run.stripe)?;
+        let exact = Flags { no_expand: true, ..Flags::default() };
+        let ahead = Flags { nowait: true, ..exact };
+        let first = std::iter::once((range(run), exact));
+        let records = stride.after(offset, RECORDS_MAX);
+        let here = records.filter_map(|record| in_object(layout, run.stripe, record));
+        let next = here.take(AHEAD_MAX).map(|range| (range, ahead));
+        let wants: Vec<_> = first
+            .chain(next)
+            .map(|((start, end), flags)| (layout.fid(), stripe.object, Policy::extent(start, end), flags))
+            .collect();
+        let answers = self.enqueue_each(stripe.ost, &wants, Mode::Pw).await?;
+        Ok(!matches!(answers.into_iter().next(), Some((None, Enqueued::Refused(_), _))))
     }
 
     /// Whether the OSTs are active and have granted enough space. Without that, locks would be
@@ -171,20 +155,32 @@ impl Lov {
         Ok(Ok(()))
     }
 
-    /// Locks the whole range of a write in PW. `None`: the write is sent lockless, because an
+    /// Locks the whole range of a write in PW. With the offset and `stride` of a write that goes on
+    /// with a stride, also requests locks ahead. `None`: the write is sent lockless, because an
     /// object is contended (`lockless`: such an object needs no lock), or because locks are revoked
     /// faster than they are granted.
     ///
     /// # Errors
     /// The error of an OST.
-    pub async fn lock_runs(&self, layout: &Layout, split: &Split, lockless: bool) -> Result<Option<Vec<LockRef>>> {
+    pub async fn lock_runs(
+        &self,
+        layout: &Layout,
+        split: &Split,
+        stride: Option<(u64, Stride)>,
+        lockless: bool,
+    ) -> Result<Option<Vec<LockRef>>> {
         for _ in 0..ROUNDS_MAX {
             let there = split.runs.iter().map(|run| self.lock_on(layout, run));
             if let Some(locks) = there.collect::<Option<Vec<_>>>() {
                 return Ok(Some(locks));
             }
             for run in &split.runs {
-                if self.lock_on(layout, run).is_none() && !self.lock_run(layout, run, lockless).await? {
+                let is_granted = match stride {
+                    _ if self.lock_on(layout, run).is_some() => true,
+                    Some((offset, stride)) => self.lock_records(layout, run, offset, stride).await?,
+                    None => self.lock_run(layout, run, lockless).await?,
+                };
+                if !is_granted {
                     return Ok(None);
                 }
             }
@@ -314,7 +310,8 @@ mod tests {
         assert_eq!(first((4096, 51_103)), Some((4096, 51_103)));
         assert_eq!(first((2 * MI + 4096, 2 * MI + 51_103)), Some((MI + 4096, MI + 51_103)), "its second unit");
         assert_eq!(first((MI + 4096, MI + 51_103)), None, "in the other object");
-        assert_eq!(first((MI - 1, MI)), None, "in both objects");
+        assert_eq!(first((MI - 1, MI)), Some((MI - 1, MI - 1)), "its part");
+        assert_eq!(first((MI - 4096, 3 * MI)), Some((MI - 4096, 2 * MI - 1)), "two parts, around the other's");
         assert_eq!(first((0, u64::MAX)), None);
     }
 }

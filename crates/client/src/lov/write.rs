@@ -105,7 +105,7 @@ impl Lov {
             return Ok(data.len());
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
-        let mut locks = if mode.lock { self.lock_runs(layout, split, true).await?.map(in_use) } else { None };
+        let mut locks = if mode.lock { self.lock_runs(layout, split, None, true).await?.map(in_use) } else { None };
         for _ in 0..ROUNDS_MAX {
             let mut settling = pin!(self.settle(layout, split));
             if locks.is_some() && self.rt.timeout(PATIENCE, settling.as_mut()).await.is_err() {
@@ -121,7 +121,7 @@ impl Lov {
                 Ok(written) => return Ok(written),
             }
             drop(locks.take());
-            locks = self.lock_runs(layout, split, false).await?.map(in_use);
+            locks = self.lock_runs(layout, split, None, false).await?.map(in_use);
         }
         Err(Errno::EIO.into())
     }

@@ -522,3 +522,22 @@ fn write_blocked_on_one_ost_releases_locks_of_other_osts() {
         assert_eq!(read[..], [vec![3; 300_000], vec![1; 65_536]].concat());
     });
 }
+
+/// Each object gets the locks on its parts of the next records, also of those that cross the end of
+/// a stripe unit.
+#[test]
+fn records_at_equal_distances_are_locked_ahead_in_each_object() {
+    const RECORD: usize = 47_008;
+    with(2, 65536, &[0, 1], async |m| {
+        let file = file(&m, "f").await;
+        write(&m, &file, 65536, &[1; PIECE]).await; // both OSTs have granted space
+        m.world.asked();
+        for i in 1..40 {
+            write(&m, &file, i * 4 * RECORD, &[i as u8; RECORD]).await;
+        }
+        let log = m.world.asked();
+        let requests: Vec<&str> = log.iter().filter(|line| line.contains("enqueue")).map(String::as_str).collect();
+        let [_, _, first, second] = requests[..] else { panic!("{requests:?}") };
+        assert_eq!([first, second], ["ost0 ldlm_enqueue locks=64", "ost1 ldlm_enqueue locks=64"]);
+    });
+}

@@ -60,15 +60,18 @@ impl Advice {
             ));
         }
         let now = present.and_then(|present| present.shape).as_ref().map(rated);
-        let is_on_mdt = present.is_some() && now.is_none();
+        let is_unknown = present.is_some() && now.is_none();
         let (before, chosen) = (now.as_ref().unwrap_or(&all[0]), &all[mark]);
-        let reason = match is_on_mdt {
-            true => "The bytes are on the MDT now, which the model does not know: nothing is recommended.".into(),
+        let reason = match is_unknown {
+            true => {
+                "The bytes have no objects, or are on the MDT, which the model does not know: nothing is recommended."
+                    .into()
+            }
             false => reason(before, chosen),
         };
         let layout = words(&chosen.shape);
         let place = if present.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
-        let changes = !is_on_mdt && is_worth(before, chosen);
+        let changes = !is_unknown && is_worth(before, chosen);
         let command = changes.then(|| apply::command(&args.path, &layout, &place));
         Ok(Advice { workload, basis, all, mark, now, loses, layout, command, reason })
     }

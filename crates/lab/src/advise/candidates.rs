@@ -1,5 +1,7 @@
 //! The layouts among which the adviser chooses.
 
+use sheen_layout::STRIPES_MAX;
+
 use crate::predict::{load::Workload, shape::Shape};
 
 const MIB: u64 = 1 << 20;
@@ -9,8 +11,6 @@ const STRIPE_UNIT: u64 = 64 << 10;
 const STRIPE_SIZE_MAX: u64 = 64 * MIB;
 /// Stripes on each OST that are tried for a file of several nodes.
 const OVERSTRIPED: [u32; 5] = [2, 4, 8, 16, 32];
-/// Most stripes of a file.
-const STRIPES_MAX: u32 = 2000;
 
 /// Returns the layouts for a job on this many OSTs: those with fewer stripes first, and of several
 /// stripe sizes the preferred one first.
@@ -19,12 +19,17 @@ pub fn candidates(workload: &Workload, osts: u32) -> Vec<Shape> {
     // A file of one task gains nothing from several stripes on an OST but its limit for an object.
     let most = if workload.files { 4 } else { 32 };
     let over = OVERSTRIPED.iter().filter(|k| **k <= most).map(|k| k.saturating_mul(osts));
-    let counts: Vec<u32> = on_osts.chain(over).filter(|n| *n <= STRIPES_MAX).collect();
+    let counts: Vec<u32> = on_osts.chain(over).filter(|n| *n as usize <= STRIPES_MAX).collect();
     let of_record = workload.transfer.clamp(STRIPE_UNIT, STRIPE_SIZE_MAX).next_multiple_of(STRIPE_UNIT);
     // The preferred size comes first. If nodes write in turn, it is that of a record, so that each
-    // record has an object of its own.
+    // record has an object of its own. Of records that fit no stripe, the fewest cross large ones.
     let in_turn = !workload.files && workload.nodes > 1 && workload.block == workload.transfer;
-    let mut sizes = vec![if in_turn { of_record } else { of_record.max(MIB) }];
+    let preferred = match workload.transfer.is_multiple_of(STRIPE_UNIT) {
+        true if in_turn => of_record,
+        false if in_turn => of_record.max(4 * MIB),
+        _ => of_record.max(MIB),
+    };
+    let mut sizes = vec![preferred];
     for size in [MIB, 4 * MIB, of_record] {
         if !sizes.contains(&size) {
             sizes.push(size);
@@ -66,6 +71,8 @@ mod tests {
         assert_eq!(files.last().map(|shape| shape.stripes), Some(24));
         let in_turn = Workload { transfer: 65_536, block: 65_536, ..job };
         assert_eq!(candidates(&in_turn, 1)[0].stripe_size, STRIPE_UNIT);
+        let unaligned = candidates(&Workload { transfer: 47_008, block: 47_008, ..job }, 1);
+        assert_eq!(unaligned[0].stripe_size, 4 * MIB);
         let small = candidates(&Workload { transfer: 47_008, ..job }, 1);
         assert_eq!(small[0].stripe_size, MIB);
         assert_eq!(words(&small[1]), ["-C", "2", "-S", "1M"]);

@@ -3,15 +3,14 @@
 use std::{collections::BTreeSet, path::Path};
 
 use sheen_layout::{Asked, Count, Layout, Pattern, Spec};
-use sheen_wire::control::open_name;
 
 use crate::{
-    predict::{load::Workload, shape::Shape},
+    predict::{
+        load::Workload,
+        shape::{Shape, read_lov},
+    },
     processes::mount_info,
 };
-
-/// Longest value of `lustre.lov`.
-const LOV_BYTES_MAX: usize = 64 << 10;
 
 /// The present layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,7 +28,7 @@ impl Present {
         let bytes = workload.size * if workload.files { 1 } else { u64::from(workload.tasks) };
         if path.is_file() {
             let shape = Shape::of_files(&[path.to_owned()], bytes).map(|shape| Shape { all_osts: None, ..shape });
-            return Present { shape, loses: read(path).and_then(|lov| loses_of_file(&lov)) };
+            return Present { shape, loses: read_lov(path).and_then(|lov| loses_of_file(&lov)) };
         }
         let Ok(info) = mount_info(path) else { return Present::default() };
         let default = Spec {
@@ -37,17 +36,10 @@ impl Present {
             count: Count::from_number(info.default_stripe_count.into()).ok().flatten(),
             ..Spec::default()
         };
-        let asked = |dir: &Path| Asked::decode(&read(dir)?).ok();
+        let asked = |dir: &Path| Asked::decode(&read_lov(dir)?).ok();
         let asked = asked(path).or_else(|| asked(Path::new(&info.mountpoint))).unwrap_or_default();
         Present { shape: of_asked(&asked, &default, bytes, osts), loses: loses_of_directory(&asked) }
     }
-}
-
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; LOV_BYTES_MAX];
-    let len = rustix::fs::getxattr(path, &*open_name("lustre.lov"), &mut bytes).ok()?;
-    bytes.truncate(len);
-    Some(bytes)
 }
 
 fn loses(mirrors: usize, pool: bool) -> Option<&'static str> {

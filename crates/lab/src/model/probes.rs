@@ -1,5 +1,7 @@
 //! The runs that calibrate a model. Each part of the file system limits some of them.
 
+use sheen_layout::STRIPES_MAX;
+
 use crate::{
     predict::{load::Workload, system::System},
     prober::Job,
@@ -9,8 +11,6 @@ const KI: u64 = 1 << 10;
 const MI: u64 = 1 << 20;
 /// Stripes on each OST of an overstriped file.
 const OVERSTRIPED: usize = 4;
-/// Most stripes of a file.
-const STRIPES_MAX: usize = 2000;
 /// Transfers below this size move less data.
 const SMALL: u64 = 64 * KI;
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use sheen_layout::STRIPES_MAX;
 
 use crate::{
     ior::{self, args::IorArgs},
@@ -14,8 +15,6 @@ use crate::{
 
 /// Unit of stripe sizes in bytes.
 const STRIPE_UNIT: u64 = 64 << 10;
-/// Most stripes of a file.
-const STRIPES_MAX: u64 = 2000;
 /// Nodes of the tool's own file system, unless the user names others.
 const NODES: &str = "4";
 /// Most mounts of the tool's own file system.
@@ -99,7 +98,7 @@ impl Plan {
                 None => Ok(values),
             }
         };
-        let stripes = values("--stripes", &args.stripes, STRIPES_MAX / args.osts.len().max(1) as u64)?;
+        let stripes = values("--stripes", &args.stripes, (STRIPES_MAX / args.osts.len().max(1)) as u64)?;
         let records = values("--records", &args.records, 1 << 30)?;
         let all = args.mounts.len() as u64;
         let nodes = match &args.nodes {

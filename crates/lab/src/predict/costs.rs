@@ -15,7 +15,7 @@ use crate::predict::load::Load;
 const BLEND: f64 = 2.0;
 
 /// Number of costs.
-pub const COSTS: usize = 13;
+pub const COSTS: usize = 14;
 
 /// Seconds of each part. A part that never limits a job costs next to nothing.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -28,8 +28,11 @@ pub struct Costs {
     pub node_mib: f64,
     /// A file that is open on a mount: for a transfer.
     pub inode_call: f64,
-    /// A file that is open on a mount: for a MiB.
+    /// A file that is open on a mount: for a MiB of small transfers.
     pub inode_mib: f64,
+    /// A file that is open on a mount: for a MiB of transfers that are not buffered. Such a write
+    /// waits for its OSTs, and the next one of the file for it.
+    pub inode_direct_mib: f64,
     /// Processors and network, which all share: for a transfer that does not follow the last one.
     pub jump: f64,
     /// Processors and network, which all share: for a transfer.
@@ -106,6 +109,7 @@ impl Costs {
         node_mib: 7e-4,
         inode_call: 1e-6,
         inode_mib: 7e-4,
+        inode_direct_mib: 7e-4,
         jump: 1e-6,
         shared_call: 1e-6,
         shared_mib: 7e-4,
@@ -124,6 +128,7 @@ impl Costs {
             self.node_mib,
             self.inode_call,
             self.inode_mib,
+            self.inode_direct_mib,
             self.jump,
             self.shared_call,
             self.shared_mib,
@@ -137,7 +142,7 @@ impl Costs {
 
     /// Returns the costs of a list.
     pub fn from_array(values: [f64; COSTS]) -> Costs {
-        let [task_call, task_mib, node_mib, inode_call, inode_mib, jump, ..] = values;
+        let [task_call, task_mib, node_mib, inode_call, inode_mib, inode_direct_mib, jump, ..] = values;
         let [.., shared_call, shared_mib, object_mib, ost_mib, handover, handover_mib, file] = values;
         Costs {
             task_call,
@@ -145,6 +150,7 @@ impl Costs {
             node_mib,
             inode_call,
             inode_mib,
+            inode_direct_mib,
             jump,
             shared_call,
             shared_mib,
@@ -158,13 +164,14 @@ impl Costs {
 
     /// Returns the seconds of the parts that work at the same time.
     fn parts(&self, load: &Load) -> [(Part, f64); 6] {
-        let Load { mib, calls, .. } = *load;
+        let Load { mib, calls, direct_mib, width, .. } = *load;
+        let inodes = (mib - direct_mib) * self.inode_mib + direct_mib * self.inode_direct_mib / width;
         let object = (Part::Objects, mib * load.object_part * self.object_mib);
         let ost = (Part::Osts, mib * load.ost_part * self.ost_mib);
         [
             (Part::Tasks, (calls * self.task_call + mib * self.task_mib) / load.tasks),
             (Part::Nodes, mib * self.node_mib / load.nodes),
-            (Part::Inodes, (calls * self.inode_call + mib * self.inode_mib) / load.inodes),
+            (Part::Inodes, (calls * self.inode_call + inodes) / load.inodes),
             (Part::Shared, calls * self.shared_call + mib * self.shared_mib),
             // Enough objects reach the full rate of their OST.
             if object.1 > ost.1 { object } else { ost },
@@ -191,13 +198,14 @@ mod tests {
     fn slowest_part_limits_the_rate() {
         let load = Load {
             mib: 100.0,
+            direct_mib: 0.0,
+            width: 1.0,
             calls: 100.0,
             tasks: 2.0,
             nodes: 1.0,
             files: 1.0,
             inodes: 1.0,
             jumps: 2.0,
-            objects: 1.0,
             object_part: 1.0,
             ost_part: 1.0,
             handovers: 0.0,

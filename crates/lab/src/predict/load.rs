@@ -5,7 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::predict::shape::Shape;
 
 /// Bytes of a MiB.
-const MIB: f64 = 1_048_576.0;
+const MIB: f64 = MI as f64;
+const MI: u64 = 1 << 20;
+/// Writes from this size are not buffered, in bytes: `CACHED_WRITE_BYTES_MAX` of the client.
+const DIRECT: u64 = 256 << 10;
+/// Most bytes of a request of the kernel.
+const REQUEST_BYTES_MAX: u64 = MI;
 /// Records of a file in which handovers are counted. More of the file repeats them.
 const RECORDS_MAX: u64 = 8192;
 /// Stripe units of one record in which handovers are counted.
@@ -56,6 +61,10 @@ pub struct Workload {
 pub struct Load {
     /// MiB of all tasks.
     pub mib: f64,
+    /// MiB of transfers that a mount does not buffer.
+    pub direct_mib: f64,
+    /// OSTs that such a transfer writes at the same time.
+    pub width: f64,
     /// Transfers of all tasks.
     pub calls: f64,
     /// Tasks.
@@ -68,8 +77,6 @@ pub struct Load {
     pub inodes: f64,
     /// Transfers that do not follow the last one of their task.
     pub jumps: f64,
-    /// Objects with data.
-    pub objects: f64,
     /// Part of the bytes that are on the fullest object.
     pub object_part: f64,
     /// Part of the bytes that are on the fullest OST.
@@ -102,13 +109,14 @@ impl Load {
         let handovers = if workload.files || nodes == 1 { 0.0 } else { handovers(workload, shape, nodes) };
         Load {
             mib: bytes / MIB,
+            direct_mib: if transfer < DIRECT { 0.0 } else { bytes / MIB },
+            width: (transfer.min(REQUEST_BYTES_MAX).div_ceil(shape.stripe_size) as f64).clamp(1.0, own_osts),
             calls: bytes / transfer as f64,
             tasks: tasks.into(),
             nodes: nodes.into(),
             files,
             inodes: files.max(nodes.into()),
             jumps: bytes / contiguous.max(1) as f64,
-            objects: filled * files,
             object_part: object_part.min(1.0),
             ost_part: (object_part * per_ost).min(1.0),
             handovers,
@@ -155,8 +163,6 @@ fn handovers(workload: &Workload, shape: &Shape, nodes: u32) -> f64 {
 mod tests {
     use super::*;
 
-    const MI: u64 = 1 << 20;
-
     fn shape(stripes: u32, osts: u32) -> Shape {
         Shape { stripes, osts, stripe_size: MI, all_osts: None }
     }
@@ -178,6 +184,10 @@ mod tests {
         assert_eq!(Load::of(&in_turn(4, 1, MI), &shape(1, 1), 4).handovers, 0.0, "one node");
         let small = Load::of(&in_turn(4, 4, MI / 4), &shape(4, 4), 4);
         assert_eq!(small.handovers, 1020.0, "records of several nodes in a stripe unit");
+        let buffered = Load::of(&in_turn(4, 4, MI / 16), &shape(4, 4), 4);
+        assert_eq!((small.direct_mib, buffered.direct_mib), (256.0, 0.0));
+        let width = |stripe_size| Load::of(&in_turn(4, 4, 8 * MI), &Shape { stripe_size, ..shape(4, 2) }, 2).width;
+        assert_eq!((width(MI), width(MI / 2), width(MI / 16)), (1.0, 2.0, 2.0), "a request of 1 MiB");
     }
 
     #[test]
@@ -192,7 +202,7 @@ mod tests {
         assert_eq!(Load::of(&blocks, &shape(4, 4), 4).handovers, 3.0 * 4.0);
         let files = Workload { files: true, ..blocks };
         let load = Load::of(&files, &shape(1, 1), 4);
-        assert_eq!((load.handovers, load.files, load.objects), (0.0, 4.0, 4.0));
+        assert_eq!((load.handovers, load.files, load.mib, load.direct_mib), (0.0, 4.0, 256.0, 256.0));
         assert_eq!((load.inodes, load.jumps), (4.0, 4.0));
         assert_eq!((load.object_part, load.ost_part), (0.25, 0.25), "on four OSTs");
         let named = Shape { all_osts: Some(1), ..shape(1, 1) };
@@ -203,7 +213,7 @@ mod tests {
     fn objects_without_data_do_not_count() {
         let small = Workload { size: MI / 2, ..in_turn(4, 1, MI / 2) };
         let load = Load::of(&small, &shape(16, 4), 4);
-        assert_eq!((load.objects, load.object_part, load.ost_part), (2.0, 0.5, 0.5));
+        assert_eq!((load.object_part, load.ost_part), (0.5, 0.5));
         assert_eq!((load.mib, load.calls, load.jumps, load.inodes), (2.0, 4.0, 4.0, 1.0));
         let wide = Load::of(&in_turn(1, 1, MI), &shape(6, 4), 4);
         assert!((wide.ost_part - 2.0 / 6.0).abs() < 0.02, "the fullest OST has two of six: {}", wide.ost_part);

@@ -34,6 +34,7 @@ const IDEAL: Costs = Costs {
     node_mib: NOTHING,
     inode_call: NOTHING,
     inode_mib: NOTHING,
+    inode_direct_mib: NOTHING,
     jump: NOTHING,
     shared_call: NOTHING,
     shared_mib: NOTHING,

@@ -31,7 +31,7 @@ impl Shape {
     pub fn of_files(paths: &[PathBuf], size: u64) -> Option<Shape> {
         let mut all: Vec<(Shape, BTreeSet<u32>)> = Vec::new();
         for path in paths {
-            all.push(Shape::of_layout(&read(path)?, size)?);
+            all.push(Shape::of_layout(&Layout::decode(&read_lov(path)?).ok()?, size)?);
         }
         let (first, _) = *all.first()?;
         let osts: BTreeSet<u32> = all.iter().flat_map(|(_, osts)| osts).copied().collect();
@@ -56,10 +56,13 @@ impl Shape {
     }
 }
 
-fn read(path: &Path) -> Option<Layout> {
+/// Returns the layout of a file, or what a directory asks for, in the form of `lustre.lov`. `None`:
+/// there is none, or it cannot be read.
+pub fn read_lov(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = vec![0; LOV_BYTES_MAX];
     let len = rustix::fs::getxattr(path, &*open_name("lustre.lov"), &mut bytes).ok()?;
-    Layout::decode(&bytes[..len]).ok()
+    bytes.truncate(len);
+    Some(bytes)
 }
 
 #[cfg(test)]

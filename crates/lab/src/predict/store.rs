@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Version of the files. Another one is as if there were none.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes from which no further runs are stored.
 const RUNS_BYTES_MAX: u64 = 16 << 20;
 

@@ -135,6 +135,17 @@ fn refused_enqueue_returns_attributes_known_to_the_writer() {
 }
 
 #[test]
+fn refused_lock_for_writes_asks_no_writer_for_attributes() {
+    let (process, ost) = Process::with_ost();
+    let [writer, other, _] = callers(&process, &ost);
+    let lock = take(&writer, pw(0, u64::MAX));
+    let flags = Flags { nowait: true, ..Flags::default() };
+    let answers = other.enqueue(vec![Enqueue { flags, ..pw(4096, 8191) }]);
+    writer.not_asked();
+    assert!(matches!(answers[0].0, Enqueued::WouldBlock { by } if by.id == lock), "{answers:?}");
+}
+
+#[test]
 fn client_that_ignores_a_glimpse_is_evicted() {
     let (process, ost) = Process::with_ost();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
