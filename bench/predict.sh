@@ -45,8 +45,12 @@ PY
     "$sheen" lfs setstripe $layout "${mounts[0]}/d"
     list=$(IFS=,; echo "${mounts[*]:0:nodes}")
     # shellcheck disable=SC2086
-    "$sheen" lab ior -w -r -C -e -i 3 $job --mounts "$list" -o d/f </dev/null >/dev/null 2>&1 || echo "failed: $layout $job"
+    "$sheen" lab ior -w -r -C -e -i 3 $job --mounts "$list" -o d/f </dev/null >/dev/null || touch "$base/failed"
     rmdir "${mounts[0]}/d" 2>/dev/null || rm -r "${mounts[0]:?}/d"
     echo "$layout, $nodes nodes, $job"
   done
 "$sheen" lab model "${mounts[0]}"
+if [ -e "$base/failed" ]; then
+  echo "predict.sh: runs have failed, see above; the errors are those of the others" >&2
+  exit 1
+fi

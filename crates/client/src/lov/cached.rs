@@ -89,34 +89,44 @@ impl Lov {
         Ok(false)
     }
 
-    /// Notes a write to each of its objects. Returns the stride that it continues in all of them.
+    /// Notes a write to a file. Returns the stride that it continues.
     fn note_write(&self, layout: &Layout, split: &Split, offset: u64) -> Option<Stride> {
         let len = split.runs.iter().map(|run| run.len).sum();
-        let note = |run: &Run| {
-            let stripe = layout.stripes().get(run.stripe)?;
-            self.get(stripe.ost)?.writeback.note_write(stripe.object, offset, len)
-        };
-        split.runs.iter().map(note).reduce(|one, other| one.filter(|_| one == other))?
+        // Always the same object, because each sees only some of the writes.
+        let (ost, object) = layout.stripes().iter().find_map(|s| Some((self.get(s.ost)?, s.object)))?;
+        ost.writeback.note_write(object, offset, len)
     }
 
     /// Requests PW on a run of the write at `offset`, which continues a stride, and waits for it.
     /// The same request asks for locks on what the following records have in the same object, if
     /// nothing conflicts with them. All locks have exactly the size of the data. So writers with
-    /// interleaved records do not revoke each other's locks. Returns `false` if it was refused.
-    async fn lock_records(&self, layout: &Layout, run: &Run, offset: u64, stride: Stride) -> Result<bool> {
+    /// interleaved records do not revoke each other's locks. Returns the lock on the run, and
+    /// whether it was refused.
+    async fn lock_records(
+        &self,
+        layout: &Layout,
+        run: &Run,
+        offset: u64,
+        stride: Stride,
+    ) -> Result<(Option<LockRef>, bool)> {
         let stripe = stripe(layout, run.stripe)?;
         let exact = Flags { no_expand: true, ..Flags::default() };
         let ahead = Flags { nowait: true, ..exact };
         let first = std::iter::once((range(run), exact));
         let records = stride.after(offset, RECORDS_MAX);
         let here = records.filter_map(|record| in_object(layout, run.stripe, record));
-        let next = here.take(AHEAD_MAX).map(|range| (range, ahead));
+        let is_missing = |&(start, end): &(u64, u64)| {
+            let run = Run { stripe: run.stripe, offset: start, len: end - start + 1 };
+            self.lock_on(layout, &run).is_none()
+        };
+        let next = here.filter(is_missing).take(AHEAD_MAX).map(|range| (range, ahead));
         let wants: Vec<_> = first
             .chain(next)
             .map(|((start, end), flags)| (layout.fid(), stripe.object, Policy::extent(start, end), flags))
             .collect();
         let answers = self.enqueue_each(stripe.ost, &wants, Mode::Pw).await?;
-        Ok(!matches!(answers.into_iter().next(), Some((None, Enqueued::Refused(_), _))))
+        let Some((lock, answer, _)) = answers.into_iter().next() else { return Err(Errno::EPROTO.into()) };
+        Ok((lock, matches!(answer, Enqueued::Refused(_))))
     }
 
     /// Whether the OSTs are active and have granted enough space. Without that, locks would be
@@ -175,9 +185,15 @@ impl Lov {
                 return Ok(Some(locks));
             }
             for run in &split.runs {
+                if self.lock_on(layout, run).is_some() {
+                    continue;
+                }
                 let is_granted = match stride {
-                    _ if self.lock_on(layout, run).is_some() => true,
-                    Some((offset, stride)) => self.lock_records(layout, run, offset, stride).await?,
+                    Some((offset, stride)) => match self.lock_records(layout, run, offset, stride).await? {
+                        // Used once, even if it is revoked already.
+                        (Some(lock), _) if split.runs.len() == 1 => return Ok(Some(vec![lock])),
+                        (_, is_refused) => !is_refused,
+                    },
                     None => self.lock_run(layout, run, lockless).await?,
                 };
                 if !is_granted {

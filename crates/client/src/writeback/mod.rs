@@ -115,7 +115,7 @@ struct State {
     aging: bool,
     failed: LruCache<Fid, Errno, FxBuildHasher>,
     contended: LruCache<Fid, Instant, FxBuildHasher>,
-    /// Last write and stride of recently written objects.
+    /// Last write and stride of recently written files, by an object of each.
     patterns: LruCache<Fid, Pattern, FxBuildHasher>,
 }
 
@@ -373,8 +373,8 @@ impl Writeback {
         self.state.lock().contended.put(object, until);
     }
 
-    /// Notes a small write that will be cached, at an offset of the file. Returns the stride that
-    /// it continues.
+    /// Notes a small write that will be cached, at an offset of the file that has this object.
+    /// Returns the stride that it continues.
     pub fn note_write(&self, object: Fid, offset: u64, len: u64) -> Option<Stride> {
         let mut state = self.state.lock();
         state.patterns.get_or_insert_mut(object, Pattern::default).note(offset, len)

@@ -1,20 +1,21 @@
-//! Stride detection: finds out from the last writes to an object whether they are records at equal
-//! distances, as in a file that several programs share. Offsets are those of the file, because in
-//! an object distances change where another object has a part of the file.
+//! Stride detection: finds out from the last writes to a file whether they are records at multiples
+//! of a distance, as in a file that several programs share. The programs of one client can write
+//! their records in any order: the distance divides all steps from one write to the next.
 //!
 //! Such writers do best with locks on exactly the records that they are going to write, requested
 //! ahead. Then no writer revokes the locks of another.
 
-/// Number of equal distances in a row that make a pattern.
-const SEEN_MIN: u32 = 2;
+/// Number of steps forward, all multiples of one distance, that make a pattern. In random writes,
+/// fewer would often be chance.
+const SEEN_MIN: u32 = 3;
 
-/// The last write to an object, and how often its distance was repeated.
+/// The last write to a file, and the distance that divides the last steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pattern {
-    /// In the file.
     offset: u64,
     len: u64,
     distance: u64,
+    /// Steps forward since the distance changed.
     seen: u32,
 }
 
@@ -36,18 +37,31 @@ impl Stride {
 }
 
 impl Pattern {
-    /// Notes a write. Returns the stride that it continues, if there is one. A stride goes on if it
-    /// leaves out records: those are in other objects.
+    /// Notes a write at an offset of the file. Returns the stride that it continues, if there is
+    /// one.
     pub fn note(&mut self, offset: u64, len: u64) -> Option<Stride> {
-        let step = offset.wrapping_sub(self.offset);
-        let left_out = self.seen >= SEEN_MIN && step > 0 && step.checked_rem(self.distance) == Some(0);
-        let same = (step == self.distance || left_out) && len == self.len && len > 0;
-        self.seen = if same { self.seen.saturating_add(1) } else { 0 };
-        let distance = if same { self.distance } else { step };
-        (self.offset, self.len, self.distance) = (offset, len, distance);
-        let apart = distance > len && distance < 1 << 62;
-        (self.seen >= SEEN_MIN && apart).then_some(Stride { distance, len })
+        let (before, step) = (*self, offset.abs_diff(self.offset));
+        *self = Pattern { offset, len, ..Pattern::default() };
+        if len != before.len || step == 0 {
+            return None;
+        }
+        let common = divisor(before.distance, step);
+        // Records that touch each other are no stride, and a new one may begin.
+        self.distance = if common > len { common } else { step };
+        if self.distance == before.distance {
+            self.seen = before.seen.saturating_add(u32::from(offset > before.offset));
+        }
+        let apart = self.distance > len && self.distance < 1 << 62;
+        (self.seen >= SEEN_MIN && apart).then_some(Stride { distance: self.distance, len })
     }
+}
+
+/// Returns the greatest common divisor.
+fn divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 #[cfg(test)]
@@ -60,15 +74,18 @@ mod tests {
     }
 
     #[test]
-    fn writes_at_equal_distances_are_detected_as_stride() {
+    fn writes_at_multiples_of_a_distance_are_detected_as_stride() {
         let record = |i: u64| (i * 188_032 + 47_008, 47_008);
-        assert_eq!(noted((0..3).map(record)), None, "two could be chance");
         let stride = Stride { distance: 188_032, len: 47_008 };
-        assert_eq!(noted((0..4).map(record)), Some(stride));
+        let (few, enough) = (u64::from(SEEN_MIN) + 1, u64::from(SEEN_MIN) + 2);
+        assert_eq!(noted((0..few).map(record)), None, "few could be chance");
+        assert_eq!(noted((0..enough).map(record)), Some(stride));
         assert_eq!(noted((0..9).map(record).chain([(5, 47_008)])), None, "until it breaks");
-        let with_gap = (0..4).chain(9..10).map(record);
-        assert_eq!(noted(with_gap), Some(stride), "records 4 to 8 are in another object");
-        assert_eq!(noted((0..4).map(record).chain([(5 * 188_032, 47_008)])), None, "not a whole distance");
+        assert_eq!(noted((0..9).map(record).chain([(9 * 188_032 + 47_008, 4096)])), None, "another length");
+        let gap = [0, 3, 6, 7, 10, 13, 16].map(record);
+        assert_eq!(noted(gap), Some(stride), "other programs write the records between");
+        let two = [0, 1, 3, 2, 5, 4, 7, 6, 9].map(record);
+        assert_eq!(noted(two), Some(stride), "two programs, in any order");
         assert_eq!(stride.after(0, 2).collect::<Vec<_>>(), [(188_032, 235_039), (376_064, 423_071)]);
         assert_eq!(stride.after(u64::MAX - 200_000, 9).count(), 0, "there is nothing behind the end");
     }
@@ -78,6 +95,8 @@ mod tests {
         assert_eq!(noted((0u64..9).map(|i| (i * 4096, 4096))), None, "one after the other");
         assert_eq!(noted((0..9).map(|_| (0u64, 4096u64))), None, "over and over");
         assert_eq!(noted((0..9).rev().map(|i| (i * 8192, 4096))), None, "backwards");
-        assert_eq!(noted((0..9).map(|i| (i * i * 8192, 4096))), None, "ever further");
+        assert_eq!(noted((0..9).map(|i| (i * i * 4096, 4096))), None, "ever further");
+        let blocks = (0..9).map(|i| (i % 2 * 409_600 + i / 2 * 4096, 4096));
+        assert_eq!(noted(blocks), None, "two programs, each one after the other");
     }
 }

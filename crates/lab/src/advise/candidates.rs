@@ -24,7 +24,8 @@ pub fn candidates(workload: &Workload, osts: u32) -> Vec<Shape> {
     // The preferred size comes first. If nodes write in turn, it is that of a record, so that each
     // record has an object of its own. Of records that fit no stripe, the fewest cross large ones.
     let in_turn = !workload.files && workload.nodes > 1 && workload.block == workload.transfer;
-    let preferred = match workload.transfer.is_multiple_of(STRIPE_UNIT) {
+    let fits = workload.transfer.is_multiple_of(STRIPE_UNIT) || STRIPE_UNIT.is_multiple_of(workload.transfer);
+    let preferred = match fits {
         true if in_turn => of_record,
         false if in_turn => of_record.max(4 * MIB),
         _ => of_record.max(MIB),
@@ -71,6 +72,8 @@ mod tests {
         assert_eq!(files.last().map(|shape| shape.stripes), Some(24));
         let in_turn = Workload { transfer: 65_536, block: 65_536, ..job };
         assert_eq!(candidates(&in_turn, 1)[0].stripe_size, STRIPE_UNIT);
+        let divides = candidates(&Workload { transfer: 16_384, block: 16_384, ..job }, 1);
+        assert_eq!(divides[0].stripe_size, STRIPE_UNIT);
         let unaligned = candidates(&Workload { transfer: 47_008, block: 47_008, ..job }, 1);
         assert_eq!(unaligned[0].stripe_size, 4 * MIB);
         let small = candidates(&Workload { transfer: 47_008, ..job }, 1);
