@@ -45,6 +45,7 @@
 //!   spawned task.
 //! * All requests that one operation sends to several OSTs are in flight at the same time.
 
+mod access_patterns;
 mod cache;
 mod connection;
 mod failure;

@@ -26,6 +26,7 @@ use sheen_wire::{
 };
 
 use crate::{
+    access_patterns::AccessPatterns,
     cache::{Cache, Layouts},
     join::{join_all, join_batches},
     llite::{Client, LAYOUT_TRUST, ReadAhead, Statahead},
@@ -88,6 +89,7 @@ impl Client {
             me: me.clone(),
             stats: Arc::new(OpStats::new(&rt)),
             read_ahead: ReadAhead::new(&rt),
+            access_patterns: AccessPatterns::new(&rt),
             rt: rt.clone(),
             fsname: fsname.to_owned(),
             instance,

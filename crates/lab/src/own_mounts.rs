@@ -42,6 +42,24 @@ impl OwnMounts {
         }
         Ok(own)
     }
+
+    /// Sets a parameter of their processes.
+    ///
+    /// # Errors
+    /// A process refuses it.
+    pub fn set_param(&self, name: &str, value: impl std::fmt::Display) -> io::Result<()> {
+        self.sheen.set_param(name, value)
+    }
+}
+
+/// Returns the path of a directory below the root of its file system.
+///
+/// # Errors
+/// The directory is not on a mount of Sheen.
+pub fn below(dir: &Path) -> io::Result<PathBuf> {
+    let dir = fs::canonicalize(dir)?;
+    let root = fs::canonicalize(mount_info(&dir)?.mountpoint)?;
+    dir.strip_prefix(&root).map(Path::to_owned).map_err(io::Error::other)
 }
 
 impl Drop for OwnMounts {

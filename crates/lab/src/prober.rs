@@ -13,14 +13,13 @@ use crate::{
     ior::{self, args::IorArgs, step},
     nodes::PlaceArgs,
     output::named,
-    own_mounts::OwnMounts,
+    own_mounts::{OwnMounts, below},
     predict::{
         costs::{Costs, Prediction},
         load::{Direction, Load, Workload},
         shape::Shape,
         system::System,
     },
-    processes::mount_info,
     program::Sheen,
     scratch,
     session::Session,
@@ -145,7 +144,7 @@ impl Prober<'_> {
     fn ior(&self, workload: &Workload) -> Result<ior::Plan, String> {
         let Workload { tasks, nodes, transfer, block, size, files } = *workload;
         let mounts = self.mounts.mounts[..nodes as usize].to_vec();
-        let below = self.below().map_err(|e| named("find the mount of", &self.dir, &e).to_string())?;
+        let below = below(&self.place()).map_err(|e| named("find the mount of", &self.dir, &e).to_string())?;
         ior::plan(&IorArgs {
             tasks: Some(tasks),
             file: Some(mounts[0].join(below).join(NAME)),
@@ -162,13 +161,6 @@ impl Prober<'_> {
             read: nodes > 1,
             ..IorArgs::default()
         })
-    }
-
-    /// Returns the path of the runs' directory below the root of the file system.
-    fn below(&self) -> io::Result<PathBuf> {
-        let place = fs::canonicalize(self.place())?;
-        let at = fs::canonicalize(mount_info(&place)?.mountpoint)?;
-        place.strip_prefix(&at).map(Path::to_owned).map_err(io::Error::other)
     }
 }
 

@@ -414,7 +414,7 @@ fn wan_measures_file_operations_and_takes_its_delays_back() {
     }
     let at = TwoMounts::up(LIMIT);
     let few = "--delays 1,3 --sizes 4k --in-flight 1 --time 1 -i 1";
-    let record = record(&at, &format!("wan --files {{b}} {few}"));
+    let record = record(&at, &format!("wan --files {{b}} --clients 1,3 {few}"));
     let files = record["files"].as_array().expect("costs");
     let stripes: Vec<u64> = files.iter().map(|costs| costs["stripes"].as_u64().expect("a number")).collect();
     assert_eq!(stripes, [1, 2, 4, 8, 16]);
@@ -422,6 +422,8 @@ fn wan_measures_file_operations_and_takes_its_delays_back() {
         let create = costs["milliseconds"][1][0].as_f64().expect("a time");
         assert!(create >= 3.0, "a create takes a round trip or more: {costs}");
     }
+    let clients = record["clients"].as_array().expect("costs");
+    assert_eq!(clients.iter().map(|costs| costs["clients"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(3)]);
     let refused = lab(&at, &format!("wan --files {{a}} {few}"));
     assert!(refused.code == 1 && refused.err.contains("its process contains servers"), "{refused:?}");
     assert!(is_empty(&at.fs.mnt), "files are left");
@@ -625,6 +627,44 @@ fn advice_is_given_measured_and_applied() {
     }
     assert_eq!(at.fs.lfs("getstripe -d -c .").ok().trim(), "128");
     assert!(fs::read(at.fs.path("old")).expect("readable") == noise(1, 1 << 20));
+
+    // Jobs that the mounts observe.
+    fs::create_dir(at.fs.path("dir")).expect("created");
+    let sheen = sheen();
+    let ior = format!(
+        "{} lab ior -w -e -k -g -N 4 --mounts {{a}},{{b}} -t 64k -b 64k -s 8 -o {{a}}/dir/file",
+        sheen.display()
+    );
+    let watched = |path: &str, ior: &str| -> Value {
+        let out = lab(&format!("advise {path} --format json --watch {ior}")).ok();
+        serde_json::from_str(&out).expect("JSON")
+    };
+    let shared = watched("{a}/dir", &ior);
+    // The number of tasks is a mean over the time, and so a matter of luck in a short job.
+    let is = |found: &Value, block: u64| {
+        let job = &found["job"];
+        let tasks = job["tasks"].as_u64().expect("a number");
+        assert!((1..=4).contains(&tasks) && job["nodes"].as_u64() <= Some(2), "{found}");
+        assert_eq!((job["transfer"].as_u64(), job["block"].as_u64()), (Some(65_536), Some(block)), "{found}");
+    };
+    is(&shared, 65_536);
+    assert!(shared["observed"].as_str().expect("text").starts_with("Observed: 2 MiB written by "), "{shared}");
+    assert_eq!(shared["recommended"]["rates"].as_array().map(Vec::len), Some(1), "the job reads nothing");
+    let again = json("advise {b}/dir/file");
+    assert_eq!((&again["job"], &again["observed"].is_string()), (&shared["job"], &true), "{again}");
+    let files = watched("{b}/dir", &format!("{ior} -F"));
+    is(&files, 8 * 65_536);
+    let text = files["observed"].as_str().expect("text");
+    assert!(text.starts_with("Observed: 2 MiB written on 2 mounts in 4 files of "), "{files}");
+    let small = watched("{a}/dir", "cp /etc/hostname {b}/dir");
+    let command = small["command"].as_str().expect("a command");
+    assert!(command.starts_with("lfs setstripe -E 64K -L mdt -E -1 -c 1 "), "{command}");
+    let other = lab("advise {a}/old");
+    assert!(other.code == 1 && other.err.contains("no mount of this host has observed such accesses"), "{other:?}");
+    let dump = run(sheen, ["lctl", "get_param", "llite.*.access_patterns"]).ok();
+    fs::write(dir.path().join("dump"), dump).expect("written");
+    let elsewhere = json(&format!("advise --observed {} {{a}}/dir", dir.path().join("dump").display()));
+    assert_eq!(elsewhere["observed"], json("advise {a}/dir")["observed"], "the same mounts again");
 }
 
 #[test]

@@ -67,6 +67,7 @@ macro_rules! statements {
 statements! {
     small_writes_are_sent_in_few_requests
     split_write_tails_cost_few_requests_and_callbacks
+    unaligned_records_of_two_mounts_cost_few_callbacks
     overwrites_in_any_order_leave_the_last_data
     stat_elsewhere_sees_each_write_without_a_flush
     sizes_never_shrink_while_a_file_grows

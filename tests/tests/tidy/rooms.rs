@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("failure", &[]),
     ("connection", &[]),
     ("join", &[]),
+    ("access_patterns", &[]),
     ("stats", &[]),
     ("pools", &[]),
     ("invalidate", &[]),
@@ -30,7 +31,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("lov", &["writeback", "osc", "locks", "join", "failure", "limits", "types"]),
     ("cache", &["lov", "mdc", "locks", "invalidate", "failure"]),
     ("results", &["cache", "locks"]),
-    ("open", &["cache", "mdc", "replay", "locks", "types"]),
+    ("open", &["cache", "mdc", "replay", "locks", "types", "access_patterns"]),
     ("lock_owners", &["open", "cache", "lov", "writeback", "osc", "mdc", "locks"]),
     ("registered", &["lov", "osc"]),
     (
@@ -49,6 +50,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "pools",
             "invalidate",
             "stats",
+            "access_patterns",
             "join",
             "failure",
             "limits",
@@ -56,7 +58,23 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("params", &["llite", "cache", "lov", "writeback", "osc", "mdc", "locks", "registered", "rpc_stats", "limits"]),
     ("targets", &["params", "lock_owners", "cache", "lov", "osc", "mdc", "pools", "registered", "types"]),
-    ("mount", &["targets", "params", "llite", "lock_owners", "open", "cache", "lov", "mdc", "stats", "join", "types"]),
+    (
+        "mount",
+        &[
+            "targets",
+            "params",
+            "llite",
+            "lock_owners",
+            "open",
+            "cache",
+            "lov",
+            "mdc",
+            "stats",
+            "access_patterns",
+            "join",
+            "types",
+        ],
+    ),
 ];
 
 #[test]

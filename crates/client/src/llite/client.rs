@@ -14,6 +14,7 @@ use sheen_rt::{JoinHandle, Rt};
 use sheen_wire::{Fid, fid::ROOT, ldlm::Resource};
 
 use crate::{
+    access_patterns::AccessPatterns,
     cache::{Cache, Layouts},
     invalidate::Invalidate,
     lock_owners::MdtLocks,
@@ -46,6 +47,7 @@ pub struct Client {
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
     pub(crate) read_ahead: ReadAhead,
+    pub(crate) access_patterns: AccessPatterns,
     pub(crate) closes: Arc<Closes>,
     pub(crate) statahead: Statahead,
     pub(crate) scans: ScanPages,

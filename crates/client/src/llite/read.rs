@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Client, OpenFile, ReadData,
+    access_patterns::Access,
     cache::{
         ReadRefs,
         data::{PATIENCE, Reading},
@@ -86,7 +87,10 @@ impl Client {
         file.note_read();
         let range = Range { offset, len: len.min(BULK_BYTES_MAX) as u64, in_place };
         let read = self.read_with_layout(file, range, pages).await;
-        read.inspect(|read| self.stats.record(Op::ReadBytes, read.len() as u64))
+        read.inspect(|read| {
+            self.stats.record(Op::ReadBytes, read.len() as u64);
+            self.access_patterns.note(file.fid(), &file.accesses, Access::Read, offset, read.len());
+        })
     }
 
     /// Repeats a read while the layout changes, as [`Client::with_layout`]. A read for the page

@@ -87,6 +87,7 @@ impl Client {
             return Err(Errno::EINVAL);
         }
         file.leave_atime();
+        file.accesses.exclude();
         *file.migration.lock() = None;
         if file.is_in_group() {
             file.inode.through.store(true, Relaxed);

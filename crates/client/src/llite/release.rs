@@ -23,6 +23,7 @@ impl Client {
         let _timer = self.stats.time(Op::Close);
         let Some(handle) = self.files.remove(&file) else { return Ok(()) };
         file.leave_group();
+        self.access_patterns.close(file.fid(), &file.accesses);
         let (fid, read, wrote) = (file.fid(), file.was_read(), file.was_written());
         let orphan = file.inode.orphan.load(std::sync::atomic::Ordering::Relaxed);
         if let Some(layout) = file.inode.last().filter(|_| wrote && !orphan) {

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     Client, OpenFile,
+    access_patterns::Access,
     cache::data::Reads,
     failure::Failure,
     lov::{InUse, WriteMode},
@@ -76,6 +77,7 @@ impl Client {
             self.with_layout("write", file, attempt).await?
         };
         self.stats.record(Op::WriteBytes, written as u64);
+        self.access_patterns.note(file.fid(), &file.accesses, Access::Write, offset, written);
         let durable = u64::from(generation) + 1;
         if sync && file.durable.load(Relaxed) != durable {
             // The bytes are durable. The file and its list of objects must be durable as well.

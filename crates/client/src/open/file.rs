@@ -17,6 +17,7 @@ use sheen_wire::{
 };
 
 use super::{group::Group, inode::Inode, migration::Migration, read_end::ReadEnd};
+use crate::access_patterns::OpenAccesses;
 
 /// An open file. Created by [`crate::Client::open`], [`crate::Client::create`] and
 /// [`crate::Client::tmpfile`], closed by [`crate::Client::release`]. Dropping it does not close it.
@@ -31,6 +32,8 @@ pub struct OpenFile {
     read: AtomicBool,
     /// End of the last read.
     pub(crate) read_end: ReadEnd,
+    /// How programs read and write through this open file.
+    pub(crate) accesses: OpenAccesses,
     wrote: AtomicBool,
     /// 1 + the generation of the layout with which the file's metadata is known to be durable; 0:
     /// none.
@@ -103,6 +106,7 @@ impl OpenFile {
             handle: AtomicU64::new(handle),
             read: AtomicBool::new(false),
             read_end: ReadEnd::default(),
+            accesses: OpenAccesses::default(),
             wrote: AtomicBool::new(false),
             durable: AtomicU64::new(0),
             lost: AtomicBool::new(false),
@@ -129,6 +133,7 @@ impl OpenFile {
     }
 
     pub(crate) fn set_mirror(&self, id: u16, generation: u32) {
+        self.accesses.exclude();
         self.mirror.store(u64::from(generation) << 32 | u64::from(id), Relaxed);
     }
 

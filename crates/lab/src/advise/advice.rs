@@ -7,8 +7,8 @@ use crate::{
         candidates::{candidates, words},
         choice::{Rated, choose, is_worth, rate, reason},
         measure,
-        plan::{Basis, basis, workload},
-        present::Present,
+        plan::{Basis, Job, basis, job},
+        present,
     },
     predict::{
         costs::Costs,
@@ -17,16 +17,22 @@ use crate::{
     },
 };
 
+/// Arguments of `lfs` for small files.
+const ON_MDT: [&str; 8] = ["-E", "64K", "-L", "mdt", "-E", "-1", "-c", "1"];
+const SMALL: &str = "Files of at most 64 KiB are fastest on the MDT, which returns them with their names.";
+
 /// An advice.
 pub struct Advice {
     /// The job.
     pub workload: Workload,
+    /// The observation in words.
+    pub observed: Option<String>,
     /// The model.
     pub basis: Basis,
     /// All candidates.
     pub all: Vec<Rated>,
     /// Index of the recommended one.
-    pub mark: usize,
+    mark: usize,
     /// The present layout; `None`: it is not known, or on the MDT.
     pub now: Option<Rated>,
     /// A property of the present layout that the recommended one lacks.
@@ -37,6 +43,9 @@ pub struct Advice {
     pub command: Option<String>,
     /// The reason in a sentence.
     pub reason: String,
+    /// Whether the files are so small that the recommended layout stores them on the MDT. The model
+    /// says nothing about these.
+    pub on_mdt: bool,
 }
 
 impl Advice {
@@ -45,21 +54,24 @@ impl Advice {
     /// # Errors
     /// A message for the user.
     pub fn new(args: &AdviseArgs) -> Result<Advice, String> {
-        let (workload, basis) = (workload(args)?, basis(args)?);
-        measure::check(args, &workload, &basis)?;
-        let costs: Vec<(Direction, &Costs)> = basis.costs.iter().map(|(of, costs)| (*of, costs)).collect();
-        let rated = |shape: &Shape| rate(&workload, shape, basis.osts, &costs);
-        let all: Vec<Rated> = candidates(&workload, basis.osts).iter().map(rated).collect();
-        let mark = choose(&all).ok_or("there is no OST")?;
-        let present = basis.system.as_ref().map(|_| Present::of(&args.path, &workload, basis.osts));
-        let loses = present.and_then(|present| present.loses);
+        // A job to be watched does not begin without a model, nor if its advice cannot be applied.
+        let basis = basis(args)?;
+        let loses = basis.system.as_ref().and_then(|_| present::loses(&args.path));
         if let (Some(what), true) = (loses, args.apply) {
             let path = args.path.display();
             return Err(format!(
                 "--apply: {path} has {what}, which the recommended layout lacks: set a layout with lfs"
             ));
         }
-        let now = present.and_then(|present| present.shape).as_ref().map(rated);
+        let Job { workload, directions, are_small, observed } = job(args)?;
+        let basis = basis.only(&directions)?;
+        measure::check(args, &workload, &basis)?;
+        let costs: Vec<(Direction, &Costs)> = basis.costs.iter().map(|(of, costs)| (*of, costs)).collect();
+        let rated = |shape: &Shape| rate(&workload, shape, basis.osts, &costs);
+        let all: Vec<Rated> = candidates(&workload, basis.osts).iter().map(rated).collect();
+        let mark = choose(&all).ok_or("there is no OST")?;
+        let present = basis.system.as_ref().map(|_| present::shape(&args.path, &workload, basis.osts));
+        let now = present.flatten().as_ref().map(rated);
         let is_unknown = present.is_some() && now.is_none();
         let (before, chosen) = (now.as_ref().unwrap_or(&all[0]), &all[mark]);
         let reason = match is_unknown {
@@ -69,20 +81,28 @@ impl Advice {
             }
             false => reason(before, chosen),
         };
-        let layout = words(&chosen.shape);
+        // Of a directory, for new files: small ones that have objects gain nothing by a migration.
+        let on_mdt = are_small && now.is_some() && args.path.is_dir();
+        if on_mdt && args.measure {
+            return Err(format!("--measure: there is no model of small files to compare with. {SMALL}"));
+        }
+        let (layout, reason) = match on_mdt {
+            true => (ON_MDT.map(str::to_owned).to_vec(), SMALL.to_owned()),
+            false => (words(&chosen.shape), reason),
+        };
         let place = if present.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
-        let changes = !is_unknown && is_worth(before, chosen);
+        let changes = on_mdt || !is_unknown && is_worth(before, chosen);
         let command = changes.then(|| apply::command(&args.path, &layout, &place));
-        Ok(Advice { workload, basis, all, mark, now, loses, layout, command, reason })
+        Ok(Advice { workload, observed, basis, all, mark, now, loses, layout, command, reason, on_mdt })
     }
 
-    /// Returns the recommended layout.
-    pub fn chosen(&self) -> &Rated {
-        &self.all[self.mark]
+    /// Returns the recommended candidate. `None`: the recommended layout stores files on the MDT.
+    pub fn chosen(&self) -> Option<&Rated> {
+        (!self.on_mdt).then_some(&self.all[self.mark])
     }
 
     /// Returns the rate with the recommended layout, divided by that with the present one.
     pub fn gain(&self) -> Option<f64> {
-        self.now.as_ref().map(|now| now.seconds / self.chosen().seconds)
+        Some(self.now.as_ref()?.seconds / self.chosen()?.seconds)
     }
 }

@@ -5,6 +5,8 @@ use sheen_layout::STRIPES_MAX;
 use crate::predict::{load::Workload, shape::Shape};
 
 const MIB: u64 = 1 << 20;
+/// Largest file that the MDT stores, in bytes: the first component of the default layout.
+pub const SMALL_BYTES: u64 = 64 << 10;
 /// Unit of stripe sizes in bytes.
 const STRIPE_UNIT: u64 = 64 << 10;
 /// Largest stripe that is tried, in bytes.
@@ -22,14 +24,10 @@ pub fn candidates(workload: &Workload, osts: u32) -> Vec<Shape> {
     let counts: Vec<u32> = on_osts.chain(over).filter(|n| *n as usize <= STRIPES_MAX).collect();
     let of_record = workload.transfer.clamp(STRIPE_UNIT, STRIPE_SIZE_MAX).next_multiple_of(STRIPE_UNIT);
     // The preferred size comes first. If nodes write in turn, it is that of a record, so that each
-    // record has an object of its own. Of records that fit no stripe, the fewest cross large ones.
+    // record has an object of its own. Records that fit no stripe cross the border of any.
     let in_turn = !workload.files && workload.nodes > 1 && workload.block == workload.transfer;
     let fits = workload.transfer.is_multiple_of(STRIPE_UNIT) || STRIPE_UNIT.is_multiple_of(workload.transfer);
-    let preferred = match fits {
-        true if in_turn => of_record,
-        false if in_turn => of_record.max(4 * MIB),
-        _ => of_record.max(MIB),
-    };
+    let preferred = if in_turn && fits { of_record } else { of_record.max(MIB) };
     let mut sizes = vec![preferred];
     for size in [MIB, 4 * MIB, of_record] {
         if !sizes.contains(&size) {
@@ -75,7 +73,7 @@ mod tests {
         let divides = candidates(&Workload { transfer: 16_384, block: 16_384, ..job }, 1);
         assert_eq!(divides[0].stripe_size, STRIPE_UNIT);
         let unaligned = candidates(&Workload { transfer: 47_008, block: 47_008, ..job }, 1);
-        assert_eq!(unaligned[0].stripe_size, 4 * MIB);
+        assert_eq!(unaligned[0].stripe_size, MIB);
         let small = candidates(&Workload { transfer: 47_008, ..job }, 1);
         assert_eq!(small[0].stripe_size, MIB);
         assert_eq!(words(&small[1]), ["-C", "2", "-S", "1M"]);

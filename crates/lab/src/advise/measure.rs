@@ -50,7 +50,10 @@ pub fn check(args: &AdviseArgs, workload: &Workload, basis: &Basis) -> Result<()
             Err(format!("--measure: {nodes} nodes are more than {NODES_MAX} mounts of this host"))
         }
         () if tasks > TASKS_MAX => Err(format!("--measure: {tasks} tasks are more than {TASKS_MAX}")),
-        () if nodes == 1 && reads => Err("--measure: one node reads from its cache; add --nodes, or -w".into()),
+        () if nodes == 1 && reads && args.describe_a_job() => {
+            Err("--measure: one node reads from its cache; add --nodes, or -w".into())
+        }
+        () if nodes == 1 && reads => Err("--measure: one node reads from its cache; add -w".into()),
         () => Ok(()),
     }
 }

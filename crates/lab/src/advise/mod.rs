@@ -1,5 +1,6 @@
-//! `sheen lab advise`: the layout for a job. A model of the file system predicts the rate with each
-//! candidate, and the one with the fewest stripes of the best is recommended.
+//! `sheen lab advise`: the layout for a job. Options describe the job, or the mounts have observed
+//! it. A model of the file system predicts the rate with each candidate. Of the best ones, the one
+//! with the fewest stripes is recommended.
 
 mod advice;
 mod apply;
@@ -7,9 +8,11 @@ pub mod args;
 mod candidates;
 mod choice;
 mod measure;
+mod observed;
 mod plan;
 mod present;
 mod print;
 mod show;
+mod watch;
 
 pub use show::main;

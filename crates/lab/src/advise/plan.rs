@@ -3,7 +3,12 @@
 use std::{io, path::Path};
 
 use crate::{
-    advise::args::AdviseArgs,
+    advise::{
+        args::AdviseArgs,
+        candidates::SMALL_BYTES,
+        observed::{self, Observed},
+        watch::watch,
+    },
     ior,
     predict::{
         costs::Costs,
@@ -14,6 +19,8 @@ use crate::{
     },
     stats::counted,
 };
+
+const NO_READS: &str = "the model was calibrated with one node, without reads: calibrate it with more --nodes";
 
 /// The model of an advice.
 pub struct Basis {
@@ -29,26 +36,68 @@ pub struct Basis {
     pub published: Option<&'static Preset>,
 }
 
-/// Checks the description of the job.
+impl Basis {
+    /// Leaves out the costs of accesses that a job does not have.
+    ///
+    /// # Errors
+    /// A message for the user: none are left.
+    pub fn only(mut self, directions: &[Direction]) -> Result<Basis, String> {
+        self.costs.retain(|(direction, _)| directions.contains(direction));
+        if self.costs.is_empty() { Err(NO_READS.into()) } else { Ok(self) }
+    }
+}
+
+/// The job of an advice.
+pub struct Job {
+    /// Its accesses.
+    pub workload: Workload,
+    /// Their kinds.
+    pub directions: Vec<Direction>,
+    /// Whether it is about small files.
+    pub are_small: bool,
+    /// The observation in words; `None`: options describe the job.
+    pub observed: Option<String>,
+}
+
+/// Finds the job: that which options describe, or the observed one. Runs it first if the user wants
+/// to watch it.
 ///
 /// # Errors
 /// A message for the user.
-pub fn workload(args: &AdviseArgs) -> Result<Workload, String> {
-    let (transfer, block) = (args.transfer, args.block.unwrap_or(args.transfer));
-    let nodes = args.nodes.unwrap_or(args.tasks);
-    if transfer == 0 || block == 0 || args.segments == 0 {
+pub fn job(args: &AdviseArgs) -> Result<Job, String> {
+    if !args.describe_a_job() {
+        watch(args)?;
+        let found = observed::job(&args.path, &args.observed, &args.directions())?;
+        let Observed { workload, directions, are_small, text } = found;
+        return Ok(Job { workload, directions, are_small, observed: Some(text) });
+    }
+    if !args.watch.is_empty() || !args.observed.is_empty() {
+        return Err("--watch and --observed: leave out the options that describe a job".into());
+    }
+    let workload = workload(args)?;
+    let of_file = if workload.files { 1 } else { u64::from(workload.tasks) };
+    let are_small = workload.size.saturating_mul(of_file) <= SMALL_BYTES;
+    Ok(Job { workload, directions: args.directions(), are_small, observed: None })
+}
+
+/// Checks the description of the job.
+fn workload(args: &AdviseArgs) -> Result<Workload, String> {
+    let (tasks, transfer, segments) =
+        (args.tasks.unwrap_or(1), args.transfer.unwrap_or(1 << 20), args.segments.unwrap_or(1));
+    let (block, nodes) = (args.block.unwrap_or(transfer), args.nodes.unwrap_or(tasks));
+    if transfer == 0 || block == 0 || segments == 0 {
         return Err("-t, -b and -s: at least 1".into());
     }
     if !block.is_multiple_of(transfer) {
         return Err(format!("-b {block}: not a multiple of the transfer size {transfer}"));
     }
-    if nodes > args.tasks {
-        return Err(format!("--nodes: {nodes} nodes are more than {} tasks", args.tasks));
+    if nodes > tasks {
+        return Err(format!("--nodes: {nodes} nodes are more than {tasks} tasks"));
     }
-    let size = block.checked_mul(args.segments);
-    let size = size.filter(|size| size.checked_mul(args.tasks.into()).is_some_and(|all| all <= i64::MAX as u64));
+    let size = block.checked_mul(segments);
+    let size = size.filter(|size| size.checked_mul(tasks.into()).is_some_and(|all| all <= i64::MAX as u64));
     let size = size.ok_or("the file would be larger than 8 EiB: choose smaller -b or -s")?;
-    Ok(Workload { tasks: args.tasks, nodes, transfer, block, size, files: args.files })
+    Ok(Workload { tasks, nodes, transfer, block, size, files: args.files })
 }
 
 /// Finds the model: that of the file system, or of a published one.
@@ -56,9 +105,7 @@ pub fn workload(args: &AdviseArgs) -> Result<Workload, String> {
 /// # Errors
 /// A message for the user.
 pub fn basis(args: &AdviseArgs) -> Result<Basis, String> {
-    let both = args.write == args.read;
-    let wanted = |direction: &Direction| both || (*direction == Direction::Write) == args.write;
-    let directions = Direction::ALL.into_iter().filter(wanted);
+    let directions = args.directions().into_iter();
     if let Some(name) = &args.system {
         let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
         let found = preset(name).ok_or_else(|| format!("--system {name}: expected {}", known.join(", ")))?;
@@ -83,7 +130,7 @@ pub fn basis(args: &AdviseArgs) -> Result<Basis, String> {
     let costs: Vec<_> =
         directions.filter_map(|direction| model.costs(direction).map(|costs| (direction, *costs))).collect();
     if costs.is_empty() {
-        return Err("the model was calibrated with one node, without reads: calibrate it with more --nodes".into());
+        return Err(NO_READS.into());
     }
     let name = format!("{} ({})", system.key.fsname, counted(system.osts, "OST"));
     Ok(Basis { name, osts: system.osts, costs, system: Some(system), published: None })

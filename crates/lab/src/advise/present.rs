@@ -12,37 +12,37 @@ use crate::{
     processes::mount_info,
 };
 
-/// The present layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Present {
-    /// The component with most of the bytes of a file. `None`: these are on the MDT, or there is no
-    /// layout of Sheen.
-    pub shape: Option<Shape>,
-    /// A property that a layout of the adviser does not have.
-    pub loses: Option<&'static str>,
-}
-
-impl Present {
-    /// Returns the layout of a file, or that of new files in a directory.
-    pub fn of(path: &Path, workload: &Workload, osts: u32) -> Present {
-        let bytes = workload.size * if workload.files { 1 } else { u64::from(workload.tasks) };
-        if path.is_file() {
-            let shape = Shape::of_files(&[path.to_owned()], bytes).map(|shape| Shape { all_osts: None, ..shape });
-            return Present { shape, loses: read_lov(path).and_then(|lov| loses_of_file(&lov)) };
-        }
-        let Ok(info) = mount_info(path) else { return Present::default() };
-        let default = Spec {
-            stripe_size: Some(info.default_stripe_size),
-            count: Count::from_number(info.default_stripe_count.into()).ok().flatten(),
-            ..Spec::default()
-        };
-        let asked = |dir: &Path| Asked::decode(&read_lov(dir)?).ok();
-        let asked = asked(path).or_else(|| asked(Path::new(&info.mountpoint))).unwrap_or_default();
-        Present { shape: of_asked(&asked, &default, bytes, osts), loses: loses_of_directory(&asked) }
+/// Returns the layout of a file, or that of new files in a directory: of the component with most of
+/// the bytes. `None`: these are on the MDT, or there is no layout of Sheen.
+pub fn shape(path: &Path, workload: &Workload, osts: u32) -> Option<Shape> {
+    let bytes = workload.size * if workload.files { 1 } else { u64::from(workload.tasks) };
+    if path.is_file() {
+        return Shape::of_files(&[path.to_owned()], bytes).map(|shape| Shape { all_osts: None, ..shape });
     }
+    let info = mount_info(path).ok()?;
+    let default = Spec {
+        stripe_size: Some(info.default_stripe_size),
+        count: Count::from_number(info.default_stripe_count.into()).ok().flatten(),
+        ..Spec::default()
+    };
+    let asked = asked(path).or_else(|| asked(Path::new(&info.mountpoint))).unwrap_or_default();
+    of_asked(&asked, &default, bytes, osts)
 }
 
-fn loses(mirrors: usize, pool: bool) -> Option<&'static str> {
+/// Returns a property of this layout that one of the adviser does not have.
+pub fn loses(path: &Path) -> Option<&'static str> {
+    if path.is_file() {
+        return loses_of_file(&read_lov(path)?);
+    }
+    let root = mount_info(path).ok()?.mountpoint;
+    loses_of_directory(&asked(path).or_else(|| asked(Path::new(&root)))?)
+}
+
+fn asked(dir: &Path) -> Option<Asked> {
+    Asked::decode(&read_lov(dir)?).ok()
+}
+
+fn property(mirrors: usize, pool: bool) -> Option<&'static str> {
     match () {
         () if mirrors > 1 => Some("mirrors"),
         () if pool => Some("a pool"),
@@ -52,15 +52,15 @@ fn loses(mirrors: usize, pool: bool) -> Option<&'static str> {
 
 fn loses_of_file(lov: &[u8]) -> Option<&'static str> {
     let layout = Layout::decode(lov).ok()?;
-    loses(layout.mirror_ids().len(), layout.components().iter().any(|part| part.pool.is_some()))
+    property(layout.mirror_ids().len(), layout.components().iter().any(|part| part.pool.is_some()))
 }
 
 fn loses_of_directory(asked: &Asked) -> Option<&'static str> {
     match asked {
-        Asked::Plain(spec) => loses(1, spec.pool.is_some()),
+        Asked::Plain(spec) => property(1, spec.pool.is_some()),
         Asked::Composite(template) => {
             let pool = template.components.iter().any(|part| part.spec.pool.is_some());
-            loses(template.mirrors.into(), pool)
+            property(template.mirrors.into(), pool)
         }
     }
 }
@@ -117,6 +117,6 @@ mod tests {
         assert_eq!((listed.stripes, listed.osts, listed.all_osts), (4, 2, Some(2)));
         let pool = Spec { pool: Pool::new("fast").ok(), ..Spec::default() };
         assert_eq!(loses_of_directory(&Asked::Plain(pool)), Some("a pool"));
-        assert_eq!((loses(2, false), loses(1, false)), (Some("mirrors"), None));
+        assert_eq!((property(2, false), property(1, false)), (Some("mirrors"), None));
     }
 }

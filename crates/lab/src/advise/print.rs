@@ -19,9 +19,14 @@ pub struct Printer {
 impl Printer {
     /// Prints an advice.
     pub fn advice(&mut self, advice: &Advice) {
+        if let Some(observed) = &advice.observed {
+            self.lines.line(observed);
+        }
         self.lines.line(&format!("{}, on {}", describe(&advice.workload), advice.basis.name));
-        self.lines.line("");
-        self.table(advice.now.as_ref(), &advice.all, advice.mark);
+        if let Some(chosen) = advice.chosen() {
+            self.lines.line("");
+            self.table(advice.now.as_ref(), chosen, &advice.all);
+        }
         self.line(&advice.reason);
         if let Some(command) = &advice.command {
             let gain = advice.gain().map(|gain| format!("   # {gain:.2} × as fast as now"));
@@ -32,16 +37,16 @@ impl Printer {
         }
     }
 
-    /// Prints the present layout, the recommended one (at index `mark`), and for each other number
-    /// of stripes the best candidate.
-    fn table(&mut self, present: Option<&Rated>, all: &[Rated], mark: usize) {
+    /// Prints the present layout, the recommended one, and the best candidate for each other number
+    /// of stripes.
+    fn table(&mut self, present: Option<&Rated>, chosen: &Rated, all: &[Rated]) {
         self.lines.line(&format!("{:13}{:44}{:>12}{:>12}  limited by", "", "layout", "write MiB/s", "read MiB/s"));
         if let Some(present) = present {
             self.row("present", present);
         }
-        self.row("recommended", &all[mark]);
+        self.row("recommended", chosen);
         for rated in best_sizes(all) {
-            if rated.shape != all[mark].shape {
+            if rated.shape != chosen.shape {
                 self.row("", rated);
             }
         }

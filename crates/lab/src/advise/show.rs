@@ -34,10 +34,10 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.advice(&advice);
     if args.output.format == Some(Format::Csv) {
-        csv(&advice.all, advice.mark);
+        csv(&advice.all, advice.chosen());
     }
     let (session, mut result, timed) = measure(args, &advice.workload, &advice.basis, &advice.all)?;
-    let reached = reached(&timed, &advice.chosen().shape);
+    let reached = advice.chosen().and_then(|chosen| reached(&timed, &chosen.shape));
     if let Some(reached) = reached {
         let rows: Vec<(Shape, f64)> = timed.iter().map(|timed| (timed.shape, timed.seconds)).collect();
         session.above(|| printer.measured(&rows, reached));
@@ -60,6 +60,7 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
             "system": advice.basis.name,
             "published": about,
             "job": advice.workload,
+            "observed": advice.observed,
             "present": advice.now,
             "recommended": advice.chosen(),
             "layout": advice.layout,
@@ -74,13 +75,13 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
     session.conclude(result, record, |record, warnings| report(&advice, (record, warnings)))
 }
 
-fn csv(all: &[Rated], mark: usize) {
+fn csv(all: &[Rated], chosen: Option<&Rated>) {
     println!("recommended,stripes,osts,stripe size,write(MiB/s),read(MiB/s),seconds,limited by");
-    for (index, rated) in all.iter().enumerate() {
+    for rated in all {
         let rate = |direction| rated.rate(direction).map_or_else(String::new, |rate| format!("{rate:.2}"));
         println!(
             "{},{},{},{},{},{},{:.4},{}",
-            u8::from(index == mark),
+            u8::from(chosen.is_some_and(|chosen| chosen.shape == rated.shape)),
             rated.shape.stripes,
             rated.shape.osts,
             rated.shape.stripe_size,

@@ -38,6 +38,9 @@ pub struct NetArgs {
     /// wan: also measure operations on files in this directory. Its mount has a process of its own
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
+    /// With --files: numbers of clients that write a file each [default: 1-16]
+    #[arg(long, value_name = "RANGE,…", requires = "files")]
+    pub clients: Option<String>,
     /// Milliseconds of each measurement
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub time: u64,

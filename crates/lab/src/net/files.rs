@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{net::plan::Plan, output::named, processes, program::Sheen, session::Session, stats::median, stop};
 
 /// Parameter of a process: delay of each frame that it sends, in microseconds.
-const DELAY: &str = "lnet.delay_us";
+pub(super) const DELAY: &str = "lnet.delay_us";
 /// Bytes of a stripe: the smallest.
 const STRIPE: usize = 64 << 10;
 /// Numbers of stripes.
@@ -57,7 +57,7 @@ impl Costs {
 }
 
 /// Returns the slope of the line of least squares.
-fn slope(x: &[f64], y: &[f64]) -> f64 {
+pub(super) fn slope(x: &[f64], y: &[f64]) -> f64 {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (mx, my) = (mean(x), mean(y));
     let covariance: f64 = x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum();

@@ -5,6 +5,7 @@
 //! by this process: it delays each of its frames by the whole round trip.
 
 pub mod args;
+mod clients;
 mod files;
 mod load;
 mod model;

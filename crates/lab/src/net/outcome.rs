@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    net::{files::Costs, load::Done, plan::Point},
+    net::{clients::ClientCosts, files::Costs, load::Done, plan::Point},
     stats::{median, range},
 };
 
@@ -51,6 +51,8 @@ pub struct Outcome {
     pub round_trips: Vec<(f64, f64)>,
     /// Costs of operations on files, for each number of stripes.
     pub files: Vec<Costs>,
+    /// Costs of operations of several clients, for each number of clients.
+    pub clients: Vec<ClientCosts>,
 }
 
 impl Outcome {

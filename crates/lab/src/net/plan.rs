@@ -18,6 +18,9 @@ const DELAY_MAX: f64 = 10_000.0;
 /// Round trips of the paper's links of 60, 200 and 400 km, in milliseconds.
 const WAN_DELAYS: [f64; 3] = [0.72, 2.17, 4.14];
 
+/// Most clients: mounts of this host.
+const CLIENTS_MAX: usize = 64;
+
 /// A point that is measured.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Point {
@@ -52,6 +55,8 @@ pub struct Plan {
     pub models: bool,
     /// Directory for operations on files.
     pub files: Option<PathBuf>,
+    /// Numbers of clients for these operations.
+    pub clients: Vec<u64>,
 }
 
 impl Plan {
@@ -112,6 +117,7 @@ impl Plan {
             repetitions: args.repetitions,
             models: wan,
             files: args.files.clone(),
+            clients: within("--clients", &args.clients, "1-16", CLIENTS_MAX)?,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     net::{
+        clients::{self, ClientCosts},
         files::{Costs, OPERATIONS},
         model::{Model, Regime},
         outcome::Rates,
@@ -56,6 +57,23 @@ impl Printer {
                 costs.of_new_file(),
                 costs.of_lustre()
             ));
+        }
+    }
+
+    /// Prints the costs of operations of several clients.
+    pub fn clients(&mut self, all: &[ClientCosts]) {
+        let names: String = clients::OPERATIONS.iter().map(|name| format!("{name:>16}")).collect();
+        self.lines.line(&format!(
+            "\nround trips of clients that write 8 bytes to a file each in one directory: least and mean\nclients{names}"
+        ));
+        for costs in all {
+            let pair = |(least, mean): (&f64, &f64)| format!("{least:>10.1}{mean:>6.1}");
+            let numbers: String = costs.least.iter().zip(&costs.mean).map(pair).collect();
+            self.lines.line(&format!("{:7}{numbers}", costs.clients));
+        }
+        if let Some(part) = clients::of_further_client(all) {
+            let percent = part * 100.0;
+            self.lines.line(&format!("each further client adds {percent:.1} % of a round trip to the shortest open"));
         }
     }
 

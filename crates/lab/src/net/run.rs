@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use crate::{
     net::{
         args::Test,
-        files,
+        clients, files,
         load::Load,
         outcome::{Outcome, Rates},
         plan::{Plan, Point},
@@ -57,6 +57,10 @@ pub fn run(
         session.part("files");
         outcome.files = files::measure(plan, dir, session)?;
         session.above(|| printer.files(&outcome.files));
+        session.measure_noise();
+        session.part("clients");
+        outcome.clients = clients::measure(plan, dir, session)?;
+        session.above(|| printer.clients(&outcome.clients));
         session.measure_noise();
     }
     Ok(())

@@ -10,6 +10,7 @@ use crate::{
     machine,
     net::{
         args::{NetArgs, Test},
+        clients::{self, ClientCosts},
         files::{Costs, OPERATIONS, STRIPES},
         load::Load,
         model::{Model, Predicted},
@@ -33,8 +34,8 @@ use crate::{
 pub fn main(args: &NetArgs, wan: bool, words: &str) -> Result<(), String> {
     let plan = Plan::new(args, wan)?;
     let began = Moment::now();
-    let mut session =
-        Session::new(plan.points().len() + if plan.files.is_some() { STRIPES.len() } else { 0 }, &args.output)?;
+    let of_files = if plan.files.is_some() { STRIPES.len() + plan.clients.len() } else { 0 };
+    let mut session = Session::new(plan.points().len() + of_files, &args.output)?;
     let load = Load::connect(&plan.name()?).map_err(|e| format!("{}: {e}", plan.to))?;
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header(&plan.to);
@@ -88,6 +89,7 @@ fn record(
         "Results": outcome.rates,
         "models": models,
         "files": outcome.files,
+        "clients": outcome.clients,
     })
 }
 
@@ -130,6 +132,9 @@ fn report(
     }));
     if !outcome.files.is_empty() {
         tables.push(files_table(&outcome.files));
+    }
+    if !outcome.clients.is_empty() {
+        tables.push(clients_table(&outcome.clients));
     }
     let tests = plan.tests.iter().filter(|test| **test != Test::Ping);
     let mut charts = Vec::new();
@@ -183,6 +188,19 @@ fn files_table(files: &[Costs]) -> Table {
         title: "Round trips of operations on files".into(),
         columns: columns.map(str::to_owned).collect(),
         rows: files.iter().map(row).collect(),
+    }
+}
+
+fn clients_table(clients: &[ClientCosts]) -> Table {
+    let columns = clients::OPERATIONS.iter().flat_map(|name| [format!("{name}, least"), format!("{name}, mean")]);
+    let row = |costs: &ClientCosts| {
+        let numbers = costs.least.iter().zip(&costs.mean).flat_map(|(least, mean)| [least, mean]);
+        std::iter::once(costs.clients.to_string()).chain(numbers.map(|n| format!("{n:.2}"))).collect()
+    };
+    Table {
+        title: "Round trips of clients that write a file each in one directory".into(),
+        columns: std::iter::once("clients".to_owned()).chain(columns).collect(),
+        rows: clients.iter().map(row).collect(),
     }
 }
 
