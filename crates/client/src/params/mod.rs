@@ -75,7 +75,11 @@ pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
             locks.clear();
             return Ok(());
         }
-        let lru_size = value.trim().parse().map_err(|_| Errno::EINVAL)?;
+        // In Lustre, 0 lets the client choose.
+        let lru_size = match value.trim().parse().map_err(|_| Errno::EINVAL)? {
+            0 => Tunables::default().lru_size,
+            lru_size => lru_size,
+        };
         locks.set_tunables(Tunables { lru_size, ..locks.tunables() });
         Ok(())
     };

@@ -438,6 +438,9 @@ fn unused_locks_are_bounded_by_lru_size_and_cleared() {
         m.client.statfs().await.unwrap();
         assert!(m.world.state.lock().locks.held.values().all(|held| held.ost.is_none()), "cancels reach the OSTs");
         assert!(m.world.state.lock().locks.held.is_empty(), "and reach the MDT with other requests");
+        m.params.set("ldlm.namespaces.*.lru_size", "0").unwrap();
+        let size = m.params.get("ldlm.namespaces.*mdc*.lru_size").unwrap()[0].value.clone();
+        assert_eq!(size, "131072", "as in Lustre, 0 lets the client choose");
     });
 }
 
