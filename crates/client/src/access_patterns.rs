@@ -12,7 +12,7 @@
 use std::{
     fmt::Write,
     ops::Range,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use lru::LruCache;
@@ -27,7 +27,7 @@ const FILES_MAX: usize = 1024;
 const DROP_TRIES: usize = 4;
 /// If the mean number of open files reaches this part of the highest, the highest counts. Tasks do
 /// not begin and end at the same moment.
-const FULL_PART: f64 = 0.6;
+const FULL_PART: f64 = 0.8;
 /// The columns of the parameter. `sheen lab advise` reads them by these names.
 const COLUMNS: &str = "file access tasks beside requests bytes span end request runs run";
 
@@ -162,12 +162,29 @@ fn nanoseconds(now: Instant, before: Instant) -> u64 {
     now.since(before).as_nanos() as u64
 }
 
+/// The begin of the use of an open file.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    /// [`InUse::area`] of the mount then.
+    area: u64,
+    /// [`AccessPatterns::clears`] then. If it is another one, the accesses are forgotten.
+    clears: u64,
+}
+
 /// The accesses of one kind through one open file.
 #[derive(Default)]
 struct OpenKind {
     counts: Counts,
-    /// Whether the file counts as in use: since when, and [`InUse::area`] of the mount then.
-    begun: Option<(Instant, u64)>,
+    /// Whether the file counts as in use.
+    begun: Option<Begun>,
+}
+
+impl OpenKind {
+    /// Returns the begin of its use, unless it is forgotten.
+    fn begun(&self, clears: u64) -> Option<Begun> {
+        self.begun.filter(|begun| begun.clears == clears)
+    }
 }
 
 /// The accesses through one open file.
@@ -179,7 +196,7 @@ pub struct OpenAccesses {
 }
 
 impl OpenAccesses {
-    /// Leaves out further accesses: they are those of a migration or a resync.
+    /// Leaves out further accesses, such as those of a migration or a resync.
     pub fn exclude(&self) {
         self.is_excluded.store(true, Relaxed);
     }
@@ -222,16 +239,11 @@ impl Totals {
     }
 
     /// Adds the accesses through an open file. `area`: that of the mount.
-    fn add(&mut self, open: &OpenKind, now: Instant, area: u64) {
+    fn add(&mut self, open: &OpenKind, begun: Begun, now: Instant, area: u64) {
         let mut counts = open.counts.clone();
-        if let Some((since, before)) = open.begun {
-            self.time += nanoseconds(now, since);
-            self.beside = self.beside.saturating_add(area - before);
-        }
-        if counts.requests == 0 {
-            return;
-        }
         counts.end_run();
+        self.time += nanoseconds(now, begun.at);
+        self.beside = self.beside.saturating_add(area.saturating_sub(begun.area));
         self.requests += counts.requests;
         self.bytes = self.bytes.saturating_add(counts.bytes);
         self.span = self.span.saturating_add(counts.reach.end - counts.reach.start);
@@ -268,20 +280,20 @@ impl State {
         self.files.get_or_insert_mut(fid, || [Totals::new(now), Totals::new(now)])
     }
 
-    fn begin(&mut self, fid: Fid, open: &mut OpenKind, access: Access, now: Instant) {
+    fn begin(&mut self, fid: Fid, open: &mut OpenKind, access: Access, (now, clears): (Instant, u64)) {
         let all = &mut self.in_use[access as usize];
         all.begin(now);
-        open.begun = Some((now, all.area));
+        open.begun = Some(Begun { at: now, area: all.area, clears });
         self.file(fid, now)[access as usize].in_use.begin(now);
     }
 
-    fn end(&mut self, fid: Fid, open: &OpenKind, access: Access, now: Instant) {
+    fn end(&mut self, fid: Fid, (open, begun): (&OpenKind, Begun), access: Access, now: Instant) {
         let all = &mut self.in_use[access as usize];
         all.end(now);
         let area = all.area;
         let totals = &mut self.file(fid, now)[access as usize];
         totals.in_use.end(now);
-        totals.add(open, now, area);
+        totals.add(open, begun, now, area);
     }
 }
 
@@ -289,6 +301,8 @@ impl State {
 pub struct AccessPatterns {
     rt: Rt,
     state: Mutex<State>,
+    /// Number of calls of [`AccessPatterns::clear`]. Changed while `state` is locked.
+    clears: AtomicU64,
 }
 
 impl AccessPatterns {
@@ -296,7 +310,7 @@ impl AccessPatterns {
     pub fn new(rt: &Rt) -> AccessPatterns {
         let in_use = InUse::new(rt.now());
         let state = State { in_use: [in_use.clone(), in_use], files: LruCache::unbounded_with_hasher(FxBuildHasher) };
-        AccessPatterns { rt: rt.clone(), state: Mutex::new(state) }
+        AccessPatterns { rt: rt.clone(), state: Mutex::new(state), clears: AtomicU64::new(0) }
     }
 
     /// Notes an access of `len` bytes through an open file.
@@ -307,19 +321,23 @@ impl AccessPatterns {
         let has_begun = {
             let open = &mut accesses.kinds.lock()[access as usize];
             open.counts.note(offset, len as u64);
-            open.begun.is_some()
+            open.begun(self.clears.load(Relaxed)).is_some()
         };
         if !has_begun {
             let (mut state, now) = (self.state.lock(), self.rt.now());
+            let clears = self.clears.load(Relaxed);
             let open = &mut accesses.kinds.lock()[access as usize];
-            if open.begun.is_none() {
-                state.begin(fid, open, access, now);
+            if open.begun(clears).is_none() {
+                open.counts = Counts::default();
+                open.counts.note(offset, len as u64);
+                state.begin(fid, open, access, (now, clears));
             }
         }
     }
 
-    /// Adds the accesses of an open file that is closed.
+    /// Adds the accesses of an open file that is closed. Later ones are left out.
     pub fn close(&self, fid: Fid, accesses: &OpenAccesses) {
+        accesses.exclude();
         if accesses.kinds.lock().iter().all(|open| open.begun.is_none()) {
             return;
         }
@@ -327,18 +345,18 @@ impl AccessPatterns {
         let kinds = std::mem::take(&mut *accesses.kinds.lock());
         for access in Access::ALL {
             let open = &kinds[access as usize];
-            if open.begun.is_some() {
-                state.end(fid, open, access, now);
+            if let Some(begun) = open.begun(self.clears.load(Relaxed)) {
+                state.end(fid, (open, begun), access, now);
             }
         }
     }
 
-    /// Forgets all accesses. `open`: the open files.
-    pub fn clear<'a>(&self, open: impl Iterator<Item = &'a OpenAccesses>) {
+    /// Forgets all accesses, also those through open files.
+    pub fn clear(&self) {
         let (mut state, now) = (self.state.lock(), self.rt.now());
         state.files.clear();
         state.in_use = [InUse::new(now), InUse::new(now)];
-        open.for_each(|accesses| *accesses.kinds.lock() = Default::default());
+        self.clears.fetch_add(1, Relaxed);
     }
 
     /// Returns the text of the parameter: a line for each kind of access to a file, those used last
@@ -352,7 +370,9 @@ impl AccessPatterns {
         for (fid, accesses) in open {
             let Some(&place) = places.get(&fid) else { continue };
             for (kind, open) in accesses.kinds.lock().iter().enumerate() {
-                files[place].1[kind].add(open, now, state.in_use[kind].area);
+                if let Some(begun) = open.begun(self.clears.load(Relaxed)) {
+                    files[place].1[kind].add(open, begun, now, state.in_use[kind].area);
+                }
             }
         }
         drop(state);
@@ -438,9 +458,28 @@ mod tests {
         assert_eq!(fields(&open()), [expected], "while they are open");
         tasks.iter().for_each(|task| patterns.close(fid(1), task));
         assert_eq!(closed(&patterns), [expected], "after the close");
-        patterns.note(fid(1), &tasks[0], Access::Write, 0, 10);
-        patterns.clear(tasks.iter());
-        assert_eq!(open(), format!("{COLUMNS}\n"));
+    }
+
+    #[test]
+    fn clear_forgets_accesses_of_open_files() {
+        let (sim, patterns) = patterns();
+        let files = [OpenAccesses::default(), OpenAccesses::default()];
+        let write = |file: &OpenAccesses, offset| patterns.note(fid(1), file, Access::Write, offset, 10);
+        let text = || patterns.text(files.iter().map(|file| (fid(1), file)));
+        files.iter().for_each(|file| write(file, 0));
+        pause(&sim, 1);
+        patterns.clear();
+        assert_eq!(text(), format!("{COLUMNS}\n"));
+        // One goes on, one is closed.
+        write(&files[0], 10);
+        patterns.close(fid(1), &files[1]);
+        pause(&sim, 1);
+        let expected = ["write 1.00 1.00 1 10 10 20 10 1 10"];
+        assert_eq!(fields(&text()), expected);
+        patterns.close(fid(1), &files[0]);
+        assert_eq!(closed(&patterns), expected);
+        patterns.clear();
+        assert_eq!(text(), format!("{COLUMNS}\n"));
     }
 
     #[test]
@@ -477,7 +516,21 @@ mod tests {
         patterns.close(fid(1), &files[3]);
         assert!(closed(&patterns)[0].starts_with("write 1.01 1.01 4 40 "), "{:?}", closed(&patterns));
 
-        patterns.clear(std::iter::empty());
+        // Tasks that begin and end a little apart.
+        patterns.clear();
+        let files: Vec<OpenAccesses> = (0..4).map(|_| OpenAccesses::default()).collect();
+        for file in &files {
+            write(fid(1), file);
+            pause(&sim, 1);
+        }
+        pause(&sim, 20);
+        for file in &files {
+            patterns.close(fid(1), file);
+            pause(&sim, 1);
+        }
+        assert!(closed(&patterns)[0].starts_with("write 4.00 "), "{:?}", closed(&patterns));
+
+        patterns.clear();
         let files: Vec<OpenAccesses> = (0..4).map(|_| OpenAccesses::default()).collect();
         for (number, file) in files.iter().enumerate() {
             write(fid(number as u32), file);

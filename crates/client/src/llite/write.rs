@@ -77,7 +77,9 @@ impl Client {
             self.with_layout("write", file, attempt).await?
         };
         self.stats.record(Op::WriteBytes, written as u64);
-        self.access_patterns.note(file.fid(), &file.accesses, Access::Write, offset, written);
+        if !append {
+            self.access_patterns.note(file.fid(), &file.accesses, Access::Write, offset, written);
+        }
         let durable = u64::from(generation) + 1;
         if sync && file.durable.load(Relaxed) != durable {
             // The bytes are durable. The file and its list of objects must be durable as well.
@@ -228,7 +230,11 @@ impl Client {
         let is_done = used.is_current(file)
             || !Box::pin(self.is_stale(file, &used)).await?
             || Box::pin(self.is_there(file, end, data)).await?;
-        Ok(if is_done { Attempt::Done(done) } else { Attempt::Repeat })
+        if !is_done {
+            return Ok(Attempt::Repeat);
+        }
+        self.access_patterns.note(fid, &file.accesses, Access::Write, end, done.0);
+        Ok(Attempt::Done(done))
     }
 
     /// Returns whether the mirror that is fresh now has these bytes at this offset.

@@ -252,7 +252,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
     let patterns = Param::order(
         move || get.upgrade().map_or_else(String::new, |c| access_patterns_text(&c)),
-        move |_| set.upgrade().map(|c| clear_access_patterns(&c)).ok_or(Errno::ENODEV),
+        move |_| set.upgrade().map(|c| c.access_patterns.clear()).ok_or(Errno::ENODEV),
     );
     put("access_patterns", patterns);
     put("statahead_stats", counters(client, |c| c.statahead.snapshot(), statahead_text, |c| c.statahead.clear()));
@@ -265,10 +265,6 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
 fn access_patterns_text(client: &Client) -> String {
     let open = client.files.all();
     client.access_patterns.text(open.iter().map(|file| (file.fid(), &file.accesses)))
-}
-
-fn clear_access_patterns(client: &Client) {
-    client.access_patterns.clear(client.files.all().iter().map(|file| &file.accesses));
 }
 
 /// Registers the space of a target under Lustre's names, as of the last statfs reply (`df` requests

@@ -4,7 +4,7 @@ use crate::{
     advise::{
         apply,
         args::AdviseArgs,
-        candidates::{candidates, words},
+        candidates::{SMALL_BYTES, candidates, words},
         choice::{Rated, choose, is_worth, rate, reason},
         measure,
         plan::{Basis, Job, basis, job},
@@ -17,9 +17,10 @@ use crate::{
     },
 };
 
-/// Arguments of `lfs` for small files.
-const ON_MDT: [&str; 8] = ["-E", "64K", "-L", "mdt", "-E", "-1", "-c", "1"];
+/// Arguments of `lfs` for small files: the default layout.
+const ON_MDT: &str = "-E 64K -L mdt -E 256M -c 1 -E 16G -c 4 -E -1 -c -1";
 const SMALL: &str = "Files of at most 64 KiB are fastest on the MDT, which returns them with their names.";
+const SMALL_THERE: &str = "Files of at most 64 KiB are on the MDT, where they are fastest: nothing is recommended.";
 
 /// An advice.
 pub struct Advice {
@@ -81,17 +82,20 @@ impl Advice {
             }
             false => reason(before, chosen),
         };
-        // Of a directory, for new files: small ones that have objects gain nothing by a migration.
-        let on_mdt = are_small && now.is_some() && args.path.is_dir();
+        // For new files of a directory. Those that have objects would gain little by a migration.
+        let are_small = are_small && present.is_some() && args.path.is_dir();
+        let small = Workload { tasks: 1, files: true, size: SMALL_BYTES, ..workload };
+        let on_mdt = are_small && present::shape(&args.path, &small, basis.osts).is_some();
         if on_mdt && args.measure {
             return Err(format!("--measure: there is no model of small files to compare with. {SMALL}"));
         }
         let (layout, reason) = match on_mdt {
-            true => (ON_MDT.map(str::to_owned).to_vec(), SMALL.to_owned()),
+            true => (ON_MDT.split(' ').map(str::to_owned).collect(), SMALL.to_owned()),
+            false if are_small => (Vec::new(), SMALL_THERE.to_owned()),
             false => (words(&chosen.shape), reason),
         };
         let place = if present.is_some() { args.path.display().to_string() } else { "DIRECTORY".into() };
-        let changes = on_mdt || !is_unknown && is_worth(before, chosen);
+        let changes = on_mdt || !are_small && !is_unknown && is_worth(before, chosen);
         let command = changes.then(|| apply::command(&args.path, &layout, &place));
         Ok(Advice { workload, observed, basis, all, mark, now, loses, layout, command, reason, on_mdt })
     }

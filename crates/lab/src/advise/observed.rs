@@ -177,15 +177,18 @@ struct Observations {
 }
 
 impl Observations {
-    /// Reads values of the parameter, as `lctl get_param` prints them, with names or without.
-    /// Leaves out other file systems, and mounts that were read before.
+    /// Reads values of the parameter, as `lctl get_param` prints them. Leaves out other file
+    /// systems, and mounts that were read before.
     fn read(&mut self, text: &str, fsname: &str) -> io::Result<()> {
         let bad = |line: &str| io::Error::other(format!("not a value of {PARAMETER}: {line}"));
-        let (mut columns, mut counts) = (HashMap::new(), true);
+        let (mut columns, mut is_named, mut counts) = (HashMap::new(), false, true);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();
             if let Some(name) = line.strip_suffix('=') {
+                is_named = true;
                 counts = fsname_of(name) == Some(fsname) && self.names.insert(name.to_owned());
+            } else if !is_named {
+                return Err(bad("it has no name: leave out -n"));
             } else if words[0] == "file" {
                 columns = words.iter().enumerate().map(|(at, name)| (*name, at)).collect();
                 self.mounts += 1;
@@ -202,12 +205,13 @@ impl Observations {
 fn seen(columns: &HashMap<&str, usize>, words: &[&str], mount: usize) -> Option<Seen> {
     let word = |name| columns.get(name).and_then(|at| words.get(*at)).copied();
     let number = |name| word(name)?.parse::<u64>().ok();
+    let mean = |name| word(name)?.parse::<f64>().ok().filter(|mean| mean.is_finite());
     Some(Seen {
         file: word("file")?.parse::<Fid>().ok()?.ino(),
         direction: if word("access")? == "write" { Direction::Write } else { Direction::Read },
         mount,
-        tasks: word("tasks")?.parse().ok()?,
-        beside: word("beside")?.parse().ok()?,
+        tasks: mean("tasks")?,
+        beside: mean("beside")?,
         bytes: number("bytes")?,
         span: number("span")?,
         end: number("end")?,
@@ -216,12 +220,15 @@ fn seen(columns: &HashMap<&str, usize>, words: &[&str], mount: usize) -> Option<
     })
 }
 
-/// Returns which of the files are at a path, by inode number: the path itself, or files below it.
-fn below(path: &Path, seen: &[Seen]) -> io::Result<HashMap<u64, PathBuf>> {
+/// Paths and lengths of files, by inode number.
+type Found = HashMap<u64, (PathBuf, u64)>;
+
+/// Returns which of the files are at a path: the path itself, or files below it.
+fn below(path: &Path, seen: &[Seen]) -> io::Result<Found> {
     let missing: BTreeSet<u64> = seen.iter().map(|seen| seen.file).collect();
     let about = fs::metadata(path)?;
     if !about.is_dir() {
-        return Ok([(about.ino(), path.to_owned())].into());
+        return Ok([(about.ino(), (path.to_owned(), about.len()))].into());
     }
     let progress = Progress::new(missing.len());
     progress.begin("looking for the observed files");
@@ -233,7 +240,10 @@ fn below(path: &Path, seen: &[Seen]) -> io::Result<HashMap<u64, PathBuf>> {
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 dirs.push(entry.path());
-            } else if missing.contains(&entry.ino()) && found.insert(entry.ino(), entry.path()).is_none() {
+            } else if missing.contains(&entry.ino())
+                && let Ok(about) = entry.metadata()
+                && found.insert(entry.ino(), (entry.path(), about.len())).is_none()
+            {
                 progress.end();
             }
         }
@@ -242,7 +252,7 @@ fn below(path: &Path, seen: &[Seen]) -> io::Result<HashMap<u64, PathBuf>> {
 }
 
 /// Describes the job. `None`: no accesses.
-fn describe(seen: &[Seen], path: &Path, at: &HashMap<u64, PathBuf>) -> Option<Observed> {
+fn describe(seen: &[Seen], path: &Path, at: &Found) -> Option<Observed> {
     let [writes, reads] = Direction::ALL.map(|direction| by_file(seen, direction));
     let bytes = |files: &[Used]| files.iter().map(Used::size).fold(0, u64::saturating_add);
     let (direction, files, others) = match bytes(&reads) > bytes(&writes) {
@@ -267,7 +277,7 @@ fn describe(seen: &[Seen], path: &Path, at: &HashMap<u64, PathBuf>) -> Option<Ob
     let (workload, text) = if is_one {
         let tasks = whole(heaviest.tasks);
         let workload = heaviest.workload(tasks, nodes, total / u64::from(tasks), false);
-        let name = at.get(&heaviest.file).map_or_else(|| path.display(), |path| path.display());
+        let name = at.get(&heaviest.file).map_or_else(|| path.display(), |(path, _)| path.display());
         (workload, format!("Observed: {size} {verb} by {} on {mounts} in {name}", counted(tasks, "task")))
     } else {
         let tasks = whole(at_once(seen, direction, &names)).min(files.len() as u32);
@@ -275,8 +285,10 @@ fn describe(seen: &[Seen], path: &Path, at: &HashMap<u64, PathBuf>) -> Option<Ob
         let (number, path) = (counted(files.len() as u64, "file"), path.display());
         (workload, format!("Observed: {size} {verb} on {mounts} in {number} of {path}, {tasks} at a time"))
     };
-    let small = files.iter().filter(|file| file.end <= SMALL_BYTES).count() as f64;
-    let are_small = small >= files.len() as f64 * SMALL_FILES_PART && files.iter().all(|file| file.end <= LARGE_BYTES);
+    // Programs can have read or written a part only.
+    let len = |file: &Used| at.get(&file.file).map_or(0, |(_, len)| *len).max(file.end);
+    let small = files.iter().filter(|file| len(file) <= SMALL_BYTES).count() as f64;
+    let are_small = small >= files.len() as f64 * SMALL_FILES_PART && files.iter().all(|file| len(file) <= LARGE_BYTES);
     Some(Observed { workload, directions, are_small, text })
 }
 
@@ -326,7 +338,7 @@ mod tests {
             let lines: Vec<String> = lines.iter().map(|line| format!("[0x200000401:0x{line}\n")).collect();
             all.read(&format!("llite.fs-{mount}.{PARAMETER}=\n{HEAD}{}", lines.concat()), "fs").expect("valid");
         }
-        let at = all.seen.iter().map(|seen| (seen.file, PathBuf::from("/m/data"))).collect();
+        let at = all.seen.iter().map(|seen| (seen.file, (PathBuf::from("/m/data"), seen.end))).collect();
         describe(&all.seen, Path::new("/m"), &at)
     }
 
@@ -339,9 +351,8 @@ mod tests {
         all.read(&format!("{}{}", value("fs"), value("fs-test")), "fs").unwrap();
         all.read(&value("fs"), "fs").unwrap();
         assert_eq!((all.seen.len(), all.seen[0].bytes), (1, 5));
-        all.read(value("fs").split_once('\n').unwrap().1, "fs").unwrap();
-        assert_eq!(all.seen.len(), 2, "without the name");
-        for bad in ["", "x 5\n", &format!("{HEAD}[0x200000401:0x1:0x0] read 1.00\n")] {
+        let nan = value("fs").replace("fs-1", "fs-2").replace("1.00", "nan");
+        for bad in ["", "x 5\n", value("fs").split_once('\n').unwrap().1, &nan] {
             assert!(all.read(bad, "fs").is_err(), "{bad}");
         }
     }

@@ -57,8 +57,8 @@ pub fn split_write_tails_cost_few_requests_and_callbacks(on: &Stage<'_>) {
     }
 }
 
-/// Two mounts write records of 47,008 bytes in turn. Most cross from one object to the next.
-/// The strides of the file are seen in each object, and locks are requested ahead.
+/// Two mounts write records of 47,008 bytes in turn. With several objects, most records cross from
+/// one to the next. The client sees the strides of the file, and requests locks ahead.
 pub fn unaligned_records_of_two_mounts_cost_few_callbacks(on: &Stage<'_>) {
     const COUNT: usize = 256;
     let data = noise(6, COUNT * RECORD);
