@@ -18,6 +18,7 @@ mod lfsck;
 mod options;
 mod param;
 mod permanent;
+mod ping;
 mod pool;
 mod processes;
 mod set_here;
@@ -85,6 +86,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     match name.as_str() {
         "dl" | "device_list" => devices::dl(rest, tool),
         "list_nids" => devices::list_nids(rest, tool),
+        "ping" => ping::run(rest, tool),
         "get_param" => param::get(rest, tool),
         "set_param" => param::set(rest, tool),
         "list_param" => param::list(rest, tool),

@@ -170,6 +170,19 @@ fn dl_and_list_nids_merge_all_processes() {
 }
 
 #[test]
+fn ping_checks_its_arguments() {
+    let p = processes();
+    assert_eq!(lctl(&p, "ping 0@lo"), (0, "12345-0@lo\n".into(), String::new()));
+    for wrong in ["ping", "ping x", "ping 0@lo 0", "ping 0@lo 1 2"] {
+        let (code, out, err) = lctl(&p, wrong);
+        assert!(
+            code == 4 && out.contains("usage: ping NID [SECONDS]") && err.starts_with("lctl: ping"),
+            "{wrong}: {err}"
+        );
+    }
+}
+
+#[test]
 fn usage_errors_exit_4_with_the_usage() {
     let p = processes();
     let (code, out, _) = lctl(&p, "get_param");

@@ -15,6 +15,7 @@ of all file systems, or of one with --fsname.
   set_param    set parameters
   list_param   names of parameters
   list_nids    network identifiers of this machine
+  ping         whether a server answers
   llog_print   permanent settings
   del_ost      remove an OST from a file system for good
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
@@ -30,6 +31,10 @@ usage: dl [--target|-t] [--fsname NAME]
 const LIST_NIDS: &str = "\
 print local NIDs
 usage: list_nids [--fsname NAME]
+";
+const PING: &str = "\
+check whether a server answers at a NID
+usage: ping NID [SECONDS]
 ";
 const GET_PARAM: &str = "\
 get the Lustre or LNET parameter
@@ -151,6 +156,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("dl", DL),
     ("device_list", DL),
     ("list_nids", LIST_NIDS),
+    ("ping", PING),
     ("get_param", GET_PARAM),
     ("set_param", SET_PARAM),
     ("list_param", LIST_PARAM),
