@@ -55,6 +55,7 @@ pub use limits::{
 };
 pub use map::{ByteLocation, Chunk, Chunks};
 pub use place::{Limits, Ost, Placer, room_each};
+pub use progressive::{PROGRESSIVE_ON_MDT, PROGRESSIVE_ONE_STRIPE, PROGRESSIVE_OPTIONS};
 pub use resolve::{Defaults, Wanted, resolve};
 pub use resolved_layout::{Holds, WantedComponent, WantedLayout, resolve_asked};
 pub use spec::{Count, Spec};

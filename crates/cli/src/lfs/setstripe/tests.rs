@@ -481,6 +481,15 @@ fn setstripe_yaml_reproduces_layout_from_getstripe() {
 }
 
 #[test]
+fn setstripe_with_the_options_of_the_default_layout_sets_it() {
+    let fake = &mut Fake::new("/mnt/c1");
+    fake.dir("d");
+    fine(fake, &format!("lfs setstripe {} d", sheen_layout::PROGRESSIVE_OPTIONS));
+    let stored = fake.stored("d", "lustre.lov").expect("a default layout");
+    assert_eq!(Asked::decode(&stored), Ok(Asked::Composite(Template::progressive())));
+}
+
+#[test]
 fn setstripe_refuses_missing_yaml_file() {
     let fake = &mut Fake::new("/mnt/c1");
     check_case(
