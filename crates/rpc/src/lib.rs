@@ -5,7 +5,8 @@
 //! * An [`Import`] is a client's connection to one target. An [`Export`] is the target's state of
 //!   one client.
 //!
-//! * [`SelftestService`] answers requests that only measure the network.
+//! * [`SelftestService`] answers requests that only measure the network. [`SelftestConnection`] is a
+//!   connection to it.
 //!
 //! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service:
 //! no socket, no serialisation, no other task. If the service's future is ready at its first poll,
@@ -27,6 +28,7 @@
 mod gate;
 mod import;
 mod selftest;
+mod selftest_connection;
 mod server;
 mod service;
 mod slots;
@@ -40,6 +42,7 @@ pub use import::{
     RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_IN_FLIGHT_MAX,
 };
 pub use selftest::SelftestService;
+pub use selftest_connection::SelftestConnection;
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Origin, Response, Service};
 pub use slots::{Slot, Slots};

@@ -3,10 +3,9 @@
 
 use std::{io, time::Duration};
 
-use sheen_lnet::{Net, NidName};
-use sheen_rpc::{Import, ImportConfig, ImportParams};
-use sheen_rt::{RealOptions, Rt};
-use sheen_wire::{Errno, Selftest, selftest::TARGET};
+use sheen_lnet::NidName;
+use sheen_rpc::SelftestConnection;
+use sheen_wire::Errno;
 
 use super::{options, tool::Tool, usage};
 use crate::lfs::getopt::Spec;
@@ -14,8 +13,6 @@ use crate::lfs::getopt::Spec;
 const PING: Spec = Spec { short: "", long: &[] };
 /// Time limit unless the user sets one, in seconds.
 const TIMEOUT: u64 = 5;
-/// Time limit for the end of all tasks.
-const END_WAIT: Duration = Duration::from_millis(500);
 /// Lustre prints the id of the kernel's process before the NID.
 const KERNEL_PID: u32 = 12345;
 
@@ -58,24 +55,7 @@ fn answers(name: &NidName, seconds: u64) -> io::Result<String> {
     if *name == NidName::Lo {
         return Ok("0@lo".into());
     }
-    let (runtime, rt) = Rt::real(RealOptions::default())?;
-    let milliseconds = seconds * 1000;
-    let params = ImportParams {
-        hard: false,
-        connect_timeout_ms: milliseconds,
-        recovery_timeout_ms: milliseconds,
-        ..ImportParams::default()
-    };
-    let answered = runtime.block_on(async {
-        let nids = name.resolve(&rt).await?;
-        let uuid = format!("ping-{:016x}", rt.random_u64());
-        let config = ImportConfig { params, ..ImportConfig::new(&uuid, TARGET, nids) };
-        let import = Import::<Selftest>::new(Net::new(rt.clone()), config);
-        let connected = import.connect().await.map_err(io::Error::other);
-        let nid = import.current_nid();
-        import.close().await;
-        connected.map(|()| nid)
-    });
-    runtime.shutdown(END_WAIT);
-    answered?.map(|nid| nid.to_string()).ok_or_else(|| io::Error::other("the connection was lost"))
+    let connection = SelftestConnection::open(name, 1, Duration::from_secs(seconds))?;
+    let nid = connection.import().current_nid();
+    nid.map(|nid| nid.to_string()).ok_or_else(|| io::Error::other("the connection was lost"))
 }
