@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, ask, ask_all, sockets};
+use sheen_control::{GREETING_TIMEOUT, NoReply, Reply, Request, Silent, ask, ask_all, sockets};
 use sheen_wire::{
     Errno,
     control::{self, MountInfo, TargetInfo, open_name},
@@ -72,13 +72,13 @@ impl Process {
         })
     }
 
-    /// Returns the names of its parameters that match a shell pattern; none if it does not answer.
-    fn names(&self, pattern: &str) -> Vec<String> {
+    /// Returns the names of its parameters that match a shell pattern.
+    fn names(&self, pattern: &str) -> Result<Vec<String>, NoReply> {
         let request = Request::List { pattern: pattern.into() };
-        match ask(&self.socket, &request, GREETING_TIMEOUT) {
-            Ok(Reply::Nodes(nodes)) => nodes.into_iter().map(|node| node.name).collect(),
+        Ok(match ask(&self.socket, &request, GREETING_TIMEOUT)? {
+            Reply::Nodes(nodes) => nodes.into_iter().map(|node| node.name).collect(),
             _ => Vec::new(),
-        }
+        })
     }
 }
 
@@ -93,13 +93,27 @@ fn all() -> impl Iterator<Item = Process> {
     sockets().into_iter().map(|socket| Process { socket })
 }
 
-/// Returns the names of all parameters that match a shell pattern, each with its process. Processes
-/// that do not answer at once are left out.
-pub fn with(pattern: &str) -> Vec<(String, Process)> {
-    let named = |process: Process| {
-        process.names(pattern).into_iter().map(move |name| (name, process.clone())).collect::<Vec<_>>()
-    };
-    all().flat_map(named).collect()
+/// The parameters that match a shell pattern.
+#[derive(Default, Debug)]
+pub struct Matches {
+    /// Their names, each with its process.
+    pub found: Vec<(String, Process)>,
+    /// The processes that did not answer at once. They may have such parameters, too.
+    pub silent: Vec<Silent>,
+}
+
+/// Returns all parameters that match a shell pattern.
+pub fn with(pattern: &str) -> Matches {
+    let mut matches = Matches::default();
+    for process in all() {
+        match process.names(pattern) {
+            Ok(names) => matches.found.extend(names.into_iter().map(|name| (name, process.clone()))),
+            Err(NoReply::Silent(waited)) => matches.silent.push(Silent { socket: process.socket, waited }),
+            // It has ended, or belongs to another user.
+            Err(NoReply::Failed(_)) => {}
+        }
+    }
+    matches
 }
 
 /// Returns the process of the mount that contains a file or directory.
@@ -111,10 +125,10 @@ pub fn of_mount(path: &Path) -> io::Result<Process> {
     let failed = |e: io::Error| named("find the mount of", path, &e);
     let info = mount_info(path)?;
     let its = format!("llite.{}-{}.uuid", info.fsname, info.instance);
-    let Some((_, process)) = with(&its).into_iter().next() else {
+    let Some((_, process)) = with(&its).found.into_iter().next() else {
         return Err(failed(io::Error::other("its process is not one of yours, or does not answer")));
     };
-    if ["mdt.*", "obdfilter.*"].iter().any(|servers| !process.names(servers).is_empty()) {
+    if ["mdt.*", "obdfilter.*"].iter().any(|servers| process.names(servers).is_ok_and(|names| !names.is_empty())) {
         let text = "its process contains servers, which it calls without a network; use one of `sheen mount`";
         return Err(failed(io::Error::other(text)));
     }

@@ -29,16 +29,19 @@ impl Session {
     /// # Errors
     /// A message for the user.
     pub fn new(phases: usize, args: &OutputArgs) -> Result<Session, String> {
-        let outputs = Outputs::open(args)?;
-        let format = args.format.unwrap_or_default();
-        Ok(Session {
+        Ok(Session::with_outputs(phases, args, Outputs::open(args)?))
+    }
+
+    /// Begins a run of this many phases, for whose results the files are already open.
+    pub fn with_outputs(phases: usize, args: &OutputArgs, outputs: Outputs) -> Session {
+        Session {
             progress: Progress::new(phases),
             part: String::new(),
             noise: Noise::default(),
             warnings: Vec::new(),
-            format,
+            format: args.format.unwrap_or_default(),
             outputs,
-        })
+        }
     }
 
     /// Shows that a part of the run begins: the phases until the next one belong to it.

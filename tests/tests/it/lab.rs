@@ -639,6 +639,10 @@ fn advice_is_given_measured_and_applied() {
         let out = lab(&format!("advise {path} --format json --watch {ior}")).ok();
         serde_json::from_str(&out).expect("JSON")
     };
+    let missing = dir.path().join("missing/file");
+    let refused = lab(&format!("advise {{a}}/dir --json {} --watch touch {{a}}/dir/ran", missing.display()));
+    assert!(refused.code == 1 && refused.err.contains("cannot write"), "{refused:?}");
+    assert!(!at.fs.path("dir/ran").exists(), "the job ran");
     let shared = watched("{a}/dir", &ior);
     // The number of tasks is a mean over the time, and so a matter of luck in a short job.
     let is = |found: &Value, block: u64| {
@@ -661,12 +665,20 @@ fn advice_is_given_measured_and_applied() {
     let small = watched("{a}/dir", &copy);
     let command = small["command"].as_str().expect("a command");
     assert!(command.starts_with("lfs setstripe -E 64K -L mdt -E 256M -c 1 "), "{command}");
+    let marked = || {
+        let csv = lab("advise -w -F -t 4k --format csv {a}/dir").ok();
+        csv.lines().filter(|line| line.starts_with("1,")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rows = marked();
+    assert!(rows.len() == 1 && rows[0].contains("-E 64K -L mdt "), "{rows:?}");
     at.fs.lfs("setstripe -E 64K -L mdt -E -1 -c 1 dir").ok();
     let there = watched("{a}/dir", &format!("{copy}/again"));
     assert!(
         there["command"].is_null() && there["reason"].as_str().expect("text").contains("are on the MDT"),
         "{there}"
     );
+    assert!(there["recommended"].is_null() && there["layout"].as_array().is_some_and(Vec::is_empty), "{there}");
+    assert!(marked().is_empty(), "nothing is recommended");
     let other = lab("advise {a}/old");
     assert!(other.code == 1 && other.err.contains("no mount of this host has observed such accesses"), "{other:?}");
     let dump = run(sheen, ["lctl", "get_param", "llite.*.access_patterns"]).ok();

@@ -5,8 +5,6 @@ use sheen_layout::STRIPES_MAX;
 use crate::predict::{load::Workload, shape::Shape};
 
 const MIB: u64 = 1 << 20;
-/// Largest file that the MDT stores, in bytes: the first component of the default layout.
-pub const SMALL_BYTES: u64 = 64 << 10;
 /// Unit of stripe sizes in bytes.
 const STRIPE_UNIT: u64 = 64 << 10;
 /// Largest stripe that is tried, in bytes.

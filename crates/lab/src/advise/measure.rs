@@ -12,6 +12,7 @@ use crate::{
         plan::{Basis, dir_at},
     },
     machine,
+    output::Outputs,
     predict::{
         load::{Direction, Workload},
         shape::Shape,
@@ -59,6 +60,7 @@ pub fn check(args: &AdviseArgs, workload: &Workload, basis: &Basis) -> Result<()
 }
 
 /// Measures the candidates if the user wants it. Returns their seconds, the shortest first.
+/// `outputs`: the files for the results, which are open.
 ///
 /// # Errors
 /// A message for the user. That of a run is in the second place, and ends the session.
@@ -67,16 +69,17 @@ pub fn measure(
     workload: &Workload,
     basis: &Basis,
     all: &[Rated],
+    outputs: Outputs,
 ) -> Result<(Session, io::Result<()>, Vec<Timed>), String> {
     let Some(system) = basis.system.as_ref().filter(|_| args.measure) else {
-        return Ok((Session::new(0, &args.output)?, Ok(()), Vec::new()));
+        return Ok((Session::with_outputs(0, &args.output, outputs), Ok(()), Vec::new()));
     };
     let workload = smaller(workload);
     machine::check_memory(workload.transfer.saturating_mul(workload.tasks.into()))?;
     let job = |rated: &Rated| Job { workload, layout: words(&rated.shape) };
     let jobs: Vec<Job> = all.iter().map(job).collect();
     let phases = jobs.len() * args.repetitions as usize * (1 + usize::from(workload.nodes > 1));
-    let mut session = Session::new(phases, &args.output)?;
+    let mut session = Session::with_outputs(phases, &args.output, outputs);
     let dir = dir_at(&args.path);
     check_space(dir, &jobs)?;
     let prober = Prober::new(dir, system, "advise", workload.nodes, args.repetitions).map_err(|e| e.to_string())?;

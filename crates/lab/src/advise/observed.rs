@@ -13,10 +13,11 @@ use std::{
 };
 
 use serde::Serialize;
+use sheen_control::Silent;
+use sheen_layout::{PROGRESSIVE_ON_MDT, PROGRESSIVE_ONE_STRIPE};
 use sheen_wire::Fid;
 
 use crate::{
-    advise::candidates::SMALL_BYTES,
     output::named,
     predict::load::{Direction, Workload},
     processes::{self, Process},
@@ -32,10 +33,9 @@ const SMALL_PART: f64 = 0.05;
 const DENSE_PART: f64 = 0.75;
 /// Largest record that is taken for one transfer, in bytes.
 const TRANSFER_MAX: u64 = 16 << 20;
-/// Files of a job with small files: this part is small, and none is larger than the first step of
-/// the default layout.
+/// Files of a job with small files: the default layout stores this part on the MDT, and none has
+/// more than one stripe.
 const SMALL_FILES_PART: f64 = 0.9;
-const LARGE_BYTES: u64 = 256 << 20;
 
 /// Message if no process of a mount can be asked.
 pub const NOT_YOURS: &str = "the mounts of this file system are not yours, or do not answer";
@@ -134,7 +134,8 @@ pub fn job(path: &Path, other: &[PathBuf], wanted: &[Direction]) -> Result<Obser
 
 /// Reads the parameter of all mounts.
 fn all_seen(path: &Path, other: &[PathBuf]) -> io::Result<Vec<Seen>> {
-    let (fsname, mounts) = (processes::mount_info(path)?.fsname, mounts(path)?);
+    let mounts = mounts(path, "the advice lacks the observations of its mounts, if it has any")?;
+    let fsname = processes::mount_info(path)?.fsname;
     if mounts.is_empty() && other.is_empty() {
         return Err(io::Error::other(NOT_YOURS));
     }
@@ -149,14 +150,22 @@ fn all_seen(path: &Path, other: &[PathBuf]) -> io::Result<Vec<Seen>> {
     Ok(all.seen)
 }
 
-/// Returns the parameter of each mount of a file system on this host, with its process.
+/// Returns the parameter of each mount of a file system on this host, with its process. Warns of
+/// each process that does not answer at once; `consequence` says what follows for the advice.
 ///
 /// # Errors
 /// The path is not on a mount of Sheen.
-pub fn mounts(path: &Path) -> io::Result<Vec<(String, Process)>> {
+pub fn mounts(path: &Path, consequence: &str) -> io::Result<Vec<(String, Process)>> {
     let fsname = processes::mount_info(path)?.fsname;
-    let found = processes::with(&format!("llite.{fsname}-*.{PARAMETER}"));
-    Ok(found.into_iter().filter(|(name, _)| fsname_of(name) == Some(&fsname)).collect())
+    let all = processes::with(&format!("llite.{fsname}-*.{PARAMETER}"));
+    for silent in &all.silent {
+        eprintln!("{}", warning(silent, consequence));
+    }
+    Ok(all.found.into_iter().filter(|(name, _)| fsname_of(name) == Some(&fsname)).collect())
+}
+
+fn warning(silent: &Silent, consequence: &str) -> String {
+    format!("WARNING: {silent}: {consequence}")
 }
 
 /// Returns the name of the file system in that of the parameter, `llite.NAME-INSTANCE.…`.
@@ -287,8 +296,9 @@ fn describe(seen: &[Seen], path: &Path, at: &Found) -> Option<Observed> {
     };
     // Programs can have read or written a part only.
     let len = |file: &Used| at.get(&file.file).map_or(0, |(_, len)| *len).max(file.end);
-    let small = files.iter().filter(|file| len(file) <= SMALL_BYTES).count() as f64;
-    let are_small = small >= files.len() as f64 * SMALL_FILES_PART && files.iter().all(|file| len(file) <= LARGE_BYTES);
+    let small = files.iter().filter(|file| len(file) <= PROGRESSIVE_ON_MDT).count() as f64;
+    let are_small =
+        small >= files.len() as f64 * SMALL_FILES_PART && files.iter().all(|file| len(file) <= PROGRESSIVE_ONE_STRIPE);
     Some(Observed { workload, directions, are_small, text })
 }
 
@@ -340,6 +350,13 @@ mod tests {
         }
         let at = all.seen.iter().map(|seen| (seen.file, (PathBuf::from("/m/data"), seen.end))).collect();
         describe(&all.seen, Path::new("/m"), &at)
+    }
+
+    #[test]
+    fn warning_names_the_process_that_does_not_answer() {
+        let silent = Silent { socket: "/run/sheen/4711.sock".into(), waited: std::time::Duration::from_millis(300) };
+        let text = "WARNING: process 4711 does not answer within 300 ms: its mounts are missing";
+        assert_eq!(warning(&silent, "its mounts are missing"), text);
     }
 
     #[test]

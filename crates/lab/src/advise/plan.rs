@@ -2,14 +2,16 @@
 
 use std::{io, path::Path};
 
+use sheen_layout::PROGRESSIVE_ON_MDT;
+
 use crate::{
     advise::{
         args::AdviseArgs,
-        candidates::SMALL_BYTES,
         observed::{self, Observed},
         watch::watch,
     },
     ior,
+    output::Outputs,
     predict::{
         costs::Costs,
         load::{Direction, Workload},
@@ -20,7 +22,7 @@ use crate::{
     stats::counted,
 };
 
-const NO_READS: &str = "the model was calibrated with one node, without reads: calibrate it with more --nodes";
+const NO_READS: &str = "the model was calibrated with one node, without reads; calibrate it with more --nodes";
 
 /// The model of an advice.
 pub struct Basis {
@@ -30,6 +32,8 @@ pub struct Basis {
     pub osts: u32,
     /// Costs of the job's accesses.
     pub costs: Vec<(Direction, Costs)>,
+    /// Accesses of the job that the model does not know: the advice leaves them out.
+    pub left_out: Vec<Direction>,
     /// The file system, unless it is a published one.
     pub system: Option<System>,
     /// The published system.
@@ -37,13 +41,22 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Leaves out the costs of accesses that a job does not have.
+    /// Leaves out the costs of accesses that a job does not have, and notes which of the job's
+    /// accesses have no costs.
     ///
     /// # Errors
     /// A message for the user: none are left.
     pub fn only(mut self, directions: &[Direction]) -> Result<Basis, String> {
         self.costs.retain(|(direction, _)| directions.contains(direction));
+        let is_known = |wanted: &Direction| self.costs.iter().any(|(direction, _)| direction == wanted);
+        self.left_out = directions.iter().copied().filter(|direction| !is_known(direction)).collect();
         if self.costs.is_empty() { Err(NO_READS.into()) } else { Ok(self) }
+    }
+
+    /// Returns a warning for the user if accesses of the job are left out. These are reads, for
+    /// each model knows writes.
+    pub fn warning(&self) -> Option<String> {
+        (!self.left_out.is_empty()).then(|| format!("the advice leaves out the job's reads: {NO_READS}"))
     }
 }
 
@@ -60,23 +73,31 @@ pub struct Job {
 }
 
 /// Finds the job: that which options describe, or the observed one. Runs it first if the user wants
-/// to watch it.
+/// to watch it. Also opens the files for the results: before that run, so that a mistyped name is
+/// an error before anything runs.
 ///
 /// # Errors
 /// A message for the user.
-pub fn job(args: &AdviseArgs) -> Result<Job, String> {
-    if !args.describe_a_job() {
-        watch(args)?;
-        let found = observed::job(&args.path, &args.observed, &args.directions())?;
-        let Observed { workload, directions, are_small, text } = found;
-        return Ok(Job { workload, directions, are_small, observed: Some(text) });
+pub fn job(args: &AdviseArgs) -> Result<(Job, Outputs), String> {
+    if args.describe_a_job() {
+        let job = described(args)?;
+        return Ok((job, Outputs::open(&args.output)?));
     }
+    let outputs = Outputs::open(&args.output)?;
+    watch(args)?;
+    let found = observed::job(&args.path, &args.observed, &args.directions())?;
+    let Observed { workload, directions, are_small, text } = found;
+    Ok((Job { workload, directions, are_small, observed: Some(text) }, outputs))
+}
+
+/// Returns the job that options describe.
+fn described(args: &AdviseArgs) -> Result<Job, String> {
     if !args.watch.is_empty() || !args.observed.is_empty() {
         return Err("--watch and --observed: leave out the options that describe a job".into());
     }
     let workload = workload(args)?;
     let of_file = if workload.files { 1 } else { u64::from(workload.tasks) };
-    let are_small = workload.size.saturating_mul(of_file) <= SMALL_BYTES;
+    let are_small = workload.size.saturating_mul(of_file) <= PROGRESSIVE_ON_MDT;
     Ok(Job { workload, directions: args.directions(), are_small, observed: None })
 }
 
@@ -116,6 +137,7 @@ pub fn basis(args: &AdviseArgs) -> Result<Basis, String> {
             name: format!("{} ({osts})", found.what),
             osts: args.osts,
             costs,
+            left_out: Vec::new(),
             system: None,
             published: Some(found),
         });
@@ -133,7 +155,7 @@ pub fn basis(args: &AdviseArgs) -> Result<Basis, String> {
         return Err(NO_READS.into());
     }
     let name = format!("{} ({})", system.key.fsname, counted(system.osts, "OST"));
-    Ok(Basis { name, osts: system.osts, costs, system: Some(system), published: None })
+    Ok(Basis { name, osts: system.osts, costs, left_out: Vec::new(), system: Some(system), published: None })
 }
 
 /// Returns the directory of a file, or the directory itself.
@@ -143,27 +165,54 @@ pub fn dir_at(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use clap::Parser;
 
     use super::*;
 
-    fn job(line: &str) -> Result<Workload, String> {
+    fn workload_of(line: &str) -> Result<Workload, String> {
         workload(&AdviseArgs::try_parse_from(["advise"].into_iter().chain(line.split_whitespace())).unwrap())
     }
 
     #[test]
     fn job_is_described_as_for_ior() {
-        let all = job("-N 8 --nodes 2 -t 1m -b 4m -s 3").unwrap();
+        let all = workload_of("-N 8 --nodes 2 -t 1m -b 4m -s 3").unwrap();
         assert_eq!((all.tasks, all.nodes, all.transfer, all.block, all.size), (8, 2, 1 << 20, 4 << 20, 12 << 20));
-        assert_eq!(job("-N 8 -t 64k").unwrap().block, 64 << 10);
+        assert_eq!(workload_of("-N 8 -t 64k").unwrap().block, 64 << 10);
         for (line, message) in [
             ("-t 3 -b 8", "not a multiple"),
             ("-t 0", "at least 1"),
             ("-N 2 --nodes 3", "3 nodes are more than 2 tasks"),
             ("-t 1t -s 8191t", "larger than 8 EiB"),
         ] {
-            let refused = job(line).unwrap_err();
+            let refused = workload_of(line).unwrap_err();
             assert!(refused.contains(message), "{line}: {refused}");
         }
+    }
+
+    #[test]
+    fn watched_job_does_not_begin_without_files_for_its_results() {
+        let dir = tempfile::tempdir().unwrap();
+        let (json, ran) = (dir.path().join("missing/json"), dir.path().join("ran"));
+        let words = ["advise", "--json"].map(OsStr::new).into_iter().chain([json.as_os_str()]);
+        let words = words.chain(["--watch", "touch"].map(OsStr::new)).chain([ran.as_os_str()]);
+        let args = AdviseArgs::try_parse_from(words).unwrap();
+        let refused = job(&args).map(drop).unwrap_err();
+        assert!(refused.starts_with("cannot write ") && !ran.exists(), "{refused}");
+    }
+
+    #[test]
+    fn reads_without_costs_are_left_out_with_a_warning() {
+        let of = |directions: &[Direction]| {
+            let costs = vec![(Direction::Write, Costs::TYPICAL)];
+            let (name, left_out) = (String::new(), Vec::new());
+            Basis { name, osts: 1, costs, left_out, system: None, published: None }.only(directions)
+        };
+        let both = of(&Direction::ALL).unwrap();
+        assert_eq!(both.left_out, [Direction::Read]);
+        assert!(both.warning().is_some_and(|text| text.contains("leaves out the job's reads")));
+        assert_eq!(of(&[Direction::Write]).unwrap().warning(), None);
+        assert!(of(&[Direction::Read]).is_err());
     }
 }

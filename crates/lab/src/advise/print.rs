@@ -23,9 +23,9 @@ impl Printer {
             self.lines.line(observed);
         }
         self.lines.line(&format!("{}, on {}", describe(&advice.workload), advice.basis.name));
-        if let Some(chosen) = advice.chosen() {
+        if !advice.are_small {
             self.lines.line("");
-            self.table(advice.now.as_ref(), chosen, &advice.all);
+            self.table(advice.now.as_ref(), advice.chosen(), &advice.all);
         }
         self.line(&advice.reason);
         if let Some(command) = &advice.command {
@@ -39,14 +39,16 @@ impl Printer {
 
     /// Prints the present layout, the recommended one, and the best candidate for each other number
     /// of stripes.
-    fn table(&mut self, present: Option<&Rated>, chosen: &Rated, all: &[Rated]) {
+    fn table(&mut self, present: Option<&Rated>, chosen: Option<&Rated>, all: &[Rated]) {
         self.lines.line(&format!("{:13}{:44}{:>12}{:>12}  limited by", "", "layout", "write MiB/s", "read MiB/s"));
         if let Some(present) = present {
             self.row("present", present);
         }
-        self.row("recommended", chosen);
+        if let Some(chosen) = chosen {
+            self.row("recommended", chosen);
+        }
         for rated in best_sizes(all) {
-            if rated.shape != chosen.shape {
+            if chosen.is_none_or(|chosen| rated.shape != chosen.shape) {
                 self.row("", rated);
             }
         }
@@ -63,14 +65,17 @@ impl Printer {
         ));
     }
 
-    /// Prints measured rates of candidates, the best first.
-    pub fn measured(&mut self, measured: &[(Shape, f64)], chosen: f64) {
+    /// Prints measured seconds of candidates, the best first. `reached`: the part of the best rate
+    /// that the recommended one reaches.
+    pub fn measured(&mut self, measured: &[(Shape, f64)], reached: Option<f64>) {
         self.lines.line("");
         self.lines.line(&format!("{:57}{:>12}", "measured", "seconds"));
         for (shape, seconds) in measured.iter().take(ROWS_MAX) {
             self.lines.line(&format!("{:13}{:44}{seconds:>12.3}", "", shape.name()));
         }
-        self.lines.line(&format!("the recommended layout reaches {chosen:.2} of the best rate"));
+        if let Some(reached) = reached {
+            self.lines.line(&format!("the recommended layout reaches {reached:.2} of the best rate"));
+        }
     }
 
     /// Prints an empty line, and then a line.

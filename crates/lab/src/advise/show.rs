@@ -3,12 +3,14 @@
 use std::io;
 
 use serde_json::{Value, json};
+use sheen_layout::PROGRESSIVE_OPTIONS;
 
 use crate::{
     advise::{
-        advice::Advice,
+        advice::{Advice, Recommended},
         apply,
         args::AdviseArgs,
+        candidates::words,
         choice::Rated,
         measure::{measure, reached},
         print::Printer,
@@ -24,21 +26,26 @@ use crate::{
     session::facts,
 };
 
+const CSV_COLUMNS: &str = "recommended,stripes,osts,stripe size,write(MiB/s),read(MiB/s),seconds,limited by,layout";
+
 /// Recommends a layout. `line` is the command line, for the record.
 ///
 /// # Errors
 /// A message for the user.
 pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
     let began = Moment::now();
-    let advice = Advice::new(args)?;
+    let (advice, outputs) = Advice::new(args)?;
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.advice(&advice);
     if args.output.format == Some(Format::Csv) {
-        csv(&advice.all, advice.chosen());
+        csv(&advice.all, advice.recommended).iter().for_each(|line| println!("{line}"));
     }
-    let (session, mut result, timed) = measure(args, &advice.workload, &advice.basis, &advice.all)?;
+    let (mut session, mut result, timed) = measure(args, &advice.workload, &advice.basis, &advice.all, outputs)?;
+    if let Some(warning) = advice.basis.warning().filter(|_| !advice.are_small) {
+        session.warn(warning);
+    }
     let reached = advice.chosen().and_then(|chosen| reached(&timed, &chosen.shape));
-    if let Some(reached) = reached {
+    if !timed.is_empty() {
         let rows: Vec<(Shape, f64)> = timed.iter().map(|timed| (timed.shape, timed.seconds)).collect();
         session.above(|| printer.measured(&rows, reached));
     }
@@ -60,6 +67,7 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
             "system": advice.basis.name,
             "published": about,
             "job": advice.workload,
+            "left out": advice.basis.left_out,
             "observed": advice.observed,
             "present": advice.now,
             "recommended": advice.chosen(),
@@ -75,22 +83,27 @@ pub fn main(args: &AdviseArgs, line: &str) -> Result<(), String> {
     session.conclude(result, record, |record, warnings| report(&advice, (record, warnings)))
 }
 
-fn csv(all: &[Rated], chosen: Option<&Rated>) {
-    println!("recommended,stripes,osts,stripe size,write(MiB/s),read(MiB/s),seconds,limited by");
-    for rated in all {
+/// Returns the lines of the CSV: the columns, the default layout if it is recommended, and all
+/// candidates.
+fn csv(all: &[Rated], recommended: Recommended) -> Vec<String> {
+    let default = (recommended == Recommended::DefaultLayout).then(|| format!("1,,,,,,,,{PROGRESSIVE_OPTIONS}"));
+    let row = |(index, rated): (usize, &Rated)| {
         let rate = |direction| rated.rate(direction).map_or_else(String::new, |rate| format!("{rate:.2}"));
-        println!(
-            "{},{},{},{},{},{},{:.4},{}",
-            u8::from(chosen.is_some_and(|chosen| chosen.shape == rated.shape)),
+        format!(
+            "{},{},{},{},{},{},{:.4},{},{}",
+            u8::from(recommended == Recommended::Candidate(index)),
             rated.shape.stripes,
             rated.shape.osts,
             rated.shape.stripe_size,
             rate(Direction::Write),
             rate(Direction::Read),
             rated.seconds,
-            rated.limit().name()
-        );
-    }
+            rated.limit().name(),
+            words(&rated.shape).join(" ")
+        )
+    };
+    let rows = all.iter().enumerate().map(row);
+    [CSV_COLUMNS.to_owned()].into_iter().chain(default).chain(rows).collect()
 }
 
 fn report(advice: &Advice, (record, warnings): (Value, Vec<String>)) -> io::Result<Report> {
@@ -140,4 +153,30 @@ fn report(advice: &Advice, (record, warnings): (Value, Vec<String>)) -> io::Resu
         facts: facts(&record, &[("recommended", advice.command.clone().unwrap_or_else(|| "no change".into()))]),
         record,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advise::{candidates::candidates, choice::rate},
+        predict::{load::Workload, presets::preset},
+    };
+
+    #[test]
+    fn csv_marks_the_recommended_layout_also_if_it_is_no_candidate() {
+        let job = Workload { tasks: 1, nodes: 1, transfer: 4096, block: 4096, size: 4096, files: true };
+        let write = &preset("flash").unwrap().write;
+        let costs = [(Direction::Write, write)];
+        let all: Vec<Rated> = candidates(&job, 2).iter().map(|shape| rate(&job, shape, 2, &costs)).collect();
+        let marked = |recommended| {
+            let lines = csv(&all, recommended);
+            assert!(lines.iter().all(|line| line.split(',').count() == CSV_COLUMNS.split(',').count()));
+            lines.into_iter().filter(|line| line.starts_with("1,")).collect::<Vec<_>>()
+        };
+        assert_eq!(marked(Recommended::Nothing), Vec::<String>::new());
+        assert_eq!(marked(Recommended::DefaultLayout), [format!("1,,,,,,,,{PROGRESSIVE_OPTIONS}")]);
+        let candidate = marked(Recommended::Candidate(1));
+        assert!(candidate.len() == 1 && candidate[0].ends_with(&words(&all[1].shape).join(" ")), "{candidate:?}");
+    }
 }

@@ -37,7 +37,7 @@ pub fn watch(args: &AdviseArgs) -> Result<(), String> {
 }
 
 fn clear(path: &Path) -> io::Result<()> {
-    let mounts = mounts(path)?;
+    let mounts = mounts(path, "earlier observations of its mounts remain, if it has any")?;
     if mounts.is_empty() {
         return Err(io::Error::other(NOT_YOURS));
     }

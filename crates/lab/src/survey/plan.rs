@@ -54,7 +54,7 @@ impl Plan {
     /// # Errors
     /// A message for the user.
     pub fn new(args: &SurveyArgs) -> Result<Plan, String> {
-        let here = processes::with(&format!("obdfilter.*.{PARAM}"));
+        let here = processes::with(&format!("obdfilter.*.{PARAM}")).found;
         let mut here: Vec<(String, Process)> = here
             .into_iter()
             .filter_map(|(name, process)| Some((name.split('.').nth(1)?.to_owned(), process)))
