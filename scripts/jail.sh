@@ -89,6 +89,8 @@ case ${1:-} in
   else
     export SHEEN_MOUNT_OPTIONS=io_uring=off
   fi
+  # Keys of file systems, which would otherwise be among the user's.
+  export SHEEN_KEY_DIR=$TMPDIR/keys
   # Tests print the kernel stacks of all processes that they see.
   export SHEEN_TEST_JAIL=1
   if [ "$(id -u)" = 0 ] && unshare --mount --net --pid --fork true 2>/dev/null; then

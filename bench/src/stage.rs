@@ -178,7 +178,7 @@ impl Stage {
         let Server::Process(words) = &self.server else { return Ok(()) };
         let [program, words @ ..] = words.as_slice() else { return Ok(()) };
         let mut command = Command::new(program);
-        command.args(words).env("SHEEN_RUNTIME_DIR", self.dir.join("run"));
+        command.args(words).env("SHEEN_RUNTIME_DIR", self.dir.join("run")).env("SHEEN_KEY_DIR", self.dir.join("keys"));
         command.stderr(self.log()?);
         self.children.push(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
         self.wait_mounted()

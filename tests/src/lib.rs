@@ -238,7 +238,8 @@ pub fn new_dir(place: &Path) -> PathBuf {
 /// A file system started by `sheen up` in a directory of its own. It is stopped and removed on
 /// drop.
 pub struct Fs {
-    base: PathBuf,
+    /// A directory of its own: for its data, and for other files of the test.
+    pub base: PathBuf,
     /// Where it is mounted.
     pub mnt: PathBuf,
 }

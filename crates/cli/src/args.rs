@@ -79,6 +79,11 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Show or add keys: without the key of a file system, nobody can mount it
+    #[command(
+        after_help = "The first start of `sheen up` or `sheen mgs` makes a key, and copies it to the keys of its user. Other users and hosts need a copy.\n\nExamples:\n  sheen key list\n  ssh node2 sheen key add - < ~/.config/sheen/keys/FILE"
+    )]
+    Key(KeyArgs),
     /// Print a completion script for a shell, for example: sheen completions bash >
     /// /etc/bash_completion.d/sheen
     Completions {
@@ -142,6 +147,8 @@ pub struct UpArgs {
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<String>,
     #[command(flatten)]
+    pub auth: AuthArg,
+    #[command(flatten)]
     pub options: MountArgsCommon,
     #[command(flatten)]
     pub foreground: ForegroundArg,
@@ -195,6 +202,59 @@ impl DefaultLayout {
     }
 }
 
+/// The clients that a server accepts.
+#[derive(Debug, Args, Clone, Copy)]
+pub struct AuthArg {
+    /// Accept only those who know the file system's key, or with `none` everybody, who can then
+    /// read and change all files
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = AuthMode::Key)]
+    pub auth: AuthMode,
+    /// With --auth none: serve other hosts as well, because all users of this network are trusted
+    #[arg(long)]
+    pub trust_network: bool,
+}
+
+/// The choices of [`AuthArg`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuthMode {
+    /// Those who know the file system's key
+    Key,
+    /// Everybody
+    None,
+}
+
+/// `sheen key`
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// The command
+    #[command(subcommand)]
+    pub command: KeyCommand,
+}
+
+/// The commands of `sheen key`.
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// List the keys of this user, and those in /etc/sheen/keys
+    List(KeyListArgs),
+    /// Copy a key file into this user's directory of keys, with mode 0600
+    Add(KeyAddArgs),
+}
+
+/// `sheen key list`
+#[derive(Debug, Args)]
+pub struct KeyListArgs {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sheen key add`
+#[derive(Debug, Args)]
+pub struct KeyAddArgs {
+    /// The file; `-` is standard input
+    pub file: PathBuf,
+}
+
 /// `sheen down`
 #[derive(Debug, Args)]
 pub struct DownArgs {
@@ -244,6 +304,8 @@ pub struct MgsArgs {
     #[arg(long, value_name = "NID", default_value = "127.0.0.1@tcp")]
     pub listen: String,
     #[command(flatten)]
+    pub auth: AuthArg,
+    #[command(flatten)]
     pub failover: FailoverArgs,
 }
 
@@ -280,6 +342,8 @@ pub struct TargetArgs {
     /// one from which this host reaches the MGS]
     #[arg(long, value_name = "NID")]
     pub announce: Option<String>,
+    #[command(flatten)]
+    pub auth: AuthArg,
     #[command(flatten)]
     pub failover: FailoverArgs,
 }

@@ -22,10 +22,13 @@ use sheen_wire::{Bulk, Fid, Selftest, ldlm::Cookie, mds::InlineDom, mgs::Config,
 
 use crate::{
     announce::Plan,
+    args::{AuthArg, AuthMode},
     error::{Context, Failure, Result},
     log_fields::LogFields,
+    trust,
 };
 
+mod authentication;
 mod mdt_registration;
 pub mod protection;
 mod registration;
@@ -76,6 +79,7 @@ pub struct Host {
     settings_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
     watched_dirs: WatchedDirs,
+    auth: AuthArg,
     _control: Option<Control>,
 }
 
@@ -119,8 +123,8 @@ impl DataService for LocalDataService {
 
 impl Host {
     /// Creates a process that hosts nothing yet. `lctl` can reach its parameters at once.
-    pub async fn new(rt: Rt) -> Host {
-        let net = Net::new(rt.clone());
+    pub async fn new(rt: Rt, auth: AuthArg) -> Host {
+        let net = Net::trusting(rt.clone(), trust::trust(auth.auth));
         let params = Params::new();
         register_delay(&params, &net);
         let control = match Control::serve(&params) {
@@ -145,6 +149,7 @@ impl Host {
             data: Mutex::default(),
             settings_tasks: Mutex::default(),
             watched_dirs: WatchedDirs::default(),
+            auth,
             _control: control,
         }
     }
@@ -165,6 +170,7 @@ impl Host {
 
     /// Listens at an address. Returns the address with its port.
     pub async fn listen(&self, addr: SocketAddr) -> Result<SocketAddr> {
+        trust::check_open(&self.auth, addr)?;
         let bound = self.server.listen(addr).await.map_err(|e| {
             let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
             match e.kind() {
@@ -180,6 +186,9 @@ impl Host {
                 _ => failure,
             }
         })?;
+        if self.auth.auth == AuthMode::None {
+            tracing::warn!("without authentication: everybody who reaches {bound} can read and change all files");
+        }
         if !bound.ip().is_unspecified() {
             self.params.add_nid(Nid::Tcp(bound).to_string());
         }
@@ -345,7 +354,17 @@ impl Host {
         };
         let client =
             Client::mount(self.rt.clone(), self.net.clone(), mgs.to_vec(), fsname, client_options, self.params.clone());
-        let client = match self.rt.timeout(MOUNT_TIMEOUT, client).await {
+        let refused = async {
+            match self.refused(mgs).await {
+                Some(failure) => failure,
+                None => std::future::pending().await,
+            }
+        };
+        let client = tokio::select! {
+            client = self.rt.timeout(MOUNT_TIMEOUT, client) => client,
+            failure = refused => return Err(failure).context(format!("cannot mount {source}")),
+        };
+        let client = match client {
             Ok(Ok(client)) => client,
             Ok(Err(e)) => {
                 return Err(Failure::new(format!("cannot mount {source}: {e}")));

@@ -26,6 +26,7 @@ mod oss_slots;
 mod paths;
 mod run_file;
 mod time_limits;
+mod trust;
 
 use std::{ffi::OsString, path::Path};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sheen_mount::{IoUring, IoUringSwitch, Locks, MountFlags};
 
 use crate::{
-    args::MountArgsCommon,
+    args::{AuthArg, AuthMode, MountArgsCommon},
     error::{Failure, Result},
 };
 
@@ -93,6 +93,15 @@ pub struct MountRequest {
     pub bind: bool,
     /// Number of retries if mounting fails.
     pub retries: u32,
+    /// Whether the servers are trusted without a key.
+    pub auth: AuthMode,
+}
+
+impl MountRequest {
+    /// Returns whom the mount trusts.
+    pub fn auth(&self) -> AuthArg {
+        AuthArg { auth: self.auth, trust_network: false }
+    }
 }
 
 /// Returns the mount options of `sheen up`.
@@ -102,6 +111,9 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
         return Err(Failure::new(
             "mount option 'remount' is not supported by `sheen up`; use `sheen mount` or mount(8)",
         ));
+    }
+    if asked.auth == AuthMode::None {
+        return Err(Failure::new("mount option 'auth' is not supported by `sheen up`; use --auth"));
     }
     Ok(asked.options)
 }
@@ -116,7 +128,7 @@ pub fn asked(args: &MountArgsCommon) -> Result<MountRequest> {
         ..sheen_mount::Options::default()
     };
     let remount = args.mount_options.iter().any(|word| word == "remount");
-    let mut asked = MountRequest { options, remount, bind: false, retries: 0 };
+    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key };
     if !remount {
         take_defaults(&mut asked, &std::env::var(DEFAULTS).unwrap_or_default())?;
     }
@@ -147,7 +159,8 @@ pub fn remounted(words: &[String], has: MountFlags) -> MountFlags {
 /// Returns those of the words that are known, for mount(8)'s `-s`.
 pub fn known(words: Vec<String>) -> Vec<String> {
     let remount = words.iter().any(|word| word == "remount");
-    let mut asked = MountRequest { options: sheen_mount::Options::default(), remount, bind: false, retries: 0 };
+    let options = sheen_mount::Options::default();
+    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key };
     words.into_iter().filter(|word| take(&mut asked, word).is_ok()).collect()
 }
 
@@ -175,6 +188,8 @@ fn take(asked: &mut MountRequest, word: &str) -> Result {
         ("soft", None) => options.server_wait = Some(seconds(SOFT_DEFAULT)),
         ("soft", value) => options.server_wait = Some(seconds(number("soft", value, 1, SOFT_MAX)?)),
         ("retry", value) => asked.retries = number("retry", value, 0, RETRIES_MAX)?,
+        ("auth", Some("key")) => asked.auth = AuthMode::Key,
+        ("auth", Some("none")) => asked.auth = AuthMode::None,
         ("network", Some("tcp" | "tcp0")) => {}
         (name, None) if HARMLESS.contains(&name) => {}
         (name, Some(_)) if HARMLESS_WITH_VALUE.contains(&name) => {}

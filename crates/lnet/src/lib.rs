@@ -3,6 +3,7 @@
 //! * [`nid`]: the addresses of processes, `0@lo` and `10.0.0.1:7988@tcp`, and mount sources;
 //! * [`net`]: [`Net`], a process's view of the network: the services that run in it, its addresses,
 //!   its connections, faults to inject;
+//! * [`handshake`]: authentication of the two ends of a tcp connection;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.
 //!
@@ -17,16 +18,20 @@
 //! * An idle connection uses no CPU: it has no timer and is not polled.
 
 mod accepted;
+pub mod auth_error;
 pub mod fault;
 pub mod frame;
+pub mod handshake;
 pub mod net;
 pub mod nid;
+mod noise;
 pub mod receiver;
 pub mod sender;
 
+pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};
-pub use net::{Acceptor, Connection, Limits, Local, Net};
+pub use net::{Acceptor, Connection, Limits, Local, Net, Trust};
 pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};
 pub use sender::Sender;

@@ -13,6 +13,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
+use sheen_keys::Keyring;
 use sheen_rt::{Listener, Rt, Stream};
 use tokio::sync::{Notify, futures::Notified};
 
@@ -36,6 +37,9 @@ pub struct Limits {
     /// Maximum number of accepted connections; further ones are closed at once. Each takes a file
     /// descriptor and a small buffer.
     pub connections_max: usize,
+    /// Maximum number of accepted connections that authenticate at the same time; further ones are
+    /// refused.
+    pub strangers_max: usize,
     /// Time that a peer may take to read one frame (at most 20 MiB: 340 KB/s).
     pub write_timeout_ms: u64,
     /// Time that a frame may take to arrive after its first byte.
@@ -44,7 +48,28 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections_max: 4096, write_timeout_ms: 60_000, stall_timeout_ms: 60_000 }
+        Limits { connections_max: 4096, strangers_max: 256, write_timeout_ms: 60_000, stall_timeout_ms: 60_000 }
+    }
+}
+
+/// Whom a process trusts as the other end of a tcp connection.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Everybody.
+    All,
+    /// Those who know a key.
+    Keys {
+        /// The keys that this process uses and accepts.
+        keyring: Arc<Keyring>,
+        /// As a client, this process also speaks to servers that authenticate nobody.
+        open_servers: bool,
+    },
+}
+
+impl Trust {
+    /// Returns whom a tool of this user trusts, which only asks or measures.
+    pub fn of_tools() -> Trust {
+        Trust::Keys { keyring: Arc::new(Keyring::of_user()), open_servers: true }
     }
 }
 
@@ -53,6 +78,7 @@ impl Default for Limits {
 pub struct Net {
     rt: Rt,
     limits: Limits,
+    trust: Trust,
     services: RwLock<BTreeMap<String, Local>>,
     /// Incremented by each change of `services` or `addresses`.
     generation: AtomicU64,
@@ -61,6 +87,7 @@ pub struct Net {
     faults: Arc<Faults>,
     pools: Pools,
     accepted: Accepted,
+    strangers: Accepted,
 }
 
 /// A tcp connection: the two directions.
@@ -79,16 +106,22 @@ pub struct Acceptor {
 }
 
 impl Net {
-    /// Creates a process's network, with the default limits.
+    /// Creates the network of a process that trusts everybody, with the default limits.
     pub fn new(rt: Rt) -> Arc<Net> {
-        Net::with_limits(rt, Limits::default())
+        Net::with_limits(rt, Trust::All, Limits::default())
+    }
+
+    /// Creates a process's network, with the default limits.
+    pub fn trusting(rt: Rt, trust: Trust) -> Arc<Net> {
+        Net::with_limits(rt, trust, Limits::default())
     }
 
     /// Creates a process's network.
-    pub fn with_limits(rt: Rt, limits: Limits) -> Arc<Net> {
+    pub fn with_limits(rt: Rt, trust: Trust, limits: Limits) -> Arc<Net> {
         Arc::new(Net {
             rt,
             limits,
+            trust,
             services: RwLock::default(),
             generation: AtomicU64::new(1),
             changed: Notify::new(),
@@ -96,12 +129,26 @@ impl Net {
             faults: Arc::default(),
             pools: Pools::new(),
             accepted: Accepted::default(),
+            strangers: Accepted::default(),
         })
     }
 
     /// Returns the clock, tasks and so on of this process.
     pub fn rt(&self) -> &Rt {
         &self.rt
+    }
+
+    /// Returns whom this process trusts.
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn strangers(&self) -> &Accepted {
+        &self.strangers
     }
 
     /// Makes a service reachable over `lo` under a target's name. Returns the service that had the
@@ -195,11 +242,15 @@ impl Net {
         Ok(Acceptor { net: self.clone(), listener, addr })
     }
 
-    /// Opens a connection. Takes as long as the network takes; the caller adds a timeout.
+    /// Opens a connection and authenticates its ends. Takes as long as the network takes; the
+    /// caller adds a timeout.
     ///
-    /// Errors: as connect(2).
+    /// Errors: as connect(2). `PermissionDenied` with an [`crate::AuthError`]: repeating the call
+    /// does not help.
     pub async fn connect(&self, addr: SocketAddr) -> io::Result<Connection> {
-        Ok(self.connection(self.rt.connect(addr).await?, addr, None))
+        let mut connection = self.connection(self.rt.connect(addr).await?, addr, None);
+        self.introduce(&connection.sender, &mut connection.receiver).await?;
+        Ok(connection)
     }
 
     fn connection(&self, stream: Stream, peer: SocketAddr, counted: Option<Counted>) -> Connection {

@@ -22,7 +22,7 @@ use sheen_wire::{
     frame::{FLAG_BULK_CRC, FLAG_BULK_LIVE, FrameError, HEADER_LEN, Header},
 };
 
-use crate::{frame::Frame, sender::Shared};
+use crate::{auth_error::Stranger, frame::Frame, sender::Shared};
 
 /// Size of the small buffer in bytes: a header, the body of nearly all requests and replies, and a
 /// page of bulk. So one system call receives a page. With a larger buffer, more of each bulk would
@@ -66,6 +66,9 @@ pub enum RecvError {
     /// The received bytes are not a frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// The peer was not authenticated.
+    #[error("refusing the connection: {0}")]
+    Stranger(Stranger),
     /// The rest of a frame did not arrive in time.
     #[error("the peer stopped in the middle of a frame")]
     Stalled,

@@ -5,7 +5,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use sheen_lnet::{Acceptor, Connection, Fault, Frame, Limits, Net, RecvError};
+use sheen_lnet::{Acceptor, Connection, Fault, Frame, Limits, Net, RecvError, Trust};
 use sheen_rt::{
     RealOptions, Rt,
     sim::{Sim, SimConfig},
@@ -150,7 +150,7 @@ fn closing_ends_both_directions_at_both_ends() {
 fn connection_is_closed_if_peer_does_not_read_or_stalls() {
     run(async |rt| {
         let limits = Limits { write_timeout_ms: 100, stall_timeout_ms: 100, ..Limits::default() };
-        let net = Net::with_limits(rt.clone(), limits);
+        let net = Net::with_limits(rt.clone(), Trust::All, limits);
         let (a, b) = pair(&net, &net).await;
         let flood = async {
             let mut n = 0;
@@ -179,7 +179,7 @@ fn connection_is_closed_if_peer_does_not_read_or_stalls() {
 #[test]
 fn connections_over_the_limit_are_closed() {
     run(async |rt| {
-        let net = Net::with_limits(rt.clone(), Limits { connections_max: 2, ..Limits::default() });
+        let net = Net::with_limits(rt.clone(), Trust::All, Limits { connections_max: 2, ..Limits::default() });
         let client = Net::new(rt.clone());
         let (acceptor, addr) = listen(&net).await;
         let _a = (client.connect(addr).await.unwrap(), acceptor.accept().await);

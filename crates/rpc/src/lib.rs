@@ -5,8 +5,8 @@
 //! * An [`Import`] is a client's connection to one target. An [`Export`] is the target's state of
 //!   one client.
 //!
-//! * [`SelftestService`] answers requests that only measure the network. [`SelftestConnection`] is a
-//!   connection to it.
+//! * [`SelftestService`] answers requests that only measure the network. [`SelftestConnection`] is
+//!   a connection to it.
 //!
 //! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service:
 //! no socket, no serialisation, no other task. If the service's future is ready at its first poll,
@@ -27,6 +27,7 @@
 
 mod gate;
 mod import;
+mod line_limit;
 mod selftest;
 mod selftest_connection;
 mod server;

@@ -3,7 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use sheen_lnet::{Net, NidName};
+use sheen_lnet::{Net, NidName, Trust};
 use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{Selftest, selftest::TARGET};
 
@@ -35,9 +35,12 @@ impl SelftestConnection {
     /// The name has no address. The server cannot be reached, or has no self-test.
     pub fn open(name: &NidName, in_flight: usize, timeout: Duration) -> io::Result<SelftestConnection> {
         let (runtime, rt) = Rt::real(RealOptions::default())?;
-        let net = Net::new(rt.clone());
+        let net = Net::trusting(rt.clone(), Trust::of_tools());
         let server = Server::new(net.clone());
         let nids = runtime.block_on(name.resolve(&rt))?;
+        if let Some(refusal) = runtime.block_on(net.refusal(&nids)) {
+            return Err(refusal);
+        }
         if *name == NidName::Lo {
             server.add::<Selftest>(TARGET, SelftestService::new(&rt));
         }

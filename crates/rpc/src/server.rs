@@ -14,7 +14,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_lnet::{Acceptor, Connection, Frame, Net, Nid, Receiver, RecvError, Sender};
+use sheen_lnet::{Acceptor, Connection, Frame, Net, Nid, Receiver, RecvError, Sender, Stranger};
 use sheen_rt::{Instant, JoinHandle};
 use sheen_wire::{
     Errno, Protocol,
@@ -24,6 +24,7 @@ use sheen_wire::{
 use tokio::sync::Semaphore;
 
 use crate::{
+    line_limit::LineLimits,
     service::{CallbackRoute, Service},
     target::{self, AnyTarget, Ended, Patience, Room, Session, Target, Work},
 };
@@ -40,7 +41,7 @@ pub struct ServerConfig {
     pub bulk_in_flight_max_bytes: usize,
     /// The same for all connections of the process together.
     pub bulk_total_max_bytes: usize,
-    /// Time after which a connection that has sent no hello is closed.
+    /// Time after which a connection that is not authenticated, or has sent no hello, is closed.
     pub hello_timeout_ms: u64,
     /// Time that a client whose connection broke may take to reconnect before it is evicted.
     pub export_timeout_ms: u64,
@@ -84,6 +85,8 @@ struct Inner {
     connection_next: AtomicU64,
     /// Nanoseconds of the instant from which on no requests are accepted; 0: there is none.
     serves_until: AtomicU64,
+    /// Limits the lines about refused connections, which strangers can cause at any rate.
+    refusals: Mutex<LineLimits<()>>,
 }
 
 impl Server {
@@ -103,6 +106,7 @@ impl Server {
             connections: Mutex::default(),
             connection_next: AtomicU64::new(0),
             serves_until: AtomicU64::new(0),
+            refusals: Mutex::default(),
         };
         Arc::new(Server { inner: Arc::new(inner) })
     }
@@ -220,6 +224,7 @@ impl Inner {
         let peer = sender.peer();
         match self.serve(&sender, receiver).await {
             Ok(()) | Err(RecvError::Eof | RecvError::Closed) => {}
+            Err(RecvError::Stranger(why)) => self.report_stranger(peer, why),
             Err(RecvError::Io(error)) => tracing::debug!(%peer, %error, "a connection broke"),
             Err(error) => tracing::warn!(%peer, %error, "closing a connection"),
         }
@@ -228,7 +233,14 @@ impl Inner {
 
     async fn serve(&self, sender: &Sender, mut receiver: Receiver) -> Result<(), RecvError> {
         let hello_timeout = Duration::from_millis(self.config.hello_timeout_ms);
-        let first = self.net.rt().timeout(hello_timeout, receiver.recv()).await.map_err(|_| RecvError::Stalled)??;
+        let admitted = self.net.rt().timeout(hello_timeout, self.net.admit(sender, &mut receiver)).await;
+        let first = match admitted.unwrap_or(Err(RecvError::Stranger(Stranger::Slow))) {
+            Err(stranger @ RecvError::Stranger(_)) => {
+                self.end(sender, &mut receiver).await;
+                return Err(stranger);
+            }
+            first => first?,
+        };
         if first.header.kind != Kind::Hello {
             return Err(FrameError::Kind(first.header.kind as u8).into());
         }
@@ -241,10 +253,7 @@ impl Inner {
                 tracing::info!(peer = %sender.peer(), target_name = %hello.target, %errno, "refusing a client");
                 let header = Header { status: errno.0, ..Header::new(Kind::Welcome, first.header.xid) };
                 let _ = sender.post(Frame { header, ..Frame::new(Kind::Welcome, 0) });
-                // Closing at once could overtake the reply. The client closes when it has read the
-                // reply.
-                sender.finish();
-                let _ = self.net.rt().timeout(hello_timeout, receiver.recv()).await;
+                self.end(sender, &mut receiver).await;
                 return Ok(());
             }
         };
@@ -263,6 +272,20 @@ impl Inner {
             sender.finish();
         }
         ended
+    }
+
+    /// Ends a connection after a refusal. Closing at once could overtake the refusal: the client
+    /// closes when it has read it.
+    async fn end(&self, sender: &Sender, receiver: &mut Receiver) {
+        sender.finish();
+        let limit = Duration::from_millis(self.config.hello_timeout_ms);
+        let _ = self.net.rt().timeout(limit, receiver.recv()).await;
+    }
+
+    fn report_stranger(&self, peer: SocketAddr, why: Stranger) {
+        if let Some(suppressed) = self.refusals.lock().admit((), self.net.rt().now()) {
+            tracing::warn!(%peer, suppressed, "refusing a connection: {why}");
+        }
     }
 
     /// Reads requests until the connection ends. Returns Ok if the client disconnected in order.

@@ -45,7 +45,7 @@ pub const FEATURE_OP_ID: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// First frame of a client: body is [`Hello`].
+    /// First frame of a client, once it is authenticated: body is [`Hello`].
     Hello = 1,
     /// Reply to `Hello`: body is [`Welcome`], or the status is an errno.
     Welcome = 2,
@@ -62,6 +62,8 @@ pub enum Kind {
     /// Sent by a server without a request: body is the protocol's [`crate::Protocol::Callback`]. No
     /// reply.
     Callback = 8,
+    /// Authentication, before `Hello`: body is [`crate::auth::Auth`], or the status is an errno.
+    Auth = 9,
 }
 
 impl Kind {
@@ -75,6 +77,7 @@ impl Kind {
             6 => Kind::Pong,
             7 => Kind::Goodbye,
             8 => Kind::Callback,
+            9 => Kind::Auth,
             _ => return None,
         })
     }
@@ -362,6 +365,7 @@ mod tests {
             let _ = from_body::<mds::Request>(&body);
             let _ = from_body::<crate::ost::Request>(&body);
             let _ = from_body::<crate::mgs::Request>(&body);
+            let _ = from_body::<crate::auth::Auth>(&body);
         }
     }
 }

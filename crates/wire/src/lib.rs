@@ -8,6 +8,7 @@
 //! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
 //! * [`ast`]: callbacks from a target to a client about its locks;
 //! * [`ldlm`]: locks, their conflicts and their handles;
+//! * [`auth`]: authentication of the ends of a connection, before all other messages;
 //! * [`frame`]: form of a message on a byte stream: fixed header, body, bulk, checksums;
 //! * [`control`], [`ioctl`], [`entries`], [`mirror`]: requests of `lfs` and programs to a mount;
 //! * [`glob`]: patterns of names of files and of parameters;
@@ -24,6 +25,7 @@
 
 pub mod ast;
 pub mod attr;
+pub mod auth;
 pub mod bulk;
 pub mod control;
 pub mod entries;

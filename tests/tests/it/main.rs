@@ -39,6 +39,7 @@ mod programs;
 mod races;
 mod reference;
 mod removed_ost;
+mod security;
 mod self_extending;
 mod servers;
 mod stripes;

@@ -128,7 +128,7 @@ fn unprivileged_user_starts_uses_and_stops_a_file_system() {
         "
 set -e
 mkdir -m 700 {dir}/run; chown -R nobody {dir}; chmod 755 {dir}
-user() {{ setpriv --reuid nobody --regid nogroup --clear-groups env HOME={dir} XDG_RUNTIME_DIR={dir}/run bash -ec \"$1\"; }}
+user() {{ setpriv --reuid nobody --regid nogroup --clear-groups env -u SHEEN_KEY_DIR -u XDG_CONFIG_HOME HOME={dir} XDG_RUNTIME_DIR={dir}/run bash -ec \"$1\"; }}
 user '{copy} up --dir {dir}/fs --mount {dir}/mnt --osts 2 --listen 127.0.0.1:0 > {dir}/up.log'
 user 'echo mine > {dir}/mnt/f; cat {dir}/mnt/f; cd {dir}/mnt; {copy} lfs getstripe --component-count f; {copy} lfs osts {dir}/mnt | wc -l'
 user '{copy} down --dir {dir}/fs > /dev/null'

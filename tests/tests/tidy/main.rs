@@ -28,7 +28,8 @@ const ARROW: &[(&str, &[&str])] = &[
     ("objects", &["wire"]),
     ("recovery", &[]),
     ("ldlm", &["wire", "rt"]),
-    ("lnet", &["wire", "rt"]),
+    ("keys", &["wire"]),
+    ("lnet", &["wire", "rt", "keys"]),
     ("rpc", &["wire", "rt", "params", "lnet", "recovery"]),
     ("lockd", &["wire", "rt", "rpc", "params", "ldlm"]),
     ("recoveryd", &["wire", "rt", "params", "recovery"]),
@@ -62,8 +63,8 @@ const ARROW: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "wire", "rt", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client", "mount", "admin",
-            "control", "failover", "lab",
+            "wire", "rt", "keys", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client", "mount",
+            "admin", "control", "failover", "lab",
         ],
     ),
 ];

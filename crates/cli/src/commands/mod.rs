@@ -3,6 +3,7 @@
 pub mod completions;
 pub mod down;
 pub mod fsck;
+pub mod key;
 pub mod mount;
 pub mod mount_helper;
 pub mod remount;
@@ -55,6 +56,7 @@ fn run(command: Command, words: &[OsString]) -> i32 {
         Command::Oss(args) => serve::oss(&args),
         Command::Mount(args) => mount::run(&args, words),
         Command::Umount(args) => umount::run(&args),
+        Command::Key(args) => key::run(&args),
         Command::Completions { shell } => {
             completions::run(shell);
             Ok(())

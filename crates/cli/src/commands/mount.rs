@@ -66,7 +66,7 @@ fn serve(args: &MountArgs, asked: &MountRequest, mountpoint: PathBuf, ready: Rea
     host::log_to_stderr();
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::new(rt).await;
+        let host = Host::new(rt, asked.auth()).await;
         let mount = match start(args, asked, &mountpoint, &host).await {
             Ok(mount) => Arc::new(mount),
             Err(failure) => {

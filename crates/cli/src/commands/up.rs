@@ -158,7 +158,7 @@ fn serve_or_say_why(
     std::fs::create_dir_all(home.dir()).context(format!("cannot create {}", home.dir().display()))?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::new(rt).await;
+        let host = Host::new(rt, args.auth).await;
         let (lock, mount) = match start(args, options, home, mountpoint.as_deref(), &host).await {
             Ok(started) => started,
             Err(failure) => {
@@ -206,11 +206,12 @@ async fn start(
     let mut config = plan(args, home)?;
     let mut lock = RunLock::take(&home.run())?;
     let fresh = !home.config().exists();
+    private_dir(&home.mgs())?;
+    host.serve_keys(&home.mgs())?;
     let bound = listen(host, config.listen, fresh && args.listen.is_none()).await?;
     config.listen = bound;
     let me = host.announced(&announce::plan_alone(&host.rt, bound).await, bound);
     let mgs = [me];
-    private_dir(&home.mgs())?;
     host.mgs(&home.mgs()).await?;
     let osts = osts_to_serve(home, config.osts, host.registered_targets(&config.fsname).as_ref())?;
     private_dir(&home.mdt(0))?;

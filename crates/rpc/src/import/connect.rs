@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_lnet::{Connection, Frame, Nid, Receiver, RecvError, Sender};
+use sheen_lnet::{AuthError, Connection, Frame, Nid, Receiver, RecvError, Sender};
 use sheen_rt::Instant;
 use sheen_wire::{
     Errno, Protocol,
@@ -328,6 +328,7 @@ impl<P: Protocol> Inner<P> {
         match (answer.header.kind, answer.header.status) {
             (Kind::Welcome, 0) => {}
             (Kind::Welcome, 19) => return Err(format!("there is no target {} at this address", self.target)),
+            (Kind::Auth, _) => return Err(AuthError::Demanded.to_string()),
             (Kind::Welcome, errno) => return Err(format!("refused: {}", Errno(errno))),
             (kind, _) => return Err(format!("answered with {kind:?} instead of a welcome")),
         }

@@ -17,7 +17,6 @@ mod config;
 mod connect;
 mod error;
 mod inner;
-mod line_limit;
 mod link;
 mod lo;
 mod lo_peer;

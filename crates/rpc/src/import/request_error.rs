@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use sheen_rt::Rt;
 use sheen_wire::Errno;
 
-use super::{error::ConnectError, line_limit::LineLimits};
+use super::error::ConnectError;
+use crate::line_limit::LineLimits;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,7 +9,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Limits log lines to one of each kind per [`LINE_EVERY`], and counts the others. Its size is
 /// bounded by the number of kinds.
-pub(super) struct LineLimits<K>(Vec<Limit<K>>);
+pub(crate) struct LineLimits<K>(Vec<Limit<K>>);
 
 struct Limit<K> {
     kind: K,
@@ -28,7 +28,7 @@ impl<K> Default for LineLimits<K> {
 impl<K: PartialEq> LineLimits<K> {
     /// Returns whether a line of this kind may be written now. If so, returns how many lines of the
     /// kind were suppressed before it.
-    pub(super) fn admit(&mut self, kind: K, now: Instant) -> Option<u64> {
+    pub(crate) fn admit(&mut self, kind: K, now: Instant) -> Option<u64> {
         match self.0.iter_mut().find(|limit| limit.kind == kind) {
             None => {
                 self.0.push(Limit { kind, last: now, suppressed: 0 });

@@ -1,0 +1,79 @@
+//! `sheen key`: the keys of this user.
+
+use std::{
+    io::{self, Read},
+    path::Path,
+};
+
+use serde::Serialize;
+use sheen_keys::{Found, Key, KeyError, list, load, search_dirs, store, user_dir};
+
+use crate::{
+    args::{KeyAddArgs, KeyArgs, KeyCommand, KeyListArgs},
+    error::{Context, Failure, Result},
+};
+
+/// Largest key that is read from standard input, in bytes.
+const TEXT_BYTES_MAX: u64 = 4096;
+
+/// A line of `sheen key list --json`.
+#[derive(Serialize)]
+struct Line {
+    cluster: String,
+    key: String,
+    created: i64,
+    file: String,
+}
+
+/// Runs the command.
+pub fn run(args: &KeyArgs) -> Result {
+    match &args.command {
+        KeyCommand::List(args) => print(args),
+        KeyCommand::Add(args) => add(args),
+    }
+}
+
+/// Returns the keys that this user's mounts find.
+fn found() -> Result<Vec<Found>> {
+    let mut keys = Vec::new();
+    for dir in search_dirs() {
+        match list(&dir, "") {
+            Err(KeyError::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            found => keys.extend(found.context("cannot list the keys")?),
+        }
+    }
+    Ok(keys)
+}
+
+fn print(args: &KeyListArgs) -> Result {
+    let lines = found()?.into_iter().map(|Found { key, path }| Line {
+        cluster: key.cluster.to_string(),
+        key: key.id.to_string(),
+        created: key.created,
+        file: path.display().to_string(),
+    });
+    if args.json {
+        let lines: Vec<Line> = lines.collect();
+        println!("{}", serde_json::to_string_pretty(&lines).context("cannot print the keys")?);
+        return Ok(());
+    }
+    println!("{:16}  {:16}  file", "cluster", "key");
+    for Line { cluster, key, file, .. } in lines {
+        println!("{cluster:16}  {key:16}  {file}");
+    }
+    Ok(())
+}
+
+fn add(args: &KeyAddArgs) -> Result {
+    let key = if args.file == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().take(TEXT_BYTES_MAX).read_to_string(&mut text).context("cannot read the key")?;
+        Key::parse(&text).map_err(|reason| Failure::new(format!("standard input is not a key file: {reason}")))?
+    } else {
+        load(&args.file).context("cannot read the key")?
+    };
+    let dir = user_dir().ok_or(KeyError::NoDirectory).context("cannot store the key")?;
+    let path = store(&dir, &key).context("cannot store the key")?;
+    println!("{}", path.display());
+    Ok(())
+}

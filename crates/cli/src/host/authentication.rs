@@ -1,0 +1,66 @@
+//! The keys of a process: makes, learns and checks them.
+
+use std::path::Path;
+
+use sheen_keys::{Key, KeyError, Keyring, user_dir};
+use sheen_lnet::{Nid, Trust};
+use sheen_wire::auth::ClusterId;
+
+use super::Host;
+use crate::error::{Context, Failure, Result};
+
+/// Directory of the keys of a server, in its own directory.
+const KEYS_DIR: &str = "keys";
+
+impl Host {
+    fn keyring(&self) -> Option<&Keyring> {
+        match self.net.trust() {
+            Trust::Keys { keyring, .. } => Some(keyring),
+            Trust::All => None,
+        }
+    }
+
+    /// Serves the keys in the directory of an MGS. The first start makes one.
+    ///
+    /// # Errors
+    /// A key cannot be read or written.
+    pub fn serve_keys(&self, mgs_dir: &Path) -> Result {
+        let Some(keyring) = self.keyring() else { return Ok(()) };
+        let make = || {
+            let (mut cluster, mut id, mut secret) = ([0; 8], [0; 8], [0; 32]);
+            self.rt.fill_random(&mut cluster);
+            self.rt.fill_random(&mut id);
+            self.rt.fill_random(&mut secret);
+            let cluster = ClusterId(u64::from_le_bytes(cluster));
+            Key::new(cluster, u64::from_le_bytes(id), secret, self.rt.wall().sec)
+        };
+        let warn = |error: KeyError| {
+            tracing::warn!("cannot copy the file system's key for this user's mounts: {error}");
+        };
+        let made = keyring.serve(&mgs_dir.join(KEYS_DIR), user_dir().as_deref(), make, warn);
+        if let Some(path) = made.context("cannot use the file system's key")? {
+            tracing::info!(
+                "made the key of this file system: {}; other hosts need a copy (`sheen key add`)",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Serves the keys in the directory of an MDS or OSS. In a new directory, it stores the key by
+    /// which the MGS accepts this process.
+    ///
+    /// # Errors
+    /// A key cannot be read.
+    pub fn join_keys(&self, dir: &Path) -> Result {
+        match self.keyring() {
+            Some(keyring) => keyring.serve_as_member(&dir.join(KEYS_DIR)).context("cannot use the file system's key"),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns why the MGS refuses this process. `None`: it does not, or no NID answers.
+    pub async fn refused(&self, mgs: &[Nid]) -> Option<Failure> {
+        self.net.refusal(mgs).await.map(|e| Failure::new(e.to_string()))
+    }
+}

@@ -1,0 +1,157 @@
+//! Directories with key files.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::{Key, KeyError};
+
+/// Environment variable with this user's directory of keys.
+pub(crate) const DIR_ENV: &str = "SHEEN_KEY_DIR";
+/// Directory of keys for all processes that may read them, besides the user's own.
+pub(crate) const FOR_ALL: &str = "/etc/sheen/keys";
+/// Largest key file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 4096;
+
+/// A key, and its file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The key.
+    pub key: Key,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// Returns this user's directory of keys: `$SHEEN_KEY_DIR`, else `$XDG_CONFIG_HOME/sheen/keys`,
+/// else `~/.config/sheen/keys`, else for root `/etc/sheen/keys`.
+pub fn user_dir() -> Option<PathBuf> {
+    let var = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+    let below = |dir: PathBuf| dir.join("sheen/keys");
+    var(DIR_ENV)
+        .or_else(|| var("XDG_CONFIG_HOME").map(below))
+        .or_else(|| var("HOME").map(|home| below(home.join(".config"))))
+        .or_else(|| rustix::process::geteuid().is_root().then(|| FOR_ALL.into()))
+}
+
+/// Returns the directories in which a process of this user looks for keys: [`user_dir`], and
+/// `/etc/sheen/keys` unless `$SHEEN_KEY_DIR` is set.
+pub fn search_dirs() -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = user_dir().into_iter().collect();
+    if env::var_os(DIR_ENV).is_none() && dirs.iter().all(|dir| dir != Path::new(FOR_ALL)) {
+        dirs.push(FOR_ALL.into());
+    }
+    dirs
+}
+
+/// Returns the keys in a directory whose file names begin with `prefix`, the oldest first; none if
+/// the directory does not exist.
+///
+/// # Errors
+/// A key file cannot be read, is exposed or invalid.
+pub fn list(dir: &Path, prefix: &str) -> Result<Vec<Found>, KeyError> {
+    let io_error = |error| KeyError::Io { path: dir.to_owned(), error };
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(io_error)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(io_error)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(prefix) && name.ends_with(".key") {
+            found.push(Found { key: load(&entry.path())?, path: entry.path() });
+        }
+    }
+    found.sort_by_key(|found| (found.key.created, found.key.id));
+    Ok(found)
+}
+
+/// Reads a key file.
+///
+/// # Errors
+/// It cannot be read, others can read it, or it is no key file.
+pub fn load(path: &Path) -> Result<Key, KeyError> {
+    let io_error = |error| KeyError::Io { path: path.to_owned(), error };
+    let mut file = File::open(path).map_err(io_error)?;
+    let mode = file.metadata().map_err(io_error)?.mode() & 0o7777;
+    // A file of other owners that only they can read cannot be opened anyhow.
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Exposed { path: path.to_owned(), mode });
+    }
+    let mut text = String::new();
+    Read::by_ref(&mut file).take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
+    Key::parse(&text).map_err(|reason| KeyError::Invalid { path: path.to_owned(), reason })
+}
+
+/// Writes a key to a directory, which is created with mode 0700 if it is missing. Returns its file.
+/// After a power loss the file is whole or missing.
+///
+/// # Errors
+/// The directory or the file cannot be written.
+pub fn store(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
+    let path = dir.join(key.file_name());
+    let written = write(dir, &path, key.to_text().as_bytes());
+    written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
+    Ok(path)
+}
+
+fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(dir)?.sync_all()
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use sheen_wire::auth::ClusterId;
+
+    use super::*;
+
+    fn key(cluster: u64, id: u64, created: i64) -> Key {
+        Key::new(ClusterId(cluster), id, [id as u8; 32], created)
+    }
+
+    #[test]
+    fn stored_keys_are_private_and_listed_by_age() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = dir.path().join("a/keys");
+        let (old, new, other) = (key(1, 9, 10), key(1, 5, 20), key(2, 1, 1));
+        for key in [&new, &old, &other] {
+            let path = store(&keys, key).unwrap();
+            assert_eq!(fs::metadata(path).unwrap().mode() & 0o7777, 0o600);
+        }
+        assert_eq!(fs::metadata(&keys).unwrap().mode() & 0o7777, 0o700);
+        let of_1: Vec<Key> = list(&keys, &ClusterId(1).to_string()).unwrap().into_iter().map(|f| f.key).collect();
+        assert_eq!(of_1, [old, new]);
+        assert_eq!(list(&keys, "").unwrap().len(), 3);
+        assert_eq!(list(&dir.path().join("none"), "").unwrap(), []);
+    }
+
+    #[test]
+    fn key_file_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = store(dir.path(), &key(1, 2, 3)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(load(&path), Err(KeyError::Exposed { mode: 0o640, .. })));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert_eq!(load(&path).unwrap(), key(1, 2, 3));
+    }
+}

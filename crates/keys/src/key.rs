@@ -1,0 +1,156 @@
+//! A key, and the text of its file.
+
+use std::{fmt, io, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sheen_wire::auth::{ClusterId, KeyId};
+
+/// Bytes of a secret.
+const SECRET_BYTES: usize = 32;
+
+/// First lines of a key file.
+const HEADING: &str = "\
+# A key of a Sheen file system. A process that knows it can read and change all files.
+# Copy it only to hosts that you trust, with mode 0600.
+";
+
+/// The secret of a key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub [u8; SECRET_BYTES]);
+
+/// A secret is not printed.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Key {
+    /// The servers that share it.
+    pub cluster: ClusterId,
+    /// Its id.
+    pub id: KeyId,
+    /// Time at which it was made, in seconds since 1970. Of several keys, a client uses the newest.
+    pub created: i64,
+    /// Its secret.
+    pub secret: Secret,
+}
+
+/// Why a key cannot be read, stored or found.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// A file cannot be read or written.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The text is not that of a key file.
+    #[error("{path} is not a key file: {reason}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The fault in it.
+        reason: String,
+    },
+    /// Others can read the file.
+    #[error("{path} can be read by others (mode {mode:04o}): make a new key, or run `chmod 600 {path}`")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A directory for keys of this user is not known.
+    #[error("no directory for keys: set SHEEN_KEY_DIR or HOME")]
+    NoDirectory,
+}
+
+/// The content of a key file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    cluster: String,
+    id: String,
+    created: i64,
+    secret: String,
+}
+
+impl Key {
+    /// Makes a key of `random` bytes: for its id and its secret.
+    pub fn new(cluster: ClusterId, id: u64, secret: [u8; SECRET_BYTES], created: i64) -> Key {
+        Key { cluster, id: KeyId(id), created, secret: Secret(secret) }
+    }
+
+    /// Returns the name of its file.
+    pub fn file_name(&self) -> String {
+        format!("{}-{}.key", self.cluster, self.id)
+    }
+
+    /// Returns the text of its file.
+    pub fn to_text(&self) -> String {
+        let secret: String = self.secret.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let Key { cluster, id, created, .. } = self;
+        format!("{HEADING}cluster = \"{cluster}\"\nid = \"{id}\"\ncreated = {created}\nsecret = \"{secret}\"\n")
+    }
+
+    /// Parses the text of a key file. The error says what is wrong, without the text.
+    pub fn parse(text: &str) -> Result<Key, String> {
+        // The message of the parser, not its excerpt: that could contain the secret.
+        let text: Text = toml::from_str(text).map_err(|e| e.message().to_owned())?;
+        Ok(Key {
+            cluster: text.cluster.parse().map_err(|e| format!("cluster: {e}"))?,
+            id: text.id.parse().map_err(|e| format!("id: {e}"))?,
+            created: text.created,
+            secret: Secret(parse_secret(&text.secret).ok_or("secret: expected 64 hexadecimal digits")?),
+        })
+    }
+}
+
+fn parse_secret(text: &str) -> Option<[u8; SECRET_BYTES]> {
+    if text.len() != 2 * SECRET_BYTES || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut secret = [0; SECRET_BYTES];
+    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key::new(ClusterId(0xc0), 0x1d, std::array::from_fn(|i| i as u8), 1_700_000_000)
+    }
+
+    #[test]
+    fn key_file_round_trips() {
+        assert_eq!(Key::parse(&key().to_text()), Ok(key()));
+        assert_eq!(key().file_name(), "00000000000000c0-000000000000001d.key");
+    }
+
+    #[test]
+    fn errors_and_debug_output_contain_no_secret() {
+        let text = key().to_text();
+        let secret = text.split("secret = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        assert!(!format!("{:?}", key()).contains(&secret[..8]));
+        for bad in [
+            text.replace("secret = \"", "secret = \"0"),
+            text.replace("secret = ", "secrets = "),
+            text.replace("id = \"0", "id = \"x"),
+            format!("secret = \"{secret}\n"),
+            format!("{text}secret = \"{secret}\"\n"),
+            String::new(),
+        ] {
+            let error = Key::parse(&bad).unwrap_err();
+            assert!(!error.contains(&secret[..8]), "{error}");
+        }
+    }
+}

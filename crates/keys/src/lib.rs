@@ -1,0 +1,27 @@
+//! Keys: secrets that the servers and clients of a file system share.
+//!
+//! A key proves to a server that a client may speak to it, and to the client that the server is the
+//! right one. The first server makes it: `sheen up` or `sheen mgs`, in the directory of the MGS.
+//! The servers that share keys are a cluster. A key file has mode 0600 and the name
+//! `<cluster>-<key>.key`, so that a client finds the key for a server by the server's cluster.
+//!
+//! * `key`: a key, and the text of its file;
+//! * `dir`: directories with key files;
+//! * `keyring`: the keys that a process uses and accepts.
+//!
+//! Invariants:
+//! * No secret appears in a log, in an error or in the arguments of a process.
+//! * A key file that others can read is refused.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "key files lie outside the simulated world: a simulated process gets its keys in memory"
+)]
+
+mod dir;
+mod key;
+mod keyring;
+
+pub use dir::{Found, list, load, search_dirs, store, user_dir};
+pub use key::{Key, KeyError, Secret};
+pub use keyring::Keyring;

@@ -1,0 +1,89 @@
+//! Reasons why a connection is not authenticated, as its client and as its server see them.
+
+use sheen_keys::KeyError;
+use sheen_wire::{
+    Errno,
+    auth::{ClusterId, KeyId},
+};
+
+/// Why the ends of a connection are not authenticated.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// The server gave no key, and this process demands one.
+    #[error(
+        "the server has no key, and this process does not trust it; start the server with its key, or use auth=none"
+    )]
+    ServerOpen,
+    /// This process has no key of the server.
+    #[error(
+        "this user has no key of the file system there (cluster {0}); get a key file from its owner, then run `sheen key add FILE`"
+    )]
+    NoKey(ClusterId),
+    /// A key file of this user is not usable.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The server refused this process.
+    #[error("the server refused key {key}: {reason}")]
+    Refused {
+        /// The key that was used.
+        key: KeyId,
+        /// The reason.
+        reason: &'static str,
+    },
+    /// The server demands a key, and this process was started without authentication.
+    #[error("the server demands a key, and this process runs with auth=none")]
+    Demanded,
+    /// The server has no key yet.
+    #[error("the server has not got its key from the MGS yet")]
+    Starting,
+    /// The server did not prove that it knows the key.
+    #[error("the server does not know the secret of key {0}: it is not the file system's server")]
+    Impostor(KeyId),
+    /// The server sent something else.
+    #[error("unexpected answer during authentication; does the server run the same release?")]
+    Unexpected,
+}
+
+/// Why a server does not admit a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Stranger {
+    /// It sent another message first.
+    #[error("it did not authenticate")]
+    Silent,
+    /// It ended the connection when it learned the server's cluster.
+    #[error("it has no key of this server")]
+    NoKey,
+    /// It accepts no flavor of this server.
+    #[error("it accepts no flavor of this server")]
+    Flavor,
+    /// It named a key that this server does not accept.
+    #[error("this server does not accept key {0}")]
+    UnknownKey(KeyId),
+    /// It named a key and does not know its secret.
+    #[error("it does not know the secret of key {0}")]
+    NoSecret(KeyId),
+    /// This server does not know its keys yet.
+    #[error("this server has not got its key from the MGS yet")]
+    Starting,
+    /// It did not finish in time.
+    #[error("it did not authenticate in time")]
+    Slow,
+    /// Too many connections authenticate at the same time.
+    #[error("too many connections authenticate at the same time")]
+    Crowd,
+    /// Something that is no message of the handshake.
+    #[error("it sent an invalid message")]
+    Invalid,
+}
+
+impl Stranger {
+    /// Returns the errno in the refusal.
+    pub(crate) fn errno(self) -> Errno {
+        match self {
+            Stranger::Starting | Stranger::Crowd => Errno::EAGAIN,
+            Stranger::UnknownKey(_) => Errno::ENOENT,
+            Stranger::Silent | Stranger::Slow | Stranger::NoKey | Stranger::NoSecret(_) => Errno::EACCES,
+            Stranger::Flavor | Stranger::Invalid => Errno::EPROTO,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The Noise handshake of [`sheen_wire::auth`], as pure functions of messages.
+//!
+//! The server is the initiator of the pattern `NNpsk2`: it sends an ephemeral key first. So it
+//! needs the secret only when it reads the client's answer, which names the key. The prologue has
+//! all that the two ends agree on in clear, so that nobody can change it on the way.
+
+use sheen_keys::Key;
+use sheen_wire::auth::{ClusterId, NOISE_BYTES_MAX};
+use snow::{
+    Builder, Error, HandshakeState,
+    params::{CipherChoice, DHChoice, HashChoice, NoiseParams},
+    resolvers::{CryptoResolver, DefaultResolver},
+    types::{Cipher, Dh, Hash, Random},
+};
+
+/// The pattern and its algorithms.
+const PATTERN: &str = "Noise_NNpsk2_25519_ChaChaPoly_BLAKE2s";
+/// Place of the secret in the pattern.
+const PSK_PLACE: u8 = 2;
+/// Version of the handshake: the first bytes of the prologue.
+const VERSION: &[u8] = b"sheen auth 1";
+
+/// Random bytes for one handshake, from which the ephemeral key is made.
+pub(crate) type Entropy = [u8; 32];
+
+/// The part of a handshake that travels in clear and that both ends must know alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Terms {
+    /// The flavors that the client offered.
+    pub(crate) offered: u8,
+    /// The flavor that the server chose.
+    pub(crate) flavor: u8,
+    /// The server's cluster.
+    pub(crate) cluster: ClusterId,
+}
+
+/// A server that waits for the client's answer.
+pub(crate) struct Challenger(HandshakeState);
+
+/// A client that waits for the server's proof.
+pub(crate) struct Answered(snow::TransportState);
+
+/// Gives the random bytes of one handshake.
+struct Once(Option<Entropy>);
+
+impl Random for Once {
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Error> {
+        match self.0.take() {
+            Some(entropy) if entropy.len() == out.len() => {
+                out.copy_from_slice(&entropy);
+                Ok(())
+            }
+            _ => Err(Error::Rng),
+        }
+    }
+}
+
+/// The algorithms of `snow`, with random bytes from the caller.
+struct Algorithms(Entropy);
+
+impl CryptoResolver for Algorithms {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Once(Some(self.0))))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+impl Terms {
+    fn prologue(&self) -> Vec<u8> {
+        let cluster = self.cluster.0.to_le_bytes();
+        [VERSION, &[self.offered, self.flavor], &cluster].concat()
+    }
+}
+
+/// Sets up one end and passes it to `build`.
+fn start(
+    entropy: Entropy,
+    terms: &Terms,
+    build: impl FnOnce(Builder<'_>) -> Result<HandshakeState, Error>,
+) -> Result<HandshakeState, Error> {
+    let params: NoiseParams = PATTERN.parse()?;
+    let prologue = terms.prologue();
+    build(Builder::with_resolver(params, Box::new(Algorithms(entropy))).prologue(&prologue)?)
+}
+
+/// Returns what `write` puts into a message without content.
+fn message(write: impl FnOnce(&mut [u8]) -> Result<usize, Error>) -> Result<Vec<u8>, Error> {
+    let mut out = vec![0; NOISE_BYTES_MAX];
+    let len = write(&mut out)?;
+    out.truncate(len);
+    Ok(out)
+}
+
+/// Accepts only messages without content.
+fn empty(len: usize) -> Result<(), Error> {
+    if len == 0 { Ok(()) } else { Err(Error::Input) }
+}
+
+impl Challenger {
+    /// Begins a handshake as the server. Returns `noise 1`.
+    pub(crate) fn begin(entropy: Entropy, terms: &Terms) -> Result<(Challenger, Vec<u8>), Error> {
+        let mut state = start(entropy, terms, |builder| builder.build_initiator())?;
+        let challenge = message(|out| state.write_message(&[], out))?;
+        Ok((Challenger(state), challenge))
+    }
+
+    /// Checks the client's answer, `noise 2`. Returns `noise 3`.
+    ///
+    /// # Errors
+    /// The client does not know the secret of this key, or somebody changed a message.
+    pub(crate) fn check(mut self, key: &Key, answer: &[u8]) -> Result<Vec<u8>, Error> {
+        self.0.set_psk(usize::from(PSK_PLACE), &key.secret.0)?;
+        empty(self.0.read_message(answer, &mut [0; NOISE_BYTES_MAX])?)?;
+        let mut transport = self.0.into_transport_mode()?;
+        message(|out| transport.write_message(&[], out))
+    }
+}
+
+impl Answered {
+    /// Answers `noise 1` as the client. Returns `noise 2`.
+    ///
+    /// # Errors
+    /// The message is invalid.
+    pub(crate) fn answer(
+        entropy: Entropy,
+        terms: &Terms,
+        key: &Key,
+        challenge: &[u8],
+    ) -> Result<(Answered, Vec<u8>), Error> {
+        let mut state = start(entropy, terms, |builder| builder.psk(PSK_PLACE, &key.secret.0)?.build_responder())?;
+        empty(state.read_message(challenge, &mut [0; NOISE_BYTES_MAX])?)?;
+        let answer = message(|out| state.write_message(&[], out))?;
+        Ok((Answered(state.into_transport_mode()?), answer))
+    }
+
+    /// Checks the server's proof, `noise 3`.
+    ///
+    /// # Errors
+    /// The server does not know the secret.
+    pub(crate) fn check(mut self, proof: &[u8]) -> Result<(), Error> {
+        empty(self.0.read_message(proof, &mut [0; NOISE_BYTES_MAX])?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_keys::Key;
+    use sheen_wire::auth::FLAVOR_NULL;
+
+    use super::*;
+
+    const TERMS: Terms = Terms { offered: FLAVOR_NULL, flavor: FLAVOR_NULL, cluster: ClusterId(7) };
+
+    fn key(secret: u8) -> Key {
+        Key::new(ClusterId(7), 1, [secret; 32], 0)
+    }
+
+    /// Runs a handshake. Each end has its own terms and key; `change` may change the messages.
+    fn run(
+        server: (&Terms, &Key),
+        client: (&Terms, &Key),
+        mut change: impl FnMut(usize, &mut Vec<u8>),
+    ) -> Result<(), (&'static str, Error)> {
+        let (challenger, mut one) = Challenger::begin([1; 32], server.0).unwrap();
+        change(1, &mut one);
+        let (answered, mut two) = Answered::answer([2; 32], client.0, client.1, &one).map_err(|e| ("client", e))?;
+        change(2, &mut two);
+        let mut three = challenger.check(server.1, &two).map_err(|e| ("server", e))?;
+        change(3, &mut three);
+        answered.check(&three).map_err(|e| ("client", e))
+    }
+
+    #[test]
+    fn handshake_succeeds_only_with_the_same_key_and_terms() {
+        let (a, b) = (key(1), key(2));
+        assert_eq!(run((&TERMS, &a), (&TERMS, &a), |_, _| {}), Ok(()));
+        assert_eq!(run((&TERMS, &a), (&TERMS, &b), |_, _| {}).unwrap_err().0, "server");
+        for terms in
+            [Terms { cluster: ClusterId(8), ..TERMS }, Terms { offered: 3, ..TERMS }, Terms { flavor: 2, ..TERMS }]
+        {
+            assert_eq!(run((&TERMS, &a), (&terms, &a), |_, _| {}).unwrap_err().0, "client", "{terms:?}");
+        }
+    }
+
+    #[test]
+    fn changed_or_cut_handshake_messages_are_refused() {
+        let key = key(1);
+        let lengths = [48, 48, 16];
+        for (number, len) in (1..).zip(lengths) {
+            for bit in 0..len * 8 {
+                // X25519 ignores the highest bit of a public key, but the hash of the handshake
+                // covers it.
+                let flipped = run((&TERMS, &key), (&TERMS, &key), |n, m| {
+                    if n == number {
+                        assert_eq!(m.len(), len);
+                        m[bit / 8] ^= 1 << (bit % 8);
+                    }
+                });
+                assert!(flipped.is_err(), "message {number}, bit {bit}");
+            }
+            for end in 0..len {
+                let cut = run((&TERMS, &key), (&TERMS, &key), |n, m| {
+                    if n == number {
+                        m.truncate(end);
+                    }
+                });
+                assert!(cut.is_err(), "message {number} cut to {end}");
+            }
+            let longer = run((&TERMS, &key), (&TERMS, &key), |n, m| {
+                if n == number {
+                    m.push(0);
+                }
+            });
+            assert!(longer.is_err(), "message {number} with a byte more");
+        }
+    }
+
+    #[test]
+    fn captured_handshake_cannot_be_played_again() {
+        let key = key(1);
+        let (challenger, one) = Challenger::begin([1; 32], &TERMS).unwrap();
+        let (_, two) = Answered::answer([2; 32], &TERMS, &key, &one).unwrap();
+        let three = challenger.check(&key, &two).unwrap();
+        // The client's answer, to another challenge of the server.
+        let (challenger, other) = Challenger::begin([3; 32], &TERMS).unwrap();
+        assert!(challenger.check(&key, &two).is_err());
+        // The server's messages, to another connection of the client.
+        for one in [&one, &other] {
+            let (answered, _) = Answered::answer([4; 32], &TERMS, &key, one).unwrap();
+            assert!(answered.check(&three).is_err());
+        }
+        // The client's own message, reflected.
+        let (answered, mine) = Answered::answer([5; 32], &TERMS, &key, &one).unwrap();
+        assert!(answered.check(&mine).is_err());
+    }
+}

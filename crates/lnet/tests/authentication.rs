@@ -1,0 +1,198 @@
+//! Authentication of connections, in the simulator.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use sheen_keys::{Key, Keyring};
+use sheen_lnet::{AuthError, Connection, Frame, Limits, Net, Nid, RecvError, Stranger, Trust};
+use sheen_rt::{
+    JoinHandle, Rt,
+    sim::{Sim, SimConfig},
+};
+use sheen_wire::{
+    auth::{Auth, ClusterId, FLAVOR_NULL, KeyId},
+    frame::{Kind, to_body},
+};
+
+/// Number of simulations of each test.
+const SEEDS: u64 = 4;
+/// The cluster of the server.
+const CLUSTER: ClusterId = ClusterId(7);
+
+/// Runs a test in several simulations, on one host.
+fn run(test: impl AsyncFn(Rt)) {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed, SimConfig::default());
+        sim.run(test(sim.rt(1))).unwrap();
+    }
+}
+
+fn key(cluster: ClusterId, id: u64, secret: u8) -> Key {
+    Key::new(cluster, id, [secret; 32], 0)
+}
+
+fn of(keys: &[Key]) -> Trust {
+    Trust::Keys { keyring: Arc::new(Keyring::of(keys.to_vec())), open_servers: false }
+}
+
+/// Admits one connection. Returns the kind of its first frame.
+async fn serve(rt: &Rt, trust: Trust) -> (SocketAddr, JoinHandle<Result<Kind, RecvError>>) {
+    let net = Net::trusting(rt.clone(), trust);
+    let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let addr = acceptor.local_addr();
+    let admitted = rt.spawn("admit", async move {
+        let Connection { sender, mut receiver } = acceptor.accept().await;
+        let first = net.admit(&sender, &mut receiver).await;
+        if first.is_err() {
+            sender.finish();
+            let _ = receiver.recv().await;
+        }
+        first.map(|frame| frame.header.kind)
+    });
+    (addr, admitted)
+}
+
+/// Connects as a client of this trust and sends a frame. Returns the client's error, and the first
+/// frame or error of the server.
+async fn meet(rt: &Rt, server: Trust, client: Trust) -> (Option<AuthError>, Result<Kind, Stranger>) {
+    let (addr, admitted) = serve(rt, server).await;
+    let connected = Net::trusting(rt.clone(), client).connect(addr).await;
+    let error = match connected {
+        Ok(connection) => {
+            connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+            connection.sender.finish();
+            None
+        }
+        Err(e) => Some(e.into_inner().and_then(|e| e.downcast::<AuthError>().ok()).map(|e| *e).expect("an AuthError")),
+    };
+    let admitted = admitted.await.unwrap().map_err(|e| match e {
+        RecvError::Stranger(stranger) => stranger,
+        other => unreachable!("{other}"),
+    });
+    (error, admitted)
+}
+
+#[test]
+fn ends_with_the_same_key_connect() {
+    run(async |rt| {
+        let keys = [key(CLUSTER, 1, 1), key(CLUSTER, 2, 2)];
+        let (error, admitted) = meet(&rt, of(&keys), of(&keys[..1])).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(admitted, Ok(Kind::Hello));
+    });
+}
+
+#[test]
+fn client_without_a_key_of_the_cluster_is_refused() {
+    run(async |rt| {
+        let (error, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), of(&[key(ClusterId(8), 1, 1)])).await;
+        assert!(matches!(error, Some(AuthError::NoKey(CLUSTER))), "{error:?}");
+        assert_eq!(admitted, Err(Stranger::NoKey));
+    });
+}
+
+#[test]
+fn client_with_another_secret_or_key_is_refused() {
+    run(async |rt| {
+        let (error, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), of(&[key(CLUSTER, 1, 2)])).await;
+        assert!(matches!(error, Some(AuthError::Refused { key: KeyId(1), .. })), "{error:?}");
+        assert_eq!(admitted, Err(Stranger::NoSecret(KeyId(1))));
+        let (error, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), of(&[key(CLUSTER, 2, 1)])).await;
+        assert!(matches!(error, Some(AuthError::Refused { key: KeyId(2), .. })), "{error:?}");
+        assert_eq!(admitted, Err(Stranger::UnknownKey(KeyId(2))));
+    });
+}
+
+#[test]
+fn client_that_skips_the_handshake_is_refused() {
+    run(async |rt| {
+        let (_, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), Trust::All).await;
+        assert_eq!(admitted, Err(Stranger::Silent));
+    });
+}
+
+#[test]
+fn server_without_its_key_yet_refuses_everybody() {
+    run(async |rt| {
+        let (error, admitted) = meet(&rt, of(&[]), of(&[key(CLUSTER, 1, 1)])).await;
+        assert!(matches!(error, Some(AuthError::Starting)), "{error:?}");
+        assert_eq!(admitted, Err(Stranger::Starting));
+    });
+}
+
+#[test]
+fn server_without_authentication_serves_only_those_who_trust_it() {
+    run(async |rt| {
+        assert_eq!(meet(&rt, Trust::All, Trust::All).await.1, Ok(Kind::Hello));
+        let keyring = Arc::new(Keyring::of(vec![key(CLUSTER, 1, 1)]));
+        let tool = Trust::Keys { keyring, open_servers: true };
+        assert_eq!(meet(&rt, Trust::All, tool).await.1, Ok(Kind::Hello));
+        let (addr, _admitted) = serve(&rt, Trust::All).await;
+        let error = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)])).connect(addr).await.err().unwrap();
+        assert!(error.to_string().contains("auth=none"), "{error}");
+    });
+}
+
+#[test]
+fn refusal_reports_why_a_server_does_not_admit_a_process() {
+    run(async |rt| {
+        let closed = Nid::Tcp(([127, 0, 0, 1], 9).into());
+        for (server, client, refused) in [
+            (of(&[key(CLUSTER, 1, 1)]), of(&[key(CLUSTER, 1, 1)]), None),
+            (of(&[key(CLUSTER, 1, 1)]), of(&[]), Some("no key of the file system")),
+            (of(&[key(CLUSTER, 1, 1)]), Trust::All, Some("demands a key")),
+            (Trust::All, Trust::All, None),
+            (Trust::All, of(&[key(CLUSTER, 1, 1)]), Some("auth=none")),
+        ] {
+            let (addr, admitted) = serve(&rt, server).await;
+            let net = Net::trusting(rt.clone(), client);
+            let error = net.refusal(&[closed, Nid::Tcp(addr)]).await.map(|e| e.to_string());
+            let expected = error.as_deref().map(|e| refused.is_some_and(|part| e.contains(part)));
+            assert!(expected.unwrap_or(true), "{error:?} instead of {refused:?}");
+            assert_eq!(error.is_some(), refused.is_some());
+            drop(admitted);
+        }
+    });
+}
+
+#[test]
+fn connections_that_authenticate_at_the_same_time_are_limited() {
+    run(async |rt| {
+        let limits = Limits { strangers_max: 2, ..Limits::default() };
+        let net = Net::with_limits(rt.clone(), of(&[key(CLUSTER, 1, 1)]), limits);
+        let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let addr = acceptor.local_addr();
+        let stranger = Net::new(rt.clone());
+        let mut waiting = Vec::new();
+        for _ in 0..2 {
+            let connection = stranger.connect(addr).await.unwrap();
+            let body = to_body(&Auth::Begin { flavors: FLAVOR_NULL }).unwrap();
+            connection.sender.post(Frame { body: body.into(), ..Frame::new(Kind::Auth, 0) }).unwrap();
+            let (net, mut accepted) = (net.clone(), acceptor.accept().await);
+            let admit = rt.spawn("admit", async move {
+                let limit = Duration::from_secs(5);
+                let rt = net.rt().clone();
+                rt.timeout(limit, net.admit(&accepted.sender, &mut accepted.receiver)).await.map(drop)
+            });
+            waiting.push((connection, admit));
+        }
+        rt.sleep(Duration::from_secs(1)).await;
+        let member = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)]));
+        let third = rt.spawn("connect", async move { (member.connect(addr).await.map(drop), member) });
+        let mut accepted = acceptor.accept().await;
+        let admitted = net.admit(&accepted.sender, &mut accepted.receiver).await;
+        assert!(matches!(admitted, Err(RecvError::Stranger(Stranger::Crowd))));
+        let (refused, member) = third.await.unwrap();
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "the client is to try again");
+        for (_connection, admit) in waiting {
+            assert!(admit.await.unwrap().is_err(), "its time is limited");
+        }
+        let fourth = rt.spawn("connect", async move { member.connect(addr).await.map(|c| (c, member)) });
+        let mut accepted = acceptor.accept().await;
+        let admitting = rt.spawn("admit", async move { net.admit(&accepted.sender, &mut accepted.receiver).await });
+        let (connection, _member) = fourth.await.unwrap().unwrap();
+        connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+        assert_eq!(admitting.await.unwrap().unwrap().header.kind, Kind::Hello);
+    });
+}

@@ -1,0 +1,189 @@
+//! Strangers on the same machine: processes that do not know the key of a file system.
+
+use std::{fs, path::Path, process::Command};
+
+use sheen_tests::{
+    Fs, Ran, can_mount, is_mounted, is_root,
+    mounts::as_nobody,
+    new_dir, run_command, run_within, sh, sheen,
+    wait::{EVENTUALLY, eventually},
+};
+
+/// A directory of another user, with the program, an empty directory of keys, and a mount point.
+struct Stranger {
+    dir: String,
+}
+
+impl Stranger {
+    fn new() -> Stranger {
+        let dir = new_dir(&std::env::temp_dir()).display().to_string();
+        sheen_tests::copy_program(&sheen(), Path::new(&format!("{dir}/sheen")));
+        sh(&format!("mkdir {dir}/mnt {dir}/keys {dir}/run; chown -R nobody {dir}; chmod 755 {dir}")).ok();
+        Stranger { dir }
+    }
+
+    /// Runs `sheen` with these arguments as the other user, who becomes root of a namespace.
+    fn sheen(&self, words: &str) -> Ran {
+        let Stranger { dir } = self;
+        let script = format!(
+            "export SHEEN_KEY_DIR={dir}/keys SHEEN_RUNTIME_DIR={dir}/run HOME={dir}; \
+             unshare -Urm true 2>/dev/null && in='unshare -Urm'; exec $in {dir}/sheen {words}"
+        );
+        run_within(as_nobody(&script), EVENTUALLY)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+macro_rules! fs2 {
+    () => {
+        match can_mount().then(|| Fs::up(2)) {
+            Some(fs) => fs,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+}
+
+fn source(fs: &Fs) -> String {
+    fs.status()["source"].as_str().expect("a running file system has a source").to_owned()
+}
+
+fn log(fs: &Fs) -> String {
+    fs::read_to_string(fs.dir().join("sheen.log")).unwrap_or_default()
+}
+
+/// Returns the arguments of a mount that would run as long as the test.
+fn mount_in_foreground(options: &str, source: &str, at: &str) -> String {
+    format!("mount --foreground {options} {source} {at}/mnt")
+}
+
+#[test]
+fn stranger_without_key_cannot_mount_or_ping() {
+    if !is_root() {
+        return println!("skipped: needs root to become another user");
+    }
+    let fs = fs2!();
+    let stranger = Stranger::new();
+    fs.sh("echo secret > f; chmod 600 f").ok();
+    let source = source(&fs);
+    let ran = stranger.sheen(&mount_in_foreground("", &source, &stranger.dir));
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("this user has no key of the file system"), "{}", ran.err);
+    eventually("the server reports the stranger", || log(&fs).contains("refusing a connection"));
+    let ran = stranger.sheen(&mount_in_foreground("-o auth=none", &source, &stranger.dir));
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("the server demands a key"), "{}", ran.err);
+    let nid = source.split(":/").next().expect("a NID");
+    let ran = stranger.sheen(&format!("lctl ping {nid}"));
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("no key"), "{}", ran.err);
+    assert!(!is_mounted(Path::new(&format!("{}/mnt", stranger.dir))));
+}
+
+#[test]
+fn stranger_with_another_key_is_refused() {
+    if !is_root() {
+        return println!("skipped: needs root to become another user");
+    }
+    let fs = fs2!();
+    let stranger = Stranger::new();
+    // The stranger knows the names of cluster and key, which are no secrets, but not the secret.
+    let keys = fs.dir().join("mgs/keys");
+    let file = fs::read_dir(&keys).expect("it exists").next().expect("a key").expect("readable");
+    let text = fs::read_to_string(file.path()).expect("a key file");
+    let (heading, _) = text.split_once("secret = ").expect("it has a secret");
+    let forged = format!("{heading}secret = \"{}\"\n", "00".repeat(32));
+    let path = format!("{}/keys/{}", stranger.dir, file.file_name().display());
+    fs::write(&path, forged).expect("a copy");
+    sh(&format!("chmod 600 {path}; chown nobody {path}")).ok();
+    let ran = stranger.sheen(&mount_in_foreground("", &source(&fs), &stranger.dir));
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("the server refused key"), "{}", ran.err);
+    eventually("the server reports the stranger", || log(&fs).contains("does not know the secret of key"));
+    // With the true key, which the owner may pass on, the other user mounts it.
+    fs::write(&path, text).expect("a copy");
+    let ran = stranger.sheen("key list");
+    assert!(ran.ok().contains(&path));
+}
+
+#[test]
+fn oss_without_key_cannot_join() {
+    let fs = fs2!();
+    let base = &fs.base;
+    let (keys, dir) = (base.join("no-keys"), base.join("oss"));
+    let source = source(&fs);
+    let mut command = Command::new(sheen());
+    command.args(["oss", "--listen", "127.0.0.1:0", "--mgs", source.split(":/").next().expect("a NID"), "--dir"]);
+    command.arg(&dir).env("SHEEN_KEY_DIR", &keys);
+    let ran = run_command(command);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("cannot join the file system"), "{}", ran.err);
+    assert_eq!(fs.lfs("osts .").ok().lines().count(), 3, "a heading and two OSTs");
+}
+
+#[test]
+fn server_without_authentication_needs_consent_on_both_sides() {
+    let fs = match can_mount().then(|| Fs::up_in(Path::new("/dev/shm"), 2, &["--auth", "none"])) {
+        Some(fs) => fs,
+        None => return println!("skipped: /dev/fuse cannot be opened here"),
+    };
+    assert!(log(&fs).contains("without authentication: everybody"), "{}", log(&fs));
+    let (source, at) = (source(&fs), fs.base.join("mnt2"));
+    let mount = |options: &[&str]| {
+        let mut command = Command::new(sheen());
+        command.arg("mount").args(options).arg(&source).arg(&at);
+        run_command(command)
+    };
+    let ran = mount(&[]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("the server has no key"), "{}", ran.err);
+    mount(&["-o", "auth=none"]).ok();
+    fs.sh("echo open > f").ok();
+    assert_eq!(fs::read_to_string(at.join("f")).expect("it is mounted"), "open\n");
+    let mut command = Command::new(sheen());
+    command.arg("umount").arg(&at);
+    run_command(command).ok();
+    let mut command = Command::new(sheen());
+    command.args(["mgs", "--auth", "none", "--listen", "0.0.0.0:0", "--dir"]).arg(fs.base.join("mgs"));
+    let ran = run_command(command);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("--trust-network"), "{}", ran.err);
+}
+
+#[test]
+fn key_made_by_a_later_start_serves_the_existing_data() {
+    let fs = fs2!();
+    fs.sh("echo old > f").ok();
+    fs.stop().ok();
+    // As a file system made before keys existed.
+    fs::remove_dir_all(fs.dir().join("mgs/keys")).expect("keys");
+    fs.start(&[]).ok();
+    assert_eq!(fs.sh("cat f").ok(), "old\n");
+    assert!(log(&fs).contains("made the key of this file system"), "{}", log(&fs));
+    let second = fs.second_mount();
+    assert_eq!(fs::read_to_string(second.mnt.join("f")).expect("mounted"), "old\n");
+}
+
+#[test]
+fn key_add_copies_a_key_and_refuses_other_files() {
+    let fs = fs2!();
+    let keys = fs.base.join("copies");
+    let file = fs::read_dir(fs.dir().join("mgs/keys")).expect("it exists").next().expect("a key").expect("readable");
+    let add = |from: &str| sh(&format!("SHEEN_KEY_DIR={} {} key add {from}", keys.display(), sheen().display()));
+    let copy = keys.join(file.file_name());
+    let original = file.path();
+    assert_eq!(add(&original.display().to_string()).ok(), format!("{}\n", copy.display()));
+    assert_eq!(fs::read(&copy).expect("a copy"), fs::read(&original).expect("a key"));
+    fs::remove_file(&copy).expect("a copy");
+    add(&format!("- < {}", original.display())).ok();
+    assert_eq!(sh(&format!("stat -c %a {}", copy.display())).ok(), "600\n");
+    let ran = add("- < /etc/hostname");
+    assert!(ran.code == 1 && ran.err.contains("is not a key file"), "{}", ran.err);
+    sh(&format!("chmod 644 {}", copy.display())).ok();
+    let ran = sh(&format!("SHEEN_KEY_DIR={} {} key list", keys.display(), sheen().display()));
+    assert!(ran.code == 1 && ran.err.contains("chmod 600"), "{}", ran.err);
+}
