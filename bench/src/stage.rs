@@ -203,7 +203,7 @@ impl Stage {
         let dir = base.join(name.replace(", ", "-").replace(' ', "-"));
         let mount = dir.join("mnt");
         fs::create_dir_all(&mount)?;
-        let sheen = Sheen::new(program, dir.join("run"));
+        let sheen = Sheen::new(program, dir.join("run")).with_keys(dir.join("keys"));
         let server = Server::Process(Vec::new());
         Ok(Stage { name, mount, sheen, dir, children: Vec::new(), server, transport })
     }

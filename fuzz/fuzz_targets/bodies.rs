@@ -13,7 +13,7 @@ fn check<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((which, data)) = data.split_first() else { return };
-    match which % 9 {
+    match which % 10 {
         0 => check::<sheen_wire::mds::Call>(data),
         1 => check::<sheen_wire::mds::Answer>(data),
         2 => check::<sheen_wire::ost::Request>(data),
@@ -22,6 +22,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         5 => check::<sheen_wire::mgs::Reply>(data),
         6 => check::<sheen_wire::ast::Callback>(data),
         7 => check::<Hello>(data),
+        8 => check::<sheen_wire::auth::Auth>(data),
         _ => check::<Welcome>(data),
     }
 });

@@ -212,6 +212,9 @@ pub struct AuthArg {
     /// With --auth none: serve other hosts as well, because all users of this network are trusted
     #[arg(long)]
     pub trust_network: bool,
+    /// Accept connections on this host that another process passes on, such as a tunnel of ssh
+    #[arg(long)]
+    pub allow_relays: bool,
 }
 
 /// The choices of [`AuthArg`].

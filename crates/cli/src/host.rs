@@ -124,7 +124,7 @@ impl DataService for LocalDataService {
 impl Host {
     /// Creates a process that hosts nothing yet. `lctl` can reach its parameters at once.
     pub async fn new(rt: Rt, auth: AuthArg) -> Host {
-        let net = Net::trusting(rt.clone(), trust::trust(auth.auth));
+        let net = Net::trusting(rt.clone(), trust::trust(&auth));
         let params = Params::new();
         register_delay(&params, &net);
         let control = match Control::serve(&params) {
@@ -210,6 +210,8 @@ impl Host {
     /// Serves an MGS from a directory.
     pub async fn mgs(&self, dir: &Path) -> Result {
         let mgs = Mgs::start(self.rt.clone(), dir, self.params.clone()).await.context("cannot start the MGS")?;
+        // Only now the directory is locked. Until then, clients are asked to try again.
+        self.serve_keys(dir)?;
         self.server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
         *self.mgs.lock() = Some(mgs);
         self.watched_dirs.add(&self.rt, dir)
@@ -354,15 +356,9 @@ impl Host {
         };
         let client =
             Client::mount(self.rt.clone(), self.net.clone(), mgs.to_vec(), fsname, client_options, self.params.clone());
-        let refused = async {
-            match self.refused(mgs).await {
-                Some(failure) => failure,
-                None => std::future::pending().await,
-            }
-        };
         let client = tokio::select! {
             client = self.rt.timeout(MOUNT_TIMEOUT, client) => client,
-            failure = refused => return Err(failure).context(format!("cannot mount {source}")),
+            failure = self.refused(mgs) => return Err(failure).context(format!("cannot mount {source}")),
         };
         let client = match client {
             Ok(Ok(client)) => client,

@@ -100,7 +100,7 @@ pub struct MountRequest {
 impl MountRequest {
     /// Returns whom the mount trusts.
     pub fn auth(&self) -> AuthArg {
-        AuthArg { auth: self.auth, trust_network: false }
+        AuthArg { auth: self.auth, trust_network: false, allow_relays: false }
     }
 }
 
@@ -112,14 +112,15 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
             "mount option 'remount' is not supported by `sheen up`; use `sheen mount` or mount(8)",
         ));
     }
-    if asked.auth == AuthMode::None {
+    // The options of the environment are for mounts of all servers.
+    if args.mount_options.iter().any(|word| word.starts_with("auth=")) {
         return Err(Failure::new("mount option 'auth' is not supported by `sheen up`; use --auth"));
     }
     Ok(asked.options)
 }
 
 /// Parses the flags and options of `sheen mount`. Set-user-id bits and device files take effect
-/// only if asked for, and only for root: a client that reaches a server's port can claim to be any
+/// only if asked for, and only for root: each holder of the file system's key can claim to be any
 /// user (docs/operations.md, Trust).
 pub fn asked(args: &MountArgsCommon) -> Result<MountRequest> {
     let options = sheen_mount::Options {

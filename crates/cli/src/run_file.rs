@@ -38,6 +38,9 @@ pub struct Running {
     pub mount: Option<PathBuf>,
     /// OSTs that it serves.
     pub osts: u32,
+    /// Whether it serves processes without a key.
+    #[serde(default)]
+    pub open: bool,
     /// Time at which it became ready, in seconds since 1970.
     pub since: u64,
 }
@@ -149,8 +152,15 @@ mod tests {
         assert_eq!(state(&path).unwrap(), State::Down);
         let mut lock = RunLock::take(&path).unwrap();
         assert_eq!(state(&path).unwrap(), State::Changing);
-        let me =
-            Running { pid: 1, fsname: "sheen".into(), mgs: "127.0.0.1@tcp".into(), mount: None, osts: 4, since: 0 };
+        let me = Running {
+            pid: 1,
+            fsname: "sheen".into(),
+            mgs: "127.0.0.1@tcp".into(),
+            mount: None,
+            osts: 4,
+            open: false,
+            since: 0,
+        };
         lock.announce(&me).unwrap();
         assert_eq!(state(&path).unwrap(), State::Up(me));
         assert!(RunLock::take(&path).is_err());

@@ -11,9 +11,12 @@ use crate::{
 };
 
 /// Returns whom a process trusts that was started with these options.
-pub fn trust(auth: AuthMode) -> Trust {
-    match auth {
-        AuthMode::Key => Trust::Keys { keyring: Arc::new(Keyring::of_user()), open_servers: false },
+pub fn trust(auth: &AuthArg) -> Trust {
+    match auth.auth {
+        AuthMode::Key => {
+            let keyring = Arc::new(Keyring::of_user());
+            Trust::Keys { keyring, open_servers: false, relays: auth.allow_relays }
+        }
         AuthMode::None => Trust::All,
     }
 }
@@ -27,4 +30,3 @@ pub fn check_open(auth: &AuthArg, addr: SocketAddr) -> Result {
         "omit --auth none, listen on 127.0.0.1, or add --trust-network if all hosts and users there are trusted",
     ))
 }
-

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sheen_wire::auth::ClusterId;
+
 use crate::{Key, KeyError};
 
 /// Environment variable with this user's directory of keys.
@@ -42,47 +44,86 @@ pub fn user_dir() -> Option<PathBuf> {
 /// `/etc/sheen/keys` unless `$SHEEN_KEY_DIR` is set.
 pub fn search_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = user_dir().into_iter().collect();
-    if env::var_os(DIR_ENV).is_none() && dirs.iter().all(|dir| dir != Path::new(FOR_ALL)) {
+    if env::var_os(DIR_ENV).is_none_or(|dir| dir.is_empty()) && dirs.iter().all(|dir| dir != Path::new(FOR_ALL)) {
         dirs.push(FOR_ALL.into());
     }
     dirs
 }
 
-/// Returns the keys in a directory whose file names begin with `prefix`, the oldest first; none if
-/// the directory does not exist.
-///
-/// # Errors
-/// A key file cannot be read, is exposed or invalid.
-pub fn list(dir: &Path, prefix: &str) -> Result<Vec<Found>, KeyError> {
+/// The key files of a directory.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The keys, the oldest first.
+    pub found: Vec<Found>,
+    /// Why further files are not usable.
+    pub unusable: Vec<KeyError>,
+}
+
+/// Reads the key files in a directory: those of a cluster, or all. There are none if the directory
+/// does not exist.
+pub fn list(dir: &Path, cluster: Option<ClusterId>) -> Listing {
+    let mut listing = Listing::default();
     let io_error = |error| KeyError::Io { path: dir.to_owned(), error };
     let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(io_error)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return listing,
+        Err(e) => {
+            listing.unusable.push(io_error(e));
+            return listing;
+        }
+        Ok(entries) => entries,
     };
-    let mut found = Vec::new();
+    let prefix = cluster.map_or(String::new(), |cluster| cluster.to_string());
     for entry in entries {
-        let entry = entry.map_err(io_error)?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(prefix) && name.ends_with(".key") {
-            found.push(Found { key: load(&entry.path())?, path: entry.path() });
+        let path = match entry {
+            Ok(entry) => entry.path(),
+            Err(e) => {
+                listing.unusable.push(io_error(e));
+                break;
+            }
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.starts_with(&prefix) || !name.ends_with(".key") {
+            continue;
+        }
+        match load(&path) {
+            Ok(key) if cluster.is_none_or(|cluster| cluster == key.cluster) => listing.found.push(Found { key, path }),
+            Ok(_) => {}
+            // It was removed meanwhile.
+            Err(KeyError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => listing.unusable.push(e),
         }
     }
-    found.sort_by_key(|found| (found.key.created, found.key.id));
-    Ok(found)
+    listing.found.sort_by_key(|found| (found.key.created, found.key.id));
+    listing
+}
+
+impl Listing {
+    /// Returns the keys.
+    ///
+    /// # Errors
+    /// A file is not usable.
+    pub fn complete(self) -> Result<Vec<Found>, KeyError> {
+        match self.unusable.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(self.found),
+        }
+    }
 }
 
 /// Reads a key file.
 ///
 /// # Errors
-/// It cannot be read, others can read it, or it is no key file.
+/// It cannot be read, others can read it, it belongs to another user, or it is no key file.
 pub fn load(path: &Path) -> Result<Key, KeyError> {
     let io_error = |error| KeyError::Io { path: path.to_owned(), error };
     let mut file = File::open(path).map_err(io_error)?;
-    let mode = file.metadata().map_err(io_error)?.mode() & 0o7777;
-    // A file of other owners that only they can read cannot be opened anyhow.
+    let metadata = file.metadata().map_err(io_error)?;
+    let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
     if mode & 0o077 != 0 {
         return Err(KeyError::Exposed { path: path.to_owned(), mode });
+    }
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(KeyError::Foreign { path: path.to_owned(), owner });
     }
     let mut text = String::new();
     Read::by_ref(&mut file).take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
@@ -102,7 +143,12 @@ pub fn store(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
 }
 
 fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    if !dir.exists() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            File::open(parent)?.sync_all()?;
+        }
+    }
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -121,8 +167,6 @@ fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use sheen_wire::auth::ClusterId;
-
     use super::*;
 
     fn key(cluster: u64, id: u64, created: i64) -> Key {
@@ -139,17 +183,20 @@ mod tests {
             assert_eq!(fs::metadata(path).unwrap().mode() & 0o7777, 0o600);
         }
         assert_eq!(fs::metadata(&keys).unwrap().mode() & 0o7777, 0o700);
-        let of_1: Vec<Key> = list(&keys, &ClusterId(1).to_string()).unwrap().into_iter().map(|f| f.key).collect();
+        let of_1: Vec<Key> = list(&keys, Some(ClusterId(1))).found.into_iter().map(|f| f.key).collect();
         assert_eq!(of_1, [old, new]);
-        assert_eq!(list(&keys, "").unwrap().len(), 3);
-        assert_eq!(list(&dir.path().join("none"), "").unwrap(), []);
+        assert_eq!(list(&keys, None).complete().unwrap().len(), 3);
+        assert_eq!(list(&dir.path().join("none"), None).complete().unwrap(), []);
     }
 
     #[test]
     fn key_file_that_others_can_read_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = store(dir.path(), &key(1, 2, 3)).unwrap();
+        store(dir.path(), &key(1, 3, 4)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let listing = list(dir.path(), None);
+        assert_eq!((listing.found.len(), listing.unusable.len()), (1, 1), "the other one is usable");
         assert!(matches!(load(&path), Err(KeyError::Exposed { mode: 0o640, .. })));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         assert_eq!(load(&path).unwrap(), key(1, 2, 3));

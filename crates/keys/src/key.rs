@@ -1,6 +1,9 @@
 //! A key, and the text of its file.
 
-use std::{fmt, io, path::PathBuf};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use sheen_wire::auth::{ClusterId, KeyId};
@@ -65,6 +68,28 @@ pub enum KeyError {
         /// Its permission bits.
         mode: u32,
     },
+    /// The file belongs to another user, who knows the secret.
+    #[error("{path} belongs to user {owner}: copy it with `sheen key add`, or run `chown` on it")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The user's id.
+        owner: u32,
+    },
+    /// A directory of keys has keys of several clusters.
+    #[error("{0} has keys of several clusters: remove those that are not this file system's")]
+    SeveralClusters(PathBuf),
+    /// The server belongs to another cluster than this process.
+    #[error(
+        "the server belongs to cluster {theirs}, and this process to cluster {own}; check the address; if the file \
+         system has a new key, restart this process, and for a server remove the directory `keys` in its own first"
+    )]
+    OtherCluster {
+        /// The server's cluster.
+        theirs: ClusterId,
+        /// The cluster of this process.
+        own: ClusterId,
+    },
     /// A directory for keys of this user is not known.
     #[error("no directory for keys: set SHEEN_KEY_DIR or HOME")]
     NoDirectory,
@@ -78,6 +103,13 @@ struct Text {
     id: String,
     created: i64,
     secret: String,
+}
+
+impl KeyError {
+    /// Returns whether it says that this process may not list `dir`.
+    pub fn is_denied_directory(&self, dir: &Path) -> bool {
+        matches!(self, KeyError::Io { path, error } if path == dir && error.kind() == io::ErrorKind::PermissionDenied)
+    }
 }
 
 impl Key {

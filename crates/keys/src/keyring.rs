@@ -1,8 +1,14 @@
 //! The keys that a process uses and accepts.
 //!
-//! Invariant: a server accepts only the keys of its own cluster. An MDT or OST learns the cluster's
-//! key from its first connection to the MGS, which it finds among its user's keys, and stores the
-//! key beside its data. Afterwards it needs neither the MGS nor the user's directory to know it.
+//! Invariants:
+//! * A process belongs to one cluster. A server of another cluster is refused, even if this user
+//!   has a key for it. Otherwise anybody who shares one key with the user could answer in place of
+//!   any server. The cluster is that of the keys in the server's directory. Without such keys it is
+//!   that of the first server that proves to know a key: the MGS.
+//! * A server accepts only the keys of its own cluster. A new MDS or OSS learns the key from its
+//!   connection to the MGS, and stores it beside its data. Afterwards it needs neither the MGS nor
+//!   the user's directory to know it.
+//! * After the first connection, no file is read: the keys may lie on the file system itself.
 
 use std::path::{Path, PathBuf};
 
@@ -17,12 +23,27 @@ use crate::{
 /// The keys of a process.
 #[derive(Debug, Default)]
 pub struct Keyring {
-    /// The keys that this process accepts, the oldest first. All have one cluster.
-    served: RwLock<Vec<Key>>,
+    state: RwLock<State>,
     /// Directories with keys for other servers.
     dirs: Vec<PathBuf>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The keys that this process accepts as a server, the oldest first. All have one cluster.
+    served: Vec<Key>,
+    /// The key that this process uses as a client, if none is served.
+    used: Option<Key>,
+    /// The cluster of the first server that proved to know a key.
+    cluster: Option<ClusterId>,
     /// The directory for the key by which the MGS accepts this server.
-    learns: RwLock<Option<PathBuf>>,
+    learns: Option<PathBuf>,
+}
+
+impl State {
+    fn cluster(&self) -> Option<ClusterId> {
+        self.served.first().map(|key| key.cluster).or(self.cluster)
+    }
 }
 
 impl Keyring {
@@ -33,7 +54,7 @@ impl Keyring {
 
     /// Returns a keyring of these keys alone. All have one cluster.
     pub fn of(keys: Vec<Key>) -> Keyring {
-        Keyring { served: RwLock::new(keys), ..Keyring::default() }
+        Keyring { state: RwLock::new(State { served: keys, ..State::default() }), dirs: Vec::new() }
     }
 
     /// Serves the keys in `dir`, the directory of the MGS's keys. If there is none, calls `make`
@@ -41,7 +62,8 @@ impl Keyring {
     /// missing there. Returns the file of a new key.
     ///
     /// # Errors
-    /// A key cannot be read or written. If only the copy cannot be written, `warn` is called.
+    /// A key cannot be read or written, or the keys belong to several clusters. If only the copy
+    /// cannot be written, `warn` is called.
     pub fn serve(
         &self,
         dir: &Path,
@@ -49,7 +71,7 @@ impl Keyring {
         make: impl FnOnce() -> Key,
         warn: impl Fn(KeyError),
     ) -> Result<Option<PathBuf>, KeyError> {
-        let mut keys: Vec<Key> = list(dir, "")?.into_iter().map(|found| found.key).collect();
+        let mut keys = keys_of_one_cluster(dir)?;
         let mut made = None;
         if keys.is_empty() {
             let key = make();
@@ -64,62 +86,107 @@ impl Keyring {
             };
             copied.unwrap_or_else(&warn);
         }
-        *self.served.write() = keys;
+        self.state.write().served = keys;
         Ok(made)
     }
 
-    /// Serves the keys in `dir`, a directory of an MDS or OSS. If there is none, the key by which
-    /// the MGS accepts this process will be stored there.
+    /// Serves the keys in `dir`, a directory of an MDS or OSS. If there is none, this process
+    /// learns the key by which the MGS accepts it ([`Keyring::store_learned`]).
     ///
     /// # Errors
-    /// A key cannot be read.
+    /// A key cannot be read, or the keys belong to several clusters.
     pub fn serve_as_member(&self, dir: &Path) -> Result<(), KeyError> {
-        let keys: Vec<Key> = list(dir, "")?.into_iter().map(|found| found.key).collect();
-        if keys.is_empty() {
-            *self.learns.write() = Some(dir.to_owned());
-        }
-        *self.served.write() = keys;
+        let keys = keys_of_one_cluster(dir)?;
+        let mut state = self.state.write();
+        state.learns = keys.is_empty().then(|| dir.to_owned());
+        state.served = keys;
         Ok(())
     }
 
-    /// Returns the cluster whose keys this process accepts; `None`: none yet.
+    /// Returns the cluster whose keys this process accepts as a server; `None`: none yet.
     pub fn cluster(&self) -> Option<ClusterId> {
-        self.served.read().first().map(|key| key.cluster)
+        self.state.read().served.first().map(|key| key.cluster)
     }
 
-    /// Returns the key of that id, if this process accepts it.
+    /// Returns the key of that id, if this process accepts it as a server.
     pub fn accepted(&self, id: KeyId) -> Option<Key> {
-        self.served.read().iter().find(|key| key.id == id).cloned()
+        self.state.read().served.iter().find(|key| key.id == id).cloned()
     }
 
-    /// Returns the newest key for servers of a cluster. `None`: this process has none. Reads files.
+    /// Returns the key for servers of a cluster, if it is known without reading files.
     ///
     /// # Errors
-    /// A key file of the cluster cannot be read, is exposed or invalid.
-    pub fn key_for(&self, cluster: ClusterId) -> Result<Option<Key>, KeyError> {
-        let served = self.served.read().iter().rfind(|key| key.cluster == cluster).cloned();
-        if served.is_some() {
-            return Ok(served);
+    /// This process belongs to another cluster.
+    pub fn known(&self, cluster: ClusterId) -> Result<Option<Key>, KeyError> {
+        let state = self.state.read();
+        match state.cluster() {
+            Some(own) if own != cluster => Err(KeyError::OtherCluster { theirs: cluster, own }),
+            _ => Ok(state.served.last().or(state.used.as_ref()).cloned()),
         }
-        let mut found = Vec::new();
+    }
+
+    /// Searches the directories for the newest key for servers of a cluster. `None`: this process
+    /// has none. Reads files.
+    ///
+    /// # Errors
+    /// There is none, and a key file of the cluster is not usable.
+    pub fn find(&self, cluster: ClusterId) -> Result<Option<Key>, KeyError> {
+        let (mut found, mut unusable) = (Vec::new(), None);
         for dir in &self.dirs {
-            match list(dir, &cluster.to_string()) {
-                // Keys for others than this user.
-                Err(KeyError::Io { error, .. }) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
-                keys => found.extend(keys?),
+            let listing = list(dir, Some(cluster));
+            found.extend(listing.found);
+            // Other users' directories are no news.
+            unusable = unusable.or(listing.unusable.into_iter().find(|error| !error.is_denied_directory(dir)));
+        }
+        match found.into_iter().map(|found| found.key).max_by_key(|key| (key.created, key.id)) {
+            Some(key) => Ok(Some(key)),
+            None => unusable.map_or(Ok(None), Err),
+        }
+    }
+
+    /// Records that a server proved to know this key. From now on this process belongs to its
+    /// cluster, and a new MDS or OSS accepts the key.
+    pub fn confirmed(&self, key: &Key) {
+        let mut state = self.state.write();
+        if state.served.is_empty() {
+            state.cluster = Some(key.cluster);
+            state.used = Some(key.clone());
+            if state.learns.is_some() {
+                state.served.push(key.clone());
             }
         }
-        Ok(found.into_iter().map(|found| found.key).max_by_key(|key| (key.created, key.id)))
     }
 
-    /// Records that a server proved to know this key. A new MDS or OSS accepts it from now on.
+    /// Records that a server refused this key. The next connection searches for another one.
+    pub fn refused(&self, key: &Key) {
+        let mut state = self.state.write();
+        if state.used.as_ref() == Some(key) {
+            state.used = None;
+        }
+    }
+
+    /// Stores the key that a new MDS or OSS has learned.
     ///
     /// # Errors
-    /// The key cannot be stored. It is accepted nevertheless, until this process ends.
-    pub fn confirmed(&self, key: &Key) -> Result<(), KeyError> {
-        let Some(dir) = self.learns.write().take() else { return Ok(()) };
-        self.served.write().push(key.clone());
-        store(&dir, key).map(drop)
+    /// It cannot be written.
+    pub fn store_learned(&self) -> Result<(), KeyError> {
+        let (dir, key) = {
+            let state = self.state.read();
+            (state.learns.clone(), state.served.first().cloned())
+        };
+        if let (Some(dir), Some(key)) = (dir, key) {
+            store(&dir, &key)?;
+            self.state.write().learns = None;
+        }
+        Ok(())
+    }
+}
+
+fn keys_of_one_cluster(dir: &Path) -> Result<Vec<Key>, KeyError> {
+    let keys: Vec<Key> = list(dir, None).complete()?.into_iter().map(|found| found.key).collect();
+    match keys.windows(2).all(|pair| pair[0].cluster == pair[1].cluster) {
+        true => Ok(keys),
+        false => Err(KeyError::SeveralClusters(dir.to_owned())),
     }
 }
 
@@ -142,27 +209,40 @@ mod tests {
             store(dir.path(), &key).unwrap();
         }
         let ring = with_dirs(&[a.path(), b.path(), Path::new("/nonexistent")]);
-        assert_eq!(ring.key_for(ClusterId(1)).unwrap(), Some(key(1, 2, 30)));
-        assert_eq!(ring.key_for(ClusterId(2)).unwrap(), Some(key(2, 4, 40)));
-        assert_eq!(ring.key_for(ClusterId(3)).unwrap(), None);
+        assert_eq!(ring.find(ClusterId(1)).unwrap(), Some(key(1, 2, 30)));
+        assert_eq!(ring.find(ClusterId(2)).unwrap(), Some(key(2, 4, 40)));
+        assert_eq!(ring.find(ClusterId(3)).unwrap(), None);
         assert_eq!((ring.cluster(), ring.accepted(KeyId(2))), (None, None), "a client accepts none");
     }
 
     #[test]
+    fn client_belongs_to_the_cluster_of_its_first_server() {
+        let ring = with_dirs(&[]);
+        assert_eq!(ring.known(ClusterId(1)).unwrap(), None);
+        ring.confirmed(&key(1, 1, 10));
+        assert_eq!(ring.known(ClusterId(1)).unwrap(), Some(key(1, 1, 10)), "without a file");
+        assert!(matches!(ring.known(ClusterId(2)), Err(KeyError::OtherCluster { .. })));
+        ring.refused(&key(1, 1, 10));
+        assert_eq!(ring.known(ClusterId(1)).unwrap(), None, "the key may have been replaced");
+        assert!(ring.known(ClusterId(2)).is_err());
+    }
+
+    #[test]
     fn members_accept_and_store_the_key_of_their_mgs() {
-        let (user, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        store(user.path(), &key(1, 1, 10)).unwrap();
-        let ring = with_dirs(&[user.path()]);
+        let data = tempfile::tempdir().unwrap();
+        let ring = with_dirs(&[]);
         ring.serve_as_member(data.path()).unwrap();
         assert_eq!(ring.cluster(), None);
-        let used = ring.key_for(ClusterId(1)).unwrap().unwrap();
-        ring.confirmed(&used).unwrap();
-        ring.confirmed(&key(2, 2, 20)).unwrap();
-        assert_eq!((ring.cluster(), ring.accepted(KeyId(1))), (Some(ClusterId(1)), Some(used.clone())));
-        assert_eq!(ring.accepted(KeyId(2)), None, "only the first server is the MGS");
+        ring.confirmed(&key(1, 1, 10));
+        ring.confirmed(&key(1, 2, 20));
+        assert_eq!((ring.cluster(), ring.accepted(KeyId(1))), (Some(ClusterId(1)), Some(key(1, 1, 10))));
+        assert_eq!(ring.accepted(KeyId(2)), None, "the first server is the MGS");
+        assert!(list(data.path(), None).found.is_empty(), "it is not registered yet");
+        ring.store_learned().unwrap();
         let again = with_dirs(&[]);
         again.serve_as_member(data.path()).unwrap();
-        assert_eq!(again.accepted(KeyId(1)), Some(used));
+        assert_eq!(again.accepted(KeyId(1)), Some(key(1, 1, 10)));
+        assert!(again.known(ClusterId(2)).is_err(), "a directory belongs to one cluster");
     }
 
     #[test]
@@ -172,9 +252,12 @@ mod tests {
         let ring = Keyring::default();
         let made = ring.serve(dir.path(), Some(&user), || key(1, 1, 10), |e| panic!("{e}")).unwrap();
         assert_eq!(made, Some(dir.path().join(key(1, 1, 10).file_name())));
-        assert_eq!(with_dirs(&[&user]).key_for(ClusterId(1)).unwrap(), Some(key(1, 1, 10)));
+        assert_eq!(with_dirs(&[&user]).find(ClusterId(1)).unwrap(), Some(key(1, 1, 10)));
         let ring = Keyring::default();
         let made = ring.serve(dir.path(), Some(&user), || unreachable!("a key exists"), |e| panic!("{e}")).unwrap();
         assert_eq!((made, ring.cluster()), (None, Some(ClusterId(1))));
+        store(dir.path(), &key(2, 2, 10)).unwrap();
+        let several = Keyring::default().serve(dir.path(), None, || unreachable!("a key exists"), |_| {});
+        assert!(matches!(several, Err(KeyError::SeveralClusters(_))));
     }
 }

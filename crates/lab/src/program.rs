@@ -19,12 +19,18 @@ const NO_SUCH_PARAM: i32 = 2;
 pub struct Sheen {
     program: PathBuf,
     run: Option<PathBuf>,
+    keys: Option<PathBuf>,
 }
 
 impl Sheen {
     /// Returns the program `program`, whose processes have their control sockets in `run`.
     pub fn new(program: &Path, run: PathBuf) -> Sheen {
-        Sheen { program: program.to_owned(), run: Some(run) }
+        Sheen { program: program.to_owned(), run: Some(run), keys: None }
+    }
+
+    /// Uses a directory of keys of its own, for a file system that is removed in the end.
+    pub fn with_keys(self, dir: PathBuf) -> Sheen {
+        Sheen { keys: Some(dir), ..self }
     }
 
     /// Returns this program. `lctl` reaches all processes of the user.
@@ -32,7 +38,7 @@ impl Sheen {
     /// # Errors
     /// The path of the program is not known.
     pub fn here() -> io::Result<Sheen> {
-        Ok(Sheen { program: std::env::current_exe()?, run: None })
+        Ok(Sheen { program: std::env::current_exe()?, run: None, keys: None })
     }
 
     /// Returns a command that runs the program with `words`.
@@ -42,6 +48,9 @@ impl Sheen {
         command.args(words).process_group(0);
         if let Some(run) = &self.run {
             command.env("SHEEN_RUNTIME_DIR", run);
+        }
+        if let Some(keys) = &self.keys {
+            command.env("SHEEN_KEY_DIR", keys);
         }
         command
     }

@@ -132,7 +132,7 @@ impl Cluster {
         let dir = run_dir.dir().join(plan.name.replace(' ', "-"));
         fs::create_dir_all(&dir)?;
         let mounts: Vec<PathBuf> = (0..plan.mounts).map(|i| dir.join(format!("m{i}"))).collect();
-        let sheen = Sheen::new(run_dir.program(), dir.join("run"));
+        let sheen = Sheen::new(run_dir.program(), dir.join("run")).with_keys(dir.join("keys"));
         let cluster = Cluster { plan, address, model, mounts, sheen, dir, program: run_dir.program().to_owned() };
         let progress = Progress::new(1 + plan.mounts - usize::from(plan.lo));
         progress.step(&format!("{}: servers", plan.name), || cluster.serve())?;

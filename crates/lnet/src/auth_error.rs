@@ -3,7 +3,7 @@
 use sheen_keys::KeyError;
 use sheen_wire::{
     Errno,
-    auth::{ClusterId, KeyId},
+    auth::{ClusterId, KeyId, Route},
 };
 
 /// Why the ends of a connection are not authenticated.
@@ -33,9 +33,12 @@ pub enum AuthError {
     /// The server demands a key, and this process was started without authentication.
     #[error("the server demands a key, and this process runs with auth=none")]
     Demanded,
-    /// The server has no key yet.
-    #[error("the server has not got its key from the MGS yet")]
-    Starting,
+    /// Somebody on the server's host passes the connection on.
+    #[error("the connection does not lead to the server directly; for a tunnel, start the server with --allow-relays")]
+    Relayed,
+    /// The server admits nobody at the moment.
+    #[error("the server is starting, or too many clients connect at once")]
+    Busy,
     /// The server did not prove that it knows the key.
     #[error("the server does not know the secret of key {0}: it is not the file system's server")]
     Impostor(KeyId),
@@ -53,6 +56,9 @@ pub enum Stranger {
     /// It ended the connection when it learned the server's cluster.
     #[error("it has no key of this server")]
     NoKey,
+    /// Somebody on this host passes the connection on.
+    #[error("it is passed on by another process: the client sees {} and {}", .0.client, .0.server)]
+    Relayed(Route),
     /// It accepts no flavor of this server.
     #[error("it accepts no flavor of this server")]
     Flavor,
@@ -80,8 +86,10 @@ impl Stranger {
     /// Returns the errno in the refusal.
     pub(crate) fn errno(self) -> Errno {
         match self {
-            Stranger::Starting | Stranger::Crowd => Errno::EAGAIN,
+            Stranger::Starting => Errno::EAGAIN,
+            Stranger::Crowd => Errno::EBUSY,
             Stranger::UnknownKey(_) => Errno::ENOENT,
+            Stranger::Relayed(_) => Errno::EREMOTE,
             Stranger::Silent | Stranger::Slow | Stranger::NoKey | Stranger::NoSecret(_) => Errno::EACCES,
             Stranger::Flavor | Stranger::Invalid => Errno::EPROTO,
         }

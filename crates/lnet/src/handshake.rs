@@ -1,11 +1,11 @@
 //! The two sides of the authentication of a connection ([`sheen_wire::auth`]).
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use sheen_keys::{Key, Keyring};
 use sheen_wire::{
     Errno,
-    auth::{Auth, ClusterId, FLAVOR_NULL},
+    auth::{Auth, ClusterId, FLAVOR_NULL, Route},
     frame::{self, Kind},
 };
 
@@ -13,12 +13,22 @@ use crate::{
     Connection, Frame, Net, Nid, Receiver, RecvError, Sender, Trust,
     auth_error::{AuthError, Stranger},
     noise::{Answered, Challenger, Entropy, Terms},
+    sender::Ends,
 };
 
 /// Flavors of this release.
 const FLAVORS: u8 = FLAVOR_NULL;
-/// Time for one server to admit or refuse a process, in [`Net::refusal`].
-const REFUSAL: Duration = Duration::from_secs(2);
+
+/// The answer of servers to [`Net::reception`].
+#[derive(Debug)]
+pub enum Reception {
+    /// One admits this process.
+    Admitted,
+    /// None admits it, and one refuses it, or is refused by it.
+    Refused(AuthError),
+    /// None answers.
+    Silent,
+}
 
 impl Net {
     fn entropy(&self) -> Entropy {
@@ -27,29 +37,33 @@ impl Net {
         entropy
     }
 
-    /// Returns why the first of these servers that answers refuses this process, or why this
-    /// process does not trust it. `None`: it would admit this process, or no server answers. For
-    /// commands, which report that instead of trying again.
-    pub async fn refusal(&self, nids: &[Nid]) -> Option<io::Error> {
+    /// Asks these servers in turn whether they would admit this process. For commands, which report
+    /// a refusal instead of trying again. `limit`: time for each of them.
+    pub async fn reception(&self, nids: &[Nid], limit: Duration) -> Reception {
+        let mut reception = Reception::Silent;
         for nid in nids {
             let Nid::Tcp(addr) = nid else { continue };
             if self.is_own(nid) {
-                return None;
+                return Reception::Admitted;
             }
-            match self.rt().timeout(REFUSAL, self.try_connect(*addr)).await {
-                Ok(Ok(())) => return None,
-                Ok(Err(e)) if e.kind() == io::ErrorKind::PermissionDenied => return Some(e),
-                _ => {}
+            match self.rt().timeout(limit, self.try_connect(*addr)).await {
+                Ok(Ok(())) => return Reception::Admitted,
+                Ok(Err(e)) => {
+                    if let Some(refusal) = refusal(e) {
+                        reception = Reception::Refused(refusal);
+                    }
+                }
+                Err(_) => {}
             }
         }
-        None
+        reception
     }
 
     async fn try_connect(&self, addr: SocketAddr) -> io::Result<()> {
         let Connection { sender, mut receiver } = self.connect(addr).await?;
         // A client without keys sends no message of its own before its hello.
         if matches!(self.trust(), Trust::All) {
-            post(&sender, &Auth::Begin { flavors: FLAVORS })?;
+            post(&sender, &Auth::Begin { flavors: FLAVORS, route: route_of_client(&sender)? })?;
             if reply(&mut receiver).await? != Ok(Auth::Open) {
                 return Err(denied(AuthError::Demanded));
             }
@@ -57,35 +71,51 @@ impl Net {
         Ok(())
     }
 
+    /// Returns the key for servers of a cluster. Files are read for the first connection only.
+    async fn key_for(&self, keyring: &Arc<Keyring>, cluster: ClusterId) -> io::Result<Key> {
+        if let Some(key) = keyring.known(cluster).map_err(|e| denied(e.into()))? {
+            return Ok(key);
+        }
+        let keyring = keyring.clone();
+        let found = self.rt().run_blocking(move || keyring.find(cluster)).await;
+        found.map_err(AuthError::from).and_then(|key| key.ok_or(AuthError::NoKey(cluster))).map_err(denied)
+    }
+
     /// Authenticates a connection as its client.
     pub(crate) async fn introduce(&self, sender: &Sender, receiver: &mut Receiver) -> io::Result<()> {
-        let Trust::Keys { keyring, open_servers } = self.trust() else { return Ok(()) };
-        post(sender, &Auth::Begin { flavors: FLAVORS })?;
+        let Trust::Keys { keyring, open_servers, .. } = self.trust() else { return Ok(()) };
+        let route = route_of_client(sender)?;
+        post(sender, &Auth::Begin { flavors: FLAVORS, route })?;
         let (terms, challenge) = match reply(receiver).await? {
             Ok(Auth::Challenge { cluster, flavor, noise }) if flavor == FLAVOR_NULL => {
-                (Terms { offered: FLAVORS, flavor, cluster }, noise)
+                (Terms { offered: FLAVORS, flavor, cluster, route }, noise)
             }
             Ok(Auth::Open) if *open_servers => return Ok(()),
             Ok(Auth::Open) => return Err(denied(AuthError::ServerOpen)),
-            Err(Errno::EAGAIN) => return Err(io::Error::new(io::ErrorKind::WouldBlock, AuthError::Starting)),
+            Err(Errno::EREMOTE) => return Err(denied(AuthError::Relayed)),
+            Err(Errno::EAGAIN | Errno::EBUSY) => {
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, AuthError::Busy));
+            }
             _ => return Err(denied(AuthError::Unexpected)),
         };
-        let key = key_for(keyring, terms.cluster).map_err(denied)?;
+        let key = self.key_for(keyring, terms.cluster).await?;
         let answer = Answered::answer(self.entropy(), &terms, &key, &challenge);
         let (answered, noise) = answer.map_err(|_| denied(AuthError::Unexpected))?;
         post(sender, &Auth::Answer { key: key.id, noise })?;
         let proof = match reply(receiver).await? {
             Ok(Auth::Accepted { noise }) => noise,
-            Err(Errno::ENOENT) => return Err(denied(AuthError::Refused { key: key.id, reason: "it was withdrawn" })),
-            Err(_) => {
-                return Err(denied(AuthError::Refused { key: key.id, reason: "the secrets of the two sides differ" }));
-            }
             Ok(_) => return Err(denied(AuthError::Unexpected)),
+            Err(errno) => {
+                keyring.refused(&key);
+                let reason = match errno {
+                    Errno::ENOENT => "it is not one of its keys",
+                    _ => "the secrets of the two sides differ",
+                };
+                return Err(denied(AuthError::Refused { key: key.id, reason }));
+            }
         };
         answered.check(&proof).map_err(|_| denied(AuthError::Impostor(key.id)))?;
-        if let Err(error) = keyring.confirmed(&key) {
-            tracing::warn!(%error, "cannot store the key of the file system: after a restart this server needs it again");
-        }
+        keyring.confirmed(&key);
         Ok(())
     }
 
@@ -96,7 +126,7 @@ impl Net {
     /// [`RecvError::Stranger`]: the client was refused, and was sent the reason. The connection is
     /// to be closed. Otherwise as [`Receiver::recv`].
     pub async fn admit(&self, sender: &Sender, receiver: &mut Receiver) -> Result<Frame, RecvError> {
-        let Trust::Keys { keyring, .. } = self.trust() else {
+        let Trust::Keys { keyring, relays, .. } = self.trust() else {
             let first = receiver.recv().await?;
             if first.header.kind != Kind::Auth {
                 return Ok(first);
@@ -105,7 +135,7 @@ impl Net {
             return receiver.recv().await;
         };
         let admitted = match self.strangers().count(self.limits().strangers_max) {
-            Some(_counted) => match self.challenge(keyring, sender, receiver).await {
+            Some(_counted) => match self.challenge(keyring, *relays, sender, receiver).await {
                 Err(RecvError::Frame(_)) => Err(Stranger::Invalid),
                 Err(RecvError::Stalled) => Err(Stranger::Slow),
                 admitted => admitted?,
@@ -125,6 +155,7 @@ impl Net {
     async fn challenge(
         &self,
         keyring: &Keyring,
+        relays: bool,
         sender: &Sender,
         receiver: &mut Receiver,
     ) -> Result<Result<(), Stranger>, RecvError> {
@@ -132,14 +163,17 @@ impl Net {
         if first.header.kind != Kind::Auth {
             return Ok(Err(Stranger::Silent));
         }
-        let Ok(Auth::Begin { flavors: offered }) = frame::from_body(&first.body) else {
+        let Ok(Auth::Begin { flavors: offered, route }) = frame::from_body(&first.body) else {
             return Ok(Err(Stranger::Invalid));
         };
         if offered & FLAVOR_NULL == 0 {
             return Ok(Err(Stranger::Flavor));
         }
+        if !relays && is_relayed(route, sender) {
+            return Ok(Err(Stranger::Relayed(route)));
+        }
         let Some(cluster) = keyring.cluster() else { return Ok(Err(Stranger::Starting)) };
-        let terms = Terms { offered, flavor: FLAVOR_NULL, cluster };
+        let terms = Terms { offered, flavor: FLAVOR_NULL, cluster, route };
         let Ok((challenger, noise)) = Challenger::begin(self.entropy(), &terms) else {
             return Ok(Err(Stranger::Invalid));
         };
@@ -158,8 +192,28 @@ impl Net {
     }
 }
 
-fn key_for(keyring: &Keyring, cluster: ClusterId) -> Result<Key, AuthError> {
-    keyring.key_for(cluster)?.ok_or(AuthError::NoKey(cluster))
+/// Returns the addresses of a connection as its client sees them.
+fn route_of_client(sender: &Sender) -> io::Result<Route> {
+    let Ends { peer, own } = sender.ends();
+    Ok(Route { client: own.ok_or(io::ErrorKind::NotConnected)?, server: peer })
+}
+
+/// Returns whether somebody on this host passes the connection on. `route`: the client's view. A
+/// connection between hosts may pass translators of addresses, and is not judged.
+fn is_relayed(route: Route, sender: &Sender) -> bool {
+    let Ends { peer, own } = sender.ends();
+    let canonical = |addr: SocketAddr| SocketAddr::new(addr.ip().to_canonical(), addr.port());
+    let Some(own) = own else { return true };
+    let here = Route { client: canonical(peer), server: canonical(own) };
+    let there = Route { client: canonical(route.client), server: canonical(route.server) };
+    (here.is_local() || there.is_local()) && here != there
+}
+
+/// Returns the refusal in an error of [`Net::connect`]. `None`: the server was not reached, or may
+/// admit this process later.
+fn refusal(error: io::Error) -> Option<AuthError> {
+    let refusal = error.into_inner()?.downcast::<AuthError>().ok()?;
+    Some(*refusal).filter(|refusal| !matches!(refusal, AuthError::Busy))
 }
 
 fn denied(error: AuthError) -> io::Error {
@@ -182,7 +236,7 @@ fn refuse(sender: &Sender, errno: Errno) -> io::Result<()> {
 async fn reply(receiver: &mut Receiver) -> io::Result<Result<Auth, Errno>> {
     let frame = receiver.recv().await.map_err(|e| match e {
         RecvError::Io(e) => e,
-        RecvError::Eof => denied(AuthError::Unexpected),
+        RecvError::Eof => io::ErrorKind::ConnectionAborted.into(),
         e => io::Error::other(e),
     })?;
     match (frame.header.kind, frame.header.status) {

@@ -31,6 +31,7 @@ pub mod sender;
 pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};
+pub use handshake::Reception;
 pub use net::{Acceptor, Connection, Limits, Local, Net, Trust};
 pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};

@@ -22,7 +22,7 @@ use crate::{
     accepted::{Accepted, Counted},
     fault::{Fault, Faults},
     receiver::{Pools, Receiver},
-    sender::Sender,
+    sender::{Ends, Sender},
 };
 
 /// A service of this process. The layer above knows its type.
@@ -63,13 +63,16 @@ pub enum Trust {
         keyring: Arc<Keyring>,
         /// As a client, this process also speaks to servers that authenticate nobody.
         open_servers: bool,
+        /// As a server, this process also accepts connections on its host that somebody passes on,
+        /// such as a tunnel.
+        relays: bool,
     },
 }
 
 impl Trust {
     /// Returns whom a tool of this user trusts, which only asks or measures.
     pub fn of_tools() -> Trust {
-        Trust::Keys { keyring: Arc::new(Keyring::of_user()), open_servers: true }
+        Trust::Keys { keyring: Arc::new(Keyring::of_user()), open_servers: true, relays: false }
     }
 }
 
@@ -254,10 +257,11 @@ impl Net {
     }
 
     fn connection(&self, stream: Stream, peer: SocketAddr, counted: Option<Counted>) -> Connection {
+        let ends = Ends { peer, own: stream.local_addr().ok() };
         let (read, write) = stream.split();
         let (write_timeout, stall_timeout) = (self.limits.write_timeout_ms, self.limits.stall_timeout_ms);
         let write_timeout = Duration::from_millis(write_timeout);
-        let sender = Sender::new(self.rt.clone(), peer, write, self.faults.clone(), write_timeout, counted);
+        let sender = Sender::new(self.rt.clone(), ends, write, self.faults.clone(), write_timeout, counted);
         let stall_timeout = Duration::from_millis(stall_timeout);
         let receiver = Receiver::new(self.rt.clone(), sender.shared().clone(), read, self.pools.clone(), stall_timeout);
         Connection { sender, receiver }

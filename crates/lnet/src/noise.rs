@@ -5,7 +5,7 @@
 //! all that the two ends agree on in clear, so that nobody can change it on the way.
 
 use sheen_keys::Key;
-use sheen_wire::auth::{ClusterId, NOISE_BYTES_MAX};
+use sheen_wire::auth::{ClusterId, NOISE_BYTES_MAX, Route};
 use snow::{
     Builder, Error, HandshakeState,
     params::{CipherChoice, DHChoice, HashChoice, NoiseParams},
@@ -32,6 +32,8 @@ pub(crate) struct Terms {
     pub(crate) flavor: u8,
     /// The server's cluster.
     pub(crate) cluster: ClusterId,
+    /// The addresses as the client sees them.
+    pub(crate) route: Route,
 }
 
 /// A server that waits for the client's answer.
@@ -78,8 +80,13 @@ impl CryptoResolver for Algorithms {
 
 impl Terms {
     fn prologue(&self) -> Vec<u8> {
-        let cluster = self.cluster.0.to_le_bytes();
-        [VERSION, &[self.offered, self.flavor], &cluster].concat()
+        let mut prologue = [VERSION, &[self.offered, self.flavor], &self.cluster.0.to_le_bytes()].concat();
+        for addr in [self.route.client, self.route.server] {
+            prologue.extend(addr.ip().to_canonical().to_string().as_bytes());
+            prologue.push(0);
+            prologue.extend(addr.port().to_le_bytes());
+        }
+        prologue
     }
 }
 
@@ -155,12 +162,19 @@ impl Answered {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
     use sheen_keys::Key;
     use sheen_wire::auth::FLAVOR_NULL;
 
     use super::*;
 
-    const TERMS: Terms = Terms { offered: FLAVOR_NULL, flavor: FLAVOR_NULL, cluster: ClusterId(7) };
+    const ROUTE: Route = Route { client: addr(1000), server: addr(7988) };
+    const TERMS: Terms = Terms { offered: FLAVOR_NULL, flavor: FLAVOR_NULL, cluster: ClusterId(7), route: ROUTE };
+
+    const fn addr(port: u16) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+    }
 
     fn key(secret: u8) -> Key {
         Key::new(ClusterId(7), 1, [secret; 32], 0)
@@ -186,9 +200,13 @@ mod tests {
         let (a, b) = (key(1), key(2));
         assert_eq!(run((&TERMS, &a), (&TERMS, &a), |_, _| {}), Ok(()));
         assert_eq!(run((&TERMS, &a), (&TERMS, &b), |_, _| {}).unwrap_err().0, "server");
-        for terms in
-            [Terms { cluster: ClusterId(8), ..TERMS }, Terms { offered: 3, ..TERMS }, Terms { flavor: 2, ..TERMS }]
-        {
+        for terms in [
+            Terms { cluster: ClusterId(8), ..TERMS },
+            Terms { offered: 3, ..TERMS },
+            Terms { flavor: 2, ..TERMS },
+            Terms { route: Route { client: addr(1001), ..ROUTE }, ..TERMS },
+            Terms { route: Route { server: addr(7989), ..ROUTE }, ..TERMS },
+        ] {
             assert_eq!(run((&TERMS, &a), (&terms, &a), |_, _| {}).unwrap_err().0, "client", "{terms:?}");
         }
     }

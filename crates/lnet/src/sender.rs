@@ -42,10 +42,19 @@ const POSTER_FRAMES_MAX: usize = 8;
 #[derive(Clone)]
 pub struct Sender(Arc<Shared>);
 
+/// The addresses of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// The peer's address.
+    pub(crate) peer: SocketAddr,
+    /// The address of this end. `None`: the connection had broken before it was known.
+    pub(crate) own: Option<SocketAddr>,
+}
+
 /// State that the two directions of a connection share.
 pub(crate) struct Shared {
     rt: Rt,
-    peer: SocketAddr,
+    ends: Ends,
     faults: Arc<Faults>,
     write_timeout: Duration,
     out: Mutex<Out>,
@@ -77,7 +86,7 @@ struct Delayed {
 impl Sender {
     pub(crate) fn new(
         rt: Rt,
-        peer: SocketAddr,
+        ends: Ends,
         half: WriteHalf,
         faults: Arc<Faults>,
         write_timeout: Duration,
@@ -86,7 +95,7 @@ impl Sender {
         let out = Out { half: Some(half), queue: VecDeque::new(), queue_bytes: 0, finishing: false };
         Sender(Arc::new(Shared {
             rt,
-            peer,
+            ends,
             faults,
             write_timeout,
             out: Mutex::new(out),
@@ -104,7 +113,12 @@ impl Sender {
 
     /// Returns the peer's address.
     pub fn peer(&self) -> SocketAddr {
-        self.0.peer
+        self.0.ends.peer
+    }
+
+    /// Returns the addresses of both ends.
+    pub(crate) fn ends(&self) -> Ends {
+        self.0.ends
     }
 
     /// Returns whether either side has ended the connection.
@@ -249,7 +263,7 @@ impl Shared {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return self.close(),
                 Err(_) => {
-                    tracing::warn!(peer = %self.peer, "closing a connection: the peer does not read");
+                    tracing::warn!(peer = %self.ends.peer, "closing a connection: the peer does not read");
                     return self.close();
                 }
             }

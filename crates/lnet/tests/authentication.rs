@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io::IoSlice, net::SocketAddr, sync::Arc, time::Duration};
 
 use sheen_keys::{Key, Keyring};
-use sheen_lnet::{AuthError, Connection, Frame, Limits, Net, Nid, RecvError, Stranger, Trust};
+use sheen_lnet::{AuthError, Connection, Frame, Limits, Net, Nid, Reception, RecvError, Stranger, Trust};
 use sheen_rt::{
-    JoinHandle, Rt,
+    JoinHandle, ReadHalf, Rt, WriteHalf,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    auth::{Auth, ClusterId, FLAVOR_NULL, KeyId},
+    auth::{Auth, ClusterId, FLAVOR_NULL, KeyId, Route},
     frame::{Kind, to_body},
 };
 
@@ -33,7 +33,7 @@ fn key(cluster: ClusterId, id: u64, secret: u8) -> Key {
 }
 
 fn of(keys: &[Key]) -> Trust {
-    Trust::Keys { keyring: Arc::new(Keyring::of(keys.to_vec())), open_servers: false }
+    Trust::Keys { keyring: Arc::new(Keyring::of(keys.to_vec())), open_servers: false, relays: false }
 }
 
 /// Admits one connection. Returns the kind of its first frame.
@@ -86,8 +86,21 @@ fn ends_with_the_same_key_connect() {
 #[test]
 fn client_without_a_key_of_the_cluster_is_refused() {
     run(async |rt| {
-        let (error, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), of(&[key(ClusterId(8), 1, 1)])).await;
+        let (error, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), of(&[])).await;
         assert!(matches!(error, Some(AuthError::NoKey(CLUSTER))), "{error:?}");
+        assert_eq!(admitted, Err(Stranger::NoKey));
+    });
+}
+
+#[test]
+fn client_of_one_cluster_refuses_servers_of_others() {
+    run(async |rt| {
+        let keyring = Arc::new(Keyring::default());
+        keyring.confirmed(&key(CLUSTER, 1, 1));
+        let trust = Trust::Keys { keyring, open_servers: false, relays: false };
+        assert_eq!(meet(&rt, of(&[key(CLUSTER, 1, 1)]), trust.clone()).await.1, Ok(Kind::Hello));
+        let (error, admitted) = meet(&rt, of(&[key(ClusterId(8), 1, 1)]), trust).await;
+        assert!(error.is_some_and(|e| e.to_string().contains("belongs to cluster 0000000000000008")));
         assert_eq!(admitted, Err(Stranger::NoKey));
     });
 }
@@ -116,7 +129,7 @@ fn client_that_skips_the_handshake_is_refused() {
 fn server_without_its_key_yet_refuses_everybody() {
     run(async |rt| {
         let (error, admitted) = meet(&rt, of(&[]), of(&[key(CLUSTER, 1, 1)])).await;
-        assert!(matches!(error, Some(AuthError::Starting)), "{error:?}");
+        assert!(matches!(error, Some(AuthError::Busy)), "{error:?}");
         assert_eq!(admitted, Err(Stranger::Starting));
     });
 }
@@ -126,7 +139,7 @@ fn server_without_authentication_serves_only_those_who_trust_it() {
     run(async |rt| {
         assert_eq!(meet(&rt, Trust::All, Trust::All).await.1, Ok(Kind::Hello));
         let keyring = Arc::new(Keyring::of(vec![key(CLUSTER, 1, 1)]));
-        let tool = Trust::Keys { keyring, open_servers: true };
+        let tool = Trust::Keys { keyring, open_servers: true, relays: false };
         assert_eq!(meet(&rt, Trust::All, tool).await.1, Ok(Kind::Hello));
         let (addr, _admitted) = serve(&rt, Trust::All).await;
         let error = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)])).connect(addr).await.err().unwrap();
@@ -135,7 +148,7 @@ fn server_without_authentication_serves_only_those_who_trust_it() {
 }
 
 #[test]
-fn refusal_reports_why_a_server_does_not_admit_a_process() {
+fn reception_reports_why_servers_do_not_admit_a_process() {
     run(async |rt| {
         let closed = Nid::Tcp(([127, 0, 0, 1], 9).into());
         for (server, client, refused) in [
@@ -147,11 +160,63 @@ fn refusal_reports_why_a_server_does_not_admit_a_process() {
         ] {
             let (addr, admitted) = serve(&rt, server).await;
             let net = Net::trusting(rt.clone(), client);
-            let error = net.refusal(&[closed, Nid::Tcp(addr)]).await.map(|e| e.to_string());
-            let expected = error.as_deref().map(|e| refused.is_some_and(|part| e.contains(part)));
-            assert!(expected.unwrap_or(true), "{error:?} instead of {refused:?}");
-            assert_eq!(error.is_some(), refused.is_some());
+            let reception = net.reception(&[closed, Nid::Tcp(addr)], Duration::from_secs(2)).await;
+            match (&reception, refused) {
+                (Reception::Admitted, None) => {}
+                (Reception::Refused(e), Some(part)) if e.to_string().contains(part) => {}
+                _ => unreachable!("{reception:?} instead of {refused:?}"),
+            }
+            assert!(matches!(net.reception(&[closed], Duration::from_secs(2)).await, Reception::Silent));
             drop(admitted);
+        }
+    });
+}
+
+/// Passes bytes on between a client and a server until one of them ends.
+async fn relay(rt: &Rt, to: SocketAddr) -> SocketAddr {
+    let listener = rt.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let there = rt.connect(to).await.unwrap();
+    let tasks = rt.clone();
+    drop(rt.spawn("relay", async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let ((from_client, to_client), (from_server, to_server)) = (client.split(), there.split());
+        drop(tasks.spawn("relay", pass_on(from_client, to_server)));
+        pass_on(from_server, to_client).await;
+    }));
+    addr
+}
+
+async fn pass_on(mut from: ReadHalf, mut to: WriteHalf) {
+    let mut bytes = [0; 4096];
+    while let Ok(n @ 1..) = from.read_some(&mut bytes).await {
+        if to.write_all_vectored(&[IoSlice::new(&bytes[..n])]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn connection_that_another_process_passes_on_is_refused() {
+    run(async |rt| {
+        let keyring = || Arc::new(Keyring::of(vec![key(CLUSTER, 1, 1)]));
+        for relays in [false, true] {
+            let trust = Trust::Keys { keyring: keyring(), open_servers: false, relays };
+            let (addr, admitted) = serve(&rt, trust).await;
+            let relay = relay(&rt, addr).await;
+            let client = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)]));
+            match client.connect(relay).await {
+                Ok(connection) => {
+                    assert!(relays);
+                    connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+                    assert_eq!(admitted.await.unwrap().unwrap(), Kind::Hello);
+                }
+                Err(error) => {
+                    assert!(!relays && error.to_string().contains("--allow-relays"), "{error}");
+                    let refused = admitted.await.unwrap();
+                    assert!(matches!(refused, Err(RecvError::Stranger(Stranger::Relayed(_)))), "{refused:?}");
+                }
+            }
         }
     });
 }
@@ -167,9 +232,11 @@ fn connections_that_authenticate_at_the_same_time_are_limited() {
         let mut waiting = Vec::new();
         for _ in 0..2 {
             let connection = stranger.connect(addr).await.unwrap();
-            let body = to_body(&Auth::Begin { flavors: FLAVOR_NULL }).unwrap();
+            let mut accepted = acceptor.accept().await;
+            let route = Route { client: accepted.sender.peer(), server: addr };
+            let body = to_body(&Auth::Begin { flavors: FLAVOR_NULL, route }).unwrap();
             connection.sender.post(Frame { body: body.into(), ..Frame::new(Kind::Auth, 0) }).unwrap();
-            let (net, mut accepted) = (net.clone(), acceptor.accept().await);
+            let net = net.clone();
             let admit = rt.spawn("admit", async move {
                 let limit = Duration::from_secs(5);
                 let rt = net.rt().clone();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sheen_namespace::{Namespace, StoreError};
 use sheen_rt::{
     Disk, Rt,
-    target_dir::{DirError, LOCK, protection, sync_names},
+    target_dir::{DirError, KEYS, LOCK, protection, sync_names},
 };
 use sheen_wire::Time;
 use sheen_wire::mgs::{TargetKind, target_name};
@@ -125,7 +125,9 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
             // `dom` counts as foreign: a new MDT gives its objects the same names as the old MDT
             // did.
             let own = |name: &str| {
-                matches!(name, LOCK | STORE | RESERVE) || name.starts_with('.') || protection::FILES.contains(&name)
+                matches!(name, LOCK | KEYS | STORE | RESERVE)
+                    || name.starts_with('.')
+                    || protection::FILES.contains(&name)
             };
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };

@@ -3,7 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use sheen_lnet::{Net, NidName, Trust};
+use sheen_lnet::{Net, NidName, Reception, Trust};
 use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{Selftest, selftest::TARGET};
 
@@ -38,8 +38,8 @@ impl SelftestConnection {
         let net = Net::trusting(rt.clone(), Trust::of_tools());
         let server = Server::new(net.clone());
         let nids = runtime.block_on(name.resolve(&rt))?;
-        if let Some(refusal) = runtime.block_on(net.refusal(&nids)) {
-            return Err(refusal);
+        if let Reception::Refused(refusal) = runtime.block_on(net.reception(&nids, timeout)) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
         }
         if *name == NidName::Lo {
             server.add::<Selftest>(TARGET, SelftestService::new(&rt));

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    mem::{Discriminant, discriminant},
     net::SocketAddr,
     sync::{
         Arc,
@@ -86,7 +87,7 @@ struct Inner {
     /// Nanoseconds of the instant from which on no requests are accepted; 0: there is none.
     serves_until: AtomicU64,
     /// Limits the lines about refused connections, which strangers can cause at any rate.
-    refusals: Mutex<LineLimits<()>>,
+    refusals: Mutex<LineLimits<Discriminant<Stranger>>>,
 }
 
 impl Server {
@@ -283,7 +284,7 @@ impl Inner {
     }
 
     fn report_stranger(&self, peer: SocketAddr, why: Stranger) {
-        if let Some(suppressed) = self.refusals.lock().admit((), self.net.rt().now()) {
+        if let Some(suppressed) = self.refusals.lock().admit(discriminant(&why), self.net.rt().now()) {
             tracing::warn!(%peer, suppressed, "refusing a connection: {why}");
         }
     }

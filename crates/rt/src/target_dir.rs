@@ -10,6 +10,9 @@ use crate::disk::{Disk, LockGuard};
 /// The lock file in a target's directory.
 pub const LOCK: &str = "lock";
 
+/// The directory of keys in a server's directory.
+pub const KEYS: &str = "keys";
+
 /// The files of the protection of a directory on shared storage (the crate `failover`).
 pub mod protection {
     /// Names the server that owns the directory, and is rewritten with each of its beats.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client                                   server
-//!   Begin { flavors }                →
+//!   Begin { flavors, route }         →
 //!                                    ←     Challenge { cluster, flavor, noise 1 } (or Open)
 //!   Answer { key, noise 2 }          →
 //!                                    ←     Accepted { noise 3 }
@@ -12,7 +12,7 @@
 //! server as its initiator. `noise 3` is its first transport message, without content: only a
 //! server that knows the key can make it. A refusal is a frame of the same kind with an errno.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::SocketAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,25 @@ id! {
     KeyId
 }
 
+/// The addresses of a connection, as one of its ends sees them. The views of the ends differ if
+/// somebody between them passes the bytes on: a tunnel, a router that translates addresses, or an
+/// attacker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Route {
+    /// The client's address.
+    pub client: SocketAddr,
+    /// The server's address.
+    pub server: SocketAddr,
+}
+
+impl Route {
+    /// Returns whether both ends are on one host: an end is on loopback, or they have one address.
+    pub fn is_local(&self) -> bool {
+        let (client, server) = (self.client.ip().to_canonical(), self.server.ip().to_canonical());
+        client.is_loopback() || server.is_loopback() || client == server
+    }
+}
+
 /// A text that is not an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {DIGITS} hexadecimal digits")]
@@ -68,10 +87,12 @@ pub struct InvalidId;
 /// Body of a frame of kind [`crate::frame::Kind::Auth`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Auth {
-    /// The client's first message: `FLAVOR_*` that it accepts.
+    /// The client's first message.
     Begin {
-        /// The flavors, added up.
+        /// The flavors that it accepts, `FLAVOR_*`, added up.
         flavors: u8,
+        /// The addresses of the connection as the client sees them.
+        route: Route,
     },
     /// The server's reply.
     Challenge {
@@ -117,10 +138,25 @@ mod tests {
 
     #[test]
     fn auth_messages_are_pinned() {
-        assert_eq!(to_body(&Auth::Begin { flavors: FLAVOR_NULL }).unwrap(), [0, 1]);
+        let route = Route { client: ([127, 0, 0, 1], 1).into(), server: ([10, 0, 0, 1], 7988).into() };
+        let begin = [0, 1, 0, 127, 0, 0, 1, 1, 0, 10, 0, 0, 1, 180, 62];
+        assert_eq!(to_body(&Auth::Begin { flavors: FLAVOR_NULL, route }).unwrap(), begin);
         let challenge = Auth::Challenge { cluster: ClusterId(1), flavor: 1, noise: vec![7, 8] };
         assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 2, 7, 8]);
         assert_eq!(to_body(&Auth::Answer { key: KeyId(2), noise: vec![9] }).unwrap(), [3, 2, 1, 9]);
+    }
+
+    #[test]
+    fn route_is_local_on_loopback_and_between_ports_of_an_address() {
+        let route = |client: &str, server: &str| {
+            Route { client: client.parse().unwrap(), server: server.parse().unwrap() }.is_local()
+        };
+        assert!(route("127.0.0.1:1", "127.0.0.2:2"));
+        assert!(route("[::1]:1", "[::1]:2"));
+        assert!(route("[::ffff:127.0.0.1]:1", "10.0.0.1:2"));
+        assert!(route("10.0.0.1:1", "127.0.0.1:2"));
+        assert!(route("10.0.0.1:1", "10.0.0.1:2"));
+        assert!(!route("10.0.0.1:1", "10.0.0.2:2"));
     }
 
     proptest! {

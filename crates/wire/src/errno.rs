@@ -66,6 +66,7 @@ errnos! {
     ENOTEMPTY = 39, "Directory not empty";
     ELOOP = 40, "Too many levels of symbolic links";
     ENODATA = 61, "No data available";
+    EREMOTE = 66, "Object is remote";
     EPROTO = 71, "Protocol error";
     EBADMSG = 74, "Bad message";
     EOVERFLOW = 75, "Value too large for defined data type";

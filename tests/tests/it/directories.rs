@@ -161,6 +161,9 @@ fn second_mdt_is_refused_before_it_is_ready() {
     let mut other = Cluster::start();
     other.kill("mds");
     let said = refused(server(&cluster, "mds", &other.base.join("mds"), "many"));
+    assert!(said.contains("the server belongs to cluster"), "{said}");
+    fs::remove_dir_all(other.base.join("mds/keys")).expect("the keys of the other cluster");
+    let said = refused(server(&cluster, "mds", &other.base.join("mds"), "many"));
     assert!(said.contains("the MGS refused to register many-MDT0000: File exists"), "{said}");
 }
 

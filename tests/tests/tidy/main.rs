@@ -230,7 +230,7 @@ fn code_of(name: &str) -> String {
 }
 
 /// Documents that name tests for statements.
-const NAMING_TESTS: [&str; 4] = ["semantics.md", "recovery.md", "recovery-tests.md", "failover.md"];
+const NAMING_TESTS: [&str; 5] = ["security.md", "semantics.md", "recovery.md", "recovery-tests.md", "failover.md"];
 
 /// Returns the source of the tests that a document calls `file`: of a file below `tests`, or
 /// `CRATE/FILE` of a crate.

@@ -33,20 +33,21 @@ pub fn run(args: &KeyArgs) -> Result {
     }
 }
 
-/// Returns the keys that this user's mounts find.
-fn found() -> Result<Vec<Found>> {
+/// Returns the keys that this user's mounts find. Reports files that are not usable.
+fn found() -> Vec<Found> {
     let mut keys = Vec::new();
     for dir in search_dirs() {
-        match list(&dir, "") {
-            Err(KeyError::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            found => keys.extend(found.context("cannot list the keys")?),
+        let listing = list(&dir, None);
+        keys.extend(listing.found);
+        for unusable in listing.unusable.iter().filter(|error| !error.is_denied_directory(&dir)) {
+            eprintln!("sheen: {unusable}");
         }
     }
-    Ok(keys)
+    keys
 }
 
 fn print(args: &KeyListArgs) -> Result {
-    let lines = found()?.into_iter().map(|Found { key, path }| Line {
+    let lines = found().into_iter().map(|Found { key, path }| Line {
         cluster: key.cluster.to_string(),
         key: key.id.to_string(),
         created: key.created,

@@ -23,7 +23,6 @@ pub fn mgs(args: &MgsArgs) -> Result {
     let listen = host::listen_address(&args.listen, DEFAULT_PORT)?;
     DirKind::Mgs.expect_in(&args.dir)?;
     serve(&args.dir, args.auth, &args.failover, async |host: &Host| {
-        host.serve_keys(&args.dir)?;
         let bound = host.listen(listen).await?;
         host.mgs(&args.dir).await?;
         println!("MGS ready at {}", Nid::Tcp(bound));
@@ -77,11 +76,12 @@ fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &
         let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
         let bound = host.listen(plan.listen).await?;
         let own = host.announced(&plan, bound);
-        if let Some(refused) = host.refused(&mgs.nids).await {
-            return Err(refused).context("cannot join the file system");
-        }
         let nids = announce::with_servicenodes(&host.rt, own, &args.failover.servicenodes).await?;
-        start(host, &mgs.nids, &nids).await
+        tokio::select! {
+            started = start(host, &mgs.nids, &nids) => started?,
+            refused = host.refused(&mgs.nids) => return Err(refused).context("cannot join the file system"),
+        }
+        host.store_learned_key()
     })
 }
 

@@ -11,7 +11,7 @@ use sheen_oss::DiskSpec;
 
 use crate::{
     announce,
-    args::UpArgs,
+    args::{AuthMode, UpArgs},
     commands::umount::is_mounted,
     config::{Config, check_fsname},
     daemon::{self, Ready},
@@ -53,7 +53,7 @@ pub fn run(args: &UpArgs) -> Result {
     match state(&home.run())? {
         State::Down => {}
         State::Up(now) => {
-            return report_running(&home, &plan, args.ost_model.ost_model, &now, mountpoint.as_deref());
+            return report_running(&home, &plan, args.ost_model.ost_model, args.auth.auth, &now, mountpoint.as_deref());
         }
         State::Changing => {
             return Err(Failure::new("another process is starting or stopping this file system")
@@ -79,6 +79,7 @@ fn report_running(
     home: &Home,
     plan: &Config,
     disk: Option<DiskSpec>,
+    auth: AuthMode,
     now: &Running,
     mountpoint: Option<&Path>,
 ) -> Result {
@@ -89,7 +90,8 @@ fn report_running(
             now.fsname
         )));
     }
-    if Config::load(&home.config())?.as_ref() != Some(plan) {
+    let other_auth = now.open != (auth == AuthMode::None);
+    if other_auth || Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
             .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));
     }
@@ -206,12 +208,11 @@ async fn start(
     let mut config = plan(args, home)?;
     let mut lock = RunLock::take(&home.run())?;
     let fresh = !home.config().exists();
-    private_dir(&home.mgs())?;
-    host.serve_keys(&home.mgs())?;
     let bound = listen(host, config.listen, fresh && args.listen.is_none()).await?;
     config.listen = bound;
     let me = host.announced(&announce::plan_alone(&host.rt, bound).await, bound);
     let mgs = [me];
+    private_dir(&home.mgs())?;
     host.mgs(&home.mgs()).await?;
     let osts = osts_to_serve(home, config.osts, host.registered_targets(&config.fsname).as_ref())?;
     private_dir(&home.mdt(0))?;
@@ -233,7 +234,8 @@ async fn start(
         }
         None => None,
     };
-    lock.announce(&describe(&config, &me, mountpoint, host))?;
+    let open = args.auth.auth == AuthMode::None;
+    lock.announce(&Running { open, ..describe(&config, &me, mountpoint, host) })?;
     Ok((lock, mount))
 }
 
@@ -268,6 +270,7 @@ fn describe(config: &Config, me: &Nid, mountpoint: Option<&Path>, host: &Host) -
         mgs: me.to_string(),
         mount: mountpoint.map(Path::to_owned),
         osts: config.osts,
+        open: false,
         since: u64::try_from(host.rt.wall().sec).unwrap_or_default(),
     }
 }

@@ -1,16 +1,19 @@
 //! The keys of a process: makes, learns and checks them.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use sheen_keys::{Key, KeyError, Keyring, user_dir};
-use sheen_lnet::{Nid, Trust};
+use sheen_lnet::{Nid, Reception, Trust};
+use sheen_rt::target_dir::KEYS;
 use sheen_wire::auth::ClusterId;
 
 use super::Host;
 use crate::error::{Context, Failure, Result};
 
-/// Directory of the keys of a server, in its own directory.
-const KEYS_DIR: &str = "keys";
+/// Time for one server to admit or refuse this process.
+const RECEPTION: Duration = Duration::from_secs(2);
+/// Wait before the servers are asked again, if none answers.
+const RECEPTION_RETRY: Duration = Duration::from_millis(500);
 
 impl Host {
     fn keyring(&self) -> Option<&Keyring> {
@@ -37,7 +40,7 @@ impl Host {
         let warn = |error: KeyError| {
             tracing::warn!("cannot copy the file system's key for this user's mounts: {error}");
         };
-        let made = keyring.serve(&mgs_dir.join(KEYS_DIR), user_dir().as_deref(), make, warn);
+        let made = keyring.serve(&mgs_dir.join(KEYS), user_dir().as_deref(), make, warn);
         if let Some(path) = made.context("cannot use the file system's key")? {
             tracing::info!(
                 "made the key of this file system: {}; other hosts need a copy (`sheen key add`)",
@@ -54,13 +57,31 @@ impl Host {
     /// A key cannot be read.
     pub fn join_keys(&self, dir: &Path) -> Result {
         match self.keyring() {
-            Some(keyring) => keyring.serve_as_member(&dir.join(KEYS_DIR)).context("cannot use the file system's key"),
+            Some(keyring) => keyring.serve_as_member(&dir.join(KEYS)).context("cannot use the file system's key"),
             None => Ok(()),
         }
     }
 
-    /// Returns why the MGS refuses this process. `None`: it does not, or no NID answers.
-    pub async fn refused(&self, mgs: &[Nid]) -> Option<Failure> {
-        self.net.refusal(mgs).await.map(|e| Failure::new(e.to_string()))
+    /// Stores the key that a new MDS or OSS has learned from its MGS.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn store_learned_key(&self) -> Result {
+        match self.keyring() {
+            Some(keyring) => keyring.store_learned().context("cannot store the file system's key"),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns when the MGS refuses this process, with the reason. Never returns once the MGS
+    /// admits it.
+    pub async fn refused(&self, mgs: &[Nid]) -> Failure {
+        loop {
+            match self.net.reception(mgs, RECEPTION).await {
+                Reception::Admitted => return std::future::pending().await,
+                Reception::Refused(reason) => return Failure::new(reason.to_string()),
+                Reception::Silent => self.rt.sleep(RECEPTION_RETRY).await,
+            }
+        }
     }
 }
