@@ -2,4 +2,5 @@
 
 mod caches;
 mod crashes;
+mod hostile_peers;
 mod mounts_end;
