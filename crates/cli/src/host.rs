@@ -358,7 +358,7 @@ impl Host {
             Client::mount(self.rt.clone(), self.net.clone(), mgs.to_vec(), fsname, client_options, self.params.clone());
         let client = tokio::select! {
             client = self.rt.timeout(MOUNT_TIMEOUT, client) => client,
-            failure = self.refused(mgs) => return Err(failure).context(format!("cannot mount {source}")),
+            refused = self.net.refused(mgs) => return Err(refused).context(format!("cannot mount {source}")),
         };
         let client = match client {
             Ok(Ok(client)) => client,

@@ -41,6 +41,9 @@ pub struct Running {
     /// Whether it serves processes without a key.
     #[serde(default)]
     pub open: bool,
+    /// Whether it accepts connections that another process passes on.
+    #[serde(default)]
+    pub relays: bool,
     /// Time at which it became ready, in seconds since 1970.
     pub since: u64,
 }
@@ -159,6 +162,7 @@ mod tests {
             mount: None,
             osts: 4,
             open: false,
+            relays: false,
             since: 0,
         };
         lock.announce(&me).unwrap();

@@ -122,7 +122,9 @@ pub fn load(path: &Path) -> Result<Key, KeyError> {
     if mode & 0o077 != 0 {
         return Err(KeyError::Exposed { path: path.to_owned(), mode });
     }
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+    // The owner of the directory can replace the file anyhow.
+    let of_dir = path.parent().and_then(|dir| fs::metadata(dir).ok()).map(|dir| dir.uid());
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() && Some(owner) != of_dir {
         return Err(KeyError::Foreign { path: path.to_owned(), owner });
     }
     let mut text = String::new();

@@ -32,17 +32,15 @@ pub struct Keyring {
 struct State {
     /// The keys that this process accepts as a server, the oldest first. All have one cluster.
     served: Vec<Key>,
-    /// The key that this process uses as a client, if none is served.
+    /// The key that the first server proved to know, if none was served then.
     used: Option<Key>,
-    /// The cluster of the first server that proved to know a key.
-    cluster: Option<ClusterId>,
     /// The directory for the key by which the MGS accepts this server.
     learns: Option<PathBuf>,
 }
 
 impl State {
     fn cluster(&self) -> Option<ClusterId> {
-        self.served.first().map(|key| key.cluster).or(self.cluster)
+        self.served.first().or(self.used.as_ref()).map(|key| key.cluster)
     }
 }
 
@@ -146,23 +144,20 @@ impl Keyring {
 
     /// Records that a server proved to know this key. From now on this process belongs to its
     /// cluster, and a new MDS or OSS accepts the key.
-    pub fn confirmed(&self, key: &Key) {
+    ///
+    /// # Errors
+    /// Meanwhile this process belongs to another cluster.
+    pub fn confirmed(&self, key: &Key) -> Result<(), KeyError> {
         let mut state = self.state.write();
-        if state.served.is_empty() {
-            state.cluster = Some(key.cluster);
-            state.used = Some(key.clone());
-            if state.learns.is_some() {
-                state.served.push(key.clone());
-            }
+        match state.cluster() {
+            Some(own) if own != key.cluster => return Err(KeyError::OtherCluster { theirs: key.cluster, own }),
+            Some(_) => {}
+            None => state.used = Some(key.clone()),
         }
-    }
-
-    /// Records that a server refused this key. The next connection searches for another one.
-    pub fn refused(&self, key: &Key) {
-        let mut state = self.state.write();
-        if state.used.as_ref() == Some(key) {
-            state.used = None;
+        if state.served.is_empty() && state.learns.is_some() {
+            state.served.push(key.clone());
         }
+        Ok(())
     }
 
     /// Stores the key that a new MDS or OSS has learned.
@@ -219,12 +214,11 @@ mod tests {
     fn client_belongs_to_the_cluster_of_its_first_server() {
         let ring = with_dirs(&[]);
         assert_eq!(ring.known(ClusterId(1)).unwrap(), None);
-        ring.confirmed(&key(1, 1, 10));
+        ring.confirmed(&key(1, 1, 10)).unwrap();
         assert_eq!(ring.known(ClusterId(1)).unwrap(), Some(key(1, 1, 10)), "without a file");
         assert!(matches!(ring.known(ClusterId(2)), Err(KeyError::OtherCluster { .. })));
-        ring.refused(&key(1, 1, 10));
-        assert_eq!(ring.known(ClusterId(1)).unwrap(), None, "the key may have been replaced");
-        assert!(ring.known(ClusterId(2)).is_err());
+        assert!(ring.confirmed(&key(2, 2, 20)).is_err(), "its handshake began before");
+        assert_eq!(ring.known(ClusterId(1)).unwrap(), Some(key(1, 1, 10)));
     }
 
     #[test]
@@ -233,8 +227,8 @@ mod tests {
         let ring = with_dirs(&[]);
         ring.serve_as_member(data.path()).unwrap();
         assert_eq!(ring.cluster(), None);
-        ring.confirmed(&key(1, 1, 10));
-        ring.confirmed(&key(1, 2, 20));
+        ring.confirmed(&key(1, 1, 10)).unwrap();
+        ring.confirmed(&key(1, 2, 20)).unwrap();
         assert_eq!((ring.cluster(), ring.accepted(KeyId(1))), (Some(ClusterId(1)), Some(key(1, 1, 10))));
         assert_eq!(ring.accepted(KeyId(2)), None, "the first server is the MGS");
         assert!(list(data.path(), None).found.is_empty(), "it is not registered yet");

@@ -34,7 +34,9 @@ pub enum AuthError {
     #[error("the server demands a key, and this process runs with auth=none")]
     Demanded,
     /// Somebody on the server's host passes the connection on.
-    #[error("the connection does not lead to the server directly; for a tunnel, start the server with --allow-relays")]
+    #[error(
+        "the connection does not lead to the server directly; for a tunnel or a forwarded port, start the server with --allow-relays"
+    )]
     Relayed,
     /// The server admits nobody at the moment.
     #[error("the server is starting, or too many clients connect at once")]

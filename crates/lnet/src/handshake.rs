@@ -19,9 +19,13 @@ use crate::{
 /// Flavors of this release.
 const FLAVORS: u8 = FLAVOR_NULL;
 
-/// The answer of servers to [`Net::reception`].
-#[derive(Debug)]
-pub enum Reception {
+/// Time for one server to admit or refuse this process, in [`Net::refused`].
+const RECEPTION: Duration = Duration::from_secs(2);
+/// Wait before the servers are asked again, if none answers.
+const RECEPTION_RETRY: Duration = Duration::from_millis(500);
+
+/// The answer of servers that were asked once.
+enum Reception {
     /// One admits this process.
     Admitted,
     /// None admits it, and one refuses it, or is refused by it.
@@ -37,16 +41,27 @@ impl Net {
         entropy
     }
 
-    /// Asks these servers in turn whether they would admit this process. For commands, which report
-    /// a refusal instead of trying again. `limit`: time for each of them.
-    pub async fn reception(&self, nids: &[Nid], limit: Duration) -> Reception {
+    /// Returns when one of these servers refuses this process, or is refused by it, and no other
+    /// one admits it. Never returns once a server admits it. For commands: they report the refusal
+    /// instead of trying to connect again and again.
+    pub async fn refused(&self, nids: &[Nid]) -> AuthError {
+        loop {
+            match self.reception(nids).await {
+                Reception::Admitted => return std::future::pending().await,
+                Reception::Refused(reason) => return reason,
+                Reception::Silent => self.rt().sleep(RECEPTION_RETRY).await,
+            }
+        }
+    }
+
+    async fn reception(&self, nids: &[Nid]) -> Reception {
         let mut reception = Reception::Silent;
         for nid in nids {
             let Nid::Tcp(addr) = nid else { continue };
             if self.is_own(nid) {
                 return Reception::Admitted;
             }
-            match self.rt().timeout(limit, self.try_connect(*addr)).await {
+            match self.rt().timeout(RECEPTION, self.try_connect(*addr)).await {
                 Ok(Ok(())) => return Reception::Admitted,
                 Ok(Err(e)) => {
                     if let Some(refusal) = refusal(e) {
@@ -106,7 +121,6 @@ impl Net {
             Ok(Auth::Accepted { noise }) => noise,
             Ok(_) => return Err(denied(AuthError::Unexpected)),
             Err(errno) => {
-                keyring.refused(&key);
                 let reason = match errno {
                     Errno::ENOENT => "it is not one of its keys",
                     _ => "the secrets of the two sides differ",
@@ -115,8 +129,7 @@ impl Net {
             }
         };
         answered.check(&proof).map_err(|_| denied(AuthError::Impostor(key.id)))?;
-        keyring.confirmed(&key);
-        Ok(())
+        keyring.confirmed(&key).map_err(|e| denied(e.into()))
     }
 
     /// Authenticates a connection as its server. Returns the client's first frame afterwards. The

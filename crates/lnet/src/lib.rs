@@ -3,7 +3,8 @@
 //! * [`nid`]: the addresses of processes, `0@lo` and `10.0.0.1:7988@tcp`, and mount sources;
 //! * [`net`]: [`Net`], a process's view of the network: the services that run in it, its addresses,
 //!   its connections, faults to inject;
-//! * [`handshake`]: authentication of the two ends of a tcp connection;
+//! * `handshake`: authentication of the two ends of a tcp connection, and [`auth_error`], why it
+//!   failed;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.
 //!
@@ -21,7 +22,7 @@ mod accepted;
 pub mod auth_error;
 pub mod fault;
 pub mod frame;
-pub mod handshake;
+mod handshake;
 pub mod net;
 pub mod nid;
 mod noise;
@@ -31,7 +32,6 @@ pub mod sender;
 pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};
-pub use handshake::Reception;
 pub use net::{Acceptor, Connection, Limits, Local, Net, Trust};
 pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};

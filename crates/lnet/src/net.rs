@@ -30,6 +30,8 @@ pub type Local = Arc<dyn Any + Send + Sync>;
 
 /// Pause before the next accept when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Shortest time between two lines about too many connections, unless one is accepted between.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Bounds of a process's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,6 +259,8 @@ impl Net {
     }
 
     fn connection(&self, stream: Stream, peer: SocketAddr, counted: Option<Counted>) -> Connection {
+        // The address that was dialled may be a wildcard.
+        let peer = stream.peer_addr().unwrap_or(peer);
         let ends = Ends { peer, own: stream.local_addr().ok() };
         let (read, write) = stream.split();
         let (write_timeout, stall_timeout) = (self.limits.write_timeout_ms, self.limits.stall_timeout_ms);
@@ -277,13 +281,18 @@ impl Acceptor {
     /// Returns the next connection. Ignores errors of single connections, and closes connections
     /// over the limit.
     pub async fn accept(&self) -> Connection {
-        let mut complained = false;
+        let (mut complained, mut refused) = (false, None);
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => match self.net.accepted.count(self.net.limits.connections_max) {
                     Some(counted) => return self.net.connection(stream, peer, Some(counted)),
                     None => {
-                        tracing::warn!(%peer, limit = self.net.limits.connections_max, "too many connections: closing one")
+                        let now = self.net.rt.now();
+                        if refused.is_none_or(|last| now.since(last) >= LINE_EVERY) {
+                            refused = Some(now);
+                            let limit = self.net.limits.connections_max;
+                            tracing::warn!(%peer, limit, "too many connections: closing one, and further ones");
+                        }
                     }
                 },
                 Err(error) => {

@@ -3,7 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use sheen_lnet::{Net, NidName, Reception, Trust};
+use sheen_lnet::{Net, NidName, Trust};
 use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{Selftest, selftest::TARGET};
 
@@ -38,9 +38,6 @@ impl SelftestConnection {
         let net = Net::trusting(rt.clone(), Trust::of_tools());
         let server = Server::new(net.clone());
         let nids = runtime.block_on(name.resolve(&rt))?;
-        if let Reception::Refused(refusal) = runtime.block_on(net.reception(&nids, timeout)) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
-        }
         if *name == NidName::Lo {
             server.add::<Selftest>(TARGET, SelftestService::new(&rt));
         }
@@ -53,11 +50,16 @@ impl SelftestConnection {
             ..ImportParams::default()
         };
         let uuid = format!("selftest-{:016x}", rt.random_u64());
-        let config = ImportConfig { params, ..ImportConfig::new(&uuid, TARGET, nids) };
+        let config = ImportConfig { params, ..ImportConfig::new(&uuid, TARGET, nids.clone()) };
         let import = Import::new(net.clone(), config);
         // From here on its end is that of any connection.
-        let opened = SelftestConnection { runtime: Some(runtime), net, import, _server: server };
-        opened.block_on(async { opened.import.connect().await.map_err(io::Error::other) })?;
+        let opened = SelftestConnection { runtime: Some(runtime), net: net.clone(), import, _server: server };
+        opened.block_on(async {
+            tokio::select! {
+                connected = opened.import.connect() => connected.map_err(io::Error::other),
+                refused = net.refused(&nids) => Err(io::Error::new(io::ErrorKind::PermissionDenied, refused)),
+            }
+        })?;
         Ok(opened)
     }
 

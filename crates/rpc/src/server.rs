@@ -236,6 +236,8 @@ impl Inner {
         let hello_timeout = Duration::from_millis(self.config.hello_timeout_ms);
         let admitted = self.net.rt().timeout(hello_timeout, self.net.admit(sender, &mut receiver)).await;
         let first = match admitted.unwrap_or(Err(RecvError::Stranger(Stranger::Slow))) {
+            // It has had its time.
+            Err(RecvError::Stranger(Stranger::Slow)) => return Err(RecvError::Stranger(Stranger::Slow)),
             Err(stranger @ RecvError::Stranger(_)) => {
                 self.end(sender, &mut receiver).await;
                 return Err(stranger);

@@ -136,7 +136,7 @@ fn hostile(random: &mut fastrand::Rng, session: &[Vec<u8>]) -> Vec<u8> {
 
 /// Sends the bytes, and waits until the server closes the connection.
 fn attack(addr: SocketAddr, bytes: &[u8]) {
-    let Ok(mut stream) = TcpStream::connect(addr) else { return };
+    let mut stream = TcpStream::connect(addr).expect("the server listens");
     stream.set_read_timeout(Some(CLOSED_WITHIN)).expect("a valid time");
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
@@ -164,9 +164,13 @@ fn besiege(options: &[&str], mount_options: &[&str]) {
     let seed = std::env::var("SOAK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     println!("SOAK_SEED={seed}, {} frames recorded", session.len());
     let before = memory_kib(&fs);
-    let idle: Vec<TcpStream> = (0..IDLE).filter_map(|_| TcpStream::connect(addr).ok()).collect();
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..cycles() {
+        attack(addr, &hostile(&mut random, &session));
+    }
+    // They take the places of all strangers for some seconds.
+    let idle: Vec<TcpStream> = (0..IDLE).map(|_| TcpStream::connect(addr).expect("the server listens")).collect();
+    for _ in 0..IDLE {
         attack(addr, &hostile(&mut random, &session));
     }
     let grown = memory_kib(&fs).saturating_sub(before);

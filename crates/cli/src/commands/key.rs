@@ -1,19 +1,20 @@
 //! `sheen key`: the keys of this user.
 
 use std::{
+    fs::File,
     io::{self, Read},
     path::Path,
 };
 
 use serde::Serialize;
-use sheen_keys::{Found, Key, KeyError, list, load, search_dirs, store, user_dir};
+use sheen_keys::{Found, Key, KeyError, list, search_dirs, store, user_dir};
 
 use crate::{
     args::{KeyAddArgs, KeyArgs, KeyCommand, KeyListArgs},
     error::{Context, Failure, Result},
 };
 
-/// Largest key that is read from standard input, in bytes.
+/// Largest key file that is read, in bytes.
 const TEXT_BYTES_MAX: u64 = 4096;
 
 /// A line of `sheen key list --json`.
@@ -66,13 +67,15 @@ fn print(args: &KeyListArgs) -> Result {
 }
 
 fn add(args: &KeyAddArgs) -> Result {
-    let key = if args.file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().take(TEXT_BYTES_MAX).read_to_string(&mut text).context("cannot read the key")?;
-        Key::parse(&text).map_err(|reason| Failure::new(format!("standard input is not a key file: {reason}")))?
-    } else {
-        load(&args.file).context("cannot read the key")?
+    let name = args.file.display();
+    // The owner and the mode of the original do not matter: the copy has its own.
+    let file: Box<dyn Read> = match args.file == Path::new("-") {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(&args.file).context(format!("cannot open {name}"))?),
     };
+    let mut text = String::new();
+    file.take(TEXT_BYTES_MAX).read_to_string(&mut text).context(format!("cannot read {name}"))?;
+    let key = Key::parse(&text).map_err(|reason| Failure::new(format!("{name} is not a key file: {reason}")))?;
     let dir = user_dir().ok_or(KeyError::NoDirectory).context("cannot store the key")?;
     let path = store(&dir, &key).context("cannot store the key")?;
     println!("{}", path.display());

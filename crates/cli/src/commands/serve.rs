@@ -40,6 +40,7 @@ pub fn mds(args: &MdsArgs) -> Result {
         }
         host.mdt(dir, fsname, args.default_layout.default_layout.asked(), mgs, nids).await?;
         host.mdts_registered().await?;
+        host.store_learned_key()?;
         println!("{fsname}-MDT0000 ready at {}", nids[0]);
         Ok(())
     })
@@ -62,6 +63,7 @@ pub fn oss(args: &OssArgs) -> Result {
             slots.record(&host.rt.disk(), slot, &name)?;
             ready += 1;
         }
+        host.store_learned_key()?;
         println!("{ready} OSTs of {fsname} ready at {}", nids[0]);
         Ok(())
     })
@@ -78,10 +80,9 @@ fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &
         let own = host.announced(&plan, bound);
         let nids = announce::with_servicenodes(&host.rt, own, &args.failover.servicenodes).await?;
         tokio::select! {
-            started = start(host, &mgs.nids, &nids) => started?,
-            refused = host.refused(&mgs.nids) => return Err(refused).context("cannot join the file system"),
+            started = start(host, &mgs.nids, &nids) => started,
+            refused = host.net.refused(&mgs.nids) => Err(refused).context("cannot join the file system"),
         }
-        host.store_learned_key()
     })
 }
 

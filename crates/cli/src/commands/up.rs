@@ -11,7 +11,7 @@ use sheen_oss::DiskSpec;
 
 use crate::{
     announce,
-    args::{AuthMode, UpArgs},
+    args::{AuthArg, AuthMode, UpArgs},
     commands::umount::is_mounted,
     config::{Config, check_fsname},
     daemon::{self, Ready},
@@ -53,7 +53,7 @@ pub fn run(args: &UpArgs) -> Result {
     match state(&home.run())? {
         State::Down => {}
         State::Up(now) => {
-            return report_running(&home, &plan, args.ost_model.ost_model, args.auth.auth, &now, mountpoint.as_deref());
+            return report_running(&home, &plan, args.ost_model.ost_model, args.auth, &now, mountpoint.as_deref());
         }
         State::Changing => {
             return Err(Failure::new("another process is starting or stopping this file system")
@@ -79,7 +79,7 @@ fn report_running(
     home: &Home,
     plan: &Config,
     disk: Option<DiskSpec>,
-    auth: AuthMode,
+    auth: AuthArg,
     now: &Running,
     mountpoint: Option<&Path>,
 ) -> Result {
@@ -90,7 +90,7 @@ fn report_running(
             now.fsname
         )));
     }
-    let other_auth = now.open != (auth == AuthMode::None);
+    let other_auth = (now.open, now.relays) != (auth.auth == AuthMode::None, auth.allow_relays);
     if other_auth || Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
             .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));
@@ -234,8 +234,7 @@ async fn start(
         }
         None => None,
     };
-    let open = args.auth.auth == AuthMode::None;
-    lock.announce(&Running { open, ..describe(&config, &me, mountpoint, host) })?;
+    lock.announce(&describe(&config, args.auth, &me, mountpoint, host))?;
     Ok((lock, mount))
 }
 
@@ -263,14 +262,15 @@ pub fn prepare(mountpoint: &Path) -> Result {
     std::fs::create_dir_all(mountpoint).context(format!("cannot create the mount point {}", mountpoint.display()))
 }
 
-fn describe(config: &Config, me: &Nid, mountpoint: Option<&Path>, host: &Host) -> Running {
+fn describe(config: &Config, auth: AuthArg, me: &Nid, mountpoint: Option<&Path>, host: &Host) -> Running {
     Running {
         pid: std::process::id(),
         fsname: config.fsname.clone(),
         mgs: me.to_string(),
         mount: mountpoint.map(Path::to_owned),
         osts: config.osts,
-        open: false,
+        open: auth.auth == AuthMode::None,
+        relays: auth.allow_relays,
         since: u64::try_from(host.rt.wall().sec).unwrap_or_default(),
     }
 }

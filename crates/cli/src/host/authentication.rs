@@ -1,19 +1,14 @@
 //! The keys of a process: makes, learns and checks them.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use sheen_keys::{Key, KeyError, Keyring, user_dir};
-use sheen_lnet::{Nid, Reception, Trust};
+use sheen_lnet::Trust;
 use sheen_rt::target_dir::KEYS;
 use sheen_wire::auth::ClusterId;
 
 use super::Host;
-use crate::error::{Context, Failure, Result};
-
-/// Time for one server to admit or refuse this process.
-const RECEPTION: Duration = Duration::from_secs(2);
-/// Wait before the servers are asked again, if none answers.
-const RECEPTION_RETRY: Duration = Duration::from_millis(500);
+use crate::error::{Context, Result};
 
 impl Host {
     fn keyring(&self) -> Option<&Keyring> {
@@ -70,18 +65,6 @@ impl Host {
         match self.keyring() {
             Some(keyring) => keyring.store_learned().context("cannot store the file system's key"),
             None => Ok(()),
-        }
-    }
-
-    /// Returns when the MGS refuses this process, with the reason. Never returns once the MGS
-    /// admits it.
-    pub async fn refused(&self, mgs: &[Nid]) -> Failure {
-        loop {
-            match self.net.reception(mgs, RECEPTION).await {
-                Reception::Admitted => return std::future::pending().await,
-                Reception::Refused(reason) => return Failure::new(reason.to_string()),
-                Reception::Silent => self.rt.sleep(RECEPTION_RETRY).await,
-            }
         }
     }
 }
