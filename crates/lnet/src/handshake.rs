@@ -123,7 +123,8 @@ impl Net {
             Err(errno) => {
                 let reason = match errno {
                     Errno::ENOENT => "it is not one of its keys",
-                    _ => "the secrets of the two sides differ",
+                    Errno::EACCES => "the secrets of the two sides differ",
+                    _ => "it understood no message of this process; does it run the same release?",
                 };
                 return Err(denied(AuthError::Refused { key: key.id, reason }));
             }
@@ -215,11 +216,9 @@ fn route_of_client(sender: &Sender) -> io::Result<Route> {
 /// connection between hosts may pass translators of addresses, and is not judged.
 fn is_relayed(route: Route, sender: &Sender) -> bool {
     let Ends { peer, own } = sender.ends();
-    let canonical = |addr: SocketAddr| SocketAddr::new(addr.ip().to_canonical(), addr.port());
     let Some(own) = own else { return true };
-    let here = Route { client: canonical(peer), server: canonical(own) };
-    let there = Route { client: canonical(route.client), server: canonical(route.server) };
-    (here.is_local() || there.is_local()) && here != there
+    let here = Route { client: peer, server: own };
+    (here.is_local() || route.is_local()) && here.canonical() != route.canonical()
 }
 
 /// Returns the refusal in an error of [`Net::connect`]. `None`: the server was not reached, or may

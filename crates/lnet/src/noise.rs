@@ -81,8 +81,9 @@ impl CryptoResolver for Algorithms {
 impl Terms {
     fn prologue(&self) -> Vec<u8> {
         let mut prologue = [VERSION, &[self.offered, self.flavor], &self.cluster.0.to_le_bytes()].concat();
-        for addr in [self.route.client, self.route.server] {
-            prologue.extend(addr.ip().to_canonical().to_string().as_bytes());
+        let Route { client, server } = self.route.canonical();
+        for addr in [client, server] {
+            prologue.extend(addr.ip().to_string().as_bytes());
             prologue.push(0);
             prologue.extend(addr.port().to_le_bytes());
         }

@@ -72,9 +72,16 @@ pub struct Route {
 }
 
 impl Route {
+    /// Returns the route with IPv4 addresses as such: a socket for IPv6 shows them mapped.
+    pub fn canonical(self) -> Route {
+        let canonical = |addr: SocketAddr| SocketAddr::new(addr.ip().to_canonical(), addr.port());
+        Route { client: canonical(self.client), server: canonical(self.server) }
+    }
+
     /// Returns whether both ends are on one host: an end is on loopback, or they have one address.
-    pub fn is_local(&self) -> bool {
-        let (client, server) = (self.client.ip().to_canonical(), self.server.ip().to_canonical());
+    pub fn is_local(self) -> bool {
+        let Route { client, server } = self.canonical();
+        let (client, server) = (client.ip(), server.ip());
         client.is_loopback() || server.is_loopback() || client == server
     }
 }
