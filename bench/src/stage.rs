@@ -10,6 +10,7 @@ use std::{
 };
 
 use rustix::process::Signal;
+use sheen_wire::auth::Flavor;
 
 use crate::{sheen::Sheen, stop};
 
@@ -118,6 +119,28 @@ impl Stage {
     /// over `tcp` on loopback.
     pub fn sheen_tcp(base: &Path, sheen: &Path, threads: usize, transport: Transport) -> io::Result<Stage> {
         let name = if transport == Transport::Ring { "sheen tcp, io_uring" } else { "sheen tcp" };
+        Stage::servers(name, base, sheen, threads, transport, &[])
+    }
+
+    /// As [`Stage::sheen_tcp`], with a protection of all frames.
+    pub fn sheen_protected(base: &Path, sheen: &Path, threads: usize, flavor: Flavor) -> io::Result<Stage> {
+        let name = match flavor {
+            Flavor::Null => "sheen tcp, null",
+            Flavor::Integrity => "sheen tcp, integrity",
+            Flavor::Privacy => "sheen tcp, privacy",
+        };
+        Stage::servers(name, base, sheen, threads, Transport::Device, &["--flavor", &flavor.to_string()])
+    }
+
+    /// `more`: options of the servers.
+    fn servers(
+        name: &'static str,
+        base: &Path,
+        sheen: &Path,
+        threads: usize,
+        transport: Transport,
+        more: &[&str],
+    ) -> io::Result<Stage> {
         let mut stage = Stage::new(name, base, sheen, transport)?;
         let mgs = format!("127.0.0.1:{}@tcp", free_port()?);
         let (dir, program) = (stage.dir.clone(), stage.sheen.clone());
@@ -125,7 +148,7 @@ impl Stage {
         let mut serve = |words: &[&str], sub: &str| -> io::Result<()> {
             let mut command = program.command(words);
             command.stderr(log.try_clone()?);
-            command.arg("--dir").arg(dir.join(sub)).stdin(Stdio::null()).stdout(Stdio::null());
+            command.args(more).arg("--dir").arg(dir.join(sub)).stdin(Stdio::null()).stdout(Stdio::null());
             stage.children.push(command.spawn()?);
             Ok(())
         };

@@ -1,7 +1,7 @@
 //! Sheen against the baseline, as ratios: the table of `docs/performance.md`.
 //!
 //! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]
-//! [--transport device|ring]`.
+//! [--transport device|ring] [--flavors]`.
 //! Every round measures each work once on each file system, soon after each other, so that other
 //! load of the machine affects them equally. Ratios are formed within a round. The table shows the
 //! median over the rounds.
@@ -22,6 +22,7 @@ use sheen_bench::{
     tree,
     workers::{self, Files, Job, Records},
 };
+use sheen_wire::auth::Flavor;
 
 /// Sheen against the baseline: reads, writes, creates, stats, unlinks, and an archive unpacked
 #[derive(Parser)]
@@ -34,6 +35,9 @@ struct Args {
     /// Measure Sheen only with this transport of the kernel's requests: device or ring
     #[arg(long)]
     transport: Option<String>,
+    /// Instead of the baseline: the protections of connections, as ratios to none
+    #[arg(long)]
+    flavors: bool,
     /// Smaller amounts, for a first impression
     #[arg(long)]
     quick: bool,
@@ -186,6 +190,9 @@ impl Work {
 
 fn bring_up(args: &Args) -> io::Result<Vec<Stage>> {
     let Options { base, sheen, threads, .. } = &args.options;
+    if args.flavors {
+        return Flavor::ALL.into_iter().map(|flavor| Stage::sheen_protected(base, sheen, *threads, flavor)).collect();
+    }
     let wanted = |choice: &Option<String>, name: &str| choice.as_ref().is_none_or(|chosen| chosen == name);
     let mut stages = vec![Stage::baseline(base, *threads)?];
     for (name, transport) in [("device", Transport::Device), ("ring", Transport::Ring)] {
@@ -235,6 +242,7 @@ fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Optio
                 name if name.starts_with("sheen tcp") => work.goal.1,
                 _ => None,
             };
+            let goal = goal.filter(|_| !args.flavors);
             let goal = goal.map(|g| format!("≥ {g}")).unwrap_or_default();
             let figures = json!({"work": work.name, "stage": stage.name, "rate": rate, "ratio": median(&ratios)});
             row(&work.name, stage.name, format!("{rate:.0} {}", work.kind.unit()), &ratios, goal, figures);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sheen_layout::{Asked, Template};
 use sheen_oss::DiskSpec;
+use sheen_wire::auth::Flavor;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,6 +210,10 @@ pub struct AuthArg {
     /// read and change all files
     #[arg(long, value_enum, value_name = "WHO", default_value_t = AuthMode::Key)]
     pub auth: AuthMode,
+    /// Least protection of connections: null, integrity (changed frames are refused), or privacy
+    /// (they are encrypted as well) [default: integrity between hosts, null on one host]
+    #[arg(long, value_name = "FLAVOR")]
+    pub flavor: Option<Flavor>,
     /// With --auth none: serve other hosts as well, because all users of this network are trusted
     #[arg(long)]
     pub trust_network: bool,

@@ -170,7 +170,7 @@ impl Host {
 
     /// Listens at an address. Returns the address with its port.
     pub async fn listen(&self, addr: SocketAddr) -> Result<SocketAddr> {
-        trust::check_open(&self.auth, addr)?;
+        trust::check(&self.auth, addr)?;
         let bound = self.server.listen(addr).await.map_err(|e| {
             let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
             match e.kind() {

@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use sheen_mount::{IoUring, IoUringSwitch, Locks, MountFlags};
+use sheen_wire::auth::Flavor;
 
 use crate::{
     args::{AuthArg, AuthMode, MountArgsCommon},
     error::{Failure, Result},
+    trust,
 };
 
 /// Options without effect: they ask for the default, or concern only mount(8), fstab(5) and
@@ -95,12 +97,14 @@ pub struct MountRequest {
     pub retries: u32,
     /// Whether the servers are trusted without a key.
     pub auth: AuthMode,
+    /// The least protection of connections.
+    pub flavor: Option<Flavor>,
 }
 
 impl MountRequest {
     /// Returns whom the mount trusts.
     pub fn auth(&self) -> AuthArg {
-        AuthArg { auth: self.auth, trust_network: false, allow_relays: false }
+        AuthArg { auth: self.auth, flavor: self.flavor, trust_network: false, allow_relays: false }
     }
 }
 
@@ -113,8 +117,12 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
         ));
     }
     // The options of the environment are for mounts of all servers.
-    if args.mount_options.iter().any(|word| word.starts_with("auth=")) {
-        return Err(Failure::new("mount option 'auth' is not supported by `sheen up`; use --auth"));
+    for option in ["auth", "flavor"] {
+        if args.mount_options.iter().any(|word| word.split_once('=').is_some_and(|(name, _)| name == option)) {
+            return Err(Failure::new(format!(
+                "mount option '{option}' is not supported by `sheen up`; use --{option}"
+            )));
+        }
     }
     Ok(asked.options)
 }
@@ -129,11 +137,12 @@ pub fn asked(args: &MountArgsCommon) -> Result<MountRequest> {
         ..sheen_mount::Options::default()
     };
     let remount = args.mount_options.iter().any(|word| word == "remount");
-    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key };
+    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key, flavor: None };
     if !remount {
         take_defaults(&mut asked, &std::env::var(DEFAULTS).unwrap_or_default())?;
     }
     args.mount_options.iter().filter(|word| !word.is_empty()).try_for_each(|word| take(&mut asked, word))?;
+    trust::check_flavor(asked.auth, asked.flavor)?;
     Ok(asked)
 }
 
@@ -161,7 +170,7 @@ pub fn remounted(words: &[String], has: MountFlags) -> MountFlags {
 pub fn known(words: Vec<String>) -> Vec<String> {
     let remount = words.iter().any(|word| word == "remount");
     let options = sheen_mount::Options::default();
-    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key };
+    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key, flavor: None };
     words.into_iter().filter(|word| take(&mut asked, word).is_ok()).collect()
 }
 
@@ -191,6 +200,10 @@ fn take(asked: &mut MountRequest, word: &str) -> Result {
         ("retry", value) => asked.retries = number("retry", value, 0, RETRIES_MAX)?,
         ("auth", Some("key")) => asked.auth = AuthMode::Key,
         ("auth", Some("none")) => asked.auth = AuthMode::None,
+        ("flavor", Some(flavor)) => {
+            let flavor = flavor.parse();
+            asked.flavor = Some(flavor.map_err(|e| Failure::new(format!("mount option 'flavor': {e}")))?);
+        }
         ("network", Some("tcp" | "tcp0")) => {}
         (name, None) if HARMLESS.contains(&name) => {}
         (name, Some(_)) if HARMLESS_WITH_VALUE.contains(&name) => {}

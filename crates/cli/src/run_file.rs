@@ -13,6 +13,7 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use sheen_wire::auth::Flavor;
 
 use crate::{
     commands::umount::mounted_from,
@@ -44,6 +45,9 @@ pub struct Running {
     /// Whether it accepts connections that another process passes on.
     #[serde(default)]
     pub relays: bool,
+    /// The least protection of its connections, if it was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flavor: Option<Flavor>,
     /// Time at which it became ready, in seconds since 1970.
     pub since: u64,
 }
@@ -163,6 +167,7 @@ mod tests {
             osts: 4,
             open: false,
             relays: false,
+            flavor: None,
             since: 0,
         };
         lock.announce(&me).unwrap();

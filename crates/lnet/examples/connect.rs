@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sheen_keys::{Key, Keyring};
-use sheen_lnet::{Connection, Frame, Net, Trust};
+use sheen_lnet::{Connection, Frame, Keys, Net, Trust};
 use sheen_rt::{RealOptions, Rt};
 use sheen_wire::{auth::ClusterId, frame::Kind};
 
@@ -17,7 +17,7 @@ fn main() {
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let key = Key::new(ClusterId(1), 1, [7; 32], 0);
     let keyring = Arc::new(Keyring::of(vec![key]));
-    let trusts = [("all", Trust::All), ("keys", Trust::Keys { keyring, open_servers: false, relays: false })];
+    let trusts = [("all", Trust::All), ("keys", Keys::new(keyring).into())];
     let mut medians = Vec::new();
     for (name, trust) in trusts {
         let mut rounds: Vec<Duration> =

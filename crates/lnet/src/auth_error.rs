@@ -33,6 +33,9 @@ pub enum AuthError {
     /// The server demands a key, and this process was started without authentication.
     #[error("the server demands a key, and this process runs with auth=none")]
     Demanded,
+    /// The server demands more protection than this process knows.
+    #[error("the server demands more protection than this release has; does it run the same release?")]
+    Flavor,
     /// Somebody on the server's host passes the connection on.
     #[error(
         "the connection does not lead to the server directly; for a tunnel or a forwarded port, start the server with --allow-relays"
@@ -62,7 +65,7 @@ pub enum Stranger {
     #[error("it is passed on by another process: the client sees {} and {}", .0.client, .0.server)]
     Relayed(Route),
     /// It accepts no flavor of this server.
-    #[error("it accepts no flavor of this server")]
+    #[error("it accepts no protection that this server demands; does it run the same release?")]
     Flavor,
     /// It named a key that this server does not accept.
     #[error("this server does not accept key {0}")]
@@ -93,7 +96,8 @@ impl Stranger {
             Stranger::UnknownKey(_) => Errno::ENOENT,
             Stranger::Relayed(_) => Errno::EREMOTE,
             Stranger::Silent | Stranger::Slow | Stranger::NoKey | Stranger::NoSecret(_) => Errno::EACCES,
-            Stranger::Flavor | Stranger::Invalid => Errno::EPROTO,
+            Stranger::Flavor => Errno::EOPNOTSUPP,
+            Stranger::Invalid => Errno::EPROTO,
         }
     }
 }

@@ -14,9 +14,12 @@ use sheen_rt::{
 };
 use sheen_wire::{
     Bulk, Errno,
+    auth::PIECE_BYTES_MAX,
     bulk::BULK_BYTES_MAX,
     frame::{BODY_BYTES_MAX, FLAG_BULK_CRC, FLAG_BULK_LIVE, FrameError, HEADER_LEN, Header, Kind},
 };
+
+use crate::seal::{Forged, Seal};
 
 /// A file whose pages are sent directly (sendfile).
 pub trait Source: Send + Sync {
@@ -60,9 +63,38 @@ pub struct Live {
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Buffers for live bulk that has to be read after all. Each has the usual size of an RPC; 16 MiB
-/// in all.
-static BUFFERS: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(1 << 20, 16));
+/// Buffers for live bulk that has to be read after all, and for encrypted bulk. Each has the usual
+/// size of an RPC; 16 MiB in all.
+static BUFFERS: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(BUFFER_BYTES, 16));
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Reads live bulk piece by piece.
+struct Cursor<'a> {
+    stretches: &'a [Stretch],
+    /// Bytes of the first stretch that were read.
+    read: usize,
+}
+
+impl Cursor<'_> {
+    /// Fills `out` with the next bytes. As in [`Encoded::send_live`], zeros replace what cannot be
+    /// read.
+    fn fill(&mut self, mut out: &mut [u8]) {
+        while let Some((Stretch { source, offset, len }, rest)) = self.stretches.split_first() {
+            let (now, later) = out.split_at_mut(out.len().min(len - self.read));
+            let got = source.file().read_at(offset + self.read as u64, now).unwrap_or(0);
+            if got < now.len() {
+                source.stale();
+                now[got..].fill(0);
+            }
+            self.read += now.len();
+            out = later;
+            if self.read < *len {
+                return;
+            }
+            (self.stretches, self.read) = (rest, 0);
+        }
+    }
+}
 
 impl Live {
     /// Returns the total number of bytes.
@@ -124,8 +156,7 @@ pub struct Frame {
     pub body: Bytes,
     /// File data.
     pub bulk: Bulk,
-    /// For sending: file data that follows the bulk. The bulk must be empty if this is to be
-    /// checksummed.
+    /// For sending: file data in place of the bulk.
     pub live: Option<Live>,
     /// After receiving: the bulk was sent live and does not match its checksum.
     pub damaged: bool,
@@ -149,31 +180,58 @@ impl From<Header> for Frame {
     }
 }
 
-/// Slices for one system call: header, body and the 16 segments of 1 MiB that the largest bulk
-/// usually has.
-const SLICES_MAX: usize = 18;
+/// Slices for one system call: header, tags, body and the 16 segments of 1 MiB that the largest
+/// bulk usually has.
+const SLICES_MAX: usize = 19;
 
 /// A frame being written.
 pub(crate) struct Encoded {
     header: [u8; HEADER_LEN],
+    /// The tags of a frame that is sealed.
+    tags: Vec<u8>,
     body: Bytes,
     bulk: Bulk,
     live: Option<Live>,
-    /// Bytes of header, body and bulk.
+    /// Bytes of header, tags, body and bulk.
     plain: usize,
     /// Bytes in total.
     len: usize,
     written: usize,
+    /// It is to be sealed before it is written.
+    unsealed: bool,
+}
+
+/// Pieces up to this size are encrypted into memory of their own.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// Returns a buffer for a piece of bulk.
+fn buffer(len: usize) -> Buffer {
+    if len > SMALL_BYTES_MAX { BUFFERS.take(len) } else { Buffer::unpooled(len) }
+}
+
+/// Returns bulk of at most [`PIECE_BYTES_MAX`] in one run, without a copy if it is one already.
+fn joined(bulk: Bulk) -> Bytes {
+    if bulk.segments().len() < 2 {
+        return bulk.into_bytes();
+    }
+    let (mut out, mut end) = (buffer(bulk.len()), 0);
+    for segment in bulk.segments() {
+        out[end..end + segment.len()].copy_from_slice(segment);
+        end += segment.len();
+    }
+    out.freeze(0..end)
 }
 
 /// Sent in place of bytes that a file does not have any more.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 impl Encoded {
-    /// Checks the limits, fills in the header and computes the checksums.
-    pub(crate) fn new(frame: Frame) -> Result<Encoded, FrameError> {
+    /// Checks the limits, fills in the header and computes the checksums. `protected`: the frame is
+    /// sealed later, by [`Encoded::seal`].
+    pub(crate) fn new(frame: Frame, protected: bool) -> Result<Encoded, FrameError> {
         let Frame { mut header, body, bulk, live, .. } = frame;
-        let bulk_len = bulk.len().saturating_add(live.as_ref().map_or(0, Live::len));
+        let bulk = if live.is_some() { Bulk::new() } else { bulk };
+        let bulk_len = live.as_ref().map_or(bulk.len(), Live::len);
         if body.len() > BODY_BYTES_MAX || bulk_len > BULK_BYTES_MAX {
             let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
             return Err(FrameError::TooLarge { body: clamp(body.len()), bulk: clamp(bulk_len) });
@@ -190,7 +248,61 @@ impl Encoded {
         };
         let plain = HEADER_LEN + body.len() + bulk.len();
         let len = HEADER_LEN + body.len() + bulk_len;
-        Ok(Encoded { header: header.encode(&body), body, bulk, live, plain, len, written: 0 })
+        let (header, tags) = (header.encode(&body), Vec::new());
+        Ok(Encoded { header, tags, body, bulk, live, plain, len, written: 0, unsealed: protected })
+    }
+
+    /// Seals the frame, unless that is done or not wanted. To be called in the order in which the
+    /// frames are written.
+    pub(crate) fn seal(&mut self, seal: &mut Seal) -> Result<(), Forged> {
+        if !std::mem::replace(&mut self.unsealed, false) {
+            return Ok(());
+        }
+        self.tags.extend(seal.seal(&mut self.header)?);
+        if !self.body.is_empty() && seal.encrypts() {
+            let mut body = self.body.to_vec();
+            self.tags.extend(seal.seal(&mut body)?);
+            self.body = body.into();
+        } else if !self.body.is_empty() {
+            self.tags.extend(seal.tag(&self.body)?);
+        }
+        match self.live.take() {
+            Some(live) => self.seal_live(&live, seal)?,
+            None => self.seal_bulk(seal)?,
+        }
+        self.len += self.tags.len();
+        self.plain = self.len;
+        Ok(())
+    }
+
+    fn seal_bulk(&mut self, seal: &mut Seal) -> Result<(), Forged> {
+        let plain = std::mem::take(&mut self.bulk);
+        for at in (0..plain.len()).step_by(PIECE_BYTES_MAX) {
+            let mut piece = joined(plain.slice(at, PIECE_BYTES_MAX));
+            if seal.encrypts() {
+                let mut out = buffer(piece.len());
+                self.tags.extend(seal.encrypt(&piece, &mut out)?);
+                piece = out.freeze(0..piece.len());
+            } else {
+                self.tags.extend(seal.tag(&piece)?);
+            }
+            self.bulk.push(piece);
+        }
+        Ok(())
+    }
+
+    fn seal_live(&mut self, live: &Live, seal: &mut Seal) -> Result<(), Forged> {
+        let (mut cursor, len) = (Cursor { stretches: &live.stretches, read: 0 }, live.len());
+        for at in (0..len).step_by(BUFFER_BYTES) {
+            let mut out = buffer(BUFFER_BYTES.min(len - at));
+            for piece in out.chunks_mut(PIECE_BYTES_MAX) {
+                cursor.fill(piece);
+                self.tags.extend(seal.seal(piece)?);
+            }
+            let filled = out.len();
+            self.bulk.push(out.freeze(0..filled));
+        }
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -272,7 +384,7 @@ impl Encoded {
     fn unwritten<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let (mut skip, mut n) = (self.written, 0);
         let bulk = self.bulk.segments().iter().map(|s| &s[..]);
-        for part in [&self.header[..], &self.body[..]].into_iter().chain(bulk) {
+        for part in [&self.header[..], &self.tags, &self.body].into_iter().chain(bulk) {
             if skip >= part.len() {
                 skip -= part.len();
                 continue;

@@ -5,19 +5,17 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use sheen_keys::{Key, Keyring};
 use sheen_wire::{
     Errno,
-    auth::{Auth, ClusterId, FLAVOR_NULL, Route},
+    auth::{Auth, ClusterId, Flavor, Route},
     frame::{self, Kind},
 };
 
 use crate::{
-    Connection, Frame, Net, Nid, Receiver, RecvError, Sender, Trust,
+    Connection, Frame, Keys, Net, Nid, Receiver, RecvError, Sender, Trust,
     auth_error::{AuthError, Stranger},
     noise::{Answered, Challenger, Entropy, Terms},
+    seal::Seals,
     sender::Ends,
 };
-
-/// Flavors of this release.
-const FLAVORS: u8 = FLAVOR_NULL;
 
 /// Time for one server to admit or refuse this process, in [`Net::refused`].
 const RECEPTION: Duration = Duration::from_secs(2);
@@ -78,7 +76,7 @@ impl Net {
         let Connection { sender, mut receiver } = self.connect(addr).await?;
         // A client without keys sends no message of its own before its hello.
         if matches!(self.trust(), Trust::All) {
-            post(&sender, &Auth::Begin { flavors: FLAVORS, route: route_of_client(&sender)? })?;
+            post(&sender, &Auth::Begin { flavors: Flavor::Null.and_more(), route: route_of_client(&sender)? })?;
             if reply(&mut receiver).await? != Ok(Auth::Open) {
                 return Err(denied(AuthError::Demanded));
             }
@@ -98,16 +96,20 @@ impl Net {
 
     /// Authenticates a connection as its client.
     pub(crate) async fn introduce(&self, sender: &Sender, receiver: &mut Receiver) -> io::Result<()> {
-        let Trust::Keys { keyring, open_servers, .. } = self.trust() else { return Ok(()) };
+        let Trust::Keys(Keys { keyring, open_servers, protection, .. }) = self.trust() else { return Ok(()) };
         let route = route_of_client(sender)?;
-        post(sender, &Auth::Begin { flavors: FLAVORS, route })?;
+        let least = protection.of(route);
+        let offered = least.and_more();
+        post(sender, &Auth::Begin { flavors: offered, route })?;
         let (terms, challenge) = match reply(receiver).await? {
-            Ok(Auth::Challenge { cluster, flavor, noise }) if flavor == FLAVOR_NULL => {
-                (Terms { offered: FLAVORS, flavor, cluster, route }, noise)
-            }
+            Ok(Auth::Challenge { cluster, flavor, noise }) => match Flavor::of_bit(flavor) {
+                Some(flavor) if flavor >= least => (Terms { offered, flavor, cluster, route }, noise),
+                _ => return Err(denied(AuthError::Unexpected)),
+            },
             Ok(Auth::Open) if *open_servers => return Ok(()),
             Ok(Auth::Open) => return Err(denied(AuthError::ServerOpen)),
             Err(Errno::EREMOTE) => return Err(denied(AuthError::Relayed)),
+            Err(Errno::EOPNOTSUPP) => return Err(denied(AuthError::Flavor)),
             Err(Errno::EAGAIN | Errno::EBUSY) => {
                 return Err(io::Error::new(io::ErrorKind::WouldBlock, AuthError::Busy));
             }
@@ -129,8 +131,13 @@ impl Net {
                 return Err(denied(AuthError::Refused { key: key.id, reason }));
             }
         };
-        answered.check(&proof).map_err(|_| denied(AuthError::Impostor(key.id)))?;
-        keyring.confirmed(&key).map_err(|e| denied(e.into()))
+        let secrets = answered.check(&proof).map_err(|_| denied(AuthError::Impostor(key.id)))?;
+        keyring.confirmed(&key).map_err(|e| denied(e.into()))?;
+        if let Some(seals) = Seals::of_client(terms.flavor, &secrets) {
+            sender.protect(seals.send);
+            receiver.protect(seals.receive);
+        }
+        Ok(())
     }
 
     /// Authenticates a connection as its server. Returns the client's first frame afterwards. The
@@ -140,7 +147,7 @@ impl Net {
     /// [`RecvError::Stranger`]: the client was refused, and was sent the reason. The connection is
     /// to be closed. Otherwise as [`Receiver::recv`].
     pub async fn admit(&self, sender: &Sender, receiver: &mut Receiver) -> Result<Frame, RecvError> {
-        let Trust::Keys { keyring, relays, .. } = self.trust() else {
+        let Trust::Keys(keys) = self.trust() else {
             let first = receiver.recv().await?;
             if first.header.kind != Kind::Auth {
                 return Ok(first);
@@ -149,7 +156,7 @@ impl Net {
             return receiver.recv().await;
         };
         let admitted = match self.strangers().count(self.limits().strangers_max) {
-            Some(_counted) => match self.challenge(keyring, *relays, sender, receiver).await {
+            Some(_counted) => match self.challenge(keys, sender, receiver).await {
                 Err(RecvError::Frame(_)) => Err(Stranger::Invalid),
                 Err(RecvError::Stalled) => Err(Stranger::Slow),
                 admitted => admitted?,
@@ -168,8 +175,7 @@ impl Net {
 
     async fn challenge(
         &self,
-        keyring: &Keyring,
-        relays: bool,
+        keys: &Keys,
         sender: &Sender,
         receiver: &mut Receiver,
     ) -> Result<Result<(), Stranger>, RecvError> {
@@ -180,27 +186,32 @@ impl Net {
         let Ok(Auth::Begin { flavors: offered, route }) = frame::from_body(&first.body) else {
             return Ok(Err(Stranger::Invalid));
         };
-        if offered & FLAVOR_NULL == 0 {
-            return Ok(Err(Stranger::Flavor));
-        }
-        if !relays && is_relayed(route, sender) {
+        let Some(flavor) = keys.protection.of(route).choose(offered) else { return Ok(Err(Stranger::Flavor)) };
+        if !keys.relays && is_relayed(route, sender) {
             return Ok(Err(Stranger::Relayed(route)));
         }
-        let Some(cluster) = keyring.cluster() else { return Ok(Err(Stranger::Starting)) };
-        let terms = Terms { offered, flavor: FLAVOR_NULL, cluster, route };
+        let Some(cluster) = keys.keyring.cluster() else { return Ok(Err(Stranger::Starting)) };
+        let terms = Terms { offered, flavor, cluster, route };
         let Ok((challenger, noise)) = Challenger::begin(self.entropy(), &terms) else {
             return Ok(Err(Stranger::Invalid));
         };
-        post(sender, &Auth::Challenge { cluster, flavor: terms.flavor, noise })?;
+        post(sender, &Auth::Challenge { cluster, flavor: flavor.bit(), noise })?;
         let answer = match receiver.recv().await {
             Err(RecvError::Eof) => return Ok(Err(Stranger::NoKey)),
             answer => answer?,
         };
         let answer = if answer.header.kind == Kind::Auth { frame::from_body(&answer.body) } else { Ok(Auth::Open) };
         let Ok(Auth::Answer { key: id, noise }) = answer else { return Ok(Err(Stranger::Invalid)) };
-        let Some(key) = keyring.accepted(id) else { return Ok(Err(Stranger::UnknownKey(id))) };
+        let Some(key) = keys.keyring.accepted(id) else { return Ok(Err(Stranger::UnknownKey(id))) };
         match challenger.check(&key, &noise) {
-            Ok(noise) => Ok(Ok(post(sender, &Auth::Accepted { noise })?)),
+            Ok((noise, secrets)) => {
+                post(sender, &Auth::Accepted { noise })?;
+                if let Some(seals) = Seals::of_server(flavor, &secrets) {
+                    sender.protect(seals.send);
+                    receiver.protect(seals.receive);
+                }
+                Ok(Ok(()))
+            }
             Err(_) => Ok(Err(Stranger::NoSecret(id))),
         }
     }

@@ -4,7 +4,7 @@
 //! * [`net`]: [`Net`], a process's view of the network: the services that run in it, its addresses,
 //!   its connections, faults to inject;
 //! * `handshake`: authentication of the two ends of a tcp connection, and [`auth_error`], why it
-//!   failed;
+//!   failed; `seal`: the protection of frames afterwards;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.
 //!
@@ -27,12 +27,13 @@ pub mod net;
 pub mod nid;
 mod noise;
 pub mod receiver;
+mod seal;
 pub mod sender;
 
 pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};
-pub use net::{Acceptor, Connection, Limits, Local, Net, Trust};
+pub use net::{Acceptor, Connection, Keys, Limits, Local, Net, Protection, Trust};
 pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};
 pub use sender::Sender;

@@ -15,6 +15,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use sheen_keys::Keyring;
 use sheen_rt::{Listener, Rt, Stream};
+use sheen_wire::auth::{Flavor, Route};
 use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
@@ -60,21 +61,70 @@ pub enum Trust {
     /// Everybody.
     All,
     /// Those who know a key.
-    Keys {
-        /// The keys that this process uses and accepts.
-        keyring: Arc<Keyring>,
-        /// As a client, this process also speaks to servers that authenticate nobody.
-        open_servers: bool,
-        /// As a server, this process also accepts connections on its host that somebody passes on,
-        /// such as a tunnel.
-        relays: bool,
-    },
+    Keys(Keys),
+}
+
+/// How a process authenticates the other ends of its connections.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// The keys that this process uses and accepts.
+    pub keyring: Arc<Keyring>,
+    /// As a client, this process also speaks to servers that authenticate nobody.
+    pub open_servers: bool,
+    /// As a server, this process also accepts connections on its host that somebody passes on, such
+    /// as a tunnel.
+    pub relays: bool,
+    /// The least protection of connections.
+    pub protection: Protection,
+}
+
+/// The least protection that an end of a connection accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Protection {
+    /// If both ends are on one host.
+    pub local: Flavor,
+    /// Between hosts.
+    pub network: Flavor,
+}
+
+impl Default for Protection {
+    /// Nobody but root can change what two processes of a host send each other.
+    fn default() -> Protection {
+        Protection { local: Flavor::Null, network: Flavor::Integrity }
+    }
+}
+
+impl From<Flavor> for Protection {
+    fn from(flavor: Flavor) -> Protection {
+        Protection { local: flavor, network: flavor }
+    }
+}
+
+impl Protection {
+    /// Returns the least protection of a connection.
+    pub(crate) fn of(self, route: Route) -> Flavor {
+        if route.is_local() { self.local } else { self.network }
+    }
+}
+
+impl Keys {
+    /// Returns the defaults of a process with this keyring.
+    pub fn new(keyring: impl Into<Arc<Keyring>>) -> Keys {
+        let (keyring, protection) = (keyring.into(), Protection::default());
+        Keys { keyring, open_servers: false, relays: false, protection }
+    }
+}
+
+impl From<Keys> for Trust {
+    fn from(keys: Keys) -> Trust {
+        Trust::Keys(keys)
+    }
 }
 
 impl Trust {
     /// Returns whom a tool of this user trusts, which only asks or measures.
     pub fn of_tools() -> Trust {
-        Trust::Keys { keyring: Arc::new(Keyring::of_user()), open_servers: true, relays: false }
+        Keys { open_servers: true, ..Keys::new(Keyring::of_user()) }.into()
     }
 }
 

@@ -5,7 +5,7 @@
 //! all that the two ends agree on in clear, so that nobody can change it on the way.
 
 use sheen_keys::Key;
-use sheen_wire::auth::{ClusterId, NOISE_BYTES_MAX, Route};
+use sheen_wire::auth::{ClusterId, Flavor, NOISE_BYTES_MAX, Route};
 use snow::{
     Builder, Error, HandshakeState,
     params::{CipherChoice, DHChoice, HashChoice, NoiseParams},
@@ -29,7 +29,7 @@ pub(crate) struct Terms {
     /// The flavors that the client offered.
     pub(crate) offered: u8,
     /// The flavor that the server chose.
-    pub(crate) flavor: u8,
+    pub(crate) flavor: Flavor,
     /// The server's cluster.
     pub(crate) cluster: ClusterId,
     /// The addresses as the client sees them.
@@ -40,7 +40,18 @@ pub(crate) struct Terms {
 pub(crate) struct Challenger(HandshakeState);
 
 /// A client that waits for the server's proof.
-pub(crate) struct Answered(snow::TransportState);
+pub(crate) struct Answered {
+    transport: snow::TransportState,
+    secrets: Secrets,
+}
+
+/// Secrets of a connection, of which both ends derive keys. They differ for each connection.
+pub(crate) struct Secrets {
+    /// For the frames from the server.
+    pub(crate) of_server: [u8; 32],
+    /// For the frames from the client.
+    pub(crate) of_client: [u8; 32],
+}
 
 /// Gives the random bytes of one handshake.
 struct Once(Option<Entropy>);
@@ -80,7 +91,7 @@ impl CryptoResolver for Algorithms {
 
 impl Terms {
     fn prologue(&self) -> Vec<u8> {
-        let mut prologue = [VERSION, &[self.offered, self.flavor], &self.cluster.0.to_le_bytes()].concat();
+        let mut prologue = [VERSION, &[self.offered, self.flavor.bit()], &self.cluster.0.to_le_bytes()].concat();
         let Route { client, server } = self.route.canonical();
         for addr in [client, server] {
             prologue.extend(addr.ip().to_string().as_bytes());
@@ -110,6 +121,13 @@ fn message(write: impl FnOnce(&mut [u8]) -> Result<usize, Error>) -> Result<Vec<
     Ok(out)
 }
 
+/// Returns the secrets after the last message of the pattern.
+fn secrets(state: &mut HandshakeState) -> Secrets {
+    // The initiator's direction is the first.
+    let (of_server, of_client) = state.dangerously_get_raw_split();
+    Secrets { of_server, of_client }
+}
+
 /// Accepts only messages without content.
 fn empty(len: usize) -> Result<(), Error> {
     if len == 0 { Ok(()) } else { Err(Error::Input) }
@@ -123,15 +141,16 @@ impl Challenger {
         Ok((Challenger(state), challenge))
     }
 
-    /// Checks the client's answer, `noise 2`. Returns `noise 3`.
+    /// Checks the client's answer, `noise 2`. Returns `noise 3` and the connection's secrets.
     ///
     /// # Errors
     /// The client does not know the secret of this key, or somebody changed a message.
-    pub(crate) fn check(mut self, key: &Key, answer: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn check(mut self, key: &Key, answer: &[u8]) -> Result<(Vec<u8>, Secrets), Error> {
         self.0.set_psk(usize::from(PSK_PLACE), &key.secret.0)?;
         empty(self.0.read_message(answer, &mut [0; NOISE_BYTES_MAX])?)?;
+        let secrets = secrets(&mut self.0);
         let mut transport = self.0.into_transport_mode()?;
-        message(|out| transport.write_message(&[], out))
+        Ok((message(|out| transport.write_message(&[], out))?, secrets))
     }
 }
 
@@ -149,15 +168,17 @@ impl Answered {
         let mut state = start(entropy, terms, |builder| builder.psk(PSK_PLACE, &key.secret.0)?.build_responder())?;
         empty(state.read_message(challenge, &mut [0; NOISE_BYTES_MAX])?)?;
         let answer = message(|out| state.write_message(&[], out))?;
-        Ok((Answered(state.into_transport_mode()?), answer))
+        let secrets = secrets(&mut state);
+        Ok((Answered { transport: state.into_transport_mode()?, secrets }, answer))
     }
 
-    /// Checks the server's proof, `noise 3`.
+    /// Checks the server's proof, `noise 3`. Returns the connection's secrets.
     ///
     /// # Errors
     /// The server does not know the secret.
-    pub(crate) fn check(mut self, proof: &[u8]) -> Result<(), Error> {
-        empty(self.0.read_message(proof, &mut [0; NOISE_BYTES_MAX])?)
+    pub(crate) fn check(mut self, proof: &[u8]) -> Result<Secrets, Error> {
+        empty(self.transport.read_message(proof, &mut [0; NOISE_BYTES_MAX])?)?;
+        Ok(self.secrets)
     }
 }
 
@@ -166,12 +187,11 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
     use sheen_keys::Key;
-    use sheen_wire::auth::FLAVOR_NULL;
 
     use super::*;
 
     const ROUTE: Route = Route { client: addr(1000), server: addr(7988) };
-    const TERMS: Terms = Terms { offered: FLAVOR_NULL, flavor: FLAVOR_NULL, cluster: ClusterId(7), route: ROUTE };
+    const TERMS: Terms = Terms { offered: 1, flavor: Flavor::Null, cluster: ClusterId(7), route: ROUTE };
 
     const fn addr(port: u16) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
@@ -191,9 +211,13 @@ mod tests {
         change(1, &mut one);
         let (answered, mut two) = Answered::answer([2; 32], client.0, client.1, &one).map_err(|e| ("client", e))?;
         change(2, &mut two);
-        let mut three = challenger.check(server.1, &two).map_err(|e| ("server", e))?;
+        let (mut three, of_server) = challenger.check(server.1, &two).map_err(|e| ("server", e))?;
         change(3, &mut three);
-        answered.check(&three).map_err(|e| ("client", e))
+        let of_client = answered.check(&three).map_err(|e| ("client", e))?;
+        assert_eq!(of_server.of_server, of_client.of_server);
+        assert_eq!(of_server.of_client, of_client.of_client);
+        assert_ne!(of_server.of_server, of_server.of_client);
+        Ok(())
     }
 
     #[test]
@@ -204,7 +228,7 @@ mod tests {
         for terms in [
             Terms { cluster: ClusterId(8), ..TERMS },
             Terms { offered: 3, ..TERMS },
-            Terms { flavor: 2, ..TERMS },
+            Terms { flavor: Flavor::Integrity, ..TERMS },
             Terms { route: Route { client: addr(1001), ..ROUTE }, ..TERMS },
             Terms { route: Route { server: addr(7989), ..ROUTE }, ..TERMS },
         ] {
@@ -250,7 +274,7 @@ mod tests {
         let key = key(1);
         let (challenger, one) = Challenger::begin([1; 32], &TERMS).unwrap();
         let (_, two) = Answered::answer([2; 32], &TERMS, &key, &one).unwrap();
-        let three = challenger.check(&key, &two).unwrap();
+        let (three, _) = challenger.check(&key, &two).unwrap();
         // The client's answer, to another challenge of the server.
         let (challenger, other) = Challenger::begin([3; 32], &TERMS).unwrap();
         assert!(challenger.check(&key, &two).is_err());

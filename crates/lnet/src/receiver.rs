@@ -19,10 +19,16 @@ use bytes::Bytes;
 use sheen_rt::{ReadHalf, Rt, buf::BufferPool};
 use sheen_wire::{
     Bulk,
+    auth::PIECE_BYTES_MAX,
     frame::{FLAG_BULK_CRC, FLAG_BULK_LIVE, FrameError, HEADER_LEN, Header},
 };
 
-use crate::{auth_error::Stranger, frame::Frame, sender::Shared};
+use crate::{
+    auth_error::Stranger,
+    frame::Frame,
+    seal::{Forged, Seal, Tag},
+    sender::Shared,
+};
 
 /// Size of the small buffer in bytes: a header, the body of nearly all requests and replies, and a
 /// page of bulk. So one system call receives a page. With a larger buffer, more of each bulk would
@@ -30,8 +36,10 @@ use crate::{auth_error::Stranger, frame::Frame, sender::Shared};
 const AHEAD_BYTES: usize = 5120;
 /// Largest body before the handshake is over, in bytes. Such a body has only names and numbers.
 const HANDSHAKE_BODY_MAX: u32 = 4096;
-/// Size of the buffers for large bulk, in bytes: the usual size of one request of a program.
+/// Size of the buffers for large bulk, in bytes: the usual size of one request of a program. Each
+/// takes whole pieces of protected bulk.
 const LARGE_BYTES: usize = 1 << 20;
+const _: () = assert!(LARGE_BYTES.is_multiple_of(PIECE_BYTES_MAX));
 /// Size of the buffers for small bulk, in bytes.
 const SMALL_BYTES: usize = 64 << 10;
 /// Unused buffers of each size that a process retains: at most 64 MiB of the large ones and 4 MiB
@@ -66,6 +74,9 @@ pub enum RecvError {
     /// The received bytes are not a frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// The received bytes are not those that the authenticated peer sent.
+    #[error("a frame was changed, repeated or left out on the way from the peer")]
+    Forged,
     /// The peer was not authenticated.
     #[error("refusing the connection: {0}")]
     Stranger(Stranger),
@@ -85,6 +96,8 @@ pub struct Receiver {
     pools: Pools,
     stall_timeout: Duration,
     handshaken: bool,
+    /// Opens the frames of a protected connection.
+    seal: Option<Seal>,
     ahead: Box<[u8; AHEAD_BYTES]>,
     /// The bytes of `ahead` that are filled and not used yet.
     start: usize,
@@ -100,6 +113,7 @@ impl Receiver {
             pools,
             stall_timeout,
             handshaken: false,
+            seal: None,
             ahead: Box::new([0; AHEAD_BYTES]),
             start: 0,
             end: 0,
@@ -109,6 +123,11 @@ impl Receiver {
     /// Accepts frames as large as the protocol allows from now on.
     pub fn handshaken(&mut self) {
         self.handshaken = true;
+    }
+
+    /// Accepts only frames that the peer sealed from now on.
+    pub(crate) fn protect(&mut self, seal: Seal) {
+        self.seal = Some(seal);
     }
 
     /// Returns the next frame, whole and checked. Waits for its first byte without limit, and for
@@ -147,9 +166,10 @@ impl Receiver {
         if !self.handshaken && (header.body_len > HANDSHAKE_BODY_MAX || header.bulk_len > 0) {
             return Err(FrameError::TooLarge { body: header.body_len, bulk: header.bulk_len }.into());
         }
-        let body = self.body(header.body_len as usize).await?;
+        let mut tags = self.tags(&header).await?.into_iter();
+        let body = self.body(header.body_len as usize, &mut tags).await?;
         header.verify(crc, &body)?;
-        let bulk = self.bulk(header.bulk_len as usize).await?;
+        let bulk = self.bulk(header.bulk_len as usize, &mut tags).await?;
         let damaged = header.flags & FLAG_BULK_CRC != 0 && bulk.crc() != header.bulk_crc;
         if damaged && header.flags & FLAG_BULK_LIVE == 0 {
             return Err(FrameError::Checksum("bulk").into());
@@ -158,7 +178,41 @@ impl Receiver {
     }
 
     async fn header(&mut self) -> Result<(Header, u32), RecvError> {
-        while self.end - self.start < HEADER_LEN {
+        let mut bytes = [0; HEADER_LEN];
+        self.read_small(&mut bytes).await?;
+        if self.seal.is_some() {
+            let mut tag = Tag::default();
+            self.read_small(&mut tag).await?;
+            self.open(&mut bytes, Some(tag))?;
+        }
+        Ok(Header::decode(&bytes)?)
+    }
+
+    /// Reads the tags of the body and the bulk, if the connection has them.
+    async fn tags(&mut self, header: &Header) -> Result<Vec<Tag>, RecvError> {
+        if self.seal.is_none() {
+            return Ok(Vec::new());
+        }
+        let pieces = (header.bulk_len as usize).div_ceil(PIECE_BYTES_MAX);
+        let mut tags = vec![Tag::default(); usize::from(header.body_len > 0) + pieces];
+        for tag in &mut tags {
+            self.read_small(tag).await?;
+        }
+        Ok(tags)
+    }
+
+    /// Checks a piece of a frame, and decrypts it. Does nothing if the connection is not protected.
+    fn open(&mut self, piece: &mut [u8], tag: Option<Tag>) -> Result<(), RecvError> {
+        match (&mut self.seal, tag) {
+            (None, _) => Ok(()),
+            (Some(seal), Some(tag)) => seal.open(piece, &tag).map_err(|Forged| RecvError::Forged),
+            (Some(_), None) => Err(RecvError::Forged),
+        }
+    }
+
+    /// Fills `to`, at most the size of the small buffer. Reads as much as that has room for.
+    async fn read_small(&mut self, to: &mut [u8]) -> Result<(), RecvError> {
+        while self.end - self.start < to.len() {
             if self.end == AHEAD_BYTES {
                 self.ahead.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
@@ -168,29 +222,33 @@ impl Receiver {
                 n => self.end += n,
             }
         }
-        let mut bytes = [0; HEADER_LEN];
-        self.take_ahead(&mut bytes);
-        Ok(Header::decode(&bytes)?)
+        self.take_ahead(to);
+        Ok(())
     }
 
-    async fn body(&mut self, len: usize) -> Result<Bytes, RecvError> {
+    async fn body(&mut self, len: usize, tags: &mut impl Iterator<Item = Tag>) -> Result<Bytes, RecvError> {
         if len == 0 {
             return Ok(Bytes::new());
         }
         let mut body = vec![0; len];
         let n = self.take_ahead(&mut body);
         self.half.read_exact(&mut body[n..]).await?;
+        self.open(&mut body, tags.next())?;
         Ok(body.into())
     }
 
-    async fn bulk(&mut self, len: usize) -> Result<Bulk, RecvError> {
+    async fn bulk(&mut self, len: usize, tags: &mut impl Iterator<Item = Tag>) -> Result<Bulk, RecvError> {
         let mut bulk = Bulk::new();
         while bulk.len() < len {
             let left = len - bulk.len();
             let pool = if left > SMALL_BYTES { &self.pools.large } else { &self.pools.small };
             let mut buffer = pool.take(left.min(LARGE_BYTES));
-            let n = self.take_ahead(&mut buffer);
-            self.half.read_exact(&mut buffer[n..]).await?;
+            let step = if self.seal.is_some() { PIECE_BYTES_MAX } else { LARGE_BYTES };
+            for piece in buffer.chunks_mut(step) {
+                let n = self.take_ahead(piece);
+                self.half.read_exact(&mut piece[n..]).await?;
+                self.open(piece, tags.next())?;
+            }
             let filled = buffer.len();
             bulk.push(buffer.freeze(0..filled));
         }

@@ -17,19 +17,21 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use sheen_rt::{Instant, Rt, WriteHalf};
+use sheen_wire::auth::Flavor;
 use tokio::sync::Notify;
 
 use crate::{
     accepted::Counted,
     fault::Faults,
     frame::{Encoded, Frame},
+    seal::Seal,
 };
 
 /// Bytes in a connection's queue above which [`Sender::send`] waits: two of the largest frames.
@@ -59,6 +61,10 @@ pub(crate) struct Shared {
     write_timeout: Duration,
     out: Mutex<Out>,
     delayed: Mutex<Delayed>,
+    /// Bit of the protection of frames that are posted from now on.
+    flavor: AtomicU8,
+    /// Seals frames. Only the holder of the half uses it.
+    seal: Mutex<Option<Seal>>,
     /// Notified when the queue shrank, or the connection closed.
     space: Notify,
     pub(crate) closed: AtomicBool,
@@ -100,6 +106,8 @@ impl Sender {
             write_timeout,
             out: Mutex::new(out),
             delayed: Mutex::default(),
+            flavor: AtomicU8::new(Flavor::Null.bit()),
+            seal: Mutex::default(),
             space: Notify::new(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -121,6 +129,18 @@ impl Sender {
         self.0.ends
     }
 
+    /// Seals the frames that are posted from now on.
+    pub(crate) fn protect(&self, seal: Seal) {
+        let flavor = seal.flavor();
+        *self.0.seal.lock() = Some(seal);
+        self.0.flavor.store(flavor.bit(), Ordering::Release);
+    }
+
+    /// Returns the protection of the connection's frames.
+    pub fn flavor(&self) -> Flavor {
+        Flavor::of_bit(self.0.flavor.load(Ordering::Acquire)).unwrap_or(Flavor::Null)
+    }
+
     /// Returns whether either side has ended the connection.
     pub fn is_closed(&self) -> bool {
         self.0.closed.load(Ordering::Acquire)
@@ -132,7 +152,8 @@ impl Sender {
     /// `NotConnected` or the socket's own error once the connection has ended. Success does not
     /// mean that the peer received the frame.
     pub fn post(&self, frame: Frame) -> io::Result<()> {
-        let encoded = Encoded::new(frame).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        let protected = self.flavor() != Flavor::Null;
+        let encoded = Encoded::new(frame, protected).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let fault = self.0.faults.get();
         if fault.drops(&self.0.rt) {
             self.close();
@@ -234,7 +255,7 @@ impl Shared {
     /// does the rest.
     fn write(self: &Arc<Self>, mut half: WriteHalf, mut frame: Encoded) -> io::Result<()> {
         for _ in 0..POSTER_FRAMES_MAX {
-            match frame.try_write(&half) {
+            match self.seal(&mut frame).and_then(|()| frame.try_write(&half)) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(e) => {
@@ -251,9 +272,20 @@ impl Shared {
         Ok(())
     }
 
+    /// Seals a frame of a protected connection. Only the holder of the half calls it, so the frames
+    /// are sealed in the order in which they are written.
+    fn seal(&self, frame: &mut Encoded) -> io::Result<()> {
+        let mut seal = self.seal.lock();
+        let sealed = seal.as_mut().map_or(Ok(()), |seal| frame.seal(seal));
+        sealed.map_err(|_| io::Error::other("a frame cannot be protected"))
+    }
+
     /// Writes `frame` and the queue; waits for the socket.
     async fn drain(self: Arc<Self>, mut half: WriteHalf, mut frame: Encoded) {
         loop {
+            if self.seal(&mut frame).is_err() {
+                return self.close();
+            }
             let written = tokio::select! {
                 biased;
                 () = self.closed() => return,

@@ -5,13 +5,13 @@
 use std::{io::IoSlice, net::SocketAddr, sync::Arc, time::Duration};
 
 use sheen_keys::{Key, Keyring};
-use sheen_lnet::{AuthError, Connection, Frame, Limits, Net, Nid, RecvError, Stranger, Trust};
+use sheen_lnet::{AuthError, Connection, Frame, Keys, Limits, Net, Nid, RecvError, Stranger, Trust};
 use sheen_rt::{
     JoinHandle, ReadHalf, Rt, WriteHalf,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    auth::{Auth, ClusterId, FLAVOR_NULL, KeyId, Route},
+    auth::{Auth, ClusterId, Flavor, KeyId, Route},
     frame::{Kind, to_body},
 };
 
@@ -33,7 +33,7 @@ fn key(cluster: ClusterId, id: u64, secret: u8) -> Key {
 }
 
 fn of(keys: &[Key]) -> Trust {
-    Trust::Keys { keyring: Arc::new(Keyring::of(keys.to_vec())), open_servers: false, relays: false }
+    Keys::new(Keyring::of(keys.to_vec())).into()
 }
 
 /// Admits one connection. Returns the kind of its first frame.
@@ -97,7 +97,7 @@ fn client_of_one_cluster_refuses_servers_of_others() {
     run(async |rt| {
         let keyring = Arc::new(Keyring::default());
         keyring.confirmed(&key(CLUSTER, 1, 1)).unwrap();
-        let trust = Trust::Keys { keyring, open_servers: false, relays: false };
+        let trust = Trust::from(Keys::new(keyring));
         assert_eq!(meet(&rt, of(&[key(CLUSTER, 1, 1)]), trust.clone()).await.1, Ok(Kind::Hello));
         let (error, admitted) = meet(&rt, of(&[key(ClusterId(8), 1, 1)]), trust).await;
         assert!(error.is_some_and(|e| e.to_string().contains("belongs to cluster 0000000000000008")));
@@ -139,7 +139,7 @@ fn server_without_authentication_serves_only_those_who_trust_it() {
     run(async |rt| {
         assert_eq!(meet(&rt, Trust::All, Trust::All).await.1, Ok(Kind::Hello));
         let keyring = Arc::new(Keyring::of(vec![key(CLUSTER, 1, 1)]));
-        let tool = Trust::Keys { keyring, open_servers: true, relays: false };
+        let tool = Trust::Keys(Keys { open_servers: true, ..Keys::new(keyring) });
         assert_eq!(meet(&rt, Trust::All, tool).await.1, Ok(Kind::Hello));
         let (addr, _admitted) = serve(&rt, Trust::All).await;
         let error = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)])).connect(addr).await.err().unwrap();
@@ -199,7 +199,7 @@ fn connection_that_another_process_passes_on_is_refused() {
     run(async |rt| {
         let keyring = || Arc::new(Keyring::of(vec![key(CLUSTER, 1, 1)]));
         for relays in [false, true] {
-            let trust = Trust::Keys { keyring: keyring(), open_servers: false, relays };
+            let trust = Trust::Keys(Keys { relays, ..Keys::new(keyring()) });
             let (addr, admitted) = serve(&rt, trust).await;
             let relay = relay(&rt, addr).await;
             let client = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)]));
@@ -232,7 +232,7 @@ fn connections_that_authenticate_at_the_same_time_are_limited() {
             let connection = stranger.connect(addr).await.unwrap();
             let mut accepted = acceptor.accept().await;
             let route = Route { client: accepted.sender.peer(), server: addr };
-            let body = to_body(&Auth::Begin { flavors: FLAVOR_NULL, route }).unwrap();
+            let body = to_body(&Auth::Begin { flavors: Flavor::Null.bit(), route }).unwrap();
             connection.sender.post(Frame { body: body.into(), ..Frame::new(Kind::Auth, 0) }).unwrap();
             let net = net.clone();
             let admit = rt.spawn("admit", async move {

@@ -19,9 +19,78 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the largest Noise message of a handshake.
 pub const NOISE_BYTES_MAX: usize = 128;
 
-/// Flavor: the two ends are authenticated when they connect; the frames afterwards are as without
-/// authentication. Lustre's word is `null`.
-pub const FLAVOR_NULL: u8 = 1;
+/// Bytes of a tag, which protects a piece of a frame.
+pub const TAG_LEN: usize = 16;
+/// Bytes of bulk that one tag protects; fewer in the last piece of a frame. A piece stays in a
+/// processor's cache from the copy to the tag.
+pub const PIECE_BYTES_MAX: usize = 256 << 10;
+
+/// Protection of the frames after the handshake, from the least to the most. The names are
+/// Lustre's (`srpc.flavor`).
+///
+/// Protected frames have tags behind their header: one for the header, one for the body unless it
+/// is empty, and one for each [`PIECE_BYTES_MAX`] of bulk. A tag is that of AES-256-GCM, with a key
+/// for each direction of the connection. The nonce is the number of the tags before, so no piece
+/// can be repeated, left out or moved.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Flavor {
+    /// The frames are as without authentication.
+    Null = 1,
+    /// Changed frames are refused.
+    Integrity = 2,
+    /// Header, body and bulk are encrypted as well.
+    Privacy = 4,
+}
+
+impl Flavor {
+    /// All flavors, the least protection first.
+    pub const ALL: [Flavor; 3] = [Flavor::Null, Flavor::Integrity, Flavor::Privacy];
+
+    /// Returns its bit in a sum of flavors.
+    pub const fn bit(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the flavor of a bit.
+    pub fn of_bit(bit: u8) -> Option<Flavor> {
+        Flavor::ALL.into_iter().find(|flavor| flavor.bit() == bit)
+    }
+
+    /// Returns the sum of this flavor and those with more protection.
+    pub fn and_more(self) -> u8 {
+        Flavor::ALL.into_iter().filter(|flavor| *flavor >= self).map(Flavor::bit).sum()
+    }
+
+    /// Returns the flavor with the least protection in `offered` that is at least this one.
+    pub fn choose(self, offered: u8) -> Option<Flavor> {
+        Flavor::ALL.into_iter().find(|flavor| *flavor >= self && offered & flavor.bit() != 0)
+    }
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flavor::Null => "null",
+            Flavor::Integrity => "integrity",
+            Flavor::Privacy => "privacy",
+        })
+    }
+}
+
+impl FromStr for Flavor {
+    type Err = InvalidFlavor;
+
+    fn from_str(text: &str) -> Result<Flavor, InvalidFlavor> {
+        Flavor::ALL.into_iter().find(|flavor| flavor.to_string() == text).ok_or(InvalidFlavor)
+    }
+}
+
+/// A text that is not a flavor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected null, integrity or privacy")]
+pub struct InvalidFlavor;
 
 /// Length of an id in hexadecimal digits.
 const DIGITS: usize = 16;
@@ -96,7 +165,7 @@ pub struct InvalidId;
 pub enum Auth {
     /// The client's first message.
     Begin {
-        /// The flavors that it accepts, `FLAVOR_*`, added up.
+        /// The flavors that it accepts: the sum of their bits.
         flavors: u8,
         /// The addresses of the connection as the client sees them.
         route: Route,
@@ -105,7 +174,7 @@ pub enum Auth {
     Challenge {
         /// The keys to choose from.
         cluster: ClusterId,
-        /// The flavor that it chose.
+        /// The bit of the flavor that it chose.
         flavor: u8,
         /// First message of the Noise handshake.
         noise: Vec<u8>,
@@ -144,10 +213,27 @@ mod tests {
     }
 
     #[test]
+    fn flavor_with_the_least_protection_that_both_accept_is_chosen() {
+        let (null, integrity, privacy) = (Flavor::Null, Flavor::Integrity, Flavor::Privacy);
+        for client in Flavor::ALL {
+            for server in Flavor::ALL {
+                assert_eq!(server.choose(client.and_more()), Some(client.max(server)));
+            }
+            assert_eq!(client.to_string().parse(), Ok(client));
+            assert_eq!(Flavor::of_bit(client.bit()), Some(client));
+        }
+        assert_eq!((null.bit(), integrity.bit(), privacy.bit()), (1, 2, 4));
+        assert_eq!(integrity.choose(null.bit()), None);
+        assert_eq!(null.choose(0b1000), None);
+        assert_eq!(Flavor::of_bit(3), None);
+        assert_eq!("ski".parse::<Flavor>(), Err(InvalidFlavor));
+    }
+
+    #[test]
     fn auth_messages_are_pinned() {
         let route = Route { client: ([127, 0, 0, 1], 1).into(), server: ([10, 0, 0, 1], 7988).into() };
         let begin = [0, 1, 0, 127, 0, 0, 1, 1, 0, 10, 0, 0, 1, 180, 62];
-        assert_eq!(to_body(&Auth::Begin { flavors: FLAVOR_NULL, route }).unwrap(), begin);
+        assert_eq!(to_body(&Auth::Begin { flavors: Flavor::Null.bit(), route }).unwrap(), begin);
         let challenge = Auth::Challenge { cluster: ClusterId(1), flavor: 1, noise: vec![7, 8] };
         assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 2, 7, 8]);
         assert_eq!(to_body(&Auth::Answer { key: KeyId(2), noise: vec![9] }).unwrap(), [3, 2, 1, 9]);

@@ -1,11 +1,11 @@
 //! Strangers on the same machine: processes that do not know the key of a file system.
 
-use std::{fs, path::Path, process::Command};
+use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use sheen_tests::{
-    Fs, Ran, can_mount, is_mounted, is_root,
-    mounts::as_nobody,
-    new_dir, run_command, run_within, sh, sheen,
+    Fs, Mount, Ran, can_mount, is_mounted, is_root,
+    mounts::{as_nobody, get_param},
+    new_dir, noise, run, run_command, run_within, sh, sheen,
     wait::{EVENTUALLY, eventually},
 };
 
@@ -187,4 +187,35 @@ fn key_add_copies_a_key_and_refuses_other_files() {
     sh(&format!("chmod 644 {}", copy.display())).ok();
     let ran = sh(&format!("SHEEN_KEY_DIR={} {} key list", keys.display(), sheen().display()));
     assert!(ran.err.contains("chmod 600") && !ran.out.contains(".key"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn mount_that_demands_privacy_gets_it() {
+    let fs = fs2!();
+    let content = noise(7, (3 << 20) + 5);
+    fs::write(fs.path("written-here"), &content).expect("a file");
+    let mount = Mount::with(&source(&fs), fs.base.join("private"), &["-o", "flavor=privacy"]);
+    assert!(fs::read(mount.path("written-here")).expect("readable") == content);
+    fs::write(mount.path("written-there"), &content).expect("a file");
+    assert!(fs::read(fs.path("written-there")).expect("readable") == content);
+    // The mount with the servers uses `lo`.
+    for (at, flavor) in [(&mount.mnt, "privacy"), (&fs.mnt, "null")] {
+        let name = run(sheen(), [OsStr::new("lfs"), OsStr::new("getname"), at.as_os_str()]).ok();
+        let id = name.trim().rsplit('-').next().expect("a name ends with an id");
+        let flavors = get_param(&format!("[mo][ds]c.*-{id}.srpc_info"));
+        assert_eq!(flavors.matches(&format!("rpc flavor:      {flavor}\n")).count(), 3, "{flavors}");
+    }
+}
+
+#[test]
+fn flavors_that_cannot_be_given_are_refused() {
+    let mount = |options: &str| {
+        let mut command = Command::new(sheen());
+        command.args(["mount", "-o", options, "127.0.0.1:9@tcp:/none", "/nowhere"]);
+        let ran = run_command(command);
+        assert_eq!(ran.code, 1);
+        ran.err
+    };
+    assert!(mount("flavor=ski").contains("mount option 'flavor': expected null, integrity or privacy"));
+    assert!(mount("auth=none,flavor=privacy").contains("flavor privacy needs a key, and auth is none"));
 }

@@ -90,7 +90,8 @@ fn report_running(
             now.fsname
         )));
     }
-    let other_auth = (now.open, now.relays) != (auth.auth == AuthMode::None, auth.allow_relays);
+    let other_auth =
+        (now.open, now.relays, now.flavor) != (auth.auth == AuthMode::None, auth.allow_relays, auth.flavor);
     if other_auth || Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
             .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));
@@ -271,6 +272,7 @@ fn describe(config: &Config, auth: AuthArg, me: &Nid, mountpoint: Option<&Path>,
         osts: config.osts,
         open: auth.auth == AuthMode::None,
         relays: auth.allow_relays,
+        flavor: auth.flavor,
         since: u64::try_from(host.rt.wall().sec).unwrap_or_default(),
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Context, Result};
 impl Host {
     fn keyring(&self) -> Option<&Keyring> {
         match self.net.trust() {
-            Trust::Keys { keyring, .. } => Some(keyring),
+            Trust::Keys(keys) => Some(&keys.keyring),
             Trust::All => None,
         }
     }

@@ -12,7 +12,9 @@ use sheen_ldlm::client::Tunables;
 use sheen_params::{Device, Param, Params, Snapshot, Unit};
 use sheen_rpc::{Import, ImportState, RPCS_IN_FLIGHT_LIMIT};
 use sheen_rt::Rt;
-use sheen_wire::{Errno, Protocol, StatFs, bulk::BULK_BYTES_MAX, fid::ROOT, mgs::TargetKind, mgs::target_name};
+use sheen_wire::{
+    Errno, Protocol, StatFs, auth::Flavor, bulk::BULK_BYTES_MAX, fid::ROOT, mgs::TargetKind, mgs::target_name,
+};
 
 use crate::{
     Client,
@@ -110,6 +112,7 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
     put("max_rpcs_in_flight", rpcs_in_flight(osc, import));
     put("checksums", checksums(osc, import));
     put("import", text(osc, |osc| render_import(osc.import(), osc.name(), osc.active())));
+    put("srpc_info", text(osc, |osc| srpc_info(osc.import())));
     put("state", text(osc, |osc| format!("current_state: {}\n", state_name(osc.import().state()))));
     put("unstable_stats", text(osc, |osc| unstable_stats(osc.import().retained_bytes() as u64)));
     let clock = rt.clone();
@@ -181,6 +184,7 @@ fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
     );
     put("checksums", checksums(mdc, import));
     put("import", text(mdc, |mdc| render_import(mdc.import(), mdc.name(), true)));
+    put("srpc_info", text(mdc, |mdc| srpc_info(mdc.import())));
     put("state", text(mdc, |mdc| format!("current_state: {}\n", state_name(mdc.import().state()))));
     for name in ["md_stats", "stats"] {
         let clock = rt.clone();
@@ -391,6 +395,12 @@ fn state_name(state: ImportState) -> String {
 }
 
 /// Renders `import` in Lustre's format, without the fields that Sheen does not have.
+/// Returns the protection of the connection, in Lustre's form. Over `lo` nothing needs protection.
+fn srpc_info<P: Protocol>(import: &Import<P>) -> String {
+    let flavor = import.flavor().unwrap_or(Flavor::Null);
+    format!("rpc flavor:      {flavor}\nbulk flavor:     {flavor}\n")
+}
+
 fn render_import<P: Protocol>(import: &Import<P>, name: &str, active: bool) -> String {
     let stats = import.stats();
     let nids: Vec<String> = import.nids().iter().map(|nid| format!("\"{nid}\"")).collect();

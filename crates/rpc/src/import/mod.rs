@@ -33,7 +33,7 @@ use std::{
 };
 
 use sheen_lnet::{Net, Nid};
-use sheen_wire::{Errno, Protocol};
+use sheen_wire::{Errno, Protocol, auth::Flavor};
 
 pub use budget::RetainedBudget;
 pub use config::{ImportConfig, ImportParams, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX};
@@ -211,6 +211,12 @@ impl<P: Protocol> Import<P> {
     /// Returns the address of the current connection.
     pub fn current_nid(&self) -> Option<Nid> {
         self.inner.link.lock().nid
+    }
+
+    /// Returns the protection of the current connection. `None`: there is none, or the target is in
+    /// this process.
+    pub fn flavor(&self) -> Option<Flavor> {
+        Some(self.inner.link.lock().connection.as_ref()?.flavor())
     }
 
     /// Returns how long requests wait for a disconnected target. `None`: without a limit.

@@ -10,13 +10,18 @@ use std::{
     },
 };
 
-use sheen_lnet::{Live, Net, Source, Stretch};
+use sheen_keys::{Key, Keyring};
+use sheen_lnet::{Keys, Live, Net, Source, Stretch, Trust};
 use sheen_rpc::{BoxFuture, Export, Import, Response, Server, Service};
 use sheen_rt::{
     File, OpenOptions, Rt,
     sim::{Sim, SimConfig},
 };
-use sheen_wire::{Bulk, Ost, ost};
+use sheen_wire::{
+    Bulk, Ost,
+    auth::{ClusterId, Flavor},
+    ost,
+};
 
 use crate::common::*;
 
@@ -72,17 +77,17 @@ impl Service<Ost> for Files {
 /// Reads a file that `change` changed after its checksum was computed. Returns the bytes, and how
 /// often the checksum was found to be wrong.
 async fn read_back(hosts: &Hosts, change: impl Fn(&File), checksums: bool) -> (Vec<u8>, usize) {
-    let Hosts { server: server_rt, client: client_rt, host, dir } = hosts;
+    let Hosts { server: server_rt, client: client_rt, host, dir, trust } = hosts;
     let file = server_rt.disk().open(dir.join("pages"), OpenOptions::CREATE).unwrap();
     let before = data(LEN, 1);
     file.write_all_vectored_at(0, before.segments()).unwrap();
     change(&file);
     let pages = Arc::new(Pages { file, stale: AtomicUsize::new(0) });
-    let server = Server::with_config(Net::new(server_rt.clone()), patient_config());
+    let server = Server::with_config(Net::trusting(server_rt.clone(), trust.clone()), patient_config());
     server.add::<Ost>(TARGET, Arc::new(Files { pages: pages.clone(), crc: before.crc() }));
     let addr = server.listen(([0, 0, 0, 0], 0).into()).await.unwrap();
     let config = patient_import_config("c", Some((*host, addr.port()).into()));
-    let import = Import::<Ost>::new(Net::new(client_rt.clone()), config);
+    let import = Import::<Ost>::new(Net::trusting(client_rt.clone(), trust.clone()), config);
     import.set_checksums(checksums);
     let got = import.request(read()).send().await.unwrap();
     assert_eq!(import.stats().connects, 1, "a connection was closed");
@@ -90,24 +95,36 @@ async fn read_back(hosts: &Hosts, change: impl Fn(&File), checksums: bool) -> (V
 }
 
 /// The server with its directory and address, and the client.
+#[derive(Clone)]
 struct Hosts {
     server: Rt,
     client: Rt,
     host: IpAddr,
     dir: PathBuf,
+    trust: Trust,
 }
 
+/// Runs the cases with each protection of connections. With protection the data is read into memory
+/// to be sealed.
 async fn cases(hosts: Hosts) {
+    let keyring = Arc::new(Keyring::of(vec![Key::new(ClusterId(1), 1, [1; 32], 0)]));
+    for flavor in Flavor::ALL {
+        let trust = Keys { protection: flavor.into(), ..Keys::new(keyring.clone()) }.into();
+        cases_with(&Hosts { trust, ..hosts.clone() }).await;
+    }
+}
+
+async fn cases_with(hosts: &Hosts) {
     let whole = data(LEN, 1).into_bytes().to_vec();
     for checksums in [true, false] {
-        let (got, stale) = read_back(&hosts, |_| {}, checksums).await;
+        let (got, stale) = read_back(hosts, |_| {}, checksums).await;
         assert!(got == whole);
         assert_eq!(stale > 0, !checksums, "sent directly only if the client would notice a change");
-        let (got, stale) = read_back(&hosts, |f| f.write_all_at(100_000, b"new").unwrap(), checksums).await;
+        let (got, stale) = read_back(hosts, |f| f.write_all_at(100_000, b"new").unwrap(), checksums).await;
         let mut want = whole.clone();
         want[100_000..100_003].copy_from_slice(b"new");
         assert!(got == want && stale > 0, "a change after the checksum was computed");
-        let (got, stale) = read_back(&hosts, |f| f.set_len(1 << 20).unwrap(), checksums).await;
+        let (got, stale) = read_back(hosts, |f| f.set_len(1 << 20).unwrap(), checksums).await;
         want.copy_from_slice(&whole);
         want[1 << 20..].fill(0);
         assert!(got == want && stale > 0, "a truncate after the checksum was computed");
@@ -117,7 +134,8 @@ async fn cases(hosts: Hosts) {
 #[test]
 fn live_bulk_over_a_real_socket_matches_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    real(|rt| cases(Hosts { server: rt.clone(), client: rt, host: [127, 0, 0, 1].into(), dir: dir.path().to_owned() }));
+    let (dir, trust) = (dir.path().to_owned(), Trust::All);
+    real(|rt| cases(Hosts { server: rt.clone(), client: rt, host: [127, 0, 0, 1].into(), dir, trust }));
 }
 
 #[test]
@@ -125,6 +143,7 @@ fn live_bulk_in_the_simulator_matches_the_file() {
     for seed in 0..4 {
         let sim = Sim::new(seed, SimConfig { short_io: 0.2, ..SimConfig::default() });
         let host = sim.addr(1, 0).ip();
-        sim.run(cases(Hosts { server: sim.rt(1), client: sim.rt(2), host, dir: "/".into() })).unwrap();
+        let (server, client, trust) = (sim.rt(1), sim.rt(2), Trust::All);
+        sim.run(cases(Hosts { server, client, host, dir: "/".into(), trust })).unwrap();
     }
 }

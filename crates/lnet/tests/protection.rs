@@ -1,0 +1,219 @@
+//! Protection of frames after the handshake, in the simulator.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::{
+    io::IoSlice,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use sheen_keys::{Key, Keyring};
+use sheen_lnet::{Connection, Frame, Keys, Net, RecvError, Trust};
+use sheen_rt::{
+    ReadHalf, Rt, WriteHalf,
+    sim::{Sim, SimConfig},
+};
+use sheen_wire::{
+    Bulk,
+    auth::{ClusterId, Flavor},
+    frame::{FLAG_BULK_CRC, Kind},
+};
+
+const PROTECTING: [Flavor; 2] = [Flavor::Integrity, Flavor::Privacy];
+/// Marks the content of frames.
+const TEXT: &[u8] = b"content of a frame";
+
+fn run(seed: u64, test: impl AsyncFnOnce(Rt)) {
+    let sim = Sim::new(seed, SimConfig::default());
+    sim.run(test(sim.rt(1))).unwrap();
+}
+
+fn trust(flavor: Flavor) -> Trust {
+    let keyring = Keyring::of(vec![Key::new(ClusterId(7), 1, [1; 32], 0)]);
+    Keys { relays: true, protection: flavor.into(), ..Keys::new(keyring) }.into()
+}
+
+/// Returns a frame whose bulk has runs of these lengths.
+fn frame(xid: u64, body: usize, runs: &[usize]) -> Frame {
+    let bytes = |len: usize, first: usize| -> Bytes {
+        let text = TEXT.iter().copied().cycle().skip(first % TEXT.len());
+        text.take(len).collect::<Vec<u8>>().into()
+    };
+    let bulk: Bulk = runs.iter().enumerate().map(|(i, len)| bytes(*len, i + xid as usize)).collect();
+    let mut frame = Frame { body: bytes(body, 0), bulk, ..Frame::new(Kind::Request, xid) };
+    frame.header.flags = FLAG_BULK_CRC;
+    frame
+}
+
+/// The acts of somebody between the ends, on the bytes of one direction.
+#[derive(Default)]
+struct Middle {
+    /// Changes one bit of each read from now on.
+    flip: AtomicBool,
+    /// Sends the bytes of each read twice from now on.
+    repeat: AtomicBool,
+    seen: Mutex<Vec<u8>>,
+}
+
+async fn pass_on(mut from: ReadHalf, mut to: WriteHalf, middle: Arc<Middle>) {
+    let mut bytes = vec![0; 4096];
+    while let Ok(n @ 1..) = from.read_some(&mut bytes).await {
+        middle.seen.lock().unwrap().extend(&bytes[..n]);
+        if middle.flip.load(Ordering::Relaxed) {
+            bytes[n / 2] ^= 4;
+        }
+        for _ in 0..1 + usize::from(middle.repeat.load(Ordering::Relaxed)) {
+            if to.write_all_vectored(&[IoSlice::new(&bytes[..n])]).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Connects a client and a server through somebody in the middle of the direction to the server.
+async fn connect(rt: &Rt, server: Trust, client: Trust) -> (Connection, Connection, Arc<Middle>, Arc<Net>) {
+    let net = Net::trusting(rt.clone(), server);
+    let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let middle = Arc::new(Middle::default());
+    let relay = relay(rt, acceptor.local_addr(), middle.clone()).await;
+    let serving = net.clone();
+    let admitted = rt.spawn("admit", async move {
+        let mut connection = acceptor.accept().await;
+        let first = serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
+        assert_eq!(first.header.kind, Kind::Hello);
+        connection.receiver.handshaken();
+        connection
+    });
+    let mut connection = Net::trusting(rt.clone(), client).connect(relay).await.unwrap();
+    connection.receiver.handshaken();
+    connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+    (admitted.await.unwrap(), connection, middle, net)
+}
+
+async fn relay(rt: &Rt, to: SocketAddr, middle: Arc<Middle>) -> SocketAddr {
+    let listener = rt.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let there = rt.connect(to).await.unwrap();
+    let tasks = rt.clone();
+    drop(rt.spawn("relay", async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let ((from_client, to_client), (from_server, to_server)) = (client.split(), there.split());
+        drop(tasks.spawn("relay", pass_on(from_client, to_server, middle)));
+        pass_on(from_server, to_client, Arc::default()).await;
+    }));
+    addr
+}
+
+/// Frames of all shapes: without body or bulk, with pieces of more and less than the largest size,
+/// and with bulk in many runs.
+fn frames() -> Vec<Frame> {
+    let mib = 1 << 20;
+    let shapes: [(usize, &[usize]); 8] = [
+        (0, &[]),
+        (1, &[]),
+        (0, &[1]),
+        (70_000, &[4096; 16]),
+        (30, &[mib]),
+        (30, &[mib + 1]),
+        (30, &[mib / 2, mib, mib, mib / 2 - 1]),
+        (30, &[3 * mib]),
+    ];
+    (2..).zip(shapes).map(|(xid, (body, runs))| frame(xid, body, runs)).collect()
+}
+
+#[test]
+fn protected_frames_arrive_as_they_were_sent() {
+    for flavor in Flavor::ALL {
+        run(1, async |rt| {
+            let (mut server, mut client, middle, _net) = connect(&rt, trust(flavor), trust(flavor)).await;
+            for (from, to) in [(&client.sender, &mut server.receiver), (&server.sender, &mut client.receiver)] {
+                for frame in frames() {
+                    from.post(frame).unwrap();
+                }
+                for sent in frames() {
+                    let got = to.recv().await.unwrap();
+                    assert_eq!((got.header.xid, &got.body), (sent.header.xid, &sent.body));
+                    assert!(!got.damaged && got.bulk.into_bytes() == sent.bulk.into_bytes(), "{flavor}");
+                }
+            }
+            let seen = middle.seen.lock().unwrap();
+            let readable = seen.windows(TEXT.len()).any(|bytes| bytes == TEXT);
+            assert_eq!(readable, flavor != Flavor::Privacy, "{flavor}");
+        });
+    }
+}
+
+#[test]
+fn changed_and_repeated_frames_end_a_protected_connection() {
+    for flavor in PROTECTING {
+        for (seed, repeat) in (1..).zip([false, true, false, true]) {
+            run(seed, async |rt| {
+                let (mut server, client, middle, _net) = connect(&rt, trust(flavor), trust(flavor)).await;
+                client.sender.post(frame(2, 30, &[5000])).unwrap();
+                assert_eq!(server.receiver.recv().await.unwrap().header.xid, 2);
+                (if repeat { &middle.repeat } else { &middle.flip }).store(true, Ordering::Relaxed);
+                // The second one goes into the body or the bulk with each seed.
+                client.sender.post(frame(3, 30, &[5000 * seed as usize])).unwrap();
+                client.sender.post(frame(4, 30, &[])).unwrap();
+                let mut received = Vec::new();
+                let end = loop {
+                    match rt.timeout(Duration::from_secs(300), server.receiver.recv()).await.unwrap() {
+                        Ok(frame) => received.push(frame.header.xid),
+                        Err(end) => break end,
+                    }
+                };
+                // A repeated read may end with a whole frame.
+                assert!(received.is_empty() || repeat && received == [3], "{flavor}: {received:?}");
+                assert!(matches!(end, RecvError::Forged), "{flavor}: {end:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn connection_between_hosts_has_integrity_by_default_and_one_on_a_host_does_not() {
+    for client_host in [1, 2] {
+        let sim = Sim::new(1, SimConfig::default());
+        let trust = || Trust::from(Keys::new(Keyring::of(vec![Key::new(ClusterId(7), 1, [1; 32], 0)])));
+        let server = Net::trusting(sim.rt(1), trust());
+        let client = Net::trusting(sim.rt(client_host), trust());
+        let addr = sim.addr(1, 7988);
+        let flavor = sim.run(async {
+            let acceptor = server.listen(addr).await.unwrap();
+            let serving = server.clone();
+            let admitted = server.rt().spawn("admit", async move {
+                let mut connection = acceptor.accept().await;
+                serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
+                connection.sender.flavor()
+            });
+            let connection = client.connect(addr).await.unwrap();
+            connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+            assert_eq!(admitted.await.unwrap(), connection.sender.flavor());
+            connection.sender.flavor()
+        });
+        let wanted = if client_host == 1 { Flavor::Null } else { Flavor::Integrity };
+        assert_eq!(flavor.unwrap(), wanted, "client on host {client_host}");
+    }
+}
+
+#[test]
+fn connection_has_the_larger_protection_that_an_end_demands() {
+    for server in Flavor::ALL {
+        for client in Flavor::ALL {
+            run(1, async |rt| {
+                let (mut there, here, middle, _net) = connect(&rt, trust(server), trust(client)).await;
+                here.sender.post(frame(2, 30, &[100])).unwrap();
+                assert_eq!(there.receiver.recv().await.unwrap().bulk.len(), 100);
+                let seen = middle.seen.lock().unwrap();
+                let readable = seen.windows(TEXT.len()).any(|bytes| bytes == TEXT);
+                assert_eq!(readable, server.max(client) != Flavor::Privacy, "{server} {client}");
+            });
+        }
+    }
+}
