@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sheen_layout::{Asked, Template};
 use sheen_oss::DiskSpec;
-use sheen_wire::auth::Flavor;
+use sheen_wire::auth::{Flavor, KeyId};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,9 +80,9 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Show or add keys: without the key of a file system, nobody can mount it
+    /// Show, add, make or withdraw keys: without the key of a file system, nobody can mount it
     #[command(
-        after_help = "The first start of `sheen up` or `sheen mgs` makes a key, and copies it to the keys of its user. Other users and hosts need a copy.\n\nExamples:\n  sheen key list\n  ssh node2 sheen key add - < ~/.config/sheen/keys/FILE"
+        after_help = "The first start of `sheen up` or `sheen mgs` makes a key, and copies it to the keys of its user. Other users and hosts need a copy.\n\nExamples:\n  sheen key list\n  ssh node2 sheen key add - < ~/.config/sheen/keys/FILE\n  sheen key new --dir /srv/mgs\n  sheen key revoke 5f0c1d2e3a4b5c6d --dir /srv/mgs"
     )]
     Key(KeyArgs),
     /// Print a completion script for a shell, for example: sheen completions bash >
@@ -246,11 +246,37 @@ pub enum KeyCommand {
     List(KeyListArgs),
     /// Copy a key file into this user's directory of keys, with mode 0600
     Add(KeyAddArgs),
+    /// Make another key for a file system; its running MGS accepts both from then on
+    New(KeyNewArgs),
+    /// Withdraw a key: remove its files here; running servers of the directory end its connections
+    Revoke(KeyRevokeArgs),
+}
+
+/// `sheen key new`
+#[derive(Debug, Args)]
+pub struct KeyNewArgs {
+    /// Directory of `sheen mgs` or `sheen up`
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// `sheen key revoke`
+#[derive(Debug, Args)]
+pub struct KeyRevokeArgs {
+    /// The key's id, as `sheen key list` shows it
+    #[arg(value_name = "KEY")]
+    pub key: KeyId,
+    /// Withdraw it for this directory of a server as well
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
 /// `sheen key list`
 #[derive(Debug, Args)]
 pub struct KeyListArgs {
+    /// List the keys that the server of this directory accepts, instead of this user's keys
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
@@ -259,8 +285,11 @@ pub struct KeyListArgs {
 /// `sheen key add`
 #[derive(Debug, Args)]
 pub struct KeyAddArgs {
-    /// The file; `-` is standard input
+    /// The file, or several behind each other; `-` is standard input
     pub file: PathBuf,
+    /// Add it to the keys that the server of this directory accepts, instead of this user's keys
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
 /// `sheen down`

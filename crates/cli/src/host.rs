@@ -162,6 +162,7 @@ impl Host {
         let path = tokio::select! {
             asked = wait_for_signal() => return asked,
             path = self.watched_dirs.removed(&self.rt) => path,
+            never = self.watch_keys() => match never {},
         };
         let what = format!("{} was removed while it was served", path.display());
         tracing::error!("{what}: unmounting and stopping this process; restore the directory before the next start");

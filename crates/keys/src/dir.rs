@@ -144,6 +144,18 @@ pub fn store(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
     Ok(path)
 }
 
+/// Removes the file of a key. After a power loss it stays removed.
+///
+/// # Errors
+/// The directory cannot be written.
+pub fn remove(found: &Found) -> Result<(), KeyError> {
+    let removed = fs::remove_file(&found.path).and_then(|()| match found.path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    });
+    removed.map_err(|error| KeyError::Io { path: found.path.clone(), error })
+}
+
 fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     if !dir.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;

@@ -130,6 +130,22 @@ impl Key {
         format!("{HEADING}cluster = \"{cluster}\"\nid = \"{id}\"\ncreated = {created}\nsecret = \"{secret}\"\n")
     }
 
+    /// Parses the text of several key files behind each other.
+    ///
+    /// # Errors
+    /// As [`Key::parse`]. There is none.
+    pub fn parse_all(text: &str) -> Result<Vec<Key>, String> {
+        let begins_line = |at: &usize| text[..*at].is_empty() || text[..*at].ends_with('\n');
+        let mut starts: Vec<usize> = text.match_indices("cluster").map(|(at, _)| at).filter(begins_line).collect();
+        // What precedes the first one belongs to it.
+        starts.first_mut().into_iter().for_each(|first| *first = 0);
+        starts.push(text.len());
+        if starts.len() < 2 {
+            starts.insert(0, 0);
+        }
+        starts.windows(2).map(|ends| Key::parse(&text[ends[0]..ends[1]])).collect()
+    }
+
     /// Parses the text of a key file. The error says what is wrong, without the text.
     pub fn parse(text: &str) -> Result<Key, String> {
         // The message of the parser, not its excerpt: that could contain the secret.
@@ -166,6 +182,19 @@ mod tests {
     fn key_file_round_trips() {
         assert_eq!(Key::parse(&key().to_text()), Ok(key()));
         assert_eq!(key().file_name(), "00000000000000c0-000000000000001d.key");
+    }
+
+    #[test]
+    fn several_key_files_behind_each_other_are_parsed() {
+        let other = Key::new(ClusterId(0xc0), 0x2e, [7; 32], 1_700_000_001);
+        let both = format!("{}{}", key().to_text(), other.to_text());
+        assert_eq!(Key::parse_all(&both), Ok(vec![key(), other]));
+        let (_, bare) = both.split_once("\ncluster").unwrap();
+        assert_eq!(Key::parse_all(&format!("cluster{bare}")).unwrap().len(), 2);
+        assert_eq!(Key::parse_all(&key().to_text()), Ok(vec![key()]));
+        for bad in ["", "# nothing\n", &format!("{both}cluster = 1\n"), &format!("x = 1\n{both}")] {
+            assert!(Key::parse_all(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

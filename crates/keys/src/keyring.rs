@@ -8,12 +8,16 @@
 //! * A server accepts only the keys of its own cluster. A new MDS or OSS learns the key from its
 //!   connection to the MGS, and stores it beside its data. Afterwards it needs neither the MGS nor
 //!   the user's directory to know it.
-//! * After the first connection, no file is read: the keys may lie on the file system itself.
+//! * While a key that this process has used is accepted, a client reads no file: the keys may lie on
+//!   the file system itself.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use parking_lot::RwLock;
-use sheen_wire::auth::{ClusterId, KeyId};
+use sheen_wire::auth::{ClusterId, KEYS_MAX, KeyId};
 
 use crate::{
     Key, KeyError,
@@ -32,16 +36,27 @@ pub struct Keyring {
 struct State {
     /// The keys that this process accepts as a server, the oldest first. All have one cluster.
     served: Vec<Key>,
-    /// The key that the first server proved to know, if none was served then.
-    used: Option<Key>,
+    /// Further keys that servers proved to know.
+    used: Vec<Key>,
+    /// The directory of the served keys.
+    dir: Option<PathBuf>,
     /// The directory for the key by which the MGS accepts this server.
     learns: Option<PathBuf>,
 }
 
 impl State {
     fn cluster(&self) -> Option<ClusterId> {
-        self.served.first().or(self.used.as_ref()).map(|key| key.cluster)
+        self.served.first().or(self.used.first()).map(|key| key.cluster)
     }
+}
+
+/// The difference that [`Keyring::refresh`] found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Refreshed {
+    /// Keys that are accepted from now on.
+    pub added: Vec<KeyId>,
+    /// Keys that are no longer accepted.
+    pub withdrawn: Vec<KeyId>,
 }
 
 impl Keyring {
@@ -84,7 +99,9 @@ impl Keyring {
             };
             copied.unwrap_or_else(&warn);
         }
-        self.state.write().served = keys;
+        let mut state = self.state.write();
+        state.dir = Some(dir.to_owned());
+        state.served = keys;
         Ok(made)
     }
 
@@ -97,8 +114,43 @@ impl Keyring {
         let keys = keys_of_one_cluster(dir)?;
         let mut state = self.state.write();
         state.learns = keys.is_empty().then(|| dir.to_owned());
+        state.dir = Some(dir.to_owned());
         state.served = keys;
         Ok(())
+    }
+
+    /// Reads the directory of the served keys again. Returns the changes; `None`: there are none. If
+    /// no key is there any more, the process accepts its keys until it ends.
+    ///
+    /// # Errors
+    /// A key cannot be read, or belongs to another cluster. Nothing changes then.
+    pub fn refresh(&self) -> Result<Option<Refreshed>, KeyError> {
+        let Some(dir) = self.state.read().dir.clone() else { return Ok(None) };
+        let keys = keys_of_one_cluster(&dir)?;
+        let mut state = self.state.write();
+        let Some(first) = keys.first().filter(|_| state.learns.is_none() && state.served != keys) else {
+            return Ok(None);
+        };
+        if state.served.iter().any(|key| key.cluster != first.cluster) {
+            return Err(KeyError::SeveralClusters(dir));
+        }
+        let ids = |keys: &[Key]| keys.iter().map(|key| key.id).collect::<BTreeSet<KeyId>>();
+        let (before, after) = (ids(&state.served), ids(&keys));
+        state.used.retain(|key| !before.contains(&key.id) || after.contains(&key.id));
+        state.served = keys;
+        let added = after.difference(&before).copied().collect();
+        Ok(Some(Refreshed { added, withdrawn: before.difference(&after).copied().collect() }))
+    }
+
+    /// Returns whether this process serves keys of a directory, which can change.
+    pub fn serves_a_directory(&self) -> bool {
+        self.state.read().dir.is_some()
+    }
+
+    /// Returns the ids of the newest keys that this process accepts as a server, at most
+    /// [`KEYS_MAX`].
+    pub fn accepted_ids(&self) -> Vec<KeyId> {
+        self.state.read().served.iter().rev().take(KEYS_MAX).map(|key| key.id).collect()
     }
 
     /// Returns the cluster whose keys this process accepts as a server; `None`: none yet.
@@ -111,33 +163,34 @@ impl Keyring {
         self.state.read().served.iter().find(|key| key.id == id).cloned()
     }
 
-    /// Returns the key for servers of a cluster, if it is known without reading files.
+    /// Returns the newest key for a server of this cluster that accepts these keys, if it is known
+    /// without reading files.
     ///
     /// # Errors
     /// This process belongs to another cluster.
-    pub fn known(&self, cluster: ClusterId) -> Result<Option<Key>, KeyError> {
+    pub fn known(&self, cluster: ClusterId, accepted: &[KeyId]) -> Result<Option<Key>, KeyError> {
         let state = self.state.read();
         match state.cluster() {
             Some(own) if own != cluster => Err(KeyError::OtherCluster { theirs: cluster, own }),
-            _ => Ok(state.served.last().or(state.used.as_ref()).cloned()),
+            _ => Ok(newest(state.served.iter().chain(&state.used), accepted).cloned()),
         }
     }
 
-    /// Searches the directories for the newest key for servers of a cluster. `None`: this process
-    /// has none. Reads files.
+    /// Searches the directories for the newest key for a server of this cluster that accepts these
+    /// keys. `None`: this process has none. Reads files.
     ///
     /// # Errors
     /// There is none, and a key file of the cluster is not usable.
-    pub fn find(&self, cluster: ClusterId) -> Result<Option<Key>, KeyError> {
+    pub fn find(&self, cluster: ClusterId, accepted: &[KeyId]) -> Result<Option<Key>, KeyError> {
         let (mut found, mut unusable) = (Vec::new(), None);
         for dir in &self.dirs {
             let listing = list(dir, Some(cluster));
-            found.extend(listing.found);
+            found.extend(listing.found.into_iter().map(|found| found.key));
             // Other users' directories are no news.
             unusable = unusable.or(listing.unusable.into_iter().find(|error| !error.is_denied_directory(dir)));
         }
-        match found.into_iter().map(|found| found.key).max_by_key(|key| (key.created, key.id)) {
-            Some(key) => Ok(Some(key)),
+        match newest(&found, accepted) {
+            Some(key) => Ok(Some(key.clone())),
             None => unusable.map_or(Ok(None), Err),
         }
     }
@@ -151,8 +204,10 @@ impl Keyring {
         let mut state = self.state.write();
         match state.cluster() {
             Some(own) if own != key.cluster => return Err(KeyError::OtherCluster { theirs: key.cluster, own }),
-            Some(_) => {}
-            None => state.used = Some(key.clone()),
+            Some(_) | None => {}
+        }
+        if !state.served.iter().chain(&state.used).any(|known| known.id == key.id) {
+            state.used.push(key.clone());
         }
         if state.served.is_empty() && state.learns.is_some() {
             state.served.push(key.clone());
@@ -175,6 +230,11 @@ impl Keyring {
         }
         Ok(())
     }
+}
+
+/// Returns the newest of the keys that is accepted.
+fn newest<'a>(keys: impl IntoIterator<Item = &'a Key>, accepted: &[KeyId]) -> Option<&'a Key> {
+    keys.into_iter().filter(|key| accepted.contains(&key.id)).max_by_key(|key| (key.created, key.id))
 }
 
 fn keys_of_one_cluster(dir: &Path) -> Result<Vec<Key>, KeyError> {
@@ -204,21 +264,27 @@ mod tests {
             store(dir.path(), &key).unwrap();
         }
         let ring = with_dirs(&[a.path(), b.path(), Path::new("/nonexistent")]);
-        assert_eq!(ring.find(ClusterId(1)).unwrap(), Some(key(1, 2, 30)));
-        assert_eq!(ring.find(ClusterId(2)).unwrap(), Some(key(2, 4, 40)));
-        assert_eq!(ring.find(ClusterId(3)).unwrap(), None);
+        let all = [1, 2, 3, 4].map(KeyId);
+        assert_eq!(ring.find(ClusterId(1), &all).unwrap(), Some(key(1, 2, 30)));
+        assert_eq!(ring.find(ClusterId(1), &[KeyId(1), KeyId(3)]).unwrap(), Some(key(1, 3, 20)), "2 is not accepted");
+        assert_eq!(ring.find(ClusterId(2), &all).unwrap(), Some(key(2, 4, 40)));
+        assert_eq!(ring.find(ClusterId(3), &all).unwrap(), None);
         assert_eq!((ring.cluster(), ring.accepted(KeyId(2))), (None, None), "a client accepts none");
     }
 
     #[test]
     fn client_belongs_to_the_cluster_of_its_first_server() {
         let ring = with_dirs(&[]);
-        assert_eq!(ring.known(ClusterId(1)).unwrap(), None);
+        let known = |cluster| ring.known(ClusterId(cluster), &[KeyId(1), KeyId(2)]);
+        assert_eq!(known(1).unwrap(), None);
         ring.confirmed(&key(1, 1, 10)).unwrap();
-        assert_eq!(ring.known(ClusterId(1)).unwrap(), Some(key(1, 1, 10)), "without a file");
-        assert!(matches!(ring.known(ClusterId(2)), Err(KeyError::OtherCluster { .. })));
+        assert_eq!(known(1).unwrap(), Some(key(1, 1, 10)), "without a file");
+        assert_eq!(ring.known(ClusterId(1), &[KeyId(2)]).unwrap(), None, "the server does not accept it");
+        assert!(matches!(known(2), Err(KeyError::OtherCluster { .. })));
         assert!(ring.confirmed(&key(2, 2, 20)).is_err(), "its handshake began before");
-        assert_eq!(ring.known(ClusterId(1)).unwrap(), Some(key(1, 1, 10)));
+        assert_eq!(known(1).unwrap(), Some(key(1, 1, 10)));
+        ring.confirmed(&key(1, 2, 20)).unwrap();
+        assert_eq!(known(1).unwrap(), Some(key(1, 2, 20)), "a newer one");
     }
 
     #[test]
@@ -236,7 +302,31 @@ mod tests {
         let again = with_dirs(&[]);
         again.serve_as_member(data.path()).unwrap();
         assert_eq!(again.accepted(KeyId(1)), Some(key(1, 1, 10)));
-        assert!(again.known(ClusterId(2)).is_err(), "a directory belongs to one cluster");
+        assert!(again.known(ClusterId(2), &[KeyId(1)]).is_err(), "a directory belongs to one cluster");
+    }
+
+    #[test]
+    fn refresh_accepts_new_keys_and_withdraws_removed_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (key(1, 1, 10), key(1, 2, 20));
+        let ring = Keyring::default();
+        assert_eq!(ring.refresh().unwrap(), None, "it serves nothing");
+        ring.serve(dir.path(), None, || old.clone(), |_| {}).unwrap();
+        assert_eq!(ring.refresh().unwrap(), None);
+        store(dir.path(), &new).unwrap();
+        let added = Refreshed { added: vec![new.id], withdrawn: vec![] };
+        assert_eq!(ring.refresh().unwrap(), Some(added));
+        assert_eq!(ring.accepted_ids(), [new.id, old.id]);
+        std::fs::remove_file(dir.path().join(old.file_name())).unwrap();
+        let withdrawn = Refreshed { added: vec![], withdrawn: vec![old.id] };
+        assert_eq!(ring.refresh().unwrap(), Some(withdrawn));
+        assert_eq!((ring.accepted(old.id), ring.accepted(new.id)), (None, Some(new.clone())));
+        assert_eq!(ring.known(ClusterId(1), &[old.id]).unwrap(), None);
+        std::fs::remove_file(dir.path().join(new.file_name())).unwrap();
+        assert_eq!(ring.refresh().unwrap(), None, "an empty directory shuts nobody out");
+        store(dir.path(), &key(2, 3, 30)).unwrap();
+        assert!(ring.refresh().is_err(), "a key of another cluster");
+        assert_eq!(ring.accepted_ids(), [new.id]);
     }
 
     #[test]
@@ -246,7 +336,7 @@ mod tests {
         let ring = Keyring::default();
         let made = ring.serve(dir.path(), Some(&user), || key(1, 1, 10), |e| panic!("{e}")).unwrap();
         assert_eq!(made, Some(dir.path().join(key(1, 1, 10).file_name())));
-        assert_eq!(with_dirs(&[&user]).find(ClusterId(1)).unwrap(), Some(key(1, 1, 10)));
+        assert_eq!(with_dirs(&[&user]).find(ClusterId(1), &[KeyId(1)]).unwrap(), Some(key(1, 1, 10)));
         let ring = Keyring::default();
         let made = ring.serve(dir.path(), Some(&user), || unreachable!("a key exists"), |e| panic!("{e}")).unwrap();
         assert_eq!((made, ring.cluster()), (None, Some(ClusterId(1))));

@@ -16,7 +16,7 @@ pub enum AuthError {
     ServerOpen,
     /// This process has no key of the server.
     #[error(
-        "this user has no key of the file system there (cluster {0}); get a key file from its owner, then run `sheen key add FILE`"
+        "this user has no key of the file system there (cluster {0}) that its servers accept; get a key file from its owner, then run `sheen key add FILE`"
     )]
     NoKey(ClusterId),
     /// A key file of this user is not usable.

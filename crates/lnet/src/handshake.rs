@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use sheen_keys::{Key, Keyring};
 use sheen_wire::{
     Errno,
-    auth::{Auth, ClusterId, Flavor, Route},
+    auth::{Auth, ClusterId, Flavor, KeyId, Route},
     frame::{self, Kind},
 };
 
@@ -84,13 +84,22 @@ impl Net {
         Ok(())
     }
 
-    /// Returns the key for servers of a cluster. Files are read for the first connection only.
-    async fn key_for(&self, keyring: &Arc<Keyring>, cluster: ClusterId) -> io::Result<Key> {
-        if let Some(key) = keyring.known(cluster).map_err(|e| denied(e.into()))? {
+    /// Returns the key for a server of a cluster that accepts these keys. Files are read for the
+    /// first connection, and if the server has withdrawn the keys that this process has used.
+    async fn key_for(&self, keyring: &Arc<Keyring>, cluster: ClusterId, accepted: Vec<KeyId>) -> io::Result<Key> {
+        if let Some(key) = keyring.known(cluster, &accepted).map_err(|e| denied(e.into()))? {
             return Ok(key);
         }
+        // The files may lie on a file system that does not answer, such as this one: one thread at
+        // most waits for it.
+        let searching = self.key_search().clone().lock_owned().await;
         let keyring = keyring.clone();
-        let found = self.rt().run_blocking(move || keyring.find(cluster)).await;
+        let find = move || {
+            let found = keyring.find(cluster, &accepted);
+            drop(searching);
+            found
+        };
+        let found = self.rt().run_blocking(find).await;
         found.map_err(AuthError::from).and_then(|key| key.ok_or(AuthError::NoKey(cluster))).map_err(denied)
     }
 
@@ -101,9 +110,9 @@ impl Net {
         let least = protection.of(route);
         let offered = least.and_more();
         post(sender, &Auth::Begin { flavors: offered, route })?;
-        let (terms, challenge) = match reply(receiver).await? {
-            Ok(Auth::Challenge { cluster, flavor, noise }) => match Flavor::of_bit(flavor) {
-                Some(flavor) if flavor >= least => (Terms { offered, flavor, cluster, route }, noise),
+        let (terms, accepted, challenge) = match reply(receiver).await? {
+            Ok(Auth::Challenge { cluster, keys, flavor, noise }) => match Flavor::of_bit(flavor) {
+                Some(flavor) if flavor >= least => (Terms { offered, flavor, cluster, route }, keys, noise),
                 _ => return Err(denied(AuthError::Unexpected)),
             },
             Ok(Auth::Open) if *open_servers => return Ok(()),
@@ -115,7 +124,7 @@ impl Net {
             }
             _ => return Err(denied(AuthError::Unexpected)),
         };
-        let key = self.key_for(keyring, terms.cluster).await?;
+        let key = self.key_for(keyring, terms.cluster, accepted).await?;
         let answer = Answered::answer(self.entropy(), &terms, &key, &challenge);
         let (answered, noise) = answer.map_err(|_| denied(AuthError::Unexpected))?;
         post(sender, &Auth::Answer { key: key.id, noise })?;
@@ -195,7 +204,7 @@ impl Net {
         let Ok((challenger, noise)) = Challenger::begin(self.entropy(), &terms) else {
             return Ok(Err(Stranger::Invalid));
         };
-        post(sender, &Auth::Challenge { cluster, flavor: flavor.bit(), noise })?;
+        post(sender, &Auth::Challenge { cluster, keys: keys.keyring.accepted_ids(), flavor: flavor.bit(), noise })?;
         let answer = match receiver.recv().await {
             Err(RecvError::Eof) => return Ok(Err(Stranger::NoKey)),
             answer => answer?,
@@ -205,6 +214,12 @@ impl Net {
         let Some(key) = keys.keyring.accepted(id) else { return Ok(Err(Stranger::UnknownKey(id))) };
         match challenger.check(&key, &noise) {
             Ok((noise, secrets)) => {
+                sender.set_key(key.id);
+                // The key may have been withdrawn since it was looked up, before the connection
+                // was known to use it.
+                if keys.keyring.accepted(id).is_none() {
+                    return Ok(Err(Stranger::UnknownKey(id)));
+                }
                 post(sender, &Auth::Accepted { noise })?;
                 if let Some(seals) = Seals::of_server(flavor, &secrets) {
                     sender.protect(seals.send);

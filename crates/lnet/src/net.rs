@@ -15,7 +15,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use sheen_keys::Keyring;
 use sheen_rt::{Listener, Rt, Stream};
-use sheen_wire::auth::{Flavor, Route};
+use sheen_wire::auth::{Flavor, KeyId, Route};
 use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
@@ -143,6 +143,8 @@ pub struct Net {
     pools: Pools,
     accepted: Accepted,
     strangers: Accepted,
+    /// Held while key files are searched.
+    key_search: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A tcp connection: the two directions.
@@ -185,6 +187,7 @@ impl Net {
             pools: Pools::new(),
             accepted: Accepted::default(),
             strangers: Accepted::default(),
+            key_search: Arc::default(),
         })
     }
 
@@ -198,8 +201,20 @@ impl Net {
         &self.trust
     }
 
+    /// Returns whether this process accepts a key as a server.
+    pub fn accepts(&self, key: KeyId) -> bool {
+        match &self.trust {
+            Trust::All => true,
+            Trust::Keys(keys) => keys.keyring.accepted(key).is_some(),
+        }
+    }
+
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    pub(crate) fn key_search(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.key_search
     }
 
     pub(crate) fn strangers(&self) -> &Accepted {

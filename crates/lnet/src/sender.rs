@@ -16,7 +16,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
@@ -24,7 +24,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_rt::{Instant, Rt, WriteHalf};
-use sheen_wire::auth::Flavor;
+use sheen_wire::auth::{Flavor, KeyId};
 use tokio::sync::Notify;
 
 use crate::{
@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     delayed: Mutex<Delayed>,
     /// Bit of the protection of frames that are posted from now on.
     flavor: AtomicU8,
+    /// The key that the client proved to know.
+    key: OnceLock<KeyId>,
     /// Seals frames. Only the holder of the half uses it.
     seal: Mutex<Option<Seal>>,
     /// Notified when the queue shrank, or the connection closed.
@@ -106,6 +108,7 @@ impl Sender {
             write_timeout,
             out: Mutex::new(out),
             delayed: Mutex::default(),
+            key: OnceLock::new(),
             flavor: AtomicU8::new(Flavor::Null.bit()),
             seal: Mutex::default(),
             space: Notify::new(),
@@ -134,6 +137,16 @@ impl Sender {
         let flavor = seal.flavor();
         *self.0.seal.lock() = Some(seal);
         self.0.flavor.store(flavor.bit(), Ordering::Release);
+    }
+
+    pub(crate) fn set_key(&self, key: KeyId) {
+        let _ = self.0.key.set(key);
+    }
+
+    /// Returns the key that the client of this connection proved to know. `None`: it was not
+    /// asked, or this process is the client.
+    pub fn key(&self) -> Option<KeyId> {
+        self.0.key.get().copied()
     }
 
     /// Returns the protection of the connection's frames.

@@ -84,6 +84,29 @@ fn ends_with_the_same_key_connect() {
 }
 
 #[test]
+fn client_uses_the_newest_key_that_the_server_accepts() {
+    run(async |rt| {
+        let keys = [1, 2, 3].map(|id| Key::new(CLUSTER, id, [id as u8; 32], id as i64));
+        for (server, used) in [(&keys[..], 2), (&keys[..1], 1), (&keys[1..], 2)] {
+            let net = Net::trusting(rt.clone(), of(server));
+            let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+            let addr = acceptor.local_addr();
+            let admitted = rt.spawn("admit", async move {
+                let mut accepted = acceptor.accept().await;
+                net.admit(&accepted.sender, &mut accepted.receiver).await.unwrap();
+                accepted.sender.key()
+            });
+            let connection = Net::trusting(rt.clone(), of(&keys[..2])).connect(addr).await.unwrap();
+            connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+            assert_eq!(admitted.await.unwrap(), Some(KeyId(used)));
+        }
+        let (error, admitted) = meet(&rt, of(&keys[2..]), of(&keys[..2])).await;
+        assert!(matches!(error, Some(AuthError::NoKey(CLUSTER))), "{error:?}");
+        assert_eq!(admitted, Err(Stranger::NoKey));
+    });
+}
+
+#[test]
 fn client_without_a_key_of_the_cluster_is_refused() {
     run(async |rt| {
         let (error, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), of(&[])).await;
@@ -112,8 +135,8 @@ fn client_with_another_secret_or_key_is_refused() {
         assert!(matches!(error, Some(AuthError::Refused { key: KeyId(1), .. })), "{error:?}");
         assert_eq!(admitted, Err(Stranger::NoSecret(KeyId(1))));
         let (error, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), of(&[key(CLUSTER, 2, 1)])).await;
-        assert!(matches!(error, Some(AuthError::Refused { key: KeyId(2), .. })), "{error:?}");
-        assert_eq!(admitted, Err(Stranger::UnknownKey(KeyId(2))));
+        assert!(matches!(error, Some(AuthError::NoKey(CLUSTER))), "{error:?}");
+        assert_eq!(admitted, Err(Stranger::NoKey));
     });
 }
 

@@ -160,6 +160,17 @@ impl Server {
         self.inner.serves_until.store(end.as_nanos(), Ordering::Release);
     }
 
+    /// Closes the connections whose clients used keys that this process does not accept any more.
+    /// Returns their number. A client with another key can connect again.
+    pub fn end_withdrawn(&self) -> usize {
+        let connections = self.inner.connections.lock();
+        let ended: Vec<Sender> =
+            connections.values().filter(|sender| self.inner.is_withdrawn(sender)).cloned().collect();
+        drop(connections);
+        ended.iter().for_each(Sender::close);
+        ended.len()
+    }
+
     /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.inner.connections.lock().len()
@@ -192,6 +203,11 @@ fn bulk_max(bytes: usize) -> usize {
 }
 
 impl Inner {
+    /// Returns whether the key of a connection's client was withdrawn.
+    fn is_withdrawn(&self, sender: &Sender) -> bool {
+        sender.key().is_some_and(|key| !self.net.accepts(key))
+    }
+
     fn take(&self, target: &str) -> Option<Arc<dyn AnyTarget>> {
         self.targets.lock().retain(|t| t != target);
         target::unregister(&self.net, target)
@@ -270,7 +286,9 @@ impl Inner {
             Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
             Err(e) => Err(e.into()),
         };
-        target.detach(&session, Ended::of(&ended));
+        // The client learns of the end at once, and reconnects if it has another key.
+        let end = if self.is_withdrawn(sender) { Ended::Closed } else { Ended::of(&ended) };
+        target.detach(&session, end);
         if ended.is_ok() {
             sender.finish();
         }

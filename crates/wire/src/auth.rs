@@ -3,7 +3,7 @@
 //! ```text
 //! client                                   server
 //!   Begin { flavors, route }         →
-//!                                    ←     Challenge { cluster, flavor, noise 1 } (or Open)
+//!                                    ←     Challenge { cluster, keys, flavor, noise 1 } (or Open)
 //!   Answer { key, noise 2 }          →
 //!                                    ←     Accepted { noise 3 }
 //! ```
@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of the largest Noise message of a handshake.
 pub const NOISE_BYTES_MAX: usize = 128;
+
+/// Number of keys that a server offers: the newest.
+pub const KEYS_MAX: usize = 64;
 
 /// Bytes of a tag, which protects a piece of a frame.
 pub const TAG_LEN: usize = 16;
@@ -172,8 +175,11 @@ pub enum Auth {
     },
     /// The server's reply.
     Challenge {
-        /// The keys to choose from.
+        /// The cluster of its keys.
         cluster: ClusterId,
+        /// The keys that it accepts, at most [`KEYS_MAX`]. A hint: the client uses one of them that
+        /// it knows.
+        keys: Vec<KeyId>,
         /// The bit of the flavor that it chose.
         flavor: u8,
         /// First message of the Noise handshake.
@@ -234,8 +240,9 @@ mod tests {
         let route = Route { client: ([127, 0, 0, 1], 1).into(), server: ([10, 0, 0, 1], 7988).into() };
         let begin = [0, 1, 0, 127, 0, 0, 1, 1, 0, 10, 0, 0, 1, 180, 62];
         assert_eq!(to_body(&Auth::Begin { flavors: Flavor::Null.bit(), route }).unwrap(), begin);
-        let challenge = Auth::Challenge { cluster: ClusterId(1), flavor: 1, noise: vec![7, 8] };
-        assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 2, 7, 8]);
+        let keys = vec![KeyId(5)];
+        let challenge = Auth::Challenge { cluster: ClusterId(1), keys, flavor: 1, noise: vec![7, 8] };
+        assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 5, 1, 2, 7, 8]);
         assert_eq!(to_body(&Auth::Answer { key: KeyId(2), noise: vec![9] }).unwrap(), [3, 2, 1, 9]);
     }
 

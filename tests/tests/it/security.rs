@@ -219,3 +219,56 @@ fn flavors_that_cannot_be_given_are_refused() {
     assert!(mount("flavor=ski").contains("mount option 'flavor': expected null, integrity or privacy"));
     assert!(mount("auth=none,flavor=privacy").contains("flavor privacy needs a key, and auth is none"));
 }
+
+/// Runs `sheen key` with these words. Returns its output.
+fn key(words: &str) -> Ran {
+    sh(&format!("{} key {words}", sheen().display()))
+}
+
+/// Returns the ids of the keys that a file system accepts, the oldest first.
+fn key_ids(fs: &Fs) -> Vec<String> {
+    let listed = key(&format!("list --json --dir {}", fs.dir().display())).ok();
+    let keys: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    let id = |key: &serde_json::Value| key["key"].as_str().expect("an id").to_owned();
+    keys.as_array().expect("a list").iter().map(id).collect()
+}
+
+#[test]
+fn key_withdrawn_during_a_transfer_ends_its_connections_and_a_newer_one_goes_on() {
+    let fs = fs2!();
+    let (source, dir, holders) = (source(&fs), fs.dir(), fs.base.join("holders"));
+    let [old] = &key_ids(&fs)[..] else { unreachable!("a new file system has one key") };
+    // One mount has only a copy of the old key. The other one finds the new key as well.
+    let holder = Mount { mnt: fs.base.join("holder") };
+    sh(&format!("mkdir {} {}; cp -p {}/mgs/keys/* {0}", holders.display(), holder.mnt.display(), dir.display())).ok();
+    let mount = || {
+        let mut command = Command::new(sheen());
+        command.args(["mount", "-o", "soft=1", &source]).arg(&holder.mnt).env("SHEEN_KEY_DIR", &holders);
+        run_command(command)
+    };
+    mount().ok();
+    let member = fs.second_mount();
+    fs::write(member.path("before"), "before").expect("a file");
+    let ran = key(&format!("revoke {old} --dir {}", dir.display()));
+    assert!(ran.code == 1 && ran.err.contains("is the only key"), "{}", ran.err);
+    key(&format!("new --dir {}", dir.display())).ok();
+    let [_, new] = &key_ids(&fs)[..] else { unreachable!("it has two keys") };
+    eventually("the server accepts the new key", || log(&fs).contains(&format!("accepting key {new}")));
+    // The transfer is endless: it ends by an error only.
+    let transfer = "while dd if=/dev/zero of=f bs=1M count=8 oflag=direct; do :; done";
+    let mut command = Command::new("bash");
+    command.args(["-c", transfer]).current_dir(&holder.mnt).stderr(std::process::Stdio::null());
+    let mut transfer = command.spawn().expect("a transfer");
+    eventually("the transfer has begun", || fs.path("f").metadata().is_ok_and(|f| f.len() == 8 << 20));
+    key(&format!("revoke {old} --dir {}", dir.display())).ok();
+    eventually("the transfer ends", || transfer.try_wait().expect("a child").is_some());
+    let log = log(&fs);
+    assert!(log.contains(&format!("key {old} was withdrawn")), "{log}");
+    assert_eq!(key_ids(&fs), [new.clone()]);
+    // The other mount and the servers go on with the new key.
+    fs::write(member.path("after"), "after").expect("a file");
+    assert_eq!(fs::read_to_string(fs.path("after")).expect("readable"), "after");
+    sheen_tests::detach(&holder.mnt);
+    let ran = mount();
+    assert!(ran.code == 1 && ran.err.contains("this user has no key of the file system there"), "{}", ran.err);
+}

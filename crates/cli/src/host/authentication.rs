@@ -1,8 +1,8 @@
 //! The keys of a process: makes, learns and checks them.
 
-use std::path::Path;
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
-use sheen_keys::{Key, KeyError, Keyring, user_dir};
+use sheen_keys::{Key, KeyError, Keyring, Refreshed, user_dir};
 use sheen_lnet::Trust;
 use sheen_rt::target_dir::KEYS;
 use sheen_wire::auth::ClusterId;
@@ -10,8 +10,11 @@ use sheen_wire::auth::ClusterId;
 use super::Host;
 use crate::error::{Context, Result};
 
+/// Interval between two readings of the served keys.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
+
 impl Host {
-    fn keyring(&self) -> Option<&Keyring> {
+    fn keyring(&self) -> Option<&Arc<Keyring>> {
         match self.net.trust() {
             Trust::Keys(keys) => Some(&keys.keyring),
             Trust::All => None,
@@ -54,6 +57,37 @@ impl Host {
         match self.keyring() {
             Some(keyring) => keyring.serve_as_member(&dir.join(KEYS)).context("cannot use the file system's key"),
             None => Ok(()),
+        }
+    }
+
+    /// Accepts keys that are added to the served directory, and ends the connections of those that
+    /// are removed from it.
+    pub async fn watch_keys(&self) -> Infallible {
+        let Some(keyring) = self.keyring().filter(|keyring| keyring.serves_a_directory()) else {
+            return std::future::pending().await;
+        };
+        let mut fault = String::new();
+        loop {
+            self.rt.sleep(REFRESH_INTERVAL).await;
+            let served = keyring.clone();
+            let now = match self.rt.run_blocking(move || served.refresh()).await {
+                Ok(None) => String::new(),
+                Ok(Some(Refreshed { added, withdrawn })) => {
+                    for key in added {
+                        tracing::info!("accepting key {key} from now on");
+                    }
+                    let ended = self.server.end_withdrawn();
+                    for key in withdrawn {
+                        tracing::info!("key {key} was withdrawn: it is not accepted any more; {ended} connections end");
+                    }
+                    String::new()
+                }
+                Err(error) => error.to_string(),
+            };
+            if !now.is_empty() && now != fault {
+                tracing::warn!("the keys of this server stay as they were: {now}");
+            }
+            fault = now;
         }
     }
 

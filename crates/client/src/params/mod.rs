@@ -394,13 +394,13 @@ fn state_name(state: ImportState) -> String {
     format!("{state:?}").to_uppercase()
 }
 
-/// Renders `import` in Lustre's format, without the fields that Sheen does not have.
 /// Returns the protection of the connection, in Lustre's form. Over `lo` nothing needs protection.
 fn srpc_info<P: Protocol>(import: &Import<P>) -> String {
     let flavor = import.flavor().unwrap_or(Flavor::Null);
     format!("rpc flavor:      {flavor}\nbulk flavor:     {flavor}\n")
 }
 
+/// Renders `import` in Lustre's format, without the fields that Sheen does not have.
 fn render_import<P: Protocol>(import: &Import<P>, name: &str, active: bool) -> String {
     let stats = import.stats();
     let nids: Vec<String> = import.nids().iter().map(|nid| format!("\"{nid}\"")).collect();
