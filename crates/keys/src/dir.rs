@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -139,7 +139,22 @@ pub fn load(path: &Path) -> Result<Key, KeyError> {
 /// The directory or the file cannot be written.
 pub fn store(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
     let path = dir.join(key.file_name());
-    let written = write(dir, &path, key.to_text().as_bytes());
+    let written = write(dir, &path, key.to_text().as_bytes(), None);
+    written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
+    Ok(path)
+}
+
+/// As [`store`], for the server of a directory, which may run as another user: the file belongs to
+/// the owner of the directory.
+///
+/// # Errors
+/// As [`store`], or the file cannot be given to that owner.
+pub fn store_for_server(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
+    let path = dir.join(key.file_name());
+    let written = fs::metadata(dir).and_then(|of_dir| {
+        let owner = (of_dir.uid() != rustix::process::geteuid().as_raw()).then(|| (of_dir.uid(), of_dir.gid()));
+        write(dir, &path, key.to_text().as_bytes(), owner)
+    });
     written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
     Ok(path)
 }
@@ -156,7 +171,7 @@ pub fn remove(found: &Found) -> Result<(), KeyError> {
     removed.map_err(|error| KeyError::Io { path: found.path.clone(), error })
 }
 
-fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+fn write(dir: &Path, path: &Path, text: &[u8], owner: Option<(u32, u32)>) -> io::Result<()> {
     if !dir.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -167,6 +182,9 @@ fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(text)?;
+        if let Some((user, group)) = owner {
+            fchown(&file, Some(user), Some(group))?;
+        }
         file.sync_all()?;
         fs::rename(&new, path)?;
         File::open(dir)?.sync_all()
@@ -201,6 +219,18 @@ mod tests {
         assert_eq!(of_1, [old, new]);
         assert_eq!(list(&keys, None).complete().unwrap().len(), 3);
         assert_eq!(list(&dir.path().join("none"), None).complete().unwrap(), []);
+    }
+
+    #[test]
+    fn key_for_a_server_belongs_to_the_owner_of_its_directory() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: needs root to give a directory away");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(65534), None).unwrap();
+        let owner = |path| fs::metadata(path).map(|file| (file.uid(), file.mode() & 0o7777)).unwrap();
+        assert_eq!(owner(store(dir.path(), &key(1, 2, 3)).unwrap()), (0, 0o600));
+        assert_eq!(owner(store_for_server(dir.path(), &key(1, 2, 3)).unwrap()), (65534, 0o600));
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Key {
     pub fn parse_all(text: &str) -> Result<Vec<Key>, String> {
         let begins_line = |at: &usize| text[..*at].is_empty() || text[..*at].ends_with('\n');
         let mut starts: Vec<usize> = text.match_indices("cluster").map(|(at, _)| at).filter(begins_line).collect();
-        // What precedes the first one belongs to it.
+        // Comments before the first one belong to it.
         starts.first_mut().into_iter().for_each(|first| *first = 0);
         starts.push(text.len());
         if starts.len() < 2 {

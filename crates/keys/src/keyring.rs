@@ -8,8 +8,8 @@
 //! * A server accepts only the keys of its own cluster. A new MDS or OSS learns the key from its
 //!   connection to the MGS, and stores it beside its data. Afterwards it needs neither the MGS nor
 //!   the user's directory to know it.
-//! * While a key that this process has used is accepted, a client reads no file: the keys may lie on
-//!   the file system itself.
+//! * While servers accept a key that this process has used, a client reads no file: the keys may
+//!   lie on the file system itself.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use sheen_wire::auth::{ClusterId, KEYS_MAX, KeyId};
 
 use crate::{
     Key, KeyError,
-    dir::{list, search_dirs, store},
+    dir::{Listing, list, search_dirs, store},
 };
 
 /// The keys of a process.
@@ -38,6 +38,8 @@ struct State {
     served: Vec<Key>,
     /// Further keys that servers proved to know.
     used: Vec<Key>,
+    /// Creation time of the newest such key, and the keys that all its servers accepted.
+    newest: Option<(i64, Vec<KeyId>)>,
     /// The directory of the served keys.
     dir: Option<PathBuf>,
     /// The directory for the key by which the MGS accepts this server.
@@ -45,6 +47,12 @@ struct State {
 }
 
 impl State {
+    /// Returns whether a server may prove itself by this key: not if it is older than the newest
+    /// that was used, and was withdrawn since.
+    fn trusts(&self, key: &Key) -> bool {
+        self.newest.as_ref().is_none_or(|(created, accepted)| key.created >= *created || accepted.contains(&key.id))
+    }
+
     fn cluster(&self) -> Option<ClusterId> {
         self.served.first().or(self.used.first()).map(|key| key.cluster)
     }
@@ -57,6 +65,8 @@ pub struct Refreshed {
     pub added: Vec<KeyId>,
     /// Keys that are no longer accepted.
     pub withdrawn: Vec<KeyId>,
+    /// Why a further file is not usable.
+    pub unusable: Option<String>,
 }
 
 impl Keyring {
@@ -119,27 +129,30 @@ impl Keyring {
         Ok(())
     }
 
-    /// Reads the directory of the served keys again. Returns the changes; `None`: there are none. If
-    /// no key is there any more, the process accepts its keys until it ends.
-    ///
-    /// # Errors
-    /// A key cannot be read, or belongs to another cluster. Nothing changes then.
-    pub fn refresh(&self) -> Result<Option<Refreshed>, KeyError> {
-        let Some(dir) = self.state.read().dir.clone() else { return Ok(None) };
-        let keys = keys_of_one_cluster(&dir)?;
+    /// Reads the directory of the served keys again. Returns the changes; `None`: there are none.
+    /// If no key is there any more, the process accepts its keys until it ends. So it does with a
+    /// key whose file cannot be read at the moment. Keys of another cluster are ignored.
+    pub fn refresh(&self) -> Option<Refreshed> {
+        let dir = self.state.read().dir.clone()?;
+        let Listing { found, unusable } = list(&dir, self.cluster());
+        let mut keys: Vec<Key> = found.into_iter().map(|found| found.key).collect();
+        let unusable = unusable.first().map(KeyError::to_string);
         let mut state = self.state.write();
-        let Some(first) = keys.first().filter(|_| state.learns.is_none() && state.served != keys) else {
-            return Ok(None);
-        };
-        if state.served.iter().any(|key| key.cluster != first.cluster) {
-            return Err(KeyError::SeveralClusters(dir));
+        if unusable.is_some() {
+            let exists = |key: &&Key| dir.join(key.file_name()).exists() && keys.iter().all(|found| found.id != key.id);
+            let unread: Vec<Key> = state.served.iter().filter(exists).cloned().collect();
+            keys.extend(unread);
+            keys.sort_by_key(|key| (key.created, key.id));
+        }
+        if keys.is_empty() || state.learns.is_some() || state.served == keys {
+            return unusable.map(|unusable| Refreshed { unusable: Some(unusable), ..Refreshed::default() });
         }
         let ids = |keys: &[Key]| keys.iter().map(|key| key.id).collect::<BTreeSet<KeyId>>();
         let (before, after) = (ids(&state.served), ids(&keys));
         state.used.retain(|key| !before.contains(&key.id) || after.contains(&key.id));
         state.served = keys;
         let added = after.difference(&before).copied().collect();
-        Ok(Some(Refreshed { added, withdrawn: before.difference(&after).copied().collect() }))
+        Some(Refreshed { added, withdrawn: before.difference(&after).copied().collect(), unusable })
     }
 
     /// Returns whether this process serves keys of a directory, which can change.
@@ -172,7 +185,10 @@ impl Keyring {
         let state = self.state.read();
         match state.cluster() {
             Some(own) if own != cluster => Err(KeyError::OtherCluster { theirs: cluster, own }),
-            _ => Ok(newest(state.served.iter().chain(&state.used), accepted).cloned()),
+            _ => {
+                let keys = state.served.iter().chain(&state.used).filter(|key| state.trusts(key));
+                Ok(newest(keys, accepted).cloned())
+            }
         }
     }
 
@@ -189,22 +205,27 @@ impl Keyring {
             // Other users' directories are no news.
             unusable = unusable.or(listing.unusable.into_iter().find(|error| !error.is_denied_directory(dir)));
         }
-        match newest(&found, accepted) {
+        let state = self.state.read();
+        match newest(found.iter().filter(|key| state.trusts(key)), accepted) {
             Some(key) => Ok(Some(key.clone())),
             None => unusable.map_or(Ok(None), Err),
         }
     }
 
-    /// Records that a server proved to know this key. From now on this process belongs to its
-    /// cluster, and a new MDS or OSS accepts the key.
+    /// Records that a server proved to know this key, and that it accepts these keys. From now on
+    /// this process belongs to its cluster, and a new MDS or OSS accepts the key.
     ///
     /// # Errors
     /// Meanwhile this process belongs to another cluster.
-    pub fn confirmed(&self, key: &Key) -> Result<(), KeyError> {
+    pub fn confirmed(&self, key: &Key, accepted: &[KeyId]) -> Result<(), KeyError> {
         let mut state = self.state.write();
-        match state.cluster() {
-            Some(own) if own != key.cluster => return Err(KeyError::OtherCluster { theirs: key.cluster, own }),
-            Some(_) | None => {}
+        if let Some(own) = state.cluster().filter(|own| *own != key.cluster) {
+            return Err(KeyError::OtherCluster { theirs: key.cluster, own });
+        }
+        match &mut state.newest {
+            Some((created, _)) if key.created < *created => {}
+            Some((created, all)) if key.created == *created => all.retain(|id| accepted.contains(id)),
+            newest => *newest = Some((key.created, accepted.to_owned())),
         }
         if !state.served.iter().chain(&state.used).any(|known| known.id == key.id) {
             state.used.push(key.clone());
@@ -277,13 +298,13 @@ mod tests {
         let ring = with_dirs(&[]);
         let known = |cluster| ring.known(ClusterId(cluster), &[KeyId(1), KeyId(2)]);
         assert_eq!(known(1).unwrap(), None);
-        ring.confirmed(&key(1, 1, 10)).unwrap();
+        ring.confirmed(&key(1, 1, 10), &[KeyId(1)]).unwrap();
         assert_eq!(known(1).unwrap(), Some(key(1, 1, 10)), "without a file");
         assert_eq!(ring.known(ClusterId(1), &[KeyId(2)]).unwrap(), None, "the server does not accept it");
         assert!(matches!(known(2), Err(KeyError::OtherCluster { .. })));
-        assert!(ring.confirmed(&key(2, 2, 20)).is_err(), "its handshake began before");
+        assert!(ring.confirmed(&key(2, 2, 20), &[KeyId(2)]).is_err(), "its handshake began before");
         assert_eq!(known(1).unwrap(), Some(key(1, 1, 10)));
-        ring.confirmed(&key(1, 2, 20)).unwrap();
+        ring.confirmed(&key(1, 2, 20), &[KeyId(1), KeyId(2)]).unwrap();
         assert_eq!(known(1).unwrap(), Some(key(1, 2, 20)), "a newer one");
     }
 
@@ -293,8 +314,8 @@ mod tests {
         let ring = with_dirs(&[]);
         ring.serve_as_member(data.path()).unwrap();
         assert_eq!(ring.cluster(), None);
-        ring.confirmed(&key(1, 1, 10)).unwrap();
-        ring.confirmed(&key(1, 2, 20)).unwrap();
+        ring.confirmed(&key(1, 1, 10), &[KeyId(1)]).unwrap();
+        ring.confirmed(&key(1, 2, 20), &[KeyId(1), KeyId(2)]).unwrap();
         assert_eq!((ring.cluster(), ring.accepted(KeyId(1))), (Some(ClusterId(1)), Some(key(1, 1, 10))));
         assert_eq!(ring.accepted(KeyId(2)), None, "the first server is the MGS");
         assert!(list(data.path(), None).found.is_empty(), "it is not registered yet");
@@ -310,23 +331,61 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (key(1, 1, 10), key(1, 2, 20));
         let ring = Keyring::default();
-        assert_eq!(ring.refresh().unwrap(), None, "it serves nothing");
+        assert_eq!(ring.refresh(), None, "it serves nothing");
         ring.serve(dir.path(), None, || old.clone(), |_| {}).unwrap();
-        assert_eq!(ring.refresh().unwrap(), None);
+        assert_eq!(ring.refresh(), None);
         store(dir.path(), &new).unwrap();
-        let added = Refreshed { added: vec![new.id], withdrawn: vec![] };
-        assert_eq!(ring.refresh().unwrap(), Some(added));
+        let added = Refreshed { added: vec![new.id], withdrawn: vec![], unusable: None };
+        assert_eq!(ring.refresh(), Some(added));
         assert_eq!(ring.accepted_ids(), [new.id, old.id]);
         std::fs::remove_file(dir.path().join(old.file_name())).unwrap();
-        let withdrawn = Refreshed { added: vec![], withdrawn: vec![old.id] };
-        assert_eq!(ring.refresh().unwrap(), Some(withdrawn));
+        let withdrawn = Refreshed { added: vec![], withdrawn: vec![old.id], unusable: None };
+        assert_eq!(ring.refresh(), Some(withdrawn));
         assert_eq!((ring.accepted(old.id), ring.accepted(new.id)), (None, Some(new.clone())));
         assert_eq!(ring.known(ClusterId(1), &[old.id]).unwrap(), None);
         std::fs::remove_file(dir.path().join(new.file_name())).unwrap();
-        assert_eq!(ring.refresh().unwrap(), None, "an empty directory shuts nobody out");
+        assert_eq!(ring.refresh(), None, "an empty directory shuts nobody out");
         store(dir.path(), &key(2, 3, 30)).unwrap();
-        assert!(ring.refresh().is_err(), "a key of another cluster");
+        assert_eq!(ring.refresh(), None, "a key of another cluster");
         assert_eq!(ring.accepted_ids(), [new.id]);
+    }
+
+    #[test]
+    fn refresh_withdraws_keys_beside_a_file_that_is_not_usable() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (key(1, 1, 10), key(1, 2, 20));
+        let ring = Keyring::default();
+        store(dir.path(), &new).unwrap();
+        ring.serve(dir.path(), None, || unreachable!("a key exists"), |_| {}).unwrap();
+        store(dir.path(), &old).unwrap();
+        assert_eq!(ring.refresh().unwrap().added, [old.id]);
+        let expose = |key: &Key| {
+            let mode = std::fs::Permissions::from_mode(0o644);
+            std::fs::set_permissions(dir.path().join(key.file_name()), mode).unwrap();
+        };
+        expose(&new);
+        let refreshed = ring.refresh().unwrap();
+        assert!(refreshed.unusable.unwrap().contains("can be read by others"));
+        assert_eq!((refreshed.withdrawn, ring.accepted_ids()), (vec![], vec![new.id, old.id]), "its file exists");
+        std::fs::remove_file(dir.path().join(old.file_name())).unwrap();
+        assert_eq!((ring.refresh().unwrap().withdrawn, ring.accepted_ids()), (vec![old.id], vec![new.id]));
+    }
+
+    #[test]
+    fn older_key_is_not_trusted_once_a_server_has_withdrawn_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (key(1, 1, 10), key(1, 2, 20));
+        store(dir.path(), &old).unwrap();
+        let ring = with_dirs(&[dir.path()]);
+        let offered = [old.id];
+        ring.confirmed(&old, &offered).unwrap();
+        ring.confirmed(&new, &[old.id, new.id]).unwrap();
+        assert_eq!(ring.known(ClusterId(1), &offered).unwrap(), Some(old.clone()), "another server has no newer one");
+        ring.confirmed(&new, &[new.id]).unwrap();
+        assert_eq!(ring.known(ClusterId(1), &offered).unwrap(), None);
+        assert_eq!(ring.find(ClusterId(1), &offered).unwrap(), None);
+        assert_eq!(ring.known(ClusterId(1), &[old.id, new.id]).unwrap(), Some(new));
     }
 
     #[test]

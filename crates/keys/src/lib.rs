@@ -22,6 +22,6 @@ mod dir;
 mod key;
 mod keyring;
 
-pub use dir::{Found, Listing, list, load, remove, search_dirs, store, user_dir};
+pub use dir::{Found, Listing, list, load, remove, search_dirs, store, store_for_server, user_dir};
 pub use key::{Key, KeyError, Secret};
 pub use keyring::{Keyring, Refreshed};

@@ -63,10 +63,13 @@ pub struct Live {
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Buffers for live bulk that has to be read after all, and for encrypted bulk. Each has the usual
-/// size of an RPC; 16 MiB in all.
+/// Buffers for live bulk that has to be read after all. Each has the usual size of an RPC; 16 MiB
+/// in all.
 static BUFFERS: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(BUFFER_BYTES, 16));
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// Buffers for pieces of sealed bulk; 16 MiB in all.
+static PIECES: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(PIECE_BYTES_MAX, 64));
 
 /// Reads live bulk piece by piece.
 struct Cursor<'a> {
@@ -167,11 +170,6 @@ impl Frame {
     pub fn new(kind: Kind, xid: u64) -> Frame {
         Frame::from(Header::new(kind, xid))
     }
-
-    /// Returns the length of the frame on the wire, in bytes.
-    pub fn wire_len(&self) -> usize {
-        HEADER_LEN + self.body.len() + self.bulk.len() + self.live.as_ref().map_or(0, Live::len)
-    }
 }
 
 impl From<Header> for Frame {
@@ -181,7 +179,7 @@ impl From<Header> for Frame {
 }
 
 /// Slices for one system call: header, tags, body and the 16 segments of 1 MiB that the largest
-/// bulk usually has.
+/// bulk usually has. Sealed bulk has segments of 256 KiB, and takes several calls.
 const SLICES_MAX: usize = 19;
 
 /// A frame being written.
@@ -199,14 +197,17 @@ pub(crate) struct Encoded {
     written: usize,
     /// It is to be sealed before it is written.
     unsealed: bool,
+    /// The last segment of the bulk before it was sealed. It may count memory in use, until it is
+    /// dropped.
+    _held: Option<Bytes>,
 }
 
-/// Pieces up to this size are encrypted into memory of their own.
+/// Bulk up to this size is sealed in memory of its own.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
-/// Returns a buffer for a piece of bulk.
-fn buffer(len: usize) -> Buffer {
-    if len > SMALL_BYTES_MAX { BUFFERS.take(len) } else { Buffer::unpooled(len) }
+/// Returns a buffer of the pool, unless a smaller one will do.
+fn buffer(len: usize, pool: &BufferPool) -> Buffer {
+    if len > SMALL_BYTES_MAX { pool.take(len) } else { Buffer::unpooled(len) }
 }
 
 /// Returns bulk of at most [`PIECE_BYTES_MAX`] in one run, without a copy if it is one already.
@@ -214,7 +215,7 @@ fn joined(bulk: Bulk) -> Bytes {
     if bulk.segments().len() < 2 {
         return bulk.into_bytes();
     }
-    let (mut out, mut end) = (buffer(bulk.len()), 0);
+    let (mut out, mut end) = (buffer(bulk.len(), &PIECES), 0);
     for segment in bulk.segments() {
         out[end..end + segment.len()].copy_from_slice(segment);
         end += segment.len();
@@ -249,7 +250,7 @@ impl Encoded {
         let plain = HEADER_LEN + body.len() + bulk.len();
         let len = HEADER_LEN + body.len() + bulk_len;
         let (header, tags) = (header.encode(&body), Vec::new());
-        Ok(Encoded { header, tags, body, bulk, live, plain, len, written: 0, unsealed: protected })
+        Ok(Encoded { header, tags, body, bulk, live, plain, len, written: 0, unsealed: protected, _held: None })
     }
 
     /// Seals the frame, unless that is done or not wanted. To be called in the order in which the
@@ -277,10 +278,11 @@ impl Encoded {
 
     fn seal_bulk(&mut self, seal: &mut Seal) -> Result<(), Forged> {
         let plain = std::mem::take(&mut self.bulk);
+        self._held = plain.segments().last().cloned();
         for at in (0..plain.len()).step_by(PIECE_BYTES_MAX) {
             let mut piece = joined(plain.slice(at, PIECE_BYTES_MAX));
             if seal.encrypts() {
-                let mut out = buffer(piece.len());
+                let mut out = buffer(piece.len(), &PIECES);
                 self.tags.extend(seal.encrypt(&piece, &mut out)?);
                 piece = out.freeze(0..piece.len());
             } else {
@@ -294,7 +296,7 @@ impl Encoded {
     fn seal_live(&mut self, live: &Live, seal: &mut Seal) -> Result<(), Forged> {
         let (mut cursor, len) = (Cursor { stretches: &live.stretches, read: 0 }, live.len());
         for at in (0..len).step_by(BUFFER_BYTES) {
-            let mut out = buffer(BUFFER_BYTES.min(len - at));
+            let mut out = buffer(BUFFER_BYTES.min(len - at), &BUFFERS);
             for piece in out.chunks_mut(PIECE_BYTES_MAX) {
                 cursor.fill(piece);
                 self.tags.extend(seal.seal(piece)?);

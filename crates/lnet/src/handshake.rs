@@ -86,14 +86,18 @@ impl Net {
 
     /// Returns the key for a server of a cluster that accepts these keys. Files are read for the
     /// first connection, and if the server has withdrawn the keys that this process has used.
-    async fn key_for(&self, keyring: &Arc<Keyring>, cluster: ClusterId, accepted: Vec<KeyId>) -> io::Result<Key> {
-        if let Some(key) = keyring.known(cluster, &accepted).map_err(|e| denied(e.into()))? {
+    async fn key_for(&self, keyring: &Arc<Keyring>, cluster: ClusterId, accepted: &[KeyId]) -> io::Result<Key> {
+        let known = || keyring.known(cluster, accepted).map_err(|e| denied(e.into()));
+        if let Some(key) = known()? {
             return Ok(key);
         }
         // The files may lie on a file system that does not answer, such as this one: one thread at
         // most waits for it.
         let searching = self.key_search().clone().lock_owned().await;
-        let keyring = keyring.clone();
+        if let Some(key) = known()? {
+            return Ok(key);
+        }
+        let (keyring, accepted) = (keyring.clone(), accepted.to_owned());
         let find = move || {
             let found = keyring.find(cluster, &accepted);
             drop(searching);
@@ -110,9 +114,9 @@ impl Net {
         let least = protection.of(route);
         let offered = least.and_more();
         post(sender, &Auth::Begin { flavors: offered, route })?;
-        let (terms, accepted, challenge) = match reply(receiver).await? {
+        let (cluster, accepted, flavor, challenge) = match reply(receiver).await? {
             Ok(Auth::Challenge { cluster, keys, flavor, noise }) => match Flavor::of_bit(flavor) {
-                Some(flavor) if flavor >= least => (Terms { offered, flavor, cluster, route }, keys, noise),
+                Some(flavor) if flavor >= least => (cluster, keys, flavor, noise),
                 _ => return Err(denied(AuthError::Unexpected)),
             },
             Ok(Auth::Open) if *open_servers => return Ok(()),
@@ -124,7 +128,8 @@ impl Net {
             }
             _ => return Err(denied(AuthError::Unexpected)),
         };
-        let key = self.key_for(keyring, terms.cluster, accepted).await?;
+        let key = self.key_for(keyring, cluster, &accepted).await?;
+        let terms = Terms { offered, flavor, cluster, keys: &accepted, route };
         let answer = Answered::answer(self.entropy(), &terms, &key, &challenge);
         let (answered, noise) = answer.map_err(|_| denied(AuthError::Unexpected))?;
         post(sender, &Auth::Answer { key: key.id, noise })?;
@@ -141,8 +146,9 @@ impl Net {
             }
         };
         let secrets = answered.check(&proof).map_err(|_| denied(AuthError::Impostor(key.id)))?;
-        keyring.confirmed(&key).map_err(|e| denied(e.into()))?;
-        if let Some(seals) = Seals::of_client(terms.flavor, &secrets) {
+        keyring.confirmed(&key, &accepted).map_err(|e| denied(e.into()))?;
+        if flavor != Flavor::Null {
+            let seals = Seals::of_client(flavor, &secrets).map_err(|_| denied(AuthError::Unexpected))?;
             sender.protect(seals.send);
             receiver.protect(seals.receive);
         }
@@ -195,16 +201,20 @@ impl Net {
         let Ok(Auth::Begin { flavors: offered, route }) = frame::from_body(&first.body) else {
             return Ok(Err(Stranger::Invalid));
         };
-        let Some(flavor) = keys.protection.of(route).choose(offered) else { return Ok(Err(Stranger::Flavor)) };
-        if !keys.relays && is_relayed(route, sender) {
+        let relayed = is_relayed(route, sender);
+        if !keys.relays && relayed {
             return Ok(Err(Stranger::Relayed(route)));
         }
+        // The two ends of a relay may be on different hosts.
+        let least = if relayed { keys.protection.network } else { keys.protection.of(route) };
+        let Some(flavor) = least.choose(offered) else { return Ok(Err(Stranger::Flavor)) };
         let Some(cluster) = keys.keyring.cluster() else { return Ok(Err(Stranger::Starting)) };
-        let terms = Terms { offered, flavor, cluster, route };
+        let accepted = keys.keyring.accepted_ids();
+        let terms = Terms { offered, flavor, cluster, keys: &accepted, route };
         let Ok((challenger, noise)) = Challenger::begin(self.entropy(), &terms) else {
             return Ok(Err(Stranger::Invalid));
         };
-        post(sender, &Auth::Challenge { cluster, keys: keys.keyring.accepted_ids(), flavor: flavor.bit(), noise })?;
+        post(sender, &Auth::Challenge { cluster, keys: accepted.clone(), flavor: flavor.bit(), noise })?;
         let answer = match receiver.recv().await {
             Err(RecvError::Eof) => return Ok(Err(Stranger::NoKey)),
             answer => answer?,
@@ -221,7 +231,8 @@ impl Net {
                     return Ok(Err(Stranger::UnknownKey(id)));
                 }
                 post(sender, &Auth::Accepted { noise })?;
-                if let Some(seals) = Seals::of_server(flavor, &secrets) {
+                if flavor != Flavor::Null {
+                    let seals = Seals::of_server(flavor, &secrets).map_err(|_| RecvError::Forged)?;
                     sender.protect(seals.send);
                     receiver.protect(seals.receive);
                 }

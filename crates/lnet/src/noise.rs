@@ -5,7 +5,7 @@
 //! all that the two ends agree on in clear, so that nobody can change it on the way.
 
 use sheen_keys::Key;
-use sheen_wire::auth::{ClusterId, Flavor, NOISE_BYTES_MAX, Route};
+use sheen_wire::auth::{ClusterId, Flavor, KeyId, NOISE_BYTES_MAX, Route};
 use snow::{
     Builder, Error, HandshakeState,
     params::{CipherChoice, DHChoice, HashChoice, NoiseParams},
@@ -25,13 +25,15 @@ pub(crate) type Entropy = [u8; 32];
 
 /// The part of a handshake that travels in clear and that both ends must know alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct Terms<'a> {
     /// The flavors that the client offered.
     pub(crate) offered: u8,
     /// The flavor that the server chose.
     pub(crate) flavor: Flavor,
     /// The server's cluster.
     pub(crate) cluster: ClusterId,
+    /// The keys that the server accepts.
+    pub(crate) keys: &'a [KeyId],
     /// The addresses as the client sees them.
     pub(crate) route: Route,
 }
@@ -89,9 +91,11 @@ impl CryptoResolver for Algorithms {
     }
 }
 
-impl Terms {
+impl Terms<'_> {
     fn prologue(&self) -> Vec<u8> {
         let mut prologue = [VERSION, &[self.offered, self.flavor.bit()], &self.cluster.0.to_le_bytes()].concat();
+        prologue.extend(self.keys.len().to_le_bytes());
+        prologue.extend(self.keys.iter().flat_map(|key| key.0.to_le_bytes()));
         let Route { client, server } = self.route.canonical();
         for addr in [client, server] {
             prologue.extend(addr.ip().to_string().as_bytes());
@@ -191,7 +195,8 @@ mod tests {
     use super::*;
 
     const ROUTE: Route = Route { client: addr(1000), server: addr(7988) };
-    const TERMS: Terms = Terms { offered: 1, flavor: Flavor::Null, cluster: ClusterId(7), route: ROUTE };
+    const TERMS: Terms =
+        Terms { offered: 1, flavor: Flavor::Null, cluster: ClusterId(7), keys: &[KeyId(1)], route: ROUTE };
 
     const fn addr(port: u16) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
@@ -228,6 +233,8 @@ mod tests {
         for terms in [
             Terms { cluster: ClusterId(8), ..TERMS },
             Terms { offered: 3, ..TERMS },
+            Terms { keys: &[], ..TERMS },
+            Terms { keys: &[KeyId(1), KeyId(2)], ..TERMS },
             Terms { flavor: Flavor::Integrity, ..TERMS },
             Terms { route: Route { client: addr(1001), ..ROUTE }, ..TERMS },
             Terms { route: Route { server: addr(7989), ..ROUTE }, ..TERMS },

@@ -119,7 +119,7 @@ fn client_without_a_key_of_the_cluster_is_refused() {
 fn client_of_one_cluster_refuses_servers_of_others() {
     run(async |rt| {
         let keyring = Arc::new(Keyring::default());
-        keyring.confirmed(&key(CLUSTER, 1, 1)).unwrap();
+        keyring.confirmed(&key(CLUSTER, 1, 1), &[KeyId(1)]).unwrap();
         let trust = Trust::from(Keys::new(keyring));
         assert_eq!(meet(&rt, of(&[key(CLUSTER, 1, 1)]), trust.clone()).await.1, Ok(Kind::Hello));
         let (error, admitted) = meet(&rt, of(&[key(ClusterId(8), 1, 1)]), trust).await;
@@ -229,6 +229,7 @@ fn connection_that_another_process_passes_on_is_refused() {
             match client.connect(relay).await {
                 Ok(connection) => {
                     assert!(relays);
+                    assert_eq!(connection.sender.flavor(), Flavor::Integrity, "it may pass a network");
                     connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
                     assert_eq!(admitted.await.unwrap().unwrap(), Kind::Hello);
                 }

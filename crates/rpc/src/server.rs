@@ -287,7 +287,10 @@ impl Inner {
             Err(e) => Err(e.into()),
         };
         // The client learns of the end at once, and reconnects if it has another key.
-        let end = if self.is_withdrawn(sender) { Ended::Closed } else { Ended::of(&ended) };
+        let end = match Ended::of(&ended) {
+            Ended::Broken if self.is_withdrawn(sender) => Ended::Closed,
+            end => end,
+        };
         target.detach(&session, end);
         if ended.is_ok() {
             sender.finish();

@@ -177,8 +177,7 @@ pub enum Auth {
     Challenge {
         /// The cluster of its keys.
         cluster: ClusterId,
-        /// The keys that it accepts, at most [`KEYS_MAX`]. A hint: the client uses one of them that
-        /// it knows.
+        /// The keys that it accepts, at most [`KEYS_MAX`]. The client uses one of them.
         keys: Vec<KeyId>,
         /// The bit of the flavor that it chose.
         flavor: u8,

@@ -9,11 +9,12 @@ use std::{
 };
 
 use serde::Serialize;
-use sheen_keys::{Found, Key, KeyError, list, remove, search_dirs, store, user_dir};
+use sheen_keys::{Found, Key, KeyError, list, remove, search_dirs, store, store_for_server, user_dir};
 use sheen_rt::{RealOptions, Rt, target_dir::KEYS};
 
 use crate::{
     args::{KeyAddArgs, KeyArgs, KeyCommand, KeyListArgs, KeyNewArgs, KeyRevokeArgs},
+    dir_kind::DirKind,
     error::{Context, Failure, Result},
 };
 
@@ -99,7 +100,7 @@ fn add(args: &KeyAddArgs) -> Result {
     let mut text = String::new();
     file.take(TEXT_BYTES_MAX).read_to_string(&mut text).context(format!("cannot read {name}"))?;
     let keys = Key::parse_all(&text).map_err(|reason| Failure::new(format!("{name} is not a key file: {reason}")))?;
-    let dir = match &args.dir {
+    let (dir, put): (PathBuf, fn(&Path, &Key) -> _) = match &args.dir {
         Some(dir) => {
             let (dir, served) = served(dir)?;
             if let Some(key) = keys.iter().find(|key| served.iter().any(|found| found.key.cluster != key.cluster)) {
@@ -108,17 +109,21 @@ fn add(args: &KeyAddArgs) -> Result {
                     key.id, key.cluster
                 )));
             }
-            dir
+            (dir, store_for_server)
         }
-        None => user_dir().ok_or(KeyError::NoDirectory).context("cannot store the key")?,
+        None => (user_dir().ok_or(KeyError::NoDirectory).context("cannot store the key")?, store),
     };
     for key in &keys {
-        println!("{}", store(&dir, key).context("cannot store the key")?.display());
+        println!("{}", put(&dir, key).context("cannot store the key")?.display());
     }
     Ok(())
 }
 
 fn new(args: &KeyNewArgs) -> Result {
+    if !DirKind::Mgs.is_in(&args.dir) && !DirKind::FileSystem.is_in(&args.dir) {
+        return Err(Failure::new(format!("{} is the directory of no MGS", args.dir.display()))
+            .advise("make the key there, and give a copy to the other servers with `sheen key add --dir`"));
+    }
     let (dir, served) = served(&args.dir)?;
     let Some(Found { key: newest, .. }) = served.last() else {
         return Err(Failure::new(format!("{} has no key yet; the first start of the server makes one", dir.display())));
@@ -131,9 +136,10 @@ fn new(args: &KeyNewArgs) -> Result {
     let created = rt.wall().sec.max(newest.created.saturating_add(1));
     drop(runtime);
     let key = Key::new(newest.cluster, u64::from_le_bytes(id), secret, created);
-    println!("{}", store(&dir, &key).context("cannot store the key")?.display());
-    if let Some(user) = user_dir() {
-        println!("{}", store(&user, &key).context("cannot store the key for this user's mounts")?.display());
+    println!("{}", store_for_server(&dir, &key).context("cannot store the key")?.display());
+    match user_dir().ok_or(KeyError::NoDirectory).and_then(|user| store(&user, &key)) {
+        Ok(copy) => println!("{}", copy.display()),
+        Err(error) => eprintln!("sheen: cannot copy the key for this user's mounts: {error}"),
     }
     Ok(())
 }
@@ -147,7 +153,7 @@ fn revoke(args: &KeyRevokeArgs) -> Result {
             return Err(Failure::new(format!("there is no key {} in {}", args.key, dir.display()))
                 .advise(format!("`sheen key list --dir {}` shows its keys", dir.display())));
         }
-        if served.len() == 1 {
+        if served.iter().all(is_it) {
             return Err(Failure::new(format!("{} is the only key in {}", args.key, dir.display()))
                 .advise("make another one first (`sheen key new`), and give a copy to all hosts"));
         }

@@ -101,7 +101,10 @@ fn serve(dir: &Path, auth: AuthArg, failover: &FailoverArgs, start: impl AsyncFn
         let started = Cell::new(false);
         let served = async {
             let runs = async {
-                start(&host).await?;
+                tokio::select! {
+                    started = start(&host) => started?,
+                    never = host.watch_keys() => match never {},
+                }
                 started.set(true);
                 host.wait_for_shutdown().await
             };

@@ -63,31 +63,29 @@ impl Host {
     /// Accepts keys that are added to the served directory, and ends the connections of those that
     /// are removed from it.
     pub async fn watch_keys(&self) -> Infallible {
-        let Some(keyring) = self.keyring().filter(|keyring| keyring.serves_a_directory()) else {
-            return std::future::pending().await;
-        };
-        let mut fault = String::new();
+        let Some(keyring) = self.keyring() else { return std::future::pending().await };
+        let mut fault = None;
         loop {
             self.rt.sleep(REFRESH_INTERVAL).await;
-            let served = keyring.clone();
-            let now = match self.rt.run_blocking(move || served.refresh()).await {
-                Ok(None) => String::new(),
-                Ok(Some(Refreshed { added, withdrawn })) => {
-                    for key in added {
-                        tracing::info!("accepting key {key} from now on");
-                    }
-                    let ended = self.server.end_withdrawn();
-                    for key in withdrawn {
-                        tracing::info!("key {key} was withdrawn: it is not accepted any more; {ended} connections end");
-                    }
-                    String::new()
-                }
-                Err(error) => error.to_string(),
-            };
-            if !now.is_empty() && now != fault {
-                tracing::warn!("the keys of this server stay as they were: {now}");
+            if !keyring.serves_a_directory() {
+                continue;
             }
-            fault = now;
+            let served = keyring.clone();
+            let refreshed = self.rt.run_blocking(move || served.refresh()).await.unwrap_or_default();
+            let Refreshed { added, withdrawn, unusable } = refreshed;
+            for key in added {
+                tracing::info!("accepting key {key} from now on");
+            }
+            for key in &withdrawn {
+                tracing::info!("key {key} was withdrawn: it is not accepted any more, and its connections end");
+            }
+            if !withdrawn.is_empty() {
+                tracing::info!("closed {} connections", self.server.end_withdrawn());
+            }
+            if unusable != fault {
+                unusable.iter().for_each(|fault| tracing::warn!("a key of this server is not usable: {fault}"));
+                fault = unusable;
+            }
         }
     }
 

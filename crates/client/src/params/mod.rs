@@ -394,9 +394,11 @@ fn state_name(state: ImportState) -> String {
     format!("{state:?}").to_uppercase()
 }
 
-/// Returns the protection of the connection, in Lustre's form. Over `lo` nothing needs protection.
+/// Returns the protection of the connection, if there is one, in Lustre's form. Over `lo` nothing
+/// needs protection.
 fn srpc_info<P: Protocol>(import: &Import<P>) -> String {
-    let flavor = import.flavor().unwrap_or(Flavor::Null);
+    let over_lo = || (import.state() == ImportState::Full).then_some(Flavor::Null);
+    let flavor = import.flavor().or_else(over_lo).map_or_else(|| "<none>".to_owned(), |flavor| flavor.to_string());
     format!("rpc flavor:      {flavor}\nbulk flavor:     {flavor}\n")
 }
 

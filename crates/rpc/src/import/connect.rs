@@ -1,6 +1,7 @@
 //! The connector: the task that connects to the target, reads replies, and reconnects.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -25,6 +26,8 @@ use super::{
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Longest such pause. Programs wait for up to this time after a restart of their server.
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// Pause after a round in which a server refused this process: it may get another key.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 /// Time that one NID may take to welcome a client, so that the others are tried, too.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// A connection that broke sooner than this is restored only after a pause.
@@ -156,12 +159,13 @@ impl<P: Protocol> Inner<P> {
     async fn establish(self: &Arc<Self>) -> Option<Welcomed> {
         let began = self.net.rt().now();
         let mut backoff = BACKOFF_MIN;
+        let mut reported = None;
         'round: loop {
             if self.is_closed() {
                 return None;
             }
             let elsewhere = self.local_target().is_none();
-            let mut reason = "no address of the target is known".to_owned();
+            let (mut reason, mut refused) = ("no address of the target is known".to_owned(), false);
             if self.reach_lo(&mut reason).await {
                 return None;
             }
@@ -182,7 +186,10 @@ impl<P: Protocol> Inner<P> {
                     // Over tcp, it would count as a client that survives a crash of this process.
                     Ok(Ok(_)) if elsewhere && self.local_target().is_some() => continue 'round,
                     Ok(Ok(welcomed)) => return Some(welcomed),
-                    Ok(Err(e)) => reason = format!("{}: {e}", Nid::Tcp(addr)),
+                    Ok(Err(e)) => {
+                        refused |= e.kind() == io::ErrorKind::PermissionDenied;
+                        reason = format!("{}: {e}", Nid::Tcp(addr));
+                    }
                     Err(_) => reason = format!("{}: no answer", Nid::Tcp(addr)),
                 }
             }
@@ -190,7 +197,11 @@ impl<P: Protocol> Inner<P> {
             if self.stop_after_timeout(began, now, &reason) {
                 return None;
             }
-            self.pause(backoff).await;
+            if refused && reported.as_ref() != Some(&reason) {
+                tracing::warn!(target_name = %self.target, "cannot connect: {reason}");
+                reported = Some(reason);
+            }
+            self.pause(if refused { REFUSED_PAUSE } else { backoff }).await;
             backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
@@ -313,26 +324,28 @@ impl<P: Protocol> Inner<P> {
         true
     }
 
-    async fn dial(&self, addr: SocketAddr) -> Result<Welcomed, String> {
+    /// Connects to a server. `PermissionDenied`: the ends are not authenticated.
+    async fn dial(&self, addr: SocketAddr) -> io::Result<Welcomed> {
         let reconnect = self.link.lock().incarnation.is_some();
-        let Connection { sender, mut receiver } = self.net.connect(addr).await.map_err(|e| e.to_string())?;
-        let body = frame::to_body(&self.hello(reconnect)).map_err(|e| e.to_string())?;
+        let Connection { sender, mut receiver } = self.net.connect(addr).await?;
+        let body = frame::to_body(&self.hello(reconnect)).map_err(io::Error::other)?;
         let hello = Frame { body: body.into(), ..Frame::new(Kind::Hello, 0) };
-        sender.post(hello).map_err(|e| e.to_string())?;
+        sender.post(hello)?;
         let answer = receiver.recv().await.map_err(|e| match e {
             RecvError::Eof => {
-                "the server closed the connection during the handshake; does it run the same release?".to_owned()
+                io::Error::other("the server closed the connection during the handshake; does it run the same release?")
             }
-            e => e.to_string(),
+            e => io::Error::other(e),
         })?;
+        let other = |text: String| Err(io::Error::other(text));
         match (answer.header.kind, answer.header.status) {
             (Kind::Welcome, 0) => {}
-            (Kind::Welcome, 19) => return Err(format!("there is no target {} at this address", self.target)),
-            (Kind::Auth, _) => return Err(AuthError::Demanded.to_string()),
-            (Kind::Welcome, errno) => return Err(format!("refused: {}", Errno(errno))),
-            (kind, _) => return Err(format!("answered with {kind:?} instead of a welcome")),
+            (Kind::Welcome, 19) => return other(format!("there is no target {} at this address", self.target)),
+            (Kind::Auth, _) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, AuthError::Demanded)),
+            (Kind::Welcome, errno) => return other(format!("refused: {}", Errno(errno))),
+            (kind, _) => return other(format!("answered with {kind:?} instead of a welcome")),
         }
-        let welcome = frame::from_body(&answer.body).map_err(|e| e.to_string())?;
+        let welcome = frame::from_body(&answer.body).map_err(io::Error::other)?;
         receiver.handshaken();
         Ok(Welcomed { sender, receiver, nid: Nid::Tcp(addr), welcome })
     }
