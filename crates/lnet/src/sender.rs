@@ -17,7 +17,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -61,8 +61,8 @@ pub(crate) struct Shared {
     write_timeout: Duration,
     out: Mutex<Out>,
     delayed: Mutex<Delayed>,
-    /// Bit of the protection of frames that are posted from now on.
-    flavor: AtomicU8,
+    /// The protection of frames that are posted from now on, unless they have none.
+    flavor: OnceLock<Flavor>,
     /// The key that the client proved to know.
     key: OnceLock<KeyId>,
     /// Seals frames. Only the holder of the half uses it.
@@ -109,7 +109,7 @@ impl Sender {
             out: Mutex::new(out),
             delayed: Mutex::default(),
             key: OnceLock::new(),
-            flavor: AtomicU8::new(Flavor::Null.bit()),
+            flavor: OnceLock::new(),
             seal: Mutex::default(),
             space: Notify::new(),
             closed: AtomicBool::new(false),
@@ -136,7 +136,7 @@ impl Sender {
     pub(crate) fn protect(&self, seal: Seal) {
         let flavor = seal.flavor();
         *self.0.seal.lock() = Some(seal);
-        self.0.flavor.store(flavor.bit(), Ordering::Release);
+        let _ = self.0.flavor.set(flavor);
     }
 
     pub(crate) fn set_key(&self, key: KeyId) {
@@ -151,7 +151,7 @@ impl Sender {
 
     /// Returns the protection of the connection's frames.
     pub fn flavor(&self) -> Flavor {
-        Flavor::of_bit(self.0.flavor.load(Ordering::Acquire)).unwrap_or(Flavor::Null)
+        self.0.flavor.get().copied().unwrap_or(Flavor::Null)
     }
 
     /// Returns whether either side has ended the connection.

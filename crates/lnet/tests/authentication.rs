@@ -2,18 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::{io::IoSlice, net::SocketAddr, sync::Arc, time::Duration};
+mod common;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use sheen_keys::{Key, Keyring};
 use sheen_lnet::{AuthError, Connection, Frame, Keys, Limits, Net, Nid, RecvError, Stranger, Trust};
 use sheen_rt::{
-    JoinHandle, ReadHalf, Rt, WriteHalf,
+    JoinHandle, Rt,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
     auth::{Auth, ClusterId, Flavor, KeyId, Route},
     frame::{Kind, to_body},
 };
+
+use common::relay;
 
 /// Number of simulations of each test.
 const SEEDS: u64 = 4;
@@ -193,30 +197,6 @@ fn refused_process_learns_the_reason() {
     });
 }
 
-/// Passes bytes on between a client and a server until one of them ends.
-async fn relay(rt: &Rt, to: SocketAddr) -> SocketAddr {
-    let listener = rt.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let there = rt.connect(to).await.unwrap();
-    let tasks = rt.clone();
-    drop(rt.spawn("relay", async move {
-        let (client, _) = listener.accept().await.unwrap();
-        let ((from_client, to_client), (from_server, to_server)) = (client.split(), there.split());
-        drop(tasks.spawn("relay", pass_on(from_client, to_server)));
-        pass_on(from_server, to_client).await;
-    }));
-    addr
-}
-
-async fn pass_on(mut from: ReadHalf, mut to: WriteHalf) {
-    let mut bytes = [0; 4096];
-    while let Ok(n @ 1..) = from.read_some(&mut bytes).await {
-        if to.write_all_vectored(&[IoSlice::new(&bytes[..n])]).await.is_err() {
-            return;
-        }
-    }
-}
-
 #[test]
 fn connection_that_another_process_passes_on_is_refused() {
     run(async |rt| {
@@ -224,7 +204,7 @@ fn connection_that_another_process_passes_on_is_refused() {
         for relays in [false, true] {
             let trust = Trust::Keys(Keys { relays, ..Keys::new(keyring()) });
             let (addr, admitted) = serve(&rt, trust).await;
-            let relay = relay(&rt, addr).await;
+            let relay = relay(&rt, addr, Arc::default()).await;
             let client = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)]));
             match client.connect(relay).await {
                 Ok(connection) => {

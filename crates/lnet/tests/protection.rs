@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::{
-    io::IoSlice,
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -16,7 +13,7 @@ use bytes::Bytes;
 use sheen_keys::{Key, Keyring};
 use sheen_lnet::{Connection, Frame, Keys, Net, RecvError, Trust};
 use sheen_rt::{
-    ReadHalf, Rt, WriteHalf,
+    Rt,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
@@ -24,6 +21,8 @@ use sheen_wire::{
     auth::{ClusterId, Flavor},
     frame::{FLAG_BULK_CRC, Kind},
 };
+
+use common::{Middle, relay};
 
 const PROTECTING: [Flavor; 2] = [Flavor::Integrity, Flavor::Privacy];
 /// Marks the content of frames.
@@ -51,31 +50,6 @@ fn frame(xid: u64, body: usize, runs: &[usize]) -> Frame {
     frame
 }
 
-/// The acts of somebody between the ends, on the bytes of one direction.
-#[derive(Default)]
-struct Middle {
-    /// Changes one bit of each read from now on.
-    flip: AtomicBool,
-    /// Sends the bytes of each read twice from now on.
-    repeat: AtomicBool,
-    seen: Mutex<Vec<u8>>,
-}
-
-async fn pass_on(mut from: ReadHalf, mut to: WriteHalf, middle: Arc<Middle>) {
-    let mut bytes = vec![0; 4096];
-    while let Ok(n @ 1..) = from.read_some(&mut bytes).await {
-        middle.seen.lock().unwrap().extend(&bytes[..n]);
-        if middle.flip.load(Ordering::Relaxed) {
-            bytes[n / 2] ^= 4;
-        }
-        for _ in 0..1 + usize::from(middle.repeat.load(Ordering::Relaxed)) {
-            if to.write_all_vectored(&[IoSlice::new(&bytes[..n])]).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
 /// Connects a client and a server through somebody in the middle of the direction to the server.
 async fn connect(rt: &Rt, server: Trust, client: Trust) -> (Connection, Connection, Arc<Middle>, Arc<Net>) {
     let net = Net::trusting(rt.clone(), server);
@@ -94,20 +68,6 @@ async fn connect(rt: &Rt, server: Trust, client: Trust) -> (Connection, Connecti
     connection.receiver.handshaken();
     connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
     (admitted.await.unwrap(), connection, middle, net)
-}
-
-async fn relay(rt: &Rt, to: SocketAddr, middle: Arc<Middle>) -> SocketAddr {
-    let listener = rt.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let there = rt.connect(to).await.unwrap();
-    let tasks = rt.clone();
-    drop(rt.spawn("relay", async move {
-        let (client, _) = listener.accept().await.unwrap();
-        let ((from_client, to_client), (from_server, to_server)) = (client.split(), there.split());
-        drop(tasks.spawn("relay", pass_on(from_client, to_server, middle)));
-        pass_on(from_server, to_client, Arc::default()).await;
-    }));
-    addr
 }
 
 /// Frames of all shapes: without body or bulk, with pieces of more and less than the largest size,

@@ -184,6 +184,13 @@ fn key_add_copies_a_key_and_refuses_other_files() {
     assert_eq!(sh(&format!("stat -c %a {}", copy.display())).ok(), "600\n");
     let ran = add("- < /etc/hostname");
     assert!(ran.code == 1 && ran.err.contains("is not a key file"), "{}", ran.err);
+    // The same for the directory of a server, which takes keys of its own cluster only.
+    let add = |from: &str| key(&format!("add --dir {} {from}", fs.dir().display()));
+    assert_eq!(add(&copy.display().to_string()).ok(), format!("{}\n", original.display()));
+    let foreign = fs::read_to_string(&copy).expect("a key").replace("cluster = \"", "cluster = \"0123456789abcdef\" #");
+    fs::write(fs.base.join("foreign"), foreign).expect("a file");
+    let ran = add(&fs.base.join("foreign").display().to_string());
+    assert!(ran.code == 1 && ran.err.contains("is not that of this server"), "{}", ran.err);
     sh(&format!("chmod 644 {}", copy.display())).ok();
     let ran = sh(&format!("SHEEN_KEY_DIR={} {} key list", keys.display(), sheen().display()));
     assert!(ran.err.contains("chmod 600") && !ran.out.contains(".key"), "{}{}", ran.out, ran.err);
