@@ -5,6 +5,7 @@
 //! its events.
 
 use sheen_tests::sim::{
+    cluster::as_user,
     crashes::{Crash, crashes},
     lost_client::{shared_changes, without_mdt, without_ost},
     ost_crash::{appends_and_crashes, late_writer, lost_writer, ost_crashes},
@@ -41,6 +42,24 @@ fn no_answered_change_is_lost_by_mds_crashes() {
     run(1506, 0);
     // The MDT had committed an O_TMPFILE without an answer, and made it again when it was resent.
     run(4752, 0);
+}
+
+#[test]
+fn no_answered_change_of_a_users_mount_is_lost_by_crashes_of_any_server() {
+    let run = |seed, log| as_user(|| crashes(seed, 3 * OPS, 6, Crash::Any, log));
+    seeds("no_answered_change_of_a_users_mount_is_lost_by_crashes_of_any_server", 150, run);
+}
+
+#[test]
+fn appends_of_a_users_mount_are_made_once_although_the_ost_crashes() {
+    let run = |seed, log| as_user(|| appends_and_crashes(seed, 100, 4, log));
+    seeds("appends_of_a_users_mount_are_made_once_although_the_ost_crashes", 60, run);
+}
+
+#[test]
+fn racing_clients_of_a_user_see_consistent_files_during_layout_swaps() {
+    let run = |seed, log| as_user(|| race_beside_swaps(seed, log));
+    seeds("racing_clients_of_a_user_see_consistent_files_during_layout_swaps", 60, run);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sheen_layout::{Asked, Template};
 use sheen_oss::DiskSpec;
 use sheen_wire::auth::{Flavor, KeyId};
@@ -248,6 +248,8 @@ pub enum KeyCommand {
     Add(KeyAddArgs),
     /// Make another key for a file system; its running MGS accepts both from then on
     New(KeyNewArgs),
+    /// Issue a key with less authority: of a host, or of one user
+    Issue(KeyIssueArgs),
     /// Withdraw a key: remove its files here; running servers of the directory end its connections
     Revoke(KeyRevokeArgs),
 }
@@ -258,6 +260,21 @@ pub struct KeyNewArgs {
     /// Directory of `sheen mgs` or `sheen up`
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+/// `sheen key issue`
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("role").required(true).args(["host", "user"]))]
+pub struct KeyIssueArgs {
+    /// Directory of `sheen mgs` or `sheen up`
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// A key for mounts of a host: may act as any user, and may not add servers
+    #[arg(long)]
+    pub host: bool,
+    /// A key for mounts of this user, by name or number: may act as this user only
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
 }
 
 /// `sheen key revoke`

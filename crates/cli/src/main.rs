@@ -8,6 +8,7 @@
     reason = "the process's outer shell: it starts and stops processes before any Rt exists"
 )]
 
+mod accounts;
 mod announce;
 mod args;
 mod commands;

@@ -47,6 +47,7 @@
 
 mod access_patterns;
 mod cache;
+mod capabilities;
 mod connection;
 mod failure;
 mod invalidate;

@@ -6,19 +6,21 @@
 //! * the client requests the next FID sequence while half of the present one is left, so a create
 //!   does not wait for it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Response, Slots};
+use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Recovering, Response, Slots};
 use sheen_rt::Rt;
 use sheen_wire::{
     Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
+    auth::Proof,
     fid::SEQ_WIDTH,
     ldlm::{Cookie, LockId},
     mds::{Answer, Call, Entry, InlineDom, Reply, Request},
 };
 
 use crate::{
+    capabilities::Capabilities,
     connection::import_state,
     failure::Failure,
     locks::{LockRef, LockTable},
@@ -38,6 +40,10 @@ const MOD_RPCS_IN_FLIGHT: usize = 7;
 /// Minimum number of requests in flight: one that modifies and one that does not.
 pub const MDC_RPCS_IN_FLIGHT_MIN: usize = 2;
 
+/// Number of sequences that a restarted MDT is shown: the present one, the next one, and those of
+/// requests that are not answered yet.
+const OWN_MAX: usize = 8;
+
 /// The MDT.
 pub struct Mdc {
     rt: Rt,
@@ -51,8 +57,11 @@ pub struct Mdc {
     locks: Arc<LockTable>,
     uncommitted: Uncommitted,
     groups: Arc<dyn GroupSource>,
+    capabilities: Arc<Capabilities>,
     space: Mutex<StatFs>,
     sequence: Mutex<Sequence>,
+    /// The last sequences of a mount that acts as one user, with their proofs.
+    own: Mutex<VecDeque<(u64, Proof)>>,
     /// Held while an operation waits for a new sequence.
     fetching: tokio::sync::Mutex<()>,
 }
@@ -189,7 +198,13 @@ impl fmt::Debug for Mdc {
 
 impl Mdc {
     /// Creates the MDT client of an import. `name`: `sheen-MDT0000-mdc-ff3298de21e05800`.
-    pub fn new(rt: Rt, name: String, import: Arc<Import<Mds>>, groups: Arc<dyn GroupSource>) -> Mdc {
+    pub fn new(
+        rt: Rt,
+        name: String,
+        import: Arc<Import<Mds>>,
+        groups: Arc<dyn GroupSource>,
+        capabilities: Arc<Capabilities>,
+    ) -> Mdc {
         let (space, sequence) = (Mutex::default(), Mutex::new(Sequence::EMPTY));
         let locks = LockTable::new(&rt, true);
         let called = Arc::downgrade(&locks);
@@ -209,8 +224,10 @@ impl Mdc {
             locks,
             uncommitted: Uncommitted::new(),
             groups,
+            capabilities,
             space,
             sequence,
+            own: Mutex::default(),
             fetching,
         }
     }
@@ -218,6 +235,11 @@ impl Mdc {
     /// Returns the locks that this client holds from the MDT.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
+    }
+
+    /// Returns the mount's capabilities.
+    pub fn capabilities(&self) -> &Arc<Capabilities> {
+        &self.capabilities
     }
 
     /// Returns the changes that the MDT has answered but not committed.
@@ -322,7 +344,8 @@ impl Mdc {
         // include the state of the many layers below.
         let response = Box::pin(self.import.request(call).send()).await?;
         let Response { transno, incarnation, last_committed: committed, .. } = response;
-        let Answer { reply, grants, deleted, dir, invalidations, inline_dom, .. } = response.body;
+        let Answer { reply, grants, deleted, dir, invalidations, inline_dom, capabilities, .. } = response.body;
+        self.capabilities.note(&reply, capabilities);
         let inodes = changed.into_iter().flatten().chain(invalidations.iter().copied());
         self.uncommitted.changed(Transaction { transno, incarnation, committed }, inodes);
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
@@ -393,6 +416,19 @@ impl Mdc {
         Ok(())
     }
 
+    /// Shows a restarted MDT the sequences from which this mount names files, if it acts as one
+    /// user.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn show_sequences(&self, mdt: &Recovering<Mds>) -> Result<()> {
+        let sequences: Vec<(u64, Proof)> = self.own.lock().iter().copied().collect();
+        if sequences.is_empty() {
+            return Ok(());
+        }
+        mdt.call(Request::OwnSequences { sequences }).await.map(drop).map_err(|e| e.errno())
+    }
+
     fn prefetch(self: &Arc<Self>) {
         let mdc = self.clone();
         drop(self.rt.spawn("alloc_seq", async move {
@@ -410,6 +446,14 @@ impl Mdc {
     async fn alloc_seq(&self) -> Result<u64> {
         match self.request(Request::AllocSeq).reply().await? {
             Reply::Seq(seq) => Ok(seq),
+            Reply::OwnSeq(seq, proof) => {
+                let mut own = self.own.lock();
+                own.push_back((seq, proof));
+                if own.len() > OWN_MAX {
+                    own.pop_front();
+                }
+                Ok(seq)
+            }
             _ => Err(Errno::EPROTO),
         }
     }

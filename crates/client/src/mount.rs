@@ -114,6 +114,7 @@ impl Client {
         let registered = params::register_client(params, &client);
         targets.apply(&config, &client.mdc);
         client.first_contact().await?;
+        client.mdc.capabilities().of_mount(client.mdc.import());
         *client.registered.lock() = Some(registered);
         let watch = rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone()));
         let distrust = rt.spawn("layouts", distrust(rt.clone(), Arc::downgrade(&client)));

@@ -17,7 +17,16 @@ use sheen_rpc::{Cause, Import, ImportRequest, RequestError, Response};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
 
-use crate::{connection::import_state, failure::Failure, locks::LockTable, rpc_stats::PagesPerRpc};
+use crate::{
+    capabilities::{Capabilities, Missing, Presented},
+    connection::import_state,
+    failure::Failure,
+    locks::LockTable,
+    rpc_stats::PagesPerRpc,
+};
+
+/// Attempts of one request whose capabilities the OST does not know. Each reconnect costs one.
+const PRESENTS_MAX: u32 = 8;
 
 /// An OST.
 pub struct Osc {
@@ -29,6 +38,7 @@ pub struct Osc {
     removed: AtomicBool,
     space: Mutex<StatFs>,
     pages: PagesPerRpc,
+    presented: Arc<Presented>,
 }
 
 impl fmt::Debug for Osc {
@@ -39,7 +49,7 @@ impl fmt::Debug for Osc {
 
 impl Osc {
     /// Creates the client of an OST's import. `name`: `sheen-OST0000-osc-ff3298de21e05800`.
-    pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>) -> Osc {
+    pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>, capabilities: &Arc<Capabilities>) -> Osc {
         let locks = LockTable::new(rt, false);
         let called = Arc::downgrade(&locks);
         import.on_callback(move |callback| {
@@ -48,7 +58,32 @@ impl Osc {
             }
         });
         let (active, removed, space) = (AtomicBool::new(true), AtomicBool::new(false), Mutex::default());
-        Osc { index, name, import, locks, active, removed, space, pages: PagesPerRpc::default() }
+        let (pages, presented) = (PagesPerRpc::default(), Arc::new(Presented::new(capabilities)));
+        Osc { index, name, import, locks, active, removed, space, pages, presented }
+    }
+
+    /// Returns the capabilities that the OST knows.
+    pub fn presented(&self) -> &Arc<Presented> {
+        &self.presented
+    }
+
+    /// Presents the capabilities that a request needs and the OST does not know yet.
+    async fn present(&self, request: &ost::Request) -> Result<(), Failure> {
+        if let ost::Request::Follow { objects } = request {
+            // As far as possible: their present names get the same rights.
+            let wanted = objects.iter().map(|object| (*object, 0)).collect();
+            return Box::pin(self.send_missing(self.presented.missing_of(wanted).await.ok().flatten())).await;
+        }
+        self.send_missing(self.presented.missing(request).await?).await
+    }
+
+    async fn send_missing(&self, missing: Option<Missing>) -> Result<(), Failure> {
+        let Some(mut missing) = missing else { return Ok(()) };
+        for present in missing.requests.drain(..) {
+            self.import.request(present).urgent().send().await?;
+        }
+        self.presented.sent(missing);
+        Ok(())
     }
 
     /// Returns the locks that this client holds from the OST.
@@ -124,6 +159,7 @@ impl Osc {
 }
 
 /// A request to be sent to an OST.
+#[derive(Clone)]
 #[must_use = "a request is sent by `send`"]
 pub struct OstRequest<'a> {
     osc: &'a Osc,
@@ -159,8 +195,7 @@ impl<'a> OstRequest<'a> {
     /// Otherwise the error of the OST.
     pub async fn send(self) -> Result<Response<ost::Reply>, Failure> {
         let osc = self.osc;
-        // Boxed, for the reason given in `Mdc::send`.
-        let response = Box::pin(self.begin()?.send()).await?;
+        let response = self.run(false).await?;
         if let ost::Reply::StatFs(space) = &response.body {
             *osc.space.lock() = *space;
         }
@@ -173,7 +208,50 @@ impl<'a> OstRequest<'a> {
     /// # Errors
     /// As [`OstRequest::send`].
     pub async fn send_in_place(self) -> Result<Response<ost::Reply>, Failure> {
-        Ok(Box::pin(self.begin()?.send_in_place()).await?)
+        self.run(true).await
+    }
+
+    async fn run(self, in_place: bool) -> Result<Response<ost::Reply>, Failure> {
+        if self.osc.presented.are_needed() {
+            return Box::pin(self.run_as_user(in_place)).await;
+        }
+        let request = self.begin()?;
+        // Boxed, for the reason given in `Mdc::send`.
+        let response = if in_place { Box::pin(request.send_in_place()).await } else { Box::pin(request.send()).await };
+        Ok(response?)
+    }
+
+    /// Sends the request of a mount that needs capabilities.
+    ///
+    /// # Errors
+    /// EACCES: the user may not do what is requested. MOVED: an object has left its file.
+    async fn run_as_user(self, in_place: bool) -> Result<Response<ost::Reply>, Failure> {
+        let guard = (self.guarded || self.urgent).then(|| self.osc.import.prepare());
+        for _ in 0..PRESENTS_MAX {
+            let presented = self.osc.present(&self.body).await;
+            match (presented, &guard) {
+                // The lock under which the request is valid is lost.
+                (_, Some(guard)) if !guard.is_valid() => return Err(Errno::EIO.into()),
+                // An eviction.
+                (Err(failure), None) if failure.errno() == Some(Errno::EIO) => continue,
+                (presented, _) => presented?,
+            }
+            let request = self.clone().begin()?;
+            let answer = if in_place { request.send_in_place().await } else { request.send().await };
+            match answer {
+                // It does not know this client any more.
+                Err(e) if e.errno() == Errno::NO_CAPABILITY => self.osc.presented.forget(),
+                Ok(answer) => {
+                    if let (ost::Request::Follow { objects }, ost::Reply::Objects(names)) = (&self.body, &answer.body) {
+                        self.osc.presented.followed(objects, names);
+                    }
+                    return Ok(answer);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        tracing::warn!("{}: the OST accepts no capability of the MDT; do their clocks and keys agree?", self.osc.name);
+        Err(Errno::EACCES.into())
     }
 
     /// Checks that the OST is active, and counts the request in the statistics.

@@ -111,7 +111,7 @@ fn size(replay: &Replay) -> usize {
 /// already durable.
 fn to_replay(retained: &RetainedChange) -> Option<Replay> {
     let answer: Answer = frame::from_body(&retained.reply).ok()?;
-    let Change { time, layout } = answer.change?;
+    let Change { time, layout, proof } = answer.change?;
     let created = matches!(answer.reply, Reply::Opened { created: true, .. });
     let named = match &answer.reply {
         Reply::Opened { entry, .. } => vec![entry.attr.fid],
@@ -128,7 +128,14 @@ fn to_replay(retained: &RetainedChange) -> Option<Replay> {
         *flags |= flags::EXCL;
         encoded = frame::to_body(&call).ok()?.into();
     }
-    call.request.is_replayed().then_some(Replay { transno: retained.transno, call: encoded, time, layout, named })
+    call.request.is_replayed().then_some(Replay {
+        transno: retained.transno,
+        call: encoded,
+        time,
+        layout,
+        named,
+        proof,
+    })
 }
 
 #[cfg(test)]
@@ -152,7 +159,8 @@ mod tests {
     #[test]
     fn change_is_replayed_with_the_time_and_layout_of_its_reply() {
         let intent = Request::LayoutIntent { fid: Fid::new(1, 2), start: 0, end: 1 };
-        let change = Change { time: Time { sec: 3, nsec: 4 }, layout: Some(Bytes::from_static(b"layout")) };
+        let change =
+            Change { time: Time { sec: 3, nsec: 4 }, layout: Some(Bytes::from_static(b"layout")), proof: None };
         let replay = to_replay(&retained(intent.clone(), Some(change.clone()))).unwrap();
         assert_eq!((replay.transno, replay.time, replay.layout), (7, change.time, change.layout.clone()));
         assert!(to_replay(&retained(intent, None)).is_none());
@@ -166,7 +174,7 @@ mod tests {
         for created in [true, false] {
             let attr = Attr::new(fid, FileKind::Regular, 0o644, Time::default());
             let entry = Entry { attr, layout: None, xattrs: false };
-            let change = Some(Change { time: Time::default(), layout: None });
+            let change = Some(Change { time: Time::default(), layout: None, proof: None });
             let reply = Answer { change, ..Reply::Opened { handle: 1, entry, created }.into() };
             let body = |bytes: Vec<u8>| Bytes::from(bytes);
             let request = body(frame::to_body(&Call::from(create.clone())).unwrap());
@@ -187,6 +195,7 @@ mod tests {
             time: Time::default(),
             layout: None,
             named: Vec::new(),
+            proof: None,
         };
         let part = |replays: &[Replay]| part(replays, REPLAYS_MAX, size);
         assert_eq!(part(&[]), 0);

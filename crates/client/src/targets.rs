@@ -13,6 +13,7 @@ use sheen_wire::{
 
 use crate::{
     cache::Cache,
+    capabilities::Capabilities,
     lock_owners::OstLocks,
     lov::{Lov, Ost},
     mdc::Mdc,
@@ -34,6 +35,7 @@ pub struct Targets {
     uuid: String,
     lov: Arc<Lov>,
     cache: Arc<Cache>,
+    capabilities: Arc<Capabilities>,
     params: Params,
     pools: Arc<Pools>,
     /// Limit of waiting for a disconnected target.
@@ -56,7 +58,9 @@ impl Targets {
         let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
         let retained = Arc::new(RetainedBudget::new(RETAINED_BYTES_MAX));
-        Targets { net, fsname, instance, uuid, lov, cache, params, pools, server_wait: None, retained }
+        let locked = lov.objects().clone();
+        let capabilities = Capabilities::new(net.rt(), move |object| locked.file_of(object));
+        Targets { net, fsname, instance, uuid, lov, cache, capabilities, params, pools, server_wait: None, retained }
     }
 
     /// Sets how long requests wait for a disconnected target. `None`, the default: without a limit.
@@ -78,7 +82,8 @@ impl Targets {
         let target = config.targets.iter().find(is_mdt).ok_or_else(|| MountError::NoMdt(self.fsname.clone()))?;
         let name = target.name(&self.fsname);
         let import: Arc<Import<Mds>> = Import::new(self.net.clone(), self.import_config(target, &name)?);
-        let mdc = Mdc::new(self.net.rt().clone(), format!("{name}-mdc-{}", self.instance), import, groups);
+        let (rt, device) = (self.net.rt().clone(), format!("{name}-mdc-{}", self.instance));
+        let mdc = Mdc::new(rt, device, import, groups, self.capabilities.clone());
         Ok(Arc::new(mdc))
     }
 
@@ -121,7 +126,7 @@ impl Targets {
         let import: Arc<Import<sheen_wire::Ost>> = Import::new(self.net.clone(), config);
         let kind = if index == MDT_OST { "" } else { "osc-" };
         let device = format!("{name}-{kind}{}", self.instance);
-        let osc = Arc::new(Osc::new(self.net.rt(), index, device, import));
+        let osc = Arc::new(Osc::new(self.net.rt(), index, device, import, &self.capabilities));
         let writeback = self.lov.new_writeback(&osc);
         let owner = OstLocks::new(&self.cache, self.lov.objects(), &osc, &writeback);
         let ost = Arc::new(Ost::new(osc, writeback, owner, self.lov.evictions()));

@@ -1,6 +1,7 @@
 //! Directories with key files.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsString,
     fs::{self, DirBuilder, File, OpenOptions},
@@ -9,16 +10,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_wire::auth::ClusterId;
+use sheen_wire::auth::{ClusterId, KeyId};
 
-use crate::{Key, KeyError};
+use crate::{Key, KeyError, Record};
 
 /// Environment variable with this user's directory of keys.
 pub(crate) const DIR_ENV: &str = "SHEEN_KEY_DIR";
 /// Directory of keys for all processes that may read them, besides the user's own.
 pub(crate) const FOR_ALL: &str = "/etc/sheen/keys";
 /// Largest key file that is read, in bytes.
-const FILE_BYTES_MAX: u64 = 4096;
+const FILE_BYTES_MAX: u64 = 16 << 10;
+/// End of the name of an empty file, which withdraws the issued key of that id.
+const WITHDRAWN: &str = ".withdrawn";
+/// End of the name of a file with the record of an issued key.
+const ISSUED: &str = ".issued";
 
 /// A key, and its file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,6 +62,8 @@ pub struct Listing {
     pub found: Vec<Found>,
     /// Why further files are not usable.
     pub unusable: Vec<KeyError>,
+    /// Issued keys that were withdrawn.
+    pub withdrawn: BTreeSet<KeyId>,
 }
 
 /// Reads the key files in a directory: those of a cluster, or all. There are none if the directory
@@ -82,6 +89,9 @@ pub fn list(dir: &Path, cluster: Option<ClusterId>) -> Listing {
             }
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(key) = name.strip_suffix(WITHDRAWN).and_then(|id| id.parse().ok()) {
+            listing.withdrawn.insert(key);
+        }
         if !name.starts_with(&prefix) || !name.ends_with(".key") {
             continue;
         }
@@ -151,12 +161,62 @@ pub fn store(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
 /// As [`store`], or the file cannot be given to that owner.
 pub fn store_for_server(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
     let path = dir.join(key.file_name());
-    let written = fs::metadata(dir).and_then(|of_dir| {
-        let owner = (of_dir.uid() != rustix::process::geteuid().as_raw()).then(|| (of_dir.uid(), of_dir.gid()));
-        write(dir, &path, key.to_text().as_bytes(), owner)
-    });
+    let written = owner_of(dir).and_then(|owner| write(dir, &path, key.to_text().as_bytes(), owner));
     written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
     Ok(path)
+}
+
+/// Records an issued key in the directory of the server that issued it, without the secret.
+///
+/// # Errors
+/// As [`store_for_server`].
+pub fn record(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
+    let path = dir.join(format!("{}{ISSUED}", key.id));
+    let written = owner_of(dir).and_then(|owner| write(dir, &path, key.to_record_text().as_bytes(), owner));
+    written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
+    Ok(path)
+}
+
+/// Returns the records of issued keys in a server's directory with their files, the oldest first.
+/// Those of withdrawn keys are left out.
+///
+/// # Errors
+/// The directory or a record cannot be read.
+pub fn records(dir: &Path) -> Result<Vec<(Record, PathBuf)>, KeyError> {
+    let io_error = |path: &Path| {
+        let path = path.to_owned();
+        move |error| KeyError::Io { path, error }
+    };
+    let mut records = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io_error(dir))? {
+        let path = entry.map_err(io_error(dir))?.path();
+        let Some(id) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(ISSUED)) else { continue };
+        if dir.join(format!("{id}{WITHDRAWN}")).exists() {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(io_error(&path))?;
+        let invalid = |reason| KeyError::Invalid { path: path.clone(), reason };
+        records.push((Record::parse(&text).map_err(invalid)?, path.clone()));
+    }
+    records.sort_by_key(|(record, _)| (record.created, record.id));
+    Ok(records)
+}
+
+/// Withdraws an issued key for the server of a directory. Returns the file that does so.
+///
+/// # Errors
+/// As [`store_for_server`].
+pub fn withdraw(dir: &Path, key: KeyId) -> Result<PathBuf, KeyError> {
+    let path = dir.join(format!("{key}{WITHDRAWN}"));
+    let written = owner_of(dir).and_then(|owner| write(dir, &path, b"", owner));
+    written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
+    Ok(path)
+}
+
+/// Returns the owner for files of a server's directory, if that is another user.
+fn owner_of(dir: &Path) -> io::Result<Option<(u32, u32)>> {
+    let of_dir = fs::metadata(dir)?;
+    Ok((of_dir.uid() != rustix::process::geteuid().as_raw()).then(|| (of_dir.uid(), of_dir.gid())))
 }
 
 /// Removes the file of a key. After a power loss it stays removed.
@@ -199,6 +259,8 @@ fn write(dir: &Path, path: &Path, text: &[u8], owner: Option<(u32, u32)>) -> io:
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use sheen_wire::auth::{Issued, Role};
+
     use super::*;
 
     fn key(cluster: u64, id: u64, created: i64) -> Key {
@@ -231,6 +293,22 @@ mod tests {
         let owner = |path| fs::metadata(path).map(|file| (file.uid(), file.mode() & 0o7777)).unwrap();
         assert_eq!(owner(store(dir.path(), &key(1, 2, 3)).unwrap()), (0, 0o600));
         assert_eq!(owner(store_for_server(dir.path(), &key(1, 2, 3)).unwrap()), (65534, 0o600));
+    }
+
+    #[test]
+    fn issued_keys_are_recorded_without_secret_until_they_are_withdrawn() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, host) = (key(1, 1, 10), Issued { id: KeyId(2), role: Role::Host });
+        store(dir.path(), &root).unwrap();
+        let issued = root.issue(host, 20).unwrap();
+        let path = record(dir.path(), &issued).unwrap();
+        assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
+        assert_eq!(records(dir.path()).unwrap(), [(issued.record(), path)]);
+        let listing = list(dir.path(), None);
+        assert_eq!((listing.found.len(), listing.unusable.len(), listing.withdrawn.len()), (1, 0, 0));
+        withdraw(dir.path(), KeyId(2)).unwrap();
+        assert_eq!(records(dir.path()).unwrap(), []);
+        assert_eq!(list(dir.path(), None).withdrawn, BTreeSet::from([KeyId(2)]));
     }
 
     #[test]

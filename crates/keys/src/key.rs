@@ -5,8 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use aws_lc_rs::hmac;
 use serde::{Deserialize, Serialize};
-use sheen_wire::auth::{ClusterId, KeyId};
+use sheen_wire::{
+    auth::{Claim, ClusterId, GROUPS_MAX, Issued, KeyId, Role, User},
+    frame,
+};
 
 /// Bytes of a secret.
 const SECRET_BYTES: usize = 32;
@@ -16,6 +20,17 @@ const HEADING: &str = "\
 # A key of a Sheen file system. A process that knows it can read and change all files.
 # Copy it only to hosts that you trust, with mode 0600.
 ";
+/// The same for a key of a host.
+const HOST_HEADING: &str = "\
+# A host's key of a Sheen file system. A process that knows it can read and change all files.
+";
+/// The same for a key of a user.
+const USER_HEADING: &str = "\
+# A user's key of a Sheen file system. A process that knows it can act as this user.
+";
+
+/// Distinguishes the secrets of issued keys from others that are derived of the same secret.
+const ISSUED: &[u8] = b"sheen issued key 1";
 
 /// The secret of a key.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,6 +54,30 @@ pub struct Key {
     pub created: i64,
     /// Its secret.
     pub secret: Secret,
+    /// For a key that was issued by another key of the cluster: that one, and its authority.
+    pub issue: Option<Issue>,
+}
+
+/// A key without its secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// The servers that share it.
+    pub cluster: ClusterId,
+    /// Its id.
+    pub id: KeyId,
+    /// Its authority.
+    pub role: Role,
+    /// Time at which it was made, in seconds since 1970.
+    pub created: i64,
+}
+
+/// The origin of an issued key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Issue {
+    /// The key of the cluster that has issued it.
+    pub by: KeyId,
+    /// Its authority.
+    pub role: Role,
 }
 
 /// Why a key cannot be read, stored or found.
@@ -90,6 +129,12 @@ pub enum KeyError {
         /// The cluster of this process.
         own: ClusterId,
     },
+    /// The key cannot issue such a key.
+    #[error("key {0} cannot issue this key: only a key of the cluster itself can, with at most {GROUPS_MAX} groups")]
+    CannotIssue(KeyId),
+    /// A server needs a key of the cluster itself.
+    #[error("key {0} is not for servers; start the server with a key of the cluster itself")]
+    NotForServers(KeyId),
     /// A directory for keys of this user is not known.
     #[error("no directory for keys: set SHEEN_KEY_DIR or HOME")]
     NoDirectory,
@@ -102,7 +147,28 @@ struct Text {
     cluster: String,
     id: String,
     created: i64,
-    secret: String,
+    secret: Option<String>,
+    by: Option<String>,
+    role: Option<String>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    groups: Option<Vec<u32>>,
+}
+
+impl Text {
+    fn issue(&self) -> Result<Option<Issue>, String> {
+        let Text { by, role, uid, gid, groups, .. } = self;
+        let role = match (role.as_deref(), uid, gid, groups) {
+            (None, None, None, None) if by.is_none() => return Ok(None),
+            (Some("host"), None, None, None) => Role::Host,
+            (Some("user"), Some(uid @ 1..), Some(gid), Some(groups)) if groups.len() <= GROUPS_MAX => {
+                Role::User(User { uid: *uid, gid: *gid, groups: groups.clone() })
+            }
+            _ => return Err("role: expected host without, or user with uid, gid and groups".to_owned()),
+        };
+        let by = by.as_deref().ok_or("by: missing")?.parse().map_err(|e| format!("by: {e}"))?;
+        Ok(Some(Issue { by, role }))
+    }
 }
 
 impl KeyError {
@@ -115,7 +181,37 @@ impl KeyError {
 impl Key {
     /// Makes a key of `random` bytes: for its id and its secret.
     pub fn new(cluster: ClusterId, id: u64, secret: [u8; SECRET_BYTES], created: i64) -> Key {
-        Key { cluster, id: KeyId(id), created, secret: Secret(secret) }
+        Key { cluster, id: KeyId(id), created, secret: Secret(secret), issue: None }
+    }
+
+    /// Issues a key with less authority. All servers that know this one can check it.
+    ///
+    /// # Errors
+    /// This key was issued itself, or the role has too many groups.
+    pub fn issue(&self, issued: Issued, created: i64) -> Result<Key, KeyError> {
+        let Issued { id, role } = &issued;
+        let groups = if let Role::User(user) = role { user.groups.len() } else { 0 };
+        if self.issue.is_some() || *role == Role::Server || groups > GROUPS_MAX {
+            return Err(KeyError::CannotIssue(self.id));
+        }
+        let claim = frame::to_body(&issued).map_err(|_| KeyError::CannotIssue(self.id))?;
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.secret.0));
+        context.update(ISSUED);
+        context.update(&claim);
+        let secret = context.sign().as_ref().try_into().map_err(|_| KeyError::CannotIssue(self.id))?;
+        let issue = Some(Issue { by: self.id, role: role.clone() });
+        Ok(Key { cluster: self.cluster, id: *id, created, secret: Secret(secret), issue })
+    }
+
+    /// Returns the key of the cluster that servers need to know to check this one.
+    pub fn root(&self) -> KeyId {
+        self.issue.as_ref().map_or(self.id, |issue| issue.by)
+    }
+
+    /// Returns the claim of a client with this key.
+    pub fn claim(&self) -> Claim {
+        let issued = self.issue.as_ref().map(|issue| Issued { id: self.id, role: issue.role.clone() });
+        Claim { key: self.root(), issued }
     }
 
     /// Returns the name of its file.
@@ -123,11 +219,30 @@ impl Key {
         format!("{}-{}.key", self.cluster, self.id)
     }
 
+    /// Returns the key without its secret.
+    pub fn record(&self) -> Record {
+        let Key { cluster, id, created, .. } = self;
+        Record { cluster: *cluster, id: *id, role: self.claim().role().clone(), created: *created }
+    }
+
     /// Returns the text of its file.
     pub fn to_text(&self) -> String {
         let secret: String = self.secret.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Key { cluster, id, created, .. } = self;
-        format!("{HEADING}cluster = \"{cluster}\"\nid = \"{id}\"\ncreated = {created}\nsecret = \"{secret}\"\n")
+        format!("{}secret = \"{secret}\"\n", self.to_record_text())
+    }
+
+    /// Returns the text of its file without the secret.
+    pub(crate) fn to_record_text(&self) -> String {
+        let Key { cluster, id, created, issue, .. } = self;
+        let (heading, more) = match issue {
+            None => (HEADING, String::new()),
+            Some(Issue { by, role: Role::User(User { uid, gid, groups }) }) => (
+                USER_HEADING,
+                format!("by = \"{by}\"\nrole = \"user\"\nuid = {uid}\ngid = {gid}\ngroups = {groups:?}\n"),
+            ),
+            Some(Issue { by, .. }) => (HOST_HEADING, format!("by = \"{by}\"\nrole = \"host\"\n")),
+        };
+        format!("{heading}cluster = \"{cluster}\"\nid = \"{id}\"\ncreated = {created}\n{more}")
     }
 
     /// Parses the text of several key files behind each other.
@@ -150,11 +265,28 @@ impl Key {
     pub fn parse(text: &str) -> Result<Key, String> {
         // The message of the parser, not its excerpt: that could contain the secret.
         let text: Text = toml::from_str(text).map_err(|e| e.message().to_owned())?;
+        let issue = text.issue()?;
         Ok(Key {
             cluster: text.cluster.parse().map_err(|e| format!("cluster: {e}"))?,
             id: text.id.parse().map_err(|e| format!("id: {e}"))?,
             created: text.created,
-            secret: Secret(parse_secret(&text.secret).ok_or("secret: expected 64 hexadecimal digits")?),
+            secret: Secret(
+                text.secret.as_deref().and_then(parse_secret).ok_or("secret: expected 64 hexadecimal digits")?,
+            ),
+            issue,
+        })
+    }
+}
+
+impl Record {
+    /// Parses the text of a key file without a secret.
+    pub(crate) fn parse(text: &str) -> Result<Record, String> {
+        let text: Text = toml::from_str(text).map_err(|e| e.message().to_owned())?;
+        Ok(Record {
+            cluster: text.cluster.parse().map_err(|e| format!("cluster: {e}"))?,
+            id: text.id.parse().map_err(|e| format!("id: {e}"))?,
+            role: text.issue()?.map_or(Role::Server, |issue| issue.role),
+            created: text.created,
         })
     }
 }
@@ -182,6 +314,32 @@ mod tests {
     fn key_file_round_trips() {
         assert_eq!(Key::parse(&key().to_text()), Ok(key()));
         assert_eq!(key().file_name(), "00000000000000c0-000000000000001d.key");
+    }
+
+    fn user() -> Role {
+        Role::User(User { uid: 1000, gid: 100, groups: vec![4, 27] })
+    }
+
+    #[test]
+    fn issued_keys_round_trip_and_differ_in_their_secrets() {
+        let issue = |id, role| key().issue(Issued { id: KeyId(id), role }, 1_700_000_009).unwrap();
+        let keys = [issue(1, user()), issue(2, user()), issue(1, Role::Host)];
+        for one in &keys {
+            assert_eq!(Key::parse(&one.to_text()).as_ref(), Ok(one));
+            assert_eq!(one.root(), key().id);
+            let Claim { key: root, issued } = one.claim();
+            let again = key().issue(issued.unwrap(), one.created).unwrap();
+            assert_eq!((root, again), (key().id, one.clone()), "the server's view");
+            assert_eq!(keys.iter().filter(|other| other.secret == one.secret).count(), 1);
+            assert!(one.issue(Issued { id: KeyId(3), role: Role::Host }, 0).is_err());
+        }
+        assert!(key().issue(Issued { id: KeyId(1), role: Role::Server }, 0).is_err());
+        let text = keys[0].to_text();
+        for (from, to) in
+            [("uid = 1000\n", ""), ("uid = 1000", "uid = 0"), ("\"user\"", "\"host\""), ("by = ", "cluster = ")]
+        {
+            assert!(Key::parse(&text.replace(from, to)).is_err(), "{from}");
+        }
     }
 
     #[test]

@@ -17,11 +17,11 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use sheen_wire::auth::{ClusterId, KEYS_MAX, KeyId};
+use sheen_wire::auth::{Claim, ClusterId, KEYS_MAX, KeyId, Role};
 
 use crate::{
-    Key, KeyError,
-    dir::{Listing, list, search_dirs, store},
+    Key, KeyError, Signer,
+    dir::{Found, Listing, list, search_dirs, store},
 };
 
 /// The keys of a process.
@@ -40,6 +40,10 @@ struct State {
     used: Vec<Key>,
     /// Creation time of the newest such key, and the keys that all its servers accepted.
     newest: Option<(i64, Vec<KeyId>)>,
+    /// Issued keys that this process refuses as a server.
+    withdrawn: BTreeSet<KeyId>,
+    /// Issued keys that a server has refused.
+    refused: BTreeSet<KeyId>,
     /// The directory of the served keys.
     dir: Option<PathBuf>,
     /// The directory for the key by which the MGS accepts this server.
@@ -50,7 +54,9 @@ impl State {
     /// Returns whether a server may prove itself by this key: not if it is older than the newest
     /// that was used, and was withdrawn since.
     fn trusts(&self, key: &Key) -> bool {
-        self.newest.as_ref().is_none_or(|(created, accepted)| key.created >= *created || accepted.contains(&key.id))
+        let is_new =
+            |(created, accepted): &(i64, Vec<KeyId>)| key.created >= *created || accepted.contains(&key.root());
+        !self.refused.contains(&key.id) && self.newest.as_ref().is_none_or(is_new)
     }
 
     fn cluster(&self) -> Option<ClusterId> {
@@ -94,7 +100,7 @@ impl Keyring {
         make: impl FnOnce() -> Key,
         warn: impl Fn(KeyError),
     ) -> Result<Option<PathBuf>, KeyError> {
-        let mut keys = keys_of_one_cluster(dir)?;
+        let (mut keys, withdrawn) = keys_of_one_cluster(dir)?;
         let mut made = None;
         if keys.is_empty() {
             let key = make();
@@ -111,7 +117,7 @@ impl Keyring {
         }
         let mut state = self.state.write();
         state.dir = Some(dir.to_owned());
-        state.served = keys;
+        (state.served, state.withdrawn) = (keys, withdrawn);
         Ok(made)
     }
 
@@ -121,11 +127,11 @@ impl Keyring {
     /// # Errors
     /// A key cannot be read, or the keys belong to several clusters.
     pub fn serve_as_member(&self, dir: &Path) -> Result<(), KeyError> {
-        let keys = keys_of_one_cluster(dir)?;
+        let (keys, withdrawn) = keys_of_one_cluster(dir)?;
         let mut state = self.state.write();
         state.learns = keys.is_empty().then(|| dir.to_owned());
         state.dir = Some(dir.to_owned());
-        state.served = keys;
+        (state.served, state.withdrawn) = (keys, withdrawn);
         Ok(())
     }
 
@@ -134,8 +140,8 @@ impl Keyring {
     /// key whose file cannot be read at the moment. Keys of another cluster are ignored.
     pub fn refresh(&self) -> Option<Refreshed> {
         let dir = self.state.read().dir.clone()?;
-        let Listing { found, unusable } = list(&dir, self.cluster());
-        let mut keys: Vec<Key> = found.into_iter().map(|found| found.key).collect();
+        let Listing { found, unusable, withdrawn } = list(&dir, self.cluster());
+        let mut keys = own_keys(found);
         let unusable = unusable.first().map(KeyError::to_string);
         let mut state = self.state.write();
         if unusable.is_some() {
@@ -144,15 +150,22 @@ impl Keyring {
             keys.extend(unread);
             keys.sort_by_key(|key| (key.created, key.id));
         }
-        if keys.is_empty() || state.learns.is_some() || state.served == keys {
+        // A file that cannot be listed at the moment withdraws no less.
+        let revoked: Vec<KeyId> = withdrawn.difference(&state.withdrawn).copied().collect();
+        state.withdrawn.extend(&revoked);
+        if revoked.is_empty() && (keys.is_empty() || state.learns.is_some() || state.served == keys) {
             return unusable.map(|unusable| Refreshed { unusable: Some(unusable), ..Refreshed::default() });
+        }
+        if keys.is_empty() || state.learns.is_some() {
+            return Some(Refreshed { added: Vec::new(), withdrawn: revoked, unusable });
         }
         let ids = |keys: &[Key]| keys.iter().map(|key| key.id).collect::<BTreeSet<KeyId>>();
         let (before, after) = (ids(&state.served), ids(&keys));
-        state.used.retain(|key| !before.contains(&key.id) || after.contains(&key.id));
+        state.used.retain(|key| !before.contains(&key.root()) || after.contains(&key.root()));
         state.served = keys;
         let added = after.difference(&before).copied().collect();
-        Some(Refreshed { added, withdrawn: before.difference(&after).copied().collect(), unusable })
+        let withdrawn = before.difference(&after).copied().chain(revoked).collect();
+        Some(Refreshed { added, withdrawn, unusable })
     }
 
     /// Returns whether this process serves keys of a directory, which can change.
@@ -171,9 +184,20 @@ impl Keyring {
         self.state.read().served.first().map(|key| key.cluster)
     }
 
-    /// Returns the key of that id, if this process accepts it as a server.
-    pub fn accepted(&self, id: KeyId) -> Option<Key> {
-        self.state.read().served.iter().find(|key| key.id == id).cloned()
+    /// Returns the key that a client claims to have, if this process accepts it as a server.
+    pub fn claimed(&self, claim: &Claim) -> Option<Key> {
+        let state = self.state.read();
+        let key = state.served.iter().find(|key| key.id == claim.key)?;
+        match &claim.issued {
+            None => Some(key.clone()),
+            Some(issued) if state.withdrawn.contains(&issued.id) => None,
+            Some(issued) => key.issue(issued.clone(), key.created).ok(),
+        }
+    }
+
+    /// Returns the signer for a purpose, with the keys that this process accepts as a server.
+    pub fn signer(&self, purpose: &[u8]) -> Signer {
+        Signer::new(&self.state.read().served, purpose)
     }
 
     /// Returns the newest key for a server of this cluster that accepts these keys, if it is known
@@ -206,9 +230,20 @@ impl Keyring {
             unusable = unusable.or(listing.unusable.into_iter().find(|error| !error.is_denied_directory(dir)));
         }
         let state = self.state.read();
+        // A server speaks to others by a key of the cluster only.
+        let is_server = state.dir.is_some();
         match newest(found.iter().filter(|key| state.trusts(key)), accepted) {
+            Some(key) if is_server && key.issue.is_some() => Err(KeyError::NotForServers(key.id)),
             Some(key) => Ok(Some(key.clone())),
             None => unusable.map_or(Ok(None), Err),
+        }
+    }
+
+    /// Records that a server refused this issued key: it was withdrawn. Another one is used, if
+    /// there is one.
+    pub fn refused(&self, key: &Key) {
+        if key.issue.is_some() {
+            self.state.write().refused.insert(key.id);
         }
     }
 
@@ -221,6 +256,9 @@ impl Keyring {
         let mut state = self.state.write();
         if let Some(own) = state.cluster().filter(|own| *own != key.cluster) {
             return Err(KeyError::OtherCluster { theirs: key.cluster, own });
+        }
+        if state.learns.is_some() && key.issue.is_some() {
+            return Err(KeyError::NotForServers(key.id));
         }
         match &mut state.newest {
             Some((created, _)) if key.created < *created => {}
@@ -253,25 +291,48 @@ impl Keyring {
     }
 }
 
-/// Returns the newest of the keys that is accepted.
+/// Returns the newest of the accepted keys with the most authority. An administrator may have keys
+/// that are meant for others.
 fn newest<'a>(keys: impl IntoIterator<Item = &'a Key>, accepted: &[KeyId]) -> Option<&'a Key> {
-    keys.into_iter().filter(|key| accepted.contains(&key.id)).max_by_key(|key| (key.created, key.id))
+    keys.into_iter().filter(|key| accepted.contains(&key.root())).max_by_key(|key| {
+        let authority = match key.issue.as_ref().map(|issue| &issue.role) {
+            None | Some(Role::Server) => 2,
+            Some(Role::Host) => 1,
+            Some(Role::User(_)) => 0,
+        };
+        (authority, key.created, key.id)
+    })
 }
 
-fn keys_of_one_cluster(dir: &Path) -> Result<Vec<Key>, KeyError> {
-    let keys: Vec<Key> = list(dir, None).complete()?.into_iter().map(|found| found.key).collect();
+/// Returns the keys of the cluster itself: a server does not serve by an issued one.
+fn own_keys(found: Vec<Found>) -> Vec<Key> {
+    found.into_iter().map(|found| found.key).filter(|key| key.issue.is_none()).collect()
+}
+
+/// Returns the keys in a server's directory, and the issued keys that were withdrawn there.
+fn keys_of_one_cluster(dir: &Path) -> Result<(Vec<Key>, BTreeSet<KeyId>), KeyError> {
+    let mut listing = list(dir, None);
+    let withdrawn = std::mem::take(&mut listing.withdrawn);
+    let keys = own_keys(listing.complete()?);
     match keys.windows(2).all(|pair| pair[0].cluster == pair[1].cluster) {
-        true => Ok(keys),
+        true => Ok((keys, withdrawn)),
         false => Err(KeyError::SeveralClusters(dir.to_owned())),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sheen_wire::auth::{Issued, User};
+
     use super::*;
+    use crate::withdraw;
 
     fn key(cluster: u64, id: u64, created: i64) -> Key {
         Key::new(ClusterId(cluster), id, [id as u8; 32], created)
+    }
+
+    fn accepted(ring: &Keyring, id: KeyId) -> Option<Key> {
+        ring.claimed(&Claim { key: id, issued: None })
     }
 
     fn with_dirs(dirs: &[&Path]) -> Keyring {
@@ -290,7 +351,7 @@ mod tests {
         assert_eq!(ring.find(ClusterId(1), &[KeyId(1), KeyId(3)]).unwrap(), Some(key(1, 3, 20)), "2 is not accepted");
         assert_eq!(ring.find(ClusterId(2), &all).unwrap(), Some(key(2, 4, 40)));
         assert_eq!(ring.find(ClusterId(3), &all).unwrap(), None);
-        assert_eq!((ring.cluster(), ring.accepted(KeyId(2))), (None, None), "a client accepts none");
+        assert_eq!((ring.cluster(), accepted(&ring, KeyId(2))), (None, None), "a client accepts none");
     }
 
     #[test]
@@ -316,13 +377,13 @@ mod tests {
         assert_eq!(ring.cluster(), None);
         ring.confirmed(&key(1, 1, 10), &[KeyId(1)]).unwrap();
         ring.confirmed(&key(1, 2, 20), &[KeyId(1), KeyId(2)]).unwrap();
-        assert_eq!((ring.cluster(), ring.accepted(KeyId(1))), (Some(ClusterId(1)), Some(key(1, 1, 10))));
-        assert_eq!(ring.accepted(KeyId(2)), None, "the first server is the MGS");
+        assert_eq!((ring.cluster(), accepted(&ring, KeyId(1))), (Some(ClusterId(1)), Some(key(1, 1, 10))));
+        assert_eq!(accepted(&ring, KeyId(2)), None, "the first server is the MGS");
         assert!(list(data.path(), None).found.is_empty(), "it is not registered yet");
         ring.store_learned().unwrap();
         let again = with_dirs(&[]);
         again.serve_as_member(data.path()).unwrap();
-        assert_eq!(again.accepted(KeyId(1)), Some(key(1, 1, 10)));
+        assert_eq!(accepted(&again, KeyId(1)), Some(key(1, 1, 10)));
         assert!(again.known(ClusterId(2), &[KeyId(1)]).is_err(), "a directory belongs to one cluster");
     }
 
@@ -341,7 +402,7 @@ mod tests {
         std::fs::remove_file(dir.path().join(old.file_name())).unwrap();
         let withdrawn = Refreshed { added: vec![], withdrawn: vec![old.id], unusable: None };
         assert_eq!(ring.refresh(), Some(withdrawn));
-        assert_eq!((ring.accepted(old.id), ring.accepted(new.id)), (None, Some(new.clone())));
+        assert_eq!((accepted(&ring, old.id), accepted(&ring, new.id)), (None, Some(new.clone())));
         assert_eq!(ring.known(ClusterId(1), &[old.id]).unwrap(), None);
         std::fs::remove_file(dir.path().join(new.file_name())).unwrap();
         assert_eq!(ring.refresh(), None, "an empty directory shuts nobody out");
@@ -386,6 +447,49 @@ mod tests {
         assert_eq!(ring.known(ClusterId(1), &offered).unwrap(), None);
         assert_eq!(ring.find(ClusterId(1), &offered).unwrap(), None);
         assert_eq!(ring.known(ClusterId(1), &[old.id, new.id]).unwrap(), Some(new));
+    }
+
+    #[test]
+    fn issued_key_is_accepted_until_it_or_its_issuer_is_withdrawn() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (key(1, 1, 10), key(1, 2, 20));
+        let issue = |by: &Key, id| by.issue(Issued { id: KeyId(id), role: Role::Host }, 30).unwrap();
+        let (one, two, three) = (issue(&old, 7), issue(&old, 8), issue(&new, 9));
+        let ring = Keyring::default();
+        ring.serve(dir.path(), None, || old.clone(), |_| {}).unwrap();
+        let accepted = |key: &Key| ring.claimed(&key.claim()).map(|found| found.secret);
+        assert_eq!((accepted(&one), accepted(&two)), (Some(one.secret.clone()), Some(two.secret.clone())));
+        assert_eq!(accepted(&three), None);
+        withdraw(dir.path(), one.id).unwrap();
+        assert_eq!(ring.refresh().unwrap().withdrawn, [one.id]);
+        assert_eq!((accepted(&one), accepted(&two)), (None, Some(two.secret.clone())));
+        assert_eq!(ring.refresh(), None);
+        let again = Keyring::default();
+        again.serve(dir.path(), None, || unreachable!("a key exists"), |_| {}).unwrap();
+        assert_eq!(again.claimed(&one.claim()), None, "after a restart");
+        store(dir.path(), &new).unwrap();
+        std::fs::remove_file(dir.path().join(old.file_name())).unwrap();
+        ring.refresh().unwrap();
+        assert_eq!((accepted(&two), accepted(&three)), (None, Some(three.secret.clone())));
+    }
+
+    #[test]
+    fn client_with_an_issued_key_uses_it_with_servers_that_accept_the_issuer() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = key(1, 1, 10);
+        let issue = |id, role| root.issue(Issued { id: KeyId(id), role }, 30).unwrap();
+        let (host, user) = (issue(7, Role::Host), issue(8, Role::User(User { uid: 5, gid: 5, groups: vec![] })));
+        let ring = with_dirs(&[dir.path()]);
+        let found = |accepted| ring.find(ClusterId(1), &[KeyId(accepted)]).unwrap().map(|key| key.id);
+        for key in [&user, &host, &root] {
+            store(dir.path(), key).unwrap();
+            assert_eq!((found(1), found(2)), (Some(key.id), None), "that with the most authority");
+        }
+        ring.confirmed(&user, &[root.id]).unwrap();
+        assert_eq!(ring.known(ClusterId(1), &[root.id]).unwrap(), Some(user.clone()));
+        let member = with_dirs(&[]);
+        member.serve_as_member(&dir.path().join("keys")).unwrap();
+        assert!(matches!(member.confirmed(&user, &[root.id]), Err(KeyError::NotForServers(_))));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! * `key`: a key, and the text of its file;
 //! * `dir`: directories with key files;
-//! * `keyring`: the keys that a process uses and accepts.
+//! * `keyring`: the keys that a process uses and accepts;
+//! * `signer`: proofs that servers make for each other.
 //!
 //! Invariants:
 //! * No secret appears in a log, in an error or in the arguments of a process.
@@ -21,7 +22,11 @@
 mod dir;
 mod key;
 mod keyring;
+mod signer;
 
-pub use dir::{Found, Listing, list, load, remove, search_dirs, store, store_for_server, user_dir};
-pub use key::{Key, KeyError, Secret};
+pub use dir::{
+    Found, Listing, list, load, record, records, remove, search_dirs, store, store_for_server, user_dir, withdraw,
+};
+pub use key::{Issue, Key, KeyError, Record, Secret};
 pub use keyring::{Keyring, Refreshed};
+pub use signer::Signer;

@@ -132,11 +132,15 @@ impl Net {
         let terms = Terms { offered, flavor, cluster, keys: &accepted, route };
         let answer = Answered::answer(self.entropy(), &terms, &key, &challenge);
         let (answered, noise) = answer.map_err(|_| denied(AuthError::Unexpected))?;
-        post(sender, &Auth::Answer { key: key.id, noise })?;
+        let claim = key.claim();
+        post(sender, &Auth::Answer { claim: claim.clone(), noise })?;
         let proof = match reply(receiver).await? {
             Ok(Auth::Accepted { noise }) => noise,
             Ok(_) => return Err(denied(AuthError::Unexpected)),
             Err(errno) => {
+                if errno == Errno::ENOENT {
+                    keyring.refused(&key);
+                }
                 let reason = match errno {
                     Errno::ENOENT => "it is not one of its keys",
                     Errno::EACCES => "the secrets of the two sides differ",
@@ -147,6 +151,7 @@ impl Net {
         };
         let secrets = answered.check(&proof).map_err(|_| denied(AuthError::Impostor(key.id)))?;
         keyring.confirmed(&key, &accepted).map_err(|e| denied(e.into()))?;
+        sender.set_claim(claim);
         if flavor != Flavor::Null {
             let seals = Seals::of_client(flavor, &secrets).map_err(|_| denied(AuthError::Unexpected))?;
             sender.protect(seals.send);
@@ -220,14 +225,15 @@ impl Net {
             answer => answer?,
         };
         let answer = if answer.header.kind == Kind::Auth { frame::from_body(&answer.body) } else { Ok(Auth::Open) };
-        let Ok(Auth::Answer { key: id, noise }) = answer else { return Ok(Err(Stranger::Invalid)) };
-        let Some(key) = keys.keyring.accepted(id) else { return Ok(Err(Stranger::UnknownKey(id))) };
+        let Ok(Auth::Answer { claim, noise }) = answer else { return Ok(Err(Stranger::Invalid)) };
+        let id = claim.issued.as_ref().map_or(claim.key, |issued| issued.id);
+        let Some(key) = keys.keyring.claimed(&claim) else { return Ok(Err(Stranger::UnknownKey(id))) };
         match challenger.check(&key, &noise) {
             Ok((noise, secrets)) => {
-                sender.set_key(key.id);
+                sender.set_claim(claim.clone());
                 // The key may have been withdrawn since it was looked up, before the connection
                 // was known to use it.
-                if keys.keyring.accepted(id).is_none() {
+                if keys.keyring.claimed(&claim).is_none() {
                     return Ok(Err(Stranger::UnknownKey(id)));
                 }
                 post(sender, &Auth::Accepted { noise })?;

@@ -13,9 +13,9 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use sheen_keys::Keyring;
+use sheen_keys::{Keyring, Signer};
 use sheen_rt::{Listener, Rt, Stream};
-use sheen_wire::auth::{Flavor, KeyId, Route};
+use sheen_wire::auth::{Claim, Flavor, Route};
 use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
@@ -201,11 +201,20 @@ impl Net {
         &self.trust
     }
 
+    /// Returns the signer of this process, as a server, for a purpose. `None`: it runs without
+    /// authentication.
+    pub fn signer(&self, purpose: &[u8]) -> Option<Signer> {
+        match &self.trust {
+            Trust::All => None,
+            Trust::Keys(keys) => Some(keys.keyring.signer(purpose)),
+        }
+    }
+
     /// Returns whether this process accepts a key as a server.
-    pub fn accepts(&self, key: KeyId) -> bool {
+    pub fn accepts(&self, claim: &Claim) -> bool {
         match &self.trust {
             Trust::All => true,
-            Trust::Keys(keys) => keys.keyring.accepted(key).is_some(),
+            Trust::Keys(keys) => keys.keyring.claimed(claim).is_some(),
         }
     }
 

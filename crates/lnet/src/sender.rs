@@ -24,7 +24,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_rt::{Instant, Rt, WriteHalf};
-use sheen_wire::auth::{Flavor, KeyId};
+use sheen_wire::auth::{Claim, Flavor, Role};
 use tokio::sync::Notify;
 
 use crate::{
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     /// The protection of frames that are posted from now on, unless they have none.
     flavor: OnceLock<Flavor>,
     /// The key that the client proved to know.
-    key: OnceLock<KeyId>,
+    claim: OnceLock<Claim>,
     /// Seals frames. Only the holder of the half uses it.
     seal: Mutex<Option<Seal>>,
     /// Notified when the queue shrank, or the connection closed.
@@ -108,7 +108,7 @@ impl Sender {
             write_timeout,
             out: Mutex::new(out),
             delayed: Mutex::default(),
-            key: OnceLock::new(),
+            claim: OnceLock::new(),
             flavor: OnceLock::new(),
             seal: Mutex::default(),
             space: Notify::new(),
@@ -139,14 +139,19 @@ impl Sender {
         let _ = self.0.flavor.set(flavor);
     }
 
-    pub(crate) fn set_key(&self, key: KeyId) {
-        let _ = self.0.key.set(key);
+    pub(crate) fn set_claim(&self, claim: Claim) {
+        let _ = self.0.claim.set(claim);
     }
 
     /// Returns the key that the client of this connection proved to know. `None`: it was not
-    /// asked, or this process is the client.
-    pub fn key(&self) -> Option<KeyId> {
-        self.0.key.get().copied()
+    /// asked.
+    pub fn claim(&self) -> Option<&Claim> {
+        self.0.claim.get()
+    }
+
+    /// Returns the authority of the connection's client.
+    pub fn role(&self) -> &Role {
+        self.claim().map_or(&Role::Server, Claim::role)
     }
 
     /// Returns the protection of the connection's frames.

@@ -98,7 +98,7 @@ fn client_uses_the_newest_key_that_the_server_accepts() {
             let admitted = rt.spawn("admit", async move {
                 let mut accepted = acceptor.accept().await;
                 net.admit(&accepted.sender, &mut accepted.receiver).await.unwrap();
-                accepted.sender.key()
+                accepted.sender.claim().map(|claim| claim.key)
             });
             let connection = Net::trusting(rt.clone(), of(&keys[..2])).connect(addr).await.unwrap();
             connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();

@@ -68,6 +68,9 @@ impl Mdt {
             return None;
         };
         let service = self.data_service.get()?;
+        if !self.may_read(export, entry.attr.fid) {
+            return None;
+        }
         let bytes =
             entry.layout.as_ref().filter(|bytes| entry.attr.kind == FileKind::Regular && is_composite(bytes))?;
         let layout = Layout::decode(bytes).ok().filter(|layout| layout.mdt_end() > 0 && !layout.is_mirrored())?;

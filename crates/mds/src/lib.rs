@@ -61,6 +61,7 @@ mod start;
 mod state;
 pub mod store;
 mod swap;
+mod users;
 
 pub use config::MdtConfig;
 pub use dir::{DATA_DIR, IDENTITY};

@@ -27,6 +27,7 @@ use crate::state::osts::Osts;
 use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
 use crate::state::reserve::{self, Reserve};
+use crate::state::sequences::UserSequences;
 use crate::store::RedbStore;
 
 /// A running MDT.
@@ -56,6 +57,7 @@ pub struct Mdt {
     pub(crate) relayouts: Relayouts,
     pub(crate) fences: Fences,
     pub(crate) recovery: Arc<Recovery>,
+    pub(crate) sequences: Mutex<UserSequences>,
     pub(crate) lfsck: Lfsck,
     /// Last transno that was durable before the recovery.
     pub(crate) committed_before: u64,

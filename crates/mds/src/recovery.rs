@@ -39,7 +39,7 @@ impl Mdt {
     /// Waits until this request may be executed.
     pub(crate) async fn wait_for_recovery(&self, request: &Request) {
         match request {
-            Request::Replay { .. } | Request::Recovered | Request::Cancel => {}
+            Request::Replay { .. } | Request::Recovered | Request::Cancel | Request::OwnSequences { .. } => {}
             Request::AdoptLayouts { .. } | Request::Reopen { .. } | Request::Relock { .. } | Request::Close { .. } => {
                 self.recovery.replayed().await
             }
@@ -51,6 +51,7 @@ impl Mdt {
     ///
     /// # Errors
     /// ESTALE: the MDT does not wait for this client. EPROTO: not a replay that a client sends.
+    /// EPERM: it lacks the proof that this client needs ([`Mdt::confine_replay`]).
     pub(crate) async fn replay(
         &self,
         export: &Arc<Export>,
@@ -76,11 +77,20 @@ impl Mdt {
             return Err(Errno::EPROTO);
         }
         let change = |replay: &Replay| {
-            let call: Call = frame::from_body(&replay.call).map_err(|_| Errno::EPROTO)?;
+            let mut call: Call = frame::from_body(&replay.call).map_err(|_| Errno::EPROTO)?;
+            self.confine_replay(export, replay, &mut call.request)?;
             let Replay { transno, time, layout, named, .. } = replay.clone();
             Ok((transno, Change { export: export.clone(), request: call.request, time, layout, named }))
         };
-        let changes: Vec<_> = replays.iter().map(change).collect::<Result<_>>()?;
+        let changes: Vec<_> = match replays.iter().map(change).collect() {
+            Ok(changes) => changes,
+            Err(errno) => {
+                // Nobody waits for the changes of a client that sends such ones.
+                let _ = self.recovery.window.lock().replay(client, true, [], true);
+                self.recovery.notify();
+                return Err(errno);
+            }
+        };
         self.recovery.window.lock().replay(client, first, changes, last).map_err(|_| Errno::ESTALE)?;
         self.recovery.notify();
         self.recovery.outcomes(client, &transnos).await.map(Reply::Replayed).map_err(|_| Errno::ESTALE)

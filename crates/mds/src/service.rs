@@ -67,6 +67,8 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("adopt_layouts", "usecs"),
     ("relock", "usecs"),
     ("recovered", "usecs"),
+    ("own_sequences", "usecs"),
+    ("capabilities", "usecs"),
 ];
 
 impl Service<Mds> for Mdt {
@@ -165,7 +167,7 @@ enum NotExecuted {
 }
 
 impl Mdt {
-    async fn serve(&self, export: &Arc<Export>, origin: Option<Origin>, call: Call) -> Result<Response<Answer>> {
+    async fn serve(&self, export: &Arc<Export>, origin: Option<Origin>, mut call: Call) -> Result<Response<Answer>> {
         let began = self.rt.now();
         self.locks.server.cancel(export, &call.cancels);
         self.locks.server.convert(export, &call.converts);
@@ -173,6 +175,7 @@ impl Mdt {
             // Boxed, because it is rare.
             Box::pin(self.wait_for_recovery(&call.request)).await;
         }
+        self.confine(export, &mut call)?;
         let result = match &call.request {
             Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
             Request::Replay { replays, first, last } => {
@@ -183,6 +186,12 @@ impl Mdt {
             }
             Request::Relock { locks } => self.relock(export, locks).map(|reply| Answer::from(reply).into()),
             Request::Recovered => Ok(Answer::from(self.client_recovered(export)).into()),
+            Request::OwnSequences { sequences } => {
+                self.own_sequences(export, sequences).map(|reply| Answer::from(reply).into())
+            }
+            Request::Capabilities { fid, .. } => self
+                .capabilities(export, *fid)
+                .map(|capabilities| Answer::from(Reply::Capabilities(capabilities)).into()),
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
             Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
             Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
@@ -231,7 +240,9 @@ impl Mdt {
             }
             _ => {}
         }
-        result.map(|Done { reply, transno, invalidations, .. }| {
+        result.map(|Done { mut reply, transno, invalidations, .. }| {
+            self.censor(export, &mut reply);
+            let reply = self.give_sequence(export, reply);
             let (inline_dom, bulk) = self.inline_dom(export, call, &reply).unzip();
             let deleted = locks::deleted_inodes(&invalidations).chain(no_more).collect();
             let invalidations = if call.request.takes_names() {
@@ -239,7 +250,13 @@ impl Mdt {
             } else {
                 Vec::new()
             };
-            let answer = Answer { reply, grants, deleted, dir, invalidations, inline_dom, change: decided };
+            let capabilities = match &reply {
+                // If the store cannot be read, the client asks for them, and gets the error.
+                Reply::Opened { entry, .. } => self.capabilities(export, entry.attr.fid).unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            let answer =
+                Answer { reply, grants, deleted, dir, invalidations, inline_dom, change: decided, capabilities };
             Response { bulk: bulk.unwrap_or_default(), ..Response::with_transno(answer, transno) }
         })
     }
@@ -392,7 +409,8 @@ impl Mdt {
         });
         let awaits = result.as_ref().ok().and_then(|done| self.awaits(&mut core, client, request, done));
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
-        let decided = result.as_ref().ok().filter(|_| survives).and_then(|done| core.decided(request, done));
+        let decided =
+            result.as_ref().ok().filter(|_| survives).and_then(|done| self.decided(&mut core, export, request, done));
         let grants = self.grants(&core, export, call, &mut result);
         if core.ns.has_replaced() {
             self.replaced.notify_one();

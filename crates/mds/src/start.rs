@@ -61,6 +61,7 @@ impl Mdt {
         let mdt = Arc::new_cyclic(|me| Mdt {
             me: me.clone(),
             recovery,
+            sequences: Mutex::default(),
             committed_before: ns.last_committed(),
             locks: Locks::new(&rt, &name),
             commits: Commits::new(ns.last_committed()),

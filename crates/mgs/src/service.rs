@@ -15,6 +15,7 @@ use sheen_params::{Device, Param, Params};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{LockGuard, Rt};
+use sheen_wire::auth::Role;
 use sheen_wire::mgs::{Config, PoolChange, Reply, Request, Target, TargetKind, target_name};
 use sheen_wire::{Bulk, Errno, Result};
 use tokio::sync::{OwnedMutexGuard, watch};
@@ -185,8 +186,15 @@ impl Mgs {
         self.params.register(&format!("mgs.MGS.live.{name}"), Param::order(show, change));
     }
 
-    async fn execute(&self, request: Request) -> Result<Reply> {
+    async fn execute(&self, role: &Role, request: Request) -> Result<Reply> {
         self.check_running()?;
+        match (&request, role) {
+            (Request::Register { .. }, Role::Host | Role::User(_)) | (Request::ChangePool { .. }, Role::User(_)) => {
+                warn!("MGS: refused {} by a key of a {role}", request.op());
+                return Err(Errno::EPERM);
+            }
+            _ => {}
+        }
         match request {
             Request::Register { fsname, kind, index, uuid, nids, incarnation } => {
                 let new = Registration { fsname: &fsname, kind, index, uuid: &uuid, nids: &nids, incarnation };
@@ -340,8 +348,13 @@ fn refuse(new: &Registration<'_>, errno: Errno) {
 }
 
 impl Service<sheen_wire::Mgs> for Mgs {
-    fn call<'a>(&'a self, _: &'a Arc<Export>, request: Request, _: Bulk) -> BoxFuture<'a, Result<Response<Reply>>> {
-        Box::pin(async move { self.execute(request).await.map(Response::from) })
+    fn call<'a>(
+        &'a self,
+        export: &'a Arc<Export>,
+        request: Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, Result<Response<Reply>>> {
+        Box::pin(async move { self.execute(export.role(), request).await.map(Response::from) })
     }
 
     fn incarnation(&self) -> u64 {

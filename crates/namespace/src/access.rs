@@ -11,8 +11,10 @@ use crate::{
     record::Inode,
 };
 
-pub(crate) const READ: u32 = 4;
-pub(crate) const WRITE: u32 = 2;
+/// Permission to read.
+pub const READ: u32 = 4;
+/// Permission to write.
+pub const WRITE: u32 = 2;
 pub(crate) const EXEC: u32 = 1;
 
 pub(crate) const SUID: u32 = 0o4000;

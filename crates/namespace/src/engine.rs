@@ -102,7 +102,7 @@ impl<S: Store> Namespace<S> {
         if let Some(before) = origin.as_ref().and_then(|origin| self.executed_before(origin, request)) {
             let (reply, transno) = before?;
             let (time, invalidations) = (env.now(), Vec::new());
-            return Ok(Done { reply, transno, time, invalidations, orphan: None });
+            return Ok(Done { reply, transno, time, invalidations, orphan: None, repeated: true });
         }
         let time = env.now();
         let mut cx = Cx { client, now: time, env };
@@ -115,7 +115,7 @@ impl<S: Store> Namespace<S> {
             self.handles.close(orphan.handle);
         }
         let (transno, invalidations) = self.tables.end();
-        result.map(|reply| Done { reply, transno, time, invalidations, orphan })
+        result.map(|reply| Done { reply, transno, time, invalidations, orphan, repeated: false })
     }
 
     /// Closes all files of a client that disconnected or was evicted. The last close of an orphan

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use sheen_wire::{self as wire, Errno, Fid, mds::flags};
 
+use crate::access::{READ, WRITE};
+
 /// Id of a client's export, valid while the connection lasts. Open files belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
@@ -31,28 +33,36 @@ pub(crate) struct Handles {
     running: usize,
 }
 
-/// Opens of a file by one client: in total, for writing, for execution.
+/// Opens of a file by one client: in total, for reading or execution, for writing, for execution.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     client: ClientId,
     opens: u32,
+    reads: u32,
     writes: u32,
     runs: u32,
 }
 
+/// Whether an open with these flags gives the bytes.
+fn reads(flags: u32) -> bool {
+    flags::reads(flags) || flags & flags::EXEC != 0
+}
+
 impl Count {
     fn none(client: ClientId) -> Count {
-        Count { client, opens: 0, writes: 0, runs: 0 }
+        Count { client, opens: 0, reads: 0, writes: 0, runs: 0 }
     }
 
     fn add(&mut self, flags: u32) {
         self.opens += 1;
+        self.reads += u32::from(reads(flags));
         self.writes += u32::from(flags::writes(flags));
         self.runs += u32::from(flags & flags::EXEC != 0);
     }
 
     fn remove(&mut self, flags: u32) {
         self.opens -= 1;
+        self.reads -= u32::from(reads(flags));
         self.writes -= u32::from(flags::writes(flags));
         self.runs -= u32::from(flags & flags::EXEC != 0);
     }
@@ -146,6 +156,14 @@ impl Handles {
             Some(file) if file.client == client && file.fid == fid => Ok(*file),
             _ => Err(Errno::EBADF),
         }
+    }
+
+    /// Returns the rights by a client's open files of a FID: bits of [`READ`] and [`WRITE`].
+    pub(crate) fn rights(&self, client: ClientId, fid: Fid) -> u32 {
+        let count = self.opens.get(&fid).and_then(|opens| opens.counts().find(|count| count.client == client));
+        let Some(count) = count else { return 0 };
+        let writes = if count.writes > 0 { WRITE } else { 0 };
+        writes | if count.reads > 0 { READ } else { 0 }
     }
 
     /// Closes a handle; returns whether the file is no longer open.

@@ -72,6 +72,8 @@ pub struct Done {
     /// The file whose last name the operation removed, if clients may have it open without the
     /// MDT's knowledge.
     pub orphan: Option<HeldOrphan>,
+    /// The request was executed before, and not again.
+    pub repeated: bool,
 }
 
 /// Objects to be destroyed on their OSTs: those of a deleted file, or those removed from a file's

@@ -67,7 +67,9 @@ impl<S: Store> Namespace<S> {
             | Replay { .. }
             | AdoptLayouts { .. }
             | Relock { .. }
-            | Recovered => {}
+            | Recovered
+            | OwnSequences { .. }
+            | Capabilities { .. } => {}
         }
     }
 

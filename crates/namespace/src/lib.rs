@@ -55,6 +55,7 @@ mod replies;
 mod store;
 mod tables;
 
+pub use access::{READ, WRITE};
 pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};

@@ -15,7 +15,7 @@ use sheen_wire::{
     Errno, Fid, Result, Time,
     bulk::BULK_BYTES_MAX,
     ldlm::{Enqueue, Kind},
-    ost::{Change, OBJECT_SIZE_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX, Request},
+    ost::{CAPABILITIES_MAX, Change, OBJECT_SIZE_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX, Request},
 };
 
 use crate::name;
@@ -79,6 +79,13 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         }
         Request::List { after } if *after == Fid::ZERO => Ok(()),
         Request::List { after } => named(*after),
+        Request::Present { capabilities } => {
+            if capabilities.len() <= CAPABILITIES_MAX {
+                Ok(())
+            } else {
+                Err(Errno::E2BIG)
+            }
+        }
         Request::StatFs | Request::Recover | Request::Recovered { .. } | Request::Evict { .. } => Ok(()),
     }
 }

@@ -41,6 +41,8 @@
 //!   together. A request that fails may have been done in part;
 //! * open files, buffers and bookkeeping are bounded, whatever clients request.
 
+mod authority;
+mod capabilities;
 mod changes;
 mod commit;
 mod commits;

@@ -7,6 +7,7 @@ use std::sync::{
 };
 
 use parking_lot::{Mutex, RwLock};
+use sheen_lnet::Net;
 use sheen_lockd::Lockd;
 use sheen_params::{Params, Stats};
 use sheen_recovery::Counts;
@@ -16,6 +17,7 @@ use sheen_wire::{Errno, STATE_DEGRADED, StatFs};
 
 use crate::{
     Store,
+    capabilities::Capabilities,
     commits::Commits,
     disk::Disk,
     exports::Exports,
@@ -36,6 +38,7 @@ pub(crate) type Recovery = sheen_recoveryd::Recovery<Replayed, Errno>;
 pub struct Ost {
     pub(crate) me: Weak<Ost>,
     pub(crate) rt: Rt,
+    pub(crate) net: Arc<Net>,
     pub(crate) name: String,
     pub(crate) index: u32,
     /// Uuid by which clients know the OST.
@@ -59,6 +62,7 @@ pub struct Ost {
     pub(crate) degraded: AtomicBool,
     /// Exports that have sent a request and are still connected, by id.
     pub(crate) exports: RwLock<Exports>,
+    pub(crate) capabilities: Capabilities,
     pub(crate) server: Weak<Server>,
     pub(crate) params: Params,
 }

@@ -62,7 +62,7 @@ impl Ost {
             }
             // No client uses these objects any more.
             Destroy { .. } | DestroyRange { .. } => Ok(None),
-            Evict { .. } => Ok(None),
+            Evict { .. } | Present { .. } => Ok(None),
             Write { held: true, .. } if is_back() => {
                 self.recovery.progress();
                 self.locks.unless_disconnected(export, self.recovery.replayed()).await.map(|()| None)

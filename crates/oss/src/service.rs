@@ -46,6 +46,7 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn disconnected(&self, export: &Export) {
         self.exports.write().remove(export);
+        self.capabilities.disconnected(export);
         self.disconnected_client(export);
         self.locks.lockd().disconnected(export);
         self.release_grant(export);
@@ -80,6 +81,7 @@ impl Service<sheen_wire::Ost> for Ost {
         match request {
             // Those that have to wait continue in another task.
             Request::StatFs | Request::Seek { .. } | Request::Cancel { .. } | Request::Glimpsed { .. } => true,
+            Request::Present { capabilities } => capabilities.len() < INLINE_OBJECTS,
             Request::Enqueue { locks, .. } => locks.len() < INLINE_OBJECTS,
             Request::Attrs { objects } => objects.len() < INLINE_OBJECTS,
             _ => false, // copies data, or may wait for the disk
@@ -95,6 +97,7 @@ fn partly(errno: Errno) -> Errno {
 impl Ost {
     async fn serve(&self, export: &Arc<Export>, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
         check::request(&request, bulk.len())?;
+        self.check_authority(export, &request)?;
         if !self.recovery.is_ended()
             && let Some(reply) = Box::pin(self.wait_for_recovery(export, &request)).await?
         {
@@ -176,7 +179,15 @@ impl Ost {
                 Box::pin(self.replay(export, changes, &bulk, first, last)).await?
             }
             Request::Recovered { incarnation } => self.client_recovered(export, incarnation),
-            Request::Follow { objects } => Reply::Objects(self.store.follow(&objects)?),
+            Request::Follow { objects } => {
+                let names = self.store.follow(&objects)?;
+                self.capabilities.followed(export, &objects, &names);
+                Reply::Objects(names)
+            }
+            Request::Present { capabilities } => {
+                self.present(export, &capabilities);
+                Reply::Ok
+            }
             Request::Link { objects } => {
                 Box::pin(self.link(export, &objects)).await?;
                 Reply::Ok

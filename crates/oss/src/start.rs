@@ -8,14 +8,13 @@ use sheen_mgc::Mgc;
 use sheen_params::{Params, Stats};
 use sheen_recoveryd::Limits;
 use sheen_rpc::{Gate, Server};
-use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
-    DataConfig, OssError, Ost, OstConfig, Store, commit, commits::Commits, counters::COUNTERS, disk::Disk,
-    loads::Survey, locks::Locks, ost::Recovery, params, recovery, scrub, scrubber::Scrubber, survey,
-    write_admission::WriteAdmission,
+    DataConfig, OssError, Ost, OstConfig, Store, capabilities::Capabilities, commit, commits::Commits,
+    counters::COUNTERS, disk::Disk, loads::Survey, locks::Locks, ost::Recovery, params, recovery, scrub,
+    scrubber::Scrubber, survey, write_admission::WriteAdmission,
 };
 
 impl Ost {
@@ -35,12 +34,12 @@ impl Ost {
         config: OstConfig,
         params: Params,
     ) -> Result<Arc<Ost>, OssError> {
-        let rt = net.rt().clone();
+        let rt = net.rt();
         let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max, disk } = config;
-        let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, |device| sharing.join(device)).await?;
+        let mut store = Store::open(rt, &dir, &fsname, index, open_files_max, |device| sharing.join(device)).await?;
         survey::remove_leftovers(&store).await;
         let (uuid, incarnation) = (store.identity().uuid.clone(), rt.random_u64());
-        let mgc = Mgc::new(net, mgs, &uuid);
+        let mgc = Mgc::new(net.clone(), mgs, &uuid);
         let register = async |index| {
             let refused = |errno| OssError::Refused { dir: dir.clone(), errno };
             mgc.register(&fsname, TargetKind::Ost, index, &uuid, &nids, incarnation).await.map_err(refused)
@@ -52,7 +51,7 @@ impl Ost {
         };
         store.set_index(index)?;
         let name = target_name(&fsname, TargetKind::Ost, index);
-        let ost = Ost::begin(rt, server, store, (name, false), index, (uuid.clone(), incarnation), params);
+        let ost = Ost::begin(&net, server, store, (name, false), index, (uuid.clone(), incarnation), params);
         if disk.is_some() {
             ost.disk.set(disk);
         }
@@ -77,13 +76,13 @@ impl Ost {
         config: DataConfig,
         params: Params,
     ) -> Result<Arc<Ost>, OssError> {
-        let rt = net.rt().clone();
+        let rt = net.rt();
         let DataConfig { dir, fsname, index, mdt, uuid, incarnation, sharing, open_files_max } = config;
         // The data service takes no part of the device's capacity from the OSTs on the device.
         let share = |device| sharing.join_uncounted(device);
-        let mut store = Store::open(&rt, &dir, &fsname, Some(index), open_files_max, share).await?;
+        let mut store = Store::open(rt, &dir, &fsname, Some(index), open_files_max, share).await?;
         store.set_index(index)?;
-        let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, (uuid, incarnation), params);
+        let ost = Ost::begin(net, server, store, (data_name(&mdt), true), index, (uuid, incarnation), params);
         info!("{}: serving {}", ost.name, dir.display());
         Ok(ost)
     }
@@ -91,7 +90,7 @@ impl Ost {
     /// Starts to serve an open store as the target `name`. `is_of_mdt`: as the data service of an
     /// MDT.
     fn begin(
-        rt: Rt,
+        net: &Arc<Net>,
         server: &Arc<Server>,
         store: Store,
         (name, is_of_mdt): (String, bool),
@@ -99,9 +98,12 @@ impl Ost {
         (uuid, incarnation): (String, u64),
         params: Params,
     ) -> Arc<Ost> {
+        let rt = net.rt().clone();
         let recovery = Arc::new(Recovery::new(&rt, store.clients().names(), Limits::default()));
         let ost = Arc::new_cyclic(|me| Ost {
             me: me.clone(),
+            net: net.clone(),
+            capabilities: Capabilities::default(),
             recovery,
             destroyed: Mutex::default(),
             commits: Commits::new(store.first_transno()),

@@ -40,7 +40,7 @@ mod target;
 pub use gate::{Gate, Pass};
 pub use import::{
     Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,
-    RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_IN_FLIGHT_MAX,
+    Preparation, RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_IN_FLIGHT_MAX,
 };
 pub use selftest::SelftestService;
 pub use selftest_connection::SelftestConnection;

@@ -205,7 +205,7 @@ fn bulk_max(bytes: usize) -> usize {
 impl Inner {
     /// Returns whether the key of a connection's client was withdrawn.
     fn is_withdrawn(&self, sender: &Sender) -> bool {
-        sender.key().is_some_and(|key| !self.net.accepts(key))
+        sender.claim().is_some_and(|claim| !self.net.accepts(claim))
     }
 
     fn take(&self, target: &str) -> Option<Arc<dyn AnyTarget>> {

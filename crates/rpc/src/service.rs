@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use sheen_lnet::{Frame, Live, Nid, Sender};
 use sheen_wire::{
     Bulk, Protocol,
+    auth::{Role, User},
     frame::{self, Kind},
 };
 use tokio::sync::Notify;
@@ -162,6 +163,7 @@ pub struct Export {
     id: u64,
     features: u64,
     nid: Mutex<Nid>,
+    role: Role,
     /// Where callbacks are sent; `None` while there is no connection.
     callbacks: Mutex<Option<CallbackRoute>>,
     ended: AtomicBool,
@@ -199,15 +201,28 @@ pub(crate) struct Handler<P: Protocol>(pub(crate) Box<dyn Fn(P::Callback) + Send
 impl Export {
     /// Creates an export. Servers do this; public for tests of services.
     pub fn new(client: &str, id: u64, features: u64, nid: Nid) -> Arc<Export> {
-        Export::of(None, client, id, features, nid)
+        Export::with_role(client, id, features, nid, Role::Server)
     }
 
-    pub(crate) fn of(target: Option<Weak<dyn Evict>>, client: &str, id: u64, features: u64, nid: Nid) -> Arc<Export> {
+    /// Creates an export of a client with this authority, for tests of services.
+    pub fn with_role(client: &str, id: u64, features: u64, nid: Nid, role: Role) -> Arc<Export> {
+        Export::of(None, client, id, features, nid, role)
+    }
+
+    pub(crate) fn of(
+        target: Option<Weak<dyn Evict>>,
+        client: &str,
+        id: u64,
+        features: u64,
+        nid: Nid,
+        role: Role,
+    ) -> Arc<Export> {
         Arc::new(Export {
             client: client.to_owned(),
             id,
             features,
             nid: Mutex::new(nid),
+            role,
             callbacks: Mutex::new(None),
             ended: AtomicBool::new(false),
             evicted: AtomicBool::new(false),
@@ -230,6 +245,16 @@ impl Export {
     /// Returns the feature bits that client and service both have.
     pub fn features(&self) -> u64 {
         self.features
+    }
+
+    /// Returns the client's authority.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// Returns the user as whom alone the client may act; `None`: it may act as any.
+    pub fn user(&self) -> Option<&User> {
+        if let Role::User(user) = &self.role { Some(user) } else { None }
     }
 
     /// Returns the address of the client's last connection; `0@lo` for a client in this process.

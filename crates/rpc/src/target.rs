@@ -16,6 +16,7 @@ use sheen_recovery::{Begin, ReplyCache};
 use sheen_rt::{Rt, operation};
 use sheen_wire::{
     Bulk, Errno, Protocol,
+    auth::{Role, User},
     bulk::BULK_BYTES_MAX,
     frame::{
         self, BODY_BYTES_MAX, FEATURE_OP_ID, FLAG_BULK_COPY, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome,
@@ -161,7 +162,8 @@ pub(crate) struct Work {
 /// A target of any protocol, as connections see it.
 pub(crate) trait AnyTarget: Any + Send + Sync {
     /// Attaches a client. ENODEV: the target was removed, or has another uuid. EPROTO: another
-    /// protocol. EBUSY: too many clients.
+    /// protocol. EBUSY: too many clients. EACCES: a client of the same user with other groups has
+    /// this uuid.
     fn attach(&self, hello: &Hello, nid: Nid, connection: Option<Sender>) -> sheen_wire::Result<Session>;
 
     /// Records that the client was welcomed: from now on it can get callbacks.
@@ -351,6 +353,9 @@ impl<P: Protocol> AnyTarget for Target<P> {
         if !self.has_uuid(&hello.target_uuid) {
             return Err(Errno::ENODEV);
         }
+        // Clients of one authority cannot use a name of others. So nobody takes over what a client
+        // has, or keeps it from returning.
+        let role = connection.as_ref().map_or(&Role::Server, Sender::role).clone();
         let features = hello.features & (self.service.features() | FEATURE_OP_ID);
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -359,17 +364,27 @@ impl<P: Protocol> AnyTarget for Target<P> {
         }
         let id = state.session_next;
         state.session_next += 1;
-        let known = state.exports.contains_key(&hello.client);
+        let name = match role {
+            Role::Server => hello.client.clone(),
+            Role::Host => format!("host/{}", hello.client),
+            Role::User(User { uid, .. }) => format!("u{uid}/{}", hello.client),
+        };
+        let known = state.exports.contains_key(&name);
         if !known {
             if state.exports.len() >= EXPORTS_MAX {
                 return Err(Errno::EBUSY);
             }
             let me: Weak<dyn Evict> = self.me.clone();
-            let export = Export::of(Some(me), &hello.client, state.export_next, features, nid);
+            let export = Export::of(Some(me), &name, state.export_next, features, nid, role.clone());
             state.export_next += 1;
-            state.exports.insert(hello.client.clone(), Client { export, session: id, connection: None });
+            state.exports.insert(name.clone(), Client { export, session: id, connection: None });
         }
-        let Some(client) = state.exports.get_mut(&hello.client) else { return Err(Errno::EBUSY) };
+        let Some(client) = state.exports.get_mut(&name) else { return Err(Errno::EBUSY) };
+        // The user has got another key with other groups. The target evicts the client soon, and
+        // admits it as a new one.
+        if *client.export.role() != role {
+            return Err(Errno::EACCES);
+        }
         if let Some(old) = std::mem::replace(&mut client.connection, connection) {
             old.close();
         }

@@ -4,7 +4,7 @@
 //! client                                   server
 //!   Begin { flavors, route }         →
 //!                                    ←     Challenge { cluster, keys, flavor, noise 1 } (or Open)
-//!   Answer { key, noise 2 }          →
+//!   Answer { claim, noise 2 }        →
 //!                                    ←     Accepted { noise 3 }
 //! ```
 //!
@@ -16,11 +16,19 @@ use std::{fmt, net::SocketAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::Cred;
+
 /// Bytes of the largest Noise message of a handshake.
 pub const NOISE_BYTES_MAX: usize = 128;
 
 /// Number of keys that a server offers: the newest.
 pub const KEYS_MAX: usize = 64;
+
+/// Number of supplementary groups of a user's key.
+pub const GROUPS_MAX: usize = 512;
+
+/// Bytes of a message authentication code.
+pub const PROOF_BYTES: usize = 16;
 
 /// Bytes of a tag, which protects a piece of a frame.
 pub const TAG_LEN: usize = 16;
@@ -158,6 +166,92 @@ impl Route {
     }
 }
 
+/// A user: the only one as whom the holder of a key may act.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct User {
+    /// User id, not 0.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Supplementary groups, at most [`GROUPS_MAX`].
+    pub groups: Vec<u32>,
+}
+
+impl User {
+    /// Makes the credentials of a request those of this user. The request may choose among the
+    /// user's groups.
+    pub fn confine(&self, cred: &mut Cred) {
+        let gid = if self.groups.contains(&cred.gid) { cred.gid } else { self.gid };
+        let mut groups = self.groups.clone();
+        groups.push(self.gid);
+        *cred = Cred { uid: self.uid, gid, groups: Some(groups) };
+    }
+}
+
+/// Authority of a key, and of the connections that use it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Role {
+    /// Everything: servers have it, and everybody who has a key of the cluster itself.
+    Server,
+    /// May act as any user, and may not add servers.
+    Host,
+    /// May act as this user only.
+    User(User),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::Server => f.write_str("server"),
+            Role::Host => f.write_str("host"),
+            Role::User(user) => write!(f, "user {}", user.uid),
+        }
+    }
+}
+
+/// A key that was issued by a key of the cluster. Its secret is derived of that key's secret and of
+/// this, so servers need no copy of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Issued {
+    /// Its id.
+    pub id: KeyId,
+    /// Its authority, less than [`Role::Server`].
+    pub role: Role,
+}
+
+/// The key by which a client proves who it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Claim {
+    /// A key of the cluster.
+    pub key: KeyId,
+    /// The key that this one has issued, if that is used.
+    pub issued: Option<Issued>,
+}
+
+impl Claim {
+    /// Returns the authority of the key.
+    pub fn role(&self) -> &Role {
+        self.issued.as_ref().map_or(&Role::Server, |issued| &issued.role)
+    }
+}
+
+/// The key that was used.
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.issued.as_ref().map_or(self.key, |issued| issued.id).fmt(f)
+    }
+}
+
+/// A message authentication code by a secret that is derived of a key of the cluster: only its
+/// servers can make it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Proof {
+    /// The key of the cluster.
+    pub key: KeyId,
+    /// The code.
+    pub mac: [u8; PROOF_BYTES],
+}
+
 /// A text that is not an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {DIGITS} hexadecimal digits")]
@@ -189,7 +283,7 @@ pub enum Auth {
     /// The client proves that it knows a key.
     Answer {
         /// The key.
-        key: KeyId,
+        claim: Claim,
         /// Second message of the Noise handshake.
         noise: Vec<u8>,
     },
@@ -239,10 +333,25 @@ mod tests {
         let route = Route { client: ([127, 0, 0, 1], 1).into(), server: ([10, 0, 0, 1], 7988).into() };
         let begin = [0, 1, 0, 127, 0, 0, 1, 1, 0, 10, 0, 0, 1, 180, 62];
         assert_eq!(to_body(&Auth::Begin { flavors: Flavor::Null.bit(), route }).unwrap(), begin);
+        let user = User { uid: 6, gid: 7, groups: vec![8] };
+        let claim = Claim { key: KeyId(2), issued: Some(Issued { id: KeyId(5), role: Role::User(user) }) };
         let keys = vec![KeyId(5)];
         let challenge = Auth::Challenge { cluster: ClusterId(1), keys, flavor: 1, noise: vec![7, 8] };
         assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 5, 1, 2, 7, 8]);
-        assert_eq!(to_body(&Auth::Answer { key: KeyId(2), noise: vec![9] }).unwrap(), [3, 2, 1, 9]);
+        assert_eq!(to_body(&Auth::Answer { claim, noise: vec![9] }).unwrap(), [3, 2, 1, 5, 2, 6, 7, 1, 8, 1, 9]);
+    }
+
+    #[test]
+    fn user_acts_with_the_own_id_and_groups_only() {
+        let user = User { uid: 6, gid: 7, groups: vec![8, 9] };
+        let confined = |gid| {
+            let mut cred = Cred { gid, ..Cred::ROOT };
+            user.confine(&mut cred);
+            cred
+        };
+        let groups = Some(vec![8, 9, 7]);
+        assert_eq!(confined(0), Cred { uid: 6, gid: 7, groups: groups.clone() });
+        assert_eq!(confined(9), Cred { uid: 6, gid: 9, groups });
     }
 
     #[test]

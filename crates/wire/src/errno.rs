@@ -98,6 +98,10 @@ impl Errno {
     /// could take them are disconnected. Nothing was done. The client repeats the request later,
     /// and so occupies none of its slots meanwhile.
     pub const OSTS_DISCONNECTED: Errno = Errno(0x1_0005);
+    /// Not an errno of Linux: the client acts as one user, and has not presented a capability for
+    /// an object of the request ([`crate::ost::Capability`]). Nothing was done. The client presents
+    /// one and repeats the request.
+    pub const NO_CAPABILITY: Errno = Errno(0x1_0006);
 }
 
 impl fmt::Display for Errno {

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Attr, Cred, Errno, Fid, FileKind, StatFs, Time,
     ast::Grant,
+    auth::Proof,
     ldlm::{Cookie, Enqueue, Enqueued, LockId},
-    ost::ObjectAttr,
+    ost::{Capability, ObjectAttr},
 };
 
 /// Longest name of an entry, in bytes.
@@ -43,6 +44,8 @@ pub const CLOSED_MAX: usize = 256;
 pub const REPLAYS_MAX: usize = 4096;
 /// Maximum layouts of one `AdoptLayouts`.
 pub const LAYOUTS_MAX: usize = 1024;
+/// Maximum sequences of one `OwnSequences`.
+pub const SEQUENCES_MAX: usize = 64;
 /// Maximum locks of one `Relock`.
 pub const RELOCKS_MAX: usize = 8192;
 
@@ -208,6 +211,8 @@ pub struct Answer {
     pub inline_dom: Option<InlineDom>,
     /// For a request that changed something and may have to be replayed.
     pub change: Option<Change>,
+    /// For a client that acts as one user, after an open: capabilities for the file's objects.
+    pub capabilities: Vec<Capability>,
 }
 
 /// The MDT's decisions when it executed a request. With them a replay has the same result.
@@ -217,6 +222,9 @@ pub struct Change {
     pub time: Time,
     /// Layout that the request gave to a file, unless the reply has it.
     pub layout: Option<Bytes>,
+    /// For a client that acts as one user: proves the change in a replay. It covers the call, the
+    /// transno, the time and the layout.
+    pub proof: Option<Proof>,
 }
 
 /// A change that the MDT had answered. The client does not know whether it was committed before the
@@ -233,6 +241,8 @@ pub struct Replay {
     pub layout: Option<Bytes>,
     /// All files that the request's names referred to, and perhaps others. Empty: unknown.
     pub named: Vec<Fid>,
+    /// As in [`Change`].
+    pub proof: Option<Proof>,
 }
 
 /// Inline DoM data: a lock (PR) on a whole object of the MDT's data service, and the object's
@@ -257,6 +267,7 @@ impl From<Reply> for Answer {
             invalidations: Vec::new(),
             inline_dom: None,
             change: None,
+            capabilities: Vec::new(),
         }
     }
 }
@@ -389,6 +400,11 @@ pub enum Request {
     Relock { locks: Vec<Enqueue> },
     /// The client has replayed its changes, opened its files and taken its locks again.
     Recovered,
+    /// To a restarted MDT, before `Replay`: the sequences from which a client that acts as one user
+    /// names files, with their proofs ([`Reply::OwnSeq`]). At most [`SEQUENCES_MAX`].
+    OwnSequences { sequences: Vec<(u64, Proof)> },
+    /// Asks for capabilities for all objects of a file, as far as the caller may use it.
+    Capabilities { cred: Cred, fid: Fid },
 }
 
 /// A file that a client has closed.
@@ -437,6 +453,9 @@ pub enum Reply {
     Ok,
     /// To `AllocSeq`.
     Seq(u64),
+    /// To `AllocSeq` of a client that acts as one user: the proof that the user may name files from
+    /// the sequence.
+    OwnSeq(u64, Proof),
     /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`, `LayoutIntent`, `LayoutMoved`.
     Entry(Entry),
     /// To `Open`, `OpenCreate`, `TmpFile`.
@@ -474,6 +493,8 @@ pub enum Reply {
     Attrs(Vec<Attr>),
     /// To `Replay` and `Relock`: the outcome of each change or lock, in the same order.
     Replayed(Vec<Result<(), Errno>>),
+    /// To `Capabilities`; empty if the caller may neither read nor write the file.
+    Capabilities(Vec<Capability>),
 }
 
 impl Request {
@@ -511,6 +532,8 @@ impl Request {
                 | AdoptLayouts { .. }
                 | Relock { .. }
                 | Recovered
+                | OwnSequences { .. }
+                | Capabilities { .. }
         )
     }
 
@@ -575,6 +598,51 @@ impl Request {
             AdoptLayouts { .. } => "adopt_layouts",
             Relock { .. } => "relock",
             Recovered => "recovered",
+            OwnSequences { .. } => "own_sequences",
+            Capabilities { .. } => "capabilities",
+        }
+    }
+
+    /// Returns the credentials of the caller, if the request has some.
+    pub fn cred_mut(&mut self) -> Option<&mut Cred> {
+        use Request::*;
+        match self {
+            Lookup { cred, .. }
+            | SetAttr { cred, .. }
+            | Access { cred, .. }
+            | Create { cred, .. }
+            | Open { cred, .. }
+            | OpenCreate { cred, .. }
+            | TmpFile { cred, .. }
+            | Unlink { cred, .. }
+            | Rename { cred, .. }
+            | Link { cred, .. }
+            | GetXattr { cred, .. }
+            | SetXattr { cred, .. }
+            | ListXattr { cred, .. }
+            | RemoveXattr { cred, .. }
+            | Paths { cred, .. }
+            | TakeLayout { cred, .. }
+            | SwapLayouts { cred, .. }
+            | Capabilities { cred, .. } => Some(cred),
+            AllocSeq
+            | GetAttr { .. }
+            | Close { .. }
+            | ReadLink { .. }
+            | ReadDir { .. }
+            | StatFs
+            | Sync { .. }
+            | Parents { .. }
+            | Reopen { .. }
+            | Cancel
+            | Enqueue(_)
+            | LayoutIntent { .. }
+            | LayoutMoved { .. }
+            | Replay { .. }
+            | AdoptLayouts { .. }
+            | Relock { .. }
+            | Recovered
+            | OwnSequences { .. } => None,
         }
     }
 }

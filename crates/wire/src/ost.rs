@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Fid, Result, StatFs, Time,
+    auth::Proof,
     ldlm::{Enqueue, Enqueued, LockId},
 };
 
@@ -66,6 +67,62 @@ pub enum Change {
     Truncate { objects: Vec<(Fid, u64)> },
     /// As [`Request::Allocate`].
     Allocate { mode: Allocate, runs: Vec<(Fid, u64, u64)> },
+}
+
+impl Change {
+    fn objects(&self, f: &mut impl FnMut(Fid, u8)) {
+        match self {
+            Change::Write { parts, .. } => parts.iter().for_each(|part| f(part.object, rights::WRITE)),
+            Change::Truncate { objects } => objects.iter().for_each(|(object, _)| f(*object, rights::WRITE)),
+            Change::Allocate { runs, .. } => runs.iter().for_each(|(object, ..)| f(*object, rights::WRITE)),
+        }
+    }
+}
+
+/// Time in seconds for which a capability is valid.
+pub const CAPABILITY_SECS: i64 = 600;
+/// Purpose of the proofs of capabilities.
+pub const CAPABILITY_PURPOSE: &[u8] = b"sheen capability 1";
+/// Maximum capabilities of one `Present`.
+pub const CAPABILITIES_MAX: usize = 8192;
+
+/// The rights of a capability.
+pub mod rights {
+    /// Read the object's bytes.
+    pub const READ: u8 = 1;
+    /// Change the object, and lock it for changes.
+    pub const WRITE: u8 = 2;
+}
+
+/// Permission of one user to use an object. The MDT makes it, and OSTs check it. A client that may
+/// act as any user needs none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Capability {
+    /// The object.
+    pub object: Fid,
+    /// The rights on it: bits of [`rights`].
+    pub rights: u8,
+    /// End of its validity by the servers' clocks, in seconds since 1970.
+    pub expires: i64,
+    /// Proves that an MDT of the cluster made it for the user. The purpose is
+    /// [`CAPABILITY_PURPOSE`], the message is [`Capability::message`].
+    pub proof: Proof,
+}
+
+impl Capability {
+    /// Returns what the proof covers, for a capability of the user with this uid in a file system.
+    /// File systems of one MGS share keys.
+    pub fn message(fsname: &str, uid: u32, object: Fid, rights: u8, expires: i64) -> Vec<u8> {
+        let mut message = Vec::with_capacity(32 + fsname.len());
+        message.extend(uid.to_le_bytes());
+        message.extend(object.seq.to_le_bytes());
+        message.extend(object.oid.to_le_bytes());
+        message.extend(object.ver.to_le_bytes());
+        message.push(rights);
+        message.extend(expires.to_le_bytes());
+        message.extend(fsname.as_bytes());
+        message
+    }
 }
 
 /// A request to an OST.
@@ -150,6 +207,10 @@ pub enum Request {
     /// From the MDT, which has evicted the client of this uuid: evicts it here as well, so that
     /// nothing arrives any more that it sent by an old layout.
     Evict { client: String },
+    /// Permits this client to use objects, until the capabilities expire or the client is new to
+    /// the OST. At most [`CAPABILITIES_MAX`]. Invalid ones are ignored: the requests that need them
+    /// get [`Errno::NO_CAPABILITY`].
+    Present { capabilities: Vec<Capability> },
 }
 
 /// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
@@ -177,7 +238,8 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered` and `Evict`: done.
+    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered`, `Evict` and `Present`:
+    /// done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
@@ -249,6 +311,58 @@ impl Request {
             Replay { .. } => "replay",
             Recovered { .. } => "recovered",
             Evict { .. } => "evict",
+            Present { .. } => "present",
         }
+    }
+
+    /// Passes the objects that the request reads or changes to `f`, with the right that it needs.
+    /// An object may be passed several times. Sizes and times need no right, as stat(2) does, and
+    /// neither do names and locks for reading.
+    pub fn uses(&self, mut f: impl FnMut(Fid, u8)) {
+        use Request::*;
+        match self {
+            Read { parts } => parts.iter().for_each(|part| f(part.object, rights::READ)),
+            Seek { object, .. } => f(*object, rights::READ),
+            Versions { objects, .. } => objects.iter().for_each(|object| f(*object, rights::READ)),
+            Write { parts, .. } => parts.iter().for_each(|part| f(part.object, rights::WRITE)),
+            Truncate { objects } => objects.iter().for_each(|(object, _)| f(*object, rights::WRITE)),
+            Allocate { runs, .. } => runs.iter().for_each(|(object, ..)| f(*object, rights::WRITE)),
+            Enqueue { locks, .. } => {
+                let changes = locks.iter().filter(|lock| lock.mode.writes());
+                changes.for_each(|lock| f(lock.resource.fid, rights::WRITE));
+            }
+            Replay { changes, .. } => changes.iter().for_each(|(_, change)| change.objects(&mut f)),
+            Attrs { .. }
+            | Glimpsed { .. }
+            | Cancel { .. }
+            | Sync { .. }
+            | Destroy { .. }
+            | DestroyRange { .. }
+            | StatFs
+            | List { .. }
+            | Seal { .. }
+            | Unseal { .. }
+            | Link { .. }
+            | Recover
+            | Recovered { .. }
+            | Follow { .. }
+            | Evict { .. }
+            | Present { .. } => {}
+        }
+    }
+
+    /// Whether only servers send it.
+    pub fn is_of_servers(&self) -> bool {
+        use Request::*;
+        matches!(
+            self,
+            Destroy { .. }
+                | DestroyRange { .. }
+                | List { .. }
+                | Seal { .. }
+                | Unseal { .. }
+                | Link { .. }
+                | Evict { .. }
+        )
     }
 }

@@ -1,9 +1,10 @@
 //! A simulated cluster: its hosts, with the real services and clients on them.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{cell::Cell, path::Path, sync::Arc, time::Duration};
 
 use sheen_client::{Client, ClientOptions};
-use sheen_lnet::{DEFAULT_PORT, Net, Nid};
+use sheen_keys::{Key, Keyring};
+use sheen_lnet::{DEFAULT_PORT, Keys, Net, Nid, Trust};
 use sheen_mds::{DATA_DIR, DataService, IDENTITY, Mdt, MdtConfig, OfflineMdt};
 use sheen_mgs::Mgs;
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
@@ -13,7 +14,12 @@ use sheen_rt::{
     Rt,
     sim::{SimConfig, World},
 };
-use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::InlineDom};
+use sheen_wire::{
+    Bulk, Fid,
+    auth::{ClusterId, Issued, KeyId, Role, User},
+    ldlm::Cookie,
+    mds::InlineDom,
+};
 
 /// Client hosts with one mount each.
 pub const CLIENTS: [u32; 3] = [1, 2, 3];
@@ -22,6 +28,8 @@ pub const MDS: u32 = 10;
 /// OSS hosts with one OST each, by OST index.
 pub const OSSES: [u32; 4] = [20, 21, 22, 23];
 const FSNAME: &str = "sheen";
+/// The user of [`as_user`].
+const UID: u32 = 1000;
 /// Directory of an OST's objects.
 pub const OST_DIR: &str = "/ost";
 /// Directory of the MDT. DoM data is in a subdirectory.
@@ -105,8 +113,44 @@ fn nid(world: &World, host: u32) -> Nid {
     Nid::Tcp(world.addr(host, DEFAULT_PORT))
 }
 
+thread_local! {
+    /// Whether the clusters of this thread's simulations have a key, and the clients a user's.
+    static AS_USER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a simulation on this thread with servers that have a key, and with clients that act as one
+/// user. That user owns the root directory.
+pub fn as_user<T>(simulation: impl FnOnce() -> T) -> T {
+    /// Ends it, also after a panic.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            AS_USER.set(false);
+        }
+    }
+    AS_USER.set(true);
+    let _end = End;
+    simulation()
+}
+
+/// Returns whether the clients of this thread's simulations act as one user ([`as_user`]).
+pub fn acts_as_user() -> bool {
+    AS_USER.get()
+}
+
+/// Returns whom a server trusts, or a client.
+fn trust(is_server: bool) -> Trust {
+    if !acts_as_user() {
+        return Trust::All;
+    }
+    let key = Key::new(ClusterId(1), 1, [1; 32], 0);
+    let role = Role::User(User { uid: UID, gid: UID, groups: Vec::new() });
+    let users = key.issue(Issued { id: KeyId(2), role }, 0).expect("a key of the cluster can issue one");
+    Keys::new(Keyring::of(vec![if is_server { key } else { users }])).into()
+}
+
 async fn listen(rt: &Rt, world: &World, host: u32) -> (Arc<Net>, Arc<Server>) {
-    let net = Net::new(rt.clone());
+    let net = Net::trusting(rt.clone(), trust(true));
     let server = Server::new(net.clone());
     server.listen(world.addr(host, DEFAULT_PORT)).await.expect("the address is free");
     (net, server)
@@ -132,6 +176,7 @@ pub async fn start_as(world: &World, host: u32, holds_data: bool) -> Option<Node
             let config = MdtConfig {
                 keep_replaced_ms: 0,
                 holds_data,
+                root_uid: if acts_as_user() { UID } else { 0 },
                 ..MdtConfig::new(MDT_DIR, FSNAME, 0, vec![mgs], vec![me])
             };
             let mdt = Mdt::start(rt, net.clone(), &server, config, params.clone()).await.expect("the MDT starts");
@@ -196,7 +241,8 @@ pub async fn start_some(world: &World, osts: usize, holds_data: bool) -> Vec<Nod
 pub async fn mount(world: &World, host: u32) -> Arc<Client> {
     let (rt, mgs) = (world.rt(host), vec![nid(world, MDS)]);
     let mounting = rt.clone().spawn("mount", async move {
-        Client::mount(rt.clone(), Net::new(rt), mgs, FSNAME, ClientOptions::default(), Params::new()).await
+        let net = Net::trusting(rt.clone(), trust(false));
+        Client::mount(rt, net, mgs, FSNAME, ClientOptions::default(), Params::new()).await
     });
     mounting.await.expect("clients do not crash").expect("the file system can be mounted")
 }

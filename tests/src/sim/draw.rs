@@ -13,6 +13,7 @@ use sheen_wire::{
 
 use super::{
     claims::{Key, Mode, Wanted},
+    cluster::acts_as_user,
     model::Model,
     op::Op,
     striping::STRIPINGS,
@@ -120,7 +121,9 @@ impl Draw<'_> {
     }
 
     fn perm(&mut self) -> u32 {
-        [0o644, 0o600, 0o755, 0o777, 0o400][self.rng.usize(0..5)]
+        // The superuser may do everything, whatever the mode. An owner needs permission.
+        let owners = if acts_as_user() { 0o700 } else { 0 };
+        owners | [0o644, 0o600, 0o755, 0o777, 0o400][self.rng.usize(0..5)]
     }
 
     /// Returns the next operation. `None` if the drawn kind of operation has no target.

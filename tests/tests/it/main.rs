@@ -46,4 +46,5 @@ mod stripes;
 mod suites;
 mod swap;
 mod swap_mirrors;
+mod users;
 mod writeback;

@@ -25,10 +25,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("locks", &[]),
     ("replay", &[]),
     ("uncommitted", &["replay"]),
-    ("osc", &["locks", "rpc_stats", "connection", "failure"]),
-    ("mdc", &["locks", "uncommitted", "connection", "failure", "types"]),
+    ("capabilities", &["failure"]),
+    ("osc", &["locks", "rpc_stats", "connection", "capabilities", "failure"]),
+    ("mdc", &["locks", "uncommitted", "connection", "capabilities", "failure", "types"]),
     ("writeback", &["osc", "failure"]),
-    ("lov", &["writeback", "osc", "locks", "join", "failure", "limits", "types"]),
+    ("lov", &["writeback", "osc", "capabilities", "locks", "join", "failure", "limits", "types"]),
     ("cache", &["lov", "mdc", "locks", "invalidate", "failure"]),
     ("results", &["cache", "locks"]),
     ("open", &["cache", "mdc", "replay", "locks", "types", "access_patterns"]),
@@ -57,7 +58,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("params", &["llite", "cache", "lov", "writeback", "osc", "mdc", "locks", "registered", "rpc_stats", "limits"]),
-    ("targets", &["params", "lock_owners", "cache", "lov", "osc", "mdc", "pools", "registered", "types"]),
+    (
+        "targets",
+        &["params", "lock_owners", "cache", "lov", "osc", "mdc", "capabilities", "pools", "registered", "types"],
+    ),
     (
         "mount",
         &[

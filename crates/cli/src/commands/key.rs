@@ -2,6 +2,9 @@
 //!
 //! A running server notices changes of its directory of keys by itself.
 
+mod dirs;
+mod issue;
+
 use std::{
     fs::File,
     io::{self, Read},
@@ -9,12 +12,15 @@ use std::{
 };
 
 use serde::Serialize;
-use sheen_keys::{Found, Key, KeyError, list, remove, search_dirs, store, store_for_server, user_dir};
-use sheen_rt::{RealOptions, Rt, target_dir::KEYS};
+use sheen_keys::{
+    Found, Key, KeyError, Record, list, records, remove, search_dirs, store, store_for_server, user_dir, withdraw,
+};
+use sheen_rt::{RealOptions, Rt};
+use sheen_wire::auth::KeyId;
 
+use self::dirs::{of_mgs, served};
 use crate::{
     args::{KeyAddArgs, KeyArgs, KeyCommand, KeyListArgs, KeyNewArgs, KeyRevokeArgs},
-    dir_kind::DirKind,
     error::{Context, Failure, Result},
 };
 
@@ -26,6 +32,7 @@ const TEXT_BYTES_MAX: u64 = 64 << 10;
 struct Line {
     cluster: String,
     key: String,
+    role: String,
     created: i64,
     file: String,
 }
@@ -36,6 +43,7 @@ pub fn run(args: &KeyArgs) -> Result {
         KeyCommand::List(args) => print(args),
         KeyCommand::Add(args) => add(args),
         KeyCommand::New(args) => new(args),
+        KeyCommand::Issue(args) => issue::issue(args),
         KeyCommand::Revoke(args) => revoke(args),
     }
 }
@@ -53,29 +61,20 @@ fn found() -> Vec<Found> {
     keys
 }
 
-/// Returns the directory of a server's keys, and the keys, the oldest first. `dir`: the directory
-/// of the server, or of `sheen up`.
-fn served(dir: &Path) -> Result<(PathBuf, Vec<Found>)> {
-    let keys =
-        [dir.join("mgs").join(KEYS), dir.join(KEYS)].into_iter().find(|keys| keys.is_dir()).ok_or_else(|| {
-            Failure::new(format!("{} is not the directory of a server that has a key", dir.display())).advise(
-            "give the directory of `sheen up`, `sheen mgs`, `sheen mds` or `sheen oss`; the first start of the server \
-             stores a key there",
-        )
-        })?;
-    let found = list(&keys, None).complete().context("cannot use the server's keys")?;
-    Ok((keys, found))
-}
-
 fn print(args: &KeyListArgs) -> Result {
-    let found = match &args.dir {
-        Some(dir) => served(dir)?.1,
-        None => found(),
+    let (found, records) = match &args.dir {
+        Some(dir) => {
+            let (dir, found) = served(dir)?;
+            (found, records(&dir).context("cannot list the issued keys")?)
+        }
+        None => (found(), Vec::new()),
     };
-    let lines = found.into_iter().map(|Found { key, path }| Line {
-        cluster: key.cluster.to_string(),
-        key: key.id.to_string(),
-        created: key.created,
+    let keys = found.into_iter().map(|Found { key, path }| (key.record(), path));
+    let lines = keys.chain(records).map(|(Record { cluster, id, role, created }, path)| Line {
+        cluster: cluster.to_string(),
+        key: id.to_string(),
+        role: role.to_string(),
+        created,
         file: path.display().to_string(),
     });
     if args.json {
@@ -83,9 +82,9 @@ fn print(args: &KeyListArgs) -> Result {
         println!("{}", serde_json::to_string_pretty(&lines).context("cannot print the keys")?);
         return Ok(());
     }
-    println!("{:16}  {:16}  file", "cluster", "key");
-    for Line { cluster, key, file, .. } in lines {
-        println!("{cluster:16}  {key:16}  {file}");
+    println!("{:16}  {:16}  {:11}  file", "cluster", "key", "role");
+    for Line { cluster, key, role, file, .. } in lines {
+        println!("{cluster:16}  {key:16}  {role:11}  {file}");
     }
     Ok(())
 }
@@ -109,6 +108,10 @@ fn add(args: &KeyAddArgs) -> Result {
                     key.id, key.cluster
                 )));
             }
+            if let Some(key) = keys.iter().find(|key| key.issue.is_some()) {
+                return Err(Failure::new(format!("key {} was issued by a key of the cluster", key.id))
+                    .advise("servers need no copy of it; add it to the keys of the user who mounts, without --dir"));
+            }
             (dir, store_for_server)
         }
         None => (user_dir().ok_or(KeyError::NoDirectory).context("cannot store the key")?, store),
@@ -120,10 +123,7 @@ fn add(args: &KeyAddArgs) -> Result {
 }
 
 fn new(args: &KeyNewArgs) -> Result {
-    if !DirKind::Mgs.is_in(&args.dir) && !DirKind::FileSystem.is_in(&args.dir) {
-        return Err(Failure::new(format!("{} is the directory of no MGS", args.dir.display()))
-            .advise("make the key there, and give a copy to the other servers with `sheen key add --dir`"));
-    }
+    of_mgs(&args.dir)?;
     let (dir, served) = served(&args.dir)?;
     let Some(Found { key: newest, .. }) = served.last() else {
         return Err(Failure::new(format!("{} has no key yet; the first start of the server makes one", dir.display())));
@@ -147,11 +147,10 @@ fn new(args: &KeyNewArgs) -> Result {
 fn revoke(args: &KeyRevokeArgs) -> Result {
     let is_it = |found: &Found| found.key.id == args.key;
     let mut files: Vec<Found> = Vec::new();
-    if let Some(dir) = &args.dir {
-        let (dir, served) = served(dir)?;
+    if let Some(server_dir) = &args.dir {
+        let (dir, served) = served(server_dir)?;
         if !served.iter().any(is_it) {
-            return Err(Failure::new(format!("there is no key {} in {}", args.key, dir.display()))
-                .advise(format!("`sheen key list --dir {}` shows its keys", dir.display())));
+            return revoke_issued(server_dir, &dir, args.key);
         }
         if served.iter().all(is_it) {
             return Err(Failure::new(format!("{} is the only key in {}", args.key, dir.display()))
@@ -168,5 +167,17 @@ fn revoke(args: &KeyRevokeArgs) -> Result {
         remove(file).context("cannot withdraw the key")?;
         println!("removed {}", file.path.display());
     }
+    Ok(())
+}
+
+/// Withdraws an issued key for one server. Only the MGS has a list of the issued keys.
+fn revoke_issued(server_dir: &Path, keys: &Path, key: KeyId) -> Result {
+    // If the records cannot be read, the key is withdrawn all the same.
+    let is_unknown = records(keys).is_ok_and(|known| known.iter().all(|(record, _)| record.id != key));
+    if of_mgs(server_dir).is_ok() && is_unknown {
+        return Err(Failure::new(format!("there is no key {key} in {}", keys.display()))
+            .advise(format!("`sheen key list --dir {}` shows its keys", server_dir.display())));
+    }
+    println!("{}", withdraw(keys, key).context("cannot withdraw the key")?.display());
     Ok(())
 }

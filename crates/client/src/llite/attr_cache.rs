@@ -161,7 +161,13 @@ impl Client {
     /// that the open needs no action of the MDT. Permissions as in [`Client::may_search`]. The
     /// MDT's action is to remove file capabilities when an unprivileged caller opens for writing.
     fn may_open(&self, who: &Caller, attr: &Attr, flags: u32) -> bool {
-        let root = who.cred.uid == 0;
+        let uid = self.uid_of(who);
+        // The MDT knows all files that a user's mount has open by other users' permission. So they
+        // stay open when that ends.
+        if self.mdc.capabilities().are_needed() && uid != attr.uid {
+            return false;
+        }
+        let root = uid == 0;
         if flags::writes(flags) && !root {
             let known = self.mdc.locks().covered(Resource::bits(attr.fid), &Policy::bits(bits::XATTR));
             let capability = self.cache.meta.lock().xattr(attr.fid, &Bytes::from_static(CAPABILITY));
@@ -169,7 +175,7 @@ impl Client {
                 return false;
             }
         }
-        if self.cache.kernel().is_some() {
+        if self.kernel_checks(who) {
             return true;
         }
         let executes = flags & flags::EXEC != 0;
@@ -177,7 +183,7 @@ impl Client {
         let wanted = u32::from(reads) * 4 + u32::from(flags::writes(flags)) * 2 + u32::from(executes);
         match root {
             true => !executes || attr.perm & 0o111 != 0,
-            false => who.cred.uid == attr.uid && attr.perm >> 6 & wanted == wanted,
+            false => uid == attr.uid && attr.perm >> 6 & wanted == wanted,
         }
     }
 
@@ -555,11 +561,22 @@ impl Client {
     /// always may, and for the owner the owner's bits decide, whatever the access control list
     /// says.
     fn may_search(&self, who: &Caller, dir: Fid) -> bool {
-        if self.cache.kernel().is_some() || who.cred.uid == 0 {
+        let uid = self.uid_of(who);
+        if self.kernel_checks(who) || uid == 0 {
             return true;
         }
         let Some(_lock) = self.inode_lock(dir) else { return false };
         let known = self.cache.meta.lock().get(dir);
-        known.is_some_and(|dir| dir.attr.uid == who.cred.uid && dir.attr.perm & OWNER_X != 0)
+        known.is_some_and(|dir| dir.attr.uid == uid && dir.attr.perm & OWNER_X != 0)
+    }
+
+    /// Returns the user id with which the MDT executes a caller's requests.
+    fn uid_of(&self, who: &Caller) -> u32 {
+        self.mdc.capabilities().user().map_or(who.cred.uid, |user| user.uid)
+    }
+
+    /// Whether the kernel has checked the permissions of this caller, before it sent the request.
+    fn kernel_checks(&self, who: &Caller) -> bool {
+        self.cache.kernel().is_some() && self.uid_of(who) == who.cred.uid
     }
 }

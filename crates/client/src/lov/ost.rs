@@ -33,6 +33,7 @@ impl Ost {
         osc.locks().set_owner(Arc::downgrade(&owner));
         let evictions = evictions.clone();
         let (locks, dirty) = (Arc::downgrade(osc.locks()), Arc::downgrade(&writeback));
+        let presented = osc.presented().clone();
         osc.import().on_restart(move |ost| {
             if ost.evicted() {
                 evictions.note();
@@ -40,9 +41,10 @@ impl Ost {
             if let Some(locks) = locks.upgrade() {
                 locks.forget();
             }
-            let (dirty, evictions) = (dirty.upgrade(), evictions.clone());
+            let (dirty, evictions, presented) = (dirty.upgrade(), evictions.clone(), presented.clone());
+            presented.forget();
             Box::pin(async move {
-                let returned = if ost.restarted() { recover(&ost).await? } else { Return::Complete };
+                let returned = if ost.restarted() { recover(&ost, &presented).await? } else { Return::Complete };
                 let is_late = matches!(returned, Return::Late);
                 if is_late {
                     evictions.note();

@@ -12,7 +12,7 @@ use sheen_wire::{
     ost::{Change, Part, REPLAYS_MAX, Reply, Request},
 };
 
-use crate::writeback::Survival;
+use crate::{capabilities::Presented, writeback::Survival};
 
 /// Maximum bytes of one request: of file data, and of the changes. A single change may be larger.
 const DATA_AT_ONCE: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub enum Return {
 ///
 /// # Errors
 /// The connection broke: repeat this over the next one.
-pub async fn recover(ost: &Recovering<Ost>) -> Result<Return> {
+pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Return> {
     let (epoch, lost) = match ost.call(Request::Recover).await {
         Ok(response) => match response.body {
             Reply::Recovering { lost, .. } if lost.is_empty() => return Ok(Return::Complete),
@@ -67,6 +67,9 @@ pub async fn recover(ost: &Recovering<Ost>) -> Result<Return> {
         let mut bulk = Bulk::new();
         some.iter().for_each(|replay| bulk.append(replay.bulk.clone()));
         let request = Request::Replay { changes, first, last: others.is_empty() };
+        if !present(ost, presented, &request).await? {
+            return Ok(late(ost));
+        }
         match ost.call_with(request, bulk).await.map(|response| response.body) {
             Ok(Reply::Replayed(outcomes)) if outcomes.len() == some.len() => {
                 let is_lost = |(_, outcome): &(&Replay, Result<()>)| outcome.is_err();
@@ -87,6 +90,28 @@ pub async fn recover(ost: &Recovering<Ost>) -> Result<Return> {
         tracing::info!("{target}: its host failed: replayed {} of {all} changes", all - failed.len());
     }
     Ok(Return::Replayed(Survival { epoch, lost, committed, dropped: ost.dropped(), failed }))
+}
+
+/// Presents the capabilities that a replay needs. Returns false if the mount does not get them: its
+/// user may not change a file any more.
+///
+/// # Errors
+/// The connection broke.
+async fn present(ost: &Recovering<Ost>, presented: &Presented, request: &Request) -> Result<bool> {
+    match presented.missing(request).await {
+        Ok(None) => Ok(true),
+        Ok(Some(mut missing)) => {
+            for present in missing.requests.drain(..) {
+                ost.call(present).await.map_err(|e| e.errno())?;
+            }
+            presented.sent(missing);
+            Ok(true)
+        }
+        Err(failure) => {
+            tracing::warn!("{}: cannot replay changes: {failure}; they are lost", ost.target());
+            Ok(false)
+        }
+    }
 }
 
 fn late(ost: &Recovering<Ost>) -> Return {

@@ -40,6 +40,7 @@ impl OpenFiles {
             Box::pin(async move {
                 if mdt.restarted() {
                     let Some(mdc) = weak.upgrade() else { return Ok(()) };
+                    mdc.show_sequences(&mdt).await?;
                     let uncommitted = mdc.uncommitted();
                     let survived = replay::replay(&mdt, |lost| uncommitted.not_replayed(lost)).await?;
                     uncommitted.restarted(mdt.welcome().incarnation, survived);

@@ -143,7 +143,8 @@ mod tests {
     const FILE: Fid = Fid::new(7, 2);
 
     fn done(transno: u64, invalidations: &[(Fid, u64)]) -> Done {
-        Done { reply: Reply::Ok, transno, time: Time::default(), invalidations: invalidations.into(), orphan: None }
+        let (reply, time, orphan) = (Reply::Ok, Time::default(), None);
+        Done { reply, transno, time, invalidations: invalidations.into(), orphan, repeated: false }
     }
 
     fn create(parent: Fid, name: &'static str, fid: Fid, node: NewNode) -> Request {

@@ -37,6 +37,6 @@ impl Core {
             Request::SetXattr { fid, name, .. } if name.starts_with(LOV) => self.ns.layout(*fid).ok().flatten(),
             _ => None,
         };
-        Some(Change { time: done.time, layout: layout.map(|layout| layout.encode().into()) })
+        Some(Change { time: done.time, layout: layout.map(|layout| layout.encode().into()), proof: None })
     }
 }

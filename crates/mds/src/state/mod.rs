@@ -13,3 +13,4 @@ pub(crate) mod osts;
 pub(crate) mod recovery;
 pub(crate) mod relayouts;
 pub(crate) mod reserve;
+pub(crate) mod sequences;

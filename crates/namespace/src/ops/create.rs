@@ -1,9 +1,9 @@
 //! mkdir, mknod, symlink: creates a file and its directory entry.
 //!
 //! * EEXIST if the name exists, whatever it names (also a dangling symlink); this comes before the
-//!   check of write permission. Exception: the name refers to the FID in the request. Clients never
-//!   use a FID twice, so the request is a resend: its first execution survived a crash, its reply
-//!   did not. It succeeds.
+//!   check of write permission. Exception: the name refers to the FID in the request, and the file
+//!   is the caller's. Clients never use a FID twice, so the request is a resend: its first
+//!   execution survived a crash, its reply did not. It succeeds.
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
 //! * EPERM for devices unless superuser (except character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
@@ -36,7 +36,7 @@ use crate::{
 impl<S: Store> Namespace<S> {
     pub(crate) fn create(&mut self, cx: &mut Cx, new: &New, name: &[u8], node: &NewNode) -> wire::Result<Reply> {
         let (dir, found) = self.walk(new.cred, new.parent, name)?;
-        if found.as_ref().is_some_and(|f| f.fid == new.fid) {
+        if found.as_ref().is_some_and(|f| f.fid == new.fid) && self.is_own(new)? {
             return Ok(Reply::Entry(entry(new.fid, &*self.live(new.fid)?)));
         }
         if found.is_some() || is_dots(name) {

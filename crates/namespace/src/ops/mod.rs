@@ -88,8 +88,15 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime)?,
         LayoutMoved { fid, .. } => ns.getattr(*fid, false)?,
         SwapLayouts { .. } => ns.swap_layouts(cx, request)?,
-        // The service handles locks and recovery.
-        Cancel | Enqueue(_) | Replay { .. } | AdoptLayouts { .. } | Relock { .. } | Recovered => {
+        // The service handles locks, recovery and capabilities.
+        Cancel
+        | Enqueue(_)
+        | Replay { .. }
+        | AdoptLayouts { .. }
+        | Relock { .. }
+        | Recovered
+        | OwnSequences { .. }
+        | Capabilities { .. } => {
             return Err(Errno::EOPNOTSUPP.into());
         }
     };

@@ -5,7 +5,7 @@ use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, mds::Entry};
 
 use crate::{
     Namespace, Store,
-    access::{SGID, STICKY, may_keep_sgid},
+    access::{SGID, STICKY, is_owner, may_keep_sgid},
     interface::Cx,
     key,
     record::{Inode, encode},
@@ -76,6 +76,12 @@ impl<S: Store> Namespace<S> {
             return Err(Errno::EINVAL);
         }
         Ok(())
+    }
+
+    /// Whether the file of this FID, which exists, belongs to the caller. Then a request that
+    /// creates it is a resend. Otherwise somebody has chosen another user's FID.
+    pub(crate) fn is_own(&mut self, new: &New) -> wire::Result<bool> {
+        Ok(is_owner(new.cred, &*self.live(new.fid)?))
     }
 
     /// Removes a name from a file (from a directory: its only one). Without names the file lives on

@@ -3,8 +3,9 @@
 //!
 //! * EEXIST with O_EXCL if the name exists, whatever it names; EISDIR if it names a directory;
 //!   EINVAL with O_DIRECTORY.
-//! * If the name refers to the FID in the request, the request is a resend: its first execution
-//!   survived a crash, its reply did not. The file is opened as a new one.
+//! * If the name refers to the FID in the request, and the file is the caller's, the request is a
+//!   resend. Its first execution survived a crash, its reply did not. The file is opened as a new
+//!   one.
 //! * An existing file is opened as in [`super::open`]. This needs no permission on the directory
 //!   except search.
 //! * A new file needs write permission on the directory, as in [`super::create`]. It gets its
@@ -32,7 +33,7 @@ impl<S: Store> Namespace<S> {
         let (dir, found) = self.walk(new.cred, new.parent, name)?;
         if let Some(found) = found {
             return match found.kind {
-                FileKind::Regular if found.fid == new.fid => {
+                FileKind::Regular if found.fid == new.fid && self.is_own(new)? => {
                     self.handles.check_room(cx.client)?;
                     Ok(self.opened(cx, new.fid, flags, true)?)
                 }

@@ -33,7 +33,7 @@ impl<S: Store> Namespace<S> {
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         match self.check_new_fid(new.fid) {
-            Err(Errno::EINVAL) if self.is_orphan(new.fid)? => {
+            Err(Errno::EINVAL) if self.is_orphan(new.fid)? && self.is_own(new)? => {
                 if !self.is_replaced_by_replay(new.fid)? {
                     return Ok(self.opened(cx, new.fid, flags, true)?);
                 }

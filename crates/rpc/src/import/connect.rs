@@ -398,6 +398,7 @@ impl<P: Protocol> Inner<P> {
             (link.nid, link.nid_last) = (Some(nid), Some(nid));
             link.features = welcome.features;
             link.recovered(welcome.incarnation);
+            link.role = Some(sender.role().clone());
             link.connection = Some(sender.clone());
             link.recovering = None;
             link.unanswered(self.net.rt().now(), self.recovery_timeout)

@@ -1,11 +1,17 @@
 //! The state of an import's connection, and the requests that wait for replies.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use sheen_lnet::{Frame, Nid, Sender};
 use sheen_rt::Instant;
 use sheen_wire::{
     OpId, Replays,
+    auth::Role,
     frame::{FEATURE_OP_ID, FLAG_RESENT},
 };
 use tokio::sync::oneshot;
@@ -67,7 +73,12 @@ pub(super) struct Link {
     pub(super) pending: BTreeMap<u64, Pending>,
     /// Answered changes that may not be committed, if the protocol replays them.
     pub(super) retained: Retained,
+    /// Authority of this process by the last connection.
+    pub(super) role: Option<Role>,
     xid_last: u64,
+    /// Guarded requests that are being prepared.
+    preparations: BTreeSet<u64>,
+    preparation_last: u64,
     pub(super) features: u64,
     /// Incarnation of the server at the last connection.
     pub(super) incarnation: Option<u64>,
@@ -182,9 +193,28 @@ impl Link {
         self.eviction_pending = true;
     }
 
-    /// Returns whether guarded requests up to this xid are unanswered.
-    pub(super) fn has_guarded(&self, xid: u64) -> bool {
-        self.pending.range(..=xid).any(|(_, pending)| pending.guarded)
+    /// Returns whether guarded requests up to this xid are unanswered, or preparations up to this
+    /// one have not ended.
+    pub(super) fn has_guarded(&self, xid: u64, preparation: u64) -> bool {
+        let unanswered = self.pending.range(..=xid).any(|(_, pending)| pending.guarded);
+        unanswered || self.preparations.first().is_some_and(|first| *first <= preparation)
+    }
+
+    /// Records that a guarded request is being prepared. Returns its number.
+    pub(super) fn begin_preparation(&mut self) -> u64 {
+        self.preparation_last += 1;
+        self.preparations.insert(self.preparation_last);
+        self.preparation_last
+    }
+
+    /// Records the end of a preparation.
+    pub(super) fn end_preparation(&mut self, id: u64) {
+        self.preparations.remove(&id);
+    }
+
+    /// Returns the number of the last preparation.
+    pub(super) fn preparation_last(&self) -> u64 {
+        self.preparation_last
     }
 
     /// Returns the last xid that was assigned.

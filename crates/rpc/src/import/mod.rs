@@ -20,6 +20,7 @@ mod inner;
 mod link;
 mod lo;
 mod lo_peer;
+mod preparation;
 mod recover;
 mod request;
 mod request_error;
@@ -33,13 +34,17 @@ use std::{
 };
 
 use sheen_lnet::{Net, Nid};
-use sheen_wire::{Errno, Protocol, auth::Flavor};
+use sheen_wire::{
+    Errno, Protocol,
+    auth::{Flavor, Role},
+};
 
 pub use budget::RetainedBudget;
 pub use config::{ImportConfig, ImportParams, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX};
 pub use error::ConnectError;
 pub use inner::Recovering;
 pub use link::ImportState;
+pub use preparation::Preparation;
 pub use request::ImportRequest;
 pub use request_error::{Cause, RequestError};
 pub use retained::RetainedChange;
@@ -146,8 +151,11 @@ impl<P: Protocol> Import<P> {
     /// Waits until the guarded requests that are under way now have ended. For the restart of a
     /// server, which is rare.
     pub async fn guarded_requests_end(&self) {
-        let xid = self.inner.link.lock().xid_last();
-        while self.inner.link.lock().has_guarded(xid) {
+        let (xid, preparation) = {
+            let link = self.inner.link.lock();
+            (link.xid_last(), link.preparation_last())
+        };
+        while self.inner.link.lock().has_guarded(xid, preparation) {
             self.inner.net.rt().sleep(GUARDED_POLL).await;
         }
     }
@@ -217,6 +225,12 @@ impl<P: Protocol> Import<P> {
     /// this process.
     pub fn flavor(&self) -> Option<Flavor> {
         Some(self.inner.link.lock().connection.as_ref()?.flavor())
+    }
+
+    /// Returns the authority that this process has by the last connection. [`Role::Server`], if
+    /// there was none or the target is in this process.
+    pub fn role(&self) -> Role {
+        self.inner.link.lock().role.clone().unwrap_or(Role::Server)
     }
 
     /// Returns how long requests wait for a disconnected target. `None`: without a limit.

@@ -12,14 +12,14 @@ use std::{
 
 use sheen_keys::{Key, Keyring};
 use sheen_lnet::{Keys, Live, Net, Source, Stretch, Trust};
-use sheen_rpc::{BoxFuture, Export, Import, Response, Server, Service};
+use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, ImportParams, Response, Server, Service};
 use sheen_rt::{
     File, OpenOptions, Rt,
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    Bulk, Ost,
-    auth::{ClusterId, Flavor},
+    Bulk, Mds, Ost,
+    auth::{ClusterId, Flavor, Issued, KeyId, Role, User},
     ost,
 };
 
@@ -146,4 +146,42 @@ fn live_bulk_in_the_simulator_matches_the_file() {
         let (server, client, trust) = (sim.rt(1), sim.rt(2), Trust::All);
         sim.run(cases(Hosts { server, client, host, dir: "/".into(), trust })).unwrap();
     }
+}
+
+#[test]
+fn client_of_another_role_cannot_take_over_an_export() {
+    let sim = Sim::new(5, SimConfig::default());
+    sim.run(async {
+        let root = Key::new(ClusterId(1), 1, [1; 32], 0);
+        let user = |uid| Role::User(User { uid, gid: 1, groups: Vec::new() });
+        let issue = |id, role| root.issue(Issued { id: KeyId(id), role }, 0).unwrap();
+        let trust = |key: &Key| Trust::from(Keys::new(Keyring::of(vec![key.clone()])));
+        let echo = Arc::new(Echo::new(1));
+        let server = Server::new(Net::trusting(sim.rt(1), trust(&root)));
+        server.add::<Mds>(TARGET, echo.clone());
+        let addr = server.listen(sim.addr(1, 7988)).await.unwrap();
+        let connect = async |host, key: &Key| {
+            // All say that they are the same client.
+            let config = ImportConfig { params: ImportParams::default(), ..import_config("c", Some(addr)) };
+            let import = Import::<Mds>::new(Net::trusting(sim.rt(host), trust(key)), config);
+            let connected = import.connect().await;
+            (import, connected.map_err(|e| e.to_string()))
+        };
+        let (owner, connected) = connect(2, &issue(2, user(1000))).await;
+        connected.unwrap();
+        assert_eq!(owner.role(), user(1000));
+        assert_eq!(seq(&owner).await, Ok(1));
+        for (host, other) in [(3, issue(3, user(1001))), (4, issue(4, Role::Host)), (5, root.clone())] {
+            let (import, connected) = connect(host, &other).await;
+            connected.unwrap();
+            import.close().await;
+        }
+        let ended = echo.ended.lock().clone();
+        assert_eq!(ended, ["u1001/c", "host/c", "c"], "they are clients of their own");
+        let role = Role::User(User { uid: 1000, gid: 1, groups: vec![0] });
+        let (_import, refused) = connect(6, &issue(6, role)).await;
+        assert!(refused.unwrap_err().contains("Permission denied"));
+        assert_eq!(seq(&owner).await, Ok(2), "it is still connected");
+    })
+    .unwrap();
 }

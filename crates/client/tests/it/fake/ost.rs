@@ -164,9 +164,11 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         // It reports no lost epochs, so that clients notice them by themselves.
         Request::Recover => Ok(Reply::Recovering { epoch: 1, lost: Vec::new() }.into()),
         Request::Replay { changes, .. } => Ok(Reply::Replayed(vec![Ok(()); changes.len()]).into()),
-        Request::Destroy { .. } | Request::DestroyRange { .. } | Request::Recovered { .. } | Request::Evict { .. } => {
-            Ok(Reply::Ok.into())
-        }
+        Request::Destroy { .. }
+        | Request::DestroyRange { .. }
+        | Request::Recovered { .. }
+        | Request::Evict { .. }
+        | Request::Present { .. } => Ok(Reply::Ok.into()),
         Request::List { .. }
         | Request::Versions { .. }
         | Request::Seal { .. }

@@ -1,0 +1,313 @@
+//! Capabilities of a mount that acts as one user (its key is a user's): permissions by which OSTs
+//! let it use objects.
+//!
+//! A mount with another key needs none, and all this costs it nothing. A user's mount gets them
+//! from the MDT, with an open or when they are needed, and presents them to the OST before the
+//! first request that uses the object. It gets new ones after half of their time. An OST that does
+//! not know them any more, such as after a new connection, refuses the request; then they are
+//! presented again.
+//!
+//! A request names objects, and the MDT gives capabilities for a file. So the file of each object
+//! is stored here when the MDT sends a layout.
+
+use std::{
+    collections::BTreeSet,
+    num::NonZeroUsize,
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use sheen_layout::Layout;
+use sheen_rpc::Import;
+use sheen_rt::{Instant, Rt};
+use sheen_wire::{
+    Cred, Errno, Fid, Mds,
+    auth::{Role, User},
+    mds::{Entry, Reply, Request},
+    ost::{self, CAPABILITY_SECS, Capability},
+};
+
+use crate::failure::{Failure, Result};
+
+/// Number of objects whose files are remembered. Those that are locked are known besides.
+const OBJECTS_MAX: NonZeroUsize = NonZeroUsize::new(1 << 19).unwrap();
+/// Number of objects whose capabilities are stored until they are presented.
+const HELD_MAX: NonZeroUsize = NonZeroUsize::new(1 << 14).unwrap();
+/// Age at which a capability is replaced.
+const FRESH: Duration = Duration::from_secs(CAPABILITY_SECS as u64 / 2);
+/// Time after which old capabilities are presented, because the MDT does not answer.
+const ASK_MAX: Duration = Duration::from_secs(5);
+/// Number of restarts of the MDT and evictions after which one question fails.
+const EVICTIONS_MAX: u32 = 8;
+/// Number of objects that an OST is assumed to know; beyond that, they are presented again.
+const PRESENTED_MAX: usize = 1 << 15;
+
+/// Returns the file of an object.
+type FileOf = Box<dyn Fn(Fid) -> Option<Fid> + Send + Sync>;
+
+/// The capabilities of a mount.
+pub struct Capabilities {
+    rt: Rt,
+    /// The user as whom the mount acts, if it acts as one.
+    user: OnceLock<User>,
+    mdt: Mutex<Weak<Import<Mds>>>,
+    /// Returns the file of an object on which the mount holds a lock.
+    file_of_locked: FileOf,
+    files: Mutex<LruCache<Fid, Fid, FxBuildHasher>>,
+    held: Mutex<LruCache<Fid, Held, FxBuildHasher>>,
+    /// Held while the MDT is asked.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// The capabilities for one object: one by each key of the cluster.
+#[derive(Clone)]
+struct Held {
+    since: Instant,
+    capabilities: Vec<Capability>,
+}
+
+impl Held {
+    fn has(&self, right: u8) -> bool {
+        self.capabilities.iter().any(|capability| capability.rights & right == right)
+    }
+
+    fn permits(&self, right: u8, now: Instant) -> bool {
+        self.has(right) && now.since(self.since) < FRESH
+    }
+}
+
+impl Capabilities {
+    /// Creates those of a mount. `file_of_locked` returns the file of an object on which it holds a
+    /// lock.
+    pub fn new(rt: &Rt, file_of_locked: impl Fn(Fid) -> Option<Fid> + Send + Sync + 'static) -> Arc<Capabilities> {
+        Arc::new(Capabilities {
+            rt: rt.clone(),
+            user: OnceLock::new(),
+            mdt: Mutex::default(),
+            file_of_locked: Box::new(file_of_locked),
+            files: Mutex::new(LruCache::with_hasher(OBJECTS_MAX, FxBuildHasher)),
+            held: Mutex::new(LruCache::with_hasher(HELD_MAX, FxBuildHasher)),
+            asking: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Sets the MDT, which is connected. A mount acts as one user if its key is a user's.
+    pub fn of_mount(&self, mdt: &Arc<Import<Mds>>) {
+        *self.mdt.lock() = Arc::downgrade(mdt);
+        if let Role::User(user) = mdt.role() {
+            let _ = self.user.set(user);
+        }
+    }
+
+    /// Returns the user as whom the mount acts for all its callers. `None`: it acts as its callers.
+    pub fn user(&self) -> Option<&User> {
+        self.user.get()
+    }
+
+    /// Whether the mount needs capabilities.
+    pub fn are_needed(&self) -> bool {
+        self.user.get().is_some()
+    }
+
+    /// Stores the files of the objects that a reply of the MDT names, and the capabilities that
+    /// came with it.
+    pub fn note(&self, reply: &Reply, capabilities: Vec<Capability>) {
+        if !self.are_needed() {
+            return;
+        }
+        match reply {
+            Reply::Entry(entry) | Reply::Opened { entry, .. } => self.note_layout(entry),
+            Reply::Entries { entries, .. } => entries.iter().filter_map(|e| e.entry.as_ref()).for_each(|entry| {
+                self.note_layout(entry);
+            }),
+            _ => {}
+        }
+        self.hold(capabilities);
+    }
+
+    fn note_layout(&self, entry: &Entry) {
+        let layout = entry.layout.as_ref().and_then(|bytes| Layout::decode(bytes).ok());
+        let mut files = self.files.lock();
+        for stripe in layout.iter().flat_map(|layout| layout.all_objects()) {
+            files.put(stripe.object, entry.attr.fid);
+        }
+    }
+
+    fn hold(&self, capabilities: Vec<Capability>) {
+        let (since, mut held) = (self.rt.now(), self.held.lock());
+        for of_object in capabilities.chunk_by(|a, b| a.object == b.object) {
+            held.put(of_object[0].object, Held { since, capabilities: of_object.to_vec() });
+        }
+    }
+
+    /// Returns capabilities for objects with these rights, and with those of other objects of the
+    /// same files. Asks the MDT if necessary.
+    ///
+    /// # Errors
+    /// EACCES: the user may not use one of them so. MOVED: a file has other objects now. Otherwise
+    /// the error of the MDT.
+    async fn get(&self, wanted: &[(Fid, u8)]) -> Result<Vec<(Fid, Held)>> {
+        let now = self.rt.now();
+        let known = |&(object, right): &(Fid, u8)| {
+            let held = self.held.lock().get(&object).cloned();
+            held.filter(|held| held.permits(right, now)).map(|held| (object, held))
+        };
+        if let Some(all) = wanted.iter().map(known).collect() {
+            return Ok(all);
+        }
+        // One at a time: its answer may serve the others. So all objects of an operation are those
+        // of one layout.
+        let _asking = self.asking.lock().await;
+        let mut files = BTreeSet::new();
+        for (object, _) in wanted.iter().filter(|wanted| known(wanted).is_none()) {
+            let file = self.files.lock().get(object).copied().or_else(|| (self.file_of_locked)(*object));
+            files.insert(file.ok_or_else(|| {
+                tracing::warn!("{object}: the file of this object is not known: it cannot be used");
+                Failure::Errno(Errno::EACCES)
+            })?);
+        }
+        let mut answered = FxHashSet::default();
+        let any = |&(object, right): &(Fid, u8)| {
+            let held = self.held.lock().get(&object).cloned();
+            held.filter(|held| held.has(right)).map(|held| (object, held))
+        };
+        for fid in files {
+            let ask = self.ask(fid);
+            // An OST in recovery takes old ones, and does not wait long.
+            match wanted.iter().map(any).collect() {
+                None => answered.extend(ask.await?),
+                Some(old) => match self.rt.timeout(ASK_MAX, ask).await {
+                    Ok(objects) => answered.extend(objects?),
+                    Err(_) => return Ok(old),
+                },
+            }
+        }
+        // A file that may be used, and has other objects now, was migrated, or has swapped them.
+        let refusal = |object| {
+            let is_left = !answered.is_empty() && !answered.contains(object);
+            if is_left { Failure::MOVED } else { Failure::Errno(Errno::EACCES) }
+        };
+        wanted.iter().map(|wanted| known(wanted).ok_or_else(|| refusal(&wanted.0))).collect()
+    }
+
+    /// Gets the capabilities for a file. Returns its objects; none if it may not be used.
+    async fn ask(&self, fid: Fid) -> Result<Vec<Fid>> {
+        let mut evictions = 0;
+        loop {
+            let mdt = self.mdt.lock().upgrade().ok_or(Errno::ESHUTDOWN)?;
+            // Urgent: other clients may wait for a flush, and that for this.
+            let asked = mdt.request(Request::Capabilities { cred: Cred::ROOT, fid }).urgent();
+            match Box::pin(asked.send()).await.map(|response| response.body.reply) {
+                Ok(Reply::Capabilities(capabilities)) => {
+                    let objects = capabilities.iter().map(|capability| capability.object).collect();
+                    self.hold(capabilities);
+                    return Ok(objects);
+                }
+                Ok(_) => return Err(Errno::EPROTO.into()),
+                // The MDT was restarted, or evicted this client, before it answered.
+                Err(e) if e.errno() == Errno::EIO && evictions < EVICTIONS_MAX => evictions += 1,
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+/// The capabilities that a mount has presented to one OST.
+pub struct Presented {
+    of: Arc<Capabilities>,
+    /// By object: the rights, and the time from which on the capability is replaced.
+    objects: Mutex<FxHashMap<Fid, (u8, Instant)>>,
+}
+
+impl Presented {
+    /// Creates the record of an OST that knows none.
+    pub fn new(of: &Arc<Capabilities>) -> Presented {
+        Presented { of: of.clone(), objects: Mutex::default() }
+    }
+
+    /// Whether requests need capabilities.
+    pub fn are_needed(&self) -> bool {
+        self.of.are_needed()
+    }
+
+    /// Records that the OST knows none any more.
+    pub fn forget(&self) {
+        self.objects.lock().clear();
+    }
+
+    /// Returns what the OST needs for `request` and does not know yet. `None`: nothing. The caller
+    /// sends it, and then calls [`Presented::sent`].
+    ///
+    /// # Errors
+    /// EACCES: the user may not do what is requested. MOVED: an object has left its file. Otherwise
+    /// the error of the MDT.
+    pub async fn missing(&self, request: &ost::Request) -> Result<Option<Missing>> {
+        if !self.are_needed() {
+            return Ok(None);
+        }
+        let mut wanted: Vec<(Fid, u8)> = Vec::new();
+        request.uses(|object, right| {
+            if wanted.last() != Some(&(object, right)) {
+                wanted.push((object, right));
+            }
+        });
+        self.missing_of(wanted).await
+    }
+
+    /// As [`Presented::missing`], for these rights on objects.
+    ///
+    /// # Errors
+    /// As [`Presented::missing`].
+    pub async fn missing_of(&self, mut wanted: Vec<(Fid, u8)>) -> Result<Option<Missing>> {
+        let now = self.of.rt.now();
+        {
+            let presented = self.objects.lock();
+            wanted.retain(|(object, right)| {
+                presented.get(object).is_none_or(|(has, until)| has & right != *right || now >= *until)
+            });
+        }
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let got = self.of.get(&wanted).await?;
+        let object = |(object, Held { since, capabilities }): &(Fid, Held)| {
+            let rights = capabilities.iter().fold(0, |all, capability| all | capability.rights);
+            (*object, rights, *since + FRESH)
+        };
+        let objects = got.iter().map(object).collect();
+        let capabilities: Vec<Capability> = got.into_iter().flat_map(|(_, held)| held.capabilities).collect();
+        let parts = capabilities.chunks(ost::CAPABILITIES_MAX);
+        let requests = parts.map(|part| ost::Request::Present { capabilities: part.to_vec() }).collect();
+        Ok(Some(Missing { requests, objects }))
+    }
+
+    /// Records that objects have these names now, with the same rights.
+    pub fn followed(&self, objects: &[Fid], names: &[Fid]) {
+        let mut presented = self.objects.lock();
+        for (object, name) in objects.iter().zip(names) {
+            if let Some(rights) = presented.get(object).copied() {
+                presented.insert(*name, rights);
+            }
+        }
+    }
+
+    /// Records that the OST knows these.
+    pub fn sent(&self, missing: Missing) {
+        let mut presented = self.objects.lock();
+        if presented.len() + missing.objects.len() > PRESENTED_MAX {
+            presented.clear();
+        }
+        presented.extend(missing.objects.into_iter().map(|(object, rights, until)| (object, (rights, until))));
+    }
+}
+
+/// Capabilities that an OST does not know yet.
+pub struct Missing {
+    /// Requests that present them.
+    pub requests: Vec<ost::Request>,
+    /// Objects with their rights, and the time from which on the capability is replaced.
+    objects: Vec<(Fid, u8, Instant)>,
+}

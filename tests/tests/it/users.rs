@@ -1,0 +1,418 @@
+//! Keys of users and hosts: mounts with such a key, and programs of their holders that do not obey
+//! the rules of a client.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use sheen_keys::{Key, Keyring};
+use sheen_layout::Layout;
+use sheen_lnet::{Keys, Net, Nid};
+use sheen_mgc::MGS_TARGET;
+use sheen_rpc::{Import, ImportConfig};
+use sheen_rt::{RealOptions, Rt};
+use sheen_tests::{Fs, Mount, Ran, can_mount, detach, is_root, run_command, sh, sheen, wait::eventually};
+use sheen_wire::{
+    Bulk, Cred, Errno, Fid, Mds, Mgs, Ost, Protocol, Time,
+    fid::ROOT,
+    frame,
+    ldlm::{Cookie, Enqueue, Mode, Policy, Resource},
+    mds::{Call, Replay, Reply, Request, flags},
+    mgs::{self, TargetKind},
+    ost::{self, Capability, Grant, Part, rights},
+};
+
+/// A user of this machine who is not root.
+const USER: &str = "nobody";
+
+/// A file system of root, and the directory of keys of somebody else.
+struct World {
+    fs: Fs,
+    keys: PathBuf,
+}
+
+impl World {
+    /// Starts a file system, and issues a key with these options of `sheen key issue`.
+    fn with_key(role: &str) -> Option<World> {
+        if !can_mount() || !is_root() {
+            println!("skipped: needs /dev/fuse, and root to have files of several users");
+            return None;
+        }
+        let fs = Fs::up(2);
+        fs.sh("chmod 1777 .; echo secret > private; chmod 600 private; echo public > public; mkdir -m 700 closed; echo all > closed/open; chmod 666 closed/open").ok();
+        let keys = fs.base.join("their-keys");
+        let (program, dir) = (sheen().display().to_string(), fs.dir().display().to_string());
+        let add = format!("SHEEN_KEY_DIR={} {program} key add -", keys.display());
+        sh(&format!("{program} key issue --dir {dir} {role} | {add}")).ok();
+        Some(World { fs, keys })
+    }
+
+    fn key(&self) -> Key {
+        let file = fs::read_dir(&self.keys).expect("a directory").next().expect("a key").expect("readable");
+        Key::parse(&fs::read_to_string(file.path()).expect("a file")).expect("a key")
+    }
+
+    fn source(&self) -> String {
+        self.fs.status()["source"].as_str().expect("a running file system has a source").to_owned()
+    }
+
+    fn mount(&self, at: &Path) -> Ran {
+        let mut command = Command::new(sheen());
+        command.arg("mount").arg(self.source()).arg(at).env("SHEEN_KEY_DIR", &self.keys);
+        run_command(command)
+    }
+
+    fn fid(&self, name: &str) -> Fid {
+        self.fs.lfs(&format!("path2fid {name}")).ok().trim().parse().expect("a FID")
+    }
+
+    /// Returns the FID of a file, and its first object with the index of its OST.
+    fn object(&self, name: &str) -> (Fid, Fid, u32) {
+        let layout =
+            self.fs.sh(&format!("getfattr --only-values -n lustre.lov {name} | od -An -v -tx1 | tr -d ' \\n'"));
+        let hex = layout.ok();
+        let bytes: Vec<u8> =
+            (0..hex.len() / 2).map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap()).collect();
+        let layout = Layout::decode(&bytes).expect("a layout");
+        (self.fid(name), layout.stripes()[0].object, layout.stripes()[0].ost)
+    }
+}
+
+/// A program of a key's holder that speaks to the servers without a mount.
+struct Program {
+    rt: Rt,
+    net: Arc<Net>,
+    nid: Nid,
+}
+
+impl Program {
+    /// Runs `story` with a program that uses the world's issued key.
+    fn run(world: &World, story: impl AsyncFnOnce(&Program)) {
+        let (runtime, rt) = Rt::real(RealOptions::default()).expect("a runtime");
+        let nid = world.source().split(":/").next().expect("a NID").parse().expect("a NID");
+        let net = Net::trusting(rt.clone(), Keys::new(Keyring::of(vec![world.key()])).into());
+        let program = Program { rt, net, nid };
+        runtime.block_on(story(&program));
+    }
+
+    fn import<P: Protocol>(&self, target: &str) -> Arc<Import<P>> {
+        let uuid = format!("program-{:016x}", self.rt.random_u64());
+        Import::new(self.net.clone(), ImportConfig::new(&uuid, target, vec![self.nid]))
+    }
+
+    fn ost(&self, index: u32) -> Arc<Import<Ost>> {
+        self.import(&mgs::target_name("sheen", TargetKind::Ost, index))
+    }
+
+    fn mdt(&self) -> Arc<Import<Mds>> {
+        self.import(&mgs::target_name("sheen", TargetKind::Mdt, 0))
+    }
+}
+
+async fn ask(ost: &Import<Ost>, request: ost::Request, bulk: &'static [u8]) -> Result<ost::Reply, Errno> {
+    let bulk = if bulk.is_empty() { Bulk::new() } else { Bulk::from(Bytes::from_static(bulk)) };
+    ost.request(request).bulk(bulk).send().await.map(|response| response.body).map_err(|e| e.errno())
+}
+
+async fn ask_mdt(mdt: &Import<Mds>, request: Request) -> Result<Reply, Errno> {
+    mdt.request(request).send().await.map(|response| response.body.reply).map_err(|e| e.errno())
+}
+
+async fn capabilities(mdt: &Import<Mds>, fid: Fid) -> Vec<Capability> {
+    match ask_mdt(mdt, Request::Capabilities { cred: Cred::ROOT, fid }).await {
+        Ok(Reply::Capabilities(capabilities)) => capabilities,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+fn read(object: Fid) -> ost::Request {
+    ost::Request::Read { parts: vec![Part { object, offset: 0, len: 3 }] }
+}
+
+fn write(object: Fid) -> ost::Request {
+    let parts = vec![Part { object, offset: 0, len: 3 }];
+    ost::Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false }
+}
+
+fn lock(object: Fid, mode: Mode) -> ost::Request {
+    let policy = Policy::extent(0, u64::MAX);
+    ost::Request::Enqueue { locks: vec![Enqueue::new(Resource::extent(object), mode, policy, Cookie(1))], want: 0 }
+}
+
+#[test]
+fn mount_with_a_users_key_acts_as_that_user_only() {
+    let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
+    let mount = Mount { mnt: world.fs.base.join("theirs") };
+    world.mount(&mount.mnt).ok();
+    // This test runs as root, and so does the mount.
+    let at = |script: &str| sh(&format!("cd {}; {script}", mount.mnt.display()));
+    for refused in [
+        "cat private",
+        "ls closed",
+        "echo more >> public",
+        "rm public",
+        "chmod 777 private",
+        "truncate -s 0 public",
+        "echo new > closed/new",
+        "chown root own",
+        "mknod device c 1 3",
+    ] {
+        at("echo own > own").ok();
+        let ran = at(refused);
+        assert_ne!(ran.code, 0, "{refused}");
+        assert!(ran.err.contains("ermission denied") || ran.err.contains("not permitted"), "{refused}: {}", ran.err);
+    }
+    assert_eq!(at("cat public").ok(), "public\n");
+    at("mkdir dir; cp own dir/copy; dd if=/dev/urandom of=dir/large bs=1M count=9 status=none; sync dir/large").ok();
+    let uid = sh(&format!("id -u {USER}")).ok();
+    assert_eq!(world.fs.sh("stat -c %u own dir dir/copy dir/large | sort -u").ok(), uid);
+    world.fs.sh("cmp own dir/copy").ok();
+    assert_eq!(world.fs.sh("md5sum < dir/large").ok(), at("md5sum < dir/large").ok());
+    at("exec 3<>removed; rm removed; echo text >&3; dd if=own iflag=direct status=none | cmp - own").ok();
+    assert_eq!(world.fs.sh("cat private public").ok(), "secret\npublic\n");
+}
+
+#[test]
+fn objects_need_a_capability_over_a_raw_connection() {
+    let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
+    let ((private, object, index), (public, other, there)) = (world.object("private"), world.object("public"));
+    Program::run(&world, async |program| {
+        let (ost, mdt) = (program.ost(index), program.mdt());
+        for request in
+            [read(object), lock(object, Mode::Pw), ost::Request::Versions { objects: vec![object], flush: true }]
+        {
+            assert_eq!(ask(&ost, request, b"").await.unwrap_err(), Errno::NO_CAPABILITY);
+        }
+        assert_eq!(ask(&ost, write(object), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
+        let cut = ost::Request::Truncate { objects: vec![(object, 0)] };
+        assert_eq!(ask(&ost, cut, b"").await.unwrap_err(), Errno::NO_CAPABILITY);
+        assert_eq!(capabilities(&mdt, private).await, []);
+        // As the stock client, which may read the other file.
+        let ost = program.ost(there);
+        let capabilities = capabilities(&mdt, public).await;
+        assert_eq!(capabilities.iter().map(|c| (c.object, c.rights)).collect::<Vec<_>>(), [(other, rights::READ)]);
+        ask(&ost, ost::Request::Present { capabilities }, b"").await.unwrap();
+        assert!(matches!(ask(&ost, read(other), b"").await, Ok(ost::Reply::Read(lens)) if lens == [3]));
+        assert_eq!(ask(&ost, write(other), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
+        assert_eq!(ask(&ost, lock(other, Mode::Pw), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
+        // A connection of its own has presented nothing.
+        assert_eq!(ask(&program.ost(there), read(other), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
+    });
+    assert_eq!(world.fs.sh("cat private public").ok(), "secret\npublic\n");
+}
+
+#[test]
+fn changed_and_foreign_capabilities_are_ignored() {
+    let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
+    let ((_, object, index), (public, ..)) = (world.object("private"), world.object("public"));
+    Program::run(&world, async |program| {
+        let (ost, mdt) = (program.ost(index), program.mdt());
+        let [valid] = capabilities(&mdt, public).await[..] else { unreachable!("one key, one object") };
+        let mut proof = valid.proof;
+        proof.mac[7] ^= 1;
+        let changed = [
+            Capability { object, ..valid },
+            Capability { object, rights: rights::READ | rights::WRITE, ..valid },
+            Capability { object, expires: valid.expires + 1_000_000, ..valid },
+            Capability { object, proof, ..valid },
+        ];
+        let presented = ost::Request::Present { capabilities: changed.to_vec() };
+        ask(&ost, presented, b"").await.unwrap();
+        assert_eq!(ask(&ost, read(object), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
+        let more = Capability { rights: rights::READ | rights::WRITE, ..valid };
+        let late = Capability { expires: valid.expires + 1_000_000, ..valid };
+        let ost = program.ost(world.object("public").2);
+        ask(&ost, ost::Request::Present { capabilities: vec![more, late] }, b"").await.unwrap();
+        assert_eq!(ask(&ost, write(valid.object), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
+        assert_eq!(ask(&ost, read(valid.object), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
+    });
+}
+
+#[test]
+fn forged_credentials_are_those_of_the_keys_user() {
+    let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
+    let (private, closed) = (world.fid("private"), world.fid("closed"));
+    Program::run(&world, async |program| {
+        let mdt = program.mdt();
+        let open = |fid, flags| Request::Open { cred: Cred::ROOT, fid, flags };
+        let name = Bytes::from_static(b"new");
+        // As if the program's first execution of it had survived a crash.
+        let again = |flags| Request::OpenCreate {
+            cred: Cred::ROOT,
+            parent: ROOT,
+            name: Bytes::from_static(b"private"),
+            fid: private,
+            flags,
+            mode: 0o600,
+            umask: 0,
+        };
+        for flags in [flags::RDWR, flags::RDWR | flags::EXCL] {
+            assert_eq!(ask_mdt(&mdt, again(flags)).await.unwrap_err(), Errno::EINVAL, "a FID of others");
+        }
+        let hidden = world.fid("closed/open");
+        for request in [
+            open(hidden, flags::RDONLY),
+            Request::GetAttr { fid: hidden, layout_known: false },
+            Request::Link { cred: Cred::ROOT, fid: hidden, parent: ROOT, name: name.clone() },
+            open(private, flags::RDONLY),
+            open(private, flags::RDWR),
+            Request::Lookup { cred: Cred::ROOT, parent: closed, name: name.clone() },
+            Request::ReadDir { fid: closed, cookie: 0, max_bytes: 4096, attrs: true },
+            Request::LayoutIntent { fid: private, start: 0, end: 1 },
+            Request::Access { cred: Cred::ROOT, fid: private, mask: 4 },
+        ] {
+            assert_eq!(ask_mdt(&mdt, request.clone()).await.unwrap_err(), Errno::EACCES, "{request:?}");
+        }
+        assert_eq!(ask_mdt(&mdt, Request::Paths { cred: Cred::ROOT, fid: private }).await.unwrap_err(), Errno::EPERM);
+        // The program says that it has the file open, and has no more rights by that.
+        let files = vec![(private, flags::RDWR, 7)];
+        match ask_mdt(&mdt, Request::Reopen { files, first: true, last: true }).await {
+            Ok(Reply::Handles(handles)) => assert_eq!(handles, [Err(Errno::ESTALE)]),
+            other => unreachable!("{other:?}"),
+        }
+        assert_eq!(capabilities(&mdt, private).await, []);
+        assert_eq!(capabilities(&mdt, hidden).await, []);
+        let Ok(Reply::OwnSeq(seq, _)) = ask_mdt(&mdt, Request::AllocSeq).await else { unreachable!("a sequence") };
+        let node = sheen_wire::mds::NewNode::Dir;
+        let fid = Fid::new(seq, 1);
+        let made = Request::Create { cred: Cred::ROOT, parent: ROOT, name, fid, node, mode: 0o755, umask: 0 };
+        match ask_mdt(&mdt, made).await {
+            Ok(Reply::Entry(entry)) => assert_eq!(entry.attr.uid.to_string(), sh(&format!("id -u {USER}")).ok().trim()),
+            other => unreachable!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn forged_replays_are_refused() {
+    let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
+    let fid = world.fid("private");
+    // The program is on the MDT's list of clients, because it has changed something.
+    Program::run(&world, async |program| {
+        let mdt = program.mdt();
+        let Ok(Reply::OwnSeq(seq, _)) = ask_mdt(&mdt, Request::AllocSeq).await else { unreachable!("a sequence") };
+        let (name, node) = (Bytes::from_static(b"new"), sheen_wire::mds::NewNode::Dir);
+        let made = Request::Create {
+            cred: Cred::ROOT,
+            parent: ROOT,
+            name,
+            fid: Fid::new(seq, 1),
+            node,
+            mode: 0o755,
+            umask: 0,
+        };
+        ask_mdt(&mdt, made).await.unwrap();
+        let outcome = Arc::new(std::sync::Mutex::new(None));
+        let seen = outcome.clone();
+        mdt.on_restart(move |mdt| {
+            let seen = seen.clone();
+            Box::pin(async move {
+                let set = sheen_wire::mds::SetAttr { perm: Some(0o777), ..Default::default() };
+                let forged = Request::SetAttr { cred: Cred::ROOT, fid, set, handle: Some(7) };
+                let call = frame::to_body(&Call::from(forged)).expect("a small request").into();
+                let (time, named) = (Time::default(), Vec::new());
+                let replays = vec![Replay { transno: u64::MAX / 2, call, time, layout: None, named, proof: None }];
+                let answer = mdt.call(Request::Replay { replays, first: true, last: true }).await;
+                *seen.lock().unwrap() = Some(answer.map(drop).map_err(|e| e.errno()));
+                mdt.call(Request::Recovered).await.map(drop).map_err(|e| e.errno())
+            })
+        });
+        world.fs.kill();
+        world.fs.start(&["--listen", program.nid.to_string().trim_end_matches("@tcp")]).ok();
+        ask_mdt(&mdt, Request::StatFs).await.unwrap();
+        assert_eq!(outcome.lock().unwrap().take(), Some(Err(Errno::EPERM)));
+    });
+    assert_eq!(world.fs.sh("stat -c %a private").ok(), "600\n");
+}
+
+#[test]
+fn changes_of_a_users_mount_survive_a_kill_of_the_servers() {
+    let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
+    let mount = Mount { mnt: world.fs.base.join("theirs") };
+    world.mount(&mount.mnt).ok();
+    let nid = world.source().split("@tcp").next().expect("an address").to_owned();
+    let script =
+        "mkdir d; for i in $(seq 50); do echo $i > d/$i; done; mv d/1 d/one; rm d/2; chmod 640 d/3; echo x >> d/4";
+    sh(&format!("cd {}; {script}", mount.mnt.display())).ok();
+    world.fs.kill();
+    world.fs.start(&["--listen", &nid]).ok();
+    let seen = |at: &Path| {
+        sh(&format!("cd {}/d; ls | sort | tr '\\n' ' '; cat * | sort | md5sum; stat -c %a 3", at.display())).ok()
+    };
+    assert_eq!(seen(&mount.mnt), seen(&world.fs.mnt));
+    assert!(seen(&world.fs.mnt).contains(" 9 one "), "{}", seen(&world.fs.mnt));
+    assert!(seen(&world.fs.mnt).ends_with("640\n"));
+    sh(&format!("sync -f {}", mount.mnt.display())).ok();
+}
+
+#[test]
+fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
+    for role in ["--host", &format!("--user {USER}")] {
+        let Some(world) = World::with_key(role) else { return };
+        let (public, object, index) = world.object("public");
+        Program::run(&world, async |program| {
+            let mgs: Arc<Import<Mgs>> = program.import(MGS_TARGET);
+            let (fsname, uuid, nids) = ("sheen".to_owned(), "mine".to_owned(), vec![program.nid.to_string()]);
+            let kind = TargetKind::Ost;
+            let register = mgs::Request::Register { fsname, kind, index: None, uuid, nids, incarnation: 1 };
+            let refused = mgs.request(register).send().await.map(drop).map_err(|e| e.errno());
+            assert_eq!(refused, Err(Errno::EPERM));
+            let ost = program.ost(index);
+            for request in [
+                ost::Request::Destroy { objects: vec![object] },
+                ost::Request::DestroyRange { seq: object.seq, first: 0, last: u32::MAX },
+                ost::Request::Seal { objects: vec![(object, None)], group: None },
+                ost::Request::Unseal { objects: vec![object] },
+                ost::Request::Link { objects: vec![(object, Fid::new(object.seq, object.oid + 1))] },
+                ost::Request::List { after: Fid::ZERO },
+                ost::Request::Evict { client: "other".to_owned() },
+            ] {
+                assert_eq!(ask(&ost, request.clone(), b"").await.unwrap_err(), Errno::EPERM, "{request:?}");
+            }
+            // A host's mount needs no capability.
+            if role == "--host" {
+                ask(&ost, read(object), b"").await.unwrap();
+                assert_eq!(capabilities(&program.mdt(), public).await, []);
+            }
+        });
+        // The whole command, in a new directory.
+        let dir = world.fs.base.join("oss");
+        let mut command = Command::new(sheen());
+        command.args(["oss", "--listen", "127.0.0.1:0", "--mgs"]);
+        command.arg(world.source().split(":/").next().expect("a NID")).arg("--dir").arg(&dir);
+        let ran = run_command({
+            command.env("SHEEN_KEY_DIR", &world.keys);
+            command
+        });
+        assert_eq!(ran.code, 1, "{}", ran.err);
+        assert!(ran.err.contains("is not for servers"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn withdrawn_users_key_ends_its_mount() {
+    let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
+    let at = world.fs.base.join("theirs");
+    world.mount(&at).ok();
+    fs::write(at.join("before"), "before").expect("a file");
+    let (dir, id) = (world.fs.dir().display().to_string(), world.key().id);
+    let listed = sh(&format!("{} key list --dir {dir}", sheen().display())).ok();
+    assert!(listed.contains(&id.to_string()) && listed.contains("user "), "{listed}");
+    let log = || fs::read_to_string(world.fs.dir().join("sheen.log")).unwrap_or_default();
+    let revoke = |key: &str| sh(&format!("{} key revoke {key} --dir {dir}", sheen().display()));
+    assert_eq!(revoke("0123456789abcdef").code, 1, "there is no such key");
+    revoke(&id.to_string()).ok();
+    eventually("the server withdraws the key", || log().contains(&format!("key {id} was withdrawn")));
+    let mut waits = Command::new("cat").arg(at.join("private")).stderr(Stdio::null()).spawn().expect("cat");
+    detach(&at);
+    let _ = waits.kill();
+    let _ = waits.wait();
+    let ran = world.mount(&at);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("the server refused key"), "{}", ran.err);
+    assert_eq!(world.fs.sh("cat before").ok(), "before");
+}
