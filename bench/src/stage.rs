@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -13,6 +14,17 @@ use rustix::process::Signal;
 use sheen_wire::auth::Flavor;
 
 use crate::{sheen::Sheen, stop};
+
+/// The user `nobody`, as whom a user's key is measured.
+pub const NOBODY: u32 = 65534;
+
+/// Lets all users create files in a directory.
+///
+/// # Errors
+/// As chmod(2).
+pub fn for_all(dir: &Path) -> io::Result<()> {
+    fs::set_permissions(dir, PermissionsExt::from_mode(0o1777))
+}
 
 /// Time limit for a file system to become mounted.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -130,6 +142,20 @@ impl Stage {
             Flavor::Privacy => "sheen tcp, privacy",
         };
         Stage::servers(name, base, sheen, threads, Transport::Device, &["--flavor", &flavor.to_string()])
+    }
+
+    /// As [`Stage::sheen_tcp`], with a mount that acts as the user [`NOBODY`].
+    pub fn sheen_of_user(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
+        let mut stage = Stage::servers("sheen tcp, user's key", base, sheen, threads, Transport::Device, &[])?;
+        for_all(&stage.mount)?;
+        let (keys, file) = (stage.dir.join("keys"), stage.dir.join("key"));
+        let mut issue = stage.sheen.command(["key", "issue", "--user", &NOBODY.to_string()]);
+        issue.arg("--dir").arg(stage.dir.join("mgs")).stdout(fs::File::create(&file)?);
+        succeed(&mut issue)?;
+        fs::remove_dir_all(keys)?;
+        succeed(stage.sheen.command(["key", "add"]).arg(file).stdout(Stdio::null()))?;
+        stage.remount(threads, &[])?;
+        Ok(stage)
     }
 
     /// `more`: options of the servers.

@@ -9,7 +9,10 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Write},
     ops::{Deref, DerefMut},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::{
+        fs::{FileExt, OpenOptionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
@@ -182,12 +185,24 @@ pub struct Took {
 /// If a worker failed (it reports the reason on standard error), or if the user interrupts the
 /// program.
 pub fn run(jobs: &[Job]) -> io::Result<Took> {
+    run_as(None, jobs)
+}
+
+/// As [`run`], as the user and group of this id.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_as(uid: Option<u32>, jobs: &[Job]) -> io::Result<Took> {
     stop::check()?;
     let me = std::env::current_exe()?;
     let mut workers = Vec::new();
     for job in jobs {
         let job = serde_json::to_string(job).map_err(io::Error::other)?;
-        workers.push(Worker::start(Command::new(&me).args([WORD, &job]))?);
+        let mut command = Command::new(&me);
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid);
+        }
+        workers.push(Worker::start(command.args([WORD, &job]))?);
     }
     expect(&mut workers, "ready")?;
     let start = Instant::now();

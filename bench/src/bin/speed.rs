@@ -1,7 +1,7 @@
 //! Sheen against the baseline, as ratios: the table of `docs/performance.md`.
 //!
 //! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]
-//! [--transport device|ring] [--flavors]`.
+//! [--transport device|ring] [--flavors | --users]`.
 //! Every round measures each work once on each file system, soon after each other, so that other
 //! load of the machine affects them equally. Ratios are formed within a round. The table shows the
 //! median over the rounds.
@@ -38,6 +38,9 @@ struct Args {
     /// Instead of the baseline: the protections of connections, as ratios to none
     #[arg(long)]
     flavors: bool,
+    /// Instead of the baseline: a mount with a key of the cluster, and one with a user's key
+    #[arg(long, conflicts_with = "flavors")]
+    users: bool,
     /// Smaller amounts, for a first impression
     #[arg(long)]
     quick: bool,
@@ -147,7 +150,7 @@ fn run() -> io::Result<()> {
     };
     let works: Vec<Work> = works(args.quick).into_iter().filter(wanted).collect();
     let rates = measure(&args, &stages, &works)?;
-    let tar = if args.options.wants("untar") { Some(untar(&args, &stages)?) } else { None };
+    let tar = if args.options.wants("untar") && !args.users { Some(untar(&args, &stages)?) } else { None };
     show(&args, &stages, &works, &rates, tar)
 }
 
@@ -166,9 +169,13 @@ fn measure(args: &Args, stages: &[Stage], works: &[Work]) -> io::Result<Rates> {
         {
             let stage = &stages[s];
             let dir = stage.mount.join(format!("round{round}"));
+            fs::create_dir_all(&dir)?;
+            if args.users {
+                stage::for_all(&dir)?;
+            }
             for (w, work) in group {
                 let name = format!("{}, {}", stage.name, work.name);
-                let rate = progress.step(&name, || work.run(&dir))?;
+                let rate = progress.step(&name, || work.run(&dir, args.users.then_some(stage::NOBODY)))?;
                 rates.entry((*w, s)).or_default().push(rate);
             }
             fs::remove_dir_all(dir)?;
@@ -180,10 +187,9 @@ fn measure(args: &Args, stages: &[Stage], works: &[Work]) -> io::Result<Rates> {
 
 impl Work {
     /// Returns the rate of all processes together, in operations (or MiB) per second.
-    fn run(&self, dir: &Path) -> io::Result<f64> {
-        fs::create_dir_all(dir)?;
+    fn run(&self, dir: &Path, uid: Option<u32>) -> io::Result<f64> {
         let jobs: Vec<Job> = (0..self.processes).map(|rank| self.kind.job(dir, rank, self.count)).collect();
-        let took = workers::run(&jobs)?;
+        let took = workers::run_as(uid, &jobs)?;
         Ok((self.processes * self.count) as f64 / took.done.as_secs_f64())
     }
 }
@@ -192,6 +198,10 @@ fn bring_up(args: &Args) -> io::Result<Vec<Stage>> {
     let Options { base, sheen, threads, .. } = &args.options;
     if args.flavors {
         return Flavor::ALL.into_iter().map(|flavor| Stage::sheen_protected(base, sheen, *threads, flavor)).collect();
+    }
+    if args.users {
+        let of_cluster = Stage::sheen_tcp(base, sheen, *threads, Transport::Device)?;
+        return Ok(vec![of_cluster, Stage::sheen_of_user(base, sheen, *threads)?]);
     }
     let wanted = |choice: &Option<String>, name: &str| choice.as_ref().is_none_or(|chosen| chosen == name);
     let mut stages = vec![Stage::baseline(base, *threads)?];
@@ -242,7 +252,7 @@ fn show(args: &Args, stages: &[Stage], works: &[Work], rates: &Rates, tar: Optio
                 name if name.starts_with("sheen tcp") => work.goal.1,
                 _ => None,
             };
-            let goal = goal.filter(|_| !args.flavors);
+            let goal = goal.filter(|_| !args.flavors && !args.users);
             let goal = goal.map(|g| format!("≥ {g}")).unwrap_or_default();
             let figures = json!({"work": work.name, "stage": stage.name, "rate": rate, "ratio": median(&ratios)});
             row(&work.name, stage.name, format!("{rate:.0} {}", work.kind.unit()), &ratios, goal, figures);
