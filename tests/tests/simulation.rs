@@ -15,6 +15,7 @@ use sheen_tests::sim::{
         bad_network, bad_network_as, lost_bytes, lost_component, lost_file, lost_layout, power_failure,
         power_failure_as, replays, seeds,
     },
+    user_outage,
 };
 
 /// Number of operations of a run.
@@ -60,6 +61,18 @@ fn appends_of_a_users_mount_are_made_once_although_the_ost_crashes() {
 fn racing_clients_of_a_user_see_consistent_files_during_layout_swaps() {
     let run = |seed, log| as_user(|| race_beside_swaps(seed, log));
     seeds("racing_clients_of_a_user_see_consistent_files_during_layout_swaps", 60, run);
+}
+
+#[test]
+fn users_mount_writes_while_the_mdt_is_stopped_and_loses_nothing() {
+    let run = |seed, log| as_user(|| user_outage::without_mdt(seed, log));
+    seeds("users_mount_writes_while_the_mdt_is_stopped_and_loses_nothing", 20, run);
+}
+
+#[test]
+fn users_mount_replays_changes_to_an_ost_beside_those_of_removed_files() {
+    let run = |seed, log| as_user(|| user_outage::without_ost(seed, log));
+    seeds("users_mount_replays_changes_to_an_ost_beside_those_of_removed_files", 20, run);
 }
 
 #[test]

@@ -38,8 +38,12 @@ const OBJECTS_MAX: NonZeroUsize = NonZeroUsize::new(1 << 19).unwrap();
 const HELD_MAX: NonZeroUsize = NonZeroUsize::new(1 << 14).unwrap();
 /// Age at which a capability is replaced.
 const FRESH: Duration = Duration::from_secs(CAPABILITY_SECS as u64 / 2);
-/// Time after which old capabilities are presented, because the MDT does not answer.
+/// Age up to which OSTs accept a capability.
+const LIFE: Duration = Duration::from_secs(CAPABILITY_SECS as u64);
+/// Time after which old capabilities are used, because the MDT does not answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
+/// Time for which they are used then, before the MDT is asked again.
+const SILENT: Duration = Duration::from_secs(30);
 /// Number of restarts of the MDT and evictions after which one question fails.
 const EVICTIONS_MAX: u32 = 8;
 /// Number of objects that an OST is assumed to know; beyond that, they are presented again.
@@ -60,22 +64,22 @@ pub struct Capabilities {
     held: Mutex<LruCache<Fid, Held, FxBuildHasher>>,
     /// Held while the MDT is asked.
     asking: tokio::sync::Mutex<()>,
+    /// The MDT has not answered; until then, old capabilities are used.
+    silent: Mutex<Option<Instant>>,
 }
 
 /// The capabilities for one object: one by each key of the cluster.
 #[derive(Clone)]
 struct Held {
     since: Instant,
+    /// From then on it is replaced.
+    until: Instant,
     capabilities: Vec<Capability>,
 }
 
 impl Held {
     fn has(&self, right: u8) -> bool {
         self.capabilities.iter().any(|capability| capability.rights & right == right)
-    }
-
-    fn permits(&self, right: u8, now: Instant) -> bool {
-        self.has(right) && now.since(self.since) < FRESH
     }
 }
 
@@ -91,6 +95,7 @@ impl Capabilities {
             files: Mutex::new(LruCache::with_hasher(OBJECTS_MAX, FxBuildHasher)),
             held: Mutex::new(LruCache::with_hasher(HELD_MAX, FxBuildHasher)),
             asking: tokio::sync::Mutex::default(),
+            silent: Mutex::default(),
         })
     }
 
@@ -137,10 +142,23 @@ impl Capabilities {
     }
 
     fn hold(&self, capabilities: Vec<Capability>) {
+        *self.silent.lock() = None;
         let (since, mut held) = (self.rt.now(), self.held.lock());
         for of_object in capabilities.chunk_by(|a, b| a.object == b.object) {
-            held.put(of_object[0].object, Held { since, capabilities: of_object.to_vec() });
+            let held_now = Held { since, until: since + FRESH, capabilities: of_object.to_vec() };
+            held.put(of_object[0].object, held_now);
         }
+    }
+
+    /// Returns the capabilities for all of these objects and rights that are held, if `pick` takes
+    /// each of them.
+    fn all(&self, wanted: &[(Fid, u8)], pick: impl Fn(&Held) -> bool) -> Option<Vec<(Fid, Held)>> {
+        let mut held = self.held.lock();
+        let mut one = |&(object, right): &(Fid, u8)| {
+            let found = held.get(&object).filter(|held| held.has(right) && pick(held))?;
+            Some((object, found.clone()))
+        };
+        wanted.iter().map(&mut one).collect()
     }
 
     /// Returns capabilities for objects with these rights, and with those of other objects of the
@@ -151,46 +169,98 @@ impl Capabilities {
     /// the error of the MDT.
     async fn get(&self, wanted: &[(Fid, u8)]) -> Result<Vec<(Fid, Held)>> {
         let now = self.rt.now();
-        let known = |&(object, right): &(Fid, u8)| {
-            let held = self.held.lock().get(&object).cloned();
-            held.filter(|held| held.permits(right, now)).map(|held| (object, held))
-        };
-        if let Some(all) = wanted.iter().map(known).collect() {
+        if let Some(all) = self.all(wanted, |held| now < held.until) {
             return Ok(all);
         }
+        // OSTs accept these for a while, so nobody waits long for the MDT.
+        let Some(old) = self.all(wanted, |held| now < held.since + LIFE) else { return self.renew(wanted).await };
+        if self.silent.lock().is_none_or(|until| now >= until) {
+            match self.rt.timeout(ASK_MAX, self.renew(wanted)).await {
+                Ok(Err(Failure::LayoutMoved { partly })) => return Err(Failure::LayoutMoved { partly }),
+                Ok(Ok(new)) => return Ok(new),
+                // The file cannot be used by its name any more. Open files can until the old ones
+                // expire.
+                Ok(Err(_)) => {}
+                Err(_) => *self.silent.lock() = Some(self.rt.now() + SILENT),
+            }
+        }
+        Ok(self.postpone(old))
+    }
+
+    /// Uses old capabilities for a while, before the MDT is asked again.
+    fn postpone(&self, mut old: Vec<(Fid, Held)>) -> Vec<(Fid, Held)> {
+        let until = self.rt.now() + SILENT;
+        let mut all = self.held.lock();
+        for (object, old) in &mut old {
+            old.until = until.min(old.since + LIFE);
+            all.put(*object, old.clone());
+        }
+        old
+    }
+
+    /// Asks the MDT for those of these capabilities that are missing or old.
+    ///
+    /// # Errors
+    /// As [`Capabilities::get`].
+    async fn renew(&self, wanted: &[(Fid, u8)]) -> Result<Vec<(Fid, Held)>> {
         // One at a time: its answer may serve the others. So all objects of an operation are those
         // of one layout.
         let _asking = self.asking.lock().await;
-        let mut files = BTreeSet::new();
-        for (object, _) in wanted.iter().filter(|wanted| known(wanted).is_none()) {
-            let file = self.files.lock().get(object).copied().or_else(|| (self.file_of_locked)(*object));
-            files.insert(file.ok_or_else(|| {
-                tracing::warn!("{object}: the file of this object is not known: it cannot be used");
-                Failure::Errno(Errno::EACCES)
-            })?);
+        let is_fresh = |held: &Held| self.rt.now() < held.until;
+        let lacking = wanted.iter().filter(|one| self.all(std::slice::from_ref(*one), is_fresh).is_none());
+        let (answered, error) = self.fetch(lacking.map(|(object, _)| *object).collect()).await;
+        if let Some(all) = self.all(wanted, is_fresh) {
+            return Ok(all);
         }
-        let mut answered = FxHashSet::default();
-        let any = |&(object, right): &(Fid, u8)| {
-            let held = self.held.lock().get(&object).cloned();
-            held.filter(|held| held.has(right)).map(|held| (object, held))
-        };
-        for fid in files {
-            let ask = self.ask(fid);
-            // An OST in recovery takes old ones, and does not wait long.
-            match wanted.iter().map(any).collect() {
-                None => answered.extend(ask.await?),
-                Some(old) => match self.rt.timeout(ASK_MAX, ask).await {
-                    Ok(objects) => answered.extend(objects?),
-                    Err(_) => return Ok(old),
-                },
-            }
+        if let Some(error) = error {
+            return Err(error);
         }
         // A file that may be used, and has other objects now, was migrated, or has swapped them.
-        let refusal = |object| {
-            let is_left = !answered.is_empty() && !answered.contains(object);
-            if is_left { Failure::MOVED } else { Failure::Errno(Errno::EACCES) }
-        };
-        wanted.iter().map(|wanted| known(wanted).ok_or_else(|| refusal(&wanted.0))).collect()
+        let has_left =
+            |one: &(Fid, u8)| !answered.contains(&one.0) && self.all(std::slice::from_ref(one), is_fresh).is_none();
+        let moved = !answered.is_empty() && wanted.iter().any(has_left);
+        Err(if moved { Failure::MOVED } else { Failure::Errno(Errno::EACCES) })
+    }
+
+    /// Gets the capabilities for the files of these objects. Returns the objects of the files, and
+    /// the first error.
+    async fn fetch(&self, objects: Vec<Fid>) -> (FxHashSet<Fid>, Option<Failure>) {
+        let (mut files, mut error) = (BTreeSet::new(), None);
+        for object in objects {
+            match self.files.lock().get(&object).copied().or_else(|| (self.file_of_locked)(object)) {
+                Some(file) => drop(files.insert(file)),
+                None => {
+                    tracing::warn!("{object}: the file of this object is not known: it cannot be used");
+                    error = error.or(Some(Failure::Errno(Errno::EACCES)));
+                }
+            }
+        }
+        let mut answered = FxHashSet::default();
+        for file in files {
+            match self.ask(file).await {
+                Ok(objects) => answered.extend(objects),
+                Err(failure) => error = error.or(Some(failure)),
+            }
+        }
+        (answered, error)
+    }
+
+    /// Returns capabilities for the objects of lost changes, also old ones: an OST in recovery
+    /// accepts them. Those that are missing are absent. Takes [`ASK_MAX`] at most.
+    async fn for_recovery(&self, wanted: &[(Fid, u8)]) -> Vec<(Fid, Held)> {
+        let held = |one: &(Fid, u8)| self.all(std::slice::from_ref(one), |_| true);
+        let lacking: Vec<Fid> = wanted.iter().filter(|one| held(one).is_none()).map(|(object, _)| *object).collect();
+        if !lacking.is_empty() {
+            // It fails if the MDT does not answer.
+            let _ = self.rt.timeout(ASK_MAX, self.fetch(lacking)).await;
+        }
+        wanted.iter().filter_map(held).flatten().collect()
+    }
+
+    /// Forgets the capabilities for objects, because an OST refused them.
+    fn discard(&self, objects: &[(Fid, u8)]) {
+        let mut held = self.held.lock();
+        objects.iter().for_each(|(object, _)| drop(held.pop(object)));
     }
 
     /// Gets the capabilities for a file. Returns its objects; none if it may not be used.
@@ -248,13 +318,7 @@ impl Presented {
         if !self.are_needed() {
             return Ok(None);
         }
-        let mut wanted: Vec<(Fid, u8)> = Vec::new();
-        request.uses(|object, right| {
-            if wanted.last() != Some(&(object, right)) {
-                wanted.push((object, right));
-            }
-        });
-        self.missing_of(wanted).await
+        self.missing_of(wanted_by(request)).await
     }
 
     /// As [`Presented::missing`], for these rights on objects.
@@ -272,16 +336,28 @@ impl Presented {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let got = self.of.get(&wanted).await?;
-        let object = |(object, Held { since, capabilities }): &(Fid, Held)| {
-            let rights = capabilities.iter().fold(0, |all, capability| all | capability.rights);
-            (*object, rights, *since + FRESH)
-        };
-        let objects = got.iter().map(object).collect();
-        let capabilities: Vec<Capability> = got.into_iter().flat_map(|(_, held)| held.capabilities).collect();
-        let parts = capabilities.chunks(ost::CAPABILITIES_MAX);
-        let requests = parts.map(|part| ost::Request::Present { capabilities: part.to_vec() }).collect();
-        Ok(Some(Missing { requests, objects }))
+        Ok(Some(Missing::of(self.of.get(&wanted).await?)))
+    }
+
+    /// Returns what an OST in recovery needs for these rights on objects, and the objects for which
+    /// there is no capability.
+    pub async fn for_recovery(&self, wanted: &[(Fid, u8)]) -> (Option<Missing>, FxHashSet<Fid>) {
+        if !self.are_needed() || wanted.is_empty() {
+            return (None, FxHashSet::default());
+        }
+        let found = self.of.for_recovery(wanted).await;
+        let mut lacking: FxHashSet<Fid> = wanted.iter().map(|(object, _)| *object).collect();
+        for (object, _) in &found {
+            lacking.remove(object);
+        }
+        (Some(Missing::of(found)), lacking)
+    }
+
+    /// Records that the OST refused a request for which these were presented: it accepts none of
+    /// the capabilities that are held.
+    pub fn refused(&self, wanted: &[(Fid, u8)]) {
+        self.forget();
+        self.of.discard(wanted);
     }
 
     /// Records that objects have these names now, with the same rights.
@@ -304,10 +380,35 @@ impl Presented {
     }
 }
 
+/// Returns the objects that a request uses, with the rights for it.
+pub fn wanted_by(request: &ost::Request) -> Vec<(Fid, u8)> {
+    let mut wanted: Vec<(Fid, u8)> = Vec::new();
+    request.uses(|object, right| {
+        if wanted.last() != Some(&(object, right)) {
+            wanted.push((object, right));
+        }
+    });
+    wanted
+}
+
 /// Capabilities that an OST does not know yet.
 pub struct Missing {
     /// Requests that present them.
     pub requests: Vec<ost::Request>,
     /// Objects with their rights, and the time from which on the capability is replaced.
     objects: Vec<(Fid, u8, Instant)>,
+}
+
+impl Missing {
+    fn of(found: Vec<(Fid, Held)>) -> Missing {
+        let object = |(object, held): &(Fid, Held)| {
+            let rights = held.capabilities.iter().fold(0, |all, capability| all | capability.rights);
+            (*object, rights, held.until)
+        };
+        let objects = found.iter().map(object).collect();
+        let capabilities: Vec<Capability> = found.into_iter().flat_map(|(_, held)| held.capabilities).collect();
+        let parts = capabilities.chunks(ost::CAPABILITIES_MAX);
+        let requests = parts.map(|part| ost::Request::Present { capabilities: part.to_vec() }).collect();
+        Missing { requests, objects }
+    }
 }

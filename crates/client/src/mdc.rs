@@ -188,6 +188,14 @@ impl Sequence {
         self.prefetching |= ask;
         Some((Fid::new(self.seq, self.used), ask))
     }
+
+    /// Stops the use of the other sequences.
+    fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        self.spare = self.spare.filter(|seq| keep(*seq));
+        if !keep(self.seq) {
+            self.used = SEQ_WIDTH;
+        }
+    }
 }
 
 impl fmt::Debug for Mdc {
@@ -417,7 +425,7 @@ impl Mdc {
     }
 
     /// Shows a restarted MDT the sequences from which this mount names files, if it acts as one
-    /// user.
+    /// user. Those that the MDT does not know are no longer used: their key was replaced.
     ///
     /// # Errors
     /// The connection broke.
@@ -426,7 +434,12 @@ impl Mdc {
         if sequences.is_empty() {
             return Ok(());
         }
-        mdt.call(Request::OwnSequences { sequences }).await.map(drop).map_err(|e| e.errno())
+        let shown = mdt.call(Request::OwnSequences { sequences }).await.map_err(|e| e.errno())?;
+        if let Reply::Sequences(accepted) = shown.body.reply {
+            self.own.lock().retain(|(seq, _)| accepted.contains(seq));
+            self.sequence.lock().retain(|seq| accepted.contains(&seq));
+        }
+        Ok(())
     }
 
     fn prefetch(self: &Arc<Self>) {

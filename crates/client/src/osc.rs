@@ -18,7 +18,7 @@ use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
 
 use crate::{
-    capabilities::{Capabilities, Missing, Presented},
+    capabilities::{Capabilities, Missing, Presented, wanted_by},
     connection::import_state,
     failure::Failure,
     locks::LockTable,
@@ -227,7 +227,7 @@ impl<'a> OstRequest<'a> {
     /// EACCES: the user may not do what is requested. MOVED: an object has left its file.
     async fn run_as_user(self, in_place: bool) -> Result<Response<ost::Reply>, Failure> {
         let guard = (self.guarded || self.urgent).then(|| self.osc.import.prepare());
-        for _ in 0..PRESENTS_MAX {
+        for attempt in 0..PRESENTS_MAX {
             let presented = self.osc.present(&self.body).await;
             match (presented, &guard) {
                 // The lock under which the request is valid is lost.
@@ -240,7 +240,8 @@ impl<'a> OstRequest<'a> {
             let answer = if in_place { request.send_in_place().await } else { request.send().await };
             match answer {
                 // It does not know this client any more.
-                Err(e) if e.errno() == Errno::NO_CAPABILITY => self.osc.presented.forget(),
+                Err(e) if e.errno() == Errno::NO_CAPABILITY && attempt == 0 => self.osc.presented.forget(),
+                Err(e) if e.errno() == Errno::NO_CAPABILITY => self.osc.presented.refused(&wanted_by(&self.body)),
                 Ok(answer) => {
                     if let (ost::Request::Follow { objects }, ost::Reply::Objects(names)) = (&self.body, &answer.body) {
                         self.osc.presented.followed(objects, names);

@@ -15,10 +15,10 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use sheen_namespace::{ClientId, Done, READ, WRITE};
+use sheen_namespace::{ClientId, Done, EXEC, Paths, READ, WRITE};
 use sheen_rpc::Export;
 use sheen_wire::auth::{Proof, User};
-use sheen_wire::mds::{Call, Change, Replay, Reply, Request, SEQUENCES_MAX, flags};
+use sheen_wire::mds::{Call, Change, REOPENS_MAX, Replay, Reply, Request, SEQUENCES_MAX, flags};
 use sheen_wire::ost::{CAPABILITIES_MAX, CAPABILITY_PURPOSE, CAPABILITY_SECS, Capability, rights};
 use sheen_wire::{Cred, Errno, Fid, Result, Time, frame};
 
@@ -67,10 +67,16 @@ struct Executed<'a> {
 }
 
 impl Mdt {
-    fn may(&self, export: &Export, user: &User, fid: Fid, wanted: u32) -> Result<()> {
+    /// Returns the user's rights on a file: none if the user cannot reach it.
+    fn rights(&self, export: &Export, user: &User, fid: Fid, paths: &mut Paths) -> Result<u32> {
         let (mut core, client, cred) = (self.core.lock(), ClientId(export.id()), cred(user));
-        let may = core.ns.rights(client, &cred, fid)? & wanted == wanted && core.ns.reaches(client, &cred, fid)?;
-        if may { Ok(()) } else { Err(Errno::EACCES) }
+        let rights = core.ns.rights(client, &cred, fid)?;
+        Ok(if core.ns.reaches(client, &cred, fid, paths)? { rights } else { 0 })
+    }
+
+    fn may(&self, export: &Export, user: &User, fid: Fid, wanted: u32) -> Result<()> {
+        let rights = self.rights(export, user, fid, &mut Paths::default())?;
+        if rights & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// Makes a request that of the client's user. Does nothing for other clients.
@@ -84,12 +90,21 @@ impl Mdt {
         }
         self.check_fids(export, user, &call.request)?;
         match &mut call.request {
-            Request::ReadDir { fid, .. } => self.may(export, user, *fid, READ),
+            Request::ReadDir { fid, attrs, .. } => {
+                let rights = self.rights(export, user, *fid, &mut Paths::default())?;
+                // Names need the right to read, everything else that to search.
+                *attrs &= rights & EXEC != 0;
+                if rights & READ != 0 { Ok(()) } else { Err(Errno::EACCES) }
+            }
             Request::LayoutIntent { fid, .. } => self.may(export, user, *fid, WRITE),
+            Request::Reopen { files, .. } if files.len() > REOPENS_MAX => Err(Errno::E2BIG),
             Request::Reopen { files, .. } => {
+                let mut paths = Paths::default();
                 for (fid, flags, _) in files {
                     *flags &= !flags::EXEC; // it would keep the owner from writing
-                    if self.may(export, user, *fid, needed(*flags)).is_err() {
+                    let needed = needed(*flags);
+                    let rights = self.rights(export, user, *fid, &mut paths);
+                    if !rights.is_ok_and(|rights| rights & needed == needed) {
                         *fid = Fid::ZERO; // there is no such file: the reply says so
                     }
                 }
@@ -113,10 +128,10 @@ impl Mdt {
             return Err(Errno::EINVAL);
         }
         let (mut core, client, cred) = (self.core.lock(), ClientId(export.id()), cred(user));
-        let mut involved = Vec::new();
+        let (mut involved, mut paths) = (Vec::new(), Paths::default());
         core.ns.involved(request, &mut |fid| involved.push(fid));
         for fid in involved {
-            if !core.ns.reaches(client, &cred, fid)? {
+            if !core.ns.reaches(client, &cred, fid, &mut paths)? {
                 return Err(Errno::EACCES);
             }
         }
@@ -133,7 +148,8 @@ impl Mdt {
         signer.sign(&self.sequence(user, *seq)).last().map_or(Reply::Seq(*seq), |proof| Reply::OwnSeq(*seq, proof))
     }
 
-    /// Records the sequences that an earlier life of the MDT gave the client's user.
+    /// Records the sequences that an earlier life of the MDT gave the client's user. Returns those
+    /// that the client may still use.
     ///
     /// # Errors
     /// E2BIG: too many.
@@ -144,8 +160,11 @@ impl Mdt {
         if let (Some(user), Some(signer)) = (export.user(), self.net.signer(SEQUENCE_PURPOSE)) {
             let valid = sequences.iter().filter(|(seq, proof)| signer.is_valid(&self.sequence(user, *seq), proof));
             valid.for_each(|(seq, _)| self.sequences.lock().insert(user.uid, *seq));
+            let mut own = self.sequences.lock();
+            let accepted = sequences.iter().map(|(seq, _)| *seq).filter(|seq| own.has(user.uid, *seq));
+            return Ok(Reply::Sequences(accepted.collect()));
         }
-        Ok(Reply::Ok)
+        Ok(Reply::Sequences(sequences.iter().map(|(seq, _)| *seq).collect()))
     }
 
     /// Returns what the proof of a sequence covers.
@@ -178,7 +197,7 @@ impl Mdt {
         let (allowed, layout) = {
             let mut core = self.core.lock();
             let (client, cred) = (ClientId(export.id()), cred(user));
-            let reached = core.ns.reaches(client, &cred, fid)?;
+            let reached = core.ns.reaches(client, &cred, fid, &mut Paths::default())?;
             let allowed = if reached { core.ns.rights(client, &cred, fid)? } else { 0 };
             (allowed, if allowed == 0 { None } else { core.ns.layout(fid)? })
         };

@@ -15,7 +15,8 @@ use crate::{
 pub const READ: u32 = 4;
 /// Permission to write.
 pub const WRITE: u32 = 2;
-pub(crate) const EXEC: u32 = 1;
+/// Permission to execute a file, or to search a directory.
+pub const EXEC: u32 = 1;
 
 pub(crate) const SUID: u32 = 0o4000;
 pub(crate) const SGID: u32 = 0o2000;

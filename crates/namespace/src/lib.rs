@@ -55,7 +55,7 @@ mod replies;
 mod store;
 mod tables;
 
-pub use access::{READ, WRITE};
+pub use access::{EXEC, READ, WRITE};
 pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};
@@ -67,7 +67,7 @@ pub use ids::OrphanRange;
 pub use interface::{Destroy, Done, Env, LayoutRequest};
 pub use layer::Batch;
 pub use namespace::Namespace;
-pub use ops::Taking;
+pub use ops::{Paths, Taking};
 pub use record::FORMAT_VERSION;
 pub use relayouts::Renamed;
 pub use replies::Origin;

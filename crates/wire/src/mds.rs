@@ -44,6 +44,8 @@ pub const CLOSED_MAX: usize = 256;
 pub const REPLAYS_MAX: usize = 4096;
 /// Maximum layouts of one `AdoptLayouts`.
 pub const LAYOUTS_MAX: usize = 1024;
+/// Maximum files of one `Reopen`.
+pub const REOPENS_MAX: usize = 16384;
 /// Maximum sequences of one `OwnSequences`.
 pub const SEQUENCES_MAX: usize = 64;
 /// Maximum locks of one `Relock`.
@@ -495,6 +497,8 @@ pub enum Reply {
     Replayed(Vec<Result<(), Errno>>),
     /// To `Capabilities`; empty if the caller may neither read nor write the file.
     Capabilities(Vec<Capability>),
+    /// To `OwnSequences`: those from which the client may still name files.
+    Sequences(Vec<u64>),
 }
 
 impl Request {

@@ -70,7 +70,8 @@ pub enum Change {
 }
 
 impl Change {
-    fn objects(&self, f: &mut impl FnMut(Fid, u8)) {
+    /// Calls `f` for each object with the right that the change needs.
+    pub fn objects(&self, f: &mut impl FnMut(Fid, u8)) {
         match self {
             Change::Write { parts, .. } => parts.iter().for_each(|part| f(part.object, rights::WRITE)),
             Change::Truncate { objects } => objects.iter().for_each(|(object, _)| f(*object, rights::WRITE)),

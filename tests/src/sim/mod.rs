@@ -20,7 +20,7 @@
 //!   replies.
 //! * [`crashes`]: crashes of servers under load; [`ost_crash`]: of an OSS, with dirty data.
 //! * [`lost_client`]: recoveries that go on without one client.
-//! * [`outage`]: mirrors while an OST is down.
+//! * [`outage`]: mirrors while an OST is down; [`user_outage`]: a user's mount while a server is.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
 #![allow(missing_docs, reason = "fields of operations have the names of the system call's parameters")]
@@ -43,5 +43,6 @@ pub mod run;
 pub mod scenario;
 pub mod striping;
 pub mod tree;
+pub mod user_outage;
 
 pub use cluster::{CLIENTS, MDS, OSSES};

@@ -18,10 +18,11 @@ use sheen_rt::{RealOptions, Rt};
 use sheen_tests::{Fs, Mount, Ran, can_mount, detach, is_root, run_command, sh, sheen, wait::eventually};
 use sheen_wire::{
     Bulk, Cred, Errno, Fid, Mds, Mgs, Ost, Protocol, Time,
+    auth::{KeyId, Proof},
     fid::ROOT,
     frame,
     ldlm::{Cookie, Enqueue, Mode, Policy, Resource},
-    mds::{Call, Replay, Reply, Request, flags},
+    mds::{Call, REOPENS_MAX, Replay, Reply, Request, flags},
     mgs::{self, TargetKind},
     ost::{self, Capability, Grant, Part, rights},
 };
@@ -43,7 +44,7 @@ impl World {
             return None;
         }
         let fs = Fs::up(2);
-        fs.sh("chmod 1777 .; echo secret > private; chmod 600 private; echo public > public; mkdir -m 700 closed; echo all > closed/open; chmod 666 closed/open").ok();
+        fs.sh("chmod 1777 .; echo secret > private; chmod 600 private; echo public > public; mkdir -m 700 closed; echo all > closed/open; chmod 666 closed/open; mkdir listed; touch listed/f; chmod 744 listed").ok();
         let keys = fs.base.join("their-keys");
         let (program, dir) = (sheen().display().to_string(), fs.dir().display().to_string());
         let add = format!("SHEEN_KEY_DIR={} {program} key add -", keys.display());
@@ -235,7 +236,7 @@ fn changed_and_foreign_capabilities_are_ignored() {
 #[test]
 fn forged_credentials_are_those_of_the_keys_user() {
     let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
-    let (private, closed) = (world.fid("private"), world.fid("closed"));
+    let (private, closed, listed) = (world.fid("private"), world.fid("closed"), world.fid("listed"));
     Program::run(&world, async |program| {
         let mdt = program.mdt();
         let open = |fid, flags| Request::Open { cred: Cred::ROOT, fid, flags };
@@ -267,6 +268,13 @@ fn forged_credentials_are_those_of_the_keys_user() {
         ] {
             assert_eq!(ask_mdt(&mdt, request.clone()).await.unwrap_err(), Errno::EACCES, "{request:?}");
         }
+        match ask_mdt(&mdt, Request::ReadDir { fid: listed, cookie: 0, max_bytes: 4096, attrs: true }).await {
+            Ok(Reply::Entries { entries, .. }) => {
+                assert!(entries.iter().any(|entry| &entry.name[..] == b"f"));
+                assert!(entries.iter().all(|entry| entry.entry.is_none()), "it may be listed, and not searched");
+            }
+            other => unreachable!("{other:?}"),
+        }
         assert_eq!(ask_mdt(&mdt, Request::Paths { cred: Cred::ROOT, fid: private }).await.unwrap_err(), Errno::EPERM);
         // The program says that it has the file open, and has no more rights by that.
         let files = vec![(private, flags::RDWR, 7)];
@@ -274,8 +282,15 @@ fn forged_credentials_are_those_of_the_keys_user() {
             Ok(Reply::Handles(handles)) => assert_eq!(handles, [Err(Errno::ESTALE)]),
             other => unreachable!("{other:?}"),
         }
+        let files = vec![(private, flags::RDWR, 7); REOPENS_MAX + 1];
+        assert_eq!(ask_mdt(&mdt, Request::Reopen { files, first: true, last: true }).await.unwrap_err(), Errno::E2BIG);
         assert_eq!(capabilities(&mdt, private).await, []);
         assert_eq!(capabilities(&mdt, hidden).await, []);
+        let forged = (private.seq, Proof { key: KeyId(1), mac: [0; 16] });
+        match ask_mdt(&mdt, Request::OwnSequences { sequences: vec![forged] }).await {
+            Ok(Reply::Sequences(accepted)) => assert!(accepted.is_empty(), "no sequences of others"),
+            other => unreachable!("{other:?}"),
+        }
         let Ok(Reply::OwnSeq(seq, _)) = ask_mdt(&mdt, Request::AllocSeq).await else { unreachable!("a sequence") };
         let node = sheen_wire::mds::NewNode::Dir;
         let fid = Fid::new(seq, 1);

@@ -59,7 +59,9 @@ pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Ret
     let mut replays: Vec<Replay> =
         retained.iter().filter(|change| change.transno > committed).flat_map(replays_of).collect();
     replays.sort_by_key(|replay| replay.transno);
-    let mut failed = Vec::new();
+    let (all, mut wanted) = (replays.len(), Vec::new());
+    replays.iter().for_each(|replay| replay.change.objects(&mut |object, right| wanted.push((object, right))));
+    let mut failed = present(ost, presented, &wanted, &mut replays).await?;
     let (mut rest, mut first) = (&replays[..], true);
     loop {
         let (some, others) = rest.split_at(part(rest));
@@ -67,9 +69,6 @@ pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Ret
         let mut bulk = Bulk::new();
         some.iter().for_each(|replay| bulk.append(replay.bulk.clone()));
         let request = Request::Replay { changes, first, last: others.is_empty() };
-        if !present(ost, presented, &request).await? {
-            return Ok(late(ost));
-        }
         match ost.call_with(request, bulk).await.map(|response| response.body) {
             Ok(Reply::Replayed(outcomes)) if outcomes.len() == some.len() => {
                 let is_lost = |(_, outcome): &(&Replay, Result<()>)| outcome.is_err();
@@ -77,7 +76,12 @@ pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Ret
             }
             Ok(_) => return Err(Errno::EPROTO),
             Err(e) if matches!(e.cause(), Cause::Answered(errno) if *errno == Errno::ESTALE) => return Ok(late(ost)),
-            Err(e) => return Err(e.errno()),
+            Err(e) => {
+                if e.errno() == Errno::NO_CAPABILITY {
+                    presented.refused(&wanted);
+                }
+                return Err(e.errno());
+            }
         }
         if others.is_empty() {
             break;
@@ -85,33 +89,45 @@ pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Ret
         (rest, first) = (others, false);
     }
     ost.forget(failed.iter().copied());
-    if !replays.is_empty() {
-        let (target, all) = (ost.target(), replays.len());
-        tracing::info!("{target}: its host failed: replayed {} of {all} changes", all - failed.len());
+    if all > 0 {
+        tracing::info!("{}: its host failed: replayed {} of {all} changes", ost.target(), all - failed.len());
     }
     Ok(Return::Replayed(Survival { epoch, lost, committed, dropped: ost.dropped(), failed }))
 }
 
-/// Presents the capabilities that a replay needs. Returns false if the mount does not get them: its
-/// user may not change a file any more.
+/// Presents the capabilities that the changes need. Removes the changes for which the mount gets
+/// none, because its user may not change a file any more. Returns the changes of which they are
+/// parts.
 ///
 /// # Errors
 /// The connection broke.
-async fn present(ost: &Recovering<Ost>, presented: &Presented, request: &Request) -> Result<bool> {
-    match presented.missing(request).await {
-        Ok(None) => Ok(true),
-        Ok(Some(mut missing)) => {
-            for present in missing.requests.drain(..) {
-                ost.call(present).await.map_err(|e| e.errno())?;
-            }
-            presented.sent(missing);
-            Ok(true)
+async fn present(
+    ost: &Recovering<Ost>,
+    presented: &Presented,
+    wanted: &[(Fid, u8)],
+    replays: &mut Vec<Replay>,
+) -> Result<Vec<u64>> {
+    let (missing, lacking) = presented.for_recovery(wanted).await;
+    if let Some(mut missing) = missing {
+        for present in missing.requests.drain(..) {
+            ost.call(present).await.map_err(|e| e.errno())?;
         }
-        Err(failure) => {
-            tracing::warn!("{}: cannot replay changes: {failure}; they are lost", ost.target());
-            Ok(false)
-        }
+        presented.sent(missing);
     }
+    let mut failed = Vec::new();
+    replays.retain(|replay| {
+        let mut may = true;
+        replay.change.objects(&mut |object, _| may &= !lacking.contains(&object));
+        if !may {
+            failed.push(replay.of);
+        }
+        may
+    });
+    if !failed.is_empty() {
+        let count = failed.len();
+        tracing::warn!("{}: {count} changes cannot be replayed: the user may not use the files now", ost.target());
+    }
+    Ok(failed)
 }
 
 fn late(ost: &Recovering<Ost>) -> Return {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sheen_rpc::{BoxFuture, Import, Recovering};
 use sheen_wire::{
     Errno, Fid, Mds, Result,
-    mds::{LAYOUTS_MAX, NO_HANDLE, RELOCKS_MAX, Reply, Request},
+    mds::{LAYOUTS_MAX, NO_HANDLE, RELOCKS_MAX, REOPENS_MAX, Reply, Request},
 };
 
 use super::{
@@ -19,9 +19,6 @@ use super::{
     files::{OpenFiles, local},
 };
 use crate::{cache::Layouts, locks::Flocks, mdc::Mdc, replay};
-
-/// Maximum number of open files in one `Reopen` request: some 400 kB.
-const REOPENS_AT_ONCE: usize = 16384;
 
 impl OpenFiles {
     /// Keeps the MDT informed of open files. All of them are opened again at an MDT that was
@@ -75,7 +72,7 @@ impl OpenFiles {
         let all = self.all();
         let (mut rest, mut first) = (&all[..], true);
         loop {
-            let (some, others) = rest.split_at(rest.len().min(REOPENS_AT_ONCE));
+            let (some, others) = rest.split_at(rest.len().min(REOPENS_MAX));
             let last = others.is_empty();
             let answer = mdt.call(Request::Reopen { files: opens(some), first, last }).await?;
             for closed in self.opened(some, answer.body.reply, true)? {
@@ -100,7 +97,7 @@ impl OpenFiles {
         }
         let (me, import) = (self.clone(), import.clone());
         Some(Box::pin(async move {
-            for files in files.chunks(REOPENS_AT_ONCE) {
+            for files in files.chunks(REOPENS_MAX) {
                 // Urgent, because other clients may wait for the lock.
                 let reopen = Request::Reopen { files: opens(files), first: false, last: false };
                 let answer = import.request(reopen).urgent().send().await?;

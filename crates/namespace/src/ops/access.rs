@@ -4,6 +4,7 @@
 //! EACCES if any of them is not granted; EINVAL for other bits. The superuser may execute only a
 //! file with an execute bit.
 
+use rustc_hash::FxHashMap;
 use sheen_wire::{self as wire, Cred, Errno, Fid, fid::ROOT, mds::Reply};
 
 use crate::{
@@ -12,7 +13,12 @@ use crate::{
 };
 
 /// Directories above a file that are checked at most. Paths of PATH_MAX have 2048.
-const DEPTH_MAX: u32 = 4096;
+const DEPTH_MAX: usize = 4096;
+
+/// The directories to which a caller can search, as far as one request has asked. So each is read
+/// once.
+#[derive(Default)]
+pub struct Paths(FxHashMap<Fid, bool>);
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn access(&mut self, cred: &Cred, fid: Fid, mask: u32) -> wire::Result<Reply> {
@@ -25,51 +31,68 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Returns whether a caller on this client can reach a file: by a path whose directories the
-    /// caller may search, or because the client has it open. An owner reaches a file without a
-    /// name. So does everybody a file that does not exist: the operation returns the error.
+    /// caller may search, or because the client has it open. An owner reaches each own file. So
+    /// does everybody a file that does not exist: the operation returns the error.
+    ///
+    /// A file with more names than are stored with it is reached, too: one of the others may lead
+    /// to it.
     ///
     /// # Errors
     /// EIO: it cannot be read.
-    pub fn reaches(&mut self, client: ClientId, cred: &Cred, fid: Fid) -> wire::Result<bool> {
+    pub fn reaches(&mut self, client: ClientId, cred: &Cred, fid: Fid, paths: &mut Paths) -> wire::Result<bool> {
         let Some(inode) = self.tables.inode(fid)? else { return Ok(true) };
-        if fid == ROOT || self.handles.is_open_by(fid, |of| of == client) {
+        if fid == ROOT || access::is_owner(cred, &inode) || self.handles.is_open_by(fid, |of| of == client) {
             return Ok(true);
         }
-        if inode.links.is_empty() {
-            return Ok(access::is_owner(cred, &inode));
+        if !inode.is_dir() && inode.links.len() < inode.nlink as usize {
+            return Ok(true);
         }
         for link in inode.links.iter() {
-            let (mut dir, mut depth) = (link.parent, 0);
-            loop {
-                let Some(inode) = self.tables.inode(dir)? else { break };
-                depth += 1;
-                if depth > DEPTH_MAX || access::check(&inode, cred, EXEC).is_err() {
-                    break;
-                }
-                if dir == ROOT {
-                    return Ok(true);
-                }
-                let Some(above) = inode.links.first() else { break };
-                dir = above.parent;
+            if self.searches_to(cred, link.parent, paths)? {
+                return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Returns whether a caller on this client may read and write a file: bits of [`READ`] and
-    /// [`WRITE`]. An owner may both, an executable file is read to be run, and an open file gives
-    /// what its flags say.
+    /// Returns whether a caller may search a directory and all above it.
+    fn searches_to(&mut self, cred: &Cred, dir: Fid, paths: &mut Paths) -> wire::Result<bool> {
+        let (mut at, mut passed) = (dir, Vec::new());
+        let verdict = loop {
+            if let Some(known) = paths.0.get(&at) {
+                break *known;
+            }
+            passed.push(at);
+            let Some(inode) = self.tables.inode(at)? else { break false };
+            if passed.len() > DEPTH_MAX || access::check(&inode, cred, EXEC).is_err() {
+                break false;
+            }
+            if at == ROOT {
+                break true;
+            }
+            let Some(above) = inode.links.first() else { break false };
+            at = above.parent;
+        };
+        paths.0.extend(passed.into_iter().map(|dir| (dir, verdict)));
+        Ok(verdict)
+    }
+
+    /// Returns whether a caller on this client may read and write a file, and search a directory:
+    /// bits of [`READ`], [`WRITE`] and [`EXEC`]. An owner may all, an executable file is read to be
+    /// run, and an open file gives what its flags say.
     ///
     /// # Errors
     /// ENOENT: it is deleted. EIO: it cannot be read.
     pub fn rights(&mut self, client: ClientId, cred: &Cred, fid: Fid) -> wire::Result<u32> {
         let inode = self.tables.inode(fid)?.ok_or(Errno::ENOENT)?;
         if access::is_owner(cred, &inode) {
-            return Ok(READ | WRITE);
+            return Ok(READ | WRITE | EXEC);
         }
         let may = |mask| access::check(&inode, cred, mask).is_ok();
         let runs = !inode.is_dir() && may(EXEC);
-        let by_mode = if may(READ) || runs { READ } else { 0 } | if may(WRITE) { WRITE } else { 0 };
-        Ok(if by_mode == READ | WRITE { by_mode } else { by_mode | self.handles.rights(client, fid) })
+        let right = |granted, mask| if granted { mask } else { 0 };
+        let by_mode = right(may(READ) || runs, READ) | right(may(WRITE), WRITE) | right(may(EXEC), EXEC);
+        let is_all = by_mode & (READ | WRITE) == READ | WRITE;
+        Ok(if is_all { by_mode } else { by_mode | self.handles.rights(client, fid) })
     }
 }

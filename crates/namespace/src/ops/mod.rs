@@ -34,6 +34,7 @@ mod xattr_lmv;
 mod xattr_lov;
 mod xattr_mirror;
 
+pub use access::Paths;
 pub(crate) use names::{COOKIE_INDEX_BITS, is_dots};
 pub(crate) use nodes::entry;
 pub use take_layout::Taking;
