@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 use sheen_layout::{Asked, Template};
 use sheen_oss::DiskSpec;
 use sheen_wire::auth::{Flavor, KeyId};
@@ -220,6 +221,20 @@ pub struct AuthArg {
     /// Accept connections on this host that another process passes on, such as a tunnel of ssh
     #[arg(long)]
     pub allow_relays: bool,
+    /// Issue keys to users who prove by MUNGE who they are. `hosts`: also to root of each host, who
+    /// may then act as any user
+    #[arg(long, value_enum, value_name = "WHOM")]
+    pub munge: Option<MungeArg>,
+}
+
+/// The choices of `--munge`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MungeArg {
+    /// Users other than root, each for itself
+    Users,
+    /// Users, and root of each host, which may act as any user
+    Hosts,
 }
 
 /// The choices of [`AuthArg`].

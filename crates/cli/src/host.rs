@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
 use sheen_control::Control;
 use sheen_layout::Asked;
-use sheen_lnet::{Fault, Net, Nid, parse_source};
+use sheen_lnet::{Fault, Net, Nid, Trust, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
@@ -79,7 +79,6 @@ pub struct Host {
     settings_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
     watched_dirs: WatchedDirs,
-    auth: AuthArg,
     _control: Option<Control>,
 }
 
@@ -123,8 +122,8 @@ impl DataService for LocalDataService {
 
 impl Host {
     /// Creates a process that hosts nothing yet. `lctl` can reach its parameters at once.
-    pub async fn new(rt: Rt, auth: AuthArg) -> Host {
-        let net = Net::trusting(rt.clone(), trust::trust(&auth));
+    pub async fn new(rt: Rt, trust: Trust) -> Host {
+        let net = Net::trusting(rt.clone(), trust);
         let params = Params::new();
         register_delay(&params, &net);
         let control = match Control::serve(&params) {
@@ -149,7 +148,6 @@ impl Host {
             data: Mutex::default(),
             settings_tasks: Mutex::default(),
             watched_dirs: WatchedDirs::default(),
-            auth,
             _control: control,
         }
     }
@@ -169,9 +167,9 @@ impl Host {
         Err(Failure::new(what))
     }
 
-    /// Listens at an address. Returns the address with its port.
-    pub async fn listen(&self, addr: SocketAddr) -> Result<SocketAddr> {
-        trust::check(&self.auth, addr)?;
+    /// Listens at an address as a server with these options. Returns the address with its port.
+    pub async fn listen(&self, addr: SocketAddr, auth: &AuthArg) -> Result<SocketAddr> {
+        trust::check(auth, addr)?;
         let bound = self.server.listen(addr).await.map_err(|e| {
             let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
             match e.kind() {
@@ -187,7 +185,7 @@ impl Host {
                 _ => failure,
             }
         })?;
-        if self.auth.auth == AuthMode::None {
+        if auth.auth == AuthMode::None {
             tracing::warn!("without authentication: everybody who reaches {bound} can read and change all files");
         }
         if !bound.ip().is_unspecified() {

@@ -23,6 +23,7 @@ mod log_fields;
 mod lost_targets;
 mod mount_options;
 mod mount_point_check;
+mod munge;
 mod oss_slots;
 mod paths;
 mod run_file;

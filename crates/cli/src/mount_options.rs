@@ -10,7 +10,8 @@ use sheen_mount::{IoUring, IoUringSwitch, Locks, MountFlags};
 use sheen_wire::auth::Flavor;
 
 use crate::{
-    args::{AuthArg, AuthMode, MountArgsCommon},
+    accounts::account,
+    args::{AuthMode, MountArgsCommon},
     error::{Failure, Result},
     trust,
 };
@@ -99,13 +100,8 @@ pub struct MountRequest {
     pub auth: AuthMode,
     /// The least protection of connections.
     pub flavor: Option<Flavor>,
-}
-
-impl MountRequest {
-    /// Returns whom the mount trusts.
-    pub fn auth(&self) -> AuthArg {
-        AuthArg { auth: self.auth, flavor: self.flavor, trust_network: false, allow_relays: false }
-    }
+    /// The user as whom servers run that issue keys by MUNGE, if it is neither root nor this user.
+    pub munge: Option<u32>,
 }
 
 /// Returns the mount options of `sheen up`.
@@ -117,7 +113,7 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
         ));
     }
     // The options of the environment are for mounts of all servers.
-    for option in ["auth", "flavor"] {
+    for option in ["auth", "flavor", "munge"] {
         if args.mount_options.iter().any(|word| word.split_once('=').is_some_and(|(name, _)| name == option)) {
             return Err(Failure::new(format!(
                 "mount option '{option}' is not supported by `sheen up`; use --{option}"
@@ -137,7 +133,8 @@ pub fn asked(args: &MountArgsCommon) -> Result<MountRequest> {
         ..sheen_mount::Options::default()
     };
     let remount = args.mount_options.iter().any(|word| word == "remount");
-    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key, flavor: None };
+    let mut asked =
+        MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key, flavor: None, munge: None };
     if !remount {
         take_defaults(&mut asked, &std::env::var(DEFAULTS).unwrap_or_default())?;
     }
@@ -170,7 +167,8 @@ pub fn remounted(words: &[String], has: MountFlags) -> MountFlags {
 pub fn known(words: Vec<String>) -> Vec<String> {
     let remount = words.iter().any(|word| word == "remount");
     let options = sheen_mount::Options::default();
-    let mut asked = MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key, flavor: None };
+    let mut asked =
+        MountRequest { options, remount, bind: false, retries: 0, auth: AuthMode::Key, flavor: None, munge: None };
     words.into_iter().filter(|word| take(&mut asked, word).is_ok()).collect()
 }
 
@@ -203,6 +201,12 @@ fn take(asked: &mut MountRequest, word: &str) -> Result {
         ("flavor", Some(flavor)) => {
             let flavor = flavor.parse();
             asked.flavor = Some(flavor.map_err(|e| Failure::new(format!("mount option 'flavor': {e}")))?);
+        }
+        ("munge", Some(user)) => {
+            let found = account(user).map(|user| user.uid).or_else(|| user.parse().ok());
+            let found =
+                found.ok_or_else(|| Failure::new(format!("mount option 'munge': there is no user '{user}'")))?;
+            asked.munge = Some(found);
         }
         ("network", Some("tcp" | "tcp0")) => {}
         (name, None) if HARMLESS.contains(&name) => {}

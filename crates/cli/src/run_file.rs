@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use sheen_wire::auth::Flavor;
 
 use crate::{
+    args::MungeArg,
     commands::umount::mounted_from,
     error::{Context, Failure, Result},
 };
@@ -45,6 +46,9 @@ pub struct Running {
     /// Whether it accepts connections that another process passes on.
     #[serde(default)]
     pub relays: bool,
+    /// To whom it issues keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub munge: Option<MungeArg>,
     /// The least protection of its connections, if it was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavor: Option<Flavor>,
@@ -167,6 +171,7 @@ mod tests {
             osts: 4,
             open: false,
             relays: false,
+            munge: None,
             flavor: None,
             since: 0,
         };

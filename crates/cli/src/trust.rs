@@ -1,25 +1,50 @@
 //! `--auth`, `--flavor` and the mount options of the same names: whom a process trusts.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use sheen_keys::Keyring;
-use sheen_lnet::{Keys, Protection, Trust};
+use sheen_lnet::{Applying, Issuing, Keys, Protection, Trust};
 use sheen_wire::auth::Flavor;
 
 use crate::{
-    args::{AuthArg, AuthMode},
+    args::{AuthArg, AuthMode, MungeArg},
     error::{Failure, Result},
+    munge::Munge,
 };
 
-/// Returns whom a process trusts that was started with these options.
-pub fn trust(auth: &AuthArg) -> Trust {
+/// Returns whom a server trusts that was started with these options.
+pub fn of_server(auth: &AuthArg) -> Trust {
     match auth.auth {
         AuthMode::Key => {
+            let issuing = auth.munge.map(|whom| Issuing { witness: Arc::new(Munge), hosts: whom == MungeArg::Hosts });
             let protection = auth.flavor.map_or_else(Protection::default, Protection::from);
-            Keys { relays: auth.allow_relays, protection, ..Keys::new(Keyring::of_user()) }.into()
+            Keys { relays: auth.allow_relays, protection, issuing, ..Keys::new(Keyring::of_user()) }.into()
         }
         AuthMode::None => Trust::All,
     }
+}
+
+/// Returns whom a mount trusts. `servers`: the user as whom servers run that issue keys by MUNGE,
+/// if it is neither root nor this user.
+pub fn of_mount(auth: AuthMode, flavor: Option<Flavor>, servers: Option<u32>) -> Trust {
+    match auth {
+        AuthMode::Key => {
+            let protection = flavor.map_or_else(Protection::default, Protection::from);
+            Keys { protection, applying: Some(applying(servers)), ..Keys::new(Keyring::of_user()) }.into()
+        }
+        AuthMode::None => Trust::All,
+    }
+}
+
+/// Returns whom a tool of this user trusts, which only asks.
+#[cfg(not(test))] // its caller is replaced in tests
+pub fn of_tools() -> Trust {
+    Keys { open_servers: true, applying: Some(applying(None)), ..Keys::new(Keyring::of_user()) }.into()
+}
+
+fn applying(servers: Option<u32>) -> Applying {
+    let servers = servers.map_or_else(|| vec![0, rustix::process::geteuid().as_raw()], |servers| vec![servers]);
+    Applying { witness: Arc::new(Munge), servers }
 }
 
 /// Refuses a protection that needs a key, without one.
@@ -36,6 +61,9 @@ pub fn check_flavor(auth: AuthMode, flavor: Option<Flavor>) -> Result {
 /// contradict each other.
 pub fn check(auth: &AuthArg, addr: SocketAddr) -> Result {
     check_flavor(auth.auth, auth.flavor)?;
+    if auth.auth == AuthMode::None && auth.munge.is_some() {
+        return Err(Failure::new("--munge issues keys, and auth is none").advise("omit one of the two"));
+    }
     if auth.auth == AuthMode::Key || addr.ip().is_loopback() || auth.trust_network {
         return Ok(());
     }

@@ -177,6 +177,11 @@ pub fn record(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
     Ok(path)
 }
 
+/// Returns whether a directory has the record of this issued key.
+pub(crate) fn is_recorded(dir: &Path, id: KeyId) -> bool {
+    dir.join(format!("{id}{ISSUED}")).exists()
+}
+
 /// Returns the records of issued keys in a server's directory with their files, the oldest first.
 /// Those of withdrawn keys are left out.
 ///

@@ -2,13 +2,14 @@
 
 use std::{
     fmt, io,
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
 use aws_lc_rs::hmac;
 use serde::{Deserialize, Serialize};
 use sheen_wire::{
-    auth::{Claim, ClusterId, GROUPS_MAX, Issued, KeyId, Role, User},
+    auth::{Claim, ClusterId, GROUPS_MAX, Issued, IssuedKey, KeyId, Role, User},
     frame,
 };
 
@@ -31,6 +32,8 @@ const USER_HEADING: &str = "\
 
 /// Distinguishes the secrets of issued keys from others that are derived of the same secret.
 const ISSUED: &[u8] = b"sheen issued key 1";
+/// Distinguishes the ids of keys that clients have applied for.
+const APPLICANT: &[u8] = b"sheen applicant 1";
 
 /// The secret of a key.
 #[derive(Clone, PartialEq, Eq)]
@@ -135,6 +138,12 @@ pub enum KeyError {
     /// A server needs a key of the cluster itself.
     #[error("key {0} is not for servers; start the server with a key of the cluster itself")]
     NotForServers(KeyId),
+    /// The key was withdrawn.
+    #[error("key {0} was withdrawn")]
+    Withdrawn(KeyId),
+    /// A server has no key yet.
+    #[error("this server has no key yet")]
+    NoKeyYet,
     /// A directory for keys of this user is not known.
     #[error("no directory for keys: set SHEEN_KEY_DIR or HOME")]
     NoDirectory,
@@ -201,6 +210,34 @@ impl Key {
         let secret = context.sign().as_ref().try_into().map_err(|_| KeyError::CannotIssue(self.id))?;
         let issue = Some(Issue { by: self.id, role: role.clone() });
         Ok(Key { cluster: self.cluster, id: *id, created, secret: Secret(secret), issue })
+    }
+
+    /// Issues the key of a client that has applied for one. The key is the same each time: it has
+    /// the same id for the same role and host. `host`: the client's, for a host's key.
+    ///
+    /// # Errors
+    /// As [`Key::issue`].
+    pub fn issue_to_applicant(&self, role: Role, host: IpAddr) -> Result<Key, KeyError> {
+        let host = Some(host.to_canonical()).filter(|_| role == Role::Host);
+        let applicant = frame::to_body(&(&role, host)).map_err(|_| KeyError::CannotIssue(self.id))?;
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.secret.0));
+        context.update(APPLICANT);
+        context.update(&applicant);
+        let tag = context.sign();
+        let id = tag.as_ref().first_chunk().ok_or(KeyError::CannotIssue(self.id))?;
+        self.issue(Issued { id: KeyId(u64::from_le_bytes(*id)), role }, self.created)
+    }
+
+    /// Returns an issued key as its server sends it. `None`: it was not issued.
+    pub fn to_issued(&self) -> Option<IssuedKey> {
+        let issued = self.claim().issued?;
+        Some(IssuedKey { by: self.root(), issued, created: self.created, secret: self.secret.0 })
+    }
+
+    /// Returns a key that a server of this cluster has sent.
+    pub fn from_issued(cluster: ClusterId, key: IssuedKey) -> Key {
+        let IssuedKey { by, issued: Issued { id, role }, created, secret } = key;
+        Key { cluster, id, created, secret: Secret(secret), issue: Some(Issue { by, role }) }
     }
 
     /// Returns the key of the cluster that servers need to know to check this one.

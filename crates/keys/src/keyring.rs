@@ -13,6 +13,7 @@
 
 use std::{
     collections::BTreeSet,
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -21,7 +22,7 @@ use sheen_wire::auth::{Claim, ClusterId, KEYS_MAX, KeyId, Role};
 
 use crate::{
     Key, KeyError, Signer,
-    dir::{Found, Listing, list, search_dirs, store},
+    dir::{Found, Listing, is_recorded, list, record, search_dirs, store},
 };
 
 /// The keys of a process.
@@ -56,7 +57,23 @@ impl State {
     fn trusts(&self, key: &Key) -> bool {
         let is_new =
             |(created, accepted): &(i64, Vec<KeyId>)| key.created >= *created || accepted.contains(&key.root());
-        !self.refused.contains(&key.id) && self.newest.as_ref().is_none_or(is_new)
+        self.newest.as_ref().is_none_or(is_new)
+    }
+
+    /// Returns the key to use for a server that accepts these: one that no server has refused, then
+    /// that with the most authority, then the newest. An administrator may have keys that are meant
+    /// for others.
+    ///
+    /// A refusal is not authenticated. So a refused key is used if there is no other one.
+    fn best<'a>(&self, keys: impl IntoIterator<Item = &'a Key>, accepted: &[KeyId]) -> Option<&'a Key> {
+        keys.into_iter().filter(|key| self.trusts(key) && accepted.contains(&key.root())).max_by_key(|key| {
+            let authority = match key.issue.as_ref().map(|issue| &issue.role) {
+                None | Some(Role::Server) => 2,
+                Some(Role::Host) => 1,
+                Some(Role::User(_)) => 0,
+            };
+            (!self.refused.contains(&key.id), authority, key.created, key.id)
+        })
     }
 
     fn cluster(&self) -> Option<ClusterId> {
@@ -201,7 +218,7 @@ impl Keyring {
     }
 
     /// Returns the newest key for a server of this cluster that accepts these keys, if it is known
-    /// without reading files.
+    /// without reading files, and no server has refused it.
     ///
     /// # Errors
     /// This process belongs to another cluster.
@@ -210,8 +227,8 @@ impl Keyring {
         match state.cluster() {
             Some(own) if own != cluster => Err(KeyError::OtherCluster { theirs: cluster, own }),
             _ => {
-                let keys = state.served.iter().chain(&state.used).filter(|key| state.trusts(key));
-                Ok(newest(keys, accepted).cloned())
+                let best = state.best(state.served.iter().chain(&state.used), accepted);
+                Ok(best.filter(|key| !state.refused.contains(&key.id)).cloned())
             }
         }
     }
@@ -232,18 +249,48 @@ impl Keyring {
         let state = self.state.read();
         // A server speaks to others by a key of the cluster only.
         let is_server = state.dir.is_some();
-        match newest(found.iter().filter(|key| state.trusts(key)), accepted) {
+        match state.best(found.iter().chain(&state.used), accepted) {
             Some(key) if is_server && key.issue.is_some() => Err(KeyError::NotForServers(key.id)),
             Some(key) => Ok(Some(key.clone())),
             None => unusable.map_or(Ok(None), Err),
         }
     }
 
-    /// Records that a server refused this issued key: it was withdrawn. Another one is used, if
-    /// there is one.
+    /// Records that a server refused this issued key: it was withdrawn, unless the server is an
+    /// impostor. Another one is used, if there is one.
     pub fn refused(&self, key: &Key) {
         if key.issue.is_some() {
             self.state.write().refused.insert(key.id);
+        }
+    }
+
+    /// Issues a key to a client that has applied for one, by the newest key that this process
+    /// serves, and records it in its directory. `host`: the client's.
+    ///
+    /// # Errors
+    /// [`KeyError::Withdrawn`]: that key was withdrawn. Otherwise this process has no key yet, or
+    /// the record cannot be written.
+    pub fn issue(&self, role: Role, host: IpAddr) -> Result<Key, KeyError> {
+        let (key, dir) = {
+            let state = self.state.read();
+            let newest = state.served.iter().filter(|key| key.issue.is_none()).max_by_key(|key| (key.created, key.id));
+            let key = newest.ok_or(KeyError::NoKeyYet)?.issue_to_applicant(role, host)?;
+            if state.withdrawn.contains(&key.id) {
+                return Err(KeyError::Withdrawn(key.id));
+            }
+            (key, state.dir.clone())
+        };
+        if let Some(dir) = dir.filter(|dir| !is_recorded(dir, key.id)) {
+            record(&dir, &key)?;
+        }
+        Ok(key)
+    }
+
+    /// Adds a key that a server has issued to this process.
+    pub fn received(&self, key: Key) {
+        let mut state = self.state.write();
+        if state.used.iter().all(|known| known.id != key.id) {
+            state.used.push(key);
         }
     }
 
@@ -260,6 +307,7 @@ impl Keyring {
         if state.learns.is_some() && key.issue.is_some() {
             return Err(KeyError::NotForServers(key.id));
         }
+        state.refused.remove(&key.id);
         match &mut state.newest {
             Some((created, _)) if key.created < *created => {}
             Some((created, all)) if key.created == *created => all.retain(|id| accepted.contains(id)),
@@ -289,19 +337,6 @@ impl Keyring {
         }
         Ok(())
     }
-}
-
-/// Returns the newest of the accepted keys with the most authority. An administrator may have keys
-/// that are meant for others.
-fn newest<'a>(keys: impl IntoIterator<Item = &'a Key>, accepted: &[KeyId]) -> Option<&'a Key> {
-    keys.into_iter().filter(|key| accepted.contains(&key.root())).max_by_key(|key| {
-        let authority = match key.issue.as_ref().map(|issue| &issue.role) {
-            None | Some(Role::Server) => 2,
-            Some(Role::Host) => 1,
-            Some(Role::User(_)) => 0,
-        };
-        (authority, key.created, key.id)
-    })
 }
 
 /// Returns the keys of the cluster itself: a server does not serve by an issued one.
@@ -471,6 +506,24 @@ mod tests {
         std::fs::remove_file(dir.path().join(old.file_name())).unwrap();
         ring.refresh().unwrap();
         assert_eq!((accepted(&two), accepted(&three)), (None, Some(three.secret.clone())));
+    }
+
+    #[test]
+    fn refused_key_is_used_only_if_there_is_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = key(1, 1, 10);
+        let issue = |id| root.issue(Issued { id: KeyId(id), role: Role::Host }, 30).unwrap();
+        let (one, other) = (issue(7), issue(8));
+        let ring = with_dirs(&[dir.path()]);
+        ring.confirmed(&one, &[root.id]).unwrap();
+        let known = || ring.known(ClusterId(1), &[root.id]).unwrap().map(|key| key.id);
+        let found = || ring.find(ClusterId(1), &[root.id]).unwrap().map(|key| key.id);
+        ring.refused(&one);
+        assert_eq!((known(), found()), (None, Some(one.id)), "files are searched; an impostor may have refused it");
+        store(dir.path(), &other).unwrap();
+        assert_eq!(found(), Some(other.id));
+        ring.confirmed(&one, &[root.id]).unwrap();
+        assert_eq!(known(), Some(one.id));
     }
 
     #[test]

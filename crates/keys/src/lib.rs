@@ -8,7 +8,8 @@
 //! * `key`: a key, and the text of its file;
 //! * `dir`: directories with key files;
 //! * `keyring`: the keys that a process uses and accepts;
-//! * `signer`: proofs that servers make for each other.
+//! * `signer`: proofs that servers make for each other;
+//! * `witness`: services by which processes prove as which user they run, such as MUNGE.
 //!
 //! Invariants:
 //! * No secret appears in a log, in an error or in the arguments of a process.
@@ -23,6 +24,7 @@ mod dir;
 mod key;
 mod keyring;
 mod signer;
+mod witness;
 
 pub use dir::{
     Found, Listing, list, load, record, records, remove, search_dirs, store, store_for_server, user_dir, withdraw,
@@ -30,3 +32,4 @@ pub use dir::{
 pub use key::{Issue, Key, KeyError, Record, Secret};
 pub use keyring::{Keyring, Refreshed};
 pub use signer::Signer;
+pub use witness::Witness;

@@ -1,5 +1,7 @@
 //! Reasons why a connection is not authenticated, as its client and as its server see them.
 
+use std::io;
+
 use sheen_keys::KeyError;
 use sheen_wire::{
     Errno,
@@ -19,6 +21,19 @@ pub enum AuthError {
         "this user has no key of the file system there (cluster {0}) that its servers accept; get a key file from its owner, then run `sheen key add FILE`"
     )]
     NoKey(ClusterId),
+    /// This process has no key, and cannot prove as which user it or the server runs.
+    #[error(
+        "this user has no key of the file system there (cluster {0}), and cannot get one: {1}; start MUNGE on this host, or get a key file from the file system's owner and run `sheen key add FILE`"
+    )]
+    NoWitness(ClusterId, io::Error),
+    /// The server refused to issue a key.
+    #[error("this user has no key of the file system there (cluster {0}), and its server issues none: {1}")]
+    NotIssued(ClusterId, &'static str),
+    /// A server that issues keys runs as a user whom this process does not trust.
+    #[error(
+        "the server runs as user {0}, whom this mount does not trust to issue keys; if that is right, use munge={0}"
+    )]
+    ServerOfUser(u32),
     /// A key file of this user is not usable.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -52,6 +67,22 @@ pub enum AuthError {
     Unexpected,
 }
 
+impl AuthError {
+    /// Returns the error of a client to which the server issues no key.
+    pub(crate) fn of_refused_applicant(errno: Errno, cluster: ClusterId) -> AuthError {
+        let reason = match errno {
+            Errno::EAGAIN | Errno::EBUSY => return AuthError::Busy,
+            Errno::ENOENT => "this user's key was withdrawn",
+            Errno::EPERM => "it knows no such user, or gives root no key",
+            Errno::EACCES => {
+                "it does not accept the credential of MUNGE; do both hosts have the same munge.key and time?"
+            }
+            _ => return AuthError::Unexpected,
+        };
+        AuthError::NotIssued(cluster, reason)
+    }
+}
+
 /// Why a server does not admit a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stranger {
@@ -73,6 +104,12 @@ pub enum Stranger {
     /// It named a key and does not know its secret.
     #[error("it does not know the secret of key {0}")]
     NoSecret(KeyId),
+    /// It applied for a key without proving as which user it runs.
+    #[error("it applied for a key, and its credential is not valid")]
+    Unproved,
+    /// This user gets no key.
+    #[error("it applied for a key, and this server issues none to user {0}")]
+    NotIssued(u32),
     /// This server does not know its keys yet.
     #[error("this server has not got its key from the MGS yet")]
     Starting,
@@ -95,7 +132,10 @@ impl Stranger {
             Stranger::Crowd => Errno::EBUSY,
             Stranger::UnknownKey(_) => Errno::ENOENT,
             Stranger::Relayed(_) => Errno::EREMOTE,
-            Stranger::Silent | Stranger::Slow | Stranger::NoKey | Stranger::NoSecret(_) => Errno::EACCES,
+            Stranger::Silent | Stranger::Slow | Stranger::NoKey | Stranger::NoSecret(_) | Stranger::Unproved => {
+                Errno::EACCES
+            }
+            Stranger::NotIssued(_) => Errno::EPERM,
             Stranger::Flavor => Errno::EOPNOTSUPP,
             Stranger::Invalid => Errno::EPROTO,
         }

@@ -12,7 +12,8 @@ use sheen_wire::{
 use crate::{
     Connection, Frame, Keys, Net, Nid, Receiver, RecvError, Sender, Trust,
     auth_error::{AuthError, Stranger},
-    noise::{Answered, Challenger, Entropy, Terms},
+    auth_message::{denied, post, reply},
+    noise::{Answered, Challenger, Entropy, Exchange, Terms},
     seal::Seals,
     sender::Ends,
 };
@@ -21,6 +22,17 @@ use crate::{
 const RECEPTION: Duration = Duration::from_secs(2);
 /// Wait before the servers are asked again, if none answers.
 const RECEPTION_RETRY: Duration = Duration::from_millis(500);
+
+/// Number of clients to which keys are issued at the same time.
+const APPLICANTS_MAX: usize = 8;
+
+/// How a handshake ended.
+enum Step {
+    /// The ends are authenticated.
+    Admitted,
+    /// The server has issued a key. Another handshake follows, with that key.
+    Issued,
+}
 
 /// The answer of servers that were asked once.
 enum Reception {
@@ -84,18 +96,19 @@ impl Net {
         Ok(())
     }
 
-    /// Returns the key for a server of a cluster that accepts these keys. Files are read for the
-    /// first connection, and if the server has withdrawn the keys that this process has used.
-    async fn key_for(&self, keyring: &Arc<Keyring>, cluster: ClusterId, accepted: &[KeyId]) -> io::Result<Key> {
+    /// Returns the key for a server of a cluster that accepts these keys, if there is one. Files
+    /// are read for the first connection, and if the server has withdrawn the keys that this
+    /// process has used.
+    async fn key_for(&self, keyring: &Arc<Keyring>, cluster: ClusterId, accepted: &[KeyId]) -> io::Result<Option<Key>> {
         let known = || keyring.known(cluster, accepted).map_err(|e| denied(e.into()));
         if let Some(key) = known()? {
-            return Ok(key);
+            return Ok(Some(key));
         }
         // The files may lie on a file system that does not answer, such as this one: one thread at
         // most waits for it.
         let searching = self.key_search().clone().lock_owned().await;
         if let Some(key) = known()? {
-            return Ok(key);
+            return Ok(Some(key));
         }
         let (keyring, accepted) = (keyring.clone(), accepted.to_owned());
         let find = move || {
@@ -103,23 +116,33 @@ impl Net {
             drop(searching);
             found
         };
-        let found = self.rt().run_blocking(find).await;
-        found.map_err(AuthError::from).and_then(|key| key.ok_or(AuthError::NoKey(cluster))).map_err(denied)
+        self.rt().run_blocking(find).await.map_err(|e| denied(e.into()))
     }
 
     /// Authenticates a connection as its client.
     pub(crate) async fn introduce(&self, sender: &Sender, receiver: &mut Receiver) -> io::Result<()> {
-        let Trust::Keys(Keys { keyring, open_servers, protection, .. }) = self.trust() else { return Ok(()) };
+        let Trust::Keys(keys) = self.trust() else { return Ok(()) };
+        match self.answer(keys, sender, receiver).await? {
+            Step::Admitted => Ok(()),
+            Step::Issued => match self.answer(keys, sender, receiver).await? {
+                Step::Admitted => Ok(()),
+                Step::Issued => Err(denied(AuthError::Unexpected)),
+            },
+        }
+    }
+
+    async fn answer(&self, keys: &Keys, sender: &Sender, receiver: &mut Receiver) -> io::Result<Step> {
+        let Keys { keyring, open_servers, protection, applying, .. } = keys;
         let route = route_of_client(sender)?;
         let least = protection.of(route);
         let offered = least.and_more();
         post(sender, &Auth::Begin { flavors: offered, route })?;
-        let (cluster, accepted, flavor, challenge) = match reply(receiver).await? {
-            Ok(Auth::Challenge { cluster, keys, flavor, noise }) => match Flavor::of_bit(flavor) {
-                Some(flavor) if flavor >= least => (cluster, keys, flavor, noise),
+        let (cluster, accepted, flavor, challenge, issues) = match reply(receiver).await? {
+            Ok(Auth::Challenge { cluster, keys, flavor, noise, issues }) => match Flavor::of_bit(flavor) {
+                Some(flavor) if flavor >= least => (cluster, keys, flavor, noise, issues),
                 _ => return Err(denied(AuthError::Unexpected)),
             },
-            Ok(Auth::Open) if *open_servers => return Ok(()),
+            Ok(Auth::Open) if *open_servers => return Ok(Step::Admitted),
             Ok(Auth::Open) => return Err(denied(AuthError::ServerOpen)),
             Err(Errno::EREMOTE) => return Err(denied(AuthError::Relayed)),
             Err(Errno::EOPNOTSUPP) => return Err(denied(AuthError::Flavor)),
@@ -128,8 +151,17 @@ impl Net {
             }
             _ => return Err(denied(AuthError::Unexpected)),
         };
-        let key = self.key_for(keyring, cluster, &accepted).await?;
         let terms = Terms { offered, flavor, cluster, keys: &accepted, route };
+        let Some(key) = self.key_for(keyring, cluster, &accepted).await? else {
+            let Some(applying) = applying.as_ref().filter(|_| issues) else {
+                return Err(denied(AuthError::NoKey(cluster)));
+            };
+            let exchange = Exchange::answer(self.entropy(), &terms, &challenge);
+            let exchange = exchange.map_err(|_| denied(AuthError::Unexpected))?;
+            let key = applying.apply(self.rt(), (sender, receiver), exchange, cluster).await?;
+            keyring.received(key);
+            return Ok(Step::Issued);
+        };
         let answer = Answered::answer(self.entropy(), &terms, &key, &challenge);
         let (answered, noise) = answer.map_err(|_| denied(AuthError::Unexpected))?;
         let claim = key.claim();
@@ -157,7 +189,7 @@ impl Net {
             sender.protect(seals.send);
             receiver.protect(seals.receive);
         }
-        Ok(())
+        Ok(Step::Admitted)
     }
 
     /// Authenticates a connection as its server. Returns the client's first frame afterwards. The
@@ -176,7 +208,7 @@ impl Net {
             return receiver.recv().await;
         };
         let admitted = match self.strangers().count(self.limits().strangers_max) {
-            Some(_counted) => match self.challenge(keys, sender, receiver).await {
+            Some(_counted) => match self.authenticate(keys, sender, receiver).await {
                 Err(RecvError::Frame(_)) => Err(Stranger::Invalid),
                 Err(RecvError::Stalled) => Err(Stranger::Slow),
                 admitted => admitted?,
@@ -193,12 +225,28 @@ impl Net {
         }
     }
 
-    async fn challenge(
+    async fn authenticate(
         &self,
         keys: &Keys,
         sender: &Sender,
         receiver: &mut Receiver,
     ) -> Result<Result<(), Stranger>, RecvError> {
+        match self.challenge(keys, sender, receiver).await? {
+            Ok(Step::Issued) => {}
+            other => return Ok(other.map(drop)),
+        }
+        match self.challenge(keys, sender, receiver).await? {
+            Ok(Step::Issued) => Ok(Err(Stranger::Invalid)),
+            other => Ok(other.map(drop)),
+        }
+    }
+
+    async fn challenge(
+        &self,
+        keys: &Keys,
+        sender: &Sender,
+        receiver: &mut Receiver,
+    ) -> Result<Result<Step, Stranger>, RecvError> {
         let first = receiver.recv().await?;
         if first.header.kind != Kind::Auth {
             return Ok(Err(Stranger::Silent));
@@ -219,13 +267,23 @@ impl Net {
         let Ok((challenger, noise)) = Challenger::begin(self.entropy(), &terms) else {
             return Ok(Err(Stranger::Invalid));
         };
-        post(sender, &Auth::Challenge { cluster, keys: accepted.clone(), flavor: flavor.bit(), noise })?;
+        let issues = keys.issuing.is_some();
+        post(sender, &Auth::Challenge { cluster, keys: accepted.clone(), flavor: flavor.bit(), noise, issues })?;
         let answer = match receiver.recv().await {
             Err(RecvError::Eof) => return Ok(Err(Stranger::NoKey)),
             answer => answer?,
         };
         let answer = if answer.header.kind == Kind::Auth { frame::from_body(&answer.body) } else { Ok(Auth::Open) };
-        let Ok(Auth::Answer { claim, noise }) = answer else { return Ok(Err(Stranger::Invalid)) };
+        let (claim, noise) = match (answer, &keys.issuing) {
+            (Ok(Auth::Answer { claim, noise }), _) => (claim, noise),
+            (Ok(Auth::Apply { noise, credential }), Some(issuing)) => {
+                let Ok(exchange) = challenger.exchange(&noise) else { return Ok(Err(Stranger::Invalid)) };
+                let Some(counted) = self.applicants().count(APPLICANTS_MAX) else { return Ok(Err(Stranger::Crowd)) };
+                let issued = issuing.answer(self.rt(), (&keys.keyring, counted), sender, exchange, credential).await?;
+                return Ok(issued.map(|()| Step::Issued));
+            }
+            _ => return Ok(Err(Stranger::Invalid)),
+        };
         let id = claim.issued.as_ref().map_or(claim.key, |issued| issued.id);
         let Some(key) = keys.keyring.claimed(&claim) else { return Ok(Err(Stranger::UnknownKey(id))) };
         match challenger.check(&key, &noise) {
@@ -242,7 +300,7 @@ impl Net {
                     sender.protect(seals.send);
                     receiver.protect(seals.receive);
                 }
-                Ok(Ok(()))
+                Ok(Ok(Step::Admitted))
             }
             Err(_) => Ok(Err(Stranger::NoSecret(id))),
         }
@@ -271,32 +329,9 @@ fn refusal(error: io::Error) -> Option<AuthError> {
     Some(*refusal).filter(|refusal| !matches!(refusal, AuthError::Busy))
 }
 
-fn denied(error: AuthError) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, error)
-}
-
-fn post(sender: &Sender, message: &Auth) -> io::Result<()> {
-    let body = frame::to_body(message).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-    sender.post(Frame { body: body.into(), ..Frame::new(Kind::Auth, 0) })
-}
-
 /// Sends a refusal.
 fn refuse(sender: &Sender, errno: Errno) -> io::Result<()> {
     let mut frame = Frame::new(Kind::Auth, 0);
     frame.header.status = errno.0;
     sender.post(frame)
-}
-
-/// Returns the server's message, or the errno of its refusal.
-async fn reply(receiver: &mut Receiver) -> io::Result<Result<Auth, Errno>> {
-    let frame = receiver.recv().await.map_err(|e| match e {
-        RecvError::Io(e) => e,
-        RecvError::Eof => io::ErrorKind::ConnectionAborted.into(),
-        e => io::Error::other(e),
-    })?;
-    match (frame.header.kind, frame.header.status) {
-        (Kind::Auth, 0) => frame::from_body(&frame.body).map(Ok).map_err(|_| denied(AuthError::Unexpected)),
-        (Kind::Auth, errno) => Ok(Err(Errno(errno))),
-        _ => Err(denied(AuthError::Unexpected)),
-    }
 }

@@ -4,7 +4,8 @@
 //! * [`net`]: [`Net`], a process's view of the network: the services that run in it, its addresses,
 //!   its connections, faults to inject;
 //! * `handshake`: authentication of the two ends of a tcp connection, and [`auth_error`], why it
-//!   failed; `seal`: the protection of frames afterwards;
+//!   failed; [`application`]: keys for clients that have none; `seal`: the protection of frames
+//!   afterwards;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.
 //!
@@ -19,7 +20,9 @@
 //! * An idle connection uses no CPU: it has no timer and is not polled.
 
 mod accepted;
+pub mod application;
 pub mod auth_error;
+mod auth_message;
 pub mod fault;
 pub mod frame;
 mod handshake;
@@ -30,6 +33,7 @@ pub mod receiver;
 mod seal;
 pub mod sender;
 
+pub use application::{Applying, Issuing};
 pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};

@@ -21,6 +21,7 @@ use tokio::sync::{Notify, futures::Notified};
 use crate::{
     Nid,
     accepted::{Accepted, Counted},
+    application::{Applying, Issuing},
     fault::{Fault, Faults},
     receiver::{Pools, Receiver},
     sender::{Ends, Sender},
@@ -76,6 +77,10 @@ pub struct Keys {
     pub relays: bool,
     /// The least protection of connections.
     pub protection: Protection,
+    /// As a client, this process applies for a key if it has none.
+    pub applying: Option<Applying>,
+    /// As a server, this process issues keys to clients that have none.
+    pub issuing: Option<Issuing>,
 }
 
 /// The least protection that an end of a connection accepts.
@@ -111,7 +116,7 @@ impl Keys {
     /// Returns the defaults of a process with this keyring.
     pub fn new(keyring: impl Into<Arc<Keyring>>) -> Keys {
         let (keyring, protection) = (keyring.into(), Protection::default());
-        Keys { keyring, open_servers: false, relays: false, protection }
+        Keys { keyring, open_servers: false, relays: false, protection, applying: None, issuing: None }
     }
 }
 
@@ -143,6 +148,7 @@ pub struct Net {
     pools: Pools,
     accepted: Accepted,
     strangers: Accepted,
+    applicants: Accepted,
     /// Held while key files are searched.
     key_search: Arc<tokio::sync::Mutex<()>>,
 }
@@ -187,6 +193,7 @@ impl Net {
             pools: Pools::new(),
             accepted: Accepted::default(),
             strangers: Accepted::default(),
+            applicants: Accepted::default(),
             key_search: Arc::default(),
         })
     }
@@ -228,6 +235,10 @@ impl Net {
 
     pub(crate) fn strangers(&self) -> &Accepted {
         &self.strangers
+    }
+
+    pub(crate) fn applicants(&self) -> &Accepted {
+        &self.applicants
     }
 
     /// Makes a service reachable over `lo` under a target's name. Returns the service that had the

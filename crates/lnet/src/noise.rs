@@ -17,6 +17,10 @@ use snow::{
 const PATTERN: &str = "Noise_NNpsk2_25519_ChaChaPoly_BLAKE2s";
 /// Place of the secret in the pattern.
 const PSK_PLACE: u8 = 2;
+/// The secret of a client without a key. Everybody knows it, so the handshake only encrypts.
+const NO_SECRET: [u8; 32] = [0; 32];
+/// Bytes that encryption adds to a message.
+const OVERHEAD: usize = 16;
 /// Version of the handshake: the first bytes of the prologue.
 const VERSION: &[u8] = b"sheen auth 1";
 
@@ -45,6 +49,12 @@ pub(crate) struct Challenger(HandshakeState);
 pub(crate) struct Answered {
     transport: snow::TransportState,
     secrets: Secrets,
+}
+
+/// An encrypted exchange of two ends, none of which has proved who it is yet.
+pub(crate) struct Exchange {
+    transport: snow::TransportState,
+    hash: Vec<u8>,
 }
 
 /// Secrets of a connection, of which both ends derive keys. They differ for each connection.
@@ -155,6 +165,63 @@ impl Challenger {
         let secrets = secrets(&mut self.0);
         let mut transport = self.0.into_transport_mode()?;
         Ok((message(|out| transport.write_message(&[], out))?, secrets))
+    }
+
+    /// Begins an exchange with a client that has no key.
+    ///
+    /// # Errors
+    /// The answer, `noise 2`, is invalid.
+    pub(crate) fn exchange(mut self, answer: &[u8]) -> Result<Exchange, Error> {
+        self.0.set_psk(usize::from(PSK_PLACE), &NO_SECRET)?;
+        empty(self.0.read_message(answer, &mut [0; NOISE_BYTES_MAX])?)?;
+        Exchange::after(self.0)
+    }
+}
+
+impl Exchange {
+    /// Answers `noise 1` as a client that has no key. Returns `noise 2`.
+    ///
+    /// # Errors
+    /// The message is invalid.
+    pub(crate) fn answer(entropy: Entropy, terms: &Terms, challenge: &[u8]) -> Result<(Exchange, Vec<u8>), Error> {
+        let mut state = start(entropy, terms, |builder| builder.psk(PSK_PLACE, &NO_SECRET)?.build_responder())?;
+        empty(state.read_message(challenge, &mut [0; NOISE_BYTES_MAX])?)?;
+        let answer = message(|out| state.write_message(&[], out))?;
+        Ok((Exchange::after(state)?, answer))
+    }
+
+    fn after(state: HandshakeState) -> Result<Exchange, Error> {
+        let hash = state.get_handshake_hash().to_vec();
+        Ok(Exchange { transport: state.into_transport_mode()?, hash })
+    }
+
+    /// Returns the text that an end has to prove to have said. It differs for each exchange, and
+    /// for each `end`.
+    pub(crate) fn text(&self, end: &str) -> String {
+        let hash: String = self.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sheen {end} 1 {hash}")
+    }
+
+    /// Encrypts a message.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub(crate) fn seal(&mut self, plain: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut out = vec![0; plain.len() + OVERHEAD];
+        let len = self.transport.write_message(plain, &mut out)?;
+        out.truncate(len);
+        Ok(out)
+    }
+
+    /// Decrypts a message.
+    ///
+    /// # Errors
+    /// It is not from the other end.
+    pub(crate) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut out = vec![0; sealed.len()];
+        let len = self.transport.read_message(sealed, &mut out)?;
+        out.truncate(len);
+        Ok(out)
     }
 }
 

@@ -204,7 +204,7 @@ fn connection_that_another_process_passes_on_is_refused() {
         for relays in [false, true] {
             let trust = Trust::Keys(Keys { relays, ..Keys::new(keyring()) });
             let (addr, admitted) = serve(&rt, trust).await;
-            let relay = relay(&rt, addr, Arc::default()).await;
+            let relay = relay(&rt, addr, Arc::default(), Arc::default()).await;
             let client = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)]));
             match client.connect(relay).await {
                 Ok(connection) => {

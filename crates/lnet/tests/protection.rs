@@ -55,7 +55,7 @@ async fn connect(rt: &Rt, server: Trust, client: Trust) -> (Connection, Connecti
     let net = Net::trusting(rt.clone(), server);
     let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let middle = Arc::new(Middle::default());
-    let relay = relay(rt, acceptor.local_addr(), middle.clone()).await;
+    let relay = relay(rt, acceptor.local_addr(), middle.clone(), Arc::default()).await;
     let serving = net.clone();
     let admitted = rt.spawn("admit", async move {
         let mut connection = acceptor.accept().await;

@@ -11,6 +11,17 @@
 //! `noise 1` and `noise 2` are the messages of the pattern `NNpsk2` of the Noise protocol, with the
 //! server as its initiator. `noise 3` is its first transport message, without content: only a
 //! server that knows the key can make it. A refusal is a frame of the same kind with an errno.
+//!
+//! A client without a key can apply for one after the challenge, if the server issues keys. Then it
+//! begins again, with that key:
+//!
+//! ```text
+//!   Apply { noise 2, credential }    →
+//!                                    ←     Issued { noise 3, credential }
+//! ```
+//!
+//! The secret of this handshake is known to all, so it only encrypts. Each end proves as which user
+//! it runs by a credential for a text that has the hash of the handshake. `noise 3` has the key.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -277,6 +288,8 @@ pub enum Auth {
         flavor: u8,
         /// First message of the Noise handshake.
         noise: Vec<u8>,
+        /// Whether the server issues keys to clients that prove as which user they run.
+        issues: bool,
     },
     /// The server's reply if it authenticates nobody.
     Open,
@@ -292,6 +305,33 @@ pub enum Auth {
         /// An empty transport message.
         noise: Vec<u8>,
     },
+    /// The client applies for a key.
+    Apply {
+        /// Second message of a Noise handshake without a secret.
+        noise: Vec<u8>,
+        /// Proves as which user the client runs.
+        credential: String,
+    },
+    /// The server issues a key to the client.
+    Issued {
+        /// A transport message with an [`IssuedKey`].
+        noise: Vec<u8>,
+        /// Proves as which user the server runs.
+        credential: String,
+    },
+}
+
+/// A key that a server issued to a client that has applied for one.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuedKey {
+    /// The key of the cluster that has issued it.
+    pub by: KeyId,
+    /// Its id and authority.
+    pub issued: Issued,
+    /// Time at which it was made, in seconds since 1970.
+    pub created: i64,
+    /// Its secret.
+    pub secret: [u8; 32],
 }
 
 #[cfg(test)]
@@ -336,9 +376,11 @@ mod tests {
         let user = User { uid: 6, gid: 7, groups: vec![8] };
         let claim = Claim { key: KeyId(2), issued: Some(Issued { id: KeyId(5), role: Role::User(user) }) };
         let keys = vec![KeyId(5)];
-        let challenge = Auth::Challenge { cluster: ClusterId(1), keys, flavor: 1, noise: vec![7, 8] };
-        assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 5, 1, 2, 7, 8]);
+        let challenge = Auth::Challenge { cluster: ClusterId(1), keys, flavor: 1, noise: vec![7, 8], issues: true };
+        assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 5, 1, 2, 7, 8, 1]);
         assert_eq!(to_body(&Auth::Answer { claim, noise: vec![9] }).unwrap(), [3, 2, 1, 5, 2, 6, 7, 1, 8, 1, 9]);
+        let credential = "a".to_owned();
+        assert_eq!(to_body(&Auth::Apply { noise: vec![9], credential }).unwrap(), [5, 1, 9, 1, 97]);
     }
 
     #[test]

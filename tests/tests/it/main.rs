@@ -30,6 +30,7 @@ mod migrate_mirrors;
 mod mirrors;
 mod mount_options;
 mod moved_servers;
+mod munge;
 mod opens;
 mod ost_unavailable;
 mod persistent_params;

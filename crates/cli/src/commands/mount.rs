@@ -16,6 +16,7 @@ use crate::{
     mount_options::{self, MountRequest},
     mount_point_check::check_no_server,
     paths::{self, private_dir},
+    trust,
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -66,7 +67,7 @@ fn serve(args: &MountArgs, asked: &MountRequest, mountpoint: PathBuf, ready: Rea
     host::log_to_stderr();
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::new(rt, asked.auth()).await;
+        let host = Host::new(rt, trust::of_mount(asked.auth, asked.flavor, asked.munge)).await;
         let mount = match start(args, asked, &mountpoint, &host).await {
             Ok(mount) => Arc::new(mount),
             Err(failure) => {

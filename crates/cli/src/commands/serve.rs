@@ -14,6 +14,7 @@ use crate::{
     host::{self, Host},
     oss_slots::OssSlots,
     paths::private_dir,
+    trust,
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -23,7 +24,7 @@ pub fn mgs(args: &MgsArgs) -> Result {
     let listen = host::listen_address(&args.listen, DEFAULT_PORT)?;
     DirKind::Mgs.expect_in(&args.dir)?;
     serve(&args.dir, args.auth, &args.failover, async |host: &Host| {
-        let bound = host.listen(listen).await?;
+        let bound = host.listen(listen, &args.auth).await?;
         host.mgs(&args.dir).await?;
         println!("MGS ready at {}", Nid::Tcp(bound));
         Ok(())
@@ -76,7 +77,7 @@ fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &
         host.join_keys(&args.dir)?;
         let mgs = MgsAt::resolve(&host.rt, &args.mgs).await?;
         let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
-        let bound = host.listen(plan.listen).await?;
+        let bound = host.listen(plan.listen, &args.auth).await?;
         let own = host.announced(&plan, bound);
         let nids = announce::with_servicenodes(&host.rt, own, &args.failover.servicenodes).await?;
         tokio::select! {
@@ -93,7 +94,7 @@ fn serve(dir: &Path, auth: AuthArg, failover: &FailoverArgs, start: impl AsyncFn
     private_dir(dir)?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::new(rt, auth).await;
+        let host = Host::new(rt, trust::of_server(&auth)).await;
         let protection = tokio::select! {
             taken = host.protect(dir, failover) => taken?,
             asked = host::wait_for_signal() => return asked,

@@ -23,6 +23,7 @@ use crate::{
     mount_point_check::{check_beside, check_no_server},
     paths::{Home, mount_point, private_dir},
     run_file::{RunLock, Running, State, state},
+    trust,
 };
 
 /// OSTs of a new file system.
@@ -90,8 +91,8 @@ fn report_running(
             now.fsname
         )));
     }
-    let other_auth =
-        (now.open, now.relays, now.flavor) != (auth.auth == AuthMode::None, auth.allow_relays, auth.flavor);
+    let other_auth = (now.open, now.relays, now.munge, now.flavor)
+        != (auth.auth == AuthMode::None, auth.allow_relays, auth.munge, auth.flavor);
     if other_auth || Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
             .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));
@@ -161,7 +162,7 @@ fn serve_or_say_why(
     std::fs::create_dir_all(home.dir()).context(format!("cannot create {}", home.dir().display()))?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::new(rt, args.auth).await;
+        let host = Host::new(rt, trust::of_server(&args.auth)).await;
         let (lock, mount) = match start(args, options, home, mountpoint.as_deref(), &host).await {
             Ok(started) => started,
             Err(failure) => {
@@ -209,7 +210,7 @@ async fn start(
     let mut config = plan(args, home)?;
     let mut lock = RunLock::take(&home.run())?;
     let fresh = !home.config().exists();
-    let bound = listen(host, config.listen, fresh && args.listen.is_none()).await?;
+    let bound = listen(host, &args.auth, config.listen, fresh && args.listen.is_none()).await?;
     config.listen = bound;
     let me = host.announced(&announce::plan_alone(&host.rt, bound).await, bound);
     let mgs = [me];
@@ -241,9 +242,9 @@ async fn start(
 
 /// Listens at the file system's address. A new file system takes any free port if the default port
 /// is in use.
-async fn listen(host: &Host, wanted: SocketAddr, any_port: bool) -> Result<SocketAddr> {
-    match host.listen(wanted).await {
-        Err(_) if any_port => host.listen(SocketAddr::new(wanted.ip(), 0)).await,
+async fn listen(host: &Host, auth: &AuthArg, wanted: SocketAddr, any_port: bool) -> Result<SocketAddr> {
+    match host.listen(wanted, auth).await {
+        Err(_) if any_port => host.listen(SocketAddr::new(wanted.ip(), 0), auth).await,
         other => other,
     }
 }
@@ -272,6 +273,7 @@ fn describe(config: &Config, auth: AuthArg, me: &Nid, mountpoint: Option<&Path>,
         osts: config.osts,
         open: auth.auth == AuthMode::None,
         relays: auth.allow_relays,
+        munge: auth.munge,
         flavor: auth.flavor,
         since: u64::try_from(host.rt.wall().sec).unwrap_or_default(),
     }

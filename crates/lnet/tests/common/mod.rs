@@ -38,8 +38,8 @@ async fn pass_on(mut from: ReadHalf, mut to: WriteHalf, middle: Arc<Middle>) {
 }
 
 /// Passes the bytes of one connection on to a server until an end closes it. `middle` acts on those
-/// to the server. Returns the address for the client.
-pub async fn relay(rt: &Rt, to: SocketAddr, middle: Arc<Middle>) -> SocketAddr {
+/// to the server, and `back` on those to the client. Returns the address for the client.
+pub async fn relay(rt: &Rt, to: SocketAddr, middle: Arc<Middle>, back: Arc<Middle>) -> SocketAddr {
     let listener = rt.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let there = rt.connect(to).await.unwrap();
@@ -48,7 +48,7 @@ pub async fn relay(rt: &Rt, to: SocketAddr, middle: Arc<Middle>) -> SocketAddr {
         let (client, _) = listener.accept().await.unwrap();
         let ((from_client, to_client), (from_server, to_server)) = (client.split(), there.split());
         drop(tasks.spawn("relay", pass_on(from_client, to_server, middle)));
-        pass_on(from_server, to_client, Arc::default()).await;
+        pass_on(from_server, to_client, back).await;
     }));
     addr
 }
