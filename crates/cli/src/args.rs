@@ -442,7 +442,8 @@ pub struct OssArgs {
 /// `sheen mount`
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// HOST@tcp:/FSNAME or HOST:PORT@tcp:/FSNAME; separate several MGS NIDs with commas
+    /// HOST@tcp:/FSNAME or HOST:PORT@tcp:/FSNAME; separate several MGS NIDs with commas. FSNAME/DIR
+    /// mounts a directory
     pub source: String,
     /// Directory to mount the file system at
     pub mountpoint: PathBuf,

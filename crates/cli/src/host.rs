@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
 use sheen_control::Control;
 use sheen_layout::Asked;
-use sheen_lnet::{Fault, Net, Nid, Trust, parse_source};
+use sheen_lnet::{Fault, MountSource, Net, Nid, Trust, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
@@ -342,7 +342,7 @@ impl Host {
     pub async fn mount(
         &self,
         mgs: &[Nid],
-        fsname: &str,
+        (fsname, subdir): (&str, &str),
         mountpoint: &Path,
         source: &str,
         face: sheen_mount::Options,
@@ -350,6 +350,7 @@ impl Host {
         let client_options = ClientOptions {
             groups: Arc::new(ProcGroups),
             mountpoint: mountpoint.to_string_lossy().into_owned(),
+            subdir: subdir.to_owned(),
             server_wait: face.server_wait,
             ..ClientOptions::default()
         };
@@ -414,15 +415,14 @@ pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr> {
     Ok(SocketAddr::new(ip, default_port))
 }
 
-/// Parses `HOST@tcp:/FSNAME` and resolves its hosts. Returns the NIDs of the MGS and the file
-/// system's name.
-pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(Vec<Nid>, String)> {
-    let (names, fsname) = parse_source(source).map_err(|e| Failure::new(e.to_string()))?;
+/// Parses `HOST@tcp:/FSNAME` and resolves its hosts. Returns it with the NIDs of the MGS.
+pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(MountSource, Vec<Nid>)> {
+    let source = parse_source(source).map_err(|e| Failure::new(e.to_string()))?;
     let mut nids = Vec::new();
-    for name in names {
+    for name in &source.nids {
         nids.extend(name.resolve(rt).await.context(format!("cannot resolve {name}"))?);
     }
-    Ok((nids, fsname))
+    Ok((source, nids))
 }
 
 /// Waits for SIGTERM or SIGINT.

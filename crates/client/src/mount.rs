@@ -7,19 +7,20 @@
 
 use std::{
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_mgc::Mgc;
 use sheen_params::Params;
 use sheen_rt::Rt;
 use sheen_wire::{
-    Errno, Result,
+    Errno, FileKind, Result,
     fid::ROOT,
     mds::Request,
     mgs::{Config, TargetKind, target_name},
@@ -32,12 +33,12 @@ use crate::{
     llite::{Client, LAYOUT_TRUST, ReadAhead, Statahead},
     lock_owners::MdtLocks,
     lov::Lov,
-    mdc::Mdc,
+    mdc::{self, Mdc},
     open::{Closes, OpenFiles, ScanPages},
     params,
     stats::OpStats,
     targets::Targets,
-    types::{ClientOptions, MountError},
+    types::{Caller, ClientOptions, MountError},
 };
 
 /// Bits set in the random instance number of each mount. Lustre's instance numbers are kernel
@@ -109,12 +110,14 @@ impl Client {
             _mdt_locks: mdt_locks,
             tasks: Mutex::default(),
             registered: Mutex::new(None),
+            root: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
         });
         let registered = params::register_client(params, &client);
         targets.apply(&config, &client.mdc);
         client.first_contact().await?;
         client.mdc.capabilities().of_mount(client.mdc.import());
+        client.find_root(&options.subdir).await?;
         *client.registered.lock() = Some(registered);
         let watch = rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone()));
         let distrust = rt.spawn("layouts", distrust(rt.clone(), Arc::downgrade(&client)));
@@ -170,6 +173,28 @@ impl Client {
             MountError::Root { target, errno }
         };
         self.rt.timeout(MOUNT_WAIT, ask).await.unwrap_or(Err(Errno::ETIMEDOUT)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Finds the directory to be mounted, a path below the root. Symbolic links are not followed.
+    async fn find_root(&self, path: &str) -> Result<(), MountError> {
+        let find = async {
+            let mut at = ROOT;
+            for name in path.split('/').filter(|name| !name.is_empty()) {
+                let (cred, name) = (Caller::ROOT.cred, Bytes::copy_from_slice(name.as_bytes()));
+                let found = mdc::entry(self.mdc.request(Request::Lookup { cred, parent: at, name }).reply().await?)?;
+                if found.attr.kind != FileKind::Dir {
+                    return Err(Errno::ENOTDIR);
+                }
+                at = found.attr.fid;
+            }
+            Ok(at)
+        };
+        let failed = |errno| MountError::Subdirectory { fsname: self.fsname.clone(), path: path.to_owned(), errno };
+        let found = self.rt.timeout(MOUNT_WAIT, find).await.unwrap_or(Err(Errno::ETIMEDOUT)).map_err(failed)?;
+        if found != ROOT {
+            let _ = self.root.set(found);
+        }
         Ok(())
     }
 }

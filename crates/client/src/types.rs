@@ -62,6 +62,8 @@ pub struct ClientOptions {
     pub inodes_max: usize,
     /// Mount point, for `sheen.mount` and messages; empty if there is none.
     pub mountpoint: String,
+    /// Path of the directory to mount, from the root of the file system; empty for that.
+    pub subdir: String,
     /// How long an operation waits for a disconnected server before it fails. `None`: without a
     /// limit.
     pub server_wait: Option<Duration>,
@@ -74,6 +76,7 @@ impl Default for ClientOptions {
             layouts_max: LAYOUTS_MAX,
             inodes_max: INODES_MAX,
             mountpoint: String::new(),
+            subdir: String::new(),
             server_wait: None,
         }
     }
@@ -137,6 +140,16 @@ pub enum MountError {
         /// The invalid address.
         nid: String,
     },
+    /// The directory to be mounted cannot be looked up.
+    #[error("cannot find the directory /{path} in file system '{fsname}': {errno}")]
+    Subdirectory {
+        /// The file system.
+        fsname: String,
+        /// The path of the directory.
+        path: String,
+        /// The error. ENOTDIR: it is something else, such as a symbolic link.
+        errno: Errno,
+    },
     /// The MDT did not answer for the root directory.
     #[error("cannot read the root directory from {target}: {errno}")]
     Root {
@@ -152,7 +165,9 @@ impl MountError {
     pub fn errno(&self) -> Errno {
         match self {
             MountError::NoMgs | MountError::BadNid { .. } => Errno::EINVAL,
-            MountError::Mgs { errno, .. } | MountError::Root { errno, .. } => *errno,
+            MountError::Mgs { errno, .. } | MountError::Root { errno, .. } | MountError::Subdirectory { errno, .. } => {
+                *errno
+            }
             MountError::NoFileSystem { .. } => Errno::ENOENT,
             MountError::NoMdt(_) => Errno::ENODEV,
         }

@@ -38,6 +38,6 @@ pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};
 pub use net::{Acceptor, Connection, Keys, Limits, Local, Net, Protection, Trust};
-pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source, split_nids};
+pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, Source as MountSource, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};
 pub use sender::Sender;

@@ -54,8 +54,10 @@ pub enum NidError {
     /// A host name where an address is needed.
     #[error("'{0}' is not an IP address")]
     NotAnAddress(String),
-    /// Not `NID[:NID...]:/FSNAME`.
-    #[error("'{0}' does not name a file system; write it as HOST@tcp:/FSNAME, for example 10.0.0.1@tcp:/sheen")]
+    /// Not `NID[:NID...]:/FSNAME[/DIRECTORY]`.
+    #[error(
+        "'{0}' does not name a file system; write it as HOST@tcp:/FSNAME or HOST@tcp:/FSNAME/DIRECTORY, for example 10.0.0.1@tcp:/sheen"
+    )]
     Source(String),
     /// Not a file system name.
     #[error("'{0}' is not a file system name: 1 to {FSNAME_MAX} letters, digits, '_' or '-'")]
@@ -171,33 +173,51 @@ fn host_port(s: &str) -> Option<NidName> {
     Some(NidName::Tcp { host: host.to_owned(), port })
 }
 
-/// Parses a mount source, `NID[:NID...]:/FSNAME`. Returns the NIDs of the MGS, in the order to try
-/// them, and the file system's name. Several NIDs are separated by `:` (Lustre's failover nodes) or
-/// `,` (Lustre's addresses of one node). All NIDs have `@tcp`, or none has.
+/// A mount source.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Addresses of the MGS, in the order to try them.
+    pub nids: Vec<NidName>,
+    /// Name of the file system.
+    pub fsname: String,
+    /// Path of a directory in it, without slashes at its ends. Empty: the root.
+    pub subdir: String,
+}
+
+/// Parses a mount source, `NID[:NID...]:/FSNAME[/DIRECTORY]`. Several NIDs are separated by `:`
+/// (Lustre's failover nodes) or `,` (Lustre's addresses of one node). All NIDs have `@tcp`, or none
+/// has.
 ///
 /// ```
-/// let (nids, fsname) = sheen_lnet::parse_source("mgs1:40001@tcp:mgs2@tcp:/sheen")?;
-/// assert_eq!((nids.len(), fsname.as_str()), (2, "sheen"));
+/// let source = sheen_lnet::parse_source("mgs1:40001@tcp:mgs2@tcp:/sheen/home")?;
+/// assert_eq!((source.nids.len(), &source.fsname[..], &source.subdir[..]), (2, "sheen", "home"));
 /// # Ok::<(), sheen_lnet::NidError>(())
 /// ```
-pub fn parse_source(source: &str) -> Result<(Vec<NidName>, String), NidError> {
+///
+/// # Errors
+/// It has another form, or too many NIDs. The path has `.` or `..`.
+pub fn parse_source(source: &str) -> Result<Source, NidError> {
     let wrong = || NidError::Source(source.to_owned());
-    let (rest, fsname) = source.split_once(":/").ok_or_else(wrong)?;
-    let fsname = fsname.strip_suffix('/').unwrap_or(fsname);
+    let (rest, path) = source.split_once(":/").ok_or_else(wrong)?;
+    let (fsname, subdir) = path.split_once('/').unwrap_or((path, ""));
     check_fsname(fsname)?;
+    let names: Vec<&str> = subdir.split('/').filter(|name| !name.is_empty()).collect();
+    if names.iter().any(|name| matches!(*name, "." | "..")) {
+        return Err(wrong());
+    }
+    let of_nids = |nids| Source { nids, fsname: fsname.to_owned(), subdir: names.join("/") };
     if !rest.contains('@') {
         let nids = hosts(rest).ok_or_else(wrong)?;
         if nids.len() > SOURCE_NIDS_MAX {
             return Err(NidError::TooMany(source.to_owned()));
         }
-        return Ok((nids, fsname.to_owned()));
+        return Ok(of_nids(nids));
     }
     let words = split_nids(rest);
     if words.len() > SOURCE_NIDS_MAX {
         return Err(NidError::TooMany(source.to_owned()));
     }
-    let nids = words.into_iter().map(str::parse).collect::<Result<_, _>>()?;
-    Ok((nids, fsname.to_owned()))
+    Ok(of_nids(words.into_iter().map(str::parse).collect::<Result<_, _>>()?))
 }
 
 /// Splits a list of NIDs, which are separated by `:` or `,`. A NID ends behind its network.
@@ -287,7 +307,11 @@ mod tests {
 
     #[test]
     fn parse_source_accepts_nid_lists_and_refuses_bad_sources() {
-        let good = |s: &str| parse_source(s).unwrap();
+        let good = |s: &str| parse_source(s).map(|source| (source.nids, source.fsname)).unwrap();
+        let subdir = |s: &str| parse_source(s).map(|source| source.subdir).ok();
+        assert_eq!(subdir("h:/sheen").as_deref(), Some(""));
+        assert_eq!(subdir("h:/sheen//a/b/").as_deref(), Some("a/b"));
+        assert_eq!((subdir("h:/sheen/a/.."), subdir("h:/sheen/./a")), (None, None));
         assert_eq!(good("h@tcp:/sheen"), (vec![tcp("h", 7988)], "sheen".into()));
         assert_eq!(good("h:/sheen"), (vec![tcp("h", 7988)], "sheen".into()));
         assert_eq!(good("127.0.0.1:4@tcp:/s/"), (vec![tcp("127.0.0.1", 4)], "s".into()));
@@ -298,7 +322,7 @@ mod tests {
         assert_eq!(good("a:b:/s").0, [tcp("a", 7988), tcp("b", 7988)]);
         assert_eq!(good("a:1:b:2,c,::1:/s").0, [tcp("a", 1), tcp("b", 2), tcp("c", 7988), tcp("::1", 7988)]);
         for bad in
-            ["", "sheen", "h@tcp", "h@tcp:sheen", ":/s", "h@tcp:/", "h@tcp:/toolongname", "h@tcp:/a/b", "a@tcp:b:/s"]
+            ["", "sheen", "h@tcp", "h@tcp:sheen", ":/s", "h@tcp:/", "h@tcp:/toolongname", "h@tcp:/a/../b", "a@tcp:b:/s"]
         {
             assert!(parse_source(bad).is_err(), "{bad}");
         }

@@ -122,7 +122,8 @@ pub fn send(kernel: &Kernel, outcome: Result<Answer>, reply: Reply) {
 /// Writes a reply that brings the kernel a file.
 fn bring(kernel: &Kernel, entry: &EntryAttr, since: Moment, send: impl FnOnce(&EntryOut) -> bool) {
     let attr_valid = kernel.brings(entry, since);
-    if !send(&node::entry(entry, attr_valid, kernel.inos)) {
+    let nodeid = kernel.nodeid(entry.attr.fid);
+    if !send(&node::entry(entry, attr_valid, nodeid, kernel.inos)) {
         kernel.brought_none(entry.attr.fid);
     }
 }

@@ -35,6 +35,8 @@ pub struct Kernel {
     notifier: Notifier,
     /// The kind of inode numbers that the kernel gets.
     pub inos: Inos,
+    /// The directory that is mounted.
+    root: Fid,
     known: LookupCounts,
     /// Number of attribute invalidations so far.
     dropped: AtomicU64,
@@ -46,8 +48,13 @@ pub struct Moment(u64);
 
 impl Kernel {
     /// Creates the kernel's side of a session.
-    pub fn new(notifier: Notifier, inos: Inos) -> Kernel {
-        Kernel { notifier, inos, known: LookupCounts::default(), dropped: AtomicU64::new(0) }
+    pub fn new(notifier: Notifier, inos: Inos, root: Fid) -> Kernel {
+        Kernel { notifier, inos, root, known: LookupCounts::default(), dropped: AtomicU64::new(0) }
+    }
+
+    /// Returns the node id of a file.
+    pub fn nodeid(&self, fid: Fid) -> u64 {
+        node::nodeid(fid, self.root)
     }
 
     /// Returns the present moment, to be taken before the lookup for a reply that brings a file.
@@ -58,14 +65,14 @@ impl Kernel {
     /// Records that a reply that brings a file is about to be sent. Returns how long its attributes
     /// are valid.
     pub fn brings(&self, entry: &EntryAttr, since: Moment) -> Duration {
-        self.known.add(node::nodeid(entry.attr.fid));
+        self.known.add(self.nodeid(entry.attr.fid));
         // In this order: a later invalidation finds that the file is known.
         if self.dropped.load(SeqCst) == since.0 { node::attr_valid(entry) } else { Duration::ZERO }
     }
 
     /// Undoes [`Kernel::brings`] for a reply that did not arrive.
     pub fn brought_none(&self, fid: Fid) {
-        self.known.remove(node::nodeid(fid), 1);
+        self.known.remove(self.nodeid(fid), 1);
     }
 
     /// Removes files that the kernel has forgotten (FORGET).
@@ -80,7 +87,7 @@ impl Invalidate for Kernel {
     }
 
     fn attr(&self, fid: Fid) -> bool {
-        let nodeid = node::nodeid(fid);
+        let nodeid = self.nodeid(fid);
         self.dropped.fetch_add(1, SeqCst);
         match self.notifier.inval_attr(nodeid) {
             Ok(found) => found || !self.known.has(nodeid),
@@ -92,14 +99,14 @@ impl Invalidate for Kernel {
     }
 
     fn data(&self, fid: Fid) {
-        report("pages", self.notifier.inval_inode(node::nodeid(fid), 0, 0));
+        report("pages", self.notifier.inval_inode(self.nodeid(fid), 0, 0));
     }
 
     fn part(&self, fid: Fid, start: u64, end: u64) {
         if start < end {
             // Length 0 means up to the end.
             let len = if end == u64::MAX { 0 } else { end - start };
-            report("pages", self.notifier.inval_inode(node::nodeid(fid), start, len));
+            report("pages", self.notifier.inval_inode(self.nodeid(fid), start, len));
         }
     }
 

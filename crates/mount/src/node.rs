@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sheen_client::EntryAttr;
 use sheen_fuse::{EntryOut, FileAttr, Statx};
-use sheen_wire::{Fid, fid::ROOT};
+use sheen_wire::Fid;
 
 /// The kernel's node id of the root directory.
 pub const ROOT_NODE: u64 = 1;
@@ -13,14 +13,14 @@ pub const ROOT_NODE: u64 = 1;
 /// bug.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Returns the file with this node id.
-pub fn fid(nodeid: u64) -> Fid {
-    if nodeid == ROOT_NODE { ROOT } else { Fid::from_ino(nodeid) }
+/// Returns the file with this node id. `root`: the directory that is mounted.
+pub fn fid(nodeid: u64, root: Fid) -> Fid {
+    if nodeid == ROOT_NODE { root } else { Fid::from_ino(nodeid) }
 }
 
-/// Returns the node id of a file.
-pub fn nodeid(fid: Fid) -> u64 {
-    if fid == ROOT { ROOT_NODE } else { fid.ino() }
+/// Returns the node id of a file. `root`: the directory that is mounted.
+pub fn nodeid(fid: Fid, root: Fid) -> u64 {
+    if fid == root { ROOT_NODE } else { fid.ino() }
 }
 
 /// The inode numbers that programs see. (The kernel knows files by their node ids.)
@@ -82,11 +82,12 @@ pub fn attr_valid(e: &EntryAttr) -> Duration {
     if e.keep.attr { LONG } else { Duration::ZERO }
 }
 
-/// Builds an entry for the kernel, with attributes that are valid for `attr_valid`. FIDs are never
+/// Builds an entry for the kernel under this node id, with attributes that are valid for
+/// `attr_valid`. FIDs are never
 /// reused, so the generation is always 0.
-pub fn entry(e: &EntryAttr, attr_valid: Duration, inos: Inos) -> EntryOut {
+pub fn entry(e: &EntryAttr, attr_valid: Duration, nodeid: u64, inos: Inos) -> EntryOut {
     let entry_valid = if e.keep.name { LONG } else { Duration::ZERO };
-    EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid, attr: attr(e, inos) }
+    EntryOut { nodeid, generation: 0, entry_valid, attr_valid, attr: attr(e, inos) }
 }
 
 /// Converts attributes for statx(2), with the birth time.
@@ -96,15 +97,18 @@ pub fn statx(e: &EntryAttr, inos: Inos) -> Statx {
 
 #[cfg(test)]
 mod tests {
-    use sheen_wire::{Attr, FileKind, Time};
+    use sheen_wire::{Attr, FileKind, Time, fid::ROOT};
 
     use super::*;
 
     #[test]
     fn nodeid_and_fid_convert_both_ways() {
-        assert_eq!(fid(ROOT_NODE), ROOT);
+        assert_eq!(fid(ROOT_NODE, ROOT), ROOT);
+        let dir = Fid::new(0x2_0000_0777, 5);
+        assert_eq!((fid(ROOT_NODE, dir), nodeid(dir, dir)), (dir, ROOT_NODE));
+        assert_eq!((nodeid(ROOT, dir), nodeid(dir, ROOT)), (ROOT.ino(), dir.ino()));
         for f in [ROOT, Fid::new(sheen_wire::fid::SEQ_NORMAL, 1), Fid::new(0x2_0000_0777, 0x1ffff)] {
-            assert_eq!(fid(nodeid(f)), f);
+            assert_eq!(fid(nodeid(f, ROOT), ROOT), f);
         }
     }
 
@@ -114,9 +118,9 @@ mod tests {
         let fid = Fid::new(sheen_wire::fid::SEQ_NORMAL, 1);
         let attr = Attr { size: 5, blocks: 8, ..Attr::new(fid, FileKind::Regular, 0o644, t) };
         let mut e = EntryAttr::from(attr);
-        assert_eq!((entry(&e, LONG, Inos::Full).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((entry(&e, LONG, 7, Inos::Full).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
         (e.keep.name, e.keep.attr) = (true, true);
-        assert_eq!((entry(&e, Duration::ZERO, Inos::Full).entry_valid, attr_valid(&e)), (LONG, LONG));
+        assert_eq!((entry(&e, Duration::ZERO, 7, Inos::Full).entry_valid, attr_valid(&e)), (LONG, LONG));
     }
 
     #[test]

@@ -78,8 +78,9 @@ fn is_of_inode(op: &Op) -> bool {
 async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let Request { header: h, op } = request;
     let who = Caller::new(h.uid, h.gid, h.pid);
-    let fid = node::fid(h.nodeid);
     let client = &fs.client;
+    let of = |nodeid| node::fid(nodeid, client.root());
+    let fid = of(h.nodeid);
     let since = fs.moment();
     let named = |entry| Answer::Entry(entry, since);
     match op {
@@ -98,11 +99,11 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::Unlink { name } => client.unlink(&who, fid, &name).await.map(|()| Answer::Ok),
         Op::Rmdir { name } => client.rmdir(&who, fid, &name).await.map(|()| Answer::Ok),
         Op::Rename { name, new_parent, new_name, flags } => {
-            let to = node::fid(new_parent);
+            let to = of(new_parent);
             client.rename(&who, fid, &name, to, &new_name, flags).await.map(|()| Answer::Ok)
         }
         Op::Link { target, name } => {
-            let target = node::fid(target);
+            let target = of(target);
             Box::pin(client.link(&who, target, fid, &name)).await.map(named)
         }
         Op::Open { flags, .. } => {

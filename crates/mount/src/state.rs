@@ -88,7 +88,8 @@ impl Inner {
 
     /// Creates the kernel's side of the session, at the session's start.
     pub fn start(&self, notifier: &Notifier) {
-        let kernel = self.kernel.get_or_init(|| Arc::new(Kernel::new(notifier.clone(), self.inos())));
+        let kernel =
+            self.kernel.get_or_init(|| Arc::new(Kernel::new(notifier.clone(), self.inos(), self.client.root())));
         self.client.set_kernel(kernel.clone());
     }
 

@@ -44,6 +44,7 @@ mod security;
 mod self_extending;
 mod servers;
 mod stripes;
+mod subdirectory;
 mod suites;
 mod swap;
 mod swap_mirrors;

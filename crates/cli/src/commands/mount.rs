@@ -109,6 +109,6 @@ async fn start_once(
     mountpoint: &Path,
     host: &Host,
 ) -> Result<sheen_mount::Mount> {
-    let (mgs, fsname) = host::resolve_source(&host.rt, &args.source).await?;
-    host.mount(&mgs, &fsname, mountpoint, &args.source, asked.options.clone()).await
+    let (source, mgs) = host::resolve_source(&host.rt, &args.source).await?;
+    host.mount(&mgs, (&source.fsname, &source.subdir), mountpoint, &args.source, asked.options.clone()).await
 }

@@ -232,7 +232,7 @@ async fn start(
         Some(at) => {
             prepare(at)?;
             let options = sheen_mount::Options { local: true, ..options };
-            Some(std::sync::Arc::new(host.mount(&mgs, &config.fsname, at, &source, options).await?))
+            Some(std::sync::Arc::new(host.mount(&mgs, (&config.fsname, ""), at, &source, options).await?))
         }
         None => None,
     };

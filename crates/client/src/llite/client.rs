@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Weak, atomic::AtomicBool},
+    sync::{Arc, OnceLock, Weak, atomic::AtomicBool},
 };
 
 use parking_lot::Mutex;
@@ -56,6 +56,8 @@ pub struct Client {
     /// Tasks that run until the client is unmounted or dropped.
     pub(crate) tasks: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) registered: Mutex<Option<Registered>>,
+    /// The directory that is mounted, if it is not that of the file system.
+    pub(crate) root: OnceLock<Fid>,
     /// Set when it begins to leave its servers.
     pub(crate) is_leaving: AtomicBool,
 }
@@ -67,9 +69,9 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// The root directory.
+    /// The directory that is mounted.
     pub fn root(&self) -> Fid {
-        ROOT
+        self.root.get().copied().unwrap_or(ROOT)
     }
 
     /// The file system's name.

@@ -50,11 +50,29 @@ impl Client {
                 let fid = name.strip_prefix(control::PATHS_PREFIX).ok_or(Errno::ENODATA)?;
                 let fid = fid.parse().map_err(|_| Errno::EINVAL)?;
                 match self.mdc.request_as(who, |cred| Request::Paths { cred, fid }).reply().await? {
-                    Reply::Paths(paths) => Ok(control::encode_paths(&paths).into()),
+                    Reply::Paths(paths) => Ok(control::encode_paths(&self.below_root(who, paths).await?).into()),
                     _ => Err(Errno::EPROTO),
                 }
             }
         }
+    }
+
+    /// Returns those of these paths that lead through the directory that is mounted, from there on.
+    async fn below_root(&self, who: &Caller, paths: Vec<Bytes>) -> Result<Vec<Bytes>> {
+        let fid = self.root();
+        if fid == ROOT {
+            return Ok(paths);
+        }
+        let Reply::Paths(above) = self.mdc.request_as(who, |cred| Request::Paths { cred, fid }).reply().await? else {
+            return Err(Errno::EPROTO);
+        };
+        let above = above.first().ok_or(Errno::ENOENT)?;
+        let below = |path: Bytes| match path.strip_prefix(&above[..])? {
+            [] => Some(Bytes::new()),
+            [b'/', rest @ ..] => Some(path.slice_ref(rest)),
+            _ => None,
+        };
+        Ok(paths.into_iter().filter_map(below).collect())
     }
 
     async fn generation(&self, fid: Fid) -> Result<Bytes> {

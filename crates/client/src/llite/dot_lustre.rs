@@ -30,7 +30,7 @@ impl Client {
 
     /// Answers a lookup in a virtual directory, or of one; `None` for any other lookup.
     pub(crate) async fn virtual_lookup(&self, who: &Caller, parent: Fid, name: &Bytes) -> Option<Result<EntryAttr>> {
-        if parent == ROOT {
+        if parent == ROOT && self.root() == ROOT {
             return if &name[..] == b".lustre" { self.virtual_attr(DOT_LUSTRE).map(Ok) } else { None };
         }
         let this = self.virtual_attr(parent)?;

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
-    fid::ROOT,
     ldlm::Cookie,
     mds::{DirEntry, Reply, Request},
 };
@@ -60,8 +59,8 @@ impl Client {
 
     /// Returns the parent directory. A removed directory has none, and is returned itself.
     pub(super) async fn parent_of(&self, fid: Fid) -> Fid {
-        if fid == ROOT {
-            return ROOT;
+        if fid == self.root() {
+            return fid;
         }
         if let Some(_lock) = self.inode_lock(fid)
             && let Some(parent) = self.cache.meta.lock().parent(fid)

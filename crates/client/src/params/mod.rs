@@ -12,9 +12,7 @@ use sheen_ldlm::client::Tunables;
 use sheen_params::{Device, Param, Params, Snapshot, Unit};
 use sheen_rpc::{Import, ImportState, RPCS_IN_FLIGHT_LIMIT};
 use sheen_rt::Rt;
-use sheen_wire::{
-    Errno, Protocol, StatFs, auth::Flavor, bulk::BULK_BYTES_MAX, fid::ROOT, mgs::TargetKind, mgs::target_name,
-};
+use sheen_wire::{Errno, Protocol, StatFs, auth::Flavor, bulk::BULK_BYTES_MAX, mgs::TargetKind, mgs::target_name};
 
 use crate::{
     Client,
@@ -223,7 +221,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("fstype", Param::text(|| "sheen".into()));
     put("client_type", Param::text(|| "local client".into()));
     put("stats", counters(&stats, |s| s.snapshot(), Snapshot::stats_text, |s| s.clear()));
-    put("root_fid", Param::text(|| ROOT.to_string()));
+    put("root_fid", text(client, |client| client.root().to_string()));
     put("open_files", number(client, |c| c.files.len() as u64));
     put("cached_inodes", number(client, |c| c.cache.meta.lock().len() as u64));
     put("cache_stats", counters(client, |c| c.cache.hits.snapshot(), cache_stats_text, |c| c.cache.hits.clear()));
