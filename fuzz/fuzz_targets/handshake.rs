@@ -27,11 +27,11 @@ impl Witness for Doubt {
     }
 
     fn check(&self, _credential: &str, _text: &str) -> io::Result<u32> {
-        Err(io::Error::other("not valid"))
+        Err(io::ErrorKind::InvalidData.into())
     }
 
-    fn user(&self, _uid: u32) -> Option<User> {
-        None
+    fn user(&self, _uid: u32) -> io::Result<Option<User>> {
+        Ok(None)
     }
 }
 

@@ -16,7 +16,8 @@ use crate::{
 pub fn of_server(auth: &AuthArg) -> Trust {
     match auth.auth {
         AuthMode::Key => {
-            let issuing = auth.munge.map(|whom| Issuing { witness: Arc::new(Munge), hosts: whom == MungeArg::Hosts });
+            let issuing =
+                auth.munge.map(|whom| Issuing { witness: Arc::new(Munge::new()), hosts: whom == MungeArg::Hosts });
             let protection = auth.flavor.map_or_else(Protection::default, Protection::from);
             Keys { relays: auth.allow_relays, protection, issuing, ..Keys::new(Keyring::of_user()) }.into()
         }
@@ -44,7 +45,7 @@ pub fn of_tools() -> Trust {
 
 fn applying(servers: Option<u32>) -> Applying {
     let servers = servers.map_or_else(|| vec![0, rustix::process::geteuid().as_raw()], |servers| vec![servers]);
-    Applying { witness: Arc::new(Munge), servers }
+    Applying { witness: Arc::new(Munge::new()), servers }
 }
 
 /// Refuses a protection that needs a key, without one.

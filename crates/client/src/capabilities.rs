@@ -35,7 +35,7 @@ use crate::failure::{Failure, Result};
 /// Number of objects whose files are remembered. Those that are locked are known besides.
 const OBJECTS_MAX: NonZeroUsize = NonZeroUsize::new(1 << 19).unwrap();
 /// Number of objects whose capabilities are stored until they are presented.
-const HELD_MAX: NonZeroUsize = NonZeroUsize::new(1 << 14).unwrap();
+const HELD_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 /// Age at which a capability is replaced.
 const FRESH: Duration = Duration::from_secs(CAPABILITY_SECS as u64 / 2);
 /// Age up to which OSTs accept a capability.
@@ -44,6 +44,8 @@ const LIFE: Duration = Duration::from_secs(CAPABILITY_SECS as u64);
 const ASK_MAX: Duration = Duration::from_secs(5);
 /// Time for which they are used then, before the MDT is asked again.
 const SILENT: Duration = Duration::from_secs(30);
+/// Time for which the replay of lost changes waits for the MDT.
+const RECOVERY_MAX: Duration = Duration::from_secs(20);
 /// Number of restarts of the MDT and evictions after which one question fails.
 const EVICTIONS_MAX: u32 = 8;
 /// Number of objects that an OST is assumed to know; beyond that, they are presented again.
@@ -193,7 +195,9 @@ impl Capabilities {
         let mut all = self.held.lock();
         for (object, old) in &mut old {
             old.until = until.min(old.since + LIFE);
-            all.put(*object, old.clone());
+            if all.peek(object).is_none_or(|held| held.since <= old.since) {
+                all.put(*object, old.clone());
+            }
         }
         old
     }
@@ -246,15 +250,21 @@ impl Capabilities {
     }
 
     /// Returns capabilities for the objects of lost changes, also old ones: an OST in recovery
-    /// accepts them. Those that are missing are absent. Takes [`ASK_MAX`] at most.
+    /// accepts them. Those that are missing are absent. Takes [`RECOVERY_MAX`] at most.
     async fn for_recovery(&self, wanted: &[(Fid, u8)]) -> Vec<(Fid, Held)> {
         let held = |one: &(Fid, u8)| self.all(std::slice::from_ref(one), |_| true);
-        let lacking: Vec<Fid> = wanted.iter().filter(|one| held(one).is_none()).map(|(object, _)| *object).collect();
-        if !lacking.is_empty() {
-            // It fails if the MDT does not answer.
-            let _ = self.rt.timeout(ASK_MAX, self.fetch(lacking)).await;
+        // Taken now: new ones may take their place in the cache.
+        let mut found: Vec<(Fid, Held)> = wanted.iter().filter_map(held).flatten().collect();
+        let known: FxHashSet<Fid> = found.iter().map(|(object, _)| *object).collect();
+        let lacking = || wanted.iter().filter(|(object, _)| !known.contains(object));
+        if lacking().next().is_some() {
+            let fetched = self.fetch(lacking().map(|(object, _)| *object).collect());
+            if self.rt.timeout(RECOVERY_MAX, fetched).await.is_err() {
+                tracing::warn!("the MDT gives no capabilities for the replay of lost changes in time");
+            }
+            found.extend(lacking().filter_map(held).flatten());
         }
-        wanted.iter().filter_map(held).flatten().collect()
+        found
     }
 
     /// Forgets the capabilities for objects, because an OST refused them.

@@ -28,6 +28,8 @@ pub enum Failure {
     NeedGroups,
     /// All OSTs that could take new objects are disconnected.
     OstsDisconnected,
+    /// The MDT does not know the sequence of the new file's FID.
+    UnknownSequence,
 }
 
 /// Result of an operation that may have to be repeated.
@@ -46,6 +48,7 @@ impl Failure {
             Errno::MOVED_PARTLY => Failure::MOVED_PARTLY,
             Errno::NEED_GROUPS => Failure::NeedGroups,
             Errno::OSTS_DISCONNECTED => Failure::OstsDisconnected,
+            Errno::UNKNOWN_SEQUENCE => Failure::UnknownSequence,
             errno => Failure::Errno(errno),
         }
     }
@@ -63,6 +66,7 @@ impl Failure {
             Failure::LayoutMoved { .. } => Errno::EIO,
             Failure::NeedGroups => Errno::EPROTO,
             Failure::OstsDisconnected => Errno::ETIMEDOUT,
+            Failure::UnknownSequence => Errno::EINVAL,
         }
     }
 
@@ -71,7 +75,10 @@ impl Failure {
         match self {
             Failure::Errno(errno) => Some(*errno),
             Failure::Request(error) => Some(error.errno()),
-            Failure::LayoutMoved { .. } | Failure::NeedGroups | Failure::OstsDisconnected => None,
+            Failure::LayoutMoved { .. }
+            | Failure::NeedGroups
+            | Failure::OstsDisconnected
+            | Failure::UnknownSequence => None,
         }
     }
 
@@ -104,6 +111,7 @@ impl fmt::Display for Failure {
             Failure::LayoutMoved { .. } => f.write_str("objects are sealed"),
             Failure::NeedGroups => f.write_str("the MDT needs the groups of the caller"),
             Failure::OstsDisconnected => f.write_str("all OSTs for new objects are disconnected"),
+            Failure::UnknownSequence => f.write_str("the MDT does not know the sequence of the new file's FID"),
         }
     }
 }

@@ -369,15 +369,20 @@ impl Mdc {
 
     /// Sends a request, again and again while all OSTs that could take its objects are
     /// disconnected: for as long as requests wait for a disconnected target. It occupies no slot
-    /// between two attempts.
+    /// between two attempts. If the MDT does not know the sequence of the FID in it, shows the
+    /// sequences and sends it once more.
     async fn send_until_placed(
         &self,
         request: impl Fn() -> Request,
         locking: Locking<'_>,
     ) -> Result<MdtReply, Failure> {
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut shown) = (Duration::ZERO, false);
         loop {
             match self.send(request(), locking).await {
+                Err(Failure::UnknownSequence) if !shown => {
+                    shown = true;
+                    Box::pin(self.show_sequences_again()).await?;
+                }
                 Err(Failure::OstsDisconnected) if self.import.wait_limit().is_none_or(|limit| waited < limit) => {
                     Box::pin(self.rt.sleep(OSTS_RETRY)).await;
                     waited += OSTS_RETRY;
@@ -435,11 +440,24 @@ impl Mdc {
             return Ok(());
         }
         let shown = mdt.call(Request::OwnSequences { sequences }).await.map_err(|e| e.errno())?;
-        if let Reply::Sequences(accepted) = shown.body.reply {
+        self.note_sequences(&shown.body.reply);
+        Ok(())
+    }
+
+    /// As [`Mdc::show_sequences`], to an MDT that was not restarted.
+    async fn show_sequences_again(&self) -> Result<(), Failure> {
+        let sequences: Vec<(u64, Proof)> = self.own.lock().iter().copied().collect();
+        let shown = self.import.request(Call::from(Request::OwnSequences { sequences })).send().await?;
+        self.note_sequences(&shown.body.reply);
+        Ok(())
+    }
+
+    /// Stops the use of sequences that the MDT does not accept.
+    fn note_sequences(&self, reply: &Reply) {
+        if let Reply::Sequences(accepted) = reply {
             self.own.lock().retain(|(seq, _)| accepted.contains(seq));
             self.sequence.lock().retain(|seq| accepted.contains(&seq));
         }
-        Ok(())
     }
 
     fn prefetch(self: &Arc<Self>) {

@@ -240,7 +240,7 @@ impl<'a> OstRequest<'a> {
             let answer = if in_place { request.send_in_place().await } else { request.send().await };
             match answer {
                 // It does not know this client any more.
-                Err(e) if e.errno() == Errno::NO_CAPABILITY && attempt == 0 => self.osc.presented.forget(),
+                Err(e) if e.errno() == Errno::NO_CAPABILITY && attempt < 2 => self.osc.presented.forget(),
                 Err(e) if e.errno() == Errno::NO_CAPABILITY => self.osc.presented.refused(&wanted_by(&self.body)),
                 Ok(answer) => {
                     if let (ost::Request::Follow { objects }, ost::Reply::Objects(names)) = (&self.body, &answer.body) {

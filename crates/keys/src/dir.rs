@@ -6,6 +6,7 @@ use std::{
     ffi::OsString,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
+    net::IpAddr,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
@@ -171,15 +172,35 @@ pub fn store_for_server(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
 /// # Errors
 /// As [`store_for_server`].
 pub fn record(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
+    record_as(dir, key, "")
+}
+
+fn record_as(dir: &Path, key: &Key, more: &str) -> Result<PathBuf, KeyError> {
     let path = dir.join(format!("{}{ISSUED}", key.id));
-    let written = owner_of(dir).and_then(|owner| write(dir, &path, key.to_record_text().as_bytes(), owner));
+    let written = owner_of(dir).and_then(|owner| write(dir, &path, (key.to_record_text() + more).as_bytes(), owner));
     written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
     Ok(path)
 }
 
-/// Returns whether a directory has the record of this issued key.
-pub(crate) fn is_recorded(dir: &Path, id: KeyId) -> bool {
-    dir.join(format!("{id}{ISSUED}")).exists()
+/// As [`record`], for the key of a client of this host that has applied for one.
+///
+/// # Errors
+/// As [`record`].
+pub(crate) fn record_applicant(dir: &Path, key: &Key, host: IpAddr) -> Result<PathBuf, KeyError> {
+    record_as(dir, key, &format!("applicant = \"{}\"\n", host.to_canonical()))
+}
+
+/// Returns the record of a key, also a withdrawn one. `None`: there is none.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn applicant(dir: &Path, id: KeyId) -> Result<Option<Record>, KeyError> {
+    let path = dir.join(format!("{id}{ISSUED}"));
+    match fs::read_to_string(&path) {
+        Ok(text) => Record::parse(&text).map(Some).map_err(|reason| KeyError::Invalid { path, reason }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(KeyError::Io { path, error }),
+    }
 }
 
 /// Returns the records of issued keys in a server's directory with their files, the oldest first.

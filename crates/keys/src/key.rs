@@ -72,6 +72,8 @@ pub struct Record {
     pub role: Role,
     /// Time at which it was made, in seconds since 1970.
     pub created: i64,
+    /// Address of the client that has applied for it, if one has.
+    pub applicant: Option<IpAddr>,
 }
 
 /// The origin of an issued key.
@@ -162,6 +164,7 @@ struct Text {
     uid: Option<u32>,
     gid: Option<u32>,
     groups: Option<Vec<u32>>,
+    applicant: Option<IpAddr>,
 }
 
 impl Text {
@@ -259,7 +262,7 @@ impl Key {
     /// Returns the key without its secret.
     pub fn record(&self) -> Record {
         let Key { cluster, id, created, .. } = self;
-        Record { cluster: *cluster, id: *id, role: self.claim().role().clone(), created: *created }
+        Record { cluster: *cluster, id: *id, role: self.claim().role().clone(), created: *created, applicant: None }
     }
 
     /// Returns the text of its file.
@@ -324,7 +327,18 @@ impl Record {
             id: text.id.parse().map_err(|e| format!("id: {e}"))?,
             role: text.issue()?.map_or(Role::Server, |issue| issue.role),
             created: text.created,
+            applicant: text.applicant,
         })
+    }
+
+    /// Returns whether a client has applied for it, and was of the same user, or for a host's key
+    /// on the same host, as the client of another key.
+    pub(crate) fn is_same_applicant(&self, key: &Key, host: IpAddr) -> bool {
+        match (self.applicant, &self.role, key.claim().role()) {
+            (Some(_), Role::User(one), Role::User(other)) => one.uid == other.uid,
+            (Some(applicant), Role::Host, Role::Host) => applicant == host.to_canonical(),
+            _ => false,
+        }
     }
 }
 

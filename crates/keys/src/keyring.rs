@@ -4,7 +4,8 @@
 //! * A process belongs to one cluster. A server of another cluster is refused, even if this user
 //!   has a key for it. Otherwise anybody who shares one key with the user could answer in place of
 //!   any server. The cluster is that of the keys in the server's directory. Without such keys it is
-//!   that of the first server that proves to know a key: the MGS.
+//!   that of the first server that proves to know a key, or that runs as a trusted user and issues
+//!   one: the MGS.
 //! * A server accepts only the keys of its own cluster. A new MDS or OSS learns the key from its
 //!   connection to the MGS, and stores it beside its data. Afterwards it needs neither the MGS nor
 //!   the user's directory to know it.
@@ -17,18 +18,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use sheen_wire::auth::{Claim, ClusterId, KEYS_MAX, KeyId, Role};
 
 use crate::{
     Key, KeyError, Signer,
-    dir::{Found, Listing, is_recorded, list, record, search_dirs, store},
+    dir::{Found, Listing, applicant, list, record_applicant, search_dirs, store},
 };
 
 /// The keys of a process.
 #[derive(Debug, Default)]
 pub struct Keyring {
     state: RwLock<State>,
+    /// Held while a key is issued.
+    issuing: Mutex<()>,
     /// Directories with keys for other servers.
     dirs: Vec<PathBuf>,
 }
@@ -45,6 +48,8 @@ struct State {
     withdrawn: BTreeSet<KeyId>,
     /// Issued keys that a server has refused.
     refused: BTreeSet<KeyId>,
+    /// A server has issued a key to this process.
+    has_received: bool,
     /// The directory of the served keys.
     dir: Option<PathBuf>,
     /// The directory for the key by which the MGS accepts this server.
@@ -100,7 +105,7 @@ impl Keyring {
 
     /// Returns a keyring of these keys alone. All have one cluster.
     pub fn of(keys: Vec<Key>) -> Keyring {
-        Keyring { state: RwLock::new(State { served: keys, ..State::default() }), dirs: Vec::new() }
+        Keyring { state: RwLock::new(State { served: keys, ..State::default() }), ..Keyring::default() }
     }
 
     /// Serves the keys in `dir`, the directory of the MGS's keys. If there is none, calls `make`
@@ -265,33 +270,55 @@ impl Keyring {
     }
 
     /// Issues a key to a client that has applied for one, by the newest key that this process
-    /// serves, and records it in its directory. `host`: the client's.
+    /// serves, and records it in its directory. `host`: the client's. Returns whether it is the
+    /// first time.
     ///
     /// # Errors
-    /// [`KeyError::Withdrawn`]: that key was withdrawn. Otherwise this process has no key yet, or
-    /// the record cannot be written.
-    pub fn issue(&self, role: Role, host: IpAddr) -> Result<Key, KeyError> {
-        let (key, dir) = {
+    /// [`KeyError::Withdrawn`]: a key that this user, or host, got so was withdrawn.
+    /// [`KeyError::CannotIssue`]: the role has too many groups. Otherwise this process has no key
+    /// yet, or the record cannot be read or written.
+    pub fn issue(&self, role: Role, host: IpAddr) -> Result<(Key, bool), KeyError> {
+        let _one_at_a_time = self.issuing.lock();
+        let (key, dir, withdrawn) = {
             let state = self.state.read();
             let newest = state.served.iter().filter(|key| key.issue.is_none()).max_by_key(|key| (key.created, key.id));
             let key = newest.ok_or(KeyError::NoKeyYet)?.issue_to_applicant(role, host)?;
-            if state.withdrawn.contains(&key.id) {
-                return Err(KeyError::Withdrawn(key.id));
-            }
-            (key, state.dir.clone())
+            (key, state.dir.clone(), state.withdrawn.clone())
         };
-        if let Some(dir) = dir.filter(|dir| !is_recorded(dir, key.id)) {
-            record(&dir, &key)?;
+        let Some(dir) = dir else { return Ok((key, true)) };
+        for id in withdrawn {
+            // With other groups, or by another key of the cluster, it had another id.
+            if id == key.id || applicant(&dir, id)?.is_some_and(|record| record.is_same_applicant(&key, host)) {
+                return Err(KeyError::Withdrawn(id));
+            }
         }
-        Ok(key)
+        let is_first = applicant(&dir, key.id)?.is_none();
+        if is_first {
+            record_applicant(&dir, &key, host)?;
+        }
+        Ok((key, is_first))
     }
 
     /// Adds a key that a server has issued to this process.
-    pub fn received(&self, key: Key) {
+    ///
+    /// # Errors
+    /// Meanwhile this process belongs to another cluster.
+    pub fn received(&self, key: Key) -> Result<(), KeyError> {
         let mut state = self.state.write();
+        if let Some(own) = state.cluster().filter(|own| *own != key.cluster) {
+            return Err(KeyError::OtherCluster { theirs: key.cluster, own });
+        }
+        state.has_received = true;
+        state.refused.remove(&key.id);
         if state.used.iter().all(|known| known.id != key.id) {
             state.used.push(key);
         }
+        Ok(())
+    }
+
+    /// Returns whether a server has issued a key to this process.
+    pub fn has_received(&self) -> bool {
+        self.state.read().has_received
     }
 
     /// Records that a server proved to know this key, and that it accepts these keys. From now on

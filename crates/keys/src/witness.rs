@@ -16,9 +16,14 @@ pub trait Witness: Send + Sync + Debug {
     /// Returns the user of the process that got a credential for this text.
     ///
     /// # Errors
-    /// The credential is none of this site, is for another text, or has expired.
+    /// `InvalidData`: the credential is none of this site, is for another text, or has expired.
+    /// Otherwise the service is not there.
     fn check(&self, credential: &str, text: &str) -> io::Result<u32>;
 
-    /// Returns a user with its groups, as this host knows them. `None`: there is no such user.
-    fn user(&self, uid: u32) -> Option<User>;
+    /// Returns a user with its groups, as this host knows them. `None`: there is no such user, or
+    /// it is in too many groups.
+    ///
+    /// # Errors
+    /// The directory of users is not there.
+    fn user(&self, uid: u32) -> io::Result<Option<User>>;
 }

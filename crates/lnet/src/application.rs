@@ -12,13 +12,14 @@ use std::{io, sync::Arc};
 use sheen_keys::{Key, KeyError, Keyring, Witness};
 use sheen_rt::Rt;
 use sheen_wire::{
+    Errno,
     auth::{Auth, ClusterId, IssuedKey, Role},
     frame,
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     Receiver, Sender,
-    accepted::Counted,
     auth_error::{AuthError, Stranger},
     auth_message::{denied, post, reply},
     noise::Exchange,
@@ -72,6 +73,9 @@ impl Applying {
         let (noise, credential) = match reply(receiver).await? {
             Ok(Auth::Issued { noise, credential }) => (noise, credential),
             Ok(_) => return Err(denied(AuthError::Unexpected)),
+            Err(Errno::EAGAIN | Errno::EBUSY) => {
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, AuthError::Busy));
+            }
             Err(errno) => return Err(denied(AuthError::of_refused_applicant(errno, cluster))),
         };
         let text = exchange.text(SERVER);
@@ -87,12 +91,12 @@ impl Applying {
 }
 
 impl Issuing {
-    /// Answers an application. `counted` lives until it is checked, also if the client has
+    /// Answers an application. `permit` is held until it is checked, also if the client has
     /// ended the connection.
     pub(crate) async fn answer(
         &self,
         rt: &Rt,
-        (keyring, counted): (&Arc<Keyring>, Counted),
+        (keyring, permit): (&Arc<Keyring>, OwnedSemaphorePermit),
         sender: &Sender,
         mut exchange: Exchange,
         credential: String,
@@ -100,21 +104,24 @@ impl Issuing {
         let (text, own) = (exchange.text(CLIENT), exchange.text(SERVER));
         let hosts = self.hosts;
         let checked = blocking(rt, &self.witness, move |witness| {
-            let _counted = counted;
-            let uid = witness.check(&credential, &text).map_err(|error| {
-                tracing::debug!(%error, "cannot check a credential");
-                Stranger::Unproved
-            })?;
+            let _permit = permit;
+            let absent = |error: io::Error| {
+                tracing::debug!(%error, "MUNGE or the directory of users does not answer");
+                Stranger::NoWitness
+            };
+            let uid = match witness.check(&credential, &text) {
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => return Err(Stranger::Unproved),
+                checked => checked.map_err(absent)?,
+            };
             let role = match uid {
                 0 if hosts => Role::Host,
                 0 => return Err(Stranger::NotIssued(uid)),
-                _ => Role::User(witness.user(uid).filter(|user| user.uid == uid).ok_or(Stranger::NotIssued(uid))?),
+                _ => {
+                    let user = witness.user(uid).map_err(absent)?.filter(|user| user.uid == uid);
+                    Role::User(user.ok_or(Stranger::NotIssued(uid))?)
+                }
             };
-            let proof = witness.attest(&own).map_err(|error| {
-                tracing::warn!(%error, "cannot prove as which user this server runs");
-                Stranger::Starting
-            })?;
-            Ok((uid, role, proof))
+            Ok((uid, role, witness.attest(&own).map_err(absent)?))
         });
         let (uid, role, credential) = match checked.await {
             Ok(checked) => checked,
@@ -122,12 +129,14 @@ impl Issuing {
         };
         let (keyring, peer) = (keyring.clone(), sender.peer());
         let issued = rt.run_blocking(move || keyring.issue(role, peer.ip())).await;
-        let key = match issued {
-            Ok(key) => key,
+        let (key, is_first) = match issued {
+            Ok(issued) => issued,
             Err(KeyError::Withdrawn(id)) => return Ok(Err(Stranger::UnknownKey(id))),
+            Err(KeyError::NoKeyYet) => return Ok(Err(Stranger::Starting)),
+            Err(KeyError::CannotIssue(_)) => return Ok(Err(Stranger::NotIssued(uid))),
             Err(error) => {
-                tracing::warn!(%error, uid, %peer, "cannot issue a key");
-                return Ok(Err(Stranger::NotIssued(uid)));
+                tracing::debug!(%error, uid, %peer, "cannot issue a key");
+                return Ok(Err(Stranger::NoWitness));
             }
         };
         let plain = key.to_issued().and_then(|issued| frame::to_body(&issued).ok());
@@ -135,7 +144,9 @@ impl Issuing {
             return Ok(Err(Stranger::NotIssued(uid)));
         };
         post(sender, &Auth::Issued { noise, credential })?;
-        tracing::info!(key = %key.id, role = %key.claim().role(), %peer, "issued a key");
+        if is_first {
+            tracing::info!(key = %key.id, role = %key.claim().role(), %peer, "issued a key");
+        }
         Ok(Ok(()))
     }
 }

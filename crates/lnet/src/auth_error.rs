@@ -71,7 +71,6 @@ impl AuthError {
     /// Returns the error of a client to which the server issues no key.
     pub(crate) fn of_refused_applicant(errno: Errno, cluster: ClusterId) -> AuthError {
         let reason = match errno {
-            Errno::EAGAIN | Errno::EBUSY => return AuthError::Busy,
             Errno::ENOENT => "this user's key was withdrawn",
             Errno::EPERM => "it knows no such user, or gives root no key",
             Errno::EACCES => {
@@ -107,6 +106,11 @@ pub enum Stranger {
     /// It applied for a key without proving as which user it runs.
     #[error("it applied for a key, and its credential is not valid")]
     Unproved,
+    /// It applied for a key, and this server cannot check that at the moment.
+    #[error(
+        "it applied for a key; MUNGE, the directory of users or the disk of this host does not work (see debug lines)"
+    )]
+    NoWitness,
     /// This user gets no key.
     #[error("it applied for a key, and this server issues none to user {0}")]
     NotIssued(u32),
@@ -128,7 +132,7 @@ impl Stranger {
     /// Returns the errno in the refusal.
     pub(crate) fn errno(self) -> Errno {
         match self {
-            Stranger::Starting => Errno::EAGAIN,
+            Stranger::Starting | Stranger::NoWitness => Errno::EAGAIN,
             Stranger::Crowd => Errno::EBUSY,
             Stranger::UnknownKey(_) => Errno::ENOENT,
             Stranger::Relayed(_) => Errno::EREMOTE,

@@ -23,9 +23,6 @@ const RECEPTION: Duration = Duration::from_secs(2);
 /// Wait before the servers are asked again, if none answers.
 const RECEPTION_RETRY: Duration = Duration::from_millis(500);
 
-/// Number of clients to which keys are issued at the same time.
-const APPLICANTS_MAX: usize = 8;
-
 /// How a handshake ended.
 enum Step {
     /// The ends are authenticated.
@@ -152,16 +149,29 @@ impl Net {
             _ => return Err(denied(AuthError::Unexpected)),
         };
         let terms = Terms { offered, flavor, cluster, keys: &accepted, route };
-        let Some(key) = self.key_for(keyring, cluster, &accepted).await? else {
-            let Some(applying) = applying.as_ref().filter(|_| issues) else {
+        let applying = applying.as_ref().filter(|_| issues);
+        // The files of a process that has got its key by an application may lie on the file system
+        // itself, which has to wait for the key.
+        let known = match applying.is_some() && keyring.has_received() {
+            true => keyring.known(cluster, &accepted).map_err(|e| denied(e.into()))?,
+            false => self.key_for(keyring, cluster, &accepted).await?,
+        };
+        let one_at_a_time = if known.is_none() { Some(self.applying().lock().await) } else { None };
+        let known = match known {
+            None => keyring.known(cluster, &accepted).map_err(|e| denied(e.into()))?,
+            known => known,
+        };
+        let Some(key) = known else {
+            let Some(applying) = applying else {
                 return Err(denied(AuthError::NoKey(cluster)));
             };
             let exchange = Exchange::answer(self.entropy(), &terms, &challenge);
             let exchange = exchange.map_err(|_| denied(AuthError::Unexpected))?;
             let key = applying.apply(self.rt(), (sender, receiver), exchange, cluster).await?;
-            keyring.received(key);
+            keyring.received(key).map_err(|e| denied(e.into()))?;
             return Ok(Step::Issued);
         };
+        drop(one_at_a_time);
         let answer = Answered::answer(self.entropy(), &terms, &key, &challenge);
         let (answered, noise) = answer.map_err(|_| denied(AuthError::Unexpected))?;
         let claim = key.claim();
@@ -278,8 +288,10 @@ impl Net {
             (Ok(Auth::Answer { claim, noise }), _) => (claim, noise),
             (Ok(Auth::Apply { noise, credential }), Some(issuing)) => {
                 let Ok(exchange) = challenger.exchange(&noise) else { return Ok(Err(Stranger::Invalid)) };
-                let Some(counted) = self.applicants().count(APPLICANTS_MAX) else { return Ok(Err(Stranger::Crowd)) };
-                let issued = issuing.answer(self.rt(), (&keys.keyring, counted), sender, exchange, credential).await?;
+                let Ok(permit) = self.applicants().clone().acquire_owned().await else {
+                    return Ok(Err(Stranger::Crowd));
+                };
+                let issued = issuing.answer(self.rt(), (&keys.keyring, permit), sender, exchange, credential).await?;
                 return Ok(issued.map(|()| Step::Issued));
             }
             _ => return Ok(Err(Stranger::Invalid)),

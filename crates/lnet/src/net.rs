@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use sheen_keys::{Keyring, Signer};
 use sheen_rt::{Listener, Rt, Stream};
 use sheen_wire::auth::{Claim, Flavor, Route};
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::{Notify, Semaphore, futures::Notified};
 
 use crate::{
     Nid,
@@ -30,6 +30,8 @@ use crate::{
 /// A service of this process. The layer above knows its type.
 pub type Local = Arc<dyn Any + Send + Sync>;
 
+/// Number of clients whose applications for a key are checked at the same time. Others wait.
+const APPLICANTS_MAX: usize = 8;
 /// Pause before the next accept when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Shortest time between two lines about too many connections, unless one is accepted between.
@@ -148,7 +150,10 @@ pub struct Net {
     pools: Pools,
     accepted: Accepted,
     strangers: Accepted,
-    applicants: Accepted,
+    /// Clients whose applications are checked at a time.
+    applicants: Arc<Semaphore>,
+    /// Held while this process applies for a key.
+    applying: tokio::sync::Mutex<()>,
     /// Held while key files are searched.
     key_search: Arc<tokio::sync::Mutex<()>>,
 }
@@ -193,7 +198,8 @@ impl Net {
             pools: Pools::new(),
             accepted: Accepted::default(),
             strangers: Accepted::default(),
-            applicants: Accepted::default(),
+            applicants: Arc::new(Semaphore::new(APPLICANTS_MAX)),
+            applying: tokio::sync::Mutex::default(),
             key_search: Arc::default(),
         })
     }
@@ -237,8 +243,12 @@ impl Net {
         &self.strangers
     }
 
-    pub(crate) fn applicants(&self) -> &Accepted {
+    pub(crate) fn applicants(&self) -> &Arc<Semaphore> {
         &self.applicants
+    }
+
+    pub(crate) fn applying(&self) -> &tokio::sync::Mutex<()> {
+        &self.applying
     }
 
     /// Makes a service reachable over `lo` under a target's name. Returns the service that had the

@@ -26,6 +26,8 @@ const CLUSTER: ClusterId = ClusterId(7);
 const SERVER: u32 = 990;
 /// A client's user.
 const ALICE: u32 = 1000;
+/// Number of its groups.
+const GROUPS: u32 = 300;
 
 fn run(test: impl AsyncFn(Rt)) {
     for seed in 0..4 {
@@ -45,6 +47,8 @@ struct Process {
     uid: u32,
     /// Passes on the newest credential of the site, instead of its own.
     steals: bool,
+    /// Number of groups of the client's user, as this process knows them.
+    groups: u32,
 }
 
 impl Witness for Process {
@@ -58,21 +62,22 @@ impl Witness for Process {
 
     fn check(&self, credential: &str, text: &str) -> io::Result<u32> {
         let found = credential.parse().ok().and_then(|n: usize| self.site.0.lock().get(n).cloned());
-        found.filter(|(_, said)| said == text).map(|(uid, _)| uid).ok_or_else(|| io::Error::other("not valid"))
+        let found = found.filter(|(_, said)| said == text).map(|(uid, _)| uid);
+        found.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    fn user(&self, uid: u32) -> Option<User> {
-        (uid == ALICE).then(alice)
+    fn user(&self, uid: u32) -> io::Result<Option<User>> {
+        Ok((uid == ALICE).then(|| User { groups: (0..self.groups).collect(), ..alice() }))
     }
 }
 
 fn alice() -> User {
-    User { uid: ALICE, gid: 100, groups: (0..300).collect() }
+    User { uid: ALICE, gid: 100, groups: (0..GROUPS).collect() }
 }
 
 impl Site {
     fn process(&self, uid: u32) -> Arc<Process> {
-        Arc::new(Process { site: self.clone(), uid, steals: false })
+        Arc::new(Process { site: self.clone(), uid, steals: false, groups: GROUPS })
     }
 
     fn issuing(&self, hosts: bool) -> Option<Issuing> {
@@ -187,7 +192,7 @@ fn credential_of_another_connection_is_refused() {
     run(async |rt| {
         let site = Site::default();
         meet(&rt, server(site.issuing(false)), &client(&rt, site.applying(ALICE))).await.1.unwrap();
-        let thief = Arc::new(Process { site: site.clone(), uid: 1001, steals: true });
+        let thief = Arc::new(Process { site: site.clone(), uid: 1001, steals: true, groups: GROUPS });
         let client = client(&rt, Some(Applying { witness: thief, servers: vec![SERVER] }));
         let (error, admitted) = meet(&rt, server(site.issuing(false)), &client).await;
         assert!(matches!(error, Some(AuthError::NotIssued(CLUSTER, _))), "{error:?}");
@@ -200,7 +205,7 @@ fn key_is_accepted_only_from_a_server_of_a_trusted_user() {
     run(async |rt| {
         let site = Site::default();
         for (uid, steals) in [(1001, false), (1001, true)] {
-            let witness = Arc::new(Process { site: site.clone(), uid, steals });
+            let witness = Arc::new(Process { site: site.clone(), uid, steals, groups: GROUPS });
             let server = server(Some(Issuing { witness, hosts: false }));
             let (addr, _admitted) = serve(&rt, server).await;
             let error = client(&rt, site.applying(ALICE)).connect(addr).await.err().unwrap();
@@ -225,7 +230,43 @@ fn withdrawn_key_is_not_issued_again() {
         keyring.refresh().unwrap();
         let (error, admitted) = meet(&rt, keys, &client(&rt, site.applying(ALICE))).await;
         assert!(error.unwrap().to_string().contains("this user's key was withdrawn"));
-        assert_eq!(admitted, Err(Stranger::UnknownKey(records[0].0.id)));
+        let withdrawn = Err(Stranger::UnknownKey(records[0].0.id));
+        assert_eq!(admitted, withdrawn);
+        // Neither with other groups, nor by another key of the cluster.
+        sheen_keys::store(dir.path(), &key(2)).unwrap();
+        keyring.refresh().unwrap();
+        let witness = Arc::new(Process { groups: 1, ..Arc::into_inner(site.process(SERVER)).unwrap() });
+        let keys = Keys { issuing: Some(Issuing { witness, hosts: false }), ..Keys::new(keyring) };
+        assert_eq!(meet(&rt, keys, &client(&rt, site.applying(ALICE))).await.1, withdrawn);
+    });
+}
+
+#[test]
+fn connections_of_a_process_apply_for_one_key() {
+    run(async |rt| {
+        let site = Site::default();
+        let net = Net::trusting(rt.clone(), server(site.issuing(false)).into());
+        let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let addr = acceptor.local_addr();
+        let (tasks, serving) = (rt.clone(), net.clone());
+        drop(rt.spawn("server", async move {
+            loop {
+                let Connection { sender, mut receiver } = acceptor.accept().await;
+                let net = serving.clone();
+                drop(tasks.spawn("admit", async move {
+                    let _ = net.admit(&sender, &mut receiver).await;
+                }));
+            }
+        }));
+        let client = client(&rt, site.applying(ALICE));
+        let connecting = (0..5).map(|_| {
+            let client = client.clone();
+            rt.spawn("connect", async move { client.connect(addr).await.map(drop) })
+        });
+        for connected in connecting.collect::<Vec<_>>() {
+            connected.await.unwrap().unwrap();
+        }
+        assert_eq!(site.0.lock().len(), 2, "one credential of each end");
     });
 }
 

@@ -121,11 +121,12 @@ impl Mdt {
     /// Checks the FIDs in a request.
     ///
     /// # Errors
-    /// EACCES: the user cannot reach a file. EINVAL: a new file has a FID of others.
+    /// EACCES: the user cannot reach a file. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of
+    /// others.
     fn check_fids(&self, export: &Export, user: &User, request: &Request) -> Result<()> {
         let fid = new_fid(request);
         if fid.is_some_and(|fid| !self.sequences.lock().has(user.uid, fid.seq)) {
-            return Err(Errno::EINVAL);
+            return Err(Errno::UNKNOWN_SEQUENCE);
         }
         let (mut core, client, cred) = (self.core.lock(), ClientId(export.id()), cred(user));
         let (mut involved, mut paths) = (Vec::new(), Paths::default());

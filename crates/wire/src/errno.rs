@@ -102,6 +102,10 @@ impl Errno {
     /// an object of the request ([`crate::ost::Capability`]). Nothing was done. The client presents
     /// one and repeats the request.
     pub const NO_CAPABILITY: Errno = Errno(0x1_0006);
+    /// Not an errno of Linux: the client acts as one user, and the MDT does not know the sequence
+    /// of a new file's FID. Nothing was done. The client shows its sequences
+    /// ([`crate::mds::Request::OwnSequences`]) and repeats the request.
+    pub const UNKNOWN_SEQUENCE: Errno = Errno(0x1_0007);
 }
 
 impl fmt::Display for Errno {

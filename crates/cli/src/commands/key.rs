@@ -8,6 +8,7 @@ mod issue;
 use std::{
     fs::File,
     io::{self, Read},
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -34,6 +35,9 @@ struct Line {
     key: String,
     role: String,
     created: i64,
+    /// Address of the host that got it by MUNGE.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applicant: Option<IpAddr>,
     file: String,
 }
 
@@ -70,11 +74,12 @@ fn print(args: &KeyListArgs) -> Result {
         None => (found(), Vec::new()),
     };
     let keys = found.into_iter().map(|Found { key, path }| (key.record(), path));
-    let lines = keys.chain(records).map(|(Record { cluster, id, role, created }, path)| Line {
+    let lines = keys.chain(records).map(|(Record { cluster, id, role, created, applicant }, path)| Line {
         cluster: cluster.to_string(),
         key: id.to_string(),
         role: role.to_string(),
         created,
+        applicant,
         file: path.display().to_string(),
     });
     if args.json {

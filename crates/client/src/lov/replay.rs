@@ -61,6 +61,8 @@ pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Ret
     replays.sort_by_key(|replay| replay.transno);
     let (all, mut wanted) = (replays.len(), Vec::new());
     replays.iter().for_each(|replay| replay.change.objects(&mut |object, right| wanted.push((object, right))));
+    wanted.sort_unstable();
+    wanted.dedup();
     let mut failed = present(ost, presented, &wanted, &mut replays).await?;
     let (mut rest, mut first) = (&replays[..], true);
     loop {
@@ -96,8 +98,8 @@ pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Ret
 }
 
 /// Presents the capabilities that the changes need. Removes the changes for which the mount gets
-/// none, because its user may not change a file any more. Returns the changes of which they are
-/// parts.
+/// none: its user may not change a file any more, or the MDT does not answer. Returns the changes
+/// of which they are parts.
 ///
 /// # Errors
 /// The connection broke.
@@ -125,7 +127,7 @@ async fn present(
     });
     if !failed.is_empty() {
         let count = failed.len();
-        tracing::warn!("{}: {count} changes cannot be replayed: the user may not use the files now", ost.target());
+        tracing::warn!("{}: {count} changes cannot be replayed: the MDT gave no capability for them", ost.target());
     }
     Ok(failed)
 }
