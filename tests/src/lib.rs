@@ -333,8 +333,13 @@ impl Fs {
     #[track_caller]
     pub fn second_mount(&self) -> Mount {
         let at = self.base.join(format!("mnt{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        let source = self.status()["source"].as_str().expect("a running file system has a source").to_owned();
-        Mount::new(&source, at)
+        Mount::new(&self.source(), at)
+    }
+
+    /// Returns what `sheen mount` takes to mount it.
+    #[track_caller]
+    pub fn source(&self) -> String {
+        self.status()["source"].as_str().expect("a running file system has a source").to_owned()
     }
 
     /// Kills the serving process with SIGKILL.

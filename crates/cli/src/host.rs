@@ -415,7 +415,8 @@ pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr> {
     Ok(SocketAddr::new(ip, default_port))
 }
 
-/// Parses `HOST@tcp:/FSNAME` and resolves its hosts. Returns it with the NIDs of the MGS.
+/// Parses `HOST@tcp:/FSNAME[/DIRECTORY]` and resolves its hosts. Returns it with the NIDs of the
+/// MGS.
 pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(MountSource, Vec<Nid>)> {
     let source = parse_source(source).map_err(|e| Failure::new(e.to_string()))?;
     let mut nids = Vec::new();

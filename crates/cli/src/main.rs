@@ -43,7 +43,7 @@ fn main() {
             Some("lctl") => lctl::main(args[1..].to_vec()),
             Some("lab") => {
                 host::raise_open_files();
-                sheen_lab::main(&args[1..])
+                sheen_lab::main(&args[1..], trust::of_tools)
             }
             _ => commands::main(args),
         },

@@ -7,6 +7,9 @@
 //! not know them any more, such as after a new connection, refuses the request; then they are
 //! presented again.
 //!
+//! While the MDT does not answer, old ones are used until they expire. Then requests wait for it.
+//! An OST in recovery accepts old ones, so lost changes are replayed without the MDT.
+//!
 //! A request names objects, and the MDT gives capabilities for a file. So the file of each object
 //! is stored here when the MDT sends a layout.
 
@@ -34,7 +37,7 @@ use crate::failure::{Failure, Result};
 
 /// Number of objects whose files are remembered. Those that are locked are known besides.
 const OBJECTS_MAX: NonZeroUsize = NonZeroUsize::new(1 << 19).unwrap();
-/// Number of objects whose capabilities are stored until they are presented.
+/// Number of objects whose capabilities are stored.
 const HELD_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 /// Age at which a capability is replaced.
 const FRESH: Duration = Duration::from_secs(CAPABILITY_SECS as u64 / 2);
@@ -163,8 +166,7 @@ impl Capabilities {
         wanted.iter().map(&mut one).collect()
     }
 
-    /// Returns capabilities for objects with these rights, and with those of other objects of the
-    /// same files. Asks the MDT if necessary.
+    /// Returns capabilities for objects with these rights. Asks the MDT if necessary.
     ///
     /// # Errors
     /// EACCES: the user may not use one of them so. MOVED: a file has other objects now. Otherwise
@@ -352,7 +354,7 @@ impl Presented {
     /// Returns what an OST in recovery needs for these rights on objects, and the objects for which
     /// there is no capability.
     pub async fn for_recovery(&self, wanted: &[(Fid, u8)]) -> (Option<Missing>, FxHashSet<Fid>) {
-        if !self.are_needed() || wanted.is_empty() {
+        if wanted.is_empty() {
             return (None, FxHashSet::default());
         }
         let found = self.of.for_recovery(wanted).await;

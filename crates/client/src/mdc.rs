@@ -435,7 +435,7 @@ impl Mdc {
     /// # Errors
     /// The connection broke.
     pub async fn show_sequences(&self, mdt: &Recovering<Mds>) -> Result<()> {
-        let sequences: Vec<(u64, Proof)> = self.own.lock().iter().copied().collect();
+        let sequences = self.own_sequences();
         if sequences.is_empty() {
             return Ok(());
         }
@@ -444,9 +444,13 @@ impl Mdc {
         Ok(())
     }
 
+    fn own_sequences(&self) -> Vec<(u64, Proof)> {
+        self.own.lock().iter().copied().collect()
+    }
+
     /// As [`Mdc::show_sequences`], to an MDT that was not restarted.
     async fn show_sequences_again(&self) -> Result<(), Failure> {
-        let sequences: Vec<(u64, Proof)> = self.own.lock().iter().copied().collect();
+        let sequences = self.own_sequences();
         let shown = self.import.request(Call::from(Request::OwnSequences { sequences })).send().await?;
         self.note_sequences(&shown.body.reply);
         Ok(())

@@ -27,6 +27,9 @@ use crate::{
 
 /// Attempts of one request whose capabilities the OST does not know. Each reconnect costs one.
 const PRESENTS_MAX: u32 = 8;
+/// Number of refusals that a lost connection may have caused. After the next one the capabilities
+/// are replaced.
+const REFUSALS_BY_RECONNECTS: u32 = 2;
 
 /// An OST.
 pub struct Osc {
@@ -240,7 +243,9 @@ impl<'a> OstRequest<'a> {
             let answer = if in_place { request.send_in_place().await } else { request.send().await };
             match answer {
                 // It does not know this client any more.
-                Err(e) if e.errno() == Errno::NO_CAPABILITY && attempt < 2 => self.osc.presented.forget(),
+                Err(e) if e.errno() == Errno::NO_CAPABILITY && attempt < REFUSALS_BY_RECONNECTS => {
+                    self.osc.presented.forget();
+                }
                 Err(e) if e.errno() == Errno::NO_CAPABILITY => self.osc.presented.refused(&wanted_by(&self.body)),
                 Ok(answer) => {
                     if let (ost::Request::Follow { objects }, ost::Reply::Objects(names)) = (&self.body, &answer.body) {

@@ -161,8 +161,13 @@ pub fn store(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
 /// # Errors
 /// As [`store`], or the file cannot be given to that owner.
 pub fn store_for_server(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
-    let path = dir.join(key.file_name());
-    let written = owner_of(dir).and_then(|owner| write(dir, &path, key.to_text().as_bytes(), owner));
+    write_for_server(dir, &key.file_name(), &key.to_text())
+}
+
+/// Writes a file that belongs to the owner of the directory. Returns its path.
+fn write_for_server(dir: &Path, name: &str, text: &str) -> Result<PathBuf, KeyError> {
+    let path = dir.join(name);
+    let written = owner_of(dir).and_then(|owner| write(dir, &path, text.as_bytes(), owner));
     written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
     Ok(path)
 }
@@ -172,14 +177,7 @@ pub fn store_for_server(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
 /// # Errors
 /// As [`store_for_server`].
 pub fn record(dir: &Path, key: &Key) -> Result<PathBuf, KeyError> {
-    record_as(dir, key, "")
-}
-
-fn record_as(dir: &Path, key: &Key, more: &str) -> Result<PathBuf, KeyError> {
-    let path = dir.join(format!("{}{ISSUED}", key.id));
-    let written = owner_of(dir).and_then(|owner| write(dir, &path, (key.to_record_text() + more).as_bytes(), owner));
-    written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
-    Ok(path)
+    write_for_server(dir, &format!("{}{ISSUED}", key.id), &key.to_record_text())
 }
 
 /// As [`record`], for the key of a client of this host that has applied for one.
@@ -187,15 +185,19 @@ fn record_as(dir: &Path, key: &Key, more: &str) -> Result<PathBuf, KeyError> {
 /// # Errors
 /// As [`record`].
 pub(crate) fn record_applicant(dir: &Path, key: &Key, host: IpAddr) -> Result<PathBuf, KeyError> {
-    record_as(dir, key, &format!("applicant = \"{}\"\n", host.to_canonical()))
+    let text = format!("{}applicant = \"{}\"\n", key.to_record_text(), host.to_canonical());
+    write_for_server(dir, &format!("{}{ISSUED}", key.id), &text)
 }
 
-/// Returns the record of a key, also a withdrawn one. `None`: there is none.
+/// Returns the record of an issued key, also of a withdrawn one. `None`: there is none.
 ///
 /// # Errors
 /// It cannot be read.
-pub(crate) fn applicant(dir: &Path, id: KeyId) -> Result<Option<Record>, KeyError> {
-    let path = dir.join(format!("{id}{ISSUED}"));
+pub(crate) fn record_of(dir: &Path, id: KeyId) -> Result<Option<Record>, KeyError> {
+    read_record(dir.join(format!("{id}{ISSUED}")))
+}
+
+fn read_record(path: PathBuf) -> Result<Option<Record>, KeyError> {
     match fs::read_to_string(&path) {
         Ok(text) => Record::parse(&text).map(Some).map_err(|reason| KeyError::Invalid { path, reason }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -209,20 +211,17 @@ pub(crate) fn applicant(dir: &Path, id: KeyId) -> Result<Option<Record>, KeyErro
 /// # Errors
 /// The directory or a record cannot be read.
 pub fn records(dir: &Path) -> Result<Vec<(Record, PathBuf)>, KeyError> {
-    let io_error = |path: &Path| {
-        let path = path.to_owned();
-        move |error| KeyError::Io { path, error }
-    };
+    let io_error = |error| KeyError::Io { path: dir.to_owned(), error };
     let mut records = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io_error(dir))? {
-        let path = entry.map_err(io_error(dir))?.path();
+    for entry in fs::read_dir(dir).map_err(io_error)? {
+        let path = entry.map_err(io_error)?.path();
         let Some(id) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(ISSUED)) else { continue };
         if dir.join(format!("{id}{WITHDRAWN}")).exists() {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(io_error(&path))?;
-        let invalid = |reason| KeyError::Invalid { path: path.clone(), reason };
-        records.push((Record::parse(&text).map_err(invalid)?, path.clone()));
+        if let Some(record) = read_record(path.clone())? {
+            records.push((record, path));
+        }
     }
     records.sort_by_key(|(record, _)| (record.created, record.id));
     Ok(records)
@@ -233,10 +232,7 @@ pub fn records(dir: &Path) -> Result<Vec<(Record, PathBuf)>, KeyError> {
 /// # Errors
 /// As [`store_for_server`].
 pub fn withdraw(dir: &Path, key: KeyId) -> Result<PathBuf, KeyError> {
-    let path = dir.join(format!("{key}{WITHDRAWN}"));
-    let written = owner_of(dir).and_then(|owner| write(dir, &path, b"", owner));
-    written.map_err(|error| KeyError::Io { path: path.clone(), error })?;
-    Ok(path)
+    write_for_server(dir, &format!("{key}{WITHDRAWN}"), "")
 }
 
 /// Returns the owner for files of a server's directory, if that is another user.

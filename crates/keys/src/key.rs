@@ -53,7 +53,8 @@ pub struct Key {
     pub cluster: ClusterId,
     /// Its id.
     pub id: KeyId,
-    /// Time at which it was made, in seconds since 1970. Of several keys, a client uses the newest.
+    /// Time at which it was made, in seconds since 1970. Of several keys with the same authority, a
+    /// client uses the newest.
     pub created: i64,
     /// Its secret.
     pub secret: Secret,
@@ -248,6 +249,11 @@ impl Key {
         self.issue.as_ref().map_or(self.id, |issue| issue.by)
     }
 
+    /// Returns its authority.
+    pub fn role(&self) -> &Role {
+        self.issue.as_ref().map_or(&Role::Server, |issue| &issue.role)
+    }
+
     /// Returns the claim of a client with this key.
     pub fn claim(&self) -> Claim {
         let issued = self.issue.as_ref().map(|issue| Issued { id: self.id, role: issue.role.clone() });
@@ -262,7 +268,7 @@ impl Key {
     /// Returns the key without its secret.
     pub fn record(&self) -> Record {
         let Key { cluster, id, created, .. } = self;
-        Record { cluster: *cluster, id: *id, role: self.claim().role().clone(), created: *created, applicant: None }
+        Record { cluster: *cluster, id: *id, role: self.role().clone(), created: *created, applicant: None }
     }
 
     /// Returns the text of its file.
@@ -334,7 +340,7 @@ impl Record {
     /// Returns whether a client has applied for it, and was of the same user, or for a host's key
     /// on the same host, as the client of another key.
     pub(crate) fn is_same_applicant(&self, key: &Key, host: IpAddr) -> bool {
-        match (self.applicant, &self.role, key.claim().role()) {
+        match (self.applicant, &self.role, key.role()) {
             (Some(_), Role::User(one), Role::User(other)) => one.uid == other.uid,
             (Some(applicant), Role::Host, Role::Host) => applicant == host.to_canonical(),
             _ => false,

@@ -6,9 +6,9 @@
 //!   any server. The cluster is that of the keys in the server's directory. Without such keys it is
 //!   that of the first server that proves to know a key, or that runs as a trusted user and issues
 //!   one: the MGS.
-//! * A server accepts only the keys of its own cluster. A new MDS or OSS learns the key from its
-//!   connection to the MGS, and stores it beside its data. Afterwards it needs neither the MGS nor
-//!   the user's directory to know it.
+//! * A server accepts only the keys of its own cluster, and those that they have issued. A new MDS
+//!   or OSS learns the key from its connection to the MGS, and stores it beside its data.
+//!   Afterwards it needs neither the MGS nor the user's directory to know it.
 //! * While servers accept a key that this process has used, a client reads no file: the keys may
 //!   lie on the file system itself.
 
@@ -23,7 +23,7 @@ use sheen_wire::auth::{Claim, ClusterId, KEYS_MAX, KeyId, Role};
 
 use crate::{
     Key, KeyError, Signer,
-    dir::{Found, Listing, applicant, list, record_applicant, search_dirs, store},
+    dir::{Found, Listing, list, record_applicant, record_of, search_dirs, store},
 };
 
 /// The keys of a process.
@@ -72,10 +72,10 @@ impl State {
     /// A refusal is not authenticated. So a refused key is used if there is no other one.
     fn best<'a>(&self, keys: impl IntoIterator<Item = &'a Key>, accepted: &[KeyId]) -> Option<&'a Key> {
         keys.into_iter().filter(|key| self.trusts(key) && accepted.contains(&key.root())).max_by_key(|key| {
-            let authority = match key.issue.as_ref().map(|issue| &issue.role) {
-                None | Some(Role::Server) => 2,
-                Some(Role::Host) => 1,
-                Some(Role::User(_)) => 0,
+            let authority = match key.role() {
+                Role::Server => 2,
+                Role::Host => 1,
+                Role::User(_) => 0,
             };
             (!self.refused.contains(&key.id), authority, key.created, key.id)
         })
@@ -208,13 +208,22 @@ impl Keyring {
 
     /// Returns the key that a client claims to have, if this process accepts it as a server.
     pub fn claimed(&self, claim: &Claim) -> Option<Key> {
+        if !self.accepts(claim) {
+            return None;
+        }
         let state = self.state.read();
         let key = state.served.iter().find(|key| key.id == claim.key)?;
         match &claim.issued {
             None => Some(key.clone()),
-            Some(issued) if state.withdrawn.contains(&issued.id) => None,
             Some(issued) => key.issue(issued.clone(), key.created).ok(),
         }
+    }
+
+    /// Returns whether this process accepts the key that a client claims to have.
+    pub fn accepts(&self, claim: &Claim) -> bool {
+        let state = self.state.read();
+        let is_withdrawn = claim.issued.as_ref().is_some_and(|issued| state.withdrawn.contains(&issued.id));
+        !is_withdrawn && state.served.iter().any(|key| key.id == claim.key)
     }
 
     /// Returns the signer for a purpose, with the keys that this process accepts as a server.
@@ -222,7 +231,7 @@ impl Keyring {
         Signer::new(&self.state.read().served, purpose)
     }
 
-    /// Returns the newest key for a server of this cluster that accepts these keys, if it is known
+    /// Returns the best key for a server of this cluster that accepts these keys, if it is known
     /// without reading files, and no server has refused it.
     ///
     /// # Errors
@@ -238,11 +247,12 @@ impl Keyring {
         }
     }
 
-    /// Searches the directories for the newest key for a server of this cluster that accepts these
-    /// keys. `None`: this process has none. Reads files.
+    /// Returns the best key for a server of this cluster that accepts these keys: of those in the
+    /// directories, and of those that were used. `None`: this process has none. Reads files.
     ///
     /// # Errors
-    /// There is none, and a key file of the cluster is not usable.
+    /// There is none, and a key file of the cluster is not usable. [`KeyError::NotForServers`]:
+    /// this process is a server, and the key was issued.
     pub fn find(&self, cluster: ClusterId, accepted: &[KeyId]) -> Result<Option<Key>, KeyError> {
         let (mut found, mut unusable) = (Vec::new(), None);
         for dir in &self.dirs {
@@ -288,11 +298,11 @@ impl Keyring {
         let Some(dir) = dir else { return Ok((key, true)) };
         for id in withdrawn {
             // With other groups, or by another key of the cluster, it had another id.
-            if id == key.id || applicant(&dir, id)?.is_some_and(|record| record.is_same_applicant(&key, host)) {
+            if id == key.id || record_of(&dir, id)?.is_some_and(|record| record.is_same_applicant(&key, host)) {
                 return Err(KeyError::Withdrawn(id));
             }
         }
-        let is_first = applicant(&dir, key.id)?.is_none();
+        let is_first = record_of(&dir, key.id)?.is_none();
         if is_first {
             record_applicant(&dir, &key, host)?;
         }

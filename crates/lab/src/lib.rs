@@ -59,6 +59,7 @@ pub mod workloads;
 use std::{ffi::OsString, path::Path};
 
 use clap::{Parser, Subcommand};
+use sheen_lnet::Trust;
 
 use crate::{
     advise::args::AdviseArgs,
@@ -115,9 +116,9 @@ pub enum Tool {
     Task,
 }
 
-/// Runs a tool. `args` begins with the word `lab`. Returns the exit code: 0 success, 1 failure, 2
-/// invalid arguments, 130 interrupted.
-pub fn main(args: &[OsString]) -> i32 {
+/// Runs a tool. `args` begins with the word `lab`. `trust` returns whom a tool trusts that speaks
+/// to servers. Returns the exit code: 0 success, 1 failure, 2 invalid arguments, 130 interrupted.
+pub fn main(args: &[OsString], trust: impl FnOnce() -> Trust) -> i32 {
     let words: Vec<_> = args.iter().map(|word| word.to_string_lossy()).collect();
     let words = format!("sheen {}", words.join(" "));
     let lab = match parse(args) {
@@ -146,8 +147,8 @@ pub fn main(args: &[OsString]) -> i32 {
         Tool::Mdtest(args) => mdtest::main(&args, &words),
         Tool::Io500(args) => io500::main(&args, &words),
         Tool::Survey(args) => survey::main(&args, &words),
-        Tool::Net(args) => net::main(&args, false, &words),
-        Tool::Wan(args) => net::main(&args, true, &words),
+        Tool::Net(args) => net::main(&args, false, trust(), &words),
+        Tool::Wan(args) => net::main(&args, true, trust(), &words),
         Tool::Overstripe(args) => overstripe::main(&args, &words),
         Tool::Advise(args) => advise::main(&args, &words),
         Tool::Model(args) => model::main(&args, &words),

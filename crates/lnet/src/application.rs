@@ -145,7 +145,7 @@ impl Issuing {
         };
         post(sender, &Auth::Issued { noise, credential })?;
         if is_first {
-            tracing::info!(key = %key.id, role = %key.claim().role(), %peer, "issued a key");
+            tracing::info!(key = %key.id, role = %key.role(), %peer, "issued a key");
         }
         Ok(Ok(()))
     }

@@ -119,16 +119,16 @@ impl Net {
     /// Authenticates a connection as its client.
     pub(crate) async fn introduce(&self, sender: &Sender, receiver: &mut Receiver) -> io::Result<()> {
         let Trust::Keys(keys) = self.trust() else { return Ok(()) };
-        match self.answer(keys, sender, receiver).await? {
-            Step::Admitted => Ok(()),
-            Step::Issued => match self.answer(keys, sender, receiver).await? {
-                Step::Admitted => Ok(()),
-                Step::Issued => Err(denied(AuthError::Unexpected)),
-            },
+        // A client that gets a key begins again with it, once.
+        for _ in 0..2 {
+            if let Step::Admitted = self.introduce_once(keys, sender, receiver).await? {
+                return Ok(());
+            }
         }
+        Err(denied(AuthError::Unexpected))
     }
 
-    async fn answer(&self, keys: &Keys, sender: &Sender, receiver: &mut Receiver) -> io::Result<Step> {
+    async fn introduce_once(&self, keys: &Keys, sender: &Sender, receiver: &mut Receiver) -> io::Result<Step> {
         let Keys { keyring, open_servers, protection, applying, .. } = keys;
         let route = route_of_client(sender)?;
         let least = protection.of(route);
@@ -156,22 +156,24 @@ impl Net {
             true => keyring.known(cluster, &accepted).map_err(|e| denied(e.into()))?,
             false => self.key_for(keyring, cluster, &accepted).await?,
         };
-        let one_at_a_time = if known.is_none() { Some(self.applying().lock().await) } else { None };
-        let known = match known {
-            None => keyring.known(cluster, &accepted).map_err(|e| denied(e.into()))?,
-            known => known,
+        let key = match (known, applying) {
+            (Some(key), _) => key,
+            (None, None) => return Err(denied(AuthError::NoKey(cluster))),
+            (None, Some(applying)) => {
+                let _one_at_a_time = self.applying().lock().await;
+                // Another connection may have got it meanwhile.
+                match keyring.known(cluster, &accepted).map_err(|e| denied(e.into()))? {
+                    Some(key) => key,
+                    None => {
+                        let exchange = Exchange::answer(self.entropy(), &terms, &challenge);
+                        let exchange = exchange.map_err(|_| denied(AuthError::Unexpected))?;
+                        let key = applying.apply(self.rt(), (sender, receiver), exchange, cluster).await?;
+                        keyring.received(key).map_err(|e| denied(e.into()))?;
+                        return Ok(Step::Issued);
+                    }
+                }
+            }
         };
-        let Some(key) = known else {
-            let Some(applying) = applying else {
-                return Err(denied(AuthError::NoKey(cluster)));
-            };
-            let exchange = Exchange::answer(self.entropy(), &terms, &challenge);
-            let exchange = exchange.map_err(|_| denied(AuthError::Unexpected))?;
-            let key = applying.apply(self.rt(), (sender, receiver), exchange, cluster).await?;
-            keyring.received(key).map_err(|e| denied(e.into()))?;
-            return Ok(Step::Issued);
-        };
-        drop(one_at_a_time);
         let answer = Answered::answer(self.entropy(), &terms, &key, &challenge);
         let (answered, noise) = answer.map_err(|_| denied(AuthError::Unexpected))?;
         let claim = key.claim();
@@ -241,14 +243,13 @@ impl Net {
         sender: &Sender,
         receiver: &mut Receiver,
     ) -> Result<Result<(), Stranger>, RecvError> {
-        match self.challenge(keys, sender, receiver).await? {
-            Ok(Step::Issued) => {}
-            other => return Ok(other.map(drop)),
+        for _ in 0..2 {
+            match self.challenge(keys, sender, receiver).await? {
+                Ok(Step::Issued) => {}
+                ended => return Ok(ended.map(drop)),
+            }
         }
-        match self.challenge(keys, sender, receiver).await? {
-            Ok(Step::Issued) => Ok(Err(Stranger::Invalid)),
-            other => Ok(other.map(drop)),
-        }
+        Ok(Err(Stranger::Invalid))
     }
 
     async fn challenge(
@@ -296,14 +297,14 @@ impl Net {
             }
             _ => return Ok(Err(Stranger::Invalid)),
         };
-        let id = claim.issued.as_ref().map_or(claim.key, |issued| issued.id);
+        let id = claim.id();
         let Some(key) = keys.keyring.claimed(&claim) else { return Ok(Err(Stranger::UnknownKey(id))) };
         match challenger.check(&key, &noise) {
             Ok((noise, secrets)) => {
                 sender.set_claim(claim.clone());
                 // The key may have been withdrawn since it was looked up, before the connection
                 // was known to use it.
-                if keys.keyring.claimed(&claim).is_none() {
+                if !keys.keyring.accepts(&claim) {
                     return Ok(Err(Stranger::UnknownKey(id)));
                 }
                 post(sender, &Auth::Accepted { noise })?;

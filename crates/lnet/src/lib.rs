@@ -41,3 +41,4 @@ pub use net::{Acceptor, Connection, Keys, Limits, Local, Net, Protection, Trust}
 pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, Source as MountSource, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};
 pub use sender::Sender;
+pub use sheen_keys::Signer;

@@ -128,13 +128,6 @@ impl From<Keys> for Trust {
     }
 }
 
-impl Trust {
-    /// Returns whom a tool of this user trusts, which only asks or measures.
-    pub fn of_tools() -> Trust {
-        Keys { open_servers: true, ..Keys::new(Keyring::of_user()) }.into()
-    }
-}
-
 /// A process's view of the network: its services, its addresses, the faults to inject. Each
 /// process, or simulated host, has one.
 pub struct Net {
@@ -227,7 +220,7 @@ impl Net {
     pub fn accepts(&self, claim: &Claim) -> bool {
         match &self.trust {
             Trust::All => true,
-            Trust::Keys(keys) => keys.keyring.claimed(claim).is_some(),
+            Trust::Keys(keys) => keys.keyring.accepts(claim),
         }
     }
 

@@ -15,6 +15,7 @@
 
 use bytes::Bytes;
 use serde::Serialize;
+use sheen_lnet::Signer;
 use sheen_namespace::{ClientId, Done, EXEC, Paths, READ, WRITE};
 use sheen_rpc::Export;
 use sheen_wire::auth::{Proof, User};
@@ -55,7 +56,7 @@ fn new_fid(request: &Request) -> Option<Fid> {
 
 /// An executed change, as its proof covers it.
 #[derive(Serialize)]
-struct Executed<'a> {
+struct ProvedChange<'a> {
     mdt: &'a str,
     uid: u32,
     request: &'a Request,
@@ -66,45 +67,50 @@ struct Executed<'a> {
     opened: Option<Fid>,
 }
 
+/// Returns the rights of the client's user on a file: none if the user cannot reach it.
+fn rights(core: &mut Core, export: &Export, user: &User, fid: Fid, paths: &mut Paths) -> Result<u32> {
+    let (client, cred) = (ClientId(export.id()), cred(user));
+    let rights = core.ns.rights(client, &cred, fid)?;
+    Ok(if core.ns.reaches(client, &cred, fid, paths)? { rights } else { 0 })
+}
+
 impl Mdt {
-    /// Returns the user's rights on a file: none if the user cannot reach it.
-    fn rights(&self, export: &Export, user: &User, fid: Fid, paths: &mut Paths) -> Result<u32> {
-        let (mut core, client, cred) = (self.core.lock(), ClientId(export.id()), cred(user));
-        let rights = core.ns.rights(client, &cred, fid)?;
-        Ok(if core.ns.reaches(client, &cred, fid, paths)? { rights } else { 0 })
+    fn may(&self, export: &Export, user: &User, fid: Fid, wanted: u32, paths: &mut Paths) -> Result<()> {
+        let rights = rights(&mut self.core.lock(), export, user, fid, paths)?;
+        if rights & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    fn may(&self, export: &Export, user: &User, fid: Fid, wanted: u32) -> Result<()> {
-        let rights = self.rights(export, user, fid, &mut Paths::default())?;
-        if rights & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    /// Returns the client's user with the signer for a purpose. `None`: the client needs no proofs.
+    fn signing<'a>(&self, export: &'a Export, purpose: &[u8]) -> Option<(&'a User, Signer)> {
+        let user = export.user()?;
+        Some((user, self.net.signer(purpose)?))
     }
 
     /// Makes a request that of the client's user. Does nothing for other clients.
     ///
     /// # Errors
-    /// EACCES: the user may not do this.
+    /// EACCES: the user may not do this. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of
+    /// others. E2BIG: too many files.
     pub(crate) fn confine(&self, export: &Export, call: &mut Call) -> Result<()> {
         let Some(user) = export.user() else { return Ok(()) };
         if let Some(cred) = call.request.cred_mut() {
             user.confine(cred);
         }
-        self.check_fids(export, user, &call.request)?;
+        let mut paths = Paths::default();
+        self.check_fids(export, user, &call.request, &mut paths)?;
         match &mut call.request {
             Request::ReadDir { fid, attrs, .. } => {
-                let rights = self.rights(export, user, *fid, &mut Paths::default())?;
+                let rights = rights(&mut self.core.lock(), export, user, *fid, &mut paths)?;
                 // Names need the right to read, everything else that to search.
                 *attrs &= rights & EXEC != 0;
                 if rights & READ != 0 { Ok(()) } else { Err(Errno::EACCES) }
             }
-            Request::LayoutIntent { fid, .. } => self.may(export, user, *fid, WRITE),
+            Request::LayoutIntent { fid, .. } => self.may(export, user, *fid, WRITE, &mut paths),
             Request::Reopen { files, .. } if files.len() > REOPENS_MAX => Err(Errno::E2BIG),
             Request::Reopen { files, .. } => {
-                let mut paths = Paths::default();
                 for (fid, flags, _) in files {
                     *flags &= !flags::EXEC; // it would keep the owner from writing
-                    let needed = needed(*flags);
-                    let rights = self.rights(export, user, *fid, &mut paths);
-                    if !rights.is_ok_and(|rights| rights & needed == needed) {
+                    if self.may(export, user, *fid, needed(*flags), &mut paths).is_err() {
                         *fid = Fid::ZERO; // there is no such file: the reply says so
                     }
                 }
@@ -123,16 +129,16 @@ impl Mdt {
     /// # Errors
     /// EACCES: the user cannot reach a file. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of
     /// others.
-    fn check_fids(&self, export: &Export, user: &User, request: &Request) -> Result<()> {
+    fn check_fids(&self, export: &Export, user: &User, request: &Request, paths: &mut Paths) -> Result<()> {
         let fid = new_fid(request);
         if fid.is_some_and(|fid| !self.sequences.lock().has(user.uid, fid.seq)) {
             return Err(Errno::UNKNOWN_SEQUENCE);
         }
         let (mut core, client, cred) = (self.core.lock(), ClientId(export.id()), cred(user));
-        let (mut involved, mut paths) = (Vec::new(), Paths::default());
+        let mut involved = Vec::new();
         core.ns.involved(request, &mut |fid| involved.push(fid));
         for fid in involved {
-            if !core.ns.reaches(client, &cred, fid, &mut paths)? {
+            if !core.ns.reaches(client, &cred, fid, paths)? {
                 return Err(Errno::EACCES);
             }
         }
@@ -141,12 +147,12 @@ impl Mdt {
 
     /// Gives the client's user a new sequence. Returns the reply to the client.
     pub(crate) fn give_sequence(&self, export: &Export, reply: Reply) -> Reply {
-        let (Reply::Seq(seq), Some(user), Some(signer)) = (&reply, export.user(), self.net.signer(SEQUENCE_PURPOSE))
-        else {
+        let Reply::Seq(seq) = reply else { return reply };
+        let Some((user, signer)) = self.signing(export, SEQUENCE_PURPOSE) else {
             return reply;
         };
-        self.sequences.lock().insert(user.uid, *seq);
-        signer.sign(&self.sequence(user, *seq)).last().map_or(Reply::Seq(*seq), |proof| Reply::OwnSeq(*seq, proof))
+        self.sequences.lock().insert(user.uid, seq);
+        signer.sign(&self.sequence(user, seq)).last().map_or(reply, |proof| Reply::OwnSeq(seq, proof))
     }
 
     /// Records the sequences that an earlier life of the MDT gave the client's user. Returns those
@@ -158,7 +164,7 @@ impl Mdt {
         if sequences.len() > SEQUENCES_MAX {
             return Err(Errno::E2BIG);
         }
-        if let (Some(user), Some(signer)) = (export.user(), self.net.signer(SEQUENCE_PURPOSE)) {
+        if let Some((user, signer)) = self.signing(export, SEQUENCE_PURPOSE) {
             let valid = sequences.iter().filter(|(seq, proof)| signer.is_valid(&self.sequence(user, *seq), proof));
             valid.for_each(|(seq, _)| self.sequences.lock().insert(user.uid, *seq));
             let mut own = self.sequences.lock();
@@ -177,13 +183,13 @@ impl Mdt {
     /// may not read.
     pub(crate) fn censor(&self, export: &Export, reply: &mut Reply) {
         if let (Some(user), Reply::Parents(parents)) = (export.user(), reply) {
-            parents.retain(|(parent, _)| self.may(export, user, *parent, READ).is_ok());
+            parents.retain(|(parent, _)| self.may(export, user, *parent, READ, &mut Paths::default()).is_ok());
         }
     }
 
     /// Returns whether the client may read a file's bytes.
     pub(crate) fn may_read(&self, export: &Export, fid: Fid) -> bool {
-        export.user().is_none_or(|user| self.may(export, user, fid, READ).is_ok())
+        export.user().is_none_or(|user| self.may(export, user, fid, READ, &mut Paths::default()).is_ok())
     }
 
     /// Returns capabilities for all objects of a file, as far as the client's user may use it. None
@@ -192,14 +198,12 @@ impl Mdt {
     /// # Errors
     /// ENOENT: the file is deleted.
     pub(crate) fn capabilities(&self, export: &Export, fid: Fid) -> Result<Vec<Capability>> {
-        let (Some(user), Some(signer)) = (export.user(), self.net.signer(CAPABILITY_PURPOSE)) else {
+        let Some((user, signer)) = self.signing(export, CAPABILITY_PURPOSE) else {
             return Ok(Vec::new());
         };
         let (allowed, layout) = {
             let mut core = self.core.lock();
-            let (client, cred) = (ClientId(export.id()), cred(user));
-            let reached = core.ns.reaches(client, &cred, fid, &mut Paths::default())?;
-            let allowed = if reached { core.ns.rights(client, &cred, fid)? } else { 0 };
+            let allowed = rights(&mut core, export, user, fid, &mut Paths::default())? & (READ | WRITE);
             (allowed, if allowed == 0 { None } else { core.ns.layout(fid)? })
         };
         let right = |mask, right| if allowed & mask != 0 { right } else { 0 };
@@ -216,7 +220,9 @@ impl Mdt {
 
     /// Adds the proof of a change to the MDT's decisions about it, for a client that needs one.
     pub(crate) fn prove(&self, export: &Export, request: &Request, done: &Done, change: &mut Change) {
-        let (Some(user), Some(signer)) = (export.user(), self.net.signer(CHANGE_PURPOSE)) else { return };
+        let Some((user, signer)) = self.signing(export, CHANGE_PURPOSE) else {
+            return;
+        };
         let (mut request, is_new) = (request.clone(), matches!(done.reply, Reply::Opened { created: true, .. }));
         if let (Request::OpenCreate { flags, .. }, true) = (&mut request, is_new) {
             *flags |= flags::EXCL; // as in the client's replay
@@ -227,7 +233,7 @@ impl Mdt {
         });
         let opened = if let Reply::Opened { entry, .. } = &done.reply { Some(entry.attr.fid) } else { None };
         let (mdt, uid, transno, time) = (&self.name[..], user.uid, done.transno, change.time);
-        let executed = Executed { mdt, uid, request: &request, transno, time, layout, opened };
+        let executed = ProvedChange { mdt, uid, request: &request, transno, time, layout, opened };
         change.proof = frame::to_body(&executed).ok().and_then(|message| signer.sign(&message).last());
     }
 
@@ -245,7 +251,8 @@ impl Mdt {
         let opens = matches!(request, Request::Open { .. } | Request::OpenCreate { .. } | Request::TmpFile { .. });
         let opened = named.first().copied().filter(|_| opens);
         let (mdt, uid, transno, time) = (&self.name[..], user.uid, *transno, *time);
-        let message = frame::to_body(&Executed { mdt, uid, request, transno, time, layout: layout.as_ref(), opened });
+        let message =
+            frame::to_body(&ProvedChange { mdt, uid, request, transno, time, layout: layout.as_ref(), opened });
         match (message, self.net.signer(CHANGE_PURPOSE), proof) {
             (Ok(message), Some(signer), Some(proof)) if signer.is_valid(&message, proof) => {}
             _ => return Err(Errno::EPERM),

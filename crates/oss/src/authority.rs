@@ -33,7 +33,8 @@ impl Ost {
 
     /// Records the valid ones of these capabilities.
     pub(crate) fn present(&self, export: &Export, capabilities: &[Capability]) {
-        let (Some(user), Some(signer)) = (export.user(), self.net.signer(CAPABILITY_PURPOSE)) else { return };
+        let Some(user) = export.user() else { return };
+        let Some(signer) = self.net.signer(CAPABILITY_PURPOSE) else { return };
         let fsname = &self.store.identity().fsname;
         let is_valid = |capability: &&Capability| {
             let Capability { object, rights, expires, proof } = capability;

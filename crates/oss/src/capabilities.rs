@@ -1,6 +1,6 @@
 //! The capabilities that clients have presented. They are valid for the export, until they expire.
 
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use sheen_rpc::Export;
 use sheen_wire::{Errno, Fid, Result, ost::Request};
@@ -10,7 +10,7 @@ const OBJECTS_MAX: usize = 1 << 16;
 
 /// The rights of clients of users, by export and object.
 #[derive(Default)]
-pub(crate) struct Capabilities(Mutex<FxHashMap<u64, FxHashMap<Fid, Held>>>);
+pub(crate) struct Capabilities(RwLock<FxHashMap<u64, FxHashMap<Fid, Held>>>);
 
 /// The rights on one object.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ pub(crate) struct Held {
 impl Capabilities {
     /// Records rights.
     pub fn hold(&self, export: &Export, objects: impl Iterator<Item = (Fid, Held)>, now: i64) {
-        let mut all = self.0.lock();
+        let mut all = self.0.write();
         let of_client = all.entry(export.id()).or_default();
         for (object, new) in objects {
             if of_client.len() >= OBJECTS_MAX && !of_client.contains_key(&object) {
@@ -41,7 +41,7 @@ impl Capabilities {
     /// # Errors
     /// [`Errno::NO_CAPABILITY`]: it lacks one.
     pub fn check(&self, export: &Export, request: &Request, now: i64) -> Result<()> {
-        let all = self.0.lock();
+        let all = self.0.read();
         let of_client = all.get(&export.id());
         let mut has_all = true;
         request.uses(|object, right| {
@@ -53,7 +53,7 @@ impl Capabilities {
 
     /// Gives a client the rights of objects for their present names.
     pub fn followed(&self, export: &Export, objects: &[Fid], names: &[Fid]) {
-        let mut all = self.0.lock();
+        let mut all = self.0.write();
         let Some(of_client) = all.get_mut(&export.id()) else { return };
         for (object, name) in objects.iter().zip(names) {
             if let Some(held) = of_client.get(object).copied() {
@@ -64,6 +64,6 @@ impl Capabilities {
 
     /// Forgets a client.
     pub fn disconnected(&self, export: &Export) {
-        self.0.lock().remove(&export.id());
+        self.0.write().remove(&export.id());
     }
 }

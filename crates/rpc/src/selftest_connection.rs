@@ -28,14 +28,14 @@ pub struct SelftestConnection {
 }
 
 impl SelftestConnection {
-    /// Connects to a server. `in_flight`: maximum number of requests under way. `timeout`: time
-    /// limit for the connection, and for its restoration.
+    /// Connects to a server. `trust`: of this process. `in_flight`: maximum number of requests
+    /// under way. `timeout`: time limit for the connection, and for its restoration.
     ///
     /// # Errors
     /// The name has no address. The server cannot be reached, or has no self-test.
-    pub fn open(name: &NidName, in_flight: usize, timeout: Duration) -> io::Result<SelftestConnection> {
+    pub fn open(trust: Trust, name: &NidName, in_flight: usize, timeout: Duration) -> io::Result<SelftestConnection> {
         let (runtime, rt) = Rt::real(RealOptions::default())?;
-        let net = Net::trusting(rt.clone(), Trust::of_tools());
+        let net = Net::trusting(rt.clone(), trust);
         let server = Server::new(net.clone());
         let nids = runtime.block_on(name.resolve(&rt))?;
         if *name == NidName::Lo {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn selftest_of_this_process_answers_over_lo() {
-        let connection = SelftestConnection::open(&NidName::Lo, 1, Duration::from_secs(5)).unwrap();
+        let connection = SelftestConnection::open(Trust::All, &NidName::Lo, 1, Duration::from_secs(5)).unwrap();
         let request = connection.import().request(Request::Echo { reply_bytes: 5 });
         let reply = connection.block_on(async { request.send().await.map_err(io::Error::other) }).unwrap();
         assert_eq!(reply.bulk.len(), 5);

@@ -201,12 +201,7 @@ pub(crate) struct Handler<P: Protocol>(pub(crate) Box<dyn Fn(P::Callback) + Send
 impl Export {
     /// Creates an export. Servers do this; public for tests of services.
     pub fn new(client: &str, id: u64, features: u64, nid: Nid) -> Arc<Export> {
-        Export::with_role(client, id, features, nid, Role::Server)
-    }
-
-    /// Creates an export of a client with this authority, for tests of services.
-    pub fn with_role(client: &str, id: u64, features: u64, nid: Nid, role: Role) -> Arc<Export> {
-        Export::of(None, client, id, features, nid, role)
+        Export::of(None, client, id, features, nid, Role::Server)
     }
 
     pub(crate) fn of(

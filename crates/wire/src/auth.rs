@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Cred;
 
-/// Bytes of the largest Noise message of a handshake.
+/// Bytes of the largest Noise message of a handshake without content.
 pub const NOISE_BYTES_MAX: usize = 128;
 
 /// Number of keys that a server offers: the newest.
@@ -244,12 +244,17 @@ impl Claim {
     pub fn role(&self) -> &Role {
         self.issued.as_ref().map_or(&Role::Server, |issued| &issued.role)
     }
+
+    /// Returns the id of the key that was used.
+    pub fn id(&self) -> KeyId {
+        self.issued.as_ref().map_or(self.key, |issued| issued.id)
+    }
 }
 
 /// The key that was used.
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.issued.as_ref().map_or(self.key, |issued| issued.id).fmt(f)
+        self.id().fmt(f)
     }
 }
 
@@ -295,7 +300,7 @@ pub enum Auth {
     Open,
     /// The client proves that it knows a key.
     Answer {
-        /// The key.
+        /// The key that the client uses.
         claim: Claim,
         /// Second message of the Noise handshake.
         noise: Vec<u8>,

@@ -224,8 +224,8 @@ pub struct Change {
     pub time: Time,
     /// Layout that the request gave to a file, unless the reply has it.
     pub layout: Option<Bytes>,
-    /// For a client that acts as one user: proves the change in a replay. It covers the call, the
-    /// transno, the time and the layout.
+    /// For a client that acts as one user: proves the change in a replay. It covers the MDT, the
+    /// user, the call, the transno, the time, the layout and the opened file.
     pub proof: Option<Proof>,
 }
 

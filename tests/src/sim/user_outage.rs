@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use sheen_client::{Caller, Client, OpenFile};
 use sheen_rt::sim::{SimConfig, World};
-use sheen_wire::{Bulk, Fid, FileKind, fid::ROOT, mds::flags};
+use sheen_wire::{Bulk, Fid, FileKind, fid::ROOT, mds::flags, ost::CAPABILITY_SECS};
 
 use super::{
     CLIENTS, MDS, OSSES,
@@ -24,8 +24,8 @@ const PIECE: usize = 10_000;
 /// client that holds up others.
 const WRITE_MAX: Duration = Duration::from_secs(15);
 /// Time for which a capability is valid, and time after which it is renewed.
-const LIFE: Duration = Duration::from_secs(600);
-const FRESH: Duration = Duration::from_secs(300);
+const LIFE: Duration = Duration::from_secs(CAPABILITY_SECS as u64);
+const FRESH: Duration = Duration::from_secs(CAPABILITY_SECS as u64 / 2);
 
 fn calm() -> SimConfig {
     SimConfig { time_max: Duration::from_secs(3600), ..SimConfig::default() }

@@ -37,10 +37,6 @@ macro_rules! fs1 {
     }};
 }
 
-fn source(fs: &Fs) -> String {
-    fs.status()["source"].as_str().unwrap().to_owned()
-}
-
 /// A path beside the file system's directory.
 fn beside(fs: &Fs, name: &str) -> PathBuf {
     fs.dir().parent().unwrap().join(name)
@@ -62,13 +58,13 @@ fn helper(fs: &Fs, source: &str, at: &Path, words: &str) -> Ran {
 #[track_caller]
 fn mounted(fs: &Fs, name: &str, options: &str) -> Mount {
     let mount = Mount { mnt: beside(fs, name) };
-    run(sheen(), ["mount", "-o", options, &source(fs), &mount.mnt.to_string_lossy()]).ok();
+    run(sheen(), ["mount", "-o", options, &fs.source(), &mount.mnt.to_string_lossy()]).ok();
     mount
 }
 
 fn remount(fs: &Fs, at: &Mount, options: &str) -> Ran {
     let options = format!("remount,{options}");
-    run(sheen(), ["mount", "-o", &options, &source(fs), &at.mnt.to_string_lossy()])
+    run(sheen(), ["mount", "-o", &options, &fs.source(), &at.mnt.to_string_lossy()])
 }
 
 /// Returns the options that the kernel shows for a mount.
@@ -93,7 +89,7 @@ fn errno(error: &std::io::Error) -> Option<Errno> {
 #[test]
 fn a_fake_mount_checks_and_mounts_nothing() {
     let fs = fs1!();
-    let (source, at, file) = (source(&fs), beside(&fs, "m"), beside(&fs, "file"));
+    let (source, at, file) = (fs.source(), beside(&fs, "m"), beside(&fs, "file"));
     fs::write(&file, "").unwrap();
     for words in ["-f", "-fnv -o rw,noauto,nofail,_netdev", "-f -s -o ro,bogus,sync", "-f -t fuse.sheen"] {
         helper(&fs, &source, &at, words).ok();
@@ -120,7 +116,7 @@ fn a_fake_mount_checks_and_mounts_nothing() {
 #[test]
 fn usual_mount_options_are_accepted_and_others_refused_by_name() {
     let fs = fs1!(root);
-    let (source, mount) = (source(&fs), Mount { mnt: beside(&fs, "m") });
+    let (source, mount) = (fs.source(), Mount { mnt: beside(&fs, "m") });
     let usual = "rw,noexec,nosuid,nodev,noatime,nodiratime,nosymfollow,_netdev,nofail,noauto,comment=why,x-systemd.automount,\
                  user_xattr,flock,lazystatfs,always_ping,verbose,async,lazytime,default_permissions,retry=1";
     helper(&fs, &source, &mount.mnt, &format!("-o {usual}")).ok();
@@ -147,7 +143,7 @@ fn usual_mount_options_are_accepted_and_others_refused_by_name() {
 #[test]
 fn a_source_with_several_nids_is_mounted_and_shown_in_full() {
     let fs = fs1!();
-    let (nid, fsname) = source(&fs).split_once(":/").map(|(nid, name)| (nid.to_owned(), name.to_owned())).unwrap();
+    let (nid, fsname) = fs.source().split_once(":/").map(|(nid, name)| (nid.to_owned(), name.to_owned())).unwrap();
     for (name, separator) in [("comma", ','), ("colon", ':')] {
         // Nothing listens at the first NID.
         let source = format!("127.0.0.1:1@tcp{separator}{nid}:/{fsname}");
@@ -163,7 +159,7 @@ fn a_source_with_several_nids_is_mounted_and_shown_in_full() {
 #[test]
 fn mount_retries_as_often_as_the_retry_option_says() {
     let fs = fs1!();
-    let source = source(&fs).replace(":/sheen", ":/other");
+    let source = fs.source().replace(":/sheen", ":/other");
     let words = ["mount", "--foreground", "-o", "retry=2", &source];
     let ran = run(sheen(), words.into_iter().chain([&*beside(&fs, "m").to_string_lossy()]));
     let tried = |left| ran.err.matches(&format!("{left} attempts left")).count();
@@ -191,7 +187,7 @@ fn remount_changes_only_the_named_options() {
     eventually("the file is closed", || remount(&fs, &mount, "ro").code == 0);
     // By mount(8), which passes on all options that the kernel shows. Then by mount(2) alone.
     let all = "-o rw,noexec,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other,max_read=524288";
-    helper(&fs, &source(&fs), &mount.mnt, all).ok();
+    helper(&fs, &fs.source(), &mount.mnt, all).ok();
     shows(&mount.mnt, &["rw", "noexec"], &["nosuid", "nodev", "ro"]);
     sh(&format!("mount -i -o remount,ro {}", mount.mnt.display())).ok();
     assert_eq!(errno(&fs::write(mount.path("f"), "y").unwrap_err()), Some(Errno::ROFS));

@@ -68,10 +68,6 @@ impl World {
         ))
     }
 
-    fn source(&self) -> String {
-        self.fs.status()["source"].as_str().expect("a running file system has a source").to_owned()
-    }
-
     /// Runs a script as the user, in its home, with the program's words in `sheen`.
     fn user(&self, script: &str) -> Ran {
         let dir = self.dir.display();
@@ -84,7 +80,7 @@ impl World {
 
     /// Mounts as the user.
     fn mount(&self, options: &str) -> Ran {
-        self.user(&format!("sheen mount {options} {} mnt", self.source()))
+        self.user(&format!("sheen mount {options} {} mnt", self.fs.source()))
     }
 
     fn key(&self, words: &str) -> Ran {
@@ -108,6 +104,8 @@ fn user_without_a_key_mounts_by_munge_and_acts_as_itself() {
     let Some(world) = World::new("--munge users") else { return };
     world.fs.sh("chmod 1777 .; echo secret > private; chmod 600 private; echo public > public").ok();
     world.mount("").ok();
+    let source = world.fs.source();
+    world.user(&format!("sheen lctl ping {}", source.split(":/").next().expect("a NID"))).ok();
     let ran = world.user("cat mnt/public; echo mine > mnt/own; cat mnt/own; stat -c %u mnt/own; ! cat mnt/private");
     assert_eq!(ran.ok(), "public\nmine\n65534\n");
     assert_eq!(world.fs.sh("stat -c %u own; cat own").ok(), "65534\nmine\n");
@@ -115,7 +113,7 @@ fn user_without_a_key_mounts_by_munge_and_acts_as_itself() {
     // Another mount of the user gets the same key.
     let listed = world.key("list").ok();
     assert_eq!(listed.matches("user 65534").count(), 1, "{listed}");
-    world.user(&format!("sheen mount {} second && cat second/own && sheen umount second", world.source())).ok();
+    world.user(&format!("sheen mount {} second && cat second/own && sheen umount second", world.fs.source())).ok();
     assert_eq!(world.key("list").ok(), listed);
     world.user("sheen umount mnt").ok();
 }
@@ -150,7 +148,7 @@ fn withdrawn_munge_key_ends_the_mount_and_is_not_issued_again() {
     let issued = listed.as_array().expect("keys").iter().find(|key| key.to_string().contains("user")).expect(&text);
     world.key(&format!("revoke {}", issued["key"].as_str().expect("an id"))).ok();
     eventually("the mount fails", || world.user("ls mnt").code != 0);
-    let ran = world.user(&format!("sheen mount {} second", world.source()));
+    let ran = world.user(&format!("sheen mount {} second", world.fs.source()));
     assert!(ran.code != 0 && ran.err.contains("this user's key was withdrawn"), "{}", ran.err);
 }
 
@@ -181,7 +179,7 @@ fn root_of_a_host_mounts_by_munge_only_if_the_servers_issue_hosts_keys() {
     let at = world.dir.join("root");
     let mount = || {
         let (dir, at) = (world.dir.display(), at.display());
-        let (program, source) = (sheen().display().to_string(), world.source());
+        let (program, source) = (sheen().display().to_string(), world.fs.source());
         sh(&format!(
             "export SHEEN_MUNGE_SOCKET={dir}/munge/socket SHEEN_KEY_DIR={dir}/none; {program} mount {source} {at}"
         ))

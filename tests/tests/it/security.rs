@@ -48,10 +48,6 @@ macro_rules! fs2 {
     };
 }
 
-fn source(fs: &Fs) -> String {
-    fs.status()["source"].as_str().expect("a running file system has a source").to_owned()
-}
-
 fn log(fs: &Fs) -> String {
     fs::read_to_string(fs.dir().join("sheen.log")).unwrap_or_default()
 }
@@ -69,7 +65,7 @@ fn stranger_without_key_cannot_mount_or_ping() {
     let fs = fs2!();
     let stranger = Stranger::new();
     fs.sh("echo secret > f; chmod 600 f").ok();
-    let source = source(&fs);
+    let source = fs.source();
     let ran = stranger.sheen(&mount_in_foreground("", &source, &stranger.dir));
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("this user has no key of the file system"), "{}", ran.err);
@@ -100,14 +96,14 @@ fn stranger_with_another_key_is_refused() {
     let path = format!("{}/keys/{}", stranger.dir, file.file_name().display());
     fs::write(&path, forged).expect("a copy");
     sh(&format!("chmod 600 {path}; chown nobody {path}")).ok();
-    let ran = stranger.sheen(&mount_in_foreground("", &source(&fs), &stranger.dir));
+    let ran = stranger.sheen(&mount_in_foreground("", &fs.source(), &stranger.dir));
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("the server refused key"), "{}", ran.err);
     eventually("the server reports the stranger", || log(&fs).contains("does not know the secret of key"));
     // With the true key, which the owner may pass on, the server answers.
     fs::write(&path, text).expect("a copy");
     assert!(stranger.sheen("key list").ok().contains(&path));
-    let source = source(&fs);
+    let source = fs.source();
     stranger.sheen(&format!("lctl ping {}", source.split(":/").next().expect("a NID"))).ok();
 }
 
@@ -116,7 +112,7 @@ fn oss_without_key_cannot_join() {
     let fs = fs2!();
     let base = &fs.base;
     let (keys, dir) = (base.join("no-keys"), base.join("oss"));
-    let source = source(&fs);
+    let source = fs.source();
     let mut command = Command::new(sheen());
     command.args(["oss", "--listen", "127.0.0.1:0", "--mgs", source.split(":/").next().expect("a NID"), "--dir"]);
     command.arg(&dir).env("SHEEN_KEY_DIR", &keys);
@@ -133,7 +129,7 @@ fn server_without_authentication_needs_consent_on_both_sides() {
         None => return println!("skipped: /dev/fuse cannot be opened here"),
     };
     assert!(log(&fs).contains("without authentication: everybody"), "{}", log(&fs));
-    let (source, at) = (source(&fs), fs.base.join("mnt2"));
+    let (source, at) = (fs.source(), fs.base.join("mnt2"));
     let mount = |options: &[&str]| {
         let mut command = Command::new(sheen());
         command.arg("mount").args(options).arg(&source).arg(&at);
@@ -201,7 +197,7 @@ fn mount_that_demands_privacy_gets_it() {
     let fs = fs2!();
     let content = noise(7, (3 << 20) + 5);
     fs::write(fs.path("written-here"), &content).expect("a file");
-    let mount = Mount::with(&source(&fs), fs.base.join("private"), &["-o", "flavor=privacy"]);
+    let mount = Mount::with(&fs.source(), fs.base.join("private"), &["-o", "flavor=privacy"]);
     assert!(fs::read(mount.path("written-here")).expect("readable") == content);
     fs::write(mount.path("written-there"), &content).expect("a file");
     assert!(fs::read(fs.path("written-there")).expect("readable") == content);
@@ -246,7 +242,7 @@ fn key_ids(fs: &Fs) -> Vec<String> {
 #[test]
 fn key_withdrawn_during_a_transfer_ends_its_connections_and_a_newer_one_goes_on() {
     let fs = fs2!();
-    let (source, dir, holders) = (source(&fs), fs.dir(), fs.base.join("holders"));
+    let (source, dir, holders) = (fs.source(), fs.dir(), fs.base.join("holders"));
     let [old] = &key_ids(&fs)[..] else { unreachable!("a new file system has one key") };
     // One mount has only a copy of the old key. The other one finds the new key as well.
     let holder = Mount { mnt: fs.base.join("holder") };

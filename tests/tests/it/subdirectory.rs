@@ -10,7 +10,7 @@ fn with_subdirectory() -> Option<(Fs, Sub, String)> {
     }
     let fs = Fs::up(2);
     fs.sh("mkdir -p a/b/c; echo x > a/b/f; ln a/b/f outside; ln -s f a/b/link; echo top > top").ok();
-    let source = fs.status()["source"].as_str().expect("a running file system has a source").to_owned();
+    let source = fs.source();
     let sub = Sub(Mount::new(&format!("{source}/a/b/"), fs.base.join("sub")));
     Some((fs, sub, source))
 }

@@ -33,10 +33,6 @@ fn cycles() -> usize {
     std::env::var("SHEEN_SOAK_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)
 }
 
-fn source(fs: &Fs) -> String {
-    fs.status()["source"].as_str().expect("a running file system has a source").to_owned()
-}
-
 fn memory_kib(fs: &Fs) -> u64 {
     let pid = fs.status()["pid"].as_u64().expect("it runs");
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
@@ -156,7 +152,7 @@ fn attack(addr: SocketAddr, bytes: &[u8]) {
 /// Attacks one file system.
 fn besiege(options: &[&str], mount_options: &[&str]) {
     let fs = Fs::up_in(Path::new("/dev/shm"), 2, options);
-    let source = source(&fs);
+    let source = fs.source();
     let addr: SocketAddr = source.split("@tcp").next().and_then(|a| a.parse().ok()).expect("an address");
     fs.sh("echo mine > f").ok();
     let session = recorded(&fs, addr, mount_options);

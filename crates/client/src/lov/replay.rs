@@ -60,9 +60,11 @@ pub async fn recover(ost: &Recovering<Ost>, presented: &Presented) -> Result<Ret
         retained.iter().filter(|change| change.transno > committed).flat_map(replays_of).collect();
     replays.sort_by_key(|replay| replay.transno);
     let (all, mut wanted) = (replays.len(), Vec::new());
-    replays.iter().for_each(|replay| replay.change.objects(&mut |object, right| wanted.push((object, right))));
-    wanted.sort_unstable();
-    wanted.dedup();
+    if presented.are_needed() {
+        replays.iter().for_each(|replay| replay.change.objects(&mut |object, right| wanted.push((object, right))));
+        wanted.sort_unstable();
+        wanted.dedup();
+    }
     let mut failed = present(ost, presented, &wanted, &mut replays).await?;
     let (mut rest, mut first) = (&replays[..], true);
     loop {

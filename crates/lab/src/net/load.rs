@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use bytes::Bytes;
-use sheen_lnet::{Fault, NidName};
+use sheen_lnet::{Fault, NidName, Trust};
 use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, SelftestConnection};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Selftest, bulk::BULK_BYTES_MAX, selftest::Request};
@@ -35,12 +35,12 @@ pub struct Done {
 }
 
 impl Load {
-    /// Connects to a server.
+    /// Connects to a server. `trust`: of this process.
     ///
     /// # Errors
     /// The name has no address. The server cannot be reached, or has no self-test.
-    pub fn connect(name: &NidName) -> io::Result<Load> {
-        let connection = SelftestConnection::open(name, RPCS_IN_FLIGHT_LIMIT, CONNECT_TIMEOUT)?;
+    pub fn connect(trust: Trust, name: &NidName) -> io::Result<Load> {
+        let connection = SelftestConnection::open(trust, name, RPCS_IN_FLIGHT_LIMIT, CONNECT_TIMEOUT)?;
         let data = Bytes::from(vec![0x5a; BULK_BYTES_MAX]);
         Ok(Load { rt: connection.net().rt().clone(), connection, data })
     }

@@ -3,6 +3,7 @@
 use std::io;
 
 use serde_json::{Value, json};
+use sheen_lnet::Trust;
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
@@ -26,17 +27,17 @@ use crate::{
     size::human,
 };
 
-/// Runs a measurement. `wan`: with the defaults and the model of `sheen lab wan`. `words` is the
-/// command line, for the record.
+/// Runs a measurement. `wan`: with the defaults and the model of `sheen lab wan`. `trust`: of this
+/// process. `words` is the command line, for the record.
 ///
 /// # Errors
 /// A message for the user.
-pub fn main(args: &NetArgs, wan: bool, words: &str) -> Result<(), String> {
+pub fn main(args: &NetArgs, wan: bool, trust: Trust, words: &str) -> Result<(), String> {
     let plan = Plan::new(args, wan)?;
     let began = Moment::now();
     let of_files = if plan.files.is_some() { STRIPES.len() + plan.clients.len() } else { 0 };
     let mut session = Session::new(plan.points().len() + of_files, &args.output)?;
-    let load = Load::connect(&plan.name()?).map_err(|e| format!("{}: {e}", plan.to))?;
+    let load = Load::connect(trust, &plan.name()?).map_err(|e| format!("{}: {e}", plan.to))?;
     let mut printer = Printer { lines: Lines::new(&args.output) };
     printer.header(&plan.to);
     let mut outcome = Outcome::default();
