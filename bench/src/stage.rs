@@ -18,6 +18,9 @@ use crate::{sheen::Sheen, stop};
 /// The user `nobody`, as whom a user's key is measured.
 pub const NOBODY: u32 = 65534;
 
+/// The nodemap of [`Stage::sheen_in_nodemap`].
+const NODEMAP: &str = "bench";
+
 /// Lets all users create files in a directory.
 ///
 /// # Errors
@@ -146,11 +149,29 @@ impl Stage {
 
     /// As [`Stage::sheen_tcp`], with a mount that acts as the user [`NOBODY`].
     pub fn sheen_of_user(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
-        let mut stage = Stage::servers("sheen tcp, user's key", base, sheen, threads, Transport::Device, &[])?;
+        Stage::issued("sheen tcp, user's key", base, sheen, threads, &["--user", &NOBODY.to_string()])
+    }
+
+    /// As [`Stage::sheen_tcp`], with a host's key for the mount.
+    pub fn sheen_of_host(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
+        Stage::issued("sheen tcp, host's key", base, sheen, threads, &["--host"])
+    }
+
+    /// As [`Stage::sheen_of_host`], in a nodemap that squashes root.
+    pub fn sheen_in_nodemap(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
+        Stage::issued("sheen tcp, nodemap", base, sheen, threads, &["--host", "--nodemap", NODEMAP])
+    }
+
+    /// `role`: options of `sheen key issue`.
+    fn issued(name: &'static str, base: &Path, sheen: &Path, threads: usize, role: &[&str]) -> io::Result<Stage> {
+        let mut stage = Stage::servers(name, base, sheen, threads, Transport::Device, &[])?;
         for_all(&stage.mount)?;
+        let trusted = ["--name", NODEMAP, "--property", "trusted", "--value", "1"];
+        succeed(&mut stage.sheen.command(["lctl", "--fsname", "bench", "nodemap_add", NODEMAP]))?;
+        succeed(stage.sheen.command(["lctl", "--fsname", "bench", "nodemap_modify"]).args(trusted))?;
         let (keys, file) = (stage.dir.join("keys"), stage.dir.join("key"));
-        let mut issue = stage.sheen.command(["key", "issue", "--user", &NOBODY.to_string()]);
-        issue.arg("--dir").arg(stage.dir.join("mgs")).stdout(fs::File::create(&file)?);
+        let mut issue = stage.sheen.command(["key", "issue"]);
+        issue.args(role).arg("--dir").arg(stage.dir.join("mgs")).stdout(fs::File::create(&file)?);
         succeed(&mut issue)?;
         fs::remove_dir_all(keys)?;
         succeed(stage.sheen.command(["key", "add"]).arg(file).stdout(Stdio::null()))?;

@@ -5,7 +5,7 @@
 //! its events.
 
 use sheen_tests::sim::{
-    cluster::as_user,
+    cluster::{as_host, as_user},
     crashes::{Crash, crashes},
     lost_client::{shared_changes, without_mdt, without_ost},
     ost_crash::{appends_and_crashes, late_writer, lost_writer, ost_crashes},
@@ -61,6 +61,12 @@ fn appends_of_a_users_mount_are_made_once_although_the_ost_crashes() {
 fn racing_clients_of_a_user_see_consistent_files_during_layout_swaps() {
     let run = |seed, log| as_user(|| race_beside_swaps(seed, log));
     seeds("racing_clients_of_a_user_see_consistent_files_during_layout_swaps", 60, run);
+}
+
+#[test]
+fn no_answered_change_of_a_squashed_hosts_mount_is_lost_by_crashes_of_any_server() {
+    let run = |seed, log| as_host(|| crashes(seed, 3 * OPS, 6, Crash::Any, log));
+    seeds("no_answered_change_of_a_squashed_hosts_mount_is_lost_by_crashes_of_any_server", 60, run);
 }
 
 #[test]

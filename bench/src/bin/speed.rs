@@ -38,7 +38,7 @@ struct Args {
     /// Instead of the baseline: the protections of connections, as ratios to none
     #[arg(long)]
     flavors: bool,
-    /// Instead of the baseline: a mount with a key of the cluster, and one with a user's key
+    /// Instead of the baseline: a mount with a key of the cluster, and ones with issued keys
     #[arg(long, conflicts_with = "flavors")]
     users: bool,
     /// Smaller amounts, for a first impression
@@ -201,7 +201,9 @@ fn bring_up(args: &Args) -> io::Result<Vec<Stage>> {
     }
     if args.users {
         let of_cluster = Stage::sheen_tcp(base, sheen, *threads, Transport::Device)?;
-        return Ok(vec![of_cluster, Stage::sheen_of_user(base, sheen, *threads)?]);
+        let make = [Stage::sheen_of_user, Stage::sheen_of_host, Stage::sheen_in_nodemap];
+        let issued = make.iter().map(|make| make(base, sheen, *threads));
+        return std::iter::once(Ok(of_cluster)).chain(issued).collect();
     }
     let wanted = |choice: &Option<String>, name: &str| choice.as_ref().is_none_or(|chosen| chosen == name);
     let mut stages = vec![Stage::baseline(base, *threads)?];

@@ -53,7 +53,7 @@ fn look_up(
     let entry = unsafe { entry.assume_init() };
     // SAFETY: the name is a string in `strings`.
     let name = unsafe { CStr::from_ptr(entry.pw_name) };
-    Ok(groups_of(name, entry.pw_gid).map(|groups| User { uid: entry.pw_uid, gid: entry.pw_gid, groups }))
+    Ok(groups_of(name, entry.pw_gid).map(|groups| User { uid: entry.pw_uid, gid: entry.pw_gid, groups, nodemap: None }))
 }
 
 /// Returns the supplementary groups of a user, sorted. `None`: there are too many.

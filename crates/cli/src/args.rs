@@ -151,6 +151,8 @@ pub struct UpArgs {
     #[command(flatten)]
     pub auth: AuthArg,
     #[command(flatten)]
+    pub audit: AuditArg,
+    #[command(flatten)]
     pub options: MountArgsCommon,
     #[command(flatten)]
     pub foreground: ForegroundArg,
@@ -227,6 +229,22 @@ pub struct AuthArg {
     pub munge: Option<MungeArg>,
 }
 
+/// The audit trail of a server.
+#[derive(Debug, Args, Clone)]
+pub struct AuditArg {
+    /// Append refused connections, keys issued by MUNGE and denied operations to this file, a line
+    /// of JSON for each
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
+}
+
+impl AuditArg {
+    /// Returns the absolute path of the file.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.audit.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+    }
+}
+
 /// The choices of `--munge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -290,6 +308,9 @@ pub struct KeyIssueArgs {
     /// A key for mounts of this user, by name or number: may act as this user only
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
+    /// Nodemap of the clients with this key (`lctl nodemap_add`), whatever their address
+    #[arg(long, value_name = "NAME")]
+    pub nodemap: Option<String>,
 }
 
 /// `sheen key revoke`
@@ -375,6 +396,8 @@ pub struct MgsArgs {
     #[command(flatten)]
     pub auth: AuthArg,
     #[command(flatten)]
+    pub audit: AuditArg,
+    #[command(flatten)]
     pub failover: FailoverArgs,
 }
 
@@ -413,6 +436,8 @@ pub struct TargetArgs {
     pub announce: Option<String>,
     #[command(flatten)]
     pub auth: AuthArg,
+    #[command(flatten)]
+    pub audit: AuditArg,
     #[command(flatten)]
     pub failover: FailoverArgs,
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
 use sheen_control::Control;
 use sheen_layout::Asked;
-use sheen_lnet::{Fault, MountSource, Net, Nid, Trust, parse_source};
+use sheen_lnet::{Audit, Fault, MountSource, Net, Nid, Trust, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
@@ -22,7 +22,8 @@ use sheen_wire::{Bulk, Fid, Selftest, ldlm::Cookie, mds::InlineDom, mgs::Config,
 
 use crate::{
     announce::Plan,
-    args::{AuthArg, AuthMode},
+    args::{AuditArg, AuthArg, AuthMode},
+    audit::AuditFile,
     error::{Context, Failure, Result},
     log_fields::LogFields,
     trust,
@@ -79,6 +80,7 @@ pub struct Host {
     settings_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
     watched_dirs: WatchedDirs,
+    audit: Option<Arc<AuditFile>>,
     _control: Option<Control>,
 }
 
@@ -121,9 +123,23 @@ impl DataService for LocalDataService {
 }
 
 impl Host {
+    /// Creates a process that hosts nothing yet, as a server with these options. `lctl` can reach
+    /// its parameters at once.
+    ///
+    /// # Errors
+    /// The audit trail cannot be opened.
+    pub async fn of_server(rt: Rt, auth: &AuthArg, audit: &AuditArg) -> Result<Host> {
+        let audit = audit.path().map(|path| AuditFile::open(&rt, &path)).transpose()?;
+        Ok(Host::with_audit(rt, trust::of_server(auth), audit).await)
+    }
+
     /// Creates a process that hosts nothing yet. `lctl` can reach its parameters at once.
     pub async fn new(rt: Rt, trust: Trust) -> Host {
-        let net = Net::trusting(rt.clone(), trust);
+        Host::with_audit(rt, trust, None).await
+    }
+
+    async fn with_audit(rt: Rt, trust: Trust, audit: Option<Arc<AuditFile>>) -> Host {
+        let net = Net::audited(rt.clone(), trust, audit.clone().map(|audit| -> Arc<dyn Audit> { audit }));
         let params = Params::new();
         register_delay(&params, &net);
         let control = match Control::serve(&params) {
@@ -148,6 +164,7 @@ impl Host {
             data: Mutex::default(),
             settings_tasks: Mutex::default(),
             watched_dirs: WatchedDirs::default(),
+            audit,
             _control: control,
         }
     }
@@ -345,7 +362,7 @@ impl Host {
         (fsname, subdir): (&str, &str),
         mountpoint: &Path,
         source: &str,
-        face: sheen_mount::Options,
+        mut face: sheen_mount::Options,
     ) -> Result<Mount> {
         let client_options = ClientOptions {
             groups: Arc::new(ProcGroups),
@@ -371,6 +388,10 @@ impl Host {
                 ));
             }
         };
+        if client.is_read_only() && !face.flags.read_only {
+            tracing::warn!("{source} is mounted read-only: its servers permit no changes");
+            face.flags.read_only = true;
+        }
         let name = format!("llite.{}-{}.fuse_stats", client.fsname(), client.instance());
         let started = Mount::start(self.rt.clone(), client, mountpoint, source, face);
         let mount = started.context(format!("cannot mount at {}", mountpoint.display()))?;
@@ -398,6 +419,9 @@ impl Host {
             self.server.drain(sheen_mgc::MGS_TARGET).await;
         }
         self.server.shutdown();
+        if let Some(audit) = &self.audit {
+            audit.flush().await;
+        }
     }
 }
 

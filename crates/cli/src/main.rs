@@ -11,6 +11,7 @@
 mod accounts;
 mod announce;
 mod args;
+mod audit;
 mod commands;
 mod config;
 mod daemon;

@@ -104,7 +104,14 @@ mod tests {
 
     fn config(inactive: Option<&str>) -> Config {
         let params = inactive.iter().map(|pattern| Setting { index: 1, pattern: (*pattern).into(), value: "0".into() });
-        Config { fsname: "t".into(), version: 1, targets: Vec::new(), pools: Vec::new(), params: params.collect() }
+        Config {
+            fsname: "t".into(),
+            version: 1,
+            targets: Vec::new(),
+            pools: Vec::new(),
+            params: params.collect(),
+            nodemaps: Default::default(),
+        }
     }
 
     #[test]

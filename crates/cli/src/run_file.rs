@@ -49,6 +49,9 @@ pub struct Running {
     /// To whom it issues keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub munge: Option<MungeArg>,
+    /// Its audit trail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<PathBuf>,
     /// The least protection of its connections, if it was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavor: Option<Flavor>,
@@ -172,6 +175,7 @@ mod tests {
             open: false,
             relays: false,
             munge: None,
+            audit: None,
             flavor: None,
             since: 0,
         };

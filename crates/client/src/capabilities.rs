@@ -1,8 +1,8 @@
-//! Capabilities of a mount that acts as one user (its key is a user's): permissions by which OSTs
-//! let it use objects.
+//! Capabilities of a mount with a host's or user's key: permissions by which OSTs let it use
+//! objects.
 //!
-//! A mount with another key needs none, and all this costs it nothing. A user's mount gets them
-//! from the MDT, with an open or when they are needed, and presents them to the OST before the
+//! A mount with a key of the cluster itself needs none, and all this costs it nothing. Others get
+//! them from the MDT, with an open or when they are needed, and presents them to the OST before the
 //! first request that uses the object. It gets new ones after half of their time. An OST that does
 //! not know them any more, such as after a new connection, refuses the request; then they are
 //! presented again.
@@ -27,7 +27,7 @@ use sheen_layout::Layout;
 use sheen_rpc::Import;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
-    Cred, Errno, Fid, Mds,
+    Errno, Fid, Mds,
     auth::{Role, User},
     mds::{Entry, Reply, Request},
     ost::{self, CAPABILITY_SECS, Capability},
@@ -60,8 +60,8 @@ type FileOf = Box<dyn Fn(Fid) -> Option<Fid> + Send + Sync>;
 /// The capabilities of a mount.
 pub struct Capabilities {
     rt: Rt,
-    /// The user as whom the mount acts, if it acts as one.
-    user: OnceLock<User>,
+    /// The authority of the mount, if it needs capabilities.
+    role: OnceLock<Role>,
     mdt: Mutex<Weak<Import<Mds>>>,
     /// Returns the file of an object on which the mount holds a lock.
     file_of_locked: FileOf,
@@ -94,7 +94,7 @@ impl Capabilities {
     pub fn new(rt: &Rt, file_of_locked: impl Fn(Fid) -> Option<Fid> + Send + Sync + 'static) -> Arc<Capabilities> {
         Arc::new(Capabilities {
             rt: rt.clone(),
-            user: OnceLock::new(),
+            role: OnceLock::new(),
             mdt: Mutex::default(),
             file_of_locked: Box::new(file_of_locked),
             files: Mutex::new(LruCache::with_hasher(OBJECTS_MAX, FxBuildHasher)),
@@ -104,22 +104,23 @@ impl Capabilities {
         })
     }
 
-    /// Sets the MDT, which is connected. A mount acts as one user if its key is a user's.
+    /// Sets the MDT, which is connected. The mount has the role of its key.
     pub fn of_mount(&self, mdt: &Arc<Import<Mds>>) {
         *self.mdt.lock() = Arc::downgrade(mdt);
-        if let Role::User(user) = mdt.role() {
-            let _ = self.user.set(user);
+        let role = mdt.role();
+        if role != Role::Server {
+            let _ = self.role.set(role);
         }
     }
 
     /// Returns the user as whom the mount acts for all its callers. `None`: it acts as its callers.
     pub fn user(&self) -> Option<&User> {
-        self.user.get()
+        if let Some(Role::User(user)) = self.role.get() { Some(user) } else { None }
     }
 
     /// Whether the mount needs capabilities.
     pub fn are_needed(&self) -> bool {
-        self.user.get().is_some()
+        self.role.get().is_some()
     }
 
     /// Stores the files of the objects that a reply of the MDT names, and the capabilities that
@@ -169,8 +170,8 @@ impl Capabilities {
     /// Returns capabilities for objects with these rights. Asks the MDT if necessary.
     ///
     /// # Errors
-    /// EACCES: the user may not use one of them so. MOVED: a file has other objects now. Otherwise
-    /// the error of the MDT.
+    /// EACCES: the client has no right to one of them. MOVED: a file has other objects now.
+    /// Otherwise the error of the MDT.
     async fn get(&self, wanted: &[(Fid, u8)]) -> Result<Vec<(Fid, Held)>> {
         let now = self.rt.now();
         if let Some(all) = self.all(wanted, |held| now < held.until) {
@@ -281,7 +282,7 @@ impl Capabilities {
         loop {
             let mdt = self.mdt.lock().upgrade().ok_or(Errno::ESHUTDOWN)?;
             // Urgent: other clients may wait for a flush, and that for this.
-            let asked = mdt.request(Request::Capabilities { cred: Cred::ROOT, fid }).urgent();
+            let asked = mdt.request(Request::Capabilities { fid }).urgent();
             match Box::pin(asked.send()).await.map(|response| response.body.reply) {
                 Ok(Reply::Capabilities(capabilities)) => {
                     let objects = capabilities.iter().map(|capability| capability.object).collect();

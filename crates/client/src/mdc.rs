@@ -60,7 +60,7 @@ pub struct Mdc {
     capabilities: Arc<Capabilities>,
     space: Mutex<StatFs>,
     sequence: Mutex<Sequence>,
-    /// The last sequences of a mount that acts as one user, with their proofs.
+    /// The last sequences of a mount with a host's or user's key, with their proofs.
     own: Mutex<VecDeque<(u64, Proof)>>,
     /// Held while an operation waits for a new sequence.
     fetching: tokio::sync::Mutex<()>,

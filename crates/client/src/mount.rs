@@ -13,16 +13,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_mgc::Mgc;
 use sheen_params::Params;
 use sheen_rt::Rt;
 use sheen_wire::{
-    Errno, FileKind, Result,
+    Errno, Result,
     fid::ROOT,
-    mds::Request,
+    mds::{Reply, Request},
     mgs::{Config, TargetKind, target_name},
 };
 
@@ -33,12 +32,12 @@ use crate::{
     llite::{Client, LAYOUT_TRUST, ReadAhead, Statahead},
     lock_owners::MdtLocks,
     lov::Lov,
-    mdc::{self, Mdc},
+    mdc::Mdc,
     open::{Closes, OpenFiles, ScanPages},
     params,
     stats::OpStats,
     targets::Targets,
-    types::{Caller, ClientOptions, MountError},
+    types::{ClientOptions, MountError},
 };
 
 /// Bits set in the random instance number of each mount. Lustre's instance numbers are kernel
@@ -111,13 +110,13 @@ impl Client {
             tasks: Mutex::default(),
             registered: Mutex::new(None),
             root: OnceLock::new(),
+            read_only: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
         });
         let registered = params::register_client(params, &client);
         targets.apply(&config, &client.mdc);
-        client.first_contact().await?;
+        client.first_contact(&options.subdir).await?;
         client.mdc.capabilities().of_mount(client.mdc.import());
-        client.find_root(&options.subdir).await?;
         *client.registered.lock() = Some(registered);
         let watch = rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone()));
         let distrust = rt.spawn("layouts", distrust(rt.clone(), Arc::downgrade(&client)));
@@ -161,39 +160,27 @@ impl Client {
         if self.is_leaving.load(Relaxed) { String::new() } else { self.mountpoint.clone() }
     }
 
-    /// Contacts the MDT. The mount succeeds only if the MDT answers.
-    async fn first_contact(&self) -> Result<(), MountError> {
+    /// Contacts the MDT, and finds the directory to be mounted, a path from its root. The mount
+    /// succeeds only if the MDT answers.
+    async fn first_contact(&self, path: &str) -> Result<(), MountError> {
         let ask = async {
             self.mdc.import().connect().await?;
+            let root = self.mdc.request(Request::Root { path: path.to_owned() }).reply().await?;
             self.mdc.reserve_fids().await?;
-            self.mdc.request(Request::GetAttr { fid: ROOT, layout_known: false }).reply().await
+            if let Reply::Root { fid, read_only } = root { Ok((fid, read_only)) } else { Err(Errno::EPROTO) }
         };
-        let failed = |errno| {
-            let target = target_name(&self.fsname, TargetKind::Mdt, 0);
-            MountError::Root { target, errno }
-        };
-        self.rt.timeout(MOUNT_WAIT, ask).await.unwrap_or(Err(Errno::ETIMEDOUT)).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Finds the directory to be mounted, a path below the root. Symbolic links are not followed.
-    async fn find_root(&self, path: &str) -> Result<(), MountError> {
-        let find = async {
-            let mut at = ROOT;
-            for name in path.split('/').filter(|name| !name.is_empty()) {
-                let (cred, name) = (Caller::ROOT.cred, Bytes::copy_from_slice(name.as_bytes()));
-                let found = mdc::entry(self.mdc.request(Request::Lookup { cred, parent: at, name }).reply().await?)?;
-                if found.attr.kind != FileKind::Dir {
-                    return Err(Errno::ENOTDIR);
-                }
-                at = found.attr.fid;
+        let failed = |errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ENAMETOOLONG if !path.is_empty() => {
+                MountError::Subdirectory { fsname: self.fsname.clone(), path: path.to_owned(), errno }
             }
-            Ok(at)
+            Errno::EPERM => MountError::Nodemap(target_name(&self.fsname, TargetKind::Mdt, 0)),
+            errno => MountError::Root { target: target_name(&self.fsname, TargetKind::Mdt, 0), errno },
         };
-        let failed = |errno| MountError::Subdirectory { fsname: self.fsname.clone(), path: path.to_owned(), errno };
-        let found = self.rt.timeout(MOUNT_WAIT, find).await.unwrap_or(Err(Errno::ETIMEDOUT)).map_err(failed)?;
-        if found != ROOT {
-            let _ = self.root.set(found);
+        let found = self.rt.timeout(MOUNT_WAIT, ask).await.unwrap_or(Err(Errno::ETIMEDOUT));
+        let (root, read_only) = found.map_err(failed)?;
+        self.read_only.store(read_only, Relaxed);
+        if root != ROOT {
+            let _ = self.root.set(root);
         }
         Ok(())
     }
@@ -247,7 +234,7 @@ fn confirm_evictions(rt: Rt, client: &Client) {
         let (pauses, evictions, mdc) = (rt.clone(), evictions.clone(), mdc.clone());
         drop(rt.spawn("evictions", async move {
             while let Some(mdc) = mdc.upgrade() {
-                let answer = mdc.request(Request::GetAttr { fid: ROOT, layout_known: true }).reply().await;
+                let answer = mdc.request(Request::StatFs).reply().await;
                 match answer {
                     Ok(_) => return drop(evictions.upgrade().inspect(|evictions| evictions.confirm(count))),
                     Err(Errno::ESHUTDOWN) => return,

@@ -150,6 +150,12 @@ pub enum MountError {
         /// The error. ENOTDIR: it is something else, such as a symbolic link.
         errno: Errno,
     },
+    /// The MDT refuses clients with this key.
+    #[error(
+        "{0} refuses this mount: its key names a nodemap that does not exist, or whose fileset is no directory; ask an \
+         administrator for a key of another nodemap"
+    )]
+    Nodemap(String),
     /// The MDT did not answer for the root directory.
     #[error("cannot read the root directory from {target}: {errno}")]
     Root {
@@ -170,6 +176,7 @@ impl MountError {
             }
             MountError::NoFileSystem { .. } => Errno::ENOENT,
             MountError::NoMdt(_) => Errno::ENODEV,
+            MountError::Nodemap(_) => Errno::EACCES,
         }
     }
 }

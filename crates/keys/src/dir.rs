@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn issued_keys_are_recorded_without_secret_until_they_are_withdrawn() {
         let dir = tempfile::tempdir().unwrap();
-        let (root, host) = (key(1, 1, 10), Issued { id: KeyId(2), role: Role::Host });
+        let (root, host) = (key(1, 1, 10), Issued { id: KeyId(2), role: Role::Host(None) });
         store(dir.path(), &root).unwrap();
         let issued = root.issue(host, 20).unwrap();
         let path = record(dir.path(), &issued).unwrap();

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sheen_wire::{
     auth::{Claim, ClusterId, GROUPS_MAX, Issued, IssuedKey, KeyId, Role, User},
     frame,
+    nodemap::is_name,
 };
 
 /// Bytes of a secret.
@@ -165,17 +166,21 @@ struct Text {
     uid: Option<u32>,
     gid: Option<u32>,
     groups: Option<Vec<u32>>,
+    nodemap: Option<String>,
     applicant: Option<IpAddr>,
 }
 
 impl Text {
     fn issue(&self) -> Result<Option<Issue>, String> {
-        let Text { by, role, uid, gid, groups, .. } = self;
+        let Text { by, role, uid, gid, groups, nodemap, .. } = self;
+        if nodemap.as_deref().is_some_and(|name| !is_name(name)) {
+            return Err("nodemap: not a name of one".to_owned());
+        }
         let role = match (role.as_deref(), uid, gid, groups) {
-            (None, None, None, None) if by.is_none() => return Ok(None),
-            (Some("host"), None, None, None) => Role::Host,
+            (None, None, None, None) if by.is_none() && nodemap.is_none() => return Ok(None),
+            (Some("host"), None, None, None) => Role::Host(nodemap.clone()),
             (Some("user"), Some(uid @ 1..), Some(gid), Some(groups)) if groups.len() <= GROUPS_MAX => {
-                Role::User(User { uid: *uid, gid: *gid, groups: groups.clone() })
+                Role::User(User { uid: *uid, gid: *gid, groups: groups.clone(), nodemap: nodemap.clone() })
             }
             _ => return Err("role: expected host without, or user with uid, gid and groups".to_owned()),
         };
@@ -200,11 +205,12 @@ impl Key {
     /// Issues a key with less authority. All servers that know this one can check it.
     ///
     /// # Errors
-    /// This key was issued itself, or the role has too many groups.
+    /// This key was issued itself, or the role has too many groups or an invalid nodemap.
     pub fn issue(&self, issued: Issued, created: i64) -> Result<Key, KeyError> {
         let Issued { id, role } = &issued;
         let groups = if let Role::User(user) = role { user.groups.len() } else { 0 };
-        if self.issue.is_some() || *role == Role::Server || groups > GROUPS_MAX {
+        let is_named = role.nodemap().is_none_or(is_name);
+        if self.issue.is_some() || *role == Role::Server || groups > GROUPS_MAX || !is_named {
             return Err(KeyError::CannotIssue(self.id));
         }
         let claim = frame::to_body(&issued).map_err(|_| KeyError::CannotIssue(self.id))?;
@@ -222,7 +228,7 @@ impl Key {
     /// # Errors
     /// As [`Key::issue`].
     pub fn issue_to_applicant(&self, role: Role, host: IpAddr) -> Result<Key, KeyError> {
-        let host = Some(host.to_canonical()).filter(|_| role == Role::Host);
+        let host = Some(host.to_canonical()).filter(|_| matches!(role, Role::Host(_)));
         let applicant = frame::to_body(&(&role, host)).map_err(|_| KeyError::CannotIssue(self.id))?;
         let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.secret.0));
         context.update(APPLICANT);
@@ -280,14 +286,17 @@ impl Key {
     /// Returns the text of its file without the secret.
     pub(crate) fn to_record_text(&self) -> String {
         let Key { cluster, id, created, issue, .. } = self;
-        let (heading, more) = match issue {
+        let (heading, mut more) = match issue {
             None => (HEADING, String::new()),
-            Some(Issue { by, role: Role::User(User { uid, gid, groups }) }) => (
+            Some(Issue { by, role: Role::User(User { uid, gid, groups, .. }) }) => (
                 USER_HEADING,
                 format!("by = \"{by}\"\nrole = \"user\"\nuid = {uid}\ngid = {gid}\ngroups = {groups:?}\n"),
             ),
             Some(Issue { by, .. }) => (HOST_HEADING, format!("by = \"{by}\"\nrole = \"host\"\n")),
         };
+        if let Some(nodemap) = self.role().nodemap() {
+            more += &format!("nodemap = \"{nodemap}\"\n");
+        }
         format!("{heading}cluster = \"{cluster}\"\nid = \"{id}\"\ncreated = {created}\n{more}")
     }
 
@@ -342,7 +351,7 @@ impl Record {
     pub(crate) fn is_same_applicant(&self, key: &Key, host: IpAddr) -> bool {
         match (self.applicant, &self.role, key.role()) {
             (Some(_), Role::User(one), Role::User(other)) => one.uid == other.uid,
-            (Some(applicant), Role::Host, Role::Host) => applicant == host.to_canonical(),
+            (Some(applicant), Role::Host(_), Role::Host(_)) => applicant == host.to_canonical(),
             _ => false,
         }
     }
@@ -374,13 +383,14 @@ mod tests {
     }
 
     fn user() -> Role {
-        Role::User(User { uid: 1000, gid: 100, groups: vec![4, 27] })
+        Role::User(User { uid: 1000, gid: 100, groups: vec![4, 27], nodemap: Some("lab_1".to_owned()) })
     }
 
     #[test]
     fn issued_keys_round_trip_and_differ_in_their_secrets() {
         let issue = |id, role| key().issue(Issued { id: KeyId(id), role }, 1_700_000_009).unwrap();
-        let keys = [issue(1, user()), issue(2, user()), issue(1, Role::Host)];
+        let named = |name: &str| Role::Host(Some(name.to_owned()));
+        let keys = [issue(1, user()), issue(2, user()), issue(1, Role::Host(None)), issue(1, named("a"))];
         for one in &keys {
             assert_eq!(Key::parse(&one.to_text()).as_ref(), Ok(one));
             assert_eq!(one.root(), key().id);
@@ -388,13 +398,19 @@ mod tests {
             let again = key().issue(issued.unwrap(), one.created).unwrap();
             assert_eq!((root, again), (key().id, one.clone()), "the server's view");
             assert_eq!(keys.iter().filter(|other| other.secret == one.secret).count(), 1);
-            assert!(one.issue(Issued { id: KeyId(3), role: Role::Host }, 0).is_err());
+            assert!(one.issue(Issued { id: KeyId(3), role: Role::Host(None) }, 0).is_err());
         }
-        assert!(key().issue(Issued { id: KeyId(1), role: Role::Server }, 0).is_err());
+        for role in [Role::Server, named("a b"), named("")] {
+            assert!(key().issue(Issued { id: KeyId(1), role }, 0).is_err());
+        }
         let text = keys[0].to_text();
-        for (from, to) in
-            [("uid = 1000\n", ""), ("uid = 1000", "uid = 0"), ("\"user\"", "\"host\""), ("by = ", "cluster = ")]
-        {
+        for (from, to) in [
+            ("uid = 1000\n", ""),
+            ("uid = 1000", "uid = 0"),
+            ("\"user\"", "\"host\""),
+            ("lab_1", "lab 1"),
+            ("by = ", "cluster = "),
+        ] {
             assert!(Key::parse(&text.replace(from, to)).is_err(), "{from}");
         }
     }

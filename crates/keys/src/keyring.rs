@@ -74,7 +74,7 @@ impl State {
         keys.into_iter().filter(|key| self.trusts(key) && accepted.contains(&key.root())).max_by_key(|key| {
             let authority = match key.role() {
                 Role::Server => 2,
-                Role::Host => 1,
+                Role::Host(_) => 1,
                 Role::User(_) => 0,
             };
             (!self.refused.contains(&key.id), authority, key.created, key.id)
@@ -525,7 +525,7 @@ mod tests {
     fn issued_key_is_accepted_until_it_or_its_issuer_is_withdrawn() {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (key(1, 1, 10), key(1, 2, 20));
-        let issue = |by: &Key, id| by.issue(Issued { id: KeyId(id), role: Role::Host }, 30).unwrap();
+        let issue = |by: &Key, id| by.issue(Issued { id: KeyId(id), role: Role::Host(None) }, 30).unwrap();
         let (one, two, three) = (issue(&old, 7), issue(&old, 8), issue(&new, 9));
         let ring = Keyring::default();
         ring.serve(dir.path(), None, || old.clone(), |_| {}).unwrap();
@@ -549,7 +549,7 @@ mod tests {
     fn refused_key_is_used_only_if_there_is_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let root = key(1, 1, 10);
-        let issue = |id| root.issue(Issued { id: KeyId(id), role: Role::Host }, 30).unwrap();
+        let issue = |id| root.issue(Issued { id: KeyId(id), role: Role::Host(None) }, 30).unwrap();
         let (one, other) = (issue(7), issue(8));
         let ring = with_dirs(&[dir.path()]);
         ring.confirmed(&one, &[root.id]).unwrap();
@@ -568,7 +568,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = key(1, 1, 10);
         let issue = |id, role| root.issue(Issued { id: KeyId(id), role }, 30).unwrap();
-        let (host, user) = (issue(7, Role::Host), issue(8, Role::User(User { uid: 5, gid: 5, groups: vec![] })));
+        let (host, user) =
+            (issue(7, Role::Host(None)), issue(8, Role::User(User { uid: 5, gid: 5, groups: vec![], nodemap: None })));
         let ring = with_dirs(&[dir.path()]);
         let found = |accepted| ring.find(ClusterId(1), &[KeyId(accepted)]).unwrap().map(|key| key.id);
         for key in [&user, &host, &root] {

@@ -19,7 +19,7 @@ use sheen_wire::{
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    Receiver, Sender,
+    Audit, Event, Nid, Receiver, Sender,
     auth_error::{AuthError, Stranger},
     auth_message::{denied, post, reply},
     noise::Exchange,
@@ -92,10 +92,10 @@ impl Applying {
 
 impl Issuing {
     /// Answers an application. `permit` is held until it is checked, also if the client has
-    /// ended the connection.
+    /// ended the connection. An issued key is recorded in `audit`.
     pub(crate) async fn answer(
         &self,
-        rt: &Rt,
+        (rt, audit): (&Rt, Option<&Arc<dyn Audit>>),
         (keyring, permit): (&Arc<Keyring>, OwnedSemaphorePermit),
         sender: &Sender,
         mut exchange: Exchange,
@@ -114,7 +114,7 @@ impl Issuing {
                 checked => checked.map_err(absent)?,
             };
             let role = match uid {
-                0 if hosts => Role::Host,
+                0 if hosts => Role::Host(None),
                 0 => return Err(Stranger::NotIssued(uid)),
                 _ => {
                     let user = witness.user(uid).map_err(absent)?.filter(|user| user.uid == uid);
@@ -143,6 +143,9 @@ impl Issuing {
         let Some(noise) = plain.and_then(|plain| exchange.seal(&plain).ok()) else {
             return Ok(Err(Stranger::NotIssued(uid)));
         };
+        if let Some(audit) = audit {
+            audit.record(Event::IssuedKey { nid: Nid::Tcp(peer), key: key.id, role: key.role().to_string(), uid });
+        }
         post(sender, &Auth::Issued { noise, credential })?;
         if is_first {
             tracing::info!(key = %key.id, role = %key.role(), %peer, "issued a key");

@@ -129,6 +129,14 @@ pub enum Stranger {
 }
 
 impl Stranger {
+    /// Returns the key that it named.
+    pub fn key(self) -> Option<KeyId> {
+        match self {
+            Stranger::UnknownKey(key) | Stranger::NoSecret(key) => Some(key),
+            _ => None,
+        }
+    }
+
     /// Returns the errno in the refusal.
     pub(crate) fn errno(self) -> Errno {
         match self {

@@ -292,7 +292,8 @@ impl Net {
                 let Ok(permit) = self.applicants().clone().acquire_owned().await else {
                     return Ok(Err(Stranger::Crowd));
                 };
-                let issued = issuing.answer(self.rt(), (&keys.keyring, permit), sender, exchange, credential).await?;
+                let process = (self.rt(), self.audit());
+                let issued = issuing.answer(process, (&keys.keyring, permit), sender, exchange, credential).await?;
                 return Ok(issued.map(|()| Step::Issued));
             }
             _ => return Ok(Err(Stranger::Invalid)),

@@ -6,6 +6,7 @@
 //! * `handshake`: authentication of the two ends of a tcp connection, and [`auth_error`], why it
 //!   failed; [`application`]: keys for clients that have none; `seal`: the protection of frames
 //!   afterwards;
+//! * [`audit`]: refusals and issued keys, for the audit trail of a server;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.
 //!
@@ -21,6 +22,7 @@
 
 mod accepted;
 pub mod application;
+pub mod audit;
 pub mod auth_error;
 mod auth_message;
 pub mod fault;
@@ -34,6 +36,7 @@ mod seal;
 pub mod sender;
 
 pub use application::{Applying, Issuing};
+pub use audit::{Audit, Denied, Event};
 pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};

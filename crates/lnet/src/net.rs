@@ -22,6 +22,7 @@ use crate::{
     Nid,
     accepted::{Accepted, Counted},
     application::{Applying, Issuing},
+    audit::{Audit, Event},
     fault::{Fault, Faults},
     receiver::{Pools, Receiver},
     sender::{Ends, Sender},
@@ -134,6 +135,7 @@ pub struct Net {
     rt: Rt,
     limits: Limits,
     trust: Trust,
+    audit: Option<Arc<dyn Audit>>,
     services: RwLock<BTreeMap<String, Local>>,
     /// Incremented by each change of `services` or `addresses`.
     generation: AtomicU64,
@@ -177,12 +179,22 @@ impl Net {
         Net::with_limits(rt, trust, Limits::default())
     }
 
+    /// Creates the network of a process with an audit trail, with the default limits.
+    pub fn audited(rt: Rt, trust: Trust, audit: Option<Arc<dyn Audit>>) -> Arc<Net> {
+        Net::of(rt, trust, Limits::default(), audit)
+    }
+
     /// Creates a process's network.
     pub fn with_limits(rt: Rt, trust: Trust, limits: Limits) -> Arc<Net> {
+        Net::of(rt, trust, limits, None)
+    }
+
+    fn of(rt: Rt, trust: Trust, limits: Limits, audit: Option<Arc<dyn Audit>>) -> Arc<Net> {
         Arc::new(Net {
             rt,
             limits,
             trust,
+            audit,
             services: RwLock::default(),
             generation: AtomicU64::new(1),
             changed: Notify::new(),
@@ -205,6 +217,11 @@ impl Net {
     /// Returns whom this process trusts.
     pub fn trust(&self) -> &Trust {
         &self.trust
+    }
+
+    /// Returns the audit trail of this process, if it has one.
+    pub fn audit(&self) -> Option<&Arc<dyn Audit>> {
+        self.audit.as_ref()
     }
 
     /// Returns the signer of this process, as a server, for a purpose. `None`: it runs without
@@ -375,6 +392,10 @@ impl Acceptor {
                 Ok((stream, peer)) => match self.net.accepted.count(self.net.limits.connections_max) {
                     Some(counted) => return self.net.connection(stream, peer, Some(counted)),
                     None => {
+                        if let Some(audit) = self.net.audit() {
+                            let reason = "too many connections".to_owned();
+                            audit.record(Event::RefusedConnection { nid: Nid::Tcp(peer), reason, key: None });
+                        }
                         let now = self.net.rt.now();
                         if refused.is_none_or(|last| now.since(last) >= LINE_EVERY) {
                             refused = Some(now);

@@ -77,6 +77,16 @@ impl fmt::Display for Nid {
     }
 }
 
+impl Nid {
+    /// Returns the address of its host. `None`: it is this process.
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            Nid::Lo => None,
+            Nid::Tcp(address) => Some(address.ip()),
+        }
+    }
+}
+
 impl FromStr for Nid {
     type Err = NidError;
 

@@ -9,7 +9,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use sheen_keys::{Key, Keyring, Witness};
-use sheen_lnet::{Applying, AuthError, Connection, Frame, Issuing, Keys, Net, RecvError, Stranger};
+use sheen_lnet::{Applying, Audit, AuthError, Connection, Event, Frame, Issuing, Keys, Net, RecvError, Stranger};
 use sheen_rt::{
     JoinHandle, Rt,
     sim::{Sim, SimConfig},
@@ -71,8 +71,18 @@ impl Witness for Process {
     }
 }
 
+/// The recorded events.
+#[derive(Default)]
+struct Trail(Mutex<Vec<Event>>);
+
+impl Audit for Trail {
+    fn record(&self, event: Event) {
+        self.0.lock().push(event);
+    }
+}
+
 fn alice() -> User {
-    User { uid: ALICE, gid: 100, groups: (0..GROUPS).collect() }
+    User { uid: ALICE, gid: 100, groups: (0..GROUPS).collect(), nodemap: None }
 }
 
 impl Site {
@@ -162,7 +172,7 @@ fn roots_host_gets_a_key_only_from_a_server_that_issues_them() {
         assert!(matches!(error, Some(AuthError::NotIssued(CLUSTER, _))), "{error:?}");
         assert_eq!(admitted, Err(Stranger::NotIssued(0)));
         let admitted = meet(&rt, server(site.issuing(true)), &client(&rt, site.applying(0))).await.1;
-        assert_eq!(admitted.unwrap().unwrap().role(), &Role::Host);
+        assert_eq!(admitted.unwrap().unwrap().role(), &Role::Host(None));
     });
 }
 
@@ -245,7 +255,8 @@ fn withdrawn_key_is_not_issued_again() {
 fn connections_of_a_process_apply_for_one_key() {
     run(async |rt| {
         let site = Site::default();
-        let net = Net::trusting(rt.clone(), server(site.issuing(false)).into());
+        let trail = Arc::new(Trail::default());
+        let net = Net::audited(rt.clone(), server(site.issuing(false)).into(), Some(trail.clone()));
         let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let addr = acceptor.local_addr();
         let (tasks, serving) = (rt.clone(), net.clone());
@@ -267,6 +278,9 @@ fn connections_of_a_process_apply_for_one_key() {
             connected.await.unwrap().unwrap();
         }
         assert_eq!(site.0.lock().len(), 2, "one credential of each end");
+        let events = trail.0.lock();
+        let [Event::IssuedKey { role, uid: ALICE, .. }] = &events[..] else { unreachable!("{events:?}") };
+        assert_eq!(*role, Role::User(alice()).to_string());
     });
 }
 

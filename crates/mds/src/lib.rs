@@ -47,6 +47,7 @@ mod error;
 mod fence;
 mod identity;
 mod lfsck;
+mod limits;
 mod locks;
 mod mdt;
 mod migrate;

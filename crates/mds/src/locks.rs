@@ -258,9 +258,11 @@ impl Mdt {
             _ => false,
         };
         let client = ClientId(export.id());
+        // The client would not know as which user the MDT opens it.
+        let squashes = self.squashes(export);
         // Only a file with a name: its deletion takes OPEN first.
         let may_open = |attr: &Attr| {
-            let is_file = attr.kind == FileKind::Regular && attr.nlink > 0;
+            let is_file = !squashes && attr.kind == FileKind::Regular && attr.nlink > 0;
             is_file && (opens || attr.perm & ANY_X == 0) && !core.ns.is_run_elsewhere(client, attr.fid)
         };
         let (locks, keep) = (&self.locks, call.keep);

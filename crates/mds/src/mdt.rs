@@ -23,11 +23,12 @@ use crate::state::destroyer::Destroyer;
 use crate::state::fences::Fences;
 use crate::state::lfsck::Lfsck;
 use crate::state::locks::Locks;
+use crate::state::nodemaps::Present;
 use crate::state::osts::Osts;
 use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
 use crate::state::reserve::{self, Reserve};
-use crate::state::sequences::UserSequences;
+use crate::state::sequences::Sequences;
 use crate::store::RedbStore;
 
 /// A running MDT.
@@ -57,7 +58,8 @@ pub struct Mdt {
     pub(crate) relayouts: Relayouts,
     pub(crate) fences: Fences,
     pub(crate) recovery: Arc<Recovery>,
-    pub(crate) sequences: Mutex<UserSequences>,
+    pub(crate) sequences: Mutex<Sequences>,
+    pub(crate) nodemaps: Present,
     pub(crate) lfsck: Lfsck,
     /// Last transno that was durable before the recovery.
     pub(crate) committed_before: u64,

@@ -13,6 +13,7 @@ use sheen_wire::mgs::{Config, Target, TargetKind};
 use tracing::{error, info, warn};
 
 use crate::mdt::Mdt;
+use crate::state::nodemaps;
 use crate::state::osp::Osp;
 use crate::{osp, params};
 
@@ -23,6 +24,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// objects is never seen to take some.
 fn update(mdt: &Arc<Mdt>, config: &Config) {
     mdt.params.keep(&config.fsname, config.version, &config.params);
+    set_nodemaps(mdt, config);
     let mut servers = BTreeMap::new();
     let (removed, osts): (Vec<_>, Vec<_>) =
         config.targets.iter().filter(|t| t.kind == TargetKind::Ost).partition(|t| t.removed);
@@ -38,6 +40,20 @@ fn update(mdt: &Arc<Mdt>, config: &Config) {
     let old = mdt.osts.set_pools(&config.pools, || mdt.rt.random_u64());
     params::register_pools(mdt, &config.pools, old.iter().map(String::as_str));
     mdt.osts.set_known();
+}
+
+/// Applies nodemaps, and stores them for the next start.
+fn set_nodemaps(mdt: &Mdt, config: &Config) {
+    if !mdt.nodemaps.set(&config.nodemaps) {
+        return;
+    }
+    let stored = mdt.rt.block_in_place(|| nodemaps::store(&mdt.rt.disk(), &mdt.config.dir, &config.nodemaps));
+    match stored {
+        Ok(()) => info!("{}: nodemaps have changed", mdt.name),
+        Err(e) => {
+            error!("{}: cannot store the nodemaps: {e}; those before apply after a restart without MGS", mdt.name)
+        }
+    }
 }
 
 /// Adds an OST, or renews its addresses. A known OST keeps its import. A second import of this life

@@ -150,6 +150,10 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
     let run = move |on| put_in(&set, |mdt| if on { mdt.lfsck.start() } else { mdt.lfsck.stop() });
     put("lfsck_namespace_run", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), run));
+    let weak = Arc::downgrade(mdt);
+    // As the MGS shows them, so that `lctl` can see that a change has arrived.
+    let nodemaps = move |mdt: &Mdt| serde_json::to_string(&*mdt.nodemaps.get()).unwrap_or_default();
+    put("nodemaps", Param::text(move || get(&weak, nodemaps)));
     let uuid = mdt.uuid.clone();
     put("uuid", Param::text(move || uuid.clone()));
     let weak = Arc::downgrade(mdt);

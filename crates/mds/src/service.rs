@@ -9,7 +9,9 @@ use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, OpError};
 use sheen_rpc::{BoxFuture, Export, Origin, Response, Service};
 use sheen_wire::ast::Grant;
+use sheen_wire::auth::Role;
 use sheen_wire::mds::{Answer, Call, Change, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
+use sheen_wire::nodemap::Rules;
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
 
 use crate::env::MdtEnv;
@@ -54,6 +56,7 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("listxattr", "usecs"),
     ("removexattr", "usecs"),
     ("alloc_seq", "usecs"),
+    ("root", "usecs"),
     ("fid2path", "usecs"),
     ("parents", "usecs"),
     ("reopen", "usecs"),
@@ -102,6 +105,7 @@ impl Service<Mds> for Mdt {
             self.commits.urgent.notify_one();
         }
         drop(core);
+        self.sequences.lock().disconnected(export.id());
         self.recovery.window.lock().remove(export.client());
         self.recovery.notify();
         self.locks.server.disconnected(export);
@@ -127,6 +131,13 @@ impl Service<Mds> for Mdt {
 
     fn reply_bytes(&self, call: &Call) -> usize {
         if call.inline_dom.is_some() { INLINE_DOM_BYTES_MAX as usize } else { 0 }
+    }
+
+    fn audits(&self, export: &Export) -> bool {
+        match self.nodemaps.get().of(export.role().nodemap(), export.nid().ip()) {
+            Rules::Of(nodemap) if *export.role() != Role::Server => nodemap.audit,
+            _ => true,
+        }
     }
 
     /// All requests but `Sync` run inline: a sync waits for the disk, most others take
@@ -175,7 +186,10 @@ impl Mdt {
             // Boxed, because it is rare.
             Box::pin(self.wait_for_recovery(&call.request)).await;
         }
-        self.confine(export, &mut call)?;
+        if *export.role() != Role::Server {
+            self.nodemaps.known().await;
+        }
+        self.confine(export, origin, &mut call)?;
         let result = match &call.request {
             Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
             Request::Replay { replays, first, last } => {
@@ -185,6 +199,7 @@ impl Mdt {
                 self.adopt_layouts(export, layouts).map(|reply| Answer::from(reply).into())
             }
             Request::Relock { locks } => self.relock(export, locks).map(|reply| Answer::from(reply).into()),
+            Request::Root { path } => self.root_of(export, path).map(|reply| Answer::from(reply).into()),
             Request::Recovered => Ok(Answer::from(self.client_recovered(export)).into()),
             Request::OwnSequences { sequences } => {
                 self.own_sequences(export, sequences).map(|reply| Answer::from(reply).into())
@@ -207,7 +222,9 @@ impl Mdt {
             _ => self.execute(export, origin, &call).await,
         };
         self.stats.record(call.request.op(), self.rt.now().since(began).as_micros() as u64);
-        result
+        let mut response: Response<Answer> = result?;
+        self.show(export, &call.request, &mut response.body)?;
+        Ok(response)
     }
 
     /// Returns whether a file has components that grow by themselves (SEL).
@@ -240,8 +257,7 @@ impl Mdt {
             }
             _ => {}
         }
-        result.map(|Done { mut reply, transno, invalidations, .. }| {
-            self.censor(export, &mut reply);
+        result.map(|Done { reply, transno, invalidations, .. }| {
             let reply = self.give_sequence(export, reply);
             let (inline_dom, bulk) = self.inline_dom(export, call, &reply).unzip();
             let deleted = locks::deleted_inodes(&invalidations).chain(no_more).collect();

@@ -29,6 +29,7 @@ use crate::state::destroyer::Destroyer;
 use crate::state::fences::Fences;
 use crate::state::lfsck::Lfsck;
 use crate::state::locks::Locks;
+use crate::state::nodemaps::{self, Present};
 use crate::state::osts::Osts;
 use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
@@ -56,12 +57,15 @@ impl Mdt {
         let io = |error| DirError::Io { path: config.dir.clone(), error };
         let device = disk.device(&config.dir).map_err(io)?;
         let open_dir = disk.open_dir(&config.dir).map_err(io)?;
+        let nodemaps = Present::open(&disk, &config.dir)
+            .map_err(|error| DirError::Io { path: config.dir.join(nodemaps::FILE), error })?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
         let recovery = Arc::new(Recovery::new(&rt, ns.clients_to_recover(), Limits::default()));
         let mdt = Arc::new_cyclic(|me| Mdt {
             me: me.clone(),
             recovery,
             sequences: Mutex::default(),
+            nodemaps,
             committed_before: ns.last_committed(),
             locks: Locks::new(&rt, &name),
             commits: Commits::new(ns.last_committed()),

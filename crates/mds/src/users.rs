@@ -1,42 +1,39 @@
-//! Clients that act as one user (their key is a user's). The MDT trusts nothing that they send:
+//! Clients with a host's or user's key. The MDT trusts nothing that they send:
 //!
-//! * This module rewrites the credentials of each request to the user's, whatever it says.
+//! * It makes the ids in each request those of the file system ([`Limits::map`]).
 //! * Requests without credentials, which other clients check at the open, are checked here.
-//! * A request names files by FIDs that the client may have guessed. So the user must be able to
-//!   reach each of them ([`sheen_namespace::Namespace::reaches`]), as the kernel checks on a path.
-//! * New files have FIDs of sequences that the MDT gave the user.
-//! * The client gets capabilities for the objects of files that the user may read or write
+//! * A request names files by FIDs that the client may have guessed. So the client must be able to
+//!   reach each of them ([`sheen_namespace::Namespace::reaches`]).
+//! * New files have FIDs of sequences that the MDT gave the client.
+//! * The client gets capabilities for the objects of files that it may read or write
 //!   ([`Capability`]).
 //! * A replay is executed only with a proof that an MDT has executed the change before. Layouts
 //!   that the client knows are not adopted.
 //!
 //! An owner may do everything with a file, because the owner may change its mode. An open file
 //! gives the rights of its flags.
+//!
+//! A host without limits gets capabilities and proofs, too, so that limits can be set at any time.
 
 use bytes::Bytes;
 use serde::Serialize;
 use sheen_lnet::Signer;
-use sheen_namespace::{ClientId, Done, EXEC, Paths, READ, WRITE};
-use sheen_rpc::Export;
-use sheen_wire::auth::{Proof, User};
-use sheen_wire::mds::{Call, Change, REOPENS_MAX, Replay, Reply, Request, SEQUENCES_MAX, flags};
+use sheen_namespace::{ClientId, Done, EXEC, READ, Reach, WRITE};
+use sheen_rpc::{Export, Origin};
+use sheen_wire::auth::{Proof, Role};
+use sheen_wire::mds::{Answer, Call, Change, Closed, REOPENS_MAX, Replay, Reply, Request, SEQUENCES_MAX, flags};
 use sheen_wire::ost::{CAPABILITIES_MAX, CAPABILITY_PURPOSE, CAPABILITY_SECS, Capability, rights};
-use sheen_wire::{Cred, Errno, Fid, Result, Time, frame};
+use sheen_wire::{Errno, Fid, Result, Time, frame};
 
+use crate::limits::Limits;
 use crate::mdt::Mdt;
 use crate::state::core::Core;
+use crate::state::sequences::Holder;
 
 /// Purpose of the proofs of sequences.
 const SEQUENCE_PURPOSE: &[u8] = b"sheen sequence 1";
 /// Purpose of the proofs of changes.
 const CHANGE_PURPOSE: &[u8] = b"sheen change 1";
-
-/// Returns the credentials with which the MDT checks requests that have none.
-fn cred(user: &User) -> Cred {
-    let mut cred = Cred { uid: user.uid, gid: user.gid, groups: None };
-    user.confine(&mut cred);
-    cred
-}
 
 /// Returns the rights that open files with these flags give.
 fn needed(flags: u32) -> u32 {
@@ -54,11 +51,25 @@ fn new_fid(request: &Request) -> Option<Fid> {
     }
 }
 
+/// Prepares a request of a client that may do nothing any more: it may end its use of files.
+/// `None`: it must not be executed.
+fn end_use(request: &mut Request) -> Option<()> {
+    match request {
+        Request::Cancel | Request::OwnSequences { .. } | Request::Recovered | Request::Replay { .. } => {}
+        Request::Close { files } => files.iter_mut().for_each(|closed| closed.read = None),
+        Request::Reopen { files, .. } => files.iter_mut().for_each(|(fid, ..)| *fid = Fid::ZERO),
+        Request::AdoptLayouts { layouts } => layouts.clear(),
+        Request::Relock { locks } => locks.iter_mut().for_each(|want| want.resource.fid = Fid::ZERO),
+        _ => return None,
+    }
+    Some(())
+}
+
 /// An executed change, as its proof covers it.
 #[derive(Serialize)]
 struct ProvedChange<'a> {
     mdt: &'a str,
-    uid: u32,
+    holder: &'a str,
     request: &'a Request,
     transno: u64,
     time: Time,
@@ -67,51 +78,92 @@ struct ProvedChange<'a> {
     opened: Option<Fid>,
 }
 
-/// Returns the rights of the client's user on a file: none if the user cannot reach it.
-fn rights(core: &mut Core, export: &Export, user: &User, fid: Fid, paths: &mut Paths) -> Result<u32> {
-    let (client, cred) = (ClientId(export.id()), cred(user));
-    let rights = core.ns.rights(client, &cred, fid)?;
-    Ok(if core.ns.reaches(client, &cred, fid, paths)? { rights } else { 0 })
+/// Returns the holder of a client's sequences.
+fn holder_of(export: &Export) -> Holder {
+    match export.role() {
+        Role::User(user) => Holder::User(user.uid),
+        Role::Server | Role::Host(_) => Holder::Client(export.id()),
+    }
+}
+
+fn may(
+    core: &mut Core,
+    export: &Export,
+    limits: &Limits<'_>,
+    fid: Fid,
+    wanted: u32,
+    reach: &mut Reach<'_>,
+) -> Result<()> {
+    let rights = limits.rights(core, export, fid, reach)?;
+    if rights & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
 }
 
 impl Mdt {
-    fn may(&self, export: &Export, user: &User, fid: Fid, wanted: u32, paths: &mut Paths) -> Result<()> {
-        let rights = rights(&mut self.core.lock(), export, user, fid, paths)?;
-        if rights & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    /// Returns the holder of the client's capabilities and proofs, with the signer for a purpose.
+    /// `None`: the client needs none.
+    fn signing(&self, export: &Export, purpose: &[u8]) -> Option<(String, Signer)> {
+        let holder = export.role().holder()?;
+        Some((holder, self.net.signer(purpose)?))
     }
 
-    /// Returns the client's user with the signer for a purpose. `None`: the client needs no proofs.
-    fn signing<'a>(&self, export: &'a Export, purpose: &[u8]) -> Option<(&'a User, Signer)> {
-        let user = export.user()?;
-        Some((user, self.net.signer(purpose)?))
-    }
-
-    /// Makes a request that of the client's user. Does nothing for other clients.
+    /// Makes a request one that the client may send. Does nothing for clients without limits.
     ///
     /// # Errors
-    /// EACCES: the user may not do this. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of
-    /// others. E2BIG: too many files.
-    pub(crate) fn confine(&self, export: &Export, call: &mut Call) -> Result<()> {
-        let Some(user) = export.user() else { return Ok(()) };
-        if let Some(cred) = call.request.cred_mut() {
-            user.confine(cred);
+    /// EACCES: the client may not do this. EROFS: it may change nothing. EINVAL: an owner is not
+    /// known. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of others. E2BIG: too many files.
+    pub(crate) fn confine(&self, export: &Export, origin: Option<Origin>, call: &mut Call) -> Result<()> {
+        // The directory to be mounted is found with the limits of the client.
+        if *export.role() == Role::Server || matches!(call.request, Request::Root { .. }) {
+            return Ok(());
         }
-        let mut paths = Paths::default();
-        self.check_fids(export, user, &call.request, &mut paths)?;
+        let nodemaps = self.nodemaps.get();
+        let limits = match self.limits(&nodemaps, export) {
+            Ok(Some(limits)) => limits,
+            Ok(None) => return Ok(()),
+            Err(errno) => return end_use(&mut call.request).ok_or(errno),
+        };
+        limits.check_change(&mut call.request)?;
+        limits.check_xattr(&call.request)?;
+        let (mut core, mut reach, client) = (self.core.lock(), limits.reach(), ClientId(export.id()));
+        let own_work = limits.is_own_work(&mut core, export, &call.request);
+        limits.map(&mut call.request, own_work)?;
+        self.check_fids(&mut core, export, origin, &call.request, &mut reach)?;
         match &mut call.request {
             Request::ReadDir { fid, attrs, .. } => {
-                let rights = rights(&mut self.core.lock(), export, user, *fid, &mut paths)?;
+                let rights = limits.rights(&mut core, export, *fid, &mut reach)?;
                 // Names need the right to read, everything else that to search.
                 *attrs &= rights & EXEC != 0;
                 if rights & READ != 0 { Ok(()) } else { Err(Errno::EACCES) }
             }
-            Request::LayoutIntent { fid, .. } => self.may(export, user, *fid, WRITE, &mut paths),
+            Request::LayoutIntent { fid, .. } => may(&mut core, export, &limits, *fid, WRITE, &mut reach),
             Request::Reopen { files, .. } if files.len() > REOPENS_MAX => Err(Errno::E2BIG),
             Request::Reopen { files, .. } => {
                 for (fid, flags, _) in files {
-                    *flags &= !flags::EXEC; // it would keep the owner from writing
-                    if self.may(export, user, *fid, needed(*flags), &mut paths).is_err() {
+                    if limits.user().is_some() {
+                        *flags &= !flags::EXEC; // it would keep the owner from writing
+                    }
+                    let rights = limits.rights_to_reopen(&mut core, export, *fid, &mut reach);
+                    if !rights.is_ok_and(|rights| rights & needed(*flags) == needed(*flags)) {
                         *fid = Fid::ZERO; // there is no such file: the reply says so
+                    }
+                }
+                Ok(())
+            }
+            // It may read the attributes of these files, and so set their access times.
+            Request::Close { files } => {
+                for Closed { fid, read, .. } in files.iter_mut().filter(|closed| closed.read.is_some()) {
+                    *read = read.filter(|_| core.ns.reaches(client, *fid, &mut reach).unwrap_or(false));
+                }
+                Ok(())
+            }
+            Request::Enqueue(want) => {
+                let is_reached = core.ns.reaches(client, want.resource.fid, &mut reach)?;
+                if is_reached { Ok(()) } else { Err(Errno::EACCES) }
+            }
+            Request::Relock { locks } => {
+                for want in locks {
+                    if !core.ns.reaches(client, want.resource.fid, &mut reach)? {
+                        want.resource.fid = Fid::ZERO; // a lock on nothing
                     }
                 }
                 Ok(())
@@ -127,36 +179,50 @@ impl Mdt {
     /// Checks the FIDs in a request.
     ///
     /// # Errors
-    /// EACCES: the user cannot reach a file. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of
-    /// others.
-    fn check_fids(&self, export: &Export, user: &User, request: &Request, paths: &mut Paths) -> Result<()> {
-        let fid = new_fid(request);
-        if fid.is_some_and(|fid| !self.sequences.lock().has(user.uid, fid.seq)) {
+    /// EACCES: the client cannot reach a file. ENOENT: there is no such file; another client could
+    /// create it before the request is executed. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID
+    /// of others.
+    fn check_fids(
+        &self,
+        core: &mut Core,
+        export: &Export,
+        origin: Option<Origin>,
+        request: &Request,
+        reach: &mut Reach<'_>,
+    ) -> Result<()> {
+        let new = new_fid(request);
+        if new.is_some_and(|fid| !self.sequences.lock().has(holder_of(export), fid.seq)) {
             return Err(Errno::UNKNOWN_SEQUENCE);
         }
-        let (mut core, client, cred) = (self.core.lock(), ClientId(export.id()), cred(user));
         let mut involved = Vec::new();
         core.ns.involved(request, &mut |fid| involved.push(fid));
+        let is_repeated = origin.is_some_and(|origin| core.ns.has_executed(export.client(), origin.xid));
         for fid in involved {
-            if !core.ns.reaches(client, &cred, fid, paths)? {
+            if !is_repeated && Some(fid) != new && !core.ns.exists(fid)? {
+                return Err(Errno::ENOENT);
+            }
+            if !core.ns.reaches(ClientId(export.id()), fid, reach)? {
                 return Err(Errno::EACCES);
             }
         }
         Ok(())
     }
 
-    /// Gives the client's user a new sequence. Returns the reply to the client.
+    /// Gives the client a new sequence. Returns the reply to it.
     pub(crate) fn give_sequence(&self, export: &Export, reply: Reply) -> Reply {
         let Reply::Seq(seq) = reply else { return reply };
-        let Some((user, signer)) = self.signing(export, SEQUENCE_PURPOSE) else {
+        let Some((holder, signer)) = self.signing(export, SEQUENCE_PURPOSE) else {
             return reply;
         };
-        self.sequences.lock().insert(user.uid, seq);
-        signer.sign(&self.sequence(user, seq)).last().map_or(reply, |proof| Reply::OwnSeq(seq, proof))
+        self.sequences.lock().insert(holder_of(export), seq);
+        if export.is_ended() {
+            self.sequences.lock().disconnected(export.id()); // that is not reported again
+        }
+        signer.sign(&self.sequence(&holder, seq)).last().map_or(reply, |proof| Reply::OwnSeq(seq, proof))
     }
 
-    /// Records the sequences that an earlier life of the MDT gave the client's user. Returns those
-    /// that the client may still use.
+    /// Records the sequences that an earlier life of the MDT gave the client. Returns those that it
+    /// may still use.
     ///
     /// # Errors
     /// E2BIG: too many.
@@ -164,54 +230,80 @@ impl Mdt {
         if sequences.len() > SEQUENCES_MAX {
             return Err(Errno::E2BIG);
         }
-        if let Some((user, signer)) = self.signing(export, SEQUENCE_PURPOSE) {
-            let valid = sequences.iter().filter(|(seq, proof)| signer.is_valid(&self.sequence(user, *seq), proof));
-            valid.for_each(|(seq, _)| self.sequences.lock().insert(user.uid, *seq));
-            let mut own = self.sequences.lock();
-            let accepted = sequences.iter().map(|(seq, _)| *seq).filter(|seq| own.has(user.uid, *seq));
+        if let Some((holder, signer)) = self.signing(export, SEQUENCE_PURPOSE) {
+            let is_valid = |(seq, proof): &&(u64, Proof)| signer.is_valid(&self.sequence(&holder, *seq), proof);
+            // Before the lock that all clients share.
+            let valid: Vec<_> = sequences.iter().filter(is_valid).collect();
+            let (owner, mut own) = (holder_of(export), self.sequences.lock());
+            valid.into_iter().for_each(|(seq, _)| own.insert(owner, *seq));
+            let accepted = sequences.iter().map(|(seq, _)| *seq).filter(|seq| own.has(owner, *seq));
             return Ok(Reply::Sequences(accepted.collect()));
         }
         Ok(Reply::Sequences(sequences.iter().map(|(seq, _)| *seq).collect()))
     }
 
     /// Returns what the proof of a sequence covers.
-    fn sequence(&self, user: &User, seq: u64) -> Vec<u8> {
-        [&user.uid.to_le_bytes(), &seq.to_le_bytes()[..], self.name.as_bytes()].concat()
+    fn sequence(&self, holder: &str, seq: u64) -> Vec<u8> {
+        [&seq.to_le_bytes()[..], self.name.as_bytes(), b" ", holder.as_bytes()].concat()
     }
 
-    /// Removes what the client's user may not see from a reply: names in directories that the user
-    /// may not read.
-    pub(crate) fn censor(&self, export: &Export, reply: &mut Reply) {
-        if let (Some(user), Reply::Parents(parents)) = (export.user(), reply) {
-            parents.retain(|(parent, _)| self.may(export, user, *parent, READ, &mut Paths::default()).is_ok());
+    /// Makes an answer one that the client may see: with its ids, and without names that it may not
+    /// see.
+    ///
+    /// # Errors
+    /// As [`Mdt::limits`]: the rules have changed since the request was executed.
+    pub(crate) fn show(&self, export: &Export, request: &Request, answer: &mut Answer) -> Result<()> {
+        if *export.role() == Role::Server {
+            return Ok(());
+        }
+        let nodemaps = self.nodemaps.get();
+        match self.limits(&nodemaps, export) {
+            Ok(limits) => {
+                limits.inspect(|limits| limits.show(&self.core, export, request, answer));
+                Ok(())
+            }
+            Err(_) if matches!(answer.reply, Reply::Ok | Reply::Handles(_) | Reply::Sequences(_)) => Ok(()),
+            Err(errno) => Err(errno),
         }
     }
 
     /// Returns whether the client may read a file's bytes.
     pub(crate) fn may_read(&self, export: &Export, fid: Fid) -> bool {
-        export.user().is_none_or(|user| self.may(export, user, fid, READ, &mut Paths::default()).is_ok())
+        if *export.role() == Role::Server {
+            return true;
+        }
+        self.rights_of(export, fid).is_ok_and(|rights| rights & READ != 0)
     }
 
-    /// Returns capabilities for all objects of a file, as far as the client's user may use it. None
-    /// for clients that need none.
+    /// Returns the client's rights on a file.
+    ///
+    /// # Errors
+    /// As [`Limits::rights`].
+    fn rights_of(&self, export: &Export, fid: Fid) -> Result<u32> {
+        let nodemaps = self.nodemaps.get();
+        match self.limits(&nodemaps, export)? {
+            Some(limits) => limits.rights(&mut self.core.lock(), export, fid, &mut limits.reach()),
+            None => Ok(READ | WRITE),
+        }
+    }
+
+    /// Returns capabilities for all objects of a file, as far as the client may use it. None for
+    /// clients that need none.
     ///
     /// # Errors
     /// ENOENT: the file is deleted.
     pub(crate) fn capabilities(&self, export: &Export, fid: Fid) -> Result<Vec<Capability>> {
-        let Some((user, signer)) = self.signing(export, CAPABILITY_PURPOSE) else {
+        let Some((holder, signer)) = self.signing(export, CAPABILITY_PURPOSE) else {
             return Ok(Vec::new());
         };
-        let (allowed, layout) = {
-            let mut core = self.core.lock();
-            let allowed = rights(&mut core, export, user, fid, &mut Paths::default())? & (READ | WRITE);
-            (allowed, if allowed == 0 { None } else { core.ns.layout(fid)? })
-        };
+        let allowed = self.rights_of(export, fid)? & (READ | WRITE);
+        let layout = if allowed == 0 { None } else { self.core.lock().ns.layout(fid)? };
         let right = |mask, right| if allowed & mask != 0 { right } else { 0 };
         let rights = right(READ, rights::READ) | right(WRITE, rights::WRITE);
         let expires = self.rt.wall().sec.saturating_add(CAPABILITY_SECS);
         let objects = layout.iter().flat_map(|layout| layout.all_objects()).map(|stripe| stripe.object);
         let capabilities = objects.flat_map(|object| {
-            let message = Capability::message(&self.config.fsname, user.uid, object, rights, expires);
+            let message = Capability::message(&self.config.fsname, &holder, object, rights, expires);
             let proofs: Vec<Proof> = signer.sign(&message).collect();
             proofs.into_iter().map(move |proof| Capability { object, rights, expires, proof })
         });
@@ -220,7 +312,7 @@ impl Mdt {
 
     /// Adds the proof of a change to the MDT's decisions about it, for a client that needs one.
     pub(crate) fn prove(&self, export: &Export, request: &Request, done: &Done, change: &mut Change) {
-        let Some((user, signer)) = self.signing(export, CHANGE_PURPOSE) else {
+        let Some((holder, signer)) = self.signing(export, CHANGE_PURPOSE) else {
             return;
         };
         let (mut request, is_new) = (request.clone(), matches!(done.reply, Reply::Opened { created: true, .. }));
@@ -232,33 +324,30 @@ impl Mdt {
             _ => None,
         });
         let opened = if let Reply::Opened { entry, .. } = &done.reply { Some(entry.attr.fid) } else { None };
-        let (mdt, uid, transno, time) = (&self.name[..], user.uid, done.transno, change.time);
-        let executed = ProvedChange { mdt, uid, request: &request, transno, time, layout, opened };
+        let (mdt, holder, transno, time) = (&self.name[..], &holder[..], done.transno, change.time);
+        let executed = ProvedChange { mdt, holder, request: &request, transno, time, layout, opened };
         change.proof = frame::to_body(&executed).ok().and_then(|message| signer.sign(&message).last());
     }
 
-    /// Makes a replayed request that of the client's user, and checks its proof. Does nothing for
-    /// other clients.
+    /// Makes a replayed request one that the client may send, and checks its proof. Does nothing
+    /// for clients without limits.
     ///
     /// # Errors
-    /// EPERM: no MDT of the cluster has executed it for this user.
+    /// EPERM: no MDT of the cluster has executed it for this client. Others as [`Limits::map`].
     pub(crate) fn confine_replay(&self, export: &Export, replay: &Replay, request: &mut Request) -> Result<()> {
-        let Some(user) = export.user() else { return Ok(()) };
-        if let Some(cred) = request.cred_mut() {
-            user.confine(cred);
+        let Some(holder) = export.role().holder() else { return Ok(()) };
+        let nodemaps = self.nodemaps.get();
+        let Some(limits) = self.limits(&nodemaps, export)? else { return Ok(()) };
+        // The proof says whether it was executed so: the file may not exist yet.
+        if limits.may_be_own_work(request) && self.is_proved(&holder, replay, request) {
+            return Ok(());
         }
-        let Replay { transno, time, layout, named, proof, .. } = replay;
-        let opens = matches!(request, Request::Open { .. } | Request::OpenCreate { .. } | Request::TmpFile { .. });
-        let opened = named.first().copied().filter(|_| opens);
-        let (mdt, uid, transno, time) = (&self.name[..], user.uid, *transno, *time);
-        let message =
-            frame::to_body(&ProvedChange { mdt, uid, request, transno, time, layout: layout.as_ref(), opened });
-        match (message, self.net.signer(CHANGE_PURPOSE), proof) {
-            (Ok(message), Some(signer), Some(proof)) if signer.is_valid(&message, proof) => {}
-            _ => return Err(Errno::EPERM),
+        limits.map(request, false)?;
+        if !self.is_proved(&holder, replay, request) {
+            return Err(Errno::EPERM);
         }
         // The name may be absent now. Then this must not create a file with the objects of another.
-        if let (Request::OpenCreate { cred, flags, .. }, Some(fid)) = (&*request, opened)
+        if let (Request::OpenCreate { cred, flags, .. }, Some(fid)) = (&*request, replay.named.first().copied())
             && flags & flags::EXCL == 0
         {
             *request = Request::Open { cred: cred.clone(), fid, flags: *flags };
@@ -266,11 +355,25 @@ impl Mdt {
         Ok(())
     }
 
+    /// Whether an MDT has executed a replayed request for this holder.
+    fn is_proved(&self, holder: &str, replay: &Replay, request: &Request) -> bool {
+        let Replay { transno, time, layout, named, proof, .. } = replay;
+        let opens = matches!(request, Request::Open { .. } | Request::OpenCreate { .. } | Request::TmpFile { .. });
+        let opened = named.first().copied().filter(|_| opens);
+        let (mdt, transno, time) = (&self.name[..], *transno, *time);
+        let message =
+            frame::to_body(&ProvedChange { mdt, holder, request, transno, time, layout: layout.as_ref(), opened });
+        match (message, self.net.signer(CHANGE_PURPOSE), proof) {
+            (Ok(message), Some(signer), Some(proof)) => signer.is_valid(&message, proof),
+            _ => false,
+        }
+    }
+
     /// Adds the proof of a change, if it may have to be replayed. With the lock of the core held.
     pub(crate) fn decided(&self, core: &mut Core, export: &Export, request: &Request, done: &Done) -> Option<Change> {
         let mut change = core.decided(request, done)?;
         // The request could be another one than that which was executed.
-        if done.repeated && export.user().is_some() {
+        if done.repeated && *export.role() != Role::Server {
             return None;
         }
         self.prove(export, request, done, &mut change);

@@ -1,20 +1,22 @@
-//! The MGS's state: the targets and pools of every file system, and the settings of parameters. A
-//! pure state machine; `service.rs` persists and serves it.
+//! The MGS's state: the targets and pools of every file system, the settings of parameters, and the
+//! nodemaps. A pure state machine; `service.rs` persists and serves it.
 //!
 //! Invariants:
 //! * Within a file system and a kind, an index belongs to one uuid and a uuid to one index,
 //!   forever. A target that was removed stays in the list, and cannot register again.
-//! * `version` rises with every change and only then. A change of a setting raises the version of
-//!   every file system.
+//! * `version` rises with every change and only then. A change of a setting or a nodemap raises the
+//!   version of every file system.
 //! * Targets are sorted by kind, then index.
-//! * `params` of every file system are the settings.
+//! * `params` of every file system are the settings, and `nodemaps` are the nodemaps.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sheen_wire::mgs::{Config, FSNAME_MAX, PoolChange, Setting, TARGETS_MAX, Target, TargetKind};
+use sheen_wire::nodemap::Nodemaps;
 use sheen_wire::{Errno, Result};
 
+use crate::nodemaps::{self, NodemapChange};
 use crate::pools;
 use crate::settings::{self, SettingChange};
 
@@ -26,8 +28,8 @@ pub const UUID_BYTES_MAX: usize = 39;
 pub const NIDS_MAX: usize = 32;
 /// Longest NID in bytes (a host name with port and network).
 pub const NID_BYTES_MAX: usize = 280;
-/// Version of the format on disk: 2 has pools, 3 has settings.
-const FORMAT: u32 = 3;
+/// Version of the format on disk: 2 has pools, 3 has settings, 4 has nodemaps.
+const FORMAT: u32 = 4;
 /// Oldest format that is read.
 const FORMAT_MIN: u32 = 1;
 
@@ -38,18 +40,21 @@ pub struct Registry {
     settings: Vec<Setting>,
     /// The largest index that any setting ever had.
     last_setting: u64,
+    nodemaps: Nodemaps,
 }
 
 /// The format on disk.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     format: u32,
-    /// Without settings, which are stored only once.
+    /// Without settings and nodemaps, which are stored only once.
     file_systems: Vec<Config>,
     #[serde(default)]
     settings: Vec<Setting>,
     #[serde(default)]
     last_setting: u64,
+    #[serde(default)]
+    nodemaps: Nodemaps,
 }
 
 /// A target that registers.
@@ -117,6 +122,7 @@ impl Registry {
             targets: Vec::new(),
             pools: Vec::new(),
             params: self.settings.clone(),
+            nodemaps: self.nodemaps.clone(),
         });
         let (uuid, nids) = (new.uuid.to_string(), new.nids.to_vec());
         let target = Target { kind: new.kind, index, uuid, nids, incarnation: new.incarnation, removed: false };
@@ -173,17 +179,40 @@ impl Registry {
         Ok(())
     }
 
+    /// Returns the nodemaps.
+    pub fn nodemaps(&self) -> &Nodemaps {
+        &self.nodemaps
+    }
+
+    /// Changes the nodemaps.
+    ///
+    /// # Errors
+    /// As [`nodemaps::apply`]. Nothing is changed then.
+    pub fn change_nodemap(&mut self, change: &NodemapChange<'_>) -> Result<()> {
+        nodemaps::apply(&mut self.nodemaps, change)?;
+        for config in self.systems.values_mut() {
+            config.nodemaps.clone_from(&self.nodemaps);
+            config.version += 1;
+        }
+        Ok(())
+    }
+
     /// Encodes the registry for the disk.
     ///
     /// # Errors
     /// None in practice: plain data always serialises.
     pub fn encode(&self) -> Result<Vec<u8>, RegistryError> {
-        let bare = |config: &Config| Config { params: Vec::new(), ..config.clone() };
+        let bare = |config: &Config| {
+            let mut config = config.clone();
+            (config.params, config.nodemaps) = (Vec::new(), Nodemaps::default());
+            config
+        };
         let stored = Stored {
             format: FORMAT,
             file_systems: self.systems.values().map(bare).collect(),
             settings: self.settings.clone(),
             last_setting: self.last_setting,
+            nodemaps: self.nodemaps.clone(),
         };
         let mut bytes = serde_json::to_vec_pretty(&stored)?;
         bytes.push(b'\n');
@@ -201,15 +230,18 @@ impl Registry {
         }
         let mut settings = stored.settings;
         settings.sort_by_key(|s| s.index);
+        let mut nodemaps = stored.nodemaps;
+        nodemaps.maps.sort_by(|a, b| a.name.cmp(&b.name));
         let systems = stored.file_systems.into_iter().map(|mut config| {
             config.targets.sort_by_key(|t| (t.kind, t.index));
             config.pools.sort_by(|a, b| a.name.cmp(&b.name));
             config.params.clone_from(&settings);
+            config.nodemaps.clone_from(&nodemaps);
             (config.fsname.clone(), config)
         });
         let systems = systems.collect();
         let last_setting = settings.last().map_or(0, |s| s.index).max(stored.last_setting);
-        Ok(Registry { systems, settings, last_setting })
+        Ok(Registry { systems, settings, last_setting, nodemaps })
     }
 }
 
@@ -263,6 +295,11 @@ fn check(new: &Registration<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nodemaps::MapChange;
+
+    fn change_nodemap(r: &mut Registry, change: MapChange<'_>) -> Result<()> {
+        r.change_nodemap(&NodemapChange::Map { name: "a", change })
+    }
 
     fn register(r: &mut Registry, kind: TargetKind, index: Option<u32>, uuid: &str, nid: &str) -> Result<(u32, bool)> {
         r.register(Registration { fsname: "sheen", kind, index, uuid, nids: &[nid.to_string()], incarnation: 7 })
@@ -360,10 +397,14 @@ mod tests {
         r.change_pool("sheen", "p1", PoolChange::New).unwrap();
         r.change_pool("sheen", "p1", PoolChange::Add { ost: 0 }).unwrap();
         r.change_setting(SettingChange::Set { pattern: "osc.*.active", value: "0" }).unwrap();
+        change_nodemap(&mut r, MapChange::New).unwrap();
+        change_nodemap(&mut r, MapChange::AddRange("10.0.0.*@tcp".parse().unwrap())).unwrap();
         let bytes = r.encode().unwrap();
         assert_eq!(Registry::decode(&bytes).unwrap(), r);
-        let later = String::from_utf8(bytes.clone()).unwrap().replace("\"format\": 3", "\"format\": 4");
-        assert!(matches!(Registry::decode(later.as_bytes()), Err(RegistryError::Format(4))));
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert_eq!(text.matches("10.0.0.255").count(), 1, "nodemaps are stored once");
+        let later = text.replace("\"format\": 4", "\"format\": 5");
+        assert!(matches!(Registry::decode(later.as_bytes()), Err(RegistryError::Format(5))));
         assert!(matches!(Registry::decode(&bytes[..20]), Err(RegistryError::Damaged(_))));
     }
 
@@ -407,6 +448,36 @@ mod tests {
         assert_eq!(r.config("sheen").map(|c| (c.version, c.pools.len(), c.params.len())), Some((7, 1, 0)));
         r.change_setting(SettingChange::Set { pattern: "a", value: "1" }).unwrap();
         assert_eq!(Registry::decode(&r.encode().unwrap()).unwrap(), r);
+    }
+
+    /// As a release with settings and without nodemaps wrote it.
+    #[test]
+    fn registry_of_format_3_without_nodemaps_opens() {
+        let bytes = br#"{
+  "format": 3,
+  "file_systems": [ { "fsname": "sheen", "version": 7, "targets": [], "pools": [], "params": [] } ],
+  "settings": [ { "index": 4, "pattern": "a", "value": "1" } ],
+  "last_setting": 5
+}"#;
+        let mut r = Registry::decode(bytes).unwrap();
+        assert_eq!((r.settings().len(), r.nodemaps()), (1, &Nodemaps::default()));
+        change_nodemap(&mut r, MapChange::New).unwrap();
+        assert_eq!(Registry::decode(&r.encode().unwrap()).unwrap(), r);
+    }
+
+    #[test]
+    fn nodemaps_belong_to_present_and_later_file_systems() {
+        let mut r = Registry::default();
+        change_nodemap(&mut r, MapChange::New).unwrap();
+        register(&mut r, TargetKind::Ost, None, "a", "n1").unwrap();
+        let of = |r: &Registry| r.config("sheen").map(|c| (c.version, c.nodemaps.maps.len(), c.nodemaps.active));
+        assert_eq!(of(&r), Some((1, 1, false)));
+        r.change_nodemap(&NodemapChange::Activate(true)).unwrap();
+        assert_eq!(of(&r), Some((2, 1, true)));
+        assert_eq!(change_nodemap(&mut r, MapChange::New), Err(Errno::EEXIST));
+        assert_eq!(of(&r), Some((2, 1, true)));
+        let r = Registry::decode(&r.encode().unwrap()).unwrap();
+        assert_eq!((of(&r), r.nodemaps().maps.len()), (Some((2, 1, true)), 1));
     }
 
     #[test]

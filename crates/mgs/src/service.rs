@@ -17,10 +17,12 @@ use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{LockGuard, Rt};
 use sheen_wire::auth::Role;
 use sheen_wire::mgs::{Config, PoolChange, Reply, Request, Target, TargetKind, target_name};
+use sheen_wire::nodemap::{Nodemaps, Rules};
 use sheen_wire::{Bulk, Errno, Result};
 use tokio::sync::{OwnedMutexGuard, watch};
 use tracing::{error, info, warn};
 
+use crate::nodemaps::{MapChange, NodemapChange, Property, show, text};
 use crate::pools;
 use crate::registry::{Registration, Registry, RegistryError};
 use crate::settings::{self, SettingChange};
@@ -100,6 +102,7 @@ impl Mgs {
     pub fn stop(&self) {
         self.lock.lock().take();
         self.params.unregister("mgs.MGS");
+        self.params.unregister("nodemap");
         self.params.remove_device("MGS");
         // The waiting watches wake up and find the MGS stopped.
         self.changes.send_modify(|n| *n += 1);
@@ -118,6 +121,7 @@ impl Mgs {
         };
         self.params.register("mgs.MGS.filesystems", Param::text(names));
         self.register_settings("params");
+        self.register_nodemaps();
         self.params.add_device("MGS", || Device::new("mgs", "MGS", "MGS"));
         let names = self.registry.lock().names();
         names.iter().for_each(|fsname| self.register_system(fsname));
@@ -127,6 +131,7 @@ impl Mgs {
         self.register_pools(fsname);
         self.register_targets(fsname);
         self.register_settings(fsname);
+        self.register_nodemap_changes(&format!("mgs.MGS.nodemaps.{fsname}"));
     }
 
     /// Registers `mgs.MGS.pools.FSNAME`, which shows the pools of a file system. `lctl` changes a
@@ -186,22 +191,83 @@ impl Mgs {
         self.params.register(&format!("mgs.MGS.live.{name}"), Param::order(show, change));
     }
 
-    async fn execute(&self, role: &Role, request: Request) -> Result<Reply> {
+    /// Registers `mgs.MGS.nodemaps`, which `lctl` reads and sets, and the parameters that show each
+    /// nodemap as in Lustre.
+    fn register_nodemaps(&self) {
+        self.register_nodemap_changes("mgs.MGS.nodemaps");
+        let me = self.me.clone();
+        let is_active = move || me.upgrade().is_some_and(|mgs| mgs.registry.lock().nodemaps().active);
+        self.params.register("nodemap.active", Param::u64_ro(move || u64::from(is_active())));
+        let stored = self.registry.lock().nodemaps().clone();
+        show::names(&stored).into_iter().for_each(|name| self.register_nodemap(name));
+    }
+
+    /// Registers a parameter that shows the nodemaps as [`show::render`] writes them. `lctl`
+    /// changes them by setting it to a change as [`text::write`] writes it. There is one for each
+    /// file system, too, as of [`Mgs::register_settings`]. Otherwise as [`Mgs::register_pools`].
+    fn register_nodemap_changes(&self, param: &str) {
+        let (shown, changed) = (self.me.clone(), self.me.clone());
+        let show = move || shown.upgrade().map(|mgs| show::render(mgs.registry.lock().nodemaps())).unwrap_or_default();
+        let change = move |order: &str| {
+            let mgs = changed.upgrade().ok_or(Errno::ENODEV)?;
+            text::read(order)?;
+            let (rt, order) = (mgs.rt.clone(), order.to_string());
+            wait_for(&rt, async move { mgs.change_nodemap(text::read(&order)?).await })
+        };
+        self.params.register(param, Param::order(show, change));
+    }
+
+    /// Registers the parameters `nodemap.NAME.*` of a nodemap.
+    fn register_nodemap(&self, name: &str) {
+        let reader = || {
+            let (me, name) = (self.me.clone(), name.to_owned());
+            move || me.upgrade().and_then(|mgs| show::get(mgs.registry.lock().nodemaps(), &name))
+        };
+        for property in Property::ALL {
+            let read = reader();
+            let number = move || read().map_or(0, |map| u64::from(property.get(&map)));
+            self.params.register(&format!("nodemap.{name}.{}", property.param()), Param::u64_ro(number));
+        }
+        for (param, text) in show::TEXTS {
+            let read = reader();
+            let show = move || read().map(|map| text(&map)).unwrap_or_default();
+            self.params.register(&format!("nodemap.{name}.{param}"), Param::text(show));
+        }
+    }
+
+    /// Whether a client may change pools: not a user, nor a host that a nodemap limits.
+    fn may_change_pools(&self, export: &Export) -> bool {
+        let Role::Host(nodemap) = export.role() else { return *export.role() == Role::Server };
+        match self.registry.lock().nodemaps().of(nodemap.as_deref(), export.nid().ip()) {
+            Rules::None => true,
+            Rules::Of(nodemap) => nodemap.is_free(),
+            Rules::Unknown => false,
+        }
+    }
+
+    async fn execute(&self, export: &Export, request: Request) -> Result<Reply> {
         self.check_running()?;
-        match (&request, role) {
-            (Request::Register { .. }, Role::Host | Role::User(_)) | (Request::ChangePool { .. }, Role::User(_)) => {
-                warn!("MGS: refused {} by a key of a {role}", request.op());
-                return Err(Errno::EPERM);
-            }
-            _ => {}
+        let role = export.role();
+        let may = match &request {
+            Request::Register { .. } => *role == Role::Server,
+            Request::ChangePool { .. } => self.may_change_pools(export),
+            Request::GetConfig { .. } | Request::Watch { .. } | Request::List => true,
+        };
+        if !may {
+            warn!("MGS: refused {} by a key of a {role}", request.op());
+            return Err(Errno::EPERM);
         }
         match request {
             Request::Register { fsname, kind, index, uuid, nids, incarnation } => {
                 let new = Registration { fsname: &fsname, kind, index, uuid: &uuid, nids: &nids, incarnation };
                 self.register(new).await.map(|index| Reply::Registered { index })
             }
-            Request::GetConfig { fsname } => self.config(&fsname).map(Reply::Config).ok_or(Errno::ENOENT),
-            Request::Watch { fsname, version } => Ok(Reply::Config(self.watch(fsname, version).await)),
+            Request::GetConfig { fsname } => {
+                self.config(&fsname).map(|config| Reply::Config(visible_to(role, config))).ok_or(Errno::ENOENT)
+            }
+            Request::Watch { fsname, version } => {
+                Ok(Reply::Config(visible_to(role, self.watch(fsname, version).await)))
+            }
             Request::List => Ok(Reply::Names(self.registry.lock().names())),
             Request::ChangePool { fsname, pool, change } => match self.change_pool(&fsname, &pool, change).await {
                 Err(Errno::ESHUTDOWN) => Err(Errno::ESHUTDOWN),
@@ -260,6 +326,29 @@ impl Mgs {
         Ok(())
     }
 
+    /// Changes the nodemaps.
+    ///
+    /// # Errors
+    /// As [`crate::nodemaps::apply`]. ESHUTDOWN: the MGS is stopped. EIO: the change cannot be
+    /// stored.
+    pub async fn change_nodemap(&self, change: NodemapChange<'_>) -> Result<()> {
+        let one = self.change.clone().lock_owned().await;
+        self.check_running()?;
+        let mut next = self.registry.lock().clone();
+        next.change_nodemap(&change)?;
+        let _one = self.save(&next, one).await?;
+        info!("nodemaps: {}", text::write(&change));
+        self.publish(next);
+        match change {
+            NodemapChange::Map { name, change: MapChange::New } => self.register_nodemap(name),
+            NodemapChange::Map { name, change: MapChange::Delete } => {
+                self.params.unregister(&format!("nodemap.{name}"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Shows a registry that is on disk to all clients.
     fn publish(&self, next: Registry) {
         *self.registry.lock() = next;
@@ -311,9 +400,19 @@ impl Mgs {
             targets: Vec::new(),
             pools: Vec::new(),
             params: Vec::new(),
+            nodemaps: Nodemaps::default(),
         };
         self.config(fsname).unwrap_or_else(nothing)
     }
+}
+
+/// Returns the part of a configuration that the holder of such a key may see: only servers get
+/// nodemaps.
+fn visible_to(role: &Role, mut config: Config) -> Config {
+    if *role != Role::Server {
+        config.nodemaps = Nodemaps::default();
+    }
+    config
 }
 
 /// Waits on this thread until a change that `lctl` requested is made, for at most [`SET_MAX`].
@@ -354,7 +453,7 @@ impl Service<sheen_wire::Mgs> for Mgs {
         request: Request,
         _: Bulk,
     ) -> BoxFuture<'a, Result<Response<Reply>>> {
-        Box::pin(async move { self.execute(export.role(), request).await.map(Response::from) })
+        Box::pin(async move { self.execute(export, request).await.map(Response::from) })
     }
 
     fn incarnation(&self) -> u64 {
@@ -367,8 +466,28 @@ mod tests {
     use std::task::{Context, Waker};
 
     use sheen_rt::RealOptions;
+    use sheen_wire::auth::User;
 
     use super::*;
+
+    #[test]
+    fn nodemaps_are_visible_to_servers_only() {
+        let nodemaps = Nodemaps { active: true, ..Nodemaps::default() };
+        let config = Config {
+            fsname: "sheen".into(),
+            version: 7,
+            targets: Vec::new(),
+            pools: Vec::new(),
+            params: Vec::new(),
+            nodemaps,
+        };
+        assert_eq!(visible_to(&Role::Server, config.clone()), config);
+        let user = Role::User(User { uid: 1, gid: 1, groups: Vec::new(), nodemap: None });
+        for role in [user, Role::Host(None), Role::Host(Some("a".into()))] {
+            let seen = visible_to(&role, config.clone());
+            assert_eq!((seen.version, seen.nodemaps), (7, Nodemaps::default()), "{role}");
+        }
+    }
 
     #[test]
     fn abandoned_registration_completes_before_the_next_change() {

@@ -211,3 +211,42 @@ fn setting_the_pools_parameter_changes_a_pool() {
     started.1.stop();
     assert!(params.set("mgs.MGS.pools.sheen", "pool_destroy p1").is_err(), "a stopped MGS changes nothing");
 }
+
+#[test]
+fn setting_the_nodemaps_parameter_changes_nodemaps_and_their_parameters() {
+    // As above.
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
+    let params = Params::new();
+    let (_server, started, mgc) = runtime.block_on(async {
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let mgs = Mgs::start(rt.clone(), dir.path(), params.clone()).await.unwrap();
+        server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
+        (server, mgs, Mgc::new(net, vec![Nid::Lo], "target"))
+    });
+    let set = |value: &str| params.set("mgs.MGS.nodemaps", value).unwrap()[0].result.clone().map_err(|e| e.errno);
+    let get = |name: &str| params.get(name).map(|found| found[0].value.clone()).map_err(|e| e.errno);
+    assert_eq!(get("nodemap.default.squash_uid"), Ok("65534".into()), "also if it is not stored");
+    assert_eq!((set("nodemap_add a"), get("nodemap.a.admin_nodemap")), (Ok(()), Ok("0".into())));
+    assert_eq!((set("nodemap_modify a admin 1"), get("nodemap.a.admin_nodemap")), (Ok(()), Ok("1".into())));
+    assert_eq!((set("nodemap_add a"), set("nodemap_add")), (Err(Errno::EEXIST), Err(Errno::EINVAL)));
+    assert_eq!((set("nodemap_add b"), set("nodemap_del b")), (Ok(()), Ok(())));
+    assert_eq!(get("nodemap.b.*"), Err(Errno::ENOENT));
+
+    runtime.block_on(mgc.register("sheen", TargetKind::Mdt, None, "u1", &nids("10.0.0.7@tcp"), 0)).unwrap();
+    let before = runtime.block_on(mgc.config("sheen")).unwrap();
+    assert_eq!(before.nodemaps.maps.iter().map(|map| &map.name[..]).collect::<Vec<_>>(), ["a"]);
+    let watch = rt.spawn("watch", async move { mgc.watch("sheen", before.version).await });
+    let of_fs = params.set("mgs.MGS.nodemaps.sheen", "nodemap_activate 1").unwrap();
+    assert!(of_fs[0].result.is_ok());
+    assert_eq!(get("nodemap.active"), Ok("1".into()));
+    assert!(runtime.block_on(watch).unwrap().unwrap().nodemaps.active);
+    started.stop();
+    assert_eq!(get("nodemap.active"), Err(Errno::ENOENT));
+
+    let params = Params::new();
+    let _again = runtime.block_on(Mgs::start(rt.clone(), dir.path(), params.clone())).unwrap();
+    assert_eq!(params.get("nodemap.a.admin_nodemap").unwrap()[0].value, "1");
+    assert_eq!(params.get("nodemap.active").unwrap()[0].value, "1");
+}

@@ -4,7 +4,7 @@
 //! SYS_ADMIN, SETFCAP. A request may leave out the supplementary groups. A check returns
 //! [`Errno::NEED_GROUPS`] only if its result depends on them.
 
-use sheen_wire::{self as wire, Cred, Errno};
+use sheen_wire::{self as wire, Cred, Errno, nodemap::Nodemap};
 
 use crate::{
     acl::{self, Acl},
@@ -61,6 +61,22 @@ pub(crate) fn check(inode: &Inode, cred: &Cred, mask: u32) -> wire::Result<()> {
         if group != other && in_group(cred, inode.gid)? { group } else { other }
     };
     if allowed { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// Returns the bits that the group, the others and the access control list give to any user of a
+/// client in a nodemap.
+pub(crate) fn of_all(inode: &Inode, nodemap: &Nodemap) -> u32 {
+    let others = if nodemap.has_users() { inode.perm & 7 } else { 0 };
+    let of_group = if nodemap.may_be_in(inode.gid) { 7 } else { 0 };
+    let Some(acl) = &inode.access_acl else { return others | (inode.perm >> 3 & of_group) };
+    let bits = |entry: &acl::AclEntry| match entry.tag {
+        acl::USER if nodemap.may_be(entry.id) => u32::from(entry.perm),
+        acl::GROUP if nodemap.may_be_in(entry.id) => u32::from(entry.perm),
+        acl::GROUP_OBJ => u32::from(entry.perm) & of_group,
+        _ => 0,
+    };
+    // The bits of the group are those of the mask.
+    others | (acl.entries.iter().fold(0, |all, entry| all | bits(entry)) & inode.perm >> 3)
 }
 
 /// Evaluates the ACL for a caller that is not the owner.

@@ -36,6 +36,27 @@ pub(crate) struct Acl {
     pub entries: Vec<AclEntry>,
 }
 
+/// Replaces the users and groups that an ACL names, in its xattr form.
+///
+/// # Errors
+/// EINVAL: it is not valid, or has a user or group for which there is no other. EOPNOTSUPP: it has
+/// another version. ENOSPC: it has too many entries.
+pub fn map_ids(
+    value: &[u8],
+    uid: impl Fn(u32) -> Option<u32>,
+    gid: impl Fn(u32) -> Option<u32>,
+) -> wire::Result<Vec<u8>> {
+    let Some(mut acl) = Acl::decode(value)? else { return Ok(value.to_vec()) };
+    for entry in &mut acl.entries {
+        match entry.tag {
+            USER => entry.id = uid(entry.id).ok_or(Errno::EINVAL)?,
+            GROUP => entry.id = gid(entry.id).ok_or(Errno::EINVAL)?,
+            _ => {}
+        }
+    }
+    Ok(acl.encode())
+}
+
 impl Acl {
     /// Decodes the xattr's value. `None`: no entries, which removes the ACL. EINVAL for an invalid
     /// ACL, EOPNOTSUPP for another version, ENOSPC for too many entries.

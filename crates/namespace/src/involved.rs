@@ -58,6 +58,7 @@ impl<S: Store> Namespace<S> {
             }
             SwapLayouts { fids, .. } => fids.iter().copied().for_each(f),
             AllocSeq
+            | Root { .. }
             | Close { .. }
             | StatFs
             | Sync { .. }

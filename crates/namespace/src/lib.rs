@@ -56,6 +56,7 @@ mod store;
 mod tables;
 
 pub use access::{EXEC, READ, WRITE};
+pub use acl::map_ids as map_acl_ids;
 pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};
@@ -67,7 +68,7 @@ pub use ids::OrphanRange;
 pub use interface::{Destroy, Done, Env, LayoutRequest};
 pub use layer::Batch;
 pub use namespace::Namespace;
-pub use ops::{Paths, Taking};
+pub use ops::{Reach, Taking};
 pub use record::FORMAT_VERSION;
 pub use relayouts::Renamed;
 pub use replies::Origin;

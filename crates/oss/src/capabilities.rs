@@ -8,7 +8,7 @@ use sheen_wire::{Errno, Fid, Result, ost::Request};
 /// Maximum objects of one client. A client that presents more has to present some again.
 const OBJECTS_MAX: usize = 1 << 16;
 
-/// The rights of clients of users, by export and object.
+/// The rights of clients with a host's or user's key, by export and object.
 #[derive(Default)]
 pub(crate) struct Capabilities(RwLock<FxHashMap<u64, FxHashMap<Fid, Held>>>);
 

@@ -12,7 +12,7 @@ pub fn fsname_of(name: &str) -> Option<&str> {
     let parts: Vec<&str> = name.split(['.', '/']).collect();
     match parts[..] {
         ["mgs", "MGS", "live", "params"] => None,
-        ["mgs", "MGS", "live" | "pools", fsname] | ["mgc", fsname, "params"] => Some(fsname),
+        ["mgs", "MGS", "live" | "nodemaps" | "pools", fsname] | ["mgc", fsname, "params"] => Some(fsname),
         ["llite", mount, ..] => mount.rsplit_once('-').map(|(fsname, _)| fsname),
         ["ldlm", "namespaces", locks, ..] => fsname_of_device(target_of_locks(locks)),
         _ => parts.iter().find_map(|part| fsname_of_device(part)),
@@ -74,6 +74,7 @@ mod tests {
             ("mgc.sheen.params", "sheen"),
             ("mgs.MGS.live.sheen", "sheen"),
             ("mgs.MGS.pools.sheen", "sheen"),
+            ("mgs.MGS.nodemaps.sheen", "sheen"),
             ("sheen-OST0000-osc-ff00", "sheen"),
         ] {
             assert_eq!(fsname_of(name), Some(fsname), "{name}");
@@ -82,7 +83,16 @@ mod tests {
 
     #[test]
     fn fsname_of_finds_none_for_process_wide_names() {
-        for name in ["version", "lnet.delay_us", "mgs.MGS.live.params", "mgs.MGS.filesystems", "MGC10.0.2.15@tcp", ""] {
+        for name in [
+            "version",
+            "lnet.delay_us",
+            "mgs.MGS.live.params",
+            "mgs.MGS.filesystems",
+            "mgs.MGS.nodemaps",
+            "nodemap.a.id",
+            "MGC10.0.2.15@tcp",
+            "",
+        ] {
             assert_eq!(fsname_of(name), None, "{name}");
         }
         for odd in ["osc.-OST0000.a", "osc.sheen-OST1.a", "osc.sheen-OSTé00.a", "mdt.sheen-MDT.a"] {

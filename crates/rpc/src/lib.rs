@@ -25,6 +25,7 @@
 //!   counts requests being executed and replies being sent.
 //! * An idle import has no timer, and neither has its export.
 
+mod audit;
 mod gate;
 mod import;
 mod line_limit;

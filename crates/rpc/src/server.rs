@@ -15,7 +15,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_lnet::{Acceptor, Connection, Frame, Net, Nid, Receiver, RecvError, Sender, Stranger};
+use sheen_lnet::{Acceptor, Connection, Event, Frame, Net, Nid, Receiver, RecvError, Sender, Stranger};
 use sheen_rt::{Instant, JoinHandle};
 use sheen_wire::{
     Errno, Protocol,
@@ -117,7 +117,7 @@ impl Server {
         let Inner { net, config, targets, .. } = &*self.inner;
         let broken = Duration::from_millis(config.export_timeout_ms);
         let patience = Patience { broken, closed: broken.min(Duration::from_millis(config.closed_timeout_ms)) };
-        target::register(net, target, Target::new(net.rt().clone(), target, service, patience));
+        target::register(net, target, Target::new(net, target, service, patience));
         let mut targets = targets.lock();
         if !targets.iter().any(|t| t == target) {
             targets.push(target.to_owned());
@@ -306,7 +306,11 @@ impl Inner {
         let _ = self.net.rt().timeout(limit, receiver.recv()).await;
     }
 
+    /// Records each refusal in the audit trail, and some in the log.
     fn report_stranger(&self, peer: SocketAddr, why: Stranger) {
+        if let Some(audit) = self.net.audit() {
+            audit.record(Event::refused(peer, why));
+        }
         if let Some(suppressed) = self.refusals.lock().admit(discriminant(&why), self.net.rt().now()) {
             tracing::warn!(%peer, suppressed, "refusing a connection: {why}");
         }

@@ -139,6 +139,12 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         0
     }
 
+    /// Returns whether the audit trail of the process, if it has one, gets the requests of this
+    /// client that are denied.
+    fn audits(&self, _: &Export) -> bool {
+        true
+    }
+
     /// Returns the maximum bytes of bulk that the reply may have, up to
     /// [`sheen_wire::bulk::BULK_BYTES_MAX`]. Over tcp they are reserved from before the execution
     /// until the reply is sent. So they bound what a client that does not read can make the server

@@ -11,12 +11,12 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sheen_lnet::{Frame, Live, Local, Net, Nid, RecvError, Sender};
+use sheen_lnet::{Audit, Frame, Live, Local, Net, Nid, RecvError, Sender};
 use sheen_recovery::{Begin, ReplyCache};
 use sheen_rt::{Rt, operation};
 use sheen_wire::{
     Bulk, Errno, Protocol,
-    auth::{Role, User},
+    auth::{KeyId, Role, User},
     bulk::BULK_BYTES_MAX,
     frame::{
         self, BODY_BYTES_MAX, FEATURE_OP_ID, FLAG_BULK_COPY, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome,
@@ -25,6 +25,7 @@ use sheen_wire::{
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::{
+    audit::{Attempt, is_denial},
     gate::{Gate, Pass},
     service::{BoxFuture, CallbackRoute, Evict, Export, Origin, Response, Service},
     slow,
@@ -32,6 +33,8 @@ use crate::{
 
 /// Maximum number of clients of one target.
 const EXPORTS_MAX: usize = 65536;
+/// Longest name of a client, in bytes.
+const CLIENT_BYTES_MAX: usize = 255;
 /// Time that a target being drained waits for the requests being executed.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Time that it then waits for clients to read the last replies.
@@ -79,6 +82,8 @@ pub(crate) struct Target<P: Protocol> {
     /// A reference to itself, for its exports.
     me: Weak<Target<P>>,
     pub(crate) service: Arc<dyn Service<P>>,
+    /// Gets the denied requests.
+    audit: Option<Arc<dyn Audit>>,
     patience: Patience,
     /// Holds every request until its reply is posted.
     pub(crate) gate: Gate,
@@ -162,8 +167,8 @@ pub(crate) struct Work {
 /// A target of any protocol, as connections see it.
 pub(crate) trait AnyTarget: Any + Send + Sync {
     /// Attaches a client. ENODEV: the target was removed, or has another uuid. EPROTO: another
-    /// protocol. EBUSY: too many clients. EACCES: a client of the same user with other groups has
-    /// this uuid.
+    /// protocol, or a name that is too long. EBUSY: too many clients. EACCES: a client of the same
+    /// user with other groups has this uuid.
     fn attach(&self, hello: &Hello, nid: Nid, connection: Option<Sender>) -> sheen_wire::Result<Session>;
 
     /// Records that the client was welcomed: from now on it can get callbacks.
@@ -220,7 +225,7 @@ pub(crate) fn unregister(net: &Net, name: &str) -> Option<Arc<dyn AnyTarget>> {
 }
 
 impl<P: Protocol> Target<P> {
-    pub(crate) fn new(rt: Rt, name: &str, service: Arc<dyn Service<P>>, patience: Patience) -> Arc<Target<P>> {
+    pub(crate) fn new(net: &Net, name: &str, service: Arc<dyn Service<P>>, patience: Patience) -> Arc<Target<P>> {
         let state = State {
             exports: BTreeMap::new(),
             replies: ReplyCache::default(),
@@ -229,8 +234,8 @@ impl<P: Protocol> Target<P> {
             removed: false,
         };
         let (gate, hung_up, state) = (Gate::default(), Notify::new(), Mutex::new(state));
-        let name = name.to_owned();
-        Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, patience, gate, hung_up, state })
+        let (name, rt, audit) = (name.to_owned(), net.rt().clone(), net.audit().cloned());
+        Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, audit, patience, gate, hung_up, state })
     }
 
     /// Returns whether this is the target that a client wants. An empty uuid stands for any.
@@ -250,19 +255,34 @@ impl<P: Protocol> Target<P> {
         bulk: Bulk,
     ) -> sheen_wire::Result<Response<P::Reply>> {
         let once = P::once(&request);
+        let attempt = self.audit.as_ref().map(|_| Attempt::of::<P>(&request));
         let mut call = match origin.filter(|_| once) {
             Some(origin) => self.service.call_once(export, origin, request, bulk),
             None => self.service.call(export, request, bulk),
         };
-        let mut response = if once {
-            call.await?
+        let answer = if once {
+            call.await
         } else {
-            tokio::select! { biased; r = &mut call => r?, () = export.ended() => return Err(Errno::ESHUTDOWN) }
+            tokio::select! { biased; r = &mut call => r, () = export.ended() => Err(Errno::ESHUTDOWN) }
         };
+        if let (Some(audit), Some(attempt), Err(errno)) = (&self.audit, attempt, &answer)
+            && is_denial(*errno)
+            && self.service.audits(export)
+        {
+            audit.record(attempt.denied(&self.name, export, self.key_of(export), *errno));
+        }
+        let mut response = answer?;
         if response.last_committed == 0 {
             response.last_committed = self.service.last_committed();
         }
         Ok(response)
+    }
+
+    /// Returns the key of the client's present connection.
+    fn key_of(&self, export: &Export) -> Option<KeyId> {
+        let state = self.state.lock();
+        let connection = state.exports.get(export.client())?.connection.as_ref()?;
+        Some(connection.claim()?.id())
     }
 
     /// Executes a request that came over tcp. Sends the reply over the connection that waits for it
@@ -350,6 +370,9 @@ impl<P: Protocol> AnyTarget for Target<P> {
         if hello.protocol != P::NAME {
             return Err(Errno::EPROTO);
         }
+        if hello.client.len() > CLIENT_BYTES_MAX {
+            return Err(Errno::EPROTO);
+        }
         if !self.has_uuid(&hello.target_uuid) {
             return Err(Errno::ENODEV);
         }
@@ -364,9 +387,10 @@ impl<P: Protocol> AnyTarget for Target<P> {
         }
         let id = state.session_next;
         state.session_next += 1;
-        let name = match role {
+        let name = match &role {
             Role::Server => hello.client.clone(),
-            Role::Host => format!("host/{}", hello.client),
+            Role::Host(None) => format!("host/{}", hello.client),
+            Role::Host(Some(nodemap)) => format!("host:{nodemap}/{}", hello.client),
             Role::User(User { uid, .. }) => format!("u{uid}/{}", hello.client),
         };
         let known = state.exports.contains_key(&name);
@@ -639,7 +663,7 @@ mod tests {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(1);
         sim.run(async {
-            let net = Net::new(rt.clone());
+            let net = Net::new(rt);
             let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
             let connection = net.connect(acceptor.local_addr()).await.unwrap();
             let hello = Hello {
@@ -651,7 +675,7 @@ mod tests {
                 reconnect: false,
             };
             let target = Target::<Ost>::new(
-                rt,
+                &net,
                 "t",
                 Arc::new(Null),
                 Patience { broken: Duration::ZERO, closed: Duration::ZERO },

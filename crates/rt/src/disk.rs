@@ -82,6 +82,16 @@ impl Disk {
         }
     }
 
+    /// Opens a file for [`File::append`]. If it does not exist, creates it for its owner alone
+    /// (mode 0600).
+    pub fn open_append(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        let path = path.as_ref();
+        match &self.0 {
+            DiskInner::Real(d) => d.open_append(path).map(|f| File(FileInner::Real(f))),
+            DiskInner::Sim(d) => d.open_append(path).map(|f| File(FileInner::Sim(f))),
+        }
+    }
+
     /// Opens a directory.
     pub fn open_dir(&self, path: impl AsRef<Path>) -> io::Result<OpenDir> {
         let path = path.as_ref();
@@ -249,6 +259,12 @@ impl File {
     /// Writes all buffers in their order.
     pub fn write_all_vectored_at(&self, offset: u64, bufs: &[Bytes]) -> io::Result<()> {
         on_file!(self, f => f.write_all_vectored_at(offset, bufs))
+    }
+
+    /// Writes all of `buf` at the file's present end. Only for a file of [`Disk::open_append`].
+    /// After an error a part of it may be written.
+    pub fn append(&self, buf: &[u8]) -> io::Result<()> {
+        on_file!(self, f => f.append(buf))
     }
 
     /// Truncates or extends the file. Added bytes read as zeros and take no space.

@@ -177,6 +177,24 @@ fn file_write_read_truncate_and_mtime_round_trip() {
 }
 
 #[test]
+fn append_writes_at_the_present_end_of_the_file() {
+    on_both(async |rt, dir| {
+        let (disk, path) = (rt.disk(), dir.join("log"));
+        let (one, two) = (disk.open_append(&path).unwrap(), disk.open_append(&path).unwrap());
+        one.append(b"first ").unwrap();
+        two.append(b"second ").unwrap();
+        one.append(b"third").unwrap();
+        assert_eq!(disk.read(&path).unwrap(), b"first second third");
+        // As logrotate with copytruncate.
+        disk.open(&path, OpenOptions::READ_WRITE).unwrap().set_len(0).unwrap();
+        two.append(b"fourth").unwrap();
+        assert_eq!(disk.read(&path).unwrap(), b"fourth");
+        assert_eq!(Errno::from(disk.open_append(&dir).err().unwrap()), Errno::EISDIR);
+        assert_eq!(disk.open_append(dir.join("missing/log")).err().unwrap().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
 fn allocate_makes_holes_that_seek_finds() {
     on_both(async |rt, dir| {
         let file = rt.disk().open(dir.join("f"), OpenOptions::CREATE).unwrap();

@@ -252,3 +252,13 @@ fn boot_id_is_equal_in_two_runtimes() {
     let ((_one, a), (_other, b)) = (start(), start());
     assert_eq!(a.boot_id(), b.boot_id());
 }
+
+#[test]
+fn file_made_for_appends_is_private_to_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_runtime, rt) = start();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    rt.disk().open_append(&path).unwrap().append(b"line\n").unwrap();
+    assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+}

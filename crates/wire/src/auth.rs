@@ -186,6 +186,8 @@ pub struct User {
     pub gid: u32,
     /// Supplementary groups, at most [`GROUPS_MAX`].
     pub groups: Vec<u32>,
+    /// The nodemap of the clients that use the key. `None`: that of their address.
+    pub nodemap: Option<String>,
 }
 
 impl User {
@@ -204,8 +206,9 @@ impl User {
 pub enum Role {
     /// Everything: servers have it, and everybody who has a key of the cluster itself.
     Server,
-    /// May act as any user, and may not add servers.
-    Host,
+    /// May act as any user that its nodemap permits, and may not add servers. With the nodemap of
+    /// the clients that use the key, or `None`: that of their address.
+    Host(Option<String>),
     /// May act as this user only.
     User(User),
 }
@@ -214,8 +217,31 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Role::Server => f.write_str("server"),
-            Role::Host => f.write_str("host"),
+            Role::Host(_) => f.write_str("host"),
             Role::User(user) => write!(f, "user {}", user.uid),
+        }?;
+        self.nodemap().map_or(Ok(()), |nodemap| write!(f, " in nodemap {nodemap}"))
+    }
+}
+
+impl Role {
+    /// Returns the nodemap that the key names.
+    pub fn nodemap(&self) -> Option<&str> {
+        match self {
+            Role::Server => None,
+            Role::Host(nodemap) | Role::User(User { nodemap, .. }) => nodemap.as_deref(),
+        }
+    }
+
+    /// Returns the text to which capabilities and proofs of such clients are bound. `None`: they
+    /// need none.
+    pub fn holder(&self) -> Option<String> {
+        match self {
+            Role::Server => None,
+            Role::Host(nodemap) => Some(format!("host {}", nodemap.as_deref().unwrap_or_default())),
+            Role::User(User { uid, nodemap, .. }) => {
+                Some(format!("user {uid} {}", nodemap.as_deref().unwrap_or_default()))
+            }
         }
     }
 }
@@ -378,19 +404,19 @@ mod tests {
         let route = Route { client: ([127, 0, 0, 1], 1).into(), server: ([10, 0, 0, 1], 7988).into() };
         let begin = [0, 1, 0, 127, 0, 0, 1, 1, 0, 10, 0, 0, 1, 180, 62];
         assert_eq!(to_body(&Auth::Begin { flavors: Flavor::Null.bit(), route }).unwrap(), begin);
-        let user = User { uid: 6, gid: 7, groups: vec![8] };
+        let user = User { uid: 6, gid: 7, groups: vec![8], nodemap: None };
         let claim = Claim { key: KeyId(2), issued: Some(Issued { id: KeyId(5), role: Role::User(user) }) };
         let keys = vec![KeyId(5)];
         let challenge = Auth::Challenge { cluster: ClusterId(1), keys, flavor: 1, noise: vec![7, 8], issues: true };
         assert_eq!(to_body(&challenge).unwrap(), [1, 1, 1, 5, 1, 2, 7, 8, 1]);
-        assert_eq!(to_body(&Auth::Answer { claim, noise: vec![9] }).unwrap(), [3, 2, 1, 5, 2, 6, 7, 1, 8, 1, 9]);
+        assert_eq!(to_body(&Auth::Answer { claim, noise: vec![9] }).unwrap(), [3, 2, 1, 5, 2, 6, 7, 1, 8, 0, 1, 9]);
         let credential = "a".to_owned();
         assert_eq!(to_body(&Auth::Apply { noise: vec![9], credential }).unwrap(), [5, 1, 9, 1, 97]);
     }
 
     #[test]
     fn user_acts_with_the_own_id_and_groups_only() {
-        let user = User { uid: 6, gid: 7, groups: vec![8, 9] };
+        let user = User { uid: 6, gid: 7, groups: vec![8, 9], nodemap: None };
         let confined = |gid| {
             let mut cred = Cred { gid, ..Cred::ROOT };
             user.confine(&mut cred);

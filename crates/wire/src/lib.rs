@@ -14,7 +14,8 @@
 //! * [`glob`]: patterns of names of files and of parameters;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
 //! * [`selftest`]: requests that only measure the network;
-//! * [`op_id`]: ids of operations, for log lines.
+//! * [`op_id`]: ids of operations, for log lines;
+//! * [`subject`]: what a request is about, for records of denied ones.
 //!
 //! Invariants:
 //!
@@ -38,11 +39,13 @@ pub mod ldlm;
 pub mod mds;
 pub mod mgs;
 pub mod mirror;
+pub mod nodemap;
 pub mod op_id;
 pub mod ost;
 pub mod protocol;
 pub mod selftest;
 pub mod seq;
+pub mod subject;
 
 pub use attr::{Attr, Cred, FileKind, STATE_DEGRADED, StatFs, Time};
 pub use bulk::Bulk;
@@ -50,3 +53,4 @@ pub use errno::{Errno, Result};
 pub use fid::Fid;
 pub use op_id::OpId;
 pub use protocol::{Mds, Mgs, Ost, Protocol, Replays, Selftest};
+pub use subject::Subject;

@@ -213,7 +213,8 @@ pub struct Answer {
     pub inline_dom: Option<InlineDom>,
     /// For a request that changed something and may have to be replayed.
     pub change: Option<Change>,
-    /// For a client that acts as one user, after an open: capabilities for the file's objects.
+    /// For a client that is not trusted with all objects, after an open: capabilities for the
+    /// file's objects.
     pub capabilities: Vec<Capability>,
 }
 
@@ -224,8 +225,8 @@ pub struct Change {
     pub time: Time,
     /// Layout that the request gave to a file, unless the reply has it.
     pub layout: Option<Bytes>,
-    /// For a client that acts as one user: proves the change in a replay. It covers the MDT, the
-    /// user, the call, the transno, the time, the layout and the opened file.
+    /// For a client with a host's or user's key: proves the change in a replay. It covers the MDT,
+    /// the client's role, the call, the transno, the time, the layout and the opened file.
     pub proof: Option<Proof>,
 }
 
@@ -280,6 +281,9 @@ impl From<Reply> for Answer {
 pub enum Request {
     /// Asks for a new sequence from which the client names files.
     AllocSeq,
+    /// Asks for the directory to be mounted: the one at this path from the directory that the
+    /// client may mount. Symbolic links are not followed. ENOTDIR: it is something else.
+    Root { path: String },
     /// Looks up an entry of a directory, with attributes. `.` and `..` are allowed.
     Lookup { cred: Cred, parent: Fid, name: Bytes },
     /// Asks for attributes. `layout_known` leaves the layout out of the reply.
@@ -402,11 +406,11 @@ pub enum Request {
     Relock { locks: Vec<Enqueue> },
     /// The client has replayed its changes, opened its files and taken its locks again.
     Recovered,
-    /// To a restarted MDT, before `Replay`: the sequences from which a client that acts as one user
-    /// names files, with their proofs ([`Reply::OwnSeq`]). At most [`SEQUENCES_MAX`].
+    /// To a restarted MDT, before `Replay`: the sequences from which a client with a host's or
+    /// user's key names files, with their proofs ([`Reply::OwnSeq`]). At most [`SEQUENCES_MAX`].
     OwnSequences { sequences: Vec<(u64, Proof)> },
     /// Asks for capabilities for all objects of a file, as far as the caller may use it.
-    Capabilities { cred: Cred, fid: Fid },
+    Capabilities { fid: Fid },
 }
 
 /// A file that a client has closed.
@@ -455,7 +459,7 @@ pub enum Reply {
     Ok,
     /// To `AllocSeq`.
     Seq(u64),
-    /// To `AllocSeq` of a client that acts as one user: the proof that the user may name files from
+    /// To `AllocSeq` of a client with a host's or user's key: the proof that it may name files from
     /// the sequence.
     OwnSeq(u64, Proof),
     /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`, `LayoutIntent`, `LayoutMoved`.
@@ -499,6 +503,13 @@ pub enum Reply {
     Capabilities(Vec<Capability>),
     /// To `OwnSequences`: those from which the client may still name files.
     Sequences(Vec<u64>),
+    /// To `Root`.
+    Root {
+        /// The directory.
+        fid: Fid,
+        /// Whether the client may change nothing.
+        read_only: bool,
+    },
 }
 
 impl Request {
@@ -518,7 +529,8 @@ impl Request {
         use Request::*;
         !matches!(
             self,
-            Lookup { .. }
+            Root { .. }
+                | Lookup { .. }
                 | GetAttr { .. }
                 | Access { .. }
                 | ReadLink { .. }
@@ -566,6 +578,7 @@ impl Request {
         use Request::*;
         match self {
             AllocSeq => "alloc_seq",
+            Root { .. } => "root",
             Lookup { .. } => "lookup",
             GetAttr { .. } => "getattr",
             SetAttr { .. } => "setattr",
@@ -627,9 +640,9 @@ impl Request {
             | RemoveXattr { cred, .. }
             | Paths { cred, .. }
             | TakeLayout { cred, .. }
-            | SwapLayouts { cred, .. }
-            | Capabilities { cred, .. } => Some(cred),
+            | SwapLayouts { cred, .. } => Some(cred),
             AllocSeq
+            | Root { .. }
             | GetAttr { .. }
             | Close { .. }
             | ReadLink { .. }
@@ -646,7 +659,36 @@ impl Request {
             | AdoptLayouts { .. }
             | Relock { .. }
             | Recovered
-            | OwnSequences { .. } => None,
+            | OwnSequences { .. }
+            | Capabilities { .. } => None,
+        }
+    }
+}
+
+impl Answer {
+    /// Calls `f` with all attributes in the answer, in which a client can see users and groups.
+    pub fn attrs_mut(&mut self, f: &mut impl FnMut(&mut Attr)) {
+        self.dir.iter_mut().for_each(&mut *f);
+        match &mut self.reply {
+            Reply::Entry(entry) | Reply::Opened { entry, .. } => f(&mut entry.attr),
+            Reply::Entries { entries, .. } => {
+                entries.iter_mut().filter_map(|e| e.entry.as_mut()).for_each(|entry| f(&mut entry.attr));
+            }
+            Reply::Attrs(attrs) => attrs.iter_mut().for_each(f),
+            Reply::Ok
+            | Reply::Seq(_)
+            | Reply::OwnSeq(..)
+            | Reply::Bytes(_)
+            | Reply::Names(_)
+            | Reply::StatFs(_)
+            | Reply::Paths(_)
+            | Reply::Parents(_)
+            | Reply::Handles(_)
+            | Reply::Enqueued(_)
+            | Reply::Replayed(_)
+            | Reply::Capabilities(_)
+            | Reply::Sequences(_)
+            | Reply::Root { .. } => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Errno, glob::Glob};
+use crate::{Errno, glob::Glob, nodemap::Nodemaps};
 
 /// Longest file system name, as in Lustre: 8 characters of `[A-Za-z0-9_-]`.
 pub const FSNAME_MAX: usize = 8;
@@ -150,6 +150,9 @@ pub struct Config {
     /// MGS, so they are the same for all of its file systems.
     #[serde(default)]
     pub params: Vec<Setting>,
+    /// Nodemaps, also those of the MGS. Only servers get them.
+    #[serde(default)]
+    pub nodemaps: Nodemaps,
 }
 
 impl Config {

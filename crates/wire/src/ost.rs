@@ -95,8 +95,8 @@ pub mod rights {
     pub const WRITE: u8 = 2;
 }
 
-/// Permission of one user to use an object. The MDT makes it, and OSTs check it. A client that may
-/// act as any user needs none.
+/// Permission of a client with a host's or user's key to use an object. The MDT makes it, and OSTs
+/// check it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Capability {
     /// The object.
@@ -105,23 +105,24 @@ pub struct Capability {
     pub rights: u8,
     /// End of its validity by the servers' clocks, in seconds since 1970.
     pub expires: i64,
-    /// Proves that an MDT of the cluster made it for the user. The purpose is
+    /// Proves that an MDT of the cluster made it for this holder. The purpose is
     /// [`CAPABILITY_PURPOSE`], the message is [`Capability::message`].
     pub proof: Proof,
 }
 
 impl Capability {
-    /// Returns what the proof covers, for a capability of the user with this uid in a file system.
-    /// File systems of one MGS share keys.
-    pub fn message(fsname: &str, uid: u32, object: Fid, rights: u8, expires: i64) -> Vec<u8> {
-        let mut message = Vec::with_capacity(32 + fsname.len());
-        message.extend(uid.to_le_bytes());
+    /// Returns what the proof covers, for a capability in a file system. File systems of one MGS
+    /// share keys. `holder`: as [`crate::auth::Role::holder`] returns it.
+    pub fn message(fsname: &str, holder: &str, object: Fid, rights: u8, expires: i64) -> Vec<u8> {
+        let mut message = Vec::with_capacity(32 + fsname.len() + holder.len());
         message.extend(object.seq.to_le_bytes());
         message.extend(object.oid.to_le_bytes());
         message.extend(object.ver.to_le_bytes());
         message.push(rights);
         message.extend(expires.to_le_bytes());
         message.extend(fsname.as_bytes());
+        message.push(b' '); // a name of a file system has none
+        message.extend(holder.as_bytes());
         message
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{ast, mds, mgs, ost, selftest};
+use crate::{ast, mds, mgs, ost, selftest, subject::Subject};
 
 /// Version of all messages. Raised when a message changes its meaning or form. Peers of different
 /// versions refuse each other at connect with a clear error. (Additions that old peers do not need
 /// are announced by feature bits instead.)
-pub const PROTOCOL_VERSION: u16 = 13;
+pub const PROTOCOL_VERSION: u16 = 14;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {
@@ -40,6 +40,11 @@ pub trait Protocol: Send + Sync + 'static {
     /// reported as slow.
     fn waits_for_change(_: &Self::Request) -> bool {
         false
+    }
+
+    /// Returns what the request is about, for the record of a denied one.
+    fn subject(_: &Self::Request) -> Subject {
+        Subject::default()
     }
 }
 
@@ -87,6 +92,10 @@ impl Protocol for Mds {
     fn waits_for_change(call: &mds::Call) -> bool {
         matches!(call.request, mds::Request::Replay { .. })
     }
+
+    fn subject(call: &mds::Call) -> Subject {
+        call.request.subject()
+    }
 }
 
 impl Protocol for Ost {
@@ -111,6 +120,10 @@ impl Protocol for Ost {
     /// A recovery waits for other clients.
     fn waits_for_change(request: &ost::Request) -> bool {
         matches!(request, ost::Request::Replay { .. })
+    }
+
+    fn subject(request: &ost::Request) -> Subject {
+        request.subject()
     }
 }
 

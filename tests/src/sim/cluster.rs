@@ -6,7 +6,10 @@ use sheen_client::{Client, ClientOptions};
 use sheen_keys::{Key, Keyring};
 use sheen_lnet::{DEFAULT_PORT, Keys, Net, Nid, Trust};
 use sheen_mds::{DATA_DIR, DataService, IDENTITY, Mdt, MdtConfig, OfflineMdt};
-use sheen_mgs::Mgs;
+use sheen_mgs::{
+    Mgs,
+    nodemaps::{MapChange, NodemapChange, Property},
+};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::Params;
 use sheen_rpc::{Server, Service};
@@ -15,7 +18,7 @@ use sheen_rt::{
     sim::{SimConfig, World},
 };
 use sheen_wire::{
-    Bulk, Fid,
+    Bulk, Errno, Fid,
     auth::{ClusterId, Issued, KeyId, Role, User},
     ldlm::Cookie,
     mds::InlineDom,
@@ -28,6 +31,8 @@ pub const MDS: u32 = 10;
 /// OSS hosts with one OST each, by OST index.
 pub const OSSES: [u32; 4] = [20, 21, 22, 23];
 const FSNAME: &str = "sheen";
+/// The nodemap of [`as_host`].
+const NODEMAP: &str = "sim";
 /// The user of [`as_user`].
 const UID: u32 = 1000;
 /// Directory of an OST's objects.
@@ -113,40 +118,72 @@ fn nid(world: &World, host: u32) -> Nid {
     Nid::Tcp(world.addr(host, DEFAULT_PORT))
 }
 
+/// Authority of the clients of a simulation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Authority {
+    /// All: there is no key.
+    Full,
+    /// That of a user's key.
+    User,
+    /// That of a host's key, in a nodemap that squashes root.
+    Host,
+}
+
 thread_local! {
-    /// Whether the clusters of this thread's simulations have a key, and the clients a user's.
-    static AS_USER: Cell<bool> = const { Cell::new(false) };
+    /// Authority of the clients of this thread's simulations.
+    static AUTHORITY: Cell<Authority> = const { Cell::new(Authority::Full) };
 }
 
 /// Runs a simulation on this thread with servers that have a key, and with clients that act as one
 /// user. That user owns the root directory.
 pub fn as_user<T>(simulation: impl FnOnce() -> T) -> T {
+    with(Authority::User, simulation)
+}
+
+/// As [`as_user`], with clients of a host whose root is squashed to that user.
+pub fn as_host<T>(simulation: impl FnOnce() -> T) -> T {
+    with(Authority::Host, simulation)
+}
+
+fn with<T>(authority: Authority, simulation: impl FnOnce() -> T) -> T {
     /// Ends it, also after a panic.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
-            AS_USER.set(false);
+            AUTHORITY.set(Authority::Full);
         }
     }
-    AS_USER.set(true);
+    AUTHORITY.set(authority);
     let _end = End;
     simulation()
 }
 
-/// Returns whether the clients of this thread's simulations act as one user ([`as_user`]).
+/// Returns whether the clients of this thread's simulations act as one user ([`as_user`],
+/// [`as_host`]).
 pub fn acts_as_user() -> bool {
-    AS_USER.get()
+    AUTHORITY.get() != Authority::Full
 }
 
 /// Returns whom a server trusts, or a client.
 fn trust(is_server: bool) -> Trust {
-    if !acts_as_user() {
-        return Trust::All;
-    }
+    let role = match AUTHORITY.get() {
+        Authority::Full => return Trust::All,
+        Authority::User => Role::User(User { uid: UID, gid: UID, groups: Vec::new(), nodemap: None }),
+        Authority::Host => Role::Host(Some(NODEMAP.to_owned())),
+    };
     let key = Key::new(ClusterId(1), 1, [1; 32], 0);
-    let role = Role::User(User { uid: UID, gid: UID, groups: Vec::new() });
-    let users = key.issue(Issued { id: KeyId(2), role }, 0).expect("a key of the cluster can issue one");
-    Keys::new(Keyring::of(vec![if is_server { key } else { users }])).into()
+    let issued = key.issue(Issued { id: KeyId(2), role }, 0).expect("a key of the cluster can issue one");
+    Keys::new(Keyring::of(vec![if is_server { key } else { issued }])).into()
+}
+
+/// Sets up the nodemap of [`as_host`], if the MGS does not have it yet.
+async fn squash_root(mgs: &Mgs) {
+    let set = |property, value| MapChange::Set { property, value };
+    let uid = [set(Property::SquashUid, UID), set(Property::SquashGid, UID)];
+    for change in [MapChange::New, set(Property::Trusted, 1)].into_iter().chain(uid) {
+        let changed = mgs.change_nodemap(NodemapChange::Map { name: NODEMAP, change }).await;
+        assert!(matches!(changed, Ok(()) | Err(Errno::EEXIST)), "{changed:?}");
+    }
 }
 
 async fn listen(rt: &Rt, world: &World, host: u32) -> (Arc<Net>, Arc<Server>) {
@@ -171,6 +208,9 @@ pub async fn start_as(world: &World, host: u32, holds_data: bool) -> Option<Node
         if host == MDS {
             check_mdt(&inside);
             let started = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.expect("the MGS starts");
+            if AUTHORITY.get() == Authority::Host {
+                squash_root(&started).await;
+            }
             server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, started.clone());
             // The model has no deleted files that can still be opened.
             let config = MdtConfig {

@@ -2,6 +2,7 @@
 //! says how to write such a test.
 
 mod addresses;
+mod audit;
 mod caches;
 mod coherence;
 mod commands;
@@ -22,6 +23,7 @@ mod full_mdt;
 mod group_locks;
 mod host_failure;
 mod jail;
+mod key_holder;
 mod lab;
 mod llapi;
 mod locks;
@@ -31,6 +33,7 @@ mod mirrors;
 mod mount_options;
 mod moved_servers;
 mod munge;
+mod nodemap;
 mod opens;
 mod ost_unavailable;
 mod persistent_params;

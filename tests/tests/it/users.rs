@@ -9,23 +9,23 @@ use std::{
 };
 
 use bytes::Bytes;
-use sheen_keys::{Key, Keyring};
+use sheen_keys::Key;
 use sheen_layout::Layout;
-use sheen_lnet::{Keys, Net, Nid};
 use sheen_mgc::MGS_TARGET;
-use sheen_rpc::{Import, ImportConfig};
-use sheen_rt::{RealOptions, Rt};
+use sheen_rpc::Import;
 use sheen_tests::{Fs, Mount, Ran, can_mount, detach, is_root, run_command, sh, sheen, wait::eventually};
 use sheen_wire::{
-    Bulk, Cred, Errno, Fid, Mds, Mgs, Ost, Protocol, Time,
+    Cred, Errno, Fid, Mgs, Time,
     auth::{KeyId, Proof},
     fid::ROOT,
     frame,
     ldlm::{Cookie, Enqueue, Mode, Policy, Resource},
     mds::{Call, REOPENS_MAX, Replay, Reply, Request, flags},
     mgs::{self, TargetKind},
-    ost::{self, Capability, Grant, Part, rights},
+    ost::{self, Capability, rights},
 };
+
+use crate::key_holder::{Program, ask, ask_mdt, capabilities, read, write};
 
 /// A user of this machine who is not root.
 const USER: &str = "nobody";
@@ -83,60 +83,9 @@ impl World {
     }
 }
 
-/// A program of a key's holder that speaks to the servers without a mount.
-struct Program {
-    rt: Rt,
-    net: Arc<Net>,
-    nid: Nid,
-}
-
-impl Program {
-    /// Runs `story` with a program that uses the world's issued key.
-    fn run(world: &World, story: impl AsyncFnOnce(&Program)) {
-        let (runtime, rt) = Rt::real(RealOptions::default()).expect("a runtime");
-        let nid = world.fs.source().split(":/").next().expect("a NID").parse().expect("a NID");
-        let net = Net::trusting(rt.clone(), Keys::new(Keyring::of(vec![world.key()])).into());
-        let program = Program { rt, net, nid };
-        runtime.block_on(story(&program));
-    }
-
-    fn import<P: Protocol>(&self, target: &str) -> Arc<Import<P>> {
-        let uuid = format!("program-{:016x}", self.rt.random_u64());
-        Import::new(self.net.clone(), ImportConfig::new(&uuid, target, vec![self.nid]))
-    }
-
-    fn ost(&self, index: u32) -> Arc<Import<Ost>> {
-        self.import(&mgs::target_name("sheen", TargetKind::Ost, index))
-    }
-
-    fn mdt(&self) -> Arc<Import<Mds>> {
-        self.import(&mgs::target_name("sheen", TargetKind::Mdt, 0))
-    }
-}
-
-async fn ask(ost: &Import<Ost>, request: ost::Request, bulk: &'static [u8]) -> Result<ost::Reply, Errno> {
-    let bulk = if bulk.is_empty() { Bulk::new() } else { Bulk::from(Bytes::from_static(bulk)) };
-    ost.request(request).bulk(bulk).send().await.map(|response| response.body).map_err(|e| e.errno())
-}
-
-async fn ask_mdt(mdt: &Import<Mds>, request: Request) -> Result<Reply, Errno> {
-    mdt.request(request).send().await.map(|response| response.body.reply).map_err(|e| e.errno())
-}
-
-async fn capabilities(mdt: &Import<Mds>, fid: Fid) -> Vec<Capability> {
-    match ask_mdt(mdt, Request::Capabilities { cred: Cred::ROOT, fid }).await {
-        Ok(Reply::Capabilities(capabilities)) => capabilities,
-        other => unreachable!("{other:?}"),
-    }
-}
-
-fn read(object: Fid) -> ost::Request {
-    ost::Request::Read { parts: vec![Part { object, offset: 0, len: 3 }] }
-}
-
-fn write(object: Fid) -> ost::Request {
-    let parts = vec![Part { object, offset: 0, len: 3 }];
-    ost::Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false }
+/// Runs `story` with a program that uses the world's issued key.
+fn run_program(world: &World, story: impl AsyncFnOnce(&Program)) {
+    Program::run(world.key(), &world.fs.source(), story);
 }
 
 fn lock(object: Fid, mode: Mode) -> ost::Request {
@@ -181,7 +130,7 @@ fn mount_with_a_users_key_acts_as_that_user_only() {
 fn objects_need_a_capability_over_a_raw_connection() {
     let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
     let ((private, object, index), (public, other, there)) = (world.object("private"), world.object("public"));
-    Program::run(&world, async |program| {
+    run_program(&world, async |program| {
         let (ost, mdt) = (program.ost(index), program.mdt());
         for request in
             [read(object), lock(object, Mode::Pw), ost::Request::Versions { objects: vec![object], flush: true }]
@@ -210,7 +159,7 @@ fn objects_need_a_capability_over_a_raw_connection() {
 fn changed_and_foreign_capabilities_are_ignored() {
     let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
     let ((_, object, index), (public, ..)) = (world.object("private"), world.object("public"));
-    Program::run(&world, async |program| {
+    run_program(&world, async |program| {
         let (ost, mdt) = (program.ost(index), program.mdt());
         let [valid] = capabilities(&mdt, public).await[..] else { unreachable!("one key, one object") };
         let mut proof = valid.proof;
@@ -237,7 +186,7 @@ fn changed_and_foreign_capabilities_are_ignored() {
 fn forged_credentials_are_those_of_the_keys_user() {
     let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
     let (private, closed, listed) = (world.fid("private"), world.fid("closed"), world.fid("listed"));
-    Program::run(&world, async |program| {
+    run_program(&world, async |program| {
         let mdt = program.mdt();
         let open = |fid, flags| Request::Open { cred: Cred::ROOT, fid, flags };
         let name = Bytes::from_static(b"new");
@@ -307,7 +256,7 @@ fn forged_replays_are_refused() {
     let Some(world) = World::with_key(&format!("--user {USER}")) else { return };
     let fid = world.fid("private");
     // The program is on the MDT's list of clients, because it has changed something.
-    Program::run(&world, async |program| {
+    run_program(&world, async |program| {
         let mdt = program.mdt();
         let Ok(Reply::OwnSeq(seq, _)) = ask_mdt(&mdt, Request::AllocSeq).await else { unreachable!("a sequence") };
         let (name, node) = (Bytes::from_static(b"new"), sheen_wire::mds::NewNode::Dir);
@@ -369,7 +318,7 @@ fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
     for role in ["--host", &format!("--user {USER}")] {
         let Some(world) = World::with_key(role) else { return };
         let (public, object, index) = world.object("public");
-        Program::run(&world, async |program| {
+        run_program(&world, async |program| {
             let mgs: Arc<Import<Mgs>> = program.import(MGS_TARGET);
             let (fsname, uuid, nids) = ("sheen".to_owned(), "mine".to_owned(), vec![program.nid.to_string()]);
             let kind = TargetKind::Ost;
@@ -388,11 +337,11 @@ fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
             ] {
                 assert_eq!(ask(&ost, request.clone(), b"").await.unwrap_err(), Errno::EPERM, "{request:?}");
             }
-            // A host's mount needs no capability.
-            if role == "--host" {
-                ask(&ost, read(object), b"").await.unwrap();
-                assert_eq!(capabilities(&program.mdt(), public).await, []);
-            }
+            assert_eq!(ask(&ost, read(object), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
+            // A host without limits gets all capabilities.
+            let all = if role == "--host" { rights::READ | rights::WRITE } else { rights::READ };
+            let capabilities = capabilities(&program.mdt(), public).await;
+            assert_eq!(capabilities.iter().map(|c| (c.object, c.rights)).collect::<Vec<_>>(), [(object, all)]);
         });
         // The whole command, in a new directory.
         let dir = world.fs.base.join("oss");

@@ -7,14 +7,13 @@ use sheen_lnet::{DEFAULT_PORT, Nid};
 
 use crate::{
     announce::{self, MDS_PORT, MgsAt, OSS_PORT},
-    args::{AuthArg, FailoverArgs, MdsArgs, MgsArgs, OssArgs, TargetArgs},
+    args::{AuditArg, AuthArg, FailoverArgs, MdsArgs, MgsArgs, OssArgs, TargetArgs},
     config::check_fsname,
     dir_kind::DirKind,
     error::{Context, Result},
     host::{self, Host},
     oss_slots::OssSlots,
     paths::private_dir,
-    trust,
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -23,7 +22,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 pub fn mgs(args: &MgsArgs) -> Result {
     let listen = host::listen_address(&args.listen, DEFAULT_PORT)?;
     DirKind::Mgs.expect_in(&args.dir)?;
-    serve(&args.dir, args.auth, &args.failover, async |host: &Host| {
+    serve(&args.dir, (args.auth, &args.audit), &args.failover, async |host: &Host| {
         let bound = host.listen(listen, &args.auth).await?;
         host.mgs(&args.dir).await?;
         println!("MGS ready at {}", Nid::Tcp(bound));
@@ -73,7 +72,7 @@ pub fn oss(args: &OssArgs) -> Result {
 fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &[Nid]) -> Result) -> Result {
     check_fsname(&args.fsname)?;
     let listen = args.listen.as_deref().map(|text| host::listen_address(text, port)).transpose()?;
-    serve(&args.dir, args.auth, &args.failover, async |host: &Host| {
+    serve(&args.dir, (args.auth, &args.audit), &args.failover, async |host: &Host| {
         host.join_keys(&args.dir)?;
         let mgs = MgsAt::resolve(&host.rt, &args.mgs).await?;
         let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
@@ -89,12 +88,17 @@ fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &
 
 /// Runs `start`, then serves until SIGTERM or SIGINT, until the directory of a target is removed,
 /// or until another server asks for the directory. Each target locks its own directory.
-fn serve(dir: &Path, auth: AuthArg, failover: &FailoverArgs, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
+fn serve(
+    dir: &Path,
+    (auth, audit): (AuthArg, &AuditArg),
+    failover: &FailoverArgs,
+    start: impl AsyncFnOnce(&Host) -> Result,
+) -> Result {
     host::log_to_stderr();
     private_dir(dir)?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::new(rt, trust::of_server(&auth)).await;
+        let host = Host::of_server(rt, &auth, audit).await?;
         let protection = tokio::select! {
             taken = host.protect(dir, failover) => taken?,
             asked = host::wait_for_signal() => return asked,

@@ -7,7 +7,6 @@ use std::{
 };
 
 use sheen_lnet::{DEFAULT_PORT, Nid};
-use sheen_oss::DiskSpec;
 
 use crate::{
     announce,
@@ -23,7 +22,6 @@ use crate::{
     mount_point_check::{check_beside, check_no_server},
     paths::{Home, mount_point, private_dir},
     run_file::{RunLock, Running, State, state},
-    trust,
 };
 
 /// OSTs of a new file system.
@@ -54,7 +52,7 @@ pub fn run(args: &UpArgs) -> Result {
     match state(&home.run())? {
         State::Down => {}
         State::Up(now) => {
-            return report_running(&home, &plan, args.ost_model.ost_model, args.auth, &now, mountpoint.as_deref());
+            return report_running(&home, &plan, args, &now, mountpoint.as_deref());
         }
         State::Changing => {
             return Err(Failure::new("another process is starting or stopping this file system")
@@ -76,24 +74,18 @@ pub fn run(args: &UpArgs) -> Result {
 
 /// Reports a file system that is already running. Fails unless its configuration and its mount
 /// point are those that the user asks for.
-fn report_running(
-    home: &Home,
-    plan: &Config,
-    disk: Option<DiskSpec>,
-    auth: AuthArg,
-    now: &Running,
-    mountpoint: Option<&Path>,
-) -> Result {
+fn report_running(home: &Home, plan: &Config, args: &UpArgs, now: &Running, mountpoint: Option<&Path>) -> Result {
     let dir = home.dir().display();
-    if let Some(disk) = disk {
+    let UpArgs { auth, audit, .. } = args;
+    if let Some(disk) = args.ost_model.ost_model {
         return Err(Failure::new(format!("{} is already running", now.fsname)).advise(format!(
             "set the disks of its OSTs with `lctl set_param \"obdfilter.{}-OST*.disk_model={disk}\"`",
             now.fsname
         )));
     }
-    let other_auth = (now.open, now.relays, now.munge, now.flavor)
-        != (auth.auth == AuthMode::None, auth.allow_relays, auth.munge, auth.flavor);
-    if other_auth || Config::load(&home.config())?.as_ref() != Some(plan) {
+    let other_options = (now.open, now.relays, now.munge, now.flavor, now.audit.clone())
+        != (auth.auth == AuthMode::None, auth.allow_relays, auth.munge, auth.flavor, audit.path());
+    if other_options || Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
             .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));
     }
@@ -162,7 +154,13 @@ fn serve_or_say_why(
     std::fs::create_dir_all(home.dir()).context(format!("cannot create {}", home.dir().display()))?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
-        let host = Host::new(rt, trust::of_server(&args.auth)).await;
+        let host = match Host::of_server(rt, &args.auth, &args.audit).await {
+            Ok(host) => host,
+            Err(failure) => {
+                ready.failed(&failure);
+                return Err(failure);
+            }
+        };
         let (lock, mount) = match start(args, options, home, mountpoint.as_deref(), &host).await {
             Ok(started) => started,
             Err(failure) => {
@@ -236,7 +234,7 @@ async fn start(
         }
         None => None,
     };
-    lock.announce(&describe(&config, args.auth, &me, mountpoint, host))?;
+    lock.announce(&describe(&config, args, &me, mountpoint, host))?;
     Ok((lock, mount))
 }
 
@@ -264,7 +262,8 @@ pub fn prepare(mountpoint: &Path) -> Result {
     std::fs::create_dir_all(mountpoint).context(format!("cannot create the mount point {}", mountpoint.display()))
 }
 
-fn describe(config: &Config, auth: AuthArg, me: &Nid, mountpoint: Option<&Path>, host: &Host) -> Running {
+fn describe(config: &Config, args: &UpArgs, me: &Nid, mountpoint: Option<&Path>, host: &Host) -> Running {
+    let auth = &args.auth;
     Running {
         pid: std::process::id(),
         fsname: config.fsname.clone(),
@@ -274,6 +273,7 @@ fn describe(config: &Config, auth: AuthArg, me: &Nid, mountpoint: Option<&Path>,
         open: auth.auth == AuthMode::None,
         relays: auth.allow_relays,
         munge: auth.munge,
+        audit: args.audit.path(),
         flavor: auth.flavor,
         since: u64::try_from(host.rt.wall().sec).unwrap_or_default(),
     }

@@ -7,13 +7,12 @@
 
 use std::io;
 
-use sheen_control::{Reply, Request};
 use sheen_wire::{
     Errno,
     mgs::{TargetKind, parse_ost, target_name},
 };
 
-use super::{tool::Tool, usage};
+use super::{mgs, tool::Tool, usage};
 
 /// `del_ost [--dryrun|-n] --target|-t FSNAME-OSTxxxx`
 ///
@@ -30,11 +29,8 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         return Ok(Errno::EINVAL.0);
     };
     let (param, name) = (format!("mgs.*.targets.{fsname}"), target_name(fsname, TargetKind::Ost, ost));
-    let replies = tool.processes.ask(&Request::Get { pattern: param.clone() });
-    let found = replies.iter().flat_map(|reply| if let Reply::Values(found) = reply { &found[..] } else { &[] });
-    let found: Vec<&str> = found.map(|found| found.value.as_str()).collect();
-    let text = match found[..] {
-        [text] => text,
+    let text = match &mgs::values(&param, tool)[..] {
+        [text] => text.clone(),
         [] => {
             let text = "no MGS on this machine knows this file system; run this command where the MGS runs";
             writeln!(tool.err, "error: del_ost: '{fsname}': {text}")?;
@@ -53,10 +49,7 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             _ => refuse(&name, fsname, Errno::ENODEV, tool),
         };
     }
-    let request = Request::Set { pattern: param, value: format!("del_ost {ost}") };
-    let results =
-        tool.processes.ask(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
-    match results.and_then(|r| r.first().map(|set| Errno(set.errno))).unwrap_or(Errno::ENODEV) {
+    match mgs::order(&param, format!("del_ost {ost}"), tool) {
         Errno(0) => {
             writeln!(tool.out, "{name} is removed from '{fsname}'; its index will not be used again")?;
             Ok(0)

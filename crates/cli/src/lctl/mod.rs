@@ -1,5 +1,5 @@
 //! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user can
-//! reach, and pools of OSTs.
+//! reach, pools of OSTs, and nodemaps.
 //!
 //! Each process answers on a control socket ([`sheen_control`]). `lctl` queries all of them
 //! at once and merges the replies, sorted by name: the output does not depend on the number of
@@ -15,6 +15,8 @@ mod del_ost;
 mod devices;
 mod json;
 mod lfsck;
+mod mgs;
+mod nodemap;
 mod options;
 mod param;
 mod permanent;
@@ -36,8 +38,8 @@ use crate::time_limits::scaled;
 use processes::Running;
 use tool::Tool;
 
-/// The commands that `--fsname` restricts to one file system. The others name their file system
-/// themselves.
+/// The commands that `--fsname` restricts to one file system. With [`nodemap::COMMANDS`] it selects
+/// the MGS of that file system. The other commands name their file system themselves.
 const FSNAME_COMMANDS: [&str; 7] =
     ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
 
@@ -109,6 +111,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "pool_remove" => pool::remove(rest, tool),
         "pool_destroy" => pool::destroy(rest, tool),
         "pool_list" => pool::list(rest, tool),
+        command if nodemap::COMMANDS.contains(&command) => nodemap::run(command, rest, tool),
         "help" | "--help" | "-h" => help(rest, tool),
         "--version" | "version" => {
             writeln!(tool.out, "lctl {}", env!("CARGO_PKG_VERSION"))?;
@@ -146,9 +149,11 @@ fn with_device(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 
 /// `--fsname NAME COMMAND...`
 fn with_fsname(fsname: Option<&str>, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
-    let fsname = fsname.filter(|_| args.first().is_some_and(|command| FSNAME_COMMANDS.contains(&command.as_str())));
+    let takes = |command: &str| FSNAME_COMMANDS.contains(&command) || nodemap::COMMANDS.contains(&command);
+    let fsname = fsname.filter(|_| args.first().is_some_and(|command| takes(command)));
     let Some(fsname) = fsname else {
-        writeln!(tool.err, "lctl: '--fsname NAME' must be followed by one of {}", FSNAME_COMMANDS.join(", "))?;
+        let known = FSNAME_COMMANDS.join(", ");
+        writeln!(tool.err, "lctl: '--fsname NAME' must be followed by one of {known}, or by a nodemap command")?;
         return Ok(usage::EXIT);
     };
     tool.fsname = Some(fsname.to_owned());

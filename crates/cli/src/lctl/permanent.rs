@@ -9,11 +9,11 @@
 
 use std::{io, thread, time::Duration};
 
-use sheen_control::{Reply, Request};
 use sheen_mgs::settings::{self, SettingChange};
 use sheen_wire::Errno;
 use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX};
 
+use super::mgs::{self, FoundMgs};
 use super::set_here::{SetHere, first, set_here, slashes};
 use super::{tool::Tool, usage};
 use crate::time_limits::scaled;
@@ -61,31 +61,28 @@ pub fn print(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         writeln!(tool.err, "llog_print: no log '{log}': the only log is 'params'")?;
         return Ok(Errno::ENOENT.0);
     }
-    let mgs = match mgs_of("llog_print", None, tool)? {
+    let mgs = match mgs::find("llog_print", None, tool)? {
         Ok(mgs) => mgs,
         Err(errno) => return Ok(errno.0),
     };
-    for settings in values(&mgs.param, tool) {
+    for settings in mgs::values(&param(&mgs), tool) {
         tool.out.write_all(settings.as_bytes())?;
     }
     Ok(0)
 }
 
-/// An MGS of this machine.
-struct FoundMgs {
-    /// Its parameter that shows the settings.
-    param: String,
-    /// The file systems that it knows.
-    fsnames: Vec<String>,
+/// Returns the parameter of an MGS that shows its settings.
+fn param(mgs: &FoundMgs) -> String {
+    format!("mgs.MGS.live.{}", mgs.fsname.as_deref().unwrap_or("params"))
 }
 
 fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Result<Result<(), Errno>> {
     let (SettingChange::Set { pattern, .. } | SettingChange::Delete { pattern }) = change;
-    let mgs = match mgs_of("set_param", Some(pattern), tool)? {
+    let mgs = match mgs::find("set_param", Some(pattern), tool)? {
         Ok(mgs) => mgs,
         Err(errno) => return Ok(Err(errno)),
     };
-    if let Some(fsname) = tool.fsname.as_ref().filter(|fsname| mgs.fsnames.len() > 1 && !names(pattern, fsname)) {
+    if let Some(fsname) = tool.fsname.as_ref().filter(|fsname| mgs.fsnames.len() > 1 && !mgs::names(pattern, fsname)) {
         writeln!(
             tool.err,
             "error: set_param: the MGS would set '{}' in its other file systems, too: include '{fsname}' in the pattern \
@@ -110,10 +107,7 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
             SetHere { refused, .. } => partly = refused,
         }
     }
-    let request = Request::Set { pattern: mgs.param.clone(), value: settings::write(change) };
-    let results =
-        tool.processes.ask(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
-    let errno = results.and_then(|r| r.first().map(|set| Errno(set.errno))).unwrap_or(Errno::ENODEV);
+    let errno = mgs::order(&param(&mgs), settings::write(change), tool);
     if errno != Errno(0) {
         return refuse(change, errno, tool);
     }
@@ -140,73 +134,18 @@ fn refuse(change: SettingChange<'_>, errno: Errno, tool: &mut Tool<'_>) -> io::R
     Ok(Err(errno))
 }
 
-/// Returns the MGS of this machine. If there are several, returns the one with the file system that
-/// `--fsname` or the pattern names. On failure it has printed an error.
-fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Result<Result<FoundMgs, Errno>> {
-    let mut known: Vec<Vec<String>> = values("mgs.MGS.filesystems", tool)
-        .iter()
-        .map(|names| names.lines().map(ToString::to_string).collect())
-        .collect();
-    if let Some(fsname) = &tool.fsname {
-        known.retain(|fsnames| fsnames.contains(fsname));
-    }
-    if let [fsnames] = &known[..] {
-        let param = format!("mgs.MGS.live.{}", tool.fsname.as_deref().unwrap_or("params"));
-        return Ok(Ok(FoundMgs { param, fsnames: fsnames.clone() }));
-    }
-    if known.is_empty() {
-        let of = tool.fsname.as_ref().map(|fsname| format!(" of the file system '{fsname}'")).unwrap_or_default();
-        writeln!(tool.err, "This command must be run on the MGS.\nerror: {command}: {}", Errno::ENODEV)?;
-        writeln!(
-            tool.err,
-            "no MGS{of} that you can reach runs on this machine; run this command where 'sheen up' or 'sheen mgs' runs"
-        )?;
-        return Ok(Err(Errno::ENODEV));
-    }
-    let named = |fsname: &&String| pattern.is_some_and(|pattern| names(pattern, fsname));
-    let mut meant = known.iter().filter_map(|fsnames| fsnames.iter().find(named).map(|fsname| (fsname, fsnames)));
-    match (meant.next(), meant.next()) {
-        (Some((fsname, fsnames)), None) => {
-            Ok(Ok(FoundMgs { param: format!("mgs.MGS.live.{fsname}"), fsnames: fsnames.clone() }))
-        }
-        _ => {
-            let hint =
-                if pattern.is_some() { "name the file system in the pattern (osc.FSNAME-*.active), or " } else { "" };
-            writeln!(
-                tool.err,
-                "error: {command}: several MGSs run on this machine; {hint}use --fsname or SHEEN_RUNTIME_DIR to select \
-                 one"
-            )?;
-            Ok(Err(Errno::EINVAL))
-        }
-    }
-}
-
-/// Returns whether a component of the pattern names a target or mount of the file system.
-fn names(pattern: &str, fsname: &str) -> bool {
-    let is_of = |part: &str| part.strip_prefix(fsname).is_some_and(|rest| rest.starts_with('-'));
-    // A server names its locks `filter-TARGET_UUID` or `mdt-TARGET_UUID`.
-    let is_locks = |part: &str| ["filter-", "mdt-"].iter().any(|kind| part.strip_prefix(kind).is_some_and(is_of));
-    pattern.split(['.', '/']).any(|part| is_of(part) || is_locks(part))
-}
-
 /// Waits until the processes of this machine that follow the MGS have applied its settings.
 fn wait_until_received(mgs: &FoundMgs, tool: &mut Tool<'_>) -> io::Result<()> {
-    let stored = values(&mgs.param, tool);
+    let stored = mgs::values(&param(mgs), tool);
     for _ in 0..scaled(RECEIVE_TIMEOUT).as_millis() / POLL_INTERVAL.as_millis() {
-        let heard = |fsname: &String| values(&format!("mgc/{fsname}/params"), tool).iter().all(|h| stored.contains(h));
+        let heard =
+            |fsname: &String| mgs::values(&format!("mgc/{fsname}/params"), tool).iter().all(|h| stored.contains(h));
         if mgs.fsnames.iter().all(heard) {
             return Ok(());
         }
         thread::sleep(POLL_INTERVAL);
     }
     writeln!(tool.err, "warning: set_param: not all processes on this machine have received the setting yet")
-}
-
-fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
-    let replies = tool.processes.ask(&Request::Get { pattern: pattern.to_string() });
-    let found = replies.into_iter().flat_map(|reply| if let Reply::Values(found) = reply { found } else { Vec::new() });
-    found.map(|f| f.value).collect()
 }
 
 #[cfg(test)]

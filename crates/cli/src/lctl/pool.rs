@@ -6,21 +6,15 @@
 //! until the MDTs of this machine have received it, so that the next command finds the pool. MDTs
 //! on other machines receive it a moment later.
 
+use std::fmt;
 use std::io;
-use std::{fmt, thread, time::Duration};
 
-use sheen_control::{Reply, Request};
 use sheen_mgs::pools;
 use sheen_wire::Errno;
 use sheen_wire::mgs::{NO_POOLS, Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
 
-use super::{tool::Tool, usage};
-use crate::{lfs::pool_list, time_limits::scaled};
-
-/// Time limit for the MDTs of this machine to receive a change.
-const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval between two checks.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+use super::{mgs, tool::Tool, usage};
+use crate::lfs::pool_list;
 
 /// `pool_new FSNAME.POOL`
 ///
@@ -162,7 +156,7 @@ fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Po
     }
     match pools_of(fsname, tool).len() {
         1 => Ok(Ok(PoolName { fsname: fsname.to_string(), pool: pool.to_string() })),
-        0 if tool.processes.ask(&get("mgs.*.filesystems")).iter().any(|r| matches!(r, Reply::Values(_))) => {
+        0 if !mgs::values("mgs.*.filesystems", tool).is_empty() => {
             refuse(command, Errno::EINVAL, &format!("the MGS knows no file system '{fsname}'"), tool)
         }
         0 => {
@@ -187,10 +181,7 @@ fn refuse(command: &str, errno: Errno, what: &str, tool: &mut Tool<'_>) -> io::R
 /// Makes the MGS apply a change, and prints the result.
 fn make(command: &str, named: &PoolName, change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
     let value = pools::write(&named.fsname, &named.pool, change);
-    let request = Request::Set { pattern: format!("mgs.*.pools.{}", named.fsname), value };
-    let results =
-        tool.processes.ask(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
-    let errno = results.and_then(|r| r.first().map(|set| Errno(set.errno))).unwrap_or(Errno::ENODEV);
+    let errno = mgs::order(&format!("mgs.*.pools.{}", named.fsname), value, tool);
     let ost = |ost| format!("{}_UUID", target_name(&named.fsname, TargetKind::Ost, ost));
     let text = match (errno, change) {
         (Errno(0), PoolChange::New) => format!("Pool {named} created"),
@@ -223,37 +214,26 @@ fn make(command: &str, named: &PoolName, change: PoolChange, tool: &mut Tool<'_>
 /// Waits until the MDTs of this machine have the same version of the pool as the MGS.
 fn wait_until_received(named: &PoolName, tool: &mut Tool<'_>) -> io::Result<()> {
     let PoolName { fsname, pool } = named;
-    let mdts = values(&format!("lod.{fsname}-MDT*-mdtlov.numobd"), tool).len();
+    let mdts = mgs::values(&format!("lod.{fsname}-MDT*-mdtlov.numobd"), tool).len();
     let known = pools_of(fsname, tool).into_iter().next().unwrap_or_default();
     let known = known.iter().find(|p| p.name == *pool).map(|p| pool_list::members(fsname, p));
-    for _ in 0..scaled(RECEIVE_TIMEOUT).as_millis() / POLL_INTERVAL.as_millis() {
-        let seen = values(&format!("lov.{fsname}-MDT*-mdtlov.pools.{pool}"), tool);
-        let heard = match &known {
+    let received = mgs::wait_for_mdts(|| {
+        let seen = mgs::values(&format!("lov.{fsname}-MDT*-mdtlov.pools.{pool}"), tool);
+        match &known {
             Some(members) => seen.iter().filter(|value| *value == members).count() >= mdts,
             None => seen.is_empty(),
-        };
-        if heard {
-            return Ok(());
         }
-        thread::sleep(POLL_INTERVAL);
+    });
+    if received {
+        return Ok(());
     }
     writeln!(tool.err, "Warning, not all MDTs have received the change of pool {named} yet")
 }
 
 /// Returns the pools of a file system, once per MGS of this machine that knows it.
 fn pools_of(fsname: &str, tool: &Tool<'_>) -> Vec<Vec<Pool>> {
-    let texts = values(&format!("mgs.*.pools.{fsname}"), tool);
+    let texts = mgs::values(&format!("mgs.*.pools.{fsname}"), tool);
     texts.iter().map(|text| pools::parse(fsname, text)).collect()
-}
-
-fn get(pattern: &str) -> Request {
-    Request::Get { pattern: pattern.to_string() }
-}
-
-fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
-    let replies = tool.processes.ask(&get(pattern));
-    let found = replies.into_iter().flat_map(|reply| if let Reply::Values(found) = reply { found } else { Vec::new() });
-    found.map(|f| f.value).collect()
 }
 
 /// Expands a list of OSTs such as `OST[0-3,8]` or `sheen-OST[0-10/2]_UUID`. Indices are

@@ -19,6 +19,8 @@ of all file systems, or of one with --fsname.
   llog_print   permanent settings
   del_ost      remove an OST from a file system for good
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
+  nodemap_add  rules for the clients at some addresses, or with some keys; nodemap_activate,
+               nodemap_modify, nodemap_info and other nodemap commands
 
 Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
 ";
@@ -145,6 +147,76 @@ const POOL_LIST: &str = "\
 list pools and pools members
 usage: pool_list  <fsname>[.<poolname>] | <pathname>
 ";
+const NODEMAP_ACTIVATE: &str = "\
+activate the nodemaps of clients' addresses, and the nodemap 'default' for
+clients at other addresses; 0 deactivates them. The nodemap that a key names
+applies in both cases. Nodemaps never apply to holders of a key of the cluster
+itself. Set up 'default' first: unless it was modified, it squashes all users.
+usage: nodemap_activate {0|1}
+";
+const NODEMAP_ADD: &str = "\
+add a new nodemap
+It squashes all users until it is modified. Clients belong to it by their
+address (nodemap_add_range) or by their key ('sheen key issue --nodemap').
+All nodemap commands must be run on the MGS. With 'lctl --fsname NAME ...'
+the MGS of that file system executes them, if there are several.
+usage: nodemap_add <nodemap_name>
+";
+const NODEMAP_DEL: &str = "\
+remove a nodemap
+Clients whose key names it are refused from then on.
+usage: nodemap_del <nodemap_name>
+";
+const NODEMAP_MODIFY: &str = "\
+modify a nodemap's property
+  admin           1: root of the clients is not squashed
+  trusted         1: ids other than root's are not mapped
+  deny_unknown    1: squashed users are refused
+  audit_mode      0: refused operations are not recorded
+  readonly_mount  1: the clients cannot change anything
+  squash_uid      the user that squashed users are
+  squash_gid      the group that squashed groups are
+For a client with a user's key, only readonly_mount and audit_mode matter.
+usage: nodemap_modify --name|-n <nodemap_name> --property|-p <property_name>
+                      --value|-v <value>
+";
+const NODEMAP_ADD_RANGE: &str = "\
+add a range of addresses to a nodemap
+A range is an address or one range of them: 10.0.0.7@tcp, 10.0.1.*@tcp,
+10.0.[1-4].[0-255]@tcp, 10.0.0.0/16@tcp or 10.0.0.1@tcp:10.0.1.9@tcp.
+usage: nodemap_add_range --name|-n <nodemap_name> --range|-r <nid_range>
+";
+const NODEMAP_DEL_RANGE: &str = "\
+delete a range of addresses from a nodemap, as a whole
+usage: nodemap_del_range --name|-n <nodemap_name> --range|-r <nid_range>
+";
+const NODEMAP_ADD_IDMAP: &str = "\
+add a UID or GID mapping to a nodemap
+usage: nodemap_add_idmap --name|-n <nodemap_name> --idtype|-i {uid|gid}
+                         --idmap|-m <client_id>:<fs_id>
+";
+const NODEMAP_DEL_IDMAP: &str = "\
+delete a UID or GID mapping from a nodemap
+usage: nodemap_del_idmap --name|-n <nodemap_name> --idtype|-i {uid|gid}
+                         --idmap|-m <client_id>:<fs_id>
+";
+const NODEMAP_SET_FILESET: &str = "\
+confine the clients of a nodemap to a directory of the file system
+'clear' or '' ends this.
+usage: nodemap_set_fileset --name|-n <nodemap_name> --fileset|-f <path>
+";
+const NODEMAP_INFO: &str = "\
+list the nodemaps, or show one or all of them
+usage: nodemap_info [list|nodemap_name|all]
+";
+const NODEMAP_TEST_NID: &str = "\
+print the nodemap of a client at an address, whether nodemaps are active or not
+usage: nodemap_test_nid [--nid|-n] <nid>
+";
+const NODEMAP_TEST_ID: &str = "\
+print the id to which an id of a client at an address is mapped or squashed
+usage: nodemap_test_id --nid|-n <nid> --idtype|-t {uid|gid} --id|-i <id>
+";
 const HELP: &str = "\
 usage: help [COMMAND]
 ";
@@ -174,6 +246,18 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("pool_remove", POOL_REMOVE),
     ("pool_destroy", POOL_DESTROY),
     ("pool_list", POOL_LIST),
+    ("nodemap_activate", NODEMAP_ACTIVATE),
+    ("nodemap_add", NODEMAP_ADD),
+    ("nodemap_del", NODEMAP_DEL),
+    ("nodemap_modify", NODEMAP_MODIFY),
+    ("nodemap_add_range", NODEMAP_ADD_RANGE),
+    ("nodemap_del_range", NODEMAP_DEL_RANGE),
+    ("nodemap_add_idmap", NODEMAP_ADD_IDMAP),
+    ("nodemap_del_idmap", NODEMAP_DEL_IDMAP),
+    ("nodemap_set_fileset", NODEMAP_SET_FILESET),
+    ("nodemap_info", NODEMAP_INFO),
+    ("nodemap_test_nid", NODEMAP_TEST_NID),
+    ("nodemap_test_id", NODEMAP_TEST_ID),
 ];
 
 /// Returns the usage of a command.

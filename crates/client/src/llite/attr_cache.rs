@@ -164,7 +164,7 @@ impl Client {
         let uid = self.uid_of(who);
         // The MDT knows all files that a user's mount has open by other users' permission. So they
         // stay open when that ends.
-        if self.mdc.capabilities().are_needed() && uid != attr.uid {
+        if self.mdc.capabilities().user().is_some() && uid != attr.uid {
             return false;
         }
         let root = uid == 0;

@@ -3,7 +3,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock, Weak, atomic::AtomicBool},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use parking_lot::Mutex;
@@ -58,6 +61,8 @@ pub struct Client {
     pub(crate) registered: Mutex<Option<Registered>>,
     /// The directory that is mounted, if it is not that of the file system.
     pub(crate) root: OnceLock<Fid>,
+    /// Whether the servers let this client change nothing.
+    pub(crate) read_only: AtomicBool,
     /// Set when it begins to leave its servers.
     pub(crate) is_leaving: AtomicBool,
 }
@@ -72,6 +77,11 @@ impl Client {
     /// The directory that is mounted.
     pub fn root(&self) -> Fid {
         self.root.get().copied().unwrap_or(ROOT)
+    }
+
+    /// Whether the servers let this client change nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.load(Relaxed)
     }
 
     /// The file system's name.

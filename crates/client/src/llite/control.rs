@@ -67,6 +67,9 @@ impl Client {
             return Err(Errno::EPROTO);
         };
         let above = above.first().ok_or(Errno::ENOENT)?;
+        if above.is_empty() {
+            return Ok(paths); // the MDT returns paths from there
+        }
         let below = |path: Bytes| match path.strip_prefix(&above[..])? {
             [] => Some(Bytes::new()),
             [b'/', rest @ ..] => Some(path.slice_ref(rest)),
@@ -98,6 +101,9 @@ impl Client {
 
     /// Returns the default layout of the root directory; an empty one if there is none.
     async fn root_default(&self) -> Spec {
+        if self.root() != ROOT {
+            return Spec::default(); // it may not be accessible
+        }
         let request = Request::GetXattr { cred: Caller::ROOT.cred, fid: ROOT, name: Bytes::from_static(b"lustre.lov") };
         match self.mdc.request(request).reply().await {
             Ok(Reply::Bytes(bytes)) => Spec::decode(&bytes).unwrap_or_default(),

@@ -8,6 +8,7 @@ pub(crate) mod destroyer;
 pub(crate) mod fences;
 pub(crate) mod lfsck;
 pub(crate) mod locks;
+pub(crate) mod nodemaps;
 pub(crate) mod osp;
 pub(crate) mod osts;
 pub(crate) mod recovery;

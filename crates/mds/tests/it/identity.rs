@@ -108,12 +108,16 @@ fn targets_of_one_device_share_its_space() {
             Reply::StatFs(space) => space,
             other => panic!("{other:?}"),
         };
+        // The MDT stores the nodemaps of the first configuration.
+        rt.sleep(std::time::Duration::from_secs(1)).await;
         let alone = space().await;
         let device = rt.disk().device("/mdt").unwrap();
         let others = [sharing.join(device), sharing.join(device), sharing.join(device)];
         let shared = space().await;
         assert_eq!((shared.blocks, shared.bfree), (alone.blocks / 4, alone.bfree / 4));
-        assert_eq!((shared.ffree, shared.files), (alone.ffree / 4, alone.ffree / 4 + 1), "and one inode in use");
+        // Each has whole blocks, and a block is space for several inodes.
+        assert!((alone.ffree / 4).abs_diff(shared.ffree) < 4, "{} {}", alone.ffree, shared.ffree);
+        assert_eq!(shared.files, shared.ffree + 1, "one inode is in use");
         drop(others);
         assert_eq!(space().await, alone);
     });

@@ -5,20 +5,35 @@
 //! file with an execute bit.
 
 use rustc_hash::FxHashMap;
-use sheen_wire::{self as wire, Cred, Errno, Fid, fid::ROOT, mds::Reply};
+use sheen_wire::{self as wire, Cred, Errno, Fid, fid::ROOT, mds::Reply, nodemap::Nodemap};
 
 use crate::{
     ClientId, Namespace, Store,
     access::{self, EXEC, READ, WRITE},
+    record::Inode,
 };
 
 /// Directories above a file that are checked at most. Paths of PATH_MAX have 2048.
 const DEPTH_MAX: usize = 4096;
 
-/// The directories to which a caller can search, as far as one request has asked. So each is read
-/// once.
-#[derive(Default)]
-pub struct Paths(FxHashMap<Fid, bool>);
+/// The part of the tree that a client may use, as its caller sees it.
+///
+/// It remembers the directories that one request has asked for, so that each is read once.
+pub struct Reach<'a> {
+    /// The caller that searches directories. `None`: a client that is trusted to check this itself.
+    cred: Option<&'a Cred>,
+    /// The directory to which the client is confined, or [`ROOT`].
+    top: Fid,
+    /// Whether a path leads from the top to a directory.
+    known: FxHashMap<Fid, bool>,
+}
+
+impl<'a> Reach<'a> {
+    /// Creates that of a caller (`None`: all of a trusted client) below a directory.
+    pub fn new(cred: Option<&'a Cred>, top: Fid) -> Reach<'a> {
+        Reach { cred, top, known: FxHashMap::default() }
+    }
+}
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn access(&mut self, cred: &Cred, fid: Fid, mask: u32) -> wire::Result<Reply> {
@@ -30,51 +45,114 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Ok)
     }
 
-    /// Returns whether a caller on this client can reach a file: by a path whose directories the
-    /// caller may search, or because the client has it open. An owner reaches each own file. So
-    /// does everybody a file that does not exist: the operation returns the error.
+    /// Returns whether a client can reach a file: by a path from the top whose directories the
+    /// caller may search, or because the client has it open. An owner reaches each own file below
+    /// the top, and each own orphan. So does everybody a file that does not exist: the operation
+    /// returns the error.
     ///
-    /// A file with more names than are stored with it is reached, too: one of the others may lead
-    /// to it.
+    /// Of a file with more names than are stored with it, one of the others may lead to it. So it
+    /// is reached, too, unless the client is confined to a directory.
     ///
     /// # Errors
     /// EIO: it cannot be read.
-    pub fn reaches(&mut self, client: ClientId, cred: &Cred, fid: Fid, paths: &mut Paths) -> wire::Result<bool> {
+    pub fn reaches(&mut self, client: ClientId, fid: Fid, reach: &mut Reach<'_>) -> wire::Result<bool> {
         let Some(inode) = self.tables.inode(fid)? else { return Ok(true) };
-        if fid == ROOT || access::is_owner(cred, &inode) || self.handles.is_open_by(fid, |of| of == client) {
+        let is_all = reach.cred.is_none() && reach.top == ROOT;
+        if is_all || fid == reach.top || self.handles.is_open_by(fid, |of| of == client) {
             return Ok(true);
         }
-        if !inode.is_dir() && inode.links.len() < inode.nlink as usize {
+        if reach.cred.is_some_and(|cred| access::is_owner(cred, &inode)) {
+            let mut owner = Reach::new(None, reach.top);
+            let is_orphan = inode.links.is_empty() && fid != ROOT;
+            return Ok(reach.top == ROOT || is_orphan || self.leads_to(&inode, &mut owner)?);
+        }
+        if reach.top == ROOT && !inode.is_dir() && inode.links.len() < inode.nlink as usize {
             return Ok(true);
         }
+        self.leads_to(&inode, reach)
+    }
+
+    /// Returns whether one of a file's stored names can be reached.
+    fn leads_to(&mut self, inode: &Inode, reach: &mut Reach<'_>) -> wire::Result<bool> {
         for link in inode.links.iter() {
-            if self.searches_to(cred, link.parent, paths)? {
+            if self.searches_to(link.parent, reach)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Returns whether a caller may search a directory and all above it.
-    fn searches_to(&mut self, cred: &Cred, dir: Fid, paths: &mut Paths) -> wire::Result<bool> {
+    /// Returns whether a directory and all above it, up to the top, may be searched.
+    fn searches_to(&mut self, dir: Fid, reach: &mut Reach<'_>) -> wire::Result<bool> {
         let (mut at, mut passed) = (dir, Vec::new());
         let verdict = loop {
-            if let Some(known) = paths.0.get(&at) {
+            if let Some(known) = reach.known.get(&at) {
                 break *known;
             }
             passed.push(at);
             let Some(inode) = self.tables.inode(at)? else { break false };
-            if passed.len() > DEPTH_MAX || access::check(&inode, cred, EXEC).is_err() {
+            let may_search = reach.cred.is_none_or(|cred| access::check(&inode, cred, EXEC).is_ok());
+            if passed.len() > DEPTH_MAX || !may_search {
                 break false;
             }
-            if at == ROOT {
+            if at == reach.top {
                 break true;
             }
+            // The root has no name, so a walk that misses the top ends there.
             let Some(above) = inode.links.first() else { break false };
             at = above.parent;
         };
-        paths.0.extend(passed.into_iter().map(|dir| (dir, verdict)));
+        reach.known.extend(passed.into_iter().map(|dir| (dir, verdict)));
         Ok(verdict)
+    }
+
+    /// Returns the directory at a path from another one. Symbolic links are not followed. `cred`:
+    /// the caller, if it needs the right to search the directories.
+    ///
+    /// # Errors
+    /// ENOENT: there is none. ENOTDIR: it is no directory. EACCES: the caller may not search one.
+    /// EIO: it cannot be read.
+    pub fn dir_at(&mut self, top: Fid, path: &str, cred: Option<&Cred>) -> wire::Result<Fid> {
+        let mut at = top;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let dir = self.dir(at)?;
+            cred.map_or(Ok(()), |cred| access::check(&dir, cred, EXEC))?;
+            at = self.find(at, name.as_bytes())?.ok_or(Errno::ENOENT)?.fid;
+        }
+        self.dir(at)?;
+        Ok(at)
+    }
+
+    /// Returns the largest rights that any user of a client in a nodemap has, as
+    /// [`Namespace::rights`] of one.
+    ///
+    /// # Errors
+    /// As [`Namespace::rights`].
+    pub fn rights_of_all(&mut self, client: ClientId, nodemap: &Nodemap, fid: Fid) -> wire::Result<u32> {
+        let inode = self.tables.inode(fid)?.ok_or(Errno::ENOENT)?;
+        if nodemap.may_be(0) || nodemap.may_be(inode.uid) {
+            return Ok(READ | WRITE | EXEC);
+        }
+        let bits = access::of_all(&inode, nodemap);
+        let reads = if !inode.is_dir() && bits & EXEC != 0 { READ } else { 0 };
+        Ok(bits | reads | self.handles.rights(client, fid))
+    }
+
+    /// Returns the owner of an orphan. `None`: the file has a name, or does not exist.
+    ///
+    /// # Errors
+    /// EIO: it cannot be read.
+    pub fn orphan_owner(&mut self, fid: Fid) -> wire::Result<Option<u32>> {
+        let orphan = self.tables.inode(fid)?.filter(|inode| inode.links.is_empty() && fid != ROOT);
+        Ok(orphan.map(|inode| inode.uid))
+    }
+
+    /// Whether there is a file of this FID.
+    ///
+    /// # Errors
+    /// EIO: it cannot be read.
+    pub fn exists(&mut self, fid: Fid) -> wire::Result<bool> {
+        Ok(self.tables.inode(fid)?.is_some())
     }
 
     /// Returns whether a caller on this client may read and write a file, and search a directory:

@@ -34,7 +34,7 @@ mod xattr_lmv;
 mod xattr_lov;
 mod xattr_mirror;
 
-pub use access::Paths;
+pub use access::Reach;
 pub(crate) use names::{COOKIE_INDEX_BITS, is_dots};
 pub(crate) use nodes::entry;
 pub use take_layout::Taking;
@@ -97,6 +97,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         | Relock { .. }
         | Recovered
         | OwnSequences { .. }
+        | Root { .. }
         | Capabilities { .. } => {
             return Err(Errno::EOPNOTSUPP.into());
         }

@@ -99,6 +99,11 @@ impl<S: Store> Namespace<S> {
         Ok(bytes.map(|b| Layout::decode(b)).transpose()?)
     }
 
+    /// Whether there is a regular file of this FID.
+    pub fn is_file(&mut self, fid: Fid) -> bool {
+        self.live(fid).is_ok_and(|inode| inode.kind == FileKind::Regular)
+    }
+
     fn both(&mut self, request: &Request) -> wire::Result<Both> {
         let Request::TakeLayout { cred, fid, from, versions, .. } = request else { return Err(Errno::EINVAL) };
         let (file, other) = (self.live(*fid)?, self.live(*from)?);

@@ -15,6 +15,7 @@ mod mirrors;
 mod model;
 mod ops;
 mod orphans;
+mod reach;
 mod readdir;
 mod replaced;
 mod replay;

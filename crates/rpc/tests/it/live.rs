@@ -153,7 +153,7 @@ fn client_of_another_role_cannot_take_over_an_export() {
     let sim = Sim::new(5, SimConfig::default());
     sim.run(async {
         let root = Key::new(ClusterId(1), 1, [1; 32], 0);
-        let user = |uid| Role::User(User { uid, gid: 1, groups: Vec::new() });
+        let user = |uid| Role::User(User { uid, gid: 1, groups: Vec::new(), nodemap: None });
         let issue = |id, role| root.issue(Issued { id: KeyId(id), role }, 0).unwrap();
         let trust = |key: &Key| Trust::from(Keys::new(Keyring::of(vec![key.clone()])));
         let echo = Arc::new(Echo::new(1));
@@ -171,15 +171,20 @@ fn client_of_another_role_cannot_take_over_an_export() {
         connected.unwrap();
         assert_eq!(owner.role(), user(1000));
         assert_eq!(seq(&owner).await, Ok(1));
-        for (host, other) in [(3, issue(3, user(1001))), (4, issue(4, Role::Host)), (5, root.clone())] {
+        for (host, other) in [
+            (3, issue(3, user(1001))),
+            (4, issue(4, Role::Host(None))),
+            (5, issue(7, Role::Host(Some("a".to_owned())))),
+            (6, root.clone()),
+        ] {
             let (import, connected) = connect(host, &other).await;
             connected.unwrap();
             import.close().await;
         }
         let ended = echo.ended.lock().clone();
-        assert_eq!(ended, ["u1001/c", "host/c", "c"], "they are clients of their own");
-        let role = Role::User(User { uid: 1000, gid: 1, groups: vec![0] });
-        let (_import, refused) = connect(6, &issue(6, role)).await;
+        assert_eq!(ended, ["u1001/c", "host/c", "host:a/c", "c"], "they are clients of their own");
+        let role = Role::User(User { uid: 1000, gid: 1, groups: vec![0], nodemap: None });
+        let (_import, refused) = connect(7, &issue(6, role)).await;
         assert!(refused.unwrap_err().contains("Permission denied"));
         assert_eq!(seq(&owner).await, Ok(2), "it is still connected");
     })

@@ -47,6 +47,11 @@ impl Disk {
         Ok(File { fd: Arc::new(file), handle: self.0.clone() })
     }
 
+    pub(crate) fn open_append(&self, path: &Path) -> io::Result<File> {
+        let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        Ok(File { fd: Arc::new(file), handle: self.0.clone() })
+    }
+
     pub(crate) fn open_dir(&self, path: &Path) -> io::Result<OpenDir> {
         let flags = OFlags::DIRECTORY.bits() as i32;
         let dir = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -231,6 +236,10 @@ impl File {
             offset = self.write_slices(offset, &mut slices[..chunk.len()])?;
         }
         Ok(())
+    }
+
+    pub(crate) fn append(&self, buf: &[u8]) -> io::Result<()> {
+        io::Write::write_all(&mut &*self.fd, buf)
     }
 
     /// Writes all of the slices. Returns the offset after them.

@@ -44,6 +44,10 @@ impl Disk {
         Ok(File { host: self.0.clone(), inode, read: o.read, write: o.write })
     }
 
+    pub(crate) fn open_append(&self, path: &Path) -> io::Result<File> {
+        self.open(path, OpenOptions { create: true, write: true, ..OpenOptions::default() })
+    }
+
     pub(crate) fn open_dir(&self, path: &Path) -> io::Result<OpenDir> {
         let id = self.with(|d, _| d.find_dir(path))?;
         Ok(OpenDir { disk: self.clone(), id })

@@ -59,6 +59,10 @@ impl File {
         Ok(())
     }
 
+    pub(crate) fn append(&self, buf: &[u8]) -> io::Result<()> {
+        self.write_all_at(self.inode.metadata().len, buf)
+    }
+
     fn write(&self, offset: u64, data: Bytes) -> io::Result<()> {
         if data.is_empty() {
             return Ok(());

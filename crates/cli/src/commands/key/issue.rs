@@ -7,7 +7,10 @@ use std::io::{self, IsTerminal, Write};
 
 use sheen_keys::{Found, record};
 use sheen_rt::{RealOptions, Rt};
-use sheen_wire::auth::{Issued, KeyId, Role};
+use sheen_wire::{
+    auth::{Issued, KeyId, Role, User},
+    nodemap::is_name,
+};
 
 use super::dirs::{of_mgs, served};
 use crate::{
@@ -23,13 +26,16 @@ pub fn issue(args: &KeyIssueArgs) -> Result {
         return Err(Failure::new("the key would be shown on the terminal")
             .advise("pass it on, as in `sheen key issue … | ssh HOST sheen key add -`, or redirect it to a file"));
     }
+    if args.nodemap.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(Failure::new("invalid name of a nodemap: expected 1 to 16 letters, digits or '_'"));
+    }
     of_mgs(&args.dir)?;
     let (dir, served) = served(&args.dir)?;
     let Some(Found { key: newest, .. }) = served.last() else {
         return Err(Failure::new(format!("{} has no key yet; the first start of the server makes one", dir.display())));
     };
     let role = match &args.user {
-        None => Role::Host,
+        None => Role::Host(args.nodemap.clone()),
         Some(name) => {
             let user = account(name).ok_or_else(|| {
                 Failure::new(format!("this host has no user {name}, or that user is in too many groups"))
@@ -37,7 +43,7 @@ pub fn issue(args: &KeyIssueArgs) -> Result {
             if user.uid == 0 {
                 return Err(Failure::new("root may act as any user").advise("issue a key of a host: --host"));
             }
-            Role::User(user)
+            Role::User(User { nodemap: args.nodemap.clone(), ..user })
         }
     };
     let (runtime, rt) = Rt::real(RealOptions::default()).context("cannot start")?;

@@ -30,6 +30,7 @@ fn mgs() -> Params {
         targets: (0..4).map(target).collect(),
         pools: Vec::new(),
         params: Vec::new(),
+        nodemaps: Default::default(),
     };
     let config = Arc::new(Mutex::new(config));
     let params = Params::new();

@@ -158,6 +158,7 @@ pub fn behind(state: &State, request: &Request) -> Vec<Fid> {
 pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
     match request {
         Request::AllocSeq => Ok(Reply::Seq(fid::SEQ_NORMAL + next(state))),
+        Request::Root { .. } => Ok(Reply::Root { fid: fid::ROOT, read_only: false }),
         Request::Lookup { cred, parent, name } => {
             check(state, &cred)?;
             let node = state.nodes.get(&parent).ok_or(Errno::ENOENT)?;
