@@ -11,14 +11,13 @@ use sheen_control::Control;
 use sheen_layout::Asked;
 use sheen_lnet::{Audit, Fault, MountSource, Net, Nid, Trust, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
-use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, DiskSpec, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, Unit};
 use sheen_rpc::{SelftestService, Server, Service};
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
-use sheen_wire::{Bulk, Fid, Selftest, ldlm::Cookie, mds::InlineDom, mgs::Config, selftest};
+use sheen_wire::{Bulk, Fid, Selftest, ldlm::Cookie, mds::InlineDom, selftest};
 
 use crate::{
     announce::Plan,
@@ -30,6 +29,7 @@ use crate::{
 };
 
 mod authentication;
+mod follow;
 mod mdt_registration;
 pub mod protection;
 mod registration;
@@ -45,12 +45,6 @@ const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for a start to wait until its OSTs accept new objects. The MDT lets creates wait for
 /// them as long.
 const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Time that an OST waits, before it starts, for the permanent settings of the MGS. It suffices for
-/// an MGS that is running. Without one, the OST starts without them.
-const SETTINGS_WAIT: Duration = Duration::from_secs(1);
-/// Wait before the next request to the MGS after it refused one.
-const SETTINGS_RETRY: Duration = Duration::from_secs(5);
 
 /// Added to a port in use to suggest another port. The sum is beyond the default ports of all
 /// servers.
@@ -76,8 +70,8 @@ pub struct Host {
     osts: Mutex<Vec<Arc<Ost>>>,
     /// The data services of the MDTs.
     data: Mutex<Vec<Arc<Ost>>>,
-    /// By file system name: the task that applies the permanent settings to the OSTs.
-    settings_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
+    /// By file system name: the task that follows its configuration.
+    config_tasks: Mutex<BTreeMap<String, JoinHandle<()>>>,
     /// The directories of its targets.
     watched_dirs: WatchedDirs,
     audit: Option<Arc<AuditFile>>,
@@ -162,7 +156,7 @@ impl Host {
             mdts: Mutex::default(),
             osts: Mutex::default(),
             data: Mutex::default(),
-            settings_tasks: Mutex::default(),
+            config_tasks: Mutex::default(),
             watched_dirs: WatchedDirs::default(),
             audit,
             _control: control,
@@ -237,6 +231,7 @@ impl Host {
     /// system belongs to the user of this process and has the default layout `root_layout`.
     /// `nids`: those to register.
     pub async fn mdt(&self, dir: &Path, fsname: &str, root_layout: Asked, mgs: &[Nid], nids: &[Nid]) -> Result {
+        self.follow_config(fsname, mgs);
         let config = MdtConfig {
             sharing: self.mdt_sharing.clone(),
             holds_data: true,
@@ -302,7 +297,8 @@ impl Host {
         mgs: &[Nid],
         nids: &[Nid],
     ) -> Result<String> {
-        self.follow_settings(fsname, mgs).await;
+        self.first_settings(fsname, mgs).await;
+        self.follow_config(fsname, mgs);
         let config = OstConfig {
             dir: dir.to_owned(),
             fsname: fsname.to_owned(),
@@ -320,39 +316,6 @@ impl Host {
         self.osts.lock().push(ost);
         self.watched_dirs.add(&self.rt, dir)?;
         Ok(name)
-    }
-
-    /// Starts the task that applies permanent settings to the parameters of OSTs: one task for all
-    /// OSTs of a file system. MDTs and mounts do this by themselves.
-    async fn follow_settings(&self, fsname: &str, mgs: &[Nid]) {
-        if self.settings_tasks.lock().contains_key(fsname) {
-            return;
-        }
-        let uuid = format!("oss-{:016x}", self.rt.random_u64());
-        let mgc = Mgc::new(self.net.clone(), mgs.to_vec(), &uuid);
-        let first = self.rt.timeout(SETTINGS_WAIT, mgc.config(fsname)).await;
-        let first = first.ok().and_then(|config| config.ok());
-        if let Some(config) = &first {
-            self.params.keep(fsname, config.version, &config.params);
-        }
-        let (rt, params, fsname) = (self.rt.clone(), self.params.clone(), fsname.to_owned());
-        let mut version = first.map_or(0, |config| config.version);
-        let of = fsname.clone();
-        let hear = async move {
-            loop {
-                match mgc.watch(&of, version).await {
-                    Ok(Config { version: newer, params: settings, .. }) => {
-                        version = newer;
-                        params.keep(&of, version, &settings);
-                    }
-                    Err(e) => {
-                        tracing::warn!("{of}: cannot get the permanent settings from the MGS ({e}); trying again");
-                        rt.sleep(SETTINGS_RETRY).await;
-                    }
-                }
-            }
-        };
-        self.settings_tasks.lock().insert(fsname, self.rt.spawn("settings", hear));
     }
 
     /// Mounts a file system.
@@ -402,7 +365,7 @@ impl Host {
 
     /// Stops all services in order: each commits and syncs its data.
     pub async fn stop(&self) {
-        std::mem::take(&mut *self.settings_tasks.lock()).into_values().for_each(|task| task.abort());
+        std::mem::take(&mut *self.config_tasks.lock()).into_values().for_each(|task| task.abort());
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
             if let Err(e) = mdt.stop().await {

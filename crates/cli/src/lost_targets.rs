@@ -92,6 +92,7 @@ mod tests {
             pools: Vec::new(),
             params: params.collect(),
             nodemaps: Default::default(),
+            withdrawn: Vec::new(),
         }
     }
 

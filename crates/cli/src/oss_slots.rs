@@ -111,6 +111,7 @@ mod tests {
             pools: Vec::new(),
             params: params.collect(),
             nodemaps: Default::default(),
+            withdrawn: Vec::new(),
         }
     }
 

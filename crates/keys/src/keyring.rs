@@ -23,7 +23,7 @@ use sheen_wire::auth::{Claim, ClusterId, KEYS_MAX, KeyId, Role};
 
 use crate::{
     Key, KeyError, Signer,
-    dir::{Found, Listing, list, record_applicant, record_of, search_dirs, store},
+    dir::{Found, Listing, list, record_applicant, record_of, search_dirs, store, withdraw},
 };
 
 /// The keys of a process.
@@ -188,6 +188,25 @@ impl Keyring {
         let added = after.difference(&before).copied().collect();
         let withdrawn = before.difference(&after).copied().chain(revoked).collect();
         Some(Refreshed { added, withdrawn, unusable })
+    }
+
+    /// Returns the issued keys that were withdrawn here, sorted.
+    pub fn withdrawn(&self) -> Vec<KeyId> {
+        self.state.read().withdrawn.iter().copied().collect()
+    }
+
+    /// Withdraws issued keys in the directory of the served keys, as the MGS has done. The next
+    /// [`Keyring::refresh`] notices it.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn withdraw_as(&self, mgs: &[KeyId]) -> Result<(), KeyError> {
+        let (dir, known) = {
+            let state = self.state.read();
+            (state.dir.clone(), state.withdrawn.clone())
+        };
+        let Some(dir) = dir else { return Ok(()) };
+        mgs.iter().filter(|key| !known.contains(key)).try_for_each(|key| withdraw(&dir, *key).map(drop))
     }
 
     /// Returns whether this process serves keys of a directory, which can change.
@@ -397,7 +416,6 @@ mod tests {
     use sheen_wire::auth::{Issued, User};
 
     use super::*;
-    use crate::withdraw;
 
     fn key(cluster: u64, id: u64, created: i64) -> Key {
         Key::new(ClusterId(cluster), id, [id as u8; 32], created)

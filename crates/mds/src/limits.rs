@@ -49,42 +49,58 @@ enum Who<'a> {
     Host(&'a Nodemap),
 }
 
+/// Returns the limits of a client without its fileset. `None`: it has none.
+///
+/// # Errors
+/// EACCES: its key names a nodemap that does not exist.
+pub(crate) fn limits_of_users<'a>(nodemaps: &'a Nodemaps, export: &'a Export) -> Result<Option<Limits<'a>>> {
+    let role = export.role();
+    if *role == Role::Server {
+        return Ok(None);
+    }
+    let nodemap = match nodemaps.of(role.nodemap(), export.nid().ip()) {
+        Rules::None => None,
+        Rules::Of(nodemap) => Some(nodemap),
+        Rules::Unknown => return Err(Errno::EACCES),
+    };
+    let who = match (role, nodemap) {
+        (Role::User(user), _) => {
+            let mut cred = Cred { uid: user.uid, gid: user.gid, groups: None };
+            user.confine(&mut cred);
+            Who::User(user, cred)
+        }
+        (_, Some(nodemap)) if !nodemap.is_free() => Who::Host(nodemap),
+        _ => return Ok(None),
+    };
+    Ok(Some(Limits { who, nodemap, top: ROOT }))
+}
+
 impl Mdt {
     /// Returns the limits of a client. `None`: it has none.
     ///
     /// # Errors
     /// EACCES: its key names a nodemap that does not exist, or its fileset does not exist.
     pub(crate) fn limits<'a>(&self, nodemaps: &'a Nodemaps, export: &'a Export) -> Result<Option<Limits<'a>>> {
-        let role = export.role();
-        if *role == Role::Server {
-            return Ok(None);
+        let Some(mut limits) = limits_of_users(nodemaps, export)? else { return Ok(None) };
+        let fileset = limits.nodemap.map_or("", |nodemap| &nodemap.fileset);
+        if !fileset.is_empty() {
+            limits.top = self.core.lock().ns.dir_at(ROOT, fileset, None).map_err(|_| Errno::EACCES)?;
         }
-        let nodemap = match nodemaps.of(role.nodemap(), export.nid().ip()) {
-            Rules::None => None,
-            Rules::Of(nodemap) => Some(nodemap),
-            Rules::Unknown => return Err(Errno::EACCES),
-        };
-        let who = match (role, nodemap) {
-            (Role::User(user), _) => {
-                let mut cred = Cred { uid: user.uid, gid: user.gid, groups: None };
-                user.confine(&mut cred);
-                Who::User(user, cred)
-            }
-            (_, Some(nodemap)) if !nodemap.is_free() => Who::Host(nodemap),
-            _ => return Ok(None),
-        };
-        let fileset = nodemap.map_or("", |nodemap| &nodemap.fileset);
-        let top = if fileset.is_empty() { Ok(ROOT) } else { self.core.lock().ns.dir_at(ROOT, fileset, None) };
-        Ok(Some(Limits { who, nodemap, top: top.map_err(|_| Errno::EACCES)? }))
+        Ok(Some(limits))
     }
 
-    /// Whether the MDT executes requests of a host as other users than those of the host.
-    pub(crate) fn squashes(&self, export: &Export) -> bool {
-        let Role::Host(named) = export.role() else { return false };
-        let nodemaps = self.nodemaps.get();
-        match nodemaps.of(named.as_deref(), export.nid().ip()) {
+    /// Whether the MDT must know all files that a client has open. It does not know as which user a
+    /// host opens a file by itself. An open file remains usable outside of the fileset.
+    pub(crate) fn sees_all_opens(&self, export: &Export) -> bool {
+        let role = export.role();
+        if *role == Role::Server {
+            return false;
+        }
+        match self.nodemaps.get().of(role.nodemap(), export.nid().ip()) {
             Rules::None => false,
-            Rules::Of(nodemap) => nodemap.changes_users(),
+            Rules::Of(nodemap) => {
+                !nodemap.fileset.is_empty() || matches!(role, Role::Host(_)) && nodemap.changes_users()
+            }
             Rules::Unknown => true,
         }
     }
@@ -148,14 +164,11 @@ impl Limits<'_> {
     /// ENOENT: the file is deleted. EIO: it cannot be read.
     pub fn rights(&self, core: &mut Core, export: &Export, fid: Fid, reach: &mut Reach<'_>) -> Result<u32> {
         let rights = self.rights_to_reopen(core, export, fid, reach)?;
-        let is_reached = rights != 0 && core.ns.reaches(ClientId(export.id()), fid, reach)?;
-        let allowed = if self.read_only() { rights & !WRITE } else { rights };
-        Ok(if is_reached { allowed } else { 0 })
+        Ok(if self.read_only() { rights & !WRITE } else { rights })
     }
 
     /// Returns the client's rights on a file that it may have open. An open file remains usable if
-    /// the client may change nothing any more; its objects are refused. An orphan, which no path
-    /// leads to, is that of its owner.
+    /// the client may change nothing any more; its objects are refused.
     ///
     /// # Errors
     /// As [`Limits::rights`].
@@ -165,11 +178,7 @@ impl Limits<'_> {
             Who::User(_, cred) => core.ns.rights(client, cred, fid)?,
             Who::Host(nodemap) => core.ns.rights_of_all(client, nodemap, fid)?,
         };
-        let is_own_orphan = match &self.who {
-            Who::Host(nodemap) => core.ns.orphan_owner(fid)?.is_some_and(|owner| nodemap.may_be(owner)),
-            Who::User(..) => false, // reached by its owner
-        };
-        Ok(if is_own_orphan || core.ns.reaches(client, fid, reach)? { rights } else { 0 })
+        Ok(if core.ns.reaches(client, fid, reach)? { rights } else { 0 })
     }
 
     /// Whether a request is the work of a host's mount itself: it gives a file its first layout, or

@@ -258,11 +258,10 @@ impl Mdt {
             _ => false,
         };
         let client = ClientId(export.id());
-        // The client would not know as which user the MDT opens it.
-        let squashes = self.squashes(export);
+        let is_known = call.keep.is_some() && self.sees_all_opens(export);
         // Only a file with a name: its deletion takes OPEN first.
         let may_open = |attr: &Attr| {
-            let is_file = !squashes && attr.kind == FileKind::Regular && attr.nlink > 0;
+            let is_file = !is_known && attr.kind == FileKind::Regular && attr.nlink > 0;
             is_file && (opens || attr.perm & ANY_X == 0) && !core.ns.is_run_elsewhere(client, attr.fid)
         };
         let (locks, keep) = (&self.locks, call.keep);

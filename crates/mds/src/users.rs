@@ -21,11 +21,12 @@ use sheen_lnet::Signer;
 use sheen_namespace::{ClientId, Done, EXEC, READ, Reach, WRITE};
 use sheen_rpc::{Export, Origin};
 use sheen_wire::auth::{Proof, Role};
+use sheen_wire::ldlm::{Enqueue, Mode};
 use sheen_wire::mds::{Answer, Call, Change, Closed, REOPENS_MAX, Replay, Reply, Request, SEQUENCES_MAX, flags};
 use sheen_wire::ost::{CAPABILITIES_MAX, CAPABILITY_PURPOSE, CAPABILITY_SECS, Capability, rights};
 use sheen_wire::{Errno, Fid, Result, Time, frame};
 
-use crate::limits::Limits;
+use crate::limits::{Limits, limits_of_users};
 use crate::mdt::Mdt;
 use crate::state::core::Core;
 use crate::state::sequences::Holder;
@@ -51,6 +52,17 @@ fn new_fid(request: &Request) -> Option<Fid> {
     }
 }
 
+/// Whether a request unlocks what a program has locked.
+fn is_unlock(want: &Enqueue) -> bool {
+    want.mode == Mode::Nl
+}
+
+/// Whether a file exists, and the client can reach it.
+fn is_reached(core: &mut Core, export: &Export, fid: Fid, reach: &mut Reach<'_>) -> bool {
+    let exists = core.ns.exists(fid).unwrap_or(false);
+    exists && core.ns.reaches(ClientId(export.id()), fid, reach).unwrap_or(false)
+}
+
 /// Prepares a request of a client that may do nothing any more: it may end its use of files.
 /// `None`: it must not be executed.
 fn end_use(request: &mut Request) -> Option<()> {
@@ -60,6 +72,7 @@ fn end_use(request: &mut Request) -> Option<()> {
         Request::Reopen { files, .. } => files.iter_mut().for_each(|(fid, ..)| *fid = Fid::ZERO),
         Request::AdoptLayouts { layouts } => layouts.clear(),
         Request::Relock { locks } => locks.iter_mut().for_each(|want| want.resource.fid = Fid::ZERO),
+        Request::Enqueue(want) if is_unlock(want) => {}
         _ => return None,
     }
     Some(())
@@ -124,7 +137,7 @@ impl Mdt {
         };
         limits.check_change(&mut call.request)?;
         limits.check_xattr(&call.request)?;
-        let (mut core, mut reach, client) = (self.core.lock(), limits.reach(), ClientId(export.id()));
+        let (mut core, mut reach) = (self.core.lock(), limits.reach());
         let own_work = limits.is_own_work(&mut core, export, &call.request);
         limits.map(&mut call.request, own_work)?;
         self.check_fids(&mut core, export, origin, &call.request, &mut reach)?;
@@ -139,10 +152,10 @@ impl Mdt {
             Request::Reopen { files, .. } if files.len() > REOPENS_MAX => Err(Errno::E2BIG),
             Request::Reopen { files, .. } => {
                 for (fid, flags, _) in files {
-                    if limits.user().is_some() {
+                    let rights = limits.rights_to_reopen(&mut core, export, *fid, &mut reach);
+                    if limits.user().is_some() || rights.is_ok_and(|rights| rights & EXEC == 0) {
                         *flags &= !flags::EXEC; // it would keep the owner from writing
                     }
-                    let rights = limits.rights_to_reopen(&mut core, export, *fid, &mut reach);
                     if !rights.is_ok_and(|rights| rights & needed(*flags) == needed(*flags)) {
                         *fid = Fid::ZERO; // there is no such file: the reply says so
                     }
@@ -152,17 +165,18 @@ impl Mdt {
             // It may read the attributes of these files, and so set their access times.
             Request::Close { files } => {
                 for Closed { fid, read, .. } in files.iter_mut().filter(|closed| closed.read.is_some()) {
-                    *read = read.filter(|_| core.ns.reaches(client, *fid, &mut reach).unwrap_or(false));
+                    *read = read.filter(|_| is_reached(&mut core, export, *fid, &mut reach));
                 }
                 Ok(())
             }
+            Request::Enqueue(want) if is_unlock(want) => Ok(()),
             Request::Enqueue(want) => {
-                let is_reached = core.ns.reaches(client, want.resource.fid, &mut reach)?;
+                let is_reached = is_reached(&mut core, export, want.resource.fid, &mut reach);
                 if is_reached { Ok(()) } else { Err(Errno::EACCES) }
             }
             Request::Relock { locks } => {
                 for want in locks {
-                    if !core.ns.reaches(client, want.resource.fid, &mut reach)? {
+                    if !is_reached(&mut core, export, want.resource.fid, &mut reach) {
                         want.resource.fid = Fid::ZERO; // a lock on nothing
                     }
                 }
@@ -179,9 +193,9 @@ impl Mdt {
     /// Checks the FIDs in a request.
     ///
     /// # Errors
-    /// EACCES: the client cannot reach a file. ENOENT: there is no such file; another client could
-    /// create it before the request is executed. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID
-    /// of others.
+    /// EACCES: the client cannot reach a file. ENOENT: there is no such file, or it is an orphan.
+    /// Another client could create it before the request is executed.
+    /// [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of others.
     fn check_fids(
         &self,
         core: &mut Core,
@@ -198,11 +212,9 @@ impl Mdt {
         core.ns.involved(request, &mut |fid| involved.push(fid));
         let is_repeated = origin.is_some_and(|origin| core.ns.has_executed(export.client(), origin.xid));
         for fid in involved {
-            if !is_repeated && Some(fid) != new && !core.ns.exists(fid)? {
-                return Err(Errno::ENOENT);
-            }
-            if !core.ns.reaches(ClientId(export.id()), fid, reach)? {
-                return Err(Errno::EACCES);
+            let is_missing = !is_repeated && Some(fid) != new && !core.ns.exists(fid)?;
+            if is_missing || !core.ns.reaches(ClientId(export.id()), fid, reach)? {
+                return Err(if core.ns.has_name(fid)? { Errno::EACCES } else { Errno::ENOENT });
             }
         }
         Ok(())
@@ -235,7 +247,7 @@ impl Mdt {
             // Before the lock that all clients share.
             let valid: Vec<_> = sequences.iter().filter(is_valid).collect();
             let (owner, mut own) = (holder_of(export), self.sequences.lock());
-            valid.into_iter().for_each(|(seq, _)| own.insert(owner, *seq));
+            valid.into_iter().filter(|_| !export.is_ended()).for_each(|(seq, _)| own.insert(owner, *seq));
             let accepted = sequences.iter().map(|(seq, _)| *seq).filter(|seq| own.has(owner, *seq));
             return Ok(Reply::Sequences(accepted.collect()));
         }
@@ -262,8 +274,15 @@ impl Mdt {
                 limits.inspect(|limits| limits.show(&self.core, export, request, answer));
                 Ok(())
             }
-            Err(_) if matches!(answer.reply, Reply::Ok | Reply::Handles(_) | Reply::Sequences(_)) => Ok(()),
-            Err(errno) => Err(errno),
+            // It has ended its use of files ([`end_use`]).
+            Err(errno) => match &mut answer.reply {
+                Reply::Attrs(attrs) => {
+                    attrs.clear();
+                    Ok(())
+                }
+                Reply::Ok | Reply::Handles(_) | Reply::Sequences(_) | Reply::Replayed(_) | Reply::Enqueued(_) => Ok(()),
+                _ => Err(errno),
+            },
         }
     }
 
@@ -337,14 +356,14 @@ impl Mdt {
     pub(crate) fn confine_replay(&self, export: &Export, replay: &Replay, request: &mut Request) -> Result<()> {
         let Some(holder) = export.role().holder() else { return Ok(()) };
         let nodemaps = self.nodemaps.get();
-        let Some(limits) = self.limits(&nodemaps, export)? else { return Ok(()) };
-        // The proof says whether it was executed so: the file may not exist yet.
-        if limits.may_be_own_work(request) && self.is_proved(&holder, replay, request) {
-            return Ok(());
-        }
-        limits.map(request, false)?;
+        let Some(limits) = limits_of_users(&nodemaps, export)? else { return Ok(()) };
+        // The proof says whether it was executed so: as the work of the mount itself, or before the
+        // client had limits.
         if !self.is_proved(&holder, replay, request) {
-            return Err(Errno::EPERM);
+            limits.map(request, false)?;
+            if !self.is_proved(&holder, replay, request) {
+                return Err(Errno::EPERM);
+            }
         }
         // The name may be absent now. Then this must not create a file with the objects of another.
         if let (Request::OpenCreate { cred, flags, .. }, Some(fid)) = (&*request, replay.named.first().copied())

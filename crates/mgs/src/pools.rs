@@ -166,6 +166,7 @@ mod tests {
             pools: Vec::new(),
             params: Vec::new(),
             nodemaps: Default::default(),
+            withdrawn: Vec::new(),
         }
     }
 

@@ -7,12 +7,14 @@
 //! * `version` rises with every change and only then. A change of a setting or a nodemap raises the
 //!   version of every file system.
 //! * Targets are sorted by kind, then index.
-//! * `params` of every file system are the settings, and `nodemaps` are the nodemaps.
+//! * `params` of every file system are the settings, and `nodemaps` are the nodemaps. So are the
+//!   withdrawn keys.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sheen_wire::mgs::{Config, FSNAME_MAX, PoolChange, Setting, TARGETS_MAX, Target, TargetKind};
+use sheen_wire::auth::KeyId;
+use sheen_wire::mgs::{Config, FSNAME_MAX, PoolChange, Setting, TARGETS_MAX, Target, TargetKind, WITHDRAWN_MAX};
 use sheen_wire::nodemap::Nodemaps;
 use sheen_wire::{Errno, Result};
 
@@ -41,13 +43,14 @@ pub struct Registry {
     /// The largest index that any setting ever had.
     last_setting: u64,
     nodemaps: Nodemaps,
+    withdrawn: Vec<KeyId>,
 }
 
 /// The format on disk.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     format: u32,
-    /// Without settings and nodemaps, which are stored only once.
+    /// Without settings, nodemaps and withdrawn keys, which are stored only once.
     file_systems: Vec<Config>,
     #[serde(default)]
     settings: Vec<Setting>,
@@ -55,6 +58,8 @@ struct Stored {
     last_setting: u64,
     #[serde(default)]
     nodemaps: Nodemaps,
+    #[serde(default)]
+    withdrawn: Vec<KeyId>,
 }
 
 /// A target that registers.
@@ -123,6 +128,7 @@ impl Registry {
             pools: Vec::new(),
             params: self.settings.clone(),
             nodemaps: self.nodemaps.clone(),
+            withdrawn: self.withdrawn.clone(),
         });
         let (uuid, nids) = (new.uuid.to_string(), new.nids.to_vec());
         let target = Target { kind: new.kind, index, uuid, nids, incarnation: new.incarnation, removed: false };
@@ -197,6 +203,21 @@ impl Registry {
         Ok(())
     }
 
+    /// Sets the issued keys that are withdrawn, sorted. Returns whether they differ from those
+    /// before. Keys beyond [`WITHDRAWN_MAX`] are left out.
+    pub fn set_withdrawn(&mut self, mut withdrawn: Vec<KeyId>) -> bool {
+        withdrawn.truncate(WITHDRAWN_MAX);
+        let differ = self.withdrawn != withdrawn;
+        if differ {
+            self.withdrawn = withdrawn;
+            for config in self.systems.values_mut() {
+                config.withdrawn.clone_from(&self.withdrawn);
+                config.version += 1;
+            }
+        }
+        differ
+    }
+
     /// Encodes the registry for the disk.
     ///
     /// # Errors
@@ -204,7 +225,7 @@ impl Registry {
     pub fn encode(&self) -> Result<Vec<u8>, RegistryError> {
         let bare = |config: &Config| {
             let mut config = config.clone();
-            (config.params, config.nodemaps) = (Vec::new(), Nodemaps::default());
+            (config.params, config.nodemaps, config.withdrawn) = (Vec::new(), Nodemaps::default(), Vec::new());
             config
         };
         let stored = Stored {
@@ -213,6 +234,7 @@ impl Registry {
             settings: self.settings.clone(),
             last_setting: self.last_setting,
             nodemaps: self.nodemaps.clone(),
+            withdrawn: self.withdrawn.clone(),
         };
         let mut bytes = serde_json::to_vec_pretty(&stored)?;
         bytes.push(b'\n');
@@ -237,11 +259,12 @@ impl Registry {
             config.pools.sort_by(|a, b| a.name.cmp(&b.name));
             config.params.clone_from(&settings);
             config.nodemaps.clone_from(&nodemaps);
+            config.withdrawn.clone_from(&stored.withdrawn);
             (config.fsname.clone(), config)
         });
         let systems = systems.collect();
         let last_setting = settings.last().map_or(0, |s| s.index).max(stored.last_setting);
-        Ok(Registry { systems, settings, last_setting, nodemaps })
+        Ok(Registry { systems, settings, last_setting, nodemaps, withdrawn: stored.withdrawn })
     }
 }
 
@@ -463,6 +486,17 @@ mod tests {
         assert_eq!((r.settings().len(), r.nodemaps()), (1, &Nodemaps::default()));
         change_nodemap(&mut r, MapChange::New).unwrap();
         assert_eq!(Registry::decode(&r.encode().unwrap()).unwrap(), r);
+    }
+
+    #[test]
+    fn withdrawn_keys_belong_to_present_and_later_file_systems() {
+        let mut r = Registry::default();
+        assert!(r.set_withdrawn(vec![KeyId(7)]) && !r.set_withdrawn(vec![KeyId(7)]));
+        register(&mut r, TargetKind::Ost, None, "a", "n1").unwrap();
+        assert!(r.set_withdrawn(vec![KeyId(7), KeyId(9)]));
+        let r = Registry::decode(&r.encode().unwrap()).unwrap();
+        let config = r.config("sheen").unwrap();
+        assert_eq!((config.version, &config.withdrawn[..]), (2, &[KeyId(7), KeyId(9)][..]));
     }
 
     #[test]

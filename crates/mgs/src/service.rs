@@ -15,7 +15,7 @@ use sheen_params::{Device, Param, Params};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{LockGuard, Rt};
-use sheen_wire::auth::Role;
+use sheen_wire::auth::{KeyId, Role};
 use sheen_wire::mgs::{Config, PoolChange, Reply, Request, Target, TargetKind, target_name};
 use sheen_wire::nodemap::{Nodemaps, Rules};
 use sheen_wire::{Bulk, Errno, Result};
@@ -326,6 +326,21 @@ impl Mgs {
         Ok(())
     }
 
+    /// Sets the issued keys that are withdrawn, sorted, so that the other servers learn of them.
+    ///
+    /// # Errors
+    /// ESHUTDOWN: the MGS is stopped. EIO: they cannot be stored.
+    pub async fn set_withdrawn(&self, withdrawn: Vec<KeyId>) -> Result<()> {
+        let one = self.change.clone().lock_owned().await;
+        self.check_running()?;
+        let mut next = self.registry.lock().clone();
+        if next.set_withdrawn(withdrawn) {
+            let _one = self.save(&next, one).await?;
+            self.publish(next);
+        }
+        Ok(())
+    }
+
     /// Changes the nodemaps.
     ///
     /// # Errors
@@ -401,6 +416,7 @@ impl Mgs {
             pools: Vec::new(),
             params: Vec::new(),
             nodemaps: Nodemaps::default(),
+            withdrawn: Vec::new(),
         };
         self.config(fsname).unwrap_or_else(nothing)
     }
@@ -410,7 +426,7 @@ impl Mgs {
 /// nodemaps.
 fn visible_to(role: &Role, mut config: Config) -> Config {
     if *role != Role::Server {
-        config.nodemaps = Nodemaps::default();
+        (config.nodemaps, config.withdrawn) = (Nodemaps::default(), Vec::new());
     }
     config
 }
@@ -471,7 +487,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodemaps_are_visible_to_servers_only() {
+    fn nodemaps_and_withdrawn_keys_are_visible_to_servers_only() {
         let nodemaps = Nodemaps { active: true, ..Nodemaps::default() };
         let config = Config {
             fsname: "sheen".into(),
@@ -480,12 +496,13 @@ mod tests {
             pools: Vec::new(),
             params: Vec::new(),
             nodemaps,
+            withdrawn: vec![KeyId(7)],
         };
         assert_eq!(visible_to(&Role::Server, config.clone()), config);
         let user = Role::User(User { uid: 1, gid: 1, groups: Vec::new(), nodemap: None });
         for role in [user, Role::Host(None), Role::Host(Some("a".into()))] {
             let seen = visible_to(&role, config.clone());
-            assert_eq!((seen.version, seen.nodemaps), (7, Nodemaps::default()), "{role}");
+            assert_eq!((seen.version, seen.nodemaps, seen.withdrawn), (7, Nodemaps::default(), vec![]), "{role}");
         }
     }
 

@@ -98,10 +98,12 @@ impl Ost {
     async fn serve(&self, export: &Arc<Export>, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
         check::request(&request, bulk.len())?;
         self.check_authority(export, &request)?;
-        if !self.recovery.is_ended()
-            && let Some(reply) = Box::pin(self.wait_for_recovery(export, &request)).await?
-        {
-            return Ok(reply.into());
+        if !self.recovery.is_ended() {
+            if let Some(reply) = Box::pin(self.wait_for_recovery(export, &request)).await? {
+                return Ok(reply.into());
+            }
+            // Until now it could have an expired capability, as a replay may.
+            self.check_authority(export, &request)?;
         }
         let body = match request {
             Request::Read { parts } => return self.read(export, &parts).await,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Errno, glob::Glob, nodemap::Nodemaps};
+use crate::{Errno, auth::KeyId, glob::Glob, nodemap::Nodemaps};
 
 /// Longest file system name, as in Lustre: 8 characters of `[A-Za-z0-9_-]`.
 pub const FSNAME_MAX: usize = 8;
@@ -24,6 +24,9 @@ pub const POOL_MEMBERS_MAX: usize = 1 << 16;
 pub const SETTINGS_MAX: usize = 1024;
 /// Longest pattern, and longest value, of a setting, in bytes.
 pub const SETTING_BYTES_MAX: usize = 256;
+
+/// Maximum withdrawn keys of a configuration.
+pub const WITHDRAWN_MAX: usize = 1 << 16;
 
 /// Kind of a target.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -153,6 +156,10 @@ pub struct Config {
     /// Nodemaps, also those of the MGS. Only servers get them.
     #[serde(default)]
     pub nodemaps: Nodemaps,
+    /// Issued keys that were withdrawn at the MGS, sorted, at most [`WITHDRAWN_MAX`]. Only servers
+    /// get them.
+    #[serde(default)]
+    pub withdrawn: Vec<KeyId>,
 }
 
 impl Config {

@@ -196,13 +196,18 @@ impl Nodemap {
     /// Whether a client can act as this user of the file system.
     pub fn may_be(&self, uid: u32) -> bool {
         let is_squash = uid == self.squash_uid && !self.deny_unknown;
-        is_squash || if uid == 0 { self.admin } else { self.trusted } || self.uids.iter().any(|(_, ours)| *ours == uid)
+        is_squash || self.can_be(&self.uids, uid)
     }
 
     /// Whether a user of a client can be in this group of the file system.
     pub fn may_be_in(&self, gid: u32) -> bool {
-        let is_known = if gid == 0 { self.admin } else { self.trusted };
-        gid == self.squash_gid || is_known || self.gids.iter().any(|(_, ours)| *ours == gid)
+        gid == self.squash_gid || self.can_be(&self.gids, gid)
+    }
+
+    /// Whether [`Nodemap::id_of`] some id of a client is this one.
+    fn can_be(&self, ids: &[(u32, u32)], id: u32) -> bool {
+        let is_mapped = |(theirs, ours): &(u32, u32)| *ours == id && (!self.trusted || *theirs == 0);
+        (if id == 0 { self.admin } else { self.trusted }) || ids.iter().any(is_mapped)
     }
 
     /// Whether a client has any user whose requests are executed.
@@ -419,6 +424,8 @@ mod tests {
         assert_eq!(mapped(&map, 1001, 7, &[0, 8]), Ok((1001, 7, vec![8])), "group 0 is squashed, too");
         assert_eq!(mapped(&map, 0, 0, &[0]), Ok((99, 98, vec![])));
         assert_eq!((map.uid_for_client(0), map.uid_for_client(1001)), (0, 1001), "files of root are shown as such");
+        map.uids = vec![(1000, 0)];
+        assert!(!map.may_be(0), "1000 is trusted, not mapped");
         map.admin = true;
         assert_eq!(mapped(&map, 0, 0, &[0]), Ok((0, 0, vec![0])));
         assert!(map.may_be(0) && map.may_be(1001));

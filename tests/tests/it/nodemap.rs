@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use sheen_keys::Key;
-use sheen_tests::sandbox::Sandbox;
+use sheen_tests::{address::own_address, sandbox::Sandbox};
 use sheen_wire::{
     Cred, Errno, Fid,
     fid::ROOT,
@@ -301,19 +301,24 @@ fn hosts_without_a_nodemap_in_their_key_have_that_of_their_address_or_the_defaul
 #[test]
 fn changes_of_a_confined_host_survive_a_kill_of_the_servers() {
     World::enter("killed", "--host --nodemap lab", LAB, |world| {
-        world.mount();
+        let dir = world.0.dir().display().to_string();
+        let up = |listen: &str| {
+            let options = format!("--osts 4 --fsname sheen --default-layout plain --listen {listen}");
+            format!("sheen up --dir {dir} --mount {ALL} {options}")
+        };
+        // At an address of its own, so that its port is still free after the kill.
+        world.sh("/", &format!("sheen down --dir {dir}; {}", up(&format!("{}:0", own_address()))));
         let listen = world.source().split("@tcp").next().expect("an address").to_owned();
+        world.mount();
         // The layout is set by the mount itself, as root, which is squashed.
         world.sh(
             THEIRS,
             "setpriv --reuid 1234 --regid 1234 --clear-groups bash -c 'mkdir d; for i in $(seq 20); do echo $i > d/$i; \
              done; lfs setstripe -c 2 d/two; echo x > d/two; chmod 640 d/3; mv d/1 d/one; rm d/2'",
         );
-        let dir = world.0.dir().display().to_string();
-        let pid = format!("sheen status --json --dir {dir} | sed -n 's/.*\"pid\": *\\([0-9]*\\).*/\\1/p' | head -1");
-        world.sh("/", &format!("kill -9 $({pid}); umount -l {ALL}"));
-        let options = format!("--osts 4 --fsname sheen --default-layout plain --listen {listen}");
-        world.sh("/", &format!("sheen up --dir {dir} --mount {ALL} {options}"));
+        let pid = format!("sed -n 's/.*\"pid\": *\\([0-9]*\\).*/\\1/p' {dir}/run.json");
+        let killed = format!("kill -9 $({pid}); flock {dir}/run.json true; umount -l {ALL}");
+        world.sh("/", &format!("{killed}; {}", up(&listen)));
         let seen = "ls d | tr '\n' ' '; cat d/* | sort | md5sum; stat -c %a:%u d/3; lfs getstripe -c d/two";
         let user = "setpriv --reuid 1234 --regid 1234 --clear-groups";
         let theirs = world.sh(THEIRS, &format!("{user} bash -c \"{seen}\""));

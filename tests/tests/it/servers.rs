@@ -14,6 +14,7 @@ use std::{
 use sheen_tests::{
     Guarded, Mount, can_mount,
     cluster::{Cluster, bash},
+    detach,
     mounts::{LIMIT, TwoMounts},
     noise, run, run_command, sheen,
     wait::{blocks, eventually, let_pass, while_down},
@@ -171,4 +172,28 @@ fn umount_succeeds_if_the_file_system_is_mounted_elsewhere_as_well() {
     let there = fs::read_to_string(elsewhere.path().join("f"));
     run("umount", [paths[1]]).ok();
     assert_eq!((left.code, left.err.as_str(), there.unwrap().as_str()), (0, "", "data"));
+}
+
+#[test]
+fn keys_withdrawn_at_the_mgs_are_withdrawn_on_all_servers() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let cluster = Cluster::start();
+    let (base, sheen) = (cluster.base.clone(), sheen().display().to_string());
+    let keys = format!("SHEEN_KEY_DIR={}/theirs", base.display());
+    bash(&base, &format!("{sheen} key issue --dir mgs --host | {keys} {sheen} key add -")).ok();
+    let mount = Mount { mnt: base.join("mnt") };
+    let mount_line = format!("{keys} {sheen} mount {}:/many {}", cluster.nid("mgs"), mount.mnt.display());
+    bash(&base, &mount_line).ok();
+    bash(&mount.mnt, "echo text > f; sync f").ok();
+    let id = bash(&base, "basename mgs/keys/*.issued .issued").ok().trim().to_owned();
+    bash(&base, &format!("{sheen} key revoke {id} --dir mgs")).ok();
+    for server in ["mds", "oss"] {
+        let file = base.join(server).join("keys").join(format!("{id}.withdrawn"));
+        eventually(format!("{server} has withdrawn the key"), || file.exists());
+    }
+    detach(&mount.mnt);
+    let refused = bash(&base, &mount_line);
+    assert!(refused.code != 0 && refused.err.contains("key"), "{}", refused.err);
 }

@@ -5,7 +5,7 @@ use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 use sheen_keys::{Key, KeyError, Keyring, Refreshed, user_dir};
 use sheen_lnet::Trust;
 use sheen_rt::target_dir::KEYS;
-use sheen_wire::auth::ClusterId;
+use sheen_wire::{Errno, auth::ClusterId};
 
 use super::Host;
 use crate::error::{Context, Result};
@@ -79,6 +79,7 @@ impl Host {
             for key in &withdrawn {
                 tracing::info!("key {key} was withdrawn: it is not accepted any more, and its connections end");
             }
+            self.report_withdrawn(&keyring).await;
             if !withdrawn.is_empty() {
                 tracing::info!("closed {} connections", self.server.end_withdrawn());
             }
@@ -87,6 +88,21 @@ impl Host {
                 fault = unusable;
             }
         }
+    }
+
+    /// Lets the MGS of this process, if it has one, pass the withdrawn keys on to other servers.
+    async fn report_withdrawn(&self, keyring: &Keyring) {
+        let mgs = self.mgs.lock().clone();
+        if let Some(mgs) = mgs
+            && let Err(errno @ Errno::EIO) = mgs.set_withdrawn(keyring.withdrawn()).await
+        {
+            tracing::error!("other servers do not learn of withdrawn keys: {errno}");
+        }
+    }
+
+    /// Returns the keyring of a process that learns from an MGS elsewhere which keys are withdrawn.
+    pub fn joined_keyring(&self) -> Option<Arc<Keyring>> {
+        self.keyring().filter(|_| self.mgs.lock().is_none()).cloned()
     }
 
     /// Stores the key that a new MDS or OSS has learned from its MGS.

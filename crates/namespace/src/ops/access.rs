@@ -47,8 +47,7 @@ impl<S: Store> Namespace<S> {
 
     /// Returns whether a client can reach a file: by a path from the top whose directories the
     /// caller may search, or because the client has it open. An owner reaches each own file below
-    /// the top, and each own orphan. So does everybody a file that does not exist: the operation
-    /// returns the error.
+    /// the top. So does everybody a file that does not exist: the operation returns the error.
     ///
     /// Of a file with more names than are stored with it, one of the others may lead to it. So it
     /// is reached, too, unless the client is confined to a directory.
@@ -63,8 +62,7 @@ impl<S: Store> Namespace<S> {
         }
         if reach.cred.is_some_and(|cred| access::is_owner(cred, &inode)) {
             let mut owner = Reach::new(None, reach.top);
-            let is_orphan = inode.links.is_empty() && fid != ROOT;
-            return Ok(reach.top == ROOT || is_orphan || self.leads_to(&inode, &mut owner)?);
+            return Ok(reach.top == ROOT || self.leads_to(&inode, &mut owner)?);
         }
         if reach.top == ROOT && !inode.is_dir() && inode.links.len() < inode.nlink as usize {
             return Ok(true);
@@ -138,21 +136,20 @@ impl<S: Store> Namespace<S> {
         Ok(bits | reads | self.handles.rights(client, fid))
     }
 
-    /// Returns the owner of an orphan. `None`: the file has a name, or does not exist.
-    ///
-    /// # Errors
-    /// EIO: it cannot be read.
-    pub fn orphan_owner(&mut self, fid: Fid) -> wire::Result<Option<u32>> {
-        let orphan = self.tables.inode(fid)?.filter(|inode| inode.links.is_empty() && fid != ROOT);
-        Ok(orphan.map(|inode| inode.uid))
-    }
-
     /// Whether there is a file of this FID.
     ///
     /// # Errors
     /// EIO: it cannot be read.
     pub fn exists(&mut self, fid: Fid) -> wire::Result<bool> {
         Ok(self.tables.inode(fid)?.is_some())
+    }
+
+    /// Whether there is a file of this FID, and it has a name.
+    ///
+    /// # Errors
+    /// EIO: it cannot be read.
+    pub fn has_name(&mut self, fid: Fid) -> wire::Result<bool> {
+        Ok(self.tables.inode(fid)?.is_some_and(|inode| inode.nlink > 0))
     }
 
     /// Returns whether a caller on this client may read and write a file, and search a directory:

@@ -106,17 +106,15 @@ fn access_control_list_gives_rights_to_the_users_and_groups_that_it_names() {
 }
 
 #[test]
-fn orphan_is_reached_by_its_owner_below_any_top() {
+fn orphan_is_reached_by_its_owner_without_a_top() {
     let (mut fs, [a, b, f, _]) = tree();
     let opened = fs.open(&user(1), f, flags::RDWR).unwrap();
     fs.unlink(&Cred::ROOT, b, "f").unwrap();
-    let other = ClientId(8);
-    let mut reach = |cred: &Cred| fs.ns.reaches(other, f, &mut Reach::new(Some(cred), a)).unwrap();
-    assert_eq!((reach(&user(1)), reach(&user(2))), (true, false));
-    assert_eq!(
-        (fs.ns.orphan_owner(f), fs.ns.orphan_owner(b), fs.ns.orphan_owner(ROOT)),
-        (Ok(Some(1)), Ok(None), Ok(None))
-    );
+    let (own, other) = (fs.client, ClientId(8));
+    let mut reach = |client, uid, top| fs.ns.reaches(client, f, &mut Reach::new(Some(&user(uid)), top)).unwrap();
+    assert_eq!((reach(other, 1, ROOT), reach(other, 1, a), reach(other, 2, ROOT)), (true, false, false));
+    assert_eq!((reach(own, 1, a), reach(own, 2, a)), (true, true), "that client has it open");
+    assert_eq!((fs.ns.has_name(f), fs.ns.has_name(b)), (Ok(false), Ok(true)));
     fs.close(opened).unwrap();
 }
 

@@ -31,6 +31,7 @@ fn mgs() -> Params {
         pools: Vec::new(),
         params: Vec::new(),
         nodemaps: Default::default(),
+        withdrawn: Vec::new(),
     };
     let config = Arc::new(Mutex::new(config));
     let params = Params::new();

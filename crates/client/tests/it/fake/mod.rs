@@ -219,6 +219,7 @@ impl Mounted {
                 pools: Vec::new(),
                 params: Vec::new(),
                 nodemaps: Default::default(),
+                withdrawn: Vec::new(),
             },
             next: 100,
             open: BTreeMap::new(),
