@@ -163,6 +163,20 @@ struct Executed {
     decided: Option<Change>,
 }
 
+impl Executed {
+    fn refused(errno: Errno) -> Executed {
+        Executed {
+            result: Err(errno),
+            grants: Vec::new(),
+            change: None,
+            lasting: None,
+            awaits: None,
+            dir: None,
+            decided: None,
+        }
+    }
+}
+
 /// Why a request was not executed.
 enum NotExecuted {
     /// The client was disconnected or evicted, or the MDT stops.
@@ -189,7 +203,7 @@ impl Mdt {
         if *export.role() != Role::Server {
             self.nodemaps.known().await;
         }
-        self.confine(export, origin, &mut call)?;
+        self.confine(export, &mut call)?;
         let result = match &call.request {
             Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
             Request::Replay { replays, first, last } => {
@@ -370,7 +384,8 @@ impl Mdt {
         origin: Option<Origin>,
         call: &Call,
     ) -> std::result::Result<Executed, NotExecuted> {
-        let (now, request) = (self.rt.now(), &call.request);
+        let (now, request, nodemaps) = (self.rt.now(), &call.request, self.nodemaps.get());
+        let limits = self.limits_to_execute(&nodemaps, export, request);
         let mut core = self.core.lock();
         // With the lock held: if the client disconnects later, `disconnected` closes what is opened
         // here.
@@ -389,6 +404,10 @@ impl Mdt {
         {
             self.wake_committer(&core);
             return Err(NotExecuted::RetryAfterRound(round));
+        }
+        let reached = limits.and_then(|limits| self.check_fids(&mut core, export, request, limits.as_ref()));
+        if let Err(errno) = reached {
+            return Ok(Executed::refused(errno));
         }
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;

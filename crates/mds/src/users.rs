@@ -19,10 +19,11 @@ use bytes::Bytes;
 use serde::Serialize;
 use sheen_lnet::Signer;
 use sheen_namespace::{ClientId, Done, EXEC, READ, Reach, WRITE};
-use sheen_rpc::{Export, Origin};
+use sheen_rpc::Export;
 use sheen_wire::auth::{Proof, Role};
 use sheen_wire::ldlm::{Enqueue, Mode};
 use sheen_wire::mds::{Answer, Call, Change, Closed, REOPENS_MAX, Replay, Reply, Request, SEQUENCES_MAX, flags};
+use sheen_wire::nodemap::Nodemaps;
 use sheen_wire::ost::{CAPABILITIES_MAX, CAPABILITY_PURPOSE, CAPABILITY_SECS, Capability, rights};
 use sheen_wire::{Errno, Fid, Result, Time, frame};
 
@@ -124,7 +125,7 @@ impl Mdt {
     /// # Errors
     /// EACCES: the client may not do this. EROFS: it may change nothing. EINVAL: an owner is not
     /// known. [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of others. E2BIG: too many files.
-    pub(crate) fn confine(&self, export: &Export, origin: Option<Origin>, call: &mut Call) -> Result<()> {
+    pub(crate) fn confine(&self, export: &Export, call: &mut Call) -> Result<()> {
         // The directory to be mounted is found with the limits of the client.
         if *export.role() == Role::Server || matches!(call.request, Request::Root { .. }) {
             return Ok(());
@@ -140,7 +141,10 @@ impl Mdt {
         let (mut core, mut reach) = (self.core.lock(), limits.reach());
         let own_work = limits.is_own_work(&mut core, export, &call.request);
         limits.map(&mut call.request, own_work)?;
-        self.check_fids(&mut core, export, origin, &call.request, &mut reach)?;
+        let new = new_fid(&call.request);
+        if new.is_some_and(|fid| !self.sequences.lock().has(holder_of(export), fid.seq)) {
+            return Err(Errno::UNKNOWN_SEQUENCE);
+        }
         match &mut call.request {
             Request::ReadDir { fid, attrs, .. } => {
                 let rights = limits.rights(&mut core, export, *fid, &mut reach)?;
@@ -186,38 +190,50 @@ impl Mdt {
                 layouts.clear();
                 Ok(())
             }
-            _ => Ok(()),
+            request @ (Request::TakeLayout { .. } | Request::SwapLayouts { .. }) => {
+                self.check_fids(&mut core, export, request, Some(&limits))
+            }
+            _ => Ok(()), // checked when it is executed
         }
     }
 
-    /// Checks the FIDs in a request.
+    /// Checks that the client can reach the files in a request. With the lock of the core held in
+    /// which the request is executed: another client could create a missing file before.
     ///
     /// # Errors
-    /// EACCES: the client cannot reach a file. ENOENT: there is no such file, or it is an orphan.
-    /// Another client could create it before the request is executed.
-    /// [`Errno::UNKNOWN_SEQUENCE`]: a new file has a FID of others.
-    fn check_fids(
+    /// EACCES: it cannot reach one. ENOENT: it cannot reach an orphan.
+    pub(crate) fn check_fids(
         &self,
         core: &mut Core,
         export: &Export,
-        origin: Option<Origin>,
         request: &Request,
-        reach: &mut Reach<'_>,
+        limits: Option<&Limits<'_>>,
     ) -> Result<()> {
-        let new = new_fid(request);
-        if new.is_some_and(|fid| !self.sequences.lock().has(holder_of(export), fid.seq)) {
-            return Err(Errno::UNKNOWN_SEQUENCE);
-        }
-        let mut involved = Vec::new();
+        let Some(limits) = limits else { return Ok(()) };
+        let (mut involved, mut reach) = (Vec::new(), limits.reach());
         core.ns.involved(request, &mut |fid| involved.push(fid));
-        let is_repeated = origin.is_some_and(|origin| core.ns.has_executed(export.client(), origin.xid));
         for fid in involved {
-            let is_missing = !is_repeated && Some(fid) != new && !core.ns.exists(fid)?;
-            if is_missing || !core.ns.reaches(ClientId(export.id()), fid, reach)? {
+            if !core.ns.reaches(ClientId(export.id()), fid, &mut reach)? {
                 return Err(if core.ns.has_name(fid)? { Errno::EACCES } else { Errno::ENOENT });
             }
         }
         Ok(())
+    }
+
+    /// Returns the limits with which a request is executed, after [`Mdt::confine`].
+    ///
+    /// # Errors
+    /// As [`Mdt::limits`], unless the request only ends the use of files.
+    pub(crate) fn limits_to_execute<'a>(
+        &self,
+        nodemaps: &'a Nodemaps,
+        export: &'a Export,
+        request: &Request,
+    ) -> Result<Option<Limits<'a>>> {
+        match self.limits(nodemaps, export) {
+            Err(_) if matches!(request, Request::Close { .. } | Request::Reopen { .. }) => Ok(None),
+            limits => limits,
+        }
     }
 
     /// Gives the client a new sequence. Returns the reply to it.

@@ -8,11 +8,6 @@ use sheen_wire::{
 use crate::{Namespace, Store, ops::entry, replies::Origin};
 
 impl<S: Store> Namespace<S> {
-    /// Whether a request of a client was executed already.
-    pub fn has_executed(&self, client: &str, xid: u64) -> bool {
-        self.replies.has(client, xid)
-    }
-
     /// Returns the reply and the transno of a request that was executed already, in this life or an
     /// earlier one.
     ///

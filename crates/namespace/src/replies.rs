@@ -63,11 +63,6 @@ impl Replies {
         executed.get(&origin.xid).copied()
     }
 
-    /// Whether a request was executed already.
-    pub(crate) fn has(&self, client: &str, xid: u64) -> bool {
-        self.0.get(client).is_some_and(|executed| executed.contains_key(&xid))
-    }
-
     /// Records an executed request in the batch of its change.
     pub(crate) fn executed<S: Store>(&mut self, tables: &mut Tables<S>, origin: &Origin, transno: u64) {
         let Some(key) = key::replies(origin.client) else { return };
