@@ -79,7 +79,7 @@ impl Host {
             for key in &withdrawn {
                 tracing::info!("key {key} was withdrawn: it is not accepted any more, and its connections end");
             }
-            self.report_withdrawn(&keyring).await;
+            self.report_withdrawn(keyring).await;
             if !withdrawn.is_empty() {
                 tracing::info!("closed {} connections", self.server.end_withdrawn());
             }
