@@ -85,15 +85,7 @@ mod tests {
             value: (*value).into(),
         });
         let targets = vec![target(TargetKind::Mdt, 0), target(TargetKind::Ost, 0), target(TargetKind::Ost, 1)];
-        Config {
-            fsname: "sheen".into(),
-            version: 1,
-            targets,
-            pools: Vec::new(),
-            params: params.collect(),
-            nodemaps: Default::default(),
-            withdrawn: Vec::new(),
-        }
+        Config { fsname: "sheen".into(), version: 1, targets, params: params.collect(), ..Config::default() }
     }
 
     #[test]

@@ -104,15 +104,7 @@ mod tests {
 
     fn config(inactive: Option<&str>) -> Config {
         let params = inactive.iter().map(|pattern| Setting { index: 1, pattern: (*pattern).into(), value: "0".into() });
-        Config {
-            fsname: "t".into(),
-            version: 1,
-            targets: Vec::new(),
-            pools: Vec::new(),
-            params: params.collect(),
-            nodemaps: Default::default(),
-            withdrawn: Vec::new(),
-        }
+        Config { fsname: "t".into(), version: 1, params: params.collect(), ..Config::default() }
     }
 
     #[test]

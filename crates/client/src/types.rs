@@ -150,10 +150,10 @@ pub enum MountError {
         /// The error. ENOTDIR: it is something else, such as a symbolic link.
         errno: Errno,
     },
-    /// The MDT refuses clients with this key.
+    /// The MDT refuses the client because of its nodemap.
     #[error(
-        "{0} refuses this mount: its key names a nodemap that does not exist, or whose fileset is no directory; ask an \
-         administrator for a key of another nodemap"
+        "{0} refuses this mount: the nodemap in its key does not exist, or the fileset of its nodemap is no directory; \
+         ask an administrator"
     )]
     Nodemap(String),
     /// The MDT did not answer for the root directory.

@@ -24,7 +24,8 @@ const HEADING: &str = "\
 ";
 /// The same for a key of a host.
 const HOST_HEADING: &str = "\
-# A host's key of a Sheen file system. A process that knows it can read and change all files.
+# A host's key of a Sheen file system. A process that knows it can act as any user that the nodemap
+# of the host permits, and as root without one.
 ";
 /// The same for a key of a user.
 const USER_HEADING: &str = "\

@@ -18,7 +18,6 @@ use sheen_wire::mds::{Answer, Closed, Reply, Request, SetAttr, flags, xattr};
 use sheen_wire::mirror::{self, MirrorChange};
 use sheen_wire::nodemap::{Nodemap, Nodemaps, Rules};
 use sheen_wire::{Cred, Errno, Fid, Result, fid::ROOT};
-
 use tracing::warn;
 
 use crate::mdt::Mdt;
@@ -117,8 +116,8 @@ impl Mdt {
         let nodemaps = self.nodemaps.get();
         let limits = self.limits(&nodemaps, export).map_err(|_| {
             warn!(
-                "{}: {} ({}) cannot mount: its key names a nodemap that does not exist, or the fileset of its nodemap \
-                 is no directory; `lctl nodemap_info all`, where the MGS runs, shows them",
+                "{}: {} ({}) cannot mount: the nodemap in its key does not exist, or the fileset of its nodemap is no \
+                 directory; `lctl nodemap_info all`, where the MGS runs, shows them",
                 self.name,
                 export.nid(),
                 export.role()

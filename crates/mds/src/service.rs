@@ -384,8 +384,9 @@ impl Mdt {
         origin: Option<Origin>,
         call: &Call,
     ) -> std::result::Result<Executed, NotExecuted> {
-        let (now, request, nodemaps) = (self.rt.now(), &call.request, self.nodemaps.get());
-        let limits = self.limits_to_execute(&nodemaps, export, request);
+        let (now, request) = (self.rt.now(), &call.request);
+        let nodemaps = (*export.role() != Role::Server).then(|| self.nodemaps.get());
+        let limits = nodemaps.as_deref().map_or(Ok(None), |all| self.limits_to_execute(all, export, request));
         let mut core = self.core.lock();
         // With the lock held: if the client disconnects later, `disconnected` closes what is opened
         // here.

@@ -18,7 +18,7 @@ pub mod show;
 pub mod text;
 
 use sheen_wire::nodemap::{
-    DEFAULT, FILESET_MAX, IDS_MAX, NAME_MAX, NODEMAPS_MAX, Nodemap, Nodemaps, RANGES_MAX, Range,
+    DEFAULT, FILESET_MAX, IDS_MAX, NAME_MAX, NODEMAPS_MAX, Nodemap, Nodemaps, RANGES_MAX, Range, is_name,
 };
 use sheen_wire::{Errno, Result};
 
@@ -168,8 +168,7 @@ pub fn check_name(name: &str) -> Result<()> {
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
-    let is_fine = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    if !name.is_empty() && name.bytes().all(is_fine) { Ok(()) } else { Err(Errno::EINVAL) }
+    if is_name(name) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 /// Checks whether clients can be confined to this directory. Empty and [`CLEAR`]: to none.

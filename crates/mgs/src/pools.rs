@@ -159,15 +159,7 @@ mod tests {
         };
         let mut targets = vec![target(TargetKind::Mdt, 0), target(TargetKind::Mdt, 99)];
         targets.extend((0..osts).map(|i| target(TargetKind::Ost, i)));
-        Config {
-            fsname: "sheen".into(),
-            version: 1,
-            targets,
-            pools: Vec::new(),
-            params: Vec::new(),
-            nodemaps: Default::default(),
-            withdrawn: Vec::new(),
-        }
+        Config { fsname: "sheen".into(), version: 1, targets, ..Config::default() }
     }
 
     #[test]

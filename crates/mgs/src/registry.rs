@@ -123,12 +123,10 @@ impl Registry {
         };
         let config = self.systems.entry(new.fsname.to_string()).or_insert_with(|| Config {
             fsname: new.fsname.to_string(),
-            version: 0,
-            targets: Vec::new(),
-            pools: Vec::new(),
             params: self.settings.clone(),
             nodemaps: self.nodemaps.clone(),
             withdrawn: self.withdrawn.clone(),
+            ..Config::default()
         });
         let (uuid, nids) = (new.uuid.to_string(), new.nids.to_vec());
         let target = Target { kind: new.kind, index, uuid, nids, incarnation: new.incarnation, removed: false };

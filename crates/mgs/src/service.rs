@@ -409,15 +409,7 @@ impl Mgs {
 
     /// Returns the configuration, or an empty one for an unknown file system.
     fn current(&self, fsname: &str) -> Config {
-        let nothing = || Config {
-            fsname: fsname.to_string(),
-            version: 0,
-            targets: Vec::new(),
-            pools: Vec::new(),
-            params: Vec::new(),
-            nodemaps: Nodemaps::default(),
-            withdrawn: Vec::new(),
-        };
+        let nothing = || Config { fsname: fsname.to_string(), ..Config::default() };
         self.config(fsname).unwrap_or_else(nothing)
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use sheen_lnet::{Frame, Live, Nid, Sender};
 use sheen_wire::{
     Bulk, Protocol,
-    auth::{Role, User},
+    auth::Role,
     frame::{self, Kind},
 };
 use tokio::sync::Notify;
@@ -251,11 +251,6 @@ impl Export {
     /// Returns the client's authority.
     pub fn role(&self) -> &Role {
         &self.role
-    }
-
-    /// Returns the user as whom alone the client may act; `None`: it may act as any.
-    pub fn user(&self) -> Option<&User> {
-        if let Role::User(user) = &self.role { Some(user) } else { None }
     }
 
     /// Returns the address of the client's last connection; `0@lo` for a client in this process.

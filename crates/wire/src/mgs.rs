@@ -138,7 +138,7 @@ impl fmt::Display for Setting {
 }
 
 /// Configuration of a file system as the MGS knows it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// Name of the file system.
     pub fsname: String,

@@ -24,15 +24,8 @@ fn mgs() -> Params {
         incarnation: 1,
         removed: false,
     };
-    let config = Config {
-        fsname: "lustre".into(),
-        version: 1,
-        targets: (0..4).map(target).collect(),
-        pools: Vec::new(),
-        params: Vec::new(),
-        nodemaps: Default::default(),
-        withdrawn: Vec::new(),
-    };
+    let config =
+        Config { fsname: "lustre".into(), version: 1, targets: (0..4).map(target).collect(), ..Config::default() };
     let config = Arc::new(Mutex::new(config));
     let params = Params::new();
     let shown = config.clone();
