@@ -29,6 +29,7 @@ use crate::{
 };
 
 mod authentication;
+mod flavor;
 mod follow;
 mod mdt_registration;
 pub mod protection;
@@ -231,6 +232,7 @@ impl Host {
     /// system belongs to the user of this process and has the default layout `root_layout`.
     /// `nids`: those to register.
     pub async fn mdt(&self, dir: &Path, fsname: &str, root_layout: Asked, mgs: &[Nid], nids: &[Nid]) -> Result {
+        self.register_flavor(fsname);
         self.follow_config(fsname, mgs);
         let config = MdtConfig {
             sharing: self.mdt_sharing.clone(),
@@ -297,6 +299,7 @@ impl Host {
         mgs: &[Nid],
         nids: &[Nid],
     ) -> Result<String> {
+        self.register_flavor(fsname);
         self.first_settings(fsname, mgs).await;
         self.follow_config(fsname, mgs);
         let config = OstConfig {
@@ -327,6 +330,7 @@ impl Host {
         source: &str,
         mut face: sheen_mount::Options,
     ) -> Result<Mount> {
+        self.register_flavor(fsname);
         let client_options = ClientOptions {
             groups: Arc::new(ProcGroups),
             mountpoint: mountpoint.to_string_lossy().into_owned(),

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use sheen_keys::Keyring;
-use sheen_lnet::{Applying, Issuing, Keys, Protection, Trust};
+use sheen_lnet::{Applying, Issuing, Keys, Trust};
 use sheen_wire::auth::Flavor;
 
 use crate::{
@@ -18,8 +18,7 @@ pub fn of_server(auth: &AuthArg) -> Trust {
         AuthMode::Key => {
             let issuing =
                 auth.munge.map(|whom| Issuing { witness: Arc::new(Munge::new()), hosts: whom == MungeArg::Hosts });
-            let protection = auth.flavor.map_or_else(Protection::default, Protection::from);
-            Keys { relays: auth.allow_relays, protection, issuing, ..Keys::new(Keyring::of_user()) }.into()
+            Keys { relays: auth.allow_relays, flavor: auth.flavor, issuing, ..Keys::new(Keyring::of_user()) }.into()
         }
         AuthMode::None => Trust::All,
     }
@@ -29,10 +28,7 @@ pub fn of_server(auth: &AuthArg) -> Trust {
 /// if it is neither root nor this user.
 pub fn of_mount(auth: AuthMode, flavor: Option<Flavor>, servers: Option<u32>) -> Trust {
     match auth {
-        AuthMode::Key => {
-            let protection = flavor.map_or_else(Protection::default, Protection::from);
-            Keys { protection, applying: Some(applying(servers)), ..Keys::new(Keyring::of_user()) }.into()
-        }
+        AuthMode::Key => Keys { flavor, applying: Some(applying(servers)), ..Keys::new(Keyring::of_user()) }.into(),
         AuthMode::None => Trust::All,
     }
 }

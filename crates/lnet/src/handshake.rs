@@ -129,9 +129,9 @@ impl Net {
     }
 
     async fn introduce_once(&self, keys: &Keys, sender: &Sender, receiver: &mut Receiver) -> io::Result<Step> {
-        let Keys { keyring, open_servers, protection, applying, .. } = keys;
+        let Keys { keyring, open_servers, applying, .. } = keys;
         let route = route_of_client(sender)?;
-        let least = protection.of(route);
+        let least = self.least_flavor(keys, route.is_local());
         let offered = least.and_more();
         post(sender, &Auth::Begin { flavors: offered, route })?;
         let (cluster, accepted, flavor, challenge, issues) = match reply(receiver).await? {
@@ -270,7 +270,7 @@ impl Net {
             return Ok(Err(Stranger::Relayed(route)));
         }
         // The two ends of a relay may be on different hosts.
-        let least = if relayed { keys.protection.network } else { keys.protection.of(route) };
+        let least = self.least_flavor(keys, route.is_local() && !relayed);
         let Some(flavor) = least.choose(offered) else { return Ok(Err(Stranger::Flavor)) };
         let Some(cluster) = keys.keyring.cluster() else { return Ok(Err(Stranger::Starting)) };
         let accepted = keys.keyring.accepted_ids();

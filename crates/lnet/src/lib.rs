@@ -5,7 +5,7 @@
 //!   its connections, faults to inject;
 //! * `handshake`: authentication of the two ends of a tcp connection, and [`auth_error`], why it
 //!   failed; [`application`]: keys for clients that have none; `seal`: the protection of frames
-//!   afterwards;
+//!   afterwards, and `protection`: how much of it is demanded;
 //! * [`audit`]: refusals and issued keys, for the audit trail of a server;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.
@@ -31,6 +31,7 @@ mod handshake;
 pub mod net;
 pub mod nid;
 mod noise;
+mod protection;
 pub mod receiver;
 mod seal;
 pub mod sender;
@@ -40,7 +41,7 @@ pub use audit::{Audit, Denied, Event};
 pub use auth_error::{AuthError, Stranger};
 pub use fault::Fault;
 pub use frame::{Frame, Live, Source, Stretch};
-pub use net::{Acceptor, Connection, Keys, Limits, Local, Net, Protection, Trust};
+pub use net::{Acceptor, Connection, Keys, Limits, Local, Net, Trust};
 pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, Source as MountSource, check_fsname, parse_source, split_nids};
 pub use receiver::{Receiver, RecvError};
 pub use sender::Sender;

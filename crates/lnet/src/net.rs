@@ -15,7 +15,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use sheen_keys::{Keyring, Signer};
 use sheen_rt::{Listener, Rt, Stream};
-use sheen_wire::auth::{Claim, Flavor, Route};
+use sheen_wire::auth::{Claim, Flavor};
 use tokio::sync::{Notify, Semaphore, futures::Notified};
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     application::{Applying, Issuing},
     audit::{Audit, Event},
     fault::{Fault, Faults},
+    protection::Demands,
     receiver::{Pools, Receiver},
     sender::{Ends, Sender},
 };
@@ -78,48 +79,19 @@ pub struct Keys {
     /// As a server, this process also accepts connections on its host that somebody passes on, such
     /// as a tunnel.
     pub relays: bool,
-    /// The least protection of connections.
-    pub protection: Protection,
+    /// The least protection of connections. `None`: that of [`Net::demand`], or the default.
+    pub flavor: Option<Flavor>,
     /// As a client, this process applies for a key if it has none.
     pub applying: Option<Applying>,
     /// As a server, this process issues keys to clients that have none.
     pub issuing: Option<Issuing>,
 }
 
-/// The least protection that an end of a connection accepts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Protection {
-    /// If both ends are on one host.
-    pub local: Flavor,
-    /// Between hosts.
-    pub network: Flavor,
-}
-
-impl Default for Protection {
-    /// Nobody but root can change what two processes of a host send each other.
-    fn default() -> Protection {
-        Protection { local: Flavor::Null, network: Flavor::Integrity }
-    }
-}
-
-impl From<Flavor> for Protection {
-    fn from(flavor: Flavor) -> Protection {
-        Protection { local: flavor, network: flavor }
-    }
-}
-
-impl Protection {
-    /// Returns the least protection of a connection.
-    pub(crate) fn of(self, route: Route) -> Flavor {
-        if route.is_local() { self.local } else { self.network }
-    }
-}
-
 impl Keys {
     /// Returns the defaults of a process with this keyring.
     pub fn new(keyring: impl Into<Arc<Keyring>>) -> Keys {
-        let (keyring, protection) = (keyring.into(), Protection::default());
-        Keys { keyring, open_servers: false, relays: false, protection, applying: None, issuing: None }
+        let keyring = keyring.into();
+        Keys { keyring, open_servers: false, relays: false, flavor: None, applying: None, issuing: None }
     }
 }
 
@@ -135,6 +107,7 @@ pub struct Net {
     rt: Rt,
     limits: Limits,
     trust: Trust,
+    demands: Demands,
     audit: Option<Arc<dyn Audit>>,
     services: RwLock<BTreeMap<String, Local>>,
     /// Incremented by each change of `services` or `addresses`.
@@ -194,6 +167,7 @@ impl Net {
             rt,
             limits,
             trust,
+            demands: Demands::default(),
             audit,
             services: RwLock::default(),
             generation: AtomicU64::new(1),
@@ -239,6 +213,10 @@ impl Net {
             Trust::All => true,
             Trust::Keys(keys) => keys.keyring.accepts(claim),
         }
+    }
+
+    pub(crate) fn demands(&self) -> &Demands {
+        &self.demands
     }
 
     pub(crate) fn limits(&self) -> &Limits {

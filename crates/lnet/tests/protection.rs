@@ -35,7 +35,7 @@ fn run(seed: u64, test: impl AsyncFnOnce(Rt)) {
 
 fn trust(flavor: Flavor) -> Trust {
     let keyring = Keyring::of(vec![Key::new(ClusterId(7), 1, [1; 32], 0)]);
-    Keys { relays: true, protection: flavor.into(), ..Keys::new(keyring) }.into()
+    Keys { relays: true, flavor: Some(flavor), ..Keys::new(keyring) }.into()
 }
 
 /// Returns a frame whose bulk has runs of these lengths.
@@ -160,6 +160,47 @@ fn connection_between_hosts_has_integrity_by_default_and_one_on_a_host_does_not(
         let wanted = if client_host == 1 { Flavor::Null } else { Flavor::Integrity };
         assert_eq!(flavor.unwrap(), wanted, "client on host {client_host}");
     }
+}
+
+/// Connects two hosts whose users chose these flavors, and whose file system demands another one.
+/// Returns the flavor of the connection.
+fn flavor_between_hosts(server: (Option<Flavor>, Flavor), client: (Option<Flavor>, Flavor)) -> Flavor {
+    let sim = Sim::new(1, SimConfig::default());
+    let net = |host, (flavor, demanded)| {
+        let keyring = Keyring::of(vec![Key::new(ClusterId(7), 1, [1; 32], 0)]);
+        let net = Net::trusting(sim.rt(host), Keys { flavor, ..Keys::new(keyring) }.into());
+        net.demand("a", demanded);
+        net.demand("b", Flavor::Null);
+        assert_eq!((net.demanded("a"), net.demanded("c")), (Some(demanded), None));
+        net
+    };
+    let (server, client, addr) = (net(1, server), net(2, client), sim.addr(1, 7988));
+    let flavor = sim.run(async {
+        let acceptor = server.listen(addr).await.unwrap();
+        let serving = server.clone();
+        let admitted = server.rt().spawn("admit", async move {
+            let mut connection = acceptor.accept().await;
+            serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
+            assert!(serving.protects(&connection.sender));
+            serving.demand("b", Flavor::Privacy);
+            assert_eq!(serving.protects(&connection.sender), connection.sender.flavor() == Flavor::Privacy);
+        });
+        let connection = client.connect(addr).await.unwrap();
+        connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+        admitted.await.unwrap();
+        connection.sender.flavor()
+    });
+    flavor.unwrap()
+}
+
+#[test]
+fn flavor_of_a_file_system_replaces_the_default_and_raises_what_users_chose() {
+    let (null, integrity, privacy) = (Flavor::Null, Flavor::Integrity, Flavor::Privacy);
+    assert_eq!(flavor_between_hosts((None, null), (None, null)), null);
+    assert_eq!(flavor_between_hosts((None, privacy), (None, null)), privacy);
+    assert_eq!(flavor_between_hosts((None, null), (None, integrity)), integrity);
+    assert_eq!(flavor_between_hosts((Some(privacy), null), (None, null)), privacy);
+    assert_eq!(flavor_between_hosts((Some(null), privacy), (Some(null), null)), privacy);
 }
 
 #[test]

@@ -12,7 +12,9 @@ pub fn fsname_of(name: &str) -> Option<&str> {
     let parts: Vec<&str> = name.split(['.', '/']).collect();
     match parts[..] {
         ["mgs", "MGS", "live", "params"] => None,
-        ["mgs", "MGS", "live" | "nodemaps" | "pools", fsname] | ["mgc", fsname, "params"] => Some(fsname),
+        ["mgs", "MGS", "live" | "nodemaps" | "pools", fsname] | ["mgc", fsname, "params"] | ["srpc", fsname, ..] => {
+            Some(fsname)
+        }
         ["llite", mount, ..] => mount.rsplit_once('-').map(|(fsname, _)| fsname),
         ["ldlm", "namespaces", locks, ..] => fsname_of_device(target_of_locks(locks)),
         _ => parts.iter().find_map(|part| fsname_of_device(part)),
@@ -72,6 +74,7 @@ mod tests {
             ("ldlm.namespaces.mdt-sheen-MDT0000_UUID.stats", "sheen"),
             ("ldlm.namespaces.filter-a-OST0000-osc-ff00.lru_size", "filter-a"),
             ("mgc.sheen.params", "sheen"),
+            ("srpc.a-b.flavor", "a-b"),
             ("mgs.MGS.live.sheen", "sheen"),
             ("mgs.MGS.pools.sheen", "sheen"),
             ("mgs.MGS.nodemaps.sheen", "sheen"),

@@ -24,7 +24,7 @@ impl Labels {
     pub(crate) fn of(path: &str) -> Labels {
         let parts: Vec<&str> = path.split('/').collect();
         let device = match parts[..] {
-            ["mgc", _, "params"] => None,
+            ["mgc", _, "params"] | ["srpc", ..] => None,
             ["ldlm", "namespaces", device, _, ..] | [_, device, _, ..] => Some(device),
             _ => None,
         };
@@ -49,6 +49,7 @@ mod tests {
             ("lov/sheen-clilov-ff00/pools/fast", "sheen", "", "sheen-clilov-ff00"),
             ("llite/sheen-ff00/stats", "sheen", "", "sheen-ff00"),
             ("mgc/sheen/params", "sheen", "", ""),
+            ("srpc/sheen/flavor", "sheen", "", ""),
             ("mgc/MGC10.0.2.15@tcp/active", "", "", "MGC10.0.2.15@tcp"),
             ("mgs/MGS/live/params", "", "", "MGS"),
             ("lnet/delay_us", "", "", ""),

@@ -160,12 +160,12 @@ impl Server {
         self.inner.serves_until.store(end.as_nanos(), Ordering::Release);
     }
 
-    /// Closes the connections whose clients used keys that this process does not accept any more.
-    /// Returns their number. A client with another key can connect again.
-    pub fn end_withdrawn(&self) -> usize {
+    /// Closes the connections whose clients used keys that this process does not accept any more,
+    /// and those with less protection than it demands now. Returns their number. A client with
+    /// another key can connect again, as can one that knows the flavor.
+    pub fn end_refused(&self) -> usize {
         let connections = self.inner.connections.lock();
-        let ended: Vec<Sender> =
-            connections.values().filter(|sender| self.inner.is_withdrawn(sender)).cloned().collect();
+        let ended: Vec<Sender> = connections.values().filter(|sender| self.inner.is_refused(sender)).cloned().collect();
         drop(connections);
         ended.iter().for_each(Sender::close);
         ended.len()
@@ -203,9 +203,10 @@ fn bulk_max(bytes: usize) -> usize {
 }
 
 impl Inner {
-    /// Returns whether the key of a connection's client was withdrawn.
-    fn is_withdrawn(&self, sender: &Sender) -> bool {
-        sender.claim().is_some_and(|claim| !self.net.accepts(claim))
+    /// Returns whether the key of a connection's client was withdrawn, or the connection has less
+    /// protection than is demanded now.
+    fn is_refused(&self, sender: &Sender) -> bool {
+        sender.claim().is_some_and(|claim| !self.net.accepts(claim)) || !self.net.protects(sender)
     }
 
     fn take(&self, target: &str) -> Option<Arc<dyn AnyTarget>> {
@@ -286,9 +287,9 @@ impl Inner {
             Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
             Err(e) => Err(e.into()),
         };
-        // The client learns of the end at once, and reconnects if it has another key.
+        // The client learns of the end at once, and reconnects if it can.
         let end = match Ended::of(&ended) {
-            Ended::Broken if self.is_withdrawn(sender) => Ended::Closed,
+            Ended::Broken if self.is_refused(sender) => Ended::Closed,
             end => end,
         };
         target.detach(&session, end);

@@ -5,7 +5,9 @@ use std::{ffi::OsStr, fs, path::Path, process::Command};
 use sheen_tests::{
     Fs, Mount, Ran, can_mount, is_mounted, is_root,
     mounts::{as_nobody, get_param},
-    new_dir, noise, run, run_command, run_within, sh, sheen,
+    new_dir, noise, run, run_command, run_within,
+    sandbox::Sandbox,
+    sh, sheen,
     wait::{EVENTUALLY, eventually},
 };
 
@@ -211,6 +213,34 @@ fn mount_that_demands_privacy_gets_it() {
             flavors.matches(&format!("rpc flavor:      {flavor}\n")).count() == 3
         });
     }
+}
+
+#[test]
+fn flavor_of_a_file_system_reaches_its_mounts_and_their_present_connections() {
+    Sandbox::enter("flavor", |s| {
+        s.up("scratch", "/mnt/here");
+        s.mount_again("/mnt/there");
+        let there = |script: &str| s.sh(Path::new("/mnt/there"), script);
+        let flavors = "id=$(lfs getname -i /mnt/there)
+                       lctl get_param -n [mo][ds]c.*-$id.srpc_info | grep '^rpc' | sort | uniq -c | xargs";
+        // One to the MDT, and one to each OST. The mount of the servers' process uses `lo`.
+        eventually("the mount is connected", || there(flavors).ok() == "5 rpc flavor: null\n");
+        there("seq 300000 > before; lctl conf_param scratch.srpc.flavor.default=privacy").ok();
+        // Its connections were closed. Requests open new ones.
+        let wide =
+            "lfs setstripe -c 4 -S 64k wide; dd if=before of=wide bs=64k count=4 conv=fsync,notrunc 2>&1; rm wide";
+        eventually("all its connections are private", || {
+            there(wide).ok();
+            there(flavors).ok() == "5 rpc flavor: privacy\n"
+        });
+        there("set -e; seq 300000 | cmp - before; seq 300000 > after").ok();
+        assert!(there("lctl llog_print params").ok().contains("parameter: srpc.scratch.flavor, value: privacy"));
+        let refused = there("lctl conf_param scratch.srpc.flavor.tcp.cli2ost=null");
+        assert!(refused.code == 22 && refused.err.contains("FSNAME.srpc.flavor.default"), "{}", refused.err);
+        assert_eq!(there("lctl conf_param scratch.srpc.flavor.tcp=krb5p").code, 22);
+        s.mount_again("/mnt/later");
+        s.sh(Path::new("/mnt/later"), "seq 300000 | cmp - after").ok();
+    });
 }
 
 #[test]

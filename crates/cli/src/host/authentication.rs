@@ -81,7 +81,7 @@ impl Host {
             }
             self.report_withdrawn(keyring).await;
             if !withdrawn.is_empty() {
-                tracing::info!("closed {} connections", self.server.end_withdrawn());
+                tracing::info!("closed {} connections", self.server.end_refused());
             }
             if unusable != fault {
                 unusable.iter().for_each(|fault| tracing::warn!("a key of this server is not usable: {fault}"));

@@ -1,5 +1,6 @@
 //! `lctl conf_param`: Lustre's older command for permanent settings, by target and kind of device.
 //! `sheen-OST0001.osc.active=0` means `set_param -P osc.sheen-OST0001-osc-*.active=0`.
+//! `sheen.srpc.flavor.default=privacy` means `set_param -P srpc.sheen.flavor=privacy`.
 
 use std::io;
 
@@ -27,7 +28,8 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         writeln!(
             tool.err,
             "error: conf_param: invalid keyword '{keyword}': expected FSNAME-OST0000.{{osc,ost}}.PARAM, \
-             FSNAME-MDT0000.{{mdc,mdt,lov}}.PARAM or FSNAME.{{osc,mdc,llite}}.PARAM; 'set_param -P' accepts any pattern"
+             FSNAME-MDT0000.{{mdc,mdt,lov}}.PARAM, FSNAME.{{osc,mdc,llite}}.PARAM or FSNAME.srpc.flavor.default; \
+             'set_param -P' accepts any pattern"
         )?;
         return Ok(Errno::EINVAL.0);
     };
@@ -48,6 +50,11 @@ fn pattern(keyword: &str) -> Option<String> {
         return None;
     }
     let devices = match (name, device) {
+        // There is one network besides `lo`, which needs no protection, and one flavor for all
+        // directions.
+        (None, "srpc") => {
+            return matches!(param, "flavor.default" | "flavor.tcp").then(|| format!("srpc.{fsname}.flavor"));
+        }
         (None, "osc") => format!("osc.{fsname}-OST*-osc-*"),
         (None, "mdc") => format!("mdc.{fsname}-MDT*-mdc-*"),
         (None, "llite") => format!("llite.{fsname}-*"),
@@ -82,6 +89,8 @@ mod tests {
             ("sheen.osc.max_dirty_mb", "osc.sheen-OST*-osc-*.max_dirty_mb"),
             ("a-b-OST0000.ost.degraded", "obdfilter.a-b-OST0000.degraded"),
             ("a-b.llite.statahead_max", "llite.a-b-*.statahead_max"),
+            ("a-b.srpc.flavor.default", "srpc.a-b.flavor"),
+            ("sheen.srpc.flavor.tcp", "srpc.sheen.flavor"),
         ] {
             assert_eq!(pattern(keyword).as_deref(), Some(want), "{keyword}");
         }
@@ -90,7 +99,14 @@ mod tests {
         {
             assert_eq!(pattern(keyword), None, "{keyword}");
         }
-        for keyword in ["-OST0000.osc.a", "sheen-OST0000.mdt.a", "sheen-MDT0000.osc.a", "sheen-MDTffff.mdt.a"] {
+        for keyword in [
+            "-OST0000.osc.a",
+            "sheen-OST0000.mdt.a",
+            "sheen.srpc.flavor.tcp.cli2ost",
+            "sheen-OST0000.srpc.flavor.tcp",
+            "sheen-MDT0000.osc.a",
+            "sheen-MDTffff.mdt.a",
+        ] {
             assert_eq!(pattern(keyword), None, "{keyword}");
         }
     }

@@ -109,7 +109,7 @@ struct Hosts {
 async fn cases(hosts: Hosts) {
     let keyring = Arc::new(Keyring::of(vec![Key::new(ClusterId(1), 1, [1; 32], 0)]));
     for flavor in Flavor::ALL {
-        let trust = Keys { protection: flavor.into(), ..Keys::new(keyring.clone()) }.into();
+        let trust = Keys { flavor: Some(flavor), ..Keys::new(keyring.clone()) }.into();
         cases_with(&Hosts { trust, ..hosts.clone() }).await;
     }
 }
