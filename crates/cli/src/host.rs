@@ -29,7 +29,7 @@ use crate::{
 };
 
 mod authentication;
-mod flavor;
+pub mod flavor;
 mod follow;
 mod mdt_registration;
 pub mod protection;

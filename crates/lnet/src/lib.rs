@@ -4,8 +4,8 @@
 //! * [`net`]: [`Net`], a process's view of the network: the services that run in it, its addresses,
 //!   its connections, faults to inject;
 //! * `handshake`: authentication of the two ends of a tcp connection, and [`auth_error`], why it
-//!   failed; [`application`]: keys for clients that have none; `seal`: the protection of frames
-//!   afterwards, and `protection`: how much of it is demanded;
+//!   failed; [`application`]: keys for clients that have none;
+//! * `seal`: the protection of frames afterwards, and `protection`: how much of it is demanded;
 //! * [`audit`]: refusals and issued keys, for the audit trail of a server;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.

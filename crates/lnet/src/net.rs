@@ -215,8 +215,32 @@ impl Net {
         }
     }
 
-    pub(crate) fn demands(&self) -> &Demands {
-        &self.demands
+    /// Sets the least flavor of new connections of this process, because a file system demands it.
+    /// `None`: it leaves the flavor to its processes. Present connections stay ([`Net::protects`]).
+    pub fn demand(&self, fsname: &str, flavor: Option<Flavor>) {
+        self.demands.set(fsname, flavor);
+    }
+
+    /// Returns the flavor that a file system demands. `None`: it leaves the flavor to its
+    /// processes.
+    pub fn demanded(&self, fsname: &str) -> Option<Flavor> {
+        self.demands.of(fsname)
+    }
+
+    /// Returns whether a connection has the protection that this process and its file systems
+    /// demand.
+    pub fn protects(&self, sender: &Sender) -> bool {
+        match &self.trust {
+            Trust::Keys(keys) => sender.flavor() >= self.demands.least(keys.flavor).unwrap_or(Flavor::Null),
+            Trust::All => true,
+        }
+    }
+
+    /// Returns the least flavor of a new connection. By default it is null within a host: nobody
+    /// but root can change what two processes of a host send each other.
+    pub(crate) fn least_flavor(&self, keys: &Keys, is_within_host: bool) -> Flavor {
+        let default = if is_within_host { Flavor::Null } else { Flavor::Integrity };
+        self.demands.least(keys.flavor).unwrap_or(default)
     }
 
     pub(crate) fn limits(&self) -> &Limits {

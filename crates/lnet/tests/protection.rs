@@ -169,8 +169,8 @@ fn flavor_between_hosts(server: (Option<Flavor>, Flavor), client: (Option<Flavor
     let net = |host, (flavor, demanded)| {
         let keyring = Keyring::of(vec![Key::new(ClusterId(7), 1, [1; 32], 0)]);
         let net = Net::trusting(sim.rt(host), Keys { flavor, ..Keys::new(keyring) }.into());
-        net.demand("a", demanded);
-        net.demand("b", Flavor::Null);
+        net.demand("a", Some(demanded));
+        net.demand("b", Some(Flavor::Null));
         assert_eq!((net.demanded("a"), net.demanded("c")), (Some(demanded), None));
         net
     };
@@ -182,8 +182,10 @@ fn flavor_between_hosts(server: (Option<Flavor>, Flavor), client: (Option<Flavor
             let mut connection = acceptor.accept().await;
             serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
             assert!(serving.protects(&connection.sender));
-            serving.demand("b", Flavor::Privacy);
+            serving.demand("b", Some(Flavor::Privacy));
             assert_eq!(serving.protects(&connection.sender), connection.sender.flavor() == Flavor::Privacy);
+            serving.demand("b", None);
+            assert!(serving.protects(&connection.sender));
         });
         let connection = client.connect(addr).await.unwrap();
         connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();

@@ -203,10 +203,15 @@ fn bulk_max(bytes: usize) -> usize {
 }
 
 impl Inner {
-    /// Returns whether the key of a connection's client was withdrawn, or the connection has less
+    /// Returns whether the key of a connection's client was withdrawn.
+    fn is_withdrawn(&self, sender: &Sender) -> bool {
+        sender.claim().is_some_and(|claim| !self.net.accepts(claim))
+    }
+
+    /// Returns whether a connection is to end: its client's key was withdrawn, or it has less
     /// protection than is demanded now.
     fn is_refused(&self, sender: &Sender) -> bool {
-        sender.claim().is_some_and(|claim| !self.net.accepts(claim)) || !self.net.protects(sender)
+        self.is_withdrawn(sender) || !self.net.protects(sender)
     }
 
     fn take(&self, target: &str) -> Option<Arc<dyn AnyTarget>> {
@@ -287,9 +292,9 @@ impl Inner {
             Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
             Err(e) => Err(e.into()),
         };
-        // The client learns of the end at once, and reconnects if it can.
+        // The client learns of the end at once, and reconnects if it has another key.
         let end = match Ended::of(&ended) {
-            Ended::Broken if self.is_refused(sender) => Ended::Closed,
+            Ended::Broken if self.is_withdrawn(sender) => Ended::Closed,
             end => end,
         };
         target.detach(&session, end);

@@ -24,24 +24,35 @@ impl Host {
 
 fn register(params: &Params, net: &Arc<Net>, server: &Arc<Server>, fsname: &str) {
     let name = format!("srpc.{fsname}.flavor");
-    if params.get(&name).is_ok_and(|found| !found.is_empty()) {
+    if params.get(&name).is_ok() {
         return;
     }
     let (read, of) = (net.clone(), fsname.to_owned());
     let get = move || read.demanded(&of).map_or_else(|| DEFAULT.to_owned(), |flavor| flavor.to_string());
     let (net, server, of) = (net.clone(), Arc::downgrade(server), fsname.to_owned());
     let set = move |text: &str| {
-        let flavor: Flavor = text.trim().parse().map_err(|_| Errno::EINVAL)?;
-        if matches!(net.trust(), Trust::All) && flavor != Flavor::Null {
+        let flavor = parse(text)?;
+        if matches!(net.trust(), Trust::All) && flavor.is_some_and(|flavor| flavor != Flavor::Null) {
             return Err(Errno::EOPNOTSUPP);
         }
         net.demand(&of, flavor);
         // Clients connect again with the new flavor.
         let ended = server.upgrade().map_or(0, |server| server.end_refused());
-        tracing::info!("{of} demands the flavor {flavor}: closed {ended} connections with less protection");
+        tracing::info!("{of} demands the flavor {}: closed {ended} connections with less", text.trim());
         Ok(())
     };
     params.register(&name, Param::text_rw(get, set));
+}
+
+/// Parses a value of the parameter. `None`: the default.
+///
+/// # Errors
+/// EINVAL: it is neither a flavor nor `default`.
+pub fn parse(text: &str) -> Result<Option<Flavor>, Errno> {
+    match text.trim() {
+        DEFAULT => Ok(None),
+        flavor => flavor.parse().map(Some).map_err(|_| Errno::EINVAL),
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +80,7 @@ mod tests {
         let keys = || Keys::new(Keyring::of(vec![Key::new(ClusterId(7), 1, [1; 32], 0)])).into();
         assert_eq!(flavor_of(keys(), &[]), (vec![], "default".into()));
         assert_eq!(flavor_of(keys(), &["privacy"]), (vec![0], "privacy".into()));
+        assert_eq!(flavor_of(keys(), &["privacy", "default"]), (vec![0, 0], "default".into()));
         assert_eq!(flavor_of(keys(), &["integrity", "ski"]), (vec![0, Errno::EINVAL.0], "integrity".into()));
         let (errors, value) = flavor_of(Trust::All, &["privacy", "null"]);
         assert_eq!((errors, &value[..]), (vec![Errno::EOPNOTSUPP.0, 0], "null"));

@@ -9,6 +9,7 @@ use sheen_wire::mgs::{TARGETS_MAX, parse_ost};
 
 use super::options;
 use super::{permanent, tool::Tool, usage};
+use crate::host::flavor;
 use crate::lfs::getopt::{Spec, Value};
 
 const OPTIONS: Spec = Spec { short: "d", long: &[("delete", Value::No, "d")] };
@@ -33,6 +34,14 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         )?;
         return Ok(Errno::EINVAL.0);
     };
+    // An MGS in a process of its own has no such parameter that would refuse the value.
+    if let Some(value) = value.filter(|value| pattern.starts_with("srpc.") && flavor::parse(value).is_err()) {
+        writeln!(
+            tool.err,
+            "error: conf_param: invalid flavor '{value}': expected null, integrity, privacy or default"
+        )?;
+        return Ok(Errno::EINVAL.0);
+    }
     let arg = value.map_or_else(|| pattern.clone(), |value| format!("{pattern}={value}"));
     permanent::set(&[arg], given.has("d"), true, tool)
 }
