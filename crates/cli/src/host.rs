@@ -12,7 +12,7 @@ use sheen_layout::Asked;
 use sheen_lnet::{Audit, Fault, MountSource, Net, Nid, Trust, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgs::Mgs;
-use sheen_mount::{Mount, ProcGroups};
+use sheen_mount::{JobIds, Mount, ProcGroups};
 use sheen_oss::{DataConfig, DiskSpec, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, Unit};
 use sheen_rpc::{SelftestService, Server, Service};
@@ -31,6 +31,7 @@ use crate::{
 mod authentication;
 pub mod flavor;
 mod follow;
+mod job_ids;
 mod mdt_registration;
 pub mod protection;
 mod registration;
@@ -76,6 +77,8 @@ pub struct Host {
     /// The directories of its targets.
     watched_dirs: WatchedDirs,
     audit: Option<Arc<AuditFile>>,
+    /// Names the jobs of the programs on its mounts.
+    jobs: Arc<JobIds>,
     _control: Option<Control>,
 }
 
@@ -137,6 +140,8 @@ impl Host {
         let net = Net::audited(rt.clone(), trust, audit.clone().map(|audit| -> Arc<dyn Audit> { audit }));
         let params = Params::new();
         register_delay(&params, &net);
+        let jobs = Arc::new(JobIds::default());
+        job_ids::register(&params, &jobs);
         let control = match Control::serve(&params) {
             Ok(control) => Some(control),
             Err(e) => {
@@ -160,6 +165,7 @@ impl Host {
             config_tasks: Mutex::default(),
             watched_dirs: WatchedDirs::default(),
             audit,
+            jobs,
             _control: control,
         }
     }
@@ -359,6 +365,7 @@ impl Host {
             tracing::warn!("{source} is mounted read-only: its servers permit no changes");
             face.flags.read_only = true;
         }
+        face.jobs = self.jobs.clone();
         let name = format!("llite.{}-{}.fuse_stats", client.fsname(), client.instance());
         let started = Mount::start(self.rt.clone(), client, mountpoint, source, face);
         let mount = started.context(format!("cannot mount at {}", mountpoint.display()))?;

@@ -46,6 +46,7 @@ mod env;
 mod error;
 mod fence;
 mod identity;
+mod jobs;
 mod lfsck;
 mod limits;
 mod locks;

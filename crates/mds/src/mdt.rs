@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use sheen_lnet::Net;
 use sheen_lockd::Lockd;
 use sheen_objects::sharing::Share;
-use sheen_params::{Params, Stats};
+use sheen_params::{JobStats, Params, Stats};
 use sheen_recovery::Counts;
 use sheen_rpc::Server;
 use sheen_rt::operation;
@@ -64,6 +64,7 @@ pub struct Mdt {
     /// Last transno that was durable before the recovery.
     pub(crate) committed_before: u64,
     pub(crate) stats: Stats,
+    pub(crate) jobs: JobStats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
     /// Whether the data service holds no objects of files that a crash lost.

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
+use sheen_params::job_stats::CLEANUP_SECS_MAX;
 use sheen_params::{Device, Param, Snapshot, Unit};
 use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
 use crate::mdt::Mdt;
 use crate::state::osp::{MAX_CREATE_COUNT, Osp};
-use crate::{dom, space};
+use crate::{dom, jobs, space};
 
 /// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
@@ -123,6 +124,15 @@ fn register_mdt(mdt: &Arc<Mdt>) {
             move || put_in(&clear, |mdt| mdt.stats.clear(mdt.rt.wall())),
         ),
     );
+    let (read, remove) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    put(
+        "job_stats",
+        Param::jobs(
+            move || get(&read, |mdt| mdt.jobs.snapshot(jobs::moment(&mdt.rt))),
+            move |job| put_in(&remove, |mdt| mdt.jobs.remove(job)),
+        ),
+    );
+    put("job_cleanup_interval", Param::atomic(0..=CLEANUP_SECS_MAX, mdt.jobs.cleanup_secs()).unit(Unit::Secs));
     let interval = tunable(mdt, 1..=60_000, |mdt| &mdt.tunables.commit_interval_ms);
     put("commit_interval_ms", interval.unit(Unit::Msecs));
     put("commit_ops_max", tunable(mdt, 1..=1 << 20, |mdt| &mdt.tunables.commit_ops_max));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, OpError};
 use sheen_rpc::{BoxFuture, Export, Origin, Response, Service};
+use sheen_rt::operation;
 use sheen_wire::ast::Grant;
 use sheen_wire::auth::Role;
 use sheen_wire::mds::{Answer, Call, Change, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
@@ -15,6 +16,7 @@ use sheen_wire::nodemap::Rules;
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
 
 use crate::env::MdtEnv;
+use crate::jobs;
 use crate::locks::{self, LockedChange};
 use crate::mdt::Mdt;
 use crate::state::commits::Goal;
@@ -235,10 +237,21 @@ impl Mdt {
             }
             _ => self.execute(export, origin, &call).await,
         };
-        self.stats.record(call.request.op(), self.rt.now().since(began).as_micros() as u64);
+        self.count(call.request.op(), self.rt.now().since(began).as_micros() as u64);
         let mut response: Response<Answer> = result?;
         self.show(export, &call.request, &mut response.body)?;
         Ok(response)
+    }
+
+    /// Counts a request, and the job that caused it.
+    fn count(&self, op: &'static str, usecs: u64) {
+        self.stats.record(op, usecs);
+        let job = operation::job();
+        if !job.is_none() {
+            for counter in jobs::counters_of(op) {
+                self.jobs.record(job, counter, usecs, || jobs::moment(&self.rt));
+            }
+        }
     }
 
     /// Returns whether a file has components that grow by themselves (SEL).

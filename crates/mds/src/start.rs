@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::Placer;
 use sheen_lnet::Net;
-use sheen_params::{Params, Stats};
+use sheen_params::{JobStats, Params, Stats};
 use sheen_recoveryd::Limits;
 use sheen_rpc::{Server, Service};
 use sheen_rt::target_dir::{DirError, lock_dir};
@@ -33,7 +33,7 @@ use crate::state::nodemaps::{self, Present};
 use crate::state::osts::Osts;
 use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
-use crate::{commit, destroy, dir, dom, lfsck, osts, params, recovery, service};
+use crate::{commit, destroy, dir, dom, jobs, lfsck, osts, params, recovery, service};
 
 impl Mdt {
     /// Starts the MDT in a directory and serves it as a target of `server`. Formats an empty
@@ -88,6 +88,7 @@ impl Mdt {
             relayouts: Relayouts::default(),
             fences: Fences::new(),
             stats: Stats::new(service::STATS, rt.wall()),
+            jobs: JobStats::new(jobs::COUNTERS),
             stopped: AtomicBool::new(false),
             is_clean: AtomicBool::new(false),
             data_service: OnceLock::new(),

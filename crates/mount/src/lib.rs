@@ -9,7 +9,8 @@
 //! * [`ops`]: one function per operation, from the kernel's terms to the client's;
 //! * [`answer`]: the result of an operation, before it is written to the kernel;
 //! * [`kernel`], [`lookup_counts`]: the kernel's caches, and their invalidation;
-//! * [`file`], [`locks`], [`ioctl`]: open files, file locks of programs, and ioctls.
+//! * [`file`], [`locks`], [`ioctl`]: open files, file locks of programs, and ioctls;
+//! * [`job_ids`]: the jobs for which programs work.
 //!
 //! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), one for each FID. So there is no table of
 //! nodes, only a count of the files that the kernel knows ([`lookup_counts`]). The kernel's node id
@@ -24,6 +25,7 @@ mod create_getattr;
 mod file;
 mod handles;
 mod ioctl;
+mod job_ids;
 mod kernel;
 mod locks;
 mod lookup_counts;
@@ -41,6 +43,7 @@ pub use sheen_fuse::{IoUring, IoUringSwitch, MountError, MountFlags, remount};
 use sheen_fuse::{Session, SessionStats};
 use sheen_rt::Rt;
 
+pub use job_ids::JobIds;
 pub use options::{Locks, Options};
 
 /// Readahead window of the kernel for a sequential reader, in bytes. Four requests of the largest

@@ -1,8 +1,10 @@
 //! How a mount behaves.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sheen_fuse::{IoUring, MountFlags};
+
+use crate::job_ids::JobIds;
 
 /// Handling of flock(2) and fcntl(2) locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Options {
     /// How long an operation waits for a disconnected server before it fails. `None`: without a
     /// limit.
     pub server_wait: Option<Duration>,
+    /// Names the jobs of programs, for the servers' statistics.
+    pub jobs: Arc<JobIds>,
 }
 
 impl Default for Options {
@@ -60,6 +64,7 @@ impl Default for Options {
             short_inos: false,
             rdplus: true,
             server_wait: None,
+            jobs: Arc::default(),
         }
     }
 }

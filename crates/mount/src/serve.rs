@@ -1,10 +1,10 @@
 //! Request handling: which thread runs a request, and what an interrupt does.
 //!
-//! The thread that read the request polls its future once. Over `lo` the request is done then, and
-//! the same thread replies, without a wake-up or another thread. Over `tcp` the future may have to
-//! wait for a server. It stays where it is until the reply arrives, then moves to the runtime
-//! ([`parked`]). Meanwhile the thread takes the kernel's next request. So the number of threads
-//! limits only the work that runs at the same time.
+//! The thread that read the request polls its future once. Over `lo` the request is usually done
+//! then, and the same thread replies, without a wake-up or another thread. Over `tcp` the future
+//! may have to wait for a server. It stays where it is until the reply arrives, then moves to the
+//! runtime ([`parked`]). Meanwhile the thread takes the kernel's next request. So the number of
+//! threads limits only the work that runs at the same time.
 //!
 //! A signal makes the kernel send INTERRUPT. Programs get signals all the time, and on a local file
 //! system only a deadly signal ends an operation. But a process that waits for a dead server must
@@ -31,13 +31,14 @@ use sheen_fuse::{
 };
 use sheen_rt::{
     Rt,
-    operation::{self, SLOW_AFTER},
+    operation::{self, Operation, SLOW_AFTER},
 };
 use sheen_wire::{Errno, Result, ldlm::Mode};
 
 use crate::{
     answer::{self, Answer},
     ioctl,
+    job_ids::Caller,
     kernel::Kernel,
     ops,
     options::{Locks, Options},
@@ -101,8 +102,26 @@ impl Filesystem for Face {
             _ => false,
         };
         let signal = waits.then(|| self.0.signal(unique));
+        let id = self.0.op_id(unique);
+        let caller = Caller { pid: header.pid, uid: header.uid, gid: header.gid };
+        let jobs = &self.0.options().jobs;
+        let known = match &request.op {
+            // A program that becomes another one waits for the flush, and its environment cannot be
+            // read meanwhile.
+            Op::Flush { .. } | Op::Release { .. } | Op::ReleaseDir { .. } => Some(jobs.last(caller)),
+            _ => jobs.known(&self.0.rt, caller),
+        };
         let run = ops::run(self.0.clone(), request, signal.clone());
-        let mut work: Work = Box::pin(operation::within(self.0.op_id(unique), run));
+        let mut work: Work = match known {
+            Some(job) => Box::pin(operation::within(Operation { id, job }, run)),
+            None => {
+                let me = self.0.clone();
+                Box::pin(async move {
+                    let job = me.options().jobs.find(&me.rt, caller).await;
+                    operation::within(Operation { id, job }, run).await
+                })
+            }
+        };
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => {
                 if signal.is_some() {

@@ -1,5 +1,11 @@
-//! The counters of an OST.
+//! The counters of an OST, and what is counted.
 
+use sheen_params::Moment;
+use sheen_rt::operation;
+
+use crate::Ost;
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// Counters of `obdfilter.*.stats`, with Lustre's names where Lustre has them.
 pub const COUNTERS: &[(&str, &str)] = &[
     ("read_bytes", "bytes"),
@@ -25,7 +31,44 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("follow", "usecs"),
     ("inline_dom", "usecs"),
 ];
+/// Counters of `obdfilter.*.job_stats`: those of Lustre, in its order.
+pub const JOB_COUNTERS: &[(&str, &str)] = &[
+    ("read_bytes", "bytes"),
+    ("write_bytes", "bytes"),
+    ("read", "usecs"),
+    ("write", "usecs"),
+    ("getattr", "usecs"),
+    ("punch", "usecs"),
+    ("sync", "usecs"),
+    ("destroy", "usecs"),
+    ("statfs", "usecs"),
+    ("fallocate", "usecs"),
+];
 /// Place of `read_bytes` among them.
 pub const READ_BYTES: usize = 0;
 /// Place of `write_bytes` among them.
 pub const WRITE_BYTES: usize = 1;
+
+impl Ost {
+    /// Counts a request, and the job that caused it.
+    pub(crate) fn count(&self, op: &'static str, usecs: u64) {
+        self.stats.record(op, usecs);
+        self.jobs.record(operation::job(), op, usecs, || self.moment());
+    }
+
+    /// Returns the present moment, for statistics of jobs.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { wall: self.rt.wall(), secs: self.rt.now().as_nanos() / NANOS_PER_SEC }
+    }
+
+    /// Counts the bytes of a read or write: `counter` is [`READ_BYTES`] or [`WRITE_BYTES`].
+    pub(crate) fn count_bytes(&self, counter: usize, bytes: u64) {
+        self.stats.record_at(counter, bytes);
+        let job = operation::job();
+        if !job.is_none()
+            && let Some((name, _)) = COUNTERS.get(counter)
+        {
+            self.jobs.record(job, name, bytes, || self.moment());
+        }
+    }
+}

@@ -56,7 +56,7 @@ impl Ost {
             return Ok((attr, Bulk::new()));
         }
         let (_, bulk) = self.store.read(&[Part { object, offset: 0, len: attr.size as u32 }])?;
-        self.stats.record_at(READ_BYTES, bulk.len() as u64);
+        self.count_bytes(READ_BYTES, bulk.len() as u64);
         Ok((attr, bulk))
     }
 }

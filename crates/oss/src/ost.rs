@@ -9,7 +9,7 @@ use std::sync::{
 use parking_lot::{Mutex, RwLock};
 use sheen_lnet::Net;
 use sheen_lockd::Lockd;
-use sheen_params::{Params, Stats};
+use sheen_params::{JobStats, Params, Stats};
 use sheen_recovery::Counts;
 use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
@@ -58,6 +58,7 @@ pub struct Ost {
     pub(crate) disk: Disk,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
+    pub(crate) jobs: JobStats,
     /// `obdfilter.*.degraded`: set by a monitor of the disks below while they are being repaired.
     pub(crate) degraded: AtomicBool,
     /// Exports that have sent a request and are still connected, by id.

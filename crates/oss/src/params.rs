@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use sheen_params::{Device, Param, Params, Snapshot, Unit};
+use sheen_params::{Device, Param, Params, Snapshot, Unit, job_stats::CLEANUP_SECS_MAX};
 use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
 use crate::Ost;
@@ -56,6 +56,8 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let uuid = format!("{}_UUID", ost.name);
     put("uuid", Param::text(move || uuid.clone()));
     put("stats", stats(&weak));
+    put("job_stats", job_stats(&weak));
+    put("job_cleanup_interval", Param::atomic(0..=CLEANUP_SECS_MAX, ost.jobs.cleanup_secs()).unit(Unit::Secs));
     let interval = number_in(&weak, 1..=COMMIT_INTERVAL_MAX, |ost| &ost.commits.interval_ms);
     put("commit_interval_ms", interval.unit(Unit::Msecs));
     scrub(&weak, &put);
@@ -89,6 +91,17 @@ fn stats(weak: &Weak<Ost>) -> Param {
         move || {
             let ost = set.upgrade().ok_or(Errno::ENODEV)?;
             ost.stats.clear(ost.rt.wall());
+            Ok(())
+        },
+    )
+}
+
+fn job_stats(weak: &Weak<Ost>) -> Param {
+    let (get, remove) = (weak.clone(), weak.clone());
+    Param::jobs(
+        move || read(&get, |ost| ost.jobs.snapshot(ost.moment())),
+        move |job| {
+            remove.upgrade().ok_or(Errno::ENODEV)?.jobs.remove(job);
             Ok(())
         },
     )

@@ -39,7 +39,7 @@ impl Service<sheen_wire::Ost> for Ost {
             let start = self.rt.now();
             let op = request.op();
             let result = self.serve(export, request, bulk).await;
-            self.stats.record(op, self.rt.now().since(start).as_micros() as u64);
+            self.count(op, self.rt.now().since(start).as_micros() as u64);
             result
         })
     }
@@ -253,7 +253,7 @@ impl Ost {
 
     fn read_now(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {
         if remote && let Some((lens, live)) = self.store.live(parts)? {
-            self.stats.record_at(READ_BYTES, live.len() as u64);
+            self.count_bytes(READ_BYTES, live.len() as u64);
             return Ok(Response::with_live(Reply::Read(lens), live));
         }
         let wanted: usize = parts.iter().map(|p| p.len as usize).sum();
@@ -261,7 +261,7 @@ impl Ost {
         let (lens, bulk) = self.perhaps_blocking(blocking, || {
             if remote { self.store.read_and_sum(parts) } else { self.store.read(parts) }
         })?;
-        self.stats.record_at(READ_BYTES, bulk.len() as u64);
+        self.count_bytes(READ_BYTES, bulk.len() as u64);
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
@@ -290,7 +290,7 @@ impl Ost {
         };
         match &outcome {
             Outcome::LockFirst => space.withdraw(),
-            Outcome::Made(_) => self.stats.record_at(WRITE_BYTES, bulk.len() as u64),
+            Outcome::Made(_) => self.count_bytes(WRITE_BYTES, bulk.len() as u64),
         }
         Ok(outcome)
     }

@@ -5,16 +5,26 @@ use std::sync::{Arc, atomic::AtomicBool};
 use parking_lot::{Mutex, RwLock};
 use sheen_lnet::Net;
 use sheen_mgc::Mgc;
-use sheen_params::{Params, Stats};
+use sheen_params::{JobStats, Params, Stats};
 use sheen_recoveryd::Limits;
 use sheen_rpc::{Gate, Server};
 use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
-    DataConfig, OssError, Ost, OstConfig, Store, capabilities::Capabilities, commit, commits::Commits,
-    counters::COUNTERS, disk::Disk, loads::Survey, locks::Locks, ost::Recovery, params, recovery, scrub,
-    scrubber::Scrubber, survey, write_admission::WriteAdmission,
+    DataConfig, OssError, Ost, OstConfig, Store,
+    capabilities::Capabilities,
+    commit,
+    commits::Commits,
+    counters::{COUNTERS, JOB_COUNTERS},
+    disk::Disk,
+    loads::Survey,
+    locks::Locks,
+    ost::Recovery,
+    params, recovery, scrub,
+    scrubber::Scrubber,
+    survey,
+    write_admission::WriteAdmission,
 };
 
 impl Ost {
@@ -109,6 +119,7 @@ impl Ost {
             commits: Commits::new(store.first_transno()),
             incarnation,
             stats: Stats::new(COUNTERS, rt.wall()),
+            jobs: JobStats::new(JOB_COUNTERS),
             degraded: AtomicBool::new(false),
             locks: Locks::new(&rt, &name),
             write_admission: WriteAdmission::default(),

@@ -8,6 +8,7 @@
 //! A value is typed ([`Value`]); its text is a rendering of it, byte for byte in Lustre's format.
 //!
 //! * `param`, `value`, `labels`: a parameter, its value and unit, and what it belongs to;
+//! * `job_stats`: counters by job;
 //! * `stats`, `histogram`: counters that are cheap enough for every request; `snapshot`: their
 //!   values at one moment;
 //! * `registry`: all parameters of a process, by name;
@@ -22,6 +23,7 @@
 mod devices;
 mod fsname;
 mod histogram;
+pub mod job_stats;
 mod labels;
 mod param;
 mod permanent;
@@ -34,6 +36,7 @@ mod value;
 pub use devices::Device;
 pub use fsname::fsname_of;
 pub use histogram::{Buckets, Histogram};
+pub use job_stats::{JobSnapshot, JobStats, Moment};
 pub use labels::Labels;
 pub use param::{Param, ParamError};
 pub use registry::{Found, Node, Params, Set, TypedParam};

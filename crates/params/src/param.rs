@@ -4,8 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use sheen_wire::Errno;
+use sheen_wire::{Errno, JobId};
 
+use crate::job_stats::{self, JobSnapshot};
 use crate::snapshot::Snapshot;
 use crate::value::{Unit, Value};
 
@@ -16,6 +17,7 @@ type Get<T> = Box<dyn Fn() -> T + Send + Sync>;
 type SetFn<T> = Box<dyn Fn(T) -> Result<(), Errno> + Send + Sync>;
 type SetText = Box<dyn Fn(&str) -> Result<(), Errno> + Send + Sync>;
 type Clear = Box<dyn Fn() -> Result<(), Errno> + Send + Sync>;
+type Remove = Box<dyn Fn(Option<JobId>) -> Result<(), Errno> + Send + Sync>;
 
 /// Error of a value that could not be read or set: the errno that `lctl` exits with, and the
 /// accepted values.
@@ -49,6 +51,7 @@ enum Source {
     Flag { get: Get<bool>, set: SetFn<bool> },
     Text { get: Get<String>, set: Option<SetText> },
     Stats { value: fn(Snapshot) -> Value, get: Get<Snapshot>, text: fn(&Snapshot) -> String, clear: Clear },
+    Jobs { get: Get<Vec<JobSnapshot>>, remove: Remove },
 }
 
 impl Param {
@@ -165,6 +168,15 @@ impl Param {
         Param::of(Source::Stats { value: Value::Histogram, get: Box::new(get), text, clear: Box::new(clear) })
     }
 
+    /// Statistics by job. As in Lustre, `clear` removes all jobs, and any other value the job of
+    /// that name. `remove` gets that job, or `None` for all.
+    pub fn jobs(
+        get: impl Fn() -> Vec<JobSnapshot> + Send + Sync + 'static,
+        remove: impl Fn(Option<JobId>) -> Result<(), Errno> + Send + Sync + 'static,
+    ) -> Param {
+        Param::of(Source::Jobs { get: Box::new(get), remove: Box::new(remove) })
+    }
+
     /// Sets the unit of this number. With [`Unit::Pages`], `4M` sets 1024.
     pub fn unit(mut self, unit: Unit) -> Param {
         self.unit = Some(unit);
@@ -193,7 +205,7 @@ impl Param {
         match &self.source {
             Source::Number { set, .. } => set.is_some(),
             Source::Text { set, .. } => set.is_some(),
-            Source::Flag { .. } | Source::Stats { .. } => true,
+            Source::Flag { .. } | Source::Stats { .. } | Source::Jobs { .. } => true,
         }
     }
 
@@ -209,6 +221,7 @@ impl Param {
             Source::Flag { get, .. } => Value::Flag(get()),
             Source::Text { get, .. } => Value::Text(get()),
             Source::Stats { value, get, .. } => value(get()),
+            Source::Jobs { get, .. } => Value::Jobs(get()),
         }
     }
 
@@ -219,6 +232,7 @@ impl Param {
             Source::Flag { get, .. } => u8::from(get()).to_string(),
             Source::Text { get, .. } => get(),
             Source::Stats { get, text, .. } => text(&get()),
+            Source::Jobs { get, .. } => job_stats::text(&get()),
         }
     }
 
@@ -234,6 +248,7 @@ impl Param {
             Source::Number { range, set: Some(set), .. } => Ok(set(number_in(value, range, self.unit)?)?),
             Source::Flag { set, .. } => Ok(set(number_in(value, &FLAG_RANGE, None)? != 0)?),
             Source::Stats { clear, .. } => Ok(clear()?),
+            Source::Jobs { remove, .. } => Ok(remove(job_stats::removed_by(value))?),
         }
     }
 }

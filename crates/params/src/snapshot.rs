@@ -82,15 +82,18 @@ impl Snapshot {
 
     /// Returns the first lines of a `stats` file: the times.
     pub fn times(&self) -> String {
-        let elapsed = self.taken.zip(self.since).map(|(taken, since)| elapsed(since, taken));
-        let times = [("snapshot_time", self.taken), ("start_time", self.since), ("elapsed_time", elapsed)];
         let mut out = String::new();
-        for (name, time) in times {
-            if let Some(time) = time {
-                let _ = writeln!(out, "{name:<NAME_WIDTH$} {}.{:09} secs.nsecs", time.sec, time.nsec);
-            }
+        for (name, time) in self.named_times() {
+            let _ = writeln!(out, "{name:<NAME_WIDTH$} {}.{:09} secs.nsecs", time.sec, time.nsec);
         }
         out
+    }
+
+    /// Returns the times that are known, with Lustre's names.
+    pub(crate) fn named_times(&self) -> impl Iterator<Item = (&'static str, Time)> {
+        let elapsed = self.taken.zip(self.since).map(|(taken, since)| elapsed(since, taken));
+        let times = [("snapshot_time", self.taken), ("start_time", self.since), ("elapsed_time", elapsed)];
+        times.into_iter().filter_map(|(name, time)| Some((name, time?)))
     }
 
     /// Returns the text of a `stats` file of Lustre.

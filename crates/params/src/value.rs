@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::job_stats::JobSnapshot;
 use crate::snapshot::Snapshot;
 
 /// Value of a parameter.
@@ -18,6 +19,8 @@ pub enum Value {
     Counters(Snapshot),
     /// Statistics of which the histograms are the point, such as the sizes of requests.
     Histogram(Snapshot),
+    /// Statistics of each job.
+    Jobs(Vec<JobSnapshot>),
 }
 
 impl Value {
@@ -29,6 +32,7 @@ impl Value {
             Value::Text(_) => "text",
             Value::Counters(_) => "counters",
             Value::Histogram(_) => "histogram",
+            Value::Jobs(_) => "jobs",
         }
     }
 }

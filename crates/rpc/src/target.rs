@@ -13,9 +13,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_lnet::{Audit, Frame, Live, Local, Net, Nid, RecvError, Sender};
 use sheen_recovery::{Begin, ReplyCache};
-use sheen_rt::{Rt, operation};
+use sheen_rt::{
+    Rt,
+    operation::{self, Operation},
+};
 use sheen_wire::{
-    Bulk, Errno, Protocol,
+    Bulk, Errno, JobId, Protocol,
     auth::{KeyId, Role, User},
     bulk::BULK_BYTES_MAX,
     frame::{
@@ -476,7 +479,9 @@ impl<P: Protocol> AnyTarget for Target<P> {
         permit: OwnedSemaphorePermit,
     ) -> Result<Option<Work>, FrameError> {
         let Frame { header, body, bulk, .. } = frame;
-        let request: P::Request = frame::from_body(&body)?;
+        let (body, job) = JobId::split_from(&body, header.job_len)?;
+        let request: P::Request = frame::from_body(body)?;
+        let operation = Operation { id: header.op_id, job };
         // A target that is being removed answers no new requests: the client resends them to its
         // successor.
         let Some(pass) = self.gate.enter() else { return Ok(None) };
@@ -498,7 +503,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
                 let inline = self.service.inline(&request);
                 let bytes = bulk.len() + self.service.reply_bytes(&request).min(BULK_BYTES_MAX);
                 let export = session.export.clone();
-                let start = move |room| operation::within(header.op_id, self.run(export, header, request, bulk, room));
+                let start = move |room| operation::within(operation, self.run(export, header, request, bulk, room));
                 Some(Work { start: Box::new(|room| Box::pin(start(room))), bytes, inline })
             }
             Begin::Done(stored, reply_to) => {

@@ -1,33 +1,64 @@
-//! The operation that the running code works for: its id in log lines and requests.
+//! The operation that the running code works for: its id in log lines and requests, and its job in
+//! requests and statistics.
 //!
-//! The id belongs to a future, not to a thread or a task: it holds while the future is polled.
-//! Tasks spawned meanwhile have no id unless they [`inherit`] it, because most of them outlive the
-//! operation and serve others too.
+//! An operation belongs to a future, not to a thread or a task: it holds while the future is
+//! polled. Tasks spawned meanwhile have none unless they [`inherit`] it, because most of them
+//! outlive the operation and serve others too.
 
 use std::time::Duration;
 
-use sheen_wire::OpId;
+use sheen_wire::{JobId, OpId};
 
 /// Time from which on a request or an operation counts as slow, which the log reports.
 pub const SLOW_AFTER: Duration = Duration::from_secs(10);
 
+/// An operation of a client, or work for a job that no single operation caused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Operation {
+    /// Its id.
+    pub id: OpId,
+    /// The job of the program that waits for it.
+    pub job: JobId,
+}
+
+impl From<OpId> for Operation {
+    fn from(id: OpId) -> Operation {
+        Operation { id, job: JobId::NONE }
+    }
+}
+
+impl From<JobId> for Operation {
+    fn from(job: JobId) -> Operation {
+        Operation { id: OpId::NONE, job }
+    }
+}
+
 tokio::task_local! {
-    static CURRENT: OpId;
+    static CURRENT: Operation;
+}
+
+fn operation() -> Operation {
+    CURRENT.try_with(|operation| *operation).unwrap_or_default()
 }
 
 /// Returns the id of the operation that the running code works for, or [`OpId::NONE`].
 pub fn current() -> OpId {
-    CURRENT.try_with(|op| *op).unwrap_or_default()
+    operation().id
 }
 
-/// Runs a future as a part of operation `op`, whatever the caller works for.
-pub fn within<F: Future>(op: OpId, future: F) -> impl Future<Output = F::Output> {
-    CURRENT.scope(op, future)
+/// Returns the job that the running code works for, or [`JobId::NONE`].
+pub fn job() -> JobId {
+    operation().job
+}
+
+/// Runs a future as a part of an operation, whatever the caller works for.
+pub fn within<F: Future>(operation: impl Into<Operation>, future: F) -> impl Future<Output = F::Output> {
+    CURRENT.scope(operation.into(), future)
 }
 
 /// Runs a future as a part of the caller's operation. For tasks that the operation waits for.
 pub fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    within(current(), future)
+    within(operation(), future)
 }
 
 #[cfg(test)]
@@ -39,16 +70,20 @@ mod tests {
     fn operation_holds_for_its_future_and_inheriting_tasks_only() {
         let sim = Sim::new(1, SimConfig::default());
         let rt = sim.rt(1);
-        let (one, two) = (OpId::new(1, 1), OpId::new(1, 2));
+        let one = Operation { id: OpId::new(1, 1), job: JobId::new(b"a") };
+        let (two, of_job) = (OpId::new(1, 2), JobId::new(b"b"));
+        let here = || (current(), job());
         let seen = sim.run(async {
             let both = within(one, async {
-                let plain = rt.spawn("plain", async { current() });
-                let inheriting = rt.spawn("inheriting", inherit(async { current() }));
-                let inner = within(two, async { current() }).await;
-                (plain.await.unwrap(), inheriting.await.unwrap(), inner, current())
+                let plain = rt.spawn("plain", async move { here() });
+                let inheriting = rt.spawn("inheriting", inherit(async move { here() }));
+                let inner = (within(two, async { here() }).await, within(of_job, async { here() }).await);
+                (plain.await.unwrap(), inheriting.await.unwrap(), inner, here())
             });
-            (both.await, current())
+            (both.await, here())
         });
-        assert_eq!(seen.unwrap(), ((OpId::NONE, one, two, one), OpId::NONE));
+        let (none, one) = ((OpId::NONE, JobId::NONE), (one.id, one.job));
+        let inner = ((two, JobId::NONE), (OpId::NONE, of_job));
+        assert_eq!(seen.unwrap(), ((none, one, inner, one), none));
     }
 }

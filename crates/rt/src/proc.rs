@@ -1,6 +1,11 @@
 //! Information about other processes and about this machine.
 
-use std::io;
+use std::io::{self, Read};
+
+/// Most bytes of an environment that are read.
+const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
+/// Most bytes of a variable's value.
+pub const VARIABLE_BYTES_MAX: usize = 64;
 
 /// Returns the supplementary groups of a task. `pid` may be a thread id, as in FUSE requests.
 ///
@@ -14,6 +19,32 @@ pub fn groups_of(pid: u32) -> io::Result<Vec<u32>> {
 fn parse_groups(status: &str) -> Option<Vec<u32>> {
     let line = status.lines().find_map(|l| l.strip_prefix("Groups:"))?;
     line.split_ascii_whitespace().map(|g| g.parse().ok()).collect()
+}
+
+/// Returns the name of the program that a task runs, at most 15 bytes.
+///
+/// # Errors
+/// ENOENT or ESRCH if there is no such task.
+pub fn name_of(pid: u32) -> io::Result<Vec<u8>> {
+    let mut name = std::fs::read(format!("/proc/{pid}/comm"))?;
+    name.pop_if(|last| *last == b'\n');
+    Ok(name)
+}
+
+/// Returns the value of a variable in the environment with which a task's program was started, at
+/// most its first [`VARIABLE_BYTES_MAX`] bytes. `None` if it has no such variable. May block for
+/// ever: a page of the program can belong to a file system that does not answer.
+///
+/// # Errors
+/// ENOENT or ESRCH if there is no such task. EACCES: this process may not read it.
+pub fn variable_of(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let mut all = Vec::new();
+    std::fs::File::open(format!("/proc/{pid}/environ"))?.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut all)?;
+    let value = |entry: &[u8]| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(value.iter().take(VARIABLE_BYTES_MAX).copied().collect())
+    };
+    Ok(all.split(|byte| *byte == 0).find_map(value))
 }
 
 /// Whether a task has ended or is about to end. A fatal signal counts when it is pending: the
@@ -95,6 +126,18 @@ mod tests {
         read.sort_unstable();
         assert_eq!(read, mine);
         assert_eq!(groups_of(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn name_and_variable_of_a_program_are_those_of_proc() {
+        let me = std::process::id();
+        let comm = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert_eq!(name_of(me).unwrap(), comm.trim_end().as_bytes());
+        let path = std::env::var("PATH").unwrap();
+        let value = variable_of(me, "PATH").unwrap().unwrap();
+        assert!(value.len() == path.len().min(VARIABLE_BYTES_MAX) && path.as_bytes().starts_with(&value));
+        assert_eq!(variable_of(me, "PAT").unwrap(), None);
+        assert!(variable_of(u32::MAX, "PATH").is_err() && name_of(u32::MAX).is_err());
     }
 
     #[test]

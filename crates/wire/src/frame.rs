@@ -4,6 +4,8 @@
 //! header (64 bytes, little-endian) · body (postcard, `body_len`) · bulk (raw bytes, `bulk_len`)
 //! ```
 //!
+//! The body of a request ends with its job, if it has one ([`crate::JobId`], `job_len` bytes).
+//!
 //! `header_crc` is CRC-32C over the header with that field zero, and the body. `bulk_crc` covers
 //! the bulk if flag [`FLAG_BULK_CRC`] is set (parameter `osc.*.checksums`). A reader checks magic,
 //! version and lengths before it uses anything else. The bytes of a foreign peer therefore cost at
@@ -134,7 +136,8 @@ struct RawHeader {
     header_crc: U32,
     bulk_crc: U32,
     op_id: U64,
-    reserved: [u8; 4],
+    job_len: u8,
+    reserved: [u8; 3],
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
@@ -165,6 +168,8 @@ pub struct Header {
     /// In a request: the operation that caused it. [`OpId::NONE`] if the peer lacks
     /// [`FEATURE_OP_ID`].
     pub op_id: OpId,
+    /// In a request: length of the [`crate::JobId`] at the end of the body.
+    pub job_len: u8,
 }
 
 /// Reason why bytes are not a frame. Their connection cannot be read any further and is closed.
@@ -211,6 +216,7 @@ impl Header {
             bulk_len: 0,
             bulk_crc: 0,
             op_id: OpId::NONE,
+            job_len: 0,
         }
     }
 
@@ -239,7 +245,8 @@ impl Header {
             header_crc: U32::new(0),
             bulk_crc: U32::new(self.bulk_crc),
             op_id: U64::new(self.op_id.to_wire()),
-            reserved: [0; 4],
+            job_len: self.job_len,
+            reserved: [0; 3],
         }
     }
 
@@ -269,6 +276,7 @@ impl Header {
             bulk_len: bulk,
             bulk_crc: raw.bulk_crc.get(),
             op_id: OpId::from_wire(raw.op_id.get()),
+            job_len: raw.job_len,
         };
         Ok((header, raw.header_crc.get()))
     }
@@ -316,6 +324,7 @@ mod tests {
             bulk_len: 9,
             bulk_crc: 1,
             op_id: OpId::new(7, 8),
+            job_len: 3,
             ..Header::new(Kind::Reply, 42)
         }
     }
@@ -331,10 +340,10 @@ mod tests {
     #[test]
     fn frame_header_bytes_are_pinned() {
         let bytes = sample().encode(b"abc");
-        assert_eq!(&bytes[..8], b"SHN\x1b\x0e\x00\x04\x01", "magic and version");
+        assert_eq!(&bytes[..8], b"SHN\x1b\x0f\x00\x04\x01", "magic and version");
         assert_eq!(bytes[8], 42);
         assert_eq!(&bytes[32..44], &[2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0]);
-        assert_eq!(&bytes[52..], &[8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0], "operation id, reserved");
+        assert_eq!(&bytes[52..], &[8, 0, 0, 0, 7, 0, 0, 0, 3, 0, 0, 0], "operation id, length of job id, reserved");
     }
 
     #[test]
@@ -343,7 +352,7 @@ mod tests {
         for bit in 0..HEADER_LEN * 8 {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            if bit / 8 >= 60 {
+            if bit / 8 >= 61 {
                 continue; // reserved: ignored so that a later release can use it behind a feature bit
             }
             let seen = Header::decode(&bad).and_then(|(h, crc)| h.verify(crc, b"abc"));

@@ -14,7 +14,7 @@
 //! * [`glob`]: patterns of names of files and of parameters;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
 //! * [`selftest`]: requests that only measure the network;
-//! * [`op_id`]: ids of operations, for log lines;
+//! * [`op_id`], [`job_id`]: ids of operations, for log lines, and of jobs, for statistics;
 //! * [`subject`]: what a request is about, for records of denied ones.
 //!
 //! Invariants:
@@ -35,6 +35,7 @@ pub mod fid;
 pub mod frame;
 pub mod glob;
 pub mod ioctl;
+pub mod job_id;
 pub mod ldlm;
 pub mod mds;
 pub mod mgs;
@@ -51,6 +52,7 @@ pub use attr::{Attr, Cred, FileKind, STATE_DEGRADED, StatFs, Time};
 pub use bulk::Bulk;
 pub use errno::{Errno, Result};
 pub use fid::Fid;
+pub use job_id::JobId;
 pub use op_id::OpId;
 pub use protocol::{Mds, Mgs, Ost, Protocol, Replays, Selftest};
 pub use subject::Subject;

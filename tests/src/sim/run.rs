@@ -9,8 +9,8 @@ use std::{
 
 use fastrand::Rng;
 use sheen_client::{Client, OpenFile};
-use sheen_rt::{JoinHandle, sim::World};
-use sheen_wire::{Errno, Fid};
+use sheen_rt::{JoinHandle, operation, sim::World};
+use sheen_wire::{Errno, Fid, JobId};
 
 use super::{
     CLIENTS,
@@ -114,7 +114,11 @@ impl Run {
         programs
             .map(|client| {
                 let run = self.clone();
-                self.world.rt(CLIENTS[client]).spawn("program", async move { run.program(client).await })
+                // Requests with a job are replayed as those without.
+                let job = if client == 0 { JobId::NONE } else { JobId::new(b"job") };
+                self.world
+                    .rt(CLIENTS[client])
+                    .spawn("program", operation::within(job, async move { run.program(client).await }))
             })
             .collect()
     }

@@ -23,6 +23,7 @@ mod full_mdt;
 mod group_locks;
 mod host_failure;
 mod jail;
+mod job_stats;
 mod key_holder;
 mod lab;
 mod llapi;

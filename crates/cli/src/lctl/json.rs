@@ -29,6 +29,8 @@ enum Shown<'a> {
     Text(&'a str),
     /// By name.
     Statistics(BTreeMap<&'a str, Statistic<'a>>),
+    /// By job and name.
+    Jobs(BTreeMap<&'a str, BTreeMap<&'a str, Statistic<'a>>>),
 }
 
 /// A sample of statistics. Numbers that are unknown are left out.
@@ -74,7 +76,7 @@ pub fn render(params: &[TypedParam]) -> serde_json::Result<String> {
 fn object(param: &TypedParam) -> Object<'_> {
     let stats = match &param.value {
         Value::Counters(stats) | Value::Histogram(stats) => Some(stats),
-        Value::Number(_) | Value::Flag(_) | Value::Text(_) => None,
+        Value::Number(_) | Value::Flag(_) | Value::Text(_) | Value::Jobs(_) => None,
     };
     Object {
         name: &param.name,
@@ -90,6 +92,9 @@ fn object(param: &TypedParam) -> Object<'_> {
             Value::Text(text) => Shown::Text(text),
             Value::Counters(stats) => Shown::Statistics(statistics(stats, false)),
             Value::Histogram(stats) => Shown::Statistics(statistics(stats, true)),
+            Value::Jobs(jobs) => {
+                Shown::Jobs(jobs.iter().map(|of| (&of.job[..], statistics(&of.counts, false))).collect())
+            }
         },
     }
 }

@@ -15,6 +15,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use sheen_rt::operation;
 use sheen_wire::{
     Errno, Fid, Result,
     mds::{DirEntry, Reply, Request},
@@ -106,12 +107,13 @@ impl Client {
     fn fetch_next(&self, dir: &OpenDir, page: &Arc<Page>, attrs: bool) {
         let (Some(client), Some(landing)) = (self.me(), dir.listing.ask_next(page)) else { return };
         let (listing, fid, after, rewinds) = (dir.listing.clone(), dir.fid(), page.last(), dir.listing.rewinds());
-        drop(self.rt.spawn("readdir", async move {
+        let fetch = async move {
             // On failure, a listing that waits for the page repeats the request and gets the error.
             let _ = client.fetch_page(&listing, fid, after, attrs).await;
             listing.asked_next(rewinds);
             drop(landing);
-        }));
+        };
+        drop(self.rt.spawn("readdir", operation::within(operation::job(), fetch)));
     }
 
     async fn fetch_page(&self, listing: &Arc<Listing>, fid: Fid, after: u64, attrs: bool) -> Result<Arc<Page>> {
@@ -127,10 +129,11 @@ impl Client {
         let landing = listing.push(rewinds, &page, attrs);
         if attrs && let Some(client) = self.me() {
             self.statahead.note_page();
-            drop(self.rt.spawn("statahead", async move {
+            let look = async move {
                 client.look_ahead(reply).await;
                 drop(landing);
-            }));
+            };
+            drop(self.rt.spawn("statahead", operation::within(operation::job(), look)));
         }
         Ok(page)
     }
@@ -173,11 +176,13 @@ impl Client {
     pub(crate) async fn await_statahead(&self, dir: Fid, name: &Bytes) -> bool {
         let Some(step) = self.statahead.looked_up(dir, name, &Known { client: self, dir }) else { return false };
         if let (Some(contents), Some(client)) = (step.contents, self.me()) {
-            drop(self.rt.spawn("statahead", async move { client.fetch_contents(contents).await }));
+            let fetch = async move { client.fetch_contents(contents).await };
+            drop(self.rt.spawn("statahead", operation::within(operation::job(), fetch)));
         }
         for launch in step.launches {
             if let Some(client) = self.me() {
-                drop(self.rt.spawn("statahead", async move { client.run_ahead(launch).await }));
+                let run = async move { client.run_ahead(launch).await };
+                drop(self.rt.spawn("statahead", operation::within(operation::job(), run)));
             }
         }
         if let Some(flight) = step.flight {

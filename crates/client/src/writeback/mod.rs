@@ -44,9 +44,9 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use sheen_rpc::BoxFuture;
-use sheen_rt::{Instant, Rt};
+use sheen_rt::{Instant, Rt, operation};
 use sheen_wire::{
-    Bulk, Errno, Fid, Time,
+    Bulk, Errno, Fid, JobId, Time,
     ost::{Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 use tokio::sync::{Notify, Semaphore};
@@ -121,6 +121,8 @@ struct State {
 
 struct Object {
     file: Fid,
+    /// The job that wrote last.
+    job: JobId,
     extents: Extents,
     /// Time since which there is dirty data that is not in flight.
     since: Instant,
@@ -143,6 +145,7 @@ pub enum Put {
 /// The content of one write request.
 struct Batch {
     file: Fid,
+    job: JobId,
     object: Fid,
     /// Start offsets of the runs, which identify them while they are in flight.
     runs: Vec<u64>,
@@ -207,8 +210,12 @@ impl Writeback {
             return Put::Full;
         }
         let grant_losses = state.grant_losses;
-        let new = || Object { file, extents: Extents::default(), since: now, grant_losses };
+        let job = operation::job();
+        let new = || Object { file, job, extents: Extents::default(), since: now, grant_losses };
         let entry = state.objects.entry(object).or_insert_with(new);
+        if !job.is_none() {
+            entry.job = job;
+        }
         if entry.extents.dirty_bytes() == 0 {
             (entry.since, entry.grant_losses) = (now, grant_losses);
         }
@@ -500,9 +507,10 @@ impl Writeback {
     /// full.
     fn take(&self, state: &mut State, object: Fid, range: (u64, u64), whole: bool) -> Option<Batch> {
         let max = self.max_bytes();
-        let Object { file, extents, grant_losses, .. } = state.objects.get_mut(&object)?;
+        let Object { file, job, extents, grant_losses, .. } = state.objects.get_mut(&object)?;
         let mut batch = Batch {
             file: *file,
+            job: *job,
             object,
             runs: Vec::new(),
             parts: Vec::new(),
@@ -537,11 +545,11 @@ impl Writeback {
 
     fn begin_send(self: &Arc<Self>, batch: Batch) {
         let this = self.clone();
-        drop(self.rt.spawn("osc_flush", async move { this.send(batch).await }));
+        drop(self.rt.spawn("osc_flush", operation::within(batch.job, this.send(batch))));
     }
 
     async fn send(self: Arc<Self>, batch: Batch) {
-        let Batch { file, object, runs, parts, bulk, covered, used, mtime, evictions } = batch;
+        let Batch { file, job: _, object, runs, parts, bulk, covered, used, mtime, evictions } = batch;
         let answer = tokio::select! {
             biased;
             () = self.evicted(evictions) => Err(Errno::EIO.into()),

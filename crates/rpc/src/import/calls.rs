@@ -74,12 +74,13 @@ impl<P: Protocol> Inner<P> {
 
     /// Encodes a request for tcp, without the xid.
     pub(super) fn frame(&self, request: &P::Request, bulk: &Bulk) -> Result<Frame, Cause> {
-        let body = frame::to_body(request).map_err(|_| Cause::Limits)?;
+        let mut body = frame::to_body(request).map_err(|_| Cause::Limits)?;
+        let job_len = operation::job().append_to(&mut body);
         if body.len() > BODY_BYTES_MAX || bulk.len() > BULK_BYTES_MAX {
             return Err(Cause::Limits);
         }
         let flags = if self.checksums.load(Ordering::Relaxed) { FLAG_BULK_CRC } else { 0 };
-        let header = Header { flags, op_id: operation::current(), ..Header::new(Kind::Request, 0) };
+        let header = Header { flags, op_id: operation::current(), job_len, ..Header::new(Kind::Request, 0) };
         Ok(Frame { body: body.into(), bulk: bulk.clone(), ..Frame::from(header) })
     }
 

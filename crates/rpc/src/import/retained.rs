@@ -25,7 +25,7 @@ const CHANGES_MAX: usize = 262_144;
 pub struct RetainedChange {
     /// Its transno.
     pub transno: u64,
-    /// The request.
+    /// The request, without its job.
     pub request: Bytes,
     /// The file data of the request.
     pub bulk: Bulk,
@@ -48,7 +48,8 @@ impl RetainedChange {
         }
         let mut data = Vec::with_capacity(request.bulk.len());
         request.bulk.segments().iter().for_each(|segment| data.extend_from_slice(segment));
-        let (request, reply) = (request.body.clone(), Bytes::copy_from_slice(reply));
+        let without_job = request.body.len().saturating_sub(request.header.job_len.into());
+        let (request, reply) = (request.body.slice(..without_job), Bytes::copy_from_slice(reply));
         Some(RetainedChange { transno, request, bulk: Bytes::from(data).into(), reply, at })
     }
 
@@ -177,6 +178,15 @@ mod tests {
         let failed = Header { status: 2, transno: 6, ..Header::new(Kind::Reply, 1) };
         replied(&mut retained, &failed, &Frame::new(Kind::Request, 1));
         assert_eq!(transnos(&retained), []);
+    }
+
+    #[test]
+    fn retained_request_has_no_job() {
+        let header = Header { transno: 1, ..Header::new(Kind::Reply, 1) };
+        let mut request = Frame { body: Bytes::from_static(b"request+job"), ..Frame::new(Kind::Request, 1) };
+        request.header.job_len = 4;
+        let change = RetainedChange::of(&header, &request, &Bytes::new(), NOW).unwrap();
+        assert_eq!(&change.request[..], b"request");
     }
 
     #[test]
