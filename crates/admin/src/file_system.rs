@@ -34,6 +34,8 @@ pub trait FileSystem {
     fn resolve(&self, path: &Path) -> Result<PathBuf>;
     /// Creates an empty regular file. EEXIST: the name exists.
     fn make_file(&self, path: &Path, mode: u32) -> Result<()>;
+    /// Checks that the caller may read a directory, without opening it. EACCES: not permitted.
+    fn may_read(&self, path: &Path) -> Result<()>;
     /// Returns the names in a directory, in the order in which the directory returns them.
     fn list(&self, path: &Path) -> Result<Vec<OsString>>;
     /// Gives advice on a file ([`sheen_wire::ioctl`]) and returns it with the result filled in.

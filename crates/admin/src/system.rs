@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags};
 use sheen_wire::{Errno, FileKind, Result, Time, ioctl::Ladvise};
 
 use crate::{
@@ -71,6 +71,10 @@ impl FileSystem for System {
 
     fn make_file(&self, path: &Path, mode: u32) -> Result<()> {
         rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(mode), 0).map_err(os_errno)
+    }
+
+    fn may_read(&self, path: &Path) -> Result<()> {
+        rustix::fs::accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).map_err(os_errno)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>> {

@@ -61,6 +61,8 @@ pub struct Replies {
     pub replies: Vec<Reply>,
     /// The processes that did not answer in time, in the same order.
     pub silent: Vec<Silent>,
+    /// Number of processes that this user may not query, because they belong to another user.
+    pub denied: usize,
 }
 
 /// Queries the processes behind several sockets at once: all together take as long as the slowest
@@ -73,7 +75,7 @@ pub fn ask_all(sockets: &[PathBuf], request: &Request, greeting: Duration) -> Re
             match reply {
                 Ok(reply) => all.replies.push(reply),
                 Err(NoReply::Silent(waited)) => all.silent.push(Silent { socket: socket.clone(), waited }),
-                Err(NoReply::Failed(_)) => {}
+                Err(NoReply::Failed(e)) => all.denied += usize::from(e.kind() == io::ErrorKind::PermissionDenied),
             }
         }
     }

@@ -38,4 +38,4 @@ mod tests;
 pub use ask::{NoReply, Replies, Silent, ask, ask_all};
 pub use message::{GREETING_TIMEOUT, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult};
 pub use serve::{Control, answer};
-pub use sockets::{DIR_ENV, runtime_dir, sockets, sockets_in};
+pub use sockets::{DIR_ENV, is_closed, runtime_dir, sockets, sockets_in};

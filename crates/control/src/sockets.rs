@@ -31,6 +31,13 @@ pub fn runtime_dir() -> PathBuf {
 /// and all file systems, unless `$SHEEN_RUNTIME_DIR` names one directory. `$XDG_RUNTIME_DIR` does
 /// not restrict root: it only determines where the processes of an ordinary user listen.
 pub fn sockets() -> Vec<PathBuf> {
+    let mut found: Vec<_> = dirs().iter().flat_map(|d| sockets_in(d)).collect();
+    found.sort();
+    found
+}
+
+/// Returns the directories in which [`sockets`] looks.
+fn dirs() -> Vec<PathBuf> {
     let mut dirs = vec![runtime_dir()];
     if std::env::var_os(DIR_ENV).is_none() {
         dirs.push("/run/sheen".into());
@@ -43,9 +50,13 @@ pub fn sockets() -> Vec<PathBuf> {
     }
     dirs.sort();
     dirs.dedup();
-    let mut found: Vec<_> = dirs.iter().flat_map(|d| sockets_in(d)).collect();
-    found.sort();
-    found
+    dirs
+}
+
+/// Whether a directory in which this user looks for sockets is closed to it: other users' processes
+/// may run, which this user may not query.
+pub fn is_closed() -> bool {
+    dirs().iter().any(|dir| fs::read_dir(dir).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied))
 }
 
 /// Returns the control sockets in one directory, sorted.

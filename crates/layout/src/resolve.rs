@@ -1,9 +1,14 @@
 //! Layout parameters of a new file, resolved from all levels.
 //!
 //! The levels are the user, the directory, the root directory, and the file system's defaults.
-//! Stripe size, count (with overstriping) and pool each come from the first level that specifies
-//! them. So a directory default without a stripe size passes the root's stripe size on. The first
-//! OST and the list of OSTs belong to the count of their level, and apply only together with it.
+//!
+//! * If the user specifies nothing, stripe size, count (with overstriping) and pool each come from
+//!   the first level that specifies them. So a directory default without a stripe size passes the
+//!   root's stripe size on.
+//! * If the user specifies anything, the rest comes from the file system's defaults, and not from
+//!   the directory or the root. Only the pool is inherited (as in Lustre, `lod_qos_parse_config`).
+//! * The first OST and the list of OSTs belong to the count of their level, and apply only together
+//!   with it.
 
 use crate::{Count, Pool, STRIPE_SIZE_DEFAULT, Spec};
 
@@ -45,6 +50,8 @@ pub struct Wanted {
 /// Fills the unspecified parameters of `asked`. All specs must have passed [`Spec::check`].
 pub fn resolve(asked: &Spec, directory: Option<&Spec>, root: Option<&Spec>, defaults: &Defaults) -> Wanted {
     let asked = (!asked.is_default()).then_some(asked);
+    let pool = [asked, directory, root].into_iter().flatten().find_map(|s| s.pool.clone());
+    let [directory, root] = if asked.is_some() { [None; 2] } else { [directory, root] };
     let levels = || [asked, directory, root].into_iter().flatten();
     // Start and list come from the first level that specifies anything: those of a later level
     // would contradict the count of this one.
@@ -64,7 +71,7 @@ pub fn resolve(asked: &Spec, directory: Option<&Spec>, root: Option<&Spec>, defa
         overstripe: counting.is_some_and(|c| c.overstripe),
         start: placing.and_then(|p| p.start),
         osts,
-        pool: levels().find_map(|s| s.pool.clone()),
+        pool,
         room: 0,
     }
 }
@@ -104,9 +111,26 @@ mod tests {
         let w = wanted(&count(2), Some(&directory), None);
         assert_eq!((w.count, w.overstripe, w.start), (Count::Stripes(2), false, None));
         let w = wanted(&size(1 << 20), Some(&directory), None);
-        assert_eq!((w.stripe_size, w.count, w.overstripe, w.start), (1 << 20, Count::Stripes(8), true, None));
+        assert_eq!((w.stripe_size, w.count, w.overstripe, w.start), (1 << 20, Count::Stripes(1), false, None));
         let w = wanted(&Spec::default(), Some(&directory), None);
         assert_eq!((w.count, w.overstripe, w.start), (Count::Stripes(8), true, Some(2)));
+    }
+
+    #[test]
+    fn resolve_completes_the_users_parameters_from_the_file_systems_defaults() {
+        let pool = Pool::new("flash").unwrap();
+        let default = Spec { stripe_size: Some(1 << 20), pool: Some(pool.clone()), start: Some(1), ..count(3) };
+        for (directory, root) in [(Some(&default), None), (None, Some(&default))] {
+            let w = wanted(&count(2), directory, root);
+            assert_eq!((w.stripe_size, w.count, w.start), (4 << 20, Count::Stripes(2), None), "-c 2");
+            assert_eq!(w.pool.as_ref(), Some(&pool), "the pool is inherited");
+            let w = wanted(&size(65536), directory, root);
+            assert_eq!((w.stripe_size, w.count, w.start), (65536, Count::Stripes(1), None), "-S 64K");
+        }
+        let own = Spec { pool: Pool::new("disks").ok(), ..Spec::default() };
+        let w = wanted(&own, Some(&default), None);
+        assert_eq!((w.stripe_size, w.count), (4 << 20, Count::Stripes(1)));
+        assert_eq!(w.pool.as_ref().map(Pool::as_str), Some("disks"));
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! The complete layout of a new file, resolved from all levels; plain or composite.
 //!
 //! The first level that specifies anything determines whether the layout is plain or composite: the
-//! user, the directory, or the root directory. A composite layout is taken from that level as a
-//! whole. A plain one replaces the composite ones of later levels as a whole (as in Lustre). If a
-//! component specifies no stripe size or pool, they come from the plain layouts of later levels.
-//! Its stripe count comes from the file system's default.
+//! user, the directory, or the root directory. It replaces composite layouts of later levels as a
+//! whole, and a composite layout replaces all later levels. As in Lustre, values that are left
+//! open come from:
+//!
+//! * the user's request: the file system's defaults. Only the pool is inherited from the default
+//!   that would otherwise apply; from a composite one, its first pool.
+//! * a composite default: the file system's defaults.
+//! * a plain default of the directory: a plain default of the root, then the file system's
+//!   defaults.
 //!
 //! Sizes are then adapted to the components, as in Lustre:
 //!
@@ -15,8 +20,8 @@
 use sheen_wire::Fid;
 
 use crate::{
-    Asked, Count, Defaults, Layout, LayoutError, STRIPE_SIZE_UNIT, Spec, Stripe, Template, TemplateComponent, Wanted,
-    resolve,
+    Asked, Count, Defaults, Layout, LayoutError, Pool, STRIPE_SIZE_UNIT, Spec, Stripe, Template, TemplateComponent,
+    Wanted, resolve,
     template::{stripe_size_within, stripes_within},
 };
 
@@ -107,28 +112,38 @@ pub fn resolve_asked(
     defaults: &Defaults,
     mdt_bytes_max: u64,
 ) -> WantedLayout {
-    let levels = [(!asked.is_default()).then_some(asked), directory, root];
-    let mut levels = levels.into_iter().flatten();
     let nothing = Spec::default();
+    if !asked.is_default() {
+        let pool = inherited_pool(directory, root);
+        return match asked {
+            Asked::Composite(template) => WantedLayout::Composite(template.resolve(pool, defaults, mdt_bytes_max)),
+            Asked::Plain(spec) => WantedLayout::Plain(resolve(spec, Some(&Spec { pool, ..nothing }), None, defaults)),
+        };
+    }
+    let mut levels = [directory, root].into_iter().flatten();
     match levels.next() {
-        Some(Asked::Composite(template)) => {
-            // A composite layout of a later level has no values for parts of this one.
-            let mut plain = levels.map_while(Asked::plain).fuse();
-            let rest = resolve(&nothing, plain.next(), plain.next(), defaults);
-            WantedLayout::Composite(template.resolve(&rest, defaults, mdt_bytes_max))
-        }
+        Some(Asked::Composite(template)) => WantedLayout::Composite(template.resolve(None, defaults, mdt_bytes_max)),
         Some(Asked::Plain(first)) => {
-            let mut plain = levels.map_while(Asked::plain).fuse();
-            WantedLayout::Plain(resolve(first, plain.next(), plain.next(), defaults))
+            let next = levels.next().and_then(Asked::plain);
+            WantedLayout::Plain(resolve(&nothing, Some(first), next, defaults))
         }
         None => WantedLayout::Plain(resolve(&nothing, None, None, defaults)),
     }
 }
 
+/// Returns the pool that a user's request inherits. A plain root completes a plain directory.
+fn inherited_pool(directory: Option<&Asked>, root: Option<&Asked>) -> Option<Pool> {
+    match (directory, root) {
+        (Some(Asked::Plain(directory)), Some(Asked::Plain(root))) => directory.pool.as_ref().or(root.pool.as_ref()),
+        (Some(default), _) | (None, Some(default)) => default.pools().next(),
+        (None, None) => None,
+    }
+    .cloned()
+}
+
 impl Template {
-    /// See [`resolve_asked`]. `rest` has the stripe size and the pool for components that specify
-    /// none.
-    fn resolve(&self, rest: &Wanted, defaults: &Defaults, mdt_bytes_max: u64) -> Vec<WantedComponent> {
+    /// See [`resolve_asked`]. `pool` is that of components that specify none.
+    fn resolve(&self, pool: Option<Pool>, defaults: &Defaults, mdt_bytes_max: u64) -> Vec<WantedComponent> {
         let mut wanted: Vec<WantedComponent> = Vec::with_capacity(self.components.len());
         let asked = cut_mdt(&self.components, mdt_bytes_max - mdt_bytes_max % u64::from(STRIPE_SIZE_UNIT));
         for (i, c) in asked.iter().enumerate() {
@@ -137,7 +152,7 @@ impl Template {
             let holds = match (c.extension_size, before) {
                 (Some(size), Some(Holds::Objects(before))) => Holds::Extension(size, before.clone()),
                 _ if c.is_on_mdt() => Holds::Mdt,
-                _ => Holds::Objects(c.stripes(rest, defaults, grows)),
+                _ => Holds::Objects(c.stripes(pool.as_ref(), defaults, grows)),
             };
             wanted.push(WantedComponent { start: c.start, end: c.end, flags: c.flags, holds });
         }
@@ -146,9 +161,9 @@ impl Template {
 }
 
 impl TemplateComponent {
-    fn stripes(&self, rest: &Wanted, defaults: &Defaults, grows: bool) -> Wanted {
+    fn stripes(&self, pool: Option<&Pool>, defaults: &Defaults, grows: bool) -> Wanted {
         let spec = &self.spec;
-        let stripe_size = spec.stripe_size.unwrap_or_else(|| stripe_size_within(self.end, rest.stripe_size));
+        let stripe_size = spec.stripe_size.unwrap_or_else(|| stripe_size_within(self.end, defaults.stripe_size));
         let fitting = stripes_within(self.start, self.end, stripe_size).filter(|_| !grows).unwrap_or(u16::MAX);
         let count = match (spec.osts.len(), spec.count.unwrap_or(defaults.count)) {
             (0, Count::Stripes(n)) => Count::Stripes(n.min(fitting)),
@@ -161,7 +176,7 @@ impl TemplateComponent {
             overstripe: spec.overstripe,
             start: spec.start,
             osts: spec.osts.clone(),
-            pool: spec.pool.clone().or_else(|| rest.pool.clone()),
+            pool: spec.pool.as_ref().or(pool).cloned(),
             room: if grows { self.end - self.start } else { 0 },
         }
     }

@@ -239,6 +239,35 @@ fn readers_wait_for_the_group_and_see_all_its_writes() {
     assert!(fs::read(at.a("f")).unwrap().iter().all(|b| *b == 3));
 }
 
+/// The kernel sends no read of a file that it takes for empty.
+#[test]
+fn readers_of_an_empty_file_wait_for_the_group() {
+    let two = two_mounts!(LIMIT);
+    for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
+        for options in ["-c 1", "-c 2", "-E 1M -c 1 -E -1 -c 2"] {
+            let name = format!("f{n} {options}");
+            let words = ["lfs", "setstripe"].into_iter().chain(options.split(' ')).map(str::to_owned);
+            run(sheen(), words.chain([at.a(&name).display().to_string()])).ok();
+            let a = open(&at.a(&name), 0);
+            group_lock(&a, 7).unwrap();
+            assert_eq!(fs::metadata(at.b(&name)).unwrap().len(), 0, "stat does not wait");
+            let path = at.b(&name);
+            let reader = begin(move || fs::read(path).unwrap());
+            waits(&reader);
+            a.write_all_at(b"of the group", 0).unwrap();
+            waits(&reader);
+            assert_eq!(fs::read(at.a(&name)).unwrap(), b"of the group", "this mount is in the group");
+            drop(a);
+            assert_eq!(soon(reader), b"of the group");
+        }
+        // Without a group a reader does not wait, and the empty file stays empty.
+        let name = format!("empty{n}");
+        let a = open(&at.a(&name), 0);
+        assert_eq!(fs::read(at.b(&name)).unwrap(), b"");
+        drop(a);
+    }
+}
+
 #[test]
 fn group_lock_refuses_bad_group_ids_and_nonblocking_conflicts() {
     let two = two_mounts!(LIMIT);

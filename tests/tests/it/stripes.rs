@@ -6,7 +6,7 @@ use std::{
 };
 
 use sheen_layout::Layout;
-use sheen_tests::{Fs, Guarded, can_mount, noise, run, sheen, wait::eventually};
+use sheen_tests::{Fs, Guarded, can_mount, mounts::LIMIT, noise, run, sheen, two_mounts, wait::eventually};
 
 macro_rules! fs4 {
     () => {
@@ -222,6 +222,44 @@ fn new_files_inherit_their_directorys_layout() {
     fs.lfs("setstripe -C 8 d").ok();
     File::create(fs.path("d/i")).unwrap();
     assert_eq!(osts(&fs, "d/i").len(), 8);
+}
+
+#[test]
+fn parameters_that_a_user_leaves_open_do_not_come_from_the_roots_default() {
+    let fs = fs4!();
+    let shape = |file: &str| (layout(&fs, file).stripe_count(), layout(&fs, file).stripe_size());
+    fs.lfs("setstripe -c 3 -S 1M .").ok();
+    fs::create_dir(fs.path("d")).unwrap();
+    for (options, want) in [("-c 2", (2, 4 << 20)), ("-S 64K", (1, 65536)), ("-i 1", (1, 4 << 20))] {
+        fs.lfs(&format!("setstripe {options} d/f")).ok();
+        assert_eq!(shape("d/f"), want, "{options}");
+        fs::remove_file(fs.path("d/f")).unwrap();
+    }
+    // A directory shows the default that is in force in it.
+    let shown = "stripe_count:  3 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n\n";
+    for raw in ["", " --raw"] {
+        assert_eq!(fs.lfs(&format!("getstripe -d{raw} d")).ok(), shown);
+    }
+    File::create(fs.path("d/f")).unwrap();
+    assert_eq!(shape("d/f"), (3, 1 << 20));
+    fs.lfs("setstripe -c 2 d").ok();
+    let shown = "stripe_count:  2 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n\n";
+    assert_eq!(fs.lfs("getstripe -d d").ok(), shown);
+}
+
+#[test]
+fn getstripe_of_a_directory_shows_the_file_systems_defaults() {
+    let two = two_mounts!(LIMIT);
+    let at = two.dir("d");
+    two.fs.lfs("setstripe -d .").ok();
+    for value in ["stripecount=2", "stripesize=2M"] {
+        run(sheen(), ["lctl", "set_param", "-n", &format!("lod.{}-MDT0000-mdtlov.{value}", two.fsname)]).ok();
+    }
+    let shown = "stripe_count:  2 stripe_size:   2097152 pattern:        stripe_offset: -1\n\n";
+    assert_eq!(two.fs.lfs("getstripe -d d").ok(), shown);
+    File::create(at.b("new")).unwrap();
+    assert_eq!(two.fs.lfs("getstripe -c d/new").ok(), "2\n\n");
+    assert_eq!(two.fs.lfs("getstripe -S d/new").ok(), "2097152\n\n");
 }
 
 #[test]

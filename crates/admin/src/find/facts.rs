@@ -195,12 +195,11 @@ impl Striping {
         }
     }
 
-    /// State of a mirrored file: one of [`Composite::STATE`].
+    /// State of the mirrors of a composite file: one of [`Composite::STATE`], or 0 for a file
+    /// without mirrors. As in Lustre, a plain file has no state, so no test of it matches.
     pub fn mirror_state(&self) -> Option<u16> {
         match self {
-            Striping::Layout(layout) => {
-                layout.composite().map(|c| c.flags & Composite::STATE).filter(|state| *state != 0)
-            }
+            Striping::Layout(layout) => layout.composite().map(|c| c.flags & Composite::STATE),
             _ => None,
         }
     }

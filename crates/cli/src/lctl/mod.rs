@@ -38,6 +38,8 @@ use crate::time_limits::scaled;
 use processes::Running;
 use tool::Tool;
 
+pub use usage::{COMMANDS as USAGES, TOP as USAGE};
+
 /// The commands that `--fsname` restricts to one file system. With [`nodemap::COMMANDS`] it selects
 /// the MGS of that file system. The other commands name their file system themselves.
 const FSNAME_COMMANDS: [&str; 7] =
@@ -47,7 +49,8 @@ const FSNAME_COMMANDS: [&str; 7] =
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
-    let processes = Running::new(sheen_control::sockets, scaled(sheen_control::GREETING_TIMEOUT));
+    let processes = Running::new(sheen_control::sockets, scaled(sheen_control::GREETING_TIMEOUT))
+        .with_closed(sheen_control::is_closed);
     let code = run(&args, &mut Tool { processes: &processes, fsname: None, out: &mut out, err: &mut err });
     match (code, out.flush()) {
         // The reader has seen enough and closed the pipe, as `head` does.

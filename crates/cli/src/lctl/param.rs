@@ -51,8 +51,7 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         let values = |reply| if let Reply::Values(values) = reply { Some(values) } else { None };
         let found: Option<Vec<Found>> = ask(pattern, &given, tool, |pattern| Request::Get { pattern }, values);
         if found.is_none() {
-            missing("get_param", pattern, tool)?;
-            code = first(code, Errno::ENOENT);
+            code = first(code, missing("get_param", pattern, tool)?);
         }
         let mut found = found.unwrap_or_default();
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -78,8 +77,7 @@ fn get_json(given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
         };
         let found: Option<Vec<TypedParam>> = ask(pattern, given, tool, |pattern| Request::GetTyped { pattern }, values);
         if found.is_none() {
-            missing("get_param", pattern, tool)?;
-            code = first(code, Errno::ENOENT);
+            code = first(code, missing("get_param", pattern, tool)?);
         }
         let mut found = found.unwrap_or_default();
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -157,9 +155,9 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         };
         let set = set_here(pattern, value, given.has("n"), tool)?;
         if set == (SetHere { done: 0, refused: None }) {
-            missing("set_param", pattern, tool)?;
-            writeln!(tool.err, "error: set_param: setting '{}'='{value}': {}", slashes(pattern), Errno::ENOENT)?;
-            code = first(code, Errno::ENOENT);
+            let errno = missing("set_param", pattern, tool)?;
+            writeln!(tool.err, "error: set_param: setting '{}'='{value}': {errno}", slashes(pattern))?;
+            code = first(code, errno);
         }
         if let Some(errno) = set.refused {
             code = first(code, errno);
@@ -179,8 +177,7 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         let nodes = |reply| if let Reply::Nodes(nodes) = reply { Some(nodes) } else { None };
         let found: Option<Vec<Node>> = ask(pattern, &given, tool, |pattern| Request::List { pattern }, nodes);
         if found.is_none() {
-            missing("list_param", pattern, tool)?;
-            code = first(code, Errno::ENOENT);
+            code = first(code, missing("list_param", pattern, tool)?);
         }
         let mut nodes = found.unwrap_or_default();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -213,22 +210,29 @@ fn deeper(pattern: &str, recursive: bool) -> Vec<String> {
     (0..=below).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect()
 }
 
-fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<()> {
-    writeln!(tool.err, "error: {command}: param_path '{}': {}", slashes(pattern), Errno::ENOENT)?;
-    if tool.ask(Request::Nids).iter().any(|reply| matches!(reply, Reply::Nids(_))) {
-        return Ok(());
+/// Reports that no parameter matches. Returns the error: EACCES if there may be one in a process
+/// that this user may not query.
+fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<Errno> {
+    let is_reached = tool.ask(Request::Nids).iter().any(|reply| matches!(reply, Reply::Nids(_)));
+    let is_denied = !is_reached && tool.processes.denied();
+    let errno = if is_denied { Errno::EACCES } else { Errno::ENOENT };
+    writeln!(tool.err, "error: {command}: param_path '{}': {errno}", slashes(pattern))?;
+    if is_reached {
+        return Ok(errno);
     }
     match &tool.fsname {
+        _ if is_denied => {
+            writeln!(tool.err, "the Sheen processes here belong to other users; run lctl as their user or as root")?;
+        }
         Some(fsname) => {
-            writeln!(tool.err, "no Sheen process that you can reach here serves or mounts the file system '{fsname}'")
+            writeln!(tool.err, "no Sheen process that you can reach here serves or mounts the file system '{fsname}'")?;
         }
         None if tool.processes.silent().is_empty() => {
-            writeln!(
-                tool.err,
-                "no Sheen process that you can reach runs here; start one with 'sheen up' or 'sheen mount'"
-            )
+            let hint = "start one with 'sheen up' or 'sheen mount'";
+            writeln!(tool.err, "no Sheen process that you can reach runs here; {hint}")?;
         }
         // The caller reports these processes at the end.
-        None => Ok(()),
+        None => {}
     }
+    Ok(errno)
 }

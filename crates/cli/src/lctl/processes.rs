@@ -1,6 +1,6 @@
 //! The processes of this machine, as the commands see them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +13,11 @@ pub trait Processes {
 
     /// Returns the processes that have not answered a request.
     fn silent(&self) -> Vec<Silent>;
+
+    /// Whether there are processes that this user may not query.
+    fn denied(&self) -> bool {
+        false
+    }
 }
 
 /// The processes behind control sockets.
@@ -23,13 +28,20 @@ pub struct Running<F> {
     sockets: F,
     greeting: Duration,
     silent: RefCell<Vec<Silent>>,
+    denied: Cell<bool>,
+    is_closed: fn() -> bool,
 }
 
 impl<F: Fn() -> Vec<PathBuf>> Running<F> {
     /// Creates the set of processes behind the sockets that `sockets` finds, anew for each request.
     /// `greeting`: time limit for the greeting of a process.
     pub fn new(sockets: F, greeting: Duration) -> Running<F> {
-        Running { sockets, greeting, silent: RefCell::default() }
+        Running { sockets, greeting, silent: RefCell::default(), denied: Cell::default(), is_closed: || false }
+    }
+
+    /// Sets how to find out whether there may be sockets that `sockets` cannot see.
+    pub fn with_closed(self, is_closed: fn() -> bool) -> Running<F> {
+        Running { is_closed, ..self }
     }
 }
 
@@ -40,10 +52,15 @@ impl<F: Fn() -> Vec<PathBuf>> Processes for Running<F> {
         sockets.retain(|socket| silent.iter().all(|s| s.socket != *socket));
         let asked = ask_all(&sockets, request, self.greeting);
         silent.extend(asked.silent);
+        self.denied.set(self.denied.get() || asked.denied > 0);
         asked.replies
     }
 
     fn silent(&self) -> Vec<Silent> {
         self.silent.borrow().clone()
+    }
+
+    fn denied(&self) -> bool {
+        self.denied.get() || (self.is_closed)()
     }
 }

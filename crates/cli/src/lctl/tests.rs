@@ -276,6 +276,39 @@ fn lctl_reports_a_stopped_process_and_prints_the_others() {
 }
 
 #[test]
+fn lctl_reports_processes_of_other_users_as_permission_denied() {
+    /// Processes that all belong to another user.
+    struct OfOthers;
+
+    impl Processes for OfOthers {
+        fn ask(&self, _: &control::Request) -> Vec<Reply> {
+            Vec::new()
+        }
+
+        fn silent(&self) -> Vec<Silent> {
+            Vec::new()
+        }
+
+        fn denied(&self) -> bool {
+            true
+        }
+    }
+
+    let run = |line: &str| {
+        let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        run_with(&OfOthers, &args)
+    };
+    let hint = "the Sheen processes here belong to other users; run lctl as their user or as root\n";
+    for command in ["get_param", "list_param"] {
+        let said = format!("error: {command}: param_path 'osc/*/active': Permission denied\n{hint}");
+        assert_eq!(run(&format!("{command} osc.*.active")), (13, String::new(), said));
+    }
+    let set = "error: set_param: setting 'osc/*/active'='1': Permission denied\n";
+    let said = format!("error: set_param: param_path 'osc/*/active': Permission denied\n{hint}{set}");
+    assert_eq!(run("set_param osc.*.active=1"), (13, String::new(), said));
+}
+
+#[test]
 fn deactivate_sets_active_of_one_connection_by_name_or_number() {
     let mount = Params::new();
     let active: Vec<_> = (0..2).map(|_| Arc::new(AtomicU64::new(1))).collect();

@@ -11,7 +11,7 @@ use sheen_wire::{Errno, Fid, Result, control};
 use super::{
     getopt::{self, Item, Value},
     numbers::parse_unsigned,
-    tool::{EXIT_USAGE, Tool, keep_first, text},
+    tool::{Tool, keep_first, text},
     usage,
 };
 
@@ -61,7 +61,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
                     let value = value.unwrap_or_default();
                     asked.link = parse_unsigned(text(&value));
                     if asked.link.is_none() {
-                        let wrong = format_args!("lfs fid2path: invalid link number '{}'", value.display());
+                        let wrong = format_args!("lfs fid2path: invalid linkno '{}'", value.display());
                         return tool.usage(usage::FID2PATH, wrong);
                     }
                 }
@@ -74,8 +74,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     let Some((device, fids)) = operands.split_first().filter(|(_, fids)| !fids.is_empty()) else {
-        tool.help(usage::FID2PATH);
-        return EXIT_USAGE;
+        return tool.usage(usage::FID2PATH, format_args!("Usage: lfs fid2path FSNAME|ROOT FID..."));
     };
     let Some(root) = find_root(tool, device) else {
         let e = Errno::ENODEV;
@@ -83,15 +82,15 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         return e.0;
     };
     let mut code = 0;
-    for fid in fids {
-        let Ok(fid) = text(fid).parse::<Fid>() else {
-            let wrong = "should be [seq:oid:ver], for example [0x200000401:0x1:0x0]";
-            tool.complain(format_args!("lfs fid2path: bad FID format '{}', {wrong}", fid.display()));
+    for given in fids {
+        let Ok(fid) = text(given).parse::<Fid>() else {
+            tool.complain(format_args!("lfs fid2path: invalid FID '{}'", given.display()));
             keep_first(&mut code, Errno::EINVAL);
             continue;
         };
         if let Err(e) = fid2path(tool, &root, fid, &asked) {
-            tool.complain(format_args!("lfs fid2path: cannot find {} {fid}: {e}", device.display()));
+            let (device, given) = (device.display(), given.display());
+            tool.complain(format_args!("lfs fid2path: cannot find {device} {given}: {e}"));
             keep_first(&mut code, e);
         }
     }
@@ -188,6 +187,20 @@ lfs fid2path: cannot resolve mount point for '.': No such device
 ",
             "$ lfs fid2path /mnt/c1 [0x200000402:0xfffff:0x0]\n[exit 2]\n--- stderr
 lfs fid2path: cannot find /mnt/c1 [0x200000402:0xfffff:0x0]: No such file or directory
+",
+            "$ lfs fid2path /mnt/c1 0x200000402:0xfffff:0x0\n[exit 2]\n--- stderr
+lfs fid2path: cannot find /mnt/c1 0x200000402:0xfffff:0x0: No such file or directory
+",
+            "$ lfs fid2path /mnt/c1 fA 0x240000402:0x3d:0x0\n[exit 22]\n--- stdout
+/mnt/c1/u/fD
+--- stderr
+lfs fid2path: invalid FID 'fA'
+",
+            "$ lfs fid2path -l first /mnt/c1 0x240000402:0x3d:0x0\n[exit 4]\n--- stdout
+Resolve the full path(s) for given FID(s). For a specific hardlink specify link number <linkno>.
+usage: fid2path [--print0|-0] [--print-fid|-f] [--print-link|-c] [--link|-l <linkno>] [--name|-n] <fsname|root> <fid>...
+--- stderr
+lfs fid2path: invalid linkno 'first'
 ",
             "$ lfs fid2path /mnt/c1 0x200000007:0x1:0x0\n[exit 0]\n--- stdout\n/mnt/c1//\n",
         ] {

@@ -157,6 +157,7 @@ fn getdirstripe(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions) -> Re
     if tool.fs.kind(path, true)? != FileKind::Dir {
         return Ok(());
     }
+    tool.check_readable("getdirstripe", path)?;
     let mark = match &asked.mdt {
         Some(name) => Some(find_mdt(tool, path, name)?),
         None => None,
@@ -176,6 +177,10 @@ fn descend(tool: &mut Tool, path: &Path, asked: &GetdirstripeOptions, mark: Opti
             continue;
         };
         if tool.fs.kind(&child, false) != Ok(FileKind::Dir) {
+            continue;
+        }
+        if let Err(e) = tool.check_readable("getdirstripe", &child) {
+            first = first.and(Err(e));
             continue;
         }
         if let Err(e) = show(tool, &child, asked, mark) {

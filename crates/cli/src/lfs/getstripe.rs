@@ -13,10 +13,11 @@ use std::{
 };
 
 use sheen_admin::paths::join;
-use sheen_layout::{Layout, Pattern};
+use sheen_layout::{Defaults, Layout, Pattern};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
     control::{self, MountInfo, TargetInfo},
+    fid::ROOT,
     mgs::TargetKind,
 };
 
@@ -221,6 +222,9 @@ fn getstripe(tool: &mut Tool, path: &Path, asked: &mut Asked) -> Result<()> {
     // A dangling link is reported as missing, unless the link itself is asked for.
     let followed = if asked.no_follow { Ok(FileKind::Symlink) } else { tool.fs.kind(path, true) };
     let kind = tool.fs.kind(path, false).and_then(|kind| followed.map(|_| kind))?;
+    if kind == FileKind::Dir {
+        tool.check_readable("getstripe", path)?;
+    }
     if let Some(ost) = &asked.ost {
         if kind != FileKind::Dir {
             let e = Errno::ENOTDIR;
@@ -247,7 +251,14 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) 
             stack.pop();
             continue;
         };
-        let shown = tool.fs.kind(&child, false).and_then(|kind| show(tool, &child, kind, asked).map(|()| kind));
+        let kind = tool.fs.kind(&child, false);
+        if kind == Ok(FileKind::Dir)
+            && let Err(e) = tool.check_readable("getstripe", &child)
+        {
+            *first = first.and(Err(e));
+            continue;
+        }
+        let shown = kind.and_then(|kind| show(tool, &child, kind, asked).map(|()| kind));
         match shown {
             Ok(FileKind::Dir) if asked.recursive => stack.push(children(tool, &child, first)),
             Ok(_) => {}
@@ -357,21 +368,43 @@ fn mdt_of(tool: &Tool, path: &Path, layout: &Layout) -> i32 {
     std::str::from_utf8(&index).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
+/// Describes the default in force in a directory: its own or, as in Lustre, that of the root.
 fn dir_picture(tool: &Tool, path: &Path, fid: Fid, raw: bool) -> Result<LayoutView> {
-    use sheen_layout::Asked::{self, Plain};
-    let default = match tool.fs.get(path, "lustre.lov") {
-        Ok(value) => Some(Asked::decode(&value)?),
-        Err(Errno::ENODATA) => None,
-        Err(e) => return Err(e),
+    use sheen_layout::Asked::{Composite, Plain};
+    let own = stored_default(tool, path)?;
+    let complete = matches!(&own, Some(Plain(s)) if s.count.is_some() && s.stripe_size.is_some());
+    if own.is_some() && (raw || complete) {
+        return Ok(LayoutView::of_dir(own.as_ref(), fid, 0, 0));
+    }
+    let mount: MountInfo = tool.ask(path, control::MOUNT)?;
+    let root = if fid == ROOT { None } else { root_default(tool, &mount) };
+    let (count, size) = match (&own, &root) {
+        _ if raw => (0, 0),
+        // A plain default of the root does not complete a composite one.
+        (Some(Composite(_)), Some(Plain(_))) => {
+            let defaults = Defaults::default();
+            (defaults.count.to_number(), defaults.stripe_size)
+        }
+        _ => (mount.default_stripe_count, mount.default_stripe_size),
     };
-    let complete = matches!(&default, Some(Plain(s)) if s.count.is_some() && s.stripe_size.is_some());
-    let (count, size) = if raw || complete {
-        (0, 0)
-    } else {
-        let mount: MountInfo = tool.ask(path, control::MOUNT)?;
-        (mount.default_stripe_count, mount.default_stripe_size)
-    };
-    Ok(LayoutView::of_dir(default.as_ref(), fid, count, size))
+    Ok(LayoutView::of_dir(own.or(root).as_ref(), fid, count, size))
+}
+
+/// Returns a directory's own default, if it has one.
+fn stored_default(tool: &Tool, path: &Path) -> Result<Option<sheen_layout::Asked>> {
+    match tool.fs.get(path, "lustre.lov") {
+        Ok(value) => Ok(Some(sheen_layout::Asked::decode(&value)?)),
+        Err(Errno::ENODATA) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Returns the default of the file system's root. `None`: it has none, or another directory is
+/// mounted.
+fn root_default(tool: &Tool, mount: &MountInfo) -> Option<sheen_layout::Asked> {
+    let point = Path::new(&mount.mountpoint);
+    tool.fs.fid(point).ok().filter(|fid| *fid == ROOT)?;
+    stored_default(tool, point).ok().flatten()
 }
 
 /// Returns the index of an OST that is given by index, `fsname-OST0000` or UUID.

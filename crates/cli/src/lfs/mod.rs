@@ -49,6 +49,8 @@ use sheen_admin::{FileSystem, PROBE, System};
 
 use tool::{Command, Tool};
 
+pub use usage::LFS as USAGE;
+
 /// Runs `lfs` and returns the exit code. `args` begins with the program's name.
 pub fn main(args: Vec<OsString>) -> i32 {
     let (stdout, stderr) = (io::stdout(), io::stderr());
@@ -103,6 +105,11 @@ const COMMANDS: &[Command] = &[
     Command { name: "getsom", usage: getsom::USAGE, run: getsom::run },
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
 ];
+
+/// Returns the name and the usage text of each command.
+pub fn usages() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.iter().map(|command| (command.name, command.usage))
+}
 
 /// Runs the command that the first argument names.
 fn run(tool: &mut Tool, args: &[OsString]) -> i32 {

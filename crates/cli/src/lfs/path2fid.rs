@@ -7,12 +7,12 @@ use sheen_wire::{Errno, Result, control};
 
 use super::{
     getopt::{self, Item, Value},
-    tool::{EXIT_USAGE, Tool, keep_first},
+    tool::{Tool, keep_first},
     usage,
 };
 
 const OPTIONS: getopt::Spec =
-    getopt::Spec { short: "h", long: &[("parents", Value::No, "parents"), ("help", Value::No, "h")] };
+    getopt::Spec { short: "hp", long: &[("parents", Value::No, "p"), ("help", Value::No, "h")] };
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
@@ -30,8 +30,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     if paths.is_empty() {
-        tool.help(usage::PATH2FID);
-        return EXIT_USAGE;
+        return tool.usage(usage::PATH2FID, format_args!("lfs path2fid: FILE... must be specified"));
     }
     let mut code = 0;
     for path in &paths {
@@ -47,7 +46,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             }
             Err(e) => {
                 let what = if parents { "parent " } else { "" };
-                tool.complain(format_args!("lfs path2fid: can't get {what}fid for {}: {e}", path.display()));
+                tool.complain(format_args!("lfs path2fid: cannot get {what}fid for '{}': {e}", path.display()));
                 keep_first(&mut code, e);
             }
         }
@@ -55,8 +54,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
+/// Returns the FID. As in Lustre, a path of another file system has none (61): `lfs` looks for the
+/// attribute in which the local file system of a target stores the FID.
 fn fid_of(tool: &Tool, path: &Path) -> Result<Vec<u8>> {
-    Ok(tool.fs.fid(path)?.to_string().into_bytes())
+    let fid = tool.fs.fid(path).map_err(|e| if e == Errno::ENOTTY { Errno::ENODATA } else { e })?;
+    Ok(fid.to_string().into_bytes())
 }
 
 /// Returns `[parent FID]/name` of each link, separated by tabs.
@@ -90,7 +92,19 @@ usage: path2fid [--parents] <path> ...
 lfs path2fid: unrecognized option '-l'
 ",
             "$ lfs path2fid nosuch\n[exit 2]\n--- stderr
-lfs path2fid: can't get fid for nosuch: No such file or directory
+lfs path2fid: cannot get fid for 'nosuch': No such file or directory
+",
+            "$ lfs path2fid /tmp\n[exit 61]\n--- stderr
+lfs path2fid: cannot get fid for '/tmp': No data available
+",
+            "$ lfs path2fid -p /tmp\n[exit 25]\n--- stderr
+lfs path2fid: cannot get parent fid for '/tmp': Inappropriate ioctl for device
+",
+            "$ lfs path2fid\n[exit 4]\n--- stdout
+Display the fid(s) for a given path(s).
+usage: path2fid [--parents] <path> ...
+--- stderr
+lfs path2fid: FILE... must be specified
 ",
         ] {
             check_case(&mut fake, case);

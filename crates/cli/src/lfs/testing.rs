@@ -25,6 +25,8 @@ use super::tool::Tool;
 
 const CWD: &str = "/mnt/c1/t";
 const INSTANCE: &str = "ff3298de21e05800";
+/// Attribute of a directory that the caller may not read.
+pub const UNREADABLE: &str = "test.unreadable";
 
 struct Node {
     kind: FileKind,
@@ -335,6 +337,13 @@ impl FileSystem for Fake {
         let mut nodes = self.nodes.borrow_mut();
         nodes.insert(absolute(path), node);
         nodes.get_mut(&absolute(path)).unwrap().attributes.insert(control::FID.to_owned(), fid);
+        Ok(())
+    }
+
+    fn may_read(&self, path: &Path) -> Result<()> {
+        if self.nodes.borrow()[&self.resolve(path)?].attributes.contains_key(UNREADABLE) {
+            return Err(Errno::EACCES);
+        }
         Ok(())
     }
 

@@ -71,6 +71,15 @@ impl Tool<'_> {
         EXIT_USAGE
     }
 
+    /// Checks that the caller may read a directory whose layout is asked for, and reports a
+    /// refusal. Lustre's `lfs` opens the directory.
+    pub fn check_readable(&mut self, command: &str, dir: &Path) -> Result<(), Errno> {
+        self.fs.may_read(dir).inspect_err(|e| {
+            let (what, dir) = ("llapi_semantic_traverse: Failed to open", dir.display());
+            self.complain(format_args!("lfs {command}: {what} '{dir}': {e} ({})", e.0));
+        })
+    }
+
     /// Returns the JSON value of the control attribute `name` from the mount that `path` lies on.
     pub fn ask<T: DeserializeOwned>(&self, path: &Path, name: &str) -> Result<T, Errno> {
         let value = self.fs.get(path, name).map_err(not_sheen)?;

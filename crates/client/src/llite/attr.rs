@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::Layout;
-use sheen_wire::{Attr, Fid, FileKind, Result, mds::Request};
+use sheen_wire::{
+    Attr, Fid, FileKind, Result,
+    mds::{Request, flags},
+};
 
 use super::attr_cache::{AttrReply, KnownAttr};
 use crate::{Caller, Client, EntryAttr, OpenFile, cache::Hits, mdc, stats::Op};
 
 impl Client {
     /// Returns the attributes of a file. Needs no permission on the file, as with fstat(2).
+    ///
+    /// With an open file that seems to be empty, waits for a group of other clients. The kernel
+    /// asks so before a read, and sends no read of an empty file. The read would wait.
     ///
     /// # Errors
     /// ENOENT or ESTALE: the file was deleted. Any error of an OST that has objects of the file.
@@ -19,7 +25,17 @@ impl Client {
         if let Some(attr) = self.virtual_attr(fid) {
             return Ok(attr);
         }
-        self.getattr_of(fid, file).await
+        let entry = self.getattr_of(fid, file).await?;
+        // With cacheable attributes this client has locks, so no group has.
+        let seems_empty = entry.attr.kind == FileKind::Regular && entry.attr.size == 0 && !entry.keep.attr;
+        let Some(file) = file.filter(|file| seems_empty && flags::reads(file.flags())) else { return Ok(entry) };
+        // No lock is in use during the wait.
+        let unlocked = EntryAttr::from(entry.attr);
+        drop(entry);
+        match Box::pin(self.wait_for_group(file)).await {
+            true => self.getattr_of(fid, Some(file)).await,
+            false => Ok(unlocked),
+        }
     }
 
     /// As [`Client::getattr`]. If `wants_size` returns false, does not wait for a disconnected OST.

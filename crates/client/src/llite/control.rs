@@ -87,7 +87,7 @@ impl Client {
     }
 
     async fn mount_info(&self) -> MountInfo {
-        let spec = self.root_default().await;
+        let spec = self.default_striping().await;
         MountInfo {
             fsname: self.fsname.clone(),
             instance: self.instance.clone(),
@@ -99,12 +99,22 @@ impl Client {
         }
     }
 
-    /// Returns the default layout of the root directory; an empty one if there is none.
-    async fn root_default(&self) -> Spec {
-        if self.root() != ROOT {
-            return Spec::default(); // it may not be accessible
+    /// Returns stripe count and stripe size of a file without settings: those of a plain default of
+    /// the root directory, completed by the file system's defaults. A value is missing if the MDT
+    /// does not tell it.
+    async fn default_striping(&self) -> Spec {
+        // From a subdirectory that is mounted the root may not be accessible.
+        let of_root = if self.root() == ROOT { self.stored_spec(ROOT, b"lustre.lov").await } else { Spec::default() };
+        if of_root.count.is_some() && of_root.stripe_size.is_some() {
+            return of_root;
         }
-        let request = Request::GetXattr { cred: Caller::ROOT.cred, fid: ROOT, name: Bytes::from_static(b"lustre.lov") };
+        let rest = self.stored_spec(self.root(), b"lustre.lov.default").await;
+        Spec { count: of_root.count.or(rest.count), stripe_size: of_root.stripe_size.or(rest.stripe_size), ..of_root }
+    }
+
+    /// Returns a plain layout in an extended attribute; an empty one if there is none.
+    async fn stored_spec(&self, fid: Fid, name: &'static [u8]) -> Spec {
+        let request = Request::GetXattr { cred: Caller::ROOT.cred, fid, name: Bytes::from_static(name) };
         match self.mdc.request(request).reply().await {
             Ok(Reply::Bytes(bytes)) => Spec::decode(&bytes).unwrap_or_default(),
             _ => Spec::default(),

@@ -87,6 +87,23 @@ impl Client {
         Ok(self.place_for_writing(file, 0, u64::MAX, false).await?.layout)
     }
 
+    /// Waits while a group of other clients has an open file. Returns false if there is none, or if
+    /// that is unknown.
+    pub(super) async fn wait_for_group(&self, file: &OpenFile) -> bool {
+        let Ok(Some(placed)) = self.place(file).await else { return false };
+        let layout = placed.layout;
+        // A group has locks on all objects, so one of them suffices.
+        let is_free = layout.stripes().is_empty()
+            || layout.is_mirrored()
+            || self.lov.in_group(&layout, 0)
+            || self.lov.matching(&layout, 0).is_some();
+        if is_free || !matches!(self.lov.is_in_other_group(&layout, 0).await, Ok(true)) {
+            return false;
+        }
+        drop(self.lov.lock(&layout, 0).await);
+        true
+    }
+
     /// Leaves the group. The flush of dirty data is in progress, and the OSTs grant other clients
     /// no lock before it is done.
     ///

@@ -94,7 +94,7 @@ impl Client {
         }
         let (_, versions) = self.versions_now(file, true).await?;
         // Read after the versions: a write between the two has a new version, so it is detected.
-        let mtime = self.getattr(file.fid(), Some(file)).await?.attr.mtime;
+        let mtime = self.getattr_of(file.fid(), Some(file)).await?.attr.mtime;
         *file.migration.lock() = Some(Migration { versions, mtime });
         Ok(())
     }

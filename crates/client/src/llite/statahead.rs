@@ -126,16 +126,16 @@ impl Statahead {
         counts.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// Returns the values of now: Lustre's and two more.
+    /// Returns the values of now: Lustre's in its order, then two more.
     pub fn snapshot(&self) -> Snapshot {
         let counts = [
             ("statahead total", &self.total),
-            ("list_total", &self.names),
-            ("readdir pages", &self.pages),
             ("agl total", &self.sizes),
-            ("contents total", &self.contents),
+            ("list_total", &self.names),
             ("hit_total", &self.hits),
             ("miss_total", &self.misses),
+            ("readdir pages", &self.pages),
+            ("contents total", &self.contents),
         ];
         Snapshot::of_counts(counts.map(|(name, count)| (name, count.load(Relaxed))))
     }

@@ -60,7 +60,7 @@ impl Client {
         let mut mtimes = [Time::default(); 2];
         for (fid, mtime) in fids.into_iter().zip(&mut mtimes) {
             let open = self.files.any(fid);
-            *mtime = self.getattr(fid, open.as_deref()).await?.attr.mtime;
+            *mtime = self.getattr_of(fid, open.as_deref()).await?.attr.mtime;
         }
         let (reads, nonce) = (fids.map(|fid| self.page_reads(fid)), self.rt.random_u64());
         let request = |cred| Request::SwapLayouts { cred, fids, mtimes, nonce };

@@ -36,7 +36,7 @@ impl Client {
         let Some(layout) = Layout::decode(&bytes).ok().filter(|layout| !layout.is_plain()) else {
             return Ok(bytes);
         };
-        let empty = self.getattr(file.fid(), Some(file)).await?.attr.size == 0;
+        let empty = self.getattr_of(file.fid(), Some(file)).await?.attr.size == 0;
         Ok(layout.encode_plain_view(empty, self.lov.osts().len()).into())
     }
 

@@ -13,7 +13,7 @@ use sheen_wire::{
     ldlm::{Enqueued, Flags, Mode, Policy, Resource},
 };
 
-use super::{Lov, split::by_ost, stripe};
+use super::{Lov, enqueue::WHOLE, split::by_ost, stripe};
 use crate::{
     failure::{Failure, Result},
     locks::LockRef,
@@ -63,7 +63,20 @@ impl Lov {
         Err(Errno::EAGAIN.into())
     }
 
-    /// Whether a group lock is held on a stripe's object.
+    /// Whether other clients hold a stripe's object by a group lock, or wait for one. Sends no
+    /// blocking callback.
+    ///
+    /// # Errors
+    /// The error of the OST.
+    pub async fn is_in_other_group(&self, layout: &Layout, index: usize) -> Result<bool> {
+        let stripe = stripe(layout, index)?;
+        let objects = [(layout.fid(), stripe.object)];
+        let flags = Flags { nowait: true, ..Flags::default() };
+        let answers = self.enqueue(stripe.ost, &objects, Mode::Pr, WHOLE, flags).await?;
+        Ok(matches!(answers.first(), Some((_, Enqueued::WouldBlock { by }, _)) if by.mode == Mode::Group))
+    }
+
+    /// Whether a group lock of this client is held on a stripe's object.
     pub fn in_group(&self, layout: &Layout, index: usize) -> bool {
         let stripe = layout.stripes().get(index);
         let lock = stripe.and_then(|s| self.get(s.ost)?.osc.locks().in_group(Resource::extent(s.object)));

@@ -62,6 +62,9 @@ fn listing_with_attributes_lets_lookups_send_no_request() {
         assert!(asked.len() <= 4, "and one request per OST: {asked:?}");
         let stats = m.params.get("llite.*.statahead_stats").unwrap()[0].value.clone();
         assert!(stats.contains("hit_total: 300\nmiss_total: 0\n"), "{stats}");
+        let names: Vec<&str> = stats.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+        let of_lustre = ["statahead total", "agl total", "list_total", "hit_total", "miss_total"];
+        assert_eq!(names[..5], of_lustre, "in the order of Lustre's 063-statahead");
     });
 }
 

@@ -82,28 +82,42 @@ fn resolve_takes_the_kind_from_the_first_level_that_specifies() {
     assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(1)));
     let w = plain(resolved(&nothing, Some(&sized), Some(&composite)));
     assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(1)));
-    // Plain layouts are combined by parameter.
-    let w = plain(resolved(&sized, Some(&eight), None));
+    // Plain defaults are combined by parameter, but a user's request is not completed by them.
+    let w = plain(resolved(&nothing, Some(&sized), Some(&eight)));
     assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(8)));
+    for (directory, root) in [(Some(&eight), None), (None, Some(&eight))] {
+        let w = plain(resolved(&sized, directory, root));
+        assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(1)));
+    }
     let w = plain(resolved(&nothing, None, Some(&eight)));
     assert_eq!((w.stripe_size, w.count), (65536, Count::Stripes(8)));
     assert_eq!(plain(resolved(&nothing, None, None)).stripe_size, 4 << 20);
 }
 
 #[test]
-fn resolve_fills_size_and_pool_from_later_levels() {
+fn users_composite_layout_inherits_the_pool_alone() {
     let pool = Pool::new("flash").unwrap();
-    let directory = Asked::Plain(Spec {
-        stripe_size: Some(1 << 20),
-        pool: Some(pool.clone()),
-        osts: vec![2, 3],
-        ..Spec::default()
-    });
+    let with_pool = Spec { stripe_size: Some(1 << 20), pool: Some(pool.clone()), ..Spec::default() };
+    let plain = Asked::Plain(Spec { osts: vec![2, 3], ..with_pool.clone() });
+    let composite = template(vec![striped(0, M, count(1)), striped(M, EOF, with_pool)]);
+    let none = Asked::Plain(count(2));
     let asked = template(vec![striped(0, 64 * M, Spec::default()), striped(64 * M, EOF, count(4))]);
-    let all = resolved(&asked, Some(&directory), None);
-    let wanted: Vec<&Wanted> = all.all().into_iter().map(|(_, w)| w).collect();
-    assert!(wanted.iter().all(|w| w.stripe_size == 1 << 20 && w.pool.as_ref() == Some(&pool) && w.osts.is_empty()));
-    assert_eq!([wanted[0].count, wanted[1].count], [Count::Stripes(1), Count::Stripes(4)]);
+    for (directory, root, want) in [
+        (Some(&plain), None, Some(&pool)),
+        (None, Some(&plain), Some(&pool)),
+        (Some(&composite), None, Some(&pool)),
+        (Some(&none), Some(&plain), Some(&pool)),
+        (Some(&none), Some(&composite), None),
+    ] {
+        let all = resolved(&asked, directory, root);
+        let wanted: Vec<&Wanted> = all.all().into_iter().map(|(_, w)| w).collect();
+        assert!(wanted.iter().all(|w| w.stripe_size == 4 << 20 && w.osts.is_empty()), "{wanted:?}");
+        assert!(wanted.iter().all(|w| w.pool.as_ref() == want), "{wanted:?}");
+        assert_eq!([wanted[0].count, wanted[1].count], [Count::Stripes(1), Count::Stripes(4)]);
+    }
+    // A composite default is not completed by the root's.
+    let all = resolved(&Asked::default(), Some(&asked), Some(&plain));
+    assert!(all.all().into_iter().all(|(_, w)| w.stripe_size == 4 << 20 && w.pool.is_none()));
 }
 
 #[test]

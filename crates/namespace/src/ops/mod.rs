@@ -76,7 +76,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         Link { cred, fid, parent, name } => ns.link(cx, cred, *fid, *parent, name)?,
         ReadLink { fid } => ns.readlink(*fid)?,
         ReadDir { fid, cookie, max_bytes, attrs } => ns.readdir(*fid, *cookie, *max_bytes, *attrs)?,
-        GetXattr { cred, fid, name } => ns.getxattr(cred, *fid, name)?,
+        GetXattr { cred, fid, name } => ns.getxattr(cx, cred, *fid, name)?,
         SetXattr { cred, fid, name, value, flags } => ns.setxattr(cx, cred, *fid, name, Some(value), *flags)?,
         ListXattr { cred, fid } => ns.listxattr(cred, *fid)?,
         RemoveXattr { cred, fid, name } => ns.setxattr(cx, cred, *fid, name, None, 0)?,

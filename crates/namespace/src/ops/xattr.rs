@@ -10,6 +10,8 @@
 //! * `system.posix_acl_*`: everybody reads, the owner writes (EPERM), see [`super::xattr_acl`].
 //! * `lustre.lov`, `trusted.lov`: everybody reads the first, the superuser the second. Writing: see
 //!   [`super::xattr_lov`].
+//! * `lustre.lov.default`: read only, the file system's defaults of stripe count and stripe size,
+//!   on any inode. A client reads it to show which layout a new file will get.
 //! * `lustre.lov.add`, `lustre.lov.del`, `lustre.lov.set.flags`: write only, see
 //!   [`super::xattr_comp`].
 //! * `lustre.lov.mirror`: write only, see [`super::xattr_mirror`].
@@ -58,6 +60,8 @@ enum Key {
     Security,
     Acl(Which),
     Lov,
+    /// `lustre.lov.default`.
+    LovDefault,
     /// A change to components.
     LovEdit(Edit),
     /// A change to mirrors.
@@ -86,6 +90,7 @@ impl Key {
         let plain = |prefix: &[u8], key| (name.len() > prefix.len()).then_some(key).ok_or(Errno::EINVAL);
         match name {
             b"lustre.lov" | b"trusted.lov" => Ok(Key::Lov),
+            b"lustre.lov.default" => Ok(Key::LovDefault),
             b"lustre.lov.add" => Ok(Key::LovEdit(Edit::Add)),
             b"lustre.lov.del" => Ok(Key::LovEdit(Edit::Delete)),
             b"lustre.lov.set.flags" => Ok(Key::LovEdit(Edit::SetFlags)),
@@ -134,12 +139,13 @@ fn check(inode: &Inode, cred: &Cred, name: &[u8], key: Key, write: bool) -> wire
 }
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn getxattr(&mut self, cred: &Cred, fid: Fid, name: &[u8]) -> wire::Result<Reply> {
+    pub(crate) fn getxattr(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, name: &[u8]) -> wire::Result<Reply> {
         let inode = self.live(fid)?;
         let key = Key::parse(name)?;
         check(&inode, cred, name, key, false)?;
         let value: Option<Bytes> = match key {
             Key::Lov => xattr_lov::lov(&inode)?,
+            Key::LovDefault => xattr_lov::lov_default(cx)?,
             Key::Lmv => self.lmv(fid, &inode)?,
             Key::Dmv => self.dmv(fid, &inode)?,
             Key::Link => xattr_lov::link_ea(&inode),
@@ -182,7 +188,7 @@ impl<S: Store> Namespace<S> {
             Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
             Key::Link | Key::Lma => {}
-            Key::NoLustre => return Err(Errno::EOPNOTSUPP.into()),
+            Key::LovDefault | Key::NoLustre => return Err(Errno::EOPNOTSUPP.into()),
             Key::User | Key::Trusted | Key::Security => self.set_plain(cx, fid, name, value, flags)?,
         }
         Ok(Reply::Ok)

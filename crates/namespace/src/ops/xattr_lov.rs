@@ -21,7 +21,7 @@
 //! accepted and ignored.
 
 use bytes::{BufMut, Bytes};
-use sheen_layout::{Asked, Layout};
+use sheen_layout::{Asked, Layout, Spec, WantedLayout};
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind,
     mds::xattr::{CREATE, REPLACE},
@@ -29,7 +29,7 @@ use sheen_wire::{
 
 use super::striping::{check_served, with_unused_generation};
 use crate::{
-    Namespace, Store,
+    LayoutRequest, Namespace, Store,
     error::OpResult,
     interface::Cx,
     record::{Inode, LINK_ENTRY_BYTES},
@@ -108,6 +108,14 @@ pub(crate) fn lov(inode: &Inode) -> wire::Result<Option<Bytes>> {
         Some(layout) if inode.kind == FileKind::Regular => Ok(Some(Layout::decode(layout)?.encode_xattr().into())),
         other => Ok(other.clone()),
     }
+}
+
+/// Returns `lustre.lov.default`: stripe count and stripe size of a file if neither its directory
+/// nor the root has a default.
+pub(crate) fn lov_default(cx: &mut Cx) -> wire::Result<Option<Bytes>> {
+    let WantedLayout::Plain(wanted) = cx.env.resolve(&LayoutRequest::default())? else { return Ok(None) };
+    let (stripe_size, count) = (Some(wanted.stripe_size), Some(wanted.count));
+    Ok(Some(Spec { stripe_size, count, overstripe: wanted.overstripe, ..Spec::default() }.encode().into()))
 }
 
 /// Returns `trusted.link`: the stored names. Header little-endian, entries big-endian: length

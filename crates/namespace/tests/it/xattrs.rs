@@ -263,8 +263,25 @@ fn directory_defaults_are_inherited() {
     assert_eq!(fs.get(&me, e, "lustre.lov"), Err(Errno::ENODATA));
     let h = fs.touch(&ROOT_CRED, e, "h", 0o644).unwrap();
     assert_eq!(stripes(&mut fs, h), (2, 65536));
+    // A user's request is not completed by either default, as in Lustre.
+    for (parent, spec, want) in [
+        (e, count(3), (3, 4 << 20)),
+        (e, Spec { stripe_size: Some(131_072), ..Spec::default() }.encode(), (1, 131_072)),
+        (sub, Spec { stripe_size: Some(131_072), ..Spec::default() }.encode(), (1, 131_072)),
+    ] {
+        let own = fs.mknod(&ROOT_CRED, parent, "own", 0o644).unwrap();
+        fs.set(&ROOT_CRED, own, "lustre.lov", &spec, 0).unwrap();
+        assert_eq!(stripes(&mut fs, own), want);
+        fs.unlink(&ROOT_CRED, parent, "own").unwrap();
+    }
     let bad = Spec { start: Some(99), ..Spec::default() }.encode();
     assert_eq!(fs.set(&ROOT_CRED, e, "lustre.lov", &bad, 0), Err(Errno::EINVAL));
+    // The file system's defaults, whatever the defaults of directories.
+    let system = Spec { stripe_size: Some(4 << 20), count: Some(Count::Stripes(1)), ..Spec::default() }.encode();
+    for fid in [ROOT, e, h] {
+        assert_eq!(fs.get(&me, fid, "lustre.lov.default").unwrap(), system);
+    }
+    assert_eq!(fs.set(&ROOT_CRED, ROOT, "lustre.lov.default", &system, 0), Err(Errno::EOPNOTSUPP));
     fs.set(&ROOT_CRED, d, "lustre.lov", &Spec::default().encode(), 0).unwrap();
     assert_eq!(fs.get(&me, d, "lustre.lov"), Err(Errno::ENODATA), "requesting nothing removes it");
     assert_eq!(fs.unset(&me, sub, "lustre.lov"), Ok(()));

@@ -3,7 +3,7 @@
 use sheen_layout::lmv::{HashType, INHERIT_OVERSTRIPED, INHERIT_STRIPED, LmvMds};
 
 use super::{
-    super::testing::{Fake, check_case},
+    super::testing::{Fake, UNREADABLE, check_case},
     *,
 };
 
@@ -30,6 +30,19 @@ fn recorded() -> Fake {
     fake.attribute("mdC3", control::FID, b"[0x240000402:0x26:0x0]");
     fake.attribute("plain", control::FID, b"[0x200000402:0x7:0x0]");
     fake
+}
+
+#[test]
+fn getdirstripe_refuses_directories_that_the_caller_may_not_read() {
+    let mut fake = recorded();
+    fake.attribute("plain", UNREADABLE, b"");
+    for options in ["", "-D "] {
+        let refused = "[exit 13]\n--- stderr
+lfs getdirstripe: llapi_semantic_traverse: Failed to open 'plain': Permission denied (13)
+lfs: getdirstripe for 'plain' failed: Permission denied
+";
+        check_case(&mut fake, &format!("$ lfs getdirstripe {options}plain\n{refused}"));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use sheen_layout::{Pool, Spec, Stripe};
 use sheen_wire::seq::{MdtIndex, ost_seq};
 
-use super::super::testing::{Fake, check_case, lfs};
+use super::super::testing::{Fake, UNREADABLE, check_case, lfs};
 use super::*;
 
 const F3_TABLE: &str = "\tobdidx\t\t objid\t\t objid\t\t group
@@ -177,6 +177,24 @@ lfs: getstripe for '/tmp' failed: Inappropriate ioctl for device
 }
 
 #[test]
+fn getstripe_refuses_directories_that_the_caller_may_not_read() {
+    let mut fake = lustre();
+    fake.attribute("d1", UNREADABLE, b"");
+    for options in ["", "-d ", "-d -c ", "-r "] {
+        let refused = "[exit 13]\n--- stderr
+lfs getstripe: llapi_semantic_traverse: Failed to open 'd1': Permission denied (13)
+lfs: getstripe for 'd1' failed: Permission denied
+";
+        check_case(&mut fake, &format!("$ lfs getstripe {options}d1\n{refused}"));
+    }
+    let (code, out, err) = lfs(&mut fake, "lfs getstripe -c -r .");
+    assert_eq!(code, 13, "the other entries are shown: {out}");
+    assert!(!out.contains("d1") && out.contains("./f3\n3\n"), "{out}");
+    let refused = "lfs getstripe: llapi_semantic_traverse: Failed to open './d1': Permission denied (13)\n";
+    assert_eq!(err, format!("{refused}lfs: getstripe for '.' failed: Permission denied\n"));
+}
+
+#[test]
 fn getstripe_refuses_bad_calls() {
     let mut fake = lustre();
     let usage = usage::GETSTRIPE;
@@ -250,6 +268,49 @@ stripe_count:  -2 stripe_size:   4194304 pattern:       raid0,overstriped stripe
 
 ",
     );
+}
+
+#[test]
+fn getstripe_prints_the_roots_default_for_a_directory_without_its_own() {
+    let mut fake = lustre();
+    fake.attribute("/mnt/c1", control::FID, ROOT.to_string().as_bytes());
+    check_case(&mut fake, "$ lfs setstripe -c 3 -S 1M /mnt/c1\n[exit 0]\n");
+    let shown = "stripe_count:  3 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n";
+    for raw in ["", " --raw"] {
+        check_case(&mut fake, &format!("$ lfs getstripe -d{raw} d1\n[exit 0]\n--- stdout\n{shown}\n"));
+    }
+    check_case(&mut fake, "$ lfs setstripe -E 1M -c 1 -E -1 -c 2 /mnt/c1\n[exit 0]\n");
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -d d1\n[exit 0]\n--- stdout
+  lcm_layout_gen:    0
+  lcm_mirror_count:  1
+  lcm_entry_count:   2
+    lcme_id:             N/A
+    lcme_mirror_id:      N/A
+    lcme_flags:          0
+    lcme_extent.e_start: 0
+    lcme_extent.e_end:   1048576
+      stripe_count:  1       stripe_size:   4194304       pattern:       raid0       stripe_offset: -1
+
+    lcme_id:             N/A
+    lcme_mirror_id:      N/A
+    lcme_flags:          0
+    lcme_extent.e_start: 1048576
+    lcme_extent.e_end:   EOF
+      stripe_count:  2       stripe_size:   4194304       pattern:       raid0       stripe_offset: -1
+
+",
+    );
+    // A directory's own default hides it.
+    default_of(&mut fake, "d1", &Spec { count: Some(sheen_layout::Count::Stripes(2)), ..Spec::default() });
+    let own = "stripe_count:  2 stripe_size:   4194304 pattern:       raid0 stripe_offset: -1\n";
+    check_case(&mut fake, &format!("$ lfs getstripe -d d1\n[exit 0]\n--- stdout\n{own}\n"));
+    // Where a subdirectory is mounted, the root's default is not known.
+    check_case(&mut fake, "$ lfs setstripe -d d1\n[exit 0]\n");
+    fake.attribute("/mnt/c1", control::FID, b"[0x240000402:0x9:0x0]");
+    let unset = "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n\n";
+    assert_eq!(lfs(&mut fake, "lfs getstripe -d d1"), (0, unset.to_owned(), String::new()));
 }
 
 #[test]
