@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod cluster;
+pub mod hosts;
 pub mod mounts;
 pub mod posix;
 pub mod progress;

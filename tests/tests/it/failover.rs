@@ -7,7 +7,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use rustix::process::Signal;
@@ -18,6 +18,7 @@ use sheen_tests::{
     mounts::{LIMIT, Watch},
     noise,
     posix::layout,
+    sandbox::Sandbox,
     sheen,
     wait::eventually,
 };
@@ -147,4 +148,69 @@ fn oss_that_is_taken_over_in_order_loses_no_written_data() {
     assert!(pair.cluster.ended(FIRST), "it stops in order");
     bash(&mount.mnt, "sync f && echo more >> f && sync f && echo new > g && sync g").ok();
     assert!(fs::read(mount.path("f")).unwrap() == [data.as_slice(), b"more\n"].concat());
+}
+
+/// Restarts the MDS and the OSS of a cluster with both NIDs of the MGS.
+fn restart_with_both_nids(pair: &mut Pair) {
+    let mgs = pair.nids.join(":");
+    for kind in ["mds", "oss"] {
+        pair.cluster.stop(kind);
+        let mut command = Command::new(sheen());
+        command.arg(kind).arg("--dir").arg(pair.cluster.base.join(kind));
+        command.args(["--listen", &pair.cluster.nid(kind), "--mgs", &mgs, "--fsname", "many"]);
+        let log = fs::OpenOptions::new().append(true).open(pair.cluster.base.join("log")).expect("the log");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
+        pair.cluster.children.push((kind, command.spawn().expect("the server starts")));
+    }
+}
+
+#[test]
+fn mgs_failover_serves_mounts_new_mounts_and_later_permanent_settings() {
+    // A sandbox, so that lctl finds only the processes of this test.
+    Sandbox::enter("mgs-failover", |sandbox| {
+        let mut pair = Pair::start("mgs");
+        // The cluster's own MGS printed this line as well.
+        eventually("the MGS is served", || pair.lines("MGS ready at") == 2);
+        let served = ["OSTs of many ready at", "many-MDT0000 ready at"];
+        eventually("the targets are served", || served.iter().all(|line| pair.lines(line) == 1));
+        restart_with_both_nids(&mut pair);
+        eventually("the targets are served again", || served.iter().all(|line| pair.lines(line) == 2));
+        let source = format!("{}:/many", pair.nids.join(":"));
+        let at = pair.cluster.base.clone();
+        let mount = Mount::new(&source, at.join("mnt"));
+        let _watch = Watch::over(&[&mount.mnt], LIMIT);
+        bash(&mount.mnt, "echo before > before; sync before").ok();
+        // Sets a parameter of each mount, of the MDT and of both OSTs permanently.
+        let arrives = |value: u32, mounts: usize| {
+            let lctl = |words: &str| sandbox.sh(Path::new("/"), &format!("lctl {words}"));
+            let params = [
+                "llite.many-*.statahead_max",
+                "mdt.many-MDT0000.commit_interval_ms",
+                "obdfilter.many-OST*.commit_interval_ms",
+            ];
+            let all = params.map(|param| format!("{param}={value}")).join(" ");
+            eventually("the MGS stores the settings", || lctl(&format!("set_param -P {all}")).code == 0);
+            let (get, want) = (format!("get_param -n {}", params.join(" ")), format!("{value}\n").repeat(mounts + 3));
+            eventually(format!("{all} has arrived"), || lctl(&get).out == want);
+        };
+        arrives(101, 1);
+
+        // The host of the MGS dies. The mount needs no MGS meanwhile.
+        pair.cluster.kill(FIRST);
+        bash(&mount.mnt, "cat before; echo during > during; sync during").ok();
+        pair.spawn(SECOND, &[]);
+        eventually("the MGS is served by the second host", || pair.lines("MGS ready at") == 3);
+        let later = Mount::new(&source, at.join("later"));
+        assert_eq!(bash(&later.mnt, "cat before during").ok(), "before\nduring\n");
+        arrives(102, 2);
+
+        // Back to the first host, in order.
+        pair.spawn(FIRST, &["--takeover"]);
+        assert!(pair.cluster.ended(SECOND), "it stops in order");
+        eventually("the MGS is served by the first host", || pair.lines("MGS ready at") == 4);
+        let last = Mount::new(&source, at.join("last"));
+        assert_eq!(bash(&last.mnt, "echo after > after; cat before during after").ok(), "before\nduring\nafter\n");
+        arrives(103, 3);
+        assert_eq!(bash(&mount.mnt, "cat after").ok(), "after\n");
+    });
 }

@@ -52,5 +52,6 @@ mod subdirectory;
 mod suites;
 mod swap;
 mod swap_mirrors;
+mod two_hosts;
 mod users;
 mod writeback;

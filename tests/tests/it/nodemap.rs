@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use sheen_keys::Key;
-use sheen_tests::{address::own_address, sandbox::Sandbox};
+use sheen_tests::{address::own_address, sandbox::Sandbox, wait::eventually};
 use sheen_wire::{
     Cred, Errno, Fid,
     fid::ROOT,
@@ -337,6 +337,39 @@ fn key_of_an_unknown_nodemap_is_refused_with_a_clear_error() {
         world.fails("/", &world.mount_line(), "nodemap");
         world.sh("/", "lctl nodemap_set_fileset --name lab --fileset /tenant");
         world.mount();
+        world.sh("/", "sheen umount /mnt/theirs");
+    });
+}
+
+#[test]
+fn denied_requests_are_in_the_audit_trail_unless_the_nodemap_has_audit_mode_0() {
+    World::enter("audit", "--host --nodemap lab", LAB, |world| {
+        let dir = world.0.dir();
+        let trail = dir.with_file_name("audit");
+        world.sh("/", &format!("sheen down --dir {}", dir.display()));
+        world.0.up_with("sheen", ALL, &format!("--audit {}", trail.display()));
+        let set = |value: u8| {
+            world.sh("/", &format!("lctl nodemap_modify --name lab --property audit_mode --value {value}"));
+        };
+        // Only the MDT denies it: the kernel lets root do everything.
+        let denied = |name: &str| {
+            world.sh(ALL, &format!("echo root > tenant/{name}; chmod 600 tenant/{name}"));
+            world.fails(THEIRS, &format!("cat {name}"), "Permission denied");
+            format!("\"fid\":\"{}\"", world.sh(ALL, &format!("lfs path2fid tenant/{name}")).trim())
+        };
+        world.mount();
+        let before = denied("before");
+        set(0);
+        let unrecorded = denied("unrecorded");
+        set(1);
+        let after = denied("after");
+        let recorded = |fid: &str| {
+            let text = fs::read_to_string(&trail).expect("a trail");
+            text.lines().any(|line| line.contains("\"event\":\"denied\"") && line.contains(fid))
+        };
+        // Events have the order of the requests.
+        eventually("the last denied request is in the trail", || recorded(&after));
+        assert!(recorded(&before) && !recorded(&unrecorded), "{:?}", fs::read_to_string(&trail));
         world.sh("/", "sheen umount /mnt/theirs");
     });
 }
