@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO ?= ./demo
 
-.PHONY: help build demo demo-stop demo-kill test soak bench bench-real lint install install-io-uring clean
+.PHONY: help build demo demo-stop demo-kill test soak bench bench-real lint install deb install-io-uring clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -43,22 +43,15 @@ lint: ## format, warnings, licences and advisories of dependencies
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) deny --log-level error check
 
-install: build ## into /usr/local: sheen, lfs, lctl, liblustreapi with its headers; into /sbin: mount.sheen
-	install -D -s target/release/sheen $(DESTDIR)/usr/local/bin/sheen
-	ln -sf sheen $(DESTDIR)/usr/local/bin/lfs
-	ln -sf sheen $(DESTDIR)/usr/local/bin/lctl
-	install -d $(DESTDIR)/sbin
-	ln -sf /usr/local/bin/sheen $(DESTDIR)/sbin/mount.sheen
-	ln -sf mount.sheen $(DESTDIR)/sbin/mount.fuse.sheen
-	install -D -s -m 644 target/release/liblustreapi.so $(DESTDIR)/usr/local/lib/liblustreapi.so.1
-	ln -sf liblustreapi.so.1 $(DESTDIR)/usr/local/lib/liblustreapi.so
-	install -D -m 644 target/release/liblustreapi.a $(DESTDIR)/usr/local/lib/liblustreapi.a
-	install -D -m 644 -t $(DESTDIR)/usr/local/include/lustre $(wildcard crates/llapi/include/lustre/*.h)
-	install -D -m 644 -t $(DESTDIR)/usr/local/include/linux/lustre crates/llapi/include/linux/lustre/lustre_user.h
+install: build ## programs, C library, manual pages, completions, units: /usr/local; mount.sheen: /sbin
+	@DESTDIR="$(DESTDIR)" packaging/install.sh
+
+deb: build ## Debian packages of all that, for /usr: target/deb (docs/install.md)
+	@packaging/deb/build.sh
 
 install-io-uring: ## FUSE over io_uring after each boot, which makes mounts faster (docs/operations.md)
-	install -d $(DESTDIR)/etc/modprobe.d
-	echo 'options fuse enable_uring=1' >$(DESTDIR)/etc/modprobe.d/sheen.conf
+	install -d "$(DESTDIR)/etc/modprobe.d"
+	echo 'options fuse enable_uring=1' >"$(DESTDIR)/etc/modprobe.d/sheen.conf"
 
 clean: ## removes the build results
 	$(CARGO) clean

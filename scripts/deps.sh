@@ -22,6 +22,7 @@ if [ "$want" = test ]; then
   check python3 python3 "tests use it for system calls that no command makes"
   check filefrag e2fsprogs "tests ask for extents and flags of files with it"
   check ip iproute2 "tests make network namespaces with it"
+  check groff groff-base "a test formats the manual pages with it"
   check munged munge "tests prove with it as which user a mount runs"
   [ -e /usr/include/sys/acl.h ] || { echo "needs libacl1-dev: pjdfstest links with it"; need+=(libacl1-dev); }
 fi

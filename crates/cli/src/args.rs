@@ -1,6 +1,6 @@
 //! The command line: arguments, options and their help texts.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,11 @@ pub enum Command {
         after_help = "Exit codes: 0 no problems, 1 all problems repaired, 4 problems left, 8 the check failed.\n\nExamples:\n  sheen down && sheen fsck\n  sheen fsck --dir /srv/mdt0 --dir /srv/oss1 --repair"
     )]
     Fsck(FsckArgs),
+    /// Check this machine for obstacles to speed and safety, and show the command that mends each
+    #[command(
+        after_help = "Nothing is changed. Exit codes: 0 Sheen works, 1 a part of it does not work on this machine.\n\nExamples:\n  sheen doctor\n  sheen doctor --dir /srv/oss1 --json"
+    )]
+    Doctor(DoctorArgs),
     /// Run an MGS: the registry that clients and servers contact first
     #[command(after_help = "Example:\n  sheen mgs --dir /srv/mgs --listen 0.0.0.0@tcp")]
     Mgs(MgsArgs),
@@ -74,6 +79,9 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Print the metrics of all Sheen processes of this machine, or serve them for Prometheus
+    #[command(after_help = "Examples:\n  sheen metrics\n  sheen metrics --listen 127.0.0.1:9117")]
+    Metrics(MetricsArgs),
     /// Measure a file system: IOR and more (`sheen lab --help`)
     #[command(disable_help_flag = true)]
     Lab {
@@ -91,6 +99,12 @@ pub enum Command {
     Completions {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands to a directory, for packages
+    #[command(hide = true)]
+    Man {
+        /// The directory; it is created if it does not exist
+        dir: PathBuf,
     },
 }
 
@@ -152,6 +166,8 @@ pub struct UpArgs {
     pub auth: AuthArg,
     #[command(flatten)]
     pub audit: AuditArg,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
     #[command(flatten)]
     pub options: MountArgsCommon,
     #[command(flatten)]
@@ -243,6 +259,38 @@ impl AuditArg {
     pub fn path(&self) -> Option<PathBuf> {
         self.audit.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
     }
+}
+
+/// The metrics of a server.
+#[derive(Debug, Args, Clone, Copy)]
+pub struct MetricsArg {
+    /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9117; everybody who reaches
+    /// it can read them
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+}
+
+impl MetricsArg {
+    /// Returns whether metrics at the address `now` are those that the user asks for. Port 0 is any
+    /// port.
+    pub fn is_at(self, now: Option<SocketAddr>) -> bool {
+        match (self.metrics, now) {
+            (Some(wanted), Some(now)) => wanted.ip() == now.ip() && [0, now.port()].contains(&wanted.port()),
+            (wanted, now) => wanted == now,
+        }
+    }
+}
+
+/// `sheen metrics`
+#[derive(Debug, Args)]
+pub struct MetricsArgs {
+    /// Serve the metrics at this address until SIGTERM or SIGINT, instead of printing them; each
+    /// request asks all processes again
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Only those of this file system
+    #[arg(long, value_name = "NAME")]
+    pub fsname: Option<String>,
 }
 
 /// The choices of `--munge`.
@@ -384,6 +432,21 @@ pub struct FsckArgs {
     pub json: bool,
 }
 
+/// `sheen doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Also check this directory of `sheen up`, `sheen mgs`, `sheen mds` or `sheen oss`, which may
+    /// not exist yet [default: ~/.local/share/sheen, if it exists]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// List each check that passed
+    #[arg(long, short = 'v')]
+    pub verbose: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `sheen mgs`
 #[derive(Debug, Args)]
 pub struct MgsArgs {
@@ -397,6 +460,8 @@ pub struct MgsArgs {
     pub auth: AuthArg,
     #[command(flatten)]
     pub audit: AuditArg,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
     #[command(flatten)]
     pub failover: FailoverArgs,
 }
@@ -438,6 +503,8 @@ pub struct TargetArgs {
     pub auth: AuthArg,
     #[command(flatten)]
     pub audit: AuditArg,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
     #[command(flatten)]
     pub failover: FailoverArgs,
 }

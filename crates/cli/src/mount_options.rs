@@ -18,7 +18,7 @@ use crate::{
 
 /// Options without effect: they ask for the default, or concern only mount(8), fstab(5) and
 /// systemd.
-const HARMLESS: &[&str] = &[
+pub const HARMLESS: &[&str] = &[
     // mount(8)
     "defaults",
     "async",
@@ -53,13 +53,13 @@ const HARMLESS: &[&str] = &[
     "noencrypt",
 ];
 /// Options without effect that have a value.
-const HARMLESS_WITH_VALUE: &[&str] = &["comment", "helper", "uhelper"];
+pub const HARMLESS_WITH_VALUE: &[&str] = &["comment", "helper", "uhelper"];
 /// Options that the kernel shows for a mount. mount(8) passes them on in a remount.
 const SHOWN_BY_THE_KERNEL: &[&str] = &["user_id", "group_id", "max_read", "blksize"];
 /// The one of these options that is always present.
 const ALWAYS_SHOWN: &str = "user_id=";
 /// Known options that Sheen does not support, and what to use instead.
-const UNSUPPORTED: &[(&str, &str)] = &[
+pub const UNSUPPORTED: &[(&str, &str)] = &[
     ("sync", "open files with O_SYNC, or call fsync"),
     ("dirsync", "call fsync on directories; `sync MOUNTPOINT` makes everything durable"),
     ("strictatime", "access times follow the rules of relatime"),

@@ -6,6 +6,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, Write},
+    net::SocketAddr,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -52,6 +53,9 @@ pub struct Running {
     /// Its audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<PathBuf>,
+    /// Address of its metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
     /// The least protection of its connections, if it was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavor: Option<Flavor>,
@@ -176,6 +180,7 @@ mod tests {
             relays: false,
             munge: None,
             audit: None,
+            metrics: None,
             flavor: None,
             since: 0,
         };

@@ -23,6 +23,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("rt", &["wire"]),
     ("params", &["wire"]),
     ("control", &["wire", "params"]),
+    ("metrics", &["wire", "rt", "params"]),
     ("layout", &["wire"]),
     ("namespace", &["wire", "layout"]),
     ("objects", &["wire"]),
@@ -64,7 +65,7 @@ const ARROW: &[(&str, &[&str])] = &[
         "cli",
         &[
             "wire", "rt", "keys", "lnet", "rpc", "params", "layout", "mgc", "mgs", "mds", "oss", "client", "mount",
-            "admin", "control", "failover", "lab",
+            "admin", "control", "metrics", "failover", "lab",
         ],
     ),
 ];

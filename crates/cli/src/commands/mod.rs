@@ -1,9 +1,12 @@
 //! The commands of `sheen`, one per file.
 
 pub mod completions;
+pub mod doctor;
 pub mod down;
 pub mod fsck;
 pub mod key;
+pub mod man;
+pub mod metrics;
 pub mod mount;
 pub mod mount_helper;
 pub mod remount;
@@ -22,7 +25,7 @@ use crate::{
 };
 
 /// Parses the arguments and runs the command. Returns the exit code: 0 success, 1 failure, 2
-/// invalid arguments; for `sheen fsck` see there.
+/// invalid arguments; for `sheen fsck` and `sheen doctor` see there.
 pub fn main(args: Vec<OsString>) -> i32 {
     let words = args.get(1..).unwrap_or_default().to_vec();
     let cli = match Cli::try_parse_from(args) {
@@ -56,12 +59,15 @@ fn run(command: Command, words: &[OsString]) -> i32 {
         Command::Oss(args) => serve::oss(&args),
         Command::Mount(args) => mount::run(&args, words),
         Command::Umount(args) => umount::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Completions { shell } => {
             completions::run(shell);
             Ok(())
         }
+        Command::Man { dir } => man::run(&dir),
         Command::Fsck(args) => return fsck::run(args),
+        Command::Doctor(args) => return doctor::run(&args),
         // main() passes these to the tools before clap parses them.
         Command::Lfs { .. } | Command::Lctl { .. } | Command::Lab { .. } => {
             Err(Failure::new("call it as `sheen lfs …`, `sheen lctl …` or `sheen lab …`"))

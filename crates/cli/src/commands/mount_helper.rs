@@ -16,7 +16,8 @@ use crate::{
 /// Exit codes of mount(8): invalid call; mount failed.
 const WRONG_CALL: i32 = 1;
 const FAILED: i32 = 32;
-const USAGE: &str = "usage: mount.sheen SOURCE DIRECTORY [-sfnvrw] [-o OPTIONS] [-t TYPE]";
+/// Printed after an error in the arguments.
+pub const USAGE: &str = "usage: mount.sheen SOURCE DIRECTORY [-sfnvrw] [-o OPTIONS] [-t TYPE]";
 
 /// The parsed arguments of the helper.
 #[derive(Debug, Default, PartialEq, Eq)]

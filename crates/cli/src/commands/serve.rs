@@ -24,6 +24,7 @@ pub fn mgs(args: &MgsArgs) -> Result {
     DirKind::Mgs.expect_in(&args.dir)?;
     serve(&args.dir, (args.auth, &args.audit), &args.failover, async |host: &Host| {
         let bound = host.listen(listen, &args.auth).await?;
+        host.serve_metrics(args.metrics).await?;
         host.mgs(&args.dir).await?;
         println!("MGS ready at {}", Nid::Tcp(bound));
         Ok(())
@@ -77,6 +78,7 @@ fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], &
         let mgs = MgsAt::resolve(&host.rt, &args.mgs).await?;
         let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
         let bound = host.listen(plan.listen, &args.auth).await?;
+        host.serve_metrics(args.metrics).await?;
         let own = host.announced(&plan, bound);
         let nids = announce::with_servicenodes(&host.rt, own, &args.failover.servicenodes).await?;
         tokio::select! {

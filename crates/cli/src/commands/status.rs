@@ -1,6 +1,6 @@
 //! `sheen status`: shows the state of the file system in a directory, and how to mount it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use serde::Serialize;
 use sheen_control::{GREETING_TIMEOUT, Reply, Request};
@@ -33,6 +33,8 @@ struct Report {
     osts: Option<u32>,
     pid: Option<u32>,
     since: Option<u64>,
+    /// Address of its metrics.
+    metrics: Option<SocketAddr>,
     /// `mdt.*.health` of the MDTs of the process.
     health: BTreeMap<String, String>,
     log: String,
@@ -73,6 +75,7 @@ impl Report {
             osts: running.map(|r| r.osts).or(config.map(|c| c.osts)),
             pid: running.map(|r| r.pid),
             since: running.map(|r| r.since),
+            metrics: running.and_then(|r| r.metrics),
             health: running.map(|r| health(r.pid)).unwrap_or_default(),
             log: home.log().display().to_string(),
         }
@@ -100,6 +103,9 @@ impl Report {
         line("mounted at", self.mount.as_deref().unwrap_or("not mounted by this process"));
         if let Some(source) = &self.source {
             line("to mount", &format!("sheen mount {source} DIRECTORY"));
+        }
+        if let Some(at) = self.metrics {
+            line("metrics", &format!("http://{at}/metrics"));
         }
         line("log", &self.log);
         if self.mount.is_some() && IoUringSwitch::now() == IoUringSwitch::Off {

@@ -84,7 +84,8 @@ fn report_running(home: &Home, plan: &Config, args: &UpArgs, now: &Running, moun
         )));
     }
     let other_options = (now.open, now.relays, now.munge, now.flavor, now.audit.clone())
-        != (auth.auth == AuthMode::None, auth.allow_relays, auth.munge, auth.flavor, audit.path());
+        != (auth.auth == AuthMode::None, auth.allow_relays, auth.munge, auth.flavor, audit.path())
+        || !args.metrics.is_at(now.metrics);
     if other_options || Config::load(&home.config())?.as_ref() != Some(plan) {
         return Err(Failure::new(format!("{} is already running with another configuration", now.fsname))
             .advise(format!("run `sheen down --dir {dir}`, then repeat this command")));
@@ -112,6 +113,9 @@ fn report(now: &Running) {
         None => println!("{} is up", now.fsname),
     }
     println!("  to mount it elsewhere: sheen mount {} DIRECTORY", now.source());
+    if let Some(at) = now.metrics {
+        println!("  metrics: http://{at}/metrics");
+    }
 }
 
 /// Returns the configuration to serve: that of the directory, with the changes that the user asks
@@ -210,6 +214,7 @@ async fn start(
     let fresh = !home.config().exists();
     let bound = listen(host, &args.auth, config.listen, fresh && args.listen.is_none()).await?;
     config.listen = bound;
+    let metrics = host.serve_metrics(args.metrics).await?;
     let me = host.announced(&announce::plan_alone(&host.rt, bound).await, bound);
     let mgs = [me];
     private_dir(&home.mgs())?;
@@ -234,7 +239,7 @@ async fn start(
         }
         None => None,
     };
-    lock.announce(&describe(&config, args, &me, mountpoint, host))?;
+    lock.announce(&Running { metrics, ..describe(&config, args, &me, mountpoint, host) })?;
     Ok((lock, mount))
 }
 
@@ -274,6 +279,7 @@ fn describe(config: &Config, args: &UpArgs, me: &Nid, mountpoint: Option<&Path>,
         relays: auth.allow_relays,
         munge: auth.munge,
         audit: args.audit.path(),
+        metrics: None,
         flavor: auth.flavor,
         since: u64::try_from(host.rt.wall().sec).unwrap_or_default(),
     }
