@@ -251,6 +251,10 @@ impl Mdt {
         call: &Call,
         result: &mut Result<Done>,
     ) -> Vec<Grant> {
+        // Another client may have removed the file, or its name.
+        if result.as_ref().is_ok_and(|done| done.repeated) {
+            return Vec::new();
+        }
         let opens = match &call.request {
             // The open may still be refused, and an error reply brings no locks.
             Request::Open { flags, .. } if flags & flags::EXEC != 0 => return Vec::new(),

@@ -472,8 +472,8 @@ impl Mdt {
         Ok(Executed { result, grants, change, lasting, awaits, dir, decided })
     }
 
-    /// Returns the transno for which the reply to a request waits, because an administrator wants
-    /// it so.
+    /// Returns the transno for which the reply to a request waits: because an administrator wants
+    /// it so, or because the client must not replay the request.
     fn awaits(&self, core: &mut Core, client: ClientId, request: &Request, done: &Done) -> Option<u64> {
         let is_on = |switch: &AtomicBool| switch.load(Relaxed);
         let other = if is_on(&self.tunables.commit_on_sharing) {
@@ -482,7 +482,8 @@ impl Mdt {
             None
         };
         let own = is_on(&self.tunables.sync_permission) && sets_permission(request) && done.transno > 0;
-        other.max(own.then_some(done.transno))
+        let again = done.repeated && done.transno > core.ns.last_committed();
+        other.max((own || again).then_some(done.transno))
     }
 }
 

@@ -99,23 +99,23 @@ impl<S: Store> Namespace<S> {
         request: &Request,
         env: &mut dyn Env,
     ) -> OpResult<Done> {
-        if let Some(before) = origin.as_ref().and_then(|origin| self.executed_before(origin, request)) {
-            let (reply, transno) = before?;
-            let (time, invalidations) = (env.now(), Vec::new());
-            return Ok(Done { reply, transno, time, invalidations, orphan: None, repeated: true });
-        }
         let time = env.now();
         let mut cx = Cx { client, now: time, env };
-        let result = ops::execute(self, &mut cx, request);
-        if let (Ok(_), Some(origin)) = (&result, &origin) {
-            self.record_executed(origin, request);
+        let before = origin.as_ref().and_then(|origin| self.replies.begin(origin));
+        let result = match before {
+            Some(_) => self.answer_again(&mut cx, request),
+            None => ops::execute(self, &mut cx, request),
+        };
+        if let (Ok(reply), Some(origin), None) = (&result, &origin, before) {
+            self.record_executed(origin, request, reply);
         }
         let orphan = self.orphan.take();
         if let (Err(_), Some(orphan)) = (&result, orphan) {
             self.handles.close(orphan.handle);
         }
-        let (transno, invalidations) = self.tables.end();
-        result.map(|reply| Done { reply, transno, time, invalidations, orphan, repeated: false })
+        let (changed, invalidations) = self.tables.end();
+        let transno = before.unwrap_or_default().max(changed);
+        result.map(|reply| Done { reply, transno, time, invalidations, orphan, repeated: before.is_some() })
     }
 
     /// Closes all files of a client that disconnected or was evicted. The last close of an orphan
@@ -141,6 +141,7 @@ impl<S: Store> Namespace<S> {
             return Ok(None);
         }
         self.objects.flush(&mut self.tables)?;
+        self.replies.flush(&mut self.tables)?;
         if self.tables.is_clean() && !self.sequences.is_dirty() {
             return Ok(None);
         }

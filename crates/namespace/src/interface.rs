@@ -72,7 +72,8 @@ pub struct Done {
     /// The file whose last name the operation removed, if clients may have it open without the
     /// MDT's knowledge.
     pub orphan: Option<HeldOrphan>,
-    /// The request was executed before, and not again.
+    /// The request was executed before, and not again. If `transno` is not yet durable, the reply
+    /// waits until it is (module `executed`).
     pub repeated: bool,
 }
 

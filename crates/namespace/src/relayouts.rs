@@ -96,7 +96,8 @@ pub(crate) struct BegunTake {
 const DRAWN: u32 = 1 << 31;
 
 /// Returns a version for an object on the MDT that its file has not used. It is derived from the
-/// number that the object's name gets next in the unlink log, which differs each time.
+/// number that the object's name gets next in the unlink log, which differs each time. `logged`:
+/// the last number used.
 pub(crate) fn drawn_version(logged: u64) -> u32 {
     DRAWN | (logged.wrapping_add(1) as u32 & !DRAWN)
 }

@@ -9,14 +9,17 @@
 //! Replies themselves are not stored. They are empty, or have the attributes of one file. Then the
 //! client gets its present attributes, which it may cache.
 //!
-//! Creates are not recorded. Clients choose the FIDs, so a resent create finds its own file.
+//! A resent create or open for creation finds its own file, because clients choose the FIDs. It is
+//! recorded all the same: if another client has removed the file since, it is not made again. An
+//! `O_TMPFILE` is not recorded, because nobody else can have removed its file.
 //!
 //! Invariants:
 //! * The store has one record of a client, with the requests that it had not acknowledged at its
 //!   last change. At most [`UNACKNOWLEDGED_MAX`] requests; beyond that the earliest is forgotten.
+//! * A record changes once per batch, when the batch is sealed ([`Replies::flush`]).
 //! * A record is dropped when its client disconnects, and when recovery ends without the client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Store, StoreError, key,
@@ -38,9 +41,14 @@ pub struct Origin<'a> {
     pub acknowledged: u64,
 }
 
-/// The requests of each client: transnos by xid.
+/// The requests of all clients.
 #[derive(Debug, Default)]
-pub(crate) struct Replies(BTreeMap<String, BTreeMap<u64, u64>>);
+pub(crate) struct Replies {
+    /// Transnos by xid, of each client.
+    executed: BTreeMap<String, BTreeMap<u64, u64>>,
+    /// Clients with requests that are in no sealed batch.
+    changed: BTreeSet<String>,
+}
 
 impl Replies {
     /// Reads the records from the store.
@@ -53,20 +61,25 @@ impl Replies {
             clients.insert(client.to_owned(), executed.into_iter().collect());
             Ok(())
         })?;
-        Ok(Replies(clients))
+        Ok(Replies { executed: clients, changed: BTreeSet::new() })
     }
 
     /// Processes a request's arrival. Returns the transno of its change if it was executed already.
     pub(crate) fn begin(&mut self, origin: &Origin) -> Option<u64> {
-        let executed = self.0.get_mut(origin.client)?;
+        let executed = self.executed.get_mut(origin.client)?;
         *executed = executed.split_off(&origin.acknowledged.saturating_add(1));
         executed.get(&origin.xid).copied()
     }
 
-    /// Records an executed request in the batch of its change.
-    pub(crate) fn executed<S: Store>(&mut self, tables: &mut Tables<S>, origin: &Origin, transno: u64) {
-        let Some(key) = key::replies(origin.client) else { return };
-        let executed = self.0.entry(origin.client.to_owned()).or_default();
+    /// Records an executed request. It goes into the batch of its change.
+    pub(crate) fn executed(&mut self, origin: &Origin, transno: u64) {
+        if !self.changed.contains(origin.client) {
+            self.changed.insert(origin.client.to_owned());
+        }
+        let executed = match self.executed.get_mut(origin.client) {
+            Some(executed) => executed,
+            None => self.executed.entry(origin.client.to_owned()).or_default(),
+        };
         executed.insert(origin.xid, transno);
         if executed.len() > UNACKNOWLEDGED_MAX
             && let Some(earliest) = executed.iter().min_by_key(|(_, transno)| **transno)
@@ -74,16 +87,23 @@ impl Replies {
             let xid = *earliest.0;
             executed.remove(&xid);
         }
-        let pairs: Vec<(u64, u64)> = executed.iter().map(|(xid, transno)| (*xid, *transno)).collect();
-        // Encoding numbers into memory does not fail.
-        if let Ok(record) = encode(&pairs, Vec::new()) {
-            tables.set_raw(key, Some(record));
+    }
+
+    /// Writes the records of all clients with new requests into the batch that is about to be
+    /// sealed.
+    pub(crate) fn flush<S: Store>(&mut self, tables: &mut Tables<S>) -> Result<(), StoreError> {
+        for client in std::mem::take(&mut self.changed) {
+            let (Some(key), Some(executed)) = (key::replies(&client), self.executed.get(&client)) else { continue };
+            let pairs: Vec<(u64, u64)> = executed.iter().map(|(xid, transno)| (*xid, *transno)).collect();
+            tables.set_raw(key, Some(encode(&pairs, Vec::new())?));
         }
+        Ok(())
     }
 
     /// Forgets a client's requests with the next batch.
     pub(crate) fn forget<S: Store>(&mut self, tables: &mut Tables<S>, client: &str) {
-        if self.0.remove(client).is_some()
+        self.changed.remove(client);
+        if self.executed.remove(client).is_some()
             && let Some(key) = key::replies(client)
         {
             tables.set_raw(key, None);
@@ -92,7 +112,7 @@ impl Replies {
 
     /// Forgets the requests of all clients but these.
     pub(crate) fn forget_except<S: Store>(&mut self, tables: &mut Tables<S>, stays: impl Fn(&str) -> bool) {
-        for client in self.0.keys().filter(|client| !stays(client)).cloned().collect::<Vec<_>>() {
+        for client in self.executed.keys().filter(|client| !stays(client)).cloned().collect::<Vec<_>>() {
             self.forget(tables, &client);
         }
     }

@@ -226,6 +226,40 @@ fn unlink_whose_reply_was_lost_with_the_mdt_succeeds() {
 }
 
 #[test]
+fn resent_create_does_not_create_a_file_again_that_was_removed() {
+    simulate(8, async |sim, _| {
+        let _others = others(sim, &sim.rt(OTHERS)).await;
+        let (rt, net) = (sim.rt(CLIENT), Net::new(sim.rt(MDS)));
+        let life = start_mdt_on(sim, net.clone()).await;
+        let [one, other] = ["one", "other"].map(|name| client(sim, name, &life.0));
+        let seq = seq(&one).await;
+        // With a first create, the MDT reserves objects.
+        opened(&one, create(Fid::new(seq, 1), "first")).await.unwrap();
+        other.connect().await.unwrap();
+        // The MDT commits both changes long before the replies leave.
+        net.set_fault(Fault { delay: Duration::from_secs(60), ..Fault::default() });
+        let creating = {
+            let (one, create) = (one.clone(), create(Fid::new(seq, 2), "f"));
+            rt.spawn("create", async move { opened(&one, create).await })
+        };
+        rt.sleep(Duration::from_secs(1)).await;
+        let removing = {
+            let unlink = Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name: "f".into(), dir: false };
+            rt.spawn("unlink", async move { other.request(unlink).send().await.map(drop) })
+        };
+        rt.sleep(Duration::from_secs(10)).await;
+        assert!(!creating.is_finished() && !removing.is_finished());
+        std::mem::forget((life, net));
+        sim.crash_host(MDS);
+        let _life = start_mdt(sim).await;
+        removing.await.unwrap().expect("executed once, by the first MDT");
+        assert_eq!(creating.await.unwrap(), Ok(true), "its own file, which has no name any more");
+        let lookup = Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name: "f".into() };
+        assert_eq!(one.request(lookup).send().await.map(drop).map_err(Errno::from), Err(Errno::ENOENT));
+    });
+}
+
+#[test]
 fn orphan_survives_for_client_that_reconnects_late() {
     with_separate_mdt(5, async |sim, rt, life, import| {
         let seq = seq(&import).await;

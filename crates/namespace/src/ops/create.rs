@@ -3,7 +3,8 @@
 //! * EEXIST if the name exists, whatever it names (also a dangling symlink); this comes before the
 //!   check of write permission. Exception: the name refers to the FID in the request, and the file
 //!   is the caller's. Clients never use a FID twice, so the request is a resend: its first
-//!   execution survived a crash, its reply did not. It succeeds.
+//!   execution survived a crash, its reply did not. It succeeds, also if another client has removed
+//!   the file since (module `executed`).
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
 //! * EPERM for devices unless superuser (except character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sheen_wire::{
     self as wire, Cred, Errno, FileKind, fid,
-    mds::{NewNode, Reply, SYMLINK_MAX},
+    mds::{Entry, NewNode, Reply, SYMLINK_MAX},
 };
 
 use super::{
@@ -78,6 +79,19 @@ impl<S: Store> Namespace<S> {
         self.counters.files += 1;
         self.live(new.fid)
     }
+}
+
+/// Returns the reply to a resent request whose file was removed since: the attributes that the file
+/// began with, and no link.
+pub(crate) fn removed_entry(cx: &Cx, new: &New, node: &NewNode) -> wire::Result<Entry> {
+    let (kind, rdev) = match node {
+        NewNode::Dir => (FileKind::Dir, 0),
+        NewNode::Symlink(_) => (FileKind::Symlink, 0),
+        NewNode::Node { kind, rdev } => (*kind, *rdev),
+    };
+    let target = if let NewNode::Symlink(target) = node { Some(target.clone()) } else { None };
+    let inode = new_inode(cx, new, &Inode::new(FileKind::Dir, cx.now), kind)?;
+    Ok(entry(new.fid, &Inode { nlink: 0, rdev, target, ..inode }))
 }
 
 fn check_target(target: &[u8]) -> wire::Result<()> {

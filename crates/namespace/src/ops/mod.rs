@@ -35,8 +35,9 @@ mod xattr_lov;
 mod xattr_mirror;
 
 pub use access::Reach;
+pub(crate) use create::removed_entry;
 pub(crate) use names::{COOKIE_INDEX_BITS, is_dots};
-pub(crate) use nodes::entry;
+pub(crate) use nodes::{New, entry};
 pub use take_layout::Taking;
 
 use sheen_wire::{

@@ -21,15 +21,23 @@ use super::{
     names::may_add,
     nodes::{New, new_inode},
 };
-use crate::{Namespace, Store, error::OpResult, interface::Cx, record::Inode};
+use crate::{Namespace, Store, error::OpResult, interface::Cx, record::Inode, relayouts::drawn_version};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn tmpfile(&mut self, cx: &mut Cx, new: &New, flags: u32) -> OpResult<Reply> {
-        let dir = self.dir(new.parent)?;
-        may_add(&dir, new.cred)?;
         if !flags::writes(flags) {
             return Err(Errno::EINVAL.into());
         }
+        self.make_unnamed(cx, new, flags, flags & EXCL == 0)
+    }
+
+    /// Makes and opens a file without a name.
+    ///
+    /// An earlier life of the MDT may have made a file with this FID and have deleted it. So the
+    /// object on the MDT, which is named after the file, gets a version that was not used.
+    pub(crate) fn make_unnamed(&mut self, cx: &mut Cx, new: &New, flags: u32, linkable: bool) -> OpResult<Reply> {
+        let dir = self.dir(new.parent)?;
+        may_add(&dir, new.cred)?;
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         match self.check_new_fid(new.fid) {
@@ -41,12 +49,13 @@ impl<S: Store> Namespace<S> {
             }
             checked => checked?,
         }
-        let layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
+        let mut layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
+        if self.replaying.is_none() {
+            layout = layout.on_mdt_as(drawn_version(self.counters.destroy));
+        }
         self.put_orphan(new.fid)?;
-        self.tables.put_inode(
-            new.fid,
-            Inode { layout: Some(layout.encode().into()), nlink: 0, linkable: flags & EXCL == 0, ..inode },
-        );
+        let layout = Some(layout.encode().into());
+        self.tables.put_inode(new.fid, Inode { layout, nlink: 0, linkable, ..inode });
         self.counters.files += 1;
         Ok(self.opened(cx, new.fid, flags, true)?)
     }
