@@ -70,11 +70,21 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn reply_bytes(&self, request: &Request) -> usize {
         match request {
-            // A read that waits for the recovery must not hold room for which a flush may wait.
-            Request::Read { .. } if !self.recovery.is_ended() => 0,
             Request::Read { parts } => parts.iter().fold(0, |sum, p| sum.saturating_add(p.len as usize)),
             _ => 0,
         }
+    }
+
+    /// A read that waits for the recovery must not hold room for which a flush may wait.
+    fn postponed(&self, export: &Arc<Export>, request: &Request) -> Option<BoxFuture<'static, ()>> {
+        if self.recovery.is_ended() || !matches!(request, Request::Read { .. }) {
+            return None;
+        }
+        let (ost, export) = (self.me.upgrade()?, export.clone());
+        Some(Box::pin(async move {
+            // If the OST stops or the client disconnects, the read fails when it is executed.
+            let _ = ost.locks.unless_disconnected(&export, ost.recovery.ended()).await;
+        }))
     }
 
     fn inline(&self, request: &Request) -> bool {

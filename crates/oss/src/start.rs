@@ -145,7 +145,8 @@ impl Ost {
             ost.commits.listed();
             let this = ost.clone();
             drop(ost.rt.spawn("ost-recovery", async move {
-                // It ends with the OST.
+                // A stop waits until the present replay is executed, and nothing is written later.
+                let Some(_pass) = this.gate.enter() else { return };
                 let _ = this.locks.unless_stopping(recovery::run(this.clone())).await;
             }));
         }
@@ -158,15 +159,23 @@ impl Ost {
 
     /// Stops in order: revokes locks, refuses new requests, answers the running ones, makes
     /// everything durable, releases the directory. May be called twice.
+    ///
+    /// In recovery, it does not wait for the running requests: most of them wait for clients that
+    /// are not back. The next start waits for the same clients, which then repeat their replays and
+    /// flushes, as after a crash.
     pub async fn stop(&self) {
         self.revoke_all().await;
         // The requests that wait for it are answered, and must not delay the stop.
         self.disk.set(None);
         if let Some(server) = self.server.upgrade() {
-            server.drain(&self.name).await;
+            if self.recovery.is_ended() {
+                server.drain(&self.name).await;
+            } else {
+                server.remove(&self.name);
+            }
         }
-        // Only after the last answer has been sent: a client repeats unanswered requests at the
-        // restarted OST.
+        // Only after the last answer has been sent, or the connections are closed: a client repeats
+        // unanswered requests at the restarted OST.
         self.locks.stop();
         self.commits.wake();
         self.gate.shut();

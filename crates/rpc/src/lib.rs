@@ -22,7 +22,8 @@
 //!   requests executing. The server reads no further requests beyond that, nor while a client does
 //!   not read its replies.
 //! * A connection, and a process, holds no more bytes of bulk than [`ServerConfig`] allows. This
-//!   counts requests being executed and replies being sent.
+//!   counts requests being executed and replies being sent. A request that a service postpones
+//!   counts from its execution on ([`Service::postponed`]).
 //! * An idle import has no timer, and neither has its export.
 
 mod audit;

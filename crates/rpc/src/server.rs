@@ -341,8 +341,7 @@ impl Inner {
                 Kind::Request if self.has_ended() => return Err(RecvError::Closed),
                 Kind::Request => {
                     if let Some(work) = target.clone().request(session, frame, sender, request)? {
-                        let room = self.room(&bulk, work.bytes).await?;
-                        self.begin(work, room).await;
+                        self.begin(work, &bulk).await?;
                     }
                 }
                 Kind::Ping => sender.post(Frame::new(Kind::Pong, frame.header.xid))?,
@@ -360,26 +359,39 @@ impl Inner {
         }
     }
 
-    /// Waits for room for `bytes`, at most two of the largest bulks.
-    async fn room(&self, connection: &Arc<Semaphore>, bytes: usize) -> Result<Option<Room>, RecvError> {
-        if bytes == 0 {
-            return Ok(None);
+    /// Starts work once there is room for it in its connection and in the process. Polls inline
+    /// work once, here. If it is not done then, a task of its own continues it.
+    async fn begin(&self, work: Work, connection: &Arc<Semaphore>) -> Result<(), RecvError> {
+        let Work { postponed, start, bytes, inline } = work;
+        let rt = self.net.rt();
+        if let Some(postponed) = postponed {
+            // It must not delay the next requests of the connection.
+            let (connection, process) = (connection.clone(), self.bulk.clone());
+            drop(rt.spawn("rpc-request", async move {
+                postponed.await;
+                if let Ok(room) = room(&connection, &process, bytes).await {
+                    start(room).await;
+                }
+            }));
+            return Ok(());
         }
-        let bytes = bytes.min(2 * BULK_BYTES_MAX) as u32;
-        let acquire = async |of: &Arc<Semaphore>| of.clone().acquire_many_owned(bytes).await;
-        let _connection = acquire(connection).await.map_err(|_| RecvError::Closed)?;
-        let _process = acquire(&self.bulk).await.map_err(|_| RecvError::Closed)?;
-        Ok(Some(Room { _connection, _process }))
-    }
-
-    /// Starts work. Polls inline work once, here. If it is not done then, a task of its own
-    /// continues it.
-    async fn begin(&self, work: Work, room: Option<Room>) {
-        let Work { start, inline, .. } = work;
-        let mut future = start(room);
+        let mut future = start(room(connection, &self.bulk, bytes).await?);
         if inline && std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await.is_ready() {
-            return;
+            return Ok(());
         }
-        drop(self.net.rt().spawn("rpc-request", future));
+        drop(rt.spawn("rpc-request", future));
+        Ok(())
     }
+}
+
+/// Waits for room for `bytes`, at most two of the largest bulks.
+async fn room(connection: &Arc<Semaphore>, process: &Arc<Semaphore>, bytes: usize) -> Result<Option<Room>, RecvError> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let bytes = bytes.min(2 * BULK_BYTES_MAX) as u32;
+    let acquire = async |of: &Arc<Semaphore>| of.clone().acquire_many_owned(bytes).await;
+    let _connection = acquire(connection).await.map_err(|_| RecvError::Closed)?;
+    let _process = acquire(process).await.map_err(|_| RecvError::Closed)?;
+    Ok(Some(Room { _connection, _process }))
 }

@@ -153,6 +153,15 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         0
     }
 
+    /// Returns a wait that precedes the execution of the request. `None`, the default: it can be
+    /// executed now. Over tcp, the request holds no room for its reply during this wait. So it
+    /// delays no other request for which it waits, such as those of a recovery. For requests
+    /// without bulk only, because that would be in memory without room. Over `lo`, where requests
+    /// need no room, the service waits by itself.
+    fn postponed(&self, _export: &Arc<Export>, _request: &P::Request) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     /// Returns whether the request usually takes so little time that the task which reads the
     /// connection may start it itself. If false, a task of its own executes the request over tcp,
     /// so that the reading continues on another processor. Over `lo` the caller always executes the

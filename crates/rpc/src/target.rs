@@ -159,6 +159,8 @@ pub(crate) struct Session {
 
 /// The work of one request.
 pub(crate) struct Work {
+    /// The wait before the execution, which holds no room ([`Service::postponed`]).
+    pub(crate) postponed: Option<BoxFuture<'static, ()>>,
     /// Executes it and sends the reply.
     pub(crate) start: Box<dyn FnOnce(Option<Room>) -> BoxFuture<'static, ()> + Send>,
     /// Bytes of bulk for which it needs room; 0: none.
@@ -501,14 +503,15 @@ impl<P: Protocol> AnyTarget for Target<P> {
         Ok(match begin {
             Begin::Execute => {
                 let inline = self.service.inline(&request);
+                let postponed = self.service.postponed(&session.export, &request);
                 let bytes = bulk.len() + self.service.reply_bytes(&request).min(BULK_BYTES_MAX);
                 let export = session.export.clone();
                 let start = move |room| operation::within(operation, self.run(export, header, request, bulk, room));
-                Some(Work { start: Box::new(|room| Box::pin(start(room))), bytes, inline })
+                Some(Work { postponed, start: Box::new(|room| Box::pin(start(room))), bytes, inline })
             }
             Begin::Done(stored, reply_to) => {
                 let start = async move { self.reply(reply_to, header.xid, stored).await };
-                Some(Work { start: Box::new(|_| Box::pin(start)), bytes: 0, inline: true })
+                Some(Work { postponed: None, start: Box::new(|_| Box::pin(start)), bytes: 0, inline: true })
             }
             Begin::Joined(_) | Begin::Stale(_) => None,
         })

@@ -17,7 +17,7 @@ use sheen_wire::{
 use super::{
     error::ConnectError,
     inner::{Inner, Recovering, RecoveringRoute},
-    link::ImportState,
+    link::{ImportState, RecoveringConnection},
     lo_peer::LoPeer,
     request_error::Cause,
 };
@@ -47,6 +47,8 @@ struct Welcomed {
     receiver: Receiver,
     nid: Nid,
     welcome: Welcome,
+    /// The MGS's last report before the attempt to connect.
+    announced: u64,
 }
 
 impl<P: Protocol> Inner<P> {
@@ -326,7 +328,10 @@ impl<P: Protocol> Inner<P> {
 
     /// Connects to a server. `PermissionDenied`: the ends are not authenticated.
     async fn dial(&self, addr: SocketAddr) -> io::Result<Welcomed> {
-        let reconnect = self.link.lock().incarnation.is_some();
+        let (reconnect, announced) = {
+            let link = self.link.lock();
+            (link.incarnation.is_some(), link.announced)
+        };
         let Connection { sender, mut receiver } = self.net.connect(addr).await?;
         let body = frame::to_body(&self.hello(reconnect)).map_err(io::Error::other)?;
         let hello = Frame { body: body.into(), ..Frame::new(Kind::Hello, 0) };
@@ -347,20 +352,28 @@ impl<P: Protocol> Inner<P> {
         }
         let welcome = frame::from_body(&answer.body).map_err(io::Error::other)?;
         receiver.handshaken();
-        Ok(Welcomed { sender, receiver, nid: Nid::Tcp(addr), welcome })
+        Ok(Welcomed { sender, receiver, nid: Nid::Tcp(addr), welcome, announced })
     }
 
     /// Runs the restart hook if the server forgot the client, resends unanswered requests, and
-    /// reads replies until the connection ends.
+    /// reads replies until the connection ends. The MGS's report of a later server or of another
+    /// address closes the connection, also while the hook runs.
     async fn keep(self: &Arc<Self>, welcomed: Welcomed) {
-        let Welcomed { sender, mut receiver, nid, welcome } = welcomed;
-        let forgotten = self.link.lock().welcomed(welcome.incarnation, welcome.known);
+        let Welcomed { sender, mut receiver, nid, welcome, announced } = welcomed;
+        let (forgotten, is_stale) = {
+            let mut link = self.link.lock();
+            let forgotten = link.welcomed(welcome.incarnation, welcome.known);
+            let incarnation = welcome.incarnation;
+            link.recovering = Some(RecoveringConnection { sender: sender.clone(), nid, incarnation });
+            // A report since the attempt began found no connection to close.
+            let is_superseded = link.announced != announced && link.is_superseded(incarnation);
+            (forgotten, is_superseded || !self.nids.lock().contains(&nid))
+        };
         let hook = self.hook.lock().clone().zip(forgotten);
         let mut reading = std::pin::pin!(self.read(&mut receiver));
-        let mut end = None;
-        if let Some((hook, forgotten)) = hook {
+        let mut end = is_stale.then(|| "the MGS reported another server of the target".to_owned());
+        if let Some((hook, forgotten)) = hook.filter(|_| !is_stale) {
             self.set_state(ImportState::Recover);
-            self.link.lock().recovering = Some(sender.clone());
             let route = RecoveringRoute::Tcp(sender.clone());
             let recovered = hook(Recovering { inner: self.clone(), route, welcome: welcome.clone(), forgotten });
             tokio::select! {

@@ -1,7 +1,7 @@
 //! The state of an import's connection, and the requests that wait for replies.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     sync::Arc,
     time::Duration,
@@ -20,6 +20,9 @@ use super::{budget::RetainedBudget, error::ConnectError, request_error::Cause, r
 
 /// Broken connections after which a request fails, once its time is up.
 const RESENDS_MAX: u32 = 16;
+/// Maximum number of incarnations of the server that a client remembers. A report about an earlier
+/// one could close a connection, and the client would reconnect.
+const MET_MAX: usize = 16;
 
 /// The state of an import; printed as Lustre does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,12 +62,15 @@ pub(super) struct Link {
     pub(super) nid: Option<Nid>,
     /// Address of the last connection; tried first. `None` after the addresses changed.
     pub(super) nid_last: Option<Nid>,
-    /// Incarnation of the server that the MGS reported last.
+    /// Incarnation of the server that the MGS reported last; 0: unknown.
     pub(super) announced: u64,
+    /// Incarnations of the server that welcomed this client, in the order of their first welcomes.
+    met: VecDeque<u64>,
     /// The tcp connection; present in state Full, unless the way is `lo`.
     pub(super) connection: Option<Sender>,
-    /// The tcp connection while the restart hook runs.
-    pub(super) recovering: Option<Sender>,
+    /// The tcp connection from the welcome on, and while the restart hook runs, until the state is
+    /// Full.
+    pub(super) recovering: Option<RecoveringConnection>,
     /// Whether the connector runs.
     pub(super) connecting: bool,
     /// Whether the pinger runs.
@@ -91,6 +97,14 @@ pub(super) struct Link {
     /// Number of attempts to connect that were abandoned, and the reason of the last one.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnectError>,
+}
+
+/// A tcp connection that carries only requests of the restart hook.
+pub(super) struct RecoveringConnection {
+    pub(super) sender: Sender,
+    pub(super) nid: Nid,
+    /// Incarnation of the server at its end.
+    pub(super) incarnation: u64,
 }
 
 /// Why a server has forgotten the client.
@@ -182,10 +196,33 @@ impl Link {
     /// recovery ([`Link::recovered`]). It may be both, because the server knows the client at the
     /// next welcome, even if this recovery fails.
     pub(super) fn welcomed(&mut self, incarnation: u64, known: bool) -> Option<Forgotten> {
+        self.meet(incarnation);
         let before = self.incarnation?;
         self.eviction_pending |= before == incarnation && !known;
         let forgotten = Forgotten { restarted: before != incarnation, evicted: self.eviction_pending };
         (forgotten.restarted || forgotten.evicted).then_some(forgotten)
+    }
+
+    /// Records that this incarnation of the server welcomed the client.
+    fn meet(&mut self, incarnation: u64) {
+        if self.met.contains(&incarnation) {
+            return;
+        }
+        if self.met.len() == MET_MAX {
+            self.met.pop_front();
+        }
+        self.met.push_back(incarnation);
+    }
+
+    /// Returns whether the last report of the MGS is about a later incarnation of the server than
+    /// `present`. Incarnations have no order of their own. So a report counts as later, unless the
+    /// reported server welcomed this client for the first time before the present one did.
+    pub(super) fn is_superseded(&self, present: u64) -> bool {
+        let first_met = |incarnation| self.met.iter().position(|met| *met == incarnation);
+        let reported = self.announced;
+        reported != 0
+            && reported != present
+            && first_met(reported).is_none_or(|at| first_met(present).is_none_or(|present| at > present))
     }
 
     /// Records that a restarted server counts the client as evicted.
@@ -225,6 +262,7 @@ impl Link {
     /// Records a completed recovery. After an eviction, fails the requests that were valid only
     /// under locks of before.
     pub(super) fn recovered(&mut self, incarnation: u64) {
+        self.meet(incarnation);
         self.incarnation = Some(incarnation);
         if std::mem::take(&mut self.eviction_pending) {
             self.evictions += 1;
@@ -266,6 +304,24 @@ mod tests {
     use sheen_wire::frame::{Header, Kind};
 
     use super::*;
+
+    #[test]
+    fn only_a_report_of_a_later_server_supersedes_the_present_one() {
+        let mut link = Link::default();
+        link.welcomed(1, false);
+        assert!(!link.is_superseded(1), "no report");
+        for (reported, present, superseded) in
+            [(1, 1, false), (2, 1, true), (2, 2, false), (1, 2, false), (3, 2, true), (2, 1, true), (0, 2, false)]
+        {
+            link.welcomed(present, false);
+            link.announced = reported;
+            assert_eq!(link.is_superseded(present), superseded, "reported {reported}, present {present}");
+        }
+        for incarnation in 100..1000 {
+            link.welcomed(incarnation, false);
+        }
+        assert_eq!((link.met.len(), link.met.back()), (MET_MAX, Some(&999)));
+    }
 
     #[test]
     fn op_id_is_sent_only_to_a_server_that_accepts_it() {

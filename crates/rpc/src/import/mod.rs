@@ -182,33 +182,40 @@ impl<P: Protocol> Import<P> {
     }
 
     /// Changes the addresses of the target. Closes a connection to any other address and
-    /// reconnects, because a target that moved may have left a host that does not answer.
+    /// reconnects, because a target that moved may have left a host that does not answer. This also
+    /// ends a recovery of the client at such an address.
     pub fn set_nids(&self, nids: Vec<Nid>) {
         self.inner.nids.lock().clone_from(&nids);
         self.inner.link.lock().nid_last = None;
-        self.reconnect_if(|link| link.nid.is_some_and(|nid| !nids.contains(&nid)));
+        self.reconnect_if(|_, nid, _| nid.is_some_and(|nid| !nids.contains(&nid)));
         self.inner.changed.notify_waiters();
     }
 
     /// Records that the MGS reports this incarnation of the target's server; 0: unknown. If that is
-    /// news, closes a connection to another one and reconnects: the host of that server may have
-    /// stopped without a word.
+    /// news, closes a connection to an earlier one and reconnects: the host of that server may have
+    /// stopped without a word. This also ends a recovery of the client at that server. A report
+    /// closes at most one connection.
     pub fn set_incarnation(&self, incarnation: u64) {
         let known = std::mem::replace(&mut self.inner.link.lock().announced, incarnation);
         if incarnation != 0 && incarnation != known {
-            self.reconnect_if(|link| link.incarnation.is_some_and(|now| now != incarnation));
+            self.reconnect_if(|link, _, present| present.is_some_and(|present| link.is_superseded(present)));
         }
     }
 
-    /// Closes the connection if `stale` accepts it. A present attempt to connect, or the pause
-    /// before the next one, ends then as well.
-    fn reconnect_if(&self, stale: impl FnOnce(&Link) -> bool) {
+    /// Closes the connection if `stale` accepts its address and the server's incarnation. A present
+    /// attempt to connect, or the pause before the next one, ends then as well.
+    fn reconnect_if(&self, stale: impl Fn(&Link, Option<Nid>, Option<u64>) -> bool) {
         let connection = {
             let link = self.inner.link.lock();
-            if !stale(&link) && link.state == ImportState::Full {
-                return;
+            if link.state == ImportState::Full {
+                if !stale(&link, link.nid, link.incarnation) {
+                    return;
+                }
+                link.connection.clone()
+            } else {
+                let to = link.recovering.as_ref();
+                to.filter(|to| stale(&link, Some(to.nid), Some(to.incarnation))).map(|to| to.sender.clone())
             }
-            link.connection.clone()
         };
         if let Some(connection) = connection {
             connection.close();

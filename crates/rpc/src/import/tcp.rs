@@ -166,7 +166,7 @@ impl<P: Protocol> Pinger<P> {
                 link.pinging = false;
                 return false;
             }
-            link.connection.clone().or_else(|| link.recovering.clone())
+            link.connection.clone().or_else(|| Some(link.recovering.as_ref()?.sender.clone()))
         };
         let heard = inner.heard.load(Ordering::Relaxed);
         let silent = std::mem::replace(&mut self.heard, heard) == heard;

@@ -52,6 +52,8 @@ pub struct Echo {
     /// Bytes of bulk that a read may return.
     pub reply_bytes: usize,
     pub data: Mutex<Bulk>,
+    /// Reads are postponed until it is closed.
+    pub postponed_until: Option<Arc<Semaphore>>,
 }
 
 impl Echo {
@@ -69,6 +71,7 @@ impl Echo {
             inline: true,
             reply_bytes: 0,
             data: Mutex::default(),
+            postponed_until: None,
         }
     }
 
@@ -180,6 +183,13 @@ impl Service<Ost> for Echo {
 
     fn reply_bytes(&self, request: &ost::Request) -> usize {
         if matches!(request, ost::Request::Read { .. }) { self.reply_bytes } else { 0 }
+    }
+
+    fn postponed(&self, _: &Arc<Export>, request: &ost::Request) -> Option<BoxFuture<'static, ()>> {
+        let until = self.postponed_until.clone().filter(|_| matches!(request, ost::Request::Read { .. }))?;
+        Some(Box::pin(async move {
+            assert!(until.acquire().await.is_err(), "it has no permits");
+        }))
     }
 }
 

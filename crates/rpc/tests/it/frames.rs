@@ -1,6 +1,6 @@
 //! Bytes from unknown or broken peers.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io::IoSlice, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sheen_lnet::{Connection, Frame, Net};
@@ -10,7 +10,9 @@ use sheen_wire::{
     Bulk, Ost,
     frame::{self, FLAG_BULK_CRC, Header, Kind},
     ost,
+    protocol::PROTOCOL_VERSION,
 };
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::common::*;
 
@@ -25,7 +27,7 @@ fn bytes_of(frame: &Frame) -> Vec<u8> {
 /// Sends bytes; returns how many bytes came before the server closed the connection.
 async fn answer_to(rt: &Rt, addr: SocketAddr, bytes: &[u8]) -> usize {
     let (mut read, mut write) = rt.connect(addr).await.unwrap().split();
-    let _ = write.write_all_vectored(&[std::io::IoSlice::new(bytes)]).await;
+    let _ = write.write_all_vectored(&[IoSlice::new(bytes)]).await;
     let (mut buf, mut n) = ([0; 4096], 0);
     // An error also means that the server closed the connection.
     while let Ok(more @ 1..) = read.read_some(&mut buf).await {
@@ -95,6 +97,53 @@ fn invalid_frame_closes_only_its_own_connection() {
         assert_eq!(seq(&import).await, Ok(2), "the server still runs");
         assert_eq!(import.stats().connects, 1, "its connections are still open");
         until(&rt, || server.connections() == 1).await;
+    });
+}
+
+/// Returns the bytes of a frame as another release sends it.
+fn bytes_of_other_version(frame: &Frame) -> Vec<u8> {
+    let mut bytes = bytes_of(frame);
+    bytes[4..6].copy_from_slice(&(PROTOCOL_VERSION + 1).to_le_bytes());
+    bytes
+}
+
+#[test]
+fn client_of_another_protocol_version_is_refused_and_the_log_says_both() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::registry().with(log.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        run(async |rt| {
+            let echo = Arc::new(Echo::new(1));
+            let (_net, server, addr) = serve(&rt, &echo, config(1000), 0).await;
+            assert_eq!(answer_to(&rt, addr, &bytes_of_other_version(&hello("client", "mds"))).await, 0);
+            until(&rt, || server.connections() == 0).await;
+        });
+    });
+    let (lines, other) = (log.0.lock().clone(), PROTOCOL_VERSION + 1);
+    let versions = format!("the peer speaks protocol version {other}, this process speaks {PROTOCOL_VERSION}");
+    let says = |line: &str| line.contains("closing a connection") && line.contains(&versions);
+    assert!(lines.iter().any(|(line, _)| says(line)), "{lines:?}");
+}
+
+#[test]
+fn connect_to_a_server_of_another_protocol_version_reports_both() {
+    run(async |rt| {
+        let listener = rt.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let answering = rt.spawn("answer", async move {
+            let (welcome, mut bytes) = (bytes_of_other_version(&Frame::new(Kind::Welcome, 0)), [0; 4096]);
+            loop {
+                let (mut read, mut write) = listener.accept().await.unwrap().0.split();
+                // Until the client closes the connection.
+                while let Ok(1..) = read.read_some(&mut bytes).await {
+                    let _ = write.write_all_vectored(&[IoSlice::new(&welcome)]).await;
+                }
+            }
+        });
+        let error = import(Net::new(rt.clone()), addr).connect().await.unwrap_err().to_string();
+        let versions = format!("version {}, this process speaks {PROTOCOL_VERSION}", PROTOCOL_VERSION + 1);
+        assert!(error.contains(TARGET) && error.contains(&versions), "{error}");
+        answering.abort();
     });
 }
 

@@ -14,9 +14,13 @@ const PORT: u16 = 7988;
 
 /// A server on host 1.
 async fn server(world: &World, echo: &Arc<Echo>) -> Arc<Server> {
-    let server = Server::new(Net::new(world.rt(1)));
+    server_on(world, 1, echo).await
+}
+
+async fn server_on(world: &World, host: u32, echo: &Arc<Echo>) -> Arc<Server> {
+    let server = Server::new(Net::new(world.rt(host)));
     server.add::<Mds>(TARGET, echo.clone());
-    server.listen(world.addr(1, PORT)).await.unwrap();
+    server.listen(world.addr(host, PORT)).await.unwrap();
     server
 }
 
@@ -265,6 +269,85 @@ fn client_reconnects_when_the_mgs_reports_a_new_server() {
         assert_eq!(first.executed(), 1);
         import.set_incarnation(2);
         assert_eq!((seq(&import).await, import.stats().connects), (Ok(2), 2));
+    })
+    .unwrap();
+}
+
+/// Returns a client on host 2 whose server on host 1 has crashed. It recovers at a server of
+/// incarnation 2 on host 4. Then that host stops without a word.
+async fn recovering_at_silent_server(world: &World) -> Arc<Import<Mds>> {
+    let (rt, second) = (world.rt(2), Arc::new(Echo::gated(2)));
+    std::mem::forget(server(world, &Arc::new(Echo::new(1))).await); // the crash ends it
+    std::mem::forget(server_on(world, 4, &second).await);
+    let nids = [1, 4].map(|host| Nid::Tcp(world.addr(host, PORT))).to_vec();
+    let import = Import::new(Net::new(rt.clone()), ImportConfig::new("c", TARGET, nids));
+    reopen_after_restart(&import);
+    assert_eq!(seq(&import).await, Ok(1));
+    world.crash_host(1);
+    until(&rt, || second.executed() == 1).await;
+    assert_eq!(import.state(), ImportState::Recover);
+    world.partition(2, 4);
+    import
+}
+
+/// Asserts that a client recovers soon at a third server, to which `report` directs it.
+async fn expect_recovery_at(world: &World, host: u32, import: &Import<Mds>, report: impl FnOnce(&Import<Mds>)) {
+    let (rt, third) = (world.rt(2), Arc::new(Echo::new(3)));
+    let _third = server_on(world, host, &third).await;
+    let began = rt.now();
+    report(import);
+    assert_eq!(seq(import).await, Ok(2));
+    assert!(rt.now().since(began) < Duration::from_secs(2), "{:?}", rt.now().since(began));
+    assert_eq!(*third.ops.lock(), ["reopen", "alloc_seq"]);
+}
+
+/// Its pings would notice this after 40 s.
+#[test]
+fn recovery_starts_over_when_the_mgs_reports_a_later_server() {
+    let sim = Sim::new(11, SimConfig { partition_timeout: Duration::from_secs(1000), ..SimConfig::default() });
+    sim.run(async {
+        let import = recovering_at_silent_server(&sim).await;
+        expect_recovery_at(&sim, 1, &import, |import| import.set_incarnation(3)).await;
+    })
+    .unwrap();
+}
+
+#[test]
+fn recovery_starts_over_when_the_mgs_reports_another_address() {
+    let sim = Sim::new(12, SimConfig { partition_timeout: Duration::from_secs(1000), ..SimConfig::default() });
+    sim.run(async {
+        let import = recovering_at_silent_server(&sim).await;
+        let nids = vec![Nid::Tcp(sim.addr(5, PORT))];
+        expect_recovery_at(&sim, 5, &import, |import| import.set_nids(nids)).await;
+    })
+    .unwrap();
+}
+
+#[test]
+fn late_report_of_an_earlier_server_does_not_end_a_recovery() {
+    let sim = Sim::new(13, SimConfig::default());
+    let echoes = [Echo::new(1), Echo::new(2), Echo::gated(3)].map(Arc::new);
+    sim.run(async {
+        let rt = sim.rt(2);
+        std::mem::forget(server(&sim, &echoes[0]).await); // a crash ends it
+        let import = client(&sim, 2);
+        reopen_after_restart(&import);
+        assert_eq!(seq(&import).await, Ok(1));
+        sim.crash_host(1);
+        std::mem::forget(server(&sim, &echoes[1]).await);
+        assert_eq!(seq(&import).await, Ok(2));
+        sim.crash_host(1);
+        let _third = server(&sim, &echoes[2]).await;
+        until(&rt, || echoes[2].executed() == 1).await;
+
+        for reported in [1, 2, 3] {
+            import.set_incarnation(reported);
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!((import.state(), echoes[2].executed()), (ImportState::Recover, 1), "{reported}");
+        }
+        echoes[2].gate.add_permits(2);
+        assert_eq!(seq(&import).await, Ok(2));
+        assert_eq!((&echoes[2].ops.lock()[..], import.stats().connects), (&["reopen", "alloc_seq"][..], 3));
     })
     .unwrap();
 }

@@ -11,6 +11,7 @@ use sheen_wire::{
     frame::{self, Hello, Kind},
     mds,
 };
+use tokio::sync::Semaphore;
 
 use crate::common::*;
 
@@ -327,6 +328,42 @@ fn reads_execute_only_when_there_is_bulk_room() {
             call.await.unwrap();
         }
         assert_eq!(echo.executed(), 16);
+    });
+}
+
+#[test]
+fn postponed_reads_reserve_bulk_room_when_they_are_executed() {
+    run(async |rt| {
+        let until_closed = Arc::new(Semaphore::new(0));
+        let echo =
+            Arc::new(Echo { reply_bytes: 16 << 20, postponed_until: Some(until_closed.clone()), ..Echo::gated(1) });
+        let limits =
+            ServerConfig { bulk_in_flight_max_bytes: 32 << 20, bulk_total_max_bytes: 48 << 20, ..config(1000) };
+        let server = Server::with_config(Net::new(rt.clone()), limits);
+        server.add::<Ost>(TARGET, echo.clone());
+        let addr = server.listen(LOOPBACK.into()).await.unwrap();
+        let import = |name| Import::<Ost>::new(Net::new(rt.clone()), import_config(name, Some(addr)));
+        let (a, b) = (import("a"), import("b"));
+        let mut calls = reads(&rt, &a, 8);
+        calls.extend(reads(&rt, &b, 8));
+        rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!(echo.executed(), 0);
+        // Over the same connection as postponed reads, and with nearly all the room of the process.
+        a.set_max_rpcs_in_flight(9).unwrap();
+        echo.gate.add_permits(1);
+        a.request(write()).bulk(data(16 << 20, 1)).send().await.unwrap();
+        assert_eq!(echo.executed(), 1, "the write does not wait for the reads");
+        *echo.data.lock() = Bulk::new();
+
+        until_closed.close();
+        until(&rt, || echo.executed() == 4).await;
+        rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!(echo.executed(), 4, "the limit of the process");
+        echo.gate.add_permits(16);
+        for call in calls {
+            call.await.unwrap();
+        }
+        assert_eq!(echo.executed(), 17);
     });
 }
 
