@@ -10,6 +10,9 @@
 //! 5. [`Action::Flush`] tells its owner to flush and drop the data that it guards.
 //! 6. [`Locks::cancelled`] ends it.
 //!
+//! A restarted server knows no locks. All end ([`Locks::evicted`]), except GROUP locks, which
+//! programs hold ([`Locks::restarted`]). The owner requests them again, with the same handles.
+//!
 //! Invariants:
 //!
 //! * [`Action::Flush`] comes once for a lock (again only after [`Locks::converted`]), and only
@@ -281,10 +284,7 @@ impl Locks {
         actions: &mut Vec<Action>,
     ) -> bool {
         let Some(n) = self.find(cookie).filter(|n| self.locks[*n].state == State::Pending) else {
-            let known = self.find(cookie).is_some_and(|n| self.locks[n].held.id == id);
-            if !known {
-                actions.push(Action::Cancel { id });
-            }
+            self.regranted(cookie, id, actions);
             return false;
         };
         let lock = &mut self.locks[n];
@@ -299,6 +299,16 @@ impl Locks {
             self.enter(n);
         }
         true
+    }
+
+    /// Handles the grant of a lock of before a restart ([`Locks::restarted`]). If the lock has
+    /// ended meanwhile, it is cancelled.
+    pub fn regranted(&mut self, cookie: Cookie, id: LockId, actions: &mut Vec<Action>) {
+        let known = self.find(cookie).filter(|n| [LockId::NONE, id].contains(&self.locks[*n].held.id));
+        match known {
+            Some(n) => self.locks[n].held.id = id,
+            None => actions.push(Action::Cancel { id }),
+        }
     }
 
     /// Ends a request that failed, or whose sender does not wait any longer. A grant that arrives
@@ -371,6 +381,9 @@ impl Locks {
         let n = self.find(cookie).filter(|n| self.locks[*n].state == State::Flushing)?;
         let Lock { held, asked, .. } = self.locks[n];
         self.remove(n);
+        if held.id == LockId::NONE {
+            return None; // the restarted server has not granted it again
+        }
         if asked || self.cancels.len() >= CANCELS_QUEUED_MAX {
             return Some(held.id);
         }
@@ -474,19 +487,51 @@ impl Locks {
     /// held locks, in order: the owner must drop their cached data, and their dirty data is lost.
     /// Requests in progress are forgotten, too.
     pub fn evicted(&mut self) -> Vec<Resource> {
+        self.drop_unless(|_| false)
+    }
+
+    /// Drops all locks, as [`Locks::evicted`], except the GROUP locks. They stay as they are, but
+    /// have no handle of the server. The owner requests them again ([`Locks::ungranted`]), also
+    /// those whose data is being flushed: the other members' locks would block the flush.
+    pub fn restarted(&mut self) -> Vec<Resource> {
+        let is_group = |lock: &Lock| lock.held.mode == Mode::Group && lock.state != State::Pending;
+        let dropped = self.drop_unless(is_group);
+        let left: Vec<u32> = self.by_name.values().flat_map(|r| &self.resources[*r].all).copied().collect();
+        left.into_iter().for_each(|n| self.locks[n].held.id = LockId::NONE);
+        dropped
+    }
+
+    /// Returns the locks that the restarted server has not granted again, by resource.
+    pub fn ungranted(&self) -> Vec<(Resource, Held)> {
+        if self.groups == 0 {
+            return Vec::new();
+        }
+        let mut all = self.all_locks();
+        all.retain(|(_, held)| held.id == LockId::NONE);
+        all
+    }
+
+    /// Drops a lock that the restarted server does not grant again.
+    pub fn lost(&mut self, cookie: Cookie) {
+        if let Some(n) = self.find(cookie).filter(|n| self.locks[*n].held.id == LockId::NONE) {
+            self.drop_lock(n);
+        }
+    }
+
+    /// Drops the locks that `stays` does not accept. Returns the resources of those that were held.
+    fn drop_unless(&mut self, stays: impl Fn(&Lock) -> bool) -> Vec<Resource> {
         let mut held = BTreeSet::new();
         let mut all: Vec<u32> = self.by_name.values().flat_map(|r| &self.resources[*r].all).copied().collect();
         all.sort_unstable();
         for n in all {
             let lock = &self.locks[n];
+            if stays(lock) {
+                continue;
+            }
             if lock.state != State::Pending {
                 held.insert(self.resources[lock.resource].name);
             }
-            if lock.state == State::Granted && !lock.asked {
-                self.leave(n);
-            }
-            self.unlink(n);
-            self.remove(n);
+            self.drop_lock(n);
         }
         self.cancels.clear();
         held.into_iter().collect()
@@ -612,6 +657,15 @@ impl Locks {
         };
         self.stats.flushes += 1;
         actions.push(Action::Flush { cookie, resource: self.resources[lock.resource].name, mode, policy, spare });
+    }
+
+    /// Frees a lock in any state.
+    fn drop_lock(&mut self, n: u32) {
+        if self.is_ready(n) {
+            self.leave(n);
+        }
+        self.unlink(n);
+        self.remove(n);
     }
 
     /// Frees a lock that cannot be found and is not in the LRU list.

@@ -7,7 +7,8 @@
 //! A client's hook for restarts drops its locks, and the data and sizes cached under them. Then it
 //! sends `Recover`. If the OST's host has failed since the last commit ([`crate::commits`]), the
 //! client sends the changes that are not committed (`Replay`). The OST executes the changes of all
-//! clients in order of transno. Then each client flushes its dirty data, and sends `Recovered`.
+//! clients in order of transno. Then each client requests the group locks again that its programs
+//! hold, flushes its dirty data, and sends `Recovered`.
 //!
 //! Changes may be in the files already, all of them or some. Executed once more in their order,
 //! they give the same bytes.
@@ -18,6 +19,8 @@
 //! * Until all changes are replayed, nothing else is written.
 //! * Until all clients on the list have recovered, only they may write, and only bytes on which
 //!   they had locks: dirty data, and appends that were under way.
+//! * Until then, only they get locks, and only group locks that they had. A client has its group
+//!   locks before it flushes: the locks of other members would block the flush.
 //! * An object that the MDT destroys meanwhile is not created again by a replay.
 //! * A client that does not recover in time is dropped: it is taken off the list, and evicted if it
 //!   is connected. Then it discards its dirty data, and reports this at its next sync.
@@ -32,7 +35,7 @@ use sheen_recoveryd::Over;
 use sheen_rpc::Export;
 use sheen_wire::{
     Bulk, Errno, Result,
-    ldlm::{Mode, Policy, Resource},
+    ldlm::{Enqueue, Mode, Policy, Resource},
     ost::{Change, Reply, Request},
 };
 use tracing::{info, warn};
@@ -66,6 +69,10 @@ impl Ost {
             Write { held: true, .. } if is_back() => {
                 self.recovery.progress();
                 self.locks.unless_disconnected(export, self.recovery.replayed()).await.map(|()| None)
+            }
+            Enqueue { locks, .. } if is_back() && locks.iter().all(is_regroup) => {
+                self.recovery.progress();
+                Ok(None)
             }
             // After data that followed its object to another name.
             Sync { .. } if is_back() => {
@@ -246,6 +253,12 @@ impl Ost {
             self.store.clients().retain(|export| holders.contains(&export));
         }
     }
+}
+
+/// Whether a client requests a group lock again. In these flags the request differs from new ones,
+/// which wait, or send blocking callbacks (`ask`).
+fn is_regroup(lock: &Enqueue) -> bool {
+    lock.mode == Mode::Group && lock.flags.nowait && !lock.flags.ask
 }
 
 /// The recovery task.

@@ -17,8 +17,9 @@ use rustix::{
     ioctl::{Setter, Updater, ioctl},
 };
 use sheen_tests::{
-    Guarded,
-    mounts::{LIMIT, TwoMounts},
+    Guarded, can_mount,
+    cluster::Cluster,
+    mounts::{LIMIT, TwoMounts, Watch},
     run, sheen, two_mounts,
     wait::{EVENTUALLY, let_pass},
 };
@@ -295,6 +296,48 @@ fn group_lock_refuses_bad_group_ids_and_nonblocking_conflicts() {
     assert_eq!(group_lock(&dir, 1), Err(Errno::NOTTY));
     let elsewhere = tempfile::tempfile().unwrap();
     assert_eq!(group_lock(&elsewhere, 1), Err(Errno::NOTTY));
+}
+
+#[test]
+fn group_locks_survive_the_kill_of_their_ost() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let [first, second, other] = ["mnt", "mnt2", "mnt3"].map(|name| cluster.mount_as(name));
+    let _watch = Watch::over(&[&first.mnt, &second.mnt, &other.mnt], LIMIT);
+    run(sheen(), ["lfs", "setstripe", "-c", "2", "-S", "64K", &first.mnt.display().to_string()]).ok();
+    let (a, b) = (open(&first.path("f"), 0), open(&second.path("f"), 0));
+    group_lock(&a, 7).unwrap();
+    group_lock(&b, 7).unwrap();
+    a.write_all_at(b"first", 0).unwrap();
+    b.write_all_at(b"first", 100_000).unwrap();
+    let mut writer = None;
+    for text in ["again", "third"] {
+        // Both members have dirty data.
+        a.write_all_at(text.as_bytes(), 0).unwrap();
+        b.write_all_at(text.as_bytes(), 100_000).unwrap();
+        cluster.kill("oss");
+        cluster.spawn("oss");
+        let path = other.path("f");
+        let writer = writer.get_or_insert_with(|| begin(move || open(&path, 0).write_all_at(b"stranger", 4)));
+        // Both OSTs accept the first write to a file only after their recovery.
+        let after = open(&other.path(text), 0);
+        after.write_all_at(&[1; 128 << 10], 0).unwrap();
+        after.sync_all().unwrap();
+        waits(writer);
+        let another = open(&other.path("f"), NONBLOCK);
+        assert_eq!(group_lock(&another, 8), Err(Errno::AGAIN));
+        a.sync_all().unwrap();
+        b.sync_all().unwrap();
+    }
+    group_unlock(&a, 7).unwrap();
+    let writer = writer.unwrap();
+    waits(&writer);
+    drop(b);
+    soon(writer).unwrap();
+    let bytes = fs::read(first.path("f")).unwrap();
+    assert_eq!((&bytes[..12], &bytes[100_000..]), (&b"thirstranger"[..], &b"third"[..]));
 }
 
 #[test]

@@ -15,6 +15,10 @@
 //!   revokes the locks that guard them.
 //! * Writes in a group go through the write-back cache as usual. They are flushed at the latest
 //!   when the group is left.
+//! * The locks outlive a restart of their OST. If a lock is lost, because the OST has evicted this
+//!   client or a restarted one did not wait for it, other programs may use the file. Then reads and
+//!   writes through open files of the group fail with EIO until they leave the group. Leaving
+//!   succeeds.
 
 use std::sync::Arc;
 
@@ -46,8 +50,8 @@ impl Client {
     ///
     /// # Errors
     /// EINVAL: `gid` is 0, the open file is in a group, or the file has no objects because it was
-    /// never opened for writing. EAGAIN, with `nowait`: another client or group uses the file. Any
-    /// error of the OSTs.
+    /// never opened for writing. EAGAIN, with `nowait`: another client or group uses the file.
+    /// ENOLCK: a lock was lost. Any error of the OSTs.
     pub async fn group_lock(&self, file: &OpenFile, gid: u64, nowait: bool) -> Result<()> {
         if gid == 0 || file.flags() & flags::DIRECTORY != 0 {
             return Err(Errno::EINVAL);
@@ -64,14 +68,31 @@ impl Client {
             None if nowait => return Err(Errno::EAGAIN),
             None => Seat::wait(&file.inode, gid).await,
         };
+        let losses = self.lov.evictions().group_losses();
         let attempt = |_| async {
             let layout = self.place_whole(file).await?;
             Ok(Attempt::Done(self.lov.lock_group(&layout, gid, nowait).await?))
         };
         let locks = self.with_layout("group_lock", file, attempt).await?;
-        *file.group.lock() = Group::In(Member::new(gid, locks, seat));
+        let member = Member::new(gid, locks, losses, seat);
+        if member.is_lost(self.lov.evictions().group_losses()) {
+            return Err(Errno::ENOLCK);
+        }
+        *file.group.lock() = Group::In(member);
         drop(coming);
         Ok(())
+    }
+
+    /// Checks that an open file in a group can be read and written.
+    ///
+    /// # Errors
+    /// EIO: a lock of the group was lost.
+    pub(super) fn check_group(&self, file: &OpenFile) -> Result<()> {
+        let losses = self.lov.evictions().group_losses();
+        match &*file.group.lock() {
+            Group::In(member) if member.is_lost(losses) => Err(Errno::EIO),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the layout of a file with objects for all of it, because the group's locks do not

@@ -42,7 +42,8 @@ impl Client {
     /// come with it: as [`Client::read_as`] with `pages`.
     ///
     /// # Errors
-    /// EBADF: not open for reading. EIO and other errors of the OSTs.
+    /// EBADF: not open for reading. EIO: the open file is in a group whose locks were lost. EIO and
+    /// other errors of the OSTs.
     pub async fn read(&self, file: &OpenFile, offset: u64, len: usize) -> Result<ReadData> {
         let pages = self.cache.kernel().is_some() && file.flags() & flags::DIRECT == 0;
         self.read_as(file, offset, len, pages).await
@@ -81,6 +82,7 @@ impl Client {
         if !flags::reads(file.flags()) {
             return Err(Errno::EBADF);
         }
+        self.check_group(file)?;
         if pages && file.mirror() != 0 {
             return Err(Errno::EINVAL);
         }

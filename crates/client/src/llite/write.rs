@@ -34,6 +34,7 @@ impl Client {
     ///
     /// # Errors
     /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENODATA: past its end.
+    /// EIO: the open file is in a group whose locks were lost, or the locks of an append were lost.
     /// EIO, with O_SYNC: earlier writes without O_SYNC may be lost, as reported by
     /// [`Client::fsync`]. ENOSPC, EIO and other errors of the OSTs, if not even the first byte was
     /// written.
@@ -66,6 +67,7 @@ impl Client {
         if !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
         }
+        self.check_group(file)?;
         let _turn = if file.mirror() == 0 { None } else { Box::pin(self.repairing(file)).await };
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
         let (written, generation) = if append {
@@ -213,7 +215,6 @@ impl Client {
         }
         let used = LayoutUse::new(file, layout.clone(), changes);
         let mode = WriteMode { sync, guarded: true, ..WriteMode::default() };
-        let locks = InUse::new(&layout, locks.into_iter().enumerate());
         let work = self.write_at(file, &layout, end, data.clone(), mode, &locks);
         let answer = self.under(fid, guard, work).await.0;
         if answer == Err(Failure::MOVED_PARTLY) {

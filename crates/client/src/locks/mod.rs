@@ -15,10 +15,11 @@
 //! * a callback handler only queues work and spawns a task, because over `lo` it runs on the thread
 //!   of the service;
 //! * after the target was restarted or evicted this client ([`LockTable::forget`]), no earlier lock
-//!   is valid, whatever reply still arrives.
+//!   is valid, whatever reply still arrives. Group locks outlive a restart (`groups`).
 
 mod flock;
 mod flush;
+mod groups;
 mod handles;
 mod intent_locks;
 mod owner;

@@ -64,8 +64,8 @@ impl fmt::Debug for LockTable {
 /// A reference to a lock in use. If the lock has been revoked, dropping the last reference cancels
 /// it.
 pub struct LockRef {
-    table: Arc<LockTable>,
-    cookie: Cookie,
+    pub(super) table: Arc<LockTable>,
+    pub(super) cookie: Cookie,
     policy: Policy,
 }
 
@@ -274,14 +274,22 @@ impl LockTable {
     /// Drops all locks, because the target was restarted or evicted this client. The data cached
     /// under them is dropped before this function returns.
     pub fn forget(self: &Arc<Self>) {
+        self.forget_with(|state| {
+            state.flushes.clear();
+            state.locks.evicted()
+        });
+    }
+
+    /// Drops locks with `drop_locks`, which returns the resources of the dropped ones and adapts
+    /// the flushes.
+    pub(super) fn forget_with(self: &Arc<Self>, drop_locks: impl FnOnce(&mut State) -> Vec<Resource>) {
         let resources = {
             let mut state = self.state.lock();
             state.ranges.clear();
-            state.flushes.clear();
             state.cancels.clear();
             state.converts.clear();
             state.spare.clear();
-            state.locks.evicted()
+            drop_locks(&mut state)
         };
         self.flocks.forget();
         if let Some(owner) = self.owner() {

@@ -15,12 +15,16 @@
 //!   has died.
 //!
 //! The OST executes requests of this client without waiting for these locks. Its own locks do not
-//! conflict with those of the requesting client, and overtake the requests that wait for them. If
-//! an OST is restarted while the write is in flight, it accepts the write before other clients get
-//! locks. If it is restarted in the moment before the write is sent, the append may collide with
-//! another one.
+//! conflict with those of the requesting client, and overtake the requests that wait for them.
+//!
+//! A restarted OST has no locks. From the last check of the locks until its part is written,
+//! the append is registered at the OST ([`crate::writeback::Appending`]). The restarted OST accepts
+//! the write before other clients get locks. After an eviction, or if the OST did not wait for this
+//! client, the append fails with EIO. Not registered is the remainder of an append that met sealed
+//! objects and was written in part (a layout swap). If an OST is restarted just then, the remainder
+//! may collide with another append.
 
-use std::{pin::pin, time::Duration};
+use std::{collections::BTreeSet, pin::pin, time::Duration};
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -28,8 +32,8 @@ use sheen_wire::{
     ldlm::{Cookie, Flags, Mode, Resource},
 };
 
-use super::{Lov, enqueue::WHOLE, known_ends::Stamp, split::by_ost, stripe};
-use crate::{failure::Result, locks::LockRef};
+use super::{Lov, enqueue::WHOLE, in_use::InUse, known_ends::Stamp, split::by_ost, stripe};
+use crate::{failure::Result, locks::LockRef, writeback::Appending};
 
 /// How long locks of one OST are in use while another OST is waited for. A quarter of the time
 /// after which a server evicts a client that does not cancel a revoked lock.
@@ -45,13 +49,13 @@ pub struct FoundUnder {
 }
 
 impl Lov {
-    /// Returns the file's size in bytes, and PW locks on all objects, by stripe. The size is stable
-    /// as long as they are in use. Pass the rest to [`Lov::appended`].
+    /// Returns the file's size in bytes, and PW locks on all objects, with the registrations of the
+    /// append. The size is stable as long as they are in use. Pass the rest to [`Lov::appended`].
     ///
     /// # Errors
     /// ENOLCK: the locks could not be obtained, or were lost repeatedly. Otherwise the error of an
     /// OST.
-    pub async fn lock_end(&self, layout: &Layout) -> Result<(u64, Vec<LockRef>, FoundUnder)> {
+    pub async fn lock_end(&self, layout: &Layout) -> Result<(u64, InUse, FoundUnder)> {
         // Flush before the locks are requested. Otherwise a reader would have to wait for the flush
         // of data under the locks already held, while this client waits for the others.
         self.settle_file(layout).await;
@@ -59,23 +63,33 @@ impl Lov {
             let Some(locks) = self.lock_for_writing(layout).await? else { continue };
             let cookies = locks.iter().map(LockRef::cookie).collect();
             let under = FoundUnder { locks: cookies, since: self.ends.stamp(layout) };
-            if let Some(end) = self.ends.get(layout, &under.locks) {
-                return Ok((end, locks, under));
-            }
-            let mut size = pin!(self.size(layout));
-            let Ok(end) = self.rt.timeout(PATIENCE, size.as_mut()).await else {
-                drop(locks);
-                // Wait until all OSTs answer again, for the next round.
-                size.await?;
-                continue;
+            let end = match self.ends.get(layout, &under.locks) {
+                Some(end) => end,
+                None => {
+                    let mut size = pin!(self.size(layout));
+                    let Ok(end) = self.rt.timeout(PATIENCE, size.as_mut()).await else {
+                        drop(locks);
+                        // Wait until all OSTs answer again, for the next round.
+                        size.await?;
+                        continue;
+                    };
+                    end?
+                }
             };
-            let end = end?;
+            // Not earlier: a restarted OST waits for registered appends, and tells the size later.
+            let appends = self.begin_appends(layout);
             if self.are_held(layout, &locks) {
-                return Ok((end, locks, under));
+                return Ok((end, InUse::of_append(layout, locks, appends), under));
             }
         }
         tracing::warn!("{}: cannot lock the end of the file for an append: returning ENOLCK", layout.fid());
         Err(Errno::ENOLCK.into())
+    }
+
+    /// Registers an append at the OSTs of all objects.
+    fn begin_appends(&self, layout: &Layout) -> Vec<(u32, Appending)> {
+        let osts: BTreeSet<u32> = layout.stripes().iter().map(|stripe| stripe.ost).collect();
+        osts.into_iter().filter_map(|ost| Some((ost, self.get(ost)?.writeback.begin_append()))).collect()
     }
 
     /// Notes the new end of the file after an append.

@@ -1,5 +1,6 @@
 //! Evictions of this client by OSTs. The MDT lets them evict a client that it has evicted itself.
-//! So after one, the locks of the MDT are in doubt, until the MDT has answered a request.
+//! So after one, the locks of the MDT are in doubt, until the MDT has answered a request. Programs
+//! may have lost group locks.
 
 use std::{
     fmt,
@@ -19,6 +20,7 @@ pub struct Evictions {
     count: AtomicU64,
     /// Number of evictions after which the MDT has answered.
     confirmed: AtomicU64,
+    group_losses: AtomicU64,
     ask: OnceLock<Ask>,
 }
 
@@ -45,6 +47,17 @@ impl Evictions {
     /// Returns the number of evictions.
     pub fn count(&self) -> u64 {
         self.count.load(SeqCst)
+    }
+
+    /// Records that group locks of programs may have been lost. Call it after the loss.
+    pub fn note_group_loss(&self) {
+        self.group_losses.fetch_add(1, SeqCst);
+    }
+
+    /// Returns how often group locks of programs may have been lost. A lock that was granted later
+    /// was not among them.
+    pub fn group_losses(&self) -> u64 {
+        self.group_losses.load(SeqCst)
     }
 
     /// Returns whether the locks of the MDT are in doubt.

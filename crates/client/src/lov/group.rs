@@ -3,7 +3,7 @@
 //! As for an append, the client locks one OST after the other, by index, with all locks of an OST
 //! in one request. So no two groups wait for each other in a cycle. The locks are in use until the
 //! program leaves the group, and are then cancelled at once. A client that waits for them waits for
-//! a program.
+//! a program. After a restart of an OST, the client requests them again (`regroup`).
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Lov {
     /// client does not release a conflicting lock.
     ///
     /// # Errors
-    /// EAGAIN, with `nowait`. ENOLCK: a lock was lost. Otherwise the error of an OST.
+    /// EAGAIN, with `nowait`. ENOLCK: locks were lost repeatedly. Otherwise the error of an OST.
     pub async fn lock_group(&self, layout: &Layout, gid: u64, nowait: bool) -> Result<Vec<LockRef>> {
         let mut locks = Vec::with_capacity(layout.stripe_count());
         for (ost, stripes) in by_ost(layout, 0..layout.stripe_count())? {
@@ -55,12 +55,13 @@ impl Lov {
             }
             match answers.into_iter().map(|(lock, ..)| lock).collect() {
                 Some(locks) => return Ok(locks),
-                None if !nowait => return Err(Errno::ENOLCK.into()),
+                // The OST was restarted or has evicted this client, which forgot the request.
+                None if !nowait => {}
                 None if another => return Err(Errno::EAGAIN.into()),
                 None => self.rt.sleep(ASK_PAUSE).await,
             }
         }
-        Err(Errno::EAGAIN.into())
+        Err(if nowait { Errno::EAGAIN } else { Errno::ENOLCK }.into())
     }
 
     /// Whether other clients hold a stripe's object by a group lock, or wait for one. Sends no

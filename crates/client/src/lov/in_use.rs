@@ -7,13 +7,16 @@
 //!
 //! For an append this is enough. Another client must lock all objects to find the end of the file,
 //! so it cannot as long as any of the append's locks is in use.
+//!
+//! An append is registered at each of its OSTs ([`Appending`]) for as long as the locks there are
+//! in use.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use sheen_layout::Layout;
 
-use crate::locks::LockRef;
+use crate::{locks::LockRef, writeback::Appending};
 
 /// The locks of a write. See the module's documentation.
 #[derive(Default)]
@@ -24,6 +27,7 @@ struct OfOst {
     /// Number of unfinished requests of the write.
     left: usize,
     locks: Vec<LockRef>,
+    append: Option<Arc<Appending>>,
 }
 
 impl InUse {
@@ -36,6 +40,27 @@ impl InUse {
             }
         }
         InUse(Mutex::new(osts))
+    }
+
+    /// Collects the locks of an append, by stripe, and its registrations, each with the index of
+    /// the OST.
+    pub fn of_append(
+        layout: &Layout,
+        locks: Vec<LockRef>,
+        appends: impl IntoIterator<Item = (u32, Appending)>,
+    ) -> InUse {
+        let InUse(osts) = InUse::new(layout, locks.into_iter().enumerate());
+        let mut osts = osts.into_inner();
+        for (ost, append) in appends {
+            osts.entry(ost).or_default().append = Some(Arc::new(append));
+        }
+        InUse(Mutex::new(osts))
+    }
+
+    /// Returns the registration of the append at the OST of that index, if it is still registered
+    /// there.
+    pub fn append(&self, ost: u32) -> Option<Arc<Appending>> {
+        self.0.lock().get(&ost)?.append.clone()
     }
 
     /// Begins the write, with one request per item to the OST of that index. Releases the locks of

@@ -27,6 +27,7 @@ mod mirrors;
 mod ost;
 mod osts;
 mod read;
+mod regroup;
 mod replay;
 mod seek;
 mod split;

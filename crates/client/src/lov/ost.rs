@@ -4,9 +4,14 @@ use std::{fmt, sync::Arc};
 
 use super::{
     evictions::Evictions,
+    regroup::regroup,
     replay::{Return, recover},
 };
-use crate::{locks::Owner, osc::Osc, writeback::Writeback};
+use crate::{
+    locks::{LockTable, Owner},
+    osc::Osc,
+    writeback::{Reception, Writeback},
+};
 
 /// An OST: the requests to it, and the write-back cache of data for it.
 pub struct Ost {
@@ -26,9 +31,10 @@ impl fmt::Debug for Ost {
 
 impl Ost {
     /// Combines the parts. If the OST is restarted or evicts this client, the locks are dropped
-    /// first. Then changes are replayed that the OST may have lost, and the dirty data under the
-    /// locks is flushed before other clients use the objects. If others may have used them already,
-    /// the dirty data is discarded.
+    /// first. Then changes are replayed that the OST may have lost, and group locks of programs are
+    /// taken again. The dirty data under the locks is flushed before other clients use the objects.
+    /// If others may have used them already, the dirty data is discarded, and the group locks are
+    /// lost.
     pub fn new(osc: Arc<Osc>, writeback: Arc<Writeback>, owner: Arc<dyn Owner>, evictions: &Arc<Evictions>) -> Ost {
         osc.locks().set_owner(Arc::downgrade(&owner));
         let evictions = evictions.clone();
@@ -38,8 +44,14 @@ impl Ost {
             if ost.evicted() {
                 evictions.note();
             }
-            if let Some(locks) = locks.upgrade() {
-                locks.forget();
+            let locks = locks.upgrade();
+            match &locks {
+                Some(locks) if ost.evicted() => {
+                    locks.forget();
+                    evictions.note_group_loss();
+                }
+                Some(locks) => locks.forget_all_but_groups(),
+                None => {}
             }
             let (dirty, evictions, presented) = (dirty.upgrade(), evictions.clone(), presented.clone());
             presented.forget();
@@ -50,18 +62,45 @@ impl Ost {
                     evictions.note();
                     ost.count_as_evicted();
                 }
-                let evicted = ost.evicted() || is_late;
-                if let Some(dirty) = dirty {
+                let reception = match returned {
+                    _ if ost.evicted() || is_late => Reception::Evicted,
+                    Return::Unawaited => Reception::Unawaited,
+                    _ => Reception::Awaited,
+                };
+                if let Some(dirty) = &dirty {
                     match returned {
                         Return::Late => dirty.not_retained(),
                         Return::Replayed(survival) => dirty.survived(&survival),
-                        Return::Complete => {}
+                        Return::Unawaited | Return::Complete => {}
                     }
-                    dirty.lost(evicted, ost.welcome().incarnation).await;
+                }
+                if let Some(locks) = locks {
+                    let lost = match reception {
+                        Reception::Awaited => regroup(&ost, &locks, &presented).await?,
+                        _ => lose_groups(&locks),
+                    };
+                    if lost > 0 {
+                        evictions.note_group_loss();
+                        tracing::error!(
+                            "{}: the restarted OST did not grant {lost} group locks again: reads and writes of \
+                             their members fail with EIO until they leave the group",
+                            ost.target()
+                        );
+                    }
+                }
+                if let Some(dirty) = dirty {
+                    dirty.lost(reception, ost.welcome().incarnation).await;
                 }
                 Ok(())
             })
         });
         Ost { osc, writeback, _owner: owner }
     }
+}
+
+/// Drops the group locks of before a restart. Returns their number.
+fn lose_groups(locks: &LockTable) -> usize {
+    let lost = locks.ungranted();
+    locks.lose(lost.iter().map(|(_, held)| held.cookie));
+    lost.len()
 }

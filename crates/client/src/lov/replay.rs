@@ -6,6 +6,7 @@
 //! Most changes have one transno. A change of several objects of which some had to wait for locks
 //! has one for each object, and is sent as several changes.
 
+use rustc_hash::FxHashSet;
 use sheen_rpc::{Cause, Recovering, RetainedChange};
 use sheen_wire::{
     Bulk, Errno, Fid, Ost, Result, frame,
@@ -33,6 +34,9 @@ struct Replay {
 pub enum Return {
     /// It did not wait for this client, so others may have changed its files since.
     Late,
+    /// It is in this process, and did not wait for this client. It has everything that it has
+    /// answered.
+    Unawaited,
     /// It has everything that it has answered.
     Complete,
     /// Its host failed, and it has these changes.
@@ -111,13 +115,7 @@ async fn present(
     wanted: &[(Fid, u8)],
     replays: &mut Vec<Replay>,
 ) -> Result<Vec<u64>> {
-    let (missing, lacking) = presented.for_recovery(wanted).await;
-    if let Some(mut missing) = missing {
-        for present in missing.requests.drain(..) {
-            ost.call(present).await.map_err(|e| e.errno())?;
-        }
-        presented.sent(missing);
-    }
+    let lacking = present_for(ost, presented, wanted).await?;
     let mut failed = Vec::new();
     replays.retain(|replay| {
         let mut may = true;
@@ -134,9 +132,29 @@ async fn present(
     Ok(failed)
 }
 
+/// Presents the capabilities for these rights on objects. Returns the objects for which the mount
+/// gets none.
+///
+/// # Errors
+/// The connection broke.
+pub(super) async fn present_for(
+    ost: &Recovering<Ost>,
+    presented: &Presented,
+    wanted: &[(Fid, u8)],
+) -> Result<FxHashSet<Fid>> {
+    let (missing, lacking) = presented.for_recovery(wanted).await;
+    if let Some(mut missing) = missing {
+        for present in missing.requests.drain(..) {
+            ost.call(present).await.map_err(|e| e.errno())?;
+        }
+        presented.sent(missing);
+    }
+    Ok(lacking)
+}
+
 fn late(ost: &Recovering<Ost>) -> Return {
     if ost.is_local() {
-        return Return::Complete;
+        return Return::Unawaited;
     }
     ost.forget(ost.retained().iter().map(|change| change.transno));
     Return::Late

@@ -50,8 +50,9 @@ pub struct WriteMode {
     /// Whether the client takes locks, unless the objects are contended. Otherwise the OSTs lock
     /// internally.
     pub lock: bool,
-    /// Whether the offset is valid only under locks that the caller holds. If they are lost by an
-    /// eviction, the write fails. A restarted OST accepts it before other clients get locks.
+    /// Whether the offset is valid only under locks that the caller holds: an append. If they are
+    /// lost by an eviction, the write fails. A restarted OST accepts it before other clients get
+    /// locks ([`crate::writeback::Appending`]).
     pub guarded: bool,
 }
 
@@ -142,7 +143,7 @@ impl Lov {
         held.begin(rpcs.iter().map(|rpc| rpc.ost));
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
-            self.write_rpc(file, ost, parts, mode, data.clone()).await?;
+            self.write_rpc(file, ost, parts, mode, data.clone(), held).await?;
             return Ok(len);
         }
         let runs = deal(layout, split, offset, data);
@@ -150,7 +151,7 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            self.write_rpc(file, ost, parts, mode, bulk).await.map_err(|e| (e, pieces))?;
+            self.write_rpc(file, ost, parts, mode, bulk, held).await.map_err(|e| (e, pieces))?;
             held.done(ost);
             Ok(())
         });
@@ -186,6 +187,7 @@ impl Lov {
         parts: Vec<Part>,
         mode: WriteMode,
         bulk: Bulk,
+        held: &InUse,
     ) -> Result<(), NotWritten> {
         let WriteMode { sync, guarded, .. } = mode;
         let target = self.ost(ost).await?;
@@ -196,8 +198,12 @@ impl Lov {
         let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
         let request = Request::Write { parts, sync, mtime: None, grant, held: guarded };
         let request = osc.request(request).bulk(bulk);
-        let request = if guarded { request.guarded() } else { request };
-        let response = request.send().await?;
+        let append = if guarded { held.append(ost) } else { None };
+        let response = match append {
+            Some(append) => append.send(request).await?,
+            None if guarded => request.guarded().send().await?,
+            None => request.send().await?,
+        };
         match response.body {
             Reply::Done { epoch, granted, .. } => {
                 writeback.granted(granted);

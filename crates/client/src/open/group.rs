@@ -21,14 +21,23 @@ pub(crate) enum Group {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub gid: u64,
-    _locks: Vec<LockRef>,
+    locks: Vec<LockRef>,
+    /// The mount's number of losses of group locks, before the locks were requested.
+    losses: u64,
     _seat: Seat,
 }
 
 impl Member {
-    /// Combines the locks of the group `gid` with the seat in it.
-    pub fn new(gid: u64, locks: Vec<LockRef>, seat: Seat) -> Member {
-        Member { gid, _locks: locks, _seat: seat }
+    /// Combines the locks of the group `gid` with the seat in it. `losses`: the mount's number of
+    /// losses of group locks, before the locks were requested.
+    pub fn new(gid: u64, locks: Vec<LockRef>, losses: u64, seat: Seat) -> Member {
+        Member { gid, locks, losses, _seat: seat }
+    }
+
+    /// Whether a lock was lost. `losses`: the mount's present number of losses of group locks.
+    pub fn is_lost(&self, losses: u64) -> bool {
+        // The locks of a file can be many, and losses are rare.
+        losses != self.losses && self.locks.iter().any(LockRef::is_lost)
     }
 }
 

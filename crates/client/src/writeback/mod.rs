@@ -23,6 +23,7 @@
 //! for a failure of the OST's host. Before there are too many, the OST is asked to make them
 //! durable.
 
+mod appends;
 pub mod extents;
 mod follow;
 pub mod pattern;
@@ -43,7 +44,7 @@ use std::{
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
-use sheen_rpc::BoxFuture;
+use sheen_rpc::{BoxFuture, URGENT_IN_FLIGHT_MAX};
 use sheen_rt::{Instant, Rt, operation};
 use sheen_wire::{
     Bulk, Errno, Fid, JobId, Time,
@@ -52,6 +53,8 @@ use sheen_wire::{
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{failure::Result, osc::Osc};
+pub use appends::Appending;
+use appends::Appends;
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
 pub use unsynced::{Changed, Survival, Unsynced};
@@ -67,6 +70,9 @@ pub const MAX_DIRTY_MB_LIMIT: u64 = 2048;
 const GRANT_BYTES: u64 = 8 << 20;
 /// Maximum number of concurrent write requests with dirty data to one OST.
 const SENDS_MAX: usize = 8;
+/// Maximum number of concurrent writes of appends to one OST. Beside [`SENDS_MAX`] others, one slot
+/// of urgent requests is left for cancels of locks.
+const APPENDS_MAX: usize = URGENT_IN_FLIGHT_MAX - SENDS_MAX - 1;
 /// Maximum number of runs of one object in one request.
 const RUNS_MAX: usize = PARTS_MAX / 2;
 /// Maximum number of files with a stored error.
@@ -99,6 +105,7 @@ pub struct Writeback {
     /// Signals that data was written or discarded.
     changed: Notify,
     sends: Semaphore,
+    appends: Arc<Appends>,
 }
 
 struct State {
@@ -129,6 +136,19 @@ struct Object {
     /// [`State::grant_losses`] when the oldest of this dirty data was written. If it is not the
     /// present number, the OST does not know the grant of all the dirty data.
     grant_losses: u64,
+}
+
+/// How an OST that has lost all locks treats this client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reception {
+    /// It was restarted, and serves other clients only after the report of this client.
+    Awaited,
+    /// It was restarted in this process, and did not wait for this client. It accepts the dirty
+    /// data. Other clients may have got locks meanwhile.
+    Unawaited,
+    /// It has evicted this client, or the restarted OST did not wait for it. Other clients may have
+    /// written since.
+    Evicted,
 }
 
 /// Result of [`Writeback::put`].
@@ -192,7 +212,14 @@ impl Writeback {
             }),
             changed: Notify::new(),
             sends: Semaphore::new(SENDS_MAX),
+            appends: Appends::new(APPENDS_MAX),
         })
+    }
+
+    /// Registers an append. The caller then checks that it still holds the locks under which it
+    /// found the end.
+    pub fn begin_append(&self) -> Appending {
+        self.appends.begin()
     }
 
     /// Stores data of an object. The caller has a PW lock on it in use.
@@ -394,30 +421,37 @@ impl Writeback {
     }
 
     /// Handles the loss of all locks and grants. After a restart of the OST, sends the dirty data
-    /// again at once, and then reports to the OST of this `incarnation` that it has all. The OST
-    /// waits for the report before it serves other clients. If the OST `evicted` the client, other
-    /// clients may have written since. So it discards the dirty data and aborts the requests in
-    /// flight, which have ended when this function returns.
-    pub async fn lost(self: &Arc<Self>, evicted: bool, incarnation: u64) {
+    /// again at once, and then reports to the OST of this `incarnation` that it has all. An OST
+    /// that waits for this client serves other clients only after the report. If other clients may
+    /// have written since, discards the dirty data instead, and aborts the requests in flight.
+    /// Appends are aborted as soon as other clients may have got locks. Aborted requests have ended
+    /// when this function returns.
+    pub async fn lost(self: &Arc<Self>, reception: Reception, incarnation: u64) {
         {
             let mut state = self.state.lock();
             state.grant = 0;
             state.grant_losses += 1;
         }
-        if !evicted {
-            self.begin_report(incarnation);
-            return;
+        if reception == Reception::Evicted {
+            self.discard_all();
+            self.sends_end().await;
         }
-        self.discard_all();
+        if reception != Reception::Awaited {
+            self.appends.abort().await;
+        }
+        self.begin_report(incarnation);
+    }
+
+    /// Waits until no request with dirty data is in flight.
+    async fn sends_end(&self) {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if self.state.lock().sending == 0 {
-                break;
+                return;
             }
             changed.await;
         }
-        self.begin_report(incarnation);
     }
 
     /// Records an answered change of a file as unsynced. If much is retained, starts a sync.
@@ -449,7 +483,8 @@ impl Writeback {
         let this = self.clone();
         drop(self.rt.spawn("osc_flush", async move {
             this.flush_all().await;
-            // Appends, at an end of file that was found under a lock.
+            // At an end of file that was found under locks of before.
+            this.appends.end().await;
             this.osc.import().guarded_requests_end().await;
             let recovered = Request::Recovered { incarnation };
             // An OST that does not get it has evicted this client, or was restarted again.

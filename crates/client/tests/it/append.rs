@@ -215,3 +215,74 @@ fn append_that_met_sealed_object_completes_at_its_offset() {
         assert_eq!(there, [[&[7; 65_530][..], &[8; 6]].concat(), vec![8; 14]]);
     });
 }
+
+/// Occupies the only request slot with a read that the OST does not answer.
+async fn occupy_slots(m: &Mounted, file: &Arc<OpenFile>) -> sheen_rt::JoinHandle<()> {
+    m.params.set("osc.*.max_rpcs_in_flight", "1").unwrap();
+    m.world.state.lock().habits.blind = true;
+    let (client, file) = (m.client.clone(), file.clone());
+    let reading = m.net.rt().spawn("read", async move { drop(client.read(&file, 0, 10).await.unwrap()) });
+    m.net.rt().sleep(Duration::from_millis(50)).await;
+    reading
+}
+
+/// Returns the requests that have to do with a recovery.
+fn of_recovery(log: Vec<String>) -> Vec<String> {
+    log.into_iter().filter(|line| line.contains(" write ") || line.contains("recover")).collect()
+}
+
+/// The end of the file was found under a lock that a restart of the OST loses, and the write is not
+/// sent yet. The OST serves other clients after the report of this client. Requests that it answers
+/// only then have all slots.
+#[test]
+fn report_to_a_restarted_ost_waits_for_appends_that_have_found_the_end() {
+    with_tcp(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        append(&m, &file, 10).await;
+        let reading = occupy_slots(&m, &file).await;
+        m.stop_ost(0);
+        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 10])).await });
+        rt.sleep(Duration::from_millis(50)).await;
+        m.world.asked();
+        m.world.state.lock().habits.hold = true;
+        m.start_ost(0);
+        rt.sleep(Duration::from_secs(5)).await;
+        assert_eq!(of_recovery(m.world.asked()), ["ost0 recover"]);
+        m.world.state.lock().habits.hold = false;
+        assert_eq!(appending.await.unwrap(), Ok(10));
+        rt.sleep(Duration::from_secs(1)).await;
+        let order = ["ost0 write parts=1 len=10 sync=false", "ost0 recovered"];
+        assert_eq!(of_recovery(m.world.asked()), order);
+        m.world.state.lock().habits.blind = false;
+        reading.await.unwrap();
+        let there = m.world.state.lock().objects.values().next().unwrap().data.clone();
+        assert_eq!(there, [[7; 10], [8; 10]].concat());
+    });
+}
+
+/// Other clients may have appended meanwhile.
+#[test]
+fn unsent_append_fails_if_the_restarted_ost_did_not_wait_for_the_client() {
+    with_tcp(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        append(&m, &file, 10).await;
+        let reading = occupy_slots(&m, &file).await;
+        m.stop_ost(0);
+        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 10])).await });
+        rt.sleep(Duration::from_millis(50)).await;
+        m.world.asked();
+        m.world.state.lock().habits.forgetful = true;
+        m.start_ost(0);
+        assert_eq!(appending.await.unwrap(), Err(Errno::EIO));
+        m.world.state.lock().habits.blind = false;
+        reading.await.unwrap();
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(of_recovery(m.world.asked()), ["ost0 recover", "ost0 recovered"]);
+        append(&m, &file, 10).await;
+        assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, 20);
+    });
+}

@@ -1,13 +1,18 @@
-//! Log lines of requests that failed for good, over fake servers.
+//! Requests that fail for good, and their log lines, over fake servers.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_client::OpenFile;
-use sheen_wire::{Errno, mds::flags};
+use sheen_wire::{Errno, Mds, mds::flags};
 use tracing_subscriber::{Layer, layer::SubscriberExt};
 
-use crate::fake::{Mounted, ROOT, bulk, name, root, with_tcp};
+use crate::fake::{FakeMds, Mounted, ROOT, bulk, name, root, with_tcp};
+
+/// How long operations of a mount over tcp wait for a disconnected server: as with `-o soft=100`.
+const SOFT: Duration = Duration::from_secs(100);
+/// The pauses and attempts to connect that a failure may add to this time.
+const ROUNDS: Duration = Duration::from_secs(10);
 
 /// Records the messages of all log lines.
 #[derive(Clone, Default)]
@@ -68,5 +73,31 @@ fn read_from_inactive_ost_logs_the_reason() {
         assert_eq!(m.client.read_as(&file, 0, 4, false).await.map(|_| ()), Err(Errno::EIO));
         let lines = log.failed();
         assert_eq!(lines, ["request failed: sheen-OST0000: read: the OST is inactive on this mount (EIO)"]);
+    });
+}
+
+#[test]
+fn soft_mount_fails_operations_on_disconnected_servers_when_its_time_is_over() {
+    with_tcp(1, 65536, &[0], async |m| {
+        let (file, rt) = (written(&m).await, m.net.rt().clone());
+        let mkdir = async || m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.map(drop);
+        m.server.remove("sheen-MDT0000");
+        let since = rt.now();
+        assert_eq!(mkdir().await, Err(Errno::ETIMEDOUT));
+        let waited = rt.now().since(since);
+        assert!((SOFT..SOFT + ROUNDS).contains(&waited), "mkdir waited {waited:?}");
+        {
+            let mut state = m.world.state.lock();
+            state.incarnation = 2;
+            state.open.clear();
+        }
+        m.server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
+        assert_eq!(mkdir().await, Ok(()), "the MDT is back");
+
+        m.server.remove("sheen-OST0000");
+        let since = rt.now();
+        assert_eq!(m.client.read_as(&file, 0, 4, false).await.map(drop), Err(Errno::ETIMEDOUT));
+        let waited = rt.now().since(since);
+        assert!((SOFT..SOFT + ROUNDS).contains(&waited), "read waited {waited:?}");
     });
 }

@@ -7,6 +7,7 @@ mod coherence;
 mod data;
 mod failures;
 mod fake;
+mod groups;
 mod life;
 mod mirrors;
 mod opens;

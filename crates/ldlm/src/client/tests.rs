@@ -320,3 +320,48 @@ fn client_eviction_drops_all_locks_and_requests() {
     let again = add(&mut locks, object(2), Mode::Pr, Policy::extent(0, EOF), at(0));
     assert!(locks.held(again).is_some());
 }
+
+#[test]
+fn group_locks_outlive_a_restart_of_the_server_and_are_granted_again() {
+    let (mut locks, _) = with(object(2), Mode::Pr, Policy::extent(0, EOF));
+    let group = add_group(&mut locks, 7);
+    let pending = locks.begin(object(3), Mode::Group, Policy::group(7));
+    assert_eq!(locks.ungranted(), []);
+    assert_eq!(locks.restarted(), [object(2)]);
+    let held = Held { cookie: group, id: LockId::NONE, mode: Mode::Group, policy: Policy::group(7) };
+    assert_eq!(locks.ungranted(), [(object(3), held)]);
+    assert_eq!(locks.in_group(object(3)), Some(held));
+    let mut actions = Vec::new();
+    assert!(!locks.granted(pending, LockId(5), Mode::Group, Policy::group(7), &mut actions), "it was forgotten");
+    assert_eq!(actions.drain(..).as_slice(), [Action::Cancel { id: LockId(5) }]);
+    // Twice: the first reply may have been lost.
+    locks.regranted(group, LockId(6), &mut actions);
+    locks.regranted(group, LockId(6), &mut actions);
+    assert_eq!(locks.ungranted(), []);
+    locks.release(at(0), group, &mut actions);
+    locks.release(at(0), group, &mut actions);
+    assert_eq!(actions.drain(..).as_slice(), [flush(&locks, group, object(3))]);
+
+    // Restarted once more during the flush. The flush ends before the lock is granted again.
+    assert_eq!(locks.restarted(), []);
+    assert_eq!(locks.ungranted().len(), 1);
+    assert_eq!((locks.cancelled(group), locks.cancels_queued()), (None, 0));
+    locks.regranted(group, LockId(7), &mut actions);
+    assert_eq!(actions, [Action::Cancel { id: LockId(7) }]);
+    assert_eq!(locks.stats().lock_count, 0);
+}
+
+#[test]
+fn group_lock_that_a_restarted_server_does_not_grant_is_dropped() {
+    let mut locks = Locks::new(Tunables::default());
+    let group = add_group(&mut locks, 7);
+    locks.lost(group);
+    assert!(locks.held(group).is_some(), "the server has granted it");
+    locks.restarted();
+    locks.lost(group);
+    assert!(locks.held(group).is_none() && locks.in_group(object(3)).is_none());
+    let mut actions = Vec::new();
+    locks.release(at(0), group, &mut actions);
+    assert_eq!(actions, []);
+    assert_eq!(locks.stats().lock_count, 0);
+}

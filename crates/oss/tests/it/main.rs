@@ -12,6 +12,7 @@ mod glimpse;
 mod grants;
 mod locks;
 mod markers;
+mod recovery;
 #[allow(clippy::disallowed_methods, reason = "it damages objects on the real disk")]
 mod scrub;
 mod seal;

@@ -254,6 +254,18 @@ impl Mounted {
         index
     }
 
+    /// Stops an OST. The restarted one knows no locks.
+    pub fn stop_ost(&self, index: u32) {
+        self.server.remove(&format!("sheen-OST{index:04x}"));
+        let mut state = self.world.state.lock();
+        state.habits.restarts += 1;
+        state.locks.held.retain(|_, held| held.ost != Some(index));
+    }
+
+    pub fn start_ost(&self, index: u32) {
+        add_ost(&self.server, &self.world, index);
+    }
+
     pub fn size_of_object(&self, index: usize) -> Option<usize> {
         self.world.state.lock().objects.values().nth(index).map(|o| o.data.len())
     }

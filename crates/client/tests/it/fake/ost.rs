@@ -161,6 +161,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             state.habits.glimpsed.extend(answers);
             Ok(Reply::Ok.into())
         }
+        Request::Recover if state.habits.forgetful => Err(Errno::ESTALE),
         // It reports no lost epochs, so that clients notice them by themselves.
         Request::Recover => Ok(Reply::Recovering { epoch: 1, lost: Vec::new() }.into()),
         Request::Replay { changes, .. } => Ok(Reply::Replayed(vec![Ok(()); changes.len()]).into()),

@@ -131,6 +131,8 @@ pub struct Habits {
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
     /// Number of restarts so far.
     pub restarts: u64,
+    /// Whether restarted ones did not wait for the client.
+    pub forgetful: bool,
     /// Sealed objects.
     pub sealed: BTreeSet<Fid>,
     /// Destroyed objects.
