@@ -6,7 +6,7 @@
 
 use sheen_tests::sim::{
     cluster::{as_host, as_user},
-    crashes::{Crash, crashes},
+    crashes::{Crash, crashes, crashes_with_data},
     lost_client::{shared_changes, without_mdt, without_ost},
     ost_crash::{appends_and_crashes, late_writer, lost_writer, ost_crashes},
     outage::read_through_outages,
@@ -43,6 +43,26 @@ fn no_answered_change_is_lost_by_mds_crashes() {
     run(1506, 0);
     // The MDT had committed an O_TMPFILE without an answer, and made it again when it was resent.
     run(4752, 0);
+}
+
+#[test]
+fn no_answered_change_to_files_on_the_mdt_is_lost_by_crashes_of_any_server() {
+    let run = |seed, log| crashes_with_data(seed, 3 * OPS, 6, Crash::Any, log);
+    seeds("no_answered_change_to_files_on_the_mdt_is_lost_by_crashes_of_any_server", 300, run);
+    // An O_TMPFILE was resent after its file had been deleted. It got the same object on the MDT.
+    run(36, 0);
+}
+
+#[test]
+fn no_answered_change_is_lost_by_crashes_of_several_servers_at_once() {
+    let run = |seed, log| crashes_with_data(seed, 3 * OPS, 4, Crash::Several, log);
+    seeds("no_answered_change_is_lost_by_crashes_of_several_servers_at_once", 200, run);
+    // A power failure had undone a part of the removal of an object, and its replay failed.
+    run(858, 0);
+    // Of two operations that asked the MDT for a layout, the slower one had the older reply.
+    run(927, 0);
+    // A sync had answers of before the crash, and compared them with changes of after it.
+    run(972, 0);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! A change is recorded with its transno, the incarnation of the server that answered, and the
 //! inodes that it concerns. A restarted MDT has its committed changes and those that this client
 //! replayed (module `replay`). The others are lost, and the next sync of one of their inodes fails
-//! with EIO. The error is reported once per inode; a sync of everything reports it once as well.
+//! with EIO. The error is reported once per inode; a sync of everything reports it once as well. If
+//! a reply is processed only after the recovery that lost its change, the change counts as lost,
+//! too.
 //!
 //! Bounds: the MDT commits every few seconds, so only recent changes are recorded. Beyond
 //! [`CHANGES_MAX`] the oldest ones are dropped. If one of these is lost, only a sync of everything
@@ -38,6 +40,9 @@ struct State {
     changes: BTreeSet<(u64, Fid)>,
     /// Highest transno that was dropped from `changes` because of its bound.
     dropped: u64,
+    /// Changes that could not be replayed: the incarnation that had answered them, and transno. The
+    /// later lives may have given the transnos to other changes. At most [`LOST_MAX`].
+    failed: BTreeSet<(u64, u64)>,
     /// Inodes with lost changes, until a sync reports it.
     lost: LruCache<Fid, (), FxBuildHasher>,
     /// Changes were lost, and no sync of everything has reported it.
@@ -63,6 +68,7 @@ impl Uncommitted {
             survived: Outcome::default(),
             changes: BTreeSet::new(),
             dropped: 0,
+            failed: BTreeSet::new(),
             lost: LruCache::with_hasher(LOST_MAX, FxBuildHasher),
             lost_any: false,
         }))
@@ -80,6 +86,10 @@ impl Uncommitted {
         }
         if state.incarnation != incarnation {
             // The server was restarted before this reply was processed.
+            if state.failed.contains(&(incarnation, transno)) {
+                state.lose(inodes.collect());
+                return;
+            }
             if transno <= state.survived.committed {
                 return;
             }
@@ -119,6 +129,11 @@ impl Uncommitted {
     /// Records that these changes could not be replayed.
     pub fn not_replayed(&self, transnos: &BTreeSet<u64>) {
         let mut state = self.0.lock();
+        let incarnation = state.incarnation;
+        state.failed.extend(transnos.iter().map(|transno| (incarnation, *transno)));
+        while state.failed.len() > LOST_MAX.get() {
+            state.failed.pop_first();
+        }
         let lost = state.changes.extract_if(.., |(transno, _)| transnos.contains(transno));
         let lost: BTreeSet<Fid> = lost.map(|(_, inode)| inode).collect();
         if !lost.is_empty() {
@@ -247,6 +262,19 @@ mod tests {
         at.restarted(LIFE + 2, Outcome { committed: 12, replayed: BTreeSet::from([14]) });
         assert_eq!([11, 14].map(|oid| at.synced(fid(oid))), [Ok(()); 2]);
         assert_eq!(at.synced(fid(13)), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn change_that_was_not_replayed_is_lost_also_after_a_second_crash() {
+        let at = Uncommitted::new();
+        change(&at, LIFE, 10, 0, 1);
+        at.not_replayed(&BTreeSet::from([12]));
+        at.restarted(LIFE + 1, Outcome { committed: 10, replayed: BTreeSet::from([13]) });
+        // The next life has committed the change that was replayed after it.
+        at.restarted(LIFE + 2, had(20));
+        change(&at, LIFE, 12, 0, 2);
+        change(&at, LIFE, 13, 0, 3);
+        assert_eq!([2, 3].map(|oid| at.synced(fid(oid))), [Err(Errno::EIO), Ok(())]);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use sheen_rt::operation;
 
 use crate::Ost;
 
-const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// Counters of `obdfilter.*.stats`, with Lustre's names where Lustre has them.
 pub const COUNTERS: &[(&str, &str)] = &[
     ("read_bytes", "bytes"),
@@ -58,7 +57,7 @@ impl Ost {
 
     /// Returns the present moment, for statistics of jobs.
     pub(crate) fn moment(&self) -> Moment {
-        Moment { wall: self.rt.wall(), secs: self.rt.now().as_nanos() / NANOS_PER_SEC }
+        Moment::new(self.rt.wall(), self.rt.now().as_nanos())
     }
 
     /// Counts the bytes of a read or write: `counter` is [`READ_BYTES`] or [`WRITE_BYTES`].

@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use sheen_rt::sim::World;
 
 use super::{
     CLIENTS, MDS, OSSES,
-    cluster::{Node, bad_network_config, start},
+    cluster::{Node, bad_network_config, start_as},
     faults::{calm, trouble},
     run::Run,
-    scenario::{Objects, Trace, boot, settle, simulate},
+    scenario::{Objects, Trace, boot_as, settle, simulate},
 };
 
 /// Time between two crashes, at most.
@@ -27,20 +28,55 @@ pub enum Crash {
     Oss,
     /// A random server.
     Any,
+    /// Several random servers at once, often all.
+    Several,
+}
+
+impl Crash {
+    /// Returns the servers whose power fails at once.
+    fn hosts(self, rng: &mut Rng) -> Vec<u32> {
+        let oss = |rng: &mut Rng| vec![OSSES[rng.usize(0..OSSES.len())]];
+        match self {
+            Crash::Mds => vec![MDS],
+            Crash::Oss => oss(rng),
+            Crash::Any => {
+                if rng.bool() {
+                    vec![MDS]
+                } else {
+                    oss(rng)
+                }
+            }
+            Crash::Several => {
+                let mut hosts: Vec<u32> = [MDS].into_iter().chain(OSSES).collect();
+                rng.shuffle(&mut hosts);
+                hosts.truncate(rng.usize(2..2 * OSSES.len()));
+                hosts
+            }
+        }
+    }
 }
 
 /// Runs operations while the power of servers fails `crashes` times, also during recoveries. In
 /// every second seed connections break as well.
 pub fn crashes(seed: u64, ops: usize, crashes: usize, which: Crash, log: usize) -> Trace {
+    crashes_of(seed, ops, crashes, which, false, log)
+}
+
+/// As [`crashes`], with an MDT that has a data service: files may begin on the MDT, as they do by
+/// default.
+pub fn crashes_with_data(seed: u64, ops: usize, crashes: usize, which: Crash, log: usize) -> Trace {
+    crashes_of(seed, ops, crashes, which, true, log)
+}
+
+fn crashes_of(seed: u64, ops: usize, crashes: usize, which: Crash, on_mdt: bool, log: usize) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {
-        let (mut nodes, run) = boot(world, seed).await;
+        let (mut nodes, run) = boot_as(world, seed, on_mdt).await;
         let trouble = seed.is_multiple_of(2).then(|| trouble(world, seed));
         run.state().may_lack_stripes = which != Crash::Mds;
         let programs = run.begin(ops);
         for _ in 0..crashes {
-            let is_mds = which == Crash::Mds || (which == Crash::Any && run.state().rng.bool());
-            let host = if is_mds { MDS } else { OSSES[run.state().rng.usize(0..OSSES.len())] };
-            crash(world, &run, host, &mut nodes).await;
+            let hosts = which.hosts(&mut run.state().rng);
+            crash(world, &run, &hosts, on_mdt, &mut nodes).await;
         }
         if let Some(trouble) = trouble {
             calm(world, &trouble);
@@ -57,14 +93,25 @@ pub fn crashes(seed: u64, ops: usize, crashes: usize, which: Crash, log: usize) 
     })
 }
 
-/// Cuts the power of a server at a random moment, and restarts it after a while.
-async fn crash(world: &World, run: &Run, host: u32, nodes: &mut Vec<Node>) {
+/// Cuts the power of servers at a random moment, and restarts each after a while.
+async fn crash(world: &World, run: &Run, hosts: &[u32], on_mdt: bool, nodes: &mut Vec<Node>) {
     let rt = world.rt(CLIENTS[0]);
     let random = |max: Duration| Duration::from_micros(run.state().rng.u64(0..max.as_micros() as u64));
     rt.sleep(random(LIFE_MAX)).await;
-    world.note(&format!("the power of host {host} fails"));
-    world.crash_host(host);
-    rt.sleep(random(DOWN_MAX)).await;
-    // It may fail again while it starts.
-    nodes.push(start(world, host).await.expect("nothing else crashes it"));
+    world.note(&format!("the power of hosts {hosts:?} fails"));
+    hosts.iter().for_each(|host| world.crash_host(*host));
+    let restarts: Vec<_> = hosts
+        .iter()
+        .map(|host| {
+            let (world, rt, host, down) = (world.clone(), rt.clone(), *host, random(DOWN_MAX));
+            world.clone().rt(CLIENTS[0]).spawn("restart", async move {
+                rt.sleep(down).await;
+                // An OST starts when it reaches the MGS.
+                start_as(&world, host, on_mdt).await.expect("nothing else crashes it")
+            })
+        })
+        .collect();
+    for restart in restarts {
+        nodes.push(restart.await.expect("clients do not crash"));
+    }
 }

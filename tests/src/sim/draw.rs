@@ -16,7 +16,7 @@ use super::{
     cluster::acts_as_user,
     model::Model,
     op::Op,
-    striping::STRIPINGS,
+    striping::{ON_MDT, STRIPINGS, Striping},
 };
 
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "longer-than-the-others"];
@@ -45,6 +45,8 @@ pub struct Draw<'a> {
     pub client: usize,
     /// Whether to draw migrations.
     pub migrates: bool,
+    /// Whether the MDT has a data service, so that layouts may begin on the MDT.
+    pub on_mdt: bool,
 }
 
 impl Draw<'_> {
@@ -245,16 +247,21 @@ impl Draw<'_> {
         let new = |i: &super::model::Inode| i.striping.is_none() || i.is_dir();
         let fids: Vec<Fid> = self.model.inodes.iter().filter(|(f, i)| **f != ROOT && new(i)).map(|(f, _)| *f).collect();
         match self.one_of(&fids) {
-            Some(fid) if self.chance(50) => {
-                Op::SetStripe { fid, striping: STRIPINGS[self.rng.usize(0..STRIPINGS.len())] }
-            }
+            Some(fid) if self.chance(50) => Op::SetStripe { fid, striping: self.any_striping() },
             _ => Op::GetStripe { fid: self.any() },
         }
     }
 
+    fn any_striping(&mut self) -> Striping {
+        if self.on_mdt && self.rng.bool() {
+            return ON_MDT[self.rng.usize(0..ON_MDT.len())];
+        }
+        STRIPINGS[self.rng.usize(0..STRIPINGS.len())]
+    }
+
     /// Returns the default layout of the root in this run, if it has one.
     pub fn root_striping(&mut self) -> Option<Op> {
-        let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
+        let striping = self.any_striping();
         self.chance(60).then_some(Op::SetStripe { fid: ROOT, striping })
     }
 
@@ -263,7 +270,7 @@ impl Draw<'_> {
         // For a file without a layout it is undefined whether it gets its own layout before the
         // migration.
         self.model.inode(fid).ok()?.striping?;
-        let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
+        let striping = self.any_striping();
         let group = self.rng.bool().then(|| self.rng.u64(1..1 << 40));
         // A group lock covers the whole file. A self-extending component then extends as far as it
         // can, even if the migration fails. So such files are migrated without a group.

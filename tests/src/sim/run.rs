@@ -56,6 +56,8 @@ pub struct State {
     pub may_lack_stripes: bool,
     /// Whether operations include migrations.
     pub migrates: bool,
+    /// Whether layouts may begin on the MDT.
+    pub on_mdt: bool,
     /// Operations whose replies were not compared.
     pub doubtful: Vec<Op>,
     /// Files that such operations may have changed.
@@ -88,6 +90,7 @@ impl Run {
             rule: Rule::Exact,
             may_lack_stripes: false,
             migrates: false,
+            on_mdt: false,
             doubtful: Vec::new(),
             doubtful_files: BTreeSet::new(),
             doubtful_writes: BTreeSet::new(),
@@ -202,8 +205,8 @@ impl Run {
 impl State {
     fn start(&mut self, client: usize) -> Option<Started> {
         for _ in 0..DRAWS {
-            let migrates = self.migrates;
-            let drawn = Draw { rng: &mut self.rng, model: &self.model, client, migrates }.op();
+            let (migrates, on_mdt) = (self.migrates, self.on_mdt);
+            let drawn = Draw { rng: &mut self.rng, model: &self.model, client, migrates, on_mdt }.op();
             if let Some(op) = drawn
                 && let Some(started) = self.admit(op)
             {

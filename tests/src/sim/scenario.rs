@@ -17,14 +17,14 @@ use sheen_wire::{Bulk, Errno, Fid, fid::ROOT, mds::flags};
 
 use super::{
     CLIENTS, MDS, OSSES,
-    cluster::{Node, bad_network_config, check_mdt, mount, start, start_all},
+    cluster::{Node, bad_network_config, check_mdt, mount, start, start_some},
     draw::Draw,
     faults::{calm, trouble},
     model::{Model, Rule},
     op::Op,
     run::Run,
     striping::{STRIPINGS, layout},
-    tree::{Tree, assert_same, objects, visible, walk, without_counts},
+    tree::{Tree, assert_same, data_objects, objects, visible, walk, without_counts},
 };
 
 /// Environment variable with the one seed to run. All its events are printed.
@@ -84,8 +84,13 @@ pub fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl
 }
 
 /// Starts all hosts: first the servers, then the clients.
-pub(super) async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
-    let nodes = start_all(world).await;
+async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
+    boot_as(world, seed, false).await
+}
+
+/// As [`boot`]. With `on_mdt`, the MDT has a data service, and layouts may begin on the MDT.
+pub(super) async fn boot_as(world: &World, seed: u64, on_mdt: bool) -> (Vec<Node>, Arc<Run>) {
+    let nodes = start_some(world, OSSES.len(), on_mdt).await;
     let mut clients = Vec::new();
     for host in CLIENTS {
         clients.push(mount(world, host).await);
@@ -93,8 +98,9 @@ pub(super) async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
     let run = Run::new(world, clients, seed, Model::default());
     let striping = {
         let mut state = run.state();
+        state.on_mdt = on_mdt;
         let model = state.model.clone();
-        Draw { rng: &mut state.rng, model: &model, client: 0, migrates: false }.root_striping()
+        Draw { rng: &mut state.rng, model: &model, client: 0, migrates: false, on_mdt }.root_striping()
     };
     if let Some(op) = striping {
         run.alone(0, op).await;
@@ -158,7 +164,8 @@ pub(super) type Objects = BTreeSet<(u32, Fid)>;
 /// not removed in time.
 async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
     let rt = world.rt(CLIENTS[0]);
-    let left = || objects(world).into_iter().filter(|o| !tree.objects.contains(o) && !waste.contains(o)).collect();
+    let all = || objects(world).into_iter().chain(data_objects(world));
+    let left = || all().filter(|o| !tree.objects.contains(o) && !waste.contains(o)).collect();
     let end = world.now() + CLEANUP;
     loop {
         let left: Objects = left();

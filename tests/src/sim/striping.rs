@@ -169,7 +169,7 @@ impl Striping {
             match parts.last_mut() {
                 Some(last) if c.is_extension() => (last.end, last.kind) = (c.end, Kind::Growing),
                 None if c.is_on_mdt() => parts.push(on_mdt(c.end)),
-                Some(last) if grows && last.size == c.stripe_size => last.end = c.end,
+                Some(last) if grows && last.kind != Kind::OnMdt && last.size == c.stripe_size => last.end = c.end,
                 _ => parts.push(part(c.end, c.stripe_count, u64::from(c.stripe_size))),
             }
         }

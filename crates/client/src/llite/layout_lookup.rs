@@ -187,6 +187,10 @@ impl Client {
     async fn ask_whether_it_is_there(&self, file: &OpenFile) -> Result<()> {
         let request = Request::GetAttr { fid: file.fid(), layout_known: false };
         let entry = mdc::entry(self.mdc.request(request).reply().await?)?;
+        if !file.is_unsure() {
+            // Another operation has asked as well, and may know a later layout than this reply.
+            return Ok(());
+        }
         let Some(known) = file.confirm(entry.layout.as_ref()) else { return Ok(()) };
         if self.has_left(&known).await {
             file.confirm_moved();

@@ -82,7 +82,8 @@ struct Note {
     transnos: (u64, u64),
     /// Whether this client retains all of them until they are durable.
     is_retained: bool,
-    /// Number of the last change.
+    /// Numbers of the first and the last change.
+    first: u64,
     change: u64,
     /// Epoch in which a sync of all files reported the loss of these changes.
     reported_all: Option<u64>,
@@ -121,7 +122,8 @@ impl Unsynced {
         {
             epoch = survived.epoch;
         }
-        let new = || Note { epoch, transnos: (transno, transno), is_retained: true, change, reported_all: None };
+        let transnos = (transno, transno);
+        let new = || Note { epoch, transnos, is_retained: true, first: change, change, reported_all: None };
         let note = state.notes.get_or_insert_mut((file, ost), new);
         note.change = change;
         note.transnos = (note.transnos.0.min(transno), note.transnos.1.max(transno));
@@ -198,7 +200,9 @@ impl Unsynced {
         let mut guard = self.0.lock();
         let state = &mut *guard;
         let (mut durable, mut lost) = (Vec::new(), 0_usize);
-        for (&(file, ost), note) in &mut state.notes {
+        // Others were made after the sync began. The OST may have been restarted since its answer.
+        let is_covered = |note: &Note| note.first <= before;
+        for (&(file, ost), note) in state.notes.iter_mut().filter(|(_, note)| is_covered(note)) {
             let Ok(at) = osts.binary_search_by_key(&ost, |o| o.0) else { continue };
             let epoch = osts[at].1;
             // The OST may have been restarted after its answer, while others had not answered yet.
@@ -307,6 +311,16 @@ mod tests {
         changed(&unsynced, FILE, 0, 2);
         assert_eq!(unsynced.synced(FILE, 0, slow, 2), Ok(()));
         assert_eq!(sync(&unsynced, FILE, 0, 3), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn syncfs_does_not_judge_changes_made_after_it_began() {
+        let unsynced = Unsynced::new();
+        let before = unsynced.before_all();
+        // The OST has answered the sync in epoch 1, and was restarted.
+        changed(&unsynced, FILE, 0, 2);
+        assert_eq!(unsynced.synced_all(before, &[(0, 1)]), Ok(()));
+        assert_eq!(sync(&unsynced, FILE, 0, 3), Err(Errno::EIO), "the change is still noted");
     }
 
     #[test]

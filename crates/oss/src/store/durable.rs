@@ -5,8 +5,8 @@
 //! Invariants:
 //! * a bit is set after a sync of everything that was made before. So a power failure loses no
 //!   object that has a bit;
-//! * it is cleared before the object is removed. A power failure can undo this, but nobody uses the
-//!   object's name any more;
+//! * it is cleared before the object is removed. A power failure can undo this. Only a replay uses
+//!   the object's name then, and does not take the object for lost;
 //! * an object that exists may have no bit: it is new, or older than this index. The scrub adds it.
 //!
 //! Objects of files on an MDT have no bits.

@@ -380,6 +380,15 @@ impl Files {
         Err(io::Error::from_raw_os_error(Errno::EIO.0))
     }
 
+    /// Whether an object that was durable has no file: it is lost, or a power failure has undone a
+    /// part of its removal.
+    pub fn is_missing(&self, object: Fid) -> bool {
+        let is_not_found = |e: io::Error| e.kind() == io::ErrorKind::NotFound;
+        self.durable.has(object)
+            && !self.shard(object).contains(&object)
+            && self.disk.metadata(self.path(object)).is_err_and(is_not_found)
+    }
+
     /// Returns the object, or `None` if it does not exist. EIO: it is lost.
     pub fn existing(&self, object: Fid) -> io::Result<Option<Arc<Object>>> {
         self.get(object, false)

@@ -2,7 +2,10 @@
 //!
 //! The object may have been sealed since. Its file may still return to it, so the change is made
 //! all the same. If it has a new name already, its bytes were durable before it got that name. An
-//! object that was destroyed since is not created again.
+//! object that was destroyed since is not created again. A power failure can have undone the
+//! clearing of its bit in the index of durable objects, but not its removal. Then it looks like a
+//! lost object, and the replay leaves it alone as well. If it really is lost, reads and syncs of it
+//! fail.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +27,11 @@ impl Store {
             if has_new_name || is_destroyed(object) {
                 return Ok(());
             }
+            // Also if it was destroyed: the next destroy is answered when no client replays this.
             changed.insert(object);
+            if self.files.is_missing(object) {
+                return Ok(());
+            }
             match make() {
                 Err(Errno::ESTALE) => Ok(()), // destroyed
                 made => made,

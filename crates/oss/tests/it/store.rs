@@ -1,7 +1,13 @@
 //! An OST's directory on a real disk: clients read back what they write, and destroyed objects are
 //! deleted.
 
-use std::{collections::BTreeMap, fs, io::Write, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
 
 use bytes::Bytes;
 use sheen_objects::name;
@@ -10,7 +16,7 @@ use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{
     Bulk, Errno, Fid, Time,
     bulk::BULK_BYTES_MAX,
-    ost::{Allocate, OBJECT_SIZE_MAX, Part, Seek},
+    ost::{Allocate, Change, OBJECT_SIZE_MAX, Part, Seek},
     seq::{MdtIndex, ost_seq},
 };
 
@@ -564,6 +570,10 @@ fn object_whose_file_is_lost_is_not_taken_for_an_empty_one() {
     assert_eq!(f.store.attrs(&[fid(1)]).err(), Some(Errno::EIO));
     assert_eq!(f.try_write(&[part(1, 0, 1)], b"x"), Err(Errno::EIO));
     assert_eq!(f.store.truncate(&[(fid(1), 0)]), Err(Errno::EIO));
+    let write = Change::Write { parts: vec![part(1, 0, 1)], mtime: Time::default() };
+    let replayed = f.store.replay(&write, &Bulk::from(Bytes::from_static(b"x")), |_| false);
+    assert_eq!(replayed, Ok(BTreeSet::from([fid(1)])), "it may have been destroyed");
+    assert_eq!((read(1), f.runtime.block_on(f.store.sync(&[fid(1)]))), (Err(Errno::EIO), Err(Errno::EIO)));
     assert_eq!((read(3), read(5)), (Ok(vec![]), Ok(vec![])), "destroyed, and never written");
     assert_eq!(read(4), Ok(b"not ".to_vec()));
     f.destroy([2]);
