@@ -6,6 +6,8 @@ use sheen_keys::KeyError;
 use sheen_wire::{
     Errno,
     auth::{ClusterId, KeyId, Route},
+    frame::FrameError,
+    protocol::PROTOCOL_VERSION,
 };
 
 /// Why the ends of a connection are not authenticated.
@@ -51,6 +53,9 @@ pub enum AuthError {
     /// The server demands more protection than this process knows.
     #[error("the server demands more protection than this release has; does it run the same release?")]
     Flavor,
+    /// The server speaks another version of the protocol.
+    #[error(transparent)]
+    Version(FrameError),
     /// Somebody on the server's host passes the connection on.
     #[error(
         "the connection does not lead to the server directly; for a tunnel or a forwarded port, start the server with --allow-relays"
@@ -123,6 +128,11 @@ pub enum Stranger {
     /// Too many connections authenticate at the same time.
     #[error("too many connections authenticate at the same time")]
     Crowd,
+    /// It speaks another version of the protocol.
+    #[error(
+        "it speaks protocol version {0}, this server speaks {PROTOCOL_VERSION}; run the same release on both sides"
+    )]
+    Version(u16),
     /// Something that is no message of the handshake.
     #[error("it sent an invalid message")]
     Invalid,
@@ -149,7 +159,7 @@ impl Stranger {
             }
             Stranger::NotIssued(_) => Errno::EPERM,
             Stranger::Flavor => Errno::EOPNOTSUPP,
-            Stranger::Invalid => Errno::EPROTO,
+            Stranger::Version(_) | Stranger::Invalid => Errno::EPROTO,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use sheen_wire::{
     Errno,
     auth::Auth,
-    frame::{self, Kind},
+    frame::{self, FrameError, Kind},
 };
 
 use crate::{Frame, Receiver, RecvError, Sender, auth_error::AuthError};
@@ -26,6 +26,7 @@ pub(crate) async fn reply(receiver: &mut Receiver) -> io::Result<Result<Auth, Er
     let frame = receiver.recv().await.map_err(|e| match e {
         RecvError::Io(e) => e,
         RecvError::Eof => io::ErrorKind::ConnectionAborted.into(),
+        RecvError::Frame(e @ FrameError::Version(_)) => denied(AuthError::Version(e)),
         e => io::Error::other(e),
     })?;
     match (frame.header.kind, frame.header.status) {

@@ -6,7 +6,7 @@ use sheen_keys::{Key, Keyring};
 use sheen_wire::{
     Errno,
     auth::{Auth, ClusterId, Flavor, KeyId, Route},
-    frame::{self, Kind},
+    frame::{self, FrameError, Kind},
 };
 
 use crate::{
@@ -221,6 +221,7 @@ impl Net {
         };
         let admitted = match self.strangers().count(self.limits().strangers_max) {
             Some(_counted) => match self.authenticate(keys, sender, receiver).await {
+                Err(RecvError::Frame(FrameError::Version(version))) => Err(Stranger::Version(version)),
                 Err(RecvError::Frame(_)) => Err(Stranger::Invalid),
                 Err(RecvError::Stalled) => Err(Stranger::Slow),
                 admitted => admitted?,

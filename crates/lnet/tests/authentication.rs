@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io::IoSlice, net::SocketAddr, sync::Arc, time::Duration};
 
 use sheen_keys::{Key, Keyring};
 use sheen_lnet::{AuthError, Connection, Frame, Keys, Limits, Net, Nid, RecvError, Stranger, Trust};
@@ -13,8 +13,10 @@ use sheen_rt::{
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
+    Errno,
     auth::{Auth, ClusterId, Flavor, KeyId, Route},
-    frame::{Kind, to_body},
+    frame::{HEADER_LEN, Header, Kind, to_body},
+    protocol::PROTOCOL_VERSION,
 };
 
 use common::relay;
@@ -23,6 +25,8 @@ use common::relay;
 const SEEDS: u64 = 4;
 /// The cluster of the server.
 const CLUSTER: ClusterId = ClusterId(7);
+/// The protocol version of another release.
+const OTHER_VERSION: u16 = PROTOCOL_VERSION + 1;
 
 /// Runs a test in several simulations, on one host.
 fn run(test: impl AsyncFn(Rt)) {
@@ -149,6 +153,58 @@ fn client_that_skips_the_handshake_is_refused() {
     run(async |rt| {
         let (_, admitted) = meet(&rt, of(&[key(CLUSTER, 1, 1)]), Trust::All).await;
         assert_eq!(admitted, Err(Stranger::Silent));
+    });
+}
+
+/// Returns the bytes of an empty message of the handshake, as another release sends it.
+fn message_of_other_version() -> [u8; HEADER_LEN] {
+    let mut bytes = Header::new(Kind::Auth, 0).encode(b"");
+    bytes[4..6].copy_from_slice(&OTHER_VERSION.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn client_of_another_protocol_version_is_refused_and_learns_that_of_the_server() {
+    run(async |rt| {
+        let (addr, admitted) = serve(&rt, of(&[key(CLUSTER, 1, 1)])).await;
+        let (mut read, mut write) = rt.connect(addr).await.unwrap().split();
+        write.write_all_vectored(&[IoSlice::new(&message_of_other_version())]).await.unwrap();
+        let mut refusal = [0; HEADER_LEN];
+        read.read_exact(&mut refusal).await.unwrap();
+        let (header, _) = Header::decode(&refusal).expect("of the server's version");
+        assert_eq!((header.kind, header.status), (Kind::Auth, Errno::EPROTO.0));
+        drop((read, write));
+        let error = admitted.await.unwrap().unwrap_err();
+        assert!(matches!(error, RecvError::Stranger(Stranger::Version(OTHER_VERSION))), "{error}");
+        let versions = format!("protocol version {OTHER_VERSION}, this server speaks {PROTOCOL_VERSION}");
+        assert!(error.to_string().contains(&versions), "{error}");
+    });
+}
+
+#[test]
+fn client_refuses_a_server_of_another_protocol_version_and_reports_both() {
+    run(async |rt| {
+        let listener = rt.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let answering = rt.spawn("answer", async move {
+            for _ in 0..2 {
+                let (mut read, mut write) = listener.accept().await.unwrap().0.split();
+                let mut bytes = [0; 4096];
+                assert!(read.read_some(&mut bytes).await.unwrap() > 0);
+                write.write_all_vectored(&[IoSlice::new(&message_of_other_version())]).await.unwrap();
+                // Until the client closes the connection. It may do so before it has read all.
+                while let Ok(1..) = read.read_some(&mut bytes).await {}
+            }
+        });
+        let net = Net::trusting(rt.clone(), of(&[key(CLUSTER, 1, 1)]));
+        let error = net.connect(addr).await.err().unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "connecting again does not help");
+        let versions = format!("protocol version {OTHER_VERSION}, this process speaks {PROTOCOL_VERSION}");
+        assert!(error.to_string().contains(&versions), "{error}");
+        // A command reports it at once.
+        let reason = rt.timeout(Duration::from_secs(60), net.refused(&[Nid::Tcp(addr)])).await.unwrap();
+        assert!(matches!(reason, AuthError::Version(_)), "{reason}");
+        answering.await.unwrap();
     });
 }
 

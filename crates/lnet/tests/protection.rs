@@ -5,13 +5,14 @@
 mod common;
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use bytes::Bytes;
 use sheen_keys::{Key, Keyring};
-use sheen_lnet::{Connection, Frame, Keys, Net, RecvError, Trust};
+use sheen_lnet::{Acceptor, Connection, Frame, Keys, Net, RecvError, Trust};
 use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
@@ -50,24 +51,32 @@ fn frame(xid: u64, body: usize, runs: &[usize]) -> Frame {
     frame
 }
 
+/// Connects a client with a server at the address `at`, and sends a first frame. Returns the
+/// connections of the server and of the client.
+async fn meet(server: &Arc<Net>, acceptor: Acceptor, client: &Net, at: SocketAddr) -> (Connection, Connection) {
+    let serving = server.clone();
+    let admitted = server.rt().spawn("admit", async move {
+        let mut connection = acceptor.accept().await;
+        let first = serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
+        assert_eq!(first.header.kind, Kind::Hello);
+        connection
+    });
+    let connection = client.connect(at).await.unwrap();
+    connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
+    (admitted.await.unwrap(), connection)
+}
+
 /// Connects a client and a server through somebody in the middle of the direction to the server.
 async fn connect(rt: &Rt, server: Trust, client: Trust) -> (Connection, Connection, Arc<Middle>, Arc<Net>) {
     let net = Net::trusting(rt.clone(), server);
     let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let middle = Arc::new(Middle::default());
     let relay = relay(rt, acceptor.local_addr(), middle.clone(), Arc::default()).await;
-    let serving = net.clone();
-    let admitted = rt.spawn("admit", async move {
-        let mut connection = acceptor.accept().await;
-        let first = serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
-        assert_eq!(first.header.kind, Kind::Hello);
-        connection.receiver.handshaken();
-        connection
-    });
-    let mut connection = Net::trusting(rt.clone(), client).connect(relay).await.unwrap();
-    connection.receiver.handshaken();
-    connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
-    (admitted.await.unwrap(), connection, middle, net)
+    let client = Net::trusting(rt.clone(), client);
+    let (mut there, mut here) = meet(&net, acceptor, &client, relay).await;
+    there.receiver.handshaken();
+    here.receiver.handshaken();
+    (there, here, middle, net)
 }
 
 /// Frames of all shapes: without body or bulk, with pieces of more and less than the largest size,
@@ -146,16 +155,9 @@ fn connection_between_hosts_has_integrity_by_default_and_one_on_a_host_does_not(
         let addr = sim.addr(1, 7988);
         let flavor = sim.run(async {
             let acceptor = server.listen(addr).await.unwrap();
-            let serving = server.clone();
-            let admitted = server.rt().spawn("admit", async move {
-                let mut connection = acceptor.accept().await;
-                serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
-                connection.sender.flavor()
-            });
-            let connection = client.connect(addr).await.unwrap();
-            connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
-            assert_eq!(admitted.await.unwrap(), connection.sender.flavor());
-            connection.sender.flavor()
+            let (there, here) = meet(&server, acceptor, &client, addr).await;
+            assert_eq!(there.sender.flavor(), here.sender.flavor());
+            here.sender.flavor()
         });
         let wanted = if client_host == 1 { Flavor::Null } else { Flavor::Integrity };
         assert_eq!(flavor.unwrap(), wanted, "client on host {client_host}");
@@ -177,20 +179,13 @@ fn flavor_between_hosts(server: (Option<Flavor>, Flavor), client: (Option<Flavor
     let (server, client, addr) = (net(1, server), net(2, client), sim.addr(1, 7988));
     let flavor = sim.run(async {
         let acceptor = server.listen(addr).await.unwrap();
-        let serving = server.clone();
-        let admitted = server.rt().spawn("admit", async move {
-            let mut connection = acceptor.accept().await;
-            serving.admit(&connection.sender, &mut connection.receiver).await.unwrap();
-            assert!(serving.protects(&connection.sender));
-            serving.demand("b", Some(Flavor::Privacy));
-            assert_eq!(serving.protects(&connection.sender), connection.sender.flavor() == Flavor::Privacy);
-            serving.demand("b", None);
-            assert!(serving.protects(&connection.sender));
-        });
-        let connection = client.connect(addr).await.unwrap();
-        connection.sender.post(Frame::new(Kind::Hello, 1)).unwrap();
-        admitted.await.unwrap();
-        connection.sender.flavor()
+        let (there, here) = meet(&server, acceptor, &client, addr).await;
+        assert!(server.protects(&there.sender));
+        server.demand("b", Some(Flavor::Privacy));
+        assert_eq!(server.protects(&there.sender), there.sender.flavor() == Flavor::Privacy);
+        server.demand("b", None);
+        assert!(server.protects(&there.sender));
+        here.sender.flavor()
     });
     flavor.unwrap()
 }

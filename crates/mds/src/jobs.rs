@@ -3,8 +3,6 @@
 use sheen_params::Moment;
 use sheen_rt::Rt;
 
-const NANOS_PER_SEC: u64 = 1_000_000_000;
-
 /// Names and units, in the order in which Lustre prints them. Closes are missing: clients gather
 /// those of several programs in one request.
 pub(crate) const COUNTERS: &[(&str, &str)] = &[
@@ -38,5 +36,5 @@ pub(crate) fn counters_of(op: &'static str) -> [&'static str; 2] {
 
 /// Returns the present moment, for statistics of jobs.
 pub(crate) fn moment(rt: &Rt) -> Moment {
-    Moment { wall: rt.wall(), secs: rt.now().as_nanos() / NANOS_PER_SEC }
+    Moment::new(rt.wall(), rt.now().as_nanos())
 }

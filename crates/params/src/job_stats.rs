@@ -33,6 +33,7 @@ const JOBS_LEFT: usize = JOBS_MAX * 7 / 8;
 const CLEANUP_SECS: u64 = 600;
 /// Maximum of `job_cleanup_interval`: a year.
 pub const CLEANUP_SECS_MAX: u64 = 365 * 86_400;
+const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// The word that removes all jobs (`lctl set_param …job_stats=clear`).
 const CLEAR: &str = "clear";
 /// Width of names with their colon.
@@ -80,6 +81,13 @@ pub struct JobSnapshot {
     pub job: String,
     /// All its counters, also those without a sample.
     pub counts: Snapshot,
+}
+
+impl Moment {
+    /// Creates a moment. `nanos`: nanoseconds of a clock that does not jump.
+    pub const fn new(wall: Time, nanos: u64) -> Moment {
+        Moment { wall, secs: nanos / NANOS_PER_SEC }
+    }
 }
 
 impl JobStats {

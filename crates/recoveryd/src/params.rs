@@ -44,7 +44,8 @@ fn with<C, E>(weak: &Weak<Recovery<C, E>>, f: impl FnOnce(&Recovery<C, E>)) -> R
 }
 
 impl<C, E: Clone> Recovery<C, E> {
-    /// Returns Lustre's `recovery_status`.
+    /// Returns Lustre's `recovery_status`. `IR` (imperative recovery) is always enabled: the MGS
+    /// reports each restart of a target to all mounts.
     fn status(&self, last_transno: Option<u64>) -> String {
         let (counts, times) = (self.window.lock().counts(), *self.times.lock());
         if counts.clients == 0 {
@@ -58,7 +59,7 @@ impl<C, E: Clone> Recovery<C, E> {
                 format!(
                     "status: COMPLETE\nrecovery_start: {start}\nrecovery_duration: {}\n\
                      completed_clients: {completed}/{clients}\nreplayed_requests: {replayed}\n{last}VBR: DISABLED\n\
-                     IR: DISABLED\n",
+                     IR: ENABLED\n",
                     took.as_secs()
                 )
             }
@@ -77,5 +78,68 @@ impl<C, E: Clone> Recovery<C, E> {
                 )
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_rt::sim::{Sim, SimConfig};
+
+    use super::*;
+    use crate::Over;
+
+    const RECOVERING: &str = "\
+status: RECOVERING
+recovery_start: 1000000000
+time_remaining: 90
+connected_clients: 1/2
+req_replay_clients: 1
+lock_repay_clients: 0
+completed_clients: 0
+evicted_clients: 0
+replayed_requests: 0
+queued_requests: 1
+next_transno: 8
+";
+    const COMPLETE: &str = "\
+status: COMPLETE
+recovery_start: 1000000000
+recovery_duration: 12
+completed_clients: 1/2
+replayed_requests: 1
+last_transno: 8
+VBR: DISABLED
+IR: ENABLED
+";
+
+    fn recovery(rt: &sheen_rt::Rt, clients: &[&str]) -> Recovery<(), Errno> {
+        Recovery::new(rt, clients.iter().map(|client| (*client).to_owned()).collect(), Limits::default())
+    }
+
+    #[test]
+    fn recovery_status_renders_as_in_lustre() {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            assert_eq!(recovery(&rt, &[]).status(Some(7)), "status: INACTIVE\n");
+            let recovery = recovery(&rt, &["back", "missing"]);
+            recovery.window.lock().replay("back", true, [(8, ())], false).unwrap();
+            assert_eq!(recovery.status(Some(7)), RECOVERING);
+            assert_eq!(recovery.status(None), RECOVERING.replace("next_transno: 8\n", ""));
+
+            rt.sleep(Duration::from_secs(12)).await;
+            assert_eq!(recovery.drop_clients(Over::Missing), ["missing"]);
+            {
+                let mut window = recovery.window.lock();
+                window.replay("back", false, [], true).unwrap();
+                assert_eq!(window.next_change(), Some(("back".to_owned(), 8, ())));
+                window.executed("back", 8, Ok(()));
+                window.finished("back").unwrap();
+            }
+            recovery.end();
+            assert_eq!(recovery.status(Some(8)), COMPLETE);
+            assert_eq!(recovery.status(None), COMPLETE.replace("last_transno: 8\n", ""));
+        })
+        .unwrap();
     }
 }

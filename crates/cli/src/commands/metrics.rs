@@ -1,14 +1,7 @@
 //! `sheen metrics`: the metrics of all Sheen processes of this machine that the user can reach,
 //! mounts included. Each process answers on its control socket, as for `lctl`.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Write},
-    net::SocketAddr,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_control::{GREETING_TIMEOUT, NoReply, REPLY_BYTES_MAX, Reply, Request, Silent, ask, sockets};
@@ -22,6 +15,7 @@ use crate::{
     error::{Failure, Result},
     host,
     metrics::serve_at,
+    print::to_stdout,
     time_limits::scaled,
 };
 
@@ -57,11 +51,7 @@ fn print(fsname: Option<&str>) -> Result {
         return Err(Failure::new("no Sheen process that you can reach runs here")
             .advise("start one with `sheen up` or `sheen mount`; root reaches the processes of all users"));
     }
-    match io::stdout().lock().write_all(answers.text().as_bytes()) {
-        // The reader has seen enough and closed the pipe, as `head` does.
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!("cannot write the output: {e}"))),
-        _ => Ok(()),
-    }
+    to_stdout(&answers.text())
 }
 
 /// Serves the metrics until SIGTERM or SIGINT.

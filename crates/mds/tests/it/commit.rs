@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use crate::common::{Host, config, slow_commits, with_host};
 use sheen_rt::sim::{Sim, SimConfig};
-use sheen_wire::{fid, mds::Request};
+use sheen_wire::{
+    Attr, Cred, fid,
+    mds::{Reply, Request, SetAttr},
+};
 
-/// Configuration of an MDT that commits late.
 #[test]
 fn replies_come_before_the_commit_and_sync_after_it() {
     with_host(1, slow_commits(), async |_, rt, host| {
         let before = rt.now();
         let transno = host.mkdir("a").await.unwrap();
         assert_eq!(rt.now(), before, "the reply was delayed");
-        let response = host.ask(Request::Lookup { cred: sheen_wire::Cred::ROOT, parent: fid::ROOT, name: "a".into() });
+        let response = host.ask(Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name: "a".into() });
         assert!(response.await.unwrap().last_committed < transno);
         host.sync().await.unwrap();
         assert!(rt.now().since(before) < Duration::from_secs(1), "sync waited for the interval");
@@ -44,10 +46,42 @@ fn sync_of_a_file_waits_for_that_file_alone() {
 }
 
 async fn fid_of(host: &Host, name: &'static str) -> sheen_wire::Fid {
-    let lookup = Request::Lookup { cred: sheen_wire::Cred::ROOT, parent: fid::ROOT, name: name.into() };
+    attr_of(host, name).await.fid
+}
+
+async fn attr_of(host: &Host, name: &'static str) -> Attr {
+    let lookup = Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name: name.into() };
     match host.ask(lookup).await.unwrap().body.reply {
-        sheen_wire::mds::Reply::Entry(entry) => entry.attr.fid,
+        Reply::Entry(entry) => entry.attr,
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn answered_chmod_survives_a_crash_of_mdt_and_client_with_sync_permission() {
+    for on in [false, true] {
+        with_host(6, slow_commits(), async |sim, rt, host| {
+            host.params.set("mdt.*.sync_permission", if on { "1" } else { "0" }).unwrap();
+            host.mkdir("a").await.unwrap();
+            host.sync().await.unwrap();
+            let dir = attr_of(&host, "a").await;
+            let (perm, uid) = (0o700, 5);
+            let chmod = SetAttr { perm: Some(perm), ..SetAttr::default() };
+            let chown = SetAttr { uid: Some(uid), ..SetAttr::default() };
+            for set in [chmod, chown] {
+                let before = rt.now();
+                host.ask(Request::SetAttr { cred: Cred::ROOT, fid: dir.fid, set, handle: None }).await.unwrap();
+                assert_eq!(rt.now() > before, on, "whether the reply waits for the disk");
+            }
+            sim.crash_host(1);
+            drop(host);
+
+            // A client of the next life has nothing to replay.
+            let host = Host::start(&sim.rt(1), slow_commits()).await;
+            let after = attr_of(&host, "a").await;
+            let wanted = if on { (perm, uid) } else { (dir.perm, dir.uid) };
+            assert_eq!((after.perm, after.uid), wanted, "sync_permission={on}");
+        });
     }
 }
 
