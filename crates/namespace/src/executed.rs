@@ -22,7 +22,8 @@ impl<S: Store> Namespace<S> {
     /// Returns the reply to a request that was executed already, in this life or an earlier one.
     ///
     /// # Errors
-    /// ENOENT: another client has removed the file since, or for an open the file's directory.
+    /// ENOENT: another client has removed the file since. For an open whose file was removed, those
+    /// of an O_TMPFILE in the directory.
     pub(crate) fn answer_again(&mut self, cx: &mut Cx, request: &Request) -> OpResult<Reply> {
         match request {
             Request::Link { fid, .. } | Request::SetAttr { fid, .. } => {

@@ -94,10 +94,18 @@ pub(crate) struct BegunTake {
 
 /// Set in versions that are drawn, not set in those derived from generations.
 const DRAWN: u32 = 1 << 31;
+/// Set in drawn versions of new files without a name.
+const UNNAMED: u32 = 1 << 30;
 
 /// Returns a version for an object on the MDT that its file has not used. It is derived from the
 /// number that the object's name gets next in the unlink log, which differs each time. `logged`:
 /// the last number used.
 pub(crate) fn drawn_version(logged: u64) -> u32 {
-    DRAWN | (logged.wrapping_add(1) as u32 & !DRAWN)
+    DRAWN | (logged.wrapping_add(1) as u32 & (UNNAMED - 1))
+}
+
+/// Returns a version for the object on the MDT of a new file without a name. It differs from those
+/// of earlier files with the same FID, and from [`drawn_version`]. `transno`: that of the creation.
+pub(crate) fn unnamed_version(transno: u64) -> u32 {
+    DRAWN | UNNAMED | (transno as u32 & (UNNAMED - 1))
 }

@@ -20,7 +20,8 @@
 //! * Until all clients on the list have recovered, only they may write, and only bytes on which
 //!   they had locks: dirty data, and appends that were under way.
 //! * Until then, only they get locks, and only group locks that they had. A client has its group
-//!   locks before it flushes: the locks of other members would block the flush.
+//!   locks before it flushes: the locks of other members would block the flush. Mounts with a key
+//!   of a user or a host get none.
 //! * An object that the MDT destroys meanwhile is not created again by a replay.
 //! * A client that does not recover in time is dropped: it is taken off the list, and evicted if it
 //!   is connected. Then it discards its dirty data, and reports this at its next sync.
@@ -35,6 +36,7 @@ use sheen_recoveryd::Over;
 use sheen_rpc::Export;
 use sheen_wire::{
     Bulk, Errno, Result,
+    auth::Role,
     ldlm::{Enqueue, Mode, Policy, Resource},
     ost::{Change, Reply, Request},
 };
@@ -70,9 +72,10 @@ impl Ost {
                 self.recovery.progress();
                 self.locks.unless_disconnected(export, self.recovery.replayed()).await.map(|()| None)
             }
-            Enqueue { locks, .. } if is_back() && locks.iter().all(is_regroup) => {
-                self.recovery.progress();
-                Ok(None)
+            Enqueue { locks, .. } if is_back() && !locks.is_empty() && locks.iter().all(is_regroup) => {
+                // The OST does not know which locks a client had. With one that it had not, a
+                // client could keep others from sending their dirty data in time.
+                if *export.role() == Role::Server { Ok(None) } else { Err(Errno::EPERM) }
             }
             // After data that followed its object to another name.
             Sync { .. } if is_back() => {

@@ -162,9 +162,11 @@ impl Ost {
     ///
     /// In recovery, it does not wait for the running requests: most of them wait for clients that
     /// are not back. The next start waits for the same clients, which then repeat their replays and
-    /// flushes, as after a crash.
+    /// flushes, as after a crash. The only locks are group locks, which programs hold.
     pub async fn stop(&self) {
-        self.revoke_all().await;
+        if self.recovery.is_ended() {
+            self.revoke_all().await;
+        }
         // The requests that wait for it are answered, and must not delay the stop.
         self.disk.set(None);
         if let Some(server) = self.server.upgrade() {

@@ -154,10 +154,10 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
     }
 
     /// Returns a wait that precedes the execution of the request. `None`, the default: it can be
-    /// executed now. Over tcp, the request holds no room for its reply during this wait. So it
-    /// delays no other request for which it waits, such as those of a recovery. For requests
-    /// without bulk only, because that would be in memory without room. Over `lo`, where requests
-    /// need no room, the service waits by itself.
+    /// executed now. Over tcp, the request holds no room for its reply during this wait. So a
+    /// postponed request does not delay the requests for which it waits, such as those of a
+    /// recovery. It must have no bulk, because its bulk would be in memory without room. Over `lo`,
+    /// where requests need no room, the service waits by itself.
     fn postponed(&self, _export: &Arc<Export>, _request: &P::Request) -> Option<BoxFuture<'static, ()>> {
         None
     }

@@ -17,12 +17,12 @@
 //! The OST executes requests of this client without waiting for these locks. Its own locks do not
 //! conflict with those of the requesting client, and overtake the requests that wait for them.
 //!
-//! A restarted OST has no locks. From the last check of the locks until its part is written,
-//! the append is registered at the OST ([`crate::writeback::Appending`]). The restarted OST accepts
-//! the write before other clients get locks. After an eviction, or if the OST did not wait for this
-//! client, the append fails with EIO. Not registered is the remainder of an append that met sealed
-//! objects and was written in part (a layout swap). If an OST is restarted just then, the remainder
-//! may collide with another append.
+//! A restarted OST has no locks. From the last check of the locks until its part is written, the
+//! append is registered at the OST ([`crate::writeback::Appending`]). The restarted OST accepts the
+//! write before other clients get locks. After an eviction, or if the OST did not wait for this
+//! client, the append fails with EIO. The remainder of an append that met sealed objects and was
+//! written in part (a layout swap) is not registered. If an OST is restarted just then, the
+//! remainder may collide with another append.
 
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 

@@ -9,7 +9,7 @@
 //! so it cannot as long as any of the append's locks is in use.
 //!
 //! An append is registered at each of its OSTs ([`Appending`]) for as long as the locks there are
-//! in use.
+//! in use, or until a request fails.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -61,6 +61,13 @@ impl InUse {
     /// there.
     pub fn append(&self, ost: u32) -> Option<Arc<Appending>> {
         self.0.lock().get(&ost)?.append.clone()
+    }
+
+    /// Ends the registration at an OST where a request of the append failed. Later steps of the
+    /// append may wait for the end of a recovery.
+    pub fn end_append(&self, ost: u32) {
+        let append = self.0.lock().get_mut(&ost).and_then(|of| of.append.take());
+        drop(append);
     }
 
     /// Begins the write, with one request per item to the OST of that index. Releases the locks of

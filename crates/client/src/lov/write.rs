@@ -200,7 +200,7 @@ impl Lov {
         let request = osc.request(request).bulk(bulk);
         let append = if guarded { held.append(ost) } else { None };
         let response = match append {
-            Some(append) => append.send(request).await?,
+            Some(append) => append.send(request).await.inspect_err(|_| held.end_append(ost))?,
             None if guarded => request.guarded().send().await?,
             None => request.send().await?,
         };

@@ -11,7 +11,8 @@
 //!   locks. So either a restart finds it registered, or the append finds its locks lost, and looks
 //!   up the end again;
 //! * as long as an append is registered, it waits for nothing that may come after the end of the
-//!   recovery. So its write takes no slot of other requests;
+//!   recovery. So its write takes no slot of other requests, and after a failure it is not
+//!   registered any more;
 //! * after an eviction, other clients may have appended. The same holds if the restarted OST did
 //!   not wait for this client. Then a registered append sends nothing more, and fails with EIO.
 
@@ -27,7 +28,10 @@ use crate::{failure::Result, osc::OstRequest};
 /// The appends to one OST.
 pub struct Appends {
     state: Mutex<State>,
-    changed: Notify,
+    /// Signals that an append or a write has ended.
+    ended: Notify,
+    /// Signals a loss.
+    lost: Notify,
     sends: Semaphore,
 }
 
@@ -56,7 +60,12 @@ struct Sending<'a>(&'a Appends);
 impl Appends {
     /// Creates the record of an OST. `sends_max`: maximum number of concurrent writes.
     pub fn new(sends_max: usize) -> Arc<Appends> {
-        Arc::new(Appends { state: Mutex::default(), changed: Notify::new(), sends: Semaphore::new(sends_max) })
+        Arc::new(Appends {
+            state: Mutex::default(),
+            ended: Notify::new(),
+            lost: Notify::new(),
+            sends: Semaphore::new(sends_max),
+        })
     }
 
     /// Registers an append. The caller then checks that it still holds the locks under which it
@@ -72,14 +81,14 @@ impl Appends {
     /// Waits until the appends that are registered now have ended.
     pub async fn end(&self) {
         let last = self.state.lock().last;
-        self.until(|state| state.under_way.first().is_none_or(|first| *first > last)).await;
+        self.until(&self.ended, |state| state.under_way.first().is_none_or(|first| *first > last)).await;
     }
 
     /// Aborts the writes of registered appends. When this returns, none is in flight.
     pub async fn abort(&self) {
         self.state.lock().losses += 1;
-        self.changed.notify_waiters();
-        self.until(|state| state.sending == 0).await;
+        self.lost.notify_waiters();
+        self.until(&self.ended, |state| state.sending == 0).await;
     }
 
     /// Counts a write, unless there have been more losses.
@@ -92,9 +101,10 @@ impl Appends {
         Ok(Sending(self))
     }
 
-    async fn until(&self, is: impl Fn(&State) -> bool) {
+    /// Waits for a state that `changed` signals.
+    async fn until(&self, changed: &Notify, is: impl Fn(&State) -> bool) {
         loop {
-            let mut changed = pin!(self.changed.notified());
+            let mut changed = pin!(changed.notified());
             changed.as_mut().enable();
             if is(&self.state.lock()) {
                 return;
@@ -119,7 +129,7 @@ impl Appending {
         };
         tokio::select! {
             biased;
-            () = of.until(|state| state.losses != losses) => Err(Errno::EIO.into()),
+            () = of.until(&of.lost, |state| state.losses != losses) => Err(Errno::EIO.into()),
             answer = sent => answer,
         }
     }
@@ -128,13 +138,13 @@ impl Appending {
 impl Drop for Appending {
     fn drop(&mut self) {
         self.of.state.lock().under_way.remove(&self.number);
-        self.of.changed.notify_waiters();
+        self.of.ended.notify_waiters();
     }
 }
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
         self.0.state.lock().sending -= 1;
-        self.0.changed.notify_waiters();
+        self.0.ended.notify_waiters();
     }
 }

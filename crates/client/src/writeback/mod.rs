@@ -70,8 +70,8 @@ pub const MAX_DIRTY_MB_LIMIT: u64 = 2048;
 const GRANT_BYTES: u64 = 8 << 20;
 /// Maximum number of concurrent write requests with dirty data to one OST.
 const SENDS_MAX: usize = 8;
-/// Maximum number of concurrent writes of appends to one OST. Beside [`SENDS_MAX`] others, one slot
-/// of urgent requests is left for cancels of locks.
+/// Maximum number of concurrent writes of appends to one OST, whatever the limit of other requests.
+/// Beside [`SENDS_MAX`] others, one slot of urgent requests is left for cancels of locks.
 const APPENDS_MAX: usize = URGENT_IN_FLIGHT_MAX - SENDS_MAX - 1;
 /// Maximum number of runs of one object in one request.
 const RUNS_MAX: usize = PARTS_MAX / 2;

@@ -21,7 +21,7 @@ use super::{
     names::may_add,
     nodes::{New, new_inode},
 };
-use crate::{Namespace, Store, error::OpResult, interface::Cx, record::Inode, relayouts::drawn_version};
+use crate::{Namespace, Store, error::OpResult, interface::Cx, record::Inode, relayouts::unnamed_version};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn tmpfile(&mut self, cx: &mut Cx, new: &New, flags: u32) -> OpResult<Reply> {
@@ -51,7 +51,7 @@ impl<S: Store> Namespace<S> {
         }
         let mut layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
         if self.replaying.is_none() {
-            layout = layout.on_mdt_as(drawn_version(self.counters.destroy));
+            layout = layout.on_mdt_as(unnamed_version(self.tables.last_transno() + 1));
         }
         self.put_orphan(new.fid)?;
         let layout = Some(layout.encode().into());

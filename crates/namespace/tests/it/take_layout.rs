@@ -142,6 +142,22 @@ fn take_layout_renames_the_copys_object_on_the_mdt() {
 }
 
 /// The copy gets other objects between begin and end.
+/// Versions of objects on the MDT come from two sources: files without a name, and reserved names.
+#[test]
+fn take_layout_reserves_no_name_of_a_file_that_began_without_one() {
+    let mut fs = Fs::new();
+    fs.set(&ME, ROOT, LOV, &on_mdt(), 0).unwrap();
+    let ((f, _), (t, _)) = (orphan(&mut fs, &ME), orphan(&mut fs, &ME));
+    fs.link(&ME, f, ROOT, "f").unwrap();
+    let had = objects(&mut fs, f);
+    let [Renamed { new, .. }] = fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap().renamed[..] else {
+        panic!("one object on the MDT")
+    };
+    assert!(!had.contains(&new), "{new} is the name of an object of the file");
+    fs.ns.end_take(f);
+    assert!(destroyed(&mut fs).iter().all(|object| !had.contains(object)));
+}
+
 #[test]
 fn take_layout_refuses_a_copy_that_changed() {
     let mut fs = Fs::new();

@@ -4,8 +4,8 @@
 //! all the same. If it has a new name already, its bytes were durable before it got that name. An
 //! object that was destroyed since is not created again. A power failure can have undone the
 //! clearing of its bit in the index of durable objects, but not its removal. Then it looks like a
-//! lost object, and the replay leaves it alone as well. If it really is lost, reads and syncs of it
-//! fail.
+//! lost object, and the replay leaves it alone as well. If it really is lost, reads and syncs of
+//! the object fail. A sync of everything does not notice it.
 
 use std::collections::BTreeSet;
 

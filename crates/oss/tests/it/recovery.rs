@@ -94,6 +94,7 @@ fn ost_stops_at_once_in_recovery() {
     let s = Setup::new();
     let (returned, other) = (&s.awaited[0], s.other());
     assert!(matches!(s.call(returned, Request::Recover).body, Reply::Recovering { .. }));
+    granted(answer(s.call(returned, group(7, 10, false))));
     let changes = vec![(7, Change::Truncate { objects: vec![(OBJECT, 8192)] })];
     let replay = s.begin(returned, Request::Replay { changes, first: true, last: true });
     let read = s.begin(&other, read());
