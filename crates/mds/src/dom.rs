@@ -12,9 +12,10 @@
 //!
 //! Invariants:
 //! * A new file gets no data on the MDT while the MDT has less free space than its threshold.
-//! * After an unclean stop the objects of files that the crash lost are destroyed. FIDs are never
-//!   used twice, and only a write to a file that the MDT has reported to the client creates an
-//!   object. So an object that is listed first, and then has no file, never gets one.
+//! * After an unclean stop the objects of files that the crash lost are destroyed. Names of objects
+//!   (FID and version) are never used twice, and only a write to a file that the MDT has reported
+//!   to the client creates an object. So an object that is listed first, and then has no file,
+//!   never gets one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

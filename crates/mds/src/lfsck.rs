@@ -1,6 +1,6 @@
 //! The check of a running MDT, Lustre's `lfsck`: reads the records of the last commit, compares
-//! them, and asks the OSTs for their objects. It repairs nothing: `sheen fsck` does, on a stopped
-//! MDT.
+//! them, and asks the OSTs for their objects. On request it repairs orphan objects (module
+//! `adopt`). `sheen fsck` repairs everything else, on a stopped MDT.
 //!
 //! Invariants:
 //! * The check reads a snapshot. Changes meanwhile neither disturb it nor wait for it.
@@ -12,11 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use sheen_namespace::{Check, StoreError};
+use sheen_namespace::{Check, Problem, StoreError};
 use sheen_wire::Fid;
 use tracing::{info, warn};
 
+use crate::adopt::Orphan;
 use crate::mdt::Mdt;
+use crate::state::lfsck::Outcomes;
 use crate::state::osp::Osp;
 
 /// Time that an OST may take to list a part of its objects.
@@ -26,19 +28,34 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) async fn run(mdt: Arc<Mdt>) {
     loop {
         mdt.lfsck.wake.notified().await;
-        if !mdt.lfsck.begin(mdt.rt.wall()) {
-            continue;
-        }
+        let Some(repair) = mdt.lfsck.begin(mdt.rt.wall()) else { continue };
         match check(&mdt).await {
             Ok((check, unchecked)) => {
-                info!("{}: lfsck: {} files, {} problems", mdt.name, check.files_count(), check.problem_count());
-                mdt.lfsck.completed(&check, unchecked, mdt.rt.wall());
+                let repaired = if repair { repair_orphans(&mdt, &check).await } else { Outcomes::new() };
+                let (files, problems) = (check.files_count(), check.problem_count());
+                let done = repaired.values().filter(|outcome| outcome.is_ok()).count();
+                info!("{}: lfsck: {files} files, {problems} problems, {done} repaired", mdt.name);
+                mdt.lfsck.completed(&check, &repaired, unchecked, mdt.rt.wall());
             }
             Err(e) => {
                 warn!("{}: lfsck: {e}", mdt.name);
                 mdt.lfsck.failed(e.to_string());
             }
         }
+    }
+}
+
+/// Repairs the orphan objects that a check has found. Returns the outcomes.
+async fn repair_orphans(mdt: &Mdt, check: &Check) -> Outcomes {
+    let orphans = check.problems().iter().filter_map(|problem| match *problem {
+        Problem::OrphanObject { ost, object, bytes } => Some(Orphan { ost, object, bytes }),
+        _ => None,
+    });
+    let orphans: Vec<Orphan> = orphans.collect();
+    let keys = orphans.iter().map(|orphan| (orphan.ost, orphan.object));
+    match mdt.adopt(&orphans).await {
+        Ok(outcomes) => keys.zip(outcomes).collect(),
+        Err(errno) => keys.map(|key| (key, Err(errno))).collect(),
     }
 }
 

@@ -36,6 +36,7 @@
 //!   nor destroys objects. The MDT refuses a directory that has an identity but has lost its store.
 //! * An idle MDT with connected OSTs uses no CPU: every task waits for an event, none polls.
 
+mod adopt;
 mod commit;
 mod config;
 mod damage;

@@ -158,8 +158,11 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let weak = Arc::downgrade(mdt);
     put("lfsck_namespace", Param::text(move || get(&weak, |mdt| mdt.lfsck.status(mdt.rt.wall()))));
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-    let run = move |on| put_in(&set, |mdt| if on { mdt.lfsck.start() } else { mdt.lfsck.stop() });
+    let run = move |on| put_in(&set, |mdt| if on { mdt.lfsck.start(false) } else { mdt.lfsck.stop() });
     put("lfsck_namespace_run", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), run));
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    let repair = move |on| put_in(&set, |mdt| if on { mdt.lfsck.start(true) } else { mdt.lfsck.stop() });
+    put("lfsck_namespace_orphans", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), repair));
     let weak = Arc::downgrade(mdt);
     // As the MGS shows them, so that `lctl` can see that a change has arrived.
     let nodemaps = move |mdt: &Mdt| serde_json::to_string(&*mdt.nodemaps.get()).unwrap_or_default();

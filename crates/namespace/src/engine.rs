@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use sheen_layout::{Layout, MDT_OST};
-use sheen_wire::{self as wire, Fid, FileKind, Time, fid, mds::Request};
+use sheen_wire::{
+    self as wire, Fid, FileKind, Time, fid,
+    mds::{Reply, Request},
+};
 
 use crate::{
     Batch, ClientId, Config, Destroy, Done, Env, Namespace, OrphanRange, Store, StoreError,
@@ -116,6 +119,12 @@ impl<S: Store> Namespace<S> {
         let (changed, invalidations) = self.tables.end();
         let transno = before.unwrap_or_default().max(changed);
         result.map(|reply| Done { reply, transno, time, invalidations, orphan, repeated: before.is_some() })
+    }
+
+    /// Ends an operation of the MDT itself.
+    pub(crate) fn done(&mut self, result: wire::Result<()>, time: Time) -> wire::Result<Done> {
+        let (transno, invalidations) = self.tables.end();
+        result.map(|()| Done { reply: Reply::Ok, transno, time, invalidations, orphan: None, repeated: false })
     }
 
     /// Closes all files of a client that disconnected or was evicted. The last close of an orphan

@@ -43,6 +43,7 @@ mod invalidations;
 mod involved;
 mod key;
 mod layer;
+mod lost_found;
 mod namespace;
 mod ops;
 mod orphans;

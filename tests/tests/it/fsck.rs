@@ -118,14 +118,14 @@ fn salvage_makes_a_new_store_of_what_is_readable() {
 }
 
 #[test]
-fn lfsck_finds_an_object_without_file_on_a_running_file_system() {
+fn lfsck_makes_a_file_of_an_orphan_object_on_a_running_file_system() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
     let up = Fs::up(1);
     let lctl = |line: &str| run(sheen(), std::iter::once("lctl").chain(line.split(' '))).ok();
-    let check = || {
-        lctl("lfsck_start -M sheen-MDT0000");
+    let check = |options: &str| {
+        lctl(format!("lfsck_start -M sheen-MDT0000 {options}").trim());
         eventually_some("the check ends", || {
             let found = lctl("lfsck_query -M sheen-MDT0000 -t namespace");
             Some(found).filter(|found| !found.contains("status: scanning"))
@@ -135,22 +135,42 @@ fn lfsck_finds_an_object_without_file_on_a_running_file_system() {
     let known = object(&up.dir().join("ost0"));
     fs::remove_file(up.path("file")).unwrap();
     eventually("the object is destroyed", || !known.exists());
-    let found = check();
+    let found = check("");
     assert!(found.contains("status: completed\n") && found.contains("problems: 0\n"), "{found}");
     // Programs go on during a check.
     let script = "for i in $(seq 300); do mkdir d$i; echo $i >d$i/f; ln d$i/f l$i; mv d$i e$i; rm l$i; done";
     let mut load = Command::new("bash");
     let mut load = Guarded(load.args(["-c", script]).current_dir(&up.mnt).spawn().unwrap());
     while load.0.try_wait().unwrap().is_none() {
-        let found = check();
+        let found = check("");
         assert!(found.contains("problems: 0\n"), "{found}");
     }
     fs::write(&known, "lost").unwrap();
-    let found = check();
-    assert!(found.contains("problems: 1\n- orphan_object: object "), "{found}");
+    let found = check("");
+    assert!(found.contains("problems: 1\nrepaired: 0\n- orphan_object: object "), "{found}");
     assert!(found.contains("belongs to no file; it has 4 bytes\n"), "{found}");
-    fs::remove_file(&known).unwrap();
+    // Found by a mount that has cached the root directory.
+    assert_eq!(up.sh("ls -d lost+found").code, 2);
+    let found = check("-o");
+    assert!(found.contains("repaired: 1\n- orphan_object: object "), "{found}");
+    assert!(found.contains("; it has 4 bytes; repaired: make it a file in /lost+found\n"), "{found}");
+    assert_eq!(
+        up.sh("cat lost+found/OST0000-*; stat -c %a%A lost+found lost+found/*").ok(),
+        "lost700drwx------\n600-rw-------\n"
+    );
+    assert!(check("").contains("problems: 0\n"));
+    up.sh("rm -r lost+found").ok();
+    eventually("the object is destroyed", || !known.exists());
+    fs::write(&known, "").unwrap();
+    // Until the log of removals is written, the object counts as one that is being destroyed.
+    let found = eventually_some("the object is an orphan", || {
+        Some(check("--orphan")).filter(|found| found.contains("problems: 1\n"))
+    });
+    assert!(found.contains("it has 0 bytes; repaired: destroy the object, which is empty\n"), "{found}");
+    eventually("the object is destroyed", || !known.exists());
     assert_eq!(lctl("lfsck_start -A -t namespace"), "Started LFSCK on all devices: namespace\n");
+    let refused = run(sheen(), ["lctl", "lfsck_start", "-o", "-M", "sheen-OST0000"]);
+    assert!(refused.code == 22 && refused.err.contains("has no such check"), "{}", refused.err);
     let refused = run(sheen(), ["lctl", "lfsck_start", "-M", "sheen-OST0000", "-t", "namespace"]);
     assert!(refused.code == 22 && refused.err.contains("of type obdfilter has no such check"), "{}", refused.err);
 }

@@ -10,8 +10,13 @@ use super::{devices, param, tool::Tool, usage};
 use crate::lfs::getopt::{Item, Spec, Value};
 
 const OPTIONS: Spec = Spec {
-    short: "M:t:A",
-    long: &[("device", Value::Required, "M"), ("type", Value::Required, "t"), ("all", Value::No, "A")],
+    short: "M:t:Ao",
+    long: &[
+        ("device", Value::Required, "M"),
+        ("type", Value::Required, "t"),
+        ("all", Value::No, "A"),
+        ("orphan", Value::No, "o"),
+    ],
 };
 /// A check: its name for `-t`, and the kind of device that has it.
 struct Check {
@@ -23,6 +28,7 @@ const CHECKS: [Check; 2] = [Check { name: "namespace", kind: "mdt" }, Check { na
 /// Lustre's name of a check that is a part of `namespace` here.
 const LAYOUT: &str = "layout";
 const ALL: &str = "all";
+const START: &str = "lfsck_start";
 
 /// Runs one of the three commands.
 ///
@@ -30,12 +36,14 @@ const ALL: &str = "all";
 /// The output cannot be written.
 pub fn run(command: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-    let (mut device, mut types, mut wrong) = (None, ALL.to_owned(), None);
+    let (mut device, mut types, mut orphans, mut wrong) = (None, ALL.to_owned(), false, None);
     for item in OPTIONS.parse(&args) {
         let text = |value: Option<OsString>| value.unwrap_or_default().to_string_lossy().into_owned();
         match item {
             Item::Option { id: "M", value, .. } => device = Some(text(value)),
             Item::Option { id: "t", value, .. } => types = text(value),
+            Item::Option { id: "o", .. } if command == START => orphans = true,
+            Item::Option { id: "o", .. } => wrong = Some("-o".into()),
             Item::Option { .. } => device = Some("*".to_owned()),
             Item::Operand(arg) | Item::Unrecognized(arg) => wrong = Some(arg),
         }
@@ -58,6 +66,13 @@ pub fn run(command: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i3
         types.split(',').any(|word| word == ALL || word == check.name || (word == LAYOUT && check.kind == "mdt"))
     };
     let mut checks: Vec<&Check> = CHECKS.iter().filter(is_wanted).collect();
+    if orphans {
+        checks.retain(|check| check.kind == "mdt");
+        if checks.is_empty() {
+            writeln!(tool.err, "error: {command}: -o: only the check of an MDT finds orphan objects")?;
+            return Ok(Errno::EINVAL.0);
+        }
+    }
     let mut name = device.clone();
     if device != "*" {
         let Some(found) = devices::find(&device, command, tool)? else { return Ok(Errno::ENODEV.0) };
@@ -78,7 +93,8 @@ pub fn run(command: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i3
         let options = if device == "*" { vec![] } else { vec!["-n".to_owned()] };
         return param::get(&[options, vec![status]].concat(), tool);
     }
-    let starts = command == "lfsck_start";
+    let run = if orphans { format!("mdt.{name}.lfsck_namespace_orphans") } else { run };
+    let starts = command == START;
     let code = param::set(&["-n".to_owned(), format!("{run}={}", u8::from(starts))], tool)?;
     if code == 0 {
         let done = if starts { "Started" } else { "Stopped" };

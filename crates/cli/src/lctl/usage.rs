@@ -100,14 +100,16 @@ usage: --device DEVICE abort_recovery
 ";
 const LFSCK_START: &str = "\
 check an MDT or OST in the background
-usage: lfsck_start {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]]
-       lfsck_start {-A|--all} [{-t|--type} TYPE[,TYPE...]]
+usage: lfsck_start {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]] [-o]
+       lfsck_start {-A|--all} [{-t|--type} TYPE[,TYPE...]] [-o]
   namespace  of an MDT: names, inodes, layouts, and the objects of the OSTs
   layout     the same check
   scrub      of an OST: objects against their stored checksums
   all        default
-Nothing is repaired; lctl lfsck_query lists what was found. 'sheen fsck'
-repairs a stopped MDT.
+  -o|--orphan  an object that belongs to no file becomes a file in
+               /lost+found; it is destroyed if it is empty (namespace only)
+lctl lfsck_query lists what was found. Without -o nothing is repaired;
+'sheen fsck' repairs a stopped MDT.
 ";
 const LFSCK_STOP: &str = "\
 end the check of an MDT or OST

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use crate::fake::{Mounted, ROOT, bulk, name, root, with, with_tcp};
 use sheen_client::OpenFile;
 use sheen_layout::Layout;
+use sheen_rt::JoinHandle;
 use sheen_wire::{
-    Errno, Fid,
+    Errno, Fid, Result,
     ldlm::Resource,
     mds::{SetAttr, flags},
 };
@@ -217,13 +218,29 @@ fn append_that_met_sealed_object_completes_at_its_offset() {
 }
 
 /// Occupies the only request slot with a read that the OST does not answer.
-async fn occupy_slots(m: &Mounted, file: &Arc<OpenFile>) -> sheen_rt::JoinHandle<()> {
+async fn occupy_slots(m: &Mounted, file: &Arc<OpenFile>) -> JoinHandle<()> {
     m.params.set("osc.*.max_rpcs_in_flight", "1").unwrap();
     m.world.state.lock().habits.blind = true;
     let (client, file) = (m.client.clone(), file.clone());
     let reading = m.net.rt().spawn("read", async move { drop(client.read(&file, 0, 10).await.unwrap()) });
     m.net.rt().sleep(Duration::from_millis(50)).await;
     reading
+}
+
+/// Appends to a file whose OST has stopped, and all its slots are occupied: the append has found
+/// the end, and its write is not sent. Returns the file, the read that occupies the slots, and the
+/// append.
+async fn append_not_sent(m: &Mounted) -> (Arc<OpenFile>, JoinHandle<()>, JoinHandle<Result<usize>>) {
+    m.world.state.lock().locks.on = true;
+    let file = create(m).await;
+    append(m, &file, 10).await;
+    let reading = occupy_slots(m, &file).await;
+    m.stop_ost(0);
+    let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+    let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 10])).await });
+    rt.sleep(Duration::from_millis(50)).await;
+    m.world.asked();
+    (file, reading, appending)
 }
 
 /// Returns the requests that have to do with a recovery.
@@ -237,22 +254,14 @@ fn of_recovery(log: Vec<String>) -> Vec<String> {
 #[test]
 fn report_to_a_restarted_ost_waits_for_appends_that_have_found_the_end() {
     with_tcp(1, 65536, &[0], async |m| {
-        m.world.state.lock().locks.on = true;
-        let file = create(&m).await;
-        append(&m, &file, 10).await;
-        let reading = occupy_slots(&m, &file).await;
-        m.stop_ost(0);
-        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
-        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 10])).await });
-        rt.sleep(Duration::from_millis(50)).await;
-        m.world.asked();
+        let (_, reading, appending) = append_not_sent(&m).await;
         m.world.state.lock().habits.hold = true;
         m.start_ost(0);
-        rt.sleep(Duration::from_secs(5)).await;
+        m.net.rt().sleep(Duration::from_secs(5)).await;
         assert_eq!(of_recovery(m.world.asked()), ["ost0 recover"]);
         m.world.state.lock().habits.hold = false;
         assert_eq!(appending.await.unwrap(), Ok(10));
-        rt.sleep(Duration::from_secs(1)).await;
+        m.net.rt().sleep(Duration::from_secs(1)).await;
         let order = ["ost0 write parts=1 len=10 sync=false", "ost0 recovered"];
         assert_eq!(of_recovery(m.world.asked()), order);
         m.world.state.lock().habits.blind = false;
@@ -266,21 +275,13 @@ fn report_to_a_restarted_ost_waits_for_appends_that_have_found_the_end() {
 #[test]
 fn unsent_append_fails_if_the_restarted_ost_did_not_wait_for_the_client() {
     with_tcp(1, 65536, &[0], async |m| {
-        m.world.state.lock().locks.on = true;
-        let file = create(&m).await;
-        append(&m, &file, 10).await;
-        let reading = occupy_slots(&m, &file).await;
-        m.stop_ost(0);
-        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
-        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 10])).await });
-        rt.sleep(Duration::from_millis(50)).await;
-        m.world.asked();
+        let (file, reading, appending) = append_not_sent(&m).await;
         m.world.state.lock().habits.forgetful = true;
         m.start_ost(0);
         assert_eq!(appending.await.unwrap(), Err(Errno::EIO));
         m.world.state.lock().habits.blind = false;
         reading.await.unwrap();
-        rt.sleep(Duration::from_secs(1)).await;
+        m.net.rt().sleep(Duration::from_secs(1)).await;
         assert_eq!(of_recovery(m.world.asked()), ["ost0 recover", "ost0 recovered"]);
         append(&m, &file, 10).await;
         assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, 20);

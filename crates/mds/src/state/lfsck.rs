@@ -1,13 +1,13 @@
 //! The state of the check of a running MDT. The check is in [`crate::lfsck`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use sheen_namespace::Check;
-use sheen_wire::Time;
+use sheen_namespace::{Check, Problem};
+use sheen_wire::{Fid, Result, Time};
 use tokio::sync::Notify;
 
 /// Problems that the status lists.
@@ -25,8 +25,8 @@ pub(crate) struct Lfsck {
 
 #[derive(Default)]
 struct State {
-    /// Whether a check is requested.
-    wanted: bool,
+    /// Whether a check is requested, and whether it repairs orphan objects.
+    wanted: Option<bool>,
     stage: Stage,
     started: Option<Time>,
     ended: Option<Time>,
@@ -54,16 +54,22 @@ struct Numbers {
     files: u64,
     objects: u64,
     problems: u64,
+    /// Problems that were repaired.
+    repaired: usize,
     lines: Vec<String>,
     unchecked: BTreeSet<u32>,
 }
 
+/// Outcomes of the repairs of orphan objects, by OST and object.
+pub(crate) type Outcomes = BTreeMap<(u32, Fid), Result<()>>;
+
 impl Lfsck {
-    /// Requests a check. Does nothing if one is under way.
-    pub fn start(&self) {
+    /// Requests a check, with or without repairs of orphan objects. Does nothing if one is under
+    /// way.
+    pub fn start(&self, repair: bool) {
         let mut state = self.state.lock();
         self.stop.store(false, Relaxed);
-        state.wanted = state.stage != Stage::Scanning;
+        state.wanted = (state.stage != Stage::Scanning).then_some(repair);
         drop(state);
         self.wake.notify_one();
     }
@@ -71,21 +77,21 @@ impl Lfsck {
     /// Ends a check.
     pub fn stop(&self) {
         let mut state = self.state.lock();
-        state.wanted = false;
+        state.wanted = None;
         self.stop.store(state.stage == Stage::Scanning, Relaxed);
     }
 
     /// Whether a check is requested or under way.
     pub fn is_running(&self) -> bool {
         let state = self.state.lock();
-        state.wanted || state.stage == Stage::Scanning
+        state.wanted.is_some() || state.stage == Stage::Scanning
     }
 
-    /// Begins a check, if one is requested.
-    pub fn begin(&self, now: Time) -> bool {
+    /// Begins a check, if one is requested. Returns whether it repairs orphan objects.
+    pub fn begin(&self, now: Time) -> Option<bool> {
         let mut state = self.state.lock();
         let wanted = state.wanted;
-        if wanted {
+        if wanted.is_some() {
             let ended = state.ended;
             *state = State { stage: Stage::Scanning, started: Some(now), ended, ..State::default() };
         }
@@ -98,12 +104,14 @@ impl Lfsck {
     }
 
     /// Ends a check. `unchecked`: the OSTs whose objects could not be listed.
-    pub fn completed(&self, check: &Check, unchecked: BTreeSet<u32>, now: Time) {
-        let lines = check.problems().iter().take(SHOWN_MAX).map(|problem| format!("{}: {problem}", problem.name()));
+    pub fn completed(&self, check: &Check, outcomes: &Outcomes, unchecked: BTreeSet<u32>, now: Time) {
+        let line = |problem: &Problem| format!("{}: {problem}{}", problem.name(), outcome(problem, outcomes));
+        let lines = check.problems().iter().take(SHOWN_MAX).map(line);
         let result = Numbers {
             files: check.files_count(),
             objects: check.objects_count(),
             problems: check.problem_count(),
+            repaired: outcomes.values().filter(|outcome| outcome.is_ok()).count(),
             lines: lines.collect(),
             unchecked,
         };
@@ -123,7 +131,7 @@ impl Lfsck {
     pub fn status(&self, now: Time) -> String {
         let state = self.state.lock();
         let stage = match state.stage {
-            _ if state.wanted => "scanning",
+            _ if state.wanted.is_some() => "scanning",
             Stage::Init => "init",
             Stage::Scanning => "scanning",
             Stage::Completed => "completed",
@@ -149,16 +157,27 @@ impl Lfsck {
                 let unchecked: Vec<String> = result.unchecked.iter().map(|ost| format!("OST{ost:04x}")).collect();
                 writeln!(
                     text,
-                    "checked_files: {}\nchecked_objects: {}\nunchecked_osts: [{}]\nproblems: {}",
+                    "checked_files: {}\nchecked_objects: {}\nunchecked_osts: [{}]\nproblems: {}\nrepaired: {}",
                     result.files,
                     result.objects,
                     unchecked.join(", "),
-                    result.problems
+                    result.problems,
+                    result.repaired
                 )
             }
             Stage::Init | Stage::Stopped => Ok(()),
         };
         result.lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
         text
+    }
+}
+
+/// Returns the outcome of a problem's repair, as the end of its line.
+fn outcome(problem: &Problem, outcomes: &Outcomes) -> String {
+    let Problem::OrphanObject { ost, object, .. } = problem else { return String::new() };
+    match (outcomes.get(&(*ost, *object)), problem.repair()) {
+        (Some(Ok(())), Some(repair)) => format!("; repaired: {repair}"),
+        (Some(Err(errno)), _) => format!("; not repaired: {errno}"),
+        _ => String::new(),
     }
 }

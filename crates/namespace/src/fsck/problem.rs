@@ -4,6 +4,8 @@ use std::fmt;
 
 use sheen_wire::{Fid, FileKind};
 
+use crate::lost_found::ost_name;
+
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EntryAt {
@@ -226,11 +228,6 @@ impl Problem {
             _ => 4,
         }
     }
-}
-
-/// Returns the name of an OST without its file system, such as `OST0003`.
-pub(crate) fn ost_name(ost: u32) -> String {
-    format!("OST{ost:04x}")
 }
 
 fn quoted(name: &[u8]) -> String {

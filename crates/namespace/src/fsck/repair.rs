@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustc_hash::FxHashSet;
-use sheen_layout::{Layout, STRIPE_SIZE_DEFAULT, Stripe};
+use sheen_layout::{Layout, LayoutError};
 use sheen_wire::{
     Fid, FileKind, Time,
     fid::{ROOT, SEQ_WIDTH},
@@ -16,22 +16,17 @@ use sheen_wire::{
 use super::{
     found::{Found, ObjectAt},
     links::names_of,
-    problem::{EntryAt, Problem, ost_name},
+    problem::{EntryAt, Problem},
     scan::unlinked_layout,
 };
 use crate::{
     Batch, Store, StoreError, key,
     layer::Layer,
+    lost_found::{DIR_PERM, FILE_PERM, LOST_FOUND, name_of_object, one_object},
     namespace::hash_of_name,
     record::{Bucket, Counters, Dentry, Inode, Name, OstIds, encode},
     tables::{for_each_in, read},
 };
-
-/// Name of the directory for what has no name.
-const LOST_FOUND: &str = "lost+found";
-/// Permissions of files and directories that a repair makes.
-const FILE_PERM: u32 = 0o600;
-const DIR_PERM: u32 = 0o700;
 
 /// Changes over a store.
 struct Changes<'a, S> {
@@ -201,17 +196,17 @@ impl<S: Store> Changes<'_, S> {
     /// Makes a file of an object.
     fn adopt(&mut self, (ost, object): ObjectAt) -> Result<(), StoreError> {
         let fid = self.new_fid()?;
-        let layout = one_object(fid, (ost, object))?;
+        let layout = one_object(fid, ost, object).map_err(|e| no_layout(object, &e))?;
         let inode = Inode { perm: FILE_PERM, layout: Some(layout.encode().into()), ..self.owned(FileKind::Regular)? };
         self.counters.files += 1;
         self.put_inode(fid, inode);
-        let name = format!("{}-{}", ost_name(ost), object.to_string().trim_matches(['[', ']']));
-        self.name(fid, FileKind::Regular, &name)
+        self.name(fid, FileKind::Regular, &name_of_object(ost, object))
     }
 
     /// Lets the MDT destroy an object.
-    fn destroy(&mut self, object: ObjectAt) -> Result<(), StoreError> {
-        let layout: bytes::Bytes = one_object(ROOT, object)?.encode().into();
+    fn destroy(&mut self, (ost, object): ObjectAt) -> Result<(), StoreError> {
+        let layout = one_object(ROOT, ost, object).map_err(|e| no_layout(object, &e))?;
+        let layout: bytes::Bytes = layout.encode().into();
         self.counters.destroy += 1;
         let record = encode(&layout, Vec::new())?;
         self.raw(key::destroy(self.counters.destroy), Some(record));
@@ -350,8 +345,6 @@ fn leave_range(ranges: &mut BTreeMap<(u32, u32), u32>, ost: u32, oid: u32) {
     }
 }
 
-/// Returns a layout of a single object.
-fn one_object(file: Fid, (ost, object): ObjectAt) -> Result<Layout, StoreError> {
-    Layout::new(file, STRIPE_SIZE_DEFAULT, None, vec![Stripe { object, ost }])
-        .map_err(|e| StoreError::Failed(format!("cannot describe object {object}: {e}")))
+fn no_layout(object: Fid, error: &LayoutError) -> StoreError {
+    StoreError::Failed(format!("cannot describe object {object}: {error}"))
 }

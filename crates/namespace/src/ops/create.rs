@@ -4,7 +4,8 @@
 //!   check of write permission. Exception: the name refers to the FID in the request, and the file
 //!   is the caller's. Clients never use a FID twice, so the request is a resend: its first
 //!   execution survived a crash, its reply did not. It succeeds, also if another client has removed
-//!   the file since (module `executed`).
+//!   the file since. Usually the record of the request says so (module `executed`); the comparison
+//!   of FIDs is for clients that a recovery did not wait for, which have no records.
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
 //! * EPERM for devices unless superuser (except character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.

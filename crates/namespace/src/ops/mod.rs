@@ -3,6 +3,7 @@
 //! (layouts).
 
 mod access;
+mod adopt;
 mod alloc_seq;
 mod close;
 mod create;

@@ -6,7 +6,7 @@
 //! * If the name refers to the FID in the request, and the file is the caller's, the request is a
 //!   resend. Its first execution survived a crash, its reply did not. The file is opened as a new
 //!   one. If another client has removed the file since, the file is made again without a name
-//!   (module `executed`).
+//!   (module `executed`). For the comparison of FIDs see [`super::create`].
 //! * An existing file is opened as in [`super::open`]. This needs no permission on the directory
 //!   except search.
 //! * A new file needs write permission on the directory, as in [`super::create`]. It gets its

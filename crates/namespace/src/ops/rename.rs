@@ -18,7 +18,7 @@
 //!
 //! A whiteout is a character device 0:0 without permissions. If the source's name refers to the
 //! whiteout FID in the request, the request is a resend: its first execution survived a crash, its
-//! reply did not. It succeeds.
+//! reply did not. It succeeds. As in [`super::create`], records of requests come first.
 //!
 //! Sets mtime and ctime of both parents, and ctime of all files involved. A replaced file loses a
 //! name as with unlink. Atomic: the target name exists all the time.

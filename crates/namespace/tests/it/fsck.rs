@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::common::*;
 use proptest::prelude::*;
+use sheen_layout::Layout;
 use sheen_namespace::{Batch, Check, Config, DamagedStore, MemStore, Problem, Records, Store, StoreError, salvage};
 use sheen_wire::{
-    Cred, Fid, FileKind, Time,
+    Cred, Errno, Fid, FileKind, Time,
     fid::ROOT,
     mds::{flags, rename::EXCHANGE},
     seq::{MdtIndex, ost_seq},
@@ -261,6 +262,43 @@ fn object_without_file_becomes_a_file_in_lost_found() {
     assert_eq!(destroyed, [(3, empty)]);
     let file = fs.lookup(&Cred::ROOT, lost.fid, &name).unwrap();
     assert_eq!((file.kind, file.perm), (FileKind::Regular, 0o600));
+}
+
+#[test]
+fn adopted_object_becomes_a_file_and_discarded_one_is_destroyed() {
+    let mut fs = Fs::new();
+    fs.commit();
+    // Ids up to 3 were used on OST 3.
+    fs.store.put([&b"o"[..], &3u32.to_be_bytes()].concat(), vec![1, 3, 3]);
+    let mut fs = fs.crash();
+    let seq = ost_seq(MdtIndex::ZERO, 3);
+    let [full, other, empty] = [1, 2, 3].map(|oid| Fid::new(seq, oid));
+    let sequence = fs.ns.take_sequence().unwrap();
+    let fids = |oid: u32| [Fid::new(sequence, oid), Fid::new(sequence, oid + 1)];
+    assert_eq!(fs.ns.adopters().unwrap(), [ROOT]);
+    let done = fs.ns.adopt(3, full, fids(1), &mut fs.env).unwrap();
+    assert!(done.transno > 0 && done.invalidations.iter().any(|(fid, _)| *fid == ROOT), "{done:?}");
+    fs.ns.adopt(3, other, fids(3), &mut fs.env).unwrap();
+    assert_eq!(fs.ns.adopt(3, other, fids(5), &mut fs.env).unwrap_err(), Errno::EEXIST);
+    let lost = fs.lookup(&Cred::ROOT, ROOT, "lost+found").unwrap();
+    assert_eq!(fs.ns.adopters().unwrap(), [ROOT, lost.fid]);
+    let mut files = fs.ls(lost.fid);
+    files.sort();
+    assert_eq!(files, [1, 2].map(|oid| format!("OST0003-{seq:#x}:{oid:#x}:0x0")));
+    let file = fs.lookup(&Cred::ROOT, lost.fid, &files[0]).unwrap();
+    assert_eq!((lost.perm, file.kind, file.perm, file.nlink), (0o700, FileKind::Regular, 0o600, 1));
+    let layout = Layout::decode(&fs.layout(file.fid).unwrap()).unwrap();
+    assert_eq!(layout.all_objects().map(|s| (s.ost, s.object)).collect::<Vec<_>>(), [(3, full)]);
+    fs.ns.discard(3, empty, Time::default()).unwrap();
+    fs.commit();
+    let destroyed: Vec<_> = fs.ns.destroys(0, 10).unwrap().into_iter().flat_map(|d| d.objects).collect();
+    assert_eq!(destroyed, [(3, empty)]);
+
+    // Another use of the name is respected.
+    files.iter().for_each(|file| fs.unlink(&Cred::ROOT, lost.fid, file).unwrap());
+    fs.rmdir(&Cred::ROOT, ROOT, "lost+found").unwrap();
+    fs.touch(&Cred::ROOT, ROOT, "lost+found", 0o644).unwrap();
+    assert_eq!(fs.ns.adopt(3, full, fids(7), &mut fs.env).unwrap_err(), Errno::ENOTDIR);
 }
 
 /// Some random changes of a small tree.
