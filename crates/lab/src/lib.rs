@@ -110,6 +110,7 @@ pub enum Tool {
     /// Compare rates that papers state with models of their systems
     Reproduce(Box<ReproduceArgs>),
     /// Run the workloads of the paper on dynamic striping: IOR, netflow, BLAST
+    #[command(visible_alias = "layouts")]
     Workloads(Box<WorkloadsArgs>),
     /// A task of a tool; the tool starts it
     #[command(hide = true)]

@@ -714,6 +714,43 @@ fn workloads_measure_all_patterns_with_the_right_data() {
     assert!(refused.code == 1 && refused.err.contains("--only: "), "{refused:?}");
 }
 
+#[test]
+fn layouts_run_named_experiments_beside_the_static_ones() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let [scratch, json] = ["scratch", "r.json"].map(|name| dir.path().join(name));
+    let line = format!(
+        "lab layouts --scratch {} --json {} --experiment IOR.6,netflow.2 --nodes 1 --osts 2 --ior-factor 1048576 \
+         --netflow-factor 10240 -i 1",
+        scratch.display(),
+        json.display()
+    );
+    let out = run(sheen(), line.split_whitespace()).ok();
+    let said = |start: &str, part: &str| out.lines().any(|line| line.starts_with(start) && line.contains(part));
+    assert!(said("read, MiB/s: best static IOR.", ", best dynamic IOR.6 (gain "), "{out}");
+    assert!(said("sequential reads, MiB/s (synchronous): best static netflow.2", ""), "{out}");
+    let record: Value = serde_json::from_slice(&fs::read(json).expect("a record")).expect("JSON");
+    let experiments = |n: usize| -> Vec<&str> {
+        let results = record["Results"][n]["results"].as_array().expect("results");
+        results.iter().map(|measured| measured["experiment"].as_str().expect("a name")).collect()
+    };
+    let of_ior = ["IOR.1", "IOR.2", "IOR.3", "IOR.6"];
+    assert_eq!(experiments(0), [of_ior, of_ior].concat(), "writes and reads, with the static experiments");
+    assert_eq!(experiments(1), ["netflow.2"; 4], "a static experiment alone");
+    for workload in record["Results"].as_array().expect("workloads") {
+        for measured in workload["results"].as_array().expect("results") {
+            assert!(measured["static_gains"][0].as_f64() > Some(0.0), "{measured}");
+        }
+    }
+    assert!(is_clean(&scratch), "the file system is left");
+    let unknown = run(sheen(), "lab layouts --experiment IOR.7".split_whitespace());
+    assert!(unknown.code == 2 && unknown.err.contains("the paper has the experiments IOR.1-6"), "{unknown:?}");
+    let missing = run(sheen(), "lab layouts --experiment blast.3 --proteins /nonexistent".split_whitespace());
+    assert!(missing.code == 1 && missing.err.contains("--experiment: "), "{missing:?}");
+}
+
 /// Starts a tool as a launcher of MPI does, with `size` processes. Returns what the first one
 /// prints, and the exit codes of the others.
 fn launch(at: &TwoMounts, size: usize, line: &str, dir: &Path) -> (Ran, Vec<Option<i32>>) {

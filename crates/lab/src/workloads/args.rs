@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 
 use crate::{
     output::OutputArgs,
     scratch::ScratchArgs,
-    workloads::patterns::{BLAST, IOR, NETFLOW},
+    workloads::selection::{self, Named, Selection, Workload},
 };
 
 /// Largest factors: each part of a file between watermarks has at least one stripe of 1 MiB.
@@ -19,7 +19,10 @@ pub const NETFLOW_BYTES: u64 = 55 << 30;
 const EXAMPLES: &str = "\
 Examples:
   sheen lab workloads --report workloads.html        all workloads, on OSTs in memory
-  sheen lab workloads --only ior --ost-model hdd     the sequential one, on modelled disks";
+  sheen lab workloads --only ior --ost-model hdd     the sequential one, on modelled disks
+  sheen lab workloads --experiment IOR.5,blast.13-15 some experiments, beside the static ones
+
+The experiments are IOR.1-6, netflow.1-6 and blast.1-18.";
 
 /// Run the workloads of the paper on dynamic striping: IOR, a netflow analysis, BLAST
 #[derive(Parser, Clone, Debug)]
@@ -28,6 +31,10 @@ pub struct WorkloadsArgs {
     /// Workloads [default: all; BLAST only if it is installed]
     #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',')]
     pub only: Vec<Workload>,
+    /// Experiments by their names in the paper, such as IOR.4 or blast.10-12. Dynamic ones run with
+    /// the static ones of their workload, with which they are compared
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = selection::parse, conflicts_with = "only")]
+    pub experiment: Vec<Named>,
     /// Number of mounts, which stand for nodes; the paper has 16 for IOR and netflow, 8 for BLAST
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub nodes: u16,
@@ -56,38 +63,59 @@ pub struct WorkloadsArgs {
     pub output: OutputArgs,
 }
 
-/// A workload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Workload {
-    /// Tasks write and read one file, each its own part.
-    Ior,
-    /// Index a file of flow records, then read each record.
-    Netflow,
-    /// Search for proteins in a database.
-    Blast,
-}
+impl WorkloadsArgs {
+    /// Returns the experiments that the options select; all if none selects any.
+    pub fn selections(&self) -> Vec<Selection> {
+        let named: Vec<Named> = match (self.experiment.is_empty(), self.only.is_empty()) {
+            (false, _) => self.experiment.clone(),
+            (true, false) => self.only.iter().map(|workload| workload.whole()).collect(),
+            (true, true) => Workload::ALL.map(Workload::whole).to_vec(),
+        };
+        selection::select(&named)
+    }
 
-impl Workload {
-    /// All workloads, in their order.
-    pub const ALL: [Workload; 3] = [Workload::Ior, Workload::Netflow, Workload::Blast];
-
-    /// Returns the steps of the progress bar in a round: a write and a read, two variations, or a
-    /// search, of each experiment.
-    pub fn phases(self) -> usize {
-        match self {
-            Workload::Ior => 2 * IOR.len(),
-            Workload::Netflow => 2 * NETFLOW.len(),
-            Workload::Blast => BLAST.len(),
+    /// Returns the option that selects experiments, if the user has set one.
+    pub fn selecting_option(&self) -> Option<&'static str> {
+        match (self.experiment.is_empty(), self.only.is_empty()) {
+            (false, _) => Some("--experiment"),
+            (true, false) => Some("--only"),
+            (true, true) => None,
         }
     }
 
-    /// Returns the bytes of its largest file.
-    pub fn bytes(self, args: &WorkloadsArgs) -> u64 {
-        match self {
-            Workload::Ior => IOR_BYTES / args.ior_factor,
-            Workload::Netflow => NETFLOW_BYTES / args.netflow_factor,
+    /// Returns the bytes of the largest file of a workload.
+    pub fn bytes(&self, workload: Workload) -> u64 {
+        match workload {
+            Workload::Ior => IOR_BYTES / self.ior_factor,
+            Workload::Netflow => NETFLOW_BYTES / self.netflow_factor,
             // 18 copies of a database of some 10 MB.
             Workload::Blast => 256 << 20,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<WorkloadsArgs, clap::Error> {
+        WorkloadsArgs::try_parse_from(std::iter::once("workloads").chain(words.iter().copied()))
+    }
+
+    #[test]
+    fn selections_follow_the_option_that_is_set() {
+        let counts = |words: &[&str]| -> Vec<usize> {
+            parse(words).unwrap().selections().iter().map(|selection| selection.experiments.len()).collect()
+        };
+        assert_eq!(counts(&[]), [6, 6, 18]);
+        assert_eq!(counts(&["--only", "blast,ior"]), [6, 18]);
+        assert_eq!(counts(&["--experiment", "blast.2,IOR.4-5"]), [5, 1]);
+    }
+
+    #[test]
+    fn parse_refuses_unknown_names_and_two_selections() {
+        let error = parse(&["--experiment", "IOR.1,IOR.7"]).unwrap_err().to_string();
+        assert!(error.contains("'IOR.7'") && error.contains("the paper has the experiments IOR.1-6"), "{error}");
+        assert!(parse(&["--only", "ior", "--experiment", "IOR.1"]).is_err());
     }
 }

@@ -112,11 +112,11 @@ fn shares(fasta: &str, queries: usize, files: usize) -> Vec<String> {
     shares
 }
 
-/// Measures BLAST.
+/// Measures experiments with BLAST.
 ///
 /// # Errors
 /// Of the file system or of blastp, or an interruption by the user.
-pub fn measure(setup: &mut Setup<'_>, input: &Input) -> io::Result<()> {
+pub fn measure(setup: &mut Setup<'_>, input: &Input, experiments: &[&'static Experiment]) -> io::Result<()> {
     let on_tmpfs: Vec<PathBuf> = input.queries.iter().map(|_| input.dir.join("db")).collect();
     let (took, found) = search(input, &on_tmpfs)?;
     setup.outcome.begin(
@@ -128,13 +128,13 @@ pub fn measure(setup: &mut Setup<'_>, input: &Input) -> io::Result<()> {
             DATABASE_BYTES / input.bytes.max(1),
             took.as_secs_f64()
         ),
-        BLAST,
+        experiments,
     );
     let factors = input.factors(setup);
-    for experiment in BLAST {
+    for experiment in experiments {
         copy(setup, input, experiment, factors)?;
     }
-    setup.rounds(BLAST, |setup, experiment| {
+    setup.rounds(experiments, |setup, experiment| {
         setup.session.begin("search");
         setup.empty_caches()?;
         let databases: Vec<PathBuf> = setup.cluster.mounts.iter().map(|m| m.join(experiment.name)).collect();
@@ -146,7 +146,7 @@ pub fn measure(setup: &mut Setup<'_>, input: &Input) -> io::Result<()> {
         setup.outcome.add(experiment, TIME, took.as_secs_f64());
         Ok(())
     })?;
-    BLAST.iter().try_for_each(|experiment| setup.cluster.remove(&setup.cluster.mounts[0].join(experiment.name)))
+    experiments.iter().try_for_each(|experiment| setup.cluster.remove(&setup.cluster.mounts[0].join(experiment.name)))
 }
 
 /// Copies the database into a directory with the experiment's pattern.

@@ -10,12 +10,7 @@ use crate::{
     ior::{self, args::IorArgs, step::Access},
     nodes::PlaceArgs,
     size::human,
-    workloads::{
-        args::IOR_BYTES,
-        outcome::Quantity,
-        patterns::{Experiment, IOR},
-        setup::Setup,
-    },
+    workloads::{args::IOR_BYTES, outcome::Quantity, patterns::Experiment, setup::Setup},
 };
 
 const TASKS_PER_MOUNT: u64 = 2;
@@ -23,18 +18,18 @@ const RECORD: u64 = 1 << 20;
 const WRITE: Quantity = Quantity { name: "write with fsync", unit: "MiB/s", variation: "" };
 const READ: Quantity = Quantity { name: "read", unit: "MiB/s", variation: "" };
 
-/// Measures IOR.
+/// Measures experiments with IOR.
 ///
 /// # Errors
 /// Of a task, or an interruption by the user.
-pub fn measure(setup: &mut Setup<'_>) -> io::Result<()> {
+pub fn measure(setup: &mut Setup<'_>, experiments: &[&'static Experiment]) -> io::Result<()> {
     let (factor, mounts) = (setup.args.ior_factor, setup.cluster.mounts.len());
     let tasks = mounts as u64 * TASKS_PER_MOUNT;
     let block = (IOR_BYTES / factor / RECORD / tasks).max(1) * RECORD;
     let size = human(block * tasks);
     let title = format!("IOR: {tasks} tasks on {mounts} mounts, one file of {size}, 1/{factor} of the paper's");
-    setup.outcome.begin(title, IOR);
-    setup.rounds(IOR, |setup, experiment| one(setup, experiment, block))
+    setup.outcome.begin(title, experiments);
+    setup.rounds(experiments, |setup, experiment| one(setup, experiment, block))
 }
 
 fn one(setup: &mut Setup<'_>, experiment: &'static Experiment, block: u64) -> io::Result<()> {

@@ -23,7 +23,7 @@ use crate::{
     workloads::{
         args::NETFLOW_BYTES,
         outcome::Quantity,
-        patterns::{Experiment, NETFLOW},
+        patterns::Experiment,
         records::{Extent, Index, Model, RECORD_MAX, first_record, generate},
         setup::Setup,
     },
@@ -41,11 +41,11 @@ type Models = BTreeMap<u32, Model>;
 /// Hosts with their records, which are read one by one.
 type Hosts = Vec<(u32, Vec<Extent>)>;
 
-/// Measures the netflow analysis.
+/// Measures experiments with the netflow analysis.
 ///
 /// # Errors
 /// Of the file system, or an interruption by the user.
-pub fn measure(setup: &mut Setup<'_>) -> io::Result<()> {
+pub fn measure(setup: &mut Setup<'_>, experiments: &[&'static Experiment]) -> io::Result<()> {
     let factor = setup.args.netflow_factor;
     let text = generate((NETFLOW_BYTES / factor) as usize);
     let mut index = Index::default();
@@ -58,9 +58,9 @@ pub fn measure(setup: &mut Setup<'_>) -> io::Result<()> {
             text.len() as f64 / MIB,
             setup.cluster.mounts.len()
         ),
-        NETFLOW,
+        experiments,
     );
-    setup.rounds(NETFLOW, |setup, experiment| {
+    setup.rounds(experiments, |setup, experiment| {
         let run = Run { setup, text: &text, expected: &expected };
         let path = run.write(experiment)?;
         let mut rates = Vec::new();

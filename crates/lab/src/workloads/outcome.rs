@@ -31,9 +31,25 @@ pub struct Measured {
     pub values: Vec<f64>,
     /// Better than the first experiment by this factor, in each round.
     pub gains: Vec<f64>,
+    /// Better than the best static experiment by this factor, in each round.
+    pub static_gains: Vec<f64>,
+}
+
+impl Quantity {
+    fn is_better_if_less(self) -> bool {
+        self.unit == "s"
+    }
 }
 
 impl Measured {
+    /// Returns the factors by which the values are better than those of `base`, in each round.
+    fn gains_over(&self, base: &Measured) -> Vec<f64> {
+        match self.quantity.is_better_if_less() {
+            true => ratios(&base.values, &self.values),
+            false => ratios(&self.values, &base.values),
+        }
+    }
+
     /// Returns median, minimum and maximum.
     pub fn summary(&self) -> [f64; 3] {
         let (low, high) = range(&self.values);
@@ -46,8 +62,8 @@ impl Measured {
 pub struct Group {
     /// Its shape, for the title of its chart.
     pub title: String,
-    /// Its experiments.
-    pub experiments: &'static [Experiment],
+    /// Its experiments, in the order of the paper.
+    pub experiments: Vec<&'static Experiment>,
     /// Its results, in the order in which they came.
     measured: Vec<Measured>,
 }
@@ -61,8 +77,8 @@ pub struct Outcome {
 
 impl Outcome {
     /// Begins a workload.
-    pub fn begin(&mut self, title: String, experiments: &'static [Experiment]) {
-        self.groups.push(Group { title, experiments, measured: Vec::new() });
+    pub fn begin(&mut self, title: String, experiments: &[&'static Experiment]) {
+        self.groups.push(Group { title, experiments: experiments.to_vec(), measured: Vec::new() });
     }
 
     /// Adds a value to the last workload.
@@ -77,6 +93,7 @@ impl Outcome {
                 quantity,
                 values: vec![value],
                 gains: Vec::new(),
+                static_gains: Vec::new(),
             }),
         }
     }
@@ -102,27 +119,44 @@ impl Group {
         self.quantities().into_iter().flat_map(of).collect()
     }
 
-    /// Returns the values of a quantity of an experiment.
+    /// Returns the values of a quantity of an experiment, and its gains.
     pub fn get(&self, experiment: &str, quantity: Quantity) -> Option<Measured> {
-        let find = |name: &str| self.measured.iter().find(|m| m.experiment == name && m.quantity == quantity);
-        let measured = find(experiment)?;
-        let gains = find(self.experiments.first()?.name).map_or_else(Vec::new, |first| match quantity.unit {
-            "s" => ratios(&first.values, &measured.values),
-            _ => ratios(&measured.values, &first.values),
+        let measured = self.find(experiment, quantity)?;
+        let gains = |base: Option<&str>| {
+            let base = base.and_then(|name| self.find(name, quantity));
+            base.map_or_else(Vec::new, |base| measured.gains_over(base))
+        };
+        Some(Measured {
+            gains: gains(self.experiments.first().map(|first| first.name)),
+            static_gains: gains(self.best(quantity, false)),
+            ..measured.clone()
+        })
+    }
+
+    /// Returns the name of the dynamic, or static, experiment with the best median of a quantity.
+    pub fn best(&self, quantity: Quantity, dynamic: bool) -> Option<&'static str> {
+        let kind = self.experiments.iter().filter(|experiment| experiment.is_dynamic() == dynamic);
+        let medians = kind.filter_map(|experiment| {
+            let middle = median(&self.find(experiment.name, quantity)?.values);
+            Some((experiment.name, if quantity.is_better_if_less() { -middle } else { middle }))
         });
-        Some(Measured { gains, ..measured.clone() })
+        medians.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(name, _)| name)
+    }
+
+    fn find(&self, experiment: &str, quantity: Quantity) -> Option<&Measured> {
+        self.measured.iter().find(|m| m.experiment == experiment && m.quantity == quantity)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::patterns::BLAST;
+    use crate::workloads::patterns::{BLAST, IOR};
 
     #[test]
     fn gain_is_relative_to_the_first_experiment_in_the_same_round() {
         let mut outcome = Outcome::default();
-        outcome.begin("BLAST".into(), BLAST);
+        outcome.begin("BLAST".into(), &BLAST.iter().collect::<Vec<_>>());
         let time = Quantity { name: "time", unit: "s", variation: "" };
         let hits = Quantity { name: "hits", unit: "1/s", variation: "" };
         for (experiment, values) in [(&BLAST[1], [1.0, 6.0]), (&BLAST[0], [2.0, 3.0])] {
@@ -136,5 +170,25 @@ mod tests {
         let [first, more, less] = [[1.0, 1.0], [2.0, 0.5], [0.5, 2.0]];
         assert_eq!(gains, [("blast.1", &first[..]), ("blast.2", &more), ("blast.1", &first), ("blast.2", &less)]);
         assert_eq!(results[1].summary(), [3.5, 1.0, 6.0]);
+    }
+
+    #[test]
+    fn static_gain_is_relative_to_the_static_experiment_with_the_best_median() {
+        let mut outcome = Outcome::default();
+        outcome.begin("IOR".into(), &IOR.iter().collect::<Vec<_>>());
+        let read = Quantity { name: "read", unit: "MiB/s", variation: "" };
+        let time = Quantity { name: "time", unit: "s", variation: "" };
+        for (experiment, values) in [(&IOR[0], [4.0, 2.0]), (&IOR[1], [5.0, 4.0]), (&IOR[4], [10.0, 2.0])] {
+            for value in values {
+                outcome.add(experiment, read, value);
+                outcome.add(experiment, time, value);
+            }
+        }
+        let group = &outcome.groups[0];
+        assert_eq!((group.best(read, false), group.best(read, true)), (Some("IOR.2"), Some("IOR.5")));
+        assert_eq!(group.get("IOR.5", read).unwrap().static_gains, [2.0, 0.5]);
+        assert_eq!(group.best(time, false), Some("IOR.1"), "less time is better");
+        assert_eq!(group.get("IOR.5", time).unwrap().static_gains, [0.4, 1.0]);
+        assert!(group.get("IOR.6", read).is_none(), "not measured");
     }
 }

@@ -135,6 +135,11 @@ impl Experiment {
         !self.marks.is_empty()
     }
 
+    /// Returns its number in the paper: `4` of `IOR.4`.
+    pub fn number(&self) -> &'static str {
+        self.name.rsplit_once('.').map_or(self.name, |(_, number)| number)
+    }
+
     /// Returns the pieces of a file of this size.
     pub fn pieces(&self, factors: Factors) -> Vec<Piece> {
         let marks = self.marks.iter().map(|gib| Some(gib * GIB / factors.bytes.max(1))).chain([None]);
@@ -253,6 +258,11 @@ mod tests {
         for e in [IOR, NETFLOW, BLAST].into_iter().flatten() {
             assert_eq!(e.marks.len() + 1, e.types.len(), "{}", e.name);
             assert!(e.marks.is_sorted(), "{}", e.name);
+        }
+        for experiments in [IOR, NETFLOW, BLAST] {
+            let numbers: Vec<&str> = experiments.iter().map(Experiment::number).collect();
+            let in_order: Vec<String> = (1..=experiments.len()).map(|n| n.to_string()).collect();
+            assert_eq!(numbers, in_order);
         }
     }
 

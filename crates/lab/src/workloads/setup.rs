@@ -37,7 +37,7 @@ impl Setup<'_> {
     /// Of a measurement, or an interruption by the user.
     pub fn rounds(
         &mut self,
-        experiments: &'static [Experiment],
+        experiments: &[&'static Experiment],
         mut measure: impl FnMut(&mut Setup<'_>, &'static Experiment) -> io::Result<()>,
     ) -> io::Result<()> {
         self.session.measure_noise();
@@ -80,9 +80,9 @@ impl Setup<'_> {
 }
 
 /// Returns the experiments in the order of a round. Each round begins with another one.
-fn turns(experiments: &'static [Experiment], round: u32) -> impl Iterator<Item = &'static Experiment> {
+fn turns(experiments: &[&'static Experiment], round: u32) -> impl Iterator<Item = &'static Experiment> {
     let first = round as usize % experiments.len();
-    experiments.iter().cycle().skip(first).take(experiments.len())
+    experiments.iter().copied().cycle().skip(first).take(experiments.len())
 }
 
 #[cfg(test)]
@@ -92,8 +92,9 @@ mod tests {
 
     #[test]
     fn each_round_runs_all_experiments_and_starts_with_another() {
+        let all: Vec<&'static Experiment> = IOR.iter().collect();
         for round in 0..7 {
-            let mut names: Vec<&str> = turns(IOR, round).map(|experiment| experiment.name).collect();
+            let mut names: Vec<&str> = turns(&all, round).map(|experiment| experiment.name).collect();
             assert_eq!(names[0], IOR[round as usize % IOR.len()].name);
             names.sort_unstable();
             assert_eq!(names, ["IOR.1", "IOR.2", "IOR.3", "IOR.4", "IOR.5", "IOR.6"]);

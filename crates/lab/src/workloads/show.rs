@@ -13,12 +13,13 @@ use crate::{
     report::{Report, Table},
     scratch::Own,
     session::{Session, facts},
-    stats::{median, median_and_range},
+    stats::{median, median_and_range, range},
     workloads::{
-        args::{Workload, WorkloadsArgs},
+        args::WorkloadsArgs,
         blast, ior, netflow,
         outcome::{Group, Measured, Outcome, Quantity},
-        print::{Printer, name},
+        print::{Printer, comparisons, name},
+        selection::{Selection, Workload},
         setup::Setup,
     },
 };
@@ -29,23 +30,22 @@ use crate::{
 /// A message for the user.
 pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
     let began = Moment::now();
-    let mut chosen = match args.only.is_empty() {
-        true => Workload::ALL.to_vec(),
-        false => Workload::ALL.into_iter().filter(|workload| args.only.contains(workload)).collect(),
-    };
-    let missing = blast::missing(args).filter(|_| chosen.contains(&Workload::Blast));
-    match &missing {
-        Some(missing) if !args.only.is_empty() => return Err(format!("--only: {missing}")),
-        Some(_) => chosen.retain(|workload| *workload != Workload::Blast),
-        None => {}
+    let mut chosen = args.selections();
+    let has = |chosen: &[Selection], workload: Workload| chosen.iter().any(|selection| selection.workload == workload);
+    let missing = has(&chosen, Workload::Blast).then(|| blast::missing(args)).flatten();
+    match (&missing, args.selecting_option()) {
+        (Some(missing), Some(option)) => return Err(format!("{option}: {missing}")),
+        (Some(_), None) => chosen.retain(|selection| selection.workload != Workload::Blast),
+        (None, _) => {}
     }
-    let largest = chosen.iter().map(|workload| workload.bytes(args)).max().unwrap_or(0);
+    let largest = chosen.iter().map(|selection| args.bytes(selection.workload)).max().unwrap_or(0);
     args.scratch.check_space(largest).map_err(|e| e.to_string())?;
-    if chosen.contains(&Workload::Netflow) {
+    if has(&chosen, Workload::Netflow) {
         // The records, and an index of them.
-        machine::check_memory(2 * Workload::Netflow.bytes(args))?;
+        machine::check_memory(2 * args.bytes(Workload::Netflow))?;
     }
-    let phases = args.repetitions as usize * chosen.iter().map(|workload| workload.phases()).sum::<usize>();
+    let steps = |selection: &Selection| selection.workload.phases() * selection.experiments.len();
+    let phases = args.repetitions as usize * chosen.iter().map(steps).sum::<usize>();
     let mut session = Session::new(phases, &args.output)?;
     if let Some(missing) = missing {
         session.warn(format!("BLAST is left out: {missing}"));
@@ -84,45 +84,39 @@ pub fn main(args: &WorkloadsArgs, words: &str) -> Result<(), String> {
 
 fn run(
     args: &WorkloadsArgs,
-    chosen: &[Workload],
+    chosen: &[Selection],
     own: &Own,
     session: &mut Session,
     outcome: &mut Outcome,
 ) -> io::Result<()> {
     let mut setup = Setup { args, cluster: &own.cluster, session, outcome };
-    for workload in chosen {
+    for Selection { workload, experiments } in chosen {
         match workload {
-            Workload::Ior => ior::measure(&mut setup)?,
-            Workload::Netflow => netflow::measure(&mut setup)?,
-            Workload::Blast => blast::measure(&mut setup, &blast::Input::prepare(args, own)?)?,
+            Workload::Ior => ior::measure(&mut setup, experiments)?,
+            Workload::Netflow => netflow::measure(&mut setup, experiments)?,
+            Workload::Blast => blast::measure(&mut setup, &blast::Input::prepare(args, own)?, experiments)?,
         }
     }
     Ok(())
 }
 
 fn csv(outcome: &Outcome) {
-    println!("experiment,quantity,variation,unit,median,min,max,gain");
+    println!("experiment,quantity,variation,unit,median,min,max,gain,static_gain");
     for measured in outcome.groups.iter().flat_map(Group::results) {
         let [middle, low, high] = measured.summary();
         let Quantity { name, unit, variation } = measured.quantity;
-        let gain = median(&measured.gains);
-        println!("{},{name},{variation},{unit},{middle:.3},{low:.3},{high:.3},{gain:.3}", measured.experiment);
+        let [gain, static_gain] = [&measured.gains, &measured.static_gains].map(|gains| median(gains));
+        println!(
+            "{},{name},{variation},{unit},{middle:.3},{low:.3},{high:.3},{gain:.3},{static_gain:.3}",
+            measured.experiment
+        );
     }
 }
 
 fn report(args: &WorkloadsArgs, outcome: &Outcome, warnings: Vec<String>, record: Value) -> io::Result<Report> {
-    let best = |group: &Group| {
-        let of = |quantity: Quantity| {
-            let results = group.results().into_iter().filter(move |m| m.quantity == quantity);
-            let best = results.max_by(|a, b| median(&a.gains).total_cmp(&median(&b.gains)))?;
-            let gain = median(&best.gains);
-            Some(format!("{}: best with {} ({gain:.2} × the first)", name(quantity), best.experiment))
-        };
-        group.quantities().into_iter().filter_map(of).collect::<Vec<_>>()
-    };
     Ok(Report {
         title: "Workloads with static and dynamic striping".into(),
-        result: outcome.groups.iter().flat_map(best).collect::<Vec<_>>().join(". "),
+        result: outcome.groups.iter().flat_map(comparisons).collect::<Vec<_>>().join(". "),
         warnings,
         charts: outcome.groups.iter().map(|group| chart(group).svg()).collect::<io::Result<_>>()?,
         tables: outcome.groups.iter().map(table).collect(),
@@ -145,9 +139,17 @@ fn table(group: &Group) -> Table {
             name(m.quantity),
             median_and_range(&m.values, 2),
             median_and_range(&m.gains, 2),
+            median_and_range(&m.static_gains, 2),
         ]
     };
-    let columns = ["experiment", "striping", "quantity", "median (minimum–maximum)", "gain over the first"];
+    let columns = [
+        "experiment",
+        "striping",
+        "quantity",
+        "median (minimum–maximum)",
+        "gain over the first",
+        "gain over the best static one",
+    ];
     Table {
         title: group.title.clone(),
         columns: columns.map(str::to_owned).to_vec(),
@@ -155,7 +157,7 @@ fn table(group: &Group) -> Table {
     }
 }
 
-/// Draws each quantity over the experiments; variations are series.
+/// Draws each quantity over the experiments, and for times also the speedup. Variations are series.
 fn chart(group: &Group) -> Chart {
     let quantities = group.quantities();
     let mut variations: Vec<&str> = quantities.iter().map(|q| q.variation).collect();
@@ -168,29 +170,45 @@ fn chart(group: &Group) -> Chart {
             names.push((quantity.name, quantity.unit));
         }
     }
-    let bar = |m: Measured| {
-        let [middle, low, high] = m.summary();
-        [low, middle, high]
+    let bar = |values: &[f64]| {
+        let (low, high) = range(values);
+        (!values.is_empty()).then(|| [low, median(values), high])
     };
-    let panel = |(of, unit): (&'static str, &'static str)| {
+    let panel = |(of, unit): (&'static str, &'static str), title: String, values: fn(&Measured) -> &[f64]| {
         let series = |variation: &&str| {
             let same = |q: &&Quantity| (q.name, q.unit, q.variation) == (of, unit, *variation);
             let quantity = quantities.iter().find(same);
-            let at = |experiment: &'static str| quantity.and_then(|q| group.get(experiment, *q)).map(bar);
+            let at = |experiment: &'static str| {
+                let measured = quantity.and_then(|q| group.get(experiment, *q))?;
+                bar(values(&measured))
+            };
             group.experiments.iter().map(|experiment| at(experiment.name)).collect()
         };
-        Panel {
-            title: format!("{of}, {unit}"),
-            scale: Scale::Linear,
-            values: Values::Ranges(variations.iter().map(series).collect()),
-        }
+        Panel { title, scale: Scale::Linear, values: Values::Ranges(variations.iter().map(series).collect()) }
     };
+    let mut panels = Vec::new();
+    for (of, unit) in names {
+        panels.push(panel((of, unit), format!("{of}, {unit}"), values_of));
+        if unit == "s"
+            && let Some(first) = group.experiments.first()
+        {
+            panels.push(panel((of, unit), format!("speedup over {}", first.name), gains_of));
+        }
+    }
     let series = |variation: &&str| if variation.is_empty() { "median and range" } else { variation }.to_owned();
     Chart {
         title: group.title.clone(),
         axis: "number of the experiment".into(),
-        categories: (1..=group.experiments.len()).map(|n| n.to_string()).collect(),
+        categories: group.experiments.iter().map(|experiment| experiment.number().to_owned()).collect(),
         series: variations.iter().map(series).collect(),
-        panels: names.into_iter().map(panel).collect(),
+        panels,
     }
+}
+
+fn values_of(measured: &Measured) -> &[f64] {
+    &measured.values
+}
+
+fn gains_of(measured: &Measured) -> &[f64] {
+    &measured.gains
 }
