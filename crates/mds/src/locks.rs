@@ -36,13 +36,15 @@
 //! a completion callback.
 //!
 //! All locks live in memory only. A client retains them while its connection is broken. They are
-//! dropped when it disconnects or is evicted. A restarted MDT knows no locks, and those of programs
-//! are lost. Clients recognize the restart by the incarnation when they reconnect, and drop their
-//! caches. Until a client reconnects, it does not learn what other clients change through the
-//! restarted MDT.
+//! dropped when it disconnects or is evicted. A restarted MDT knows no locks. Clients recognize the
+//! restart by the incarnation when they reconnect, and drop their caches. After a crash the MDT
+//! waits for them before it changes anything. Before a clean stop it revokes their locks, so they
+//! have no caches ([`Mdt::revoke_all`]). A client that does not cancel in time counts as one that
+//! is evicted: until it reconnects, it does not learn what others change.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 use sheen_lockd::Local;
@@ -62,6 +64,10 @@ use crate::state::locks::{Locks, OPEN};
 /// Lock bits granted with attributes and layout. They cover both, the name that led to the inode,
 /// and extended attributes that the client fetches later. (OPEN comes in addition.)
 const CACHE_BITS: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+/// Time that clients have to cancel their locks before the MDT stops.
+const REVOKE_MAX: Duration = Duration::from_secs(1);
+/// Inodes whose locks are revoked at once before the MDT stops.
+const REVOKED_AT_ONCE: usize = 256;
 /// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
 
@@ -252,7 +258,7 @@ impl Mdt {
         result: &mut Result<Done>,
     ) -> Vec<Grant> {
         // Another client may have removed the file, or its name.
-        if result.as_ref().is_ok_and(|done| done.repeated) {
+        if result.as_ref().is_ok_and(|done| done.repeated) || self.locks.closed.load(Relaxed) {
             return Vec::new();
         }
         let opens = match &call.request {
@@ -292,9 +298,31 @@ impl Mdt {
         grants.grants
     }
 
-    /// Returns whether programs hold locks (flock, fcntl), or wait for some.
-    pub(crate) fn has_program_locks(&self) -> bool {
-        self.locks.server.all_locks().iter().any(|lock| lock.resource.kind == Kind::Flock)
+    /// Grants no more locks on inodes, and revokes those of all clients, as far as they cancel them
+    /// at once.
+    pub(crate) async fn revoke_all(&self) {
+        let locks = {
+            let _core = self.core.lock();
+            self.locks.closed.store(true, Relaxed);
+            self.locks.server.all_locks()
+        };
+        let inodes = locks.iter().map(|lock| lock.resource).filter(|resource| resource.kind != Kind::Flock);
+        let inodes: FxHashSet<Resource> = inodes.collect();
+        let wants: Vec<_> = inodes.into_iter().map(|inode| (inode, Mode::Ex, Policy::bits(bits::ALL))).collect();
+        let revoked = async {
+            for some in wants.chunks(REVOKED_AT_ONCE) {
+                self.locks.server.local(some, None).wait().await;
+            }
+        };
+        // The others count as evicted.
+        let _ = self.rt.timeout(REVOKE_MAX, revoked).await;
+    }
+
+    /// Returns whether programs hold locks (flock, fcntl) or wait for some, or run from a file. The
+    /// MDT protects them again only when their clients are back.
+    pub(crate) fn protects_programs(&self) -> bool {
+        let has_locks = self.locks.server.all_locks().iter().any(|lock| lock.resource.kind == Kind::Flock);
+        has_locks || self.core.lock().ns.has_running()
     }
 
     /// Grants locks that a client's programs held before a restart.

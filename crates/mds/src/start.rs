@@ -136,7 +136,10 @@ impl Mdt {
     /// EIO: the last commit failed; uncommitted changes are lost.
     pub async fn stop(&self) -> Result<()> {
         let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
-        let has_locks = self.has_program_locks();
+        if self.recovery.is_ended() {
+            self.revoke_all().await;
+        }
+        let has_programs = self.protects_programs();
         self.locks.stop();
         // Before the last commit, so that the commit has every change that clients got a reply to.
         if let Some(server) = self.server.upgrade() {
@@ -145,7 +148,7 @@ impl Mdt {
         {
             let mut core = self.core.lock();
             self.stopped.store(true, Relaxed);
-            core.ns.stop(has_locks);
+            core.ns.stop(has_programs);
         }
         self.lfsck.stop();
         tasks.others.iter().for_each(JoinHandle::abort);

@@ -261,11 +261,12 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Releases unused id reservations, before the last seal of a clean stop. Nothing may be
-    /// executed afterwards. `has_locks`: programs hold locks. Their clients take them again from
-    /// the next life, before others can, so that life begins with a recovery.
-    pub fn stop(&mut self, has_locks: bool) {
+    /// executed afterwards. `has_programs`: programs hold locks, or run from files. Their clients
+    /// report both to the next life before others can interfere, so that life begins with a
+    /// recovery.
+    pub fn stop(&mut self, has_programs: bool) {
         // Otherwise changes that were not replayed yet would be lost.
-        if !has_locks && !self.clients.recovering {
+        if !has_programs && !self.clients.recovering {
             self.stop_clean();
         }
         self.objects.release_unused();

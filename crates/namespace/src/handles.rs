@@ -185,6 +185,10 @@ impl Handles {
         last
     }
 
+    pub(crate) fn has_running(&self) -> bool {
+        self.running > 0
+    }
+
     pub(crate) fn is_open(&self, fid: Fid) -> bool {
         self.opens.contains_key(&fid)
     }

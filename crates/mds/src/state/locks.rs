@@ -2,7 +2,7 @@
 //! they are used.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use sheen_lockd::Lockd;
 use sheen_namespace::ClientId;
@@ -21,6 +21,8 @@ pub(crate) struct Locks {
     /// Number of changes that wait for other clients to cancel. Requests are checked only while
     /// there are any. Incremented with the core lock held.
     pub changes: Arc<AtomicUsize>,
+    /// The MDT is about to stop: no reply brings locks any more. Set with the core lock held.
+    pub closed: AtomicBool,
     /// The MDT stops: no request waits any more.
     pub stopping: watch::Sender<bool>,
 }
@@ -28,12 +30,12 @@ pub(crate) struct Locks {
 impl Locks {
     pub fn new(rt: &Rt, target: &str) -> Locks {
         let server = Lockd::new(rt, &format!("mdt-{target}_UUID"));
-        Locks { server, changes: Arc::default(), stopping: watch::Sender::new(false) }
+        Locks { server, changes: Arc::default(), closed: AtomicBool::new(false), stopping: watch::Sender::new(false) }
     }
 
     /// Ends all waits because the MDT stops: the changes that wait are answered now. They are
     /// executed and will be durable. Clients with outdated caches learn of the stop as of any
-    /// restart.
+    /// restart. Usually there are none ([`crate::mdt::Mdt::revoke_all`]).
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }

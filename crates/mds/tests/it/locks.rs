@@ -400,6 +400,28 @@ fn mdt_stop_does_not_wait_for_lock_holders() {
 }
 
 #[test]
+fn stopping_mdt_revokes_all_locks_and_grants_no_more() {
+    with_clients(async |_, host, [a, b, _]| {
+        for name in ["f", "g"] {
+            a.make(name).await;
+        }
+        let held = [a.look("f").await, a.look("g").await, b.look("f").await].map(|(_, grant)| grant.id);
+        let (mdt, began) = (host.mdt.clone(), a.rt.now());
+        let stop = a.rt.spawn("stop", async move { mdt.stop().await });
+        a.a_while().await;
+        let (mut of_a, of_b) = (a.asked(), b.asked());
+        of_a.sort();
+        assert_eq!((of_a, of_b), (vec![held[0], held[1]], vec![held[2]]));
+        let answer = a.keep(lookup("f")).await.unwrap();
+        assert!(answer.grants.is_empty(), "{:?}", answer.grants);
+        a.cancel(&held[..2]).await;
+        b.cancel(&held[2..]).await;
+        stop.await.unwrap().unwrap();
+        assert!(a.rt.now().since(began) < Duration::from_millis(600));
+    });
+}
+
+#[test]
 fn concurrent_caching_and_renames_do_not_deadlock() {
     with_clients(async |_, host, clients| {
         let names = ["x", "y", "z"];

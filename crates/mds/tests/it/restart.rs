@@ -15,7 +15,7 @@ use sheen_rpc::{Import, ImportConfig, Recovering, Server};
 use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
-use sheen_wire::mds::{Call, Reply, Request, flags};
+use sheen_wire::mds::{Call, Reply, Request, SetAttr, flags};
 use sheen_wire::mgs::TargetKind;
 use sheen_wire::{Cred, Errno, Fid, Mds, Ost, Result, fid};
 
@@ -319,5 +319,33 @@ fn flocks_are_lost_in_mdt_restart_unless_clients_take_them_again() {
         // Not in recovery.
         let relock = a.request(Request::Relock { locks: vec![want] }).send().await.map(drop);
         assert_eq!(relock.map_err(Errno::from), Err(Errno::ESTALE));
+    });
+}
+
+#[test]
+fn program_that_runs_during_a_clean_restart_remains_protected() {
+    with_separate_mdt(9, async |sim, rt, (mdt, server), import| {
+        let f = Fid::new(seq(&import).await, 1);
+        opened(&import, create(f, "program")).await.unwrap();
+        let set = SetAttr { perm: Some(0o755), ..SetAttr::default() };
+        import.request(Request::SetAttr { cred: Cred::ROOT, fid: f, set, handle: None }).send().await.unwrap();
+        opened(&import, Request::Open { cred: Cred::ROOT, fid: f, flags: flags::EXEC }).await.unwrap();
+        let waits = rt.clone();
+        import.on_restart(move |mdt| {
+            let rt = waits.clone();
+            Box::pin(async move {
+                rt.sleep(Duration::from_secs(5)).await;
+                let handles = recover(&mdt, vec![(f, flags::EXEC, 1)]).await?;
+                assert!(handles[0].is_ok(), "{handles:?}");
+                Ok(())
+            })
+        });
+        let other = client(sim, "other", &mdt);
+        mdt.stop().await.unwrap();
+        server.stop().await;
+        drop((mdt, server));
+        let _life = start_mdt(sim).await;
+        let write = Request::Open { cred: Cred::ROOT, fid: f, flags: flags::WRONLY };
+        assert_eq!(opened(&other, write).await, Err(Errno::ETXTBSY));
     });
 }

@@ -92,6 +92,11 @@ impl<S: Store> Namespace<S> {
         self.handles.is_executed_by_another(fid, Some(client))
     }
 
+    /// Whether a program runs from a file, as far as the MDT knows.
+    pub fn has_running(&self) -> bool {
+        self.handles.has_running()
+    }
+
     /// Whether a client other than this one has the file open for writing, as far as the MDT knows.
     /// Clients with a lock on [`bits::OPEN`] may have it open as well.
     pub fn is_written_elsewhere(&self, client: ClientId, fid: Fid) -> bool {
