@@ -2,7 +2,7 @@
 //!
 //! * Tools that measure a mounted file system, as a user's program sees it: [`ior`], [`mdtest`],
 //!   [`io500`]. Tools that measure servers and the network: [`survey`], [`net`],
-//!   with [`processes`].
+//!   with [`processes`], [`echo`].
 //! * Tools that compare layouts: [`overstripe`], [`workloads`]. They set up a file system of their
 //!   own ([`scratch`], [`run_dir`]) with the program as users call it ([`program`], [`counters`]).
 //! * A model of a file system: [`predict`]. [`model`] calibrates it, on mounts of its own
@@ -23,6 +23,7 @@ pub mod chart;
 pub mod clock;
 pub mod counters;
 pub mod data;
+pub mod echo;
 pub mod io500;
 pub mod ior;
 pub mod job;
@@ -95,7 +96,7 @@ pub enum Tool {
     Mdtest(Box<MdtestArgs>),
     /// Compute the score of the IO500: bandwidth, metadata and find in twelve phases
     Io500(Box<Io500Args>),
-    /// Measure the OSTs of this host by themselves: threads, objects and record sizes
+    /// Measure OSTs by themselves: disks, network, or both
     Survey(Box<SurveyArgs>),
     /// Measure requests over the network: size, number in flight, latency
     Net(Box<NetArgs>),
@@ -147,7 +148,7 @@ pub fn main(args: &[OsString], trust: impl FnOnce() -> Trust) -> i32 {
         Tool::Ior(args) => ior::main(&args, &words),
         Tool::Mdtest(args) => mdtest::main(&args, &words),
         Tool::Io500(args) => io500::main(&args, &words),
-        Tool::Survey(args) => survey::main(&args, &words),
+        Tool::Survey(args) => survey::main(&args, trust, &words),
         Tool::Net(args) => net::main(&args, false, trust(), &words),
         Tool::Wan(args) => net::main(&args, true, trust(), &words),
         Tool::Overstripe(args) => overstripe::main(&args, &words),

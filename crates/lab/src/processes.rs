@@ -63,6 +63,17 @@ impl Process {
         }
     }
 
+    /// Returns its NIDs.
+    ///
+    /// # Errors
+    /// The process does not answer.
+    pub fn nids(&self) -> io::Result<Vec<String>> {
+        match self.ask(Request::Nids)? {
+            Reply::Nids(nids) => Ok(nids),
+            other => Err(refusal(&other)),
+        }
+    }
+
     fn ask(&self, request: Request) -> io::Result<Reply> {
         ask(&self.socket, &request, PATIENCE).map_err(|e| match e {
             NoReply::Failed(e) if e.kind() == io::ErrorKind::ConnectionRefused => {

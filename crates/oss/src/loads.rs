@@ -1,4 +1,4 @@
-//! The loads of a survey: their orders, their records, and the state of the last one.
+//! The loads of a survey: their orders, and the state of the last one.
 
 use std::{
     str::FromStr,
@@ -10,10 +10,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_wire::{Errno, Fid, Result, bulk::BULK_BYTES_MAX, ost::Part};
+use sheen_wire::{Errno, Result, bulk::BULK_BYTES_MAX, echo::Shape};
 
-/// Lustre's sequence of objects for such measurements (echo). No MDT names objects from it.
-pub const SEQ: u64 = 2;
 /// Most threads of a load: half of the threads for blocking work, so that syncs of clients go on.
 const THREADS_MAX: u32 = 32;
 /// Smallest record in bytes.
@@ -49,19 +47,13 @@ pub enum Test {
     Remove,
 }
 
-/// A load: all threads together transfer `bytes`. Thread `t` uses object `t % objects`.
+/// A load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
     /// Its kind.
     pub test: Test,
-    /// Number of objects.
-    pub objects: u32,
-    /// Number of threads.
-    pub threads: u32,
-    /// Bytes of a record.
-    pub record: u32,
-    /// Bytes that all threads transfer, rounded down to whole records of each.
-    pub bytes: u64,
+    /// Its objects, threads and records.
+    pub shape: Shape,
 }
 
 impl FromStr for Load {
@@ -72,21 +64,19 @@ impl FromStr for Load {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |word: &str| word.parse::<u64>().map_err(|_| Errno::EINVAL);
         let small = |word: &str| word.parse::<u32>().map_err(|_| Errno::EINVAL);
-        let load = match words[..] {
-            ["remove"] => Load { test: Test::Remove, objects: 1, threads: 1, record: RECORD_MIN, bytes: 0 },
-            [test @ ("write" | "read"), objects, threads, record, bytes] => Load {
-                test: if test == "write" { Test::Write } else { Test::Read },
-                objects: small(objects)?,
-                threads: small(threads)?,
-                record: small(record)?,
-                bytes: number(bytes)?,
-            },
+        let (test, shape) = match words[..] {
+            ["remove"] => (Test::Remove, Shape { objects: 1, threads: 1, record: RECORD_MIN, bytes: 0 }),
+            [test @ ("write" | "read"), objects, threads, record, bytes] => {
+                let (objects, threads, record) = (small(objects)?, small(threads)?, small(record)?);
+                let test = if test == "write" { Test::Write } else { Test::Read };
+                (test, Shape { objects, threads, record, bytes: number(bytes)? })
+            }
             _ => return Err(Errno::EINVAL),
         };
-        let right = (1..=load.threads).contains(&load.objects)
-            && load.threads <= THREADS_MAX
-            && (RECORD_MIN..=BULK_BYTES_MAX as u32).contains(&load.record);
-        if right { Ok(load) } else { Err(Errno::EINVAL) }
+        let right = (1..=shape.threads).contains(&shape.objects)
+            && shape.threads <= THREADS_MAX
+            && (RECORD_MIN..=BULK_BYTES_MAX as u32).contains(&shape.record);
+        if right { Ok(Load { test, shape }) } else { Err(Errno::EINVAL) }
     }
 }
 
@@ -97,19 +87,6 @@ impl Load {
             Test::Read => "read",
             Test::Remove => "remove",
         }
-    }
-
-    /// Returns the object of a thread.
-    pub fn object(&self, thread: u32) -> Fid {
-        Fid { seq: SEQ, oid: 1 + thread % self.objects, ver: 0 }
-    }
-
-    /// Returns the records of a thread: each has its own part of the object.
-    pub fn records(&self, thread: u32) -> impl Iterator<Item = Part> + use<> {
-        let (object, len) = (self.object(thread), self.record);
-        let count = self.bytes / u64::from(self.threads) / u64::from(len);
-        let first = u64::from(thread / self.objects) * count;
-        (first..first + count).map(move |record| Part { object, offset: record * u64::from(len), len })
     }
 }
 
@@ -185,14 +162,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_share_objects_without_overlap() {
-        let load: Load = "write 2 6 4096 61440".parse().unwrap();
-        let mut places: Vec<(u32, u64)> =
-            (0..6).flat_map(|t| load.records(t)).map(|part| (part.object.oid, part.offset)).collect();
-        assert_eq!(places.len(), 12, "two whole records of each thread");
-        places.sort_unstable();
-        places.dedup();
-        assert_eq!((places.len(), places[0], places[11]), (12, (1, 0), (2, 5 * 4096)));
+    fn order_has_test_and_shape() {
+        let shape = Shape { objects: 2, threads: 6, record: 4096, bytes: 61_440 };
+        assert_eq!("write 2 6 4096 61440".parse::<Load>(), Ok(Load { test: Test::Write, shape }));
+        // `sheen lab survey` has caches dropped by a read of nothing.
+        let nothing = Shape { bytes: 0, ..shape };
+        assert_eq!("read 2 6 4096 0".parse::<Load>(), Ok(Load { test: Test::Read, shape: nothing }));
+        assert_eq!(nothing.records(5).count(), 0);
     }
 
     #[test]

@@ -13,12 +13,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sheen_rpc::Pass;
 use sheen_rt::Instant;
-use sheen_wire::{Bulk, Errno, Fid, Result};
+use sheen_wire::{
+    Bulk, Errno, Result,
+    echo::{self, SEQ},
+};
 use tracing::warn;
 
 use crate::{
     Ost, Store,
-    loads::{Load, SEQ, Test},
+    loads::{Load, Test},
 };
 
 impl Ost {
@@ -37,7 +40,7 @@ impl Ost {
         let free = space.bavail.saturating_mul(space.bsize.into());
         // The objects of a load before this one are free for it.
         let free = free.saturating_add(self.survey.written());
-        if load.test == Test::Write && load.bytes > free / 2 {
+        if load.test == Test::Write && load.shape.bytes > free / 2 {
             return Err(Errno::ENOSPC);
         }
         let pass = self.gate.enter().ok_or(Errno::ESHUTDOWN)?;
@@ -65,7 +68,7 @@ impl Ost {
     /// Drops what a read would find in memory.
     fn prepare(&self, load: Load) -> Result<()> {
         if load.test == Test::Read {
-            for object in (0..load.objects).map(|thread| load.object(thread)) {
+            for object in echo::objects(load.shape.objects) {
                 self.rt.block_in_place(|| self.store.drop_cached(object))?;
             }
         }
@@ -77,7 +80,7 @@ impl Ost {
             return self.store.destroy_range(SEQ, 0, u32::MAX).await;
         }
         let begin = |thread| self.rt.spawn("ost-survey-thread", self.clone().load_thread(load, thread));
-        let threads: Vec<_> = (0..load.threads).map(begin).collect();
+        let threads: Vec<_> = (0..load.shape.threads).map(begin).collect();
         let mut result = Ok(());
         for thread in threads {
             let done = thread.await.unwrap_or(Err(Errno::EIO));
@@ -85,8 +88,7 @@ impl Ost {
         }
         result?;
         if load.test == Test::Write {
-            let objects: Vec<Fid> = (0..load.objects).map(|thread| load.object(thread)).collect();
-            self.store.sync(&objects).await?;
+            self.store.sync(&echo::objects(load.shape.objects)).await?;
             self.disk.wait(self.disk.sync()).await;
         }
         Ok(())
@@ -110,8 +112,8 @@ impl Ost {
     /// are done.
     fn transfer(&self, load: Load, thread: u32, mut done: usize) -> Result<(usize, Option<Instant>)> {
         // Not zeros, which a local file system may store as holes.
-        let data = Bytes::from(vec![0xa5; load.record as usize]);
-        for part in load.records(thread).skip(done) {
+        let data = Bytes::from(vec![0xa5; load.shape.record as usize]);
+        for part in load.shape.records(thread).skip(done) {
             if self.survey.is_stopped() {
                 return Err(Errno::EINTR);
             }

@@ -6,7 +6,7 @@
 //!   one client.
 //!
 //! * [`SelftestService`] answers requests that only measure the network. [`SelftestConnection`] is
-//!   a connection to it.
+//!   a connection to it. [`ToolClient`] connects a tool to any target.
 //!
 //! Over `lo`, if the target lives in the same process, [`ImportRequest::send`] calls the service:
 //! no socket, no serialisation, no other task. If the service's future is ready at its first poll,
@@ -38,6 +38,7 @@ mod slots;
 mod slow;
 mod stats;
 mod target;
+mod tool_client;
 
 pub use gate::{Gate, Pass};
 pub use import::{
@@ -50,3 +51,4 @@ pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Origin, Response, Service};
 pub use slots::{Slot, Slots};
 pub use stats::{ImportStats, OpStats};
+pub use tool_client::ToolClient;

@@ -4,24 +4,14 @@
 use std::{io, sync::Arc, time::Duration};
 
 use sheen_lnet::{Net, NidName, Trust};
-use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{Selftest, selftest::TARGET};
 
-use crate::{
-    import::{Import, ImportConfig, ImportParams},
-    selftest::SelftestService,
-    server::Server,
-};
-
-/// Time limit for the end of all tasks.
-const END_WAIT: Duration = Duration::from_millis(500);
+use crate::{import::Import, selftest::SelftestService, server::Server, tool_client::ToolClient};
 
 /// A connection to the self-test of a server, with a runtime of its own. Dropping it disconnects
 /// and ends the runtime, which must not be done within a task.
 pub struct SelftestConnection {
-    /// `Some` until it is dropped.
-    runtime: Option<Runtime>,
-    net: Arc<Net>,
+    client: ToolClient,
     import: Arc<Import<Selftest>>,
     /// The service of this process, for requests over `lo`.
     _server: Arc<Server>,
@@ -34,33 +24,14 @@ impl SelftestConnection {
     /// # Errors
     /// The name has no address. The server cannot be reached, or has no self-test.
     pub fn open(trust: Trust, name: &NidName, in_flight: usize, timeout: Duration) -> io::Result<SelftestConnection> {
-        let (runtime, rt) = Rt::real(RealOptions::default())?;
-        let net = Net::trusting(rt.clone(), trust);
-        let server = Server::new(net.clone());
-        let nids = runtime.block_on(name.resolve(&rt))?;
+        let client = ToolClient::new(trust)?;
+        let server = Server::new(client.net().clone());
+        let nids = client.block_on(name.resolve(client.net().rt()))?;
         if *name == NidName::Lo {
-            server.add::<Selftest>(TARGET, SelftestService::new(&rt));
+            server.add::<Selftest>(TARGET, SelftestService::new(client.net().rt()));
         }
-        let timeout_ms = timeout.as_millis() as u64;
-        let params = ImportParams {
-            max_rpcs_in_flight: in_flight,
-            hard: false,
-            connect_timeout_ms: timeout_ms,
-            recovery_timeout_ms: timeout_ms,
-            ..ImportParams::default()
-        };
-        let uuid = format!("selftest-{:016x}", rt.random_u64());
-        let config = ImportConfig { params, ..ImportConfig::new(&uuid, TARGET, nids.clone()) };
-        let import = Import::new(net.clone(), config);
-        // From here on its end is that of any connection.
-        let opened = SelftestConnection { runtime: Some(runtime), net: net.clone(), import, _server: server };
-        opened.block_on(async {
-            tokio::select! {
-                connected = opened.import.connect() => connected.map_err(io::Error::other),
-                refused = net.refused(&nids) => Err(io::Error::new(io::ErrorKind::PermissionDenied, refused)),
-            }
-        })?;
-        Ok(opened)
+        let import = client.connect(TARGET, &nids, in_flight, timeout)?;
+        Ok(SelftestConnection { client, import, _server: server })
     }
 
     /// Runs a future on the calling thread, and its tasks on the connection's runtime.
@@ -68,13 +39,12 @@ impl SelftestConnection {
     /// # Errors
     /// That of the future.
     pub fn block_on<T>(&self, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-        let Some(runtime) = &self.runtime else { return Err(io::ErrorKind::NotConnected.into()) };
-        runtime.block_on(future)
+        self.client.block_on(future)
     }
 
     /// Returns the network of this process.
     pub fn net(&self) -> &Net {
-        &self.net
+        self.client.net()
     }
 
     /// Returns the connection, for requests.
@@ -85,10 +55,11 @@ impl SelftestConnection {
 
 impl Drop for SelftestConnection {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.block_on(self.import.close());
-            runtime.shutdown(END_WAIT);
-        }
+        // It returns no error.
+        let _ = self.client.block_on(async {
+            self.import.close().await;
+            Ok(())
+        });
     }
 }
 

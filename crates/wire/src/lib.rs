@@ -13,7 +13,7 @@
 //! * [`control`], [`ioctl`], [`entries`], [`mirror`]: requests of `lfs` and programs to a mount;
 //! * [`glob`]: patterns of names of files and of parameters;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
-//! * [`selftest`]: requests that only measure the network;
+//! * [`selftest`]: requests that only measure the network; [`echo`]: objects of measurements;
 //! * [`op_id`], [`job_id`]: ids of operations, for log lines, and of jobs, for statistics;
 //! * [`subject`]: what a request is about, for records of denied ones.
 //!
@@ -29,6 +29,7 @@ pub mod attr;
 pub mod auth;
 pub mod bulk;
 pub mod control;
+pub mod echo;
 pub mod entries;
 pub mod errno;
 pub mod fid;

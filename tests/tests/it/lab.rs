@@ -318,21 +318,64 @@ fn survey_measures_all_osts_and_changes_no_file() {
 }
 
 #[test]
+fn survey_over_the_network_measures_all_osts_and_changes_no_file() {
+    if !can_mount() {
+        return println!("skipped: needs /dev/fuse");
+    }
+    let fs = Fs::up(2);
+    let data = noise(8, 300_000);
+    std::fs::write(fs.path("f"), &data).expect("written");
+    let survey = |line: &str| {
+        run(sheen(), format!("lab survey --size 256k --records 64k --objects 1-2 {line}").split_whitespace())
+    };
+    for case in ["netdisk", "network"] {
+        let out = survey(&format!("--case {case} --threads 1-2 -i 2 --format json")).ok();
+        let record: Value = serde_json::from_str(&out).expect("JSON");
+        let results = record["Results"].as_array().expect("rates");
+        let osts = record["Parameters"]["osts"].as_array().expect("names").len();
+        assert_eq!((&record["Parameters"]["case"], osts, results.len()), (&case.into(), 2, 9), "{record}");
+        for rates in results {
+            let count =
+                |key: &str| rates[key].as_array().expect("rates").iter().filter(|r| r.as_f64() > Some(0.0)).count();
+            assert_eq!((count("total"), count("single")), (2, 4), "{case}: {rates}");
+        }
+        let out = survey(&format!("--case {case} --threads 2 --osts sheen-OST0001 --tests read -i 1")).ok();
+        assert!(out.contains(&format!(" Obdfilter-survey for case={case} from ")), "{out}");
+        let line = out.lines().find(|line| line.starts_with("ost ")).expect("a point");
+        assert!(line.starts_with("ost  1 sz       256K rsz   64K obj    1 thr    2 read "), "{line}");
+    }
+    for (line, message) in [
+        ("--case netdisk --objects 4 --threads 2", "each object needs a thread"),
+        ("--case network --threads 300", "300 is not in 1 to 256"),
+        ("--case netdisk --osts sheen-OST0007", "no process of yours on this host serves or mounts sheen-OST0007"),
+        ("--case netdisk --threads 2 --size 8000t", "sheen-OST0000: --size is more than half of its free space"),
+    ] {
+        let refused = survey(line);
+        assert!(refused.code == 1 && refused.err.contains(message), "{line}: {refused:?}");
+    }
+    assert_eq!(survey_objects(&fs.dir()), 0, "objects are left");
+    assert!(std::fs::read(fs.path("f")).expect("read") == data);
+}
+
+#[test]
 fn interrupted_survey_leaves_no_object() {
     if !can_mount() {
         return println!("skipped: needs /dev/fuse");
     }
     let fs = Fs::up(1);
-    let mut command = Command::new(sheen());
-    command.args("lab survey --size 64k --records 4k --objects 1 --threads 1 -i 1000".split_whitespace());
-    let mut tool = Guarded(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the tool starts"));
-    let mut lines = BufReader::new(tool.0.stdout.take().expect("piped")).lines();
-    assert!(lines.any(|line| line.expect("UTF-8").contains("Obdfilter-survey")), "the run has begun");
-    let second = run(sheen(), "lab survey --size 64k --records 4k -i 1000".split_whitespace());
-    assert!(second.code == 1 && second.err.contains("another survey runs on this host"), "{second:?}");
-    kill_process(Pid::from_child(&tool.0), Signal::INT).expect("the tool runs");
-    assert_eq!((lines.count(), tool.0.wait().expect("ended").code()), (0, Some(130)));
-    assert_eq!(survey_objects(&fs.dir()), 0);
+    for case in ["disk", "netdisk"] {
+        let line = format!("lab survey --case {case} --size 64k --records 4k --objects 1 --threads 1 -i 1000");
+        let mut command = Command::new(sheen());
+        command.args(line.split_whitespace());
+        let mut tool = Guarded(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the tool starts"));
+        let mut lines = BufReader::new(tool.0.stdout.take().expect("piped")).lines();
+        assert!(lines.any(|line| line.expect("UTF-8").contains("Obdfilter-survey")), "the run has begun");
+        let second = run(sheen(), line.split_whitespace());
+        assert!(second.code == 1 && second.err.contains("another survey runs on this host"), "{second:?}");
+        kill_process(Pid::from_child(&tool.0), Signal::INT).expect("the tool runs");
+        assert_eq!((lines.count(), tool.0.wait().expect("ended").code()), (0, Some(130)), "{case}");
+        assert_eq!(survey_objects(&fs.dir()), 0, "{case}");
+    }
 }
 
 #[test]

@@ -101,6 +101,32 @@ fn frames_between_hosts_are_private_with_srpc_flavor() {
     });
 }
 
+#[test]
+fn survey_on_a_client_host_measures_osts_of_another() {
+    let Some(mut hosts) = Hosts::join(3) else { return };
+    let source = serve(&mut hosts, "");
+    copy_key(&hosts, 2);
+    hosts.sh(SERVERS, "umask 077; sheen key issue --dir mgs --host > issued").ok();
+    let issued = hosts.dir(SERVERS).join("issued");
+    hosts.sh(3, &format!("sheen key add - < {}", issued.display())).ok();
+    let _mounts = [2, 3].map(|host| hosts.mount(host, &source));
+    let survey = |host, case: &str| {
+        let options = "--size 256k --records 64k --objects 2 --threads 2 -i 1";
+        hosts.sh(host, &format!("sheen lab survey --case {case} {options}"))
+    };
+    for (host, case) in [(2, "netdisk"), (2, "network"), (3, "network")] {
+        let out = survey(host, case).ok();
+        let line = out.lines().find(|line| line.starts_with("ost ")).expect("a point");
+        assert!(line.starts_with("ost  2 sz       512K rsz   64K obj    4 thr    4 write "), "{host} {case}: {out}");
+    }
+    let disk = survey(2, "disk");
+    assert!(disk.code == 1 && disk.err.contains("no OST on this host answers"), "{disk:?}");
+    // An issued key gives no right to objects without a file.
+    let limited = survey(3, "netdisk");
+    assert!(limited.code == 1 && limited.err.contains("needs the key of the servers"), "{limited:?}");
+    assert_eq!(hosts.sh(SERVERS, "find oss -path '*/O/2/*' -type f").ok(), "", "objects are left");
+}
+
 /// Starts a MUNGE daemon on a host, whose key lies there already.
 #[track_caller]
 fn munged(hosts: &mut Hosts, host: u8) {

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use sheen_lnet::{Fault, NidName, Trust};
 use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, SelftestConnection};
 use sheen_rt::Rt;
-use sheen_wire::{Bulk, Selftest, bulk::BULK_BYTES_MAX, selftest::Request};
+use sheen_wire::{Bulk, Selftest, bulk::BULK_BYTES_MAX};
 
 use crate::{
+    echo::echo,
     net::{args::Test, plan::Point},
     stop,
 };
@@ -103,6 +104,5 @@ async fn one(import: &Import<Selftest>, data: &Bytes, point: Point) -> io::Resul
         Test::Write => (Bulk::from(data.slice(..size)), 0),
         Test::Read => (Bulk::new(), point.size as u32),
     };
-    let reply = import.request(Request::Echo { reply_bytes }).bulk(bulk).send().await.map_err(io::Error::other)?;
-    if reply.bulk.len() == reply_bytes as usize { Ok(()) } else { Err(io::Error::other("the reply is too short")) }
+    echo(import, bulk, reply_bytes).await
 }

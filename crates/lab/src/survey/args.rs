@@ -1,6 +1,7 @@
 //! Options of `sheen lab survey`.
 
 use clap::{Parser, ValueEnum};
+use serde::Serialize;
 
 use crate::{output::OutputArgs, size};
 
@@ -9,15 +10,22 @@ Examples:
   sheen lab survey                                          all OSTs of this host, 1 to 16 objects and threads
   sheen lab survey --size 8g --report survey.html           more data than the memory of the host
   sheen lab survey --osts sheen-OST0000 --records 64k-4m --objects 1 --threads 1-32
+  sheen lab survey --case netdisk                           the same load, sent over the network
+  sheen lab survey --case network                           and without the disks
 
-Run it on a host with OSTs, as the user of their process or as root. No file is changed. The
-objects of the survey take --size bytes of each OST while it runs.";
+Run it on a host with OSTs, as the user of their process or as root; netdisk and network also on a
+host with a mount. No file is changed. The objects of the survey take --size bytes of each OST while
+it runs, except in the case network.";
 
-/// Measure the OSTs of this host by themselves: threads, objects and record sizes
+/// Measure OSTs by themselves: disks, network, or both
 #[derive(Parser, Clone, Debug)]
 #[command(name = "sheen lab survey", after_help = EXAMPLES, args_override_self = true, max_term_width = 100)]
 pub struct SurveyArgs {
-    /// Names of OSTs, separated by commas [default: all of this host]
+    /// Parts that are measured
+    #[arg(long, value_enum, value_name = "CASE", default_value_t = Case::Disk)]
+    pub case: Case,
+    /// Names of OSTs, separated by commas [default: all that this host serves; netdisk and network:
+    /// also those of its mounts]
     #[arg(long, value_name = "OST,…", value_delimiter = ',')]
     pub osts: Vec<String>,
     /// Bytes that each OST writes and reads in a test
@@ -27,7 +35,7 @@ pub struct SurveyArgs {
     #[arg(long, value_name = "RANGE,…", default_value = "1-16")]
     pub objects: String,
     /// Threads of each OST, likewise; at least one for each object, and at most 32 of all OSTs
-    /// together [default: 1-16]
+    /// together (netdisk and network: 256) [default: 1-16]
     #[arg(long, value_name = "RANGE,…")]
     pub threads: Option<String>,
     /// Bytes of a record, likewise
@@ -41,6 +49,34 @@ pub struct SurveyArgs {
     pub repetitions: u32,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// The parts that are measured, with the names of obdfilter-survey.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Case {
+    /// The disks: OSTs of this host make the load.
+    Disk,
+    /// Network and disks: this process sends the load to OSTs.
+    Netdisk,
+    /// The network: this process sends the load to servers, which drop it.
+    Network,
+}
+
+impl Case {
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Case::Disk => "disk",
+            Case::Netdisk => "netdisk",
+            Case::Network => "network",
+        }
+    }
+
+    /// Whether this process sends the load over the network.
+    pub fn is_remote(self) -> bool {
+        self != Case::Disk
+    }
 }
 
 /// A test.

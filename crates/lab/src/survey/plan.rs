@@ -1,22 +1,28 @@
 //! A survey, checked: the points that it measures.
 
 use serde::Serialize;
+use sheen_rpc::RPCS_IN_FLIGHT_LIMIT;
 
 use crate::{
-    processes::{self, Process},
+    machine,
     size::{human, numbers},
-    survey::args::{SurveyArgs, Test},
+    survey::{
+        args::{Case, SurveyArgs, Test},
+        targets::{self, Target},
+    },
 };
 
-/// The parameter of an OST that starts a load.
-pub const PARAM: &str = "survey";
-/// Default of `--threads`, as far as [`THREADS_MAX`] allows it.
+/// Default of `--threads`, as far as the maximum allows it.
 const THREADS: &str = "1-16";
 /// Most threads of all OSTs together, which may share a process: half of its threads for blocking
 /// work.
-const THREADS_MAX: u64 = 32;
+const OST_THREADS_MAX: u64 = 32;
+/// Most threads of this process: requests that a connection has under way.
+const CLIENT_THREADS_MAX: u64 = RPCS_IN_FLIGHT_LIMIT as u64;
+/// Most objects of an OST, in all cases: a thread of the OST for each.
+pub const OBJECTS_MAX: u64 = OST_THREADS_MAX;
 /// Limits of the OST (`oss/src/loads.rs`).
-const RECORD_MIN: u64 = 4096;
+pub const RECORD_MIN: u64 = 4096;
 const RECORD_MAX: u64 = 16 << 20;
 
 /// Numbers of one point.
@@ -33,11 +39,13 @@ pub struct Point {
 /// A checked survey.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
+    /// The parts that are measured.
+    pub case: Case,
     /// Names of the OSTs.
     pub osts: Vec<String>,
-    /// Their processes.
+    /// The same OSTs.
     #[serde(skip)]
-    pub processes: Vec<Process>,
+    pub targets: Vec<Target>,
     /// Bytes of each OST in a test.
     pub size: u64,
     /// The points, in their order.
@@ -54,33 +62,37 @@ impl Plan {
     /// # Errors
     /// A message for the user.
     pub fn new(args: &SurveyArgs) -> Result<Plan, String> {
-        let here = processes::with(&format!("obdfilter.*.{PARAM}")).found;
-        let mut here: Vec<(String, Process)> = here
-            .into_iter()
-            .filter_map(|(name, process)| Some((name.split('.').nth(1)?.to_owned(), process)))
-            .collect();
-        here.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut here = targets::find(args.case);
+        let (uses, places) = match args.case {
+            Case::Disk => ("serves", "`sheen up` or `sheen oss` runs"),
+            Case::Netdisk | Case::Network => ("serves or mounts", "`sheen up`, `sheen oss` or `sheen mount` runs"),
+        };
         if here.is_empty() {
-            return Err(
-                "no OST on this host answers: run it where `sheen up` or `sheen oss` runs, as their user".into()
-            );
+            return Err(format!("no OST on this host answers: run it where {places}, as their user"));
         }
-        if let Some(twice) = here.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let name = &twice[0].0;
+        if let Some(twice) = here.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let name = &twice[0].name;
             return Err(format!("two processes serve {name}: set SHEEN_RUNTIME_DIR to the directory of one of them"));
         }
-        if let Some(missing) = args.osts.iter().find(|ost| here.iter().all(|(name, _)| name != *ost)) {
-            let known: Vec<&str> = here.iter().map(|(name, _)| name.as_str()).collect();
+        if let Some(missing) = args.osts.iter().find(|ost| here.iter().all(|target| target.name != **ost)) {
+            let known: Vec<&str> = here.iter().map(|target| target.name.as_str()).collect();
             return Err(format!(
-                "--osts: no process of yours on this host serves {missing}; there are {}",
+                "--osts: no process of yours on this host {uses} {missing}; there are {}",
                 known.join(", ")
             ));
         }
         if !args.osts.is_empty() {
-            here.retain(|(name, _)| args.osts.contains(name));
+            here.retain(|target| args.osts.contains(&target.name));
         }
         let mut plan = Plan::of(args, here.len() as u64)?;
-        (plan.osts, plan.processes) = here.into_iter().unzip();
+        if plan.case.is_remote() {
+            if let Some(target) = here.iter().find(|target| target.nids.is_empty()) {
+                return Err(format!("{} has no address in a network: start its server with --listen", target.name));
+            }
+            machine::check_memory(plan.buffer_bytes(here.len() as u64))?;
+        }
+        plan.osts = here.iter().map(|target| target.name.clone()).collect();
+        plan.targets = here;
         Ok(plan)
     }
 
@@ -92,16 +104,17 @@ impl Plan {
                 None => Ok(values),
             }
         };
-        let objects = within("--objects", &args.objects, 1, THREADS_MAX)?;
+        let threads_max = if args.case.is_remote() { CLIENT_THREADS_MAX } else { OST_THREADS_MAX };
+        let objects = within("--objects", &args.objects, 1, OBJECTS_MAX)?;
         let threads = match &args.threads {
-            Some(threads) => within("--threads", threads, 1, THREADS_MAX)?,
+            Some(threads) => within("--threads", threads, 1, threads_max)?,
             None => {
-                within("--threads", THREADS, 1, THREADS_MAX)?.into_iter().filter(|n| n * osts <= THREADS_MAX).collect()
+                within("--threads", THREADS, 1, threads_max)?.into_iter().filter(|n| n * osts <= threads_max).collect()
             }
         };
-        if let Some(threads) = threads.iter().find(|n| *n * osts > THREADS_MAX) {
+        if let Some(threads) = threads.iter().find(|n| *n * osts > threads_max) {
             return Err(format!(
-                "--threads: {threads} on each of {osts} OSTs are more than {THREADS_MAX} together: set fewer, or name some --osts"
+                "--threads: {threads} on each of {osts} OSTs are more than {threads_max} together: set fewer, or name some --osts"
             ));
         }
         let records = within("--records", &args.records, RECORD_MIN, RECORD_MAX)?;
@@ -121,13 +134,19 @@ impl Plan {
         }
         let shown = Test::ALL.map(|test| args.tests.contains(&test));
         Ok(Plan {
+            case: args.case,
             osts: Vec::new(),
-            processes: Vec::new(),
+            targets: Vec::new(),
             size: args.size,
             points,
             shown,
             repetitions: args.repetitions,
         })
+    }
+
+    /// Returns the bytes of the records that may be under way at a time.
+    fn buffer_bytes(&self, osts: u64) -> u64 {
+        self.points.iter().map(|point| osts * point.threads * point.record).max().unwrap_or(0)
     }
 
     /// Returns the tests that are shown.
@@ -157,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn cases_over_the_network_have_the_same_points_and_allow_more_threads() {
+        let disk = plan("").unwrap();
+        for (word, case) in [("netdisk", Case::Netdisk), ("network", Case::Network)] {
+            let remote = plan(&format!("--case {word}")).unwrap();
+            assert_eq!((remote.case, case.name(), &remote.points), (case, word, &disk.points));
+            let many = plan(&format!("--case {word} --objects 1 --threads 128 --records 64k")).unwrap();
+            assert_eq!((many.points.len(), many.buffer_bytes(2)), (1, 2 * 128 * 65_536));
+        }
+        assert_eq!(disk.case, Case::Disk);
+    }
+
+    #[test]
     fn contradictions_are_refused_before_the_run() {
         for (line, message) in [
             ("--objects 17", "each object needs a thread"),
@@ -168,6 +199,10 @@ mod tests {
             ("--records 1k", "is not in 4096"),
             ("--objects 4 --threads 2", "each object needs a thread"),
             ("--size 1m --threads 2 --objects 1", "--size: 2 threads"),
+            ("--case network --objects 33", "is not in 1 to 32"),
+            ("--case netdisk --threads 257", "is not in 1 to 256"),
+            ("--case network --threads 129", "129 on each of 2 OSTs are more than 256 together"),
+            ("--case netdisk --objects 4 --threads 2", "each object needs a thread"),
         ] {
             let refused = plan(line).unwrap_err();
             assert!(refused.contains(message), "{line}: {refused}");

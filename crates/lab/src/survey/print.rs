@@ -4,6 +4,7 @@ use crate::{
     machine,
     output::Lines,
     survey::{
+        args::Case,
         outcome::{Limits, Rates},
         plan::{Plan, Point},
     },
@@ -17,9 +18,9 @@ pub struct Printer {
 
 impl Printer {
     /// Prints what is known before the run.
-    pub fn header(&mut self, began: &str) {
+    pub fn header(&mut self, case: Case, began: &str) {
         let [_, host, _] = machine::system();
-        self.lines.line(&format!("{began} Obdfilter-survey for case=disk from {host}"));
+        self.lines.line(&format!("{began} Obdfilter-survey for case={} from {host}", case.name()));
     }
 
     /// Prints the results of a point: the median in MiB/s, and the extremes of single OSTs.

@@ -3,6 +3,7 @@
 use std::io;
 
 use serde_json::{Value, json};
+use sheen_lnet::Trust;
 
 use crate::{
     chart::{Chart, Panel, Scale, Values},
@@ -15,7 +16,10 @@ use crate::{
     size::human,
     stats::counted,
     survey::{
-        args::SurveyArgs,
+        args::{Case, SurveyArgs},
+        client::ClientLoad,
+        disk::DiskLoad,
+        load::Load,
         outcome::{Limits, Outcome, Rates},
         plan::Plan,
         print::Printer,
@@ -23,19 +27,25 @@ use crate::{
     },
 };
 
-/// Runs a survey. `words` is the command line, for the record.
+/// Runs a survey. `trust` returns whom this process trusts. `words` is the command line, for the
+/// record.
 ///
 /// # Errors
 /// A message for the user.
-pub fn main(args: &SurveyArgs, words: &str) -> Result<(), String> {
+pub fn main(args: &SurveyArgs, trust: impl FnOnce() -> Trust, words: &str) -> Result<(), String> {
     let plan = Plan::new(args)?;
     let _alone = lock(&plan).map_err(|e| e.to_string())?;
     let began = Moment::now();
     let mut session = Session::new(plan.points.len(), &args.output)?;
+    let load: Box<dyn Load + '_> = match plan.case {
+        Case::Disk => Box::new(DiskLoad(&plan)),
+        Case::Netdisk | Case::Network => Box::new(ClientLoad::connect(&plan, trust()).map_err(|e| e.to_string())?),
+    };
     let mut printer = Printer { lines: Lines::new(&args.output) };
-    printer.header(&began.ctime());
+    printer.header(plan.case, &began.ctime());
     let mut outcome = Outcome::default();
-    let result = run(&plan, &mut outcome, &mut session, &mut printer);
+    let result = run(&plan, &*load, &mut outcome, &mut session, &mut printer);
+    drop(load);
     let limits = limits(&plan, &outcome);
     printer.limits(&limits);
     if args.output.format == Some(Format::Csv) {
@@ -121,7 +131,7 @@ fn report(
         },
     );
     Ok(Report {
-        title: format!("Survey of {}", counted(plan.osts.len() as u64, "OST")),
+        title: format!("Survey of {}, case {}", counted(plan.osts.len() as u64, "OST"), plan.case.name()),
         result: best,
         warnings,
         charts: records(plan)
