@@ -51,6 +51,7 @@ mod capabilities;
 mod connection;
 mod failure;
 mod invalidate;
+mod io_stats;
 mod join;
 mod limits;
 mod llite;

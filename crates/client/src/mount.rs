@@ -28,6 +28,7 @@ use sheen_wire::{
 use crate::{
     access_patterns::AccessPatterns,
     cache::{Cache, Layouts},
+    io_stats::IoStats,
     join::{join_all, join_batches},
     llite::{Client, LAYOUT_TRUST, ReadAhead, Statahead},
     lock_owners::MdtLocks,
@@ -90,6 +91,7 @@ impl Client {
             stats: Arc::new(OpStats::new(&rt)),
             read_ahead: ReadAhead::new(&rt),
             access_patterns: AccessPatterns::new(&rt),
+            io_stats: IoStats::new(&rt),
             rt: rt.clone(),
             fsname: fsname.to_owned(),
             instance,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use sheen_params::{Buckets, Histogram, Sample, Snapshot};
+use sheen_params::{Buckets, Histogram, Sample, Snapshot, shares};
 use sheen_wire::Time;
 
 use crate::limits::PAGE_BYTES;
@@ -53,25 +53,21 @@ pub fn rpc_stats_text(stats: &Snapshot) -> String {
     let in_flight = stats.get(IN_FLIGHT).map_or(0, |s| s.count);
     let buckets = |name| stats.get(name).map(|s| s.buckets.clone()).unwrap_or_default();
     let (read, write): (Buckets, Buckets) = (buckets("read"), buckets("write"));
-    let (reads, writes) = (read.count(), write.count());
     let mut out = format!("snapshot_time:         {}.{:09} (secs.nsecs)\n", now.sec, now.nsec);
     let _ = writeln!(out, "RPCs in flight:        {in_flight}\n");
     out.push_str("\t\t\tread\t\t\twrite\n");
     out.push_str("pages per rpc         rpcs   % cum % |       rpcs   % cum %\n");
-    let (mut read_cum, mut write_cum) = (0, 0);
-    for i in 0..read.len().max(write.len()).max(1) {
-        let (r, w) = (read.get(i), write.get(i));
-        read_cum += r;
-        write_cum += w;
-        let share = |n: u64, of: u64| n * 100 / of.max(1);
+    for (i, (r, w)) in shares(read.counts(), write.counts()).enumerate() {
         let _ = writeln!(
             out,
-            "{}:\t\t{r:10} {:3} {:3}   | {w:10} {:3} {:3}",
+            "{}:\t\t{:10} {:3} {:3}   | {:10} {:3} {:3}",
             1u64 << i,
-            share(r, reads),
-            share(read_cum, reads),
-            share(w, writes),
-            share(write_cum, writes),
+            r.count,
+            r.percent,
+            r.cumulative,
+            w.count,
+            w.percent,
+            w.cumulative,
         );
     }
     out

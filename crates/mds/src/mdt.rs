@@ -9,7 +9,7 @@ use sheen_lockd::Lockd;
 use sheen_objects::sharing::Share;
 use sheen_params::{JobStats, Params, Stats};
 use sheen_recovery::Counts;
-use sheen_rpc::Server;
+use sheen_rpc::{ExportStats, Server};
 use sheen_rt::operation;
 use sheen_rt::{JoinHandle, LockGuard, OpenDir, Rt};
 use sheen_wire::{Errno, Mds, Result};
@@ -65,6 +65,7 @@ pub struct Mdt {
     pub(crate) committed_before: u64,
     pub(crate) stats: Stats,
     pub(crate) jobs: JobStats,
+    pub(crate) export_stats: Arc<ExportStats>,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
     /// Whether the data service holds no objects of files that a crash lost.

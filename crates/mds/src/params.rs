@@ -30,11 +30,16 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     });
 }
 
+/// Returns the begin of the names of an MDT's parameters.
+pub(crate) fn dir(name: &str) -> String {
+    format!("mdt.{name}")
+}
+
 /// Unregisters all of them.
 pub(crate) fn unregister(mdt: &Mdt) {
     let params = &mdt.params;
     mdt.locks.server.unregister(params);
-    params.unregister(&format!("mdt.{}", mdt.name));
+    params.unregister(&dir(&mdt.name));
     params.unregister(&format!("lod.{}", lod_name(mdt)));
     params.unregister(&format!("lov.{}", lod_name(mdt)));
     mdt.osts.all().iter().for_each(|osp| unregister_osp(mdt, osp));
@@ -113,8 +118,8 @@ pub(crate) fn register_pools<'a>(mdt: &Arc<Mdt>, pools: &[Pool], old: impl Itera
 }
 
 fn register_mdt(mdt: &Arc<Mdt>) {
-    let name = &mdt.name;
-    let put = |field: &str, param| mdt.params.register(&format!("mdt.{name}.{field}"), param);
+    let dir = dir(&mdt.name);
+    let put = |field: &str, param| mdt.params.register(&format!("{dir}.{field}"), param);
     let (read, clear) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
     put(
         "md_stats",
@@ -132,6 +137,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
             move |job| put_in(&remove, |mdt| mdt.jobs.remove(job)),
         ),
     );
+    mdt.export_stats.register();
     put("job_cleanup_interval", Param::atomic(0..=CLEANUP_SECS_MAX, mdt.jobs.cleanup_secs()).unit(Unit::Secs));
     let interval = tunable(mdt, 1..=60_000, |mdt| &mdt.tunables.commit_interval_ms);
     put("commit_interval_ms", interval.unit(Unit::Msecs));
@@ -154,7 +160,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     );
     let weak = Arc::downgrade(mdt);
     let last_transno = move || Some(weak.upgrade().map_or(0, |mdt| mdt.core.lock().ns.last_transno()));
-    sheen_recoveryd::register(&mdt.recovery, &format!("mdt.{}", mdt.name), &mdt.params, last_transno);
+    sheen_recoveryd::register(&mdt.recovery, &dir, &mdt.params, last_transno);
     let weak = Arc::downgrade(mdt);
     put("lfsck_namespace", Param::text(move || get(&weak, |mdt| mdt.lfsck.status(mdt.rt.wall()))));
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));

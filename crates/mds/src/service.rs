@@ -111,6 +111,7 @@ impl Service<Mds> for Mdt {
         self.recovery.window.lock().remove(export.client());
         self.recovery.notify();
         self.locks.server.disconnected(export);
+        self.export_stats.disconnected(export);
     }
 
     fn reconnected(&self, export: &Arc<Export>) {
@@ -237,15 +238,18 @@ impl Mdt {
             }
             _ => self.execute(export, origin, &call).await,
         };
-        self.count(call.request.op(), self.rt.now().since(began).as_micros() as u64);
+        self.count(export, call.request.op(), self.rt.now().since(began).as_micros() as u64);
         let mut response: Response<Answer> = result?;
         self.show(export, &call.request, &mut response.body)?;
         Ok(response)
     }
 
-    /// Counts a request, and the job that caused it.
-    fn count(&self, op: &'static str, usecs: u64) {
-        self.stats.record(op, usecs);
+    /// Counts a request, for the MDT, the client's host and the job that caused it.
+    fn count(&self, export: &Export, op: &'static str, usecs: u64) {
+        if let Some(counter) = self.stats.index_of(op) {
+            self.stats.record_at(counter, usecs);
+            self.export_stats.record(export, counter, usecs);
+        }
         let job = operation::job();
         if !job.is_none() {
             for counter in jobs::counters_of(op) {

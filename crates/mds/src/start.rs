@@ -10,7 +10,7 @@ use sheen_layout::Placer;
 use sheen_lnet::Net;
 use sheen_params::{JobStats, Params, Stats};
 use sheen_recoveryd::Limits;
-use sheen_rpc::{Server, Service};
+use sheen_rpc::{ExportStats, Server, Service};
 use sheen_rt::target_dir::{DirError, lock_dir};
 use sheen_rt::{JoinHandle, LockGuard, Rt};
 use sheen_wire::mgs::{TargetKind, target_name};
@@ -89,6 +89,7 @@ impl Mdt {
             fences: Fences::new(),
             stats: Stats::new(service::STATS, rt.wall()),
             jobs: JobStats::new(jobs::COUNTERS),
+            export_stats: ExportStats::new(&rt, &params, &params::dir(&name), service::STATS),
             stopped: AtomicBool::new(false),
             is_clean: AtomicBool::new(false),
             data_service: OnceLock::new(),

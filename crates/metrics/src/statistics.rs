@@ -42,7 +42,17 @@ pub fn points(stats: &Snapshot, take: Take, labels: &LabelSet) -> Vec<Point> {
             let sizes = SIZES.iter().filter_map(|(name, operation)| Some((stats.get(name)?, *operation)));
             sizes.filter_map(|(s, of)| histogram(s, SIZE_EXPONENTS, 1.0, by_operation(labels, of))).collect()
         }
-        Take::Pages => stats.samples.iter().filter(|s| s.unit == PAGES).flat_map(|s| by_pages(s, labels)).collect(),
+        Take::Pages => {
+            let pages = stats.samples.iter().filter(|s| s.unit == PAGES);
+            pages.flat_map(|s| by_bucket(s, &by_operation(labels, &s.name), "pages")).collect()
+        }
+        Take::Sizes(end) => {
+            let of = |operation: &'static str| {
+                Some((stats.get(&format!("{operation}_{end}"))?, by_operation(labels, operation)))
+            };
+            let found = ["read", "write"].into_iter().filter_map(of);
+            found.flat_map(|(sample, labels)| by_bucket(sample, &labels, "size")).collect()
+        }
         Take::Number | Take::Health | Take::Connected | Take::Version | Take::Recovery(_) => Vec::new(),
     }
 }
@@ -52,10 +62,9 @@ fn by_operation(labels: &LabelSet, operation: &str) -> LabelSet {
     with(labels, "operation", &operation.replace(' ', "_"))
 }
 
-/// Returns a point for each bucket of sizes in pages.
-fn by_pages(sample: &Sample, labels: &LabelSet) -> Vec<Point> {
-    let labels = by_operation(labels, &sample.name);
-    let point = |(upto, count): (u64, u64)| Point::number(with(&labels, "pages", &upto.to_string()), count);
+/// Returns a point for each bucket. Its largest value is the label `name`.
+fn by_bucket(sample: &Sample, labels: &LabelSet, name: &'static str) -> Vec<Point> {
+    let point = |(upto, count): (u64, u64)| Point::number(with(labels, name, &upto.to_string()), count);
     sample.buckets.iter().map(point).collect()
 }
 

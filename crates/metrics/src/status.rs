@@ -23,7 +23,14 @@ pub fn points(text: &str, take: Take, labels: &Labels, component: Component, set
             let set = recovery_labels(labels, component);
             recovery(text, what).map(|number| Point::number(set, number))
         }
-        Take::Number | Take::Since | Take::One(..) | Take::Each(..) | Take::Seconds | Take::Bytes | Take::Pages => None,
+        Take::Number
+        | Take::Since
+        | Take::One(..)
+        | Take::Each(..)
+        | Take::Seconds
+        | Take::Bytes
+        | Take::Pages
+        | Take::Sizes(_) => None,
     };
     point.into_iter().collect()
 }

@@ -94,6 +94,9 @@ pub enum Take {
     /// Counts by pages of all statistics in pages. The largest number of pages is the label
     /// `pages`.
     Pages,
+    /// Counts by size of the two statistics whose names are `read_` and `write_` with this end. The
+    /// largest value is the label `size`.
+    Sizes(&'static str),
 }
 
 /// Statistics of a parameter.
@@ -251,6 +254,22 @@ pub const FAMILIES: &[Family] = families! {
         "obdfilter.*.stats" Ost Bytes;
         "dom.*-dom.stats" Dom Bytes;
         "llite.*.stats" Client Bytes;
+    }
+    "lustre_pages_per_bulk_rw_total" Counter "Read and write requests, by their size in pages of 4 KiB." {
+        "obdfilter.*.brw_stats" Ost Sizes("pages");
+        "dom.*-dom.brw_stats" Dom Sizes("pages");
+    }
+    "sheen_disk_io_in_flight_total" Counter "Reads and writes, by the number of those that the target was executing." {
+        "obdfilter.*.brw_stats" Ost Sizes("in_flight");
+        "dom.*-dom.brw_stats" Dom Sizes("in_flight");
+    }
+    "lustre_io_time_milliseconds_total" Counter "Reads and writes, by their time in milliseconds." {
+        "obdfilter.*.brw_stats" Ost Sizes("time");
+        "dom.*-dom.brw_stats" Dom Sizes("time");
+    }
+    "lustre_disk_io_total" Counter "Reads and writes of runs of bytes in one object, by their size in bytes." {
+        "obdfilter.*.brw_stats" Ost Sizes("io_size");
+        "dom.*-dom.brw_stats" Dom Sizes("io_size");
     }
 
     // Operations of targets.

@@ -182,6 +182,37 @@ fn sizes_of_requests_are_counted_by_pages() {
 }
 
 #[test]
+fn block_statistics_are_counted_by_size() {
+    let params = Params::default();
+    let of = |name: &str, unit: &str, values: &[u64]| {
+        let histogram = Histogram::default();
+        values.iter().for_each(|value| histogram.record(*value));
+        Sample { buckets: histogram.buckets(), ..Sample::of_count(name, unit, values.len() as u64) }
+    };
+    let samples = vec![
+        of("read_pages", "pages", &[1, 200]),
+        of("read_in_flight", "ios", &[1]),
+        of("read_time", "msecs", &[0]),
+        of("read_io_size", "bytes", &[4096, 5000]),
+        of("write_io_size", "bytes", &[1 << 20]),
+    ];
+    counters(&params, "obdfilter.sheen-OST0000.brw_stats", Snapshot { samples, ..Snapshot::default() });
+    let text = text_of(&params);
+    for (name, operation, size, want) in [
+        ("lustre_pages_per_bulk_rw_total", "read", 256, 1.0),
+        ("sheen_disk_io_in_flight_total", "read", 1, 1.0),
+        ("lustre_io_time_milliseconds_total", "read", 1, 1.0),
+        ("lustre_disk_io_total", "read", 4096, 1.0),
+        ("lustre_disk_io_total", "read", 8192, 1.0),
+        ("lustre_disk_io_total", "write", 1 << 20, 1.0),
+    ] {
+        let labels = r#"component="ost",fsname="sheen",target="sheen-OST0000""#;
+        let series = format!("{name}{{{labels},operation=\"{operation}\",size=\"{size}\"}}");
+        assert_eq!(value(&text, &series), Some(want), "{series}\n{text}");
+    }
+}
+
+#[test]
 fn statistics_of_jobs_have_the_label_jobid() {
     let bytes = Sample { min: Some(1), max: Some(9), sum: Some(10), ..Sample::of_count("write_bytes", "bytes", 2) };
     let samples = vec![bytes, Sample::of_count("write", "usecs", 2), Sample::of_count("read", "usecs", 0)];

@@ -120,7 +120,10 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::Read(read) => {
             let file = fs.file(read.fh)?;
             file.note_read();
-            client.read_in_place(&file, read.offset, read.size as usize, read.is_page_cached()).await.map(Answer::Data)
+            let pages = read.is_page_cached();
+            let data = client.read_in_place(&file, read.offset, read.size as usize, pages).await?;
+            client.count_read(h.pid, &file, read.offset, data.len() as u64);
+            Ok(Answer::Data(data))
         }
         Op::Write(w) => Box::pin(write(&fs, &who, *w)).await,
         Op::Flush { fh, lock_owner } => flush(&fs, fid, fh, lock_owner).await.map(|()| Answer::Ok),
@@ -258,7 +261,9 @@ async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
         fs.client.write_page(&file, offset, data).await?
     } else {
         let (append, sync) = (w.flags & flags::APPEND != 0, w.flags & flags::DSYNC != 0);
-        fs.client.write_as(&file, offset, data, append, sync).await?
+        let n = fs.client.write_as(&file, offset, data, append, sync).await?;
+        fs.client.count_write(who.pid, &file, offset, n as u64);
+        n
     };
     Ok(Answer::Written(n as u32))
 }

@@ -1,6 +1,7 @@
 //! The counters of an OST, and what is counted.
 
 use sheen_params::Moment;
+use sheen_rpc::Export;
 use sheen_rt::operation;
 
 use crate::Ost;
@@ -49,9 +50,12 @@ pub const READ_BYTES: usize = 0;
 pub const WRITE_BYTES: usize = 1;
 
 impl Ost {
-    /// Counts a request, and the job that caused it.
-    pub(crate) fn count(&self, op: &'static str, usecs: u64) {
-        self.stats.record(op, usecs);
+    /// Counts a request, for the target, the client's host and the job that caused it.
+    pub(crate) fn count(&self, export: &Export, op: &'static str, usecs: u64) {
+        if let Some(counter) = self.stats.index_of(op) {
+            self.stats.record_at(counter, usecs);
+            self.export_stats.record(export, counter, usecs);
+        }
         self.jobs.record(operation::job(), op, usecs, || self.moment());
     }
 
@@ -61,8 +65,9 @@ impl Ost {
     }
 
     /// Counts the bytes of a read or write: `counter` is [`READ_BYTES`] or [`WRITE_BYTES`].
-    pub(crate) fn count_bytes(&self, counter: usize, bytes: u64) {
+    pub(crate) fn count_bytes(&self, export: &Export, counter: usize, bytes: u64) {
         self.stats.record_at(counter, bytes);
+        self.export_stats.record(export, counter, bytes);
         let job = operation::job();
         if !job.is_none()
             && let Some((name, _)) = COUNTERS.get(counter)

@@ -42,7 +42,7 @@ impl Ost {
         let flags = Flags { nowait: true, ..Flags::default() };
         let want = Enqueue { flags, ..Enqueue::new(Resource::extent(object), Mode::Pr, whole, cookie) };
         let Enqueued::Granted { id, .. } = self.locks.lockd().enqueue(&export, &want) else { return None };
-        let Ok((attr, bulk)) = self.whole_object(object) else {
+        let Ok((attr, bulk)) = self.whole_object(&export, object) else {
             self.locks.lockd().cancel(&export, &[id]);
             return None;
         };
@@ -50,13 +50,13 @@ impl Ost {
         Some((InlineDom { id, object, attr }, bulk))
     }
 
-    fn whole_object(&self, object: Fid) -> Result<(ObjectAttr, Bulk)> {
+    fn whole_object(&self, export: &Export, object: Fid) -> Result<(ObjectAttr, Bulk)> {
         let attr = self.store.attr(object)?;
         if attr.size == 0 || attr.size > INLINE_DOM_BYTES_MAX {
             return Ok((attr, Bulk::new()));
         }
         let (_, bulk) = self.store.read(&[Part { object, offset: 0, len: attr.size as u32 }])?;
-        self.count_bytes(READ_BYTES, bulk.len() as u64);
+        self.count_bytes(export, READ_BYTES, bulk.len() as u64);
         Ok((attr, bulk))
     }
 }

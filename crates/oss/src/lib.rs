@@ -25,7 +25,7 @@
 //! * `disk`, `disk_model`, `disk_spec`: a modelled disk, for measurements;
 //! * `survey`, `loads`: loads that the OST makes itself, for measurements;
 //! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
-//!   `service`: requests; `counters`, `params`: counters and parameters.
+//!   `service`: requests; `counters`, `brw_stats`, `params`: counters and parameters.
 //!
 //! Invariants:
 //! * an object is created by its first write (or a truncate or fallocate that gives it a size);
@@ -42,6 +42,7 @@
 //! * open files, buffers and bookkeeping are bounded, whatever clients request.
 
 mod authority;
+mod brw_stats;
 mod capabilities;
 mod changes;
 mod commit;

@@ -11,12 +11,13 @@ use sheen_lnet::Net;
 use sheen_lockd::Lockd;
 use sheen_params::{JobStats, Params, Stats};
 use sheen_recovery::Counts;
-use sheen_rpc::{Gate, Server};
+use sheen_rpc::{ExportStats, Gate, Server};
 use sheen_rt::Rt;
 use sheen_wire::{Errno, STATE_DEGRADED, StatFs};
 
 use crate::{
     Store,
+    brw_stats::BrwStats,
     capabilities::Capabilities,
     commits::Commits,
     disk::Disk,
@@ -59,6 +60,8 @@ pub struct Ost {
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     pub(crate) jobs: JobStats,
+    pub(crate) export_stats: Arc<ExportStats>,
+    pub(crate) brw_stats: BrwStats,
     /// `obdfilter.*.degraded`: set by a monitor of the disks below while they are being repaired.
     pub(crate) degraded: AtomicBool,
     /// Exports that have sent a request and are still connected, by id.

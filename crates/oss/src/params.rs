@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use sheen_params::{Device, Param, Params, Snapshot, Unit, job_stats::CLEANUP_SECS_MAX};
 use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
-use crate::Ost;
+use crate::{Ost, brw_stats};
 
 /// Longest time from a change to a commit, in milliseconds.
 const COMMIT_INTERVAL_MAX: u64 = 60_000;
@@ -24,14 +24,21 @@ const NO_DISK: &str = "none";
 /// Kind of an OST's device.
 const OST_KIND: &str = "obdfilter";
 
-fn dir(ost: &Ost) -> String {
-    let kind = if ost.is_of_mdt { "dom" } else { "obdfilter" };
-    format!("{kind}.{}", ost.name)
+/// Returns the begin of the names of a target's parameters.
+pub fn dir(name: &str, is_of_mdt: bool) -> String {
+    let kind = if is_of_mdt { "dom" } else { "obdfilter" };
+    format!("{kind}.{name}")
+}
+
+/// Returns the begin of the names that Lustre gives to parameters of the local file system
+/// (`osd-ldiskfs`, `osd-zfs`).
+fn osd_dir(ost: &Ost) -> String {
+    format!("osd-sheen.{}", ost.name)
 }
 
 /// Registers the OST's parameters and devices.
 pub fn register(ost: &Arc<Ost>, params: &Params) {
-    let dir = dir(ost);
+    let dir = dir(&ost.name, ost.is_of_mdt);
     let weak = Arc::downgrade(ost);
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let space = |f: fn(StatFs) -> u64| {
@@ -56,6 +63,10 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let uuid = format!("{}_UUID", ost.name);
     put("uuid", Param::text(move || uuid.clone()));
     put("stats", stats(&weak));
+    for dir in [&dir, &osd_dir(ost)] {
+        params.register(&format!("{dir}.brw_stats"), brw_stats_param(&weak));
+    }
+    ost.export_stats.register();
     put("job_stats", job_stats(&weak));
     put("job_cleanup_interval", Param::atomic(0..=CLEANUP_SECS_MAX, ost.jobs.cleanup_secs()).unit(Unit::Secs));
     let interval = number_in(&weak, 1..=COMMIT_INTERVAL_MAX, |ost| &ost.commits.interval_ms);
@@ -74,7 +85,8 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
 
 /// Unregisters the OST's parameters and its device, and the device `OSS` with the last OST.
 pub fn unregister(ost: &Ost, params: &Params) {
-    params.unregister(&dir(ost));
+    params.unregister(&dir(&ost.name, ost.is_of_mdt));
+    params.unregister(&osd_dir(ost));
     ost.locks.unregister(params);
     params.remove_device(&ost.name);
     if params.devices().iter().all(|device| device.kind != OST_KIND) {
@@ -91,6 +103,19 @@ fn stats(weak: &Weak<Ost>) -> Param {
         move || {
             let ost = set.upgrade().ok_or(Errno::ENODEV)?;
             ost.stats.clear(ost.rt.wall());
+            Ok(())
+        },
+    )
+}
+
+fn brw_stats_param(weak: &Weak<Ost>) -> Param {
+    let (get, set) = (weak.clone(), weak.clone());
+    Param::histogram(
+        move || read(&get, |ost| ost.brw_stats.snapshot(ost.rt.wall())),
+        brw_stats::text,
+        move || {
+            let ost = set.upgrade().ok_or(Errno::ENODEV)?;
+            ost.brw_stats.clear(ost.rt.wall());
             Ok(())
         },
     )

@@ -51,7 +51,7 @@ impl Ost {
         }
         let Some(mut live) = self.store.in_place(part)? else { return Ok(None) };
         live.held = Some(Arc::new(lock));
-        self.count_bytes(READ_BYTES, part.len.into());
+        self.count_bytes(export, READ_BYTES, part.len.into());
         Ok(Some(Response::with_live(Reply::Read(vec![part.len]), live)))
     }
 
@@ -88,7 +88,7 @@ impl Ost {
                 lens.push(len);
             }
         }
-        self.count_bytes(READ_BYTES, bulk.len() as u64);
+        self.count_bytes(export, READ_BYTES, bulk.len() as u64);
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 

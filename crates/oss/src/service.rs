@@ -14,6 +14,7 @@ use sheen_wire::{
 
 use crate::{
     Ost,
+    brw_stats::Transfer,
     changes::{Fallocate, ObjectChange, Outcome, Revoke, Transnos, Truncate, Write},
     counters::{READ_BYTES, WRITE_BYTES},
     ost::BLOCKING_OBJECTS,
@@ -38,8 +39,15 @@ impl Service<sheen_wire::Ost> for Ost {
             self.seen(export);
             let start = self.rt.now();
             let op = request.op();
+            let transfer = self.brw_stats.begin(&request);
             let result = self.serve(export, request, bulk).await;
-            self.count(op, self.rt.now().since(start).as_micros() as u64);
+            let usecs = self.rt.now().since(start).as_micros() as u64;
+            self.count(export, op, usecs);
+            if let (Some(transfer), Ok(response)) = (transfer, &result)
+                && !matches!(response.body, Reply::LockFirst)
+            {
+                transfer.done(usecs);
+            }
             result
         })
     }
@@ -50,6 +58,7 @@ impl Service<sheen_wire::Ost> for Ost {
         self.disconnected_client(export);
         self.locks.lockd().disconnected(export);
         self.release_grant(export);
+        self.export_stats.disconnected(export);
     }
 
     fn reconnected(&self, export: &Arc<Export>) {
@@ -116,7 +125,15 @@ impl Ost {
             self.check_authority(export, &request)?;
         }
         let body = match request {
-            Request::Read { parts } => return self.read(export, &parts).await,
+            Request::Read { mut parts } => {
+                let response = self.read(export, &parts).await?;
+                if let Reply::Read(lens) = &response.body {
+                    // Fewer bytes than requested at the end of an object.
+                    parts.iter_mut().zip(lens).for_each(|(part, len)| part.len = *len);
+                    self.brw_stats.transferred(Transfer::Read, &parts);
+                }
+                return Ok(response);
+            }
             Request::Write { parts, sync, mtime, grant, held: _ } => {
                 let transnos = match self.write(export, &parts, &bulk, mtime, grant.used).await? {
                     Outcome::LockFirst => return Ok(Reply::LockFirst.into()),
@@ -257,13 +274,14 @@ impl Ost {
         } else if let Some(response) = self.in_place(export, parts)? {
             Ok(response)
         } else {
-            self.read_now(parts, export.nid() != Nid::Lo)
+            self.read_now(export, parts)
         }
     }
 
-    fn read_now(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {
+    fn read_now(&self, export: &Export, parts: &[Part]) -> Result<Response<Reply>> {
+        let remote = export.nid() != Nid::Lo;
         if remote && let Some((lens, live)) = self.store.live(parts)? {
-            self.count_bytes(READ_BYTES, live.len() as u64);
+            self.count_bytes(export, READ_BYTES, live.len() as u64);
             return Ok(Response::with_live(Reply::Read(lens), live));
         }
         let wanted: usize = parts.iter().map(|p| p.len as usize).sum();
@@ -271,7 +289,7 @@ impl Ost {
         let (lens, bulk) = self.perhaps_blocking(blocking, || {
             if remote { self.store.read_and_sum(parts) } else { self.store.read(parts) }
         })?;
-        self.count_bytes(READ_BYTES, bulk.len() as u64);
+        self.count_bytes(export, READ_BYTES, bulk.len() as u64);
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
@@ -300,7 +318,10 @@ impl Ost {
         };
         match &outcome {
             Outcome::LockFirst => space.withdraw(),
-            Outcome::Made(_) => self.count_bytes(WRITE_BYTES, bulk.len() as u64),
+            Outcome::Made(_) => {
+                self.count_bytes(export, WRITE_BYTES, bulk.len() as u64);
+                self.brw_stats.transferred(Transfer::Write, parts);
+            }
         }
         Ok(outcome)
     }

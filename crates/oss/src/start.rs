@@ -7,12 +7,13 @@ use sheen_lnet::Net;
 use sheen_mgc::Mgc;
 use sheen_params::{JobStats, Params, Stats};
 use sheen_recoveryd::Limits;
-use sheen_rpc::{Gate, Server};
+use sheen_rpc::{ExportStats, Gate, Server};
 use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
 use crate::{
     DataConfig, OssError, Ost, OstConfig, Store,
+    brw_stats::BrwStats,
     capabilities::Capabilities,
     commit,
     commits::Commits,
@@ -120,6 +121,8 @@ impl Ost {
             incarnation,
             stats: Stats::new(COUNTERS, rt.wall()),
             jobs: JobStats::new(JOB_COUNTERS),
+            export_stats: ExportStats::new(&rt, &params, &params::dir(&name, is_of_mdt), COUNTERS),
+            brw_stats: BrwStats::new(rt.wall()),
             degraded: AtomicBool::new(false),
             locks: Locks::new(&rt, &name),
             write_admission: WriteAdmission::default(),

@@ -23,9 +23,7 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts a value.
     pub fn record(&self, value: u64) {
-        // The number of bits of the value minus 1 is the exponent, rounded up.
-        let bucket = 64 - value.saturating_sub(1).leading_zeros() as usize;
-        self.0[bucket.min(BUCKETS - 1)].fetch_add(1, Relaxed);
+        self.0[bucket_of(value)].fetch_add(1, Relaxed);
     }
 
     /// Resets all counts.
@@ -66,14 +64,18 @@ impl Buckets {
         self.0.iter().enumerate().map(|(i, count)| (upper(i), *count))
     }
 
-    /// Returns the count of bucket `i`.
-    pub fn get(&self, i: usize) -> u64 {
-        self.0.get(i).copied().unwrap_or(0)
+    /// Returns the counts of the buckets, up to the last one that is not empty.
+    pub fn counts(&self) -> &[u64] {
+        &self.0
     }
 
-    /// Returns the number of buckets up to the last one that is not empty.
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// Counts a value, as [`Histogram::record`]. For statistics under a lock.
+    pub fn add(&mut self, value: u64) {
+        let bucket = bucket_of(value);
+        if self.0.len() <= bucket {
+            self.0.resize(bucket + 1, 0);
+        }
+        self.0[bucket] += 1;
     }
 
     /// Returns the value that `per_mille` of all values do not exceed: 999 for the 99.9th
@@ -94,6 +96,24 @@ impl Buckets {
         }
         None
     }
+}
+
+/// Returns the largest value of bucket `i` as Lustre prints it: `512`, `4K`, `1M`.
+pub fn bucket_label(i: usize) -> String {
+    let (shift, unit) = match i {
+        0..10 => (0, ""),
+        10..20 => (10, "K"),
+        20..30 => (20, "M"),
+        _ => (30, "G"),
+    };
+    format!("{}{unit}", upper(i) >> shift)
+}
+
+/// Returns the bucket of a value.
+fn bucket_of(value: u64) -> usize {
+    // The number of bits of the value minus 1 is the exponent, rounded up.
+    let bucket = 64 - value.saturating_sub(1).leading_zeros() as usize;
+    bucket.min(BUCKETS - 1)
 }
 
 /// Returns the largest value of bucket `i`.
@@ -119,6 +139,20 @@ mod tests {
         assert_eq!(filled, [(1, 2), (2, 1), (4, 2), (8, 2), (16, 1), (1 << 20, 1)]);
         assert_eq!(of([u64::MAX, 1 << 50]).iter().last(), Some((1 << 39, 2)), "larger values are in the last bucket");
         assert!(of([]).is_empty());
+    }
+
+    #[test]
+    fn buckets_count_values_as_a_histogram_does() {
+        let values = [0, 1, 2, 3, 4096, 4097, 1 << 20, u64::MAX];
+        let mut buckets = Buckets::default();
+        values.into_iter().for_each(|value| buckets.add(value));
+        assert_eq!(buckets, of(values));
+    }
+
+    #[test]
+    fn bucket_labels_have_units_of_1024() {
+        let labels = [0, 9, 10, 12, 19, 20, 30, 39].map(bucket_label);
+        assert_eq!(labels, ["1", "512", "1K", "4K", "512K", "1M", "1G", "512G"]);
     }
 
     #[test]
@@ -162,7 +196,7 @@ mod tests {
             for per_mille in [0, 500, 1000, u64::MAX] {
                 let _ = buckets.percentile(per_mille);
             }
-            assert_eq!(buckets.iter().count(), buckets.len());
+            assert_eq!(buckets.iter().count(), buckets.counts().len());
         }
     }
 }

@@ -9,6 +9,9 @@
 //!   write_bytes:     { samples:           1, unit: bytes, min:  1048576, max:  1048576, sum: …
 //! ```
 //!
+//! As in Lustre 2.16, counters in bytes end with a histogram: `hist: { 4K: 35, 1M: 2045 }`. Each
+//! size is the largest of its samples.
+//!
 //! Invariants:
 //! * There are at most [`JOBS_MAX`] jobs. If there would be more, those with the oldest last
 //!   samples are removed.
@@ -23,6 +26,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sheen_wire::{JobId, Time};
 
+use crate::histogram::{Buckets, bucket_label};
 use crate::snapshot::{Sample, Snapshot};
 
 /// Maximum number of jobs.
@@ -34,6 +38,8 @@ const CLEANUP_SECS: u64 = 600;
 /// Maximum of `job_cleanup_interval`: a year.
 pub const CLEANUP_SECS_MAX: u64 = 365 * 86_400;
 const NANOS_PER_SEC: u64 = 1_000_000_000;
+/// Unit of the counters that have a histogram.
+const BYTES: &str = "bytes";
 /// The word that removes all jobs (`lctl set_param …job_stats=clear`).
 const CLEAR: &str = "clear";
 /// Width of names with their colon.
@@ -65,13 +71,15 @@ pub struct Moment {
     pub secs: u64,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Tally {
     count: u64,
     min: u64,
     max: u64,
     sum: u64,
     sum_squares: u64,
+    /// Of sizes only; otherwise empty.
+    sizes: Buckets,
 }
 
 /// The statistics of one job.
@@ -104,6 +112,7 @@ impl JobStats {
             return;
         }
         let Some(at) = self.counters.iter().position(|(counter, _)| *counter == name) else { return };
+        let is_size = self.counters.get(at).is_some_and(|(_, unit)| *unit == BYTES);
         let (Moment { wall, secs }, mut jobs) = (now(), self.jobs.lock());
         if jobs.len() >= JOBS_MAX && !jobs.contains_key(&job) {
             self.make_room(&mut jobs, secs);
@@ -113,6 +122,9 @@ impl JobStats {
         job.used = secs;
         if let Some(tally) = job.tallies.get_mut(at) {
             tally.add(value);
+            if is_size {
+                tally.sizes.add(value);
+            }
         }
     }
 
@@ -168,7 +180,7 @@ impl Tally {
         self.sum_squares = self.sum_squares.wrapping_add(value.wrapping_mul(value));
     }
 
-    fn sample(self, (name, unit): (&str, &str)) -> Sample {
+    fn sample(&self, (name, unit): (&str, &str)) -> Sample {
         Sample {
             name: name.to_owned(),
             unit: unit.to_owned(),
@@ -177,7 +189,7 @@ impl Tally {
             max: Some(self.max),
             sum: Some(self.sum),
             sum_squares: Some(self.sum_squares),
-            ..Sample::default()
+            buckets: self.sizes.clone(),
         }
     }
 }
@@ -197,17 +209,25 @@ pub(crate) fn text(jobs: &[JobSnapshot]) -> String {
         for (name, time) in counts.named_times() {
             let _ = writeln!(out, "  {:<NAME_WIDTH$} {}.{:09}", format!("{name}:"), time.sec, time.nsec);
         }
-        for Sample { name, unit, count, min, max, sum, sum_squares, .. } in &counts.samples {
+        for Sample { name, unit, count, min, max, sum, sum_squares, buckets } in &counts.samples {
             let [min, max, sum, squares] = [min, max, sum, sum_squares].map(|number| number.unwrap_or_default());
+            let hist = if unit == BYTES { hist(buckets) } else { String::new() };
             let _ = writeln!(
                 out,
                 "  {:<NAME_WIDTH$} {{ samples: {count:>11}, unit: {unit:>5}, min: {min:>8}, max: {max:>8}, \
-                 sum: {sum:>16}, sumsq: {squares:>18} }}",
+                 sum: {sum:>16}, sumsq: {squares:>18}{hist} }}",
                 format!("{name}:")
             );
         }
     }
     out
+}
+
+/// Returns the histogram at the end of a line.
+fn hist(sizes: &Buckets) -> String {
+    let filled = sizes.counts().iter().enumerate().filter(|(_, count)| **count > 0);
+    let sizes: Vec<String> = filled.map(|(i, count)| format!("{}: {count}", bucket_label(i))).collect();
+    format!(", hist: {{ {} }}", sizes.join(", "))
 }
 
 /// Returns a job as a scalar of YAML: in quotes, unless its characters have no meaning there.
@@ -249,13 +269,13 @@ job_stats:
   snapshot_time:   10.000000005
   start_time:      9.000000005
   elapsed_time:    1.000000000
-  read_bytes:      { samples:           0, unit: bytes, min:        0, max:        0, sum:                0, sumsq:                  0 }
+  read_bytes:      { samples:           0, unit: bytes, min:        0, max:        0, sum:                0, sumsq:                  0, hist: {  } }
   open:            { samples:           1, unit: usecs, min:       31, max:       31, sum:               31, sumsq:                961 }
 - job_id:          dd.1000
   snapshot_time:   10.000000005
   start_time:      7.000000005
   elapsed_time:    3.000000000
-  read_bytes:      { samples:           2, unit: bytes, min:     1024, max:     4096, sum:             5120, sumsq:           17825792 }
+  read_bytes:      { samples:           2, unit: bytes, min:     1024, max:     4096, sum:             5120, sumsq:           17825792, hist: { 1K: 1, 4K: 1 } }
   open:            { samples:           0, unit: usecs, min:        0, max:        0, sum:                0, sumsq:                  0 }
 ";
         assert_eq!(text(&stats.snapshot(at(10))), want);

@@ -9,8 +9,9 @@
 //!
 //! * `param`, `value`, `labels`: a parameter, its value and unit, and what it belongs to;
 //! * `job_stats`: counters by job;
-//! * `stats`, `histogram`: counters that are cheap enough for every request; `snapshot`: their
-//!   values at one moment;
+//! * `stats`, `histogram`, `tallies`, `spread`: counters that are cheap enough for every request;
+//!   `snapshot`: their values at one moment;
+//! * `columns`: Lustre's tables of reads and writes;
 //! * `registry`: all parameters of a process, by name;
 //! * `permanent`, `settings`: permanent settings.
 //!
@@ -20,6 +21,7 @@
 //! * A setter never receives a value outside the parameter's range.
 //! * A request for one file system reads and sets only what belongs to it ([`Params::get_of`]).
 
+mod columns;
 mod devices;
 mod fsname;
 mod histogram;
@@ -30,16 +32,20 @@ mod permanent;
 mod registry;
 mod settings;
 mod snapshot;
+mod spread;
 pub mod stats;
+mod tallies;
 mod value;
 
+pub use columns::{Share, shares};
 pub use devices::Device;
 pub use fsname::fsname_of;
-pub use histogram::{Buckets, Histogram};
+pub use histogram::{Buckets, Histogram, bucket_label};
 pub use job_stats::{JobSnapshot, JobStats, Moment};
 pub use labels::Labels;
 pub use param::{Param, ParamError};
 pub use registry::{Found, Node, Params, Set, TypedParam};
 pub use snapshot::{Sample, Snapshot};
 pub use stats::Stats;
+pub use tallies::Tallies;
 pub use value::{Unit, Value};

@@ -134,10 +134,14 @@ impl Params {
     /// Removes the parameter `name` and all below it.
     pub fn unregister(&self, name: &str) {
         let path = path(name);
-        self.0
-            .params
-            .write()
-            .retain(|k, _| !(k.starts_with(&path) && matches!(k.as_bytes().get(path.len()), None | Some(b'/'))));
+        // All names that begin with `PATH/`: `0` is the character after `/`.
+        let below = format!("{path}/")..format!("{path}0");
+        let mut params = self.0.params.write();
+        params.remove(&path);
+        let below: Vec<String> = params.range(below).map(|(name, _)| name.clone()).collect();
+        for name in below {
+            params.remove(&name);
+        }
     }
 
     /// Returns names and values of the parameters that match, sorted by name.

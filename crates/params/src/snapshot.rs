@@ -9,6 +9,8 @@ use crate::histogram::Buckets;
 
 /// Width of the names in Lustre's `stats` files.
 const NAME_WIDTH: usize = 35;
+/// Width of the names in Lustre's files of histograms, with their colons.
+const HISTOGRAM_NAME_WIDTH: usize = 25;
 
 /// One statistic: how often something happened and, if it is known, how its values are spread.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -82,9 +84,20 @@ impl Snapshot {
 
     /// Returns the first lines of a `stats` file: the times.
     pub fn times(&self) -> String {
+        self.lines_of_times("", NAME_WIDTH)
+    }
+
+    /// Returns the first lines of Lustre's files of histograms, such as `brw_stats`: the times.
+    pub fn times_of_histogram(&self) -> String {
+        self.lines_of_times(":", HISTOGRAM_NAME_WIDTH)
+    }
+
+    fn lines_of_times(&self, mark: &str, width: usize) -> String {
         let mut out = String::new();
         for (name, time) in self.named_times() {
-            let _ = writeln!(out, "{name:<NAME_WIDTH$} {}.{:09} secs.nsecs", time.sec, time.nsec);
+            let name = format!("{name}{mark}");
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{name:<width$} {}.{:09} secs.nsecs", time.sec, time.nsec);
         }
         out
     }
@@ -128,6 +141,18 @@ mod tests {
         let odd = Sample { min: Some(5), max: Some(2), ..sample };
         assert_eq!(odd.percentile(500), Some(2), "a reader may see a new minimum before its maximum");
         assert_eq!(Sample::of_count("hits", "pages", 3).percentile(500), None);
+    }
+
+    #[test]
+    fn snapshot_times_of_histograms_have_colons() {
+        let at = |sec| Some(Time { sec, nsec: 5 });
+        let snapshot = Snapshot { taken: at(12), since: at(10), samples: Vec::new() };
+        let want = "\
+snapshot_time:            12.000000005 secs.nsecs
+start_time:               10.000000005 secs.nsecs
+elapsed_time:             2.000000000 secs.nsecs
+";
+        assert_eq!(snapshot.times_of_histogram(), want);
     }
 
     #[test]

@@ -11,13 +11,12 @@
 //! has a histogram, from which `lctl get_param --json` computes percentiles. Recording takes no
 //! lock. A reader may see the count of a sample a moment before its sum.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use parking_lot::Mutex;
 use sheen_wire::Time;
 
 use crate::histogram::Histogram;
 use crate::snapshot::{Sample, Snapshot};
+use crate::spread::Spread;
 
 /// A set of counters whose names are known from the start.
 pub struct Stats {
@@ -30,10 +29,7 @@ struct Counter {
     name: &'static str,
     unit: &'static str,
     histogram: Histogram,
-    min: AtomicU64,
-    max: AtomicU64,
-    sum: AtomicU64,
-    sum_squares: AtomicU64,
+    spread: Spread,
 }
 
 impl Stats {
@@ -49,6 +45,11 @@ impl Stats {
         if let Some(counter) = self.counters.iter().find(|c| c.name == name) {
             counter.record(value);
         }
+    }
+
+    /// Returns the index of the counter `name` in the list given to [`Stats::new`].
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.counters.iter().position(|c| c.name == name)
     }
 
     /// Adds a sample to the counter at `index` in the list given to [`Stats::new`]. For hot paths.
@@ -79,46 +80,25 @@ impl Stats {
 
 impl Counter {
     fn new(name: &'static str, unit: &'static str) -> Counter {
-        let zero = || AtomicU64::new(0);
-        let (histogram, min) = (Histogram::default(), AtomicU64::new(u64::MAX));
-        Counter { name, unit, histogram, min, max: zero(), sum: zero(), sum_squares: zero() }
+        Counter { name, unit, histogram: Histogram::default(), spread: Spread::default() }
     }
 
     fn record(&self, value: u64) {
         self.histogram.record(value);
-        // A new extreme is rare, and a load is cheaper than the atomic operation.
-        if value < self.min.load(Relaxed) {
-            self.min.fetch_min(value, Relaxed);
-        }
-        if value > self.max.load(Relaxed) {
-            self.max.fetch_max(value, Relaxed);
-        }
-        self.sum.fetch_add(value, Relaxed);
-        self.sum_squares.fetch_add(value.wrapping_mul(value), Relaxed);
+        self.spread.record(value);
     }
 
     fn clear(&self) {
         self.histogram.clear();
-        self.min.store(u64::MAX, Relaxed);
-        self.max.store(0, Relaxed);
-        self.sum.store(0, Relaxed);
-        self.sum_squares.store(0, Relaxed);
+        self.spread.clear();
     }
 
     /// Returns the values of now, or `None` if there are none.
     fn sample(&self) -> Option<Sample> {
         let buckets = self.histogram.buckets();
-        let max = self.max.load(Relaxed);
-        (!buckets.is_empty()).then(|| Sample {
-            name: self.name.to_owned(),
-            unit: self.unit.to_owned(),
-            count: buckets.count(),
-            min: Some(self.min.load(Relaxed).min(max)),
-            max: Some(max),
-            sum: Some(self.sum.load(Relaxed)),
-            sum_squares: Some(self.sum_squares.load(Relaxed)),
-            buckets,
-        })
+        let sample =
+            || Sample { buckets: buckets.clone(), ..self.spread.sample(self.name, self.unit, buckets.count()) };
+        (!buckets.is_empty()).then(sample)
     }
 }
 

@@ -3,7 +3,7 @@
 //! * A [`Service`] executes the requests to a target (`sheen-OST0000`). A [`Server`] makes services
 //!   reachable.
 //! * An [`Import`] is a client's connection to one target. An [`Export`] is the target's state of
-//!   one client.
+//!   one client. [`ExportStats`] counts the requests of the clients of each host.
 //!
 //! * [`SelftestService`] answers requests that only measure the network. [`SelftestConnection`] is
 //!   a connection to it. [`ToolClient`] connects a tool to any target.
@@ -27,7 +27,9 @@
 //! * An idle import has no timer, and neither has its export.
 
 mod audit;
+mod export_stats;
 mod gate;
+mod host_stats;
 mod import;
 mod line_limit;
 mod selftest;
@@ -40,6 +42,7 @@ mod stats;
 mod target;
 mod tool_client;
 
+pub use export_stats::ExportStats;
 pub use gate::{Gate, Pass};
 pub use import::{
     Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,

@@ -5,7 +5,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -18,6 +18,8 @@ use sheen_wire::{
     frame::{self, Kind},
 };
 use tokio::sync::Notify;
+
+use crate::host_stats::HostStats;
 
 /// A future on the heap, as trait objects need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -186,6 +188,9 @@ pub struct Export {
     ending: Notify,
     /// The target to which the client is connected; `None` in tests of services.
     target: Option<Weak<dyn Evict>>,
+    /// The statistics of the client's host, from its first request on. `None`: there are too many
+    /// hosts.
+    pub(crate) host_stats: OnceLock<Option<Arc<HostStats>>>,
 }
 
 /// A target that can evict clients.
@@ -238,6 +243,7 @@ impl Export {
             evicted: AtomicBool::new(false),
             ending: Notify::new(),
             target,
+            host_stats: OnceLock::new(),
         })
     }
 

@@ -23,6 +23,7 @@ mod fsx2;
 mod full_mdt;
 mod group_locks;
 mod host_failure;
+mod io_stats;
 mod jail;
 mod job_stats;
 mod key_holder;

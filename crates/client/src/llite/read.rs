@@ -69,6 +69,12 @@ impl Client {
         self.read_from(file, offset, len, pages, true).await
     }
 
+    /// Counts a read of a program for `llite.*.extents_stats`, if that is on. `pid`: its thread; 0:
+    /// unknown.
+    pub fn count_read(&self, pid: u32, file: &OpenFile, offset: u64, bytes: u64) {
+        self.io_stats.count(Access::Read, pid, file.id, offset, bytes);
+    }
+
     async fn read_from(
         &self,
         file: &OpenFile,

@@ -54,6 +54,11 @@ impl Client {
         answer
     }
 
+    /// Counts a write of a program, as [`Client::count_read`].
+    pub fn count_write(&self, pid: u32, file: &OpenFile, offset: u64, bytes: u64) {
+        self.io_stats.count(Access::Write, pid, file.id, offset, bytes);
+    }
+
     pub(super) async fn write_for(
         &self,
         file: &OpenFile,

@@ -25,7 +25,7 @@ pub struct OpenFile {
     fid: Fid,
     flags: u32,
     /// Number in the order of opening.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     pub(crate) inode: Arc<Inode>,
     /// Handle at the MDT. It changes when the MDT is restarted. [`NO_HANDLE`]: a local open.
     pub(super) handle: AtomicU64,

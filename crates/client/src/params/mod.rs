@@ -17,6 +17,7 @@ use sheen_wire::{Errno, Protocol, StatFs, auth::Flavor, bulk::BULK_BYTES_MAX, mg
 use crate::{
     Client,
     cache::cache_stats_text,
+    io_stats::IoTable,
     limits::PAGE_BYTES,
     llite::{STATAHEAD_MAX_LIMIT, read_ahead_text, statahead_text, summary},
     locks::LockTable,
@@ -257,11 +258,23 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
         move |_| set.upgrade().map(|c| c.access_patterns.clear()).ok_or(Errno::ENODEV),
     );
     put("access_patterns", patterns);
+    put("extents_stats", io_table(client, IoTable::Extents));
+    put("extents_stats_per_process", io_table(client, IoTable::Processes));
+    put("offset_stats", io_table(client, IoTable::Offsets));
     put("statahead_stats", counters(client, |c| c.statahead.snapshot(), statahead_text, |c| c.statahead.clear()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
         summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|ost| ost.osc.active()).map(|ost| ost.osc.space()))
     });
+}
+
+/// Creates a parameter of sizes or offsets of reads and writes.
+fn io_table(client: &Arc<Client>, table: IoTable) -> Param {
+    let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
+    Param::text_rw(
+        move || get.upgrade().map_or_else(String::new, |c| c.io_stats.text(table)),
+        move |value| set.upgrade().map(|c| c.io_stats.set(table, value)).ok_or(Errno::ENODEV),
+    )
 }
 
 fn access_patterns_text(client: &Client) -> String {

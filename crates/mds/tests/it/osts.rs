@@ -207,6 +207,8 @@ fn lod_and_osp_parameters_control_placement() {
         assert_eq!(host.param("lod.*.qos_threshold_rr"), "17%");
         assert!(host.param("mdt.*.md_stats").contains("create                              2 samples [usecs]"));
         assert_eq!(host.param("mdt.*.num_exports"), "1");
+        let stats = host.param("mdt.*.exports.0@lo.stats");
+        assert!(stats.contains("create                              2 samples [usecs]"), "{stats}");
     });
 }
 

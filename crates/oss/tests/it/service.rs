@@ -209,6 +209,34 @@ fn obdfilter_parameters_show_stats_and_space() {
 }
 
 #[test]
+fn obdfilter_parameters_show_block_io_and_the_requests_of_each_host() {
+    let process = Process::real();
+    let ost = process.start(Some(2)).unwrap();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    client.write(&[1; 8192], false).unwrap();
+    client.read(100);
+    let brw = process.value("obdfilter.sheen-OST0002.brw_stats");
+    let size = brw.split("disk I/O size").nth(1).unwrap();
+    assert!(size.contains("\n128:\t\t         1 100 100   |    0   0   0\n"), "{brw}");
+    assert!(size.ends_with("\n8K:\t\t         0   0 100   |    1 100 100\n"), "{brw}");
+    process.params.set("osd-*.*.brw_stats", "0").unwrap();
+    assert!(!process.value("obdfilter.*.brw_stats").contains("8K:"), "it is the same statistic");
+    let stats = process.value("obdfilter.*.exports.0@lo.stats");
+    assert!(
+        stats.contains("write_bytes                         1 samples [bytes] 8192 8192 8192 67108864\n"),
+        "{stats}"
+    );
+    assert!(stats.contains("\nread                                1 samples [usecs] "), "{stats}");
+    assert_eq!(process.value("obdfilter.*.exports.0@lo.uuid"), "client-1\n");
+    process.params.set("obdfilter.*.exports.clear", "1").unwrap();
+    assert_eq!(process.value("obdfilter.*.exports.0@lo.stats").lines().count(), 3);
+    drop(client);
+    process.wait_for(|| process.params.get("obdfilter.*.exports.0@lo.uuid").is_err().then_some(()));
+    process.run(ost.stop());
+    assert!(process.params.list("osd-*").is_err());
+}
+
+#[test]
 fn oss_device_is_removed_with_the_last_ost() {
     let mut process = Process::new();
     let first = process.start(Some(1)).unwrap();
