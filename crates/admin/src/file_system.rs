@@ -58,6 +58,9 @@ pub trait FileSystem {
     fn adopt(&self, path: &Path, from: &Path) -> Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
+    /// Removes a name of the file `fid`. `path`: an absolute path. ESTALE: the name belongs to
+    /// another file.
+    fn unlink_fid(&self, path: &Path, fid: Fid) -> Result<()>;
     /// Migrates a file to new objects, as [`crate::migrate::migrate`].
     fn migrate(&self, path: &Path, options: &MigrateOptions, progress: &mut dyn FnMut(Progress))
     -> Result<(), Failure>;

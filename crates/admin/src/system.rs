@@ -3,14 +3,14 @@
 use std::{
     ffi::OsString,
     fs,
-    os::unix::fs::MetadataExt,
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags};
-use sheen_wire::{Errno, FileKind, Result, Time, ioctl::Ladvise};
+use sheen_wire::{Errno, Fid, FileKind, Result, Time, ioctl::Ladvise};
 
 use crate::{
     Failure,
@@ -147,6 +147,19 @@ impl FileSystem for System {
 
     fn unlink(&self, path: &Path) -> Result<()> {
         fs::remove_file(path).map_err(os_errno)
+    }
+
+    /// The directory is opened once. So a user who replaces it by a symbolic link meanwhile cannot
+    /// redirect the removal.
+    fn unlink_fid(&self, path: &Path, fid: Fid) -> Result<()> {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::EISDIR) };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(dir, flags, Mode::empty()).map_err(os_errno)?;
+        let opened = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        if self.fid(&opened.join(name))? != fid {
+            return Err(Errno::ESTALE);
+        }
+        rustix::fs::unlinkat(&dir, name, AtFlags::empty()).map_err(os_errno)
     }
 
     fn migrate(

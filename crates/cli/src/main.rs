@@ -12,6 +12,7 @@ mod accounts;
 mod announce;
 mod args;
 mod audit;
+mod command_lines;
 mod commands;
 mod config;
 mod daemon;

@@ -1,7 +1,7 @@
-//! `lctl dl`, `lctl list_nids`, and `lctl --device DEVICE` with `activate`, `deactivate` and
-//! `abort_recovery`.
+//! `lctl dl`, `lctl list_nids`, `lctl device`, and `lctl --device DEVICE` with `activate`,
+//! `deactivate` and `abort_recovery`.
 
-use std::io;
+use std::io::{self, Write};
 
 use sheen_control::{Reply, Request};
 use sheen_params::Device;
@@ -11,7 +11,7 @@ use super::options::{self, FSNAME};
 use super::{tool::Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
-const DL: Spec = Spec { short: "t", long: &[("target", Value::No, "t"), FSNAME] };
+const DL: Spec = Spec { short: "ty", long: &[("target", Value::No, "t"), ("yaml", Value::No, "y"), FSNAME] };
 const LIST_NIDS: Spec = Spec { short: "", long: &[FSNAME] };
 
 /// Prints the devices of all processes, numbered consecutively.
@@ -20,13 +20,45 @@ const LIST_NIDS: Spec = Spec { short: "", long: &[FSNAME] };
 /// The output cannot be written.
 pub fn dl(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = options::parse("dl", &DL, args, tool)? else { return Ok(usage::EXIT) };
-    for (index, d) in devices(tool).into_iter().enumerate() {
+    let devices = devices(tool);
+    if given.has("y") {
+        print_yaml(&devices, given.has("t"), tool.out)?;
+        return Ok(0);
+    }
+    for (index, d) in devices.into_iter().enumerate() {
         write!(tool.out, "{index:3} {} {} {} {} {}", d.status, d.kind, d.name, d.uuid, d.refcount)?;
         match d.peer.filter(|_| given.has("t")) {
             Some(peer) => writeln!(tool.out, " {peer}")?,
             None => writeln!(tool.out)?,
         }
     }
+    Ok(0)
+}
+
+/// Prints devices as YAML. `peers`: with the NIDs of their other ends.
+fn print_yaml(devices: &[Device], peers: bool, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "devices:")?;
+    for (index, d) in devices.iter().enumerate() {
+        writeln!(out, "- index: {index}\n  status: {}\n  type: {}\n  name: {}", d.status, d.kind, d.name)?;
+        writeln!(out, "  uuid: {}\n  refcount: {}", d.uuid, d.refcount)?;
+        if let Some(peer) = d.peer.as_ref().filter(|_| peers) {
+            writeln!(out, "  nid: {peer}")?;
+        }
+    }
+    Ok(())
+}
+
+/// `device DEVICE`: selects the device of the commands that follow in interactive mode. Lustre
+/// accepts the name after `$` or `%` as well.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn select(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let [device] = args else { return options::wrong("device", tool) };
+    let Some(found) = find(device.trim_start_matches(['$', '%']), "device", tool)? else {
+        return Ok(Errno::ENODEV.0);
+    };
+    tool.device = Some(found.name);
     Ok(0)
 }
 

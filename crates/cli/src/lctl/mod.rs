@@ -15,6 +15,7 @@ mod del_ost;
 mod devices;
 mod json;
 mod lfsck;
+mod llog;
 mod mgs;
 mod nodemap;
 mod options;
@@ -23,9 +24,11 @@ mod permanent;
 mod ping;
 mod pool;
 mod processes;
+mod refused;
 mod set_here;
 mod tool;
 mod usage;
+mod which_nid;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -33,6 +36,7 @@ use std::io::{self, Write};
 use sheen_control::Request;
 use sheen_wire::Errno;
 
+use crate::command_lines::{self, Interpreter};
 use crate::time_limits::scaled;
 
 use processes::Running;
@@ -42,16 +46,18 @@ pub use usage::{COMMANDS as USAGES, TOP as USAGE};
 
 /// The commands that `--fsname` restricts to one file system. With [`nodemap::COMMANDS`] it selects
 /// the MGS of that file system. The other commands name their file system themselves.
-const FSNAME_COMMANDS: [&str; 7] =
-    ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
+const FSNAME_COMMANDS: [&str; 8] =
+    ["get_param", "set_param", "list_param", "llog_print", "llog_catlist", "dl", "device_list", "list_nids"];
 
-/// Runs `lctl` with its arguments, of which the first is its name. Returns the exit code.
+/// Runs `lctl` with its arguments, of which the first is its name. Without others, it runs the
+/// commands of standard input. Returns the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
     let processes = Running::new(sheen_control::sockets, scaled(sheen_control::GREETING_TIMEOUT))
         .with_closed(sheen_control::is_closed);
-    let code = run(&args, &mut Tool { processes: &processes, fsname: None, out: &mut out, err: &mut err });
+    let mut tool = Tool { processes: &processes, fsname: None, device: None, out: &mut out, err: &mut err };
+    let code = if args.is_empty() { command_lines::run(&mut tool) } else { run(&args, &mut tool) };
     match (code, out.flush()) {
         // The reader has seen enough and closed the pipe, as `head` does.
         (Ok(code), Ok(())) => code,
@@ -60,6 +66,26 @@ pub fn main(args: Vec<OsString>) -> i32 {
             let _ = writeln!(err, "lctl: cannot write the output: {e}");
             1
         }
+    }
+}
+
+impl Interpreter for Tool<'_> {
+    fn prompt(&mut self) -> io::Result<()> {
+        write!(self.out, "lctl > ")?;
+        self.out.flush()
+    }
+
+    fn execute(&mut self, words: &[OsString]) -> io::Result<i32> {
+        // `--fsname` is an option of one command.
+        self.fsname = None;
+        let args: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let code = run(&args, self)?;
+        self.out.flush()?;
+        Ok(code)
+    }
+
+    fn report(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.err, "lctl: {text}")
     }
 }
 
@@ -92,18 +118,24 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "dl" | "device_list" => devices::dl(rest, tool),
         "list_nids" => devices::list_nids(rest, tool),
         "ping" => ping::run(rest, tool),
+        "which_nid" => which_nid::run(rest, tool),
         "get_param" => param::get(rest, tool),
         "set_param" => param::set(rest, tool),
         "list_param" => param::list(rest, tool),
         "conf_param" => conf_param::run(rest, tool),
-        "llog_print" => permanent::print(rest, tool),
+        "llog_print" => llog::print(rest, tool),
+        "llog_catlist" => llog::catlist(rest, tool),
         "lfsck_start" | "lfsck_stop" | "lfsck_query" => lfsck::run(name, rest, tool),
         "--device" => with_device(rest, tool),
+        "device" => devices::select(rest, tool),
         "--fsname" => with_fsname(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
         option if option.starts_with("--fsname=") => {
             with_fsname(option.split_once('=').map(|(_, name)| name), rest, tool)
         }
         "activate" | "deactivate" | "abort_recovery" => {
+            if let Some(device) = tool.device.clone().filter(|_| rest.is_empty()) {
+                return with_device(&[device, name.clone()], tool);
+            }
             let what = if name == "abort_recovery" { "MDT or OST" } else { "connection to an OST" };
             writeln!(tool.err, "error: {name}: name the {what} first: lctl --device DEVICE {name}")?;
             Ok(usage::EXIT)
@@ -127,10 +159,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             }
             Ok(0)
         }
-        unknown => {
-            writeln!(tool.err, "lctl: '{unknown}' is not a valid command. See 'lctl --list-commands'.")?;
-            Ok(1)
-        }
+        unknown => refuse(unknown, tool),
     }
 }
 
@@ -173,11 +202,18 @@ fn help(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             tool.out.write_all(text.as_bytes())?;
             Ok(0)
         }
-        None => {
-            writeln!(tool.err, "lctl: '{command}' is not a valid command. See 'lctl --list-commands'.")?;
-            Ok(1)
-        }
+        None => refuse(command, tool),
     }
+}
+
+/// Reports that a command does not exist here. Returns the exit code.
+fn refuse(command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
+    if let Some(reason) = refused::reason(command) {
+        writeln!(tool.err, "error: {command}: {}: {reason}", Errno::EOPNOTSUPP)?;
+        return Ok(Errno::EOPNOTSUPP.0);
+    }
+    writeln!(tool.err, "lctl: '{command}' is not a valid command. See 'lctl --list-commands'.")?;
+    Ok(1)
 }
 
 #[cfg(test)]

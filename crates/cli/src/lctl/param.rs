@@ -9,10 +9,10 @@ use sheen_wire::Errno;
 use super::options::{self, FSNAME, ParsedArgs};
 use super::set_here::{SetHere, first, set_here, slashes};
 use super::{json, permanent, tool::Tool, usage};
-use crate::lfs::getopt::{Spec, Value};
+use crate::lfs::getopt::{Long, Spec, Value};
 
 const GET: Spec = Spec {
-    short: "nNFRtwy",
+    short: "nNFRtwyHprlLmM",
     long: &[
         ("no-name", Value::No, "n"),
         ("only-name", Value::No, "N"),
@@ -21,17 +21,49 @@ const GET: Spec = Spec {
         ("only-tunable", Value::No, "t"),
         ("writable", Value::No, "w"),
         ("yaml", Value::No, "y"),
+        ("header", Value::No, "H"),
         ("json", Value::No, "json"),
+        PATH,
+        READABLE,
+        LINKS,
+        NO_LINKS,
+        MERGE,
+        NO_MERGE,
         FSNAME,
     ],
 };
+/// Options of `get_param` and `list_param`. There are neither links nor unreadable parameters.
+const PATH: Long = ("path", Value::No, "p");
+const READABLE: Long = ("readable", Value::No, "r");
+const LINKS: Long = ("links", Value::No, "l");
+const NO_LINKS: Long = ("no-links", Value::No, "L");
+const MERGE: Long = ("merge", Value::No, "m");
+const NO_MERGE: Long = ("no-merge", Value::No, "M");
 const SET: Spec = Spec {
-    short: "nPd",
-    long: &[("no-name", Value::No, "n"), ("permanent", Value::No, "P"), ("delete", Value::No, "d"), FSNAME],
+    short: "nPdF",
+    long: &[
+        ("no-name", Value::No, "n"),
+        ("permanent", Value::No, "P"),
+        ("delete", Value::No, "d"),
+        ("file", Value::No, "F"),
+        FSNAME,
+    ],
 };
 const LIST: Spec = Spec {
-    short: "FRD",
-    long: &[("classify", Value::No, "F"), ("recursive", Value::No, "R"), ("dir-only", Value::No, "D"), FSNAME],
+    short: "FRDwprlLmM",
+    long: &[
+        ("classify", Value::No, "F"),
+        ("recursive", Value::No, "R"),
+        ("dir-only", Value::No, "D"),
+        ("writable", Value::No, "w"),
+        PATH,
+        READABLE,
+        LINKS,
+        NO_LINKS,
+        MERGE,
+        NO_MERGE,
+        FSNAME,
+    ],
 };
 
 /// Number of components that a recursive listing descends at most. No parameter is deeper.
@@ -56,7 +88,9 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         let mut found = found.unwrap_or_default();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         // Every process has a `version`. Equal lines are printed once.
-        found.dedup();
+        if !given.has("M") {
+            found.dedup();
+        }
         let mut wanted = found.iter().filter(|f| f.writable || !only_writable(&given));
         wanted.try_for_each(|f| show(f, &given, tool.out))?;
     }
@@ -118,12 +152,14 @@ fn only_writable(given: &ParsedArgs) -> bool {
 
 fn show(found: &Found, given: &ParsedArgs, out: &mut dyn Write) -> io::Result<()> {
     let Found { name, value, writable } = found;
+    let name = shown_name(name, given);
     let class = if given.has("F") && *writable { "=" } else { "" };
     let value = value.strip_suffix('\n').unwrap_or(value);
     let lines = value.contains('\n') || found.value.ends_with('\n');
     match (given.has("N"), given.has("n"), given.has("y")) {
         (true, _, _) => writeln!(out, "{name}{class}"),
         (_, true, _) => writeln!(out, "{value}"),
+        _ if given.has("H") => value.split('\n').try_for_each(|line| writeln!(out, "{name}{class}={line}")),
         (_, _, true) if lines => {
             writeln!(out, "{name}: |")?;
             value.lines().try_for_each(|line| writeln!(out, "  {line}"))
@@ -134,6 +170,11 @@ fn show(found: &Found, given: &ParsedArgs, out: &mut dyn Write) -> io::Result<()
     }
 }
 
+/// Returns a name as the options demand it: with `-p` as a path.
+fn shown_name(name: &str, given: &ParsedArgs) -> String {
+    if given.has("p") { slashes(name) } else { name.to_owned() }
+}
+
 /// Sets values.
 ///
 /// # Errors
@@ -142,6 +183,9 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = patterns("set_param", &SET, args, tool)? else { return Ok(usage::EXIT) };
     if given.has("d") && !given.has("P") {
         writeln!(tool.err, "warning: setting '-P' option with '-d'")?;
+    }
+    if given.has("F") {
+        return permanent::set_from_files(&given.rest, given.has("n"), tool);
     }
     if given.has("P") || given.has("d") {
         return permanent::set(&given.rest, given.has("d"), given.has("n"), tool);
@@ -181,17 +225,28 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         }
         let mut nodes = found.unwrap_or_default();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        nodes.dedup_by(|a, b| a.name == b.name);
-        for node in nodes.iter().filter(|n| n.dir || !given.has("D")) {
+        if !given.has("M") {
+            nodes.dedup_by(|a, b| a.name == b.name);
+        }
+        for node in nodes.iter().filter(|node| is_listed(node, &given)) {
             let class = match given.has("F") {
                 true if node.dir => "/",
                 true if node.writable => "=",
                 _ => "",
             };
-            writeln!(tool.out, "{}{class}", node.name)?;
+            writeln!(tool.out, "{}{class}", shown_name(&node.name, &given))?;
         }
     }
     Ok(code)
+}
+
+/// Returns whether the options of `list_param` select this name. A directory is neither readable
+/// nor writable.
+fn is_listed(node: &Node, given: &ParsedArgs) -> bool {
+    if node.dir {
+        return !given.has("r") && !given.has("w");
+    }
+    !given.has("D") && (node.writable || !given.has("w"))
 }
 
 /// Parses options and at least one pattern. Returns `None` after a usage error.

@@ -1,4 +1,4 @@
-//! `lctl set_param -P` and `-d`: permanent settings; and `llog_print params`, which prints them.
+//! `lctl set_param -P`, `-d` and `-F`: permanent settings.
 //!
 //! A value is first set on this machine, as without `-P`. A value that no parameter accepts is thus
 //! refused at once and not stored. Then the MGS stores the setting. The process that serves it has
@@ -7,7 +7,7 @@
 //! change settings. Finally the command waits until the processes of this machine have received the
 //! setting. Processes on other machines receive it a moment later.
 
-use std::{io, thread, time::Duration};
+use std::{fs, io, thread, time::Duration};
 
 use sheen_mgs::settings::{self, SettingChange};
 use sheen_wire::Errno;
@@ -15,7 +15,7 @@ use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX};
 
 use super::mgs::{self, FoundMgs};
 use super::set_here::{SetHere, first, set_here, slashes};
-use super::{tool::Tool, usage};
+use super::tool::Tool;
 use crate::time_limits::scaled;
 
 /// Time limit for the processes of this machine to receive a setting.
@@ -48,31 +48,41 @@ pub fn set(args: &[String], delete: bool, quiet: bool, tool: &mut Tool<'_>) -> i
     Ok(code)
 }
 
-/// `llog_print params`
+/// `set_param -F FILE...`: sets the permanent settings that `llog_print params` printed.
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn print(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
-    let [log] = args else {
-        tool.out.write_all(usage::of("llog_print").unwrap_or_default().as_bytes())?;
-        return Ok(usage::EXIT);
-    };
-    if log != "params" {
-        writeln!(tool.err, "llog_print: no log '{log}': the only log is 'params'")?;
-        return Ok(Errno::ENOENT.0);
+pub fn set_from_files(files: &[String], quiet: bool, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let mut code = 0;
+    for file in files {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(e) => {
+                let errno = Errno::from(e);
+                writeln!(tool.err, "error: set_param: cannot read '{file}': {errno}")?;
+                code = first(code, errno);
+                continue;
+            }
+        };
+        let settings: Vec<String> = text.lines().filter_map(setting_of_record).collect();
+        if settings.is_empty() {
+            writeln!(tool.err, "warning: set_param: '{file}' has no line with 'event: set_param'")?;
+        }
+        let done = set(&settings, false, quiet, tool)?;
+        code = if code == 0 { done } else { code };
     }
-    let mgs = match mgs::find("llog_print", None, tool)? {
-        Ok(mgs) => mgs,
-        Err(errno) => return Ok(errno.0),
-    };
-    for settings in mgs::values(&param(&mgs), tool) {
-        tool.out.write_all(settings.as_bytes())?;
-    }
-    Ok(0)
+    Ok(code)
+}
+
+/// Returns `PATTERN=VALUE` of a line of `llog_print`. `None`: the record is not a setting.
+fn setting_of_record(line: &str) -> Option<String> {
+    let (_, record) = line.trim_end().strip_suffix(" }")?.split_once("event: set_param,")?;
+    let (pattern, value) = record.split_once("parameter: ")?.1.split_once(", value: ")?;
+    Some(format!("{pattern}={value}"))
 }
 
 /// Returns the parameter of an MGS that shows its settings.
-fn param(mgs: &FoundMgs) -> String {
+pub fn param(mgs: &FoundMgs) -> String {
     format!("mgs.MGS.live.{}", mgs.fsname.as_deref().unwrap_or("params"))
 }
 

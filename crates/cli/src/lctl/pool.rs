@@ -231,7 +231,7 @@ fn wait_until_received(named: &PoolName, tool: &mut Tool<'_>) -> io::Result<()> 
 }
 
 /// Returns the pools of a file system, once per MGS of this machine that knows it.
-fn pools_of(fsname: &str, tool: &Tool<'_>) -> Vec<Vec<Pool>> {
+pub fn pools_of(fsname: &str, tool: &Tool<'_>) -> Vec<Vec<Pool>> {
     let texts = mgs::values(&format!("mgs.*.pools.{fsname}"), tool);
     texts.iter().map(|text| pools::parse(fsname, text)).collect()
 }

@@ -42,7 +42,7 @@ impl Processes for Fakes<'_> {
 /// Runs a command line. Returns exit code, output and errors.
 pub(super) fn run_with(processes: &dyn Processes, args: &[String]) -> (i32, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(args, &mut Tool { processes, fsname: None, out: &mut out, err: &mut err }).unwrap();
+    let code = run(args, &mut Tool { processes, fsname: None, device: None, out: &mut out, err: &mut err }).unwrap();
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
@@ -66,6 +66,12 @@ fn get_param_prints_values_in_every_format() {
     assert_eq!(get("get_param -n mdt.*.md_stats"), "open  1\nclose 1\n");
     assert_eq!(get("get_param version"), format!("version={}\n", env!("CARGO_PKG_VERSION")));
     assert_eq!(get("get_param -R -N osc"), both.replace("=8", ""));
+    assert_eq!(
+        get("get_param -H mdt.*.md_stats"),
+        "mdt.sheen-MDT0000.md_stats=open  1\nmdt.sheen-MDT0000.md_stats=close 1\n"
+    );
+    assert_eq!(get("get_param -p -r -L obdfilter.*.blocksize"), "obdfilter/sheen-OST0000/blocksize=4096\n");
+    assert_eq!(get("get_param --no-merge version").lines().count(), 2, "both processes have one");
 }
 
 #[test]
@@ -157,6 +163,11 @@ fn list_param_prints_names_with_their_class() {
     assert_eq!(lctl(&p, "list_param -D *").1, "mdt\nobdfilter\nosc\n");
     let want = "osc/\nosc.sheen-OST0000-osc-ff00/\nosc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=\n";
     assert!(lctl(&p, "list_param -R -F osc").1.starts_with(want));
+    let writable = "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight\nosc.sheen-OST0001-osc-ff00.max_rpcs_in_flight\n";
+    assert_eq!(lctl(&p, "list_param -R -w osc obdfilter").1, writable);
+    assert_eq!(lctl(&p, "list_param -l -r -p obdfilter.*.*").1, "obdfilter/sheen-OST0000/blocksize\n");
+    assert_eq!(lctl(&p, "list_param -R -r obdfilter").1, "obdfilter.sheen-OST0000.blocksize\n");
+    assert_eq!(lctl(&p, "list_param -M version").1, "version\nversion\n");
     assert_eq!(lctl(&p, "list_param nosuch").0, 2);
 }
 
@@ -166,6 +177,15 @@ fn dl_and_list_nids_merge_all_processes() {
     let plain = "  0 UP osc sheen-OST0000-osc-ff00 a080 1\n  1 UP mgs MGS MGS 1\n";
     assert_eq!(lctl(&p, "dl").1, plain);
     assert_eq!(lctl(&p, "dl -t").1, plain.replacen("1\n", "1 0@lo\n", 1));
+    let yaml = |peer| {
+        format!(
+            "devices:\n\
+             - index: 0\n  status: UP\n  type: osc\n  name: sheen-OST0000-osc-ff00\n  uuid: a080\n  refcount: 1\n{peer}\
+             - index: 1\n  status: UP\n  type: mgs\n  name: MGS\n  uuid: MGS\n  refcount: 1\n"
+        )
+    };
+    assert_eq!(lctl(&p, "dl -y").1, yaml(""));
+    assert_eq!(lctl(&p, "device_list --target --yaml").1, yaml("  nid: 0@lo\n"));
     assert_eq!(lctl(&p, "list_nids").1, "127.0.0.1@tcp\n");
 }
 
@@ -179,6 +199,27 @@ fn ping_checks_its_arguments() {
             code == 4 && out.contains("usage: ping NID [SECONDS]") && err.starts_with("lctl: ping"),
             "{wrong}: {err}"
         );
+    }
+}
+
+#[test]
+fn which_nid_checks_its_arguments() {
+    assert_eq!(lctl(&[], "which_nid 0@lo"), (0, "0@lo\n".into(), String::new()));
+    let (code, out, err) = lctl(&[], "which_nid 0@lo x");
+    assert!((code, out.as_str()) == (1, "") && err.starts_with("Can't parse NID x"), "{err}");
+    let (code, out, _) = lctl(&[], "which_nid");
+    assert!(code == 4 && out.contains("usage: which_nid NID [NID...]"), "{out}");
+}
+
+#[test]
+fn barriers_and_snapshots_are_refused_with_an_alternative() {
+    for command in ["barrier_freeze sheen 30", "barrier_stat sheen", "snapshot_create -F sheen -n a", "llog_cancel x 1"]
+    {
+        let name = command.split(' ').next().unwrap();
+        let (code, out, err) = lctl(&[], command);
+        assert_eq!((code, out.as_str()), (95, ""), "{command}");
+        assert!(err.starts_with(&format!("error: {name}: Operation not supported: ")) && err.contains('\''), "{err}");
+        assert_eq!(lctl(&[], &format!("help {name}")), (95, String::new(), err), "{command}");
     }
 }
 
@@ -334,6 +375,15 @@ fn deactivate_sets_active_of_one_connection_by_name_or_number() {
     assert!(err.contains("no device 'sheen-OST0007-osc-ff00'"), "{err}");
     let (code, _, err) = lctl(&mount, "--device MDS deactivate");
     assert!(code == 22 && err.contains("no connection to an OST"), "{err}");
+    // In interactive mode, `device` selects the connection of the commands that follow.
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let processes = Fakes(&mount);
+    let mut tool = Tool { processes: &processes, fsname: None, device: None, out: &mut out, err: &mut err };
+    let mut execute = |line: &str| tool.execute(&line.split(' ').map(OsString::from).collect::<Vec<_>>()).unwrap();
+    let codes = ["device sheen-OST0000-osc-ff00", "activate", "device $sheen-OST0001-osc-ff00", "deactivate"];
+    assert_eq!(codes.map(&mut execute), [0; 4]);
+    assert_eq!((execute("device nosuch"), execute("device")), (19, usage::EXIT));
+    assert_eq!(values(), [1, 0]);
     assert_eq!(lctl(&mount, "deactivate").0, usage::EXIT);
     assert_eq!(lctl(&mount, "--device").0, usage::EXIT);
 }

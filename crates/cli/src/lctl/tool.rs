@@ -12,6 +12,8 @@ pub struct Tool<'a> {
     pub processes: &'a dyn Processes,
     /// The file system that `--fsname` selects.
     pub fsname: Option<String>,
+    /// The device that the command `device` selected, in interactive mode.
+    pub device: Option<String>,
     /// Standard output.
     pub out: &'a mut dyn Write,
     /// Standard error.

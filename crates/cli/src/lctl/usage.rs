@@ -7,7 +7,8 @@ pub const EXIT: i32 = 4;
 pub const TOP: &str = "\
 usage: lctl [--fsname NAME] COMMAND [OPTIONS]... [ARGS]
 Shows and sets parameters of the Sheen processes on this machine:
-of all file systems, or of one with --fsname.
+of all file systems, or of one with --fsname. Without a command
+it reads commands from standard input, one per line.
 
   dl           devices: targets, services and the clients' connections to them
   deactivate   stop using an OST (--device DEVICE); activate uses it again
@@ -16,7 +17,8 @@ of all file systems, or of one with --fsname.
   list_param   names of parameters
   list_nids    network identifiers of this machine
   ping         whether a server answers
-  llog_print   permanent settings
+  which_nid    the nearest of several NIDs
+  llog_print   permanent settings, or pools; llog_catlist lists the logs
   del_ost      remove an OST from a file system for good
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
   nodemap_add  rules for the clients at some addresses, or with some keys; nodemap_activate,
@@ -27,8 +29,9 @@ Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
 
 const DL: &str = "\
 show all the devices
-usage: dl [--target|-t] [--fsname NAME]
+usage: dl [--target|-t] [--yaml|-y] [--fsname NAME]
    -t   with the NID of the other end
+   -y   as YAML
 ";
 const LIST_NIDS: &str = "\
 print local NIDs
@@ -38,13 +41,25 @@ const PING: &str = "\
 check whether a server answers at a NID
 usage: ping NID [SECONDS]
 ";
+const WHICH_NID: &str = "\
+choose a NID
+Prints the first of the NIDs with the smallest distance: those of this host
+come before those of other hosts. NIDs without a route are left out.
+usage: which_nid NID [NID...]
+";
+const DEVICE: &str = "\
+set the device of activate, deactivate and abort_recovery in interactive mode
+usage: device <name|number>
+";
 const GET_PARAM: &str = "\
 get the Lustre or LNET parameter
 get value of Lustre or LNet parameter(s) from specified path,
 which can contain shell-style filename patterns.
-usage: get_param [--classify|-F] [--no-name|-n] [--only-name|-N]
-                 [--recursive|-R] [--only-tunable|-t] [--writable|-w]
-                 [--yaml|-y] [--json] [--fsname NAME]
+usage: get_param [--classify|-F] [--header|-H] [--links|-l] [--no-links|-L]
+                 [--merge|-m] [--no-merge|-M] [--no-name|-n] [--only-name|-N]
+                 [--path|-p] [--readable|-r] [--recursive|-R]
+                 [--only-tunable|-t] [--writable|-w] [--yaml|-y]
+                 [--json] [--fsname NAME]
                  PARAM1 [PARAM2 ...]
 
 ";
@@ -55,18 +70,21 @@ which can contain shell-style filename patterns. A size may be
 given as 64K, 4M or 1G. With -P, on the MGS, the setting is permanent:
 it is applied wherever the pattern matches, and again whenever a process
 starts; -d deletes such a setting and leaves the current values unchanged.
+-F makes the settings permanent that 'llog_print params' printed to a file.
 A pattern applies to all file systems of this machine; with --fsname
 it applies only to that one.
 usage: set_param [--no-name|-n] [--permanent|-P] [--fsname NAME]
                  PARAM1=VALUE1 [PARAM2=VALUE2 ...]
        set_param --permanent|-P --delete|-d PARAM1 [PARAM2 ...]
+       set_param --file|-F FILE1 [FILE2 ...]
 
 ";
 const LIST_PARAM: &str = "\
 list the Lustre or LNET parameter names
 which can contain shell-style filename patterns.
-usage: list_param [--classify|-F] [--dir-only|-D] [--recursive|-R]
-                  [--fsname NAME]
+usage: list_param [--classify|-F] [--dir-only|-D] [--links|-l] [--no-links|-L]
+                  [--merge|-m] [--no-merge|-M] [--path|-p] [--readable|-r]
+                  [--recursive|-R] [--writable|-w] [--fsname NAME]
                   PARAM1 [PARAM2 ...]
 
 ";
@@ -77,8 +95,12 @@ usage: conf_param [--delete|-d] <target.keyword=val>
   -d  Delete the permanent setting from the configuration.
 ";
 const LLOG_PRINT: &str = "\
-print the permanent settings (set_param -P)
-usage: [--device MGS | --fsname NAME] llog_print params
+print the permanent settings (set_param -P), or the pools of a file system
+usage: [--device MGS | --fsname NAME] llog_print [--start INDEX] [--end INDEX] {params|FSNAME-client}
+";
+const LLOG_CATLIST: &str = "\
+list the logs that llog_print prints
+usage: [--device MGS | --fsname NAME] llog_catlist
 ";
 const ACTIVATE: &str = "\
 use an OST again
@@ -231,11 +253,14 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("device_list", DL),
     ("list_nids", LIST_NIDS),
     ("ping", PING),
+    ("which_nid", WHICH_NID),
     ("get_param", GET_PARAM),
     ("set_param", SET_PARAM),
     ("list_param", LIST_PARAM),
     ("conf_param", CONF_PARAM),
     ("llog_print", LLOG_PRINT),
+    ("llog_catlist", LLOG_CATLIST),
+    ("device", DEVICE),
     ("activate", ACTIVATE),
     ("deactivate", DEACTIVATE),
     ("abort_recovery", ABORT_RECOVERY),

@@ -108,10 +108,8 @@ fn find_root(tool: &mut Tool, device: &OsStr) -> Option<Root> {
         }
         return Some(Root { mount, prefix });
     }
-    // Mounts that do not answer have been reported. If no mount is left, the caller reports that.
-    let points = tool.responding_mounts("fid2path", control::MOUNT, Some(text(device)), &mut 0);
-    let is_it = |mount: &PathBuf| tool.mount_of(mount).is_ok_and(|info| device == info.fsname.as_str());
-    points.into_iter().find(is_it).map(|mount| Root { mount, prefix: Vec::new() })
+    // If there is none, the caller reports that.
+    tool.mount_named("fid2path", device).map(|mount| Root { mount, prefix: Vec::new() })
 }
 
 fn fid2path(tool: &mut Tool, root: &Root, fid: Fid, asked: &Fid2pathOptions) -> Result<()> {

@@ -31,6 +31,7 @@ use super::{
     usage::MIGRATE,
 };
 use job::Job;
+pub use mdt::to_mdts;
 use names::{names, report_unread_names};
 use options::OPTIONS;
 use progress::Progress;

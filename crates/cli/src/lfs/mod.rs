@@ -24,11 +24,13 @@ mod group_lock;
 mod ladvise;
 mod migrate;
 mod mirror;
+mod mv;
 mod numbers;
 mod pace;
 mod path2fid;
 pub mod pool_list;
 mod rm_entry;
+mod rmfid;
 mod setdirstripe;
 mod setstripe;
 mod show;
@@ -41,12 +43,14 @@ mod usage;
 
 use std::{
     ffi::{OsStr, OsString},
-    io::{self, BufRead, IsTerminal, Write},
+    io::{self, Write},
     path::Path,
 };
 
 use sheen_admin::{FileSystem, PROBE, System};
+use sheen_wire::Errno;
 
+use crate::command_lines::{self, Interpreter};
 use tool::{Command, Tool};
 
 pub use usage::LFS as USAGE;
@@ -90,6 +94,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "getname", usage: usage::GETNAME, run: getname::run },
     Command { name: "fid2path", usage: usage::FID2PATH, run: fid2path::run },
     Command { name: "path2fid", usage: usage::PATH2FID, run: path2fid::run },
+    Command { name: "rmfid", usage: rmfid::USAGE, run: rmfid::run },
     Command { name: "ladvise", usage: usage::LADVISE, run: ladvise::run },
     Command { name: "group_lock", usage: usage::GROUP_LOCK, run: group_lock::run },
     Command { name: "mirror", usage: mirror::USAGE, run: mirror::run },
@@ -97,6 +102,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "mkdir", usage: setdirstripe::MKDIR_USAGE, run: setdirstripe::mkdir },
     Command { name: "getdirstripe", usage: getdirstripe::USAGE, run: getdirstripe::run },
     Command { name: "migrate", usage: usage::MIGRATE, run: migrate::run },
+    Command { name: "mv", usage: mv::USAGE, run: mv::run },
     Command { name: "swap_layouts", usage: swap_layouts::USAGE, run: swap_layouts::run },
     Command { name: "rm_entry", usage: rm_entry::USAGE, run: rm_entry::run },
     Command { name: "rmentry", usage: rm_entry::USAGE, run: rm_entry::run },
@@ -123,26 +129,30 @@ fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
 }
 
-/// Runs one command per line of stdin, until the end of input, `quit` or `exit`.
-fn interactive(tool: &mut Tool) -> i32 {
-    let stdin = io::stdin();
-    let prompt = stdin.is_terminal();
-    loop {
-        if prompt {
-            tool.print(format_args!("lfs > "));
-            let _ = tool.out.flush();
-        }
-        let mut line = String::new();
-        match stdin.lock().read_line(&mut line) {
-            Ok(0) | Err(_) => return 0,
-            Ok(_) => {}
-        }
-        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        if words.first().is_some_and(|w| w == "quit" || w == "exit") {
-            return 0;
-        }
-        run(tool, &words);
+impl Interpreter for Tool<'_> {
+    fn prompt(&mut self) -> io::Result<()> {
+        self.print_now("lfs > ");
+        Ok(())
     }
+
+    fn execute(&mut self, words: &[OsString]) -> io::Result<i32> {
+        let code = run(self, words);
+        let _ = self.out.flush();
+        Ok(code)
+    }
+
+    fn report(&mut self, text: &str) -> io::Result<()> {
+        self.complain(format_args!("lfs: {text}"));
+        Ok(())
+    }
+}
+
+/// Runs the commands of standard input. Returns the exit code.
+fn interactive(tool: &mut Tool) -> i32 {
+    command_lines::run(tool).unwrap_or_else(|e| {
+        tool.complain(format_args!("lfs: cannot read commands: {e}"));
+        Errno::from(e).0
+    })
 }
 
 fn help(tool: &mut Tool, args: &[OsString]) -> i32 {

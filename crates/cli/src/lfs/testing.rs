@@ -383,6 +383,22 @@ impl FileSystem for Fake {
         self.nodes.borrow_mut().remove(&absolute(path)).map(|_| ()).ok_or(Errno::ENOENT)
     }
 
+    /// The name is also removed from the paths that the mount returns for the FID.
+    fn unlink_fid(&self, path: &Path, fid: Fid) -> Result<()> {
+        if self.fid(path)? != fid {
+            return Err(Errno::ESTALE);
+        }
+        self.unlink(path)?;
+        let removed = path.strip_prefix(&self.mount).unwrap_or(path).as_os_str().as_encoded_bytes();
+        let mut nodes = self.nodes.borrow_mut();
+        let root = nodes.get_mut(&self.mount).unwrap();
+        if let Some(paths) = root.attributes.get_mut(&format!("{}{fid}", control::PATHS_PREFIX)) {
+            let left = control::decode_paths(paths).into_iter().filter(|path| *path != removed);
+            *paths = left.flat_map(|path| [path, &b"\0"[..]].concat()).collect();
+        }
+        Ok(())
+    }
+
     fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise> {
         let Ladvise { advice: what, mode, flags, start, last, .. } = advice;
         self.note(path, &format!("{what} mode {mode} flags {flags} {start}..={last}"))?;

@@ -101,6 +101,12 @@ impl Tool<'_> {
         }
     }
 
+    /// Returns a mount of the file system `fsname`. Mounts that do not answer are reported.
+    pub fn mount_named(&mut self, command: &str, fsname: &OsStr) -> Option<PathBuf> {
+        let points = self.responding_mounts(command, control::MOUNT, Some(text(fsname)), &mut 0);
+        points.into_iter().find(|mount| self.mount_of(mount).is_ok_and(|info| fsname == info.fsname.as_str()))
+    }
+
     /// Returns the mounts of this host, or of one file system, that answer a request for the
     /// attribute `name` in time. A mount that does not answer is reported on
     /// stderr and sets `code`. It does not hide the other mounts.

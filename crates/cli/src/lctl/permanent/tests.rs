@@ -73,6 +73,44 @@ fn set_param_p_stores_prints_and_deletes_settings() {
 }
 
 #[test]
+fn set_param_f_restores_the_printed_settings() {
+    let p = one();
+    for value in ["16", "32"] {
+        assert_eq!(lctl(&p, &format!("set_param -n -P osc.*{value}.max_rpcs_in_flight={value}")).0, 0);
+    }
+    let printed = lctl(&p, "llog_print params").1;
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    let dir = tempfile::tempdir().unwrap();
+    let (file, other) = (dir.path().join("params"), dir.path().join("other"));
+    std::fs::write(&file, format!("{printed}- {{ index: 9, event: new_pool, fsname: sheen, pool: p }}\n")).unwrap();
+    std::fs::write(&other, "").unwrap();
+    let p = one();
+    assert_eq!(lctl(&p, &format!("set_param -n -F {}", file.display())).0, 0);
+    assert_eq!(lctl(&p, "llog_print params").1, printed);
+    let (code, _, err) =
+        lctl(&p, &format!("set_param --file {} {}", dir.path().join("nosuch").display(), other.display()));
+    assert!(code == 2 && err.contains("nosuch': No such file or directory"), "{err}");
+    assert!(err.contains("warning: set_param: ") && err.contains("has no line with 'event: set_param'"), "{err}");
+}
+
+#[test]
+fn llog_print_limits_its_records_and_catlist_names_the_logs() {
+    let p = one();
+    for value in 1..=3 {
+        assert_eq!(lctl(&p, &format!("set_param -n -P osc.*.a{value}={value}")).0, 0);
+    }
+    let printed = |options: &str| lctl(&p, &format!("llog_print {options} params")).1.lines().count();
+    assert_eq!((printed("--start 2"), printed("--end 1"), printed("--start 2 --end=2")), (2, 1, 1));
+    assert_eq!(lctl(&p, "llog_print --start x params").0, 4);
+    assert_eq!(lctl(&p, "llog_catlist"), (0, "config_log: params\nconfig_log: sheen-client\n".into(), String::new()));
+    assert_eq!(lctl(&p, "llog_catlist x").0, 4);
+    p[0].register("mgs.MGS.pools.sheen", Param::text(|| "flash: sheen-OST0001\n".into()));
+    let pools = lctl(&p, "--device MGS llog_print sheen-client").1;
+    assert!(pools.starts_with("- { index: 1, event: new_pool, device: sheen-clilov,"), "{pools}");
+    assert!(pools.ends_with("pool: flash, ost: sheen-OST0001_UUID }\n"), "{pools}");
+}
+
+#[test]
 fn set_param_p_stores_unmatched_but_not_refused_values() {
     let p = one();
     let (code, out, err) = lctl(&p, "set_param -P osc.*.max_rpcs_in_flight=0");
@@ -90,7 +128,7 @@ fn set_param_p_stores_unmatched_but_not_refused_values() {
     let (code, out, err) = lctl(&p, "set_param -P osc.*OST0000*.*=9");
     assert!(code == 13 && out.ends_with("max_rpcs_in_flight=9\n") && err.contains("Permission denied"), "{err}");
     assert_eq!(lctl(&p, "llog_print params").1.lines().count(), 2);
-    assert_eq!(lctl(&p, "llog_print sheen-client").0, 2);
+    assert_eq!(lctl(&p, "llog_print nosuch-client").0, 2);
     assert_eq!(lctl(&p, "llog_print").0, 4);
 }
 

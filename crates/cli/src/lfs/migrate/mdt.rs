@@ -18,7 +18,7 @@ use super::{
 pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
     let mut code = 0;
     let failed = names.each(|path| {
-        let done = migrate(tool, path, &job.mdts, spread);
+        let done = to_mdts(tool, path, &job.mdts, spread);
         match done {
             Ok(()) if job.verbose => {
                 tool.print_bytes(path.as_os_str().as_encoded_bytes());
@@ -35,8 +35,9 @@ pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
     report_unread_names(tool, failed, code)
 }
 
-/// ENODEV: a named MDT does not exist. EOPNOTSUPP: the directory is on another MDT, or `spread`.
-fn migrate(tool: &Tool, path: &Path, mdts: &[i64], spread: bool) -> Result<()> {
+/// Succeeds if the directory is on these MDTs. ENODEV: a named MDT does not exist. EOPNOTSUPP: the
+/// directory is on another MDT, or `spread`.
+pub fn to_mdts(tool: &Tool, path: &Path, mdts: &[i64], spread: bool) -> Result<()> {
     tool.mount_of(path)?;
     let path = tool.fs.resolve(path)?;
     let targets: Vec<TargetInfo> = tool.ask(&path, control::DF)?;
