@@ -22,8 +22,8 @@ use sheen_wire::{
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
 const USECS_PER_MSEC: u64 = 1000;
-/// The tables, in Lustre's order: title, and unit of the counts; unit of the values, and the end of
-/// the names of the two statistics, which begin with `read_` and `write_`.
+/// The tables, in Lustre's order: title, unit of the counts, unit of the values, and a name. The
+/// names of the two statistics are this one after `read_` and `write_`.
 const TABLES: [(&str, &str, &str, &str); 4] = [
     ("pages per bulk r/w", "rpcs", "pages", "pages"),
     ("disk I/Os in flight", "ios", "ios", "in_flight"),
@@ -31,7 +31,7 @@ const TABLES: [(&str, &str, &str, &str); 4] = [
     ("disk I/O size", "ios", "bytes", "io_size"),
 ];
 
-/// What a request does with the data of objects.
+/// The direction of a request for data of objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transfer {
     /// It reads.

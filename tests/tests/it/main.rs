@@ -28,6 +28,7 @@ mod jail;
 mod job_stats;
 mod key_holder;
 mod lab;
+mod lab_survey;
 mod llapi;
 mod locks;
 mod metrics;

@@ -16,7 +16,7 @@ use crate::lfs::getopt::{Spec, Value};
 const PRINT: Spec = Spec { short: "s:e:", long: &[("start", Value::Required, "s"), ("end", Value::Required, "e")] };
 /// The log of permanent settings.
 const PARAMS: &str = "params";
-/// What the name of a file system's log ends with.
+/// The end of the name of a file system's log.
 const CLIENT: &str = "-client";
 
 /// `llog_print [--start INDEX] [--end INDEX] LOG`

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::survey::{args::Test, plan::Point};
 
-/// What an OST has done in a test.
+/// The work of an OST in a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
     /// Bytes that were transferred.
