@@ -174,7 +174,10 @@ impl State {
 
     fn clear(&mut self, table: IoTable, now: Time) {
         match table {
-            IoTable::Extents => (self.all, self.all_since) = (Extents::default(), now),
+            IoTable::Extents => {
+                (self.all, self.all_since) = (Extents::default(), now);
+                self.clear(IoTable::Processes, now);
+            }
             IoTable::Processes => {
                 self.processes.iter_mut().for_each(|process| process.extents = Extents::default());
                 self.processes_since = now;

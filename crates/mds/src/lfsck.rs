@@ -5,7 +5,10 @@
 //! Invariants:
 //! * The check reads a snapshot. Changes meanwhile neither disturb it nor wait for it.
 //! * An object counts as an orphan if the snapshot knows its id as used, and no file of the
-//!   snapshot has it. An object of a later file has a later id.
+//!   snapshot has it. An object of a later file has a later id, or was adopted before; such files
+//!   are durable before the next snapshot.
+//! * Orphans are repaired only if no record of the metadata is damaged: they could be objects of
+//!   the file whose record cannot be read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sheen_namespace::{Check, Problem, StoreError};
-use sheen_wire::Fid;
+use sheen_wire::{Errno, Fid};
 use tracing::{info, warn};
 
 use crate::adopt::Orphan;
@@ -30,8 +33,11 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
         mdt.lfsck.wake.notified().await;
         let Some(repair) = mdt.lfsck.begin(mdt.rt.wall()) else { continue };
         match check(&mdt).await {
-            Ok((check, unchecked)) => {
-                let repaired = if repair { repair_orphans(&mdt, &check).await } else { Outcomes::new() };
+            Ok(Checked { check, knows_all, unchecked }) => {
+                let repaired = match repair {
+                    false => Outcomes::new(),
+                    true => repair_orphans(&mdt, &check, knows_all && !mdt.commits.is_damaged()).await,
+                };
                 let (files, problems) = (check.files_count(), check.problem_count());
                 let done = repaired.values().filter(|outcome| outcome.is_ok()).count();
                 info!("{}: lfsck: {files} files, {problems} problems, {done} repaired", mdt.name);
@@ -45,18 +51,26 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
     }
 }
 
-/// Repairs the orphan objects that a check has found. Returns the outcomes.
-async fn repair_orphans(mdt: &Mdt, check: &Check) -> Outcomes {
+/// A check with its objects.
+struct Checked {
+    check: Check,
+    /// See [`Check::knows_all_objects`].
+    knows_all: bool,
+    /// The OSTs that did not answer.
+    unchecked: BTreeSet<u32>,
+}
+
+/// Repairs the orphan objects that a check has found. Returns the outcomes. EUCLEAN: other problems
+/// come first, because the objects may belong to files.
+async fn repair_orphans(mdt: &Mdt, check: &Check, is_sound: bool) -> Outcomes {
     let orphans = check.problems().iter().filter_map(|problem| match *problem {
         Problem::OrphanObject { ost, object, bytes } => Some(Orphan { ost, object, bytes }),
         _ => None,
     });
     let orphans: Vec<Orphan> = orphans.collect();
     let keys = orphans.iter().map(|orphan| (orphan.ost, orphan.object));
-    match mdt.adopt(&orphans).await {
-        Ok(outcomes) => keys.zip(outcomes).collect(),
-        Err(errno) => keys.map(|key| (key, Err(errno))).collect(),
-    }
+    let outcomes = if is_sound { mdt.adopt(&orphans).await } else { vec![Err(Errno::EUCLEAN); orphans.len()] };
+    keys.zip(outcomes).collect()
 }
 
 impl Mdt {
@@ -65,12 +79,12 @@ impl Mdt {
     /// # Errors
     /// The store is damaged, or cannot be read.
     pub async fn check(self: &Arc<Mdt>) -> Result<Check, StoreError> {
-        check(self).await.map(|(check, _)| check)
+        check(self).await.map(|checked| checked.check)
     }
 }
 
-/// Checks the metadata, and the objects of all OSTs that answer. Returns the OSTs that do not.
-async fn check(mdt: &Arc<Mdt>) -> Result<(Check, BTreeSet<u32>), StoreError> {
+/// Checks the metadata, and the objects of all OSTs that answer.
+async fn check(mdt: &Arc<Mdt>) -> Result<Checked, StoreError> {
     // A replay takes objects that seem to be orphans.
     mdt.recovery.ended().await;
     let this = mdt.clone();
@@ -79,6 +93,7 @@ async fn check(mdt: &Arc<Mdt>) -> Result<(Check, BTreeSet<u32>), StoreError> {
         Check::of(&snapshot, &mut |done, all| this.lfsck.progress(done, all))
     });
     let mut check = checked.await?;
+    let knows_all = check.knows_all_objects();
     let mut unchecked = check.osts();
     unchecked.retain(|ost| !mdt.osts.is_removed(*ost));
     for osp in mdt.osts.all() {
@@ -86,7 +101,7 @@ async fn check(mdt: &Arc<Mdt>) -> Result<(Check, BTreeSet<u32>), StoreError> {
             unchecked.remove(&osp.index);
         }
     }
-    Ok((check, unchecked))
+    Ok(Checked { check, knows_all, unchecked })
 }
 
 /// Checks the objects of an OST. Returns false if it does not answer.

@@ -39,8 +39,8 @@
 //! dropped when it disconnects or is evicted. A restarted MDT knows no locks. Clients recognize the
 //! restart by the incarnation when they reconnect, and drop their caches. After a crash the MDT
 //! waits for them before it changes anything. Before a clean stop it revokes their locks, so they
-//! have no caches ([`Mdt::revoke_all`]). A client that does not cancel in time counts as one that
-//! is evicted: until it reconnects, it does not learn what others change.
+//! have no caches ([`Mdt::revoke_all`]). If some do not cancel in time, the next life waits as after
+//! a crash.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -56,6 +56,7 @@ use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Kind, Mode, Policy, Res
 use sheen_wire::mds::{Answer, Call, Entry, RELOCKS_MAX, Reply, Request, flags};
 use sheen_wire::{Attr, Errno, Fid, FileKind, Result};
 use tokio::sync::watch;
+use tracing::info;
 
 use crate::mdt::Mdt;
 use crate::state::core::Core;
@@ -301,28 +302,32 @@ impl Mdt {
     /// Grants no more locks on inodes, and revokes those of all clients, as far as they cancel them
     /// at once.
     pub(crate) async fn revoke_all(&self) {
-        let locks = {
+        {
             let _core = self.core.lock();
             self.locks.closed.store(true, Relaxed);
-            self.locks.server.all_locks()
-        };
+        }
+        let locks = self.locks.server.all_locks();
         let inodes = locks.iter().map(|lock| lock.resource).filter(|resource| resource.kind != Kind::Flock);
         let inodes: FxHashSet<Resource> = inodes.collect();
         let wants: Vec<_> = inodes.into_iter().map(|inode| (inode, Mode::Ex, Policy::bits(bits::ALL))).collect();
+        // All of them first, so that a client that does not cancel delays no other.
+        let chunks = wants.chunks(REVOKED_AT_ONCE);
+        let mut all: Vec<Local> = chunks.map(|some| self.locks.server.local(some, None)).collect();
         let revoked = async {
-            for some in wants.chunks(REVOKED_AT_ONCE) {
-                self.locks.server.local(some, None).wait().await;
+            for some in &mut all {
+                some.wait().await;
             }
         };
-        // The others count as evicted.
-        let _ = self.rt.timeout(REVOKE_MAX, revoked).await;
+        if self.rt.timeout(REVOKE_MAX, revoked).await.is_err() {
+            info!("{}: some clients have not cancelled their locks; the next start waits for all clients", self.name);
+        }
     }
 
-    /// Returns whether programs hold locks (flock, fcntl) or wait for some, or run from a file. The
-    /// MDT protects them again only when their clients are back.
-    pub(crate) fn protects_programs(&self) -> bool {
-        let has_locks = self.locks.server.all_locks().iter().any(|lock| lock.resource.kind == Kind::Flock);
-        has_locks || self.core.lock().ns.has_running()
+    /// Returns whether the next life of this MDT has to wait for the clients: some have locks on
+    /// inodes, or their programs hold locks (flock, fcntl), wait for such locks, or run from files.
+    pub(crate) fn is_relied_on(&self, core: &Core) -> bool {
+        let locks = self.locks.server.all_locks();
+        core.ns.has_running() || locks.iter().any(|info| core.exports.contains(&info.lock.client))
     }
 
     /// Grants locks that a client's programs held before a restart.

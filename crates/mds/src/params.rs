@@ -164,10 +164,10 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let weak = Arc::downgrade(mdt);
     put("lfsck_namespace", Param::text(move || get(&weak, |mdt| mdt.lfsck.status(mdt.rt.wall()))));
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-    let run = move |on| put_in(&set, |mdt| if on { mdt.lfsck.start(false) } else { mdt.lfsck.stop() });
+    let run = move |on| start_or_stop(&set, on, false);
     put("lfsck_namespace_run", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), run));
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-    let repair = move |on| put_in(&set, |mdt| if on { mdt.lfsck.start(true) } else { mdt.lfsck.stop() });
+    let repair = move |on| start_or_stop(&set, on, true);
     put("lfsck_namespace_orphans", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), repair));
     let weak = Arc::downgrade(mdt);
     // As the MGS shows them, so that `lctl` can see that a change has arrived.
@@ -270,6 +270,16 @@ fn get<T: Default>(mdt: &Weak<Mdt>, f: impl Fn(&Mdt) -> T) -> T {
 
 fn put_in(mdt: &Weak<Mdt>, f: impl Fn(&Mdt)) -> Result<(), Errno> {
     mdt.upgrade().map(|mdt| f(&mdt)).ok_or(Errno::ENODEV)
+}
+
+/// Starts a check, with or without repairs, or ends it.
+fn start_or_stop(mdt: &Weak<Mdt>, on: bool, repair: bool) -> Result<(), Errno> {
+    let mdt = mdt.upgrade().ok_or(Errno::ENODEV)?;
+    if on {
+        return mdt.lfsck.start(repair);
+    }
+    mdt.lfsck.stop();
+    Ok(())
 }
 
 fn number(mdt: &Arc<Mdt>, f: fn(&Mdt) -> u64) -> Param {

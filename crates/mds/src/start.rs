@@ -140,7 +140,6 @@ impl Mdt {
         if self.recovery.is_ended() {
             self.revoke_all().await;
         }
-        let has_programs = self.protects_programs();
         self.locks.stop();
         // Before the last commit, so that the commit has every change that clients got a reply to.
         if let Some(server) = self.server.upgrade() {
@@ -149,7 +148,8 @@ impl Mdt {
         {
             let mut core = self.core.lock();
             self.stopped.store(true, Relaxed);
-            core.ns.stop(has_programs);
+            let is_relied_on = self.is_relied_on(&core);
+            core.ns.stop(is_relied_on);
         }
         self.lfsck.stop();
         tasks.others.iter().for_each(JoinHandle::abort);

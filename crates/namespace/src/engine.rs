@@ -261,12 +261,12 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Releases unused id reservations, before the last seal of a clean stop. Nothing may be
-    /// executed afterwards. `has_programs`: programs hold locks, or run from files. Their clients
-    /// report both to the next life before others can interfere, so that life begins with a
+    /// executed afterwards. `is_relied_on`: clients have locks, or programs run from files. Clients
+    /// report this to the next life before others can interfere, so that life begins with a
     /// recovery.
-    pub fn stop(&mut self, has_programs: bool) {
+    pub fn stop(&mut self, is_relied_on: bool) {
         // Otherwise changes that were not replayed yet would be lost.
-        if !has_programs && !self.clients.recovering {
+        if !is_relied_on && !self.clients.recovering {
             self.stop_clean();
         }
         self.objects.release_unused();

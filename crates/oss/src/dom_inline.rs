@@ -46,7 +46,7 @@ impl Ost {
             self.locks.lockd().cancel(&export, &[id]);
             return None;
         };
-        self.stats.record("inline_dom", self.rt.now().since(start).as_micros() as u64);
+        self.count(&export, "inline_dom", self.rt.now().since(start).as_micros() as u64);
         Some((InlineDom { id, object, attr }, bulk))
     }
 

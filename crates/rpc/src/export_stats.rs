@@ -1,8 +1,8 @@
 //! `exports.NID.*`: the requests that a target has executed for the clients of each host.
 //!
-//! As in Lustre, a NID names a host, and the statistics of its clients are added up. They are
-//! removed with the last export of the host. A client that reconnects from another address still
-//! counts for the first one.
+//! A NID names a host, and the statistics of its clients are added up. A host appears with the first
+//! request that is counted, and disappears with its last export. (Lustre's remain until
+//! `exports.clear`.) A client that reconnects from another address still counts for the first one.
 //!
 //! Invariants:
 //! * There are statistics of at most [`HOSTS_MAX`] hosts. Clients of further hosts are not counted.
@@ -129,7 +129,7 @@ impl ExportStats {
         );
         self.params.register(&format!("{}/{name}/stats", self.dir), stats);
         let of = host.clone();
-        let uuids = move || of.clients.lock().values().map(|uuid| format!("{uuid}\n")).collect::<String>();
+        let uuids = move || of.clients.lock().values().cloned().collect::<Vec<_>>().join("\n");
         self.params.register(&format!("{}/{name}/uuid", self.dir), Param::text(uuids));
         host
     }
@@ -183,10 +183,10 @@ mod tests {
         let text = value(&params, "10.0.0.1@tcp.stats");
         let line = "read_bytes                          2 samples [bytes] 4096 4096 8192 33554432\n";
         assert!(text.ends_with(line) && text.starts_with("snapshot_time "), "{text}");
-        assert_eq!(value(&params, "10.0.0.1@tcp.uuid"), "a\nb\n");
+        assert_eq!(value(&params, "10.0.0.1@tcp.uuid"), "a\nb");
 
         stats.disconnected(&here[0]);
-        assert_eq!(value(&params, "10.0.0.1@tcp.uuid"), "b\n");
+        assert_eq!(value(&params, "10.0.0.1@tcp.uuid"), "b");
         assert!(value(&params, "10.0.0.1@tcp.stats").ends_with(line));
         here.iter().for_each(|export| stats.disconnected(export));
         assert_eq!(hosts(&params), ["0@lo", "fd00::1@tcp"]);

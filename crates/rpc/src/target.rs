@@ -375,7 +375,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
         if hello.protocol != P::NAME {
             return Err(Errno::EPROTO);
         }
-        if hello.client.len() > CLIENT_BYTES_MAX {
+        // The name appears in logs and parameters.
+        if hello.client.len() > CLIENT_BYTES_MAX || hello.client.contains(char::is_control) {
             return Err(Errno::EPROTO);
         }
         if !self.has_uuid(&hello.target_uuid) {

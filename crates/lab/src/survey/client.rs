@@ -23,7 +23,7 @@ use sheen_rt::Rt;
 use sheen_wire::{
     Bulk, Fid, Ost, Protocol, Selftest,
     auth::Role,
-    echo::{Shape, objects},
+    echo::{SEQ, Shape, objects},
     ost::{Grant, Part, Reply, Request},
     selftest::TARGET,
 };
@@ -35,7 +35,7 @@ use crate::{
         args::{Case, Test},
         disk::{TOO_LARGE, drop_cached},
         load::{Done, Load, named_ost, objects_left},
-        plan::{OBJECTS_MAX, Plan, Point},
+        plan::{Plan, Point},
         targets::Target,
     },
 };
@@ -99,7 +99,8 @@ impl ClientLoad<'_> {
     /// Removes all objects of an OST that a survey may have written.
     fn remove_from(&self, link: &Link) -> io::Result<()> {
         let Link::Ost(import) = link else { return Ok(()) };
-        let request = Request::Destroy { objects: objects(OBJECTS_MAX as u32) };
+        // Of single objects the OST remembers that they were destroyed, and creates none of them again.
+        let request = Request::DestroyRange { seq: SEQ, first: 0, last: u32::MAX };
         self.client.block_on(send(import, request, Bulk::new())).map(drop)
     }
 

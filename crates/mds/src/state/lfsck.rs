@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use sheen_namespace::{Check, Problem};
-use sheen_wire::{Fid, Result, Time};
+use sheen_wire::{Errno, Fid, Result, Time};
 use tokio::sync::Notify;
 
 /// Problems that the status lists.
@@ -64,14 +64,19 @@ struct Numbers {
 pub(crate) type Outcomes = BTreeMap<(u32, Fid), Result<()>>;
 
 impl Lfsck {
-    /// Requests a check, with or without repairs of orphan objects. Does nothing if one is under
-    /// way.
-    pub fn start(&self, repair: bool) {
+    /// Requests a check, with or without repairs of orphan objects.
+    ///
+    /// # Errors
+    /// EALREADY: a check is under way.
+    pub fn start(&self, repair: bool) -> Result<()> {
         let mut state = self.state.lock();
-        self.stop.store(false, Relaxed);
-        state.wanted = (state.stage != Stage::Scanning).then_some(repair);
+        if state.stage == Stage::Scanning {
+            return Err(Errno::EALREADY);
+        }
+        state.wanted = Some(repair || state.wanted.unwrap_or_default());
         drop(state);
         self.wake.notify_one();
+        Ok(())
     }
 
     /// Ends a check.
@@ -92,6 +97,7 @@ impl Lfsck {
         let mut state = self.state.lock();
         let wanted = state.wanted;
         if wanted.is_some() {
+            self.stop.store(false, Relaxed);
             let ended = state.ended;
             *state = State { stage: Stage::Scanning, started: Some(now), ended, ..State::default() };
         }
@@ -177,6 +183,7 @@ fn outcome(problem: &Problem, outcomes: &Outcomes) -> String {
     let Problem::OrphanObject { ost, object, .. } = problem else { return String::new() };
     match (outcomes.get(&(*ost, *object)), problem.repair()) {
         (Some(Ok(())), Some(repair)) => format!("; repaired: {repair}"),
+        (Some(Err(Errno::EUCLEAN)), _) => "; not repaired: the metadata has other problems; run sheen fsck".to_owned(),
         (Some(Err(errno)), _) => format!("; not repaired: {errno}"),
         _ => String::new(),
     }

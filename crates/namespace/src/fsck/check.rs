@@ -65,6 +65,13 @@ impl Check {
         self.found.ids.get(&ost).is_some_and(|ids| object.oid <= ids.last)
     }
 
+    /// Returns whether the objects of all files are known. Otherwise an object that seems to be an
+    /// orphan may belong to a file whose records are damaged. To be called before objects are
+    /// checked.
+    pub fn knows_all_objects(&self) -> bool {
+        self.found.more == 0 && !self.found.problems.iter().any(Problem::hides_objects)
+    }
+
     /// Returns the problems, at most 100,000 of them.
     pub fn problems(&self) -> &[Problem] {
         &self.found.problems

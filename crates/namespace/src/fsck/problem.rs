@@ -208,6 +208,12 @@ impl Problem {
         })
     }
 
+    /// Whether objects of files may be unknown because of this problem, or count as unused.
+    pub(super) fn hides_objects(&self) -> bool {
+        let has_no_layout = matches!(self, Problem::BadLayout(..) | Problem::LayoutOfOther(..));
+        has_no_layout || self.stage() <= 1 || matches!(self, Problem::SharedObject { .. })
+    }
+
     /// Returns the position among the repairs: those of a stage may cause or solve problems of
     /// later ones.
     pub fn stage(&self) -> u8 {

@@ -1,9 +1,8 @@
 //! Orphan objects, which belong to no file: the MDT's own check finds them and uses these
 //! operations. A crash can leave such an object if the client that wrote it did not come back.
 //!
-//! * An object with data becomes a file in `/lost+found`, which is made if it does not exist.
-//!   Owner and group are those of the root directory, and only the owner has access. ENOTDIR if
-//!   `/lost+found` is not a directory. EEXIST if the name exists.
+//! * An object with data becomes a file in `/lost+found`. Owner and group are those of the root
+//!   directory, and only the owner has access. EEXIST if the name exists.
 //! * An empty object is destroyed.
 //!
 //! The caller knows that the object is an orphan, and passes each object once.
@@ -22,24 +21,40 @@ use crate::{
 };
 
 impl<S: Store> Namespace<S> {
-    /// Returns the files that [`Namespace::adopt`] changes, apart from new ones.
+    /// Returns the directory `/lost+found`; `None` if it does not exist.
     ///
     /// # Errors
-    /// EIO: the store cannot be read.
-    pub fn adopters(&mut self) -> wire::Result<Vec<Fid>> {
-        let known = self.find(ROOT, LOST_FOUND.as_bytes())?;
-        Ok(std::iter::once(ROOT).chain(known.map(|entry| entry.fid)).collect())
+    /// ENOTDIR: that name is another file's. EIO: the store cannot be read.
+    pub fn lost_found(&mut self) -> wire::Result<Option<Fid>> {
+        match self.find(ROOT, LOST_FOUND.as_bytes())? {
+            Some(known) if known.kind != FileKind::Dir => Err(Errno::ENOTDIR),
+            known => Ok(known.map(|entry| entry.fid)),
+        }
     }
 
-    /// Makes a file of an orphan object. `fids` are unused: one for the file, and one for
-    /// `/lost+found`, should it not exist.
+    /// Makes the directory `/lost+found`. `fid` is unused.
     ///
     /// # Errors
-    /// See the module. Nothing has changed then.
-    pub fn adopt(&mut self, ost: u32, object: Fid, fids: [Fid; 2], env: &mut dyn Env) -> wire::Result<Done> {
-        let time = env.now();
-        let adopted = self.adopt_now(&Cx { client: INTERNAL_CLIENT, now: time, env }, ost, object, fids);
-        self.done(adopted, time)
+    /// EEXIST, and those of the store.
+    pub fn make_lost_found(&mut self, fid: Fid, env: &mut dyn Env) -> wire::Result<Done> {
+        let now = env.now();
+        let cx = Cx { client: INTERNAL_CLIENT, now, env };
+        let made = self.make_owned(&cx, ROOT, LOST_FOUND, fid, Inode { nlink: 2, perm: DIR_PERM, ..dir(now) });
+        self.done(made, now)
+    }
+
+    /// Makes a file of an orphan object, in the directory `dir`. `fid` is unused.
+    ///
+    /// # Errors
+    /// ENOENT: the directory was removed. Others see the module. Nothing has changed then.
+    pub fn adopt(&mut self, ost: u32, object: Fid, dir: Fid, fid: Fid, env: &mut dyn Env) -> wire::Result<Done> {
+        let now = env.now();
+        let cx = Cx { client: INTERNAL_CLIENT, now, env };
+        let layout = one_object(fid, ost, object)?;
+        let inode =
+            Inode { perm: FILE_PERM, layout: Some(layout.encode().into()), ..Inode::new(FileKind::Regular, now) };
+        let adopted = self.make_owned(&cx, dir, &name_of_object(ost, object), fid, inode);
+        self.done(adopted, now)
     }
 
     /// Lets the MDT destroy an orphan object, which is empty.
@@ -52,23 +67,23 @@ impl<S: Store> Namespace<S> {
         self.done(logged, now)
     }
 
-    fn adopt_now(&mut self, cx: &Cx, ost: u32, object: Fid, [file, new_dir]: [Fid; 2]) -> wire::Result<()> {
-        let root = self.dir(ROOT)?;
-        let (name, layout) = (name_of_object(ost, object), one_object(file, ost, object)?);
+    /// Makes a file that belongs to the owner of the root directory.
+    fn make_owned(&mut self, cx: &Cx, parent: Fid, name: &str, fid: Fid, inode: Inode) -> wire::Result<()> {
+        let (root, dir) = (self.dir(ROOT)?, self.dir(parent)?);
+        if dir.nlink == 0 {
+            return Err(Errno::ENOENT);
+        }
+        if self.find(parent, name.as_bytes())?.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        self.check_new_fid(fid)?;
         let cred = Cred { uid: root.uid, gid: root.gid, ..Cred::ROOT };
-        let owned = |kind| Inode { uid: root.uid, gid: root.gid, ..Inode::new(kind, cx.now) };
-        let new = |parent, fid| New { cred: &cred, parent, fid, mode: 0, umask: 0 };
-        let dir = match self.find(ROOT, LOST_FOUND.as_bytes())? {
-            Some(known) if known.kind != FileKind::Dir => return Err(Errno::ENOTDIR),
-            Some(known) if self.find(known.fid, name.as_bytes())?.is_some() => return Err(Errno::EEXIST),
-            Some(known) => known.fid,
-            None => {
-                let inode = Inode { nlink: 2, perm: DIR_PERM, ..owned(FileKind::Dir) };
-                self.enter(cx, &new(ROOT, new_dir), LOST_FOUND.as_bytes(), inode)?;
-                new_dir
-            }
-        };
-        let inode = Inode { perm: FILE_PERM, layout: Some(layout.encode().into()), ..owned(FileKind::Regular) };
-        self.enter(cx, &new(dir, file), name.as_bytes(), inode).map(|_: Arc<Inode>| ())
+        let new = New { cred: &cred, parent, fid, mode: 0, umask: 0 };
+        let inode = Inode { uid: root.uid, gid: root.gid, ..inode };
+        self.enter(cx, &new, name.as_bytes(), inode).map(|_: Arc<Inode>| ())
     }
+}
+
+fn dir(now: Time) -> Inode {
+    Inode::new(FileKind::Dir, now)
 }

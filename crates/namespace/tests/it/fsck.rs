@@ -274,14 +274,17 @@ fn adopted_object_becomes_a_file_and_discarded_one_is_destroyed() {
     let seq = ost_seq(MdtIndex::ZERO, 3);
     let [full, other, empty] = [1, 2, 3].map(|oid| Fid::new(seq, oid));
     let sequence = fs.ns.take_sequence().unwrap();
-    let fids = |oid: u32| [Fid::new(sequence, oid), Fid::new(sequence, oid + 1)];
-    assert_eq!(fs.ns.adopters().unwrap(), [ROOT]);
-    let done = fs.ns.adopt(3, full, fids(1), &mut fs.env).unwrap();
+    let fid = |oid: u32| Fid::new(sequence, oid);
+    assert_eq!(fs.ns.lost_found(), Ok(None));
+    let done = fs.ns.make_lost_found(fid(1), &mut fs.env).unwrap();
     assert!(done.transno > 0 && done.invalidations.iter().any(|(fid, _)| *fid == ROOT), "{done:?}");
-    fs.ns.adopt(3, other, fids(3), &mut fs.env).unwrap();
-    assert_eq!(fs.ns.adopt(3, other, fids(5), &mut fs.env).unwrap_err(), Errno::EEXIST);
     let lost = fs.lookup(&Cred::ROOT, ROOT, "lost+found").unwrap();
-    assert_eq!(fs.ns.adopters().unwrap(), [ROOT, lost.fid]);
+    assert_eq!((fs.ns.lost_found(), lost.fid), (Ok(Some(fid(1))), fid(1)));
+    let done = fs.ns.adopt(3, full, lost.fid, fid(2), &mut fs.env).unwrap();
+    assert!(done.transno > 0 && done.invalidations.iter().any(|(fid, _)| *fid == lost.fid), "{done:?}");
+    fs.ns.adopt(3, other, lost.fid, fid(3), &mut fs.env).unwrap();
+    assert_eq!(fs.ns.adopt(3, other, lost.fid, fid(4), &mut fs.env).unwrap_err(), Errno::EEXIST);
+    assert_eq!(fs.ns.adopt(3, empty, lost.fid, fid(3), &mut fs.env).unwrap_err(), Errno::EINVAL, "a used FID");
     let mut files = fs.ls(lost.fid);
     files.sort();
     assert_eq!(files, [1, 2].map(|oid| format!("OST0003-{seq:#x}:{oid:#x}:0x0")));
@@ -298,7 +301,8 @@ fn adopted_object_becomes_a_file_and_discarded_one_is_destroyed() {
     files.iter().for_each(|file| fs.unlink(&Cred::ROOT, lost.fid, file).unwrap());
     fs.rmdir(&Cred::ROOT, ROOT, "lost+found").unwrap();
     fs.touch(&Cred::ROOT, ROOT, "lost+found", 0o644).unwrap();
-    assert_eq!(fs.ns.adopt(3, full, fids(7), &mut fs.env).unwrap_err(), Errno::ENOTDIR);
+    assert_eq!(fs.ns.lost_found(), Err(Errno::ENOTDIR));
+    assert_eq!(fs.ns.adopt(3, full, lost.fid, fid(5), &mut fs.env).unwrap_err(), Errno::ENOENT);
 }
 
 /// Some random changes of a small tree.
