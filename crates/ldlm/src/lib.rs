@@ -24,4 +24,6 @@ mod nodes;
 mod server;
 mod slab;
 
-pub use server::{Action, ClientId, Info, Level, Namespace, Overdue, SERVER, Stats, Ticket, Tunables};
+pub use server::{
+    Action, BlockingLock, ClientId, Info, Level, Namespace, Overdue, SERVER, Stats, Ticket, Tunables, WaitingLock,
+};

@@ -38,8 +38,10 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod types;
+mod waits;
 
 pub use contention::Level;
 pub use namespace::Namespace;
 pub use overdue::Overdue;
 pub use types::{Action, ClientId, Info, SERVER, Stats, Ticket, Tunables};
+pub use waits::{BlockingLock, WaitingLock};

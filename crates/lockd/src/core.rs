@@ -16,6 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sheen_ldlm::{Action, ClientId, Info, Namespace, Overdue, SERVER, Stats, Ticket, Tunables};
+use sheen_params::Wait;
 use sheen_rpc::Export;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
@@ -29,6 +30,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::{
     changing::Changing,
     waiters::{Asked, Glimpse, Pending, Waiter},
+    waits::Requesters,
 };
 
 /// Sends a callback to a client. Returns false if there is no connection at the moment.
@@ -51,6 +53,8 @@ pub(crate) struct State {
     clients: FxHashMap<ClientId, Arc<Export>>,
     /// Waiters in this process, by lock.
     waiters: BTreeMap<LockId, Waiter>,
+    /// Who made the waiting requests.
+    pub requesters: Requesters,
     /// Objects with glimpses in progress.
     pub glimpses: BTreeMap<Ticket, Asked>,
     /// The next ticket.
@@ -84,6 +88,7 @@ impl Core {
             changing: Changing::default(),
             clients: FxHashMap::default(),
             waiters: BTreeMap::new(),
+            requesters: Requesters::default(),
             glimpses: BTreeMap::new(),
             tickets: 1,
             outbox: VecDeque::new(),
@@ -246,6 +251,12 @@ impl Core {
     pub fn all_locks(&self) -> Vec<Info> {
         self.state.lock().ns.all_locks()
     }
+
+    pub fn waits(&self, target: &str) -> Vec<Wait> {
+        let now = self.rt.now();
+        let state = self.state.lock();
+        state.requesters.waits(now, target, &state.ns, &state.clients)
+    }
 }
 
 impl Drop for Core {
@@ -264,6 +275,9 @@ impl State {
         let answer = self.ns.enqueue(now, export.id(), want, &mut self.actions);
         if matches!(answer, Enqueued::Granted { .. } | Enqueued::Waiting { .. }) {
             self.clients.entry(export.id()).or_insert_with(|| export.clone());
+        }
+        if let Enqueued::Waiting { id } = answer {
+            self.requesters.add(id, Some(export), &self.ns);
         }
         answer
     }

@@ -28,11 +28,12 @@ mod local;
 mod merge;
 mod params;
 mod waiters;
+mod waits;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use sheen_ldlm::{Info, Stats, Tunables};
-use sheen_params::Params;
+use sheen_params::{Params, Wait};
 use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::{
@@ -187,6 +188,12 @@ impl<P> Lockd<P> {
     /// All locks of all resources, for dumps and checkers.
     pub fn all_locks(&self) -> Vec<Info> {
         self.core.all_locks()
+    }
+
+    /// Returns the requests that wait for locks of clients, the oldest first, with those clients.
+    /// `target`: name of the target.
+    pub fn waits(&self, target: &str) -> Vec<Wait> {
+        self.core.waits(target)
     }
 
     /// Registers the parameters `ldlm.namespaces.<name>.*`.

@@ -60,17 +60,19 @@ impl Local {
         &mut self,
         state: &mut State,
         now: Instant,
-        spare: u64,
+        except: Option<&Export>,
         (resource, mode, policy): (Resource, Mode, Policy),
     ) {
         let flags = Flags { no_expand: true, ..Flags::default() };
         let ask = Enqueue { flags, ..Enqueue::new(resource, mode, policy, Cookie::NONE) };
+        let spare = except.map_or(SERVER, Export::id);
         let id = match state.ns.enqueue_sparing(now, spare, &ask, &mut state.actions) {
             Enqueued::Granted { id, .. } => id,
             Enqueued::Waiting { id } => {
                 let pending = self.pending.get_or_insert_default();
                 pending.one_waits();
                 state.wait_local(id, pending);
+                state.requesters.add(id, except, &state.ns);
                 id
             }
             refused => {
@@ -115,15 +117,14 @@ impl fmt::Debug for Local {
 impl Core {
     pub fn local(self: &Arc<Self>, wants: &[(Resource, Mode, Policy)], except: Option<&Export>) -> Local {
         let mut local = Local { core: self.clone(), first: None, more: Vec::new(), pending: None };
-        let spare = except.map_or(SERVER, Export::id);
         match wants {
             [] => {}
             [one] => {
-                self.note(|state, now| local.enqueue(state, now, spare, *one));
+                self.note(|state, now| local.enqueue(state, now, except, *one));
             }
             several => {
                 let wants = merged(several);
-                self.note(|state, now| wants.into_iter().for_each(|want| local.enqueue(state, now, spare, want)));
+                self.note(|state, now| wants.into_iter().for_each(|want| local.enqueue(state, now, except, want)));
             }
         }
         local

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 use sheen_params::job_stats::CLEANUP_SECS_MAX;
-use sheen_params::{Device, Param, Snapshot, Unit};
+use sheen_params::{Device, Param, Snapshot, Unit, waits_text};
 use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
@@ -137,6 +137,8 @@ fn register_mdt(mdt: &Arc<Mdt>) {
             move |job| put_in(&remove, |mdt| mdt.jobs.remove(job)),
         ),
     );
+    let weak = Arc::downgrade(mdt);
+    put("waits", Param::text(move || get(&weak, |mdt| waits_text(&mdt.locks.server.waits(&mdt.name)))));
     mdt.export_stats.register();
     put("job_cleanup_interval", Param::atomic(0..=CLEANUP_SECS_MAX, mdt.jobs.cleanup_secs()).unit(Unit::Secs));
     let interval = tunable(mdt, 1..=60_000, |mdt| &mdt.tunables.commit_interval_ms);

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use sheen_params::{Device, Param, Params, Snapshot, Unit, job_stats::CLEANUP_SECS_MAX};
+use sheen_params::{Device, Param, Params, Snapshot, Unit, job_stats::CLEANUP_SECS_MAX, waits_text};
 use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
 use crate::{Ost, brw_stats};
@@ -68,6 +68,8 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     }
     ost.export_stats.register();
     put("job_stats", job_stats(&weak));
+    let of = weak.clone();
+    put("waits", Param::text(move || read(&of, |ost| waits_text(&ost.locks.lockd().waits(&ost.name)))));
     put("job_cleanup_interval", Param::atomic(0..=CLEANUP_SECS_MAX, ost.jobs.cleanup_secs()).unit(Unit::Secs));
     let interval = number_in(&weak, 1..=COMMIT_INTERVAL_MAX, |ost| &ost.commits.interval_ms);
     put("commit_interval_ms", interval.unit(Unit::Msecs));

@@ -12,6 +12,7 @@
 //! * `stats`, `histogram`, `tallies`, `spread`: counters that are cheap enough for every request;
 //!   `snapshot`: their values at one moment;
 //! * `columns`: Lustre's tables of reads and writes;
+//! * `waits`: lists of waiting clients and operations;
 //! * `registry`: all parameters of a process, by name;
 //! * `permanent`, `settings`: permanent settings.
 //!
@@ -36,6 +37,7 @@ mod spread;
 pub mod stats;
 mod tallies;
 mod value;
+mod waits;
 
 pub use columns::{Share, shares};
 pub use devices::Device;
@@ -49,3 +51,4 @@ pub use snapshot::{Sample, Snapshot};
 pub use stats::Stats;
 pub use tallies::Tallies;
 pub use value::{Unit, Value};
+pub use waits::{HOLDERS_MAX, Holder, WAITS_MAX, Wait, WaitKind, mode_name, parse_waits, part_of, waits_text};

@@ -23,6 +23,8 @@ pub struct Namespace {
     pub(super) by_name: FxHashMap<Resource, u32>,
     pub(super) by_cookie: FxHashMap<(ClientId, Cookie), u32>,
     pub(super) clients: FxHashMap<ClientId, Client>,
+    /// Resources with waiting locks.
+    pub(super) waited: BTreeSet<u32>,
     /// Number of locks made so far, which orders the queue.
     pub(super) seq: u64,
     /// Makes handles differ from those before a restart.
@@ -56,6 +58,7 @@ impl Namespace {
             by_name: FxHashMap::default(),
             by_cookie: FxHashMap::default(),
             clients: FxHashMap::default(),
+            waited: BTreeSet::new(),
             seq: 0,
             epoch: incarnation.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             to_examine: BTreeSet::new(),
@@ -117,7 +120,7 @@ impl Namespace {
         self.clients.get(&client).map_or(0, |client| client.len)
     }
 
-    fn info(&self, n: u32) -> Info {
+    pub(super) fn info(&self, n: u32) -> Info {
         let lock = &self.locks[n];
         Info {
             lock: lock.conflict(),

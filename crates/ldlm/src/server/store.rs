@@ -84,6 +84,9 @@ impl Namespace {
         }
         if lock.waiting {
             res.waiting_len += 1;
+            if res.waiting_len == 1 {
+                self.waited.insert(lock.resource);
+            }
             self.stats.waiting += 1;
         } else {
             res.granted_len += 1;
@@ -109,6 +112,9 @@ impl Namespace {
         }
         if lock.waiting {
             res.waiting_len -= 1;
+            if res.waiting_len == 0 {
+                self.waited.remove(&lock.resource);
+            }
             self.stats.waiting -= 1;
         } else {
             res.granted_len -= 1;

@@ -8,3 +8,4 @@ mod glimpse;
 mod local;
 mod sim;
 mod sizes;
+mod waits;

@@ -6,6 +6,7 @@ mod flocks;
 mod glimpses;
 mod late;
 mod sparing;
+mod waiting;
 
 use std::time::Duration;
 
