@@ -6,10 +6,10 @@
 //! * the client requests the next FID sequence while half of the present one is left, so a create
 //!   does not wait for it.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Recovering, Response, Slots};
+use sheen_rpc::{Awaited, Import, RPCS_IN_FLIGHT_LIMIT, Recovering, Response, Slots};
 use sheen_rt::Rt;
 use sheen_wire::{
     Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
@@ -340,7 +340,10 @@ impl Mdc {
         Locking { count, converts, inline_dom }: Locking<'_>,
     ) -> Result<MdtReply, Failure> {
         let _modifying = match request.modifies() {
-            true => Some(self.modifying.acquire().await?),
+            true => {
+                let slot = pin!(self.modifying.acquire());
+                Some(self.import.waits().track(Awaited::Slot(request.op()), slot).await?)
+            }
             false => None,
         };
         let changed = changed_by(&request);

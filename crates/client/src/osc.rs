@@ -13,7 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_rpc::{Cause, Import, ImportRequest, RequestError, Response};
+use sheen_rpc::{Awaited, Cause, Import, ImportRequest, RequestError, Response};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
 
@@ -267,19 +267,26 @@ impl<'a> OstRequest<'a> {
             let cause = Cause::NotSent { reason: "the OST is inactive on this mount", errno: Errno::EIO };
             return Err(osc.import.failure(Ost::op(&body), cause));
         }
-        let mut waits = false;
+        let lock = awaited_lock(&body);
         match &body {
             ost::Request::Read { parts } => osc.pages.read(parts.iter().map(|p| u64::from(p.len)).sum()),
             ost::Request::Write { .. } => osc.pages.write(bulk.len() as u64),
-            ost::Request::Enqueue { locks, .. } => waits = locks.iter().any(|lock| !lock.flags.nowait),
             _ => {}
         }
         let request = osc.import.request(body).bulk(bulk);
-        Ok(match (urgent, guarded) {
-            (true, _) => request.urgent(),
-            (false, true) => request.guarded(),
-            (false, false) if waits => request.patient(),
-            (false, false) => request,
+        Ok(match (urgent, guarded, lock) {
+            (true, ..) => request.urgent(),
+            (false, true, _) => request.guarded(),
+            (false, false, Some(lock)) => request.patient().awaits(lock),
+            (false, false, None) => request,
         })
+    }
+}
+
+/// Returns the first lock for which a request may wait.
+pub fn awaited_lock(request: &ost::Request) -> Option<Awaited> {
+    match request {
+        ost::Request::Enqueue { locks, .. } => locks.iter().find(|lock| !lock.flags.nowait).map(Awaited::lock),
+        _ => None,
     }
 }

@@ -41,6 +41,7 @@ mod slow;
 mod stats;
 mod target;
 mod tool_client;
+mod waits;
 
 pub use export_stats::ExportStats;
 pub use gate::{Gate, Pass};
@@ -55,3 +56,4 @@ pub use service::{BoxFuture, Export, Origin, Response, Service};
 pub use slots::{Slot, Slots};
 pub use stats::{ImportStats, OpStats};
 pub use tool_client::ToolClient;
+pub use waits::{Awaited, Waiting, Waits};

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use sheen_rpc::Import;
+use sheen_rpc::{Awaited, Import};
 use sheen_wire::{
     Errno, Fid, Mds, Result,
     ldlm::{Conflict, Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, LockId, Mode, Policy, Resource},
@@ -51,6 +51,8 @@ impl Client {
                     };
                 }
             };
+            let awaited = Awaited::Lock { resource: Resource::flock(fid), mode, policy: Policy::Flock(flock) };
+            let _listed = self.mdc.import().waits().begin(awaited);
             tokio::select! {
                 biased;
                 answer = &mut granted => {

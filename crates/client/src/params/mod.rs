@@ -4,12 +4,13 @@
 //! parameters of a mount are removed when its [`Registered`] is dropped.
 
 mod import_stats;
+mod waits;
 
 use std::{fmt::Write, sync::Arc};
 
 use sheen_layout::{MDT_OST, STRIPE_SIZE_DEFAULT};
 use sheen_ldlm::client::Tunables;
-use sheen_params::{Device, Param, Params, Snapshot, Unit};
+use sheen_params::{Device, Param, Params, Snapshot, Unit, waits_text};
 use sheen_rpc::{Import, ImportState, RPCS_IN_FLIGHT_LIMIT};
 use sheen_rt::Rt;
 use sheen_wire::{Errno, Protocol, StatFs, auth::Flavor, bulk::BULK_BYTES_MAX, mgs::TargetKind, mgs::target_name};
@@ -30,6 +31,7 @@ use crate::{
 };
 
 use import_stats::{import_stats, import_stats_text};
+use waits::waits;
 
 /// Maximum age of an unused lock in milliseconds: a day.
 const LRU_MAX_AGE_MS: u64 = 24 * 3600 * 1000;
@@ -262,6 +264,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("extents_stats_per_process", io_table(client, IoTable::Processes));
     put("offset_stats", io_table(client, IoTable::Offsets));
     put("statahead_stats", counters(client, |c| c.statahead.snapshot(), statahead_text, |c| c.statahead.clear()));
+    put("waits", text(client, |client| waits_text(&waits(client))));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
         summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|ost| ost.osc.active()).map(|ost| ost.osc.space()))

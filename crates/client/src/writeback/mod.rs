@@ -44,7 +44,7 @@ use std::{
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
-use sheen_rpc::{BoxFuture, URGENT_IN_FLIGHT_MAX};
+use sheen_rpc::{Awaited, BoxFuture, URGENT_IN_FLIGHT_MAX};
 use sheen_rt::{Instant, Rt, operation};
 use sheen_wire::{
     Bulk, Errno, Fid, JobId, Time,
@@ -266,6 +266,7 @@ impl Writeback {
 
     /// Resolves when there is room for more dirty data.
     pub async fn room(self: &Arc<Self>) {
+        let mut waiting = None;
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -275,6 +276,9 @@ impl Writeback {
             };
             if !full {
                 return;
+            }
+            if waiting.is_none() {
+                waiting = Some(self.osc.import().waits().begin(Awaited::Dirty));
             }
             self.begin_flush_all();
             changed.await;

@@ -1,6 +1,9 @@
 //! One call: its way over the current connection, and its reply.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+};
 
 use sheen_lnet::Frame;
 use sheen_rt::operation;
@@ -11,22 +14,24 @@ use sheen_wire::{
 };
 
 use super::{connect::Route, inner::Inner, link::Arrived, lo_peer::LoPeer, request_error::Cause};
-use crate::service::Response;
+use crate::{service::Response, waits::Awaited};
 
 impl<P: Protocol> Inner<P> {
     /// Sends a request over the current connection, and again if the connection is lost. Sets
-    /// `xid` when the request is sent over tcp.
+    /// `xid` when the request is sent over tcp. `awaited`: what a target of this process waits for
+    /// if it does not answer at once.
     pub(super) async fn call(
         self: &Arc<Self>,
         request: P::Request,
         bulk: Bulk,
         guarded: bool,
+        awaited: Awaited,
         xid: &mut Option<u64>,
     ) -> Result<Response<P::Reply>, Cause> {
         if let Some(peer) = self.lo_peer()
             && let Some(_running) = peer.enter()
         {
-            return self.call_lo(&peer, request, bulk).await;
+            return self.waits.track(awaited, pin!(self.call_lo(&peer, request, bulk))).await;
         }
         let (guarded, mut prepared) = (guarded.then(|| self.link.lock().evictions()), None);
         loop {
@@ -34,7 +39,7 @@ impl<P: Protocol> Inner<P> {
                 Route::Lo(peer) => {
                     // The target is being removed. The next `ready` does not find it any more.
                     if let Some(_running) = peer.enter() {
-                        return self.call_lo(&peer, request, bulk).await;
+                        return self.waits.track(awaited, pin!(self.call_lo(&peer, request, bulk))).await;
                     }
                 }
                 Route::Tcp => {

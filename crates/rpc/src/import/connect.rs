@@ -21,6 +21,7 @@ use super::{
     lo_peer::LoPeer,
     request_error::Cause,
 };
+use crate::waits::Awaited;
 
 /// Shortest pause after a round over all NIDs. It doubles with each round.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -63,6 +64,7 @@ impl<P: Protocol> Inner<P> {
             let link = self.link.lock();
             (link.failures, link.incarnation.is_some())
         };
+        let _waiting = self.waits.begin(Awaited::Connection);
         let coming = async {
             loop {
                 if let Some(route) = self.current_route() {

@@ -26,6 +26,7 @@ use crate::{
     service::{BoxFuture, Handler},
     slots::Slots,
     stats::Stats,
+    waits::Waits,
 };
 
 /// Function that is called when the server has forgotten the client.
@@ -48,6 +49,7 @@ pub(crate) struct Inner<P: Protocol> {
     pub(super) recovery_timeout: Duration,
     pub(super) ping_interval: Duration,
     pub(super) stats: Stats,
+    pub(super) waits: Waits,
     pub(super) errors: Arc<ErrorLog>,
     pub(super) last_committed: AtomicU64,
     /// Number of frames received. It changes on a live connection and not on a silent one.
@@ -85,6 +87,7 @@ impl<P: Protocol> Inner<P> {
         let ms = Duration::from_millis;
         Inner {
             errors: ErrorLog::new(&config.target, net.rt().clone()),
+            waits: Waits::new(net.rt().clone()),
             net,
             client: config.client_uuid,
             target: config.target,

@@ -26,6 +26,7 @@ mod request;
 mod request_error;
 mod retained;
 mod tcp;
+mod waiting;
 
 use std::{
     fmt,

@@ -1,6 +1,6 @@
 //! A request of a client: its options, and sending it.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use sheen_wire::{Bulk, Protocol};
 
@@ -9,7 +9,7 @@ use super::{
     inner::Inner,
     request_error::{Cause, RequestError},
 };
-use crate::{service::Response, slots::Slots, slow};
+use crate::{service::Response, slots::Slots, slow, waits::Awaited};
 
 /// A request to be sent, made by [`Import::request`].
 #[must_use = "a request is sent by `send`"]
@@ -19,13 +19,15 @@ pub struct ImportRequest<'a, P: Protocol> {
     bulk: Bulk,
     slots: &'a Slots,
     guarded: bool,
+    /// The lock that the request may have to wait for.
+    lock: Option<Awaited>,
 }
 
 impl<P: Protocol> Import<P> {
     /// Prepares a request. [`ImportRequest::send`] sends it.
     pub fn request(&self, body: impl Into<P::Request>) -> ImportRequest<'_, P> {
         let inner = &self.inner;
-        ImportRequest { inner, body: body.into(), bulk: Bulk::new(), slots: &inner.slots, guarded: false }
+        ImportRequest { inner, body: body.into(), bulk: Bulk::new(), slots: &inner.slots, guarded: false, lock: None }
     }
 }
 
@@ -55,6 +57,11 @@ impl<P: Protocol> ImportRequest<'_, P> {
     /// at a time.
     pub fn patient(self) -> Self {
         ImportRequest { slots: &self.inner.patient, ..self }
+    }
+
+    /// Sets the lock that the request may have to wait for, for the list of waits.
+    pub fn awaits(self, lock: Awaited) -> Self {
+        ImportRequest { lock: Some(lock), ..self }
     }
 
     /// Sends the request and waits for the reply. Waits first for a slot, then, if there is no
@@ -87,13 +94,15 @@ impl<P: Protocol> ImportRequest<'_, P> {
     }
 
     async fn run(self, in_place: bool) -> Result<Response<P::Reply>, RequestError> {
-        let ImportRequest { inner, body, bulk, slots, guarded } = self;
+        let ImportRequest { inner, body, bulk, slots, guarded, lock } = self;
         let (op, sent, mut xid) = (P::op(&body), bulk.len(), None);
         let waits_for_change = P::waits_for_change(&body);
         // The slots are closed with the import.
-        let slot = slots.acquire().await.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
+        let slot = inner.waits.track(Awaited::Slot(op), pin!(slots.acquire())).await;
+        let slot = slot.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
         let started = inner.net.rt().now();
-        let answer = inner.call(body, bulk, guarded, &mut xid).await;
+        let awaited = lock.unwrap_or(Awaited::Reply(op));
+        let answer = inner.call(body, bulk, guarded, awaited, &mut xid).await;
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
         let took = inner.net.rt().now().since(started);
         inner.stats.record(op, sent, received, took);
