@@ -82,6 +82,12 @@ pub enum Command {
     /// Print the metrics of all Sheen processes of this machine, or serve them for Prometheus
     #[command(after_help = "Examples:\n  sheen metrics\n  sheen metrics --listen 127.0.0.1:9117")]
     Metrics(MetricsArgs),
+    /// Show which clients and programs wait for locks, slots or servers, who holds what they wait
+    /// for, and the rates of targets and jobs; `q` ends it
+    #[command(
+        after_help = "It shows the servers and mounts of this machine, as lctl does. Without a terminal it prints once, after one interval.\n\nExamples:\n  sheen top\n  sheen top --once --json\n  lctl get_param '*.*.waits'"
+    )]
+    Top(TopArgs),
     /// Measure a file system: IOR and more (`sheen lab --help`)
     #[command(disable_help_flag = true)]
     Lab {
@@ -288,6 +294,23 @@ pub struct MetricsArgs {
     /// request asks all processes again
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
+    /// Only those of this file system
+    #[arg(long, value_name = "NAME")]
+    pub fsname: Option<String>,
+}
+
+/// `sheen top`
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Print once, after one interval
+    #[arg(long)]
+    pub once: bool,
+    /// Print once as JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Seconds between two screens, to which the rates apply
+    #[arg(long, value_name = "SECS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub interval: u64,
     /// Only those of this file system
     #[arg(long, value_name = "NAME")]
     pub fsname: Option<String>,

@@ -33,6 +33,7 @@ mod paths;
 mod print;
 mod run_file;
 mod time_limits;
+mod top;
 mod trust;
 
 use std::{ffi::OsString, path::Path};

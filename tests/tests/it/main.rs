@@ -59,4 +59,5 @@ mod swap;
 mod swap_mirrors;
 mod two_hosts;
 mod users;
+mod waits;
 mod writeback;

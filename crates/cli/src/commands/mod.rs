@@ -12,6 +12,7 @@ pub mod mount_helper;
 pub mod remount;
 pub mod serve;
 pub mod status;
+pub mod top;
 pub mod umount;
 pub mod up;
 
@@ -60,6 +61,7 @@ fn run(command: Command, words: &[OsString]) -> i32 {
         Command::Mount(args) => mount::run(&args, words),
         Command::Umount(args) => umount::run(&args),
         Command::Metrics(args) => metrics::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Completions { shell } => {
             completions::run(shell);
