@@ -53,7 +53,7 @@ pub(crate) struct State {
     clients: FxHashMap<ClientId, Arc<Export>>,
     /// Waiters in this process, by lock.
     waiters: BTreeMap<LockId, Waiter>,
-    /// Who made the waiting requests.
+    /// The origins of the waiting requests.
     pub requesters: Requesters,
     /// Objects with glimpses in progress.
     pub glimpses: BTreeMap<Ticket, Asked>,

@@ -1,7 +1,7 @@
 //! The waits of a lock server, as the parameters `*.*.waits` show them.
 //!
-//! The engine knows the waiting requests and the locks in their way. This module adds who made the
-//! requests: for which job and, if the server waits itself, for which client.
+//! The engine knows the waiting requests and the locks that conflict. This module adds for which job
+//! a request was made and, if the server itself waits, for which client.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use sheen_wire::{JobId, OpId, ldlm::LockId};
 /// removed.
 const SLACK: usize = 64;
 
-/// Who made the waiting requests.
+/// The origins of the waiting requests.
 #[derive(Default)]
 pub(crate) struct Requesters {
     /// May have entries of requests that wait no longer. Handles are not reused, so they do no
@@ -35,7 +35,7 @@ struct Requester {
 type Clients = FxHashMap<ClientId, Arc<Export>>;
 
 impl Requesters {
-    /// Records who made a request that waits: the operation that the caller runs for, of this
+    /// Records the origin of a request that waits: the operation that the caller runs for, of this
     /// client.
     pub fn add(&mut self, id: LockId, client: Option<&Export>, ns: &Namespace) {
         let waiting = usize::try_from(ns.stats().waiting).unwrap_or(usize::MAX);
