@@ -19,7 +19,7 @@ const STATS: [&str; 6] = [
     "dom.*-dom.job_stats",
 ];
 
-/// What a target has done, or a job on all targets.
+/// The work of a target, or of a job on all targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Requests to read.

@@ -497,6 +497,28 @@ fn writer_waits_at_max_dirty_mb() {
 }
 
 #[test]
+fn writer_without_room_for_dirty_data_is_listed_as_waiting() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        m.params.set("osc.*.max_dirty_mb", "1").unwrap();
+        m.world.state.lock().delay = Duration::from_millis(10);
+        let (client, writer) = (m.client.clone(), file.clone());
+        let writing = m.net.rt().spawn("write", async move {
+            for i in 0..2000 {
+                assert_eq!(client.write(&writer, i * PIECE as u64, bulk(&[1; PIECE])).await, Ok(PIECE));
+            }
+        });
+        let waits = || m.params.get("llite.*.waits").unwrap()[0].value.clone();
+        while !waits().contains("\"kind\": \"dirty\", \"target\": \"sheen-OST0000\"") {
+            assert!(!writing.is_finished(), "it waits for room");
+            pause(&m, Duration::from_millis(1)).await;
+        }
+        writing.await.unwrap();
+        assert!(!waits().contains("dirty"), "{}", waits());
+    });
+}
+
+#[test]
 fn write_blocked_on_one_ost_releases_locks_of_other_osts() {
     with(2, 65536, &[0, 1], async |m| {
         let file = file(&m, "f").await;
