@@ -5,9 +5,10 @@
 //! |---|---|
 //! | 1 | the store has no format record; any MDT would hand out the sequences of MDT 0 |
 //! | 2 | the store has a format record; an MDT hands out its own sequences ([`sheen_wire::seq`]) |
+//! | 3 | inodes with a project have records of version 2 ([`crate::record`]) |
 //!
-//! For MDT 0 both formats use the same sequences. A store of format 1 is therefore read, and the
-//! next commit makes it format 2.
+//! For MDT 0 all formats use the same sequences. A store of format 1 or 2 is therefore read, and the
+//! next commit makes it format 3.
 
 use sheen_wire::seq::MdtIndex;
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// Format that this release writes, and the latest that it reads.
-pub const STORE_FORMAT: u32 = 2;
+pub const STORE_FORMAT: u32 = 3;
 /// Format of a store without a format record.
 const UNMARKED: u32 = 1;
 

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | an attribute that stat shows | UPDATE |
 //! | owner, mode, access ACL | PERM; for a directory also LOOKUP, because they guard its entries |
-//! | an extended attribute, either ACL, the names in `trusted.link` | XATTR |
+//! | an extended attribute, either ACL, the project, the names in `trusted.link` | XATTR |
 //! | the layout, a directory's default layout | LAYOUT, XATTR |
 //! | an entry was added, removed or names another file | UPDATE of the directory |
 //! | an entry was removed or names another file | LOOKUP of the inode that it named |
@@ -88,6 +88,7 @@ fn changed(fid: Fid, old: &Inode, new: &Inode) -> u64 {
     );
     note(old.access_acl != new.access_acl || old.default_acl != new.default_acl, bits::XATTR);
     note(old.xattr_bytes != new.xattr_bytes || old.links != new.links, bits::XATTR);
+    note(old.project != new.project, bits::XATTR);
     note(old.layout != new.layout, bits::LAYOUT | bits::XATTR);
     invalidated
 }

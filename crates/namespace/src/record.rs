@@ -1,20 +1,28 @@
 //! Records of the store: their types and byte forms.
 //!
 //! Every value is one byte of format version, followed by the type in postcard. A new version adds
-//! a type and a branch in [`decode`], so that records of old versions stay readable. It also raises
-//! [`crate::STORE_FORMAT`]: to the check of an earlier release, its records would be damaged. Tests
-//! pin the byte forms.
+//! a branch in [`encode`] and [`decode`], so that records of old versions stay readable. It also
+//! raises [`crate::STORE_FORMAT`]: to the check of an earlier release, its records would be damaged.
+//! Tests pin the byte forms.
+//!
+//! | version | bytes after it |
+//! |---|---|
+//! | 1 | the type in postcard |
+//! | 2 | as in version 1, then the [`Project`]; inodes with a project other than the default |
 
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
-use sheen_wire::{Attr, Fid, FileKind, Time};
+use sheen_wire::{Attr, Fid, FileKind, Project, Time};
 
 use crate::{StoreError, acl::Acl};
 
-/// Version of records that this build writes, the first byte of each.
+/// Version of all records that this build writes, except inodes with a project: the first byte of
+/// each.
 pub const FORMAT_VERSION: u8 = 1;
+/// Version of inodes with a project.
+const PROJECT_VERSION: u8 = 2;
 
 /// `st_size` of every directory, as ext4 shows small ones.
 const DIR_SIZE: u64 = 4096;
@@ -114,6 +122,9 @@ pub(crate) struct Inode {
     pub access_acl: Option<Acl>,
     /// Directories only.
     pub default_acl: Option<Acl>,
+    /// Not in the form of version 1: see [`Stored`].
+    #[serde(skip)]
+    pub project: Project,
 }
 
 impl Inode {
@@ -139,6 +150,7 @@ impl Inode {
             layout: None,
             access_acl: None,
             default_acl: None,
+            project: Project::default(),
         }
     }
 
@@ -275,20 +287,66 @@ pub(crate) struct OstIds {
     pub reserved: u32,
 }
 
+/// A type of record. Its form in postcard is that of version 1.
+pub(crate) trait Stored: Serialize + DeserializeOwned {
+    /// Returns the project, if the record has one that is not the default.
+    fn project(&self) -> Option<Project> {
+        None
+    }
+
+    /// Returns the record with its project; `None` if records of this type have none.
+    fn with_project(self, _project: Project) -> Option<Self> {
+        None
+    }
+}
+
+impl Stored for Inode {
+    fn project(&self) -> Option<Project> {
+        Some(self.project).filter(|project| *project != Project::default())
+    }
+
+    fn with_project(self, project: Project) -> Option<Inode> {
+        Some(Inode { project, ..self })
+    }
+}
+
+impl Stored for Bucket {}
+impl Stored for Bytes {}
+impl Stored for Counters {}
+impl Stored for Dentry {}
+impl Stored for OstIds {}
+impl Stored for Super {}
+impl Stored for Xattrs {}
+impl Stored for () {}
+impl Stored for u32 {}
+impl Stored for Vec<u64> {}
+impl Stored for Vec<(u64, u64)> {}
+
 /// Encodes a record into the buffer `into`, whose content is discarded.
-pub(crate) fn encode<T: Serialize>(value: &T, into: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn encode<T: Stored>(value: &T, into: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    let failed = |e: postcard::Error| StoreError::Failed(format!("encoding a record: {e}"));
+    let project = value.project();
     let mut into = into;
     into.clear();
-    into.push(FORMAT_VERSION);
-    postcard::to_extend(value, into).map_err(|e| StoreError::Failed(format!("encoding a record: {e}")))
+    into.push(if project.is_some() { PROJECT_VERSION } else { FORMAT_VERSION });
+    let into = postcard::to_extend(value, into).map_err(failed)?;
+    match project {
+        Some(project) => postcard::to_extend(&project, into).map_err(failed),
+        None => Ok(into),
+    }
 }
 
 /// Decodes a record; `key` is for the error.
-pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
+pub(crate) fn decode<T: Stored>(key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt { key: key.iter().map(|b| format!("{b:02x}")).collect(), why };
+    let unknown = |version: u8| format!("its format version {version} is unknown to this build");
     match bytes.split_first() {
         Some((&FORMAT_VERSION, body)) => postcard::from_bytes(body).map_err(|e| corrupt(e.to_string())),
-        Some((version, _)) => Err(corrupt(format!("its format version {version} is unknown to this build"))),
+        Some((&PROJECT_VERSION, body)) => {
+            let (value, project): (T, Project) = postcard::from_bytes(body).map_err(|e| corrupt(e.to_string()))?;
+            value.with_project(project).ok_or_else(|| corrupt(unknown(PROJECT_VERSION)))
+        }
+        Some((&version, _)) => Err(corrupt(unknown(version))),
         None => Err(corrupt("it is empty".into())),
     }
 }
@@ -303,7 +361,7 @@ mod tests {
     }
 
     /// Version 1 must be written and read like this forever: a change needs a new version.
-    fn pinned<T: Serialize + DeserializeOwned + PartialEq + fmt::Debug>(value: &T, hex: &str) {
+    fn pinned<T: Stored + PartialEq + fmt::Debug>(value: &T, hex: &str) {
         let bytes = encode(value, Vec::new()).unwrap();
         assert_eq!(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(), hex);
         assert_eq!(&decode::<T>(b"k", &unhex(hex)).unwrap(), value);
@@ -341,7 +399,7 @@ mod tests {
         pinned(&Super { mdt_index: 1, hash_seed: u64::MAX, hash_bits: 56 }, "0101ffffffffffffffffff0138");
         pinned(&Counters { transno: 300, files: 2, destroy: 1, seq_reserved: 0x2_0000_0800 }, "01ac0202018090808020");
         pinned(&OstIds { last: 5, reserved: 65541 }, "0105858004");
-        pinned(&crate::STORE_FORMAT, "0102");
+        pinned(&crate::STORE_FORMAT, "0103");
         pinned(
             &Bucket { first: dentry(0), rest: vec![dentry(9)] },
             "01000281888080200700046e616d6501090281888080200700046e616d65",
@@ -352,6 +410,26 @@ mod tests {
             "0101ed0b01e80764811080c8ceb40d0101ff93ebdc0380c8ceb40d0180c8ceb40d0182c8ceb40d0203c801010187808080200100046e616d6501017401036c6f7601050107000206ac0204050010070020000000",
         );
         pinned(&Bytes::from_static(b"lov"), "01036c6f76");
+    }
+
+    #[test]
+    fn inode_record_with_project_is_pinned_as_version_2() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let plain = hex(&encode(&inode(), Vec::new()).unwrap());
+        let rest = plain.strip_prefix("01").unwrap();
+        for (project, tail) in [
+            (Project { id: 1000, inherits: true }, "e80701"),
+            (Project { id: 1, inherits: false }, "0100"),
+            (Project { id: 0, inherits: true }, "0001"),
+        ] {
+            let inode = Inode { project, ..inode() };
+            pinned(&inode, &format!("02{rest}{tail}"));
+            let bytes = encode(&inode, Vec::new()).unwrap();
+            for cut in 0..bytes.len() {
+                assert!(decode::<Inode>(b"i", &bytes[..cut]).is_err(), "{cut} bytes");
+            }
+        }
+        assert!(decode::<Bytes>(b"k", &[2, 0, 0, 0]).is_err(), "only inodes have version 2");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     invalidations::Invalidations,
     key,
     layer::Layer,
-    record::{Bucket, Inode, Xattrs, decode},
+    record::{Bucket, Inode, Stored, Xattrs, decode},
 };
 
 /// Approximate overhead of a record in the store, in bytes; for the bound on a batch.
@@ -323,7 +323,7 @@ fn hash_of(key: &[u8]) -> u64 {
 }
 
 /// Reads one record of the store.
-pub(crate) fn read<T: serde::de::DeserializeOwned>(store: &impl Store, key: &[u8]) -> Result<Option<T>, StoreError> {
+pub(crate) fn read<T: Stored>(store: &impl Store, key: &[u8]) -> Result<Option<T>, StoreError> {
     store.get(key)?.map(|bytes| decode(key, &bytes)).transpose()
 }
 

@@ -10,7 +10,8 @@
 //! * [`ldlm`]: locks, their conflicts and their handles;
 //! * [`auth`]: authentication of the ends of a connection, before all other messages;
 //! * [`frame`]: form of a message on a byte stream: fixed header, body, bulk, checksums;
-//! * [`control`], [`ioctl`], [`entries`], [`mirror`]: requests of `lfs` and programs to a mount;
+//! * [`control`], [`ioctl`], [`entries`], [`mirror`], [`project`]: requests of `lfs` and programs to
+//!   a mount;
 //! * [`glob`]: patterns of names of files and of parameters;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
 //! * [`selftest`]: requests that only measure the network; [`echo`]: objects of measurements;
@@ -44,6 +45,7 @@ pub mod mirror;
 pub mod nodemap;
 pub mod op_id;
 pub mod ost;
+pub mod project;
 pub mod protocol;
 pub mod selftest;
 pub mod seq;
@@ -55,5 +57,6 @@ pub use errno::{Errno, Result};
 pub use fid::Fid;
 pub use job_id::JobId;
 pub use op_id::OpId;
+pub use project::Project;
 pub use protocol::{Mds, Mgs, Ost, Protocol, Replays, Selftest};
 pub use subject::Subject;

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, hash::Hasher};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::de::DeserializeOwned;
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{
     Fid, FileKind,
@@ -21,7 +20,7 @@ use crate::{
     Store, StoreError, format, key,
     namespace::hash_of_name,
     ops::{COOKIE_INDEX_BITS, is_dots},
-    record::{Bucket, Counters, Inode, OstIds, Super, Xattrs, decode},
+    record::{Bucket, Counters, Inode, OstIds, Stored, Super, Xattrs, decode},
     tables::{for_each_in, read},
 };
 
@@ -292,7 +291,7 @@ pub(super) fn unlinked_layout(key: &[u8], value: &[u8]) -> Result<Layout, StoreE
 }
 
 /// Decodes a record of a client.
-fn of_client<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+fn of_client<T: Stored>(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     key::client_of(key).ok_or_else(|| malformed(key))?;
     decode::<T>(key, value).map(drop)
 }

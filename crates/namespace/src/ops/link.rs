@@ -2,7 +2,8 @@
 //!
 //! * EEXIST if the name exists; EACCES without write and search permission on the parent; ENOENT if
 //!   the parent was removed.
-//! * EPERM for a directory; EMLINK past 65,000 names.
+//! * EPERM for a directory; EMLINK past 65,000 names; EXDEV into another project
+//!   ([`super::xattr_project`]).
 //! * ENOENT for an orphan, unless O_TMPFILE created it (without O_EXCL): it becomes an ordinary
 //!   file.
 //! * Sets ctime of the file, mtime and ctime of the parent. Of a symbolic link, the link itself
@@ -16,6 +17,7 @@ use sheen_wire::{
 use super::{
     names::{is_dots, may_add},
     nodes::entry,
+    xattr_project::check_boundary,
 };
 use crate::{Namespace, Store, interface::Cx, key, record::Name};
 
@@ -36,6 +38,7 @@ impl<S: Store> Namespace<S> {
         if inode.nlink >= LINK_MAX {
             return Err(Errno::EMLINK);
         }
+        check_boundary(&dir, &inode)?;
         let name = Name::new(name);
         self.add_entry(parent, name.clone(), fid, inode.kind)?;
         self.touch_dir(parent, cx.now, 1, 0)?;

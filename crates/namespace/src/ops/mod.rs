@@ -34,6 +34,7 @@ mod xattr_comp;
 mod xattr_lmv;
 mod xattr_lov;
 mod xattr_mirror;
+mod xattr_project;
 
 pub use access::Reach;
 pub(crate) use create::removed_entry;

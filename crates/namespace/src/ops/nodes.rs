@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, mds::Entry};
 
+use super::xattr_project;
 use crate::{
     Namespace, Store,
     access::{SGID, STICKY, is_owner, may_keep_sgid},
@@ -34,8 +35,11 @@ pub(crate) fn entry(fid: Fid, inode: &Inode) -> Entry {
 ///   this bit.
 /// * Set-group-id with group execute is dropped if the caller is not in the group.
 /// * A default ACL of the directory replaces the umask.
+///
+/// For the project see [`super::xattr_project`].
 pub(crate) fn new_inode(cx: &Cx, new: &New, dir: &Inode, kind: FileKind) -> wire::Result<Inode> {
-    let mut inode = Inode { uid: new.cred.uid, gid: new.cred.gid, ..Inode::new(kind, cx.now) };
+    let project = xattr_project::inherited(dir, kind);
+    let mut inode = Inode { uid: new.cred.uid, gid: new.cred.gid, project, ..Inode::new(kind, cx.now) };
     if kind == FileKind::Symlink {
         inode.perm = 0o777;
         if dir.perm & SGID != 0 {

@@ -14,6 +14,7 @@
 //!   another file, EISDIR for the reverse.
 //! * EACCES without write permission on a directory that moves to another parent, because its `..`
 //!   changes.
+//! * EXDEV into another project ([`super::xattr_project`]).
 //! * ENOTEMPTY for a directory over one that has entries.
 //!
 //! A whiteout is a character device 0:0 without permissions. If the source's name refers to the
@@ -36,6 +37,7 @@ use sheen_wire::{
 use super::{
     names::{is_dots, may_add, may_remove},
     nodes::{New, new_inode},
+    xattr_project::check_boundary,
 };
 use crate::{
     Namespace, Store,
@@ -112,6 +114,10 @@ impl<S: Store> Namespace<S> {
             if moves && dir.is_dir() {
                 access::check(dir, cred, WRITE)?;
             }
+        }
+        check_boundary(&to_dir, &inode)?;
+        if let Some((t, _)) = target.as_ref().filter(|_| exchange) {
+            check_boundary(&from_dir, t)?;
         }
         match target {
             Some(target) if exchange => self.exchange(cx, from, to, (inode, source), target)?,

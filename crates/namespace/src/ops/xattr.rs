@@ -17,6 +17,8 @@
 //! * `lustre.lov.mirror`: write only, see [`super::xattr_mirror`].
 //! * `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv`: everybody reads the first two, the
 //!   superuser the others. Writing: see [`super::xattr_lmv`].
+//! * `lustre.project`: everybody reads it, the owner writes it (EPERM), see
+//!   [`super::xattr_project`].
 //! * `trusted.link`, `trusted.lma`: the superuser reads them. They are derived from the inode.
 //!   Setting them does nothing, so that archives can be restored.
 //!
@@ -35,7 +37,7 @@ use sheen_wire::{
         Reply, XATTR_NAME_MAX, XATTR_SIZE_MAX,
         xattr::{CREATE, REPLACE},
     },
-    mirror,
+    mirror, project,
 };
 
 use super::{xattr_acl::Which, xattr_comp::Edit, xattr_lov};
@@ -74,6 +76,8 @@ enum Key {
     Dmv,
     /// `trusted.dmv`, as stored.
     StoredDmv,
+    /// `lustre.project`.
+    Project,
     /// `trusted.link`.
     Link,
     /// `trusted.lma`.
@@ -95,6 +99,7 @@ impl Key {
             b"lustre.lov.del" => Ok(Key::LovEdit(Edit::Delete)),
             b"lustre.lov.set.flags" => Ok(Key::LovEdit(Edit::SetFlags)),
             n if n == mirror::XATTR.as_bytes() => Ok(Key::Mirror),
+            n if n == project::XATTR.as_bytes() => Ok(Key::Project),
             b"lustre.lmv" => Ok(Key::Lmv),
             b"trusted.lmv" => Ok(Key::StoredLmv),
             b"lustre.dmv" => Ok(Key::Dmv),
@@ -129,7 +134,7 @@ fn check(inode: &Inode, cred: &Cred, name: &[u8], key: Key, write: bool) -> wire
             }
             access::check(inode, cred, if write { WRITE } else { READ })
         }
-        Key::Acl(_) | Key::Lov | Key::LovEdit(_) | Key::Mirror | Key::Lmv | Key::Dmv
+        Key::Acl(_) | Key::Lov | Key::LovEdit(_) | Key::Mirror | Key::Lmv | Key::Dmv | Key::Project
             if write && !is_owner(cred, inode) =>
         {
             Err(Errno::EPERM)
@@ -148,6 +153,7 @@ impl<S: Store> Namespace<S> {
             Key::LovDefault => xattr_lov::lov_default(cx)?,
             Key::Lmv => self.lmv(fid, &inode)?,
             Key::Dmv => self.dmv(fid, &inode)?,
+            Key::Project => Some(Bytes::copy_from_slice(&inode.project.encode())),
             Key::Link => xattr_lov::link_ea(&inode),
             Key::Lma => Some(xattr_lov::lma(fid)),
             Key::Acl(which) => which.of(&inode).as_ref().map(|acl| acl.encode().into()),
@@ -187,6 +193,7 @@ impl<S: Store> Namespace<S> {
             Key::Lmv | Key::StoredLmv => self.set_lmv(cx, fid, &inode, value)?,
             Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
+            Key::Project => self.set_project(cx, fid, value)?,
             Key::Link | Key::Lma => {}
             Key::LovDefault | Key::NoLustre => return Err(Errno::EOPNOTSUPP.into()),
             Key::User | Key::Trusted | Key::Security => self.set_plain(cx, fid, name, value, flags)?,

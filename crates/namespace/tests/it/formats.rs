@@ -47,7 +47,8 @@ fn store_of_format_1_is_read_and_raised() {
     fs.commit();
     let orphans = fs.ns.orphan_ranges();
     assert_eq!(marked(&fs.store), Some(vec![1, STORE_FORMAT as u8]), "a new store is marked");
-    // Format 1 had all records of format 2 except this one.
+    // Format 1 had all records of format 2 except this one. No inode has a project, so all others
+    // are those of format 2.
     fs.store.remove(FORMAT);
 
     let mut fs = fs.crash();
@@ -69,6 +70,19 @@ fn store_of_format_1_is_read_and_raised() {
 }
 
 #[test]
+fn store_of_format_2_is_read_and_raised() {
+    let mut fs = Fs::new();
+    let old = fs.touch(&ME, ROOT, "old", 0o644).unwrap();
+    fs.commit();
+    fs.store.put(FORMAT.to_vec(), vec![1, 2]);
+    let mut fs = fs.crash();
+    fs.commit();
+    assert_eq!(marked(&fs.store), Some(vec![1, STORE_FORMAT as u8]));
+    assert_eq!(fs.lookup(&ME, ROOT, "old").unwrap().fid, old);
+    assert_eq!(fs.get(&ME, old, "lustre.project").unwrap()[..], [0; 8], "a file without a project");
+}
+
+#[test]
 fn store_of_a_later_format_is_refused() {
     let store = Arc::new(MemStore::new());
     drop(Fs::on(store.clone(), Config::default()));
@@ -76,9 +90,9 @@ fn store_of_a_later_format_is_refused() {
     // No other record is read: it may have another form in a later format.
     store.put(b"s".to_vec(), vec![200]);
     let records = store.len();
-    let says = "it has format 3, this release reads up to 2; use the release that wrote it, or a later one";
+    let says = "it has format 4, this release reads up to 3; use the release that wrote it, or a later one";
     assert_eq!(refusal(&store, Config::default()), says);
-    assert_eq!((marked(&store), store.len()), (Some(vec![1, 3]), records), "the refused store is unchanged");
+    assert_eq!((marked(&store), store.len()), (Some(vec![1, 4]), records), "the refused store is unchanged");
 }
 
 #[test]

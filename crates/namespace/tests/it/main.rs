@@ -15,6 +15,7 @@ mod mirrors;
 mod model;
 mod ops;
 mod orphans;
+mod projects;
 mod reach;
 mod readdir;
 mod replaced;

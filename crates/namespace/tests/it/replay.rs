@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sheen_layout::{Layout, Spec};
 use sheen_namespace::Decided;
 use sheen_wire::{
-    Cred, Errno, Fid, Result, Time,
+    Cred, Errno, Fid, Project, Result, Time,
     fid::ROOT,
     mds::{Entry, NewNode, Reply, Request, SetAttr, SetTime, flags},
 };
@@ -387,4 +387,26 @@ fn stop_while_programs_hold_locks_lets_clients_recover() {
     fs.ns.stop(true);
     fs.commit();
     assert_eq!(fs.crash().ns.clients_to_recover(), ["a"]);
+}
+
+#[test]
+fn replayed_project_is_inherited_by_replayed_creates() {
+    let mut client = Client::new();
+    let dir = client.fs.mkdir(&Cred::ROOT, ROOT, "p", 0o755).unwrap();
+    let fid = client.fs.fid();
+    client.fs.commit();
+    let value = Bytes::copy_from_slice(&Project { id: 7, inherits: true }.encode());
+    let name = bytes("lustre.project");
+    client.send(Request::SetXattr { cred: Cred::ROOT, fid: dir, name, value: value.clone(), flags: 0 }).unwrap();
+    let ctime = client.fs.attr(dir).ctime;
+    let (cred, name) = (Cred::ROOT, bytes("s"));
+    client.send(Request::Create { cred, parent: dir, name, fid, node: NewNode::Dir, mode: 0o755, umask: 0 }).unwrap();
+    assert!(client.fs.attr(dir).ctime > ctime);
+    let before = (client.fs.attr(dir), client.fs.attr(fid));
+
+    let mut client = client.crash_and_replay();
+    assert_eq!((client.fs.attr(dir), client.fs.attr(fid)), before);
+    for fid in [dir, fid] {
+        assert_eq!(client.fs.get(&Cred::ROOT, fid, "lustre.project"), Ok(value.clone()));
+    }
 }

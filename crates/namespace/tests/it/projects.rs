@@ -1,0 +1,138 @@
+//! Projects: the attribute `lustre.project`, inheritance, and the boundary around a project.
+
+use crate::common::*;
+use sheen_wire::{
+    Cred, Errno, Fid, FileKind, Project,
+    fid::ROOT,
+    ldlm::bits::{UPDATE, XATTR},
+    mds::{NewNode, Request, flags, rename},
+};
+
+const ME: Cred = Cred::ROOT;
+const NAME: &str = "lustre.project";
+
+fn of(fs: &mut Fs, fid: Fid) -> (u32, bool) {
+    let project = Project::decode(&fs.get(&user(9), fid, NAME).unwrap()).unwrap();
+    (project.id, project.inherits)
+}
+
+fn set(fs: &mut Fs, fid: Fid, id: u32, inherits: bool) {
+    fs.set(&ME, fid, NAME, &Project { id, inherits }.encode(), 0).unwrap();
+}
+
+/// A directory whose new entries get this project.
+fn project_dir(fs: &mut Fs, name: &str, id: u32) -> Fid {
+    let dir = fs.mkdir(&ME, ROOT, name, 0o755).unwrap();
+    set(fs, dir, id, true);
+    dir
+}
+
+#[test]
+fn new_entries_inherit_the_project_and_new_directories_the_flag() {
+    let mut fs = Fs::new();
+    let plain = fs.mkdir(&ME, ROOT, "plain", 0o755).unwrap();
+    set(&mut fs, plain, 5, false);
+    let f = fs.touch(&ME, plain, "f", 0o644).unwrap();
+    assert_eq!((of(&mut fs, plain), of(&mut fs, f)), ((5, false), (0, false)), "without the flag nothing is inherited");
+
+    let dir = project_dir(&mut fs, "d", 7);
+    let made = [
+        fs.touch(&ME, dir, "f", 0o644).unwrap(),
+        fs.mknod(&ME, dir, "n", 0o644).unwrap(),
+        fs.symlink(&ME, dir, "l", "f").unwrap(),
+        fs.make(&ME, dir, "p", NewNode::Node { kind: FileKind::Fifo, rdev: 0 }, 0o644).unwrap(),
+    ];
+    let fid = fs.fid();
+    fs.opened(Request::TmpFile { cred: ME, parent: dir, fid, flags: flags::RDWR, mode: 0o600, umask: 0 }).unwrap();
+    for fid in made.into_iter().chain([fid]) {
+        assert_eq!(of(&mut fs, fid), (7, false));
+    }
+    let sub = fs.mkdir(&ME, dir, "s", 0o755).unwrap();
+    let below = fs.touch(&ME, sub, "f", 0o644).unwrap();
+    assert_eq!((of(&mut fs, sub), of(&mut fs, below)), ((7, true), (7, false)));
+
+    fs.commit();
+    let mut fs = fs.crash();
+    assert_eq!((of(&mut fs, dir), of(&mut fs, sub), of(&mut fs, below)), ((7, true), (7, true), (7, false)));
+    set(&mut fs, dir, 0, false);
+    fs.commit();
+    assert_eq!(of(&mut fs.crash(), dir), (0, false));
+}
+
+#[test]
+fn only_the_owner_sets_the_project() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o666).unwrap();
+    fs.chown(&ME, f, Some(9), Some(9)).unwrap();
+    let value = Project { id: 3, inherits: false }.encode();
+    assert_eq!(fs.set(&user(8), f, NAME, &value, 0), Err(Errno::EPERM));
+    assert_eq!(of(&mut fs, f), (0, false));
+    let before = fs.attr(f);
+    fs.set(&user(9), f, NAME, &value, 0).unwrap();
+    assert_eq!(fs.invalidations, [(f, UPDATE | XATTR)]);
+    let after = fs.attr(f);
+    assert!(after.ctime > before.ctime, "ctime is set");
+    assert_eq!((after.mtime, after.perm), (before.mtime, before.perm));
+    fs.set(&ME, f, NAME, &Project { id: 4, inherits: true }.encode(), 0).unwrap();
+    assert_eq!(of(&mut fs, f), (4, true));
+}
+
+#[test]
+fn bad_project_values_and_removal_are_refused() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let nobody = Project { id: u32::MAX, inherits: false }.encode();
+    for value in [&b""[..], b"7", &[0; 9], &[0, 0, 0, 0, 2, 0, 0, 0], &nobody] {
+        assert_eq!(fs.set(&ME, f, NAME, value, 0), Err(Errno::EINVAL), "{value:?}");
+    }
+    assert_eq!(fs.unset(&ME, f, NAME), Err(Errno::EINVAL));
+    assert!(!fs.names(&ME, f).iter().any(|name| name == NAME), "it is not listed");
+    assert_eq!(of(&mut fs, f), (0, false));
+}
+
+#[test]
+fn link_and_rename_into_another_project_are_refused() {
+    let mut fs = Fs::new();
+    let (d7, d8) = (project_dir(&mut fs, "d7", 7), project_dir(&mut fs, "d8", 8));
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let f7 = fs.touch(&ME, d7, "f7", 0o644).unwrap();
+    fs.touch(&ME, d8, "f8", 0o644).unwrap();
+    fs.mkdir(&ME, d7, "s7", 0o755).unwrap();
+    let refused = Err(Errno::EXDEV);
+
+    assert_eq!(fs.link(&ME, f, d7, "x").map(drop), refused);
+    assert_eq!(fs.link(&ME, f7, d8, "x").map(drop), refused);
+    fs.link(&ME, f7, d7, "again").unwrap();
+    fs.link(&ME, f7, ROOT, "f7").unwrap();
+    fs.rename(&ME, (ROOT, "f7"), (d7, "back"), 0).unwrap();
+
+    for (from, to) in [((ROOT, "f"), (d7, "x")), ((d7, "f7"), (d8, "x")), ((d7, "s7"), (d8, "x"))] {
+        assert_eq!(fs.rename(&ME, from, to, 0), refused, "{from:?}");
+    }
+    assert_eq!(fs.rename(&ME, (ROOT, "f"), (d8, "f8"), 0), refused, "over an existing file");
+    for (a, b) in [((ROOT, "f"), (d7, "f7")), ((d7, "f7"), (ROOT, "f")), ((d7, "f7"), (d8, "f8"))] {
+        assert_eq!(fs.rename(&ME, a, b, rename::EXCHANGE), refused, "{a:?}");
+    }
+    assert_eq!(
+        (fs.ls(d7), fs.ls(d8)),
+        (vec!["again".into(), "back".into(), "f7".into(), "s7".into()], vec!["f8".into()])
+    );
+
+    // Out of a project everything may move, and a file of the same project may move in.
+    fs.rename(&ME, (d7, "s7"), (ROOT, "s7"), 0).unwrap();
+    fs.rename(&ME, (ROOT, "s7"), (d7, "s7"), 0).unwrap();
+    set(&mut fs, f, 7, false);
+    fs.rename(&ME, (ROOT, "f"), (d7, "f7"), rename::EXCHANGE).unwrap();
+    fs.check();
+}
+
+#[test]
+fn rename_within_a_directory_of_another_project_is_refused() {
+    let mut fs = Fs::new();
+    let dir = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
+    let f = fs.touch(&ME, dir, "f", 0o644).unwrap();
+    set(&mut fs, dir, 7, true);
+    assert_eq!(fs.rename(&ME, (dir, "f"), (dir, "g"), 0), Err(Errno::EXDEV), "as on ext4");
+    set(&mut fs, f, 7, false);
+    fs.rename(&ME, (dir, "f"), (dir, "g"), 0).unwrap();
+}
