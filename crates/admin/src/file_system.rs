@@ -8,7 +8,7 @@ use std::{
 };
 
 use sheen_layout::Layout;
-use sheen_wire::{Fid, FileKind, Result, Time, control, ioctl::Ladvise};
+use sheen_wire::{Fid, FileKind, Project, Result, Time, control, ioctl::Ladvise};
 
 use crate::{
     Failure,
@@ -56,6 +56,10 @@ pub trait FileSystem {
     /// Gives `path`, a file that this user has just created, the permissions and the group of
     /// `from`. If root calls it, also the owner. EEXIST: `path` now names another file.
     fn adopt(&self, path: &Path, from: &Path) -> Result<()>;
+    /// Returns the project of a file. Does not follow a symbolic link.
+    fn project(&self, path: &Path) -> Result<Project>;
+    /// Sets the project of a file. Does not follow a symbolic link.
+    fn set_project(&self, path: &Path, project: Project) -> Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
     /// Removes a name of the file `fid`. `path`: an absolute path. ESTALE: the name belongs to

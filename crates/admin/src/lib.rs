@@ -30,6 +30,7 @@ pub mod open_file;
 mod pace;
 pub mod paths;
 mod progress;
+pub mod project;
 mod statx;
 mod swap;
 mod system;

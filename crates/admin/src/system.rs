@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags};
-use sheen_wire::{Errno, Fid, FileKind, Result, Time, ioctl::Ladvise};
+use sheen_wire::{Errno, Fid, FileKind, Project, Result, Time, ioctl::Ladvise};
 
 use crate::{
     Failure,
@@ -20,6 +20,7 @@ use crate::{
     mounts::{self, Mount},
     open_file, os_errno,
     progress::Progress,
+    project,
     statx::with_type,
     swap,
 };
@@ -143,6 +144,14 @@ impl FileSystem for System {
             }
         }
         .map_err(os_errno)
+    }
+
+    fn project(&self, path: &Path) -> Result<Project> {
+        project::get(path)
+    }
+
+    fn set_project(&self, path: &Path, project: Project) -> Result<()> {
+        project::set(path, project)
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {

@@ -9,7 +9,7 @@
 //! * [`ops`]: one function per operation, from the kernel's terms to the client's;
 //! * [`answer`]: the result of an operation, before it is written to the kernel;
 //! * [`kernel`], [`lookup_counts`]: the kernel's caches, and their invalidation;
-//! * [`file`], [`locks`], [`ioctl`]: open files, file locks of programs, and ioctls;
+//! * [`file`], [`locks`], [`ioctl`], [`project`]: open files, file locks of programs, and ioctls;
 //! * [`job_ids`]: the jobs for which programs work.
 //!
 //! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), one for each FID. So there is no table of
@@ -33,6 +33,7 @@ mod node;
 mod ops;
 mod options;
 mod parked;
+mod project;
 mod serve;
 mod state;
 

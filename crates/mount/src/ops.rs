@@ -19,7 +19,7 @@ use sheen_wire::{
 use crate::{
     answer::Answer,
     file::File,
-    ioctl, locks, node,
+    ioctl, locks, node, project,
     state::{Inner, Signal, interrupted},
 };
 
@@ -146,6 +146,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::SyncFs => client.syncfs().await.map(|()| Answer::Ok),
         Op::SetXattr { name, value, flags, .. } => {
             fs.check_xattr(&name)?;
+            project::check_setxattr(&name, &who)?;
             client.setxattr(&who, fid, &name, &value, flags).await.map(|()| Answer::Ok)
         }
         Op::GetXattr { name, size } => Box::pin(getxattr(&fs, &who, fid, &name, size)).await,
@@ -177,6 +178,9 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             client.lseek(&*fs.file(fh)?, offset, what).await.map(Answer::Offset)
         }
         Op::CopyFileRange(c) => Box::pin(copy(&fs, &who, &c)).await,
+        Op::Ioctl(command) if project::is_of_project(command.cmd) => {
+            Box::pin(project::run(&fs, &who, fid, &command)).await
+        }
         Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &who, &command, signal)).await,
         // BMAP, POLL (files are always ready): the kernel does these itself, or the program gets an
         // error.

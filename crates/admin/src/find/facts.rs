@@ -1,7 +1,7 @@
 //! The properties of an entry that can be tested, and the cost of fetching them.
 
 use sheen_layout::{Component, Composite, Layout, Spec, codec::Magic, flags, lmv::LmvUser};
-use sheen_wire::{FileKind, Result};
+use sheen_wire::{FileKind, Project, Result, project};
 
 /// The request that a test needs, cheapest first. Its result serves all other tests as well.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,6 +38,12 @@ pub trait Facts {
     fn fid(&mut self) -> Result<String>;
     /// An extended attribute, if there is one of that name.
     fn xattr(&mut self, name: &str) -> Result<Option<Vec<u8>>>;
+
+    /// Project id. 0 outside Sheen.
+    fn project(&mut self) -> Result<u32> {
+        let value = self.xattr(project::XATTR)?;
+        Ok(value.and_then(|value| Project::decode(&value).ok()).unwrap_or_default().id)
+    }
 }
 
 /// A point in time: seconds since the epoch, nanoseconds.

@@ -164,7 +164,7 @@ impl Test {
     /// Returns the request that the test needs.
     pub fn cost(&self) -> Cost {
         match self.property {
-            Property::Name(_) | Property::Type(_) | Property::Project(_) => Cost::Entry,
+            Property::Name(_) | Property::Type(_) => Cost::Entry,
             Property::Size(_)
             | Property::Blocks(_)
             | Property::Age(..)
@@ -175,7 +175,7 @@ impl Test {
             | Property::Group(_)
             | Property::Attributes(_) => Cost::Stat,
             Property::Mdt(_) => Cost::Client,
-            Property::Xattr(..) | Property::MdtCount(_) | Property::MdtHash(_) => Cost::Xattr,
+            Property::Xattr(..) | Property::Project(_) | Property::MdtCount(_) | Property::MdtHash(_) => Cost::Xattr,
             _ => Cost::Layout,
         }
     }
@@ -234,8 +234,7 @@ impl Test {
         Ok(match &self.property {
             Property::Name(glob) => Some(glob.matches(entry.name())),
             Property::Type(kind) => Some(entry.kind()? == *kind),
-            // Without support for projects, every file has project 0.
-            Property::Project(id) => Some(*id == 0),
+            Property::Project(id) => Some(entry.project()? == *id),
             Property::Mdt(targets) => entry.mdt()?.map(|index| targets.has(index)),
             Property::MdtCount(range) => {
                 entry.dir_striping()?.map(|lmv| range.holds(u64::from(lmv.stripe_count.unsigned_abs())))

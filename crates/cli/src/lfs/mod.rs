@@ -29,6 +29,7 @@ mod numbers;
 mod pace;
 mod path2fid;
 pub mod pool_list;
+mod project;
 mod rm_entry;
 mod rmfid;
 mod setdirstripe;
@@ -110,6 +111,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "data_version", usage: data_version::USAGE, run: data_version::run },
     Command { name: "getsom", usage: getsom::USAGE, run: getsom::run },
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
+    Command { name: "project", usage: project::USAGE, run: project::run },
 ];
 
 /// Returns the name and the usage text of each command.

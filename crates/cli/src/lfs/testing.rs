@@ -14,10 +14,11 @@ use sheen_layout::{
     Asked, Defaults, Layout, Limits, Mark, Ost, Placer, Stripe, Template, Wanted, WantedLayout, resolve_asked,
 };
 use sheen_wire::{
-    Errno, Fid, FileKind, Result, StatFs, Time,
+    Errno, Fid, FileKind, Project, Result, StatFs, Time,
     control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
     ioctl::Ladvise,
     mgs::{TargetKind, target_name},
+    project,
     seq::{MdtIndex, ost_seq},
 };
 
@@ -377,6 +378,20 @@ impl FileSystem for Fake {
 
     fn adopt(&self, path: &Path, from: &Path) -> Result<()> {
         self.resolve(path).and(self.resolve(from)).map(drop)
+    }
+
+    fn project(&self, path: &Path) -> Result<Project> {
+        self.kind(path, false)?;
+        let nodes = self.nodes.borrow();
+        nodes[&absolute(path)].attributes.get(project::XATTR).map_or(Ok(Project::default()), |v| Project::decode(v))
+    }
+
+    fn set_project(&self, path: &Path, project: Project) -> Result<()> {
+        self.may_read(path)?;
+        let mut nodes = self.nodes.borrow_mut();
+        let node = nodes.get_mut(&absolute(path)).ok_or(Errno::ENOENT)?;
+        node.attributes.insert(project::XATTR.to_owned(), project.encode().to_vec());
+        Ok(())
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {

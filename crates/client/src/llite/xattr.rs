@@ -7,7 +7,7 @@ use sheen_wire::{
     Errno, Fid, Result, control,
     ldlm::{Policy, Resource, bits},
     mds::{Reply, Request},
-    mirror,
+    mirror, project,
 };
 
 use crate::{Caller, Client, OpenFile, locks::LockRef, mdc, stats::Op};
@@ -100,6 +100,13 @@ impl Client {
             if let Some(other) = other {
                 Box::pin(self.edited(other)).await;
             }
+        }
+        if answer.is_ok()
+            && name == project::XATTR
+            && let Some(dropped) = self.cache.drop_attr(fid)
+        {
+            // The kernel does not know that an ioctl has changed ctime.
+            dropped.await;
         }
         drop(repaired);
         mdc::done(answer?)

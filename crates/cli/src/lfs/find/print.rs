@@ -68,8 +68,8 @@ impl Format {
             stat: any(|piece| matches!(piece, Piece::Stat(_) | Piece::Time(..) | Piece::Fid)),
             birth: any(|piece| matches!(piece, Piece::Time(Stamp::Birth, _))),
             sizes: any(of_osts),
-            layout: any(|piece| matches!(piece, Piece::Layout(_))),
-            other: false,
+            layout: any(|piece| matches!(piece, Piece::Layout(what) if *what != b'P')),
+            other: any(|piece| matches!(piece, Piece::Layout(b'P'))),
         }
     }
 
@@ -198,8 +198,7 @@ fn of_layout(what: u8, entry: &mut impl Facts) -> Result<String> {
         },
         b'i' if is_dir => entry.mdt()?.map_or_else(String::new, |index| index.to_string()),
         b'o' if is_dir => entry.mdt()?.map_or_else(String::new, |index| format!("[{index}]")),
-        // Without support for projects, every file has project 0.
-        b'P' => "0".to_owned(),
+        b'P' => entry.project()?.to_string(),
         _ => of_striping(what, entry.striping()?),
     })
 }
