@@ -46,6 +46,7 @@ mod persistent_params;
 mod pfl;
 mod pools;
 mod programs;
+mod projects;
 mod races;
 mod reference;
 mod removed_ost;

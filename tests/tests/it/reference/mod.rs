@@ -21,7 +21,7 @@ use sheen_tests::{
 
 /// The order of the cases: later ones use the files of earlier ones, and 060 shows what 061 has
 /// set.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "010-setstripe-basic",
     "011-ostlist",
     "012-overstripe",
@@ -39,6 +39,7 @@ const ORDER: [&str; 22] = [
     "070-xattr",
     "071-posix",
     "042b-fid2path",
+    "052-project",
     "061-set_param",
     "060-params",
     "043-find",
