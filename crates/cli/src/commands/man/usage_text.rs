@@ -103,6 +103,10 @@ impl Parser<'_> {
             self.push_call(text, purpose);
         } else if self.in_call && self.begins_call(is_indented, text) {
             self.push_call(text, None);
+        } else if self.in_call && is_indented && is_purpose(text) {
+            if let Some(call) = self.found.calls.last_mut() {
+                call.purpose = Some(text.to_owned());
+            }
         } else if self.in_call && (text.starts_with(['[', '{', '<']) || is_indented && item(text).is_none()) {
             self.extend_call(text);
         } else {
@@ -186,6 +190,15 @@ fn is_summary(first: &str, next: &str) -> bool {
     first.len() < SUMMARY_MAX || first.ends_with('.') || !next.starts_with(char::is_lowercase)
 }
 
+/// Returns whether an indented line below a call states its purpose: it begins with four words, and
+/// the first one with a small letter.
+fn is_purpose(text: &str) -> bool {
+    let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphabetic());
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && item(text).is_none()
+        && text.split(' ').take_while(|word| is_word(word)).count() >= 4
+}
+
 /// Splits an item of a list: one word, then two spaces or a colon, then its meaning.
 fn item(text: &str) -> Option<(&str, &str)> {
     let (term, meaning) = text.split_once("  ").or_else(|| text.split_once(": "))?;
@@ -240,6 +253,19 @@ mod tests {
         assert_eq!(text.calls[2].split().0, None);
         let device = UsageText::parse("lctl", "usage: --device DEVICE activate\n");
         assert_eq!((device.summary(), device.calls[0].split().0), (None, None));
+    }
+
+    #[test]
+    fn purpose_below_a_call_is_not_an_argument() {
+        let text = UsageText::parse(
+            "lfs",
+            "change it.\nusage: project [-d] FILE...\n         list project ID and flags\n       project -c\n               \
+             FILE...\n         check project ID and flags, print outliers\n",
+        );
+        assert_eq!(calls(&text), ["project [-d] FILE...", "project -c FILE..."]);
+        let purposes: Vec<_> = text.calls.iter().map(|call| call.purpose.as_deref()).collect();
+        assert_eq!(purposes, [Some("list project ID and flags"), Some("check project ID and flags, print outliers")]);
+        assert_eq!(text.blocks, [paragraph("change it.")]);
     }
 
     #[test]
