@@ -77,8 +77,8 @@ async fn set(fs: &Inner, who: &Caller, fid: Fid, project: Project) -> Result<()>
     fs.client.setxattr(who, fid, &Bytes::from_static(XATTR.as_bytes()), &value, 0).await
 }
 
-/// Returns exactly as many bytes as the kernel has room for. It expects a reply of this length, also
-/// where the ioctl's number encodes a longer one.
+/// Returns exactly as many bytes as the kernel has room for. It expects a reply of this length,
+/// also where the ioctl's number encodes a longer one.
 fn output(bytes: &[u8], out_size: u32) -> Result<Answer> {
     let room = usize::try_from(out_size).map_err(|_| Errno::EINVAL)?;
     bytes.get(..room).map(|bytes| Answer::Ioctl(Bytes::copy_from_slice(bytes))).ok_or(Errno::EINVAL)

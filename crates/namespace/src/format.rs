@@ -7,8 +7,8 @@
 //! | 2 | the store has a format record; an MDT hands out its own sequences ([`sheen_wire::seq`]) |
 //! | 3 | inodes with a project have records of version 2 ([`crate::record`]) |
 //!
-//! For MDT 0 all formats use the same sequences. A store of format 1 or 2 is therefore read, and the
-//! next commit makes it format 3.
+//! For MDT 0 all formats use the same sequences. A store of format 1 or 2 is therefore read, and
+//! the next commit makes it format 3.
 
 use sheen_wire::seq::MdtIndex;
 

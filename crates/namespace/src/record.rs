@@ -2,8 +2,8 @@
 //!
 //! Every value is one byte of format version, followed by the type in postcard. A new version adds
 //! a branch in [`encode`] and [`decode`], so that records of old versions stay readable. It also
-//! raises [`crate::STORE_FORMAT`]: to the check of an earlier release, its records would be damaged.
-//! Tests pin the byte forms.
+//! raises [`crate::STORE_FORMAT`]: to the check of an earlier release, its records would be
+//! damaged. Tests pin the byte forms.
 //!
 //! | version | bytes after it |
 //! |---|---|

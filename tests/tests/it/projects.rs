@@ -1,5 +1,5 @@
-//! Projects on a mount: `lfs project`, inheritance, the boundary around a project, and the ioctls of
-//! lsattr(1) and chattr(1).
+//! Projects on a mount: `lfs project`, inheritance, the boundary around a project, and the ioctls
+//! of lsattr(1) and chattr(1).
 
 use std::{
     fs::{self, File},

@@ -1,7 +1,7 @@
 //! `lfs project`: lists, sets, checks and clears project ids and inheritance flags of files.
 //!
-//! As in Lustre, a directory operand also stands for the entries of the directory, and with `-r` for
-//! everything below. A list leaves out the directory itself. `-d` is about the directory alone.
+//! As in Lustre, a directory operand also stands for the entries of the directory, and with `-r`
+//! for everything below. A list leaves out the directory itself. `-d` is about the directory alone.
 
 use std::{
     collections::VecDeque,

@@ -5,9 +5,9 @@
 //!   removal. The flags of setxattr(2) do not matter. Also sets ctime.
 //! * A new entry of a directory whose flag is set gets the directory's project id. Only a new
 //!   directory gets the flag as well.
-//! * Such a directory takes names of its own project only: EXDEV for a link or a rename of any other
-//!   file, and for an exchange, where either directory may refuse. As on ext4 and XFS this includes
-//!   a rename within the directory.
+//! * Such a directory takes names of its own project only: EXDEV for a link or a rename of any
+//!   other file. In an exchange either directory may refuse. As on ext4 and XFS the rule includes a
+//!   rename within the directory.
 
 use sheen_wire::{self as wire, Errno, Fid, FileKind, Project};
 

@@ -1,3 +1,5 @@
+//! Tests of `lfs project` against the answers of a captured Lustre.
+
 use sheen_wire::{FileKind, Project, project};
 
 use super::super::testing::{Fake, UNREADABLE, check_case, lfs};
