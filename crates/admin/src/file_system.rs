@@ -62,9 +62,13 @@ pub trait FileSystem {
     fn set_project(&self, path: &Path, project: Project) -> Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
-    /// Removes a name of the file `fid`. `path`: an absolute path. ESTALE: the name belongs to
-    /// another file.
-    fn unlink_fid(&self, path: &Path, fid: Fid) -> Result<()>;
+    /// Returns the number of names of a file from its mount, not from the kernel's cache. Does not
+    /// follow a symbolic link.
+    fn nlink(&self, path: &Path) -> Result<u32>;
+    /// Removes a name of the file `fid`. `path`: relative to `mount`, without symbolic links.
+    /// ESTALE: the name belongs to another file. ELOOP: the path has a symbolic link. EXDEV: the
+    /// path leads to another mount. EISDIR: the file is a directory.
+    fn unlink_fid(&self, mount: &Path, path: &Path, fid: Fid) -> Result<()>;
     /// Migrates a file to new objects, as [`crate::migrate::migrate`].
     fn migrate(&self, path: &Path, options: &MigrateOptions, progress: &mut dyn FnMut(Progress))
     -> Result<(), Failure>;

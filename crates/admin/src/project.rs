@@ -1,8 +1,8 @@
 //! Projects of files, on a Sheen mount and on other file systems that have them.
 //!
 //! On a Sheen mount the project is an extended attribute of every file ([`sheen_wire::project`]).
-//! Only the superuser may set that one. The owner of a regular file or directory uses ioctl(2), as
-//! on other file systems.
+//! Only the superuser may change it. Regular files and directories get it by ioctl(2), as on other
+//! file systems.
 
 use std::{os::fd::OwnedFd, path::Path};
 
@@ -11,7 +11,7 @@ use rustix::{
     ioctl::{Setter, Updater, ioctl},
 };
 use sheen_wire::{
-    Errno, Project, Result,
+    Errno, Project, Result, control,
     project::{FsXattr, GET_FSXATTR, SET_FSXATTR, XATTR},
 };
 
@@ -24,7 +24,7 @@ use crate::{attributes::not_sheen, os_errno};
 /// Otherwise the errno of lgetxattr(2), open(2) or ioctl(2).
 pub fn get(path: &Path) -> Result<Project> {
     let mut value = [0u8; Project::BYTES];
-    match rustix::fs::lgetxattr(path, XATTR, &mut value[..]).map_err(os_errno) {
+    match rustix::fs::lgetxattr(path, &*control::open_name(XATTR), &mut value[..]).map_err(os_errno) {
         Ok(len) => Project::decode(value.get(..len).ok_or(Errno::EINVAL)?),
         Err(e) if not_sheen(e) == Errno::ENOTTY => {
             let file = open(path)?.ok_or(Errno::EOPNOTSUPP)?;
@@ -37,8 +37,8 @@ pub fn get(path: &Path) -> Result<Project> {
 /// Sets the project of a file. Does not follow a symbolic link. All other attributes stay.
 ///
 /// # Errors
-/// EPERM: the caller does not own the file. EOPNOTSUPP: the file system has no projects. Otherwise
-/// the errno of lsetxattr(2), open(2) or ioctl(2).
+/// EPERM: the caller may not change the project. EOPNOTSUPP: the file system has no projects.
+/// Otherwise the errno of lsetxattr(2), open(2) or ioctl(2).
 pub fn set(path: &Path, project: Project) -> Result<()> {
     let Some(file) = open(path)? else {
         return rustix::fs::lsetxattr(path, XATTR, &project.encode(), XattrFlags::empty()).map_err(os_errno);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, StatxFlags, Uid, XattrFlags};
 use sheen_wire::{Errno, Fid, FileKind, Project, Result, Time, ioctl::Ladvise};
 
 use crate::{
@@ -158,12 +158,21 @@ impl FileSystem for System {
         fs::remove_file(path).map_err(os_errno)
     }
 
-    /// The directory is opened once. So a user who replaces it by a symbolic link meanwhile cannot
-    /// redirect the removal.
-    fn unlink_fid(&self, path: &Path, fid: Fid) -> Result<()> {
+    fn nlink(&self, path: &Path) -> Result<u32> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+        let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::NLINK).map_err(os_errno)?;
+        Ok(stat.stx_nlink)
+    }
+
+    /// The directory is resolved below the mount point, and opened once. So a user who replaces one
+    /// by a symbolic link meanwhile cannot redirect the removal.
+    fn unlink_fid(&self, mount: &Path, path: &Path, fid: Fid) -> Result<()> {
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::EISDIR) };
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(dir, flags, Mode::empty()).map_err(os_errno)?;
+        let root = rustix::fs::open(mount, flags, Mode::empty()).map_err(os_errno)?;
+        let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let dir = rustix::fs::openat2(&root, dir, flags, Mode::empty(), below).map_err(os_errno)?;
         let opened = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         if self.fid(&opened.join(name))? != fid {
             return Err(Errno::ESTALE);

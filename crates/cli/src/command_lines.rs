@@ -1,7 +1,8 @@
 //! The interactive mode of `lfs` and `lctl`: commands from standard input, one per line.
 //!
-//! As in Lustre, a script ends at the first command that fails, with its exit code, unless it began
-//! with `ignore_errors`. On a terminal, the next command is read.
+//! As in Lustre, a script ends at the first command that fails. After `ignore_errors` the script
+//! goes on, and its exit code is still that of the first failure. On a terminal, the next command
+//! is read. Unlike in Lustre, an unknown command is a failure, too.
 
 use std::{
     ffi::OsString,
@@ -39,23 +40,23 @@ fn interpret(
     is_terminal: bool,
     tool: &mut dyn Interpreter,
 ) -> io::Result<i32> {
-    let mut ignores_errors = is_terminal;
-    loop {
+    let (mut ignores_errors, mut first_error) = (false, 0);
+    for number in 1_u64.. {
         if is_terminal {
             tool.prompt()?;
         }
         let mut line = Vec::new();
         if read(&mut line)? == 0 {
-            return Ok(0);
+            break;
         }
         let code = match words(&line) {
             None => {
-                tool.report("unclosed quote")?;
+                tool.report(&format!("line {number}: unclosed quote"))?;
                 EXIT_UNCLOSED
             }
             Some(words) => match words.first().map(|word| word.to_string_lossy()).as_deref() {
                 None => 0,
-                Some("quit" | "exit") => return Ok(0),
+                Some("quit" | "exit") => break,
                 Some("ignore_errors" | "--ignore_errors") => {
                     ignores_errors = true;
                     0
@@ -63,14 +64,19 @@ fn interpret(
                 Some(_) => tool.execute(&words)?,
             },
         };
-        if code != 0 && !ignores_errors {
-            return Ok(code);
+        if code != 0 && !is_terminal {
+            first_error = if first_error == 0 { code } else { first_error };
+            if !ignores_errors {
+                break;
+            }
         }
     }
+    Ok(first_error)
 }
 
-/// Splits a line into words, like a shell: quotes and backslashes protect white space. Returns
-/// `None` if a quote is not closed.
+/// Splits a line into words. Quotes protect white space. A backslash protects the next character;
+/// in double quotes only `"` and `\`, and in single quotes none. Returns `None` if a quote is not
+/// closed.
 fn words(line: &[u8]) -> Option<Vec<OsString>> {
     let (mut words, mut word): (Vec<Vec<u8>>, Option<Vec<u8>>) = (Vec::new(), None);
     let mut quote = None;
@@ -82,7 +88,10 @@ fn words(line: &[u8]) -> Option<Vec<OsString>> {
                 word.get_or_insert_default();
             }
             (byte, Some(open)) if byte == open => quote = None,
-            (b'\\', None | Some(b'"')) => word.get_or_insert_default().extend(bytes.next()),
+            (b'\\', None) => word.get_or_insert_default().extend(bytes.next()),
+            (b'\\', Some(b'"')) if matches!(bytes.clone().next(), Some(b'"' | b'\\')) => {
+                word.get_or_insert_default().extend(bytes.next());
+            }
             (byte, None) if byte.is_ascii_whitespace() => words.extend(word.take()),
             (byte, _) => word.get_or_insert_default().push(byte),
         }
@@ -102,6 +111,7 @@ mod tests {
             ("get_param  osc.*.active\n", vec!["get_param", "osc.*.active"]),
             ("\t a 'b c' \"d 'e\" f\\ g", vec!["a", "b c", "d 'e", "f g"]),
             ("a'b'\"c\" '' \"\\\"\" '\\'", vec!["abc", "", "\"", "\\"]),
+            (r#""a\b \"\\" a\b 'a\b'"#, vec![r#"a\b "\"#, "ab", r"a\b"]),
             (" \n", vec![]),
         ] {
             let want: Vec<OsString> = want.into_iter().map(OsString::from).collect();
@@ -148,13 +158,14 @@ mod tests {
         assert_eq!(interpreted(b"a 1\n\nb '2 3'", false), (0, said(&["a|1", "b|2 3"]), 0));
         assert_eq!(interpreted(b"a\nquit\nb\n", false), (0, said(&["a"]), 0));
         assert_eq!(interpreted(b"fail\na\n", false), (7, said(&["fail"]), 0));
-        assert_eq!(interpreted(b"ignore_errors\nfail\na\n", false), (0, said(&["fail", "a"]), 0));
-        assert_eq!(interpreted(b"a 'b\nc\n", false), (1, said(&["unclosed quote"]), 0));
+        assert_eq!(interpreted(b"ignore_errors\nfail\na\n", false), (7, said(&["fail", "a"]), 0));
+        assert_eq!(interpreted(b"ignore_errors\nfail\na 'b\nquit\n", false).0, 7);
+        assert_eq!(interpreted(b"a\n\na 'b\nc\n", false), (1, said(&["a", "line 3: unclosed quote"]), 0));
     }
 
     #[test]
     fn terminal_gets_prompts_and_goes_on_after_errors() {
         let (code, said, prompts) = interpreted(b"fail\na 'b\nc\nexit\n", true);
-        assert_eq!((code, said, prompts), (0, vec!["fail".into(), "unclosed quote".into(), "c".into()], 4));
+        assert_eq!((code, said, prompts), (0, vec!["fail".into(), "line 2: unclosed quote".into(), "c".into()], 4));
     }
 }

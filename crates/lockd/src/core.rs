@@ -181,6 +181,7 @@ impl Core {
     pub fn cancel(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {
         self.act(|state, now| {
             state.ns.cancel(now, client, ids, &mut state.actions);
+            state.requesters.remove_ended(ids, &state.ns);
             state.drop_waiters(ids, client);
         });
     }
@@ -277,7 +278,8 @@ impl State {
             self.clients.entry(export.id()).or_insert_with(|| export.clone());
         }
         if let Enqueued::Waiting { id } = answer {
-            self.requesters.add(id, Some(export), &self.ns);
+            // `clients` has its uuid and address.
+            self.requesters.add(id, None, &self.ns);
         }
         answer
     }
@@ -290,6 +292,7 @@ impl State {
     /// Removes the waiter for a lock of the server itself.
     pub fn forget_local(&mut self, id: LockId) {
         self.waiters.remove(&id);
+        self.requesters.remove(id);
     }
 
     /// Ends a client's waits for locks that no longer exist.
@@ -335,18 +338,21 @@ impl State {
     /// exists.
     fn errand(&mut self, action: Action) -> Option<Errand> {
         match action {
-            Action::Grant { client, cookie, id, mode, policy } => match self.waiters.remove(&id) {
-                Some(Waiter::Local(pending)) => pending.one_granted().then_some(Errand::Granted(pending)),
-                Some(Waiter::Client(_, answer)) => {
-                    // The answer is sent again by rpc, if need be.
-                    self.ns.confirm(client, id);
-                    Some(Errand::Answer(answer, Enqueued::Granted { id, mode, policy }))
+            Action::Grant { client, cookie, id, mode, policy } => {
+                self.requesters.remove(id);
+                match self.waiters.remove(&id) {
+                    Some(Waiter::Local(pending)) => pending.one_granted().then_some(Errand::Granted(pending)),
+                    Some(Waiter::Client(_, answer)) => {
+                        // The answer is sent again by rpc, if need be.
+                        self.ns.confirm(client, id);
+                        Some(Errand::Answer(answer, Enqueued::Granted { id, mode, policy }))
+                    }
+                    None => {
+                        let resource = self.ns.lock(id)?.resource;
+                        self.tell(client, Callback::Completion { id, cookie, resource, mode, policy })
+                    }
                 }
-                None => {
-                    let resource = self.ns.lock(id)?.resource;
-                    self.tell(client, Callback::Completion { id, cookie, resource, mode, policy })
-                }
-            },
+            }
             Action::Block { client: SERVER, .. } => None,
             Action::Block { client, cookie, id, mode, policy } => {
                 let resource = self.ns.lock(id)?.resource;

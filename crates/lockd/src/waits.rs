@@ -1,7 +1,7 @@
 //! The waits of a lock server, as the parameters `*.*.waits` show them.
 //!
-//! The engine knows the waiting requests and the locks that conflict. This module adds for which job
-//! a request was made and, if the server itself waits, for which client.
+//! The engine knows the waiting requests and the locks that conflict. This module adds for which
+//! job a request was made and, if the server itself waits, for which client.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,22 +12,26 @@ use sheen_rpc::Export;
 use sheen_rt::{Instant, operation};
 use sheen_wire::{JobId, OpId, ldlm::LockId};
 
-/// Entries beyond twice the number of waiting requests, after which those of other requests are
-/// removed.
+/// Maximum number of entries, which bounds the memory that clients can take up. The requests that
+/// began to wait after that are listed without job and operation.
+const ENTRIES_MAX: usize = 4096;
+/// The table is searched for entries of ended requests when it has more than twice as many entries
+/// as requests wait, plus this number. So a search is rare, and a small table is never searched.
 const SLACK: usize = 64;
 
 /// The origins of the waiting requests.
 #[derive(Default)]
 pub(crate) struct Requesters {
-    /// May have entries of requests that wait no longer. Handles are not reused, so they do no
-    /// harm.
+    /// Grants and cancels remove entries, evictions do not: entries of ended requests remain until
+    /// the next search. Handles are not reused, so they do no harm.
     by_lock: BTreeMap<LockId, Requester>,
 }
 
 struct Requester {
     job: JobId,
     op: OpId,
-    /// Uuid and address of the client; `None`: the server acts for no client.
+    /// Uuid and address of the client for which the server acts; `None`: there is none, or the
+    /// client itself requested the lock, and the lock server knows its export.
     client: Option<(String, String)>,
 }
 
@@ -35,15 +39,37 @@ struct Requester {
 type Clients = FxHashMap<ClientId, Arc<Export>>;
 
 impl Requesters {
-    /// Records the origin of a request that waits: the operation that the caller runs for, of this
-    /// client.
+    /// Records the origin of a request that waits: the operation that the caller runs for.
+    /// `client`: the client for which the server itself requested the lock. It may have no locks,
+    /// or disconnect before the server's wait ends.
     pub fn add(&mut self, id: LockId, client: Option<&Export>, ns: &Namespace) {
         let waiting = usize::try_from(ns.stats().waiting).unwrap_or(usize::MAX);
         if self.by_lock.len() > waiting.saturating_mul(2).saturating_add(SLACK) {
             self.by_lock.retain(|id, _| ns.lock(*id).is_some_and(|lock| !lock.granted));
         }
+        if self.by_lock.len() >= ENTRIES_MAX {
+            return;
+        }
         let client = client.map(|export| (export.client().to_owned(), export.nid().to_string()));
         self.by_lock.insert(id, Requester { job: operation::job(), op: operation::current(), client });
+    }
+
+    /// Removes the entry of a request that no longer waits.
+    pub fn remove(&mut self, id: LockId) {
+        self.by_lock.remove(&id);
+    }
+
+    /// Removes the entries of those requests that no longer exist. The others belong to clients
+    /// that did not cancel them.
+    pub fn remove_ended(&mut self, ids: &[LockId], ns: &Namespace) {
+        if self.by_lock.is_empty() {
+            return;
+        }
+        for id in ids {
+            if ns.lock(*id).is_none() {
+                self.by_lock.remove(id);
+            }
+        }
     }
 
     /// Returns the oldest waits, at most [`WAITS_MAX`].

@@ -70,7 +70,7 @@ impl Mdt {
 
     fn adopt_now(&self, core: &mut Core, orphans: &[Orphan], dir: Fid, fids: &[Fid]) -> Step {
         let Core { ns, placer, .. } = core;
-        let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false };
+        let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), client: None, wait: false };
         let (mut outcomes, mut transno, mut invalidations) = (Vec::new(), 0, Vec::new());
         for (&Orphan { ost, object, bytes }, fid) in orphans.iter().zip(fids) {
             let done = match bytes {
@@ -92,7 +92,7 @@ impl Mdt {
                 return Ok((known, None));
             }
             let Core { ns, placer, .. } = core;
-            let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false };
+            let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false, client: None };
             let Done { transno, invalidations, .. } = ns.make_lost_found(new, &mut env)?;
             Ok((new, Some((transno, self.lasting_change(None, &invalidations)))))
         };

@@ -122,6 +122,7 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
             let mut core = mdt.core.lock();
             core.ns.committed(batch.last());
             core.authors.committed(batch.last());
+            mdt.committed_changelog(&mut core);
         }
         commits.last_committed.fetch_max(batch.last(), Relaxed);
     }

@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Wanted, WantedLayout, resolve_asked, room_each};
 use sheen_namespace::{ClientId, Env, LayoutRequest};
-use sheen_rt::Instant;
-use sheen_wire::{Errno, Fid, Result, StatFs, Time};
+use sheen_rpc::Export;
+use sheen_rt::{Instant, operation};
+use sheen_wire::{Errno, Fid, JobId, Result, StatFs, Time};
 
 use crate::dom;
 use crate::mdt::Mdt;
@@ -23,6 +25,8 @@ pub(crate) struct MdtEnv<'a> {
     pub mdt: &'a Mdt,
     pub placer: &'a mut Placer,
     pub now: Instant,
+    /// The client of the request; `None`: the MDT itself.
+    pub client: Option<&'a Export>,
     /// A layout was refused, or objects could not be placed as requested. A retry may succeed when
     /// more is known of the OSTs.
     pub wait: bool,
@@ -31,6 +35,14 @@ pub(crate) struct MdtEnv<'a> {
 impl Env for MdtEnv<'_> {
     fn now(&self) -> Time {
         self.mdt.rt.wall()
+    }
+
+    fn nid(&self) -> Bytes {
+        self.client.map(|client| client.nid().to_string().into()).unwrap_or_default()
+    }
+
+    fn job(&self) -> JobId {
+        operation::job()
     }
 
     fn check(&mut self, asked: &Asked) -> Result<()> {

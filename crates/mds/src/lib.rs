@@ -37,6 +37,7 @@
 //! * An idle MDT with connected OSTs uses no CPU: every task waits for an event, none polls.
 
 mod adopt;
+mod changelog;
 mod commit;
 mod config;
 mod damage;

@@ -39,8 +39,8 @@
 //! dropped when it disconnects or is evicted. A restarted MDT knows no locks. Clients recognize the
 //! restart by the incarnation when they reconnect, and drop their caches. After a crash the MDT
 //! waits for them before it changes anything. Before a clean stop it revokes their locks, so they
-//! have no caches ([`Mdt::revoke_all`]). If some do not cancel in time, the next life waits as after
-//! a crash.
+//! have no caches ([`Mdt::revoke_all`]). If some do not cancel in time, the
+//! next life waits for all.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -269,7 +269,7 @@ impl Mdt {
             _ => false,
         };
         let client = ClientId(export.id());
-        let is_known = call.keep.is_some() && self.sees_all_opens(export);
+        let is_known = call.keep.is_some() && (core.ns.records_closes() || self.sees_all_opens(export));
         // Only a file with a name: its deletion takes OPEN first.
         let may_open = |attr: &Attr| {
             let is_file = !is_known && attr.kind == FileKind::Regular && attr.nlink > 0;
@@ -306,13 +306,7 @@ impl Mdt {
             let _core = self.core.lock();
             self.locks.closed.store(true, Relaxed);
         }
-        let locks = self.locks.server.all_locks();
-        let inodes = locks.iter().map(|lock| lock.resource).filter(|resource| resource.kind != Kind::Flock);
-        let inodes: FxHashSet<Resource> = inodes.collect();
-        let wants: Vec<_> = inodes.into_iter().map(|inode| (inode, Mode::Ex, Policy::bits(bits::ALL))).collect();
-        // All of them first, so that a client that does not cancel delays no other.
-        let chunks = wants.chunks(REVOKED_AT_ONCE);
-        let mut all: Vec<Local> = chunks.map(|some| self.locks.server.local(some, None)).collect();
+        let mut all = self.conflicting(&Policy::bits(bits::ALL));
         let revoked = async {
             for some in &mut all {
                 some.wait().await;
@@ -323,8 +317,30 @@ impl Mdt {
         }
     }
 
-    /// Returns whether the next life of this MDT has to wait for the clients: some have locks on
-    /// inodes, or their programs hold locks (flock, fcntl), wait for such locks, or run from files.
+    /// Takes OPEN from all clients in the background. A client that has a file open reports this
+    /// before it cancels. To be called when new replies do not grant OPEN any more.
+    pub(crate) fn revoke_open(&self) {
+        let mut all = self.conflicting(&OPEN);
+        drop(self.rt.spawn("mdt-revoke-open", async move {
+            for some in &mut all {
+                some.wait().await;
+            }
+        }));
+    }
+
+    /// Enqueues locks that conflict with these bits of all locks of clients on inodes. All of them
+    /// at once, so that a client that does not cancel delays no other.
+    fn conflicting(&self, policy: &Policy) -> Vec<Local> {
+        let locks = self.locks.server.all_locks();
+        let on_inodes = locks.iter().filter(|info| info.resource.kind != Kind::Flock);
+        let held: FxHashSet<Resource> =
+            on_inodes.filter(|info| info.lock.policy.overlaps(policy)).map(|info| info.resource).collect();
+        let wants: Vec<_> = held.into_iter().map(|inode| (inode, Mode::Ex, *policy)).collect();
+        wants.chunks(REVOKED_AT_ONCE).map(|some| self.locks.server.local(some, None)).collect()
+    }
+
+    /// Returns whether the next life of this MDT has to wait for the clients. Some have locks on
+    /// inodes, or their programs have locks (flock, fcntl), wait for such locks, or run from files.
     pub(crate) fn is_relied_on(&self, core: &Core) -> bool {
         let locks = self.locks.server.all_locks();
         core.ns.has_running() || locks.iter().any(|info| core.exports.contains(&info.lock.client))

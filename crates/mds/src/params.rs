@@ -1,5 +1,5 @@
-//! Parameters and devices of an MDT, with Lustre's names: `mdt.*`, `lod.*`, `osp.*`, and
-//! `lov.*-mdtlov.pools.*` for its pools.
+//! Parameters and devices of an MDT, with Lustre's names: `mdt.*`, `lod.*`, `osp.*`, `mdd.*`
+//! (module `changelog`), and `lov.*-mdtlov.pools.*` for its pools.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -12,12 +12,13 @@ use sheen_wire::{Errno, StatFs};
 
 use crate::mdt::Mdt;
 use crate::state::osp::{MAX_CREATE_COUNT, Osp};
-use crate::{dom, jobs, space};
+use crate::{changelog, dom, jobs, space};
 
 /// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
     register_mdt(mdt);
     register_lod(mdt);
+    changelog::register(mdt);
     mdt.locks.server.register(&mdt.params);
     let weak = Arc::downgrade(mdt);
     let (name, uuid) = (mdt.name.clone(), format!("{}_UUID", mdt.name));
@@ -40,6 +41,7 @@ pub(crate) fn unregister(mdt: &Mdt) {
     let params = &mdt.params;
     mdt.locks.server.unregister(params);
     params.unregister(&dir(&mdt.name));
+    params.unregister(&changelog::dir(mdt));
     params.unregister(&format!("lod.{}", lod_name(mdt)));
     params.unregister(&format!("lov.{}", lod_name(mdt)));
     mdt.osts.all().iter().for_each(|osp| unregister_osp(mdt, osp));

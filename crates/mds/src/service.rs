@@ -74,6 +74,8 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("recovered", "usecs"),
     ("own_sequences", "usecs"),
     ("capabilities", "usecs"),
+    ("changelog", "usecs"),
+    ("changelog_clear", "usecs"),
 ];
 
 impl Service<Mds> for Mdt {
@@ -224,6 +226,12 @@ impl Mdt {
             Request::Capabilities { fid, .. } => self
                 .capabilities(export, *fid)
                 .map(|capabilities| Answer::from(Reply::Capabilities(capabilities)).into()),
+            Request::Changelog { cred, start, bytes_max } => {
+                self.changelog(export, cred, *start, *bytes_max).map(|reply| Answer::from(reply).into())
+            }
+            Request::ChangelogClear { cred, user, end } => {
+                self.clear_changelog(export, cred, *user, *end).map(|reply| Answer::from(reply).into())
+            }
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
             Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
             Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
@@ -429,7 +437,7 @@ impl Mdt {
         }
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;
-        let mut env = MdtEnv { mdt: self, placer, now, wait: false };
+        let mut env = MdtEnv { mdt: self, placer, now, client: Some(export), wait: false };
         let origin = origin.map(|Origin { xid, acknowledged }| sheen_namespace::Origin {
             client: export.client(),
             xid,

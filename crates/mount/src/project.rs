@@ -2,9 +2,7 @@
 //! `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` ([`sheen_wire::project`]).
 //!
 //! The kernel passes them on for regular files and directories. It opens the file itself for each
-//! of them. Before it sets a project, it checks that the caller owns the file and is in the initial
-//! user namespace. setxattr(2) lacks the second check, so there only the superuser may set the
-//! attribute with the project ([`check_setxattr`]).
+//! of them. The MDT checks the caller's rights.
 
 use bytes::Bytes;
 use sheen_client::Caller;
@@ -25,7 +23,7 @@ pub fn is_of_project(cmd: u32) -> bool {
 ///
 /// # Errors
 /// EOPNOTSUPP: a flag or a hint that Sheen does not have. EINVAL: the argument has another length,
-/// or no file can have the project id. EPERM: the caller does not own the file. ENOTTY: a file of
+/// or no file can have the project id. EPERM: the caller is not the superuser. ENOTTY: a file of
 /// `.lustre`.
 pub async fn run(fs: &Inner, who: &Caller, fid: Fid, ioctl: &Ioctl) -> Result<Answer> {
     match ioctl.cmd {
@@ -56,15 +54,6 @@ pub async fn run(fs: &Inner, who: &Caller, fid: Fid, ioctl: &Ioctl) -> Result<An
         _ => return Err(Errno::ENOTTY),
     }
     Ok(Answer::Ioctl(Bytes::new()))
-}
-
-/// Checks that a caller may set an attribute by setxattr(2), apart from the checks of the MDT. The
-/// kernel does not check the caller's user namespace there.
-///
-/// # Errors
-/// EPERM: the project, and not the superuser.
-pub fn check_setxattr(name: &Bytes, who: &Caller) -> Result<()> {
-    if name == XATTR && who.cred.uid != 0 { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 async fn get(fs: &Inner, who: &Caller, fid: Fid) -> Result<Project> {

@@ -10,6 +10,7 @@ use sheen_wire::{
 
 use crate::{
     Batch, ClientId, Config, Destroy, Done, Env, Namespace, OrphanRange, Store, StoreError,
+    changelog::Changelog,
     clients::Clients,
     error::OpResult,
     format,
@@ -50,6 +51,7 @@ impl<S: Store> Namespace<S> {
             takes: Takes::new(),
             replies: Replies::open(tables.store())?,
             clients: Clients::open(&mut tables)?,
+            changelog: Changelog::open(tables.store())?,
             replaying: None,
             counters,
             tables,
@@ -151,6 +153,7 @@ impl<S: Store> Namespace<S> {
         }
         self.objects.flush(&mut self.tables)?;
         self.replies.flush(&mut self.tables)?;
+        self.changelog.flush(&mut self.tables)?;
         if self.tables.is_clean() && !self.sequences.is_dirty() {
             return Ok(None);
         }
@@ -159,7 +162,12 @@ impl<S: Store> Namespace<S> {
         self.tables.set_raw(key::COUNTERS.to_vec(), Some(encode(&self.counters, Vec::new())?));
         self.objects.sealed();
         self.sequences.sealed();
-        Ok(Some(self.tables.seal()))
+        let batch = self.tables.seal();
+        if self.changelog.has_unneeded() {
+            // So that further batches delete the others.
+            self.tables.add_bytes(1);
+        }
+        Ok(Some(batch))
     }
 
     /// Records that the sealed batch that ends with `last` is durable.
@@ -167,6 +175,7 @@ impl<S: Store> Namespace<S> {
         if self.tables.committed(last) {
             self.objects.committed();
             self.sequences.committed();
+            self.changelog.committed();
         }
     }
 

@@ -1,7 +1,8 @@
 //! The interface between the caller and an operation: services, results, the context.
 
+use bytes::Bytes;
 use sheen_layout::{Asked, Component, Wanted, WantedLayout};
-use sheen_wire::{self as wire, Fid, StatFs, Time, mds::Reply};
+use sheen_wire::{self as wire, Fid, JobId, StatFs, Time, mds::Reply};
 
 use crate::{ClientId, HeldOrphan};
 
@@ -54,6 +55,14 @@ pub trait Env {
     /// holds a lock on [`sheen_wire::ldlm::bits::OPEN`].
     fn may_be_open(&self, _fid: Fid) -> bool {
         false
+    }
+    /// Returns the NID of the client, as text, for the changelog.
+    fn nid(&self) -> Bytes {
+        Bytes::new()
+    }
+    /// Returns the job that caused the request, for the changelog.
+    fn job(&self) -> JobId {
+        JobId::NONE
     }
 }
 

@@ -70,7 +70,9 @@ impl<S: Store> Namespace<S> {
             | Relock { .. }
             | Recovered
             | OwnSequences { .. }
-            | Capabilities { .. } => {}
+            | Capabilities { .. }
+            | Changelog { .. }
+            | ChangelogClear { .. } => {}
         }
     }
 

@@ -16,6 +16,8 @@
 //! | `y` | uuid of a client | its requests that were executed: pairs of xid and transno (u64) |
 //! | `k` | uuid of a client | unit: the client is on the list, module `clients` |
 //! | `q` | | unit: the last stop was clean |
+//! | `h` | | [`crate::changelog::State`] |
+//! | `l` | number of its last record (u64) | a chunk of the changelog |
 //! | `w` | | numbers of the last completed layout swaps, each u64 |
 //!
 //! A layout in the unlink log belongs to a deleted file, or holds objects removed from a file.
@@ -27,10 +29,13 @@ pub(crate) const COUNTERS: &[u8] = b"c";
 pub(crate) const FORMAT: &[u8] = b"f";
 pub(crate) const SWAPS: &[u8] = b"w";
 pub(crate) const CLEAN: &[u8] = b"q";
+pub(crate) const CHANGELOG_STATE: &[u8] = b"h";
 /// The table of executed requests.
 pub(crate) const REPLIES: u8 = b'y';
 /// The table of clients.
 pub(crate) const CLIENTS: u8 = b'k';
+/// The table of records of the changelog.
+pub(crate) const CHANGELOG: u8 = b'l';
 /// Largest key of the other tables: table, FID, hash.
 const _: () = assert!(1 + 16 + 8 <= crate::Batch::KEY_BYTES_MAX);
 /// Longest name of a client in bytes. A uuid has 36.
@@ -94,6 +99,16 @@ pub(crate) fn destroy(seqno: u64) -> Vec<u8> {
 
 /// The number in a key of [`destroy`].
 pub(crate) fn destroy_seqno(key: &[u8]) -> Option<u64> {
+    key.get(1..9).and_then(|k| k.try_into().ok()).map(u64::from_be_bytes)
+}
+
+/// The chunk of the changelog that ends with this record.
+pub(crate) fn changelog(last: u64) -> Vec<u8> {
+    with(CHANGELOG, &[&last.to_be_bytes()])
+}
+
+/// The number in a key of [`changelog`].
+pub(crate) fn changelog_last(key: &[u8]) -> Option<u64> {
     key.get(1..9).and_then(|k| k.try_into().ok()).map(u64::from_be_bytes)
 }
 

@@ -27,6 +27,7 @@
 mod access;
 mod acl;
 mod cache;
+mod changelog;
 mod clients;
 mod config;
 mod decided;
@@ -48,6 +49,7 @@ mod namespace;
 mod ops;
 mod orphans;
 mod record;
+mod recording;
 mod recovering;
 mod relayouts;
 mod replaced;
@@ -58,6 +60,7 @@ mod tables;
 
 pub use access::{EXEC, READ, WRITE};
 pub use acl::map_ids as map_acl_ids;
+pub use changelog::{ChangelogUser, read_changelog};
 pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};
@@ -81,5 +84,7 @@ pub use store::{MemStore, Records, Store};
 pub fn fuzz_records(bytes: &[u8]) {
     let _ = record::decode::<record::Inode>(&[], bytes);
     let _ = record::decode::<record::Dentry>(&[], bytes);
+    let _ = record::decode::<changelog::State>(&[], bytes);
+    let _ = record::decode::<Vec<sheen_wire::changelog::Record>>(&[], bytes);
     let _ = acl::Acl::decode(bytes);
 }

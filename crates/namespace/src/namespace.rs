@@ -6,6 +6,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::{
     Config, Decided, HeldOrphan, Store, StoreError,
+    changelog::Changelog,
     clients::Clients,
     handles::Handles,
     held::Replaced,
@@ -29,6 +30,7 @@ pub struct Namespace<S> {
     pub(crate) takes: Takes,
     pub(crate) replies: Replies,
     pub(crate) clients: Clients,
+    pub(crate) changelog: Changelog,
     pub(crate) replaying: Option<Decided>,
     pub(crate) counters: Counters,
     pub(crate) config: Config,

@@ -14,7 +14,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
-use sheen_wire::{Attr, Fid, FileKind, Project, Time};
+use sheen_wire::{Attr, Fid, FileKind, Project, Time, project::ID_MAX};
 
 use crate::{StoreError, acl::Acl};
 
@@ -344,6 +344,9 @@ pub(crate) fn decode<T: Stored>(key: &[u8], bytes: &[u8]) -> Result<T, StoreErro
         Some((&FORMAT_VERSION, body)) => postcard::from_bytes(body).map_err(|e| corrupt(e.to_string())),
         Some((&PROJECT_VERSION, body)) => {
             let (value, project): (T, Project) = postcard::from_bytes(body).map_err(|e| corrupt(e.to_string()))?;
+            if project.id > ID_MAX {
+                return Err(corrupt(format!("no file can have its project id {}", project.id)));
+            }
             value.with_project(project).ok_or_else(|| corrupt(unknown(PROJECT_VERSION)))
         }
         Some((&version, _)) => Err(corrupt(unknown(version))),
@@ -430,6 +433,9 @@ mod tests {
             }
         }
         assert!(decode::<Bytes>(b"k", &[2, 0, 0, 0]).is_err(), "only inodes have version 2");
+        let bytes =
+            encode(&Inode { project: Project { id: u32::MAX, inherits: false }, ..inode() }, Vec::new()).unwrap();
+        assert!(decode::<Inode>(b"i", &bytes).is_err(), "an id that no file can have");
     }
 
     #[test]

@@ -297,6 +297,11 @@ impl<S: Store> Tables<S> {
         self.active.raw.insert(key, value);
     }
 
+    /// Counts bytes that are written when the batch is sealed.
+    pub(crate) fn add_bytes(&mut self, bytes: usize) {
+        self.active.bytes += bytes;
+    }
+
     /// Whether a layer deletes a raw record that the store has.
     pub(crate) fn raw_deleted(&self, key: &[u8]) -> bool {
         matches!(self.in_layers(|l| l.raw.get(key)), Some(None))

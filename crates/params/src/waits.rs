@@ -27,7 +27,7 @@ const ITEM: &str = "- ";
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
-    /// A lock, which other clients hold.
+    /// A lock that conflicts with others: of other clients, or of programs on the same mount.
     Lock,
     /// Locks that clients have to cancel before the server changes or reads something.
     Cancel,
@@ -42,6 +42,9 @@ pub enum WaitKind {
     /// The reply to a request.
     #[default]
     Reply,
+    /// A kind that this version does not know.
+    #[serde(other)]
+    Other,
 }
 
 /// A wait.
@@ -122,6 +125,7 @@ impl WaitKind {
             WaitKind::Connection => "connection",
             WaitKind::Recovery => "recovery",
             WaitKind::Reply => "reply",
+            WaitKind::Other => "other",
         }
     }
 }
@@ -215,11 +219,12 @@ fn holder_text(holder: &Holder) -> String {
     out
 }
 
-/// Appends the fields that have a value. Characters that need an escape become `_`: clients choose
-/// their uuids.
+/// Appends the fields that have a value. Clients choose their uuids. So characters that need an
+/// escape, or that are not printable ASCII, become `_`.
 fn push_fields(out: &mut String, fields: &[(&str, &String)]) {
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
-        let plain = |c: char| if c.is_control() || matches!(c, '"' | '\\') { '_' } else { c };
+        let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !matches!(c, '"' | '\\');
+        let plain = |c: char| if is_plain(c) { c } else { '_' };
         let value: String = value.chars().map(plain).collect();
         let _ = write!(out, ", \"{name}\": \"{value}\"");
     }
@@ -262,6 +267,13 @@ mod tests {
         assert_eq!(parse_waits(&text).count(), 2);
         assert!(parse_waits(&text).all(|object| object.starts_with("{ \"secs\"") && object.ends_with(" }")));
         assert_eq!(waits_text(&[]), "waits:\n");
+    }
+
+    #[test]
+    fn only_printable_ascii_of_uuids_gets_into_the_text() {
+        let hostile = Wait { client: "a b\u{202e}\u{9b}\u{2028}é\\\x1b~".into(), ..Wait::default() };
+        let text = waits_text(&[hostile]);
+        assert!(text.contains("\"client\": \"a b______~\""), "{text}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `exports.NID.*`: the requests that a target has executed for the clients of each host.
 //!
-//! A NID names a host, and the statistics of its clients are added up. A host appears with the first
-//! request that is counted, and disappears with its last export. (Lustre's remain until
+//! A NID names a host, and the statistics of its clients are added up. A host appears with the
+//! first request that is counted, and disappears with its last export. (Lustre's remain until
 //! `exports.clear`.) A client that reconnects from another address still counts for the first one.
 //!
 //! Invariants:

@@ -1,7 +1,9 @@
 //! Operations of a client that wait now, for the parameter `waits` of a mount.
 //!
-//! A wait is registered when it begins, so an operation that does not wait costs nothing. Requests
-//! over tcp that have no reply yet are not registered: the import knows them anyway.
+//! A wait is registered when it begins:
+//! * Requests over tcp that have no reply yet are not registered: the import knows them anyway.
+//! * A request over lo is registered unless the target completes it at once. Most requests that use
+//!   the disk are registered, which costs an entry in a map.
 
 use std::{collections::BTreeMap, fmt, future::poll_fn, pin::Pin, task::Poll};
 

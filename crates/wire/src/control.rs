@@ -37,6 +37,13 @@ pub const PATHS_PREFIX: &str = "sheen.paths.";
 /// The pools of the file system: [`encode_pools`]. E2BIG: they do not fit an extended attribute;
 /// ask the MGS.
 pub const POOLS: &str = "sheen.pools";
+/// Followed by `MDT.START`, the index of an MDT and a number: durable records of its changelog from
+/// that number on, [`crate::changelog::encode`]. As many as fit an extended attribute, or none if
+/// there are none yet. EPERM: the caller is not the superuser, or the client has limits.
+pub const CHANGELOG_PREFIX: &str = "sheen.changelog.";
+/// Setting it to `MDT USER END` moves the clear point of a user of an MDT's changelog:
+/// [`crate::mds::Request::ChangelogClear`]. EPERM: as [`CHANGELOG_PREFIX`].
+pub const CHANGELOG_CLEAR: &str = "sheen.changelog_clear";
 /// Common prefix of the names above.
 pub const PREFIX: &str = "sheen.";
 /// Prefix for reading these attributes and those of `lustre.`. It leads to the same attribute, but

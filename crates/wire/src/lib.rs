@@ -29,6 +29,7 @@ pub mod ast;
 pub mod attr;
 pub mod auth;
 pub mod bulk;
+pub mod changelog;
 pub mod control;
 pub mod echo;
 pub mod entries;

@@ -411,6 +411,13 @@ pub enum Request {
     OwnSequences { sequences: Vec<(u64, Proof)> },
     /// Asks for capabilities for all objects of a file, as far as the caller may use it.
     Capabilities { fid: Fid },
+    /// Asks for durable records of the changelog, from number `start` on, of at most `bytes_max` in
+    /// total. Superuser only, and not for clients with limits (EPERM). The reply is `Bytes`:
+    /// [`crate::changelog::encode`]; without records if there are none yet.
+    Changelog { cred: Cred, start: u64, bytes_max: u32 },
+    /// A user of the changelog needs no records up to number `end` any more (0: up to the last
+    /// one). Superuser only. ENOENT: there is no such user. EINVAL: there is no such record yet.
+    ChangelogClear { cred: Cred, user: u32, end: u64 },
 }
 
 /// A file that a client has closed.
@@ -474,7 +481,7 @@ pub enum Reply {
         /// Whether this request created the file.
         created: bool,
     },
-    /// To `ReadLink` and `GetXattr`.
+    /// To `ReadLink`, `GetXattr` and `Changelog`.
     Bytes(Bytes),
     /// To `ListXattr`.
     Names(Vec<Bytes>),
@@ -550,6 +557,8 @@ impl Request {
                 | Recovered
                 | OwnSequences { .. }
                 | Capabilities { .. }
+                | Changelog { .. }
+                | ChangelogClear { .. }
         )
     }
 
@@ -617,6 +626,8 @@ impl Request {
             Recovered => "recovered",
             OwnSequences { .. } => "own_sequences",
             Capabilities { .. } => "capabilities",
+            Changelog { .. } => "changelog",
+            ChangelogClear { .. } => "changelog_clear",
         }
     }
 
@@ -640,7 +651,9 @@ impl Request {
             | RemoveXattr { cred, .. }
             | Paths { cred, .. }
             | TakeLayout { cred, .. }
-            | SwapLayouts { cred, .. } => Some(cred),
+            | SwapLayouts { cred, .. }
+            | Changelog { cred, .. }
+            | ChangelogClear { cred, .. } => Some(cred),
             AllocSeq
             | Root { .. }
             | GetAttr { .. }

@@ -4,6 +4,7 @@
 mod addresses;
 mod audit;
 mod caches;
+mod changelog;
 mod coherence;
 mod commands;
 mod damage;

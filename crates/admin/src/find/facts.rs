@@ -1,7 +1,7 @@
 //! The properties of an entry that can be tested, and the cost of fetching them.
 
 use sheen_layout::{Component, Composite, Layout, Spec, codec::Magic, flags, lmv::LmvUser};
-use sheen_wire::{FileKind, Project, Result, project};
+use sheen_wire::{FileKind, Project, Result, control, project};
 
 /// The request that a test needs, cheapest first. Its result serves all other tests as well.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -41,7 +41,7 @@ pub trait Facts {
 
     /// Project id. 0 outside Sheen.
     fn project(&mut self) -> Result<u32> {
-        let value = self.xattr(project::XATTR)?;
+        let value = self.xattr(&control::open_name(project::XATTR))?;
         Ok(value.and_then(|value| Project::decode(&value).ok()).unwrap_or_default().id)
     }
 }

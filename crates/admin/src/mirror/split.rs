@@ -29,6 +29,16 @@ pub fn split(fs: &dyn FileSystem, path: &Path, mirror: u16, target: Option<&Path
         let _ = fs.unlink(target);
     }
     done?;
+    let from = fs.resolve(path)?;
+    copy_project(fs, &from, target);
     // If this fails, only the owner has access to the new file.
-    fs.adopt(target, &fs.resolve(path)?)
+    fs.adopt(target, &from)
+}
+
+/// Gives the new file the project of the mirrored one, if this user may set projects.
+fn copy_project(fs: &dyn FileSystem, from: &Path, target: &Path) {
+    let (Ok(project), Ok(own)) = (fs.project(from), fs.project(target)) else { return };
+    if project != own {
+        let _ = fs.set_project(target, project);
+    }
 }

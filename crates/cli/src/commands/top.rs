@@ -32,8 +32,7 @@ pub fn run(args: &TopArgs) -> Result {
 /// Prints one table, or one document.
 async fn print(args: &TopArgs, rt: &Rt) -> Result {
     let before = sample(args, rt).await?;
-    rt.sleep(interval(args)).await;
-    let now = sample(args, rt).await?;
+    let now = next_sample(args, rt).await?;
     let report = Report::new(&before, &now);
     if !args.json {
         return to_stdout(&report.table());
@@ -45,29 +44,41 @@ async fn print(args: &TopArgs, rt: &Rt) -> Result {
 
 /// Redraws the table until the user presses `q`, or until SIGINT or SIGTERM.
 async fn live(args: &TopArgs, rt: &Rt) -> Result {
-    let mut before = sample(args, rt).await?;
     let mut signal = pin!(host::wait_for_signal());
+    // The first poll of `signal` installs the handlers, before the screen is entered. A signal
+    // without a handler would end the process there, and leave the terminal changed.
+    let mut before = tokio::select! {
+        biased;
+        asked = &mut signal => return asked,
+        first = sample(args, rt) => first?,
+    };
     let mut keys = keys();
     let screen = Screen::enter().context("cannot draw on the terminal")?;
+    let mut report = Report::without_rates(&before);
     loop {
-        let now = sample(args, rt).await?;
-        let lines = fitted(&Report::new(&before, &now).table(), screen.size());
+        let lines = fitted(&report.table(), screen.size());
         screen.draw(&lines).context("cannot draw on the terminal")?;
-        before = now;
-        let mut pause = pin!(rt.sleep(interval(args)));
-        loop {
+        let mut next = pin!(next_sample(args, rt));
+        let now = loop {
             tokio::select! {
                 biased;
                 asked = &mut signal => return asked,
                 key = keys.recv(), if !keys.is_closed() => if key == Some(QUIT) { return Ok(()) },
-                () = &mut pause => break,
+                now = &mut next => break now?,
             }
-        }
+        };
+        report = Report::new(&before, &now);
+        before = now;
     }
 }
 
-fn interval(args: &TopArgs) -> Duration {
-    Duration::from_secs(args.interval)
+/// Asks all processes after the interval.
+///
+/// # Errors
+/// No process runs here.
+async fn next_sample(args: &TopArgs, rt: &Rt) -> Result<Sample> {
+    rt.sleep(Duration::from_secs(args.interval)).await;
+    sample(args, rt).await
 }
 
 /// Asks all processes.

@@ -10,6 +10,7 @@
 //! `--fsname` is Sheen's own. Lustre's `lctl` speaks to the modules of one kernel. Sheen's reaches
 //! every file system of the machine, so a user must be able to select one.
 
+mod changelog;
 mod conf_param;
 mod del_ost;
 mod devices;
@@ -76,8 +77,9 @@ impl Interpreter for Tool<'_> {
     }
 
     fn execute(&mut self, words: &[OsString]) -> io::Result<i32> {
-        // `--fsname` is an option of one command.
+        // `--fsname` is an option of one command, and each command queries all processes.
         self.fsname = None;
+        self.processes.begin_command();
         let args: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let code = run(&args, self)?;
         self.out.flush()?;
@@ -132,6 +134,13 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         option if option.starts_with("--fsname=") => {
             with_fsname(option.split_once('=').map(|(_, name)| name), rest, tool)
         }
+        "changelog_register" | "changelog_deregister" => match tool.device.clone() {
+            Some(device) => changelog::run(name, &device, rest, tool),
+            None => {
+                writeln!(tool.err, "error: {name}: name the MDT first: lctl --device FSNAME-MDT0000 {name}")?;
+                Ok(usage::EXIT)
+            }
+        },
         "activate" | "deactivate" | "abort_recovery" => {
             if let Some(device) = tool.device.clone().filter(|_| rest.is_empty()) {
                 return with_device(&[device, name.clone()], tool);
@@ -154,7 +163,7 @@ fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         }
         "--list-commands" => {
             for row in usage::COMMANDS.chunks(4) {
-                row.iter().try_for_each(|(name, _)| write!(tool.out, "{name:<20}"))?;
+                row.iter().try_for_each(|(name, _)| write!(tool.out, "{name:<19} "))?;
                 writeln!(tool.out)?;
             }
             Ok(0)
@@ -168,11 +177,15 @@ fn with_device(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     match args {
         [device, name] if name == "activate" || name == "deactivate" => devices::set_active(device, name, tool),
         [device, name] if name == "abort_recovery" => devices::abort_recovery(device, tool),
+        [device, name, rest @ ..] if name == "changelog_register" || name == "changelog_deregister" => {
+            changelog::run(name, device, rest, tool)
+        }
         [device, rest @ ..] if device == "MGS" => command(rest, tool),
         _ => {
             writeln!(
                 tool.err,
-                "lctl: '--device DEVICE' must be followed by activate, deactivate or abort_recovery, and '--device MGS' by a command"
+                "lctl: '--device DEVICE' must be followed by activate, deactivate, abort_recovery, changelog_register or \
+                 changelog_deregister, and '--device MGS' by a command"
             )?;
             Ok(usage::EXIT)
         }

@@ -170,7 +170,8 @@ fn show(found: &Found, given: &ParsedArgs, out: &mut dyn Write) -> io::Result<()
     }
 }
 
-/// Returns a name as the options demand it: with `-p` as a path.
+/// Returns a name as the options demand it: with `-p` as a path, which is also a pattern that
+/// matches the parameter.
 fn shown_name(name: &str, given: &ParsedArgs) -> String {
     if given.has("p") { slashes(name) } else { name.to_owned() }
 }
@@ -181,6 +182,10 @@ fn shown_name(name: &str, given: &ParsedArgs) -> String {
 /// The output cannot be written.
 pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = patterns("set_param", &SET, args, tool)? else { return Ok(usage::EXIT) };
+    if given.has("d") && given.has("F") {
+        writeln!(tool.err, "set_param: -d cannot be combined with -F")?;
+        return options::wrong("set_param", tool);
+    }
     if given.has("d") && !given.has("P") {
         writeln!(tool.err, "warning: setting '-P' option with '-d'")?;
     }

@@ -11,6 +11,10 @@ pub trait Processes {
     /// Sends a request to all processes. Returns the replies of those that answer.
     fn ask(&self, request: &Request) -> Vec<Reply>;
 
+    /// Begins a command of the interactive mode: processes that did not answer the last one are
+    /// queried again.
+    fn begin_command(&self) {}
+
     /// Returns the processes that have not answered a request.
     fn silent(&self) -> Vec<Silent>;
 
@@ -22,8 +26,8 @@ pub trait Processes {
 
 /// The processes behind control sockets.
 ///
-/// A process that has not answered once is not queried again: a command that sends several requests
-/// waits for it and reports it once.
+/// A process that has not answered once is not queried again by the same command: a command that
+/// sends several requests waits for it and reports it once.
 pub struct Running<F> {
     sockets: F,
     greeting: Duration,
@@ -54,6 +58,11 @@ impl<F: Fn() -> Vec<PathBuf>> Processes for Running<F> {
         silent.extend(asked.silent);
         self.denied.set(self.denied.get() || asked.denied > 0);
         asked.replies
+    }
+
+    fn begin_command(&self) {
+        self.silent.borrow_mut().clear();
+        self.denied.set(false);
     }
 
     fn silent(&self) -> Vec<Silent> {

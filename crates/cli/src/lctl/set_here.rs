@@ -62,12 +62,56 @@ fn name_systems(pattern: &str, results: &[SetResult], tool: &mut Tool<'_>) -> io
     )
 }
 
-/// Lustre's messages name a parameter by its path.
+/// Returns the path of a parameter, as in Lustre's messages. An IPv4 address before `@`, as in a
+/// NID, retains its dots, so that the path still matches the parameter.
 pub fn slashes(name: &str) -> String {
-    name.replace('.', "/")
+    let parts: Vec<&str> = name.split('.').collect();
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    // The last number of the address may have a port.
+    let is_last_number = |part: &str| {
+        let address = part.split_once('@').map(|(address, _)| address.split_once(':').map_or(address, |(ip, _)| ip));
+        address.is_some_and(is_number)
+    };
+    // The first number may have a prefix: `MGC10.0.0.1@tcp`.
+    let ends_address = |last: usize| {
+        last >= 3
+            && parts.get(last).is_some_and(|part| is_last_number(part))
+            && is_number(parts[last - 1])
+            && is_number(parts[last - 2])
+            && parts[last - 3].ends_with(|c: char| c.is_ascii_digit())
+    };
+    let mut path = String::with_capacity(name.len());
+    for (i, part) in parts.iter().enumerate() {
+        if i > 0 {
+            path.push(if (i..i + 3).any(ends_address) { '.' } else { '/' });
+        }
+        path.push_str(part);
+    }
+    path
 }
 
 /// Returns the exit code after an error: the first error decides.
 pub fn first(code: i32, errno: Errno) -> i32 {
     if code == 0 { errno.0 } else { code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_retain_dots_of_addresses() {
+        for (name, path) in [
+            ("version", "version"),
+            ("osc.*.active", "osc/*/active"),
+            ("obdfilter.a-OST0000.exports.10.0.0.1@tcp.stats", "obdfilter/a-OST0000/exports/10.0.0.1@tcp/stats"),
+            ("exports.127.0.0.1:7988@tcp.uuid", "exports/127.0.0.1:7988@tcp/uuid"),
+            ("exports.0@lo.uuid", "exports/0@lo/uuid"),
+            ("mgc.MGC10.0.2.15@tcp.active", "mgc/MGC10.0.2.15@tcp/active"),
+            ("mgc/MGC10.0.2.15@tcp/active", "mgc/MGC10.0.2.15@tcp/active"),
+            ("a.1.2.3.4.b@c", "a/1/2/3/4/b@c"),
+        ] {
+            assert_eq!(slashes(name), path, "{name}");
+        }
+    }
 }

@@ -71,6 +71,10 @@ fn get_param_prints_values_in_every_format() {
         "mdt.sheen-MDT0000.md_stats=open  1\nmdt.sheen-MDT0000.md_stats=close 1\n"
     );
     assert_eq!(get("get_param -p -r -L obdfilter.*.blocksize"), "obdfilter/sheen-OST0000/blocksize=4096\n");
+    p[1].register("obdfilter/sheen-OST0000/exports/10.0.0.1@tcp/uuid", Param::text(|| "u".into()));
+    let path = "obdfilter/sheen-OST0000/exports/10.0.0.1@tcp/uuid";
+    assert_eq!(get("get_param -p -N obdfilter.*.exports.*.uuid"), format!("{path}\n"));
+    assert_eq!(lctl(&p, &format!("get_param -n {path}")).1, "u\n");
     assert_eq!(get("get_param --no-merge version").lines().count(), 2, "both processes have one");
 }
 
@@ -232,6 +236,9 @@ fn usage_errors_exit_4_with_the_usage() {
     let (code, out, err) = lctl(&p, "set_param -x a=1");
     assert_eq!((code, err.as_str()), (4, "set_param: unrecognized option '-x'\n"));
     assert!(out.contains("usage: set_param"));
+    let (code, out, err) = lctl(&p, "set_param -P -d -F settings");
+    assert_eq!((code, err.as_str()), (4, "set_param: -d cannot be combined with -F\n"));
+    assert!(out.contains("usage: set_param"));
     assert_eq!(lctl(&p, "nosuchcmd").0, 1);
     assert_eq!(lctl(&p, "--version").1, format!("lctl {}\n", env!("CARGO_PKG_VERSION")));
     assert!(lctl(&p, "help dl").1.contains("usage: dl"));
@@ -314,6 +321,24 @@ fn lctl_reports_a_stopped_process_and_prints_the_others() {
     assert!(code == 2 && err.ends_with(named) && !err.contains("no Sheen process"), "{err}");
     drop(hung);
     assert!(run("get_param version").2.contains("no Sheen process"));
+}
+
+#[test]
+fn interactive_lctl_queries_processes_again_that_did_not_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let _control = Control::serve_in(dir.path(), &processes()[1]).unwrap();
+    let hung = UnixListener::bind(dir.path().join("4000000001.sock")).unwrap();
+    let processes = Running::new(|| control::sockets_in(dir.path()), Duration::from_secs(3));
+    let execute = || {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut tool = Tool { processes: &processes, fsname: None, device: None, out: &mut out, err: &mut err };
+        assert_eq!(tool.execute(&["list_nids".into()]).unwrap(), 0);
+        assert_eq!(out, b"127.0.0.1@tcp\n");
+        String::from_utf8(err).unwrap()
+    };
+    assert!(execute().contains("process 4000000001 does not answer"));
+    drop(hung);
+    assert_eq!(execute(), "");
 }
 
 #[test]

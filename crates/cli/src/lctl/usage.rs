@@ -143,6 +143,21 @@ print the state of the check of an MDT or OST, and what was found
 usage: lfsck_query {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]]
        lfsck_query {-A|--all}
 ";
+const CHANGELOG_REGISTER: &str = "\
+register a new user of the changelog of an MDT
+Run it where the MDT runs. It prints the id of the user, for
+'lfs changelog_clear' and changelog_deregister. The MDT holds the records
+of changes until all users have cleared them.
+usage: --device FSNAME-MDT0000 changelog_register [-n] [--user|-u NAME]
+                                                  [--mask|-m MASK]
+  -n  print only the id
+  -u  a name that becomes a part of the id
+  -m  types of records: 'CREAT UNLNK', or '+ATIME -CLOSE' to change the default
+";
+const CHANGELOG_DEREGISTER: &str = "\
+deregister a user of the changelog of an MDT
+usage: --device FSNAME-MDT0000 changelog_deregister {ID | --user|-u NAME}
+";
 const DEL_OST: &str = "\
 permanently remove an OST from a file system
 Run it where the MGS runs. The OST must be deactivated before:
@@ -264,6 +279,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("activate", ACTIVATE),
     ("deactivate", DEACTIVATE),
     ("abort_recovery", ABORT_RECOVERY),
+    ("changelog_register", CHANGELOG_REGISTER),
+    ("changelog_deregister", CHANGELOG_DEREGISTER),
     ("lfsck_start", LFSCK_START),
     ("lfsck_stop", LFSCK_STOP),
     ("lfsck_query", LFSCK_QUERY),

@@ -2,13 +2,10 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
-    time::Duration,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
 };
 
 use sheen_lnet::{Nid, NidName};
-use sheen_rt::{RealOptions, Rt};
-use sheen_wire::Errno;
 
 use super::{options, tool::Tool, usage};
 use crate::lfs::getopt::Spec;
@@ -16,8 +13,6 @@ use crate::lfs::getopt::Spec;
 const WHICH_NID: Spec = Spec { short: "", long: &[] };
 /// Exit code if no NID can be used, as in Lustre.
 const EXIT_NONE: i32 = 1;
-/// Time limit for the end of the runtime.
-const END_WAIT: Duration = Duration::from_millis(100);
 
 /// `which_nid NID...`
 ///
@@ -38,35 +33,35 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             }
         }
     }
-    match choose(&names) {
-        Ok(Some(nid)) => {
+    let nids: Vec<Nid> = names.iter().flat_map(resolve).collect();
+    match nearest(&nids, source_address) {
+        Some(nid) => {
             writeln!(tool.out, "{nid}")?;
             Ok(0)
         }
-        Ok(None) => {
+        None => {
             writeln!(tool.err, "No reachable NID")?;
             Ok(EXIT_NONE)
-        }
-        Err(e) => {
-            writeln!(tool.err, "error: which_nid: cannot look up routes: {e}")?;
-            Ok(Errno::from(e).0)
         }
     }
 }
 
-/// Returns the nearest of the NIDs. Host names without an address are left out.
-fn choose(names: &[NidName]) -> io::Result<Option<Nid>> {
-    let (runtime, rt) = Rt::real(RealOptions { worker_threads: 1, ..RealOptions::default() })?;
-    let nids = runtime.block_on(async {
-        let mut nids = Vec::new();
-        for name in names {
-            nids.extend(name.resolve(&rt).await.unwrap_or_default());
+/// Returns the NIDs of a name: none of a host without an address.
+fn resolve(name: &NidName) -> Vec<Nid> {
+    match name {
+        NidName::Lo => vec![Nid::Lo],
+        NidName::Tcp { host, port } => {
+            (host.as_str(), *port).to_socket_addrs().map_or_else(|_| Vec::new(), |found| found.map(Nid::Tcp).collect())
         }
-        nids
-    });
-    let nearest = nearest(&nids, |to| rt.source_address(to).ok());
-    runtime.shutdown(END_WAIT);
-    Ok(nearest)
+    }
+}
+
+/// Returns this host's address for packets to an address. Connecting a UDP socket sends nothing.
+fn source_address(to: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// Returns the first NID of the smallest distance. `source`: this host's address for packets to an

@@ -30,8 +30,9 @@ use super::{
     tool::{Tool, keep_first, text},
     usage::MIGRATE,
 };
-use job::Job;
-pub use mdt::to_mdts;
+pub use job::Job;
+pub use mdt::run as run_on_mdts;
+pub use names::Names;
 use names::{names, report_unread_names};
 use options::OPTIONS;
 use progress::Progress;
@@ -78,7 +79,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     };
     if !job.mdts.is_empty() {
         // With -m, the stripe options describe striping over MDTs.
-        return mdt::run(tool, names, &job, asked.sets && asked.draft.count != Some(1));
+        return mdt::run(tool, "migrate", names, &job, asked.sets && asked.draft.count != Some(1));
     }
     if asked.delete || asked.add || asked.del || asked.set {
         return report(tool, Wrong::Call("lfs migrate migrate: cannot add, delete or change components".to_owned()));

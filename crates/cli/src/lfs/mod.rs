@@ -9,6 +9,7 @@
 //! * A failure exits with its errno.
 //! * With several operands, the first failure decides the exit code.
 
+mod changelog;
 mod check;
 mod data_version;
 mod df;
@@ -112,6 +113,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "getsom", usage: getsom::USAGE, run: getsom::run },
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
     Command { name: "project", usage: project::USAGE, run: project::run },
+    Command { name: "changelog", usage: changelog::USAGE, run: changelog::run },
+    Command { name: "changelog_clear", usage: changelog::CLEAR_USAGE, run: changelog::clear },
 ];
 
 /// Returns the name and the usage text of each command.
@@ -186,7 +189,7 @@ fn version(tool: &mut Tool, _: &[OsString]) -> i32 {
 fn list_commands(tool: &mut Tool, _: &[OsString]) -> i32 {
     for row in COMMANDS.chunks(4) {
         for command in row {
-            tool.print(format_args!("{:<20}", command.name));
+            tool.print(format_args!("{:<19} ", command.name));
         }
         tool.print(format_args!("\n"));
     }

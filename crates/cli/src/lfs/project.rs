@@ -9,11 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_wire::{Errno, FileKind, Project, project::ID_MAX};
+use sheen_wire::{FileKind, Project, project::ID_MAX};
 
 use super::{
     getopt::{self, Item, Value},
-    numbers::parse_unsigned,
     tool::{Tool, text},
 };
 
@@ -50,7 +49,8 @@ usage: project [-d|--directory] [-r|--recursive] FILE|DIRECTORY...
 
 ";
 
-/// Exit code of a failure, whatever its errno, as in Lustre.
+/// Exit code if lstat(2) or the change of a project failed, whatever the errno, as in Lustre. All
+/// other failures exit with their errno.
 const EXIT_FAILURE: i32 = 1;
 
 /// The operation of a call.
@@ -85,8 +85,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     };
     let mut code = 0;
     for path in &paths {
-        if operand(tool, Path::new(path), &asked).is_err() {
-            code = EXIT_FAILURE;
+        if let Err(failed) = operand(tool, Path::new(path), &asked)
+            && code == 0
+        {
+            code = failed;
         }
     }
     code
@@ -139,7 +141,8 @@ fn option(asked: &mut ProjectOptions, id: &str, value: &str) -> Result<(), Strin
         "d" => asked.directory = true,
         "k" => asked.keep = true,
         "p" => {
-            let number = parse_unsigned(value).and_then(|id| u32::try_from(id).ok()).filter(|id| *id <= ID_MAX);
+            // Decimal only, as in Lustre: `010` is 10.
+            let number = value.parse::<u32>().ok().filter(|id| *id <= ID_MAX);
             asked.id = Some(number.ok_or_else(|| format!("invalid project id '{value}'"))?);
         }
         "r" => asked.recursive = true,
@@ -155,25 +158,25 @@ fn check_options(asked: &ProjectOptions) -> Result<(), String> {
         Action::Check if asked.keep => ("-k", "-c"),
         Action::Clear if asked.print0 => ("-0", "-C"),
         Action::Clear if asked.id.is_some() => ("-p", "-C"),
+        Action::Set if asked.print0 => ("-0", "-s"),
+        Action::Set if asked.keep => ("-k", "-s"),
         Action::List if asked.print0 => return Err("lfs: '-0' is useless for list operations".to_owned()),
-        Action::List if asked.keep => return Err("lfs: '-k' is useless for list operations".to_owned()),
-        Action::Set if asked.print0 => return Err("lfs: '-0' is useless for set operations".to_owned()),
-        Action::Set if asked.keep => return Err("lfs: '-k' is useless for set operations".to_owned()),
         _ => return Ok(()),
     };
     Err(format!("lfs: '{useless}' is useless together with '{with}'"))
 }
 
-/// Works on an operand, and on the entries that it stands for. A failure does not stop the work on
-/// other entries. Failures are reported.
-fn operand(tool: &mut Tool, path: &Path, asked: &ProjectOptions) -> Result<(), Errno> {
+/// Works on an operand, and on the entries that it stands for. If the operand itself fails, its
+/// entries stay as they are. A failure of an entry does not stop the work on others. Failures are
+/// reported. The error is the exit code of the first one.
+fn operand(tool: &mut Tool, path: &Path, asked: &ProjectOptions) -> Result<(), i32> {
     let is_dir = kind(tool, path)? == FileKind::Dir;
     let alone = !is_dir || asked.directory;
     let mut tree = None;
-    let mut done = Ok(());
     if alone || asked.action != Action::List {
-        done = file(tool, path, is_dir, asked, &mut tree);
+        file(tool, path, is_dir, asked, &mut tree)?;
     }
+    let mut done = Ok(());
     let mut dirs: VecDeque<PathBuf> = (!alone).then(|| path.to_owned()).into_iter().collect();
     while let Some(dir) = dirs.pop_front() {
         done = done.and(directory(tool, &dir, asked, &mut tree, &mut dirs));
@@ -189,9 +192,10 @@ fn directory(
     asked: &ProjectOptions,
     tree: &mut Option<u32>,
     dirs: &mut VecDeque<PathBuf>,
-) -> Result<(), Errno> {
-    let mut names = tool.fs.list(dir).inspect_err(|e| {
+) -> Result<(), i32> {
+    let mut names = tool.fs.list(dir).map_err(|e| {
         tool.complain(format_args!("lfs: failed to opendir '{}': {e}", dir.display()));
+        e.0
     })?;
     names.sort_unstable();
     let mut done = Ok(());
@@ -210,23 +214,19 @@ fn directory(
 }
 
 /// Returns the type of a file, without following a symbolic link.
-fn kind(tool: &mut Tool, path: &Path) -> Result<FileKind, Errno> {
-    tool.fs.kind(path, false).inspect_err(|e| {
+fn kind(tool: &mut Tool, path: &Path) -> Result<FileKind, i32> {
+    tool.fs.kind(path, false).map_err(|e| {
         tool.complain(format_args!("lfs: failed to lstat '{}': {e}", path.display()));
+        EXIT_FAILURE
     })
 }
 
 /// Works on one file. `tree`: the id with which a check without `-p` compares; that of the first
 /// file.
-fn file(
-    tool: &mut Tool,
-    path: &Path,
-    is_dir: bool,
-    asked: &ProjectOptions,
-    tree: &mut Option<u32>,
-) -> Result<(), Errno> {
-    let project = tool.fs.project(path).inspect_err(|e| {
+fn file(tool: &mut Tool, path: &Path, is_dir: bool, asked: &ProjectOptions, tree: &mut Option<u32>) -> Result<(), i32> {
+    let project = tool.fs.project(path).map_err(|e| {
         tool.complain(format_args!("lfs: failed to get xattr for '{}': {e}", path.display()));
+        e.0
     })?;
     let wanted = match asked.action {
         Action::List => {
@@ -246,8 +246,9 @@ fn file(
     if wanted == project {
         return Ok(());
     }
-    tool.fs.set_project(path, wanted).inspect_err(|e| {
+    tool.fs.set_project(path, wanted).map_err(|e| {
         tool.complain(format_args!("lfs: failed to set xattr for '{}': {e}", path.display()));
+        EXIT_FAILURE
     })
 }
 

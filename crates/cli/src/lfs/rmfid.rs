@@ -3,6 +3,9 @@
 //! The MDT returns the paths of the file, as for `lfs fid2path`: only the superuser may ask. Each
 //! name is removed like by unlink(2), so the kernel and the MDT check permissions. A name that was
 //! given to another file meanwhile is not removed.
+//!
+//! Of a file with very many names, the MDT stores only some. If the file still has names after the
+//! stored ones are removed, the command fails.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_wire::{Errno, Fid, FileKind, Result, control};
+use sheen_wire::{Errno, Fid, Result, control};
 
 use super::tool::{Tool, keep_first, text};
 
@@ -20,8 +23,10 @@ Remove file(s) by FID(s)\n\
 usage: rmfid <fsname|rootpath> <fid> ...\n\
 ";
 
-/// Exit code for an invalid FID, as in Lustre.
-const EXIT_INVALID_FID: i32 = 1;
+/// Directory of a mount that has every file by its FID. A mounted subdirectory has none.
+const BY_FID: &str = ".lustre/fid";
+/// Number of times that the names are looked up. A file gets new names while some are removed.
+const ROUNDS_MAX: usize = 16;
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
@@ -31,21 +36,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
         return tool.usage(USAGE, format_args!("lfs rmfid: unrecognized option '{}'", option.display()));
     }
-    let Some((device, given)) = args.split_first() else {
+    let Some((device, fids)) = args.split_first() else {
         return tool.usage(USAGE, format_args!("lfs rmfid: missing dirname"));
     };
-    // An invalid FID is reported before any file is removed.
-    let mut fids = Vec::with_capacity(given.len());
-    for fid in given {
-        let Ok(fid) = text(fid).parse::<Fid>() else {
-            tool.complain(format_args!("lfs rmfid: unrecognized FID: {}", fid.display()));
-            return EXIT_INVALID_FID;
-        };
-        fids.push(fid);
-    }
-    // As in Lustre, no FID is no error.
     if fids.is_empty() {
-        return 0;
+        return tool.usage(USAGE, format_args!("lfs rmfid: missing FID"));
     }
     let mount = match find_mount(tool, device) {
         Ok(mount) => mount,
@@ -55,9 +50,15 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     };
     let mut code = 0;
-    for fid in fids {
+    for given in fids {
+        let Ok(fid) = text(given).parse::<Fid>() else {
+            tool.complain(format_args!("lfs rmfid: Wrong FID format '{}'", given.display()));
+            keep_first(&mut code, Errno::EINVAL);
+            continue;
+        };
         if let Err(e) = remove(tool, &mount, fid) {
-            tool.complain(format_args!("lfs rmfid: cannot remove {fid}: {e}"));
+            let hint = hint(e, &mount, fid);
+            tool.complain(format_args!("lfs rmfid: cannot remove {fid}: {e}{hint}"));
             keep_first(&mut code, e);
         }
     }
@@ -74,52 +75,105 @@ fn find_mount(tool: &mut Tool, device: &OsStr) -> Result<PathBuf> {
     }
 }
 
-/// Removes all names of a file, also those that it gets meanwhile. EISDIR: it is a directory.
-/// EBUSY: it was renamed during each attempt to remove a name.
+/// Returns how to find the names that an error leaves.
+fn hint(e: Errno, mount: &Path, fid: Fid) -> String {
+    let why = match e {
+        Errno::EMLINK => "the MDT does not store its other names",
+        Errno::EOVERFLOW | Errno::ERANGE | Errno::E2BIG => "the path of a name is too long",
+        _ => return String::new(),
+    };
+    let mount = mount.display();
+    format!(": {why}; 'find {mount} -samefile {mount}/{BY_FID}/{fid}' finds its names")
+}
+
+/// Removes all names of a file, also those that it gets meanwhile.
+///
+/// * EISDIR: it is a directory.
+/// * EBUSY: it had other names after each of [`ROUNDS_MAX`] attempts.
+/// * EMLINK: it has names that the MDT does not store.
+/// * EOVERFLOW: the path of a name is too long.
 fn remove(tool: &Tool, mount: &Path, fid: Fid) -> Result<()> {
-    let mut names = paths(tool, mount, fid)?;
-    loop {
-        let mut removed = false;
-        for name in &names {
-            removed |= remove_name(tool, name, fid)?;
-        }
-        names = match paths(tool, mount, fid) {
-            Err(Errno::ENOENT) => return Ok(()),
-            Ok(_) if !removed => return Err(Errno::EBUSY),
+    let mut removed = false;
+    for _ in 0..ROUNDS_MAX {
+        let names = match names(tool, mount, fid) {
+            Err(Errno::ENOENT) if removed => return Ok(()),
             names => names?,
         };
+        if names.is_empty() {
+            return match has_names(tool, mount, fid)? {
+                true => Err(Errno::EMLINK),
+                // A program has the file open, or other names are above the mounted directory.
+                false if removed => Ok(()),
+                false => Err(Errno::ENOENT),
+            };
+        }
+        for name in &names {
+            match tool.fs.unlink_fid(mount, name, fid) {
+                Ok(()) => removed = true,
+                // The file no longer has this name.
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ESTALE) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Err(Errno::EBUSY)
+}
+
+/// Returns whether a file has names. With a mounted subdirectory it is unknown: `false`.
+fn has_names(tool: &Tool, mount: &Path, fid: Fid) -> Result<bool> {
+    match tool.fs.nlink(&mount.join(BY_FID).join(fid.to_string())) {
+        Err(Errno::ENOENT | Errno::ESTALE) => Ok(false),
+        nlink => Ok(nlink? > 0),
     }
 }
 
-/// Returns the absolute paths of a file.
+/// Returns the stored names of a file, as paths below the mount.
+fn names(tool: &Tool, mount: &Path, fid: Fid) -> Result<Vec<PathBuf>> {
+    match paths(tool, mount, fid) {
+        Err(e @ (Errno::EOVERFLOW | Errno::ERANGE | Errno::E2BIG)) => names_by_parent(tool, mount, fid, e),
+        names => names,
+    }
+}
+
+/// Returns the paths of a file that the MDT returns in one reply. EOVERFLOW: one is too long.
+/// ERANGE, E2BIG: all together are.
 fn paths(tool: &Tool, mount: &Path, fid: Fid) -> Result<Vec<PathBuf>> {
     let value = match tool.fs.get(mount, &format!("{}{fid}", control::PATHS_PREFIX)) {
         Err(Errno::ENODATA) => return Err(Errno::ENOENT),
         value => value?,
     };
-    let paths = control::decode_paths(&value);
-    if paths.is_empty() {
-        return Err(Errno::ENOENT);
-    }
-    Ok(paths.into_iter().map(|path| mount.join(OsStr::from_bytes(path))).collect())
+    Ok(control::decode_paths(&value).into_iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
 }
 
-/// Removes one name. Returns whether the file still had it.
-fn remove_name(tool: &Tool, name: &Path, fid: Fid) -> Result<bool> {
-    let done = match tool.fs.kind(name, false) {
-        Ok(FileKind::Dir) => Err(Errno::EISDIR),
-        Ok(_) => tool.fs.unlink_fid(name, fid),
-        Err(e) => Err(e),
-    };
-    match done {
-        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => Ok(false),
-        done => done.map(|()| true),
+/// As [`names`], with one request for each directory. Leaves out names in directories whose paths
+/// are too long. Returns `too_long` if no other name is stored.
+fn names_by_parent(tool: &Tool, mount: &Path, fid: Fid, too_long: Errno) -> Result<Vec<PathBuf>> {
+    let by_fid = mount.join(BY_FID).join(fid.to_string());
+    let value = tool.fs.get(&by_fid, control::PARENTS).map_err(|_| too_long)?;
+    let mut names = Vec::new();
+    for entry in control::decode_paths(&value) {
+        let (parent, name) = parent_and_name(entry).ok_or(Errno::EPROTO)?;
+        match paths(tool, mount, parent) {
+            Ok(dirs) => names.extend(dirs.first().map(|dir| dir.join(name))),
+            Err(Errno::ENOENT | Errno::EOVERFLOW) => {}
+            Err(e) => return Err(e),
+        }
     }
+    if names.is_empty() { Err(too_long) } else { Ok(names) }
+}
+
+/// Splits an entry of [`control::PARENTS`].
+fn parent_and_name(entry: &[u8]) -> Option<(Fid, &OsStr)> {
+    let slash = entry.iter().position(|byte| *byte == b'/')?;
+    let parent = text(OsStr::from_bytes(&entry[..slash])).parse().ok()?;
+    Some((parent, OsStr::from_bytes(&entry[slash + 1..])))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Fake, check_case, lfs};
+    use sheen_wire::control;
+
+    use super::super::testing::{Fake, OVERFLOW, check_case, lfs};
 
     fn fake() -> Fake {
         let mut fake = Fake::new("/mnt/c1");
@@ -127,6 +181,7 @@ mod tests {
             fake.file(path, &format!("[0x200000402:{fid}:0x0]"), None);
         }
         fake.dir("d");
+        fake.attribute("d", control::FID, b"[0x200000402:0x13:0x0]");
         for (fid, paths) in [("0x10", "t/a\0t/link\0"), ("0x11", "t/b\0"), ("0x13", "t/d\0"), ("0x14", "t/other\0")] {
             fake.attribute("/mnt/c1", &format!("sheen.paths.[0x200000402:{fid}:0x0]"), paths.as_bytes());
         }
@@ -139,7 +194,6 @@ mod tests {
         check_case(&mut fake, "$ lfs rmfid /mnt/c1 [0x200000402:0x10:0x0]\n[exit 0]\n");
         check_case(&mut fake, "$ lfs rmfid lustre 0x200000402:0x11:0x0\n[exit 0]\n");
         assert_eq!(["a", "link", "b", "other"].map(|path| fake.exists(path)), [false, false, false, true]);
-        check_case(&mut fake, "$ lfs rmfid .\n[exit 0]\n");
     }
 
     #[test]
@@ -159,12 +213,67 @@ lfs rmfid: cannot remove [0x200000402:0x14:0x0]: Device or resource busy
     }
 
     #[test]
-    fn rmfid_refuses_bad_calls_before_it_removes_a_file() {
+    fn rmfid_fails_if_the_file_has_names_that_are_not_stored() {
+        let mut fake = fake();
+        fake.file("unstored", "[0x200000402:0x11:0x0]", None);
+        for stored in ["b", "unstored"] {
+            assert!(fake.exists(stored));
+            check_case(
+                &mut fake,
+                "$ lfs rmfid . [0x200000402:0x11:0x0]
+[exit 31]
+--- stderr
+lfs rmfid: cannot remove [0x200000402:0x11:0x0]: Too many links: the MDT does not store its other names; \
+'find /mnt/c1 -samefile /mnt/c1/.lustre/fid/[0x200000402:0x11:0x0]' finds its names
+",
+            );
+            assert_eq!(["b", "unstored"].map(|path| fake.exists(path)), [false, true]);
+        }
+    }
+
+    #[test]
+    fn rmfid_removes_other_names_if_a_path_is_too_long() {
+        let mut fake = fake();
+        let fid = "[0x200000402:0x16:0x0]";
+        for name in ["near", "far"] {
+            fake.file(name, fid, None);
+        }
+        fake.file(&format!("/mnt/c1/.lustre/fid/{fid}"), fid, None);
+        let parents = |parents: &[u8], fake: &mut Fake| {
+            fake.attribute(&format!("/mnt/c1/.lustre/fid/{fid}"), control::PARENTS, parents);
+        };
+        parents(b"[0x200000402:0x77:0x0]/near\0[0x200000402:0x78:0x0]/far\0", &mut fake);
+        fake.attribute("/mnt/c1", &format!("sheen.paths.{fid}"), OVERFLOW);
+        fake.attribute("/mnt/c1", "sheen.paths.[0x200000402:0x77:0x0]", b"t\0");
+        fake.attribute("/mnt/c1", "sheen.paths.[0x200000402:0x78:0x0]", OVERFLOW);
+        check_case(
+            &mut fake,
+            "$ lfs rmfid . [0x200000402:0x16:0x0]
+[exit 75]
+--- stderr
+lfs rmfid: cannot remove [0x200000402:0x16:0x0]: Value too large for defined data type: the path of a name is too \
+long; 'find /mnt/c1 -samefile /mnt/c1/.lustre/fid/[0x200000402:0x16:0x0]' finds its names
+",
+        );
+        assert_eq!(["near", "far"].map(|path| fake.exists(path)), [false, true]);
+        parents(b"[0x200000402:0x77:0x0]/far\0", &mut fake);
+        check_case(&mut fake, "$ lfs rmfid . [0x200000402:0x16:0x0]\n[exit 0]\n");
+        assert!(!fake.exists("far"));
+    }
+
+    #[test]
+    fn rmfid_reports_wrong_fids_and_removes_the_others() {
         let mut fake = fake();
         check_case(
             &mut fake,
-            "$ lfs rmfid /mnt/c1 [0x200000402:0x10:0x0] a\n[exit 1]\n--- stderr\nlfs rmfid: unrecognized FID: a\n",
+            "$ lfs rmfid /mnt/c1 a [0x200000402:0x10:0x0]\n[exit 22]\n--- stderr\nlfs rmfid: Wrong FID format 'a'\n",
         );
+        assert_eq!(["a", "link"].map(|path| fake.exists(path)), [false, false]);
+    }
+
+    #[test]
+    fn rmfid_refuses_bad_calls() {
+        let mut fake = fake();
         for (device, code, text) in
             [("/tmp", 25, "Inappropriate ioctl for device"), ("nosuch", 2, "No such file or directory")]
         {
@@ -177,7 +286,10 @@ lfs rmfid: cannot remove FIDs: {text}
                 ),
             );
         }
-        assert_eq!((lfs(&mut fake, "lfs rmfid").0, lfs(&mut fake, "lfs rmfid -x /mnt/c1").0), (4, 4));
+        for line in ["lfs rmfid", "lfs rmfid .", "lfs rmfid -x /mnt/c1"] {
+            let (code, out, _) = lfs(&mut fake, line);
+            assert!(code == 4 && out.contains("usage: rmfid"), "{line}: {out}");
+        }
         assert!(fake.exists("a"));
     }
 }

@@ -28,6 +28,8 @@ const CWD: &str = "/mnt/c1/t";
 const INSTANCE: &str = "ff3298de21e05800";
 /// Attribute of a directory that the caller may not read.
 pub const UNREADABLE: &str = "test.unreadable";
+/// Value of an attribute that the mount refuses with EOVERFLOW.
+pub const OVERFLOW: &[u8] = b"test.overflow";
 
 struct Node {
     kind: FileKind,
@@ -146,6 +148,15 @@ impl Fake {
         }
         self.advised.borrow_mut().push(format!("{} {what}", path.display()));
         Ok(())
+    }
+
+    /// Returns the number of names of a file.
+    fn names_of(&self, fid: Fid) -> u32 {
+        let (fid, by_fid) = (fid.to_string(), self.mount.join(".lustre"));
+        let nodes = self.nodes.borrow();
+        let named = nodes.iter().filter(|(path, _)| !path.starts_with(&by_fid));
+        let is_it = |node: &Node| node.attributes.get(control::FID).is_some_and(|own| *own == fid.as_bytes());
+        named.filter(|(_, node)| is_it(node)).count() as u32
     }
 
     fn fresh_fid(&self) -> Fid {
@@ -285,7 +296,10 @@ impl FileSystem for Fake {
             control::MOUNT => Ok(serde_json::to_vec(&self.info()).unwrap()),
             control::DF => Ok(serde_json::to_vec(&self.targets).unwrap()),
             control::CHECK => Ok(serde_json::to_vec(&self.imports()).unwrap()),
-            _ => self.nodes.borrow()[&path].attributes.get(name).cloned().ok_or(Errno::ENODATA),
+            _ => match self.nodes.borrow()[&path].attributes.get(name) {
+                Some(value) if value == OVERFLOW => Err(Errno::EOVERFLOW),
+                value => value.cloned().ok_or(Errno::ENODATA),
+            },
         }
     }
 
@@ -398,18 +412,34 @@ impl FileSystem for Fake {
         self.nodes.borrow_mut().remove(&absolute(path)).map(|_| ()).ok_or(Errno::ENOENT)
     }
 
-    /// The name is also removed from the paths that the mount returns for the FID.
-    fn unlink_fid(&self, path: &Path, fid: Fid) -> Result<()> {
-        if self.fid(path)? != fid {
+    fn nlink(&self, path: &Path) -> Result<u32> {
+        let fid = path.file_name().and_then(|name| name.to_str()?.parse::<Fid>().ok());
+        fid.map(|fid| self.names_of(fid)).ok_or(Errno::ENOENT)
+    }
+
+    /// The name is also removed from the paths and parents that the mount returns for the FID.
+    fn unlink_fid(&self, mount: &Path, path: &Path, fid: Fid) -> Result<()> {
+        let full = mount.join(path);
+        if self.fid(&full)? != fid {
             return Err(Errno::ESTALE);
         }
-        self.unlink(path)?;
-        let removed = path.strip_prefix(&self.mount).unwrap_or(path).as_os_str().as_encoded_bytes();
+        if self.kind(&full, false)? == FileKind::Dir {
+            return Err(Errno::EISDIR);
+        }
+        self.unlink(&full)?;
+        let is_last = self.names_of(fid) == 0;
         let mut nodes = self.nodes.borrow_mut();
-        let root = nodes.get_mut(&self.mount).unwrap();
-        if let Some(paths) = root.attributes.get_mut(&format!("{}{fid}", control::PATHS_PREFIX)) {
-            let left = control::decode_paths(paths).into_iter().filter(|path| *path != removed);
-            *paths = left.flat_map(|path| [path, &b"\0"[..]].concat()).collect();
+        let by_fid = self.mount.join(".lustre/fid").join(fid.to_string());
+        if let Some(parents) = nodes.get_mut(&by_fid).and_then(|node| node.attributes.get_mut(control::PARENTS)) {
+            let end = format!("/{}", path.file_name().unwrap().display());
+            *parents = without(parents, |entry| entry.ends_with(end.as_bytes()));
+        }
+        let (root, name) = (nodes.get_mut(&self.mount).unwrap(), format!("{}{fid}", control::PATHS_PREFIX));
+        let is_overflow = root.attributes.get(&name).is_some_and(|paths| paths == OVERFLOW);
+        if is_overflow && is_last {
+            root.attributes.remove(&name);
+        } else if let Some(paths) = root.attributes.get_mut(&name).filter(|_| !is_overflow) {
+            *paths = without(paths, |entry| entry == path.as_os_str().as_encoded_bytes());
         }
         Ok(())
     }
@@ -465,6 +495,12 @@ impl FileSystem for Fake {
     fn answers(&self, points: &[PathBuf], _: &'static str, _: Duration) -> Vec<bool> {
         points.iter().map(|point| self.stopped.iter().all(|mount| mount.point != *point)).collect()
     }
+}
+
+/// Removes entries from a list that [`control::decode_paths`] decodes.
+fn without(list: &[u8], is_removed: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let left = control::decode_paths(list).into_iter().filter(|entry| !is_removed(entry));
+    left.flat_map(|entry| [entry, &b"\0"[..]].concat()).collect()
 }
 
 /// Runs a command line that begins with `lfs`. Returns the exit code, stdout and stderr.

@@ -19,7 +19,7 @@ const WHAT_WIDTH: usize = 64;
 /// All that one screen shows.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Seconds to which the rates apply.
+    /// Seconds to which the rates apply; 0: there are no rates.
     interval_secs: f64,
     /// Number of processes that have answered.
     processes: usize,
@@ -39,24 +39,41 @@ impl Report {
         let interval_secs = now.at.duration_since(before.at).as_secs_f64();
         Report {
             interval_secs,
+            targets: Rates::between(&before.targets, &now.targets, interval_secs),
+            jobs: Rates::between(&before.jobs, &now.jobs, interval_secs),
+            ..Report::without_rates(now)
+        }
+    }
+
+    /// Creates the report of the first sample.
+    pub fn without_rates(now: &Sample) -> Report {
+        Report {
+            interval_secs: 0.0,
             processes: now.processes,
             left_out: now.silent.iter().map(|silent| format!("{silent} and is left out")).collect(),
             waits: now.waits.clone(),
-            targets: Rates::between(&before.targets, &now.targets, interval_secs),
-            jobs: Rates::between(&before.jobs, &now.jobs, interval_secs),
+            targets: Vec::new(),
+            jobs: Vec::new(),
         }
     }
 
     /// Returns the table.
     pub fn table(&self) -> String {
         let (processes, waits) = (self.processes, self.waits.len());
-        let mut out = format!("processes: {processes}  waits: {waits}  interval: {:.1} s\n", self.interval_secs);
-        for message in &self.left_out {
+        let mut out = format!("processes: {processes}  waits: {waits}");
+        let has_rates = self.interval_secs > 0.0;
+        if has_rates {
             // Writing to a string cannot fail.
-            let _ = writeln!(out, "{message}");
+            let _ = write!(out, "  interval: {:.1} s", self.interval_secs);
         }
         out.push('\n');
-        push_rates(&mut out, "TARGET", self.targets.iter());
+        for message in &self.left_out {
+            let _ = writeln!(out, "{message}");
+        }
+        if has_rates {
+            out.push('\n');
+            push_rates(&mut out, "TARGET", self.targets.iter());
+        }
         let mut jobs: Vec<&Rates> = self.jobs.iter().filter(|job| !job.is_idle()).collect();
         let requests = |job: &Rates| job.reads + job.writes + job.operations;
         jobs.sort_by(|a, b| requests(b).total_cmp(&requests(a)));
@@ -123,6 +140,7 @@ fn what_for(wait: &Wait) -> String {
         WaitKind::Connection => format!("connection to {target} ({state})"),
         WaitKind::Recovery => format!("recovery of {target}"),
         WaitKind::Reply => format!("reply to {request} from {target} ({state})"),
+        WaitKind::Other => format!("event of an unknown kind at {target}"),
     }
 }
 
@@ -190,6 +208,13 @@ mod tests {
         assert!(line.ends_with("01234567 10.0.0.7@tcp PW extent 0-EOF since 9.0 s, callback 4.0 s ago"), "{table}");
         assert!(table.contains("dd.1000 ") && !table.contains("idle.0"), "{table}");
         assert!(table.lines().nth(1).is_some_and(|line| line.contains("is left out")), "{table}");
+    }
+
+    #[test]
+    fn table_of_the_first_sample_has_no_rates() {
+        let table = Report { interval_secs: 0.0, targets: Vec::new(), jobs: Vec::new(), ..report() }.table();
+        assert!(!table.contains("interval") && !table.contains("TARGET"), "{table}");
+        assert!(table.starts_with("processes: 2  waits: 1\n") && table.contains("\n\nSINCE "), "{table}");
     }
 
     #[test]

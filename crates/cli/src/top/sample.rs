@@ -1,6 +1,10 @@
 //! The waits and statistics of all Sheen processes of this machine at one moment.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::PathBuf,
+    time::Instant,
+};
 
 use sheen_control::{GREETING_TIMEOUT, Replies, Reply, Request, Silent, ask_all, sockets};
 use sheen_params::{Snapshot, TypedParam, Value, Wait, parse_waits};
@@ -125,19 +129,44 @@ fn of(fsname: Option<&str>, request: Request) -> Request {
     }
 }
 
-/// Returns the waits in the values of parameters, the oldest first. A lock for which a mount waits
-/// is left out if the server lists the same wait, because only the server knows the holders.
+/// Returns the waits in the values of parameters, the oldest first. A wait of a mount is left out
+/// if a server lists it as well, because only the server knows the holders.
 fn waits_in(texts: &[String]) -> Vec<Wait> {
     let objects = texts.iter().flat_map(|text| parse_waits(text));
     let all: Vec<Wait> = objects.filter_map(|object| serde_json::from_str(object).ok()).collect();
     // Only mounts name the state of a connection.
-    let (of_servers, of_mounts): (Vec<Wait>, Vec<Wait>) = all.into_iter().partition(|wait| wait.state.is_empty());
-    let key = |wait: &Wait| (wait.target.clone(), wait.client.clone(), wait.object.clone(), wait.mode.clone());
-    let is_known = |wait: &Wait| !wait.object.is_empty() && of_servers.iter().any(|known| key(known) == key(wait));
-    let others: Vec<Wait> = of_mounts.into_iter().filter(|wait| !is_known(wait)).collect();
-    let mut waits: Vec<Wait> = of_servers.into_iter().chain(others).collect();
+    let (mut waits, mut of_mounts): (Vec<Wait>, Vec<Wait>) = all.into_iter().partition(|wait| wait.state.is_empty());
+    remove_known(&mut of_mounts, &waits);
+    waits.extend(of_mounts);
     waits.sort_by(|a, b| b.secs.total_cmp(&a.secs));
     waits
+}
+
+/// Removes the waits of mounts that servers list. An operation has the same id on both sides, and
+/// another kind: a server that waits for cancels lets the mount wait for a reply. If a side does
+/// not know the id, the lock identifies the wait.
+fn remove_known(of_mounts: &mut Vec<Wait>, of_servers: &[Wait]) {
+    let operations: HashSet<(&str, &str, &str)> =
+        of_servers.iter().filter(|wait| !wait.op.is_empty()).map(operation_of).collect();
+    let locks: HashSet<(&str, &str, &str, &str, bool)> =
+        of_servers.iter().map(|wait| lock_of(wait, !wait.op.is_empty())).collect();
+    of_mounts.retain(|wait| {
+        let has_op = !wait.op.is_empty();
+        let is_known_lock =
+            || locks.contains(&lock_of(wait, false)) || (!has_op && locks.contains(&lock_of(wait, true)));
+        let is_known =
+            (has_op && operations.contains(&operation_of(wait))) || (!wait.object.is_empty() && is_known_lock());
+        !is_known
+    });
+}
+
+fn operation_of(wait: &Wait) -> (&str, &str, &str) {
+    (&wait.target, &wait.client, &wait.op)
+}
+
+/// Returns the lock for which a client waits, and whether the server knows the operation.
+fn lock_of(wait: &Wait, has_op: bool) -> (&str, &str, &str, &str, bool) {
+    (&wait.target, &wait.client, &wait.object, &wait.mode, has_op)
 }
 
 #[cfg(test)]
@@ -159,6 +188,36 @@ mod tests {
             waits_in(&[server, mount]).into_iter().map(|wait| (wait.client, wait.state)).collect();
         assert_eq!(found, [("b".to_owned(), "FULL".to_owned()), ("a".to_owned(), String::new())]);
         assert!(waits_in(&["waits:\n- { broken\n".to_owned()]).is_empty());
+    }
+
+    #[test]
+    fn operation_of_a_mount_is_left_out_if_the_server_lists_its_id() {
+        let of = |kind, op: &str, wait| Wait { kind, op: op.to_owned(), ..wait };
+        let no_object = Wait { object: String::new(), ..wait(1.0, "a", "FULL") };
+        let server = waits_text(&[of(WaitKind::Cancel, "7:1", wait(1.0, "a", ""))]);
+        let mount = waits_text(&[
+            of(WaitKind::Reply, "7:1", no_object.clone()),
+            of(WaitKind::Reply, "7:2", no_object),
+            of(WaitKind::Lock, "7:3", wait(1.0, "a", "FULL")),
+            of(WaitKind::Reply, "7:1", wait(1.0, "b", "FULL")),
+            of(WaitKind::Lock, "", wait(1.0, "a", "FULL")),
+        ]);
+        let found: Vec<(String, String)> =
+            waits_in(&[server, mount]).into_iter().map(|wait| (wait.client, wait.op)).collect();
+        let want = [("a", "7:1"), ("a", "7:2"), ("a", "7:3"), ("b", "7:1")];
+        assert_eq!(found, want.map(|(client, op)| (client.to_owned(), op.to_owned())));
+        // A server that does not know the operation.
+        let server = waits_text(&[wait(1.0, "a", "")]);
+        let mount = waits_text(&[of(WaitKind::Lock, "7:3", wait(1.0, "a", "FULL"))]);
+        assert_eq!(waits_in(&[server, mount]).len(), 1);
+    }
+
+    #[test]
+    fn waits_of_unknown_kinds_are_shown() {
+        let newer = "waits:\n- { \"secs\": 1.000, \"kind\": \"quota\", \"target\": \"t\", \"new\": [ 1 ] }\n";
+        let found = waits_in(&[newer.to_owned()]);
+        assert_eq!((found.len(), found[0].kind, found[0].target.as_str()), (1, WaitKind::Other, "t"));
+        assert_eq!(serde_json::to_value(WaitKind::Other).unwrap(), "other");
     }
 
     #[test]

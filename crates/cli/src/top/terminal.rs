@@ -15,7 +15,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 /// Moves to the first line.
 const HOME: &str = "\x1b[H";
 /// Clears the remainder of a line, or of the screen.
-const CLEAR_LINE: &str = "\x1b[K\r\n";
+const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
 /// Size of a terminal that does not report one: columns and rows.
 const SIZE_DEFAULT: (usize, usize) = (80, 24);
@@ -29,7 +29,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Clears the screen, and lets the terminal pass on each key at once.
+    /// Clears the screen, and lets the terminal pass on each key at once. Ctrl-C sends SIGINT.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -37,6 +37,9 @@ impl Screen {
         let screen = Screen { before: settings() };
         if let Some(mut raw) = screen.before {
             raw.c_lflag &= !(libc::ICANON | libc::ECHO);
+            // Ctrl-Z and Ctrl-\ would stop or end the process and leave the terminal changed.
+            raw.c_cc[libc::VSUSP] = libc::_POSIX_VDISABLE;
+            raw.c_cc[libc::VQUIT] = libc::_POSIX_VDISABLE;
             apply(&raw);
         }
         write(ENTER)?;
@@ -48,8 +51,7 @@ impl Screen {
     /// # Errors
     /// Standard output cannot be written.
     pub fn draw(&self, lines: &[String]) -> io::Result<()> {
-        let lines = lines.join(CLEAR_LINE);
-        write(&format!("{HOME}{lines}\x1b[K{CLEAR_BELOW}"))
+        write(&drawing(lines))
     }
 
     /// Returns the columns and rows of the terminal.
@@ -90,6 +92,18 @@ pub fn keys() -> mpsc::Receiver<u8> {
     receiver
 }
 
+/// Returns the output that replaces the screen by these lines. Each line is cleared before its
+/// text: after a line of full width the cursor is on the last character, and would clear it.
+fn drawing(lines: &[String]) -> String {
+    let (last, others) = lines.split_last().map_or(("", lines), |(last, others)| (last.as_str(), others));
+    let mut out = HOME.to_owned();
+    for line in others {
+        out.extend([CLEAR_LINE, line.as_str(), "\r\n"]);
+    }
+    out.extend([CLEAR_BELOW, last]);
+    out
+}
+
 fn settings() -> Option<libc::termios> {
     // SAFETY: the structure consists of integers, for which zeros are valid values.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
@@ -107,4 +121,16 @@ fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawing_clears_before_the_text_of_each_line() {
+        let lines = ["a", "b"].map(str::to_owned);
+        assert_eq!(drawing(&lines), "\x1b[H\x1b[Ka\r\n\x1b[Jb");
+        assert_eq!(drawing(&[]), "\x1b[H\x1b[J");
+    }
 }

@@ -13,7 +13,7 @@ use sheen_wire::{
     mgs::{TargetKind, target_name},
 };
 
-use crate::{Caller, Client, join::join_all, osc::Osc};
+use crate::{Caller, Client, join::join_all, mdc, osc::Osc};
 
 /// Stripe count of a file without any setting, as in Lustre.
 const STRIPE_COUNT_DEFAULT: i32 = 1;
@@ -46,6 +46,15 @@ impl Client {
                 Reply::Parents(parents) => Ok(control::encode_parents(&parents).into()),
                 _ => Err(Errno::EPROTO),
             },
+            name if name.starts_with(control::CHANGELOG_PREFIX) => {
+                let asked = name.strip_prefix(control::CHANGELOG_PREFIX).and_then(|asked| asked.split_once('.'));
+                let (mdt, start) = asked.ok_or(Errno::EINVAL)?;
+                check_mdt(mdt)?;
+                let start = start.parse().map_err(|_| Errno::EINVAL)?;
+                let bytes_max = XATTR_BYTES_MAX as u32;
+                let request = |cred| Request::Changelog { cred, start, bytes_max };
+                self.mdc.request_as(who, request).reply().await.and_then(mdc::bytes)
+            }
             _ => {
                 let fid = name.strip_prefix(control::PATHS_PREFIX).ok_or(Errno::ENODATA)?;
                 let fid = fid.parse().map_err(|_| Errno::EINVAL)?;
@@ -55,6 +64,27 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Sets a `sheen.` attribute.
+    ///
+    /// # Errors
+    /// EPERM: it cannot be set. EINVAL: an invalid value. ENODEV: there is no such MDT. Any error
+    /// of the MDT.
+    pub(crate) async fn set_control(&self, who: &Caller, name: &Bytes, value: &Bytes) -> Result<()> {
+        if name != control::CHANGELOG_CLEAR {
+            return Err(Errno::EPERM);
+        }
+        let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
+        let mut words = text.split(' ');
+        let (Some(mdt), Some(user), Some(end), None) = (words.next(), words.next(), words.next(), words.next()) else {
+            return Err(Errno::EINVAL);
+        };
+        check_mdt(mdt)?;
+        let user = user.parse().map_err(|_| Errno::EINVAL)?;
+        let end = end.parse().map_err(|_| Errno::EINVAL)?;
+        let request = |cred| Request::ChangelogClear { cred, user, end };
+        self.mdc.request_as(who, request).reply().await.and_then(mdc::done)
     }
 
     /// Returns those of these paths that lead through the directory that is mounted, from there on.
@@ -154,6 +184,15 @@ impl Client {
     async fn check_mgs(&self) -> Result<()> {
         let answer = self.rt.timeout(MGS_WAIT, self.mgc.config(&self.fsname)).await;
         answer.unwrap_or(Err(Errno::ENOTCONN)).map(|_| ())
+    }
+}
+
+/// Checks the index of an MDT.
+fn check_mdt(index: &str) -> Result<()> {
+    match index.parse::<u32>() {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(Errno::ENODEV),
+        Err(_) => Err(Errno::EINVAL),
     }
 }
 

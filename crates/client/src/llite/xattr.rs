@@ -82,7 +82,7 @@ impl Client {
     pub async fn setxattr(&self, who: &Caller, fid: Fid, name: &Bytes, value: &Bytes, flags: u32) -> Result<()> {
         let _timer = self.stats.time(Op::Setxattr);
         if is_control(name) {
-            return Err(Errno::EPERM);
+            return self.set_control(who, name, value).await;
         }
         self.check_not_virtual(fid)?;
         let request = |cred| Request::SetXattr { cred, fid, name: name.clone(), value: value.clone(), flags };

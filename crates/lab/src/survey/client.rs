@@ -99,7 +99,7 @@ impl ClientLoad<'_> {
     /// Removes all objects of an OST that a survey may have written.
     fn remove_from(&self, link: &Link) -> io::Result<()> {
         let Link::Ost(import) = link else { return Ok(()) };
-        // Of single objects the OST remembers that they were destroyed, and creates none of them again.
+        // If single objects are destroyed, the OST remembers this, and never creates them again.
         let request = Request::DestroyRange { seq: SEQ, first: 0, last: u32::MAX };
         self.client.block_on(send(import, request, Bulk::new())).map(drop)
     }

@@ -413,6 +413,39 @@ int llapi_search_ost(const char *fsname, const char *poolname, const char *ostna
 /* By the file system's name or a path on it. */
 int llapi_root_path_open(const char *device, int *outfd);
 
+/* ---- changelogs: -errno ---- */
+
+/* Bits of the flags of llapi_changelog_start. FOLLOW: llapi_changelog_recv waits for further
+ * records. JOBID, EXTRA_FLAGS: records have these parts. BLOCK and NID_BE are ignored. */
+enum changelog_send_flag {
+	CHANGELOG_FLAG_FOLLOW = 0x01,
+	CHANGELOG_FLAG_BLOCK = 0x02,
+	CHANGELOG_FLAG_JOBID = 0x04,
+	CHANGELOG_FLAG_EXTRA_FLAGS = 0x08,
+	CHANGELOG_FLAG_NID_BE = 0x10,
+};
+
+/* The extra parts, with CHANGELOG_FLAG_EXTRA_FLAGS. */
+enum changelog_send_extra_flag {
+	CHANGELOG_EXTRA_FLAG_UIDGID = 0x01,
+	CHANGELOG_EXTRA_FLAG_NID = 0x02,
+	CHANGELOG_EXTRA_FLAG_OMODE = 0x04,
+	CHANGELOG_EXTRA_FLAG_XATTR = 0x08,
+};
+
+/* For the superuser, of an MDT such as scratch-MDT0000 whose file system is mounted on this host.
+ * startrec: the first record. */
+int llapi_changelog_start(void **priv, enum changelog_send_flag flags, const char *mdtname, long long startrec);
+int llapi_changelog_set_xflags(void *priv, enum changelog_send_extra_flag extra_flags);
+/* 0 with the next record, 1 if there is none. */
+int llapi_changelog_recv(void *priv, struct changelog_rec **rec);
+/* 1 if a record can be returned without a request, else 0. */
+int llapi_changelog_in_buf(void *priv);
+int llapi_changelog_free(struct changelog_rec **rec);
+int llapi_changelog_fini(void **priv);
+/* The user idstr, such as cl1, needs no records up to endrec any more; 0: up to the last one. */
+int llapi_changelog_clear(const char *mdtname, const char *idstr, long long endrec);
+
 /* ---- other: -1 ---- */
 
 /* Parses 64k, 1M and the like. A number alone is in units of *size_units, which then holds the unit

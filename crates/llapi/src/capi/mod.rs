@@ -12,6 +12,7 @@
 //! Null for a required pointer is EINVAL.
 
 pub mod attributes;
+pub mod changelog;
 pub mod components;
 pub mod directories;
 pub mod fids;

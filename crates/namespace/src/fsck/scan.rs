@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{
     Fid, FileKind,
+    changelog::Record,
     fid::{ROOT, SEQ_WIDTH},
     mds::NAME_MAX,
     seq::{client_seqs, ost_seq},
@@ -17,7 +18,9 @@ use super::{
     problem::{EntryAt, Problem},
 };
 use crate::{
-    Store, StoreError, format, key,
+    Store, StoreError,
+    changelog::State,
+    format, key,
     namespace::hash_of_name,
     ops::{COOKIE_INDEX_BITS, is_dots},
     record::{Bucket, Counters, Inode, OstIds, Stored, Super, Xattrs, decode},
@@ -71,6 +74,11 @@ impl<'a, S: Store> Scan<'a, S> {
         self.table(b'o', Self::ids)?;
         self.table(key::REPLIES, |_, key, value| of_client::<Vec<(u64, u64)>>(key, value))?;
         self.table(key::CLIENTS, |_, key, value| of_client::<()>(key, value))?;
+        self.table(b'h', |_, key, value| decode::<State>(key, value).map(drop))?;
+        self.table(key::CHANGELOG, |_, key, value| {
+            key::changelog_last(key).ok_or_else(|| malformed(key))?;
+            decode::<Vec<Record>>(key, value).map(drop)
+        })?;
         self.table(b'w', |_, key, value| decode::<Vec<u64>>(key, value).map(drop))
     }
 

@@ -8,14 +8,17 @@
 //!   the attributes were changed after the close, the access time stays, because that change may
 //!   have set it.
 //! * The reply has the attributes of the files that were read and still have a name.
+//! * A close of a file that was open for writing is in the changelog, without its user: the
+//!   request has none.
 //! * EINVAL for more than [`CLOSED_MAX`] files.
 
 use sheen_wire::{
-    self as wire, Errno,
-    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, reading_shows},
+    self as wire, Cred, Errno,
+    changelog::Kind,
+    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, flags, reading_shows},
 };
 
-use crate::{Namespace, Store, interface::Cx};
+use crate::{Namespace, Store, changelog::Changed, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn close(&mut self, cx: &Cx, files: &[Closed]) -> wire::Result<Reply> {
@@ -24,14 +27,21 @@ impl<S: Store> Namespace<S> {
         }
         let mut attrs = Vec::new();
         for Closed { fid, handle, read } in files {
-            if *handle != NO_HANDLE && self.handles.get(cx.client, *fid, *handle).is_ok() {
+            if *handle != NO_HANDLE
+                && let Ok(file) = self.handles.get(cx.client, *fid, *handle)
+            {
+                let writes = flags::writes(file.flags);
                 self.close_handle(*handle, *fid)?;
+                if writes {
+                    self.record(cx, &Cred::ROOT, &Changed::file(Kind::Close, *fid));
+                }
             }
             let Some(micros_ago) = read else { continue };
             let Some(inode) = self.tables.inode(*fid)?.filter(|inode| inode.nlink > 0) else { continue };
             let at = cx.now.micros_ago(*micros_ago);
             if inode.ctime <= at && reading_shows(&inode.attr(*fid), at, self.config.relatime.as_secs()) {
                 self.edit(*fid, |inode| inode.atime = at)?;
+                self.record(cx, &Cred::ROOT, &Changed::file(Kind::Atime, *fid));
             }
             attrs.push(self.live(*fid)?.attr(*fid));
         }

@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_wire::{
-    self as wire, Cred, Errno, FileKind, fid,
+    self as wire, Cred, Errno, FileKind,
+    changelog::Kind,
+    fid,
     mds::{Entry, NewNode, Reply, SYMLINK_MAX},
 };
 
@@ -31,6 +33,7 @@ use super::{
 };
 use crate::{
     Namespace, Store,
+    changelog::Changed,
     interface::Cx,
     record::{Inode, Name},
 };
@@ -72,12 +75,19 @@ impl<S: Store> Namespace<S> {
 
     /// Adds a new file and its entry. The caller has done all checks.
     pub(crate) fn enter(&mut self, cx: &Cx, new: &New, name: &[u8], mut inode: Inode) -> wire::Result<Arc<Inode>> {
-        let name = Name::new(name);
-        self.add_entry(new.parent, name.clone(), new.fid, inode.kind)?;
-        inode.add_link(new.parent, name);
+        let kind = match inode.kind {
+            FileKind::Dir => Kind::Mkdir,
+            FileKind::Regular => Kind::Creat,
+            FileKind::Symlink => Kind::Slink,
+            FileKind::Fifo | FileKind::Socket | FileKind::Char | FileKind::Block => Kind::Mknod,
+        };
+        let entry = Name::new(name);
+        self.add_entry(new.parent, entry.clone(), new.fid, inode.kind)?;
+        inode.add_link(new.parent, entry);
         self.touch_dir(new.parent, cx.now, 1, i64::from(inode.is_dir()))?;
         self.tables.put_inode(new.fid, inode);
         self.counters.files += 1;
+        self.record(cx, new.cred, &Changed::entry(kind, new.fid, new.parent, name));
         self.live(new.fid)
     }
 }

@@ -15,10 +15,10 @@
 //! * Sets no times: the write does.
 
 use sheen_layout::{Component, Layout, Wanted};
-use sheen_wire::{Errno, Fid, FileKind, mds::Reply};
+use sheen_wire::{Cred, Errno, Fid, FileKind, changelog::Kind, mds::Reply};
 
 use super::nodes::entry;
-use crate::{Namespace, Store, error::OpResult, interface::Cx};
+use crate::{Namespace, Store, changelog::Changed, error::OpResult, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn layout_intent(&mut self, cx: &mut Cx, fid: Fid, start: u64, end: u64) -> OpResult<Reply> {
@@ -29,6 +29,7 @@ impl<S: Store> Namespace<S> {
         if let Some(replayed) = self.replayed_layout() {
             let new = replayed?.encode().into();
             self.edit(fid, |i| i.layout = Some(new))?;
+            self.record(cx, &Cred::ROOT, &Changed::file(Kind::Lyout, fid));
             return Ok(Reply::Entry(entry(fid, &*self.live(fid)?)));
         }
         let stored = self.layout_of(cx, fid, &inode)?;
@@ -45,6 +46,7 @@ impl<S: Store> Namespace<S> {
         let new = changed.map_or(stored, |layout| layout.encode().into());
         if inode.layout.as_ref() != Some(&new) {
             self.edit(fid, |i| i.layout = Some(new))?;
+            self.record(cx, &Cred::ROOT, &Changed::file(Kind::Lyout, fid));
         }
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
     }

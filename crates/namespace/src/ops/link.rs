@@ -11,6 +11,7 @@
 
 use sheen_wire::{
     self as wire, Cred, Errno, Fid,
+    changelog::Kind,
     mds::{LINK_MAX, Reply},
 };
 
@@ -19,7 +20,7 @@ use super::{
     nodes::entry,
     xattr_project::check_boundary,
 };
-use crate::{Namespace, Store, interface::Cx, key, record::Name};
+use crate::{Namespace, Store, changelog::Changed, interface::Cx, key, record::Name};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn link(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, parent: Fid, name: &[u8]) -> wire::Result<Reply> {
@@ -39,8 +40,8 @@ impl<S: Store> Namespace<S> {
             return Err(Errno::EMLINK);
         }
         check_boundary(&dir, &inode)?;
-        let name = Name::new(name);
-        self.add_entry(parent, name.clone(), fid, inode.kind)?;
+        let entry_name = Name::new(name);
+        self.add_entry(parent, entry_name.clone(), fid, inode.kind)?;
         self.touch_dir(parent, cx.now, 1, 0)?;
         if inode.nlink == 0 {
             self.tables.put_raw(key::orphan(fid), None);
@@ -49,8 +50,9 @@ impl<S: Store> Namespace<S> {
             i.nlink += 1;
             i.linkable = false;
             i.ctime = cx.now;
-            i.add_link(parent, name);
+            i.add_link(parent, entry_name);
         })?;
+        self.record(cx, cred, &Changed::entry(Kind::Hlink, fid, parent, name));
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
     }
 }

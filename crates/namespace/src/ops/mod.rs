@@ -49,8 +49,18 @@ use sheen_wire::{
 
 use crate::{Namespace, Store, error::OpResult, interface::Cx};
 
-/// Passes a request to its operation.
+/// Executes a request. A failed one leaves nothing in the changelog.
 pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> OpResult<Reply> {
+    let mark = ns.changelog.mark();
+    let result = dispatch(ns, cx, request);
+    if result.is_err() {
+        ns.changelog.undo(mark);
+    }
+    result
+}
+
+/// Passes a request to its operation.
+fn dispatch<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> OpResult<Reply> {
     use Request::*;
     let reply = match request {
         AllocSeq => ns.alloc_seq()?,
@@ -92,7 +102,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime)?,
         LayoutMoved { fid, .. } => ns.getattr(*fid, false)?,
         SwapLayouts { .. } => ns.swap_layouts(cx, request)?,
-        // The service handles locks, recovery and capabilities.
+        // The service handles locks, recovery, capabilities and readers of the changelog.
         Cancel
         | Enqueue(_)
         | Replay { .. }
@@ -101,7 +111,9 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         | Recovered
         | OwnSequences { .. }
         | Root { .. }
-        | Capabilities { .. } => {
+        | Capabilities { .. }
+        | Changelog { .. }
+        | ChangelogClear { .. } => {
             return Err(Errno::EOPNOTSUPP.into());
         }
     };

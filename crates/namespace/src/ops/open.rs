@@ -23,6 +23,7 @@
 
 use sheen_wire::{
     self as wire, Cred, Errno, Fid, FileKind,
+    changelog::Kind,
     ldlm::bits,
     mds::{
         Reply,
@@ -34,6 +35,7 @@ use super::nodes::entry;
 use crate::{
     ClientId, Namespace, Store,
     access::{self, READ, WRITE, is_root, without_privilege},
+    changelog::Changed,
     error::OpResult,
     interface::Cx,
     record::Inode,
@@ -73,6 +75,9 @@ impl<S: Store> Namespace<S> {
                     }
                 })?;
             }
+        }
+        if truncates {
+            self.record(cx, cred, &Changed::file(Kind::Trunc, fid));
         }
         Ok(self.opened(cx, fid, flags, false)?)
     }

@@ -14,7 +14,7 @@
 //!   another file, EISDIR for the reverse.
 //! * EACCES without write permission on a directory that moves to another parent, because its `..`
 //!   changes.
-//! * EXDEV into another project ([`super::xattr_project`]).
+//! * EXDEV for a directory, or an exchange, into another project ([`super::xattr_project`]).
 //! * ENOTEMPTY for a directory over one that has entries.
 //!
 //! A whiteout is a character device 0:0 without permissions. If the source's name refers to the
@@ -22,12 +22,15 @@
 //! reply did not. It succeeds. As in [`super::create`], records of requests come first.
 //!
 //! Sets mtime and ctime of both parents, and ctime of all files involved. A replaced file loses a
-//! name as with unlink. Atomic: the target name exists all the time.
+//! name as with unlink. Except in an exchange, the source gets the project id of a target directory
+//! with the inheritance flag. Atomic: the target name exists all the time.
 
 use std::sync::Arc;
 
 use sheen_wire::{
-    self as wire, Cred, Errno, Fid, FileKind, fid,
+    self as wire, Cred, Errno, Fid, FileKind,
+    changelog::{self, Kind},
+    fid,
     mds::{
         Reply,
         rename::{EXCHANGE, NOREPLACE, WHITEOUT},
@@ -42,6 +45,7 @@ use super::{
 use crate::{
     Namespace, Store,
     access::{self, WRITE},
+    changelog::Changed,
     interface::Cx,
     record::{Dentry, Inode, Name},
 };
@@ -115,10 +119,14 @@ impl<S: Store> Namespace<S> {
                 access::check(dir, cred, WRITE)?;
             }
         }
-        check_boundary(&to_dir, &inode)?;
+        if exchange || inode.is_dir() {
+            check_boundary(&to_dir, &inode)?;
+        }
         if let Some((t, _)) = target.as_ref().filter(|_| exchange) {
             check_boundary(&from_dir, t)?;
         }
+        let replaced = target.as_ref().map(|(t, dentry)| (dentry.fid, t.is_dir() || t.nlink <= 1));
+        let moved = source.fid;
         match target {
             Some(target) if exchange => self.exchange(cx, from, to, (inode, source), target)?,
             Some((t, _)) if t.entries > 0 => return Err(Errno::ENOTEMPTY),
@@ -126,6 +134,16 @@ impl<S: Store> Namespace<S> {
                 let left = whiteout.map(|fid| self.whiteout(cx, cred, fid, from.dir, &from_dir)).transpose()?;
                 self.replace(cx, from, to, &source, target.map(|(_, t)| t), left)?;
             }
+        }
+        match replaced {
+            Some((other, _)) if exchange => {
+                self.record(cx, cred, &renamed(moved, from, to, None));
+                self.record(cx, cred, &renamed(other, to, from, None));
+            }
+            replaced => self.record(cx, cred, &renamed(moved, from, to, replaced)),
+        }
+        if let Some(fid) = whiteout {
+            self.record(cx, cred, &Changed::entry(Kind::Mknod, fid, from.dir, from.name));
         }
         Ok(Reply::Ok)
     }
@@ -167,6 +185,7 @@ impl<S: Store> Namespace<S> {
     ) -> wire::Result<()> {
         let subdir = i64::from(source.kind == FileKind::Dir);
         let name = Name::new(to.name);
+        let into = self.live(to.dir)?.project;
         match &target {
             Some(target) => {
                 self.change_entry(to.dir, to.name, source.fid, source.kind)?;
@@ -198,6 +217,9 @@ impl<S: Store> Namespace<S> {
         self.edit(source.fid, |i| {
             i.remove_link(from.dir, from.name);
             i.add_link(to.dir, name);
+            if into.inherits {
+                i.project.id = into.id;
+            }
             i.ctime = cx.now;
         })
     }
@@ -224,4 +246,13 @@ impl<S: Store> Namespace<S> {
         }
         Ok(())
     }
+}
+
+/// Returns the change of a renamed file. `replaced`: the file that lost its name, and whether it
+/// was the last one.
+fn renamed<'a>(fid: Fid, from: End<'a>, to: End<'a>, replaced: Option<(Fid, bool)>) -> Changed<'a> {
+    let (target, last) = replaced.unwrap_or((Fid::ZERO, false));
+    let flags = if last { changelog::LAST } else { 0 };
+    let source = Some((fid, from.dir, from.name));
+    Changed { flags, source, ..Changed::entry(Kind::Renme, target, to.dir, to.name) }
 }

@@ -17,6 +17,7 @@
 
 use sheen_wire::{
     self as wire, Cred, Errno, Fid, FileKind, Time,
+    changelog::Kind,
     mds::{Reply, SetAttr, SetTime, flags},
 };
 
@@ -24,6 +25,7 @@ use super::{nodes::entry, striping};
 use crate::{
     Namespace, Store,
     access::{self, SGID, WRITE, in_group, is_owner, is_root, may_keep_sgid, without_privilege},
+    changelog::Changed,
     error::OpResult,
     interface::Cx,
     record::Inode,
@@ -91,8 +93,25 @@ impl<S: Store> Namespace<S> {
             i.mtime = set.mtime.as_ref().map_or(i.mtime, at);
             i.ctime = cx.now;
         })?;
+        let mut kinds = kinds_of(set).into_iter().flatten();
+        if let Some(kind) = kinds.find(|kind| self.changelog.mask.has(*kind)) {
+            self.record(cx, cred, &Changed::file(kind, fid));
+        }
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
     }
+}
+
+/// Returns the kinds of change, of which the changelog has the first that a user wants, as in
+/// Lustre.
+fn kinds_of(set: &SetAttr) -> [Option<Kind>; 5] {
+    let is_attr = set.perm.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_priv;
+    [
+        set.size.map(|_| Kind::Trunc),
+        is_attr.then_some(Kind::Sattr),
+        set.mtime.map(|_| Kind::Mtime),
+        Some(Kind::Ctime),
+        set.atime.map(|_| Kind::Atime),
+    ]
 }
 
 /// `by_handle`: whether the request's handle is open for writing; `None` without a handle.

@@ -32,12 +32,14 @@ use bytes::Bytes;
 use sheen_layout::{Layout, MDT_OST, Stripe};
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind,
+    changelog::Kind,
     mds::{Reply, Request},
 };
 
 use crate::{
     ClientId, Namespace, Store,
     access::{self, WRITE, is_owner, is_root, without_privilege},
+    changelog::Changed,
     error::OpResult,
     held::INTERNAL_CLIENT,
     interface::Cx,
@@ -160,6 +162,7 @@ impl<S: Store> Namespace<S> {
                 // So that the modification times of the other file's objects do not show.
                 (i.mtime_set, i.ctime) = (cx.now, cx.now);
             })?;
+            self.record(cx, cred, &Changed::file(Kind::Lyout, fid));
         }
         self.swaps.note(&mut self.tables, *nonce)?;
         Ok(Reply::Ok)

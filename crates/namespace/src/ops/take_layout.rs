@@ -29,12 +29,14 @@ use std::collections::BTreeSet;
 use sheen_layout::Layout;
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind, Time,
+    changelog::Kind,
     mds::{Reply, Request},
 };
 
 use crate::{
     Namespace, Store,
     access::{self, WRITE, is_owner, is_root, without_privilege},
+    changelog::Changed,
     interface::Cx,
     key,
     relayouts::{BegunTake, Renamed, drawn_version},
@@ -152,6 +154,7 @@ impl<S: Store> Namespace<S> {
             // show.
             (i.mtime_set, i.ctime) = (cx.now, cx.now);
         })?;
+        self.record(cx, cred, &Changed::file(Kind::Lyout, *fid));
         Ok(Reply::Ok)
     }
 

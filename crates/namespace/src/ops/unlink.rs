@@ -8,10 +8,14 @@
 //! * A file that is open lives until its last close. A removed directory that is open has no
 //!   entries, and none can be added (ENOENT).
 
-use sheen_wire::{self as wire, Cred, Errno, Fid, mds::Reply};
+use sheen_wire::{
+    self as wire, Cred, Errno, Fid,
+    changelog::{self, Kind},
+    mds::Reply,
+};
 
 use super::names::may_remove;
-use crate::{Namespace, Store, interface::Cx};
+use crate::{Namespace, Store, changelog::Changed, interface::Cx};
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn unlink(
@@ -38,6 +42,9 @@ impl<S: Store> Namespace<S> {
         self.remove_entry(parent, name)?;
         self.touch_dir(parent, cx.now, -1, if dir { -1 } else { 0 })?;
         self.drop_name(cx, found.fid, parent, name)?;
+        let kind = if dir { Kind::Rmdir } else { Kind::Unlnk };
+        let flags = if dir || victim.nlink <= 1 { changelog::LAST } else { 0 };
+        self.record(cx, cred, &Changed { flags, ..Changed::entry(kind, found.fid, parent, name) });
         Ok(Reply::Ok)
     }
 }

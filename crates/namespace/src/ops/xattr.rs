@@ -17,7 +17,7 @@
 //! * `lustre.lov.mirror`: write only, see [`super::xattr_mirror`].
 //! * `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv`: everybody reads the first two, the
 //!   superuser the others. Writing: see [`super::xattr_lmv`].
-//! * `lustre.project`: everybody reads it, the owner writes it (EPERM), see
+//! * `lustre.project`: everybody reads it, the superuser changes it (EPERM), see
 //!   [`super::xattr_project`].
 //! * `trusted.link`, `trusted.lma`: the superuser reads them. They are derived from the inode.
 //!   Setting them does nothing, so that archives can be restored.
@@ -33,6 +33,7 @@
 use bytes::Bytes;
 use sheen_wire::{
     self as wire, Cred, Errno, Fid, FileKind,
+    changelog::Kind,
     mds::{
         Reply, XATTR_NAME_MAX, XATTR_SIZE_MAX,
         xattr::{CREATE, REPLACE},
@@ -44,6 +45,7 @@ use super::{xattr_acl::Which, xattr_comp::Edit, xattr_lov};
 use crate::{
     Namespace, Store,
     access::{self, READ, STICKY, WRITE, is_owner, is_root},
+    changelog::Changed,
     error::OpResult,
     interface::Cx,
     record::{Inode, Xattrs},
@@ -193,10 +195,15 @@ impl<S: Store> Namespace<S> {
             Key::Lmv | Key::StoredLmv => self.set_lmv(cx, fid, &inode, value)?,
             Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
-            Key::Project => self.set_project(cx, fid, value)?,
+            Key::Project => self.set_project(cx, cred, fid, &inode, value)?,
             Key::Link | Key::Lma => {}
             Key::LovDefault | Key::NoLustre => return Err(Errno::EOPNOTSUPP.into()),
             Key::User | Key::Trusted | Key::Security => self.set_plain(cx, fid, name, value, flags)?,
+        }
+        match key {
+            Key::Link | Key::Lma => {}
+            Key::Lov | Key::LovEdit(_) | Key::Mirror => self.record(cx, cred, &Changed::file(Kind::Lyout, fid)),
+            _ => self.record(cx, cred, &Changed { xattr: name, ..Changed::file(Kind::Xattr, fid) }),
         }
         Ok(Reply::Ok)
     }

@@ -1,17 +1,18 @@
 //! Projects: the attribute `lustre.project`, inheritance, and the boundary around a project.
 //!
 //! * Every file has a project, 0 unless it was set or inherited. Everybody reads it.
-//! * Setting it: only the owner (EPERM), as chmod. EINVAL for a value that is no project, and for a
-//!   removal. The flags of setxattr(2) do not matter. Also sets ctime.
+//! * Only the superuser changes it (EPERM), as in Lustre with `enable_chprojid_gid=0`. The owner
+//!   may set the value that it has. EINVAL for a value that is no project, and for a removal. The
+//!   flags of setxattr(2) do not matter. Also sets ctime.
 //! * A new entry of a directory whose flag is set gets the directory's project id. Only a new
 //!   directory gets the flag as well.
-//! * Such a directory takes names of its own project only: EXDEV for a link or a rename of any
-//!   other file. In an exchange either directory may refuse. As on ext4 and XFS the rule includes a
-//!   rename within the directory.
+//! * Such a directory refuses files with another id: EXDEV for a link, for the rename of a
+//!   directory, and in an exchange, where either directory may refuse. The rename of any other file
+//!   sets the file's id instead, as in Lustre. Both rules include a rename within the directory.
 
-use sheen_wire::{self as wire, Errno, Fid, FileKind, Project};
+use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Project};
 
-use crate::{Namespace, Store, interface::Cx, record::Inode};
+use crate::{Namespace, Store, access::is_root, interface::Cx, record::Inode};
 
 /// Returns the project of a new entry of directory `dir`.
 pub(crate) fn inherited(dir: &Inode, kind: FileKind) -> Project {
@@ -21,7 +22,7 @@ pub(crate) fn inherited(dir: &Inode, kind: FileKind) -> Project {
     }
 }
 
-/// Checks that the file may get a name in directory `dir`.
+/// Checks that a name in directory `dir` leaves the file in its project.
 pub(crate) fn check_boundary(dir: &Inode, inode: &Inode) -> wire::Result<()> {
     let differs = dir.project.inherits && dir.project.id != inode.project.id;
     if differs { Err(Errno::EXDEV) } else { Ok(()) }
@@ -29,8 +30,18 @@ pub(crate) fn check_boundary(dir: &Inode, inode: &Inode) -> wire::Result<()> {
 
 impl<S: Store> Namespace<S> {
     /// Sets the project. The caller has checked the owner.
-    pub(crate) fn set_project(&mut self, cx: &Cx, fid: Fid, value: Option<&[u8]>) -> wire::Result<()> {
+    pub(crate) fn set_project(
+        &mut self,
+        cx: &Cx,
+        cred: &Cred,
+        fid: Fid,
+        inode: &Inode,
+        value: Option<&[u8]>,
+    ) -> wire::Result<()> {
         let project = Project::decode(value.ok_or(Errno::EINVAL)?)?;
+        if project != inode.project && !is_root(cred) {
+            return Err(Errno::EPERM);
+        }
         self.edit(fid, |i| {
             i.project = project;
             i.ctime = cx.now;

@@ -60,15 +60,22 @@ fn new_entries_inherit_the_project_and_new_directories_the_flag() {
 }
 
 #[test]
-fn only_the_owner_sets_the_project() {
+fn only_the_superuser_changes_the_project() {
     let mut fs = Fs::new();
     let f = fs.touch(&ME, ROOT, "f", 0o666).unwrap();
     fs.chown(&ME, f, Some(9), Some(9)).unwrap();
     let value = Project { id: 3, inherits: false }.encode();
-    assert_eq!(fs.set(&user(8), f, NAME, &value, 0), Err(Errno::EPERM));
+    for uid in [8, 9] {
+        assert_eq!(fs.set(&user(uid), f, NAME, &value, 0), Err(Errno::EPERM), "{uid}");
+    }
     assert_eq!(of(&mut fs, f), (0, false));
+    let same = Project::default().encode();
+    assert_eq!(fs.set(&user(8), f, NAME, &same, 0), Err(Errno::EPERM), "not the owner");
+    fs.set(&user(9), f, NAME, &same, 0).unwrap();
+    let flag = Project { id: 0, inherits: true }.encode();
+    assert_eq!(fs.set(&user(9), f, NAME, &flag, 0), Err(Errno::EPERM), "the flag alone");
     let before = fs.attr(f);
-    fs.set(&user(9), f, NAME, &value, 0).unwrap();
+    fs.set(&ME, f, NAME, &value, 0).unwrap();
     assert_eq!(fs.invalidations, [(f, UPDATE | XATTR)]);
     let after = fs.attr(f);
     assert!(after.ctime > before.ctime, "ctime is set");
@@ -91,12 +98,13 @@ fn bad_project_values_and_removal_are_refused() {
 }
 
 #[test]
-fn link_and_rename_into_another_project_are_refused() {
+fn link_directory_and_exchange_into_another_project_are_refused() {
     let mut fs = Fs::new();
     let (d7, d8) = (project_dir(&mut fs, "d7", 7), project_dir(&mut fs, "d8", 8));
     let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
     let f7 = fs.touch(&ME, d7, "f7", 0o644).unwrap();
     fs.touch(&ME, d8, "f8", 0o644).unwrap();
+    fs.mkdir(&ME, ROOT, "s", 0o755).unwrap();
     fs.mkdir(&ME, d7, "s7", 0o755).unwrap();
     let refused = Err(Errno::EXDEV);
 
@@ -106,10 +114,9 @@ fn link_and_rename_into_another_project_are_refused() {
     fs.link(&ME, f7, ROOT, "f7").unwrap();
     fs.rename(&ME, (ROOT, "f7"), (d7, "back"), 0).unwrap();
 
-    for (from, to) in [((ROOT, "f"), (d7, "x")), ((d7, "f7"), (d8, "x")), ((d7, "s7"), (d8, "x"))] {
+    for (from, to) in [((ROOT, "s"), (d7, "x")), ((d7, "s7"), (d8, "x"))] {
         assert_eq!(fs.rename(&ME, from, to, 0), refused, "{from:?}");
     }
-    assert_eq!(fs.rename(&ME, (ROOT, "f"), (d8, "f8"), 0), refused, "over an existing file");
     for (a, b) in [((ROOT, "f"), (d7, "f7")), ((d7, "f7"), (ROOT, "f")), ((d7, "f7"), (d8, "f8"))] {
         assert_eq!(fs.rename(&ME, a, b, rename::EXCHANGE), refused, "{a:?}");
     }
@@ -117,8 +124,9 @@ fn link_and_rename_into_another_project_are_refused() {
         (fs.ls(d7), fs.ls(d8)),
         (vec!["again".into(), "back".into(), "f7".into(), "s7".into()], vec!["f8".into()])
     );
+    assert_eq!((of(&mut fs, f), of(&mut fs, f7)), ((0, false), (7, false)));
 
-    // Out of a project everything may move, and a file of the same project may move in.
+    // Out of a project everything may move, and a directory of the same project may move in.
     fs.rename(&ME, (d7, "s7"), (ROOT, "s7"), 0).unwrap();
     fs.rename(&ME, (ROOT, "s7"), (d7, "s7"), 0).unwrap();
     set(&mut fs, f, 7, false);
@@ -127,12 +135,30 @@ fn link_and_rename_into_another_project_are_refused() {
 }
 
 #[test]
-fn rename_within_a_directory_of_another_project_is_refused() {
+fn rename_of_a_file_into_a_project_sets_its_id() {
+    let mut fs = Fs::new();
+    let (d7, d8) = (project_dir(&mut fs, "d7", 7), project_dir(&mut fs, "d8", 8));
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    fs.touch(&ME, d8, "f8", 0o644).unwrap();
+    fs.rename(&ME, (ROOT, "f"), (d7, "f"), 0).unwrap();
+    assert_eq!(of(&mut fs, f), (7, false));
+    fs.rename(&ME, (d7, "f"), (d8, "f8"), 0).unwrap();
+    assert_eq!(of(&mut fs, f), (8, false), "over an existing file");
+    fs.rename(&ME, (d8, "f8"), (ROOT, "f"), 0).unwrap();
+    assert_eq!(of(&mut fs, f), (8, false), "the root directory has no flag");
+    fs.check();
+    fs.commit();
+    assert_eq!(of(&mut fs.crash(), f), (8, false));
+}
+
+#[test]
+fn rename_within_a_directory_of_another_project_acts_like_a_move() {
     let mut fs = Fs::new();
     let dir = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     let f = fs.touch(&ME, dir, "f", 0o644).unwrap();
+    fs.mkdir(&ME, dir, "s", 0o755).unwrap();
     set(&mut fs, dir, 7, true);
-    assert_eq!(fs.rename(&ME, (dir, "f"), (dir, "g"), 0), Err(Errno::EXDEV), "as on ext4");
-    set(&mut fs, f, 7, false);
+    assert_eq!(fs.rename(&ME, (dir, "s"), (dir, "t"), 0), Err(Errno::EXDEV));
     fs.rename(&ME, (dir, "f"), (dir, "g"), 0).unwrap();
+    assert_eq!(of(&mut fs, f), (7, false));
 }

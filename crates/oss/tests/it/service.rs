@@ -227,7 +227,7 @@ fn obdfilter_parameters_show_block_io_and_the_requests_of_each_host() {
         "{stats}"
     );
     assert!(stats.contains("\nread                                1 samples [usecs] "), "{stats}");
-    assert_eq!(process.value("obdfilter.*.exports.0@lo.uuid"), "client-1\n");
+    assert_eq!(process.value("obdfilter.*.exports.0@lo.uuid"), "client-1");
     process.params.set("obdfilter.*.exports.clear", "1").unwrap();
     assert_eq!(process.value("obdfilter.*.exports.0@lo.stats").lines().count(), 3);
     drop(client);

@@ -1,4 +1,4 @@
-//! `lfs migrate -m`: moves directories to other MDTs.
+//! `lfs migrate -m` and `lfs mv`: move directories to other MDTs.
 //!
 //! Sheen has one MDT as yet. A request is either fulfilled already or refused, for an MDT that does
 //! not exist like in Lustre.
@@ -13,9 +13,9 @@ use super::{
     names::{Names, report_unread_names},
 };
 
-/// Runs the command for each directory. `spread`: the options ask for striping over MDTs, which is
+/// Runs a command for each directory. `spread`: the options ask for striping over MDTs, which is
 /// not supported.
-pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
+pub fn run(tool: &mut Tool, command: &str, names: Names, job: &Job, spread: bool) -> i32 {
     let mut code = 0;
     let failed = names.each(|path| {
         let done = to_mdts(tool, path, &job.mdts, spread);
@@ -27,7 +27,7 @@ pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
             Ok(()) => {}
             Err(e) => {
                 let why = if e == Errno::EOPNOTSUPP { ": directories cannot be moved or restriped yet" } else { "" };
-                tool.complain(format_args!("lfs migrate: {} migrate failed: {e} ({}){why}", path.display(), e.0));
+                tool.complain(format_args!("lfs {command}: {} migrate failed: {e} ({}){why}", path.display(), e.0));
                 keep_first(&mut code, e);
             }
         }
@@ -37,7 +37,7 @@ pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
 
 /// Succeeds if the directory is on these MDTs. ENODEV: a named MDT does not exist. EOPNOTSUPP: the
 /// directory is on another MDT, or `spread`.
-pub fn to_mdts(tool: &Tool, path: &Path, mdts: &[i64], spread: bool) -> Result<()> {
+fn to_mdts(tool: &Tool, path: &Path, mdts: &[i64], spread: bool) -> Result<()> {
     tool.mount_of(path)?;
     let path = tool.fs.resolve(path)?;
     let targets: Vec<TargetInfo> = tool.ask(&path, control::DF)?;

@@ -49,6 +49,7 @@ pj/g - project identifier is not set (inode=1000, tree=1001)
     check("$ lfs project -C -k -r pj\n[exit 0]\n");
     check("$ lfs project nosuch\n[exit 1]\n--- stderr\nlfs: failed to lstat 'nosuch': No such file or directory\n");
     check("$ lfs project pj/f\n[exit 0]\n--- stdout\n    0 - pj/f\n");
+    check("$ lfs project -k pj/f\n[exit 0]\n--- stdout\n    0 - pj/f\n");
     check("$ lfs project /tmp\n[exit 0]\n");
 }
 
@@ -71,7 +72,7 @@ pj/a/link - project identifier is not set (inode=0, tree=7)
 pj/a/x - project identifier is not set (inode=0, tree=7)
 ",
     );
-    assert_eq!(lfs(&mut fake, "lfs project -rsp 0x10 pj").0, 0);
+    assert_eq!(lfs(&mut fake, "lfs project -rsp 016 pj").0, 0);
     assert_eq!(["pj", "pj/a", "pj/a/x"].map(|path| of(&fake, path)), [(16, true); 3]);
     assert_eq!(lfs(&mut fake, "lfs project -C -k -d pj").0, 0);
     assert_eq!((of(&fake, "pj"), of(&fake, "pj/a")), ((16, false), (16, true)));
@@ -108,6 +109,21 @@ lfs: failed to lstat 'nosuch': No such file or directory
 }
 
 #[test]
+fn project_leaves_entries_of_a_directory_that_failed() {
+    let mut fake = fake();
+    fake.attribute("pj", UNREADABLE, b"");
+    check_case(
+        &mut fake,
+        "$ lfs project -r -p 3 pj
+[exit 1]
+--- stderr
+lfs: failed to set xattr for 'pj': Permission denied
+",
+    );
+    assert_eq!(of(&fake, "pj/f").0, 0);
+}
+
+#[test]
 fn project_refuses_bad_calls() {
     let mut fake = fake();
     for (line, err) in [
@@ -115,12 +131,14 @@ fn project_refuses_bad_calls() {
         ("-p 4294967295 pj", "invalid project id '4294967295'"),
         ("-p -1 pj", "invalid project id '-1'"),
         ("-p x pj", "invalid project id 'x'"),
+        ("-p 0x10 pj", "invalid project id '0x10'"),
         ("-c -C pj", "lfs: cannot specify '-c' '-C' '-s' together"),
         ("-c -k pj", "lfs: '-k' is useless together with '-c'"),
         ("-C -p 1 pj", "lfs: '-p' is useless together with '-C'"),
         ("-C -0 pj", "lfs: '-0' is useless together with '-C'"),
         ("-0 pj", "lfs: '-0' is useless for list operations"),
-        ("-k -p 1 pj", "lfs: '-k' is useless for set operations"),
+        ("-k -p 1 pj", "lfs: '-k' is useless together with '-s'"),
+        ("-0 -s pj", "lfs: '-0' is useless together with '-s'"),
         ("-x pj", "lfs: unrecognized option '-x'"),
         ("", "lfs: missing file or directory target(s)"),
     ] {

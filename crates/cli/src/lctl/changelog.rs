@@ -1,0 +1,136 @@
+//! `lctl --device FSNAME-MDT0000 changelog_register` and `changelog_deregister`.
+//!
+//! The MDT's process has parameters for both. A registration has a random number, with which the
+//! MDT lists the new user once the registration is durable. So a user that was printed is not lost
+//! in a crash.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use sheen_control::{Reply, Request};
+use sheen_wire::Errno;
+
+use super::options::{self, ParsedArgs};
+use super::{devices, tool::Tool, usage};
+use crate::lfs::getopt::{Spec, Value};
+use crate::time_limits::scaled;
+
+const REGISTER: &str = "changelog_register";
+const DEREGISTER: &str = "changelog_deregister";
+const OPTIONS: Spec = Spec {
+    short: "nm:u:",
+    long: &[("nameonly", Value::No, "n"), ("mask", Value::Required, "m"), ("user", Value::Required, "u")],
+};
+/// Longest wait until a registration is durable.
+const WAIT: Duration = Duration::from_secs(30);
+/// Pause between two checks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Runs one of the two commands on a device, which is given by its name or number.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn run(command: &str, device: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let Some(given) = options::parse(command, &OPTIONS, args, tool)? else { return Ok(usage::EXIT) };
+    let takes = if command == REGISTER { given.rest.is_empty() } else { given.rest.len() <= 1 };
+    if !takes {
+        return options::wrong(command, tool);
+    }
+    let Some(found) = devices::find(device, command, tool)? else { return Ok(Errno::ENODEV.0) };
+    if found.kind != "mdt" {
+        writeln!(tool.err, "error: {command}: '{}' of type {} is not an MDT", found.name, found.kind)?;
+        return Ok(Errno::EINVAL.0);
+    }
+    if command == DEREGISTER { deregister(&found.name, &given, tool) } else { register(&found.name, &given, tool) }
+}
+
+fn register(mdt: &str, given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let nonce = nonce();
+    let (user, mask) = (given.value("u").unwrap_or("-"), given.value("m").unwrap_or("-"));
+    let errno = if user.contains(' ') {
+        Errno::EINVAL
+    } else {
+        set(&format!("mdd.{mdt}.{REGISTER}"), format!("{nonce} {user} {mask}"), tool)
+    };
+    if errno != Errno(0) {
+        writeln!(tool.err, "error: {REGISTER}: {mdt}: {errno}")?;
+        return Ok(errno.0);
+    }
+    let until = Instant::now() + scaled(WAIT);
+    loop {
+        if let Some(id) = registered(mdt, nonce, tool) {
+            match given.has("n") {
+                true => writeln!(tool.out, "{id}")?,
+                false => writeln!(tool.out, "{mdt}: Registered changelog userid '{id}'")?,
+            }
+            return Ok(0);
+        }
+        if Instant::now() >= until {
+            let errno = Errno::ETIMEDOUT;
+            writeln!(tool.err, "error: {REGISTER}: {mdt} cannot store the user: {errno}; see its log")?;
+            return Ok(errno.0);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn deregister(mdt: &str, given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let id = match (given.rest.first(), given.value("u")) {
+        (Some(id), None) => id.clone(),
+        (None, Some(name)) => match named(mdt, name, tool) {
+            Some(id) => id,
+            None => {
+                writeln!(tool.err, "error: {DEREGISTER}: {mdt}: user '{name}': {}", Errno::ENOENT)?;
+                return Ok(Errno::ENOENT.0);
+            }
+        },
+        _ => return options::wrong(DEREGISTER, tool),
+    };
+    let number = id.strip_prefix("cl").unwrap_or(&id).split('-').next().unwrap_or_default().to_owned();
+    match set(&format!("mdd.{mdt}.{DEREGISTER}"), number, tool) {
+        Errno(0) => {
+            writeln!(tool.out, "{mdt}: Deregistered changelog user '{id}'")?;
+            Ok(0)
+        }
+        errno => {
+            writeln!(tool.err, "error: {DEREGISTER}: {mdt}: user '{id}': {errno}")?;
+            Ok(errno.0)
+        }
+    }
+}
+
+/// Returns a number that no other registration has.
+fn nonce() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.as_nanos() as u64 ^ u64::from(std::process::id()) << 40
+}
+
+/// Sets a parameter of the MDT's process. Returns 0, or the error.
+fn set(name: &str, value: String, tool: &Tool<'_>) -> Errno {
+    let set = Request::Set { pattern: name.to_owned(), value };
+    let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });
+    results.map(|result| Errno(result.errno)).next().unwrap_or(Errno::ENOENT)
+}
+
+/// Returns the lines of `changelog_register`: the numbers and ids of the durable users.
+fn users(mdt: &str, tool: &Tool<'_>) -> Vec<(String, String)> {
+    let asked = Request::Get { pattern: format!("mdd.{mdt}.{REGISTER}") };
+    let found = tool.ask(asked).into_iter().flat_map(|r| if let Reply::Values(found) = r { found } else { Vec::new() });
+    let mut users = Vec::new();
+    for found in found {
+        let lines = found.value.lines().filter_map(|line| line.split_once(' '));
+        users.extend(lines.map(|(nonce, id)| (nonce.to_owned(), id.to_owned())));
+    }
+    users
+}
+
+fn registered(mdt: &str, nonce: u64, tool: &Tool<'_>) -> Option<String> {
+    let nonce = nonce.to_string();
+    users(mdt, tool).into_iter().find(|(of, _)| *of == nonce).map(|(_, id)| id)
+}
+
+fn named(mdt: &str, name: &str, tool: &Tool<'_>) -> Option<String> {
+    let is_named = |id: &String| id.split_once('-').is_some_and(|(_, of)| of == name);
+    users(mdt, tool).into_iter().map(|(_, id)| id).find(is_named)
+}
