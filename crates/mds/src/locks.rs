@@ -69,6 +69,8 @@ const CACHE_BITS: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR |
 const REVOKE_MAX: Duration = Duration::from_secs(1);
 /// Inodes whose locks are revoked at once before the MDT stops.
 const REVOKED_AT_ONCE: usize = 256;
+/// Inodes whose OPEN locks are revoked at once when closes are recorded from now on.
+const OPEN_REVOKED_AT_ONCE: usize = 16;
 /// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
 
@@ -306,7 +308,10 @@ impl Mdt {
             let _core = self.core.lock();
             self.locks.closed.store(true, Relaxed);
         }
-        let mut all = self.conflicting(&Policy::bits(bits::ALL));
+        let wants = self.conflicting(Policy::bits(bits::ALL));
+        // All of them first, so that a client that does not cancel delays no other.
+        let chunks = wants.chunks(REVOKED_AT_ONCE);
+        let mut all: Vec<Local> = chunks.map(|some| self.locks.server.local(some, None)).collect();
         let revoked = async {
             for some in &mut all {
                 some.wait().await;
@@ -320,23 +325,30 @@ impl Mdt {
     /// Takes OPEN from all clients in the background. A client that has a file open reports this
     /// before it cancels. To be called when new replies do not grant OPEN any more.
     pub(crate) fn revoke_open(&self) {
-        let mut all = self.conflicting(&OPEN);
+        let wants = self.conflicting(OPEN);
+        let (server, mut stopping) = (self.locks.server.clone(), self.locks.stopping.subscribe());
+        // In small steps: requests that involve these inodes may wait, if a client does not cancel.
+        let revoked = async move {
+            for some in wants.chunks(OPEN_REVOKED_AT_ONCE) {
+                server.local(some, None).wait().await;
+            }
+        };
         drop(self.rt.spawn("mdt-revoke-open", async move {
-            for some in &mut all {
-                some.wait().await;
+            tokio::select! {
+                biased;
+                () = revoked => {}
+                _ = stopping.wait_for(|stopping| *stopping) => {}
             }
         }));
     }
 
-    /// Enqueues locks that conflict with these bits of all locks of clients on inodes. All of them
-    /// at once, so that a client that does not cancel delays no other.
-    fn conflicting(&self, policy: &Policy) -> Vec<Local> {
+    /// Returns locks that conflict with the locks of all clients on inodes in these bits.
+    fn conflicting(&self, policy: Policy) -> Vec<(Resource, Mode, Policy)> {
         let locks = self.locks.server.all_locks();
         let on_inodes = locks.iter().filter(|info| info.resource.kind != Kind::Flock);
         let held: FxHashSet<Resource> =
-            on_inodes.filter(|info| info.lock.policy.overlaps(policy)).map(|info| info.resource).collect();
-        let wants: Vec<_> = held.into_iter().map(|inode| (inode, Mode::Ex, *policy)).collect();
-        wants.chunks(REVOKED_AT_ONCE).map(|some| self.locks.server.local(some, None)).collect()
+            on_inodes.filter(|info| info.lock.policy.overlaps(&policy)).map(|info| info.resource).collect();
+        held.into_iter().map(|inode| (inode, Mode::Ex, policy)).collect()
     }
 
     /// Returns whether the next life of this MDT has to wait for the clients. Some have locks on

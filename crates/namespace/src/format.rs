@@ -5,7 +5,7 @@
 //! |---|---|
 //! | 1 | the store has no format record; any MDT would hand out the sequences of MDT 0 |
 //! | 2 | the store has a format record; an MDT hands out its own sequences ([`sheen_wire::seq`]) |
-//! | 3 | inodes with a project have records of version 2 ([`crate::record`]) |
+//! | 3 | inodes with a project have records of version 2 ([`crate::record`]); changelogs |
 //!
 //! For MDT 0 all formats use the same sequences. A store of format 1 or 2 is therefore read, and
 //! the next commit makes it format 3.

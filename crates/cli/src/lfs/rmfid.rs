@@ -2,7 +2,7 @@
 //!
 //! The MDT returns the paths of the file, as for `lfs fid2path`: only the superuser may ask. Each
 //! name is removed like by unlink(2), so the kernel and the MDT check permissions. A name that was
-//! given to another file meanwhile is not removed.
+//! given to another file meanwhile is not removed, unless this happens just before the removal.
 //!
 //! Of a file with very many names, the MDT stores only some. If the file still has names after the
 //! stored ones are removed, the command fails.
