@@ -109,10 +109,11 @@ impl Client {
     }
 
     /// Waits while a group of other clients has an open file. Returns false if there is none, or if
-    /// that is unknown.
+    /// that is unknown. The LAYOUT lock is not in use meanwhile: the group may be that of a
+    /// migration, which waits for this lock.
     pub(super) async fn wait_for_group(&self, file: &OpenFile) -> bool {
-        let Ok(Some(placed)) = self.place(file).await else { return false };
-        let layout = placed.layout;
+        let placed = self.place(file).await;
+        let Ok(Some(layout)) = placed.map(|placed| placed.map(|placed| placed.layout)) else { return false };
         // A group has locks on all objects, so one of them suffices.
         let is_free = layout.stripes().is_empty()
             || layout.is_mirrored()
