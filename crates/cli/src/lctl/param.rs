@@ -9,36 +9,39 @@ use sheen_wire::Errno;
 use super::options::{self, FSNAME, ParsedArgs};
 use super::set_here::{SetHere, first, set_here, slashes};
 use super::{json, permanent, tool::Tool, usage};
-use crate::lfs::getopt::{Long, Spec, Value};
+use crate::lfs::getopt::{self, Long, Spec, Value};
 
 const GET: Spec = Spec {
     short: "nNFRtwyHprlLmM",
-    long: &[
-        ("no-name", Value::No, "n"),
-        ("only-name", Value::No, "N"),
-        ("classify", Value::No, "F"),
-        ("recursive", Value::No, "R"),
-        ("only-tunable", Value::No, "t"),
-        ("writable", Value::No, "w"),
-        ("yaml", Value::No, "y"),
-        ("header", Value::No, "H"),
-        ("json", Value::No, "json"),
-        PATH,
-        READABLE,
-        LINKS,
-        NO_LINKS,
-        MERGE,
-        NO_MERGE,
-        FSNAME,
-    ],
+    long: &getopt::join::<{ GET_LONG.len() + COMMON_LONG.len() }>(GET_LONG, COMMON_LONG),
 };
-/// Options of `get_param` and `list_param`. There are neither links nor unreadable parameters.
-const PATH: Long = ("path", Value::No, "p");
-const READABLE: Long = ("readable", Value::No, "r");
-const LINKS: Long = ("links", Value::No, "l");
-const NO_LINKS: Long = ("no-links", Value::No, "L");
-const MERGE: Long = ("merge", Value::No, "m");
-const NO_MERGE: Long = ("no-merge", Value::No, "M");
+const GET_LONG: &[Long] = &[
+    ("no-name", Value::No, "n"),
+    ("only-name", Value::No, "N"),
+    ("only-tunable", Value::No, "t"),
+    ("yaml", Value::No, "y"),
+    ("header", Value::No, "H"),
+    ("json", Value::No, "json"),
+];
+const LIST: Spec = Spec {
+    short: "FRDwprlLmM",
+    long: &getopt::join::<{ LIST_LONG.len() + COMMON_LONG.len() }>(LIST_LONG, COMMON_LONG),
+};
+const LIST_LONG: &[Long] = &[("dir-only", Value::No, "D")];
+/// The long options of both `get_param` and `list_param`. There are neither links nor unreadable
+/// parameters.
+const COMMON_LONG: &[Long] = &[
+    ("classify", Value::No, "F"),
+    ("recursive", Value::No, "R"),
+    ("writable", Value::No, "w"),
+    ("path", Value::No, "p"),
+    ("readable", Value::No, "r"),
+    ("links", Value::No, "l"),
+    ("no-links", Value::No, "L"),
+    ("merge", Value::No, "m"),
+    ("no-merge", Value::No, "M"),
+    FSNAME,
+];
 const SET: Spec = Spec {
     short: "nPdF",
     long: &[
@@ -46,22 +49,6 @@ const SET: Spec = Spec {
         ("permanent", Value::No, "P"),
         ("delete", Value::No, "d"),
         ("file", Value::No, "F"),
-        FSNAME,
-    ],
-};
-const LIST: Spec = Spec {
-    short: "FRDwprlLmM",
-    long: &[
-        ("classify", Value::No, "F"),
-        ("recursive", Value::No, "R"),
-        ("dir-only", Value::No, "D"),
-        ("writable", Value::No, "w"),
-        PATH,
-        READABLE,
-        LINKS,
-        NO_LINKS,
-        MERGE,
-        NO_MERGE,
         FSNAME,
     ],
 };
