@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use sheen_params::{Buckets, Histogram, Sample, Snapshot, shares};
+use sheen_params::{Histogram, Sample, Snapshot, share_line, shares};
 use sheen_wire::Time;
 
 use crate::limits::PAGE_BYTES;
@@ -37,10 +37,7 @@ impl PagesPerRpc {
 
     /// Returns the values of the parameter.
     pub fn snapshot(&self, in_flight: usize, now: Time) -> Snapshot {
-        let of = |name, histogram: &Histogram| {
-            let buckets = histogram.buckets();
-            Sample { buckets: buckets.clone(), ..Sample::of_count(name, "pages", buckets.count()) }
-        };
+        let of = |name, histogram: &Histogram| Sample::of_buckets(name, "pages", histogram.buckets());
         let in_flight = Sample::of_count(IN_FLIGHT, "reqs", in_flight as u64);
         let samples = vec![in_flight, of("read", &self.read), of("write", &self.write)];
         Snapshot { taken: Some(now), since: None, samples }
@@ -51,24 +48,12 @@ impl PagesPerRpc {
 pub fn rpc_stats_text(stats: &Snapshot) -> String {
     let now = stats.taken.unwrap_or_default();
     let in_flight = stats.get(IN_FLIGHT).map_or(0, |s| s.count);
-    let buckets = |name| stats.get(name).map(|s| s.buckets.clone()).unwrap_or_default();
-    let (read, write): (Buckets, Buckets) = (buckets("read"), buckets("write"));
     let mut out = format!("snapshot_time:         {}.{:09} (secs.nsecs)\n", now.sec, now.nsec);
     let _ = writeln!(out, "RPCs in flight:        {in_flight}\n");
     out.push_str("\t\t\tread\t\t\twrite\n");
     out.push_str("pages per rpc         rpcs   % cum % |       rpcs   % cum %\n");
-    for (i, (r, w)) in shares(read.counts(), write.counts()).enumerate() {
-        let _ = writeln!(
-            out,
-            "{}:\t\t{:10} {:3} {:3}   | {:10} {:3} {:3}",
-            1u64 << i,
-            r.count,
-            r.percent,
-            r.cumulative,
-            w.count,
-            w.percent,
-            w.cumulative,
-        );
+    for (i, row) in shares(stats.counts_of("read"), stats.counts_of("write")).enumerate() {
+        out.push_str(&share_line(1u64 << i, row, 10));
     }
     out
 }

@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_objects::runs;
-use sheen_params::{Buckets, Histogram, Sample, Snapshot, bucket_label, shares};
+use sheen_params::{Histogram, Sample, Snapshot, bucket_label, share_line, shares};
 use sheen_wire::{
     Time,
     ost::{Part, Request},
@@ -106,9 +106,7 @@ impl BrwStats {
         for (kind, transfers) in [("read", &self.read), ("write", &self.write)] {
             let Transfers { under_way: _, pages, in_flight, msecs, sizes } = transfers;
             for ((_, _, unit, name), histogram) in TABLES.into_iter().zip([pages, in_flight, msecs, sizes]) {
-                let buckets = histogram.buckets();
-                let sample = Sample::of_count(&format!("{kind}_{name}"), unit, buckets.count());
-                samples.push(Sample { buckets, ..sample });
+                samples.push(Sample::of_buckets(&format!("{kind}_{name}"), unit, histogram.buckets()));
             }
         }
         Snapshot { taken: Some(now), since: Some(since), samples }
@@ -137,26 +135,15 @@ impl Drop for UnderWay<'_> {
 
 /// Returns the text of the parameter.
 pub fn text(stats: &Snapshot) -> String {
-    let buckets = |name: String| stats.get(&name).map(|sample| sample.buckets.clone()).unwrap_or_default();
     let mut out = stats.times_of_histogram();
     for (title, counted, _, name) in TABLES {
-        let (read, write): (Buckets, Buckets) = (buckets(format!("read_{name}")), buckets(format!("write_{name}")));
+        let (read, write) = (format!("read_{name}"), format!("write_{name}"));
         // Writing to a string cannot fail.
         let _ = writeln!(out, "\n{:26} read      |     write", "");
         let _ = writeln!(out, "{title:<22} {counted:<5} % cum % |  {counted:<11} % cum %");
-        let rows = shares(read.counts(), write.counts()).enumerate();
-        for (i, (r, w)) in rows.skip_while(|(_, (r, w))| r.count == 0 && w.count == 0) {
-            let _ = writeln!(
-                out,
-                "{}:\t\t{:10} {:3} {:3}   | {:4} {:3} {:3}",
-                bucket_label(i),
-                r.count,
-                r.percent,
-                r.cumulative,
-                w.count,
-                w.percent,
-                w.cumulative,
-            );
+        let rows = shares(stats.counts_of(&read), stats.counts_of(&write)).enumerate();
+        for (i, row) in rows.skip_while(|(_, (r, w))| r.count == 0 && w.count == 0) {
+            out.push_str(&share_line(bucket_label(i), row, 4));
         }
     }
     out

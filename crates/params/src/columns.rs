@@ -1,6 +1,6 @@
 //! Columns of Lustre's tables of reads and writes: counts with their shares in percent.
 
-use std::iter;
+use std::{fmt::Display, iter};
 
 /// A count with its share of the column, and the share of all counts up to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,15 @@ pub struct Share {
 pub fn shares(reads: &[u64], writes: &[u64]) -> impl Iterator<Item = (Share, Share)> {
     let rows = reads.len().max(writes.len()).max(1);
     column(reads, rows).zip(column(writes, rows))
+}
+
+/// Returns a line of `rpc_stats` or `brw_stats`: a label, reads and writes. `width`: minimum width
+/// of the count of writes.
+pub fn share_line(label: impl Display, (read, write): (Share, Share), width: usize) -> String {
+    format!(
+        "{label}:\t\t{:10} {:3} {:3}   | {:width$} {:3} {:3}\n",
+        read.count, read.percent, read.cumulative, write.count, write.percent, write.cumulative,
+    )
 }
 
 /// Returns a column of `rows` counts.
@@ -43,6 +52,13 @@ mod tests {
     fn shares_accumulate_and_the_shorter_column_is_filled() {
         assert_eq!(of(&[1, 0, 2], &[5]), [[1, 33, 33, 5, 100, 100], [0, 0, 33, 0, 0, 100], [2, 66, 100, 0, 0, 100]]);
         assert_eq!(of(&[], &[]), [[0; 6]]);
+    }
+
+    #[test]
+    fn share_lines_have_the_given_width_for_the_count_of_writes() {
+        let row = shares(&[2], &[3]).next().unwrap();
+        assert_eq!(share_line("4K", row, 4), "4K:\t\t         2 100 100   |    3 100 100\n");
+        assert_eq!(share_line(1, row, 10), "1:\t\t         2 100 100   |          3 100 100\n");
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod tallies;
 mod value;
 mod waits;
 
-pub use columns::{Share, shares};
+pub use columns::{Share, share_line, shares};
 pub use devices::Device;
 pub use fsname::fsname_of;
 pub use histogram::{Buckets, Histogram, bucket_label};

@@ -39,6 +39,12 @@ impl Sample {
         Sample { name: name.to_owned(), unit: unit.to_owned(), count, ..Sample::default() }
     }
 
+    /// Creates a sample that has only a histogram, with its count.
+    pub fn of_buckets(name: &str, unit: &str, buckets: Buckets) -> Sample {
+        let count = buckets.count();
+        Sample { buckets, ..Sample::of_count(name, unit, count) }
+    }
+
     /// Returns a percentile of the values, as [`Buckets::percentile`], within their range.
     pub fn percentile(&self, per_mille: u64) -> Option<u64> {
         let found = self.buckets.percentile(per_mille)?;
@@ -80,6 +86,11 @@ impl Snapshot {
     /// Returns the sample of this name.
     pub fn get(&self, name: &str) -> Option<&Sample> {
         self.samples.iter().find(|sample| sample.name == name)
+    }
+
+    /// Returns the histogram of the sample of this name, as [`Buckets::counts`]. Empty: unknown.
+    pub fn counts_of(&self, name: &str) -> &[u64] {
+        self.get(name).map(|sample| sample.buckets.counts()).unwrap_or_default()
     }
 
     /// Returns the first lines of a `stats` file: the times.
