@@ -9,7 +9,7 @@
 //!
 //! * `param`, `value`, `labels`: a parameter, its value and unit, and what it belongs to;
 //! * `job_stats`: counters by job;
-//! * `stats`, `histogram`, `tallies`, `spread`: counters that are cheap enough for every request;
+//! * `stats`, `histogram`, `spread`: counters that are cheap enough for every request;
 //!   `snapshot`: their values at one moment;
 //! * `columns`: Lustre's tables of reads and writes;
 //! * `waits`: lists of waiting clients and operations;
@@ -35,7 +35,6 @@ mod settings;
 mod snapshot;
 mod spread;
 pub mod stats;
-mod tallies;
 mod value;
 mod waits;
 
@@ -49,6 +48,5 @@ pub use param::{Param, ParamError};
 pub use registry::{Found, Node, Params, Set, TypedParam};
 pub use snapshot::{Sample, Snapshot};
 pub use stats::Stats;
-pub use tallies::Tallies;
 pub use value::{Unit, Value};
 pub use waits::{HOLDERS_MAX, Holder, WAITS_MAX, Wait, WaitKind, mode_name, parse_waits, part_of, waits_text};

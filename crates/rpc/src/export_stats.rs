@@ -16,7 +16,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_lnet::Nid;
-use sheen_params::{Param, Params, Snapshot, Tallies};
+use sheen_params::{Param, Params, Snapshot, Stats};
 use sheen_rt::Rt;
 use sheen_wire::Errno;
 
@@ -69,7 +69,7 @@ impl ExportStats {
     /// [`ExportStats::new`].
     pub fn record(&self, export: &Export, at: usize, value: u64) {
         if let Some(host) = export.host_stats.get_or_init(|| self.join(export)) {
-            host.tallies.record_at(at, value);
+            host.stats.record_at(at, value);
         }
     }
 
@@ -92,7 +92,7 @@ impl ExportStats {
     /// Resets the statistics of all hosts.
     fn clear(&self) {
         let now = self.rt.wall();
-        self.hosts.lock().by_name.values().for_each(|host| host.tallies.clear(now));
+        self.hosts.lock().by_name.values().for_each(|host| host.stats.clear(now));
     }
 
     /// Adds an export to its host. `None`: there are too many hosts.
@@ -115,15 +115,15 @@ impl ExportStats {
 
     /// Adds a host, and registers its parameters.
     fn add(&self, hosts: &mut Hosts, name: &str) -> Arc<HostStats> {
-        let tallies = Tallies::new(self.counters, self.rt.wall());
-        let host = Arc::new(HostStats { tallies, clients: Mutex::default() });
+        let stats = Stats::without_histograms(self.counters, self.rt.wall());
+        let host = Arc::new(HostStats { stats, clients: Mutex::default() });
         hosts.by_name.insert(name.to_owned(), host.clone());
         let (read, clear, rt, clock) = (host.clone(), host.clone(), self.rt.clone(), self.rt.clone());
         let stats = Param::counters(
-            move || read.tallies.snapshot(rt.wall()),
+            move || read.stats.snapshot(rt.wall()),
             Snapshot::stats_text,
             move || {
-                clear.tallies.clear(clock.wall());
+                clear.stats.clear(clock.wall());
                 Ok(())
             },
         );

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use sheen_params::Tallies;
+use sheen_params::Stats;
 
 /// The statistics of one host.
 pub(crate) struct HostStats {
-    pub tallies: Tallies,
+    /// Without histograms, which take 320 bytes for each counter.
+    pub stats: Stats,
     /// Uuids of its clients, by the ids of their exports.
     pub clients: Mutex<BTreeMap<u64, String>>,
 }
