@@ -7,7 +7,7 @@ use clap::Parser;
 use crate::{
     output::OutputArgs,
     scratch::ScratchArgs,
-    workloads::selection::{self, Named, Selection, Workload},
+    workloads::selection::{self, Selection, Workload},
 };
 
 /// Largest factors: each part of a file between watermarks has at least one stripe of 1 MiB.
@@ -34,7 +34,7 @@ pub struct WorkloadsArgs {
     /// Experiments by their names in the paper, such as IOR.4 or blast.10-12. Dynamic ones run with
     /// the static ones of their workload, with which they are compared
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = selection::parse, conflicts_with = "only")]
-    pub experiment: Vec<Named>,
+    pub experiment: Vec<Selection>,
     /// Number of mounts, which stand for nodes; the paper has 16 for IOR and netflow, 8 for BLAST
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub nodes: u16,
@@ -66,12 +66,12 @@ pub struct WorkloadsArgs {
 impl WorkloadsArgs {
     /// Returns the experiments that the options select; all if none selects any.
     pub fn selections(&self) -> Vec<Selection> {
-        let named: Vec<Named> = match (self.experiment.is_empty(), self.only.is_empty()) {
+        let selected: Vec<Selection> = match (self.experiment.is_empty(), self.only.is_empty()) {
             (false, _) => self.experiment.clone(),
             (true, false) => self.only.iter().map(|workload| workload.whole()).collect(),
             (true, true) => Workload::ALL.map(Workload::whole).to_vec(),
         };
-        selection::select(&named)
+        selection::select(&selected)
     }
 
     /// Returns the option that selects experiments, if the user has set one.

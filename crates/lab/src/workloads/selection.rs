@@ -16,16 +16,7 @@ pub enum Workload {
     Blast,
 }
 
-/// Experiments of a workload with consecutive numbers.
-#[derive(Clone, Copy, Debug)]
-pub struct Named {
-    /// The workload.
-    pub workload: Workload,
-    /// The experiments, at least one.
-    pub experiments: &'static [Experiment],
-}
-
-/// The experiments of a workload that a run measures.
+/// Experiments of a workload: those that a name selects, or those that a run measures.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// The workload.
@@ -57,8 +48,8 @@ impl Workload {
     }
 
     /// Returns all of its experiments, as its name alone selects them.
-    pub fn whole(self) -> Named {
-        Named { workload: self, experiments: self.experiments() }
+    pub fn whole(self) -> Selection {
+        Selection { workload: self, experiments: self.experiments().iter().collect() }
     }
 
     /// Returns the steps of the progress bar for an experiment in a round: a write and a read, two
@@ -76,42 +67,43 @@ impl Workload {
 ///
 /// # Errors
 /// A message for the user if the paper has no such experiment.
-pub fn parse(text: &str) -> Result<Named, String> {
+pub fn parse(text: &str) -> Result<Selection, String> {
     let (workload, numbers) = match text.split_once('.') {
         Some((workload, numbers)) => (workload, Some(numbers)),
         None => (text, None),
     };
     let known = |of: &Workload| of.name().eq_ignore_ascii_case(workload);
     let whole = Workload::ALL.into_iter().find(known).map(Workload::whole);
-    let named = match numbers {
+    let selected = match numbers {
         Some(numbers) => whole.and_then(|whole| part(whole, numbers)),
         None => whole,
     };
-    named.ok_or_else(|| {
+    selected.ok_or_else(|| {
         let of = |workload: Workload| format!("{}.1-{}", workload.name(), workload.experiments().len());
         format!("the paper has the experiments {}", Workload::ALL.map(of).join(", "))
     })
 }
 
 /// Returns the experiments with these numbers: `4`, or `4-6`.
-fn part(whole: Named, numbers: &str) -> Option<Named> {
+fn part(whole: Selection, numbers: &str) -> Option<Selection> {
     let (low, high) = numbers.split_once('-').unwrap_or((numbers, numbers));
     let (low, high) = (low.parse::<usize>().ok()?, high.parse::<usize>().ok()?);
     let experiments = whole.experiments.get(low.checked_sub(1)?..high).filter(|some| !some.is_empty())?;
-    Some(Named { experiments, ..whole })
+    Some(Selection { workload: whole.workload, experiments: experiments.to_vec() })
 }
 
-/// Returns the named experiments by workload. If one of them is dynamic, all static ones of its
-/// workload are added: results are compared with the best of these.
-pub fn select(names: &[Named]) -> Vec<Selection> {
+/// Merges selections by workload. If an experiment is dynamic, all static ones of its workload are
+/// added: results are compared with the best of these.
+pub fn select(selected: &[Selection]) -> Vec<Selection> {
     let of = |workload: Workload| {
-        let is_named = |experiment: &Experiment| {
-            let same = names.iter().filter(|named| named.workload == workload);
-            same.flat_map(|named| named.experiments).any(|named| named.name == experiment.name)
+        let is_selected = |experiment: &Experiment| {
+            let same = selected.iter().filter(|selection| selection.workload == workload);
+            same.flat_map(|selection| &selection.experiments).any(|other| other.name == experiment.name)
         };
         let all = workload.experiments();
-        let has_dynamic = all.iter().any(|experiment| experiment.is_dynamic() && is_named(experiment));
-        let chosen = all.iter().filter(|experiment| is_named(experiment) || (has_dynamic && !experiment.is_dynamic()));
+        let has_dynamic = all.iter().any(|experiment| experiment.is_dynamic() && is_selected(experiment));
+        let chosen =
+            all.iter().filter(|experiment| is_selected(experiment) || (has_dynamic && !experiment.is_dynamic()));
         Selection { workload, experiments: chosen.collect() }
     };
     Workload::ALL.into_iter().map(of).filter(|selection| !selection.experiments.is_empty()).collect()
@@ -127,8 +119,8 @@ mod tests {
 
     /// Returns the experiments that a run measures if the user gives these names.
     fn selected(words: &[&str]) -> Vec<&'static str> {
-        let named: Vec<Named> = words.iter().map(|word| parse(word).unwrap()).collect();
-        names(&select(&named))
+        let parsed: Vec<Selection> = words.iter().map(|word| parse(word).unwrap()).collect();
+        names(&select(&parsed))
     }
 
     #[test]
