@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use sheen_ldlm::{BlockingLock, ClientId, Namespace, SERVER, WaitingLock};
-use sheen_params::{HOLDERS_MAX, Holder, WAITS_MAX, Wait, WaitKind, mode_name, part_of};
+use sheen_params::{HOLDERS_MAX, Holder, WAITS_MAX, Wait, WaitKind, part_of};
 use sheen_rpc::Export;
 use sheen_rt::{Instant, operation};
 use sheen_wire::{JobId, OpId, ldlm::LockId};
@@ -105,7 +105,7 @@ fn holder(now: Instant, blocking: &BlockingLock, clients: &Clients) -> Holder {
     Holder {
         client,
         nid,
-        mode: mode_name(lock.mode),
+        mode: lock.mode.name().to_owned(),
         part: part_of(&lock.policy),
         granted: *granted,
         secs: now.since(*since).as_secs_f64(),

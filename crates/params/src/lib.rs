@@ -49,4 +49,4 @@ pub use registry::{Found, Node, Params, Set, TypedParam};
 pub use snapshot::{Sample, Snapshot};
 pub use stats::Stats;
 pub use value::{Unit, Value};
-pub use waits::{HOLDERS_MAX, Holder, WAITS_MAX, Wait, WaitKind, mode_name, parse_waits, part_of, waits_text};
+pub use waits::{HOLDERS_MAX, Holder, WAITS_MAX, Wait, WaitKind, parse_waits, part_of, waits_text};

@@ -133,13 +133,8 @@ impl WaitKind {
 impl Wait {
     /// Sets the lock that is waited for.
     pub fn of_lock(self, resource: Resource, mode: Mode, policy: &Policy) -> Wait {
-        Wait { object: resource.fid.to_string(), mode: mode_name(mode), part: part_of(policy), ..self }
+        Wait { object: resource.fid.to_string(), mode: mode.name().to_owned(), part: part_of(policy), ..self }
     }
-}
-
-/// Returns the name of a mode, such as `PW`.
-pub fn mode_name(mode: Mode) -> String {
-    format!("{mode:?}").to_uppercase()
 }
 
 /// Returns kind and locked part of a lock: `extent 0-4095`, `ibits LOOKUP|UPDATE`,
@@ -294,6 +289,5 @@ mod tests {
         ] {
             assert_eq!(part_of(&policy), text);
         }
-        assert_eq!(mode_name(Mode::Group), "GROUP");
     }
 }

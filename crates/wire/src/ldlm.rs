@@ -49,6 +49,19 @@ impl Mode {
     /// All modes, in the order of their numbers.
     pub const ALL: [Mode; MODES] = [Mode::Ex, Mode::Pw, Mode::Pr, Mode::Cw, Mode::Cr, Mode::Nl, Mode::Group];
 
+    /// Returns its name in texts for administrators, as in Lustre.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Ex => "EX",
+            Mode::Pw => "PW",
+            Mode::Pr => "PR",
+            Mode::Cw => "CW",
+            Mode::Cr => "CR",
+            Mode::Nl => "NL",
+            Mode::Group => "GROUP",
+        }
+    }
+
     /// Whether two locks on the same thing may be granted in these modes at once. Two GROUP locks
     /// also need the same group id.
     pub const fn compatible(a: Mode, b: Mode) -> bool {
@@ -362,6 +375,13 @@ mod tests {
                 assert_eq!(Mode::compatible(*a, *b), cell == '1', "{a:?} with {b:?}");
                 assert_eq!(Mode::compatible(*a, *b), Mode::compatible(*b, *a), "{a:?} with {b:?}");
             }
+        }
+    }
+
+    #[test]
+    fn mode_names_are_those_of_the_variants() {
+        for mode in Mode::ALL {
+            assert_eq!(mode.name(), format!("{mode:?}").to_uppercase());
         }
     }
 

@@ -26,8 +26,7 @@ pub struct Overdue {
 impl fmt::Display for Overdue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let callback = if self.glimpse { "glimpse" } else { "lock" };
-        let mode = format!("{:?}", self.mode).to_uppercase();
-        let (id, fid) = (self.id.0, self.resource.fid);
+        let (id, mode, fid) = (self.id.0, self.mode.name(), self.resource.fid);
         write!(
             f,
             "{callback} callback timer expired after {} s: lock: {id:#x} mode: {mode} res: {fid}",
