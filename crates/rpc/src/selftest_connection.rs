@@ -55,11 +55,7 @@ impl SelftestConnection {
 
 impl Drop for SelftestConnection {
     fn drop(&mut self) {
-        // It returns no error.
-        let _ = self.client.block_on(async {
-            self.import.close().await;
-            Ok(())
-        });
+        self.client.close(&self.import);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::import::{Import, ImportConfig, ImportParams, RetainedBudget};
 const END_WAIT: Duration = Duration::from_millis(500);
 
 /// A client with a runtime of its own. Dropping it ends the runtime, which must not be done within
-/// a task. Close its connections before.
+/// a task. Close its connections before ([`ToolClient::close`]).
 pub struct ToolClient {
     /// `Some` until it is dropped.
     runtime: Option<Runtime>,
@@ -66,6 +66,15 @@ impl ToolClient {
             connected
         })?;
         Ok(import)
+    }
+
+    /// Closes a connection, as [`Import::close`].
+    pub fn close<P: Protocol>(&self, import: &Import<P>) {
+        // Closing returns no error, and without a runtime there is no connection.
+        let _ = self.block_on(async {
+            import.close().await;
+            Ok(())
+        });
     }
 
     /// Runs a future on the calling thread, and its tasks on the client's runtime.

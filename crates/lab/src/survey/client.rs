@@ -21,7 +21,7 @@ use sheen_lnet::Trust;
 use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, RequestError, Response, ToolClient};
 use sheen_rt::Rt;
 use sheen_wire::{
-    Bulk, Fid, Ost, Protocol, Selftest,
+    Bulk, Fid, Ost, Selftest,
     auth::Role,
     echo::{SEQ, Shape, objects},
     ost::{Grant, Part, Reply, Request},
@@ -79,7 +79,7 @@ impl ClientLoad<'_> {
         let import = client.connect::<Ost>(&target.name, nids, RPCS_IN_FLIGHT_LIMIT, CONNECT_TIMEOUT)?;
         let allowed = self.check(&import);
         if allowed.is_err() {
-            let _ = client.block_on(closed(&import)); // it returns no error
+            client.close(&import);
         }
         allowed.map(|()| Link::Ost(import))
     }
@@ -161,18 +161,12 @@ impl Load for ClientLoad<'_> {
 impl Drop for ClientLoad<'_> {
     fn drop(&mut self) {
         for link in &self.links {
-            // They return no error.
-            let _ = match link {
-                Link::Ost(import) => self.client.block_on(closed(import)),
-                Link::Selftest(import) => self.client.block_on(closed(import)),
-            };
+            match link {
+                Link::Ost(import) => self.client.close(import),
+                Link::Selftest(import) => self.client.close(import),
+            }
         }
     }
-}
-
-async fn closed<P: Protocol>(import: &Import<P>) -> io::Result<()> {
-    import.close().await;
-    Ok(())
 }
 
 /// The connection for an OST.
