@@ -254,9 +254,12 @@ impl Core {
     }
 
     pub fn waits(&self, target: &str) -> Vec<Wait> {
+        let found = {
+            let state = self.state.lock();
+            state.requesters.waiting(&state.ns, &state.clients)
+        };
         let now = self.rt.now();
-        let state = self.state.lock();
-        state.requesters.waits(now, target, &state.ns, &state.clients)
+        found.iter().map(|waiting| waiting.wait(now, target)).collect()
     }
 }
 

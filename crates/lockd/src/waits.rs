@@ -1,7 +1,8 @@
 //! The waits of a lock server, as the parameters `*.*.waits` show them.
 //!
 //! The engine knows the waiting requests and the locks that conflict. This module adds for which
-//! job a request was made and, if the server itself waits, for which client.
+//! job a request was made and, if the server itself waits, for which client. Under the mutex of
+//! the lock server it only collects data; it makes the texts without the mutex.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,12 +28,23 @@ pub(crate) struct Requesters {
     by_lock: BTreeMap<LockId, Requester>,
 }
 
+#[derive(Clone)]
 struct Requester {
     job: JobId,
     op: OpId,
     /// Uuid and address of the client for which the server acts; `None`: there is none, or the
     /// client itself requested the lock, and the lock server knows its export.
-    client: Option<(String, String)>,
+    client: Option<Arc<(String, String)>>,
+}
+
+/// A waiting request, and the clients that it concerns.
+pub(crate) struct Waiting {
+    lock: WaitingLock,
+    requester: Option<Requester>,
+    /// The client that waits, or for which the server waits, if it is known.
+    client: Option<Arc<Export>>,
+    /// The clients of `lock.blocking`, in its order.
+    holders: Vec<Option<Arc<Export>>>,
 }
 
 /// Clients with locks, by the numbers of their exports.
@@ -50,7 +62,7 @@ impl Requesters {
         if self.by_lock.len() >= ENTRIES_MAX {
             return;
         }
-        let client = client.map(|export| (export.client().to_owned(), export.nid().to_string()));
+        let client = client.map(|export| Arc::new(named(export)));
         self.by_lock.insert(id, Requester { job: operation::job(), op: operation::current(), client });
     }
 
@@ -72,36 +84,55 @@ impl Requesters {
         }
     }
 
-    /// Returns the oldest waits, at most [`WAITS_MAX`].
-    pub fn waits(&self, now: Instant, target: &str, ns: &Namespace, clients: &Clients) -> Vec<Wait> {
-        let waits = ns.waits(WAITS_MAX, HOLDERS_MAX);
-        waits.iter().map(|waiting| self.wait(now, target, waiting, clients)).collect()
+    /// Returns the oldest waiting requests, at most [`WAITS_MAX`], oldest first.
+    pub fn waiting(&self, ns: &Namespace, clients: &Clients) -> Vec<Waiting> {
+        let waits = ns.waits(WAITS_MAX, HOLDERS_MAX).into_iter();
+        waits.map(|lock| self.with_clients(lock, clients)).collect()
     }
 
-    fn wait(&self, now: Instant, target: &str, waiting: &WaitingLock, clients: &Clients) -> Wait {
-        let (lock, requester) = (&waiting.info.lock, self.by_lock.get(&waiting.info.lock.id));
-        let is_own = lock.client == SERVER;
-        let of_export = named(if is_own { waiting.spare } else { lock.client }, clients);
-        let (client, nid) = requester.and_then(|by| by.client.clone()).unwrap_or(of_export);
+    fn with_clients(&self, lock: WaitingLock, clients: &Clients) -> Waiting {
+        let client = if is_own(&lock) { lock.spare } else { lock.info.lock.client };
+        Waiting {
+            requester: self.by_lock.get(&lock.info.lock.id).cloned(),
+            client: clients.get(&client).cloned(),
+            holders: lock.blocking.iter().map(|blocking| clients.get(&blocking.lock.client).cloned()).collect(),
+            lock,
+        }
+    }
+}
+
+impl Waiting {
+    /// Returns the wait with all texts.
+    pub fn wait(&self, now: Instant, target: &str) -> Wait {
+        let WaitingLock { info, since, blocking, .. } = &self.lock;
+        let requester = self.requester.as_ref();
+        let (client, nid) = match requester.and_then(|by| by.client.as_deref()) {
+            Some(client) => client.clone(),
+            None => self.client.as_deref().map(named).unwrap_or_default(),
+        };
         let op = requester.map(|by| by.op).filter(|op| !op.is_none());
         let wait = Wait {
-            secs: now.since(waiting.since).as_secs_f64(),
-            kind: if is_own { WaitKind::Cancel } else { WaitKind::Lock },
+            secs: now.since(*since).as_secs_f64(),
+            kind: if is_own(&self.lock) { WaitKind::Cancel } else { WaitKind::Lock },
             target: target.to_owned(),
             client,
             nid,
             job: requester.map_or_else(String::new, |by| by.job.to_string()),
             op: op.map_or_else(String::new, |op| op.to_string()),
-            held_by: waiting.blocking.iter().map(|blocking| holder(now, blocking, clients)).collect(),
+            held_by: blocking
+                .iter()
+                .zip(&self.holders)
+                .map(|(lock, client)| holder(now, lock, client.as_deref()))
+                .collect(),
             ..Wait::default()
         };
-        wait.of_lock(waiting.info.resource, lock.mode, &lock.policy)
+        wait.of_lock(info.resource, info.lock.mode, &info.lock.policy)
     }
 }
 
-fn holder(now: Instant, blocking: &BlockingLock, clients: &Clients) -> Holder {
+fn holder(now: Instant, blocking: &BlockingLock, client: Option<&Export>) -> Holder {
     let BlockingLock { lock, granted, since, asked } = blocking;
-    let (client, nid) = named(lock.client, clients);
+    let (client, nid) = client.map(named).unwrap_or_default();
     Holder {
         client,
         nid,
@@ -113,8 +144,12 @@ fn holder(now: Instant, blocking: &BlockingLock, clients: &Clients) -> Holder {
     }
 }
 
-/// Returns uuid and address of a client; empty for the server itself.
-fn named(client: ClientId, clients: &Clients) -> (String, String) {
-    let export = clients.get(&client);
-    export.map(|export| (export.client().to_owned(), export.nid().to_string())).unwrap_or_default()
+/// Whether the server itself waits.
+fn is_own(waiting: &WaitingLock) -> bool {
+    waiting.info.lock.client == SERVER
+}
+
+/// Returns uuid and address of a client.
+fn named(export: &Export) -> (String, String) {
+    (export.client().to_owned(), export.nid().to_string())
 }

@@ -1,6 +1,6 @@
 //! Waiting requests, and the locks that each of them waits for, for administrators.
 
-use std::ops::ControlFlow;
+use std::{collections::BinaryHeap, ops::ControlFlow};
 
 use sheen_rt::Instant;
 use sheen_wire::ldlm::Conflict;
@@ -37,17 +37,22 @@ pub struct BlockingLock {
 
 impl Namespace {
     /// Returns the `max` oldest waiting requests, oldest first, each with at most `blocking_max`
-    /// locks that it waits for.
+    /// locks that it waits for. Looks at all waiting requests, but sorts no more than `max`.
     pub fn waits(&self, max: usize, blocking_max: usize) -> Vec<WaitingLock> {
-        let mut waiting: Vec<(u64, u32)> = Vec::new();
+        // The youngest of the oldest is on top.
+        let mut oldest: BinaryHeap<(u64, u32)> = BinaryHeap::new();
         for r in &self.waited {
             let res = &self.resources[*r];
             for root in &res.waiting {
-                self.each(res, root, &mut |n| waiting.push((self.locks[n].seq, n)));
+                self.each(res, root, &mut |n| {
+                    oldest.push((self.locks[n].seq, n));
+                    if oldest.len() > max {
+                        oldest.pop();
+                    }
+                });
             }
         }
-        waiting.sort_unstable();
-        waiting.into_iter().take(max).map(|(_, n)| self.waiting_lock(n, blocking_max)).collect()
+        oldest.into_sorted_vec().into_iter().map(|(_, n)| self.waiting_lock(n, blocking_max)).collect()
     }
 
     fn waiting_lock(&self, n: u32, blocking_max: usize) -> WaitingLock {

@@ -37,6 +37,8 @@ fn request_behind_another_one_is_listed_with_that_one() {
     let listed = s.ns.waits(10, 10);
     let ids: Vec<LockId> = listed.iter().map(|wait| wait.info.lock.id).collect();
     assert_eq!(ids, [writer, reader], "the oldest is first");
+    let ids: Vec<LockId> = s.ns.waits(1, 10).iter().map(|wait| wait.info.lock.id).collect();
+    assert_eq!(ids, [writer], "the oldest are listed");
     assert!(listed.iter().all(|wait| wait.blocking[0].lock.client == 1));
     s.ns.evict(s.now, 2, &mut s.actions);
     s.ns.evict(s.now, 3, &mut s.actions);
