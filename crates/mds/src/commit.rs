@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use sheen_namespace::{Batch, Store, StoreError};
+use sheen_namespace::{Batch, Store, StoreError, UnneededChunks};
 use sheen_wire::{Errno, Fid, Result};
 use tracing::{error, info};
 
@@ -101,11 +101,21 @@ pub(crate) async fn run(mdt: Arc<Mdt>) -> Result<()> {
 async fn round(mdt: &Arc<Mdt>) -> Result<()> {
     let commits = &mdt.commits;
     let (batch, round) = loop {
+        let unneeded = match unneeded_records(mdt).await {
+            Ok(unneeded) => unneeded,
+            Err(e) => {
+                failed(mdt, &e).await?;
+                continue;
+            }
+        };
         let (batch, fault, round) = {
             let mut core = mdt.core.lock();
             commits.pending.store(false, Relaxed);
             commits.full.store(false, Relaxed);
             core.round += 1;
+            if let Some(chunks) = unneeded {
+                core.ns.delete_unneeded(chunks);
+            }
             let batch = core.ns.seal();
             let fault = if batch.is_none() { core.ns.take_fault() } else { None };
             (batch, fault, core.round)
@@ -135,6 +145,14 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
         mdt.watch_space();
     }
     Ok(())
+}
+
+/// Reads which records of the changelog this round deletes. No other batch is being committed.
+async fn unneeded_records(mdt: &Arc<Mdt>) -> Result<Option<UnneededChunks>, StoreError> {
+    let unneeded = mdt.core.lock().ns.unneeded_records();
+    let Some(unneeded) = unneeded else { return Ok(None) };
+    let store = mdt.store.clone();
+    mdt.rt.run_blocking(move || unneeded.read(&*store)).await.map(Some)
 }
 
 /// Commits a batch; retries until it succeeds or the MDT stops.

@@ -11,7 +11,7 @@
 //!   So a restart continues after the last record that a reader may have seen.
 //! * Readers get durable records only ([`Changelog::range`]).
 //! * A user holds the records after its clear point. The others are deleted, a bounded number with
-//!   each batch.
+//!   each batch. The service reads which ones without a lock ([`UnneededRecords`]).
 //! * A user that holds too many records is deregistered, so that the disk does not fill.
 //!
 //! The store has the records in chunks of up to [`CHUNK_RECORDS`]. The key of a chunk is the number
@@ -227,7 +227,6 @@ impl Changelog {
         if self.state.users.is_empty() {
             self.pending.clear();
         }
-        let mut written = 0;
         while !self.pending.is_empty() {
             let chunk: Vec<Record> = self.pending.drain(..CHUNK_RECORDS.min(self.pending.len())).collect();
             let Some(last) = chunk.last() else { break };
@@ -235,10 +234,6 @@ impl Changelog {
             let value = encode(&chunk, Vec::new())?;
             self.state.bytes += value.len() as u64;
             tables.set_raw(key, Some(value));
-            written += 1;
-        }
-        if self.has_unneeded {
-            self.delete_unneeded(tables, DELETED_CHUNKS.max(2 * written))?;
         }
         if std::mem::take(&mut self.is_changed) {
             tables.set_raw(key::CHANGELOG_STATE.to_vec(), Some(encode(&self.state, Vec::new())?));
@@ -247,19 +242,24 @@ impl Changelog {
         Ok(())
     }
 
-    /// Deletes up to `limit` chunks that no user needs. The store has all of them, because no
-    /// other batch is being committed.
-    fn delete_unneeded<S: Store>(&mut self, tables: &mut Tables<S>, limit: usize) -> Result<(), StoreError> {
-        let (from, _) = key::table(key::CHANGELOG);
-        let to = key::changelog(self.cleared().saturating_add(1));
-        let chunks = tables.store().range(&from, &to, limit.saturating_add(1))?;
-        self.has_unneeded = chunks.len() > limit;
+    /// Returns which records no user needs, if there may be any. The next batch can delete more
+    /// chunks than it adds.
+    pub(crate) fn unneeded(&self) -> Option<UnneededRecords> {
+        let limit = DELETED_CHUNKS.max(2 * self.pending.len().div_ceil(CHUNK_RECORDS));
+        self.has_unneeded.then(|| UnneededRecords { last: self.cleared(), limit })
+    }
+
+    /// Deletes chunks that no user needs. No other batch may have been sealed since
+    /// [`Changelog::unneeded`].
+    pub(crate) fn delete<S: Store>(&mut self, unneeded: UnneededChunks, tables: &mut Tables<S>) {
+        let UnneededChunks { last, chunks, has_more } = unneeded;
+        // Meanwhile users may have cleared further records.
+        self.has_unneeded = has_more || last != self.cleared();
         self.is_changed |= !chunks.is_empty();
-        for (key, value) in chunks.into_iter().take(limit) {
-            self.state.bytes = self.state.bytes.saturating_sub(value.len() as u64);
+        for (key, bytes) in chunks {
+            self.state.bytes = self.state.bytes.saturating_sub(bytes);
             tables.set_raw(key, None);
         }
-        Ok(())
     }
 
     fn deregister_laggards(&mut self) {
@@ -297,6 +297,42 @@ impl Changelog {
     /// Whether the registration of a user is durable.
     pub(crate) fn is_durable(&self, user: &ChangelogUser) -> bool {
         user.id <= self.durable.1
+    }
+}
+
+/// The records that no user needs. Their chunks are read from the store without the namespace, so
+/// that requests need not wait for the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnneededRecords {
+    /// Number of the last one.
+    last: u64,
+    /// Maximum number of chunks that are deleted at once.
+    limit: usize,
+}
+
+/// The chunks of records that no user needs, for [`crate::Namespace::delete_unneeded`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnneededChunks {
+    /// Number of the last record that no user needed.
+    last: u64,
+    /// The key and the size of each.
+    chunks: Vec<(Vec<u8>, u64)>,
+    /// There are more than those.
+    has_more: bool,
+}
+
+impl UnneededRecords {
+    /// Reads which chunks the store has.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn read(&self, store: &impl Store) -> Result<UnneededChunks, StoreError> {
+        let (from, _) = key::table(key::CHANGELOG);
+        let to = key::changelog(self.last.saturating_add(1));
+        let found = store.range(&from, &to, self.limit.saturating_add(1))?;
+        let has_more = found.len() > self.limit;
+        let chunks = found.into_iter().take(self.limit).map(|(key, value)| (key, value.len() as u64)).collect();
+        Ok(UnneededChunks { last: self.last, chunks, has_more })
     }
 }
 

@@ -60,7 +60,7 @@ mod tables;
 
 pub use access::{EXEC, READ, WRITE};
 pub use acl::map_ids as map_acl_ids;
-pub use changelog::{ChangelogUser, read_changelog};
+pub use changelog::{ChangelogUser, UnneededChunks, UnneededRecords, read_changelog};
 pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};

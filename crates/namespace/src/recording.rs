@@ -2,7 +2,7 @@
 
 use sheen_wire::{self as wire, Cred, Errno, Time, changelog::Mask};
 
-use crate::{ChangelogUser, Namespace, Store, changelog::Changed, interface::Cx};
+use crate::{ChangelogUser, Namespace, Store, UnneededChunks, UnneededRecords, changelog::Changed, interface::Cx};
 
 /// Maximum number of users. All of them are written with each batch that has records.
 const USERS_MAX: usize = 256;
@@ -141,5 +141,17 @@ impl<S: Store> Namespace<S> {
     /// Whether records wait to be deleted with further batches.
     pub fn has_unneeded_records(&self) -> bool {
         self.changelog.has_unneeded()
+    }
+
+    /// Returns which records the next batch can delete. The caller reads their chunks
+    /// ([`UnneededRecords::read`]) and passes them to [`Namespace::delete_unneeded`].
+    pub fn unneeded_records(&self) -> Option<UnneededRecords> {
+        self.changelog.unneeded()
+    }
+
+    /// Deletes these records with the next batch. To be called before [`Namespace::seal`] if all
+    /// batches were committed before the chunks were read, and none was sealed since.
+    pub fn delete_unneeded(&mut self, chunks: UnneededChunks) {
+        self.changelog.delete(chunks, &mut self.tables);
     }
 }

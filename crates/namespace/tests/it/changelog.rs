@@ -212,6 +212,27 @@ fn cleared_records_of_all_users_are_deleted_in_portions() {
 }
 
 #[test]
+fn records_cleared_while_others_are_read_are_deleted_later() {
+    let mut fs = with_user(None);
+    for name in ["a", "b"] {
+        fs.mkdir(&ROOT_CRED, ROOT, name, 0o755).unwrap();
+        fs.commit();
+    }
+    let stored = fs.store.len();
+    fs.ns.changelog_clear(1, 1, fs.env.now).unwrap();
+    let read = fs.ns.unneeded_records().unwrap().read(&*fs.store).unwrap();
+    fs.ns.changelog_clear(1, 2, fs.env.now).unwrap();
+    fs.ns.delete_unneeded(read);
+    assert!(fs.ns.has_unneeded_records());
+    fs.sealed = fs.ns.seal();
+    fs.land();
+    assert_eq!(fs.store.len(), stored - 1);
+    fs.commit();
+    assert_eq!((fs.store.len(), fs.ns.changelog_bytes()), (stored - 2, 0));
+    assert!(!fs.ns.has_unneeded_records());
+}
+
+#[test]
 fn user_that_holds_too_many_records_is_deregistered() {
     let mut fs = with_user(None);
     fs.ns.changelog_register("quick", None, 2, fs.env.now).unwrap();

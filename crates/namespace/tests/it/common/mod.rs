@@ -150,6 +150,9 @@ impl Fs {
 
     pub fn seal(&mut self) {
         if self.sealed.is_none() {
+            if let Some(unneeded) = self.ns.unneeded_records() {
+                self.ns.delete_unneeded(unneeded.read(&*self.store).unwrap());
+            }
             self.sealed = self.ns.seal();
         }
     }
