@@ -181,7 +181,9 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
         let id = id.trim().parse().map_err(|_| Errno::EINVAL)?;
         mdt.change_users(|core| core.ns.changelog_deregister(id))
     };
-    put("changelog_deregister", Param::order(String::new, writing(mdt, deregister)));
+    // The users whose deregistration is not durable. `lctl` waits for its own.
+    let leaving = |mdt: &Mdt| mdt.core.lock().ns.changelog_leaving().map(|id| format!("{id}\n")).collect::<String>();
+    put("changelog_deregister", Param::order(reading(mdt, leaving), writing(mdt, deregister)));
 }
 
 fn reading<T: Default>(

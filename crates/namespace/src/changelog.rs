@@ -124,6 +124,8 @@ pub(crate) struct Changelog {
     pub(crate) laggards: Vec<ChangelogUser>,
     /// Records that are in no sealed batch.
     pending: Vec<Record>,
+    /// Users whose deregistration is not durable, and whether it is in the sealed batch.
+    leaving: Vec<(u32, bool)>,
     /// The state differs from the one in the last sealed batch.
     is_changed: bool,
     /// Chunks may exist that no user needs.
@@ -159,6 +161,7 @@ impl Changelog {
             default_mask: Mask::DEFAULT,
             laggards: Vec::new(),
             pending: Vec::new(),
+            leaving: Vec::new(),
             is_changed: false,
             has_unneeded,
             sealed: durable,
@@ -238,6 +241,7 @@ impl Changelog {
         if std::mem::take(&mut self.is_changed) {
             tables.set_raw(key::CHANGELOG_STATE.to_vec(), Some(encode(&self.state, Vec::new())?));
             self.sealed = (self.state.last, self.state.last_user);
+            self.leaving.iter_mut().for_each(|(_, is_sealed)| *is_sealed = true);
         }
         Ok(())
     }
@@ -282,6 +286,7 @@ impl Changelog {
     /// Records that the sealed batch is durable.
     pub(crate) fn committed(&mut self) {
         self.durable = self.sealed;
+        self.leaving.retain(|(_, is_sealed)| !is_sealed);
     }
 
     /// Returns the number up to which no user needs records.
@@ -292,6 +297,19 @@ impl Changelog {
     /// Returns the numbers of the first record that a user needs, and of the last durable one.
     pub(crate) fn range(&self) -> (u64, u64) {
         (self.cleared().saturating_add(1), self.durable.0)
+    }
+
+    /// Removes a user with the next batch. Returns false if there is no such user.
+    pub(crate) fn deregister(&mut self, id: u32) -> bool {
+        let Some(at) = self.state.users.iter().position(|user| user.id == id) else { return false };
+        self.state.users.remove(at);
+        self.leaving.push((id, false));
+        true
+    }
+
+    /// Returns the users whose deregistration is not durable.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = u32> {
+        self.leaving.iter().map(|(id, _)| *id)
     }
 
     /// Whether the registration of a user is durable.

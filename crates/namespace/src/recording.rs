@@ -54,9 +54,9 @@ impl<S: Store> Namespace<S> {
     /// # Errors
     /// ENOENT: there is no such user.
     pub fn changelog_deregister(&mut self, id: u32) -> wire::Result<()> {
-        let users = &mut self.changelog.state.users;
-        let at = users.iter().position(|user| user.id == id).ok_or(Errno::ENOENT)?;
-        users.remove(at);
+        if !self.changelog.deregister(id) {
+            return Err(Errno::ENOENT);
+        }
         self.changelog_changed();
         Ok(())
     }
@@ -91,6 +91,11 @@ impl<S: Store> Namespace<S> {
     /// Returns the users whose registration is durable.
     pub fn changelog_registered(&self) -> impl Iterator<Item = &ChangelogUser> {
         self.changelog.state.users.iter().filter(|user| self.changelog.is_durable(user))
+    }
+
+    /// Returns the ids of deregistered users that a crash could bring back.
+    pub fn changelog_leaving(&self) -> impl Iterator<Item = u32> {
+        self.changelog.leaving()
     }
 
     /// Returns the numbers of the first record that a user needs, and of the last durable one; for

@@ -2,7 +2,7 @@
 //!
 //! The MDT's process has parameters for both. A registration has a random number, with which the
 //! MDT lists the new user once the registration is durable. So a user that was printed is not lost
-//! in a crash.
+//! in a crash. The MDT lists a deregistered user until that is durable, and `lctl` waits for it.
 
 use std::io;
 use std::thread;
@@ -22,7 +22,7 @@ const OPTIONS: Spec = Spec {
     short: "nm:u:",
     long: &[("nameonly", Value::No, "n"), ("mask", Value::Required, "m"), ("user", Value::Required, "u")],
 };
-/// Longest wait until a registration is durable.
+/// Longest wait until a change of the users is durable.
 const WAIT: Duration = Duration::from_secs(30);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -57,22 +57,16 @@ fn register(mdt: &str, given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i3
         writeln!(tool.err, "error: {REGISTER}: {mdt}: {errno}")?;
         return Ok(errno.0);
     }
-    let until = Instant::now() + scaled(WAIT);
-    loop {
-        if let Some(id) = registered(mdt, nonce, tool) {
-            match given.has("n") {
-                true => writeln!(tool.out, "{id}")?,
-                false => writeln!(tool.out, "{mdt}: Registered changelog userid '{id}'")?,
-            }
-            return Ok(0);
-        }
-        if Instant::now() >= until {
+    match wait_for(|| registered(mdt, nonce, tool)) {
+        Some(id) if given.has("n") => writeln!(tool.out, "{id}")?,
+        Some(id) => writeln!(tool.out, "{mdt}: Registered changelog userid '{id}'")?,
+        None => {
             let errno = Errno::ETIMEDOUT;
             writeln!(tool.err, "error: {REGISTER}: {mdt} cannot store the user: {errno}; see its log")?;
             return Ok(errno.0);
         }
-        thread::sleep(PAUSE);
     }
+    Ok(0)
 }
 
 fn deregister(mdt: &str, given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
@@ -88,15 +82,32 @@ fn deregister(mdt: &str, given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<
         _ => return options::wrong(DEREGISTER, tool),
     };
     let number = id.strip_prefix("cl").unwrap_or(&id).split('-').next().unwrap_or_default().to_owned();
-    match set(&format!("mdd.{mdt}.{DEREGISTER}"), number, tool) {
-        Errno(0) => {
-            writeln!(tool.out, "{mdt}: Deregistered changelog user '{id}'")?;
-            Ok(0)
+    let errno = set(&format!("mdd.{mdt}.{DEREGISTER}"), number.clone(), tool);
+    if errno != Errno(0) {
+        writeln!(tool.err, "error: {DEREGISTER}: {mdt}: user '{id}': {errno}")?;
+        return Ok(errno.0);
+    }
+    if wait_for(|| is_deregistered(mdt, &number, tool).then_some(())).is_none() {
+        let errno = Errno::ETIMEDOUT;
+        writeln!(
+            tool.err,
+            "error: {DEREGISTER}: {mdt} cannot store the deregistration of '{id}': {errno}; see its log"
+        )?;
+        return Ok(errno.0);
+    }
+    writeln!(tool.out, "{mdt}: Deregistered changelog user '{id}'")?;
+    Ok(0)
+}
+
+/// Calls `check` until it returns a value, for at most [`WAIT`].
+fn wait_for<T>(check: impl Fn() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + scaled(WAIT);
+    loop {
+        let found = check();
+        if found.is_some() || Instant::now() >= until {
+            return found;
         }
-        errno => {
-            writeln!(tool.err, "error: {DEREGISTER}: {mdt}: user '{id}': {errno}")?;
-            Ok(errno.0)
-        }
+        thread::sleep(PAUSE);
     }
 }
 
@@ -113,16 +124,25 @@ fn set(name: &str, value: String, tool: &Tool<'_>) -> Errno {
     results.map(|result| Errno(result.errno)).next().unwrap_or(Errno::ENOENT)
 }
 
+/// Returns the text of a parameter of the MDT; `None`: no process has it.
+fn text_of(mdt: &str, parameter: &str, tool: &Tool<'_>) -> Option<String> {
+    let asked = Request::Get { pattern: format!("mdd.{mdt}.{parameter}") };
+    let found = tool.ask(asked).into_iter().flat_map(|r| if let Reply::Values(found) = r { found } else { Vec::new() });
+    found.map(|found| found.value).next()
+}
+
 /// Returns the lines of `changelog_register`: the numbers and ids of the durable users.
 fn users(mdt: &str, tool: &Tool<'_>) -> Vec<(String, String)> {
-    let asked = Request::Get { pattern: format!("mdd.{mdt}.{REGISTER}") };
-    let found = tool.ask(asked).into_iter().flat_map(|r| if let Reply::Values(found) = r { found } else { Vec::new() });
-    let mut users = Vec::new();
-    for found in found {
-        let lines = found.value.lines().filter_map(|line| line.split_once(' '));
-        users.extend(lines.map(|(nonce, id)| (nonce.to_owned(), id.to_owned())));
-    }
-    users
+    let text = text_of(mdt, REGISTER, tool).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.map(|(nonce, id)| (nonce.to_owned(), id.to_owned())).collect()
+}
+
+/// Whether the deregistration of a user is durable. An MDT of an earlier release lists none.
+fn is_deregistered(mdt: &str, id: &str, tool: &Tool<'_>) -> bool {
+    let id = id.trim().parse::<u32>();
+    let text = text_of(mdt, DEREGISTER, tool);
+    text.is_some_and(|text| !text.lines().any(|line| line.trim().parse::<u32>() == id))
 }
 
 fn registered(mdt: &str, nonce: u64, tool: &Tool<'_>) -> Option<String> {

@@ -212,6 +212,25 @@ fn cleared_records_of_all_users_are_deleted_in_portions() {
 }
 
 #[test]
+fn deregistered_user_is_leaving_until_that_is_durable() {
+    let mut fs = with_user(None);
+    fs.ns.changelog_register("other", None, 2, fs.env.now).unwrap();
+    fs.seal();
+    fs.ns.changelog_deregister(1).unwrap();
+    let leaving = |fs: &Fs| fs.ns.changelog_leaving().collect::<Vec<_>>();
+    fs.land();
+    assert_eq!(leaving(&fs), [1], "the batch was sealed before");
+    let mut fs = fs.crash();
+    assert_eq!((fs.ns.changelog_users().len(), leaving(&fs)), (2, vec![]));
+    fs.ns.changelog_deregister(1).unwrap();
+    fs.seal();
+    assert_eq!(leaving(&fs), [1]);
+    fs.land();
+    assert!(leaving(&fs).is_empty());
+    assert_eq!(fs.crash().ns.changelog_users().len(), 1);
+}
+
+#[test]
 fn records_cleared_while_others_are_read_are_deleted_later() {
     let mut fs = with_user(None);
     for name in ["a", "b"] {
