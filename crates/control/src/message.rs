@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sheen_params::{Device, Found, Node, TypedParam};
+use sheen_wire::Errno;
 
 /// Longest request, in bytes: a pattern and a value.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
@@ -75,7 +76,8 @@ pub enum Reply {
     Devices(Vec<Device>),
     /// To `Nids`.
     Nids(Vec<String>),
-    /// Nothing matched, or the request was invalid.
+    /// Nothing matched, or the request was invalid. EMSGSIZE: the reply is longer than
+    /// [`REPLY_BYTES_MAX`].
     Error {
         /// Linux's errno.
         errno: i32,
@@ -105,8 +107,22 @@ pub(crate) fn read_line(from: impl Read, max: u64) -> io::Result<String> {
 }
 
 /// Sends a message as a line of JSON.
-pub(crate) fn write_line<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
+pub(crate) fn write_line<T: Serialize>(stream: &UnixStream, message: &T) -> io::Result<()> {
+    write(stream, serde_json::to_vec(message)?)
+}
+
+/// Sends a reply after the greeting. Instead of a reply that is too long it sends EMSGSIZE, because
+/// the peer would stop reading and could not tell why.
+pub(crate) fn write_reply(stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+    let line = serde_json::to_vec(reply)?;
+    let bytes = GREETING.len() + line.len() + 1;
+    if bytes as u64 > REPLY_BYTES_MAX {
+        return write_line(stream, &Reply::Error { errno: Errno::EMSGSIZE.0 });
+    }
+    write(stream, line)
+}
+
+fn write(mut stream: &UnixStream, mut line: Vec<u8>) -> io::Result<()> {
     line.push(b'\n');
     stream.write_all(&line)
 }

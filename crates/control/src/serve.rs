@@ -13,7 +13,7 @@ use std::time::Duration;
 use sheen_params::{ParamError, Params, Set, fsname_of};
 use sheen_wire::Errno;
 
-use crate::message::{GREETING, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult, read_line, write_line};
+use crate::message::{GREETING, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult, read_line, write_reply};
 use crate::sockets::{private_dir, remove_stale, runtime_dir};
 
 /// Connections that a process serves in threads of their own. The accepting thread serves a further
@@ -116,7 +116,7 @@ pub(crate) fn serve_one(mut stream: &UnixStream, params: &Params) -> io::Result<
         Ok(request) => answer(&request, params),
         Err(_) => Reply::Error { errno: Errno::EPROTO.0 },
     };
-    write_line(stream, &reply)
+    write_reply(stream, &reply)
 }
 
 /// Executes a request on the parameters of this process.

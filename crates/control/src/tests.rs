@@ -54,6 +54,24 @@ fn control_socket_answers_requests_and_is_removed_on_drop() {
 }
 
 #[test]
+fn reply_that_is_too_long_becomes_emsgsize() {
+    let dir = tempfile::tempdir().unwrap();
+    let params = Params::new();
+    // The length of the reply without the value.
+    let frame = r#" {"values":[{"name":"a.long","value":"","writable":false}]}"#.len() + 1;
+    let longest = REPLY_BYTES_MAX as usize - frame;
+    params.register("a.long", Param::text(move || "x".repeat(longest)));
+    params.register("b.long", Param::text(move || "x".repeat(longest + 1)));
+    let control = Control::serve_in(&dir.path().join("run"), &params).unwrap();
+    let get = |pattern: &str| ask(control.path(), &Request::Get { pattern: pattern.into() }, LIMIT).unwrap();
+    let Reply::Values(values) = get("a.long") else { panic!() };
+    assert_eq!(values[0].value.len(), longest);
+    for pattern in ["b.long", "*.long"] {
+        assert_eq!(get(pattern), Reply::Error { errno: 90 });
+    }
+}
+
+#[test]
 fn control_socket_survives_invalid_requests() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::serve_in(&dir.path().join("run"), &Params::new()).unwrap();

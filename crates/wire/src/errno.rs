@@ -70,6 +70,7 @@ errnos! {
     EPROTO = 71, "Protocol error";
     EBADMSG = 74, "Bad message";
     EOVERFLOW = 75, "Value too large for defined data type";
+    EMSGSIZE = 90, "Message too long";
     EOPNOTSUPP = 95, "Operation not supported";
     ENOTCONN = 107, "Transport endpoint is not connected";
     ESHUTDOWN = 108, "Cannot send after transport endpoint shutdown";

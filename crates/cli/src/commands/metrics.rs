@@ -219,6 +219,7 @@ impl Process {
                     Ok(Reply::Error { errno }) if errno == Errno::EPROTO.0 => {
                         return Err(io::Error::other("it runs an earlier release without typed parameters").into());
                     }
+                    Ok(Reply::Error { errno }) if errno == Errno::EMSGSIZE.0 => found.unreadable.push(name),
                     // Nothing matches.
                     Ok(_) => {}
                     Err(NoReply::Failed(e)) if e.kind() == io::ErrorKind::InvalidData => found.unreadable.push(name),
@@ -241,6 +242,9 @@ impl Process {
         }
         match self.ask(Request::List { pattern })? {
             Reply::Nodes(nodes) => Ok(nodes.into_iter().map(|node| node.name).collect()),
+            Reply::Error { errno } if errno == Errno::EMSGSIZE.0 => {
+                Err(io::Error::from(io::ErrorKind::InvalidData).into())
+            }
             // Nothing matches.
             _ => Ok(Vec::new()),
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sheen_control::{Reply, Request};
+use sheen_control::{REPLY_BYTES_MAX, Reply, Request};
 use sheen_params::{Found, Node, TypedParam};
 use sheen_wire::Errno;
 
@@ -68,11 +68,9 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let mut code = 0;
     for pattern in &given.rest {
         let values = |reply| if let Reply::Values(values) = reply { Some(values) } else { None };
-        let found: Option<Vec<Found>> = ask(pattern, &given, tool, |pattern| Request::Get { pattern }, values);
-        if found.is_none() {
-            code = first(code, missing("get_param", pattern, tool)?);
-        }
-        let mut found = found.unwrap_or_default();
+        let request = |pattern| Request::Get { pattern };
+        let (mut found, error): (Vec<Found>, _) = ask("get_param", pattern, &given, tool, request, values)?;
+        code = error.map_or(code, |error| first(code, error));
         found.sort_by(|a, b| a.name.cmp(&b.name));
         // Every process has a `version`. Equal lines are printed once.
         if !given.has("M") {
@@ -96,11 +94,9 @@ fn get_json(given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
             }
             _ => None,
         };
-        let found: Option<Vec<TypedParam>> = ask(pattern, given, tool, |pattern| Request::GetTyped { pattern }, values);
-        if found.is_none() {
-            code = first(code, missing("get_param", pattern, tool)?);
-        }
-        let mut found = found.unwrap_or_default();
+        let request = |pattern| Request::GetTyped { pattern };
+        let (mut found, error): (Vec<TypedParam>, _) = ask("get_param", pattern, given, tool, request, values)?;
+        code = error.map_or(code, |error| first(code, error));
         found.sort_by(|a, b| a.name.cmp(&b.name));
         found.dedup();
         all.extend(found.into_iter().filter(|f| f.writable || !only_writable(given)));
@@ -116,21 +112,30 @@ fn get_json(given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// Sends a request for a pattern and, with `-R`, for the names below it. Returns the values of all
-/// replies, or `None` if no process has a match.
+/// replies. Reports and returns an error if no process has a match, or if a reply is too long.
 fn ask<T>(
+    command: &str,
     pattern: &str,
     given: &ParsedArgs,
-    tool: &Tool<'_>,
+    tool: &mut Tool<'_>,
     request: impl Fn(String) -> Request,
     mut values: impl FnMut(Reply) -> Option<Vec<T>>,
-) -> Option<Vec<T>> {
-    let mut all = None;
+) -> io::Result<(Vec<T>, Option<Errno>)> {
+    let (mut all, mut is_too_long) = (None, false);
     for pattern in deeper(pattern, given.has("R")) {
-        for found in tool.ask(request(pattern)).into_iter().filter_map(&mut values) {
-            all.get_or_insert_with(Vec::new).extend(found);
+        for reply in tool.ask(request(pattern)) {
+            is_too_long |= reply == Reply::Error { errno: Errno::EMSGSIZE.0 };
+            if let Some(found) = values(reply) {
+                all.get_or_insert_with(Vec::new).extend(found);
+            }
         }
     }
-    all
+    let error = match &all {
+        _ if is_too_long => Some(too_long(command, pattern, tool)?),
+        Some(_) => None,
+        None => Some(missing(command, pattern, tool)?),
+    };
+    Ok((all.unwrap_or_default(), error))
 }
 
 fn only_writable(given: &ParsedArgs) -> bool {
@@ -211,11 +216,9 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let mut code = 0;
     for pattern in &given.rest {
         let nodes = |reply| if let Reply::Nodes(nodes) = reply { Some(nodes) } else { None };
-        let found: Option<Vec<Node>> = ask(pattern, &given, tool, |pattern| Request::List { pattern }, nodes);
-        if found.is_none() {
-            code = first(code, missing("list_param", pattern, tool)?);
-        }
-        let mut nodes = found.unwrap_or_default();
+        let request = |pattern| Request::List { pattern };
+        let (mut nodes, error): (Vec<Node>, _) = ask("list_param", pattern, &given, tool, request, nodes)?;
+        code = error.map_or(code, |error| first(code, error));
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         if !given.has("M") {
             nodes.dedup_by(|a, b| a.name == b.name);
@@ -255,6 +258,14 @@ fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) ->
 fn deeper(pattern: &str, recursive: bool) -> Vec<String> {
     let below = if recursive { DEPTH_MAX } else { 0 };
     (0..=below).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect()
+}
+
+/// Reports that a process has more values than fit in its reply. Returns the error.
+fn too_long(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<Errno> {
+    let (errno, limit) = (Errno::EMSGSIZE, REPLY_BYTES_MAX >> 20);
+    writeln!(tool.err, "error: {command}: param_path '{}': {errno}", slashes(pattern))?;
+    writeln!(tool.err, "a process has more than {limit} MiB of values that match; use a narrower pattern")?;
+    Ok(errno)
 }
 
 /// Reports that no parameter matches. Returns the error: EACCES if there may be one in a process

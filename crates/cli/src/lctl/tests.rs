@@ -134,6 +134,35 @@ fn get_param_json_prints_one_array_of_all_processes() {
     assert_eq!((code, out.as_str(), err.as_str()), (2, "[]\n", want));
 }
 
+/// Processes of which one has too many values.
+struct WithTooLongReply(Params);
+
+impl Processes for WithTooLongReply {
+    fn ask(&self, request: &Request) -> Vec<Reply> {
+        vec![Reply::Error { errno: Errno::EMSGSIZE.0 }, control::answer(request, &self.0)]
+    }
+
+    fn silent(&self) -> Vec<Silent> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn get_param_reports_replies_that_are_too_long_and_prints_the_others() {
+    let want = "error: get_param: param_path 'version': Message too long\n\
+                a process has more than 16 MiB of values that match; use a narrower pattern\n";
+    for option in ["-n", "--json"] {
+        let args = ["get_param", option, "version"].map(str::to_owned);
+        let (code, out, err) = run_with(&WithTooLongReply(Params::new()), &args);
+        assert_eq!((code, err.as_str()), (90, want));
+        assert!(out.contains(env!("CARGO_PKG_VERSION")), "{out}");
+    }
+    let args = ["list_param", "nosuch"].map(str::to_owned);
+    let (code, out, err) = run_with(&WithTooLongReply(Params::new()), &args);
+    assert_eq!((code, out.as_str()), (90, ""));
+    assert!(err.contains("list_param: param_path 'nosuch': Message too long"), "{err}");
+}
+
 /// Processes of which one is of a release without typed values.
 struct OfEarlierRelease(Params);
 
