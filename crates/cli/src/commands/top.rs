@@ -37,9 +37,7 @@ async fn print(args: &TopArgs, rt: &Rt) -> Result {
     if !args.json {
         return to_stdout(&report.table());
     }
-    let mut text = serde_json::to_string_pretty(&report).context("cannot print")?;
-    text.push('\n');
-    to_stdout(&text)
+    to_stdout(&report.json().context("cannot print")?)
 }
 
 /// Redraws the table until the user presses `q`, or until SIGINT or SIGTERM.

@@ -1,4 +1,7 @@
 //! The table of `sheen top`, and its document for programs.
+//!
+//! Processes of other users, and their clients, choose names, jobs and uuids. No text of theirs
+//! reaches a terminal with characters that it could execute.
 
 use std::fmt::Write;
 
@@ -57,6 +60,16 @@ impl Report {
         }
     }
 
+    /// Returns the document for programs.
+    ///
+    /// # Errors
+    /// A value cannot be written as JSON.
+    pub fn json(&self) -> serde_json::Result<String> {
+        let mut text = escaped(&serde_json::to_string_pretty(self)?);
+        text.push('\n');
+        Ok(text)
+    }
+
     /// Returns the table.
     pub fn table(&self) -> String {
         let (processes, waits) = (self.processes, self.waits.len());
@@ -68,7 +81,7 @@ impl Report {
         }
         out.push('\n');
         for message in &self.left_out {
-            let _ = writeln!(out, "{message}");
+            let _ = writeln!(out, "{}", plain(message));
         }
         if has_rates {
             out.push('\n');
@@ -103,6 +116,7 @@ fn push_rates<'a>(out: &mut String, title: &str, rates: impl Iterator<Item = &'a
         "READS/s", "MiB/s", "WRITES/s", "MiB/s", "OPS/s"
     );
     for Rates { name, reads, read_mib, writes, write_mib, operations } in rates {
+        let name = plain(name);
         let _ = writeln!(
             out,
             "{name:<32} {reads:>10.1} {read_mib:>10.1} {writes:>10.1} {write_mib:>10.1} {operations:>10.1}"
@@ -110,9 +124,33 @@ fn push_rates<'a>(out: &mut String, title: &str, rates: impl Iterator<Item = &'a
     }
 }
 
-fn push_wait(out: &mut String, [since, who, what, holders]: [&str; 4]) {
+fn push_wait(out: &mut String, texts: [&str; 4]) {
+    let [since, who, what, holders] = texts.map(plain);
     let line = format!("{since:<SINCE_WIDTH$} {who:<WHO_WIDTH$} {what:<WHAT_WIDTH$} {holders}");
     let _ = writeln!(out, "{}", line.trim_end());
+}
+
+/// Replaces all but printable ASCII by `_`, as lists of waits do. Job ids and uuids have no other
+/// characters.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect()
+}
+
+/// Escapes all but printable ASCII in a document, so that programs get the same values. Such
+/// characters are within strings only, except for newlines.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii_graphic() || matches!(c, ' ' | '\n') {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
 }
 
 fn age(secs: f64) -> String {
@@ -215,6 +253,25 @@ mod tests {
         let table = Report { interval_secs: 0.0, targets: Vec::new(), jobs: Vec::new(), ..report() }.table();
         assert!(!table.contains("interval") && !table.contains("TARGET"), "{table}");
         assert!(table.starts_with("processes: 2  waits: 1\n") && table.contains("\n\nSINCE "), "{table}");
+    }
+
+    #[test]
+    fn terminal_gets_no_control_characters_of_other_processes() {
+        let hostile = "\x1b]0;x\x07\r\n\u{9b}\u{202e}\u{1f980}\x7f";
+        let mut report = report();
+        report.left_out[0] = hostile.to_owned();
+        (report.targets[0].name, report.jobs[1].name) = (hostile.to_owned(), hostile.to_owned());
+        let wait = &mut report.waits[0];
+        for text in [&mut wait.target, &mut wait.client, &mut wait.job, &mut wait.part, &mut wait.object] {
+            *text = hostile.to_owned();
+        }
+        wait.held_by[0].nid = hostile.to_owned();
+        let (table, json) = (report.table(), report.json().unwrap());
+        let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic() || matches!(c, ' ' | '\n'));
+        assert!(is_plain(&table) && is_plain(&json), "{table}{json}");
+        assert!(table.contains("\n_]0;x_______ "), "{table}");
+        let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(document["waits"][0]["job"], hostile);
     }
 
     #[test]
