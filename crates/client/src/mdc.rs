@@ -342,7 +342,7 @@ impl Mdc {
         let _modifying = match request.modifies() {
             true => {
                 let slot = pin!(self.modifying.acquire());
-                Some(self.import.waits().track(Awaited::Slot(request.op()), slot).await?)
+                Some(self.import.waits().track(&Awaited::Slot(request.op()), slot).await?)
             }
             false => None,
         };

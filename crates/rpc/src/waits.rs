@@ -3,13 +3,24 @@
 //! A wait is registered when it begins:
 //! * Requests over tcp that have no reply yet are not registered: the import knows them anyway.
 //! * A request over lo is registered unless the target completes it at once. Most requests that use
-//!   the disk are registered, which costs an entry in a map.
+//!   the disk are registered, which costs an entry in a map. There are several maps, so that threads
+//!   rarely wait for the mutex of one.
 
-use std::{collections::BTreeMap, fmt, future::poll_fn, pin::Pin, task::Poll};
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::atomic::{AtomicU64, Ordering},
+    task::Poll,
+};
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use sheen_rt::{Instant, Rt, operation, operation::Operation};
 use sheen_wire::ldlm::{Enqueue, Mode, Policy, Resource};
+
+/// Number of maps. Successive waits are in different ones.
+const SHARDS: usize = 8;
 
 /// The end of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,13 +54,10 @@ impl Awaited {
 /// The waits for one target. Their number is bounded by that of the client's operations.
 pub struct Waits {
     rt: Rt,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    last: u64,
-    waiting: BTreeMap<u64, WaitEntry>,
+    /// Id of the last wait.
+    last: AtomicU64,
+    /// The waits by id.
+    shards: [Mutex<FxHashMap<u64, WaitEntry>>; SHARDS],
 }
 
 /// A wait that has begun.
@@ -69,27 +77,29 @@ pub struct Waiting<'a> {
 
 impl Waits {
     pub(crate) fn new(rt: Rt) -> Waits {
-        Waits { rt, state: Mutex::default() }
+        Waits { rt, last: AtomicU64::new(0), shards: Default::default() }
+    }
+
+    fn shard(&self, id: u64) -> &Mutex<FxHashMap<u64, WaitEntry>> {
+        &self.shards[id as usize % SHARDS]
     }
 
     /// Registers a wait of the operation that the running code works for.
     pub fn begin(&self, awaited: Awaited) -> Waiting<'_> {
         let operation = Operation { id: operation::current(), job: operation::job() };
         let entry = WaitEntry { since: self.rt.now(), operation, awaited };
-        let mut state = self.state.lock();
-        state.last += 1;
-        let id = state.last;
-        state.waiting.insert(id, entry);
+        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.shard(id).lock().insert(id, entry);
         Waiting { waits: self, id }
     }
 
     /// Runs a future, and registers a wait from its first poll on unless it is ready then.
-    pub async fn track<F: Future>(&self, awaited: Awaited, mut future: Pin<&mut F>) -> F::Output {
+    pub async fn track<F: Future>(&self, awaited: &Awaited, mut future: Pin<&mut F>) -> F::Output {
         let mut waiting = None;
         poll_fn(|context| {
             let polled = future.as_mut().poll(context);
             if matches!(polled, Poll::Pending) && waiting.is_none() {
-                waiting = Some(self.begin(awaited));
+                waiting = Some(self.begin(*awaited));
             }
             polled
         })
@@ -98,19 +108,25 @@ impl Waits {
 
     /// Returns the waits in progress, in the order in which they began.
     pub(crate) fn all(&self) -> Vec<WaitEntry> {
-        self.state.lock().waiting.values().copied().collect()
+        let mut all: Vec<(u64, WaitEntry)> = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().iter().map(|(id, entry)| (*id, *entry)));
+        }
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all.into_iter().map(|(_, entry)| entry).collect()
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.waits.state.lock().waiting.remove(&self.id);
+        self.waits.shard(self.id).lock().remove(&self.id);
     }
 }
 
 impl fmt::Debug for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Waits({})", self.state.lock().waiting.len())
+        let waiting: usize = self.shards.iter().map(|shard| shard.lock().len()).sum();
+        write!(f, "Waits({waiting})")
     }
 }
 
@@ -133,10 +149,10 @@ mod tests {
         let waits = Waits::new(sim.rt(1));
         let mut context = Context::from_waker(Waker::noop());
         let mut done = pin!(ready(5));
-        let polled = pin!(waits.track(Awaited::Dirty, done.as_mut())).poll(&mut context);
+        let polled = pin!(waits.track(&Awaited::Dirty, done.as_mut())).poll(&mut context);
         assert_eq!((polled, waits.all().len()), (Poll::Ready(5), 0));
         let job = JobId::new(b"dd.1000");
-        let never = async { waits.track(Awaited::Slot("read"), pin!(pending::<()>())).await };
+        let never = async { waits.track(&Awaited::Slot("read"), pin!(pending::<()>())).await };
         let mut waiting = Box::pin(operation::within(job, never));
         assert!(waits.all().is_empty(), "it was not polled");
         for _ in 0..2 {
@@ -144,6 +160,11 @@ mod tests {
             let all = waits.all();
             assert_eq!((all.len(), all[0].awaited, all[0].operation.job), (1, Awaited::Slot("read"), job));
         }
+        drop(waiting);
+        assert!(waits.all().is_empty());
+        let begun = ["a", "b", "c"].map(Awaited::Slot);
+        let waiting = begun.map(|awaited| waits.begin(awaited));
+        assert!(waits.all().iter().map(|entry| entry.awaited).eq(begun), "in the order in which they began");
         drop(waiting);
         assert!(waits.all().is_empty());
     }

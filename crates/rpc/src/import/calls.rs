@@ -25,7 +25,7 @@ impl<P: Protocol> Inner<P> {
         request: P::Request,
         bulk: Bulk,
         guarded: bool,
-        awaited: Awaited,
+        awaited: &Awaited,
         xid: &mut Option<u64>,
     ) -> Result<Response<P::Reply>, Cause> {
         if let Some(peer) = self.lo_peer()

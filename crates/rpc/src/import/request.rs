@@ -98,11 +98,11 @@ impl<P: Protocol> ImportRequest<'_, P> {
         let (op, sent, mut xid) = (P::op(&body), bulk.len(), None);
         let waits_for_change = P::waits_for_change(&body);
         // The slots are closed with the import.
-        let slot = inner.waits.track(Awaited::Slot(op), pin!(slots.acquire())).await;
+        let slot = inner.waits.track(&Awaited::Slot(op), pin!(slots.acquire())).await;
         let slot = slot.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
         let started = inner.net.rt().now();
         let awaited = lock.unwrap_or(Awaited::Reply(op));
-        let answer = inner.call(body, bulk, guarded, awaited, &mut xid).await;
+        let answer = inner.call(body, bulk, guarded, &awaited, &mut xid).await;
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
         let took = inner.net.rt().now().since(started);
         inner.stats.record(op, sent, received, took);

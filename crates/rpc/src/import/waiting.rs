@@ -6,7 +6,10 @@ use sheen_params::{WAITS_MAX, Wait, WaitKind};
 use sheen_rt::{Instant, operation::Operation};
 use sheen_wire::{JobId, Protocol, frame};
 
-use super::{Import, link::ImportState};
+use super::{
+    Import,
+    link::{ImportState, Pending},
+};
 use crate::waits::{Awaited, WaitEntry, Waits};
 
 /// Age from which on a request without a reply counts as waiting, while the target is connected.
@@ -24,16 +27,17 @@ impl<P: Protocol> Import<P> {
     pub fn waiting(&self, lock_of: impl Fn(&P::Request) -> Option<Awaited>) -> Vec<Wait> {
         let (now, state) = (self.inner.net.rt().now(), self.state());
         let mut waiting = self.inner.waits.all();
-        let frames: Vec<_> = {
+        let requests: Vec<_> = {
             let link = self.inner.link.lock();
             let pending = link.pending.values().filter(|pending| !pending.recovering());
-            pending.take(WAITS_MAX).map(|pending| (pending.since(), pending.frame.clone())).collect()
+            let parts = |pending: &Pending| (pending.since(), pending.frame.header, pending.frame.body.clone());
+            pending.take(WAITS_MAX).map(parts).collect()
         };
-        waiting.extend(frames.into_iter().filter_map(|(since, frame)| {
-            let (request, job) = JobId::split_from(&frame.body, frame.header.job_len).ok()?;
+        waiting.extend(requests.into_iter().filter_map(|(since, header, body)| {
+            let (request, job) = JobId::split_from(&body, header.job_len).ok()?;
             let request: P::Request = frame::from_body(request).ok()?;
             let awaited = lock_of(&request).unwrap_or_else(|| Awaited::Reply(P::op(&request)));
-            Some(WaitEntry { since, operation: Operation { id: frame.header.op_id, job }, awaited })
+            Some(WaitEntry { since, operation: Operation { id: header.op_id, job }, awaited })
         }));
         waiting.retain(|entry| {
             let is_reply = matches!(entry.awaited, Awaited::Reply(_));
