@@ -14,7 +14,7 @@ use sheen_rt::{Disk, OpenOptions, Rt};
 use sheen_wire::mds::{Reply, Request, flags};
 use sheen_wire::{Cred, Errno, fid};
 
-const STORE: &str = "/mdt/store.redb";
+pub const STORE: &str = "/mdt/store.redb";
 /// Size of redb's header, in bytes. Pages follow it.
 const HEADER_BYTES: usize = 4096;
 /// Number of directories. Their records need many pages.
@@ -37,7 +37,7 @@ async fn filled(rt: &Rt, config: MdtConfig) -> Host {
 }
 
 /// Overwrites all pages; returns the contents of the file.
-fn overwrite_pages(disk: &Disk) -> Vec<u8> {
+pub fn overwrite_pages(disk: &Disk) -> Vec<u8> {
     let store = disk.open(STORE, OpenOptions::READ_WRITE).unwrap();
     let pages = store.len().unwrap() as usize - HEADER_BYTES;
     store.write_all_at(HEADER_BYTES as u64, &vec![0xA5; pages]).unwrap();

@@ -10,12 +10,12 @@ use crate::common::{Host, config};
 
 const MIB: u64 = 1 << 20;
 
-fn disk_of(mib: u64) -> SimConfig {
+pub fn disk_of(mib: u64) -> SimConfig {
     SimConfig { disk_bytes: mib * MIB, ..SimConfig::default() }
 }
 
 /// Fills the remaining space of the disk.
-fn fill(rt: &Rt) -> File {
+pub fn fill(rt: &Rt) -> File {
     let ballast = rt.disk().open("/ballast", OpenOptions::CREATE).unwrap();
     let mut at = ballast.len().unwrap();
     for piece in [MIB, 4096] {

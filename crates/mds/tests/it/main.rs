@@ -11,6 +11,7 @@ mod extending;
 mod flock;
 mod full_disk;
 mod identity;
+mod lfsck;
 mod locks;
 mod mirrors;
 mod osts;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -35,6 +36,8 @@ pub struct FakeOst {
     pub asked: Mutex<Vec<ost::Request>>,
     /// The objects that it lists. A destroy removes them.
     pub objects: Mutex<BTreeSet<Fid>>,
+    /// Size of each object, in bytes.
+    pub object_bytes: AtomicU64,
     /// Bytes that are not available.
     pub used_bytes: AtomicU64,
     /// Fails destroys with EIO.
@@ -79,6 +82,14 @@ impl Service<Ost> for FakeOst {
             ost::Request::Destroy { objects } => {
                 self.objects.lock().retain(|object| !objects.contains(object));
                 Ok(ost::Reply::Ok)
+            }
+            ost::Request::DestroyRange { seq, first, last } => {
+                self.objects.lock().retain(|o| o.seq != *seq || !(*first..=*last).contains(&o.oid));
+                Ok(ost::Reply::Ok)
+            }
+            ost::Request::Attrs { objects } => {
+                let attr = ost::ObjectAttr { size: self.object_bytes.load(Relaxed), ..ost::ObjectAttr::default() };
+                Ok(ost::Reply::Attrs(vec![attr; objects.len()]))
             }
             _ => Ok(ost::Reply::Ok),
         };
@@ -263,6 +274,13 @@ impl Host {
 
     pub fn param(&self, name: &str) -> String {
         self.params.get(name).unwrap()[0].value.clone()
+    }
+}
+
+/// Waits until a condition holds.
+pub async fn until(rt: &Rt, mut so: impl FnMut() -> bool) {
+    while !so() {
+        rt.sleep(Duration::from_millis(10)).await;
     }
 }
 
