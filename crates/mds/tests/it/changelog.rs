@@ -1,0 +1,151 @@
+//! Registration of a user of the changelog, while clients may have files open that the MDT does not
+//! know.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sheen_wire::changelog::{self, Kind, Record};
+use sheen_wire::ldlm::bits;
+use sheen_wire::mds::{Call, NO_HANDLE, Reply, Request, flags};
+use sheen_wire::{Cred, Fid};
+
+use crate::common::client::{Client, chmod};
+use crate::common::{Host, MDS, PORT, config, until, with_host};
+
+const REGISTER: &str = "mdd.*.changelog_register";
+/// Files with OPEN locks: the MDT revokes these locks in several steps.
+const FILES: usize = 40;
+
+/// Registers a user that wants the default kinds of records.
+fn register(host: &Host) {
+    assert_eq!(host.params.set(REGISTER, "7 - -").unwrap()[0].result, Ok(()));
+}
+
+/// Returns the records of a kind once one is durable.
+async fn records(host: &Host, kind: Kind) -> Vec<Record> {
+    loop {
+        let read = Request::Changelog { cred: Cred::ROOT, start: 1, bytes_max: 1 << 20 };
+        let Reply::Bytes(bytes) = host.ask(read).await.unwrap().body.reply else { panic!() };
+        let mut records = changelog::decode(&bytes).unwrap();
+        records.retain(|record| record.kind == kind);
+        if !records.is_empty() {
+            return records;
+        }
+        host.rt.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Returns the files of the CLOSE records once one is durable.
+async fn closed(host: &Host) -> Vec<Fid> {
+    records(host, Kind::Close).await.iter().map(|record| record.target).collect()
+}
+
+/// Opens files that the client had opened by itself, under OPEN locks. Returns the handles.
+async fn report(client: &Client, files: &[(Fid, u32)]) -> Vec<u64> {
+    let files = files.iter().map(|(fid, flags)| (*fid, *flags, NO_HANDLE)).collect();
+    match client.ask(Request::Reopen { files, first: false, last: false }).await.unwrap().reply {
+        Reply::Handles(handles) => handles.into_iter().map(Result::unwrap).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Runs a test with three clients on the MDT's host, and again with three clients on hosts of their
+/// own.
+fn with_clients(test: impl AsyncFn(&Host, [Client; 3])) {
+    for tcp in [false, true] {
+        with_host(1, config(), async |sim, _, host| {
+            host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
+            test(&host, Client::three(sim, &host, tcp).await).await;
+        });
+    }
+}
+
+#[test]
+fn close_of_a_file_opened_before_the_registration_is_recorded() {
+    with_clients(async |host, [a, b, _]| {
+        // The client has one file open for writing and one for reading, without requests.
+        let (written, read) = (a.make("written").await, a.make("read").await);
+        let locks = BTreeSet::from([a.look("written").await.1.id, a.look("read").await.1.id]);
+        register(host);
+        let mut asked = BTreeSet::new();
+        until(&host.rt, || {
+            asked.extend(a.asked());
+            asked == locks
+        })
+        .await;
+        let handles = report(&a, &[(written, flags::WRONLY), (read, flags::RDONLY)]).await;
+        a.cancel(&locks.into_iter().collect::<Vec<_>>()).await;
+        // From now on all clients open files with requests.
+        for client in [&a, &b] {
+            let grant = client.look("written").await.1;
+            assert_eq!(grant.bits & bits::OPEN, 0);
+            client.cancel(&[grant.id]).await;
+        }
+        a.ask(Request::close(read, handles[1])).await.unwrap();
+        a.ask(Request::close(written, handles[0])).await.unwrap();
+        assert_eq!(closed(host).await, [written], "only of the file that was open for writing");
+    });
+}
+
+#[test]
+fn close_of_a_file_opened_and_closed_without_requests_is_not_recorded() {
+    with_clients(async |host, [a, b, _]| {
+        let (f, other) = (a.make("f").await, b.make("other").await);
+        let grant = a.look("f").await.1;
+        register(host);
+        until(&host.rt, || a.asked() == [grant.id]).await;
+        // The client has opened and closed the file before the callback, and has nothing to report.
+        let call = Call { cancels: vec![grant.id], ..Request::close(f, NO_HANDLE).into() };
+        a.call(call).await.unwrap();
+        let handle = report(&b, &[(other, flags::WRONLY)]).await[0];
+        b.ask(Request::close(other, handle)).await.unwrap();
+        assert_eq!(closed(host).await, [other]);
+        a.ask(chmod(f, 0o600)).await.unwrap();
+        assert_eq!(records(host, Kind::Sattr).await[0].target, f);
+    });
+}
+
+#[test]
+fn registration_takes_effect_while_one_client_does_not_answer() {
+    // The silent client cancels its lock in the end, or is evicted.
+    for cancels in [true, false] {
+        with_host(2, config(), async |sim, _, host| {
+            host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
+            let [a, silent, c] = Client::three(sim, &host, true).await;
+            let mut held = BTreeSet::new();
+            for n in 0..FILES {
+                let name = format!("f{n}");
+                a.make(&name).await;
+                held.insert(a.look(&name).await.1.id);
+            }
+            let lock = silent.look("f0").await.1.id;
+            register(&host);
+            until(&host.rt, || host.param(REGISTER) == "7 cl1\n").await;
+            // The other client answers, until the MDT waits for the silent one.
+            let mut is_asked = false;
+            while !is_asked {
+                let asked = a.asked();
+                asked.iter().for_each(|id| assert!(held.remove(id), "one callback for each lock"));
+                a.cancel(&asked).await;
+                host.rt.sleep(Duration::from_millis(10)).await;
+                is_asked = silent.asked() == [lock];
+            }
+            // Changes of other inodes do not wait. They are recorded, and no client gets OPEN.
+            host.mkdir("dir").await.unwrap();
+            assert_eq!(records(&host, Kind::Mkdir).await[0].name, "dir");
+            c.make("new").await;
+            for name in ["new", "f0"] {
+                assert_eq!(c.look(name).await.1.bits & bits::OPEN, 0, "{name}");
+            }
+            if cancels {
+                silent.cancel(&[lock]).await;
+            }
+            while !held.is_empty() {
+                let asked = a.asked();
+                asked.iter().for_each(|id| assert!(held.remove(id), "one callback for each lock"));
+                a.cancel(&asked).await;
+                host.rt.sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+}
