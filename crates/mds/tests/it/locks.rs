@@ -1,10 +1,15 @@
 //! Locks of an MDT's clients: what they cover, and when a change takes them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::common::client::{Client, chmod, link, list, lookup, mknod, open_create, reply, unlink};
-use crate::common::{Host, config, with_host};
+use crate::common::{Host, config, until, with_host};
 use crate::common::{MDS, PORT};
+use sheen_lnet::Net;
+use sheen_mds::Mdt;
+use sheen_params::Params;
+use sheen_rpc::Server;
 use sheen_rt::sim::Sim;
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Mode, Policy, Resource, bits};
@@ -419,6 +424,47 @@ fn stopping_mdt_revokes_all_locks_and_grants_no_more() {
         stop.await.unwrap().unwrap();
         assert!(a.rt.now().since(began) < Duration::from_millis(600));
     });
+}
+
+#[test]
+fn stop_ends_although_a_client_is_silent_and_the_next_start_waits_for_clients() {
+    // More than the MDT revokes at once.
+    const FILES: usize = 300;
+    for is_silent in [false, true] {
+        with_host(6, config(), async |sim, rt, host| {
+            host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
+            let (a, b) = (Client::tcp(sim, &host, 2).await, Client::tcp(sim, &host, 3).await);
+            let mut held = BTreeSet::new();
+            for n in 0..FILES {
+                let name = format!("f{n}");
+                a.make(&name).await;
+                held.insert(a.look(&name).await.1.id);
+            }
+            let lock = b.look("f0").await.1.id;
+            let mdt = host.mdt.clone();
+            let stop = rt.spawn("stop", async move { mdt.stop().await });
+            // The silent client delays no callback for another one.
+            let mut asked = BTreeSet::new();
+            until(&rt, || {
+                asked.extend(a.asked());
+                asked == held
+            })
+            .await;
+            a.cancel(&held.into_iter().collect::<Vec<_>>()).await;
+            if !is_silent {
+                b.cancel(&[lock]).await;
+            }
+            stop.await.unwrap().unwrap();
+            host.mgs.stop();
+            host.server.stop().await;
+
+            let net = Net::new(rt.clone());
+            let server = Server::new(net.clone());
+            let next = Mdt::start(rt.clone(), net, &server, config(), Params::new()).await.unwrap();
+            let clients = if is_silent { 2 } else { 0 };
+            assert_eq!(next.recovery_counts().clients, clients, "whose locks may still be in use");
+        });
+    }
 }
 
 #[test]
