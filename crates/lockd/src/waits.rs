@@ -153,3 +153,64 @@ fn is_own(waiting: &WaitingLock) -> bool {
 fn named(export: &Export) -> (String, String) {
     (export.client().to_owned(), export.nid().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use sheen_ldlm::Tunables;
+    use sheen_wire::{
+        Fid,
+        ldlm::{Cookie, Enqueue, Enqueued, Mode, Policy, Resource},
+    };
+
+    use super::*;
+
+    const HOLDER: ClientId = 11;
+    const WAITER: ClientId = 12;
+
+    /// Makes a request for object number `n` wait for a lock of another client. Returns its id.
+    fn waiting(ns: &mut Namespace, n: u32) -> LockId {
+        let (resource, whole) = (Resource::extent(Fid::new(7, n)), Policy::extent(0, u64::MAX));
+        let ask = Enqueue::new(resource, Mode::Pw, whole, Cookie(u64::from(n)));
+        let (now, mut actions) = (Instant::from_nanos(u64::from(n)), Vec::new());
+        assert!(matches!(ns.enqueue(now, HOLDER, &ask, &mut actions), Enqueued::Granted { .. }));
+        match ns.enqueue(now, WAITER, &ask, &mut actions) {
+            Enqueued::Waiting { id } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Records a request of a job.
+    fn add(requesters: &mut Requesters, id: LockId, ns: &Namespace) {
+        let adds = operation::within(JobId::new(b"dd.1000"), async { requesters.add(id, None, ns) });
+        assert!(pin!(adds).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+
+    /// Returns the jobs of the waits, the oldest first.
+    fn jobs(requesters: &Requesters, ns: &Namespace) -> Vec<String> {
+        let waits = requesters.waits(Instant::ZERO, "sheen-OST0000", ns, &Clients::default());
+        waits.into_iter().map(|wait| wait.job).collect()
+    }
+
+    #[test]
+    fn requests_beyond_the_bound_are_listed_without_job() {
+        let (mut requesters, mut ns) = (Requesters::default(), Namespace::new(Tunables::default(), 1));
+        let all = ENTRIES_MAX as u32 + 1;
+        let ids: Vec<LockId> = (1..=all).map(|n| waiting(&mut ns, n)).collect();
+        ids.iter().for_each(|id| add(&mut requesters, *id, &ns));
+        assert_eq!(requesters.by_lock.len(), ENTRIES_MAX);
+        // As after an eviction: the requests have ended, and their entries are still there.
+        let (ended, _) = ids.split_at(ENTRIES_MAX);
+        ns.cancel(Instant::from_nanos(u64::from(all)), WAITER, ended, &mut Vec::new());
+        assert_eq!(jobs(&requesters, &ns), [""], "the last request found no room");
+        // The next request removes them, and finds room.
+        let next = waiting(&mut ns, all + 1);
+        add(&mut requesters, next, &ns);
+        assert_eq!(jobs(&requesters, &ns), ["", "dd.1000"]);
+        assert_eq!(requesters.by_lock.len(), 1);
+    }
+}
