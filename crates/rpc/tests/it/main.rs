@@ -12,3 +12,4 @@ mod lo;
 mod op_id;
 mod sim;
 mod tcp;
+mod waits;

@@ -13,7 +13,7 @@ use crate::common::*;
 const PORT: u16 = 7988;
 
 /// A server on host 1.
-async fn server(world: &World, echo: &Arc<Echo>) -> Arc<Server> {
+pub async fn server(world: &World, echo: &Arc<Echo>) -> Arc<Server> {
     server_on(world, 1, echo).await
 }
 
@@ -24,7 +24,7 @@ async fn server_on(world: &World, host: u32, echo: &Arc<Echo>) -> Arc<Server> {
     server
 }
 
-fn client(world: &World, host: u32) -> Arc<Import<Mds>> {
+pub fn client(world: &World, host: u32) -> Arc<Import<Mds>> {
     let config = ImportConfig::new(&format!("client-{host}"), TARGET, vec![Nid::Tcp(world.addr(1, PORT))]);
     Import::new(Net::new(world.rt(host)), config)
 }
