@@ -337,6 +337,16 @@ fn swap_layouts_call_exchanges_the_data_of_two_files() {
     Program::compile("swap", false).run(&paths.each_ref().map(|path| path.to_str().unwrap())).ok();
 }
 
+#[test]
+fn changelog_calls_return_records_until_they_are_cleared() {
+    if !is_root() {
+        return println!("skipped: only the superuser reads changelogs");
+    }
+    let fs = fs4!("--fsname", "changes");
+    fs.sh(&format!("{} lctl --device changes-MDT0000 changelog_register", sheen().display())).ok();
+    Program::compile("changelog", false).run(&[fs.mnt.to_str().unwrap(), "changes-MDT0000", "cl1"]).ok();
+}
+
 /// Migration tools other than `lfs migrate` use these calls.
 #[test]
 fn program_restripes_a_file_with_a_volatile_file() {
