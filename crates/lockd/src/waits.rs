@@ -192,8 +192,8 @@ mod tests {
 
     /// Returns the jobs of the waits, the oldest first.
     fn jobs(requesters: &Requesters, ns: &Namespace) -> Vec<String> {
-        let waits = requesters.waits(Instant::ZERO, "sheen-OST0000", ns, &Clients::default());
-        waits.into_iter().map(|wait| wait.job).collect()
+        let waiting = requesters.waiting(ns, &Clients::default());
+        waiting.iter().map(|waiting| waiting.wait(Instant::ZERO, "sheen-OST0000").job).collect()
     }
 
     #[test]

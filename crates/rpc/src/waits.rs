@@ -3,8 +3,8 @@
 //! A wait is registered when it begins:
 //! * Requests over tcp that have no reply yet are not registered: the import knows them anyway.
 //! * A request over lo is registered unless the target completes it at once. Most requests that use
-//!   the disk are registered, which costs an entry in a map. There are several maps, so that threads
-//!   rarely wait for the mutex of one.
+//!   the disk are registered, which costs an entry in a map. There are several maps, so that
+//!   threads rarely wait for the mutex of one.
 
 use std::{
     fmt,
