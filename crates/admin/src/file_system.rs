@@ -8,7 +8,11 @@ use std::{
 };
 
 use sheen_layout::Layout;
-use sheen_wire::{Fid, FileKind, Project, Result, Time, control, ioctl::Ladvise};
+use sheen_wire::{
+    Errno, Fid, FileKind, Project, Result, Time, control,
+    ioctl::Ladvise,
+    quota::{self, Answer, Change, Query},
+};
 
 use crate::{
     Failure,
@@ -89,5 +93,20 @@ pub trait FileSystem {
     /// Returns the layout of a file, following symbolic links. ENODATA: the file has none.
     fn layout(&self, path: &Path) -> Result<Layout> {
         Ok(Layout::decode(&self.get(&self.resolve(path)?, LOV)?)?)
+    }
+
+    /// Asks the file system of a mount about quotas. EPERM: not permitted to the caller.
+    fn quota(&self, mount: &Path, query: &Query) -> Result<Answer> {
+        Answer::decode(&self.get(mount, &query.name()?)?).map_err(|_| Errno::EPROTO)
+    }
+
+    /// Changes quotas of the file system of a mount. EPERM: the caller is not the superuser.
+    /// EOPNOTSUPP: only a subdirectory is mounted there. EINVAL: a soft limit above the hard one.
+    fn set_quota(&self, mount: &Path, change: &Change) -> Result<()> {
+        self.set(mount, quota::XATTR, &change.encode()?, false).map_err(|e| match e {
+            // The kernel refuses those who may not write to the directory, and asks nobody.
+            Errno::EACCES => Errno::EPERM,
+            e => e,
+        })
     }
 }

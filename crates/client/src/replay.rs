@@ -175,7 +175,7 @@ mod tests {
             let attr = Attr::new(fid, FileKind::Regular, 0o644, Time::default());
             let entry = Entry { attr, layout: None, xattrs: false };
             let change = Some(Change { time: Time::default(), layout: None, proof: None });
-            let reply = Answer { change, ..Reply::Opened { handle: 1, entry, created }.into() };
+            let reply = Answer { change, ..Reply::Opened { handle: 1, entry, created, tight: false }.into() };
             let body = |bytes: Vec<u8>| Bytes::from(bytes);
             let request = body(frame::to_body(&Call::from(create.clone())).unwrap());
             let reply = body(frame::to_body(&reply).unwrap());

@@ -142,6 +142,7 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
     });
     if batch.is_some() {
         mdt.destroyer.wake();
+        mdt.quotas.log.notify_one();
         mdt.watch_space();
     }
     Ok(())

@@ -8,6 +8,7 @@
 //!                           │ durable unlinks
 //!                        destroy: objects of deleted files ──▶ OSTs
 //!   mgs ──▶ osts: list of OSTs, free space ──▶ placement
+//!   OSTs ◀─▶ quota: owners of objects, limits of space
 //! ```
 //!
 //! `mdt` is the state of a running MDT; `state` has its parts. `start` starts and stops it. `dir`
@@ -58,6 +59,7 @@ mod offline;
 mod osp;
 mod osts;
 mod params;
+mod quota;
 mod recovery;
 mod service;
 mod space;

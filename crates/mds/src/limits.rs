@@ -17,7 +17,7 @@ use sheen_wire::auth::{Role, User};
 use sheen_wire::mds::{Answer, Closed, Reply, Request, SetAttr, flags, xattr};
 use sheen_wire::mirror::{self, MirrorChange};
 use sheen_wire::nodemap::{Nodemap, Nodemaps, Rules};
-use sheen_wire::{Cred, Errno, Fid, Result, fid::ROOT};
+use sheen_wire::{Cred, Errno, Fid, Result, fid::ROOT, quota};
 use tracing::warn;
 
 use crate::mdt::Mdt;
@@ -286,14 +286,23 @@ impl Limits<'_> {
         }
     }
 
-    /// Whether the client may see an extended attribute.
+    /// Whether the client may see or change an extended attribute.
     ///
     /// # Errors
-    /// ENODATA: it has names outside of the fileset.
+    /// ENODATA: it has names outside of the fileset. EPERM: it is of quotas, and names ids that are
+    /// others for the client, or would change them.
     pub fn check_xattr(&self, request: &Request) -> Result<()> {
+        let is_quota = |name: &Bytes| name == quota::XATTR || name.starts_with(quota::QUERY_PREFIX.as_bytes());
         match request {
             Request::GetXattr { name, .. } if self.top != ROOT && name == LINKS => Err(Errno::ENODATA),
+            Request::GetXattr { name, .. } if is_quota(name) && self.has_other_ids() => Err(Errno::EPERM),
+            Request::SetXattr { name, .. } | Request::RemoveXattr { name, .. } if is_quota(name) => Err(Errno::EPERM),
             _ => Ok(()),
         }
+    }
+
+    /// Whether ids are others for the client than for the file system.
+    fn has_other_ids(&self) -> bool {
+        matches!(self.who, Who::Host(nodemap) if nodemap.maps_ids())
     }
 }

@@ -25,6 +25,7 @@ use crate::state::lfsck::Lfsck;
 use crate::state::locks::Locks;
 use crate::state::nodemaps::Present;
 use crate::state::osts::Osts;
+use crate::state::quotas::Quotas;
 use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
 use crate::state::reserve::{self, Reserve};
@@ -55,6 +56,7 @@ pub struct Mdt {
     pub(crate) commits: Commits,
     pub(crate) destroyer: Destroyer,
     pub(crate) osts: Osts,
+    pub(crate) quotas: Quotas,
     pub(crate) relayouts: Relayouts,
     pub(crate) fences: Fences,
     pub(crate) recovery: Arc<Recovery>,
@@ -158,6 +160,7 @@ impl Mdt {
     /// Wakes the committer if there is something to commit. To be called after every change, with
     /// the core lock held.
     pub(crate) fn wake_committer(&self, core: &Core) {
+        self.quotas.notice(core.ns.quota_generation());
         let ops_max = self.tunables.commit_ops_max.load(Relaxed);
         let is_short = self.reserve.is_short();
         self.commits.wake_if_dirty(core, if is_short { ops_max.min(reserve::COMMIT_OPS_MAX) } else { ops_max });

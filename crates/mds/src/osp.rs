@@ -1,4 +1,5 @@
-//! The task of one OST (Lustre's osp): its connection, its free space, and its orphan objects.
+//! The task of one OST (Lustre's osp): its connection, its free space, its orphan objects, and its
+//! quotas (module `quota`).
 //!
 //! The task of an OST connects, removes orphan objects, requests the free space (statfs), and then
 //! sleeps. It wakes when objects are placed or a request to the OST fails, and requests the free
@@ -19,6 +20,7 @@ use sheen_wire::ost::Request;
 use tracing::{info, warn};
 
 use crate::mdt::Mdt;
+use crate::quota;
 use crate::state::osp::{Osp, STATFS_AGE, STATFS_TIMEOUT};
 
 /// Pause between two attempts to reach an OST.
@@ -26,16 +28,25 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The task of one OST. Aborted when the MDT stops, or another OST takes the index.
 pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
+    tokio::select! {
+        biased;
+        () = follow(&mdt, &osp) => {}
+        () = quota::run(&mdt, &osp) => {}
+    }
+}
+
+/// Follows the state of the OST.
+async fn follow(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     loop {
         let began = mdt.rt.now();
-        let looked = look(&mdt, &osp).await;
+        let looked = look(mdt, osp).await;
         let was = osp.connected();
         let result = match looked {
             Ok(statfs) if was => Ok(statfs),
             // Objects of creates that a crash lost are removed before new ones are placed.
             Ok(statfs) => {
-                mdt.fence_on(&osp).await;
-                remove_orphans(&mdt, &osp).await.map(|()| statfs)
+                mdt.fence_on(osp).await;
+                remove_orphans(mdt, osp).await.map(|()| statfs)
             }
             failed => failed,
         };
@@ -51,10 +62,11 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
         match result {
             Ok(_) => {
                 if !was {
-                    // Destroys may have waited for it.
+                    // Destroys and new owners may have waited for it.
                     mdt.destroyer.rescan();
+                    mdt.quotas.log.notify_one();
                 }
-                idle(&mdt, &osp).await;
+                idle(mdt, osp).await;
             }
             Err(_) => mdt.rt.sleep(RETRY).await,
         }

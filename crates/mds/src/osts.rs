@@ -77,6 +77,7 @@ fn put(mdt: &Arc<Mdt>, target: &Target, oss: u32) {
     if let Some(old) = &old {
         osp.active_param.store(old.active_param.load(Relaxed), Relaxed);
         osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
+        mdt.quotas.divide(|division| division.remove_ost(target.index));
     }
     // Before anything can be placed there. Without a lock of the OSTs' state, because setting a
     // parameter reads that state.
@@ -93,7 +94,9 @@ fn remove(mdt: &Arc<Mdt>, target: &Target) {
     if let Some(osp) = mdt.osts.remove(target.index) {
         info!("{}: {} was removed from the file system", mdt.name, osp.target);
         params::unregister_osp(mdt, &osp);
+        mdt.quotas.divide(|division| division.remove_ost(target.index));
     }
+    mdt.quotas.log.notify_one();
     let mut core = mdt.core.lock();
     for range in core.ns.orphan_ranges().iter().filter(|range| range.ost == target.index) {
         core.ns.range_destroyed(range);

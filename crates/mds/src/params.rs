@@ -12,7 +12,7 @@ use sheen_wire::{Errno, StatFs};
 
 use crate::mdt::Mdt;
 use crate::state::osp::{MAX_CREATE_COUNT, Osp};
-use crate::{changelog, dom, jobs, space};
+use crate::{changelog, dom, jobs, quota, space};
 
 /// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
@@ -165,6 +165,8 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let weak = Arc::downgrade(mdt);
     let last_transno = move || Some(weak.upgrade().map_or(0, |mdt| mdt.core.lock().ns.last_transno()));
     sheen_recoveryd::register(&mdt.recovery, &dir, &mdt.params, last_transno);
+    let weak = Arc::downgrade(mdt);
+    put("quota", Param::text(move || get(&weak, quota::text)));
     let weak = Arc::downgrade(mdt);
     put("lfsck_namespace", Param::text(move || get(&weak, |mdt| mdt.lfsck.status(mdt.rt.wall()))));
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));

@@ -13,7 +13,7 @@ use sheen_wire::ast::Grant;
 use sheen_wire::auth::Role;
 use sheen_wire::mds::{Answer, Call, Change, INLINE_DOM_BYTES_MAX, Reply, Request, flags};
 use sheen_wire::nodemap::Rules;
-use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror};
+use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, mirror, quota};
 
 use crate::env::MdtEnv;
 use crate::jobs;
@@ -232,6 +232,9 @@ impl Mdt {
             Request::ChangelogClear { cred, user, end } => {
                 self.clear_changelog(export, cred, *user, *end).map(|reply| Answer::from(reply).into())
             }
+            Request::GetXattr { cred, name, .. } if name.starts_with(quota::QUERY_PREFIX.as_bytes()) => {
+                Box::pin(self.answer_quota(cred, name)).await.map(|reply| Answer::from(reply).into())
+            }
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
             Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
             Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
@@ -297,7 +300,8 @@ impl Mdt {
             _ => {}
         }
         result.map(|Done { reply, transno, invalidations, .. }| {
-            let reply = self.give_sequence(export, reply);
+            let mut reply = self.give_sequence(export, reply);
+            self.mark_tight(&mut reply);
             let (inline_dom, bulk) = self.inline_dom(export, call, &reply).unzip();
             let deleted = locks::deleted_inodes(&invalidations).chain(no_more).collect();
             let invalidations = if call.request.takes_names() {

@@ -31,9 +31,10 @@ use crate::state::lfsck::Lfsck;
 use crate::state::locks::Locks;
 use crate::state::nodemaps::{self, Present};
 use crate::state::osts::Osts;
+use crate::state::quotas::Quotas;
 use crate::state::recovery::Recovery;
 use crate::state::relayouts::Relayouts;
-use crate::{commit, destroy, dir, dom, jobs, lfsck, osts, params, recovery, service};
+use crate::{commit, destroy, dir, dom, jobs, lfsck, osts, params, quota, recovery, service};
 
 impl Mdt {
     /// Starts the MDT in a directory and serves it as a target of `server`. Formats an empty
@@ -85,6 +86,7 @@ impl Mdt {
             destroyer: Destroyer::new(),
             lfsck: Lfsck::default(),
             osts: Osts::new(),
+            quotas: Quotas::new(),
             relayouts: Relayouts::default(),
             fences: Fences::new(),
             stats: Stats::new(service::STATS, rt.wall()),
@@ -126,6 +128,7 @@ impl Mdt {
         let lfsck = rt.spawn("mdt-lfsck", lfsck::run(self.clone()));
         let mut others = vec![destroyer, follower, recovery, replaced, lfsck];
         others.extend(dom::clean(&self));
+        others.extend(quota::spawn(&self));
         *self.tasks.lock() = Some(Tasks { committer, others, _lock: lock });
     }
 

@@ -29,7 +29,8 @@ use crate::{
     interface::Cx,
     key,
     record::{Stored, decode, encode},
-    tables::{Tables, for_each_in, read},
+    table_scan::for_each_in,
+    tables::{Tables, read},
 };
 
 /// Records of one chunk.

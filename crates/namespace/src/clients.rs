@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     Store, StoreError, key,
     record::encode,
-    tables::{Tables, for_each_in, read},
+    table_scan::for_each_in,
+    tables::{Tables, read},
 };
 
 /// The clients on the list.

@@ -19,6 +19,7 @@ use crate::{
     ids::{Objects, Sequences},
     interface::Cx,
     key, ops,
+    quotas::Quotas,
     record::{Counters, Inode, Super, decode, encode},
     relayouts::{Swaps, Takes},
     replies::{Origin, Replies},
@@ -27,9 +28,9 @@ use crate::{
 
 impl<S: Store> Namespace<S> {
     /// Opens a store. Formats it if it is empty and was not formatted before. Commits once before
-    /// it returns: the reservation of ids, orphan ranges that it found, and [`crate::STORE_FORMAT`]
-    /// in a store of an earlier format. `random` makes open-file handles differ from those before a
-    /// restart.
+    /// it returns: the reservation of ids, and orphan ranges that it found. A store of an earlier
+    /// format also gets [`crate::STORE_FORMAT`] and the numbers of files. `random` makes open-file
+    /// handles differ from those before a restart.
     pub fn open(store: Arc<S>, mut config: Config, now: Time, random: u64) -> Result<Self, StoreError> {
         let known_format = format::check(&*store)?;
         let found: Option<Super> = read(&*store, key::SUPER)?;
@@ -41,6 +42,7 @@ impl<S: Store> Namespace<S> {
         }
         let counters = counters.unwrap_or_default();
         let mut tables = Tables::new(store, config.cache_bytes_max, counters.transno);
+        tables.quotas = Quotas::open(tables.store(), format::counts_files(known_format))?;
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
             replaced: Replaced::default(),
@@ -154,6 +156,9 @@ impl<S: Store> Namespace<S> {
         self.objects.flush(&mut self.tables)?;
         self.replies.flush(&mut self.tables)?;
         self.changelog.flush(&mut self.tables)?;
+        for (key, record) in self.tables.quotas.take_changes()? {
+            self.tables.set_raw(key, record);
+        }
         if self.tables.is_clean() && !self.sequences.is_dirty() {
             return Ok(None);
         }

@@ -6,9 +6,11 @@
 //! | 1 | the store has no format record; any MDT would hand out the sequences of MDT 0 |
 //! | 2 | the store has a format record; an MDT hands out its own sequences ([`sheen_wire::seq`]) |
 //! | 3 | inodes with a project have records of version 2 ([`crate::record`]); changelogs |
+//! | 4 | the number of files of each user, group and project; limits ([`crate::quotas`]) |
 //!
-//! For MDT 0 all formats use the same sequences. A store of format 1 or 2 is therefore read, and
-//! the next commit makes it format 3.
+//! For MDT 0 all formats use the same sequences. A store of an earlier format is therefore read,
+//! and the next commit makes it format 4. The files of each user, group and project are then
+//! counted in a pass over all inodes.
 
 use sheen_wire::seq::MdtIndex;
 
@@ -19,9 +21,11 @@ use crate::{
 };
 
 /// Format that this release writes, and the latest that it reads.
-pub const STORE_FORMAT: u32 = 3;
+pub const STORE_FORMAT: u32 = 4;
 /// Format of a store without a format record.
 const UNMARKED: u32 = 1;
+/// The first format with the numbers of files of users, groups and projects.
+const COUNTED: u32 = 4;
 
 /// Returns the store's format. `None`: the store is empty, or of format 1. Must be called first,
 /// because a later format may have other records.
@@ -34,6 +38,11 @@ pub(crate) fn check(store: &impl Store) -> Result<Option<u32>, StoreError> {
         ))),
         _ => Ok(format),
     }
+}
+
+/// Whether a store of this format has the numbers of files of users, groups and projects.
+pub(crate) fn counts_files(format: Option<u32>) -> bool {
+    format.unwrap_or(UNMARKED) >= COUNTED
 }
 
 /// Returns the MDT whose sequences are handed out. `index`: the configured MDT. `found`: the

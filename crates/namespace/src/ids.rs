@@ -29,7 +29,8 @@ use crate::{
     error::OpResult,
     key,
     record::{OstIds, decode, encode},
-    tables::{Tables, for_each_in},
+    table_scan::for_each_in,
+    tables::Tables,
 };
 
 /// Object ids reserved at once on one OST. Enough for 32 files of 2000 stripes on that OST between

@@ -19,10 +19,17 @@
 //! | `h` | | [`crate::changelog::State`] |
 //! | `l` | number of its last record (u64) | a chunk of the changelog |
 //! | `w` | | numbers of the last completed layout swaps, each u64 |
+//! | `n` | kind (u8), id (u32) | number of files of a user, group or project (u64) |
+//! | `d` | kind (u8), id (u32) | [`crate::quotas::IdRecord`] |
+//! | `g` | kind (u8) | [`crate::quotas::KindRecord`] |
+//! | `a` | FID | unit: an entry of the owner log, module `owner_log` |
 //!
 //! A layout in the unlink log belongs to a deleted file, or holds objects removed from a file.
 
-use sheen_wire::Fid;
+use sheen_wire::{
+    Fid,
+    quota::{Id, Kind},
+};
 
 pub(crate) const SUPER: &[u8] = b"s";
 pub(crate) const COUNTERS: &[u8] = b"c";
@@ -36,6 +43,14 @@ pub(crate) const REPLIES: u8 = b'y';
 pub(crate) const CLIENTS: u8 = b'k';
 /// The table of records of the changelog.
 pub(crate) const CHANGELOG: u8 = b'l';
+/// The table of files in use by user, group and project.
+pub(crate) const USAGE: u8 = b'n';
+/// The table of limits of users, groups and projects.
+pub(crate) const LIMITS: u8 = b'd';
+/// The table of default limits and grace times.
+pub(crate) const DEFAULTS: u8 = b'g';
+/// The table of the owner log.
+pub(crate) const OWNERS: u8 = b'a';
 /// Largest key of the other tables: table, FID, hash.
 const _: () = assert!(1 + 16 + 8 <= crate::Batch::KEY_BYTES_MAX);
 /// Longest name of a client in bytes. A uuid has 36.
@@ -125,6 +140,32 @@ pub(crate) fn client(client: &str) -> Option<Vec<u8>> {
 /// The client in a key of [`replies`] or [`client`].
 pub(crate) fn client_of(key: &[u8]) -> Option<&str> {
     std::str::from_utf8(key.get(1..)?).ok()
+}
+
+/// The key of an id in [`USAGE`] or [`LIMITS`].
+pub(crate) fn quota(table: u8, id: Id) -> Vec<u8> {
+    with(table, &[&[id.kind as u8], &id.id.to_be_bytes()])
+}
+
+/// The id in a key of [`quota`].
+pub(crate) fn quota_id(key: &[u8]) -> Option<Id> {
+    let id = key.get(2..).and_then(|k| k.try_into().ok()).map(u32::from_be_bytes)?;
+    Some(Id { kind: quota_kind(key)?, id })
+}
+
+/// The key of a kind in [`DEFAULTS`].
+pub(crate) fn defaults(kind: Kind) -> Vec<u8> {
+    with(DEFAULTS, &[&[kind as u8]])
+}
+
+/// The kind in a key of [`quota`] or [`defaults`].
+pub(crate) fn quota_kind(key: &[u8]) -> Option<Kind> {
+    Kind::ALL.get(usize::from(*key.get(1)?)).copied()
+}
+
+/// The key of a FID in a table whose keys are FIDs.
+pub(crate) fn of_fid(table: u8, fid: Fid) -> Vec<u8> {
+    with(table, &[&fid.to_key()])
 }
 
 /// Returns the first key of a table, and the first key past it.

@@ -48,6 +48,9 @@ mod lost_found;
 mod namespace;
 mod ops;
 mod orphans;
+mod owner_log;
+mod quota_reports;
+mod quotas;
 mod record;
 mod recording;
 mod recovering;
@@ -56,6 +59,7 @@ mod replaced;
 mod replay;
 mod replies;
 mod store;
+mod table_scan;
 mod tables;
 
 pub use access::{EXEC, READ, WRITE};
@@ -85,6 +89,8 @@ pub fn fuzz_records(bytes: &[u8]) {
     let _ = record::decode::<record::Inode>(&[], bytes);
     let _ = record::decode::<record::Dentry>(&[], bytes);
     let _ = record::decode::<changelog::State>(&[], bytes);
+    let _ = record::decode::<quotas::IdRecord>(&[], bytes);
+    let _ = record::decode::<quotas::KindRecord>(&[], bytes);
     let _ = record::decode::<Vec<sheen_wire::changelog::Record>>(&[], bytes);
     let _ = acl::Acl::decode(bytes);
 }

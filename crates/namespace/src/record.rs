@@ -14,7 +14,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
-use sheen_wire::{Attr, Fid, FileKind, Project, Time, project::ID_MAX};
+use sheen_wire::{Attr, Fid, FileKind, Project, Time, project::ID_MAX, quota::Owner};
 
 use crate::{StoreError, acl::Acl};
 
@@ -156,6 +156,11 @@ impl Inode {
 
     pub(crate) fn is_dir(&self) -> bool {
         self.kind == FileKind::Dir
+    }
+
+    /// Returns those to whom the file is charged.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { uid: self.uid, gid: self.gid, project: self.project.id }
     }
 
     /// Returns the attributes that stat shows. The client adds the size of a striped file.
@@ -319,6 +324,7 @@ impl Stored for Super {}
 impl Stored for Xattrs {}
 impl Stored for () {}
 impl Stored for u32 {}
+impl Stored for u64 {}
 impl Stored for Vec<u64> {}
 impl Stored for Vec<(u64, u64)> {}
 
@@ -402,7 +408,7 @@ mod tests {
         pinned(&Super { mdt_index: 1, hash_seed: u64::MAX, hash_bits: 56 }, "0101ffffffffffffffffff0138");
         pinned(&Counters { transno: 300, files: 2, destroy: 1, seq_reserved: 0x2_0000_0800 }, "01ac0202018090808020");
         pinned(&OstIds { last: 5, reserved: 65541 }, "0105858004");
-        pinned(&crate::STORE_FORMAT, "0103");
+        pinned(&crate::STORE_FORMAT, "0104");
         pinned(
             &Bucket { first: dentry(0), rest: vec![dentry(9)] },
             "01000281888080200700046e616d6501090281888080200700046e616d65",

@@ -143,12 +143,14 @@ impl<S: Store> Namespace<S> {
         })
     }
 
-    /// Removes the objects of a layout from the orphan ranges.
+    /// Removes the objects of a layout from the orphan ranges. Meanwhile their OSTs may have asked
+    /// for their owner, and have learned that no file has them.
     fn claim(&mut self, layout: &Bytes) -> wire::Result<()> {
         let layout = Layout::decode(layout)?;
         for stripe in layout.all_objects().filter(|stripe| stripe.ost != MDT_OST) {
             self.objects.claim(&mut self.tables, stripe.ost, stripe.object)?;
         }
+        self.tables.log_owner(layout.fid());
         Ok(())
     }
 }

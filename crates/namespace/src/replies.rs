@@ -24,7 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     Store, StoreError, key,
     record::{decode, encode},
-    tables::{Tables, for_each_in},
+    table_scan::for_each_in,
+    tables::Tables,
 };
 
 /// Maximum number of requests remembered of one client: twice the largest number in flight.

@@ -6,7 +6,8 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-use sheen_wire::{self as wire, Errno, Fid, ldlm::bits};
+use rustc_hash::FxHashSet;
+use sheen_wire::{self as wire, Errno, Fid, FileKind, ldlm::bits};
 
 use crate::{
     Batch, Store, StoreError,
@@ -14,7 +15,9 @@ use crate::{
     invalidations::Invalidations,
     key,
     layer::Layer,
-    record::{Bucket, Inode, Stored, Xattrs, decode},
+    quotas::Quotas,
+    record::{Bucket, Inode, Stored, Xattrs, decode, encode},
+    table_scan::for_each_in,
 };
 
 /// Approximate overhead of a record in the store, in bytes; for the bound on a batch.
@@ -32,6 +35,11 @@ pub(crate) struct Tables<S> {
     changed: bool,
     /// Invalidations of the operation in progress.
     invalidations: Invalidations,
+    /// Files of each user, group and project. Derived where inodes are written, as invalidations
+    /// are.
+    pub(crate) quotas: Quotas,
+    /// Files of the owner log that the service knows, and that were not logged again since.
+    pub(crate) known_owners: FxHashSet<Fid>,
     ops: u64,
     committed: u64,
     fault: Option<StoreError>,
@@ -48,6 +56,8 @@ impl<S: Store> Tables<S> {
             next: transno + 1,
             changed: false,
             invalidations: Invalidations::default(),
+            quotas: Quotas::default(),
+            known_owners: FxHashSet::default(),
             ops: 0,
             committed: transno,
             fault: None,
@@ -189,16 +199,30 @@ impl<S: Store> Tables<S> {
         self.touch(weight / 2);
         // An operation has read the inode that it changes. The cache still has it, because it is
         // trimmed only between operations. Only a new inode is not in the cache.
-        self.invalidations.inode(fid, self.inodes.get(&fid).map(|i| &**i), Some(&inode));
+        let old = self.inodes.get(&fid).map(|i| &**i);
+        self.invalidations.inode(fid, old, Some(&inode));
+        let changes_owner = self.quotas.inode(old, Some(&inode));
+        if changes_owner && inode.kind == FileKind::Regular && inode.layout.is_some() {
+            self.log_owner(fid);
+        }
         self.inodes.put(fid, inode.clone(), weight);
         self.active.inodes.insert(fid, (Some(inode), self.next));
     }
 
     pub(crate) fn remove_inode(&mut self, fid: Fid) {
         self.touch(0);
-        self.invalidations.inode(fid, self.inodes.get(&fid).map(|i| &**i), None);
+        let old = self.inodes.get(&fid).map(|i| &**i);
+        self.invalidations.inode(fid, old, None);
+        self.quotas.inode(old, None);
         self.inodes.remove(&fid);
         self.active.inodes.insert(fid, (None, self.next));
+    }
+
+    /// Adds a file to the owner log (module `owner_log`): its objects must get its present owner.
+    pub(crate) fn log_owner(&mut self, fid: Fid) {
+        self.known_owners.remove(&fid);
+        // Encoding nothing does not fail.
+        self.set_raw(key::of_fid(key::OWNERS, fid), encode(&(), Vec::new()).ok());
     }
 
     pub(crate) fn bucket(&mut self, dir: Fid, hash: u64) -> wire::Result<Option<Bucket>> {
@@ -330,30 +354,4 @@ fn hash_of(key: &[u8]) -> u64 {
 /// Reads one record of the store.
 pub(crate) fn read<T: Stored>(store: &impl Store, key: &[u8]) -> Result<Option<T>, StoreError> {
     store.get(key)?.map(|bytes| decode(key, &bytes)).transpose()
-}
-
-/// Records read at once by [`for_each_in`].
-const SCAN_RECORDS: usize = 1024;
-
-/// Calls `f` with each record of a table of the store.
-pub(crate) fn for_each_in(
-    store: &impl Store,
-    table: u8,
-    mut f: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let (from, to) = key::table(table);
-    let mut from = from.to_vec();
-    loop {
-        let records = store.range(&from, &to, SCAN_RECORDS)?;
-        for (key, value) in &records {
-            f(key, value)?;
-        }
-        match records.into_iter().nth(SCAN_RECORDS - 1) {
-            Some((last, _)) => {
-                from = last;
-                from.push(0);
-            }
-            None => return Ok(()),
-        }
-    }
 }

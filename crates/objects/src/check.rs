@@ -15,7 +15,7 @@ use sheen_wire::{
     Errno, Fid, Result, Time,
     bulk::BULK_BYTES_MAX,
     ldlm::{Enqueue, Kind},
-    ost::{CAPABILITIES_MAX, Change, OBJECT_SIZE_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX, Request},
+    ost::{CAPABILITIES_MAX, Change, OBJECT_SIZE_MAX, OWNERS_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX, Request},
 };
 
 use crate::name;
@@ -45,7 +45,7 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
                 Err(Errno::EPROTO)
             }
         }
-        Request::Truncate { objects } => truncate(objects),
+        Request::Truncate { objects, .. } => truncate(objects),
         Request::Allocate { runs, .. } => allocate(runs),
         Request::Replay { changes, .. } => replay(changes, bulk_len),
         Request::Seek { object, .. } => named(*object),
@@ -86,7 +86,19 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
                 Err(Errno::E2BIG)
             }
         }
-        Request::StatFs | Request::Recover | Request::Recovered { .. } | Request::Evict { .. } => Ok(()),
+        Request::SetOwners { owners, .. } => {
+            if owners.len() > OWNERS_MAX {
+                return Err(Errno::E2BIG);
+            }
+            owners.iter().try_for_each(|(object, _)| named(*object))
+        }
+        Request::StatFs
+        | Request::Recover
+        | Request::Recovered { .. }
+        | Request::Evict { .. }
+        | Request::QuotaWait
+        | Request::QuotaAllow { .. }
+        | Request::QuotaUse { .. } => Ok(()),
     }
 }
 
@@ -101,8 +113,8 @@ fn replay(changes: &[(u64, Change)], bulk_len: usize) -> Result<()> {
     let mut bytes = 0_usize;
     for (_, change) in changes {
         match change {
-            Change::Write { parts, mtime } => bytes = bytes.saturating_add(write(parts, Some(*mtime))?),
-            Change::Truncate { objects } => truncate(objects)?,
+            Change::Write { parts, mtime, .. } => bytes = bytes.saturating_add(write(parts, Some(*mtime))?),
+            Change::Truncate { objects, .. } => truncate(objects)?,
             Change::Allocate { runs, .. } => allocate(runs)?,
         }
     }
@@ -187,7 +199,7 @@ mod tests {
         ost::Allocate,
     };
 
-    use sheen_wire::ost::Grant;
+    use sheen_wire::{ost::Grant, quota::Owner};
 
     use super::*;
 
@@ -198,7 +210,8 @@ mod tests {
     }
 
     fn write(parts: Vec<Part>, bulk: usize) -> Result<()> {
-        request(&Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false }, bulk)
+        let (file, grant) = (Fid::ZERO, Grant::default());
+        request(&Request::Write { file, parts, sync: false, mtime: None, grant, held: false }, bulk)
     }
 
     #[test]
@@ -215,11 +228,12 @@ mod tests {
         assert_eq!(write(vec![part(OBJECT_SIZE_MAX - 1, 1)], 1), Ok(()));
         assert_eq!(write(vec![part(OBJECT_SIZE_MAX, 1)], 1), Err(Errno::EFBIG));
         assert_eq!(write(vec![part(u64::MAX, 1)], 1), Err(Errno::EFBIG));
-        let truncate = |size| request(&Request::Truncate { objects: vec![(OBJECT, size)] }, 0);
+        let truncate = |size| request(&Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, size)] }, 0);
         assert_eq!(truncate(OBJECT_SIZE_MAX), Ok(()));
         assert_eq!(truncate(OBJECT_SIZE_MAX + 1), Err(Errno::EFBIG));
         let punch = |offset, len| {
-            request(&Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, offset, len)] }, 0)
+            let (file, mode) = (Fid::ZERO, Allocate::PunchHole);
+            request(&Request::Allocate { file, mode, runs: vec![(OBJECT, offset, len)] }, 0)
         };
         assert_eq!(punch(0, OBJECT_SIZE_MAX), Ok(()));
         assert_eq!(punch(1, OBJECT_SIZE_MAX), Err(Errno::EFBIG));
@@ -239,6 +253,11 @@ mod tests {
         let destroy = |n| request(&Request::Destroy { objects: vec![OBJECT; n] }, 0);
         assert_eq!(destroy(PARTS_MAX), Ok(()));
         assert_eq!(destroy(PARTS_MAX + 1), Err(Errno::E2BIG));
+        let own = |object, n| {
+            request(&Request::SetOwners { owners: vec![(object, Owner::default()); n], only_unowned: false }, 0)
+        };
+        assert_eq!((own(OBJECT, OWNERS_MAX), own(OBJECT, OWNERS_MAX + 1)), (Ok(()), Err(Errno::E2BIG)));
+        assert_eq!(own(Fid::ZERO, 1), Err(Errno::EINVAL));
     }
 
     #[test]

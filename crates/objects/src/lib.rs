@@ -10,28 +10,38 @@
 //! * [`grants`]: space granted to clients;
 //! * [`identity`]: the file that identifies the target in a directory;
 //! * [`identity_fields`]: the text of such a file, of any kind of target;
-//! * [`sharing`]: how targets on one device divide its `statfs` figures.
+//! * [`sharing`]: how targets on one device divide its `statfs` figures;
+//! * [`quota`]: space by owner, and how much of it each id may use;
+//! * [`owner_record`], [`counted`], [`unowned`]: who owns an object, and which objects are counted.
 //!
 //! Invariants: no I/O, no clock, no threads. No input from a peer or a disk makes this code panic
 //! or allocate without a bound.
 
 pub mod change;
 pub mod check;
+pub mod counted;
 pub mod dentry_durability;
 pub mod grants;
 pub mod identity;
 pub mod identity_fields;
 pub mod name;
+pub mod owner_record;
 pub mod plan;
+pub mod quota;
 pub mod sharing;
 pub mod stored_sums;
 pub mod sums;
+pub mod unowned;
 
+pub use counted::CountedObjects;
 pub use dentry_durability::DentryDurability;
 pub use grants::Grants;
 pub use identity::Identity;
 pub use identity_fields::{IdentityError, IdentityFields};
+pub use owner_record::OwnerRecord;
 pub use plan::{Run, runs};
+pub use quota::Quota;
 pub use sharing::Sharing;
 pub use stored_sums::StoredSums;
 pub use sums::Sums;
+pub use unowned::Unowned;

@@ -160,7 +160,8 @@ mod tests {
     }
 
     fn write(parts: &[Part]) -> Request {
-        Request::Write { parts: parts.to_vec(), sync: false, mtime: None, grant: Grant::default(), held: false }
+        let (file, grant) = (Fid::ZERO, Grant::default());
+        Request::Write { file, parts: parts.to_vec(), sync: false, mtime: None, grant, held: false }
     }
 
     #[test]

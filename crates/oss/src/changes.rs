@@ -54,6 +54,8 @@ pub trait ObjectChange {
 
 /// A write to parts of one object, with the bytes.
 pub struct Write<'a> {
+    /// File of the object.
+    pub file: Fid,
     pub parts: &'a [Part],
     pub bulk: &'a Bulk,
     /// As for [`Store::write`].
@@ -62,11 +64,19 @@ pub struct Write<'a> {
     pub mtime: Option<Time>,
 }
 
-/// A truncate: object, new size.
-pub struct Truncate(pub Fid, pub u64);
+/// A truncate of an object of a file to a new size.
+pub struct Truncate {
+    pub file: Fid,
+    pub object: Fid,
+    pub size: u64,
+}
 
-/// A fallocate: mode, and (object, offset, length).
-pub struct Fallocate(pub Allocate, pub (Fid, u64, u64));
+/// A fallocate of (object, offset, length) in an object of a file.
+pub struct Fallocate {
+    pub file: Fid,
+    pub mode: Allocate,
+    pub run: (Fid, u64, u64),
+}
 
 /// The revocation of all other clients' locks on an object, before the object is removed. Changes
 /// nothing by itself.
@@ -88,37 +98,37 @@ impl ObjectChange for Write<'_> {
     }
 
     fn make(&self, store: &Store) -> Result<()> {
-        store.write(self.parts, self.bulk, self.sum, self.mtime)
+        store.write(self.file, self.parts, self.bulk, self.sum, self.mtime)
     }
 }
 
 impl ObjectChange for Truncate {
     fn wants(&self) -> Vec<Want> {
-        vec![(Resource::extent(self.0), Mode::Pw, change::resized(self.1))]
+        vec![(Resource::extent(self.object), Mode::Pw, change::resized(self.size))]
     }
 
     fn object(&self) -> Option<Fid> {
-        Some(self.0)
+        Some(self.object)
     }
 
     fn make(&self, store: &Store) -> Result<()> {
-        store.truncate(&[(self.0, self.1)])
+        store.truncate(self.file, &[(self.object, self.size)])
     }
 }
 
 impl ObjectChange for Fallocate {
     fn wants(&self) -> Vec<Want> {
-        let (object, offset, len) = self.1;
+        let (object, offset, len) = self.run;
         let extent = change::inside(offset, len);
         extent.map(|extent| (Resource::extent(object), Mode::Cw, extent)).into_iter().collect()
     }
 
     fn object(&self) -> Option<Fid> {
-        Some(self.1.0)
+        Some(self.run.0)
     }
 
     fn make(&self, store: &Store) -> Result<()> {
-        store.allocate(self.0, &[self.1])
+        store.allocate(self.file, self.mode, &[self.run])
     }
 }
 

@@ -7,6 +7,7 @@
 //! DIR/clients              the clients for which a restarted OST waits
 //! DIR/lock                 locked while a process serves the directory
 //! DIR/O/<seq>/d<n>/<oid>   objects
+//! DIR/owners/<seq>         files and owners of objects, for quotas
 //! DIR/C/<seq>:<oid>        markers of sealed objects, which no client may use any more
 //! ```
 //!
@@ -22,6 +23,7 @@
 //! * `dom_inline`: inline DoM data, for the data service of an MDT;
 //! * `scrub`, `scrubber`: checksums of objects at rest;
 //! * `space`: the space granted to clients;
+//! * `quota`, `quota_count`: limits of space, and the count of objects by owner;
 //! * `disk`, `disk_model`, `disk_spec`: a modelled disk, for measurements;
 //! * `survey`, `loads`: loads that the OST makes itself, for measurements;
 //! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
@@ -33,7 +35,7 @@
 //! * once the OST has answered `Sync`, or a write with `sync`, bytes and name of the object survive
 //!   a crash of the host;
 //! * once the OST has answered `Destroy`, the objects stay deleted, also after a crash of the host;
-//! * a write within a client's grant is never refused with ENOSPC;
+//! * a write within a client's grant is never refused with ENOSPC or EDQUOT;
 //! * bytes under a client's lock do not change for another client before the first client has
 //!   cancelled its lock;
 //! * requests on different objects run in parallel. One part of a write is as atomic against reads
@@ -61,6 +63,9 @@ mod locks;
 mod offline;
 mod ost;
 mod params;
+mod quota;
+mod quota_count;
+mod quota_state;
 mod reads;
 mod recovery;
 mod replayed;

@@ -75,6 +75,8 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     put("commit_interval_ms", interval.unit(Unit::Msecs));
     scrub(&weak, &put);
     let of = weak.clone();
+    put("quota", Param::text(move || read(&of, Ost::quota_text)));
+    let of = weak.clone();
     sheen_recoveryd::register(&ost.recovery, &dir, params, move || of.upgrade().map(|ost| ost.commits.last()));
     ost.locks.register(params);
     if !ost.is_of_mdt {

@@ -68,6 +68,7 @@ impl Ost {
             // No client uses these objects any more.
             Destroy { .. } | DestroyRange { .. } => Ok(None),
             Evict { .. } | Present { .. } => Ok(None),
+            SetOwners { .. } | QuotaWait | QuotaAllow { .. } | QuotaUse { .. } => Ok(None),
             Write { held: true, .. } if is_back() => {
                 self.recovery.progress();
                 self.locks.unless_disconnected(export, self.recovery.replayed()).await.map(|()| None)

@@ -18,6 +18,7 @@ use crate::{
     changes::{Fallocate, ObjectChange, Outcome, Revoke, Transnos, Truncate, Write},
     counters::{READ_BYTES, WRITE_BYTES},
     ost::BLOCKING_OBJECTS,
+    quota::SpaceAdmission,
 };
 
 /// Size in bytes from which a read or write is announced to the runtime as blocking, so that other
@@ -58,6 +59,7 @@ impl Service<sheen_wire::Ost> for Ost {
         self.disconnected_client(export);
         self.locks.lockd().disconnected(export);
         self.release_grant(export);
+        self.quota_disconnected(export);
         self.export_stats.disconnected(export);
     }
 
@@ -134,8 +136,8 @@ impl Ost {
                 }
                 return Ok(response);
             }
-            Request::Write { parts, sync, mtime, grant, held: _ } => {
-                let transnos = match self.write(export, &parts, &bulk, mtime, grant.used).await? {
+            Request::Write { file, parts, sync, mtime, grant, held: _ } => {
+                let transnos = match self.write(export, (file, &parts[..]), &bulk, mtime, grant.used).await? {
                     Outcome::LockFirst => return Ok(Reply::LockFirst.into()),
                     Outcome::Made(transnos) => transnos,
                 };
@@ -143,7 +145,8 @@ impl Ost {
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
-                return Ok(self.done(transnos, self.grant(export, grant.want)));
+                let is_tight = self.is_tight(parts.iter().map(|part| part.object));
+                return Ok(self.done(transnos, self.grant(export, grant.want), is_tight));
             }
             Request::Attrs { objects } => Reply::Attrs(self.attrs(export, &objects).await?),
             Request::Enqueue { locks, want } => self.enqueue(export, &locks, want).await?,
@@ -155,21 +158,25 @@ impl Ost {
                 self.locks.lockd().cancel(export, &locks);
                 Reply::Ok
             }
-            Request::Truncate { objects } => {
+            Request::Truncate { file, objects } => {
                 let blocking = objects.len() >= BLOCKING_OBJECTS;
-                let changes: Vec<_> =
-                    objects.into_iter().map(|(object, size)| (object, Truncate(object, size))).collect();
-                return Ok(self.changed(self.change_some(export, changes, blocking).await?));
+                let change = |&(object, size): &(Fid, u64)| (object, Truncate { file, object, size });
+                let outcome = self.change_some(export, objects.iter().map(change).collect(), blocking).await?;
+                return Ok(self.changed(outcome, objects.iter().map(|(object, _)| *object)));
             }
-            Request::Allocate { mode, runs } => {
+            Request::Allocate { file, mode, runs } => {
                 let _space = self.reserve_for_allocate(export, mode, &runs)?;
-                let changes: Vec<_> = runs.into_iter().map(|run| (run.0, Fallocate(mode, run))).collect();
-                return Ok(self.changed(self.change_some(export, changes, true).await?));
+                let SpaceAdmission::Admitted(_reserved) = self.admit_allocate(export, file, mode, &runs).await? else {
+                    return Ok(Reply::LockFirst.into());
+                };
+                let change = |&run: &(Fid, u64, u64)| (run.0, Fallocate { file, mode, run });
+                let outcome = self.change_some(export, runs.iter().map(change).collect(), true).await?;
+                return Ok(self.changed(outcome, runs.iter().map(|run| run.0)));
             }
             Request::Seek { object, offset, what } => Reply::Offset(self.seek(export, object, offset, what).await?),
             Request::Sync { objects } => {
                 self.sync(export, &objects).await?;
-                return Ok(self.done(Transnos::default(), 0));
+                return Ok(self.done(Transnos::default(), 0, false));
             }
             Request::Destroy { objects } => {
                 self.revoke(export, &objects).await?;
@@ -221,6 +228,16 @@ impl Ost {
                 Box::pin(self.link(export, &objects)).await?;
                 Reply::Ok
             }
+            Request::SetOwners { owners, only_unowned } => {
+                Box::pin(self.store.set_owners(&owners, only_unowned)).await?;
+                Reply::Ok
+            }
+            Request::QuotaWait => Box::pin(self.quota_wait(export)).await?,
+            Request::QuotaAllow { ids, all } => {
+                self.quota.hear();
+                Reply::Used(self.store.accounting().allow(&ids, all))
+            }
+            Request::QuotaUse { first } => self.quota_use(first),
         };
         Ok(body.into())
     }
@@ -240,14 +257,14 @@ impl Ost {
         }
     }
 
-    fn done(&self, transnos: Transnos, granted: u64) -> Response<Reply> {
+    fn done(&self, transnos: Transnos, granted: u64, tight: bool) -> Response<Reply> {
         let Transnos { last, each } = transnos;
-        Response::with_transno(Reply::Done { epoch: self.store.epoch(), granted, transnos: each }, last)
+        Response::with_transno(Reply::Done { epoch: self.store.epoch(), granted, transnos: each, tight }, last)
     }
 
-    fn changed(&self, outcome: Outcome) -> Response<Reply> {
+    fn changed(&self, outcome: Outcome, objects: impl Iterator<Item = Fid>) -> Response<Reply> {
         match outcome {
-            Outcome::Made(transnos) => self.done(transnos, 0),
+            Outcome::Made(transnos) => self.done(transnos, 0, self.is_tight(objects)),
             Outcome::LockFirst => Reply::LockFirst.into(),
         }
     }
@@ -296,7 +313,7 @@ impl Ost {
     async fn write(
         &self,
         export: &Arc<Export>,
-        parts: &[Part],
+        (file, parts): (Fid, &[Part]),
         bulk: &Bulk,
         mtime: Option<Time>,
         used: u64,
@@ -304,15 +321,21 @@ impl Ost {
         self.locks.prolong(export, parts);
         self.list_client(export).await;
         let space = self.reserve_for_write(export, parts, used)?;
+        let SpaceAdmission::Admitted(_reserved) =
+            self.admit_write(export, (file, parts), bulk.len(), mtime.is_some()).await?
+        else {
+            space.withdraw();
+            return Ok(Outcome::LockFirst);
+        };
         let sum = export.nid() != Nid::Lo;
         let blocking = bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS;
         let outcome = if parts.windows(2).all(|two| two[0].object == two[1].object) {
-            self.change(export, Write { parts, bulk, sum, mtime }, blocking).await?
+            self.change(export, Write { file, parts, bulk, sum, mtime }, blocking).await?
         } else {
             let pieces = pieces(parts, bulk);
             let mut writes = Vec::with_capacity(pieces.len());
             for (object, (parts, bulk)) in &pieces {
-                writes.push((*object, Write { parts, bulk, sum, mtime }));
+                writes.push((*object, Write { file, parts, bulk, sum, mtime }));
             }
             self.change_some(export, writes, blocking).await?
         };
@@ -363,7 +386,8 @@ impl Ost {
         let attrs = self.attrs_with(export, wants, &answers).await?;
         undelivered.delivered();
         let granted = self.grant(export, want);
-        Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted })
+        let tight = self.is_tight(wants.iter().map(|want| want.resource.fid));
+        Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted, tight })
     }
 
     async fn sync_parts(&self, parts: &[Part]) -> Result<()> {

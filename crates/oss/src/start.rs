@@ -22,7 +22,9 @@ use crate::{
     loads::Survey,
     locks::Locks,
     ost::Recovery,
-    params, recovery, scrub,
+    params, quota_count,
+    quota_state::QuotaState,
+    recovery, scrub,
     scrubber::Scrubber,
     survey,
     write_admission::WriteAdmission,
@@ -126,6 +128,7 @@ impl Ost {
             degraded: AtomicBool::new(false),
             locks: Locks::new(&rt, &name),
             write_admission: WriteAdmission::default(),
+            quota: QuotaState::default(),
             scrubber: Scrubber::new(&rt, store.is_new_epoch()),
             survey: Survey::default(),
             disk: Disk::new(&rt, None),
@@ -155,6 +158,7 @@ impl Ost {
         }
         let scrub = scrub::run(ost.me.clone(), ost.rt.clone(), ost.scrubber.wake.clone());
         drop(ost.rt.spawn("ost-scrub", scrub));
+        drop(ost.rt.spawn("ost-quota", quota_count::run(ost.me.clone(), ost.rt.clone())));
         let commit = commit::run(ost.me.clone(), ost.rt.clone(), ost.commits.wakes());
         drop(ost.rt.spawn("ost-commit", commit));
         ost
@@ -170,8 +174,9 @@ impl Ost {
         if self.recovery.is_ended() {
             self.revoke_all().await;
         }
-        // The requests that wait for it are answered, and must not delay the stop.
+        // The requests that wait for these are answered, and must not delay the stop.
         self.disk.set(None);
+        self.stop_quota();
         if let Some(server) = self.server.upgrade() {
             if self.recovery.is_ended() {
                 server.drain(&self.name).await;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use sheen_rpc::Pass;
 use sheen_rt::Instant;
 use sheen_wire::{
-    Bulk, Errno, Result,
+    Bulk, Errno, Fid, Result,
     echo::{self, SEQ},
 };
 use tracing::warn;
@@ -118,7 +118,7 @@ impl Ost {
                 return Err(Errno::EINTR);
             }
             let until = if load.test == Test::Write {
-                self.store.write(&[part], &Bulk::from(data.clone()), false, None)?;
+                self.store.write(Fid::ZERO, &[part], &Bulk::from(data.clone()), false, None)?;
                 self.disk.write(&[part])
             } else {
                 let (_, read) = self.store.read(&[part])?;

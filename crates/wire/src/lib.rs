@@ -10,8 +10,8 @@
 //! * [`ldlm`]: locks, their conflicts and their handles;
 //! * [`auth`]: authentication of the ends of a connection, before all other messages;
 //! * [`frame`]: form of a message on a byte stream: fixed header, body, bulk, checksums;
-//! * [`control`], [`ioctl`], [`entries`], [`mirror`], [`project`]: requests of `lfs` and programs
-//!   to a mount;
+//! * [`control`], [`ioctl`], [`entries`], [`mirror`], [`project`], [`quota`]: requests of `lfs` and
+//!   programs to a mount;
 //! * [`glob`]: patterns of names of files and of parameters;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
 //! * [`selftest`]: requests that only measure the network; [`echo`]: objects of measurements;
@@ -48,6 +48,7 @@ pub mod op_id;
 pub mod ost;
 pub mod project;
 pub mod protocol;
+pub mod quota;
 pub mod selftest;
 pub mod seq;
 pub mod subject;

@@ -480,6 +480,8 @@ pub enum Reply {
         entry: Entry,
         /// Whether this request created the file.
         created: bool,
+        /// An owner of the file is near a limit of space: the client is not to cache writes to it.
+        tight: bool,
     },
     /// To `ReadLink`, `GetXattr` and `Changelog`.
     Bytes(Bytes),

@@ -10,6 +10,7 @@ use crate::{
     Fid, Result, StatFs, Time,
     auth::Proof,
     ldlm::{Enqueue, Enqueued, LockId},
+    quota,
 };
 
 /// Largest size of one object, in bytes: 16 TiB − 4 KiB, as on Lustre's ldiskfs (reference README,
@@ -19,6 +20,10 @@ pub const OBJECT_SIZE_MAX: u64 = (16 << 40) - 4096;
 pub const PARTS_MAX: usize = 4096;
 /// Maximum changes in one [`Request::Replay`].
 pub const REPLAYS_MAX: usize = 1024;
+/// Maximum objects of one `SetOwners`, and of one `QuotaNeeds`.
+pub const OWNERS_MAX: usize = 4096;
+/// Maximum ids of one answer to `QuotaUse`.
+pub const USES_MAX: usize = 4096;
 
 /// A run of bytes in an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -62,11 +67,11 @@ pub enum Allocate {
 #[allow(missing_docs, reason = "fields are those of the requests")]
 pub enum Change {
     /// Writes the next bytes of the bulk, as many as the parts have.
-    Write { parts: Vec<Part>, mtime: Time },
+    Write { file: Fid, parts: Vec<Part>, mtime: Time },
     /// As [`Request::Truncate`].
-    Truncate { objects: Vec<(Fid, u64)> },
+    Truncate { file: Fid, objects: Vec<(Fid, u64)> },
     /// As [`Request::Allocate`].
-    Allocate { mode: Allocate, runs: Vec<(Fid, u64, u64)> },
+    Allocate { file: Fid, mode: Allocate, runs: Vec<(Fid, u64, u64)> },
 }
 
 impl Change {
@@ -74,7 +79,7 @@ impl Change {
     pub fn objects(&self, f: &mut impl FnMut(Fid, u8)) {
         match self {
             Change::Write { parts, .. } => parts.iter().for_each(|part| f(part.object, rights::WRITE)),
-            Change::Truncate { objects } => objects.iter().for_each(|(object, _)| f(*object, rights::WRITE)),
+            Change::Truncate { objects, .. } => objects.iter().for_each(|(object, _)| f(*object, rights::WRITE)),
             Change::Allocate { runs, .. } => runs.iter().for_each(|(object, ..)| f(*object, rights::WRITE)),
         }
     }
@@ -134,12 +139,13 @@ pub enum Request {
     /// Reads the parts. The bulk of the reply is their bytes one after another, each cut at its
     /// object's end.
     Read { parts: Vec<Part> },
-    /// Writes the request's bulk to the parts, in order; creates objects. `sync`: durable before
+    /// Writes the request's bulk to the parts, in order; creates objects. `file`: the file to which
+    /// they belong, for quotas. The MDT checks it. `sync`: durable before
     /// the reply. `mtime`: when the program wrote, if the bytes come from a cache. `held`: the
     /// client has a lock on the bytes, or had it before the OST was restarted, so an OST in
     /// recovery accepts them. Answered with `LockFirst` if it would have to wait and too many
     /// writes wait already.
-    Write { parts: Vec<Part>, sync: bool, mtime: Option<Time>, grant: Grant, held: bool },
+    Write { file: Fid, parts: Vec<Part>, sync: bool, mtime: Option<Time>, grant: Grant, held: bool },
     /// Asks for sizes, space and times of objects.
     Attrs { objects: Vec<Fid> },
     /// Locks on objects, with their sizes, space and times as of the grant. Answered when all are
@@ -152,9 +158,10 @@ pub enum Request {
     /// Cancels locks. Unknown ones are ignored.
     Cancel { locks: Vec<LockId> },
     /// Truncates or extends objects to sizes. A missing object is created, unless its size is 0.
-    Truncate { objects: Vec<(Fid, u64)> },
-    /// fallocate on runs: (object, offset, length).
-    Allocate { mode: Allocate, runs: Vec<(Fid, u64, u64)> },
+    /// `file`: as for `Write`.
+    Truncate { file: Fid, objects: Vec<(Fid, u64)> },
+    /// fallocate on runs: (object, offset, length). `file`: as for `Write`.
+    Allocate { file: Fid, mode: Allocate, runs: Vec<(Fid, u64, u64)> },
     /// Finds the next data or hole at or after an offset.
     Seek { object: Fid, offset: u64, what: Seek },
     /// Answered when all bytes written to the objects are durable. An empty list means the whole
@@ -213,6 +220,19 @@ pub enum Request {
     /// the OST. At most [`CAPABILITIES_MAX`]. Invalid ones are ignored: the requests that need them
     /// get [`Errno::NO_CAPABILITY`].
     Present { capabilities: Vec<Capability> },
+    /// From the MDT: sets the owners of objects, also of those that do not exist yet. Answered when
+    /// they are durable. At most [`OWNERS_MAX`]. `only_unowned`: objects whose owners are known
+    /// stay as they are, and the others need not be durable.
+    SetOwners { owners: Vec<(Fid, quota::Owner)>, only_unowned: bool },
+    /// From the MDT: answered with `QuotaNeeds` as soon as the OST needs something of the MDT for
+    /// its quotas.
+    QuotaWait,
+    /// From the MDT: sets how many bytes the objects of these ids may use on the OST; `None`: any
+    /// number. It may be less than they use. `all`: no other id has a limit. Also ends the waits of
+    /// writes for these ids. Answered with `Used`.
+    QuotaAllow { ids: Vec<(quota::Id, Option<u64>)>, all: bool },
+    /// Asks for the use of ids from `first` on: at most [`USES_MAX`].
+    QuotaUse { first: quota::Id },
 }
 
 /// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
@@ -240,15 +260,22 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered`, `Evict` and `Present`:
-    /// done.
+    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered`, `Evict`, `Present` and
+    /// `SetOwners`: done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
     /// To `Attrs`, in the order of the request.
     Attrs(Vec<ObjectAttr>),
-    /// To `Enqueue`, in the order of the request; `granted`: bytes of space granted in addition.
-    Enqueued { locks: Vec<(Enqueued, ObjectAttr)>, granted: u64 },
+    /// To `Enqueue`, in the order of the request.
+    Enqueued {
+        /// The locks.
+        locks: Vec<(Enqueued, ObjectAttr)>,
+        /// Bytes of space granted in addition.
+        granted: u64,
+        /// As in `Done`.
+        tight: bool,
+    },
     /// To `Write`: nothing is written. The client repeats the write under a lock, so that the OST
     /// holds no bytes while the request waits.
     LockFirst,
@@ -268,6 +295,9 @@ pub enum Reply {
         /// Objects with their transnos, if a change of several objects was not made in one step.
         /// Otherwise the transno of the reply is that of all of them.
         transnos: Vec<(Fid, u64)>,
+        /// An owner of the objects is near a limit of space. The client is not to cache writes to
+        /// the file: they might be refused after the program was answered.
+        tight: bool,
     },
     /// To `Recover`.
     Recovering {
@@ -283,6 +313,46 @@ pub enum Reply {
     Objects(Vec<Fid>),
     /// To `Versions`, in the order of the request.
     Versions(Vec<u64>),
+    /// To `QuotaWait`.
+    QuotaNeeds {
+        /// Objects whose owner is unknown, with their files: at most [`OWNERS_MAX`]. [`Fid::ZERO`]:
+        /// the file is unknown, too.
+        unowned: Vec<(Fid, Fid)>,
+        /// Ids that need more space.
+        wants: Vec<QuotaWant>,
+    },
+    /// To `QuotaAllow`, in the order of the request: bytes that the ids use, with those that writes
+    /// in progress may add.
+    Used(Vec<u64>),
+    /// To `QuotaUse`.
+    QuotaUse {
+        /// In ascending order.
+        ids: Vec<(quota::Id, QuotaUse)>,
+        /// Whether there are more ids after them.
+        more: bool,
+        /// Whether all objects of the OST are counted.
+        complete: bool,
+    },
+}
+
+/// An id that needs more space on an OST.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QuotaWant {
+    /// Whose.
+    pub id: quota::Id,
+    /// Bytes in use, with those that writes in progress may add.
+    pub used: u64,
+    /// Bytes that a waiting write would add; 0: none waits, but little is left.
+    pub wanted: u64,
+}
+
+/// Use of an OST by an id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct QuotaUse {
+    /// Bytes of the objects.
+    pub bytes: u64,
+    /// Number of objects.
+    pub objects: u64,
 }
 
 impl Request {
@@ -314,6 +384,10 @@ impl Request {
             Recovered { .. } => "recovered",
             Evict { .. } => "evict",
             Present { .. } => "present",
+            SetOwners { .. } => "set_owners",
+            QuotaWait => "quota_wait",
+            QuotaAllow { .. } => "quota_allow",
+            QuotaUse { .. } => "quota_use",
         }
     }
 
@@ -327,7 +401,7 @@ impl Request {
             Seek { object, .. } => f(*object, rights::READ),
             Versions { objects, .. } => objects.iter().for_each(|object| f(*object, rights::READ)),
             Write { parts, .. } => parts.iter().for_each(|part| f(part.object, rights::WRITE)),
-            Truncate { objects } => objects.iter().for_each(|(object, _)| f(*object, rights::WRITE)),
+            Truncate { objects, .. } => objects.iter().for_each(|(object, _)| f(*object, rights::WRITE)),
             Allocate { runs, .. } => runs.iter().for_each(|(object, ..)| f(*object, rights::WRITE)),
             Enqueue { locks, .. } => {
                 let changes = locks.iter().filter(|lock| lock.mode.writes());
@@ -349,7 +423,11 @@ impl Request {
             | Recovered { .. }
             | Follow { .. }
             | Evict { .. }
-            | Present { .. } => {}
+            | Present { .. }
+            | SetOwners { .. }
+            | QuotaWait
+            | QuotaAllow { .. }
+            | QuotaUse { .. } => {}
         }
     }
 
@@ -365,6 +443,10 @@ impl Request {
                 | Unseal { .. }
                 | Link { .. }
                 | Evict { .. }
+                | SetOwners { .. }
+                | QuotaWait
+                | QuotaAllow { .. }
+                | QuotaUse { .. }
         )
     }
 }

@@ -9,7 +9,7 @@ use crate::{ast, mds, mgs, ost, selftest, subject::Subject};
 /// Version of all messages. Raised when a message changes its meaning or form. Peers of different
 /// versions refuse each other at connect with a clear error. (Additions that old peers do not need
 /// are announced by feature bits instead.)
-pub const PROTOCOL_VERSION: u16 = 16;
+pub const PROTOCOL_VERSION: u16 = 17;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {
@@ -117,9 +117,9 @@ impl Protocol for Ost {
         request.op()
     }
 
-    /// A recovery waits for other clients.
+    /// A recovery waits for other clients, and quotas for writes.
     fn waits_for_change(request: &ost::Request) -> bool {
-        matches!(request, ost::Request::Replay { .. })
+        matches!(request, ost::Request::Replay { .. } | ost::Request::QuotaWait)
     }
 
     fn subject(request: &ost::Request) -> Subject {

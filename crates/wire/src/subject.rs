@@ -113,7 +113,7 @@ mod tests {
     fn subject_of_an_object_request_is_its_first_object() {
         let (first, second) = (Fid::new(9, 1), Fid::new(9, 2));
         let parts: Vec<Part> = [first, second].map(|object| Part { object, offset: 0, len: 1 }).into();
-        let replayed = Change::Write { parts: parts.clone(), mtime: Time::default() };
+        let replayed = Change::Write { file: first, parts: parts.clone(), mtime: Time::default() };
         for request in [
             ost::Request::Read { parts },
             ost::Request::Replay { changes: vec![(1, replayed)], first: true, last: true },

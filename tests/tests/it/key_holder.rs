@@ -68,7 +68,7 @@ pub fn read(object: Fid) -> ost::Request {
     ost::Request::Read { parts: vec![Part { object, offset: 0, len: 3 }] }
 }
 
-pub fn write(object: Fid) -> ost::Request {
-    let parts = vec![Part { object, offset: 0, len: 3 }];
-    ost::Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false }
+pub fn write(file: Fid, object: Fid) -> ost::Request {
+    let (parts, grant) = (vec![Part { object, offset: 0, len: 3 }], Grant::default());
+    ost::Request::Write { file, parts, sync: false, mtime: None, grant, held: false }
 }

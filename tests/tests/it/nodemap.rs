@@ -190,7 +190,7 @@ fn program_of_a_confined_host_reaches_nothing_outside_of_its_fileset() {
             }
             assert!(capabilities(&mdt, private).await.is_empty() && capabilities(&mdt, hidden).await.is_empty());
             assert_eq!(ask(&program.ost(at), read(secret), b"").await.err(), Some(Errno::NO_CAPABILITY));
-            assert_eq!(ask(&program.ost(there), write(all), b"bad").await.err(), Some(Errno::NO_CAPABILITY));
+            assert_eq!(ask(&program.ost(there), write(shared, all), b"bad").await.err(), Some(Errno::NO_CAPABILITY));
             let own: Vec<u8> = capabilities(&mdt, shared).await.iter().map(|capability| capability.rights).collect();
             assert_eq!(own, [rights::READ | rights::WRITE]);
             assert_eq!(capabilities(&mdt, outside).await.len(), 1, "it has a name in the fileset");
@@ -232,7 +232,7 @@ fn mount_in_a_read_only_nodemap_changes_nothing() {
             assert_eq!(capabilities.iter().map(|c| c.rights).collect::<Vec<_>>(), [rights::READ]);
             let ost = program.ost(ost);
             ask(&ost, sheen_wire::ost::Request::Present { capabilities }, b"").await.expect("they are valid");
-            assert_eq!(ask(&ost, write(object), b"bad").await.err(), Some(Errno::NO_CAPABILITY));
+            assert_eq!(ask(&ost, write(shared, object), b"bad").await.err(), Some(Errno::NO_CAPABILITY));
             ask(&ost, read(object), b"").await.expect("it may read");
         });
         world.sh("/", "sheen umount /mnt/theirs");

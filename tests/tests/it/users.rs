@@ -23,6 +23,7 @@ use sheen_wire::{
     mds::{Call, REOPENS_MAX, Replay, Reply, Request, flags},
     mgs::{self, TargetKind},
     ost::{self, Capability, rights},
+    quota::Owner,
 };
 
 use crate::key_holder::{Program, ask, ask_mdt, capabilities, read, write};
@@ -137,8 +138,8 @@ fn objects_need_a_capability_over_a_raw_connection() {
         {
             assert_eq!(ask(&ost, request, b"").await.unwrap_err(), Errno::NO_CAPABILITY);
         }
-        assert_eq!(ask(&ost, write(object), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
-        let cut = ost::Request::Truncate { objects: vec![(object, 0)] };
+        assert_eq!(ask(&ost, write(private, object), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
+        let cut = ost::Request::Truncate { file: private, objects: vec![(object, 0)] };
         assert_eq!(ask(&ost, cut, b"").await.unwrap_err(), Errno::NO_CAPABILITY);
         assert_eq!(capabilities(&mdt, private).await, []);
         // As the stock client, which may read the other file.
@@ -147,7 +148,7 @@ fn objects_need_a_capability_over_a_raw_connection() {
         assert_eq!(capabilities.iter().map(|c| (c.object, c.rights)).collect::<Vec<_>>(), [(other, rights::READ)]);
         ask(&ost, ost::Request::Present { capabilities }, b"").await.unwrap();
         assert!(matches!(ask(&ost, read(other), b"").await, Ok(ost::Reply::Read(lens)) if lens == [3]));
-        assert_eq!(ask(&ost, write(other), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
+        assert_eq!(ask(&ost, write(public, other), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
         assert_eq!(ask(&ost, lock(other, Mode::Pw), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
         // A connection of its own has presented nothing.
         assert_eq!(ask(&program.ost(there), read(other), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
@@ -177,7 +178,7 @@ fn changed_and_foreign_capabilities_are_ignored() {
         let late = Capability { expires: valid.expires + 1_000_000, ..valid };
         let ost = program.ost(world.object("public").2);
         ask(&ost, ost::Request::Present { capabilities: vec![more, late] }, b"").await.unwrap();
-        assert_eq!(ask(&ost, write(valid.object), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
+        assert_eq!(ask(&ost, write(public, valid.object), b"bad").await.unwrap_err(), Errno::NO_CAPABILITY);
         assert_eq!(ask(&ost, read(valid.object), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
     });
 }
@@ -334,6 +335,10 @@ fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
                 ost::Request::Link { objects: vec![(object, Fid::new(object.seq, object.oid + 1))] },
                 ost::Request::List { after: Fid::ZERO },
                 ost::Request::Evict { client: "other".to_owned() },
+                ost::Request::SetOwners { owners: vec![(object, Owner::default())], only_unowned: false },
+                ost::Request::QuotaWait,
+                ost::Request::QuotaAllow { ids: Vec::new(), all: true },
+                ost::Request::QuotaUse { first: Owner::default().ids()[0] },
             ] {
                 assert_eq!(ask(&ost, request.clone(), b"").await.unwrap_err(), Errno::EPERM, "{request:?}");
             }

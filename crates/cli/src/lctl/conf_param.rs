@@ -25,6 +25,9 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         return Ok(usage::EXIT);
     };
     let (keyword, value) = arg.split_once('=').map_or((&arg[..], None), |(keyword, value)| (keyword, Some(value)));
+    if let Some(value) = value.filter(|_| names_quotas(keyword)) {
+        return enable_quotas(value, tool);
+    }
     let Some(pattern) = pattern(keyword) else {
         writeln!(
             tool.err,
@@ -44,6 +47,26 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     }
     let arg = value.map_or_else(|| pattern.clone(), |value| format!("{pattern}={value}"));
     permanent::set(&[arg], given.has("d"), true, tool)
+}
+
+/// Whether a keyword is `FSNAME.quota.ost` or `FSNAME.quota.mdt`, by which Lustre enables quotas.
+fn names_quotas(keyword: &str) -> bool {
+    keyword
+        .split_once('.')
+        .is_some_and(|(fsname, rest)| !fsname.is_empty() && matches!(rest, "quota.ost" | "quota.mdt"))
+}
+
+/// Accepts what Sheen does anyway: limits apply as soon as they are set, of all kinds.
+fn enable_quotas(value: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
+    if !value.is_empty() && value.bytes().all(|kind| b"ugp".contains(&kind)) {
+        return Ok(0);
+    }
+    writeln!(
+        tool.err,
+        "error: conf_param: '{value}' does not switch quotas off: they always apply; \
+         remove limits with 'lfs setquota --delete'"
+    )?;
+    Ok(Errno::EOPNOTSUPP.0)
 }
 
 /// Returns the pattern that names the same parameters.
@@ -84,7 +107,13 @@ fn is_mdt(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::pattern;
+    use super::{names_quotas, pattern};
+
+    #[test]
+    fn names_quotas_recognizes_only_the_keywords_of_quotas() {
+        assert!(["sheen.quota.ost", "a-b.quota.mdt"].into_iter().all(names_quotas));
+        assert!(![".quota.ost", "sheen.quota", "sheen.quota.mgs", "quota.ost"].into_iter().any(names_quotas));
+    }
 
     #[test]
     fn conf_param_converts_keywords_to_patterns() {

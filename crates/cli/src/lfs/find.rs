@@ -4,7 +4,6 @@
 //! The arguments become a [`search::Search`]. [`sheen_admin::find`] examines the trees. One thread
 //! prints the results here.
 
-mod host;
 mod options;
 mod print;
 mod range;

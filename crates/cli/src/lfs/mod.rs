@@ -22,6 +22,7 @@ pub mod getopt;
 mod getsom;
 mod getstripe;
 mod group_lock;
+mod host;
 mod ladvise;
 mod migrate;
 mod mirror;
@@ -31,9 +32,11 @@ mod pace;
 mod path2fid;
 pub mod pool_list;
 mod project;
+mod quota;
 mod rm_entry;
 mod rmfid;
 mod setdirstripe;
+mod setquota;
 mod setstripe;
 mod show;
 mod swap_layouts;
@@ -113,6 +116,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "getsom", usage: getsom::USAGE, run: getsom::run },
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
     Command { name: "project", usage: project::USAGE, run: project::run },
+    Command { name: "quota", usage: quota::HELP, run: quota::run },
+    Command { name: "setquota", usage: setquota::HELP, run: setquota::run },
     Command { name: "changelog", usage: changelog::USAGE, run: changelog::run },
     Command { name: "changelog_clear", usage: changelog::CLEAR_USAGE, run: changelog::clear },
 ];

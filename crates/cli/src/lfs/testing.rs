@@ -1,6 +1,8 @@
 //! An in-memory file system for the tests of `lfs`, and test cases in the format of the captures
 //! from a real Lustre.
 
+mod quotas;
+
 use std::{
     cell::RefCell,
     collections::BTreeMap,
@@ -19,9 +21,11 @@ use sheen_wire::{
     ioctl::Ladvise,
     mgs::{TargetKind, target_name},
     project,
+    quota::{Answer, Change, Id, Query, Usage},
     seq::{MdtIndex, ost_seq},
 };
 
+use self::quotas::Quotas;
 use super::tool::Tool;
 
 const CWD: &str = "/mnt/c1/t";
@@ -47,6 +51,7 @@ pub struct Fake {
     advised: RefCell<Vec<String>>,
     /// Mounts whose processes are stopped.
     stopped: Vec<Mount>,
+    quotas: RefCell<Quotas>,
 }
 
 impl Fake {
@@ -70,6 +75,7 @@ impl Fake {
             next_oid: RefCell::new(1),
             advised: RefCell::default(),
             stopped: Vec::new(),
+            quotas: RefCell::default(),
         };
         fake.set_targets(&kinds.map(|k| (k, space)));
         for dir in ["/", "/tmp", mount, CWD] {
@@ -133,6 +139,16 @@ impl Fake {
         self.nodes.borrow().get(&absolute(Path::new(path)))?.attributes.get(name).cloned()
     }
 
+    /// Sets the use of a user, group or project, which is on `lustre-OST0001` and the first MDT.
+    pub fn uses(&mut self, id: Id, space: Usage, files: Usage) {
+        self.quotas.get_mut().set_use(id, space, files);
+    }
+
+    /// Lets an OST be missing in all sums.
+    pub fn lose_sums(&mut self) {
+        self.quotas.get_mut().inexact = true;
+    }
+
     pub fn exists(&self, path: &str) -> bool {
         self.nodes.borrow().contains_key(&absolute(Path::new(path)))
     }
@@ -148,6 +164,11 @@ impl Fake {
         }
         self.advised.borrow_mut().push(format!("{} {what}", path.display()));
         Ok(())
+    }
+
+    /// EOPNOTSUPP: the path is not the root of the mount.
+    fn at_root(&self, path: &Path) -> Result<()> {
+        if path == self.mount { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
     /// Returns the number of names of a file.
@@ -406,6 +427,16 @@ impl FileSystem for Fake {
         let node = nodes.get_mut(&absolute(path)).ok_or(Errno::ENOENT)?;
         node.attributes.insert(project::XATTR.to_owned(), project.encode().to_vec());
         Ok(())
+    }
+
+    fn quota(&self, mount: &Path, query: &Query) -> Result<Answer> {
+        self.at_root(mount)?;
+        Ok(self.quotas.borrow().answer(query))
+    }
+
+    fn set_quota(&self, mount: &Path, change: &Change) -> Result<()> {
+        self.at_root(mount)?;
+        self.quotas.borrow_mut().change(change)
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {

@@ -21,7 +21,7 @@ impl Client {
     /// # Errors
     /// EBADF: not open for writing. EINVAL: `len` is 0. EFBIG: past the layout's largest size.
     /// ENODATA: past its end. EOPNOTSUPP: another mode, or one that the file system of an OST does
-    /// not support. ENOSPC.
+    /// not support. ENOSPC, EDQUOT.
     pub async fn fallocate(&self, file: &OpenFile, mode: u32, offset: u64, len: u64) -> Result<()> {
         let _timer = self.stats.time(Op::Fallocate);
         if !flags::writes(file.flags()) {

@@ -179,7 +179,8 @@ impl Client {
     }
 
     fn opened(&self, reply: Reply, flags: u32) -> Result<Opened> {
-        let Reply::Opened { handle, entry, created } = reply else { return Err(Errno::EPROTO) };
+        let Reply::Opened { handle, entry, created, tight } = reply else { return Err(Errno::EPROTO) };
+        self.lov.tight().note(entry.attr.fid, tight);
         let file = self.files.insert(&entry.attr, entry.layout.clone(), flags, handle);
         Ok(Opened { file, entry, created })
     }

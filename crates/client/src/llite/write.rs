@@ -36,8 +36,8 @@ impl Client {
     /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENODATA: past its end.
     /// EIO: the open file is in a group whose locks were lost, or the locks of an append were lost.
     /// EIO, with O_SYNC: earlier writes without O_SYNC may be lost, as reported by
-    /// [`Client::fsync`]. ENOSPC, EIO and other errors of the OSTs, if not even the first byte was
-    /// written.
+    /// [`Client::fsync`]. ENOSPC, EDQUOT, EIO and other errors of the OSTs, if not even the first
+    /// byte was written.
     pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
         self.write_as(file, offset, data, file.appends(), file.syncs()).await
     }

@@ -38,7 +38,10 @@ impl Lov {
                 Ok((stripe(layout, run.stripe)?.object, run.offset, run.len))
             };
             let runs: Result<Vec<_>> = runs.into_iter().map(run).collect();
-            async move { self.change(layout.fid(), ost, Request::Allocate { mode, runs: runs? }, Bulk::new()).await }
+            async move {
+                let file = layout.fid();
+                self.change(file, ost, Request::Allocate { file, mode, runs: runs? }, Bulk::new()).await
+            }
         });
         together(join_all(calls).await)
     }

@@ -5,6 +5,7 @@
 //! * a write is cached under PW locks on its whole range, which are in use until the data is
 //!   stored;
 //! * while a lock is waited for, no other lock is in use;
+//! * a write is not cached if an owner of the file is near a limit of space;
 //! * an operation that bypasses the cache (larger writes, reads, truncates, …) first flushes the
 //!   dirty data in its range.
 
@@ -71,12 +72,16 @@ impl Lov {
         data: &Bulk,
         begun: &mut bool,
     ) -> Result<bool> {
-        if !self.may_keep(layout, split) {
+        if self.tight.contains(layout.fid()) || !self.may_keep(layout, split) {
             return Ok(false);
         }
         let stride = self.note_write(layout, split, offset).map(|stride| (offset, stride));
         for _ in 0..ROUNDS_MAX {
             let Some(locks) = self.lock_runs(layout, split, stride, true).await? else { return Ok(false) };
+            // The replies with the locks may say so.
+            if self.tight.contains(layout.fid()) {
+                return Ok(false);
+            }
             let put = self.put(layout, split, offset, data)?;
             drop(locks);
             *begun |= put.is_err() && split.runs.len() > 1;

@@ -24,6 +24,7 @@ use super::{LockedObjects, Lov, Ost, stripe};
 use crate::{
     failure::{Failure, Result},
     locks::{LockRef, PendingEnqueue},
+    writeback::TightFiles,
 };
 
 /// A requested lock: file, object, range and flags.
@@ -115,14 +116,15 @@ impl Lov {
         let request = Request::Enqueue { locks, want };
         let may_wait = mode != Mode::Group && wants.iter().any(|(.., flags)| !flags.nowait);
         let answered = match may_wait {
-            true => self.ask_unless_joining(&ost, request, asking, wants).await?,
+            true => self.ask_unless_joining(&ost, request, asking, wants, mode).await?,
             false => Some((ost.osc.request(request).send().await?.body, asking)),
         };
         let Some((reply, asking)) = answered else {
             return Ok(wants.iter().map(|_| (None, IN_GROUP, ObjectAttr::default())).collect());
         };
-        let Reply::Enqueued { locks: answers, granted } = reply else { return Err(Errno::EPROTO.into()) };
+        let Reply::Enqueued { locks: answers, granted, tight } = reply else { return Err(Errno::EPROTO.into()) };
         ost.writeback.granted(granted);
+        note_tight(&self.tight, mode, wants, tight);
         if answers.len() != wants.len() {
             return Err(Errno::EPROTO.into());
         }
@@ -135,13 +137,14 @@ impl Lov {
 
     /// Requests locks and waits for them. Returns `None` if this client joins a group on one of the
     /// objects meanwhile. A late reply, after the group was left, is still processed: its locks
-    /// become unused locks, and its grant is added.
+    /// become unused locks, its grant is added, and its file may become tight.
     async fn ask_unless_joining(
         &self,
         ost: &Arc<Ost>,
         request: Request,
         asking: Vec<PendingEnqueue>,
         wants: &[Want],
+        mode: Mode,
     ) -> Result<Option<(Reply, Vec<PendingEnqueue>)>> {
         let caller = ost.osc.clone();
         let mut call = Box::pin(async move { Ok::<_, Failure>(caller.request(request).send().await?.body) });
@@ -154,16 +157,28 @@ impl Lov {
             reply = &mut call => return Ok(Some((reply?, asking))),
             () = joins => {}
         }
-        let (ost, held, wants) = (ost.clone(), self.objects.clone(), wants.to_vec());
+        let (ost, held, tight_files, wants) = (ost.clone(), self.objects.clone(), self.tight.clone(), wants.to_vec());
         let late = async move {
-            let Ok(Reply::Enqueued { locks, granted }) = call.await else { return };
+            let Ok(Reply::Enqueued { locks, granted, tight }) = call.await else { return };
             ost.writeback.granted(granted);
+            note_tight(&tight_files, mode, &wants, tight);
             for ((asking, want), (answer, _)) in asking.into_iter().zip(&wants).zip(locks) {
                 drop(take(&held, asking, want, &answer));
             }
         };
         drop(self.rt.spawn("ldlm_late", late));
         Ok(None)
+    }
+}
+
+/// Records what a reply to a lock request says about the quotas of the file's owners.
+fn note_tight(files: &TightFiles, mode: Mode, wants: &[Want], tight: bool) {
+    // Locks for writing are all on one file. Those for reading may be on many, which are mostly
+    // never written.
+    if mode.writes()
+        && let Some((file, ..)) = wants.first()
+    {
+        files.note(*file, tight);
     }
 }
 

@@ -41,6 +41,6 @@ pub use in_use::InUse;
 pub use locked_objects::LockedObjects;
 pub use ost::Ost;
 pub use osts::Lov;
-use osts::{done, stripe};
+use osts::stripe;
 pub use split::Split;
 pub use write::WriteMode;

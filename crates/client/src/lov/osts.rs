@@ -20,7 +20,7 @@ use crate::{
     failure::Result,
     limits::{BYTES_PER_RPC_DEFAULT, CACHED_WRITE_BYTES_MAX},
     osc::Osc,
-    writeback::{Changed, Unsynced, Writeback},
+    writeback::{Changed, TightFiles, Unsynced, Writeback},
 };
 
 /// How long an operation waits for an OST that a layout names and the configuration does not. Such
@@ -38,6 +38,7 @@ pub struct Lov {
     data: RwLock<Option<Arc<Ost>>>,
     added: Notify,
     pub(super) unsynced: Arc<Unsynced>,
+    pub(super) tight: Arc<TightFiles>,
     pub(super) objects: Arc<LockedObjects>,
     pub(super) ends: KnownEnds,
     evictions: Arc<Evictions>,
@@ -63,6 +64,7 @@ impl Lov {
     /// Creates a lov without OSTs; [`Lov::add`] adds them.
     pub fn new(rt: Rt) -> Lov {
         let objects = Arc::new(LockedObjects::new(&rt));
+        let tight = Arc::new(TightFiles::new(&rt));
         let spread = rt.random_u64() as usize;
         Lov {
             rt,
@@ -70,6 +72,7 @@ impl Lov {
             data: RwLock::default(),
             added: Notify::new(),
             unsynced: Arc::new(Unsynced::new()),
+            tight,
             objects,
             ends: KnownEnds::new(),
             evictions: Arc::default(),
@@ -86,6 +89,11 @@ impl Lov {
         &self.objects
     }
 
+    /// Returns the files whose writes are not cached, because an owner is near a limit of space.
+    pub fn tight(&self) -> &TightFiles {
+        &self.tight
+    }
+
     /// Returns the evictions by OSTs.
     pub fn evictions(&self) -> &Arc<Evictions> {
         &self.evictions
@@ -93,7 +101,7 @@ impl Lov {
 
     /// Creates the write-back cache of an OST that is about to be added.
     pub fn new_writeback(&self, osc: &Arc<Osc>) -> Arc<Writeback> {
-        Writeback::new(&self.rt, osc, &self.unsynced, &self.dirty)
+        Writeback::new(&self.rt, osc, &self.unsynced, &self.tight, &self.dirty)
     }
 
     /// Whether there is any dirty data. A quick test before any lookup.
@@ -208,22 +216,15 @@ impl Lov {
     pub(super) async fn change(&self, file: Fid, ost: u32, request: ost::Request, bulk: Bulk) -> Result<()> {
         let target = self.ost(ost).await?;
         let response = target.osc.request(request).bulk(bulk).send().await?;
-        let (transno, epoch) = (response.transno, done(response.body)?);
-        target.writeback.changed(file, Changed { epoch, transno });
+        let ost::Reply::Done { epoch, tight, .. } = response.body else { return Err(Errno::EPROTO.into()) };
+        self.tight.note(file, tight);
+        target.writeback.changed(file, Changed { epoch, transno: response.transno });
         Ok(())
     }
 
     /// Returns the maximum bulk size of a request to an OST, in bytes.
     pub(super) fn max_bytes(&self, ost: u32) -> u64 {
         self.get(ost).map_or(BYTES_PER_RPC_DEFAULT, |ost| ost.osc.max_bytes_per_rpc())
-    }
-}
-
-/// Returns the epoch of a `Done` reply.
-pub(super) fn done(reply: ost::Reply) -> Result<u64> {
-    match reply {
-        ost::Reply::Done { epoch, .. } => Ok(epoch),
-        _ => Err(Errno::EPROTO.into()),
     }
 }
 

@@ -180,9 +180,9 @@ fn replays_of(retained: &RetainedChange) -> Vec<Replay> {
     let (of, size) = (retained.transno, retained.request.len());
     let replay = |transno, change, bulk| Replay { transno, change, bulk, of, size };
     let change = match request {
-        Request::Write { parts, mtime, .. } => Change::Write { parts, mtime: mtime.unwrap_or(retained.at) },
-        Request::Truncate { objects } => Change::Truncate { objects },
-        Request::Allocate { mode, runs } => Change::Allocate { mode, runs },
+        Request::Write { file, parts, mtime, .. } => Change::Write { file, parts, mtime: mtime.unwrap_or(retained.at) },
+        Request::Truncate { file, objects } => Change::Truncate { file, objects },
+        Request::Allocate { file, mode, runs } => Change::Allocate { file, mode, runs },
         _ => return Vec::new(),
     };
     if transnos.is_empty() {
@@ -203,7 +203,7 @@ fn replays_of(retained: &RetainedChange) -> Vec<Replay> {
 fn part_of(change: &Change, bulk: &Bulk, has: impl Fn(Fid) -> bool) -> (Change, Bulk) {
     let (mut bytes, mut at) = (Bulk::new(), 0);
     let part = match change {
-        Change::Write { parts, mtime } => {
+        Change::Write { file, parts, mtime } => {
             let mut some: Vec<Part> = Vec::new();
             for part in parts {
                 let len = part.len as usize;
@@ -213,13 +213,15 @@ fn part_of(change: &Change, bulk: &Bulk, has: impl Fn(Fid) -> bool) -> (Change, 
                 }
                 at += len;
             }
-            Change::Write { parts: some, mtime: *mtime }
+            Change::Write { file: *file, parts: some, mtime: *mtime }
         }
-        Change::Truncate { objects } => {
-            Change::Truncate { objects: objects.iter().filter(|one| has(one.0)).copied().collect() }
+        Change::Truncate { file, objects } => {
+            let some = objects.iter().filter(|one| has(one.0)).copied().collect();
+            Change::Truncate { file: *file, objects: some }
         }
-        Change::Allocate { mode, runs } => {
-            Change::Allocate { mode: *mode, runs: runs.iter().filter(|run| has(run.0)).copied().collect() }
+        Change::Allocate { file, mode, runs } => {
+            let some = runs.iter().filter(|run| has(run.0)).copied().collect();
+            Change::Allocate { file: *file, mode: *mode, runs: some }
         }
     };
     (part, bytes)
@@ -233,6 +235,7 @@ mod tests {
     use super::*;
 
     const AT: Time = Time { sec: 7, nsec: 0 };
+    const FILE: Fid = Fid::new(8, 1);
 
     fn fid(oid: u32) -> Fid {
         Fid::new(9, oid)
@@ -241,8 +244,9 @@ mod tests {
     fn retained(transnos: Vec<(Fid, u64)>) -> RetainedChange {
         let part = |(oid, len)| Part { object: fid(oid), offset: 0, len };
         let parts = [(1, 2), (2, 3), (1, 1)].map(part).to_vec();
-        let request = Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false };
-        let reply = Reply::Done { epoch: 1, granted: 0, transnos };
+        let grant = Grant::default();
+        let request = Request::Write { file: FILE, parts, sync: false, mtime: None, grant, held: false };
+        let reply = Reply::Done { epoch: 1, granted: 0, transnos, tight: false };
         let (request, reply) = (frame::to_body(&request).unwrap().into(), frame::to_body(&reply).unwrap().into());
         RetainedChange { transno: 9, request, bulk: Bytes::from_static(b"aabbba").into(), reply, at: AT }
     }
@@ -250,7 +254,7 @@ mod tests {
     /// Transno, objects and bytes of each change.
     fn shown(replays: Vec<Replay>) -> Vec<(u64, Vec<u32>, Vec<u8>)> {
         let one = |replay: Replay| {
-            let Change::Write { parts, mtime: AT } = replay.change else { panic!("not a write") };
+            let Change::Write { file: FILE, parts, mtime: AT } = replay.change else { panic!("not a write") };
             (replay.transno, parts.iter().map(|part| part.object.oid).collect(), replay.bulk.into_bytes().to_vec())
         };
         replays.into_iter().map(one).collect()
@@ -269,7 +273,7 @@ mod tests {
     fn replays_are_sent_in_requests_of_bounded_size() {
         let replay = |len: usize| Replay {
             transno: 1,
-            change: Change::Truncate { objects: Vec::new() },
+            change: Change::Truncate { file: FILE, objects: Vec::new() },
             bulk: Bytes::from(vec![0; len]).into(),
             of: 1,
             size: 10,

@@ -7,7 +7,7 @@ use sheen_wire::{
     ost::{Reply, Request},
 };
 
-use super::{Lov, Ost, done, split::by_ost};
+use super::{Lov, Ost, split::by_ost};
 use crate::{failure::Result, join::join_all};
 
 impl Lov {
@@ -77,7 +77,10 @@ impl Lov {
 
     /// Sends a sync request. Returns the epoch of the OST's data.
     async fn sync_rpc(&self, ost: u32, objects: Vec<Fid>) -> Result<u64> {
-        done(self.call(ost, Request::Sync { objects }, Bulk::new()).await?.0)
+        match self.call(ost, Request::Sync { objects }, Bulk::new()).await?.0 {
+            Reply::Done { epoch, .. } => Ok(epoch),
+            _ => Err(Errno::EPROTO.into()),
+        }
     }
 
     /// Requests the space of one OST.

@@ -46,11 +46,11 @@ impl Lov {
 
     /// Sets the sizes of stripes' objects.
     async fn resize(&self, layout: &Layout, targets: &[(usize, u64)]) -> Result<()> {
-        let groups = by_ost(layout, targets.iter().map(|t| t.0))?;
+        let (file, groups) = (layout.fid(), by_ost(layout, targets.iter().map(|t| t.0))?);
         let calls = groups.into_iter().map(|(ost, positions)| {
             let resize = |p: &usize| (layout.stripes()[targets[*p].0].object, targets[*p].1);
             let objects = positions.iter().map(resize).collect();
-            self.change(layout.fid(), ost, Request::Truncate { objects }, Bulk::new())
+            self.change(file, ost, Request::Truncate { file, objects }, Bulk::new())
         });
         together(join_all(calls).await)
     }

@@ -1,6 +1,6 @@
 //! Writing a range of a file: into the write-back cache (`cached`), or directly to the OSTs.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -24,7 +24,10 @@ use crate::{
 };
 
 /// Maximum number of times that a write requests its locks because of `LockFirst` replies.
-const ROUNDS_MAX: usize = 64;
+const ROUNDS_MAX: u32 = 64;
+/// Pause after the n-th of these times if the write had its locks: n times this. Then the OST holds
+/// the bytes of too many writes that wait for something else, such as quotas.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a write was not executed.
 enum NotWritten {
@@ -107,7 +110,7 @@ impl Lov {
         }
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
         let mut locks = if mode.lock { self.lock_runs(layout, split, None, true).await?.map(in_use) } else { None };
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
             let mut settling = pin!(self.settle(layout, split));
             if locks.is_some() && self.rt.timeout(PATIENCE, settling.as_mut()).await.is_err() {
                 // The flush takes too long: release the locks, and let the OSTs lock internally.
@@ -121,7 +124,9 @@ impl Lov {
                 Err(NotWritten::Failure(failure)) => return Err(failure),
                 Ok(written) => return Ok(written),
             }
-            drop(locks.take());
+            if locks.take().is_some() {
+                self.rt.sleep(BUSY_PAUSE * round).await;
+            }
             locks = self.lock_runs(layout, split, None, false).await?.map(in_use);
         }
         Err(Errno::EIO.into())
@@ -196,7 +201,7 @@ impl Lov {
         // A guarded write is an append, which is never cached. An unused grant would be space that
         // no client can use.
         let grant = Grant { used: 0, want: if guarded { 0 } else { writeback.want() } };
-        let request = Request::Write { parts, sync, mtime: None, grant, held: guarded };
+        let request = Request::Write { file, parts, sync, mtime: None, grant, held: guarded };
         let request = osc.request(request).bulk(bulk);
         let append = if guarded { held.append(ost) } else { None };
         let response = match append {
@@ -205,8 +210,9 @@ impl Lov {
             None => request.send().await?,
         };
         match response.body {
-            Reply::Done { epoch, granted, .. } => {
+            Reply::Done { epoch, granted, tight, .. } => {
                 writeback.granted(granted);
+                self.tight.note(file, tight);
                 if sync {
                     return Ok(self.unsynced.changed_durably(file, ost, before, epoch)?);
                 }

@@ -18,13 +18,14 @@ const FOLLOWS_MAX: u32 = 16;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Writeback {
-    /// Writes data of an object under its present name. Under a new name, the write is made durable
-    /// at once, because an fsync of the file syncs other objects.
+    /// Writes data of a file's object under its present name. Under a new name, the write is made
+    /// durable at once, because an fsync of the file syncs other objects.
     ///
     /// # Errors
     /// MOVED: the object is sealed and has no new name. Otherwise the error of the OST.
     pub(super) async fn write_there(
         &self,
+        file: Fid,
         object: Fid,
         mut parts: Vec<Part>,
         bulk: Bulk,
@@ -33,7 +34,7 @@ impl Writeback {
     ) -> Result<Changed> {
         let mut now = object;
         for n in 1..=FOLLOWS_MAX {
-            let answer = self.write(&parts, &bulk, used, mtime).await;
+            let answer = self.write(file, &parts, &bulk, used, mtime).await;
             if answer != Err(Failure::MOVED) {
                 if answer.is_ok() && now != object {
                     self.osc.request(Request::Sync { objects: vec![now] }).urgent().send().await?;

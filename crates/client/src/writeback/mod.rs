@@ -10,6 +10,7 @@
 //!   so no other client reads stale bytes;
 //! * data is stored only if the OST has granted space for it; so a flush never fails because the
 //!   OST is full;
+//! * data of a file whose owner is near a limit of space is not stored ([`TightFiles`]);
 //! * of two writes to the same bytes, the later one is sent after the reply to the earlier one;
 //! * if data cannot be written, it is discarded, the error is stored with its file, and the next
 //!   fsync returns it. Data for an inactive OST (`osc.*.active=0`) cannot be written;
@@ -27,6 +28,7 @@ mod appends;
 pub mod extents;
 mod follow;
 pub mod pattern;
+mod tight;
 mod unsynced;
 
 use std::{
@@ -57,6 +59,7 @@ pub use appends::Appending;
 use appends::Appends;
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
+pub use tight::TightFiles;
 pub use unsynced::{Changed, Survival, Unsynced};
 
 /// Dirty data older than this is being sent. A client that is killed loses at most this much
@@ -93,6 +96,7 @@ pub struct Writeback {
     rt: Rt,
     osc: Arc<Osc>,
     unsynced: Arc<Unsynced>,
+    tight: Arc<TightFiles>,
     /// Dirty bytes of all OSTs of the mount, including data in flight. A quick test before any
     /// lookup.
     total: Arc<AtomicU64>,
@@ -187,12 +191,20 @@ impl fmt::Debug for Writeback {
 }
 
 impl Writeback {
-    /// Creates an empty write-back cache. `total`: shared by the OSTs of a mount.
-    pub fn new(rt: &Rt, osc: &Arc<Osc>, unsynced: &Arc<Unsynced>, total: &Arc<AtomicU64>) -> Arc<Writeback> {
+    /// Creates an empty write-back cache. `unsynced`, `tight` and `total`: shared by the OSTs of a
+    /// mount.
+    pub fn new(
+        rt: &Rt,
+        osc: &Arc<Osc>,
+        unsynced: &Arc<Unsynced>,
+        tight: &Arc<TightFiles>,
+        total: &Arc<AtomicU64>,
+    ) -> Arc<Writeback> {
         Arc::new(Writeback {
             rt: rt.clone(),
             osc: osc.clone(),
             unsynced: unsynced.clone(),
+            tight: tight.clone(),
             total: total.clone(),
             max_dirty: AtomicU64::new(MAX_DIRTY_MB_DEFAULT << 20),
             failed: AtomicBool::new(false),
@@ -592,7 +604,7 @@ impl Writeback {
         let answer = tokio::select! {
             biased;
             () = self.evicted(evictions) => Err(Errno::EIO.into()),
-            answer = self.write_there(object, parts, bulk, used, mtime) => answer,
+            answer = self.write_there(file, object, parts, bulk, used, mtime) => answer,
         };
         if let Ok(changed) = answer {
             self.changed(file, changed);
@@ -624,16 +636,18 @@ impl Writeback {
         self.changed.notify_waiters();
     }
 
-    async fn write(&self, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<Changed> {
+    async fn write(&self, file: Fid, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<Changed> {
         // The semaphore is never closed.
         let _permit = self.sends.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
         loop {
             let grant = Grant { used, want: self.want() };
-            let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant, held: true };
+            let (parts, mtime) = (parts.to_vec(), Some(mtime));
+            let request = Request::Write { file, parts, sync: false, mtime, grant, held: true };
             let response = self.osc.request(request).bulk(bulk.clone()).urgent().send().await?;
             match response.body {
-                Reply::Done { epoch, granted, .. } => {
+                Reply::Done { epoch, granted, tight, .. } => {
                     self.granted(granted);
+                    self.tight.note(file, tight);
                     return Ok(Changed { epoch, transno: response.transno });
                 }
                 // The lock was lost in a restart, and another client holds a conflicting one.

@@ -210,6 +210,85 @@ fn write_refused_with_lock_first_is_repeated_under_lock() {
     });
 }
 
+/// An OST that holds too many bytes of waiting writes answers like this also under a lock.
+#[test]
+fn write_refused_with_lock_first_under_lock_is_repeated_after_pauses() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        m.world.state.lock().habits.lock_first = 20;
+        let before = m.net.rt().now();
+        write(&m, &file, 0, &vec![5; 1 << 20]).await;
+        assert_eq!(writes(&m.world.asked()).len(), 21);
+        assert!(m.net.rt().now().since(before) > Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn write_bypasses_cache_while_owner_is_near_limit() {
+    const WRITE_RPC: &str = "ost0 write parts=1 len=4096 sync=false";
+    with(1, 65536, &[0], async |m| {
+        let (file, other) = (file(&m, "f").await, file(&m, "g").await);
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        m.world.state.lock().habits.tight = true;
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        // Other replies do not end it.
+        m.world.state.lock().habits.tight = false;
+        m.world.asked();
+        for i in 0..3 {
+            write(&m, &file, i * PIECE, &[3; PIECE]).await;
+        }
+        assert_eq!(m.world.asked(), [WRITE_RPC; 3]);
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
+        m.world.state.lock().habits.write_error = Some(Errno::EDQUOT);
+        assert_eq!(m.client.write(&file, 0, bulk(&[4; PIECE])).await, Err(Errno::EDQUOT));
+        m.world.state.lock().habits.write_error = None;
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()), "the program knows it already");
+        m.world.asked();
+        write(&m, &other, PIECE, &[2; PIECE]).await;
+        assert_eq!(writes(&m.world.asked()), [""; 0], "the writes to another file are cached");
+        pause(&m, Duration::from_secs(11)).await;
+        m.world.asked();
+        write(&m, &file, PIECE, &[5; PIECE]).await;
+        assert_eq!(writes(&m.world.asked()), [""; 0]);
+    });
+}
+
+#[test]
+fn reply_to_open_or_lock_request_keeps_write_out_of_cache() {
+    const WRITE_RPC: &str = "ost0 write parts=1 len=4096 sync=false";
+    with(1, 65536, &[0], async |m| {
+        let locked = file(&m, "f").await;
+        m.world.state.lock().habits.tight = true;
+        write(&m, &locked, PIECE, &[2; PIECE]).await;
+        assert_eq!(m.world.asked(), ["ost0 ldlm_enqueue locks=1", WRITE_RPC]);
+        {
+            let mut state = m.world.state.lock();
+            (state.habits.tight, state.habits.tight_opens) = (false, true);
+        }
+        let opened = file(&m, "g").await;
+        write(&m, &opened, PIECE, &[3; PIECE]).await;
+        assert_eq!(m.world.asked(), [WRITE_RPC]);
+    });
+}
+
+#[test]
+fn changes_name_the_file_of_their_objects() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        let fid = file.fid();
+        let named = || std::mem::take(&mut m.world.state.lock().habits.files);
+        assert_eq!(named(), BTreeSet::from([("write", fid)]));
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        assert_eq!(named(), BTreeSet::new(), "cached");
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert_eq!(named(), BTreeSet::from([("write", fid)]));
+        m.client.fallocate(&file, 0, 0, 8192).await.unwrap();
+        let cut = SetAttr { size: Some(5), ..SetAttr::default() };
+        m.client.setattr(&ROOT, fid, cut, Some(&file)).await.unwrap();
+        assert_eq!(named(), BTreeSet::from([("fallocate", fid), ("punch", fid)]));
+    });
+}
+
 #[test]
 fn glimpse_returns_dirty_size_without_flush() {
     with(1, 65536, &[0], async |m| {

@@ -198,8 +198,10 @@ impl Link {
 }
 
 async fn write(import: &Import<Ost>, part: Part, bulk: Bulk) -> io::Result<()> {
-    let parts = vec![part];
-    let request = Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false };
+    // No file has the object, so nobody is charged for it. For `Fid::ZERO` the MDT would search the
+    // layouts of all files.
+    let (file, parts, grant) = (part.object, vec![part], Grant::default());
+    let request = Request::Write { file, parts, sync: false, mtime: None, grant, held: false };
     match send(import, request, bulk).await?.body {
         Reply::Done { .. } => Ok(()),
         // An OST asks for a lock first only if another client has one.

@@ -94,7 +94,7 @@ impl Locked {
             }
             answers.push((answer, ObjectAttr::default()));
         }
-        ost::Reply::Enqueued { locks: answers, granted: 0 }
+        ost::Reply::Enqueued { locks: answers, granted: 0, tight: false }
     }
 
     fn size(&self, object: Fid) -> u64 {

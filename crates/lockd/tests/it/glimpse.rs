@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sheen_wire::{Time, ldlm::*, ost, ost::ObjectAttr};
+use sheen_wire::{Fid, Time, ldlm::*, ost, ost::ObjectAttr};
 
 use crate::common::*;
 
@@ -157,6 +157,7 @@ fn writer_with_continuous_io_is_not_evicted() {
             s.rt.sleep(Duration::from_millis(50)).await;
             let part = ost::Part { object: object(1).fid, offset: n * 100, len: 100 };
             let write = ost::Request::Write {
+                file: Fid::ZERO,
                 parts: vec![part],
                 sync: false,
                 mtime: None,

@@ -161,6 +161,7 @@ impl Reader {
     async fn write(&self, objects: Vec<Fid>) {
         let part = |object| ost::Part { object, offset: self.rt.random_u64() % 100, len: 50 };
         let request = ost::Request::Write {
+            file: Fid::ZERO,
             parts: objects.into_iter().map(part).collect(),
             sync: false,
             mtime: None,

@@ -17,7 +17,7 @@ use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig, World},
 };
-use sheen_wire::{Ost, ast::Callback, ldlm::*, ost, ost::ObjectAttr};
+use sheen_wire::{Fid, Ost, ast::Callback, ldlm::*, ost, ost::ObjectAttr};
 
 use crate::{common::*, sim};
 
@@ -141,10 +141,9 @@ impl Writer {
         };
         if let Some(size) = size {
             if size > 0 {
-                let part = ost::Part { object: object(1).fid, offset: size - 1, len: 1 };
-                let grant = ost::Grant::default();
-                self.urgent(ost::Request::Write { parts: vec![part], sync: false, mtime: None, grant, held: false })
-                    .await;
+                let parts = vec![ost::Part { object: object(1).fid, offset: size - 1, len: 1 }];
+                let (file, grant) = (Fid::ZERO, ost::Grant::default());
+                self.urgent(ost::Request::Write { file, parts, sync: false, mtime: None, grant, held: false }).await;
             }
             let mut holding = self.holding.lock();
             (holding.lock, holding.closing, holding.size) = (None, false, 0);

@@ -194,7 +194,7 @@ mod tests {
         let mut open = |client, flags| {
             let attr = Attr::new(FILE, FileKind::Regular, 0o644, Time::default());
             let entry = Entry { attr, layout: None, xattrs: false };
-            let done = Done { reply: Reply::Opened { handle: 1, entry, created: false }, ..done(0, &[]) };
+            let done = Done { reply: Reply::Opened { handle: 1, entry, created: false, tight: false }, ..done(0, &[]) };
             authors.executed(client, &Request::Open { cred: Cred::ROOT, fid: FILE, flags }, &done)
         };
         assert_eq!(open(2, flags::RDONLY), None);

@@ -11,6 +11,8 @@ pub(crate) mod locks;
 pub(crate) mod nodemaps;
 pub(crate) mod osp;
 pub(crate) mod osts;
+pub(crate) mod quota;
+pub(crate) mod quotas;
 pub(crate) mod recovery;
 pub(crate) mod relayouts;
 pub(crate) mod reserve;

@@ -11,9 +11,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_rpc::{Cause, Import, RequestError};
 use sheen_rt::Instant;
-use sheen_wire::ost::{Reply, Request};
-use sheen_wire::{Fid, Ost, StatFs};
+use sheen_wire::ost::{QuotaUse, QuotaWant, Reply, Request};
+use sheen_wire::{Fid, Ost, StatFs, quota};
 use tokio::sync::Notify;
+
+use crate::state::quotas::OspQuota;
 
 /// Age at which the free space that placement uses is requested again.
 pub(crate) const STATFS_AGE: Duration = Duration::from_secs(1);
@@ -41,6 +43,7 @@ pub(crate) struct Osp {
     /// `osp.*.max_create_count`. 0: no new objects are placed on the OST. All other values are
     /// equivalent, because objects are not precreated.
     pub max_create_count: AtomicU64,
+    pub quota: Arc<OspQuota>,
     state: Mutex<State>,
     /// Requests a statfs, at most one per [`STATFS_AGE`].
     pub refresh: Notify,
@@ -65,8 +68,24 @@ struct State {
     taken_at: Instant,
 }
 
+/// The use of an OST by ids.
+pub(crate) struct QuotaUses {
+    /// In ascending order.
+    pub ids: Vec<(quota::Id, QuotaUse)>,
+    /// There are more ids after them.
+    pub more: bool,
+    /// All objects of the OST are counted.
+    pub complete: bool,
+}
+
 impl Osp {
     pub fn new(index: u32, target: String, uuid: String, oss: u32, import: Arc<Import<Ost>>) -> Osp {
+        let quota = Arc::new(OspQuota::default());
+        let restarted = quota.clone();
+        import.on_restart(move |_| {
+            restarted.restarted();
+            Box::pin(async { Ok(()) })
+        });
         Osp {
             index,
             target,
@@ -75,6 +94,7 @@ impl Osp {
             import,
             active_param: AtomicBool::new(true),
             max_create_count: AtomicU64::new(MAX_CREATE_COUNT),
+            quota,
             state: Mutex::new(State::default()),
             refresh: Notify::new(),
             urgent: Notify::new(),
@@ -83,6 +103,18 @@ impl Osp {
 
     pub fn connected(&self) -> bool {
         self.state.lock().connected
+    }
+
+    /// Waits until it is connected.
+    pub async fn when_connected(&self) {
+        loop {
+            let mut connected = std::pin::pin!(self.quota.connected.notified());
+            connected.as_mut().enable();
+            if self.connected() {
+                return;
+            }
+            connected.await;
+        }
     }
 
     /// Returns whether it lost its connection and may be back in a moment.
@@ -197,6 +229,7 @@ impl Osp {
         let mut state = self.state.lock();
         (state.connected, state.reconnecting, state.tried) = (result.is_some(), false, true);
         let Some(statfs) = result else { return };
+        self.quota.connected.notify_waiters();
         let used = state.statfs.map_or(0, |last| free_bytes(&last).saturating_sub(free_bytes(&statfs)));
         let forgotten = at.since(state.taken_at) >= TAKEN_AGE_MAX;
         state.taken = if forgotten { 0 } else { state.taken.saturating_sub(used) };
@@ -208,6 +241,35 @@ impl Osp {
         match self.import.request(Request::StatFs).send().await?.body {
             Reply::StatFs(statfs) => Ok(statfs),
             _ => Err(self.wrong_reply(Request::StatFs.op())),
+        }
+    }
+
+    /// Waits until the OST needs something for its quotas: owners of objects (with their files),
+    /// and space for ids.
+    pub async fn quota_needs(&self) -> Result<(Vec<(Fid, Fid)>, Vec<QuotaWant>), RequestError> {
+        match self.import.request(Request::QuotaWait).patient().send().await?.body {
+            Reply::QuotaNeeds { unowned, wants } => Ok((unowned, wants)),
+            _ => Err(self.wrong_reply(Request::QuotaWait.op())),
+        }
+    }
+
+    /// Sets the bytes that ids may use. Returns the bytes that they use.
+    pub async fn quota_allow(&self, ids: Vec<(quota::Id, Option<u64>)>, all: bool) -> Result<Vec<u64>, RequestError> {
+        let (count, request) = (ids.len(), Request::QuotaAllow { ids, all });
+        let op = request.op();
+        match self.import.request(request).send().await?.body {
+            Reply::Used(used) if used.len() == count => Ok(used),
+            _ => Err(self.wrong_reply(op)),
+        }
+    }
+
+    /// Returns the use of ids from `first` on.
+    pub async fn quota_use(&self, first: quota::Id) -> Result<QuotaUses, RequestError> {
+        let request = Request::QuotaUse { first };
+        let op = request.op();
+        match self.import.request(request).send().await?.body {
+            Reply::QuotaUse { ids, more, complete } => Ok(QuotaUses { ids, more, complete }),
+            _ => Err(self.wrong_reply(op)),
         }
     }
 

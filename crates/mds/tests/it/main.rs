@@ -17,5 +17,6 @@ mod locks;
 mod mirrors;
 mod osts;
 mod pools;
+mod quota;
 mod real;
 mod restart;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::MDT_OST;
-use sheen_wire::{Fid, FileKind, Time, fid::ROOT, seq::ost_seq};
+use sheen_wire::{Fid, FileKind, Time, fid::ROOT, quota::Id, seq::ost_seq};
 
 use super::{
-    found::{File, Found},
+    found::{File, Found, Usage},
     links,
     problem::Problem,
     repair,
@@ -154,6 +154,9 @@ impl Check {
         if stored != counted {
             problems.push(Problem::FileCount { stored, counted });
         }
+        if self.found.counts_files {
+            usage(&self.found, &mut problems);
+        }
         let has_root = self.found.files.contains_key(&ROOT);
         if !has_root && !self.found.problems.contains(&Problem::NoDirectory(ROOT)) {
             problems.push(Problem::NoDirectory(ROOT));
@@ -186,6 +189,18 @@ impl Check {
             names.into_iter().take(1).for_each(|at| self.found.report(Problem::Loop(at)));
         }
         Ok(())
+    }
+}
+
+/// Compares the numbers of files by owner.
+fn usage(found: &Found, problems: &mut Vec<Problem>) {
+    let ids: BTreeSet<Id> = found.usage.keys().chain(found.usage_found.keys()).copied().collect();
+    for id in ids {
+        let of = |usage: &Usage| usage.get(&id).copied().unwrap_or_default();
+        let (stored, counted) = (of(&found.usage), of(&found.usage_found));
+        if stored != counted {
+            problems.push(Problem::QuotaUsage { id, stored, counted });
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sheen_wire::{Fid, FileKind, seq::MdtIndex};
+use sheen_wire::{Fid, FileKind, quota::Id, seq::MdtIndex};
 
 use super::problem::Problem;
 use crate::record::{Counters, OstIds, Super};
@@ -13,6 +13,9 @@ const PROBLEMS_MAX: usize = 100_000;
 
 /// An object: the index of its OST, and its FID.
 pub(crate) type ObjectAt = (u32, Fid);
+
+/// Numbers of files of users, groups and projects.
+pub(crate) type Usage = BTreeMap<Id, u64>;
 
 /// The numbers of a file.
 pub(crate) struct File {
@@ -51,6 +54,11 @@ pub(crate) struct Found {
     /// Orphan ranges: the last id by OST and first id.
     pub ranges: BTreeMap<(u32, u32), u32>,
     pub ids: BTreeMap<u32, OstIds>,
+    /// Whether the store has numbers of files by owner. Stores of earlier formats have none.
+    pub counts_files: bool,
+    /// Numbers of files by owner: stored, and found.
+    pub usage: Usage,
+    pub usage_found: Usage,
     pub problems: Vec<Problem>,
     /// Number of problems beyond those listed.
     pub more: u64,

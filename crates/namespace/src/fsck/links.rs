@@ -11,7 +11,8 @@ use super::{
 use crate::{
     Store, StoreError, key,
     record::{Bucket, Inode, Link, decode},
-    tables::{for_each_in, read},
+    table_scan::for_each_in,
+    tables::read,
 };
 
 /// Returns all entries that name one of these files, in order of directory and hash.

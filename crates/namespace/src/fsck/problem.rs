@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use sheen_wire::{Fid, FileKind};
+use sheen_wire::{
+    Fid, FileKind,
+    quota::{Id, Kind},
+};
 
 use crate::lost_found::ost_name;
 
@@ -118,6 +121,15 @@ pub enum Problem {
         /// The number found.
         counted: u64,
     },
+    /// The number of files of a user, group or project is wrong.
+    QuotaUsage {
+        /// Whose.
+        id: Id,
+        /// The stored number.
+        stored: u64,
+        /// The number found.
+        counted: u64,
+    },
     /// An OST has an object that belongs to no file.
     OrphanObject {
         /// Index of the OST.
@@ -154,6 +166,7 @@ impl Problem {
             Problem::ReusableObject { .. } => "reusable_object",
             Problem::ReusableFid(_) => "reusable_fid",
             Problem::FileCount { .. } => "file_count",
+            Problem::QuotaUsage { .. } => "quota_usage",
             Problem::OrphanObject { .. } => "orphan_object",
         }
     }
@@ -182,6 +195,7 @@ impl Problem {
             Problem::Unreadable { .. }
             | Problem::ReusableObject { .. }
             | Problem::FileCount { .. }
+            | Problem::QuotaUsage { .. }
             | Problem::OrphanObject { .. } => None,
         }
     }
@@ -196,7 +210,8 @@ impl Problem {
             Problem::NoName(..) => "link it in /lost+found",
             Problem::Loop(_) => "move it to /lost+found",
             Problem::WrongLinks(_) => "store its names",
-            Problem::LinkCount { .. } | Problem::EntryCount { .. } | Problem::FileCount { .. } => "set the number",
+            Problem::LinkCount { .. } | Problem::EntryCount { .. } => "set the number",
+            Problem::FileCount { .. } | Problem::QuotaUsage { .. } => "set the number",
             Problem::XattrBytes { .. } => "set the size",
             Problem::XattrsOfNoFile(_) => "remove the attributes",
             Problem::WrongOrphan(_) => "take it off the list",
@@ -234,6 +249,15 @@ impl Problem {
             _ => 4,
         }
     }
+}
+
+fn owner_name(id: Id) -> String {
+    let kind = match id.kind {
+        Kind::User => "user",
+        Kind::Group => "group",
+        Kind::Project => "project",
+    };
+    format!("{kind} {}", id.id)
 }
 
 fn quoted(name: &[u8]) -> String {
@@ -282,6 +306,10 @@ impl fmt::Display for Problem {
             Problem::ReusableFid(fid) => write!(f, "file {fid} exists, and its FID counts as unused"),
             Problem::FileCount { stored, counted } => {
                 write!(f, "the number of files is {stored}, and should be {counted}")
+            }
+            Problem::QuotaUsage { id, stored, counted } => {
+                let owner = owner_name(*id);
+                write!(f, "the number of files of {owner} is {stored}, and should be {counted}")
             }
             Problem::OrphanObject { ost, object, bytes } => {
                 write!(f, "object {object} on {} belongs to no file; it has {bytes} bytes", ost_name(*ost))

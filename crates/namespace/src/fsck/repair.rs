@@ -10,11 +10,12 @@ use sheen_layout::{Layout, LayoutError};
 use sheen_wire::{
     Fid, FileKind, Time,
     fid::{ROOT, SEQ_WIDTH},
+    quota::Id,
     seq::client_seqs,
 };
 
 use super::{
-    found::{Found, ObjectAt},
+    found::{Found, ObjectAt, Usage},
     links::names_of,
     problem::{EntryAt, Problem},
     scan::unlinked_layout,
@@ -25,7 +26,8 @@ use crate::{
     lost_found::{DIR_PERM, FILE_PERM, LOST_FOUND, name_of_object, one_object},
     namespace::hash_of_name,
     record::{Bucket, Counters, Dentry, Inode, Name, OstIds, encode},
-    tables::{for_each_in, read},
+    table_scan::for_each_in,
+    tables::read,
 };
 
 /// Changes over a store.
@@ -35,6 +37,8 @@ struct Changes<'a, S> {
     now: Time,
     layer: Layer,
     counters: Counters,
+    /// Numbers of files by owner.
+    usage: Usage,
     /// Last id in the sequence for new files; 0: there is no sequence yet.
     oid: u32,
     lost_found: Option<Fid>,
@@ -45,7 +49,8 @@ pub(super) fn batch(store: &impl Store, found: &Found, problems: &[&Problem], no
     let transno = found.counters.transno + 1;
     let layer = Layer { first: transno, last: transno, ..Layer::default() };
     let counters = Counters { transno, ..found.counters };
-    let mut changes = Changes { store, found, now, layer, counters, oid: 0, lost_found: None };
+    let usage = found.usage.clone();
+    let mut changes = Changes { store, found, now, layer, counters, usage, oid: 0, lost_found: None };
     changes.entries(problems)?;
     changes.links(problems)?;
     changes.ids(problems)?;
@@ -72,6 +77,7 @@ impl<S: Store> Changes<'_, S> {
             Problem::EntryCount { fid, counted, .. } => self.edit(*fid, |inode| inode.entries = *counted)?,
             Problem::XattrBytes { fid, counted, .. } => self.edit(*fid, |inode| inode.xattr_bytes = *counted)?,
             Problem::FileCount { counted, .. } => self.counters.files = *counted,
+            Problem::QuotaUsage { id, counted, .. } => self.put_usage(*id, *counted)?,
             Problem::ReusableFid(fid) => self.counters.seq_reserved = self.counters.seq_reserved.max(fid.seq),
             // See `entries`, `links` and `ids`.
             Problem::Dangling(_)
@@ -181,9 +187,7 @@ impl<S: Store> Changes<'_, S> {
     /// Makes a directory that has entries already.
     fn directory(&mut self, fid: Fid) -> Result<(), StoreError> {
         let inode = Inode { nlink: 2, perm: DIR_PERM, ..self.owned(FileKind::Dir)? };
-        self.counters.files += 1;
-        self.put_inode(fid, inode);
-        Ok(())
+        self.add_file(fid, inode)
     }
 
     /// Gives a file a name in the directory for lost files.
@@ -193,13 +197,15 @@ impl<S: Store> Changes<'_, S> {
         self.edit(fid, |inode| inode.nlink = inode.nlink.max(1))
     }
 
-    /// Makes a file of an object.
+    /// Makes a file of an object. Adds it to the owner log, because the OST knows the object as one
+    /// of another file, or of none.
     fn adopt(&mut self, (ost, object): ObjectAt) -> Result<(), StoreError> {
         let fid = self.new_fid()?;
         let layout = one_object(fid, ost, object).map_err(|e| no_layout(object, &e))?;
         let inode = Inode { perm: FILE_PERM, layout: Some(layout.encode().into()), ..self.owned(FileKind::Regular)? };
-        self.counters.files += 1;
-        self.put_inode(fid, inode);
+        self.add_file(fid, inode)?;
+        let record = encode(&(), Vec::new())?;
+        self.raw(key::of_fid(key::OWNERS, fid), Some(record));
         self.name(fid, FileKind::Regular, &name_of_object(ost, object))
     }
 
@@ -235,8 +241,7 @@ impl<S: Store> Changes<'_, S> {
             None => {
                 let fid = self.new_fid()?;
                 let inode = Inode { nlink: 2, perm: DIR_PERM, ..self.owned(FileKind::Dir)? };
-                self.counters.files += 1;
-                self.put_inode(fid, inode);
+                self.add_file(fid, inode)?;
                 let name = self.add_entry(ROOT, LOST_FOUND, fid, FileKind::Dir)?;
                 self.edit(fid, |inode| inode.add_link(ROOT, name))?;
                 fid
@@ -302,6 +307,29 @@ impl<S: Store> Changes<'_, S> {
             Some((inode, _)) => Ok(inode.as_deref().cloned()),
             None => read(self.store, &key::inode(fid)),
         }
+    }
+
+    /// Adds a file, and counts it.
+    fn add_file(&mut self, fid: Fid, inode: Inode) -> Result<(), StoreError> {
+        self.counters.files += 1;
+        let owner = inode.owner();
+        self.put_inode(fid, inode);
+        if !self.found.counts_files {
+            return Ok(());
+        }
+        for id in owner.ids() {
+            let used = self.usage.get(&id).copied().unwrap_or_default() + 1;
+            self.put_usage(id, used)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the number of files of a user, group or project.
+    fn put_usage(&mut self, id: Id, used: u64) -> Result<(), StoreError> {
+        self.usage.insert(id, used);
+        let record = (used > 0).then(|| encode(&used, Vec::new())).transpose()?;
+        self.raw(key::quota(key::USAGE, id), record);
+        Ok(())
     }
 
     fn put_inode(&mut self, fid: Fid, inode: Inode) {

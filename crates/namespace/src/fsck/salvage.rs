@@ -16,11 +16,12 @@ use crate::{
     namespace::hash_of_name,
     record::{Bucket, Counters, Inode, Link, Super, decode, encode},
     store::Records,
-    tables::{for_each_in, read},
+    table_scan::for_each_in,
+    tables::read,
 };
 
 /// All tables.
-const TABLES: &[u8] = b"cefhiklopqrsuwxy";
+const TABLES: &[u8] = b"acdefghiklnopqrsuwxy";
 /// Records that are read at once, away from damage.
 const RECORDS: usize = 1024;
 /// Added to the highest transno that was found: the last ones may be lost, and must not be used

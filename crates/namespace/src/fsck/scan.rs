@@ -14,7 +14,7 @@ use sheen_wire::{
 use siphasher::sip::SipHasher13;
 
 use super::{
-    found::{File, Found, ObjectAt},
+    found::{File, Found, ObjectAt, Usage},
     problem::{EntryAt, Problem},
 };
 use crate::{
@@ -23,8 +23,10 @@ use crate::{
     format, key,
     namespace::hash_of_name,
     ops::{COOKIE_INDEX_BITS, is_dots},
+    quotas::{IdRecord, KindRecord},
     record::{Bucket, Counters, Inode, OstIds, Stored, Super, Xattrs, decode},
-    tables::{for_each_in, read},
+    table_scan::for_each_in,
+    tables::read,
 };
 
 /// Records between two reports of progress.
@@ -57,6 +59,9 @@ impl<'a, S: Store> Scan<'a, S> {
             unlinked: FxHashSet::default(),
             ranges: BTreeMap::new(),
             ids: BTreeMap::new(),
+            counts_files: format::counts_files(known_format),
+            usage: Usage::new(),
+            usage_found: Usage::new(),
             problems: Vec::new(),
             more: 0,
         };
@@ -79,7 +84,29 @@ impl<'a, S: Store> Scan<'a, S> {
             key::changelog_last(key).ok_or_else(|| malformed(key))?;
             decode::<Vec<Record>>(key, value).map(drop)
         })?;
-        self.table(b'w', |_, key, value| decode::<Vec<u64>>(key, value).map(drop))
+        self.table(b'w', |_, key, value| decode::<Vec<u64>>(key, value).map(drop))?;
+        self.quotas()
+    }
+
+    /// Reads the tables of quotas.
+    fn quotas(&mut self) -> Result<(), StoreError> {
+        self.table(key::USAGE, |scan, key, value| {
+            let id = key::quota_id(key).ok_or_else(|| malformed(key))?;
+            scan.found.usage.insert(id, decode(key, value)?);
+            Ok(())
+        })?;
+        self.table(key::LIMITS, |_, key, value| {
+            key::quota_id(key).ok_or_else(|| malformed(key))?;
+            decode::<IdRecord>(key, value).map(drop)
+        })?;
+        self.table(key::DEFAULTS, |_, key, value| {
+            key::quota_kind(key).ok_or_else(|| malformed(key))?;
+            decode::<KindRecord>(key, value).map(drop)
+        })?;
+        self.table(key::OWNERS, |_, key, value| {
+            key::orphan_fid(key).ok_or_else(|| malformed(key))?;
+            decode::<()>(key, value)
+        })
     }
 
     /// Calls `f` with each record of a table. A record that it cannot decode is a problem.
@@ -125,6 +152,9 @@ impl<'a, S: Store> Scan<'a, S> {
             is_orphan: false,
         };
         self.found.files.insert(fid, file);
+        for id in inode.owner().ids() {
+            *self.found.usage_found.entry(id).or_default() += 1;
+        }
         if fid != ROOT && fid.seq > self.found.counters.seq_reserved {
             self.found.report(Problem::ReusableFid(fid));
         }

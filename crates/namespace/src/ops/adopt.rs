@@ -54,6 +54,10 @@ impl<S: Store> Namespace<S> {
         let inode =
             Inode { perm: FILE_PERM, layout: Some(layout.encode().into()), ..Inode::new(FileKind::Regular, now) };
         let adopted = self.make_owned(&cx, dir, &name_of_object(ost, object), fid, inode);
+        if adopted.is_ok() {
+            // The OST knows the object as one of another file, or of none.
+            self.tables.log_owner(fid);
+        }
         self.done(adopted, now)
     }
 

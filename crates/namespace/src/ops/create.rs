@@ -8,6 +8,7 @@
 //!   of FIDs is for clients that a recovery did not wait for, which have no records.
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
 //! * EPERM for devices unless superuser (except character device 0:0, overlayfs's whiteout).
+//! * EDQUOT if the owner may have no more files, see [`super::xattr_quota`].
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
 //! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory inherits the parent's
 //!   default layout, except the root's, which applies everywhere. For inherited directory layouts
@@ -64,6 +65,7 @@ impl<S: Store> Namespace<S> {
             }
         };
         self.check_new_fid(new.fid)?;
+        self.check_quota(cx, &inode)?;
         let xattrs = if inode.is_dir() { self.inherit_lmv(new.parent, &dir, new.fid)? } else { None };
         inode.xattr_bytes = xattrs.as_ref().map_or(0, |x| x.bytes() as u32);
         let inode = self.enter(cx, new, name, inode)?;

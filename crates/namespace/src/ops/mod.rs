@@ -35,6 +35,7 @@ mod xattr_lmv;
 mod xattr_lov;
 mod xattr_mirror;
 mod xattr_project;
+mod xattr_quota;
 
 pub use access::Reach;
 pub(crate) use create::removed_entry;

@@ -112,7 +112,8 @@ impl<S: Store> Namespace<S> {
     pub(crate) fn opened(&mut self, cx: &Cx, fid: Fid, flags: u32, created: bool) -> wire::Result<Reply> {
         let entry = entry(fid, &*self.live(fid)?);
         let handle = self.handles.open(cx.client, fid, flags);
-        Ok(Reply::Opened { handle, entry, created })
+        // The service knows the limits of space.
+        Ok(Reply::Opened { handle, entry, created, tight: false })
     }
 }
 

@@ -50,6 +50,7 @@ impl<S: Store> Namespace<S> {
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         self.check_new_fid(new.fid)?;
+        self.check_quota(cx, &inode)?;
         let layout = match flags & LAYOUT_LATER {
             0 => Some(self.new_layout(cx, new.fid, Some(new.parent), Default::default())?.encode().into()),
             _ => None,

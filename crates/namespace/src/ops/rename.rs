@@ -17,9 +17,10 @@
 //! * EXDEV for a directory, or an exchange, into another project ([`super::xattr_project`]).
 //! * ENOTEMPTY for a directory over one that has entries.
 //!
-//! A whiteout is a character device 0:0 without permissions. If the source's name refers to the
-//! whiteout FID in the request, the request is a resend: its first execution survived a crash, its
-//! reply did not. It succeeds. As in [`super::create`], records of requests come first.
+//! A whiteout is a character device 0:0 without permissions; EDQUOT as for any new file. If the
+//! source's name refers to the whiteout FID in the request, the request is a resend: its first
+//! execution survived a crash, its reply did not. It succeeds. As in [`super::create`], records of
+//! requests come first.
 //!
 //! Sets mtime and ctime of both parents, and ctime of all files involved. A replaced file loses a
 //! name as with unlink. Except in an exchange, the source gets the project id of a target directory
@@ -152,6 +153,7 @@ impl<S: Store> Namespace<S> {
     fn whiteout(&mut self, cx: &Cx, cred: &Cred, fid: Fid, parent: Fid, dir: &Inode) -> wire::Result<(Fid, Inode)> {
         self.check_new_fid(fid)?;
         let inode = new_inode(cx, &New { cred, parent, fid, mode: 0, umask: 0 }, dir, FileKind::Char)?;
+        self.check_quota(cx, &inode)?;
         Ok((fid, inode))
     }
 

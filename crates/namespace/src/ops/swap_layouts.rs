@@ -162,6 +162,7 @@ impl<S: Store> Namespace<S> {
                 // So that the modification times of the other file's objects do not show.
                 (i.mtime_set, i.ctime) = (cx.now, cx.now);
             })?;
+            self.tables.log_owner(fid);
             self.record(cx, cred, &Changed::file(Kind::Lyout, fid));
         }
         self.swaps.note(&mut self.tables, *nonce)?;

@@ -154,6 +154,7 @@ impl<S: Store> Namespace<S> {
             // show.
             (i.mtime_set, i.ctime) = (cx.now, cx.now);
         })?;
+        self.tables.log_owner(*fid);
         self.record(cx, cred, &Changed::file(Kind::Lyout, *fid));
         Ok(Reply::Ok)
     }

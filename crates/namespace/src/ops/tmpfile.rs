@@ -49,6 +49,7 @@ impl<S: Store> Namespace<S> {
             }
             checked => checked?,
         }
+        self.check_quota(cx, &inode)?;
         let mut layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
         if self.replaying.is_none() {
             layout = layout.on_mdt_as(unnamed_version(self.tables.last_transno() + 1));

@@ -19,6 +19,7 @@
 //!   superuser the others. Writing: see [`super::xattr_lmv`].
 //! * `lustre.project`: everybody reads it, the superuser changes it (EPERM), see
 //!   [`super::xattr_project`].
+//! * `lustre.quota`: write only, by the superuser (EPERM), see [`super::xattr_quota`].
 //! * `trusted.link`, `trusted.lma`: the superuser reads them. They are derived from the inode.
 //!   Setting them does nothing, so that archives can be restored.
 //!
@@ -38,7 +39,7 @@ use sheen_wire::{
         Reply, XATTR_NAME_MAX, XATTR_SIZE_MAX,
         xattr::{CREATE, REPLACE},
     },
-    mirror, project,
+    mirror, project, quota,
 };
 
 use super::{xattr_acl::Which, xattr_comp::Edit, xattr_lov};
@@ -80,6 +81,8 @@ enum Key {
     StoredDmv,
     /// `lustre.project`.
     Project,
+    /// A change of quotas.
+    Quota,
     /// `trusted.link`.
     Link,
     /// `trusted.lma`.
@@ -102,6 +105,7 @@ impl Key {
             b"lustre.lov.set.flags" => Ok(Key::LovEdit(Edit::SetFlags)),
             n if n == mirror::XATTR.as_bytes() => Ok(Key::Mirror),
             n if n == project::XATTR.as_bytes() => Ok(Key::Project),
+            n if n == quota::XATTR.as_bytes() => Ok(Key::Quota),
             b"lustre.lmv" => Ok(Key::Lmv),
             b"trusted.lmv" => Ok(Key::StoredLmv),
             b"lustre.dmv" => Ok(Key::Dmv),
@@ -126,7 +130,7 @@ fn check(inode: &Inode, cred: &Cred, name: &[u8], key: Key, write: bool) -> wire
         return Err(if write { Errno::EPERM } else { Errno::ENODATA });
     }
     match key {
-        Key::Security if write && !is_root(cred) => Err(Errno::EPERM),
+        Key::Security | Key::Quota if write && !is_root(cred) => Err(Errno::EPERM),
         Key::User => {
             if !matches!(inode.kind, FileKind::Regular | FileKind::Dir) {
                 return Err(if write { Errno::EPERM } else { Errno::ENODATA });
@@ -159,7 +163,7 @@ impl<S: Store> Namespace<S> {
             Key::Link => xattr_lov::link_ea(&inode),
             Key::Lma => Some(xattr_lov::lma(fid)),
             Key::Acl(which) => which.of(&inode).as_ref().map(|acl| acl.encode().into()),
-            Key::LovEdit(_) | Key::Mirror | Key::NoLustre => None,
+            Key::LovEdit(_) | Key::Mirror | Key::Quota | Key::NoLustre => None,
             _ if inode.xattr_bytes == 0 => None,
             Key::User | Key::Trusted | Key::Security | Key::StoredLmv | Key::StoredDmv => {
                 let xattrs = self.tables.xattrs(fid)?;
@@ -196,6 +200,7 @@ impl<S: Store> Namespace<S> {
             Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
             Key::Project => self.set_project(cx, cred, fid, &inode, value)?,
+            Key::Quota => self.set_quota(cx, fid, value)?,
             Key::Link | Key::Lma => {}
             Key::LovDefault | Key::NoLustre => return Err(Errno::EOPNOTSUPP.into()),
             Key::User | Key::Trusted | Key::Security => self.set_plain(cx, fid, name, value, flags)?,

@@ -116,6 +116,7 @@ impl<S: Store> Namespace<S> {
             leave_layout(i, &theirs);
             i.ctime = cx.now;
         })?;
+        self.tables.log_owner(fid);
         Ok(merged)
     }
 
@@ -137,6 +138,7 @@ impl<S: Store> Namespace<S> {
                     return Err(Errno::EEXIST);
                 }
                 self.put_layout(cx, other, &with_unused_generation(&target, other, removed)?)?;
+                self.tables.log_owner(other);
             }
         }
         Ok(rest)

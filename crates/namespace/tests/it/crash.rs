@@ -309,7 +309,7 @@ fn resent_create_after_a_crash_finds_its_own_file() {
     let mut fs = fs.crash();
     let Ok(Reply::Entry(found)) = fs.call(make(dir, "d")) else { panic!("mkdir") };
     assert_eq!((found.attr.fid, found.attr.nlink), (dir, 2));
-    let Ok(Reply::Opened { handle, entry, created }) = fs.call(open(file, "f")) else { panic!("create") };
+    let Ok(Reply::Opened { handle, entry, created, .. }) = fs.call(open(file, "f")) else { panic!("create") };
     assert_eq!((entry.attr.fid, created), (file, true));
     assert_ne!(handle, first.1);
     assert_eq!(fs.opened(orphan.clone()).unwrap().0, tmp);

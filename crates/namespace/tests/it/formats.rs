@@ -90,9 +90,9 @@ fn store_of_a_later_format_is_refused() {
     // No other record is read: it may have another form in a later format.
     store.put(b"s".to_vec(), vec![200]);
     let records = store.len();
-    let says = "it has format 4, this release reads up to 3; use the release that wrote it, or a later one";
+    let says = "it has format 5, this release reads up to 4; use the release that wrote it, or a later one";
     assert_eq!(refusal(&store, Config::default()), says);
-    assert_eq!((marked(&store), store.len()), (Some(vec![1, 4]), records), "the refused store is unchanged");
+    assert_eq!((marked(&store), store.len()), (Some(vec![1, 5]), records), "the refused store is unchanged");
 }
 
 #[test]

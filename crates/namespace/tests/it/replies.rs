@@ -124,7 +124,7 @@ fn resent_open_for_creation_opens_removed_file_without_a_name() {
     fs.remove(&Cred::ROOT, ROOT, "f", false).unwrap();
     let opened = send(&mut fs, "me", 1, 0, &request).unwrap();
     assert!(opened.repeated && opened.transno > fs.ns.last_committed(), "the reply waits for the commit");
-    let Reply::Opened { handle, entry, created: true } = opened.reply else { panic!("{:?}", opened.reply) };
+    let Reply::Opened { handle, entry, created: true, .. } = opened.reply else { panic!("{:?}", opened.reply) };
     assert_eq!((entry.attr.nlink, entry.attr.perm), (0, 0o444));
     assert!(fs.ls(ROOT).is_empty());
     fs.commit();

@@ -52,6 +52,7 @@ impl Store {
             }
             self.files.settle(dir).await?;
         }
-        Ok(())
+        // The MDT may name other objects so. An owner may be known of one that never existed.
+        Ok(self.files.clear_owners(seq, first, last).await?)
     }
 }

@@ -41,7 +41,12 @@ use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
 use tracing::{debug, error};
 
-use super::{at_rest::AtRest, durable::DurableObjects, names};
+use super::{accounting::Accounting, at_rest::AtRest, durable::DurableObjects, names};
+
+mod charging;
+mod open_charge;
+
+use open_charge::OpenCharge;
 
 /// Shards of the cache: several times the threads of a server, so that two threads seldom contend.
 const SHARDS: usize = 64;
@@ -92,6 +97,17 @@ pub struct Object {
     reported: AtomicBool,
     /// Whether it has changed since it was last scrubbed.
     unscrubbed: AtomicBool,
+    /// The charge for it.
+    charge: OpenCharge,
+}
+
+/// The purpose of an open. Changes are made on behalf of a file.
+#[derive(Clone, Copy)]
+enum Purpose {
+    Read,
+    Change(Fid),
+    /// A change that creates the object if it does not exist.
+    Create(Fid),
 }
 
 const NEVER: i64 = i64::MIN;
@@ -189,6 +205,7 @@ pub struct Files {
     disk: Disk,
     root: PathBuf,
     durable: DurableObjects,
+    accounting: Accounting,
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
     sums: Budget,
@@ -213,6 +230,7 @@ impl Files {
             disk: rt.disk(),
             root: root.to_owned(),
             durable,
+            accounting: Accounting::new(rt, root),
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
             sums: Budget::default(),
@@ -267,6 +285,7 @@ impl Files {
     fn evict(&self, object: &Object) {
         object.evicted.store(true, SeqCst);
         object.save_time();
+        self.close_charge(object);
         if object.unscrubbed.load(Relaxed) {
             self.unscrubbed.lock().put(object.fid, ());
         }
@@ -322,6 +341,7 @@ impl Files {
         if object.evicted.load(SeqCst) {
             self.changed_late(object, now);
         }
+        self.recount(object);
     }
 
     /// Records a change by bytes that a client wrote at the earlier time `at`, after
@@ -391,18 +411,24 @@ impl Files {
 
     /// Returns the object, or `None` if it does not exist. EIO: it is lost.
     pub fn existing(&self, object: Fid) -> io::Result<Option<Arc<Object>>> {
-        self.get(object, false)
+        self.get(object, Purpose::Read)
     }
 
-    /// Returns the object, created if it does not exist. ESTALE: it was destroyed. EIO: it is lost.
-    pub fn create(&self, object: Fid) -> io::Result<Arc<Object>> {
-        self.get(object, true)?.ok_or_else(|| io::Error::from_raw_os_error(Errno::EIO.0))
+    /// As [`Files::existing`], for a change on behalf of `file`.
+    pub fn existing_to_change(&self, object: Fid, file: Fid) -> io::Result<Option<Arc<Object>>> {
+        self.get(object, Purpose::Change(file))
     }
 
-    fn get(&self, object: Fid, create: bool) -> io::Result<Option<Arc<Object>>> {
+    /// Returns the object for a change on behalf of `file`, created if it does not exist. ESTALE:
+    /// it was destroyed. EIO: it is lost.
+    pub fn create(&self, object: Fid, file: Fid) -> io::Result<Arc<Object>> {
+        self.get(object, Purpose::Create(file))?.ok_or_else(|| io::Error::from_raw_os_error(Errno::EIO.0))
+    }
+
+    fn get(&self, object: Fid, purpose: Purpose) -> io::Result<Option<Arc<Object>>> {
         let mut tries = 0;
         loop {
-            match self.open(object, create) {
+            match self.open(object, purpose) {
                 Err(e) if out_of_files(&e) && tries < SHED_TRIES => {
                     tries += 1;
                     self.shed();
@@ -412,9 +438,13 @@ impl Files {
         }
     }
 
-    fn open(&self, object: Fid, create: bool) -> io::Result<Option<Arc<Object>>> {
+    fn open(&self, object: Fid, purpose: Purpose) -> io::Result<Option<Arc<Object>>> {
+        let create = matches!(purpose, Purpose::Create(_));
         let mut shard = self.shard(object);
         if let Some(open) = shard.get(&object) {
+            if let Purpose::Change(file) | Purpose::Create(file) = purpose {
+                self.begin_charge(open, file, None);
+            }
             return Ok(Some(open.clone()));
         }
         if create && self.destroyed.lock().contains(&object) {
@@ -429,7 +459,8 @@ impl Files {
             self.durable.exists(object);
         }
         // An empty file may have been created just now, for bytes of an earlier time.
-        let undated = create && file.metadata()?.len == 0;
+        let found = if create { Some(file.metadata()?) } else { None };
+        let undated = found.is_some_and(|found| found.len == 0);
         let changed = AtomicI64::new(if undated { UNDATED } else { NEVER });
         let (saved, evicted, at_rest) =
             (Mutex::new(NEVER), AtomicBool::new(false), AtRest::opened(object, &file, undated));
@@ -437,10 +468,26 @@ impl Files {
         let reported = self.reported.lock().pop(&object);
         let version = AtomicU64::new(reported.unwrap_or_else(|| self.next_version()));
         let reported = AtomicBool::new(reported.is_some());
-        let (fid, unscrubbed) = (object, AtomicBool::new(false));
-        let object =
-            Object { file, fid, dir, created, changed, saved, at_rest, sums, evicted, version, reported, unscrubbed };
+        let (fid, unscrubbed, charge) = (object, AtomicBool::new(false), OpenCharge::default());
+        let object = Object {
+            file,
+            fid,
+            dir,
+            created,
+            changed,
+            saved,
+            at_rest,
+            sums,
+            evicted,
+            version,
+            reported,
+            unscrubbed,
+            charge,
+        };
         let open = Arc::new(object);
+        if let Purpose::Change(file) | Purpose::Create(file) = purpose {
+            self.begin_charge(&open, file, found);
+        }
         let evicted = shard.push(fid, open.clone());
         if let Some((_, evicted)) = &evicted {
             self.evict(evicted);
@@ -494,7 +541,11 @@ impl Files {
         self.durable.remove(object)?;
         let open = shard.pop(&object);
         self.reported.lock().pop(&object);
+        self.end_charge(object, open.as_deref());
         let removed = self.disk.remove_file(self.path(object));
+        let is_removed = removed.is_ok();
+        let is_missing = removed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        self.end_owner(object, is_removed || is_missing);
         drop(shard);
         drop(open);
         match removed {
@@ -510,6 +561,15 @@ impl Files {
     /// Gives the object's file a second, unused name; does nothing if the file already has it.
     /// ESTALE: the new name was destroyed meanwhile.
     pub fn link(&self, object: Fid, new: Fid) -> io::Result<()> {
+        self.begin_move(object);
+        let linked = self.link_to(object, new);
+        if linked.is_err() {
+            self.count(object, false);
+        }
+        linked
+    }
+
+    fn link_to(&self, object: Fid, new: Fid) -> io::Result<()> {
         let _shard = self.shard(new);
         if self.destroyed.lock().contains(&new) {
             return Err(io::Error::from_raw_os_error(Errno::ESTALE.0));
@@ -527,6 +587,7 @@ impl Files {
             _ => {
                 self.durable.exists(new);
                 self.dir(Dir::of(new)).durability.created();
+                self.end_move(object, new);
                 Ok(())
             }
         }
@@ -617,9 +678,9 @@ mod tests {
     fn create_fails_after_the_ost_directory_was_removed() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         let files = empty(&rt);
-        drop(files.create(Fid::new(0x2_8000_0401, 1)).unwrap());
+        drop(files.create(Fid::new(0x2_8000_0401, 1), Fid::ZERO).unwrap());
         rt.disk().remove_dir_all("/ost").unwrap();
-        let refused = files.create(Fid::new(0x2_8000_0401, 2)).err().unwrap();
+        let refused = files.create(Fid::new(0x2_8000_0401, 2), Fid::ZERO).err().unwrap();
         assert_eq!(Errno::from(refused), Errno::EIO);
         assert!(rt.disk().metadata("/ost").is_err());
     }
@@ -630,10 +691,10 @@ mod tests {
         let files = empty(&rt);
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
         let shown = || files.metadata(fid(1)).unwrap().unwrap().mtime;
-        let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
+        let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let time = |sec: i64| Time { sec: 1_900_000_000 + sec, nsec: 1 };
 
-        let held = files.create(fid(1)).unwrap();
+        let held = files.create(fid(1), Fid::ZERO).unwrap();
         fill();
         files.changed(&held, time(1));
         assert_eq!(shown(), time(1), "closed");
@@ -653,9 +714,9 @@ mod tests {
         let sim = Sim::new(1, SimConfig::default());
         let files = empty(&sim.rt(1));
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
-        let held = files.create(fid(1)).unwrap();
+        let held = files.create(fid(1), Fid::ZERO).unwrap();
         held.file.write_all_at(0, b"x").unwrap();
-        (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
+        (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let open = files.existing(fid(1)).unwrap().unwrap();
         let version = open.version.load(SeqCst);
         sim.crash_host(1);
@@ -671,7 +732,7 @@ mod tests {
         let files = empty(&rt);
         let fid = Fid::new(0x2_8000_0401, 1);
         let (written, shown) = (rt.wall(), || files.metadata(fid).unwrap().unwrap().mtime);
-        let object = files.create(fid).unwrap();
+        let object = files.create(fid, Fid::ZERO).unwrap();
         assert!(shown() < written, "before its first bytes");
         object.note_time().unwrap();
         object.file.write_all_at(0, b"x").unwrap();
@@ -685,10 +746,10 @@ mod tests {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         let files = empty(&rt);
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
-        let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
+        let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let version = || files.version(fid(1)).unwrap();
         assert_eq!(version(), 0);
-        let held = files.create(fid(1)).unwrap();
+        let held = files.create(fid(1), Fid::ZERO).unwrap();
         let first = version();
         fill();
         assert_eq!(version(), first, "closed and opened again");
@@ -701,7 +762,7 @@ mod tests {
         let third = version();
         fill();
         files.remove(fid(1)).unwrap();
-        drop(files.create(fid(1)).unwrap());
+        drop(files.create(fid(1), Fid::ZERO).unwrap());
         assert_ne!(version(), third, "another object of the same name");
     }
 }

@@ -10,6 +10,8 @@
 //!   compares them;
 //! * `durable`: which objects were durable once, so that a lost one is noticed;
 //! * `epoch`: whether data that was not synced may be lost;
+//! * `owner_index`: files and owners of objects; `accounting`: the sums by owner, `charges`: their
+//!   operations;
 //! * `replay`: changes made once more that a power failure may have undone;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
@@ -26,9 +28,11 @@ use sheen_wire::{Errno, Fid};
 
 use crate::OssError;
 
+mod accounting;
 mod allocate;
 mod at_rest;
 mod attrs;
+mod charges;
 pub mod clients;
 mod compare;
 mod damage;
@@ -43,6 +47,7 @@ mod link;
 mod list;
 mod markers;
 pub(crate) mod names;
+mod owner_index;
 mod read;
 mod replay;
 pub mod scrub;
@@ -53,6 +58,7 @@ mod sync;
 mod truncate;
 mod write;
 
+pub use accounting::{Accounting, Answer, Reserved, Waiting};
 pub use at_rest::Damage;
 use clients::ClientList;
 use damage::Damaged;

@@ -38,16 +38,16 @@ impl Store {
             }
         };
         match change {
-            Change::Write { parts, mtime } => {
+            Change::Write { file, parts, mtime } => {
                 for (object, (parts, bulk)) in pieces(parts, bulk) {
-                    one(object, &|| self.write_parts(&parts, &bulk, true, Some(*mtime)))?;
+                    one(object, &|| self.write_parts(*file, &parts, &bulk, true, Some(*mtime)))?;
                 }
             }
-            Change::Truncate { objects } => {
-                objects.iter().try_for_each(|&(object, size)| one(object, &|| self.set_size(object, size)))?;
+            Change::Truncate { file, objects } => {
+                objects.iter().try_for_each(|&(object, size)| one(object, &|| self.set_size(*file, object, size)))?;
             }
-            Change::Allocate { mode, runs } => {
-                runs.iter().try_for_each(|run| one(run.0, &|| self.allocate_run(*mode, *run)))?;
+            Change::Allocate { file, mode, runs } => {
+                runs.iter().try_for_each(|run| one(run.0, &|| self.allocate_run(*file, *mode, *run)))?;
             }
         }
         Ok(changed)

@@ -109,7 +109,7 @@ impl Store {
     /// EOPNOTSUPP: the local file system supports no extended attributes. Other errors of it.
     pub async fn scrub(&self, object: Fid, compare: bool, quiet: Option<Duration>, pace: &Pace) -> Result<Scrubbed> {
         let mut done = Scrubbed::default();
-        let Some(object) = self.files.existing(object)? else { return Ok(done) };
+        let Some(object) = self.files.existing_to_change(object, Fid::ZERO)? else { return Ok(done) };
         self.files.durable().exists(object.fid());
         if compare {
             self.compare_all(&object, &mut done, pace).await?;
@@ -191,6 +191,7 @@ impl Store {
         }
         if let Some(claim) = &watch.claim {
             done.stored = object.store_sums(claim, stored)?;
+            self.files.recount(object); // the sums may take a block
             done.complete = done.stored;
         }
         if done.stored && done.unclear > 0 {

@@ -5,24 +5,24 @@ use sheen_wire::{Fid, Result};
 use super::Store;
 
 impl Store {
-    /// Sets the size of each of `objects`.
+    /// Sets the size of each of `objects`, which belong to `file`.
     ///
     /// # Errors
     /// MOVED: an object is sealed. Errors of the local file system. Objects before the failing one
     /// have their new size.
-    pub fn truncate(&self, objects: &[(Fid, u64)]) -> Result<()> {
+    pub fn truncate(&self, file: Fid, objects: &[(Fid, u64)]) -> Result<()> {
         for &(object, size) in objects {
             self.check_unsealed([object])?;
-            self.set_size(object, size)?;
+            self.set_size(file, object, size)?;
         }
         Ok(())
     }
 
     /// Sets the size of one object, also of a sealed one.
-    pub(super) fn set_size(&self, object: Fid, size: u64) -> Result<()> {
+    pub(super) fn set_size(&self, file: Fid, object: Fid, size: u64) -> Result<()> {
         let open = match size {
-            0 => self.files.existing(object)?,
-            _ => Some(self.files.create(object)?),
+            0 => self.files.existing_to_change(object, file)?,
+            _ => Some(self.files.create(object, file)?),
         };
         if let Some(open) = open {
             let claim = open.begin_change(size, u64::MAX);

@@ -7,27 +7,34 @@
 //! of that write, unless it has a later change.
 
 use sheen_objects::{runs, sums};
-use sheen_wire::{Bulk, Result, Time, ost::Part};
+use sheen_wire::{Bulk, Fid, Result, Time, ost::Part};
 
 use super::Store;
 
 impl Store {
-    /// Writes `bulk` to `parts`, whose lengths add up to its length. `sum`: record checksums,
-    /// because the bytes may be read over a network. `mtime`: the time of the write, if it is not
-    /// now.
+    /// Writes `bulk` to `parts` of objects of `file`. The lengths of the parts add up to that of
+    /// the bulk. `sum`: record checksums, because the bytes may be read over a network. `mtime`:
+    /// the time of the write, if it is not now.
     ///
     /// # Errors
     /// MOVED: an object is sealed. Errors of the local file system.
-    pub fn write(&self, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
+    pub fn write(&self, file: Fid, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
         self.check_unsealed(parts.iter().map(|part| part.object))?;
-        self.write_parts(parts, bulk, sum, mtime)
+        self.write_parts(file, parts, bulk, sum, mtime)
     }
 
     /// As [`Store::write`], also to sealed objects.
-    pub(super) fn write_parts(&self, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
+    pub(super) fn write_parts(
+        &self,
+        file: Fid,
+        parts: &[Part],
+        bulk: &Bulk,
+        sum: bool,
+        mtime: Option<Time>,
+    ) -> Result<()> {
         let mut start = 0;
         for run in runs(parts).filter(|run| run.len > 0) {
-            let object = self.files.create(run.object)?;
+            let object = self.files.create(run.object, file)?;
             let piece;
             let segments = if run.len == bulk.len() {
                 bulk.segments()

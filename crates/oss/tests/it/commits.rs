@@ -45,7 +45,8 @@ impl Setup {
     /// Writes a byte to each of these objects. Returns the transno.
     fn write(&self, client: usize, objects: &[Fid], sync: bool) -> u64 {
         let parts = objects.iter().map(|object| Part { object: *object, offset: 0, len: 1 }).collect();
-        let request = Request::Write { parts, sync, mtime: None, grant: Grant::default(), held: false };
+        let request =
+            Request::Write { file: Fid::ZERO, parts, sync, mtime: None, grant: Grant::default(), held: false };
         self.call(client, request, &b"xxxx"[..objects.len()]).transno
     }
 
@@ -114,7 +115,8 @@ fn write_that_waits_for_a_lock_has_a_transno_for_each_object() {
     let (lock, _) = holder.keep(OTHER);
     let write = {
         let parts = [OBJECT, OTHER].map(|object| Part { object, offset: 0, len: 1 }).to_vec();
-        let request = Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false };
+        let request =
+            Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant: Grant::default(), held: false };
         let client = s.clients[0].clone();
         let bulk = Bulk::from(bytes::Bytes::from_static(b"ab"));
         s.process.net.rt().spawn("write", async move { client.request(request).bulk(bulk).send().await })
@@ -133,7 +135,7 @@ fn write_that_waits_for_a_lock_has_a_transno_for_each_object() {
 fn replay_is_refused_without_a_recovery() {
     let s = Setup::new();
     s.write(0, &[OBJECT], false);
-    let changes = vec![(7, Change::Truncate { objects: vec![(OBJECT, 0)] })];
+    let changes = vec![(7, Change::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 0)] })];
     let request = Request::Replay { changes, first: true, last: true };
     let refused = s.process.run(s.clients[0].request(request).send()).unwrap_err();
     assert_eq!(refused.errno(), sheen_wire::Errno::ESTALE);

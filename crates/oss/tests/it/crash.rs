@@ -51,7 +51,7 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         0..5 => {
             let (offset, data) = (pick(5000), vec![pick(255) as u8 + 1; 1 + pick(2000) as usize]);
             let part = Part { object: fid(oid), offset, len: data.len() as u32 };
-            let written = store.write(&[part], &Bulk::from(Bytes::from(data.clone())), false, None);
+            let written = store.write(Fid::ZERO, &[part], &Bulk::from(Bytes::from(data.clone())), false, None);
             if model.deleted.contains(&oid) {
                 return assert_eq!(written, Err(Errno::ESTALE));
             }
@@ -63,7 +63,7 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         }
         5 => {
             let size = 1 + pick(6000);
-            let cut = store.truncate(&[(fid(oid), size)]);
+            let cut = store.truncate(Fid::ZERO, &[(fid(oid), size)]);
             if model.deleted.contains(&oid) {
                 return assert_eq!(cut, Err(Errno::ESTALE));
             }

@@ -18,7 +18,9 @@ fn store_closes_objects_when_descriptors_run_out() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limit }).unwrap();
     let part = |oid| Part { object: Fid::new(0x2_8000_0401, oid), offset: 0, len: 4 };
     for oid in 1..=2000u32 {
-        store.write(&[part(oid)], &Bulk::from(Bytes::copy_from_slice(&oid.to_le_bytes())), false, None).unwrap();
+        store
+            .write(Fid::ZERO, &[part(oid)], &Bulk::from(Bytes::copy_from_slice(&oid.to_le_bytes())), false, None)
+            .unwrap();
     }
     for oid in 1..=2000u32 {
         assert_eq!(store.read(&[part(oid)]).unwrap().1.into_bytes()[..], oid.to_le_bytes());

@@ -8,7 +8,7 @@ use sheen_lnet::Net;
 use sheen_oss::Ost;
 use sheen_rt::JoinHandle;
 use sheen_wire::{
-    Errno, Result, Time,
+    Errno, Fid, Result, Time,
     ast::Callback,
     bulk::BULK_BYTES_MAX,
     ldlm::{Enqueue, Enqueued, Flags, LockId, Mode, Policy},
@@ -207,7 +207,7 @@ fn read_bytes(client: &Caller<'_>, request: Request) -> Vec<u8> {
 fn read_of_several_objects_waits_for_each_writer_separately() {
     let (process, ost) = Process::with_ost();
     let [a, b, reader] = callers(&process, &ost);
-    let second = sheen_wire::Fid::new(OBJECT.seq, OBJECT.oid + 1);
+    let second = Fid::new(OBJECT.seq, OBJECT.oid + 1);
     let (first_lock, second_lock) =
         (take(&a, pw(0, u64::MAX)), take(&b, Enqueue { mode: Mode::Pw, ..pr(second, ALL) }));
     let import = reader.import.clone();
@@ -317,10 +317,20 @@ fn only_destroy_revokes_locks_with_ex() {
         b.end(begun).unwrap();
         mode
     };
-    let write =
-        Request::Write { parts: vec![part(0, 4)], sync: false, mtime: None, grant: Grant::default(), held: false };
-    let punch = Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] };
-    for change in [Request::Truncate { objects: vec![(OBJECT, 0)] }, punch, Request::Read { parts: vec![part(0, 4)] }] {
+    let write = Request::Write {
+        file: Fid::ZERO,
+        parts: vec![part(0, 4)],
+        sync: false,
+        mtime: None,
+        grant: Grant::default(),
+        held: false,
+    };
+    let punch = Request::Allocate { file: Fid::ZERO, mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] };
+    for change in [
+        Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 0)] },
+        punch,
+        Request::Read { parts: vec![part(0, 4)] },
+    ] {
         assert_ne!(wanted(change.clone(), b""), Mode::Ex, "{change:?}");
     }
     assert_ne!(wanted(write.clone(), b"abcd"), Mode::Ex);
@@ -332,7 +342,8 @@ fn only_destroy_revokes_locks_with_ex() {
 /// Flushes 4 bytes that a program had written at this time.
 fn flush_of(client: &Caller<'_>, mtime: Time) -> Result<(), Errno> {
     let grant = Grant::default();
-    let request = Request::Write { parts: vec![part(0, 4)], sync: true, mtime: Some(mtime), grant, held: false };
+    let request =
+        Request::Write { file: Fid::ZERO, parts: vec![part(0, 4)], sync: true, mtime: Some(mtime), grant, held: false };
     client.end(client.begin(request, Bytes::from_static(b"abcd"))).map(drop)
 }
 
@@ -377,6 +388,7 @@ fn writes_beyond_the_waiting_bound_get_lock_first() {
     let (lock, _) = holder.keep(OBJECT);
     let write = |client: &Caller<'_>, offset, len: usize| {
         let request = Request::Write {
+            file: Fid::ZERO,
             parts: vec![part(offset, len)],
             sync: false,
             mtime: None,

@@ -60,7 +60,7 @@ impl Client {
     /// Writes `len` bytes at `offset` of an object. Returns the bytes granted in addition.
     async fn write(&self, oid: u32, offset: u64, len: u64, grant: Grant) -> Result<u64> {
         let parts = vec![Part { object: Fid::new(0x2_8000_0401, oid), offset, len: len as u32 }];
-        let request = Request::Write { parts, sync: false, mtime: None, grant, held: false };
+        let request = Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant, held: false };
         match self.0.request(request).bulk(Bulk::from(Bytes::from(vec![oid as u8; len as usize]))).send().await?.body {
             Reply::Done { granted, .. } => Ok(granted),
             other => panic!("{other:?}"),
@@ -135,7 +135,8 @@ fn full_disk_accepts_overwrites_and_hole_punches() {
         a.want(ALL).await;
         assert!(b.fill(1, 0, MIB).await >= 8 * MIB);
         b.write(1, 0, 8 * MIB, Grant::default()).await.unwrap();
-        let reserve = |mode| Request::Allocate { mode, runs: vec![(Fid::new(0x2_8000_0401, 9), 0, 4 * MIB)] };
+        let reserve =
+            |mode| Request::Allocate { file: Fid::ZERO, mode, runs: vec![(Fid::new(0x2_8000_0401, 9), 0, 4 * MIB)] };
         let mode = Allocate::Reserve { keep_size: false };
         assert_eq!(b.0.request(reserve(mode)).send().await.unwrap_err(), Errno::ENOSPC, "it is granted");
         b.0.request(reserve(Allocate::PunchHole)).send().await.unwrap();

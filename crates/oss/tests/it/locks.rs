@@ -24,21 +24,22 @@ fn object(n: u32) -> Fid {
 /// All requests that change an object of 8 KiB.
 fn changes() -> Vec<(Request, &'static [u8])> {
     let write = |offset| Request::Write {
+        file: Fid::ZERO,
         parts: vec![part(offset, 4)],
         sync: false,
         mtime: None,
         grant: Grant::default(),
         held: false,
     };
-    let allocate = |mode, offset| Request::Allocate { mode, runs: vec![(OBJECT, offset, 4096)] };
+    let allocate = |mode, offset| Request::Allocate { file: Fid::ZERO, mode, runs: vec![(OBJECT, offset, 4096)] };
     vec![
         (write(4000), b"abcd"),
         (write(100_000), b"abcd"),
         (allocate(Allocate::PunchHole, 4096), b""),
         (allocate(Allocate::ZeroRange { keep_size: true }, 0), b""),
         (allocate(Allocate::Reserve { keep_size: false }, MIB), b""),
-        (Request::Truncate { objects: vec![(OBJECT, 5000)] }, b""),
-        (Request::Truncate { objects: vec![(OBJECT, 2 * MIB)] }, b""),
+        (Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 5000)] }, b""),
+        (Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 2 * MIB)] }, b""),
         (Request::DestroyRange { seq: OBJECT.seq, first: 0, last: u32::MAX }, b""),
     ]
 }
@@ -129,12 +130,16 @@ fn range_lock_is_revoked_only_by_changes_of_that_range() {
     let id = keep_tail();
     writer.write(OBJECT, 0, b"the object begins to exist");
     writer.write(OBJECT, 20, b"just past the end");
-    let reserve = Request::Allocate { mode: Allocate::Reserve { keep_size: false }, runs: vec![(OBJECT, 0, 4096)] };
+    let reserve = Request::Allocate {
+        file: Fid::ZERO,
+        mode: Allocate::Reserve { keep_size: false },
+        runs: vec![(OBJECT, 0, 4096)],
+    };
     writer.call(reserve);
     holder.not_asked();
     revoked_by(id, writer.begin_write(OBJECT, MIB - 1, b"into it"));
     revoked_by(keep_tail(), writer.begin_write(OBJECT, 3 * MIB, b"far past the end"));
-    let cut = |size| writer.begin(Request::Truncate { objects: vec![(OBJECT, size)] }, Bytes::new());
+    let cut = |size| writer.begin(Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, size)] }, Bytes::new());
     revoked_by(keep_tail(), cut(4000));
     revoked_by(keep_tail(), cut(5 * MIB));
     assert_eq!(process.locks(), 0);
@@ -171,7 +176,7 @@ fn enqueue_is_granted_while_a_write_waits_for_another_object() {
         let piece = |object, offset| Part { object, offset, len: 3 };
         let parts = vec![piece(other, 0), piece(held, 0), piece(other, 3), piece(held, 3)];
         let write = writer.begin(
-            Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false },
+            Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant: Grant::default(), held: false },
             Bytes::from_static(b"abcABCdefDEF"),
         );
         assert_eq!(holder.asked(), id);
@@ -284,7 +289,7 @@ fn two_clients_lock_400_objects_each_while_a_third_writes_without_deadlock() {
         let parts: Vec<Part> = (0..OBJECTS).map(|n| Part { object: object(n), ..part(round, 1) }).collect();
         let both = [take_and_cancel(&a, false), take_and_cancel(&b, true)];
         let write = writer.begin(
-            Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false },
+            Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant: Grant::default(), held: false },
             vec![b'x'; OBJECTS as usize].into(),
         );
         for sizes in both.map(|begun| process.end(begun)) {
@@ -381,8 +386,14 @@ fn write_of_a_disconnected_client_is_not_executed() {
     let write = writer.begin_write(OBJECT, 0, b"one");
     assert_eq!(holder.asked(), id);
     let parts = [OBJECT, object(1)].map(|object| Part { object, ..part(3, 3) });
-    let request =
-        Request::Write { parts: parts.to_vec(), sync: false, mtime: None, grant: Grant::default(), held: false };
+    let request = Request::Write {
+        file: Fid::ZERO,
+        parts: parts.to_vec(),
+        sync: false,
+        mtime: None,
+        grant: Grant::default(),
+        held: false,
+    };
     let several = writer.begin(request, Bytes::from_static(b"twotwo"));
     process.run(process.net.rt().timeout(PATIENCE, writer.import.close())).unwrap();
     assert!(process.end(write).is_err() && process.end(several).is_err());

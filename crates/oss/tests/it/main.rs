@@ -12,6 +12,8 @@ mod glimpse;
 mod grants;
 mod locks;
 mod markers;
+mod quota;
+mod quota_sums;
 mod recovery;
 #[allow(clippy::disallowed_methods, reason = "it damages objects on the real disk")]
 mod scrub;

@@ -18,7 +18,13 @@ fn fid(oid: u32) -> Fid {
 }
 
 fn write(store: &Store, oid: u32) -> Result<(), Errno> {
-    store.write(&[Part { object: fid(oid), offset: 0, len: 1 }], &Bulk::from(Bytes::from_static(b"x")), false, None)
+    store.write(
+        Fid::ZERO,
+        &[Part { object: fid(oid), offset: 0, len: 1 }],
+        &Bulk::from(Bytes::from_static(b"x")),
+        false,
+        None,
+    )
 }
 
 fn close(store: &Store, oid: u32) -> Result<(), Errno> {

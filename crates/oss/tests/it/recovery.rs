@@ -8,7 +8,7 @@ use sheen_oss::Ost;
 use sheen_rpc::{Export, Import, ImportConfig, Response, Service};
 use sheen_rt::JoinHandle;
 use sheen_wire::{
-    Result,
+    Fid, Result,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
     ost::{Change, Grant, Reply, Request},
 };
@@ -95,7 +95,7 @@ fn ost_stops_at_once_in_recovery() {
     let (returned, other) = (&s.awaited[0], s.other());
     assert!(matches!(s.call(returned, Request::Recover).body, Reply::Recovering { .. }));
     granted(answer(s.call(returned, group(7, 10, false))));
-    let changes = vec![(7, Change::Truncate { objects: vec![(OBJECT, 8192)] })];
+    let changes = vec![(7, Change::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 8192)] })];
     let replay = s.begin(returned, Request::Replay { changes, first: true, last: true });
     let read = s.begin(&other, read());
     s.process.still_waits(&replay);
@@ -150,7 +150,7 @@ fn group_locks_are_granted_in_recovery_only_to_clients_that_had_them() {
     granted(answer(s.call(second, group(7, 21, false))));
     // Dirty data of one member passes the lock of the other.
     let (parts, grant) = (vec![part(0, 4)], Grant::default());
-    let write = Request::Write { parts, sync: false, mtime: None, grant, held: true };
+    let write = Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant, held: true };
     let written = s.process.run(second.request(write).bulk(Bytes::from_static(b"data").into()).send()).unwrap();
     assert!(matches!(written.body, Reply::Done { .. }));
     for client in [first, second] {

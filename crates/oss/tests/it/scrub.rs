@@ -58,7 +58,7 @@ impl Fixture {
 
     fn write(&self, oid: u32, offset: u64, byte: u8, len: u64) {
         let data = Bytes::from(vec![byte; len as usize]);
-        self.store.write(&[part(oid, offset, len)], &Bulk::from(data), false, None).unwrap();
+        self.store.write(Fid::ZERO, &[part(oid, offset, len)], &Bulk::from(data), false, None).unwrap();
     }
 
     fn read(&self, oid: u32, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
@@ -170,14 +170,14 @@ fn changes_are_not_taken_for_damage() {
     f.write(1, 10, 3, 1);
     assert!(f.read(1, 0, 4 * BLOCK).is_ok() && f.scrub(1, true).unwrap().stored);
     let f = f.reopened();
-    f.store.truncate(&[(fid(1), BLOCK + 7)]).unwrap();
+    f.store.truncate(Fid::ZERO, &[(fid(1), BLOCK + 7)]).unwrap();
     assert!(f.read(1, 0, 4 * BLOCK).is_ok() && f.scrub(1, true).unwrap().complete);
     let f = f.reopened();
-    f.store.truncate(&[(fid(1), 3 * BLOCK)]).unwrap();
+    f.store.truncate(Fid::ZERO, &[(fid(1), 3 * BLOCK)]).unwrap();
     assert_eq!(f.read(1, 2 * BLOCK, BLOCK).unwrap(), vec![0; BLOCK as usize]);
     assert!(f.scrub(1, true).unwrap().complete);
     let f = f.reopened();
-    f.store.allocate(sheen_wire::ost::Allocate::PunchHole, &[(fid(1), BLOCK, BLOCK)]).unwrap();
+    f.store.allocate(Fid::ZERO, sheen_wire::ost::Allocate::PunchHole, &[(fid(1), BLOCK, BLOCK)]).unwrap();
     assert!(f.read(1, 0, 3 * BLOCK).is_ok() && f.scrub(1, true).unwrap().damaged == 0);
     assert!(f.store.damage().is_empty());
 }
@@ -185,7 +185,7 @@ fn changes_are_not_taken_for_damage() {
 #[test]
 fn large_sparse_object_gets_no_checksums() {
     let f = Fixture::new();
-    f.store.truncate(&[(fid(1), 1 << 40)]).unwrap();
+    f.store.truncate(Fid::ZERO, &[(fid(1), 1 << 40)]).unwrap();
     f.write(1, 1 << 30, 7, BLOCK);
     assert_eq!(f.scrub(1, true).unwrap(), Scrubbed { complete: true, ..Scrubbed::default() });
 }
@@ -218,7 +218,7 @@ fn concurrent_reads_writes_and_scrubs_find_no_damage() {
                     let oid = 1 + pick(OBJECTS.into()) as u32;
                     let (offset, len) = (pick(7 * BLOCK), 1 + pick(BLOCK));
                     match pick(8) {
-                        0 => f.store.truncate(&[(fid(oid), offset)]).unwrap(),
+                        0 => f.store.truncate(Fid::ZERO, &[(fid(oid), offset)]).unwrap(),
                         1..4 => f.write(oid, offset, pick(255) as u8, len),
                         4..6 => drop(f.read(oid, 0, 8 * BLOCK).unwrap()),
                         6 => drop(f.store.read_and_sum(&[part(oid, offset / BLOCK * BLOCK, 2 * BLOCK)]).unwrap()),

@@ -41,12 +41,16 @@ fn data_version_changes_with_every_change_and_only_then() {
     assert_ne!(last, Some(0));
     client.read(OBJECT);
     client.call(Request::Attrs { objects: vec![OBJECT] });
-    client.call(Request::Truncate { objects: vec![(OTHER, 7)] });
+    client.call(Request::Truncate { file: Fid::ZERO, objects: vec![(OTHER, 7)] });
     assert_eq!(versions(&client)[0].1, last, "reads, and changes of other objects, do not change the version");
     for change in [
-        Request::Truncate { objects: vec![(OBJECT, 3)] },
-        Request::Truncate { objects: vec![(OBJECT, 30)] },
-        Request::Allocate { mode: Allocate::Reserve { keep_size: false }, runs: vec![(OBJECT, 0, 8192)] },
+        Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 3)] },
+        Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 30)] },
+        Request::Allocate {
+            file: Fid::ZERO,
+            mode: Allocate::Reserve { keep_size: false },
+            runs: vec![(OBJECT, 0, 8192)],
+        },
     ] {
         client.call(change.clone());
         let now = versions(&client)[0].1;
@@ -65,14 +69,20 @@ fn sealed_object_refuses_all_requests_until_unsealed() {
     let known = versions(&client);
     assert_eq!(close(&client, &known), Ok(()));
     let whole = vec![Part { object: OBJECT, ..part(0, 100) }];
-    let write =
-        Request::Write { parts: vec![part(0, 1)], sync: false, mtime: None, grant: Grant::default(), held: false };
+    let write = Request::Write {
+        file: Fid::ZERO,
+        parts: vec![part(0, 1)],
+        sync: false,
+        mtime: None,
+        grant: Grant::default(),
+        held: false,
+    };
     for (request, data) in [
         (Request::Read { parts: whole }, &b""[..]),
         (write, b"x"),
         (Request::Attrs { objects: vec![OBJECT] }, b""),
-        (Request::Truncate { objects: vec![(OBJECT, 0)] }, b""),
-        (Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] }, b""),
+        (Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 0)] }, b""),
+        (Request::Allocate { file: Fid::ZERO, mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] }, b""),
         (Request::Seek { object: OBJECT, offset: 0, what: Seek::Data }, b""),
         (Request::Sync { objects: vec![OBJECT] }, b""),
         (Request::Versions { objects: vec![OBJECT], flush: true }, b""),
@@ -230,8 +240,14 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     assert_eq!(holder.asked(), id);
     // The first object is written at once, the second waits for the client that seals it.
     let parts = vec![part(0, 3), Part { object: OTHER, ..part(0, 3) }];
-    let both =
-        || Request::Write { parts: parts.clone(), sync: false, mtime: None, grant: Grant::default(), held: false };
+    let both = || Request::Write {
+        file: Fid::ZERO,
+        parts: parts.clone(),
+        sync: false,
+        mtime: None,
+        grant: Grant::default(),
+        held: false,
+    };
     let writing = writer.begin(both(), bytes::Bytes::from_static(b"abcxyz"));
     let end = process.net.rt().now() + PATIENCE;
     while &mover.read(OBJECT)[..] != b"abc" {

@@ -21,8 +21,8 @@ fn exercise(client: &Client<'_>) {
     };
     ok(Request::Sync { objects: vec![OBJECT] });
     ok(Request::Sync { objects: vec![] });
-    ok(Request::Truncate { objects: vec![(OBJECT, 1 << 20)] });
-    ok(Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] });
+    ok(Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 1 << 20)] });
+    ok(Request::Allocate { file: Fid::ZERO, mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] });
     match client.call(Request::Attrs { objects: vec![OBJECT, Fid::new(5, 5)] }, b"").unwrap().body {
         Reply::Attrs(attrs) => {
             assert_eq!((attrs[0].size, attrs[1].size, attrs[1].mtime), (1 << 20, 0, None));
@@ -95,7 +95,7 @@ fn list_returns_every_object_once() {
     made.extend((1..70).map(|oid| Fid::new(0x2_0000_0402, oid)));
     for some in made.chunks(PARTS_MAX) {
         let objects = some.iter().map(|object| (*object, 1)).collect();
-        client.call(Request::Truncate { objects }, b"").unwrap();
+        client.call(Request::Truncate { file: Fid::ZERO, objects }, b"").unwrap();
     }
     let (mut found, mut after) = (Vec::new(), Fid::ZERO);
     loop {
@@ -120,6 +120,7 @@ fn reply_bytes_sums_read_lengths_without_overflow() {
     assert!(bytes(Request::Read { parts: vec![part(0, u32::MAX as usize); 3] }) > 16 << 20, "it does not wrap");
     assert_eq!(
         bytes(Request::Write {
+            file: Fid::ZERO,
             parts: vec![part(0, 4096)],
             sync: false,
             mtime: None,
@@ -136,14 +137,21 @@ fn invalid_ost_requests_are_refused_and_change_nothing() {
     let ost = process.start(Some(0)).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);
     let refused = |request, bulk: &[u8]| client.call(request, bulk).unwrap_err();
-    let write = |parts| Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false };
+    let write = |parts| Request::Write {
+        file: Fid::ZERO,
+        parts,
+        sync: false,
+        mtime: None,
+        grant: Grant::default(),
+        held: false,
+    };
     assert_eq!(refused(write(vec![part(0, 4)]), b"abc"), Errno::EPROTO);
     assert_eq!(refused(write(vec![part(OBJECT_SIZE_MAX, 3)]), b"abc"), Errno::EFBIG);
     assert_eq!(refused(write(vec![part(u64::MAX - 1, 3)]), b"abc"), Errno::EFBIG);
     assert_eq!(refused(write(vec![Part { object: Fid::ZERO, ..part(0, 3) }]), b"abc"), Errno::EINVAL);
     assert_eq!(refused(Request::Read { parts: vec![part(0, 1); PARTS_MAX + 1] }, b""), Errno::E2BIG);
     assert_eq!(refused(Request::Read { parts: vec![part(0, 16 << 20), part(0, 1)] }, b""), Errno::E2BIG);
-    assert_eq!(refused(Request::Truncate { objects: vec![(OBJECT, u64::MAX)] }, b""), Errno::EFBIG);
+    assert_eq!(refused(Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, u64::MAX)] }, b""), Errno::EFBIG);
     assert!(client.read(1).is_empty());
     assert!(!process.dir.join("ost/O/280000401").exists());
     assert!(client.write(b"fine", false).is_ok(), "the service still works");

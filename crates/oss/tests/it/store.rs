@@ -55,7 +55,7 @@ impl Fixture {
     }
 
     fn try_write(&self, parts: &[Part], data: &[u8]) -> Result<(), Errno> {
-        self.store.write(parts, &Bulk::from(Bytes::copy_from_slice(data)), false, None)
+        self.store.write(Fid::ZERO, parts, &Bulk::from(Bytes::copy_from_slice(data)), false, None)
     }
 
     fn read(&self, oid: u32, offset: u64, len: usize) -> Vec<u8> {
@@ -100,8 +100,8 @@ fn read_of_an_unwritten_object_is_empty() {
     assert!(f.read(1, 0, 4096).is_empty());
     assert!(f.read(1, u64::MAX - 10, 4096).is_empty());
     assert_eq!(f.store.attrs(&[fid(1)]).unwrap()[0], Default::default());
-    f.store.truncate(&[(fid(1), 0)]).unwrap();
-    f.store.allocate(Allocate::PunchHole, &[(fid(1), 0, 4096)]).unwrap();
+    f.store.truncate(Fid::ZERO, &[(fid(1), 0)]).unwrap();
+    f.store.allocate(Fid::ZERO, Allocate::PunchHole, &[(fid(1), 0, 4096)]).unwrap();
     f.try_write(&[part(1, 5, 0)], b"").unwrap();
     f.runtime.block_on(f.store.sync(&[fid(1)])).unwrap();
     f.destroy([1]);
@@ -150,7 +150,7 @@ fn one_write_fills_many_parts_of_many_objects_in_order() {
     ];
     let data = pattern(3, 25);
     let bulk: Bulk = data.chunks(7).map(Bytes::copy_from_slice).collect();
-    f.store.write(&parts, &bulk, false, None).unwrap();
+    f.store.write(Fid::ZERO, &parts, &bulk, false, None).unwrap();
     assert_eq!(f.read(1, 0, 99), [&data[..12], &data[18..22]].concat(), "the later part wins");
     assert_eq!(f.read(2, 100, 99), [&data[15..18], &data[23..25]].concat());
     assert_eq!(f.read(4, 0, 99), [&[0], &data[22..23]].concat());
@@ -180,7 +180,7 @@ fn one_request_writes_and_reads_2000_objects() {
     assert!(attrs[..2000].iter().enumerate().all(|(i, a)| a.size == 50 + stripe(i) as u64));
     assert_eq!(attrs[2000].size, 0);
     f.runtime.block_on(f.store.sync(&all)).unwrap();
-    f.store.truncate(&all.iter().map(|&o| (o, 20)).collect::<Vec<_>>()).unwrap();
+    f.store.truncate(Fid::ZERO, &all.iter().map(|&o| (o, 20)).collect::<Vec<_>>()).unwrap();
     assert!(f.store.attrs(&all).unwrap().iter().all(|a| a.size == 20));
     f.destroy(1..=2001);
     assert!(f.store.attrs(&all).unwrap().iter().all(|a| a.size == 0 && a.mtime.is_none()));
@@ -203,19 +203,19 @@ fn read_of_the_largest_size_returns_all_bytes() {
 #[test]
 fn truncate_and_punch_create_holes_that_seek_finds() {
     let f = Fixture::new();
-    f.store.truncate(&[(fid(1), 10 * MIB)]).unwrap();
+    f.store.truncate(Fid::ZERO, &[(fid(1), 10 * MIB)]).unwrap();
     assert_eq!(f.size(1), 10 * MIB);
     assert_eq!(f.store.seek(fid(1), 0, Seek::Data), Ok(None));
     assert_eq!(f.store.seek(fid(1), 0, Seek::Hole), Ok(Some(0)));
     f.write(1, 2 * MIB, &pattern(6, 2 << 20));
     assert_eq!(f.store.seek(fid(1), 0, Seek::Data), Ok(Some(2 * MIB)));
     assert_eq!(f.store.seek(fid(1), 2 * MIB, Seek::Hole), Ok(Some(4 * MIB)));
-    f.store.allocate(Allocate::PunchHole, &[(fid(1), 2 * MIB, MIB)]).unwrap();
+    f.store.allocate(Fid::ZERO, Allocate::PunchHole, &[(fid(1), 2 * MIB, MIB)]).unwrap();
     assert_eq!(f.store.seek(fid(1), 0, Seek::Data), Ok(Some(3 * MIB)));
     assert_eq!(f.read(1, 2 * MIB, 1 << 20), vec![0; 1 << 20]);
     assert_eq!(f.size(1), 10 * MIB);
-    f.store.truncate(&[(fid(1), 3 * MIB + 5)]).unwrap();
-    f.store.truncate(&[(fid(1), 4 * MIB)]).unwrap();
+    f.store.truncate(Fid::ZERO, &[(fid(1), 3 * MIB + 5)]).unwrap();
+    f.store.truncate(Fid::ZERO, &[(fid(1), 4 * MIB)]).unwrap();
     assert_eq!(f.read(1, 3 * MIB, 10), [&pattern(6, 2 << 20)[1 << 20..][..5], &[0; 5]].concat(), "cut bytes stay cut");
     // Past the end there are only holes, and a missing object has nothing else.
     for (oid, offset) in [(1, 4 * MIB), (1, 9 * MIB), (2, 0), (2, 77), (1, OBJECT_SIZE_MAX), (1, u64::MAX)] {
@@ -227,13 +227,15 @@ fn truncate_and_punch_create_holes_that_seek_finds() {
 #[test]
 fn fallocate_reserves_and_zeroes_ranges() {
     let f = Fixture::new();
-    f.store.allocate(Allocate::Reserve { keep_size: true }, &[(fid(1), 0, MIB)]).unwrap();
+    f.store.allocate(Fid::ZERO, Allocate::Reserve { keep_size: true }, &[(fid(1), 0, MIB)]).unwrap();
     let attr = f.store.attrs(&[fid(1)]).unwrap()[0];
     assert_eq!((attr.size, attr.blocks >= MIB / 512), (0, true));
-    f.store.allocate(Allocate::Reserve { keep_size: false }, &[(fid(1), 0, MIB), (fid(2), MIB, MIB)]).unwrap();
+    f.store
+        .allocate(Fid::ZERO, Allocate::Reserve { keep_size: false }, &[(fid(1), 0, MIB), (fid(2), MIB, MIB)])
+        .unwrap();
     assert_eq!((f.size(1), f.size(2)), (MIB, 2 * MIB));
     f.write(1, 0, &pattern(7, 1 << 20));
-    f.store.allocate(Allocate::ZeroRange { keep_size: true }, &[(fid(1), MIB / 2, MIB)]).unwrap();
+    f.store.allocate(Fid::ZERO, Allocate::ZeroRange { keep_size: true }, &[(fid(1), MIB / 2, MIB)]).unwrap();
     assert_eq!(f.size(1), MIB);
     assert_eq!(f.read(1, 0, 1 << 19), pattern(7, 1 << 19));
     assert_eq!(f.read(1, MIB / 2, 1 << 20), vec![0; 1 << 19]);
@@ -252,7 +254,7 @@ fn destroy_removes_objects_and_frees_their_space() {
     assert_eq!(f.read(2, 0, 10), b"stays");
     f.destroy([1]);
     assert_eq!(f.try_write(&[part(1, 0, 1)], b"x"), Err(Errno::ESTALE), "it stays deleted");
-    assert_eq!(f.store.truncate(&[(fid(3), 5)]), Err(Errno::ESTALE));
+    assert_eq!(f.store.truncate(Fid::ZERO, &[(fid(3), 5)]), Err(Errno::ESTALE));
     assert!(!f.on_disk(1).exists() && !f.on_disk(3).exists());
 }
 
@@ -510,7 +512,10 @@ fn write_on_a_full_disk_returns_enospc_and_recovers() {
     f.destroy([2, 3]);
     assert!(f.store.statfs().unwrap().bavail * 4096 >= 512 << 10);
     f.write(4, 0, &big[..512 << 10]);
-    assert_eq!(f.store.allocate(Allocate::Reserve { keep_size: false }, &[(fid(5), 0, MIB)]), Err(Errno::ENOSPC));
+    assert_eq!(
+        f.store.allocate(Fid::ZERO, Allocate::Reserve { keep_size: false }, &[(fid(5), 0, MIB)]),
+        Err(Errno::ENOSPC)
+    );
 }
 
 #[test]
@@ -520,8 +525,8 @@ fn pages_sent_without_reading_have_the_current_checksum() {
     let bulk = Bulk::from(Bytes::from(data.clone()));
     let live = |parts: &[Part]| f.store.live(parts).unwrap().map(|(lens, live)| (lens, live.crc));
     let crc = |parts: &[Part]| f.store.read(parts).unwrap().1.crc();
-    f.store.write(&[part(1, 0, 4 << 20)], &bulk, true, None).unwrap();
-    f.store.write(&[part(2, MIB, 4 << 20)], &bulk, true, None).unwrap();
+    f.store.write(Fid::ZERO, &[part(1, 0, 4 << 20)], &bulk, true, None).unwrap();
+    f.store.write(Fid::ZERO, &[part(2, MIB, 4 << 20)], &bulk, true, None).unwrap();
     let two = [part(1, MIB, 1 << 20), part(1, 2 * MIB, 1 << 19), part(2, MIB, 1 << 20)];
     assert_eq!(live(&two), Some((vec![1 << 20, 1 << 19, 1 << 20], Some(crc(&two)))));
     assert_eq!(live(&[part(1, 5, 1 << 20)]), None, "no whole chunks");
@@ -532,8 +537,8 @@ fn pages_sent_without_reading_have_the_current_checksum() {
     let whole = [part(1, 0, 4 << 20)];
     let changes: [(&str, &dyn Fn()); 3] = [
         ("write", &|| f.write(1, 70_000, b"x")),
-        ("punch", &|| f.store.allocate(Allocate::PunchHole, &[(fid(1), 100_000, 5)]).unwrap()),
-        ("cut", &|| f.store.truncate(&[(fid(1), 3 * MIB + 1)]).unwrap()),
+        ("punch", &|| f.store.allocate(Fid::ZERO, Allocate::PunchHole, &[(fid(1), 100_000, 5)]).unwrap()),
+        ("cut", &|| f.store.truncate(Fid::ZERO, &[(fid(1), 3 * MIB + 1)]).unwrap()),
     ];
     for (what, change) in changes {
         assert!(live(&whole).is_some(), "before {what}");
@@ -544,7 +549,7 @@ fn pages_sent_without_reading_have_the_current_checksum() {
             assert_eq!(live(&whole), Some((vec![4 << 20], Some(read.crc()))), "known again after it was read");
         } else {
             assert_eq!(live(&whole), None, "the file ends before");
-            f.store.truncate(&[(fid(1), 4 * MIB)]).unwrap();
+            f.store.truncate(Fid::ZERO, &[(fid(1), 4 * MIB)]).unwrap();
             assert_eq!(live(&[part(1, 3 * MIB, 1 << 20)]), None, "what is new was never seen");
             f.store.read_and_sum(&whole).unwrap();
         }
@@ -569,8 +574,8 @@ fn object_whose_file_is_lost_is_not_taken_for_an_empty_one() {
     assert_eq!((read(1), read(2)), (Err(Errno::EIO), Err(Errno::EIO)));
     assert_eq!(f.store.attrs(&[fid(1)]).err(), Some(Errno::EIO));
     assert_eq!(f.try_write(&[part(1, 0, 1)], b"x"), Err(Errno::EIO));
-    assert_eq!(f.store.truncate(&[(fid(1), 0)]), Err(Errno::EIO));
-    let write = Change::Write { parts: vec![part(1, 0, 1)], mtime: Time::default() };
+    assert_eq!(f.store.truncate(Fid::ZERO, &[(fid(1), 0)]), Err(Errno::EIO));
+    let write = Change::Write { file: Fid::ZERO, parts: vec![part(1, 0, 1)], mtime: Time::default() };
     let replayed = f.store.replay(&write, &Bulk::from(Bytes::from_static(b"x")), |_| false);
     assert_eq!(replayed, Ok(BTreeSet::from([fid(1)])), "it may have been destroyed");
     assert_eq!((read(1), f.runtime.block_on(f.store.sync(&[fid(1)]))), (Err(Errno::EIO), Err(Errno::EIO)));

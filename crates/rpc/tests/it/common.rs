@@ -323,7 +323,8 @@ impl<S: tracing::Subscriber> Layer<S> for Log {
 }
 
 pub fn write() -> ost::Request {
-    ost::Request::Write { parts: vec![part()], sync: false, mtime: None, grant: ost::Grant::default(), held: false }
+    let (file, parts, grant) = (Fid::new(8, 1), vec![part()], ost::Grant::default());
+    ost::Request::Write { file, parts, sync: false, mtime: None, grant, held: false }
 }
 
 pub fn read() -> ost::Request {

@@ -56,6 +56,10 @@ const MASKS: &[(&str, &str)] = &[
 static DF_ROW: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\S+ +[\d.]+[kKMGTP]? +[\d.]+[kKMGTP]? +[\d.]+[kKMGTP]? +\d+%)( .*)$"));
 static DF_CELL: LazyLock<Regex> = LazyLock::new(|| regex(r" +[\d.]+([kKMGTP]?)"));
+/// Use of the superuser, who owns the files of all cases.
+static ROOT_USE: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^( +/mnt/c1) +\d+( .* -) +\d+( .* - )$"));
+/// Space in use of an ordinary user, which depends on the OSTs' file system.
+static USER_SPACE: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^( +/mnt/c1) +\d+(\*? .*)$"));
 static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
 /// A row of getstripe's table: index, object, object, group.
 static OBJECT_ROW: LazyLock<Regex> =
@@ -94,6 +98,12 @@ pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     text = DF_ROW
         .replace_all(&text, |c: &Captures| format!("{}{}", DF_CELL.replace_all(&c[1], blank_cell), &c[2]))
         .into_owned();
+    if ["lfs quota -u root /mnt/c1", "lfs quota /mnt/c1"].contains(&command) {
+        text = ROOT_USE.replace_all(&text, "${1} #${2} #${3}").into_owned();
+    }
+    if command == "lfs quota -u 65534 /mnt/c1" {
+        text = USER_SPACE.replace_all(&text, "${1} #${2}").into_owned();
+    }
     if command.starts_with("df ") {
         // The columns of df(1) are as wide as their contents.
         text = BLANKS.replace_all(&text, " ").into_owned();

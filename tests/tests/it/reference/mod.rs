@@ -21,7 +21,7 @@ use sheen_tests::{
 
 /// The order of the cases: later ones use the files of earlier ones, and 060 shows what 061 has
 /// set.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 25] = [
     "010-setstripe-basic",
     "011-ostlist",
     "012-overstripe",
@@ -45,12 +45,15 @@ const ORDER: [&str; 23] = [
     "043-find",
     "044-dirstripe",
     "045-pools",
+    "050-quota",
+    "051-quota-enforce",
 ];
 
 /// Scripts that make what a case needs and no record made.
-const SETUP: &[(&str, &str)] = &[(
-    "043-find",
-    "set -e; mkdir -p /mnt/c1/t/F; cd /mnt/c1/t/F
+const SETUP: &[(&str, &str)] = &[
+    (
+        "043-find",
+        "set -e; mkdir -p /mnt/c1/t/F; cd /mnt/c1/t/F
     lctl pool_new lustre.findp; lctl pool_add lustre.findp OST0000 OST0001
     lfs setstripe -E 1M -c 1 -i 3 -E -1 -c 2 comp; lfs setstripe -C 8 -i 0 over; lfs setstripe -c 2 -i 1 two
     lfs setstripe -c 1 -i 0 one; lfs setstripe -p findp -c 2 -i 0 pooled
@@ -58,7 +61,24 @@ const SETUP: &[(&str, &str)] = &[(
     lfs setstripe -c 1 -i 1 a/big; truncate -s 5M a/big; dd if=/dev/zero of=a/big bs=1M count=5 conv=notrunc
     ln -s four a/sl; mknod a/nod p; lfs setstripe -c 1 -i 2 a/b/empty
     touch -d '3 days ago' one; chown 1000:1000 two; chmod 4755 two",
-)];
+    ),
+    // The recorded host had no user and group 1000; this one may. The case 043 has made their file.
+    (
+        "050-quota",
+        "set -e; for f in passwd group; do
+      grep -v '^[^:]*:[^:]*:1000:' /etc/$f > /tmp/$f; mount --bind /tmp/$f /etc/$f
+    done",
+    ),
+    // The file that the writes beyond a limit made, which are not repeated.
+    (
+        "051-quota-enforce",
+        "set -e; mkdir q; chmod 777 q
+    setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'echo > q/f; sync q/f'
+    used() { lfs quota -q --blocks -u 65534 /mnt/c1 | tr -d ' '; }
+    export -f used; export kib=$(($(stat -c %b q/f) / 2))
+    timeout 50 bash -c 'until [ \"$(used)\" = $kib ]; do :; done'",
+    ),
+];
 
 /// Lines that Lustre prints and Sheen never does, and why. They are removed from the record before
 /// it is compared.

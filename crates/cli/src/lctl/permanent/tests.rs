@@ -145,6 +145,10 @@ fn conf_param_stores_the_same_settings_as_set_param_p() {
     assert_eq!(lctl(&p, "llog_print params").1.lines().count(), 1);
     let (code, _, err) = lctl(&p, "conf_param sheen.sys.timeout=40");
     assert!(code == 22 && err.contains("invalid keyword 'sheen.sys.timeout'"), "{err}");
+    // Quotas always apply.
+    assert_eq!(lctl(&p, "conf_param sheen.quota.ost=ug"), (0, String::new(), String::new()));
+    let (code, _, err) = lctl(&p, "conf_param sheen.quota.mdt=none");
+    assert!(code == 95 && err.contains("'none' does not switch quotas off"), "{err}");
     assert_eq!(lctl(&p, "conf_param").0, 4);
     assert_eq!(lctl(&p, "conf_param sheen.osc.max_rpcs_in_flight").0, 22);
 }

@@ -7,7 +7,7 @@ use sheen_admin::find::{
 };
 use sheen_wire::{FileKind, Result};
 
-use super::host::ctime;
+use super::super::host::ctime;
 
 /// A format.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -12,8 +12,7 @@ use sheen_layout::{Composite, Pattern, flags};
 use sheen_wire::{Errno, FileKind, Result, glob::Glob};
 
 use super::{
-    super::{numbers::parse_unsigned, tool::text},
-    host,
+    super::{host, numbers::parse_unsigned, tool::text},
     print::{ATTRIBUTES, Format, LS},
     range,
 };

@@ -14,7 +14,10 @@ use sheen_layout::{
 use sheen_wire::{Fid, FileKind};
 
 use super::{
-    super::testing::{Fake, check_case},
+    super::{
+        host,
+        testing::{Fake, check_case},
+    },
     *,
 };
 

@@ -112,7 +112,7 @@ fn open(state: &mut State, fid: Fid, open_flags: u32, created: bool) -> Result<R
     }
     let handle = next(state);
     state.open.insert(handle, fid);
-    Ok(Reply::Opened { handle, entry: entry(state, fid)?, created })
+    Ok(Reply::Opened { handle, entry: entry(state, fid)?, created, tight: state.habits.tight_opens })
 }
 
 fn touch(state: &mut State, fid: Fid) {

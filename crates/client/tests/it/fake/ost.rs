@@ -71,13 +71,16 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         Request::Write { parts, sync, .. } => format!(" parts={} len={} sync={sync}", parts.len(), bulk.len()),
         Request::Read { parts } => format!(" parts={}", parts.len()),
         Request::Attrs { objects } | Request::Sync { objects } => format!(" objects={}", objects.len()),
-        Request::Truncate { objects } => format!(" objects={}", objects.len()),
+        Request::Truncate { objects, .. } => format!(" objects={}", objects.len()),
         Request::Enqueue { locks, .. } => format!(" locks={}", locks.len()),
         Request::Cancel { locks } => format!(" locks={}", locks.len()),
         Request::Allocate { runs, .. } => format!(" runs={}", runs.len()),
         _ => String::new(),
     };
     state.log.push(format!("ost{index} {}{detail}", request.op()));
+    if let Request::Write { file, .. } | Request::Truncate { file, .. } | Request::Allocate { file, .. } = &request {
+        state.habits.files.insert((request.op(), *file));
+    }
     if meets(&state.habits.sealed, &request) {
         return Err(Errno::MOVED);
     }
@@ -118,18 +121,15 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
                 at += part.len as usize;
             }
             state.habits.used += grant.used;
-            let (Reply::Done { epoch, .. }, granted) = (done(state, index), state.habits.granted(grant.want)) else {
-                return Err(Errno::EPROTO);
-            };
-            Ok(Reply::Done { epoch, granted, transnos: Vec::new() }.into())
+            Ok(done(state, index, state.habits.granted(grant.want)).into())
         }
         Request::Enqueue { locks, want } => {
             let answers = locks
                 .iter()
                 .map(|lock| (state.locks.enqueue(Some(index), lock), attr(state, index, &lock.resource.fid)));
             let answers = answers.collect::<Vec<_>>();
-            let granted = state.habits.granted(want);
-            Ok(Reply::Enqueued { locks: answers, granted }.into())
+            let (granted, tight) = (state.habits.granted(want), state.habits.tight);
+            Ok(Reply::Enqueued { locks: answers, granted, tight }.into())
         }
         Request::Cancel { locks } => {
             state.locks.cancel(Some(index), &locks);
@@ -138,25 +138,25 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         Request::Attrs { objects } => {
             Ok(Reply::Attrs(objects.iter().map(|fid| attr(state, index, fid)).collect()).into())
         }
-        Request::Truncate { objects } => {
+        Request::Truncate { objects, .. } => {
             for (fid, size) in objects {
                 if size > 0 || state.objects.contains_key(&(index, fid)) {
                     object(state, index, fid, now).cut(size as usize);
                 }
             }
-            Ok(done(state, index).into())
+            Ok(done(state, index, 0).into())
         }
-        Request::Allocate { mode, runs } => {
+        Request::Allocate { mode, runs, .. } => {
             for (fid, offset, len) in runs {
                 allocate(object(state, index, fid, now), mode, offset as usize, len as usize);
             }
-            Ok(done(state, index).into())
+            Ok(done(state, index, 0).into())
         }
         Request::Seek { object, offset, what } => {
             let Some(object) = state.objects.get(&(index, object)) else { return Ok(Reply::Offset(None).into()) };
             Ok(Reply::Offset(seek(object, offset as usize, what)).into())
         }
-        Request::Sync { .. } => Ok(done(state, index).into()),
+        Request::Sync { .. } => Ok(done(state, index, 0).into()),
         Request::Glimpsed { answers } => {
             state.habits.glimpsed.extend(answers);
             Ok(Reply::Ok.into())
@@ -175,7 +175,11 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         | Request::Seal { .. }
         | Request::Unseal { .. }
         | Request::Link { .. }
-        | Request::Follow { .. } => Err(Errno::EOPNOTSUPP),
+        | Request::Follow { .. }
+        | Request::SetOwners { .. }
+        | Request::QuotaWait
+        | Request::QuotaAllow { .. }
+        | Request::QuotaUse { .. } => Err(Errno::EOPNOTSUPP),
         Request::StatFs => {
             let statfs =
                 StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400, state: 0 };
@@ -189,7 +193,7 @@ fn meets(closed: &BTreeSet<Fid>, request: &Request) -> bool {
     match request {
         Request::Read { parts } | Request::Write { parts, .. } => parts.iter().any(|p| closed.contains(&p.object)),
         Request::Attrs { objects } | Request::Sync { objects } => objects.iter().any(|o| closed.contains(o)),
-        Request::Truncate { objects } => objects.iter().any(|(o, _)| closed.contains(o)),
+        Request::Truncate { objects, .. } => objects.iter().any(|(o, _)| closed.contains(o)),
         Request::Enqueue { locks, .. } => locks.iter().any(|lock| closed.contains(&lock.resource.fid)),
         _ => false,
     }
@@ -203,8 +207,9 @@ fn attr(state: &State, index: u32, fid: &Fid) -> ObjectAttr {
     })
 }
 
-fn done(state: &State, index: u32) -> Reply {
-    Reply::Done { epoch: state.epochs.get(&index).copied().unwrap_or(1), granted: 0, transnos: Vec::new() }
+fn done(state: &State, index: u32, granted: u64) -> Reply {
+    let epoch = state.epochs.get(&index).copied().unwrap_or(1);
+    Reply::Done { epoch, granted, transnos: Vec::new(), tight: state.habits.tight }
 }
 
 fn object(state: &mut State, index: u32, fid: Fid, now: Time) -> &mut Object {

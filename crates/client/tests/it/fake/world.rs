@@ -125,6 +125,12 @@ pub struct Habits {
     pub disconnected: Option<u32>,
     /// Error of all writes.
     pub write_error: Option<Errno>,
+    /// Whether they say that an owner of each file is near a limit of space.
+    pub tight: bool,
+    /// Whether the MDT says so at an open.
+    pub tight_opens: bool,
+    /// Kinds of changes, and the files that they named.
+    pub files: BTreeSet<(&'static str, Fid)>,
     /// Number of writes to answer with `LockFirst`.
     pub lock_first: usize,
     /// Replies to the glimpses.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
 
 pub mod client;
+pub mod quota;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,6 +43,8 @@ pub struct FakeOst {
     pub used_bytes: AtomicU64,
     /// Fails destroys with EIO.
     pub broken: AtomicBool,
+    /// Requests of quotas are recorded here, not in `asked`.
+    pub quota: quota::FakeQuota,
 }
 
 impl FakeOst {
@@ -66,6 +69,9 @@ impl Service<Ost> for FakeOst {
         request: ost::Request,
         _: Bulk,
     ) -> BoxFuture<'a, Result<Response<ost::Reply>>> {
+        if quota::is_of_quotas(&request) {
+            return Box::pin(self.quota.serve(request));
+        }
         let reply = match &request {
             ost::Request::StatFs => {
                 let blocks = 1 << 20;

@@ -63,7 +63,7 @@ impl<'a> Caller<'a> {
     pub fn begin_write(&self, object: Fid, offset: u64, data: &'static [u8]) -> JoinHandle<Result<Reply>> {
         let parts = vec![Part { object, offset, len: data.len() as u32 }];
         self.begin(
-            Request::Write { parts, sync: false, mtime: None, grant: Grant::default(), held: false },
+            Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant: Grant::default(), held: false },
             Bytes::from_static(data),
         )
     }

@@ -162,6 +162,7 @@ impl Client<'_> {
     pub fn write(&self, data: &[u8], sync: bool) -> sheen_wire::Result<Response<Reply>> {
         self.call(
             Request::Write {
+                file: Fid::ZERO,
                 parts: vec![part(0, data.len())],
                 sync,
                 mtime: None,

@@ -1,6 +1,9 @@
 //! Users, groups and local time of this host, from the C library.
 
-use std::{ffi::CString, mem::MaybeUninit};
+use std::{
+    ffi::{CStr, CString},
+    mem::MaybeUninit,
+};
 
 /// Returns the id of a user by name or number.
 pub fn user(text: &str) -> Option<u32> {
@@ -8,7 +11,7 @@ pub fn user(text: &str) -> Option<u32> {
     // SAFETY: `name` ends with a NUL. The result lies in the library's own memory until the next
     // such call. Only the thread that parses the command line calls this.
     let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref() };
-    found.map(|entry| entry.pw_uid).or_else(|| text.parse().ok())
+    found.map(|entry| entry.pw_uid).or_else(|| id(text))
 }
 
 /// Returns the id of a group by name or number.
@@ -16,7 +19,31 @@ pub fn group(text: &str) -> Option<u32> {
     let name = CString::new(text).ok()?;
     // SAFETY: as for `user`.
     let found = unsafe { libc::getgrnam(name.as_ptr()).as_ref() };
-    found.map(|entry| entry.gr_gid).or_else(|| text.parse().ok())
+    found.map(|entry| entry.gr_gid).or_else(|| id(text))
+}
+
+/// Parses an id: decimal digits without a sign.
+pub fn id(text: &str) -> Option<u32> {
+    // parse would allow a plus sign.
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Returns the name of a user. `None`: this host has no such user.
+pub fn user_name(uid: u32) -> Option<String> {
+    // SAFETY: as for `user`.
+    let entry = unsafe { libc::getpwuid(uid).as_ref() }?;
+    // SAFETY: the name of an entry ends with a NUL.
+    let name = unsafe { CStr::from_ptr(entry.pw_name) };
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// Returns the name of a group. `None`: this host has no such group.
+pub fn group_name(gid: u32) -> Option<String> {
+    // SAFETY: as for `user`.
+    let entry = unsafe { libc::getgrgid(gid).as_ref() }?;
+    // SAFETY: the name of an entry ends with a NUL.
+    let name = unsafe { CStr::from_ptr(entry.gr_name) };
+    Some(name.to_string_lossy().into_owned())
 }
 
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
@@ -93,7 +120,14 @@ mod tests {
     #[test]
     fn find_resolves_users_and_groups_by_name_and_number() {
         assert_eq!((user("root"), user("0"), user("4711"), user("no such user")), (Some(0), Some(0), Some(4711), None));
+        assert_eq!((user("+5"), user(""), group("+5")), (None, None, None));
         assert_eq!((group("root"), group("12"), group("-1"), group("a\0b")), (Some(0), Some(12), None, None));
+    }
+
+    #[test]
+    fn users_and_groups_have_names() {
+        assert_eq!((user_name(0).as_deref(), group_name(0).as_deref()), (Some("root"), Some("root")));
+        assert_eq!((user_name(4_000_001_000), group_name(4_000_001_000)), (None, None));
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! The quotas of the file system of the tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sheen_wire::{
+    Result,
+    quota::{Answer, Change, Grace, Id, Kind, Limits, NewLimits, Query, Report, Setting, TargetReport, Usage},
+};
+
+/// Most ids in one answer, so that tests with few ids see several.
+const PAGE: usize = 2;
+
+/// Quotas. Nothing is enforced.
+#[derive(Default)]
+pub struct Quotas {
+    used: BTreeMap<Id, (Usage, Usage)>,
+    own: BTreeMap<Id, Setting>,
+    /// The ids with records, which a list shows also without files and limits.
+    known: BTreeSet<Id>,
+    defaults: BTreeMap<Kind, Setting>,
+    graces: BTreeMap<Kind, Grace>,
+    /// A target is missing in the sums.
+    pub inexact: bool,
+}
+
+impl Quotas {
+    /// Sets the use of an id.
+    pub fn set_use(&mut self, id: Id, space: Usage, files: Usage) {
+        self.used.insert(id, (space, files));
+        self.known.insert(id);
+    }
+
+    /// Answers like the MDT.
+    pub fn answer(&self, query: &Query) -> Answer {
+        let inexact = self.inexact;
+        match *query {
+            Query::Of { id, targets } => {
+                let report = self.report(id);
+                let targets = if targets { targets_of(&report, inexact) } else { Vec::new() };
+                Answer::Of { report, targets, inexact }
+            }
+            Query::All { kind, first } => {
+                let mut ids: Vec<_> = self.known.iter().filter(|id| id.kind == kind && id.id >= first).collect();
+                let more = ids.len() > PAGE;
+                ids.truncate(PAGE);
+                Answer::All { ids: ids.into_iter().map(|id| (id.id, self.report(*id))).collect(), more, inexact }
+            }
+            Query::Default(kind) => Answer::Default { setting: self.default(kind), grace: self.grace(kind) },
+        }
+    }
+
+    /// Changes quotas like the MDT.
+    pub fn change(&mut self, change: &Change) -> Result<()> {
+        let apply = |to: Setting, space: NewLimits, files: NewLimits| -> Result<Setting> {
+            Ok(Setting { space: space.apply(to.space)?, files: files.apply(to.files)? })
+        };
+        match *change {
+            Change::Limits { id, space, files } => {
+                let own = self.own.get(&id).copied().unwrap_or_else(|| self.default(id.kind));
+                self.own.insert(id, apply(own, space, files)?);
+                self.known.insert(id);
+            }
+            Change::UseDefault(id) | Change::Delete(id) => {
+                self.own.remove(&id);
+            }
+            Change::Default { kind, space, files } => {
+                let default = apply(self.default(kind), space, files)?;
+                self.defaults.insert(kind, default);
+            }
+            Change::Grace { kind, space, files } => {
+                let old = self.grace(kind);
+                let new = Grace { space: space.unwrap_or(old.space), files: files.unwrap_or(old.files) };
+                self.graces.insert(kind, new);
+            }
+        }
+        Ok(())
+    }
+
+    fn default(&self, kind: Kind) -> Setting {
+        self.defaults.get(&kind).copied().unwrap_or_default()
+    }
+
+    fn grace(&self, kind: Kind) -> Grace {
+        self.graces.get(&kind).copied().unwrap_or_default()
+    }
+
+    fn report(&self, id: Id) -> Report {
+        let (space, files) = self.used.get(&id).copied().unwrap_or_default();
+        let own = self.own.get(&id).copied();
+        let limits = own.unwrap_or_else(|| self.default(id.kind));
+        let with = |usage: Usage, limits: Limits| Usage { limits, ..usage };
+        Report { space: with(space, limits.space), files: with(files, limits.files), uses_default: own.is_none() }
+    }
+}
+
+/// Returns the parts of one MDT and two OSTs. All data is on the second OST.
+fn targets_of(report: &Report, inexact: bool) -> Vec<TargetReport> {
+    let limited = report.space.limits.hard > 0;
+    let target = |name: &str, space, files, allowed| TargetReport {
+        target: format!("lustre-{name}"),
+        space,
+        files,
+        space_allowed: limited.then_some(allowed),
+    };
+    vec![
+        target("MDT0000", Some(0), report.files.used, 0),
+        target("OST0000", if inexact { None } else { Some(0) }, 0, 0),
+        target("OST0001", Some(report.space.used), u64::from(report.space.used > 0), report.space.used + (1 << 20)),
+    ]
+}

@@ -1,0 +1,71 @@
+//! Quotas (module `quotas`), as the service sees them. It divides the limits of space among the
+//! OSTs, and answers queries.
+
+use sheen_wire::{
+    Time,
+    quota::{Grace, Id, Kind, Setting},
+};
+
+use crate::{Namespace, Store};
+
+/// Approximate bytes of a changed record, so that the service commits it.
+const RECORD_BYTES: usize = 64;
+
+impl<S: Store> Namespace<S> {
+    /// Returns the limits that apply to an id, and whether they are the default ones. Default
+    /// limits never apply to user 0, group 0 and project 0.
+    pub fn quota_setting(&self, id: Id) -> (Setting, bool) {
+        self.tables.quotas.setting(id)
+    }
+
+    /// Returns the default limits of users, groups or projects.
+    pub fn quota_default(&self, kind: Kind) -> Setting {
+        self.tables.quotas.default_of(kind)
+    }
+
+    /// Returns the grace times of users, groups or projects.
+    pub fn quota_grace(&self, kind: Kind) -> Grace {
+        self.tables.quotas.grace(kind)
+    }
+
+    /// Returns the ids to which a limit of space or files applies: those with limits of their own,
+    /// and those with files to which default limits apply.
+    pub fn limited_ids(&self) -> Vec<Id> {
+        self.tables.quotas.limited()
+    }
+
+    /// Returns a number that rises when limits change, and when an id gets its first file and with
+    /// it default limits. Starts at 0 in each life of the MDT.
+    pub fn quota_generation(&self) -> u64 {
+        self.tables.quotas.generation()
+    }
+
+    /// Returns up to `limit` ids with files or with limits of their own, from `first` on. They
+    /// ascend.
+    pub fn quota_ids(&self, kind: Kind, first: u32, limit: usize) -> Vec<u32> {
+        self.tables.quotas.ids(kind, first, limit)
+    }
+
+    /// Returns the number of files of a user, group or project.
+    pub fn files_used(&self, id: Id) -> u64 {
+        self.tables.quotas.used(id)
+    }
+
+    /// Returns since when an id exceeds its soft limit of files; `None` if it does not.
+    pub fn files_grace(&self, id: Id) -> Option<Time> {
+        self.tables.quotas.record(id).files_since
+    }
+
+    /// Returns since when an id exceeds its soft limit of space, as [`Namespace::set_space_since`]
+    /// set it.
+    pub fn space_since(&self, id: Id) -> Option<Time> {
+        self.tables.quotas.record(id).space_since
+    }
+
+    /// Sets since when an id exceeds its soft limit of space, with the next batch.
+    pub fn set_space_since(&mut self, id: Id, since: Option<Time>) {
+        if self.tables.quotas.set_space_since(id, since) {
+            self.tables.add_bytes(RECORD_BYTES);
+        }
+    }
+}
