@@ -77,6 +77,7 @@ pub use interface::{Destroy, Done, Env, LayoutRequest};
 pub use layer::Batch;
 pub use namespace::Namespace;
 pub use ops::{Reach, Taking};
+pub use owner_log::Charged;
 pub use record::FORMAT_VERSION;
 pub use relayouts::Renamed;
 pub use replies::Origin;

@@ -24,6 +24,9 @@ use crate::{
 /// Records that are read at once.
 const READ_RECORDS: usize = 256;
 
+/// Owner of a file, and its objects with their OSTs.
+pub type Charged = (Owner, Vec<(u32, Fid)>);
+
 impl<S: Store> Namespace<S> {
     /// Returns up to `limit` files of the owner log after the FID `after`: entries that are durable
     /// and not yet removed. Start with [`Fid::ZERO`], continue from the last FID, start over to
@@ -57,7 +60,7 @@ impl<S: Store> Namespace<S> {
     ///
     /// # Errors
     /// EIO: it cannot be read.
-    pub fn charged(&mut self, fid: Fid) -> wire::Result<Option<(Owner, Vec<(u32, Fid)>)>> {
+    pub fn charged(&mut self, fid: Fid) -> wire::Result<Option<Charged>> {
         let inode = self.tables.inode(fid)?;
         // A walk over all files must not fill the cache beyond its bound.
         self.tables.end();

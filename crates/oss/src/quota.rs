@@ -163,6 +163,9 @@ impl Ost {
         ranges: Vec<Range>,
         bytes: usize,
     ) -> Result<SpaceAdmission<'_>> {
+        if ranges.iter().all(|(object, offset, len)| self.store.is_overwrite(*object, *offset, *len)) {
+            return Ok(SpaceAdmission::Admitted(None));
+        }
         let (accounting, mut entered) = (self.store.accounting(), None);
         let unowned: Vec<Fid> =
             ranges.iter().map(|range| range.0).filter(|object| self.store.awaits_owner(*object, file)).collect();

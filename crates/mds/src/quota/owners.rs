@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sheen_namespace::Charged;
 use sheen_rpc::RequestError;
 use sheen_wire::ost::{OWNERS_MAX, Request};
 use sheen_wire::quota::{Id, Owner};
@@ -34,8 +35,6 @@ const PASS_PAUSE: u32 = 10;
 
 /// Objects with their owners.
 type Owners = Vec<(Fid, Owner)>;
-/// Owner of a file, and its objects with their OSTs.
-type Charged = (Owner, Vec<(u32, Fid)>);
 
 /// Sends an OST the owners of objects that it asked for.
 pub(super) async fn answer_unowned(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {

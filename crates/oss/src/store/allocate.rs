@@ -29,7 +29,7 @@ impl Store {
             let claim = open.begin_change(offset, len);
             let done = open.file.allocate(mode, offset, len);
             open.sums().end(claim, []);
-            self.files.changed(&open, self.rt.wall());
+            self.files.changed(&open, self.rt.wall(), None);
             done?;
         }
         Ok(())

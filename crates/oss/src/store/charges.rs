@@ -59,13 +59,18 @@ impl Store {
         self.files.recount_changed();
     }
 
+    /// Whether a write to a range takes no space for certain. Cheap; false if it is not known.
+    pub fn is_overwrite(&self, object: Fid, offset: u64, len: u64) -> bool {
+        self.files.is_overwrite(object, offset.saturating_add(len))
+    }
+
     /// Returns how many bytes of space a write to a range may take: its blocks that are holes now.
     ///
     /// # Errors
     /// Errors of the local file system.
     pub fn missing_bytes(&self, object: Fid, offset: u64, len: u64) -> Result<u64> {
         let end = offset.saturating_add(len);
-        if len == 0 || self.is_dense(object, end) {
+        if len == 0 || self.is_overwrite(object, offset, len) || self.is_dense(object, end) {
             return Ok(0);
         }
         let Some(open) = self.files.existing(object)? else { return Ok(grants::blocks(offset, len)) };

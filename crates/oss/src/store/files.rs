@@ -326,13 +326,14 @@ impl Files {
         }
     }
 
-    /// Records a change of the content at the time `now`.
+    /// Records a change of the content at the time `now`. `written`: it wrote bytes up to this
+    /// offset, and did nothing else.
     ///
     /// The file's own mtime is not enough: the kernel's clock for file times lags up to a tick (10
     /// ms) behind the clock that the MDT and this OST read. So a write would seem older than an
     /// earlier create. [`Object::save_time`] writes the time to the file. If the process is killed
     /// before that, the time is lost, and with it some milliseconds.
-    pub fn changed(&self, object: &Object, now: Time) {
+    pub fn changed(&self, object: &Object, now: Time, written: Option<u64>) {
         let now = nanos(now);
         object.version.store(self.next_version(), SeqCst);
         object.unscrubbed.store(true, Relaxed);
@@ -341,14 +342,16 @@ impl Files {
         if object.evicted.load(SeqCst) {
             self.changed_late(object, now);
         }
-        self.recount(object);
+        if !written.is_some_and(|end| object.charge.is_dense_to(end)) {
+            self.recount(object);
+        }
     }
 
     /// Records a change by bytes that a client wrote at the earlier time `at`, after
     /// [`Object::note_time`].
-    pub fn changed_before(&self, object: &Object, at: Time) {
+    pub fn changed_before(&self, object: &Object, at: Time, written: Option<u64>) {
         *object.saved.lock() = NEVER; // the kernel has just dated the file otherwise
-        self.changed(object, at);
+        self.changed(object, at, written);
     }
 
     /// Records a change by a request that got the object before the object left the cache.
@@ -696,16 +699,16 @@ mod tests {
 
         let held = files.create(fid(1), Fid::ZERO).unwrap();
         fill();
-        files.changed(&held, time(1));
+        files.changed(&held, time(1), None);
         assert_eq!(shown(), time(1), "closed");
         let open = files.existing(fid(1)).unwrap().unwrap();
-        files.changed(&held, time(2));
+        files.changed(&held, time(2), None);
         assert_eq!(shown(), time(2), "open again");
-        files.changed(&open, time(4));
-        files.changed(&held, time(3));
+        files.changed(&open, time(4), None);
+        files.changed(&held, time(3), None);
         assert_eq!(shown(), time(4), "an older change does not set the time back");
         fill();
-        files.changed(&held, time(3));
+        files.changed(&held, time(3), None);
         assert_eq!(shown(), time(4));
     }
 
@@ -721,7 +724,7 @@ mod tests {
         let version = open.version.load(SeqCst);
         sim.crash_host(1);
         assert!(open.file.metadata().is_err());
-        files.changed(&held, Time { sec: 1, nsec: 0 });
+        files.changed(&held, Time { sec: 1, nsec: 0 }, None);
         assert_eq!(open.changed.load(SeqCst), NEVER, "the file's own mtime counts");
         assert_ne!(open.version.load(SeqCst), version);
     }
@@ -737,7 +740,7 @@ mod tests {
         object.note_time().unwrap();
         object.file.write_all_at(0, b"x").unwrap();
         assert!(shown() < written, "while they are written");
-        files.changed_before(&object, written);
+        files.changed_before(&object, written, None);
         assert_eq!(shown(), written);
     }
 
@@ -753,11 +756,11 @@ mod tests {
         let first = version();
         fill();
         assert_eq!(version(), first, "closed and opened again");
-        files.changed(&held, Time::default());
+        files.changed(&held, Time::default(), None);
         assert_ne!(version(), first, "changed through an object that had left the cache");
         let second = version();
         fill();
-        files.changed(&held, Time::default());
+        files.changed(&held, Time::default(), None);
         assert_ne!(version(), second, "changed while it was closed");
         let third = version();
         fill();

@@ -29,7 +29,7 @@ impl Store {
             let done = open.file.set_len(size);
             open.sums().end(claim, []);
             done?;
-            self.files.changed(&open, self.rt.wall());
+            self.files.changed(&open, self.rt.wall(), None);
         }
         Ok(())
     }

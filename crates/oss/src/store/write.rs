@@ -48,10 +48,10 @@ impl Store {
             let claim = object.begin_change(run.offset, run.len as u64);
             let done = object.file.write_all_vectored_at(run.offset, segments);
             // Also after an error: some of the bytes may have been written.
-            let now = self.rt.wall();
+            let (now, end) = (self.rt.wall(), Some(run.offset + run.len as u64));
             match mtime {
-                Some(mtime) => self.files.changed_before(&object, mtime.min(now)), // a client's clock may be ahead
-                None => self.files.changed(&object, now),
+                Some(mtime) => self.files.changed_before(&object, mtime.min(now), end), // a client's clock may be ahead
+                None => self.files.changed(&object, now, end),
             }
             let noted = if sum && done.is_ok() {
                 sums::of_pieces(run.offset, segments.iter().map(|s| &s[..]))

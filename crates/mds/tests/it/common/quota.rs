@@ -10,6 +10,9 @@ use sheen_wire::quota::{Id, Owner};
 use sheen_wire::{Fid, Result};
 use tokio::sync::Notify;
 
+/// Objects without an owner, with their files; and ids that need space.
+type Needs = (Vec<(Fid, Fid)>, Vec<QuotaWant>);
+
 /// The quotas of a fake OST.
 #[derive(Default)]
 pub struct FakeQuota {
@@ -21,7 +24,7 @@ pub struct FakeQuota {
     pub used: Mutex<BTreeMap<Id, u64>>,
     /// Answers neither allowances nor queries.
     pub silent: AtomicBool,
-    needs: Mutex<(Vec<(Fid, Fid)>, Vec<QuotaWant>)>,
+    needs: Mutex<Needs>,
     needed: Notify,
 }
 

@@ -80,6 +80,7 @@ impl Files {
 
     fn recount_file(&self, charge: &mut Charge, object: &Object) {
         if let Ok(found) = object.file.metadata() {
+            object.charge.set_dense(&found);
             self.accounting.resize(charge, bytes_of(&found));
         }
     }
@@ -253,6 +254,12 @@ impl Files {
         awaits
     }
 
+    /// Whether a write up to `end` takes no space for certain: an open object has no hole before.
+    /// False if that is not known.
+    pub fn is_overwrite(&self, object: Fid, end: u64) -> bool {
+        self.shard(object).peek(&object).is_some_and(|open| open.charge.is_dense_to(end))
+    }
+
     /// Returns the owner of an object, which need not exist. `None`: unknown.
     pub fn owner(&self, object: Fid) -> Option<Owner> {
         let shard = self.shard(object);
@@ -302,7 +309,7 @@ mod tests {
         let used = || files.accounting().uses(Id { kind: Kind::User, id: 5 }, 1).0.first().map(|used| used.1.bytes);
         let write = |object: &Object, offset| {
             object.file.write_all_at(offset, b"x").unwrap();
-            files.changed(object, Time::default());
+            files.changed(object, Time::default(), None);
         };
         files.set_owner(fid(1), Owner { uid: 5, ..Owner::default() }, false).unwrap();
         let held = files.create(fid(1), Fid::ZERO).unwrap();
