@@ -56,7 +56,6 @@ impl Ost {
     /// # Errors
     /// ESHUTDOWN: the OST stops, the MDT has disconnected, or a later `QuotaWait` came.
     pub(crate) async fn quota_wait(&self, export: &Export) -> Result<Reply> {
-        self.quota.hear();
         let number = self.quota.waits.fetch_add(1, SeqCst) + 1;
         self.store.accounting().needs.notify_waiters();
         if self.quota.exports.lock().insert(export.id()) {

@@ -24,12 +24,12 @@ impl QuotaState {
         self.silent_until.store(end.as_nanos(), SeqCst);
     }
 
-    /// Records a request of the MDT.
+    /// Records that the MDT has sent an answer.
     pub fn hear(&self) {
         self.silent_until.store(0, SeqCst);
     }
 
-    /// Whether the MDT did not answer lately.
+    /// Whether the MDT has left a question without an answer lately.
     pub fn is_silent(&self, now: Instant) -> bool {
         now.as_nanos() < self.silent_until.load(SeqCst)
     }

@@ -229,6 +229,7 @@ impl Ost {
                 Reply::Ok
             }
             Request::SetOwners { owners, only_unowned } => {
+                self.quota.hear();
                 Box::pin(self.store.set_owners(&owners, only_unowned)).await?;
                 Reply::Ok
             }
@@ -386,7 +387,9 @@ impl Ost {
         let attrs = self.attrs_with(export, wants, &answers).await?;
         undelivered.delivered();
         let granted = self.grant(export, want);
-        let tight = self.is_tight(wants.iter().map(|want| want.resource.fid));
+        // A lock for reading permits no write.
+        let writes = wants.iter().filter(|want| want.mode.writes());
+        let tight = self.is_tight(writes.map(|want| want.resource.fid));
         Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted, tight })
     }
 

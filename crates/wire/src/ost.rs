@@ -273,7 +273,7 @@ pub enum Reply {
         locks: Vec<(Enqueued, ObjectAttr)>,
         /// Bytes of space granted in addition.
         granted: u64,
-        /// As in `Done`.
+        /// As in `Done`, for the objects of locks that permit writes.
         tight: bool,
     },
     /// To `Write`: nothing is written. The client repeats the write under a lock, so that the OST

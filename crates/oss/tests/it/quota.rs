@@ -7,6 +7,7 @@ use sheen_oss::Ost;
 use sheen_rt::JoinHandle;
 use sheen_wire::{
     Errno, Fid, Result, Time,
+    ldlm::{Enqueue, Mode},
     ost::{Allocate, Grant, Part, QuotaUse, QuotaWant, Reply, Request},
     quota::{Id, Kind, Owner},
 };
@@ -178,7 +179,8 @@ fn granted_bytes_and_files_of_the_superuser_are_never_refused() {
 fn replies_say_that_a_limit_is_near() {
     let (process, ost) = with_ost();
     let (mdt, client) = (Mdt::new(&process, &ost), Caller::local(&process, &ost, "a"));
-    let tight = |object| match client.call(Request::Enqueue { locks: vec![pr(object, ALL)], want: 0 }) {
+    let lock = |object| Enqueue { mode: Mode::Cw, ..pr(object, ALL) };
+    let tight = |object| match client.call(Request::Enqueue { locks: vec![lock(object)], want: 0 }) {
         Reply::Enqueued { tight, .. } => tight,
         other => panic!("{other:?}"),
     };
