@@ -327,7 +327,8 @@ impl Mdt {
     pub(crate) fn revoke_open(&self) {
         let wants = self.conflicting(OPEN);
         let (server, mut stopping) = (self.locks.server.clone(), self.locks.stopping.subscribe());
-        // In small steps: requests that involve these inodes may wait, if a client does not cancel.
+        // In small steps: while another change is in progress, requests that involve these inodes
+        // wait for this one, too.
         let revoked = async move {
             for some in wants.chunks(OPEN_REVOKED_AT_ONCE) {
                 server.local(some, None).wait().await;

@@ -19,7 +19,7 @@ use sheen_rt::Instant;
 use sheen_wire::{
     Errno, Fid, Result,
     ost::{Allocate, OWNERS_MAX, Part, Reply, USES_MAX},
-    quota::{Id, Kind, Owner},
+    quota::{Id, Owner},
 };
 
 use crate::{
@@ -194,22 +194,35 @@ impl Ost {
 
     /// Waits until the owners of new objects are known, or the MDT does not answer in time.
     async fn await_owners(&self, file: Fid, objects: &[Fid]) {
-        let accounting = self.store.accounting();
-        let end = self.rt.now() + ANSWER_MAX;
-        loop {
-            let answered = accounting.answered.notified(); // registered before the check
-            let now = self.rt.now();
-            let are_known = objects.iter().all(|object| self.store.owner(*object).is_some());
-            if are_known || self.quota.is_silent(now) || self.quota.is_stopping.load(SeqCst) {
-                return;
-            }
-            let left = end.since(now);
-            if left.is_zero() {
-                return self.quota.be_silent(now + SILENCE);
-            }
-            if self.rt.timeout(left.min(REPEAT_AFTER), answered).await.is_err() {
+        let poll = |is_repeated: bool| {
+            if is_repeated {
                 objects.iter().for_each(|object| _ = self.store.awaits_owner(*object, file));
             }
+            objects.iter().all(|object| self.store.owner(*object).is_some()).then_some(())
+        };
+        self.until_answered(poll).await;
+    }
+
+    /// Polls until there is a result. After [`REPEAT_AFTER`] without an answer of the MDT, polls
+    /// with `true`: the question is to be repeated. `None`: the MDT does not answer in time, or the
+    /// OST stops.
+    async fn until_answered<T>(&self, mut poll: impl FnMut(bool) -> Option<T>) -> Option<T> {
+        let (answered, end) = (&self.store.accounting().answered, self.rt.now() + ANSWER_MAX);
+        let mut is_repeated = false;
+        loop {
+            let answered = answered.notified(); // registered before the check
+            if let Some(result) = poll(is_repeated) {
+                return Some(result);
+            }
+            let now = self.rt.now();
+            let left = end.since(now);
+            if left.is_zero() {
+                self.quota.be_silent(now + SILENCE);
+            }
+            if self.quota.is_silent(now) || self.quota.is_stopping.load(SeqCst) {
+                return None;
+            }
+            is_repeated = self.rt.timeout(left.min(REPEAT_AFTER), answered).await.is_err();
         }
     }
 
@@ -233,28 +246,18 @@ impl Ost {
     /// # Errors
     /// EDQUOT.
     async fn await_quota(&self, needs: &[(Owner, u64)]) -> Result<Reserved<'_>> {
-        let accounting = self.store.accounting();
-        let mut waiting = accounting.begin_wait();
-        let end = self.rt.now() + ANSWER_MAX;
-        loop {
-            let answered = accounting.answered.notified(); // registered before the check
-            match waiting.poll(needs) {
-                Answer::Admitted(reserved) => return Ok(reserved),
-                Answer::Refused => return Err(Errno::EDQUOT),
-                Answer::Waits => {}
-            }
-            let now = self.rt.now();
-            let left = end.since(now);
-            if left.is_zero() {
-                self.quota.be_silent(now + SILENCE);
-            }
-            if self.quota.is_silent(now) || self.quota.is_stopping.load(SeqCst) {
-                return Ok(waiting.go_on(needs));
-            }
-            if self.rt.timeout(left.min(REPEAT_AFTER), answered).await.is_err() {
+        let mut waiting = self.store.accounting().begin_wait();
+        let poll = |is_repeated: bool| {
+            if is_repeated {
                 waiting.repeat();
             }
-        }
+            match waiting.poll(needs) {
+                Answer::Admitted(reserved) => Some(Ok(reserved)),
+                Answer::Refused => Some(Err(Errno::EDQUOT)),
+                Answer::Waits => None,
+            }
+        };
+        self.until_answered(poll).await.unwrap_or_else(|| Ok(waiting.go_on(needs)))
     }
 
     /// Whether an owner of the objects is near a limit of space.
@@ -280,11 +283,7 @@ impl Ost {
         let complete = if accounting.is_complete() { "yes" } else { "no" };
         let mut text = format!("complete: {complete}\nunowned: {}\nids:\n", accounting.unowned());
         for (Id { kind, id }, used, allow) in accounting.ids(SHOWN_MAX) {
-            let kind = match kind {
-                Kind::User => "user",
-                Kind::Group => "group",
-                Kind::Project => "project",
-            };
+            let kind = kind.name();
             let allowed = allow.map_or_else(|| "unlimited".to_owned(), |allow| allow.to_string());
             let (bytes, objects) = (used.bytes, used.objects);
             text.push_str(&format!("- {{ {kind}: {id}, used: {bytes}, objects: {objects}, allowed: {allowed} }}\n"));

@@ -32,6 +32,15 @@ pub enum Kind {
 impl Kind {
     /// All kinds, in the order in which they sort.
     pub const ALL: [Kind; 3] = [Kind::User, Kind::Group, Kind::Project];
+
+    /// Returns its name in messages and parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::User => "user",
+            Kind::Group => "group",
+            Kind::Project => "project",
+        }
+    }
 }
 
 /// A user, a group or a project.

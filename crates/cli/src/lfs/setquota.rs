@@ -263,13 +263,9 @@ impl Given {
     }
 
     fn set_id(&mut self, kind: Kind, value: &str) -> Parsed<()> {
-        let word = match kind {
-            Kind::User => "user",
-            Kind::Group => "group",
-            Kind::Project => "project",
-        };
         let refused = |why: String| Wrong::Failed(why, Errno::EPERM);
-        let id = ids::parse(kind, value).ok_or_else(|| refused(format!("invalid {word} id '{value}'")))?;
+        let invalid = || refused(format!("invalid {} id '{value}'", kind.name()));
+        let id = ids::parse(kind, value).ok_or_else(invalid)?;
         if id.id == 0 {
             return Err(refused("can't set quota for root usr/group/project.".to_owned()));
         }

@@ -389,3 +389,27 @@ fn group_lock_instantiates_all_components() {
         assert_eq!(read(&m, &f, 600 * K, 9).await, b"abc");
     });
 }
+
+/// The group can be that of a migration, which waits for the LAYOUT lock.
+#[test]
+fn stat_that_waits_for_a_group_cancels_its_layout_lock_when_asked() {
+    steps(async |m| {
+        let f = create(&m, "f").await;
+        write(&m, &f, 0, b"x").await;
+        let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+        m.client.setattr(&ROOT, f.fid(), empty, Some(&f)).await.expect("it is open for writing");
+        let object = m.world.state.lock().objects.keys().next().expect("an object").1;
+        m.world.revoke(Resource::extent(object));
+        m.net.rt().sleep(Duration::from_secs(2)).await;
+        m.world.state.lock().locks.others_group = true;
+        let mut stat = Box::pin(m.client.getattr(f.fid(), Some(&f)));
+        assert!(m.net.rt().timeout(Duration::from_secs(2), &mut stat).await.is_err(), "a group has the file");
+        m.world.state.lock().locks.converted.clear();
+        assert!(m.world.revoke_bits(Resource::bits(f.fid()), bits::LAYOUT) > 0);
+        assert!(m.net.rt().timeout(Duration::from_secs(2), &mut stat).await.is_err());
+        let converted = m.world.state.lock().locks.converted.clone();
+        assert!(matches!(converted[..], [(_, retained)] if retained & bits::LAYOUT == 0), "{converted:?}");
+        m.world.state.lock().locks.others_group = false;
+        assert_eq!(stat.await.expect("the group has ended").attr.size, 0);
+    });
+}

@@ -15,7 +15,8 @@
 //!   that waits there goes on waiting. Answers are at least 1 byte.
 //! * The division counts an allowance before the OST gets it, and no longer only after the OST has
 //!   returned it. So a lost message never lets the allowances exceed a limit.
-//! * An OST that does not answer delays the others by at most 2 s.
+//! * An OST that does not answer delays the allowances of others by at most 2 s, and owners of objects
+//!   by at most 30 s.
 
 mod master;
 mod owners;
@@ -25,7 +26,7 @@ mod rules;
 use std::sync::Arc;
 
 use sheen_rt::JoinHandle;
-use sheen_wire::quota::{Kind, Limits};
+use sheen_wire::quota::Limits;
 
 use crate::mdt::Mdt;
 use crate::state::osp::Osp;
@@ -53,11 +54,7 @@ pub(crate) fn spawn(mdt: &Arc<Mdt>) -> [JoinHandle<()>; 3] {
 /// Returns the text of the parameter `quota`: the ids with a limit of space, one in a line.
 pub(crate) fn text(mdt: &Mdt) -> String {
     let line = |Line { id, limits: Limits { soft, hard }, used, allowed }: Line| {
-        let kind = match id.kind {
-            Kind::User => "user",
-            Kind::Group => "group",
-            Kind::Project => "project",
-        };
+        let kind = id.kind.name();
         format!("- {{ {kind}: {}, soft: {soft}, hard: {hard}, used: {used}, allowed: {allowed} }}\n", id.id)
     };
     mdt.quotas.divide(|division| division.lines().map(line).collect())

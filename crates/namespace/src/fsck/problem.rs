@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use sheen_wire::{
-    Fid, FileKind,
-    quota::{Id, Kind},
-};
+use sheen_wire::{Fid, FileKind, quota::Id};
 
 use crate::lost_found::ost_name;
 
@@ -252,12 +249,7 @@ impl Problem {
 }
 
 fn owner_name(id: Id) -> String {
-    let kind = match id.kind {
-        Kind::User => "user",
-        Kind::Group => "group",
-        Kind::Project => "project",
-    };
-    format!("{kind} {}", id.id)
+    format!("{} {}", id.kind.name(), id.id)
 }
 
 fn quoted(name: &[u8]) -> String {

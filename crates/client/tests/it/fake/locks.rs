@@ -28,6 +28,8 @@ pub struct FakeLocks {
     pub converted: Vec<(LockId, u64)>,
     /// Whether flock requests wait instead of being granted.
     pub flock_waits: bool,
+    /// Whether another client has a group lock on each object.
+    pub others_group: bool,
     pub mds: Option<Arc<Export>>,
     pub osts: BTreeMap<u32, Arc<Export>>,
 }
@@ -50,8 +52,10 @@ impl FakeLocks {
     }
 
     pub fn enqueue(&mut self, ost: Option<u32>, lock: &Enqueue) -> Enqueued {
-        if !self.on && lock.flags.nowait {
-            let by = Conflict { client: 9, id: LockId(1), mode: Mode::Pw, policy: lock.policy };
+        let in_group = self.others_group && ost.is_some();
+        if (in_group || !self.on) && lock.flags.nowait {
+            let mode = if in_group { Mode::Group } else { Mode::Pw };
+            let by = Conflict { client: 9, id: LockId(1), mode, policy: lock.policy };
             return Enqueued::WouldBlock { by };
         }
         let id = self.grant(ost, lock.resource, lock.cookie);

@@ -10,7 +10,10 @@ use sheen_wire::{
     ost::{Allocate, ObjectAttr, Reply, Request, Seek},
 };
 
-use super::world::{Habits, Object, State, World};
+use super::{
+    locks::FakeLocks,
+    world::{Object, State, World},
+};
 
 const BLOCK: usize = 4096;
 
@@ -19,9 +22,13 @@ impl World {
     pub async fn hold(&self, ost: u32, request: &Request) {
         let writes = matches!(request, Request::Write { .. });
         let looks = matches!(request, Request::Read { .. } | Request::Attrs { .. } | Request::Seek { .. });
-        let waits =
-            |habits: &Habits| writes && (habits.hold || habits.disconnected == Some(ost)) || looks && habits.blind;
-        while waits(&self.state.lock().habits) {
+        let locks = matches!(request, Request::Enqueue { locks, .. } if locks.iter().any(|lock| !lock.flags.nowait));
+        let waits = |State { habits, locks: FakeLocks { others_group, .. }, .. }: &State| {
+            writes && (habits.hold || habits.disconnected == Some(ost))
+                || looks && habits.blind
+                || locks && *others_group
+        };
+        while waits(&self.state.lock()) {
             self.rt.sleep(Duration::from_millis(1)).await;
         }
     }
