@@ -50,6 +50,12 @@ pub fn sheen() -> PathBuf {
     path
 }
 
+/// Returns the path of a program that `scripts/tools.sh` has installed.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/bin").join(name);
+    path.canonicalize().ok()
+}
+
 /// Returns whether this machine allows FUSE mounts.
 pub fn can_mount() -> bool {
     fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()

@@ -1,18 +1,13 @@
 //! Test suites of other projects, run on the mount: pjdfstest and fsx. `scripts/test.sh` installs
 //! them.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{process::Command, time::Duration};
 
-use sheen_tests::{Fs, can_mount, is_root, run_within};
+use sheen_tests::{Fs, can_mount, is_root, run_within, tool};
 
 /// Cases of pjdfstest that fail, each with its reason in docs/semantics.md. The number may only go
 /// down.
 const PJDFSTEST_FAILING: &[&str] = &[];
-
-fn tool(name: &str) -> Option<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/tools/bin").join(name);
-    root.exists().then(|| root.canonicalize().expect("exists"))
-}
 
 #[test]
 fn pjdfstest_passes() {

@@ -20,7 +20,7 @@ use std::{
 use sheen_tests::{
     Mount, can_mount,
     cluster::Cluster,
-    is_root, sheen,
+    is_root, sheen, tool,
     wait::{eventually, let_pass},
 };
 
@@ -30,8 +30,8 @@ const MOUNTS: usize = 8;
 const ROUND_MAX: Duration = Duration::from_secs(300);
 
 /// Programs, each with its work. They repeat it until the file `stop` exists, and end with an error
-/// at the first failure. `$SHEEN`: the program.
-const PROGRAMS: [(&str, &str); 6] = [
+/// at the first failure. `$SHEEN`: the program. `$FSX`: fsx.
+const PROGRAMS: [(&str, &str); 7] = [
     (
         "git",
         "rm -rf repo && git init -q repo && cd repo && git config user.email a@b && git config user.name a
@@ -73,6 +73,7 @@ const PROGRAMS: [(&str, &str); 6] = [
         "rm -rf lab && mkdir lab && $SHEEN lab mdtest -n 100 -d lab/m >/dev/null &&
         $SHEEN lab ior -w -W -r -R -t 256k -b 4m -s 2 -o lab/ior >/dev/null",
     ),
+    ("fsx", "\"$FSX\" -N 2000 -S $RANDOM fsx >/dev/null"),
 ];
 
 /// A program that repeats its work.
@@ -88,6 +89,7 @@ impl Work {
         let script = format!("set -e -o pipefail; while [ ! -e stop ]; do\n{work}\necho round; done");
         let mut command = Command::new("bash");
         command.args(["-c", &script]).current_dir(at).env("SHEEN", sheen()).env("HOME", at);
+        command.env("FSX", tool("fsx").expect("it was looked up before"));
         command.stdin(Stdio::null()).stdout(out.try_clone().expect("a descriptor")).stderr(out);
         Work { name, child: command.spawn().expect("bash starts"), log }
     }
@@ -135,8 +137,8 @@ fn probe(dir: PathBuf, ends: Arc<AtomicBool>) -> JoinHandle<Vec<(Instant, Durati
 
 #[test]
 fn programs_on_eight_mounts_only_pause_while_servers_are_killed() {
-    if !can_mount() || !is_root() {
-        return println!("skipped: needs root and /dev/fuse");
+    if !can_mount() || !is_root() || tool("fsx").is_none() {
+        return println!("skipped: needs root, /dev/fuse and fsx (scripts/test.sh installs it)");
     }
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let cycles = number("SHEEN_SOAK_CYCLES").unwrap_or(20);
