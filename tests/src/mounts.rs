@@ -82,14 +82,21 @@ impl TwoMounts {
     }
 
     /// Returns the requests that all mounts have sent to the servers so far, by device and
-    /// operation. It leaves out statfs and ping, which mounts send periodically.
+    /// operation. It leaves out statfs, which mounts send periodically.
     #[track_caller]
     pub fn requests(&self) -> Counts {
-        let mut found = self.counters("mdc.{}-*.stats", "[reqs]");
-        found.extend(self.counters("osc.{}-*.stats", "[reqs]"));
-        found.extend(self.counters("dom.{}-*.stats", "[reqs]"));
-        found.retain(|name, _| !name.ends_with(" statfs") && !name.ends_with(" ping"));
+        let mut found = self.counters("mdc.{}-*.stats", "[usecs]");
+        found.extend(self.counters("osc.{}-*.stats", "[usecs]"));
+        found.extend(self.counters("dom.{}-*.stats", "[usecs]"));
+        // The first line of times is their sum.
+        found.retain(|name, _| !name.ends_with("_statfs") && !name.ends_with(" req_waittime"));
         found
+    }
+
+    /// Returns the operations that the MDT has counted so far. They distinguish opens from creates.
+    #[track_caller]
+    pub fn served(&self) -> Counts {
+        self.counters("mdt.{}-*.md_stats", "[usecs]")
     }
 
     /// Returns the kernel's requests that all mounts have executed so far, by mount and operation.

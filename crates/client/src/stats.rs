@@ -9,7 +9,8 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug)]
         pub enum Op { $(#[doc = $text] $op,)* }
 
-        /// Lustre's names and units, in the order of [`Op`].
+        /// Lustre's names and units, in Lustre's order, which is that of [`Op`]. Lustre has no
+        /// `lookup`.
         const COUNTERS: &[(&str, &str)] = &[$(($name, $unit),)*];
     };
 }
@@ -22,25 +23,25 @@ counters! {
     Open "open" "usecs", "open, with and without O_CREAT.";
     Close "close" "usecs", "The last close.";
     Seek "seek" "usecs", "lseek with SEEK_DATA or SEEK_HOLE.";
-    Readdir "readdir" "usecs", "readdir.";
-    Truncate "truncate" "usecs", "truncate.";
     Fsync "fsync" "usecs", "fsync and fdatasync.";
+    Readdir "readdir" "usecs", "readdir.";
     Setattr "setattr" "usecs", "setattr other than truncate.";
+    Truncate "truncate" "usecs", "truncate.";
+    Getattr "getattr" "usecs", "stat.";
     Fallocate "fallocate" "usecs", "fallocate.";
-    Mknod "mknod" "usecs", "mknod.";
     Link "link" "usecs", "link.";
     Unlink "unlink" "usecs", "unlink.";
     Symlink "symlink" "usecs", "symlink.";
     Mkdir "mkdir" "usecs", "mkdir.";
     Rmdir "rmdir" "usecs", "rmdir.";
+    Mknod "mknod" "usecs", "mknod.";
     Rename "rename" "usecs", "rename.";
     Statfs "statfs" "usecs", "statfs.";
-    Getattr "getattr" "usecs", "stat.";
-    Lookup "lookup" "usecs", "lookup of a name.";
     Setxattr "setxattr" "usecs", "setxattr.";
     Getxattr "getxattr" "usecs", "getxattr.";
     Listxattr "listxattr" "usecs", "listxattr.";
     Removexattr "removexattr" "usecs", "removexattr.";
+    Lookup "lookup" "usecs", "lookup of a name.";
 }
 
 /// The counters of a mount.

@@ -23,11 +23,11 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     let weak = Arc::downgrade(mdt);
     let (name, uuid) = (mdt.name.clone(), format!("{}_UUID", mdt.name));
     let lod = lod_name(mdt);
-    mdt.params.add_device("MDS", || Device { refcount: 3, ..Device::new("mds", "MDS", "MDS_uuid") });
+    mdt.params.add_device("MDS", || Device::new("mds", "MDS", "MDS_uuid"));
     mdt.params.add_device(&lod.clone(), move || Device::new("lod", &lod, &format!("{lod}_UUID")));
     mdt.params.add_device(&name.clone(), move || {
         let exports = weak.upgrade().map_or(0, |mdt| mdt.core.lock().exports.len());
-        Device { refcount: 1 + exports as u64, ..Device::new("mdt", &name, &uuid) }
+        Device::new("mdt", &name, &uuid).exports(exports as u64)
     });
 }
 

@@ -203,9 +203,8 @@ fn degraded(weak: &Weak<Ost>) -> Param {
 fn devices(ost: &Arc<Ost>, params: &Params) {
     params.add_device(OSS, || Device::new("ost", OSS, "OSS_uuid"));
     let (name, weak) = (ost.name.clone(), Arc::downgrade(ost));
-    params.add_device(&ost.name, move || Device {
-        refcount: 1 + read(&weak, Ost::exports),
-        ..Device::new(OST_KIND, &name, &format!("{name}_UUID"))
+    params.add_device(&ost.name, move || {
+        Device::new(OST_KIND, &name, &format!("{name}_UUID")).exports(read(&weak, Ost::exports))
     });
 }
 

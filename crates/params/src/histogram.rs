@@ -78,6 +78,14 @@ impl Buckets {
         self.0[bucket] += 1;
     }
 
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Buckets) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(count, more)| *count = count.saturating_add(*more));
+    }
+
     /// Returns the value that `per_mille` of all values do not exceed: 999 for the 99.9th
     /// percentile. Values are taken to be evenly spread inside a bucket, so the result is exact to
     /// a factor of 2. `None`: there are no values.

@@ -47,6 +47,7 @@ pub use labels::Labels;
 pub use param::{Param, ParamError};
 pub use registry::{Found, Node, Params, Set, TypedParam};
 pub use snapshot::{Sample, Snapshot};
+pub use spread::Spread;
 pub use stats::Stats;
 pub use value::{Unit, Value};
 pub use waits::{HOLDERS_MAX, Holder, WAITS_MAX, Wait, WaitKind, parse_waits, part_of, waits_text};

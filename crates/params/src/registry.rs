@@ -418,7 +418,7 @@ mod tests {
         refs.store(7, Relaxed);
         assert_eq!(
             params.devices().iter().map(|d| (&d.name[..], d.refcount)).collect::<Vec<_>>(),
-            [("MGS", 1), ("sheen-MDT0000", 7)]
+            [("MGS", 5), ("sheen-MDT0000", 7)]
         );
         params.remove_device("MGS");
         assert_eq!(params.devices().len(), 1);

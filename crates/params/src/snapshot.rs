@@ -45,6 +45,20 @@ impl Sample {
         Sample { buckets, ..Sample::of_count(name, unit, count) }
     }
 
+    /// Adds the values of `other`, which has the same unit.
+    pub fn merge(&mut self, other: &Sample) {
+        let both = |a: Option<u64>, b: Option<u64>, pick: fn(u64, u64) -> u64| match (a, b) {
+            (Some(a), Some(b)) => Some(pick(a, b)),
+            (a, b) => a.or(b),
+        };
+        self.count = self.count.saturating_add(other.count);
+        self.min = both(self.min, other.min, u64::min);
+        self.max = both(self.max, other.max, u64::max);
+        self.sum = both(self.sum, other.sum, u64::saturating_add);
+        self.sum_squares = both(self.sum_squares, other.sum_squares, u64::wrapping_add);
+        self.buckets.merge(&other.buckets);
+    }
+
     /// Returns a percentile of the values, as [`Buckets::percentile`], within their range.
     pub fn percentile(&self, per_mille: u64) -> Option<u64> {
         let found = self.buckets.percentile(per_mille)?;
@@ -152,6 +166,26 @@ mod tests {
         let odd = Sample { min: Some(5), max: Some(2), ..sample };
         assert_eq!(odd.percentile(500), Some(2), "a reader may see a new minimum before its maximum");
         assert_eq!(Sample::of_count("hits", "pages", 3).percentile(500), None);
+    }
+
+    #[test]
+    fn sample_merge_adds_values_and_keeps_extremes() {
+        let sample = |values: &[u64]| {
+            let histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.record(*value));
+            Sample {
+                min: values.iter().copied().min(),
+                max: values.iter().copied().max(),
+                sum: Some(values.iter().sum()),
+                sum_squares: Some(values.iter().map(|value| value * value).sum()),
+                ..Sample::of_buckets("open", "usecs", histogram.buckets())
+            }
+        };
+        let mut all = Sample::of_count("open", "usecs", 0);
+        all.merge(&sample(&[3, 4]));
+        all.merge(&sample(&[1000]));
+        assert_eq!(all, sample(&[3, 4, 1000]));
+        assert_eq!(all.line(6), "open   3 samples [usecs] 3 1000 1007 1000025\n");
     }
 
     #[test]

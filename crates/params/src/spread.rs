@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::snapshot::Sample;
 
 /// The smallest and largest of some values, their sum and the sum of their squares.
-pub(crate) struct Spread {
+pub struct Spread {
     /// `u64::MAX`: no value.
     min: AtomicU64,
     max: AtomicU64,
@@ -42,7 +42,7 @@ impl Spread {
         self.sum_squares.store(0, Relaxed);
     }
 
-    /// Returns a sample of `count` values, without a histogram.
+    /// Returns a sample of `count` values, without a histogram. Without a value the extremes are 0.
     pub fn sample(&self, name: &str, unit: &str, count: u64) -> Sample {
         let max = self.max.load(Relaxed);
         Sample {

@@ -134,7 +134,7 @@ fn a_first_open_is_one_request_to_the_mdt() {
         // Each pass takes a file that is not cached yet. Each kind of open has a directory of its
         // own.
         let next = |sub: usize, pass: usize| at.b(&name(sub + DIRS * (pass % (FILES / DIRS))));
-        let one = of([("lookup", 1)]);
+        let one = of([("mds_getattr_lock", 1)]);
         two.cost_settles("an open is one lookup", |pass| open(&next(3, pass)), |asked| to_mdt(asked) == one);
         let write = |pass| drop(rw(&next(4, pass)));
         two.cost_settles("so is one for writing", write, |asked| to_mdt(asked) == one);
@@ -156,9 +156,10 @@ fn a_first_open_is_one_request_to_the_mdt() {
                 to_mdt(&asked)
             };
             // The kernel looks the name up first.
-            let made = cost(&|| create(&name)) == of([("close", 1), ("create", 1), ("lookup", 1)]);
+            let made =
+                cost(&|| create(&name)) == of([("mds_close", 1), ("mds_getattr_lock", 1), ("mds_reint_open", 1)]);
             // The mount that created the file sends one open, and has the file cached afterwards.
-            let first = cost(&|| open(&at.b(&name))) == of([("close", 1), ("open", 1)]);
+            let first = cost(&|| open(&at.b(&name))) == of([("mds_close", 1), ("mds_reint_open", 1)]);
             made && first && cost(&|| open(&at.b(&name))).is_empty()
         });
     }
@@ -206,10 +207,10 @@ fn creates_in_a_new_directory_cost_one_request_each_and_batched_closes() {
             });
             println!("{asked:?}");
             let of_mdt = to_mdt(&asked);
-            let closes = of_mdt.get("close").is_some_and(|closes| *closes < 8);
+            let closes = of_mdt.get("mds_close").is_some_and(|closes| *closes < 8);
             // No OST gets a request.
             let is_mdt_alone = asked.keys().all(|what| what.contains("-mdc-"));
-            is_mdt_alone && closes && of_mdt.get("create") == Some(&10) && of_mdt.len() == 2
+            is_mdt_alone && closes && of_mdt.get("mds_reint_open") == Some(&10) && of_mdt.len() == 2
         });
         // The names in the directory are cached until another mount adds one.
         let (a, b) = (at.a(&format!("new{n}")), at.b(&format!("new{n}")));
@@ -372,8 +373,9 @@ fn small_files_read_in_order_are_fetched_in_batches() {
             n += 1;
             let asked = read_in_order(&two, layout, &format!("d{}.{n}", layout.len()), None);
             let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
-            println!("{layout}: {} reads and {} lookups: {asked:?}", of(" read"), of(" lookup"));
-            of(" read") + of(" lookup") < SMALL_FILES as u64 / 4
+            let (reads, lookups) = (of(" ost_read"), of(" mds_getattr_lock"));
+            println!("{layout}: {reads} reads and {lookups} lookups: {asked:?}");
+            reads + lookups < SMALL_FILES as u64 / 4
         });
     }
 }

@@ -85,7 +85,7 @@ fn data_version_flushes_writers_unless_n_is_given() {
         let before = two.requests();
         let is_same = version(options, &at.b("f")) == synced;
         let asked = between(&before, &two.requests());
-        (is_same, asked.iter().filter(|(name, _)| name.ends_with(" write")).map(|(_, n)| n).sum::<u64>())
+        (is_same, asked.iter().filter(|(name, _)| name.ends_with(" ost_write")).map(|(_, n)| n).sum::<u64>())
     };
     // A mount flushes dirty data by itself after a second. So try again if that happened in
     // between.
@@ -163,10 +163,16 @@ fn getsom_prints_the_size_only_while_the_file_lies_on_the_mdt() {
     assert_eq!(lfs("getsom -s", &at.b("plain")).code, 61);
 }
 
+/// Returns the requests of the mounts, and the operations that the MDT has counted.
+fn all_requests(two: &TwoMounts) -> Counts {
+    two.requests().into_iter().chain(two.served()).collect()
+}
+
 /// Returns the requests since `before` that create or write something.
 fn changes(two: &TwoMounts, before: &Counts) -> Vec<String> {
-    let makes = |name: &String| [" create", " write", " punch", " setxattr"].iter().any(|op| name.ends_with(op));
-    between(before, &two.requests()).into_keys().filter(makes).collect()
+    let changing = [" create", " ost_write", " ost_punch", " setxattr"];
+    let makes = |name: &String| changing.iter().any(|op| name.ends_with(op));
+    between(before, &all_requests(two)).into_keys().filter(makes).collect()
 }
 
 #[test]
@@ -176,7 +182,7 @@ fn migrate_to_a_layout_shorter_than_the_file_fails_and_copies_nothing() {
     fs::write(&path, noise(1, 3 * M + 1)).unwrap();
     File::open(&path).unwrap().sync_all().unwrap();
     setstripe("-E 2M -c 1", &at.a("ends"));
-    let (held, before) = (objects(&path), two.requests());
+    let (held, before) = (objects(&path), all_requests(&two));
     let copy = format!("--copy={}", at.a("ends").display());
     for (options, end) in
         [("-E 1M -c 1", M), ("-E 1M -c 1 -E 3M -c 2", 3 * M), (&copy, 2 * M), ("-E 64K -L mdt -E 2M", 2 * M)]
@@ -222,7 +228,7 @@ fn seventeenth_mirror_is_refused() {
     setstripe("-N2 -c 1", &at.a("two"));
     setstripe("-N16 -c 1", &at.a("full"));
     [at.a("f"), at.a("other")].iter().for_each(|path| File::open(path).unwrap().sync_all().unwrap());
-    let before = two.requests();
+    let before = all_requests(&two);
     for (line, name, code, what) in [
         ("setstripe -N17 -c 1", "new", 1, "at most 16 mirrors; ask for fewer with -N"),
         ("mirror create -N17", "new", 1, "at most 16 mirrors; ask for fewer with -N"),

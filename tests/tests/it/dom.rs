@@ -236,7 +236,7 @@ fn by_target(asked: &Counts) -> Counts {
     let mut sum = Counts::new();
     for (name, n) in asked {
         let (device, op) = name.split_once(' ').unwrap();
-        if op == "close" {
+        if op == "mds_close" {
             continue;
         }
         let target = ["-mdc-", "-MDT0000-dom-", "-OST"].into_iter().find(|t| device.contains(t)).unwrap();

@@ -119,7 +119,7 @@ impl<'a> Stage<'a> {
     /// statement about dirty data proves nothing.
     #[track_caller]
     fn assert_data_was_dirty(&self) {
-        let asked = of_kind(&between(&self.before, &self.two.requests()), " write");
+        let asked = of_kind(&between(&self.before, &self.two.requests()), " ost_write");
         let pieces = self.pieces.load(SeqCst);
         assert!(asked < pieces, "no data was dirty: {asked} requests for {pieces} writes");
     }
@@ -249,8 +249,9 @@ fn objects(fs: &Fs) -> usize {
 /// Returns the bytes that mounts have sent to OSTs in writes.
 fn sent(two: &TwoMounts) -> u64 {
     let text = two.param("osc.{}-*.stats");
-    let lines = text.lines().filter(|l| l.starts_with("write_bytes_sent"));
-    lines.filter_map(|l| l.rsplit_once(' ')).map(|(_, n)| n.parse::<u64>().unwrap()).sum()
+    // NAME COUNT samples [bytes] MIN MAX SUM SQUARES
+    let lines = text.lines().filter(|l| l.starts_with("write_bytes"));
+    lines.filter_map(|l| l.split_whitespace().nth(6)).map(|sum| sum.parse::<u64>().unwrap()).sum()
 }
 
 /// Returns the number of writes that OSTs have received, also while a mount is stopped. This
@@ -421,7 +422,8 @@ impl Small {
     /// Returns the number of write requests to the OSTs.
     fn writes(&self) -> u64 {
         let text = get_param(&format!("osc.{}-*.stats", self.fsname));
-        let counts = text.lines().filter_map(|l| l.strip_prefix("write ")).filter_map(|l| l.split_whitespace().next());
+        let counts =
+            text.lines().filter_map(|l| l.strip_prefix("ost_write ")).filter_map(|l| l.split_whitespace().next());
         counts.map(|n| n.parse::<u64>().unwrap()).sum()
     }
 

@@ -59,7 +59,8 @@ pub fn disconnected(params: &[(String, String)]) -> Vec<String> {
     let names = params.iter().filter_map(|(parameter, value)| {
         let name = parameter.strip_suffix(".state")?;
         let connection = CONNECTIONS.into_iter().find_map(|kind| name.strip_prefix(kind))?;
-        let is_lost = ["DISCONN", "CONNECTING"].iter().any(|state| value.contains(state));
+        // The lines after the first one are former states.
+        let is_lost = matches!(field(value, "current_state:"), Some("DISCONN" | "CONNECTING"));
         (is_lost && is_active(&format!("{name}.active"))).then(|| connection.to_owned())
     });
     names.collect()
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn deactivated_servers_do_not_count_as_disconnected() {
         let params = [
-            pair("osc.a-OST0000-osc-1.state", "current_state: FULL\n"),
+            pair("osc.a-OST0000-osc-1.state", "current_state: FULL\nstate_history:\n - [ 17, CONNECTING ]\n"),
             pair("osc.a-OST0001-osc-1.state", "current_state: DISCONN\n"),
             pair("osc.a-OST0002-osc-1.state", "current_state: CONNECTING\n"),
             pair("mdc.a-MDT0000-mdc-1.state", "current_state: DISCONN\n"),

@@ -207,14 +207,14 @@ fn list_param_prints_names_with_their_class() {
 #[test]
 fn dl_and_list_nids_merge_all_processes() {
     let p = processes();
-    let plain = "  0 UP osc sheen-OST0000-osc-ff00 a080 1\n  1 UP mgs MGS MGS 1\n";
+    let plain = "  0 UP osc sheen-OST0000-osc-ff00 a080 5\n  1 UP mgs MGS MGS 5\n";
     assert_eq!(lctl(&p, "dl").1, plain);
-    assert_eq!(lctl(&p, "dl -t").1, plain.replacen("1\n", "1 0@lo\n", 1));
+    assert_eq!(lctl(&p, "dl -t").1, plain.replacen("5\n", "5 0@lo\n", 1));
     let yaml = |peer| {
         format!(
             "devices:\n\
-             - index: 0\n  status: UP\n  type: osc\n  name: sheen-OST0000-osc-ff00\n  uuid: a080\n  refcount: 1\n{peer}\
-             - index: 1\n  status: UP\n  type: mgs\n  name: MGS\n  uuid: MGS\n  refcount: 1\n"
+             - index: 0\n  status: UP\n  type: osc\n  name: sheen-OST0000-osc-ff00\n  uuid: a080\n  refcount: 5\n{peer}\
+             - index: 1\n  status: UP\n  type: mgs\n  name: MGS\n  uuid: MGS\n  refcount: 5\n"
         )
     };
     assert_eq!(lctl(&p, "dl -y").1, yaml(""));

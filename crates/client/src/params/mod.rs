@@ -3,17 +3,19 @@
 //! Parameters hold weak references, so that they do not keep an unmounted file system alive. The
 //! parameters of a mount are removed when its [`Registered`] is dropped.
 
+mod connect_flags;
+mod import;
 mod import_stats;
 mod waits;
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use sheen_layout::{MDT_OST, STRIPE_SIZE_DEFAULT};
 use sheen_ldlm::client::Tunables;
 use sheen_params::{Device, Param, Params, Snapshot, Unit, waits_text};
-use sheen_rpc::{Import, ImportState, RPCS_IN_FLIGHT_LIMIT};
+use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT};
 use sheen_rt::Rt;
-use sheen_wire::{Errno, Protocol, StatFs, auth::Flavor, bulk::BULK_BYTES_MAX, mgs::TargetKind, mgs::target_name};
+use sheen_wire::{Errno, Protocol, StatFs, bulk::BULK_BYTES_MAX, mgs::TargetKind, mgs::target_name};
 
 use crate::{
     Client,
@@ -30,7 +32,9 @@ use crate::{
     writeback::MAX_DIRTY_MB_LIMIT,
 };
 
-use import_stats::{import_stats, import_stats_text};
+use connect_flags::ConnectFlags;
+use import::{ImportView, srpc_info, state_text, timeouts_text, unstable_stats};
+use import_stats::{import_stats, md_stats};
 use waits::waits;
 
 /// Maximum age of an unused lock in milliseconds: a day.
@@ -41,7 +45,7 @@ const LOCKLESS_WRITE_KB_LIMIT: u64 = 1 << 20;
 /// Registers the parameters and devices of a mount, except those of its OSTs.
 pub fn register_client(params: Params, client: &Arc<Client>) -> Registered {
     let (fsname, instance, uuid) = (&client.fsname, &client.instance, &client.uuid);
-    let lov = format!("{fsname}-clilov-{instance}");
+    let (lov, lmv) = (format!("{fsname}-clilov-{instance}"), format!("{fsname}-clilmv-{instance}"));
     let (mdc_dir, lov_dir, llite_dir) =
         (format!("mdc.{}", client.mdc.name()), format!("lov.{lov}"), format!("llite.{fsname}-{instance}"));
     register_mdc(&params, &mdc_dir, &client.mdc, &client.rt);
@@ -51,13 +55,14 @@ pub fn register_client(params: Params, client: &Arc<Client>) -> Registered {
     let mgc = client.mgc_name();
     params.add_device(&mgc, device("mgc", &mgc, uuid));
     params.add_device(&lov, device("lov", &lov, uuid));
+    params.add_device(&lmv, device("lmv", &lmv, uuid));
     let mdc = Arc::downgrade(&client.mdc);
     let (name, of) = (client.mdc.name().to_owned(), uuid.clone());
     params.add_device(client.mdc.name(), move || {
         import_device("mdc", &name, &of, true, mdc.upgrade().map(|m| m.import().clone()))
     });
     let locks_dir = format!("ldlm.namespaces.{}", client.mdc.name());
-    let devices = vec![mgc, lov, client.mdc.name().to_owned()];
+    let devices = vec![mgc, lov, lmv, client.mdc.name().to_owned()];
     Registered {
         params,
         lov: Arc::downgrade(&client.lov),
@@ -112,13 +117,9 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
     let import = |osc: &Osc| osc.import().clone();
     put("max_rpcs_in_flight", rpcs_in_flight(osc, import));
     put("checksums", checksums(osc, import));
-    put("import", text(osc, |osc| render_import(osc.import(), osc.name(), osc.active())));
-    put("srpc_info", text(osc, |osc| srpc_info(osc.import())));
-    put("state", text(osc, |osc| format!("current_state: {}\n", state_name(osc.import().state()))));
+    put("import", text(osc, |osc| ImportView::of(osc.import(), osc.name(), osc.active()).text()));
+    register_import(params, &dir, osc, import, rt);
     put("unstable_stats", text(osc, |osc| unstable_stats(osc.import().retained_bytes() as u64)));
-    let clock = rt.clone();
-    let stats = move |osc: &Osc| import_stats(&osc.import().stats(), clock.wall());
-    put("stats", counters(osc, stats, import_stats_text, |osc| osc.import().clear_stats()));
     let clock = rt.clone();
     let rpc_stats = move |osc: &Osc| osc.pages().snapshot(osc.import().stats().in_flight, clock.wall());
     let (get, clear) = read_and_clear(osc, rpc_stats, |osc| osc.pages().clear());
@@ -142,6 +143,25 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
         let osc = weak.upgrade();
         import_device("osc", &name, &uuid, osc.as_ref().is_some_and(|o| o.active()), osc.map(|o| o.import().clone()))
     });
+}
+
+/// Registers the parameters that show the state and the requests of an import.
+fn register_import<T: Send + Sync + 'static, P: Protocol>(
+    params: &Params,
+    dir: &str,
+    owner: &Arc<T>,
+    import: fn(&T) -> Arc<Import<P>>,
+    rt: &Rt,
+) {
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    put("connect_flags", text(owner, move |o| ConnectFlags::of_import(&import(o)).text()));
+    put("srpc_info", text(owner, move |o| srpc_info(&import(o))));
+    put("state", text(owner, move |o| state_text(import(o).state(), &import(o).state_history())));
+    let clock = rt.clone();
+    put("timeouts", text(owner, move |o| timeouts_text(import(o).stats().idle, clock.wall())));
+    let clock = rt.clone();
+    let requests = move |o: &T| import_stats::<P>(&import(o).stats(), clock.wall());
+    put("stats", counters(owner, requests, Snapshot::stats_text, move |o| import(o).clear_stats()));
 }
 
 /// Registers the parameters of request sizes, dirty data and grant.
@@ -184,14 +204,11 @@ fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
         ),
     );
     put("checksums", checksums(mdc, import));
-    put("import", text(mdc, |mdc| render_import(mdc.import(), mdc.name(), true)));
-    put("srpc_info", text(mdc, |mdc| srpc_info(mdc.import())));
-    put("state", text(mdc, |mdc| format!("current_state: {}\n", state_name(mdc.import().state()))));
-    for name in ["md_stats", "stats"] {
-        let clock = rt.clone();
-        let stats = move |mdc: &Mdc| import_stats(&mdc.import().stats(), clock.wall());
-        put(name, counters(mdc, stats, import_stats_text, |mdc| mdc.import().clear_stats()));
-    }
+    put("import", text(mdc, |mdc| ImportView::of(mdc.import(), mdc.name(), true).text()));
+    register_import(params, dir, mdc, import, rt);
+    let clock = rt.clone();
+    let operations = move |mdc: &Mdc| md_stats(&mdc.import().stats(), clock.wall());
+    put("md_stats", counters(mdc, operations, Snapshot::stats_text, |mdc| mdc.import().clear_stats()));
     put("active", Param::u64_ro(|| 1));
     register_space(params, dir, mdc, |mdc| mdc.space());
 }
@@ -397,38 +414,4 @@ fn import_device<P: Protocol>(
         device.status = "IN".into();
     }
     device
-}
-
-/// Renders `osc.*.unstable_stats`, as Lustre does.
-fn unstable_stats(bytes: u64) -> String {
-    format!("unstable_pages: {:>20}\nunstable_mb:    {:>10}\n", bytes.div_ceil(PAGE_BYTES), bytes >> 20)
-}
-
-fn state_name(state: ImportState) -> String {
-    format!("{state:?}").to_uppercase()
-}
-
-/// Returns the protection of the connection, if there is one, in Lustre's form. Over `lo` nothing
-/// needs protection.
-fn srpc_info<P: Protocol>(import: &Import<P>) -> String {
-    let over_lo = || (import.state() == ImportState::Full).then_some(Flavor::Null);
-    let flavor = import.flavor().or_else(over_lo).map_or_else(|| "<none>".to_owned(), |flavor| flavor.to_string());
-    format!("rpc flavor:      {flavor}\nbulk flavor:     {flavor}\n")
-}
-
-/// Renders `import` in Lustre's format, without the fields that Sheen does not have.
-fn render_import<P: Protocol>(import: &Import<P>, name: &str, active: bool) -> String {
-    let stats = import.stats();
-    let nids: Vec<String> = import.nids().iter().map(|nid| format!("\"{nid}\"")).collect();
-    let current = import.current_nid().map_or_else(|| "<none>".to_owned(), |nid| nid.to_string());
-    let flags = if active { "" } else { "IMPF_DEACTIVE" };
-    let mut out = String::from("import:\n");
-    let _ = writeln!(out, "    name: {name}\n    target: {}_UUID", import.target());
-    let _ = writeln!(out, "    state: {}", state_name(import.state()));
-    let _ = writeln!(out, "    connect_flags: {:#x}\n    import_flags: [ {flags} ]", import.features());
-    let _ = writeln!(out, "    connection:\n       failover_nids: [ {} ]", nids.join(", "));
-    let _ = writeln!(out, "       current_connection: \"{current}\"\n       connection_attempts: {}", stats.connects);
-    let _ = writeln!(out, "    rpcs:\n       inflight: {}\n       resent: {}", stats.in_flight, stats.resent);
-    let _ = writeln!(out, "    service_estimates:\n       network: {} usec", stats.round_trip.as_micros());
-    out
 }

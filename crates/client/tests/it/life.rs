@@ -356,10 +356,18 @@ fn set_param_takes_effect_and_get_param_reports_it() {
         assert_eq!(get("osc.*OST0000*.kbytestotal"), "4000");
         assert_eq!(get("llite.*.kbytesavail"), "6400");
         assert!(get("llite.*.stats").contains("write_bytes"));
-        assert!(get("osc.*OST0001*.stats").contains("write"));
+        let requests = get("osc.*OST0001*.stats");
+        for name in ["req_waittime ", "req_active ", "write_bytes ", "ost_write "] {
+            assert!(requests.lines().any(|line| line.starts_with(name)), "{name}: {requests}");
+        }
         assert!(get("osc.*OST0001*.rpc_stats").lines().any(|l| l.starts_with("16:")));
-        assert!(get("mdc.*.md_stats").contains("create"));
-        assert!(get("osc.*OST0000*.import").contains("state: FULL"));
+        assert!(get("mdc.*.md_stats").contains("intent_lock"));
+        assert!(get("mdc.*.stats").contains("mds_reint_open"));
+        let import = get("osc.*OST0000*.import");
+        assert!(import.contains("state: FULL") && import.contains("    write_data_averages:\n"), "{import}");
+        assert!(get("osc.*OST0000*.state").ends_with(", FULL ]\n"));
+        assert!(get("osc.*OST0000*.timeouts").starts_with("last reply : "));
+        assert!(get("mdc.*.connect_flags").contains("\noverstriping\n"));
         m.params.set("llite.*.stats", "clear").unwrap();
         assert!(!get("llite.*.stats").contains("write_bytes"));
     });

@@ -120,7 +120,7 @@ impl<P: Protocol> Inner<P> {
             return;
         }
         link.connecting = true;
-        link.state = ImportState::Connecting;
+        link.enter_state(ImportState::Connecting, self.net.rt().wall());
         drop(self.net.rt().spawn("rpc-connect", self.clone().connector()));
     }
 
@@ -254,7 +254,7 @@ impl<P: Protocol> Inner<P> {
             return false;
         }
         link.connecting = false;
-        link.state = ImportState::New;
+        link.enter_state(ImportState::New, self.net.rt().wall());
         true
     }
 
@@ -334,6 +334,7 @@ impl<P: Protocol> Inner<P> {
             let link = self.link.lock();
             (link.incarnation.is_some(), link.announced)
         };
+        self.stats.attempts.fetch_add(1, Ordering::Relaxed);
         let Connection { sender, mut receiver } = self.net.connect(addr).await?;
         let body = frame::to_body(&self.hello(reconnect)).map_err(io::Error::other)?;
         let hello = Frame { body: body.into(), ..Frame::new(Kind::Hello, 0) };
@@ -409,7 +410,7 @@ impl<P: Protocol> Inner<P> {
             if link.state == ImportState::Closed {
                 return;
             }
-            link.state = ImportState::Full;
+            link.enter_state(ImportState::Full, self.net.rt().wall());
             (link.nid, link.nid_last) = (Some(nid), Some(nid));
             link.features = welcome.features;
             link.recovered(welcome.incarnation);
@@ -460,7 +461,7 @@ impl<P: Protocol> Inner<P> {
         link.fail(&Cause::RecoveryBroke, |p| p.recovering());
         let lost = link.state != ImportState::Closed;
         if lost {
-            link.state = ImportState::Disconn;
+            link.enter_state(ImportState::Disconn, self.net.rt().wall());
         }
         drop(link);
         self.changed.notify_waiters();
@@ -481,7 +482,7 @@ impl<P: Protocol> Inner<P> {
             if link.state == ImportState::Closed {
                 return;
             }
-            link.state = ImportState::Closed;
+            link.enter_state(ImportState::Closed, self.net.rt().wall());
             link.nid = None;
             link.fail(&Cause::Closed, |_| true);
             link.connection.take()

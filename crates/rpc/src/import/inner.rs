@@ -88,6 +88,7 @@ impl<P: Protocol> Inner<P> {
         Inner {
             errors: ErrorLog::new(&config.target, net.rt().clone()),
             waits: Waits::new(net.rt().clone()),
+            stats: Stats::new(net.rt().wall()),
             net,
             client: config.client_uuid,
             target: config.target,
@@ -103,7 +104,6 @@ impl<P: Protocol> Inner<P> {
             connect_timeout: ms(params.connect_timeout_ms),
             recovery_timeout: ms(params.recovery_timeout_ms),
             ping_interval: ms(params.ping_interval_ms.max(1)),
-            stats: Stats::default(),
             last_committed: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             lo: RwLock::new(None),
@@ -123,7 +123,7 @@ impl<P: Protocol> Inner<P> {
     pub(super) fn set_state(&self, state: ImportState) {
         let mut link = self.link.lock();
         if link.state != ImportState::Closed {
-            link.state = state;
+            link.enter_state(state, self.net.rt().wall());
         }
     }
 

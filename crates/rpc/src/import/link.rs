@@ -10,7 +10,7 @@ use std::{
 use sheen_lnet::{Frame, Nid, Sender};
 use sheen_rt::Instant;
 use sheen_wire::{
-    OpId, Replays,
+    OpId, Replays, Time,
     auth::Role,
     frame::{FEATURE_OP_ID, FLAG_RESENT},
 };
@@ -23,6 +23,8 @@ const RESENDS_MAX: u32 = 16;
 /// Maximum number of incarnations of the server that a client remembers. A report about an earlier
 /// one could close a connection, and the client would reconnect.
 const MET_MAX: usize = 16;
+/// Number of changes of the state that are remembered, as in Lustre.
+const HISTORY_MAX: usize = 16;
 
 /// The state of an import; printed as Lustre does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,6 +61,8 @@ impl fmt::Display for ImportState {
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) state: ImportState,
+    /// The last changes of the state with their times of day, the earliest first.
+    history: VecDeque<(Time, ImportState)>,
     pub(super) nid: Option<Nid>,
     /// Address of the last connection; tried first. `None` after the addresses changed.
     pub(super) nid_last: Option<Nid>,
@@ -137,6 +141,20 @@ impl Link {
     /// A link that was never used. `budget`: the memory for retained changes.
     pub(super) fn new(budget: Arc<RetainedBudget>) -> Link {
         Link { retained: Retained::new(budget), ..Link::default() }
+    }
+
+    /// Changes the state. `now`: the time of day, for the history.
+    pub(super) fn enter_state(&mut self, state: ImportState, now: Time) {
+        self.state = state;
+        if self.history.len() == HISTORY_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back((now, state));
+    }
+
+    /// Returns the last changes of the state with their times of day, the earliest first.
+    pub(super) fn history(&self) -> Vec<(Time, ImportState)> {
+        self.history.iter().copied().collect()
     }
 
     /// Enters a request: assigns its xid, and puts into its header up to which xid all replies
@@ -321,6 +339,18 @@ mod tests {
             link.welcomed(incarnation, false);
         }
         assert_eq!((link.met.len(), link.met.back()), (MET_MAX, Some(&999)));
+    }
+
+    #[test]
+    fn state_history_has_the_last_changes() {
+        let mut link = Link::default();
+        for sec in 0..20 {
+            let state = if sec % 2 == 0 { ImportState::Connecting } else { ImportState::Full };
+            link.enter_state(state, Time { sec, nsec: 0 });
+        }
+        let history = link.history();
+        assert_eq!((history.len(), link.state), (HISTORY_MAX, ImportState::Full));
+        assert_eq!(history[0], (Time { sec: 4, nsec: 0 }, ImportState::Connecting));
     }
 
     #[test]

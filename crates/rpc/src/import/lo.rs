@@ -48,7 +48,8 @@ impl<P: Protocol> Inner<P> {
         }
         let former = lo.take();
         if link.state == ImportState::Full {
-            (link.state, link.nid) = (ImportState::Disconn, None);
+            link.enter_state(ImportState::Disconn, self.net.rt().wall());
+            link.nid = None;
         }
         drop((lo, link));
         drop(former);
@@ -75,6 +76,7 @@ impl<P: Protocol> Inner<P> {
         target: Arc<Target<P>>,
         lost: Arc<dyn Fn() + Send + Sync>,
     ) -> sheen_wire::Result<Arc<LoPeer<P>>> {
+        self.stats.attempts.fetch_add(1, Ordering::Relaxed);
         let generation = AtomicU64::new(self.net.generation());
         let session = target.attach(&self.hello(link.incarnation.is_some()), Nid::Lo, None)?;
         let callbacks = self.callbacks.get();
@@ -95,7 +97,7 @@ impl<P: Protocol> Inner<P> {
     /// Sends calls to `peer` from now on.
     pub(super) fn enter_lo(&self, link: &mut Link, peer: &Arc<LoPeer<P>>) {
         let welcome = &peer.session.welcome;
-        link.state = ImportState::Full;
+        link.enter_state(ImportState::Full, self.net.rt().wall());
         link.nid = Some(Nid::Lo);
         link.features = welcome.features;
         link.recovered(welcome.incarnation);

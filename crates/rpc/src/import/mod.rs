@@ -36,7 +36,7 @@ use std::{
 
 use sheen_lnet::{Net, Nid};
 use sheen_wire::{
-    Errno, Protocol,
+    Errno, Protocol, Time,
     auth::{Flavor, Role},
 };
 
@@ -120,6 +120,22 @@ impl<P: Protocol> Import<P> {
     pub fn state(&self) -> ImportState {
         self.inner.lo_peer();
         self.inner.link.lock().state
+    }
+
+    /// Returns the last 16 changes of the state with their times of day, the earliest first.
+    pub fn state_history(&self) -> Vec<(Time, ImportState)> {
+        self.inner.lo_peer();
+        self.inner.link.lock().history()
+    }
+
+    /// Returns the incarnation of the server at the last connection. `None`: there was none.
+    pub fn incarnation(&self) -> Option<u64> {
+        self.inner.link.lock().incarnation
+    }
+
+    /// Returns the number of evictions of this client by the server.
+    pub fn evictions(&self) -> u64 {
+        self.inner.link.lock().evictions()
     }
 
     /// Returns whether the target is disconnected: its connection is lost, or it could not be
@@ -270,12 +286,13 @@ impl<P: Protocol> Import<P> {
     /// Returns the statistics as of now.
     pub fn stats(&self) -> ImportStats {
         let slots = &self.inner.slots;
-        ImportStats { in_flight: slots.used(), in_flight_max: slots.used_max(), ..self.inner.stats.snapshot() }
+        let now = self.inner.net.rt().now();
+        ImportStats { in_flight: slots.used(), in_flight_max: slots.used_max(), ..self.inner.stats.snapshot(now) }
     }
 
     /// Resets the counts of requests.
     pub fn clear_stats(&self) {
-        self.inner.stats.clear();
+        self.inner.stats.clear(self.inner.net.rt().wall());
     }
 
     /// Returns the maximum number of requests under way.

@@ -100,11 +100,16 @@ impl<P: Protocol> ImportRequest<'_, P> {
         // The slots are closed with the import.
         let slot = inner.waits.track(&Awaited::Slot(op), pin!(slots.acquire())).await;
         let slot = slot.map_err(|_| inner.errors.error(op, None, Cause::Closed))?;
+        inner.stats.sending(slots.used());
         let started = inner.net.rt().now();
         let awaited = lock.unwrap_or(Awaited::Reply(op));
         let answer = inner.call(body, bulk, guarded, &awaited, &mut xid).await;
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
-        let took = inner.net.rt().now().since(started);
+        let now = inner.net.rt().now();
+        let took = now.since(started);
+        if matches!(answer, Ok(_) | Err(Cause::Answered(_))) {
+            inner.stats.replied(now);
+        }
         inner.stats.record(op, sent, received, took);
         if !waits_for_change {
             slow::client_request(&inner.target, op, took);

@@ -36,8 +36,12 @@ fn lo_call_completes_at_first_poll_without_a_copy() {
         assert_eq!((import.state(), import.current_nid()), (ImportState::Full, Some(Nid::Lo)));
         let stats = import.stats();
         let (name, op) = &stats.ops[1];
-        assert_eq!((*name, op.count, op.bytes_sent, op.bytes_received), ("write", 1, 1 << 20, 0));
-        assert_eq!((stats.ops[0].1.bytes_received, stats.in_flight, stats.in_flight_max), (1 << 20, 0, 1));
+        assert_eq!((*name, op.count, op.sent.sum, op.received.count), ("write", 1, Some(1 << 20), 0));
+        assert_eq!((stats.ops[0].1.received.sum, stats.in_flight, stats.in_flight_max), (Some(1 << 20), 0, 1));
+        assert_eq!((stats.active.count, stats.active.max, stats.attempts), (2, Some(1), 1));
+        assert!(stats.idle.is_some(), "the service has replied");
+        let states: Vec<ImportState> = import.state_history().into_iter().map(|(_, state)| state).collect();
+        assert_eq!((states, import.incarnation(), import.evictions()), (vec![ImportState::Full], Some(1), 0));
     });
 }
 

@@ -10,7 +10,7 @@ pub fn small_writes_are_sent_in_few_requests(on: &Stage<'_>) {
             let (data, name) = (noise(i as u64, piece * count), format!("f{i}.{piece}"));
             let file = on.create(&name, layout);
             let (start, begun) = (SystemTime::now(), Instant::now());
-            let asked = on.costs(" write", || on.write_in(piece, &file, &data, 0));
+            let asked = on.costs(" ost_write", || on.write_in(piece, &file, &data, 0));
             let aged = aged(begun);
             let end = SystemTime::now();
             let seen = fs::metadata(on.b(&name)).unwrap();
@@ -44,7 +44,7 @@ pub fn split_write_tails_cost_few_requests_and_callbacks(on: &Stage<'_>) {
     let write = |file: &File, i: usize| file.write_all_at(&data[i * BLOCK..][..BLOCK], (i * BLOCK) as u64).unwrap();
     let alone = on.create("alone", LAYOUTS[0]);
     let begun = Instant::now();
-    let asked = on.costs(" write", || (0..COUNT - 1).for_each(|i| write(&alone, i)));
+    let asked = on.costs(" ost_write", || (0..COUNT - 1).for_each(|i| write(&alone, i)));
     assert!(asked < COUNT as u64 + 8 + aged(begun), "{asked} requests for {COUNT} writes of a writer by itself");
     let (a, b) = (on.create("shared", LAYOUTS[0]), rw(&on.b("shared")));
     let callbacks = counted(on.two, "ldlm_bl_callback");
@@ -87,7 +87,7 @@ pub fn overwrites_in_any_order_leave_the_last_data(on: &Stage<'_>) {
         file.write_all_at(&want, 0).unwrap();
         for round in 0..3 {
             let begun = Instant::now();
-            let asked = on.costs(" write", || {
+            let asked = on.costs(" ost_write", || {
                 for i in 0..2000 {
                     let (at, len) = (rng.usize(..SPACE - 9000), rng.usize(1..9000));
                     let bytes = noise(round << 20 | i, len);
@@ -119,7 +119,7 @@ pub fn stat_elsewhere_sees_each_write_without_a_flush(on: &Stage<'_>) {
         let open = File::open(on.b(&name)).unwrap();
         let (callbacks, glimpses) = (counted(on.two, "ldlm_bl_callback"), counted(on.two, "ldlm_gl_callback"));
         let begun = Instant::now();
-        let asked = on.costs(" write", || {
+        let asked = on.costs(" ost_write", || {
             for i in 40..40 + WRITES {
                 grow(i);
                 let len = (i + 1) * PIECE as u64;
@@ -501,9 +501,9 @@ pub fn writeback_0_sends_each_write_at_once(on: &Stage<'_>) {
     let file = on.create("f", "-c 1");
     let data = noise(1, 100 * PIECE);
     let write = |_| on.write_in(PIECE, &file, &data, 0);
-    on.two.cost_settles("each write is a request", write, |asked| of_kind(asked, " write") == 100);
+    on.two.cost_settles("each write is a request", write, |asked| of_kind(asked, " ost_write") == 100);
     assert_eq!(on.dirty_bytes(), 0);
     same(&all(&on.b("f")), &data, "B");
     set(on.two, "llite.{}-*.writeback=1");
-    on.two.cost_settles("with write-back, writes share requests", write, |asked| of_kind(asked, " write") < 20);
+    on.two.cost_settles("with write-back, writes share requests", write, |asked| of_kind(asked, " ost_write") < 20);
 }
