@@ -14,7 +14,7 @@ pub struct Device {
     pub name: String,
     /// The target's or the client's uuid.
     pub uuid: String,
-    /// Number of references, as Lustre counts them: a constant of the type, and two for each export.
+    /// Number of references, as Lustre counts them: a constant of the type, and two per export.
     pub refcount: u64,
     /// NID of its other end, if it has one. `lctl dl -t` shows it.
     pub peer: Option<String>,

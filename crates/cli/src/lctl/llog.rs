@@ -2,8 +2,8 @@
 //! Lustre's configuration logs.
 //!
 //! The log `params` contains the permanent settings. They apply to all file systems of the MGS. The
-//! log `FSNAME-client` contains the pools of a file system. The records show the present state:
-//! Sheen stores no history.
+//! log `FSNAME-client` contains the targets and the pools of a file system, as a mount uses them.
+//! The records show the present state: Sheen stores no history.
 
 use std::io;
 
@@ -37,7 +37,10 @@ pub fn print(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let fsname = log.strip_suffix(CLIENT).filter(|fsname| mgs.fsnames.iter().any(|known| known == fsname));
     let text = match fsname {
         _ if is_params => mgs::values(&permanent::param(&mgs), tool).concat(),
-        Some(fsname) => records(fsname, &pool::pools_of(fsname, tool).into_iter().next().unwrap_or_default()),
+        Some(fsname) => {
+            let targets = mgs::values(&format!("mgs.*.targets.{fsname}"), tool).concat();
+            records(fsname, &targets, &pool::pools_of(fsname, tool).into_iter().next().unwrap_or_default())
+        }
         None => {
             writeln!(tool.err, "llog_print: no log '{log}': 'lctl llog_catlist' lists the logs")?;
             return Ok(Errno::ENOENT.0);
@@ -68,9 +71,14 @@ pub fn catlist(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     Ok(0)
 }
 
-/// Returns the records that make the pools of a file system, one per line.
-fn records(fsname: &str, pools: &[Pool]) -> String {
+/// Returns the records that make the targets and the pools of a file system, one per line.
+/// `targets`: the MGS's parameter of that name.
+fn records(fsname: &str, targets: &str, pools: &[Pool]) -> String {
     let mut events = Vec::new();
+    for kind in ["lov", "lmv"] {
+        events.push(format!("event: attach, device: {fsname}-cli{kind}, type: {kind}, UUID: {fsname}-cli{kind}_UUID"));
+    }
+    targets.lines().for_each(|line| events.extend(target_events(fsname, line).unwrap_or_default()));
     for pool in pools {
         let of = format!("device: {fsname}-clilov, fsname: {fsname}, pool: {}", pool.name);
         events.push(format!("event: new_pool, {of}"));
@@ -80,6 +88,32 @@ fn records(fsname: &str, pools: &[Pool]) -> String {
         }
     }
     (1..).zip(events).map(|(index, event)| format!("- {{ index: {index}, {event} }}\n")).collect()
+}
+
+/// Returns the events that make a target. `line`: its name, its uuid and its NIDs. `None`: it was
+/// removed. Its first NID is that of the server; the others are those for a failover.
+fn target_events(fsname: &str, line: &str) -> Option<Vec<String>> {
+    let mut words = line.split(' ');
+    let (target, nids) = (words.next()?, words.nth(1)?);
+    let (_, index) = target.rsplit_once('-')?;
+    let (is_mdt, digits) = (index.starts_with("MDT"), index.get("MDT".len()..)?);
+    let (index, nids) =
+        (u32::from_str_radix(digits, 16).ok()?, nids.split(',').filter(|nid| !["", "removed"].contains(nid)));
+    let nids: Vec<&str> = nids.collect();
+    let first = nids.first()?;
+    let (kind, owner) = if is_mdt { ("mdc", "clilmv") } else { ("osc", "clilov") };
+    let device = format!("{target}-{kind}");
+    let mut events: Vec<String> = nids.iter().map(|nid| format!("event: add_uuid, nid: {nid}, node: {nid}")).collect();
+    events.push(format!("event: attach, device: {device}, type: {kind}, UUID: {fsname}-{owner}_UUID"));
+    events.push(format!("event: setup, device: {device}, UUID: {target}_UUID, node: {first}"));
+    events.extend(nids[1..].iter().map(|nid| format!("event: add_conn, device: {device}, node: {nid}")));
+    events.push(match is_mdt {
+        true => format!(
+            "event: add_mdc, device: {fsname}-{owner}, mdt: {target}_UUID, index: {index}, gen: 1, UUID: {device}_UUID"
+        ),
+        false => format!("event: add_osc, device: {fsname}-{owner}, ost: {target}_UUID, index: {index}, gen: 1"),
+    });
+    Some(events)
 }
 
 /// Returns the index of a record.
@@ -97,14 +131,37 @@ mod tests {
         let pools = pools.map(|(name, osts)| Pool { name: name.into(), osts });
         let of = |pool: &str| format!("device: sheen-clilov, fsname: sheen, pool: {pool}");
         let want = [
-            format!("- {{ index: 1, event: new_pool, {} }}", of("flash")),
-            format!("- {{ index: 2, event: add_pool, {}, ost: sheen-OST0000_UUID }}", of("flash")),
-            format!("- {{ index: 3, event: add_pool, {}, ost: sheen-OST0002_UUID }}", of("flash")),
-            format!("- {{ index: 4, event: new_pool, {} }}", of("empty")),
+            format!("- {{ index: 3, event: new_pool, {} }}", of("flash")),
+            format!("- {{ index: 4, event: add_pool, {}, ost: sheen-OST0000_UUID }}", of("flash")),
+            format!("- {{ index: 5, event: add_pool, {}, ost: sheen-OST0002_UUID }}", of("flash")),
+            format!("- {{ index: 6, event: new_pool, {} }}", of("empty")),
         ];
-        let text = records("sheen", &pools);
-        assert_eq!(text.lines().collect::<Vec<_>>(), want);
-        assert_eq!(text.lines().filter_map(index_of).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let text = records("sheen", "", &pools);
+        assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), want);
+        assert_eq!(text.lines().filter_map(index_of).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         assert_eq!(index_of("- { event: x }"), None);
+    }
+
+    #[test]
+    fn records_make_targets_in_lustre_form() {
+        let targets = "a-b-MDT0000 u1 10.0.0.1@tcp\na-b-OST0001 u2 removed\na-b-OST000a u3 10.0.0.2@tcp,10.0.0.3@tcp\n";
+        let want = "\
+- { index: 1, event: attach, device: a-b-clilov, type: lov, UUID: a-b-clilov_UUID }
+- { index: 2, event: attach, device: a-b-clilmv, type: lmv, UUID: a-b-clilmv_UUID }
+- { index: 3, event: add_uuid, nid: 10.0.0.1@tcp, node: 10.0.0.1@tcp }
+- { index: 4, event: attach, device: a-b-MDT0000-mdc, type: mdc, UUID: a-b-clilmv_UUID }
+- { index: 5, event: setup, device: a-b-MDT0000-mdc, UUID: a-b-MDT0000_UUID, node: 10.0.0.1@tcp }
+- { index: 6, event: add_mdc, device: a-b-clilmv, mdt: a-b-MDT0000_UUID, index: 0, gen: 1, UUID: a-b-MDT0000-mdc_UUID }
+- { index: 7, event: add_uuid, nid: 10.0.0.2@tcp, node: 10.0.0.2@tcp }
+- { index: 8, event: add_uuid, nid: 10.0.0.3@tcp, node: 10.0.0.3@tcp }
+- { index: 9, event: attach, device: a-b-OST000a-osc, type: osc, UUID: a-b-clilov_UUID }
+- { index: 10, event: setup, device: a-b-OST000a-osc, UUID: a-b-OST000a_UUID, node: 10.0.0.2@tcp }
+- { index: 11, event: add_conn, device: a-b-OST000a-osc, node: 10.0.0.3@tcp }
+- { index: 12, event: add_osc, device: a-b-clilov, ost: a-b-OST000a_UUID, index: 10, gen: 1 }
+";
+        assert_eq!(records("a-b", targets, &[]), want);
+        for odd in ["", "a", "a-b-OST0000", "a-b-OST0000 u", "a-b-OST0000 u ", "OST 1 2", "a-é 1 2", "a-OSTx 1 2"] {
+            assert_eq!(target_events("a-b", odd).unwrap_or_default(), [""; 0], "{odd}");
+        }
     }
 }

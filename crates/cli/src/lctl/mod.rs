@@ -27,12 +27,14 @@ mod pool;
 mod processes;
 mod refused;
 mod set_here;
+mod shown;
 mod tool;
 mod usage;
 mod which_nid;
 
+use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use sheen_control::Request;
 use sheen_wire::Errno;
@@ -54,10 +56,11 @@ const FSNAME_COMMANDS: [&str; 8] =
 /// commands of standard input. Returns the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    let colors = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
     let processes = Running::new(sheen_control::sockets, scaled(sheen_control::GREETING_TIMEOUT))
         .with_closed(sheen_control::is_closed);
-    let mut tool = Tool { processes: &processes, fsname: None, device: None, out: &mut out, err: &mut err };
+    let mut tool = Tool { processes: &processes, fsname: None, device: None, colors, out: &mut out, err: &mut err };
     let code = if args.is_empty() { command_lines::run(&mut tool) } else { run(&args, &mut tool) };
     match (code, out.flush()) {
         // The reader has seen enough and closed the pipe, as `head` does.

@@ -8,11 +8,12 @@ use sheen_wire::Errno;
 
 use super::options::{self, FSNAME, ParsedArgs};
 use super::set_here::{SetHere, first, set_here, slashes};
+use super::shown::{self, BLUE, RESET, Row};
 use super::{json, permanent, tool::Tool, usage};
 use crate::lfs::getopt::{self, Long, Spec, Value};
 
 const GET: Spec = Spec {
-    short: "nNFRtwyHprlLmM",
+    short: "nNFRtwyHprlLmMbc:o",
     long: &getopt::join::<{ GET_LONG.len() + COMMON_LONG.len() }>(GET_LONG, COMMON_LONG),
 };
 const GET_LONG: &[Long] = &[
@@ -21,13 +22,14 @@ const GET_LONG: &[Long] = &[
     ("only-tunable", Value::No, "t"),
     ("yaml", Value::No, "y"),
     ("header", Value::No, "H"),
+    ("color", Value::Required, "c"),
     ("json", Value::No, "json"),
 ];
 const LIST: Spec = Spec {
-    short: "FRDwprlLmM",
+    short: "FRDwprlLmMbc::o",
     long: &getopt::join::<{ LIST_LONG.len() + COMMON_LONG.len() }>(LIST_LONG, COMMON_LONG),
 };
-const LIST_LONG: &[Long] = &[("dir-only", Value::No, "D")];
+const LIST_LONG: &[Long] = &[("dir-only", Value::No, "D"), ("color", Value::Optional, "c")];
 /// The long options of both `get_param` and `list_param`. There are neither links nor unreadable
 /// parameters.
 const COMMON_LONG: &[Long] = &[
@@ -40,15 +42,18 @@ const COMMON_LONG: &[Long] = &[
     ("no-links", Value::No, "L"),
     ("merge", Value::No, "m"),
     ("no-merge", Value::No, "M"),
+    ("dshbak", Value::No, "b"),
+    ("module", Value::No, "o"),
     FSNAME,
 ];
 const SET: Spec = Spec {
-    short: "nPdF",
+    short: "nPdFC::",
     long: &[
         ("no-name", Value::No, "n"),
         ("permanent", Value::No, "P"),
         ("delete", Value::No, "d"),
         ("file", Value::No, "F"),
+        ("client", Value::Optional, "C"),
         FSNAME,
     ],
 };
@@ -62,6 +67,10 @@ const DEPTH_MAX: usize = 6;
 /// The output cannot be written.
 pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = patterns("get_param", &GET, args, tool)? else { return Ok(usage::EXIT) };
+    let Some(colors) = shown::colors(&given, tool) else { return options::wrong("get_param", tool) };
+    if given.has("o") {
+        return shown::no_modules("get_param", &given, tool);
+    }
     if given.has("json") {
         return get_json(&given, tool);
     }
@@ -76,8 +85,11 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         if !given.has("M") {
             found.dedup();
         }
-        let mut wanted = found.iter().filter(|f| f.writable || !only_writable(&given));
-        wanted.try_for_each(|f| show(f, &given, tool.out))?;
+        found.retain(|f| f.writable || !only_writable(&given));
+        let rows = shown::rows(found, &given);
+        // The values of a group have one name.
+        let mut wanted = rows.iter().filter(|row| row.first.is_none() || !given.has("N"));
+        wanted.try_for_each(|row| show(row, &given, colors, tool.out))?;
     }
     Ok(code)
 }
@@ -142,12 +154,13 @@ fn only_writable(given: &ParsedArgs) -> bool {
     given.has("w") || given.has("t")
 }
 
-fn show(found: &Found, given: &ParsedArgs, out: &mut dyn Write) -> io::Result<()> {
-    let Found { name, value, writable } = found;
+fn show(row: &Row, given: &ParsedArgs, colors: bool, out: &mut dyn Write) -> io::Result<()> {
+    let Found { name, writable, .. } = &row.found;
     let name = shown_name(name, given);
     let class = if given.has("F") && *writable { "=" } else { "" };
-    let value = value.strip_suffix('\n').unwrap_or(value);
-    let lines = value.contains('\n') || found.value.ends_with('\n');
+    let all = row.value(colors);
+    let value = all.strip_suffix('\n').unwrap_or(&all);
+    let lines = all.contains('\n');
     match (given.has("N"), given.has("n"), given.has("y")) {
         (true, _, _) => writeln!(out, "{name}{class}"),
         (_, true, _) => writeln!(out, "{value}"),
@@ -177,6 +190,12 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     if given.has("d") && given.has("F") {
         writeln!(tool.err, "set_param: -d cannot be combined with -F")?;
         return options::wrong("set_param", tool);
+    }
+    if given.has("C") {
+        let errno = Errno::EOPNOTSUPP;
+        writeln!(tool.err, "error: set_param: -C: {errno}: clients store no settings of their own")?;
+        writeln!(tool.err, "use 'lctl set_param -P' on the MGS, or run 'lctl set_param' after each mount")?;
+        return Ok(errno.0);
     }
     if given.has("d") && !given.has("P") {
         writeln!(tool.err, "warning: setting '-P' option with '-d'")?;
@@ -213,14 +232,21 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
 /// The output cannot be written.
 pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = patterns("list_param", &LIST, args, tool)? else { return Ok(usage::EXIT) };
+    let Some(colors) = shown::colors(&given, tool) else { return options::wrong("list_param", tool) };
+    if given.has("o") {
+        return shown::no_modules("list_param", &given, tool);
+    }
     let mut code = 0;
     for pattern in &given.rest {
         let nodes = |reply| if let Reply::Nodes(nodes) = reply { Some(nodes) } else { None };
         let request = |pattern| Request::List { pattern };
         let (mut nodes, error): (Vec<Node>, _) = ask("list_param", pattern, &given, tool, request, nodes)?;
         code = error.map_or(code, |error| first(code, error));
+        if given.has("b") {
+            nodes.iter_mut().for_each(|node| node.name = shown::group_name(&node.name));
+        }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        if !given.has("M") {
+        if !given.has("M") || given.has("b") {
             nodes.dedup_by(|a, b| a.name == b.name);
         }
         for node in nodes.iter().filter(|node| is_listed(node, &given)) {
@@ -229,7 +255,12 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
                 true if node.writable => "=",
                 _ => "",
             };
-            writeln!(tool.out, "{}{class}", shown_name(&node.name, &given))?;
+            let name = shown_name(&node.name, &given);
+            if colors && node.dir {
+                writeln!(tool.out, "{BLUE}{name}{class}{RESET}")?;
+            } else {
+                writeln!(tool.out, "{name}{class}")?;
+            }
         }
     }
     Ok(code)

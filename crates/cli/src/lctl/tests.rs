@@ -42,7 +42,9 @@ impl Processes for Fakes<'_> {
 /// Runs a command line. Returns exit code, output and errors.
 pub(super) fn run_with(processes: &dyn Processes, args: &[String]) -> (i32, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(args, &mut Tool { processes, fsname: None, device: None, out: &mut out, err: &mut err }).unwrap();
+    let code =
+        run(args, &mut Tool { processes, fsname: None, device: None, colors: false, out: &mut out, err: &mut err })
+            .unwrap();
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
@@ -205,6 +207,42 @@ fn list_param_prints_names_with_their_class() {
 }
 
 #[test]
+fn dshbak_groups_targets_and_color_marks_differences() {
+    let p = processes();
+    let get = |line: &str| lctl(&p, line).1;
+    let name = "osc.sheen-OST*-osc-ff00.max_rpcs_in_flight";
+    assert_eq!(get("get_param -b osc.*.max_rpcs_in_flight"), format!("{name}=8\n"));
+    assert_eq!(lctl(&p, "set_param -n osc.*OST0001*.max_rpcs_in_flight=80").0, 0);
+    assert_eq!(get("get_param --dshbak osc.*.max_rpcs_in_flight"), format!("{name}=8\n{name}=80\n"));
+    let red = format!("{name}=8\n{name}=8\x1b[91m0\x1b[0m\n");
+    assert_eq!(get("get_param --dshbak --color always osc.*.max_rpcs_in_flight"), red);
+    assert_eq!(get("get_param -b -c yes -n osc.*.max_rpcs_in_flight"), "8\n8\x1b[91m0\x1b[0m\n");
+    assert_eq!(get("get_param -b -N osc.*.max_rpcs_in_flight"), format!("{name}\n"));
+    assert_eq!(get("get_param --color=never version"), get("get_param version"));
+    assert_eq!((lctl(&p, "get_param -c blue version").0, lctl(&p, "list_param --color=blue version").0), (4, 4));
+    assert_eq!(get("list_param -b osc.*.*"), format!("{name}\n"));
+    assert_eq!(
+        get("list_param --color osc.* version"),
+        "\x1b[94mosc.sheen-OST0000-osc-ff00\x1b[0m\n\
+         \x1b[94mosc.sheen-OST0001-osc-ff00\x1b[0m\nversion\n"
+    );
+}
+
+#[test]
+fn options_for_kernel_modules_and_client_settings_are_refused() {
+    let p = processes();
+    for command in ["get_param --module", "list_param -o"] {
+        let (code, out, err) = lctl(&p, &format!("{command} version"));
+        assert_eq!((code, out.as_str()), (2, ""));
+        assert!(err.contains("param_path 'version': No such file or directory\nSheen has no kernel modules"), "{err}");
+    }
+    for option in ["-C", "-Csheen", "--client=sheen"] {
+        let (code, out, err) = lctl(&p, &format!("set_param {option} osc.*.max_rpcs_in_flight=9"));
+        assert!((code, out.as_str()) == (95, "") && err.contains("use 'lctl set_param -P' on the MGS"), "{err}");
+    }
+}
+
+#[test]
 fn dl_and_list_nids_merge_all_processes() {
     let p = processes();
     let plain = "  0 UP osc sheen-OST0000-osc-ff00 a080 5\n  1 UP mgs MGS MGS 5\n";
@@ -360,7 +398,8 @@ fn interactive_lctl_queries_processes_again_that_did_not_answer() {
     let processes = Running::new(|| control::sockets_in(dir.path()), Duration::from_secs(3));
     let execute = || {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut tool = Tool { processes: &processes, fsname: None, device: None, out: &mut out, err: &mut err };
+        let mut tool =
+            Tool { processes: &processes, fsname: None, device: None, colors: false, out: &mut out, err: &mut err };
         assert_eq!(tool.execute(&["list_nids".into()]).unwrap(), 0);
         assert_eq!(out, b"127.0.0.1@tcp\n");
         String::from_utf8(err).unwrap()
@@ -432,7 +471,8 @@ fn deactivate_sets_active_of_one_connection_by_name_or_number() {
     // In interactive mode, `device` selects the connection of the commands that follow.
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let processes = Fakes(&mount);
-    let mut tool = Tool { processes: &processes, fsname: None, device: None, out: &mut out, err: &mut err };
+    let mut tool =
+        Tool { processes: &processes, fsname: None, device: None, colors: false, out: &mut out, err: &mut err };
     let mut execute = |line: &str| tool.execute(&line.split(' ').map(OsString::from).collect::<Vec<_>>()).unwrap();
     let codes = ["device sheen-OST0000-osc-ff00", "activate", "device $sheen-OST0001-osc-ff00", "deactivate"];
     assert_eq!(codes.map(&mut execute), [0; 4]);

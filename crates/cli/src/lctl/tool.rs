@@ -14,6 +14,8 @@ pub struct Tool<'a> {
     pub fsname: Option<String>,
     /// The device that the command `device` selected, in interactive mode.
     pub device: Option<String>,
+    /// Whether colours are shown, unless an option says otherwise.
+    pub colors: bool,
     /// Standard output.
     pub out: &'a mut dyn Write,
     /// Standard error.

@@ -18,7 +18,7 @@ it reads commands from standard input, one per line.
   list_nids    network identifiers of this machine
   ping         whether a server answers
   which_nid    the nearest of several NIDs
-  llog_print   permanent settings, or pools; llog_catlist lists the logs
+  llog_print   permanent settings, or targets and pools; llog_catlist lists the logs
   del_ost      remove an OST from a file system for good
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
   nodemap_add  rules for the clients at some addresses, or with some keys; nodemap_activate,
@@ -55,9 +55,10 @@ const GET_PARAM: &str = "\
 get the Lustre or LNET parameter
 get value of Lustre or LNet parameter(s) from specified path,
 which can contain shell-style filename patterns.
-usage: get_param [--classify|-F] [--header|-H] [--links|-l] [--no-links|-L]
+usage: get_param [--dshbak|-b] [--color|-c auto|always|never] [--classify|-F]
+                 [--header|-H] [--links|-l] [--no-links|-L]
                  [--merge|-m] [--no-merge|-M] [--no-name|-n] [--only-name|-N]
-                 [--path|-p] [--readable|-r] [--recursive|-R]
+                 [--module|-o] [--path|-p] [--readable|-r] [--recursive|-R]
                  [--only-tunable|-t] [--writable|-w] [--yaml|-y]
                  [--json] [--fsname NAME]
                  PARAM1 [PARAM2 ...]
@@ -82,8 +83,9 @@ usage: set_param [--no-name|-n] [--permanent|-P] [--fsname NAME]
 const LIST_PARAM: &str = "\
 list the Lustre or LNET parameter names
 which can contain shell-style filename patterns.
-usage: list_param [--classify|-F] [--dir-only|-D] [--links|-l] [--no-links|-L]
-                  [--merge|-m] [--no-merge|-M] [--path|-p] [--readable|-r]
+usage: list_param [--dshbak|-b] [--color|-c[auto|always|never]] [--classify|-F]
+                  [--dir-only|-D] [--links|-l] [--no-links|-L] [--merge|-m]
+                  [--no-merge|-M] [--module|-o] [--path|-p] [--readable|-r]
                   [--recursive|-R] [--writable|-w] [--fsname NAME]
                   PARAM1 [PARAM2 ...]
 
@@ -95,7 +97,7 @@ usage: conf_param [--delete|-d] <target.keyword=val>
   -d  Delete the permanent setting from the configuration.
 ";
 const LLOG_PRINT: &str = "\
-print the permanent settings (set_param -P), or the pools of a file system
+print the permanent settings (set_param -P), or the targets and pools of a file system
 usage: [--device MGS | --fsname NAME] llog_print [--start INDEX] [--end INDEX] {params|FSNAME-client}
 ";
 const LLOG_CATLIST: &str = "\

@@ -1,7 +1,7 @@
 //! Masks: values that differ from run to run or from host to host (ids, free space, times,
 //! addresses) are replaced before two answers are compared. Spacing and widths of columns stay.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
@@ -75,6 +75,16 @@ static COMPONENTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     ];
     all.iter().map(|(r, to)| (regex(r), *to)).collect()
 });
+/// The number, the references of targets, and the NID of the other end in lists of devices. A
+/// client may use another address than the recorded one. The recorded servers had more clients.
+static DEVICES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let all = [
+        (r"(?m)^ *\d+ (UP|IN) ", "# ${1} "),
+        (r"(?m)^(# UP (?:mdt|obdfilter) \S+ \S+) \d+", "${1} #"),
+        (r"(?m) (?:0@lo|<nid>)$", " <peer>"),
+    ];
+    all.iter().map(|(r, to)| (regex(r), *to)).collect()
+});
 static ALL: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| MASKS.iter().map(|(r, to)| (regex(r), *to)).collect());
 
 fn regex(pattern: &str) -> Regex {
@@ -111,7 +121,15 @@ pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     for (pattern, to) in ALL.iter() {
         text = pattern.replace_all(&text, *to).into_owned();
     }
-    text
+    if command.starts_with("lctl dl") { devices(&text) } else { text }
+}
+
+/// Masks a list of devices. Devices are listed in the order in which they were set up, and those of
+/// two mounts look the same.
+fn devices(text: &str) -> String {
+    let text = DEVICES.iter().fold(text.to_owned(), |text, (r, to)| r.replace_all(&text, *to).into_owned());
+    let lines: BTreeSet<&str> = text.split_inclusive('\n').collect();
+    lines.into_iter().collect()
 }
 
 /// Sorts the entries below a directory, whose order depends on hashes.
@@ -158,5 +176,8 @@ mod tests {
         let lov = "d00bd10b0100000002000000000000000204000002000000000040000200ffff010400c00200000002000000000000000000000003000000010400c00200000002000000000000000000000000000000";
         assert_eq!(mask(lov), "d00bd10b01000000 <fid> 00004000 0200 ffff <object> 00000000 +0 <object> 00000000 +1");
         assert_eq!(mask("12 Nov 21 19:43 f"), "12 <date> f");
+        let list = "  9 UP mdt a a_UUID 7\n 10 UP osc b-ff3298de21e05800 c 5 0@lo\n 11 UP osc b-ff3298de239be800 c 5 1.2.3.4:5@tcp\n";
+        let masked = "# UP mdt a a_UUID #\n# UP osc b-<instance> c 5 <peer>\n";
+        assert_eq!(super::mask(list, "lctl dl -t", &Placement::default()), masked);
     }
 }

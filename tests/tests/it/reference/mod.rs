@@ -85,6 +85,7 @@ const SETUP: &[(&str, &str)] = &[
 const LINES_LEFT_OUT: &[(&str, &str)] = &[
     (r"\./(?:domx|mir)\b", "files with data on the MDT, and mirrors: not made here"),
     ("MDT0001|MDT:1", "the recorded file system has a second MDT"),
+    (" UP (?:osd-ldiskfs|mdd|qmt|lwp) ", "devices of the servers' kernel, which Sheen does not have"),
     (
         r"(?:^|osc\.|'|namespaces\.)lustre-OST\d{4}-osc-MDT0000(?:[^.]|\.[^a])",
         "Sheen's MDT asks no OST to create objects: its connections to them have no RPCs to tune, and `lfs check` is about the mounts'",

@@ -105,9 +105,12 @@ fn llog_print_limits_its_records_and_catlist_names_the_logs() {
     assert_eq!(lctl(&p, "llog_catlist"), (0, "config_log: params\nconfig_log: sheen-client\n".into(), String::new()));
     assert_eq!(lctl(&p, "llog_catlist x").0, 4);
     p[0].register("mgs.MGS.pools.sheen", Param::text(|| "flash: sheen-OST0001\n".into()));
-    let pools = lctl(&p, "--device MGS llog_print sheen-client").1;
-    assert!(pools.starts_with("- { index: 1, event: new_pool, device: sheen-clilov,"), "{pools}");
-    assert!(pools.ends_with("pool: flash, ost: sheen-OST0001_UUID }\n"), "{pools}");
+    p[0].register("mgs.MGS.targets.sheen", Param::text(|| "sheen-OST0000 uuid 10.0.0.1@tcp\n".into()));
+    let log = lctl(&p, "--device MGS llog_print sheen-client").1;
+    assert!(log.starts_with("- { index: 1, event: attach, device: sheen-clilov, type: lov,"), "{log}");
+    assert!(log.contains(", event: add_osc, device: sheen-clilov, ost: sheen-OST0000_UUID, index: 0,"), "{log}");
+    assert!(log.contains(", event: new_pool, device: sheen-clilov,"), "{log}");
+    assert!(log.ends_with("pool: flash, ost: sheen-OST0001_UUID }\n"), "{log}");
 }
 
 #[test]
