@@ -75,7 +75,7 @@ mod uncommitted;
 mod writeback;
 
 pub use invalidate::Invalidate;
-pub use llite::Client;
+pub use llite::{Client, ReadAheadWindow};
 pub use open::{OpenDir, OpenFile, ScanItem, ScanPage};
 pub use results::*;
 pub use types::*;

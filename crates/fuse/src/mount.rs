@@ -384,8 +384,10 @@ pub(crate) fn unique_id(mountpoint: &Path) -> Option<u64> {
 }
 
 /// Sets the kernel's readahead on the mount of a connection. The value negotiated at INIT can
-/// only reduce it.
-pub(crate) fn set_readahead(connection: u32, bytes: u32) -> io::Result<()> {
+/// only reduce it. The window has at least one page: without any, the kernel would request page by
+/// page, also where a program reads more at once.
+pub(crate) fn set_readahead(connection: u32, bytes: u64) -> io::Result<()> {
+    let bytes = bytes.max(rustix::param::page_size() as u64);
     std::fs::write(format!("/sys/class/bdi/0:{connection}/read_ahead_kb"), (bytes >> 10).to_string())
 }
 

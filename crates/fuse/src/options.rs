@@ -31,9 +31,6 @@ pub struct SessionOptions {
     pub congestion_threshold: u16,
     /// Maximum size of all idle buffers together, in bytes.
     pub idle_buffer_bytes_max: usize,
-    /// Readahead of the kernel for a sequential reader, in bytes. 0 leaves it at the kernel's
-    /// default of 128 KiB. Only root can set it; without root the default stays in force.
-    pub readahead_bytes: u32,
 }
 
 impl Default for SessionOptions {
@@ -46,7 +43,6 @@ impl Default for SessionOptions {
             max_background: 64,
             congestion_threshold: 48,
             idle_buffer_bytes_max: 32 << 20,
-            readahead_bytes: 0,
         }
     }
 }

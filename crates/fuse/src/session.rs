@@ -131,11 +131,6 @@ impl Session {
         filesystem.started(&negotiated, &notifier);
         let server = Server::new(filesystem, negotiated, pool, notifier);
         let connection = connection_number(&mountpoint);
-        if let (Some(number), true) = (connection, options.readahead_bytes > 0)
-            && let Err(e) = mount::set_readahead(number, options.readahead_bytes)
-        {
-            tracing::debug!("cannot set the readahead of the mount: {e}; the kernel's default applies");
-        }
         // From here on, if a thread fails to start, the drop of the session unmounts.
         let unique_id = mount::unique_id(&mountpoint);
         let flags = Arc::new(FlagsWatch::new(connection, flags));
@@ -179,6 +174,18 @@ impl Session {
     /// Returns the flags of the mount, which a remount changes.
     pub fn flags(&self) -> Arc<FlagsWatch> {
         self.flags.clone()
+    }
+
+    /// Sets the kernel's readahead for a sequential reader of one file, in bytes. Applies to files
+    /// that are opened from now on. With 0, requests have at most 128 KiB, and the kernel reads
+    /// ahead by at most one of them, for a program that reads several pages at a time. Before the
+    /// first call, its default of 128 KiB applies.
+    ///
+    /// # Errors
+    /// EACCES: only root may set it. ENODEV: the mount has ended. Otherwise the kernel's error.
+    pub fn set_readahead(&self, bytes: u64) -> io::Result<()> {
+        let number = self.connection.ok_or(Errno::ENODEV)?;
+        mount::set_readahead(number, bytes)
     }
 
     /// Returns the sender of notifications to the kernel.

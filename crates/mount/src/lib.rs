@@ -39,17 +39,19 @@ mod state;
 
 use std::{io, path::Path, sync::Arc};
 
-use sheen_client::{Client, GroupSource};
+use sheen_client::{Client, GroupSource, ReadAheadWindow};
 pub use sheen_fuse::{IoUring, IoUringSwitch, MountError, MountFlags, remount};
 use sheen_fuse::{Session, SessionStats};
 use sheen_rt::Rt;
+use sheen_wire::Errno;
 
 pub use job_ids::JobIds;
 pub use options::{Locks, Options};
 
-/// Readahead window of the kernel for a sequential reader, in bytes. Four requests of the largest
-/// size: a server works on one while the replies of others arrive.
-const READAHEAD_BYTES: u32 = 4 << 20;
+/// Default of `max_read_ahead_per_file_mb`: readahead window of the kernel for a sequential reader,
+/// in MiB. Four requests of the largest size: a server works on one while the replies of others
+/// arrive.
+const READAHEAD_MB: u64 = 4;
 
 /// A running mount.
 pub struct Mount {
@@ -82,11 +84,11 @@ impl Mount {
             threads: options.threads as usize,
             io_uring: options.io_uring,
             max_write: options.max_write_bytes,
-            readahead_bytes: READAHEAD_BYTES,
             ..Default::default()
         };
         let session = Arc::new(Session::mount(mount, session, face.clone())?);
         face.mounted(session.flags());
+        tune_read_ahead(&client, &session);
         Ok(Mount { rt, session, client })
     }
 
@@ -107,6 +109,21 @@ impl Mount {
     /// them.
     pub fn unmount(&self, force: bool) -> io::Result<()> {
         if force { self.session.unmount() } else { self.session.try_unmount() }
+    }
+}
+
+/// Sets the kernel's readahead, and lets parameters of the client change it. Mounts of ordinary
+/// users retain the kernel's default of 128 KiB and have no such parameters, because only root may
+/// set it.
+fn tune_read_ahead(client: &Client, session: &Arc<Session>) {
+    let session = Arc::downgrade(session);
+    let set = move |bytes: u64| -> Result<(), Errno> {
+        let session = session.upgrade().ok_or(Errno::ENODEV)?;
+        session.set_readahead(bytes).map_err(Errno::from)
+    };
+    match ReadAheadWindow::set(READAHEAD_MB, set) {
+        Ok(window) => client.tune_read_ahead(window),
+        Err(e) => tracing::debug!("cannot set the readahead of the mount: {e}; the kernel's default applies"),
     }
 }
 

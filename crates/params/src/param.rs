@@ -43,6 +43,8 @@ pub struct Param {
     unit: Option<Unit>,
     /// Text written to it is a command, executed once. Permanent settings do not apply to it.
     is_order: bool,
+    /// The values that this text accepts, if they are few.
+    accepts: Option<&'static str>,
 }
 
 /// Reads and sets the owner's value. Numbers are carried as i128, which holds every u64 and i64.
@@ -183,6 +185,12 @@ impl Param {
         self
     }
 
+    /// Names the values that this text accepts, for the error of its setter.
+    pub fn accepts(mut self, values: &'static str) -> Param {
+        self.accepts = Some(values);
+        self
+    }
+
     fn number(
         range: RangeInclusive<i128>,
         get: impl Fn() -> i128 + Send + Sync + 'static,
@@ -192,7 +200,7 @@ impl Param {
     }
 
     fn of(source: Source) -> Param {
-        Param { source, unit: None, is_order: false }
+        Param { source, unit: None, is_order: false, accepts: None }
     }
 
     /// Returns whether [`Param::order`] made it.
@@ -244,7 +252,9 @@ impl Param {
     pub fn set(&self, value: &str) -> Result<(), ParamError> {
         match &self.source {
             Source::Number { set: None, .. } | Source::Text { set: None, .. } => Err(Errno::EACCES.into()),
-            Source::Text { set: Some(set), .. } => Ok(set(value)?),
+            Source::Text { set: Some(set), .. } => {
+                set(value).map_err(|errno| ParamError { errno, accepts: self.accepts.map(str::to_owned) })
+            }
             Source::Number { range, set: Some(set), .. } => Ok(set(number_in(value, range, self.unit)?)?),
             Source::Flag { set, .. } => Ok(set(number_in(value, &FLAG_RANGE, None)? != 0)?),
             Source::Stats { clear, .. } => Ok(clear()?),
@@ -343,6 +353,16 @@ mod tests {
         assert_eq!(cell.load(Relaxed), 256);
         assert_eq!(Param::u64_ro(|| 5).set("6").unwrap_err().errno, Errno::EACCES);
         assert_eq!(Param::text(String::new).set("6").unwrap_err().errno, Errno::EACCES);
+    }
+
+    #[test]
+    fn param_of_few_texts_names_them_if_it_refuses_a_value() {
+        let set = |value: &str| if value == "crc32c" { Ok(()) } else { Err(Errno::EINVAL) };
+        let param = Param::text_rw(|| "[crc32c] ".into(), set).accepts("crc32c");
+        param.set("crc32c").unwrap();
+        let refused = ParamError { errno: Errno::EINVAL, accepts: Some("crc32c".into()) };
+        assert_eq!(param.set("adler"), Err(refused));
+        assert_eq!(Param::text_rw(String::new, |_| Err(Errno::EIO)).set("").unwrap_err().accepts, None);
     }
 
     #[test]

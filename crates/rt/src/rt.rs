@@ -85,6 +85,14 @@ impl Rt {
         }
     }
 
+    /// Returns the size of the host's memory, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.0 {
+            Inner::Real(_) => real::memory_bytes(),
+            Inner::Sim(s) => s.memory_bytes(),
+        }
+    }
+
     /// Completes after `duration`, counted from the call.
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + 'static + use<> {
         enum Sleep {

@@ -56,6 +56,11 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn memory_bytes_is_a_plausible_size() {
+    on_both(async |rt, _| assert!((1 << 20..1 << 60).contains(&rt.memory_bytes()), "{}", rt.memory_bytes()));
+}
+
+#[test]
 fn vectored_bytes_arrive_in_order_through_partial_writes() {
     on_both(async |rt, _| {
         let listener = rt.listen(any()).await.unwrap();

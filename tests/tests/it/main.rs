@@ -60,6 +60,7 @@ mod subdirectory;
 mod suites;
 mod swap;
 mod swap_mirrors;
+mod tuning;
 mod two_hosts;
 mod users;
 mod waits;

@@ -154,8 +154,11 @@ impl Client {
         Ok((entries, eof, replies))
     }
 
-    /// Requests the missing attributes of files' objects.
+    /// Requests the missing attributes of files' objects, unless `statahead_agl` is off.
     async fn look_ahead(&self, replies: Vec<Result<AttrReply>>) {
+        if !self.statahead.fetches_sizes() {
+            return;
+        }
         let wants = |reply: &Result<AttrReply>| {
             let Ok(reply) = reply else { return false };
             if reply.layout.as_ref().is_some_and(|layout| self.lov.is_unavailable(layout)) {

@@ -44,7 +44,8 @@ mod write;
 mod xattr;
 
 pub use client::Client;
-pub(crate) use read_ahead::{ReadAhead, read_ahead_text};
+pub use read_ahead::ReadAheadWindow;
+pub(crate) use read_ahead::{READ_AHEAD_MB_LIMIT, ReadAhead, read_ahead_text};
 pub(crate) use relayout::LAYOUT_TRUST;
-pub(crate) use statahead::{STATAHEAD_MAX_LIMIT, Statahead, statahead_text};
+pub(crate) use statahead::{STATAHEAD_MAX_LIMIT, STATAHEAD_RUNNING_LIMIT, Statahead, statahead_text};
 pub(crate) use statfs::summary;

@@ -1,14 +1,21 @@
-//! `llite.*.read_ahead_stats`: how many pages were read at the expected position, and how many
-//! elsewhere.
+//! Readahead: its window, and `llite.*.read_ahead_stats`: how many pages were read at the expected
+//! position, and how many elsewhere.
 //!
-//! On a FUSE mount, the kernel reads ahead. The client does not see which cached pages programs
-//! read, but only the kernel's requests. A request that continues where the last one of the open
-//! file ended belongs to a readahead window and counts as hits. Other requests count as misses.
+//! On a FUSE mount, the kernel reads ahead. The kernel has one window for each open file, all of
+//! the same maximum size, and no bound on the sum. The client does not see which cached pages
+//! programs read, but only the kernel's requests. A request that continues where the last one of
+//! the open file ended belongs to a readahead window and counts as hits. Other requests count as
+//! misses.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
+use parking_lot::Mutex;
 use sheen_params::{Sample, Snapshot, Stats};
 use sheen_rt::Rt;
+use sheen_wire::Result;
 
 use crate::{limits::PAGE_BYTES, open::ReadEnd};
 
@@ -16,6 +23,76 @@ use crate::{limits::PAGE_BYTES, open::ReadEnd};
 const REQUESTS: (&str, &str) = ("readahead_pages", "pages");
 /// Width of the names.
 const NAME_WIDTH: usize = 25;
+/// Default of `max_read_ahead_mb`, as in Lustre.
+const READ_AHEAD_MB_DEFAULT: u64 = 256;
+/// Maximum of `max_read_ahead_mb` and `max_read_ahead_per_file_mb`.
+pub const READ_AHEAD_MB_LIMIT: u64 = 4096;
+
+type SetWindow = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
+
+/// The readahead window of a cache outside the client, such as the kernel of a mount, and the
+/// parameters that set it.
+pub struct ReadAheadWindow {
+    limits: Mutex<Limits>,
+    set: SetWindow,
+}
+
+/// The parameters, in MiB. The smaller one is the window of each file.
+#[derive(Clone, Copy)]
+struct Limits {
+    max: u64,
+    per_file: u64,
+}
+
+impl fmt::Debug for ReadAheadWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadAheadWindow({} MiB, {} MiB per file)", self.max_mb(), self.per_file_mb())
+    }
+}
+
+impl ReadAheadWindow {
+    /// Sets the window to `per_file_mb` MiB. `set` gets the size of the window in bytes, now and
+    /// after each change; with 0 the cache does not read ahead.
+    ///
+    /// # Errors
+    /// The error of `set`: the window cannot be changed.
+    pub fn set(per_file_mb: u64, set: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Result<ReadAheadWindow> {
+        let limits = Mutex::new(Limits { max: READ_AHEAD_MB_DEFAULT, per_file: per_file_mb });
+        let window = ReadAheadWindow { limits, set: Box::new(set) };
+        window.change(|_| ())?;
+        Ok(window)
+    }
+
+    /// Returns `max_read_ahead_mb`.
+    pub(crate) fn max_mb(&self) -> u64 {
+        self.limits.lock().max
+    }
+
+    /// Returns `max_read_ahead_per_file_mb`.
+    pub(crate) fn per_file_mb(&self) -> u64 {
+        self.limits.lock().per_file
+    }
+
+    /// Sets `max_read_ahead_mb`.
+    pub(crate) fn set_max_mb(&self, mb: u64) -> Result<()> {
+        self.change(|limits| limits.max = mb)
+    }
+
+    /// Sets `max_read_ahead_per_file_mb`.
+    pub(crate) fn set_per_file_mb(&self, mb: u64) -> Result<()> {
+        self.change(|limits| limits.per_file = mb)
+    }
+
+    /// Changes the limits, and sets the window. On an error, the limits stay as they are.
+    fn change(&self, change: impl FnOnce(&mut Limits)) -> Result<()> {
+        let mut limits = self.limits.lock();
+        let mut changed = *limits;
+        change(&mut changed);
+        (self.set)(changed.max.min(changed.per_file).saturating_mul(1 << 20))?;
+        *limits = changed;
+        Ok(())
+    }
+}
 
 /// The readahead statistics of a mount.
 pub struct ReadAhead {
@@ -67,9 +144,40 @@ pub fn read_ahead_text(stats: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use sheen_rt::sim::{Sim, SimConfig};
+    use sheen_wire::Errno;
 
     use super::*;
+
+    #[test]
+    fn smaller_limit_sets_the_window_and_0_stops_readahead() {
+        let bytes = Arc::new(AtomicU64::new(u64::MAX));
+        let cell = bytes.clone();
+        let set = move |bytes: u64| {
+            // Larger windows are refused.
+            if bytes > 64 << 20 {
+                return Err(Errno::EINVAL);
+            }
+            cell.store(bytes, Relaxed);
+            Ok(())
+        };
+        let window = ReadAheadWindow::set(4, set).unwrap();
+        let mib = || bytes.load(Relaxed) >> 20;
+        assert_eq!((mib(), window.max_mb(), window.per_file_mb()), (4, READ_AHEAD_MB_DEFAULT, 4));
+        window.set_per_file_mb(16).unwrap();
+        assert_eq!(mib(), 16);
+        window.set_max_mb(8).unwrap();
+        assert_eq!((mib(), window.max_mb(), window.per_file_mb()), (8, 8, 16));
+        window.set_max_mb(0).unwrap();
+        assert_eq!(mib(), 0);
+        window.set_max_mb(100).unwrap();
+        assert_eq!(mib(), 16);
+        assert_eq!(window.set_per_file_mb(100), Err(Errno::EINVAL));
+        assert_eq!((mib(), window.per_file_mb()), (16, 16), "as before");
+        assert!(ReadAheadWindow::set(4, |_| Err(Errno::EACCES)).is_err());
+    }
 
     #[test]
     fn read_ahead_stats_count_sequential_and_other_reads() {

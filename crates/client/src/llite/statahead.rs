@@ -2,30 +2,42 @@
 //! listings of open directories ([`Listing`]) decide what to request ahead for them; the requests
 //! are in `list`.
 //!
-//! Invariant: at most [`LISTINGS_MAX`] listings remember pages.
+//! Invariant: at most [`STATAHEAD_RUNNING_LIMIT`] listings remember pages.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
 use sheen_params::Snapshot;
 use sheen_wire::Fid;
 
-use crate::open::{Listing, Names, Step};
+use crate::open::{Limits, Listing, Names, Step, listing::WINDOW_MIN};
 
-/// Default number of names per request. Their attributes arrive well before a program has looked up
-/// as many again, even over a long distance.
+/// Default of `statahead_max`. The attributes of so many names arrive well before a program has
+/// looked up as many again, even over a long distance.
 pub const STATAHEAD_MAX_DEFAULT: u64 = 1024;
-/// Maximum number of names per request: as many as fit into one reply.
+/// Maximum of `statahead_min`, `statahead_max` and `statahead_batch_max`: as many names as fit into
+/// one reply.
 pub const STATAHEAD_MAX_LIMIT: u64 = 4096;
-/// Maximum number of remembered listings.
-const LISTINGS_MAX: usize = 16;
+/// Default of `statahead_running_max`, as in Lustre.
+const STATAHEAD_RUNNING_DEFAULT: u64 = 16;
+/// Maximum of `statahead_running_max`. A listing remembers a few megabytes.
+pub const STATAHEAD_RUNNING_LIMIT: u64 = 256;
 
-/// The statahead state of a mount.
+/// The statahead state of a mount. The public fields are parameters: `min` is `statahead_min`.
 pub struct Statahead {
     max: AtomicU64,
+    /// Number of names that are requested first; 0 counts as 1.
+    pub min: AtomicU64,
+    /// Maximum number of names per request; 0 counts as 1.
+    pub batch_max: AtomicU64,
+    /// Maximum number of directories for which statahead runs. They are those that were opened or
+    /// rewound last.
+    pub running_max: AtomicU64,
+    /// Whether the sizes of files are requested ahead as well.
+    pub agl: AtomicBool,
     /// Remembered listings; the most recently rewound one is the last.
     listings: Mutex<Vec<Arc<Listing>>>,
     /// Number of times that statahead started.
@@ -48,6 +60,10 @@ impl Statahead {
         let zero = || AtomicU64::new(0);
         Statahead {
             max: AtomicU64::new(STATAHEAD_MAX_DEFAULT),
+            min: AtomicU64::new(WINDOW_MIN as u64),
+            batch_max: AtomicU64::new(STATAHEAD_MAX_LIMIT),
+            running_max: AtomicU64::new(STATAHEAD_RUNNING_DEFAULT),
+            agl: AtomicBool::new(true),
             listings: Mutex::default(),
             total: zero(),
             names: zero(),
@@ -59,7 +75,7 @@ impl Statahead {
         }
     }
 
-    /// Returns the maximum number of names per request; 0: statahead is off.
+    /// Returns the maximum number of names that are requested ahead; 0: statahead is off.
     pub fn max(&self) -> u64 {
         self.max.load(Relaxed)
     }
@@ -69,28 +85,39 @@ impl Statahead {
         self.max.store(max.min(STATAHEAD_MAX_LIMIT), Relaxed);
     }
 
+    /// Whether the sizes of files are requested ahead.
+    pub fn fetches_sizes(&self) -> bool {
+        self.agl.load(Relaxed)
+    }
+
     /// Notes that a directory is read from its start.
     pub fn begin(&self, listing: &Arc<Listing>) {
         listing.rewind();
         let mut listings = self.listings.lock();
         listings.retain(|other| !Arc::ptr_eq(other, listing));
         listings.push(listing.clone());
-        let oldest = (listings.len() > LISTINGS_MAX).then(|| listings.remove(0));
+        let max = self.running_max.load(Relaxed).min(STATAHEAD_RUNNING_LIMIT) as usize;
+        let excess = listings.len().saturating_sub(max);
+        let oldest: Vec<_> = listings.drain(..excess).collect();
         drop(listings);
-        if let Some(oldest) = oldest {
-            oldest.rewind();
-        }
+        oldest.iter().for_each(|listing| listing.rewind());
+    }
+
+    fn limits(&self) -> Limits {
+        let load = |number: &AtomicU64| number.load(Relaxed) as usize;
+        let batch = load(&self.batch_max).max(1);
+        Limits { min: load(&self.min).max(1), max: load(&self.max), batch }
     }
 
     /// Processes the lookup of a name. `None`: no program looks up this directory in order.
     pub fn looked_up(&self, dir: Fid, name: &[u8], names: &dyn Names) -> Option<Step> {
-        let max = self.max() as usize;
-        if max == 0 {
+        let limits = self.limits();
+        if limits.max == 0 {
             return None;
         }
         let listings = self.listings.lock();
         let mut of_dir = listings.iter().rev().filter(|listing| listing.fid == dir);
-        let step = of_dir.find_map(|listing| listing.looked_up(name, max, names));
+        let step = of_dir.find_map(|listing| listing.looked_up(name, limits, names));
         drop(listings);
         if let Some(step) = &step {
             self.total.fetch_add(u64::from(step.began), Relaxed);
@@ -151,7 +178,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::open::listing::{CONTENTS_MIN, WINDOW_MIN, tests::page};
+    use crate::open::listing::{CONTENTS_MIN, tests::page};
 
     const DIR: Fid = Fid::new(0x2_0000_0401, 1);
 
@@ -202,6 +229,57 @@ mod tests {
         ahead.set_max(0);
         ahead.begin(&listing);
         assert!(look(0).is_none(), "switched off");
+    }
+
+    /// Looks all names of a new listing up, and returns the sizes of the requests.
+    fn requests(ahead: &Statahead, listing: &Arc<Listing>) -> Vec<usize> {
+        ahead.begin(listing);
+        listing.push(listing.rewinds(), &page(0, 1000, true), false);
+        let looked_up = (0..1000).filter_map(|i| ahead.looked_up(listing.fid, format!("f{i}").as_bytes(), &NOTHING));
+        looked_up.flat_map(|step| step.launches).map(|launch| launch.count).collect()
+    }
+
+    #[test]
+    fn parameters_bound_the_requests_of_statahead() {
+        let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
+        let set = |[min, max, batch]: [u64; 3]| {
+            ahead.min.store(min, Relaxed);
+            ahead.set_max(max);
+            ahead.batch_max.store(batch, Relaxed);
+        };
+        let defaults = requests(&ahead, &listing);
+        assert_eq!(defaults[..2], [WINDOW_MIN, 2 * WINDOW_MIN], "each is twice as large");
+        set([8, 32, 4096]);
+        let some = requests(&ahead, &listing);
+        assert_eq!((some[..3].to_vec(), some[3..].iter().max()), (vec![8, 16, 32], Some(&32)));
+        set([8, 32, 5]);
+        assert_eq!(requests(&ahead, &listing).iter().max(), Some(&5));
+        set([4096, 32, 4096]);
+        assert_eq!(requests(&ahead, &listing)[0], 32, "never more than the maximum");
+        set([0, 32, 0]);
+        let single = requests(&ahead, &listing);
+        assert!(single.len() > 900 && single.iter().all(|count| *count == 1), "{single:?}");
+    }
+
+    #[test]
+    fn statahead_runs_for_the_directories_opened_last() {
+        let other = Fid::new(0x2_0000_0401, 5000);
+        let (ahead, one, two) = (Statahead::new(), Listing::new(DIR), Listing::new(other));
+        let look = |dir: Fid, i: u64| ahead.looked_up(dir, format!("f{i}").as_bytes(), &NOTHING);
+        let open = |listing: &Arc<Listing>| {
+            ahead.begin(listing);
+            listing.push(listing.rewinds(), &page(0, 10, true), false);
+        };
+        open(&one);
+        open(&two);
+        assert!(look(DIR, 0).is_some() && look(other, 0).is_some());
+        ahead.running_max.store(1, Relaxed);
+        open(&one);
+        open(&two);
+        assert!(look(DIR, 0).is_none() && look(other, 0).is_some());
+        ahead.running_max.store(0, Relaxed);
+        open(&one);
+        assert!(look(DIR, 0).is_none() && look(other, 1).is_none());
     }
 
     #[test]

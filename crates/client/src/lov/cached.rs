@@ -87,7 +87,7 @@ impl Lov {
             *begun |= put.is_err() && split.runs.len() > 1;
             match put {
                 Ok(()) => return Ok(true),
-                Err((_, Put::NoGrant | Put::Done)) => return Ok(false),
+                Err((_, Put::NoGrant | Put::NoMemory | Put::Done)) => return Ok(false),
                 Err((ost, Put::Full)) => ost.writeback.room().await,
             }
         }

@@ -20,7 +20,7 @@ use crate::{
     failure::Result,
     limits::{BYTES_PER_RPC_DEFAULT, CACHED_WRITE_BYTES_MAX},
     osc::Osc,
-    writeback::{Changed, TightFiles, Unsynced, Writeback},
+    writeback::{AllDirty, Changed, TightFiles, Unsynced, Writeback},
 };
 
 /// How long an operation waits for an OST that a layout names and the configuration does not. Such
@@ -42,8 +42,8 @@ pub struct Lov {
     pub(super) objects: Arc<LockedObjects>,
     pub(super) ends: KnownEnds,
     evictions: Arc<Evictions>,
-    /// Dirty bytes in the write-back caches of all OSTs.
-    dirty: Arc<AtomicU64>,
+    /// The dirty data in the write-back caches of all OSTs: at most half of the memory.
+    dirty: Arc<AllDirty>,
     /// Whether the write-back cache is enabled.
     keeping: AtomicBool,
     /// Minimum size in bytes of writes without a lock of this client; 0: none.
@@ -65,7 +65,7 @@ impl Lov {
     pub fn new(rt: Rt) -> Lov {
         let objects = Arc::new(LockedObjects::new(&rt));
         let tight = Arc::new(TightFiles::new(&rt));
-        let spread = rt.random_u64() as usize;
+        let (spread, dirty) = (rt.random_u64() as usize, Arc::new(AllDirty::new(rt.memory_bytes() / 2)));
         Lov {
             rt,
             osts: RwLock::default(),
@@ -76,7 +76,7 @@ impl Lov {
             objects,
             ends: KnownEnds::new(),
             evictions: Arc::default(),
-            dirty: Arc::default(),
+            dirty,
             keeping: AtomicBool::new(true),
             lockless_bytes: AtomicU64::new(LOCKLESS_BYTES_DEFAULT),
             reads: AtomicUsize::new(0),
@@ -106,7 +106,7 @@ impl Lov {
 
     /// Whether there is any dirty data. A quick test before any lookup.
     pub fn keeps_writes(&self) -> bool {
-        self.dirty.load(Relaxed) > 0
+        self.dirty.is_any()
     }
 
     /// Whether the write-back cache is enabled (`llite.*.writeback`).

@@ -35,7 +35,7 @@ const SKIPPED_MAX: usize = 16;
 const HITS_MIN: u32 = 2;
 /// Number of names out of order that stop statahead.
 const MISSES_MAX: u32 = 8;
-/// Number of names in the first request.
+/// Default number of names in the first request.
 pub const WINDOW_MIN: usize = 64;
 /// Maximum number of attribute requests in flight per listing.
 const FLIGHTS_MAX: usize = 2;
@@ -48,6 +48,17 @@ const RECENT: usize = 4;
 /// Estimated size in bytes of an entry in a reply with attributes, without its name: with a layout
 /// of a few stripes.
 const ENTRY_BYTES: usize = 24 + 128 + 128;
+
+/// Limits of the requests ahead of lookups, in names.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// First window, at least 1. At most `max` counts.
+    pub min: usize,
+    /// Largest window, at least 1. A request is sent when half of the window has been used.
+    pub max: usize,
+    /// Most names in one request, at least 1. A window can take several requests.
+    pub batch: usize,
+}
 
 /// An entry of a listing.
 #[derive(Clone, Debug)]
@@ -291,9 +302,8 @@ impl Listing {
         Some(Landing(flight))
     }
 
-    /// Processes the lookup of a name. Requests the following unknown names, at most `max` at a
-    /// time.
-    pub fn looked_up(&self, name: &[u8], max: usize, names: &dyn Names) -> Option<Step> {
+    /// Processes the lookup of a name. Requests the following unknown names, within `limits`.
+    pub fn looked_up(&self, name: &[u8], limits: Limits, names: &dyn Names) -> Option<Step> {
         let mut state = self.state.lock();
         let from = state.next;
         let found = (from..from + SKIPPED_MAX).find(|i| state.name(*i).is_some_and(|listed| listed.name == name));
@@ -308,14 +318,14 @@ impl Listing {
         state.windows.retain(|window| window.to > at);
         let (mut launches, fresh) = (Vec::new(), state.asked == 0);
         if state.hits >= HITS_MIN {
-            while let Some(launch) = state.launch(self.fid, at, max, names) {
+            while let Some(launch) = state.launch(self.fid, at, limits, names) {
                 launches.push(launch);
             }
         }
         let window = state.windows.iter().find(|window| (window.from..window.to).contains(&at));
         let flight = window.filter(|window| !window.flight.is_over()).map(|window| window.flight.clone());
         let ahead = window.is_some() || at < state.looked_at;
-        let contents = state.contents(at, max, names);
+        let contents = state.contents(at, limits.max, names);
         Some(Step { contents, began: fresh && !launches.is_empty(), launches, flight, ahead })
     }
 }
@@ -338,7 +348,7 @@ impl State {
     }
 
     /// Returns the next attribute request for a program at the name `at`.
-    fn launch(&mut self, dir: Fid, at: usize, max: usize, names: &dyn Names) -> Option<Launch> {
+    fn launch(&mut self, dir: Fid, at: usize, limits: Limits, names: &dyn Names) -> Option<Launch> {
         let covered = self.windows.iter().map(|window| window.to).max().unwrap_or(0);
         let under_way = self.windows.iter().filter(|window| !window.flight.is_over()).count();
         // Send the next request when half of the previous one has been used.
@@ -350,8 +360,8 @@ impl State {
         if under_way >= FLIGHTS_MAX || from >= end {
             return None;
         }
-        self.asked = (self.asked * 2).clamp(WINDOW_MIN.min(max), max);
-        let to = (from + self.asked).min(self.total());
+        self.asked = (self.asked * 2).clamp(limits.min.min(limits.max), limits.max);
+        let to = (from + self.asked.min(limits.batch)).min(self.total());
         let after = match from.checked_sub(1) {
             // The name before the first page was dropped, but its cookie is known.
             Some(last) => match self.name(last) {

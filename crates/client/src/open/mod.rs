@@ -28,7 +28,7 @@ pub use dir::OpenDir;
 pub use file::OpenFile;
 pub(crate) use files::OpenFiles;
 pub(crate) use group::{Group, Member, Seat};
-pub use listing::{Listing, Names, Step};
+pub use listing::{Limits, Listing, Names, Step};
 pub(crate) use migration::Migration;
 pub use read_end::ReadEnd;
 pub(crate) use scan_page::ScanPages;

@@ -6,6 +6,7 @@
 mod connect_flags;
 mod import;
 mod import_stats;
+mod tuning;
 mod waits;
 
 use std::sync::Arc;
@@ -130,6 +131,7 @@ pub fn register_ost(params: &Params, ost: &Arc<Ost>, client_uuid: &str, rt: &Rt)
         move |on| set.upgrade().map(|osc| osc.set_active(on)).ok_or(Errno::ENODEV),
     );
     put("active", active);
+    tuning::register_connection(params, &dir, "ost", osc, Osc::import);
     register_flow(params, &dir, ost);
     register_space(params, &dir, osc, |osc| osc.space());
     register_locks(params, osc.name(), osc.locks());
@@ -210,6 +212,7 @@ fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
     let operations = move |mdc: &Mdc| md_stats(&mdc.import().stats(), clock.wall());
     put("md_stats", counters(mdc, operations, Snapshot::stats_text, |mdc| mdc.import().clear_stats()));
     put("active", Param::u64_ro(|| 1));
+    tuning::register_connection(params, dir, "mds", mdc, Mdc::import);
     register_space(params, dir, mdc, |mdc| mdc.space());
 }
 
@@ -254,6 +257,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
             move |max| set.upgrade().map(|c| c.statahead.set_max(max)).ok_or(Errno::ENODEV),
         ),
     );
+    tuning::register_statahead(params, dir, client);
     let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
     let writeback = Param::bool(
         move || get.upgrade().is_some_and(|c| c.lov.keeping()),

@@ -14,7 +14,8 @@
 //! * of two writes to the same bytes, the later one is sent after the reply to the earlier one;
 //! * if data cannot be written, it is discarded, the error is stored with its file, and the next
 //!   fsync returns it. Data for an inactive OST (`osc.*.active=0`) cannot be written;
-//! * dirty data is bounded by `max_dirty_mb`; a write that would exceed it waits.
+//! * dirty data is bounded by `max_dirty_mb`; a write that would exceed it waits;
+//! * the dirty data of all OSTs is bounded as well ([`AllDirty`]).
 //!
 //! After a restart of the OST, the dirty data is sent again, before the OST serves other clients.
 //! After an eviction, another client may have changed the file. So the dirty data is discarded, and
@@ -24,6 +25,7 @@
 //! for a failure of the OST's host. Before there are too many, the OST is asked to make them
 //! durable.
 
+mod all_dirty;
 mod appends;
 pub mod extents;
 mod follow;
@@ -55,6 +57,7 @@ use sheen_wire::{
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{failure::Result, osc::Osc};
+pub use all_dirty::AllDirty;
 pub use appends::Appending;
 use appends::Appends;
 use extents::{Extents, Run};
@@ -97,9 +100,7 @@ pub struct Writeback {
     osc: Arc<Osc>,
     unsynced: Arc<Unsynced>,
     tight: Arc<TightFiles>,
-    /// Dirty bytes of all OSTs of the mount, including data in flight. A quick test before any
-    /// lookup.
-    total: Arc<AtomicU64>,
+    all: Arc<AllDirty>,
     max_dirty: AtomicU64,
     /// Whether a write has failed since the last [`Writeback::has_failed`].
     failed: AtomicBool,
@@ -162,6 +163,8 @@ pub enum Put {
     Done,
     /// The OST has not granted enough space.
     NoGrant,
+    /// All OSTs together have too much dirty data.
+    NoMemory,
     /// There is too much dirty data: wait for [`Writeback::room`].
     Full,
 }
@@ -191,21 +194,21 @@ impl fmt::Debug for Writeback {
 }
 
 impl Writeback {
-    /// Creates an empty write-back cache. `unsynced`, `tight` and `total`: shared by the OSTs of a
+    /// Creates an empty write-back cache. `unsynced`, `tight` and `all`: shared by the OSTs of a
     /// mount.
     pub fn new(
         rt: &Rt,
         osc: &Arc<Osc>,
         unsynced: &Arc<Unsynced>,
         tight: &Arc<TightFiles>,
-        total: &Arc<AtomicU64>,
+        all: &Arc<AllDirty>,
     ) -> Arc<Writeback> {
         Arc::new(Writeback {
             rt: rt.clone(),
             osc: osc.clone(),
             unsynced: unsynced.clone(),
             tight: tight.clone(),
-            total: total.clone(),
+            all: all.clone(),
             max_dirty: AtomicU64::new(MAX_DIRTY_MB_DEFAULT << 20),
             failed: AtomicBool::new(false),
             syncing: AtomicBool::new(false),
@@ -248,6 +251,9 @@ impl Writeback {
         if state.dirty + state.flying + cost > max {
             return Put::Full;
         }
+        if !self.all.add(cost) {
+            return Put::NoMemory;
+        }
         let grant_losses = state.grant_losses;
         let job = operation::job();
         let new = || Object { file, job, extents: Extents::default(), since: now, grant_losses };
@@ -258,11 +264,11 @@ impl Writeback {
         if entry.extents.dirty_bytes() == 0 {
             (entry.since, entry.grant_losses) = (now, grant_losses);
         }
+        // The same as `cost`.
         let covered = entry.extents.write(offset, data, wall);
         let full = entry.extents.next_full(self.max_bytes());
         state.grant = state.grant.saturating_sub(covered);
         state.dirty += covered;
-        self.total.fetch_add(covered, Relaxed);
         let pressed = state.dirty > max / 2;
         let batch = if full || pressed { self.take(state, object, WHOLE, pressed) } else { None };
         let ages = !std::mem::replace(&mut state.aging, true);
@@ -403,7 +409,7 @@ impl Writeback {
         state.dirty -= freed;
         state.tidy(object);
         drop(guard);
-        self.total.fetch_sub(freed, Relaxed);
+        self.all.remove(freed);
         self.changed.notify_waiters();
     }
 
@@ -520,7 +526,7 @@ impl Writeback {
         }
         (state.dirty, state.flying) = (0, 0);
         drop(state);
-        self.total.fetch_sub(freed, Relaxed);
+        self.all.remove(freed);
         if lost > 0 {
             let ost = self.osc.index();
             tracing::error!("evicted by OST {ost}: discarded dirty data of {lost} objects; fsync returns EIO");
@@ -631,7 +637,7 @@ impl Writeback {
             }
             state.tidy(object);
             drop(state);
-            self.total.fetch_sub(covered, Relaxed);
+            self.all.remove(covered);
         }
         self.changed.notify_waiters();
     }

@@ -15,4 +15,5 @@ mod pages;
 mod pfl;
 mod relayout;
 mod statahead;
+mod tuning;
 mod writeback;

@@ -90,6 +90,36 @@ fn lookups_in_listing_order_trigger_statahead() {
 }
 
 #[test]
+fn statahead_batch_max_bounds_the_names_of_a_request() {
+    with(1, 65536, &[0], async |m| {
+        let dir = directory(&m, 1000).await;
+        let mut requests = Vec::new();
+        for batch in ["4096", "10"] {
+            m.params.set("llite.*.statahead_batch_max", batch).unwrap()[0].result.clone().unwrap();
+            m.params.set("ldlm.namespaces.*.lru_size", "clear").unwrap();
+            settle(&m).await;
+            m.world.asked();
+            assert_eq!(list_and_look(&m, &dir, false).await.len(), 1002);
+            requests.push(count(&m.world.asked(), "mds readdir"));
+        }
+        assert!(requests[1] > 3 * requests[0], "{requests:?}");
+    });
+}
+
+#[test]
+fn statahead_agl_0_leaves_sizes_to_each_stat() {
+    with(1, 65536, &[0], async |m| {
+        let dir = directory(&m, 100).await;
+        m.params.set("llite.*.statahead_agl", "0").unwrap()[0].result.clone().unwrap();
+        assert_eq!(list_and_look(&m, &dir, true).await.len(), 102);
+        let asked = m.world.asked();
+        assert!(count(&asked, "ost0 ") >= 100, "{asked:?}");
+        let stats = m.params.get("llite.*.statahead_stats").unwrap()[0].value.clone();
+        assert!(stats.contains("agl total: 0\n"), "{stats}");
+    });
+}
+
+#[test]
 fn listing_stays_the_same_until_rewind() {
     with(1, 65536, &[0], async |m| {
         let dir = directory(&m, 100).await;

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::fake::{FakeOst, Mounted, ROOT, bulk, name, root, with, with_tcp};
 use sheen_client::OpenFile;
+use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::{
     Errno, Fid, Ost,
     ldlm::{Mode, Policy, Resource},
@@ -573,6 +574,35 @@ fn writer_waits_at_max_dirty_mb() {
         let want: Vec<u8> = (0..2000).flat_map(|i| [i as u8; PIECE]).collect();
         assert!(stored(&m) == want);
     });
+}
+
+/// The OSTs together can have more dirty data than the memory has room for.
+#[test]
+fn dirty_data_of_all_osts_stays_below_half_of_the_memory() {
+    const DIRTY_MAX: usize = 20 * PIECE;
+    let sim = Sim::new(1, SimConfig { memory_bytes: 2 * DIRTY_MAX as u64, ..SimConfig::default() });
+    let rt = sim.rt(1);
+    let run = async {
+        let m = Mounted::new(rt, 2, 65536, &[0, 1]).await;
+        let file = file(&m, "f").await;
+        // Both OSTs have granted space.
+        write(&m, &file, 65536, &[1; PIECE]).await;
+        m.world.asked();
+        for i in 0..24 {
+            write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
+        }
+        assert_eq!(number(&m, "cur_dirty_bytes"), DIRTY_MAX as u64);
+        let asked = m.world.asked();
+        let sent = writes(&asked);
+        assert!(sent.len() == 4 && sent.iter().all(|line| line.contains("parts=1 len=4096")), "{sent:?}");
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
+        let read = m.client.read_as(&file, 0, 24 * PIECE, false).await.expect("read").into_bytes();
+        assert!(read[..] == (0..24).flat_map(|i| [i as u8; PIECE]).collect::<Vec<u8>>());
+        write(&m, &file, 0, &[7; PIECE]).await;
+        assert_eq!(number(&m, "cur_dirty_bytes"), PIECE as u64, "cached again");
+    };
+    sim.run(run).expect("the simulation ends");
 }
 
 #[test]

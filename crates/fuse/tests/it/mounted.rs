@@ -496,22 +496,32 @@ fn negotiated_limits_are_reported_and_obeyed() {
 }
 
 #[test]
-fn readahead_option_sets_the_kernel_readahead() {
-    let options = SessionOptions { readahead_bytes: 4 << 20, ..Default::default() };
-    let Some(m) = Mounted::with(MemFs::new(plain), options) else { return };
+fn set_readahead_sets_the_window_of_files_opened_afterwards() {
+    const BYTES: usize = 8 << 20;
+    let Some(m) = Mounted::with(MemFs::new(plain), SessionOptions::default()) else { return };
     let device = fs::metadata(&m.root).unwrap().dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root may");
     }
-    let set = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
-    assert_eq!(set.trim(), "4096");
-    let id = m.fs.state().make(1, &Bytes::from("f"), FileKind::Regular, 0o644).unwrap();
-    m.fs.state().set_data(id, vec![7; 8 << 20]);
-    let mut file = fs::File::open(m.path("f")).unwrap();
-    let mut data = Vec::new();
-    file.read_to_end(&mut data).unwrap();
-    assert!(data == vec![7; 8 << 20]);
+    let window = || fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
+    for name in ["large", "none"] {
+        let id = m.fs.state().make(1, &Bytes::from(name), FileKind::Regular, 0o644).unwrap();
+        m.fs.state().set_data(id, vec![7; BYTES]);
+    }
+    m.session.set_readahead(4 << 20).unwrap();
+    assert_eq!(window().trim(), "4096");
+    assert!(fs::read(m.path("large")).unwrap() == vec![7; BYTES]);
     let largest = m.fs.state().read_sizes.iter().copied().max();
     assert_eq!(largest, Some(m.session.negotiated().max_write), "requests are as large as allowed");
+
+    m.session.set_readahead(0).unwrap();
+    let page = rustix::param::page_size();
+    assert_eq!(window().trim(), (page >> 10).to_string());
+    m.fs.state().read_sizes.clear();
+    let mut file = fs::File::open(m.path("none")).unwrap();
+    for _ in 0..8 {
+        file.read_exact(&mut vec![0; page]).unwrap();
+    }
+    assert_eq!(m.fs.state().read_sizes, [page as u32; 8], "each page is requested when it is read");
 }

@@ -12,9 +12,12 @@ use std::{
 };
 
 use rustc_hash::FxHasher;
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-    timerfd_settime,
+use rustix::{
+    system::sysinfo,
+    time::{
+        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+        timerfd_settime,
+    },
 };
 use sheen_wire::Time;
 use tokio::{
@@ -159,6 +162,12 @@ impl Real {
     pub(crate) fn block_on_thread<F: Future>(&self, future: F) -> F::Output {
         self.block_in_place(|| self.handle.block_on(future))
     }
+}
+
+/// Returns the size of this machine's memory, in bytes.
+pub(crate) fn memory_bytes() -> u64 {
+    let info = sysinfo();
+    info.totalram.saturating_mul(info.mem_unit.into())
 }
 
 /// Returns a hash of the kernel's boot id, or `None` if it cannot be read.

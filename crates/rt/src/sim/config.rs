@@ -37,6 +37,8 @@ pub struct SimConfig {
     pub blocking_delay: Range<Duration>,
     /// Size of each host's disk, in bytes. Writes beyond it return ENOSPC.
     pub disk_bytes: u64,
+    /// Size of each host's memory as [`crate::Rt::memory_bytes`] returns it. It limits nothing.
+    pub memory_bytes: u64,
     /// Number of last events that [`super::World::log`] stores as text. Text costs time: use 0 for
     /// long runs.
     pub log_events_max: usize,
@@ -64,6 +66,7 @@ impl Default for SimConfig {
             fsync_delay: us(100)..us(2000),
             blocking_delay: us(1)..us(100),
             disk_bytes: 1 << 40,
+            memory_bytes: 8 << 30,
             log_events_max: 0,
             time_max: Duration::from_secs(24 * 3600),
             polls_per_instant_max: 1_000_000,

@@ -49,6 +49,10 @@ impl Host {
         u64::from(self.id) << 32 | u64::from(self.life)
     }
 
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.core.with(|s| s.config.memory_bytes)
+    }
+
     pub(crate) fn fill_random(&self, buf: &mut [u8]) {
         self.core.with(|s| s.rng.fill(buf));
     }

@@ -35,6 +35,11 @@ const MASKS: &[(&str, &str)] = &[
     (r"(?m)^(Device: )\S+(\s+Inode: )\d+ +", "${1}<device>${2}<inode> "),
     (r"(copied, )[\d.e-]+ s, [\d.]+ [kMG]?B/s", "${1}<speed>"),
     (r"(regular empty file) \d+", "${1} <inode>"),
+    // Counts of statahead, which depend on the time that attributes take.
+    (
+        r"(?m)^((?:statahead|agl|contents) total|(?:list|fname|hit|miss)_total|statahead wrong|readdir pages): \d+$",
+        "${1}: #",
+    ),
     // Sizes of statfs.
     (r"(?m)^(Blocks: Total: |Inodes: Total: )\d+ +(Free: )\d+(?: +(Available: )\d+)?", "${1}# ${2}# ${3}#"),
     (r"(?m)^(\w+ [0-9a-f]+ 4096 4096) \d+ \d+ \d+ \d+ \d+ 255$", "${1} # # # # # 255"),

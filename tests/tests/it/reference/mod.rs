@@ -21,7 +21,7 @@ use sheen_tests::{
 
 /// The order of the cases: later ones use the files of earlier ones, and 060 shows what 061 has
 /// set.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "010-setstripe-basic",
     "011-ostlist",
     "012-overstripe",
@@ -47,6 +47,7 @@ const ORDER: [&str; 25] = [
     "045-pools",
     "050-quota",
     "051-quota-enforce",
+    "063-statahead",
 ];
 
 /// Scripts that make what a case needs and no record made.
