@@ -106,6 +106,11 @@ pub(crate) struct Tunables {
     pub commit_on_sharing: AtomicBool,
     /// Changes of owner, group or mode are answered when they are durable.
     pub sync_permission: AtomicBool,
+    /// As `mdt.*.enable_chprojid_gid`: the owners who may change projects, for
+    /// [`sheen_namespace::Permitted::from_gid`].
+    pub chprojid_gid: AtomicI64,
+    /// As `mdt.*.enable_remote_dir_gid`: the owners who may request layouts of directories.
+    pub remote_dir_gid: AtomicI64,
     /// As `lod.*.stripecount`: -1, or 1 to 2000.
     pub stripe_count: AtomicI64,
     pub stripe_size: AtomicU64,
@@ -123,11 +128,15 @@ pub(crate) struct Tunables {
 impl Tunables {
     pub fn new(config: &MdtConfig) -> Tunables {
         let limits = Limits::default();
+        // The file system of an ordinary user has no superuser who could do it instead.
+        let remote_dir_gid = if config.root_uid == 0 { 0 } else { -1 };
         Tunables {
             commit_interval_ms: AtomicU64::new(config.commit_interval_ms),
             commit_ops_max: AtomicU64::new(config.commit_ops_max.max(1)),
             commit_on_sharing: AtomicBool::new(false),
             sync_permission: AtomicBool::new(false),
+            chprojid_gid: AtomicI64::new(0),
+            remote_dir_gid: AtomicI64::new(remote_dir_gid),
             stripe_count: AtomicI64::new(1),
             stripe_size: AtomicU64::new(u64::from(STRIPE_SIZE_DEFAULT)),
             stripe_offset: AtomicI64::new(-1),

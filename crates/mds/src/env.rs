@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Wanted, WantedLayout, resolve_asked, room_each};
-use sheen_namespace::{ClientId, Env, LayoutRequest};
+use sheen_namespace::{ClientId, Env, LayoutRequest, Permitted};
 use sheen_rpc::Export;
 use sheen_rt::{Instant, operation};
 use sheen_wire::{Errno, Fid, JobId, Result, StatFs, Time};
@@ -134,6 +135,14 @@ impl Env for MdtEnv<'_> {
             _ => view.len(),
         };
         room_each(eligible, stripes, bytes, &limits).is_some()
+    }
+
+    fn project_changers(&self) -> Permitted {
+        Permitted::from_gid(self.mdt.tunables.chprojid_gid.load(Relaxed))
+    }
+
+    fn directory_stripers(&self) -> Permitted {
+        Permitted::from_gid(self.mdt.tunables.remote_dir_gid.load(Relaxed))
     }
 
     fn extended(&mut self, component: &Component, bytes: u64) {

@@ -1,7 +1,7 @@
 //! Parameters and devices of an MDT, with Lustre's names: `mdt.*`, `lod.*`, `osp.*`, `mdd.*`
 //! (module `changelog`), and `lov.*-mdtlov.pools.*` for its pools.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
@@ -13,6 +13,9 @@ use sheen_wire::{Errno, StatFs};
 use crate::mdt::Mdt;
 use crate::state::osp::{MAX_CREATE_COUNT, Osp};
 use crate::{changelog, dom, jobs, quota, space};
+
+/// Largest group id. The next number stands for no group.
+const GID_MAX: i64 = u32::MAX as i64 - 1;
 
 /// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
@@ -148,6 +151,8 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     put("commit_ops_max", tunable(mdt, 1..=1 << 20, |mdt| &mdt.tunables.commit_ops_max));
     put("commit_on_sharing", switch(mdt, |mdt| &mdt.tunables.commit_on_sharing));
     put("sync_permission", switch(mdt, |mdt| &mdt.tunables.sync_permission));
+    put("enable_chprojid_gid", permitted_gid(mdt, |mdt| &mdt.tunables.chprojid_gid));
+    put("enable_remote_dir_gid", permitted_gid(mdt, |mdt| &mdt.tunables.remote_dir_gid));
     put("num_exports", number(mdt, |mdt| mdt.core.lock().exports.len() as u64));
     put("last_committed", number(mdt, |mdt| mdt.commits.last_committed()));
     put("last_transno", number(mdt, |mdt| mdt.core.lock().ns.last_transno()));
@@ -307,6 +312,16 @@ fn switch(mdt: &Arc<Mdt>, field: fn(&Mdt) -> &AtomicBool) -> Param {
     Param::bool(
         move || get(&read, |mdt| field(mdt).load(Relaxed)),
         move |on| put_in(&set, |mdt| field(mdt).store(on, Relaxed)),
+    )
+}
+
+/// A group whose members may do something; -1: all users, 0: the superuser only.
+fn permitted_gid(mdt: &Arc<Mdt>, field: fn(&Mdt) -> &AtomicI64) -> Param {
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    Param::i64(
+        -1..=GID_MAX,
+        move || get(&read, |mdt| field(mdt).load(Relaxed)),
+        move |gid| put_in(&set, |mdt| field(mdt).store(gid, Relaxed)),
     )
 }
 

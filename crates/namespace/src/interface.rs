@@ -2,9 +2,48 @@
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Component, Wanted, WantedLayout};
-use sheen_wire::{self as wire, Fid, JobId, StatFs, Time, mds::Reply};
+use sheen_wire::{self as wire, Cred, Fid, JobId, StatFs, Time, mds::Reply};
 
-use crate::{ClientId, HeldOrphan};
+use crate::{
+    ClientId, HeldOrphan,
+    access::{in_group, is_root},
+};
+
+/// The users, besides the superuser, who may do something to their own files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Permitted {
+    /// No other user.
+    Nobody,
+    /// The members of a group.
+    Group(u32),
+    /// All users.
+    Everybody,
+}
+
+impl Permitted {
+    /// Returns the meaning of one of Lustre's parameters `enable_*_gid`: -1 stands for all users, 0
+    /// for none, and another number for a group. A number that is no group id stands for none.
+    pub fn from_gid(gid: i64) -> Permitted {
+        match (gid, u32::try_from(gid)) {
+            (-1, _) => Permitted::Everybody,
+            (0, _) | (_, Err(_)) => Permitted::Nobody,
+            (_, Ok(gid)) => Permitted::Group(gid),
+        }
+    }
+
+    /// Whether the caller is the superuser or one of these users.
+    ///
+    /// # Errors
+    /// [`sheen_wire::Errno::NEED_GROUPS`]: the groups of the caller decide it.
+    pub(crate) fn has(self, cred: &Cred) -> wire::Result<bool> {
+        match self {
+            _ if is_root(cred) => Ok(true),
+            Permitted::Nobody => Ok(false),
+            Permitted::Group(gid) => in_group(cred, gid),
+            Permitted::Everybody => Ok(true),
+        }
+    }
+}
 
 /// Requested parameters of a new layout. The fields are resolved in this order
 /// (`sheen_layout::resolve_asked`), then the file system's defaults apply.
@@ -48,6 +87,14 @@ pub trait Env {
     /// Returns the locks that clients hold on the file, as [`sheen_wire::ldlm::bits`].
     fn locks(&self, _fid: Fid) -> Vec<(ClientId, u64)> {
         Vec::new()
+    }
+    /// Returns the users who may change the projects of their own files.
+    fn project_changers(&self) -> Permitted {
+        Permitted::Nobody
+    }
+    /// Returns the users who may request layouts and defaults of their own directories.
+    fn directory_stripers(&self) -> Permitted {
+        Permitted::Nobody
     }
     /// Returns the reply to `StatFs`, given the number of inodes in use.
     fn statfs(&self, files: u64) -> StatFs;

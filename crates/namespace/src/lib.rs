@@ -73,7 +73,7 @@ pub use fsck::{Check, DamagedStore, EntryAt, Problem, salvage};
 pub use handles::ClientId;
 pub use held::HeldOrphan;
 pub use ids::OrphanRange;
-pub use interface::{Destroy, Done, Env, LayoutRequest};
+pub use interface::{Destroy, Done, Env, LayoutRequest, Permitted};
 pub use layer::Batch;
 pub use namespace::Namespace;
 pub use ops::{Reach, Taking};

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use rustix::fs::XattrFlags;
 use sheen_layout::lmv::{HashType, LmvMds, LmvUser, MDS_BYTES, MDS_STRIPE_BYTES};
-use sheen_tests::{Fs, can_mount, is_root, mounts::as_nobody, run_command};
+use sheen_tests::{Fs, can_mount, is_root, mounts::as_nobody, run_command, sh};
 use sheen_wire::Fid;
 
 macro_rules! fs1 {
@@ -219,6 +219,17 @@ fn users_stripe_only_their_own_directories() {
         command.current_dir(&fs.mnt);
         run_command(command)
     };
+    let refused = nobody("lfs mkdir -C 2 theirs/d");
+    assert_eq!(
+        (refused.code, refused.err.as_str()),
+        (
+            1,
+            "lfs mkdir: dirstripe error on 'theirs/d': Operation not permitted
+lfs setdirstripe: cannot create dir 'theirs/d': Operation not permitted\n"
+        )
+    );
+    assert!(!fs.path("theirs/d").exists());
+    sh(&format!("'{}' lctl set_param -n mdt.*.enable_remote_dir_gid=-1", sheen_tests::sheen().display())).ok();
     assert_eq!(nobody("lfs mkdir -C 2 theirs/d && lfs getdirstripe -c theirs/d").ok(), "2\n");
     assert_eq!(
         nobody("lfs setdirstripe -D -C 3 theirs/d && mkdir theirs/d/s && lfs getdirstripe -c theirs/d/s").ok(),

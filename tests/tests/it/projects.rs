@@ -164,3 +164,25 @@ fn only_the_superuser_changes_the_project_and_everybody_reads_it() {
     assert_eq!(as_user("project -d own secret").ok(), "    8 - own\n    8 - secret\n");
     assert_eq!(as_user("find secret -projid 8").ok(), "secret\n");
 }
+
+#[test]
+fn enable_chprojid_gid_lets_owners_change_projects() {
+    let fs = fs1!();
+    fs.sh("chmod 1777 .; mkdir own roots").ok();
+    chown(fs.path("own"), Some(65534), Some(65534)).unwrap();
+    let (program, at) = (sheen_tests::sheen().display().to_string(), fs.mnt.display().to_string());
+    let as_user = |words: &str| run_command(as_nobody(&format!("cd {at} && {program} lfs {words}")));
+    let permit = |gid: &str| sh(&format!("{program} lctl set_param -n mdt.*.enable_chprojid_gid={gid}")).ok();
+    assert_eq!(as_user("project -p 7 own").code, 1);
+    permit("-1");
+    as_user("project -p 7 -s own").ok();
+    assert_eq!(as_user("project -d own").ok(), "    7 P own\n");
+    assert_eq!(as_user("project -p 7 roots").code, 1, "the directory of another user");
+    permit("12345");
+    assert_eq!(as_user("project -p 8 own").code, 1, "not in the group");
+    permit("65534");
+    as_user("project -C own").ok();
+    permit("0");
+    assert_eq!(as_user("project -p 9 own").code, 1);
+    assert_eq!(fs.lfs("project -d own roots").ok(), "    0 - own\n    0 - roots\n");
+}

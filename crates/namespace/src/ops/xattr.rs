@@ -17,8 +17,8 @@
 //! * `lustre.lov.mirror`: write only, see [`super::xattr_mirror`].
 //! * `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv`: everybody reads the first two, the
 //!   superuser the others. Writing: see [`super::xattr_lmv`].
-//! * `lustre.project`: everybody reads it, the superuser changes it (EPERM), see
-//!   [`super::xattr_project`].
+//! * `lustre.project`: everybody reads it, the superuser and permitted owners change it (EPERM),
+//!   see [`super::xattr_project`].
 //! * `lustre.quota`: write only, by the superuser (EPERM), see [`super::xattr_quota`].
 //! * `trusted.link`, `trusted.lma`: the superuser reads them. They are derived from the inode.
 //!   Setting them does nothing, so that archives can be restored.
@@ -196,8 +196,8 @@ impl<S: Store> Namespace<S> {
             Key::Lov => self.set_lov(cx, fid, &inode, value, flags)?,
             Key::LovEdit(edit) => self.edit_components(cx, fid, &inode, edit, value)?,
             Key::Mirror => self.change_mirrors(cx, cred, fid, &inode, value)?,
-            Key::Lmv | Key::StoredLmv => self.set_lmv(cx, fid, &inode, value)?,
-            Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
+            Key::Lmv | Key::StoredLmv => self.set_lmv(cx, cred, fid, &inode, value)?,
+            Key::Dmv | Key::StoredDmv => self.set_dmv(cx, cred, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
             Key::Project => self.set_project(cx, cred, fid, &inode, value)?,
             Key::Quota => self.set_quota(cx, fid, value)?,

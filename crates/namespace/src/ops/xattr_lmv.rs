@@ -11,9 +11,11 @@
 //!
 //! Rules:
 //!
-//! * ENOTDIR for a file that is not a directory; only the owner may set them (EPERM). ENODEV for an
-//!   MDT that does not exist. EINVAL for an invalid hash type or count, or a list where none is
-//!   allowed, as `LmvError::errno`.
+//! * ENOTDIR for a file that is not a directory. EPERM unless the caller is the superuser, or an
+//!   owner whom Lustre's `enable_remote_dir_gid` permits it ([`crate::Env::directory_stripers`]):
+//!   also for a default, and for one stripe, as in Lustre. ENODEV for an MDT that does not exist.
+//!   EINVAL for an invalid hash type or count, or a list where none is allowed, as
+//!   `LmvError::errno`.
 //! * A requested layout replaces everything that the parent's default gave, including the inherited
 //!   default, as `lfs mkdir` does in Lustre. EEXIST once there are entries.
 //! * A value that describes stripes instead of requesting some is accepted and ignored, so that
@@ -32,7 +34,7 @@
 
 use bytes::Bytes;
 use sheen_layout::lmv::{self, HashType, INHERIT_MAX, LmvMds, LmvUser};
-use sheen_wire::{self as wire, Errno, Fid, fid};
+use sheen_wire::{self as wire, Cred, Errno, Fid, fid};
 
 use crate::{
     Namespace, Store,
@@ -74,7 +76,15 @@ impl<S: Store> Namespace<S> {
         Ok(default.map(|d| d.encode().into()))
     }
 
-    pub(crate) fn set_lmv(&mut self, cx: &Cx, fid: Fid, inode: &Inode, value: Option<&[u8]>) -> wire::Result<()> {
+    /// Sets the layout. The caller has checked the owner.
+    pub(crate) fn set_lmv(
+        &mut self,
+        cx: &Cx,
+        cred: &Cred,
+        fid: Fid,
+        inode: &Inode,
+        value: Option<&[u8]>,
+    ) -> wire::Result<()> {
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR);
         }
@@ -82,6 +92,7 @@ impl<S: Store> Namespace<S> {
         if lmv::magic_of(value)? == lmv::MAGIC_V1 {
             return Ok(());
         }
+        self.check_striper(cx, cred)?;
         let ask = LmvUser::decode(value)?;
         ask.check(&[self.config.mdt_index])?;
         if inode.entries > 0 {
@@ -93,9 +104,18 @@ impl<S: Store> Namespace<S> {
         self.put_stored(cx, fid, DMV, None)
     }
 
+    /// Checks that the caller may request layouts of directories.
+    fn check_striper(&self, cx: &Cx, cred: &Cred) -> wire::Result<()> {
+        // A replayed change was permitted then.
+        let may = self.replaying.is_some() || cx.env.directory_stripers().has(cred)?;
+        if may { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Sets the default. The caller has checked the owner.
     pub(crate) fn set_dmv(
         &mut self,
         cx: &Cx,
+        cred: &Cred,
         fid: Fid,
         inode: &Inode,
         value: Option<&[u8]>,
@@ -104,6 +124,7 @@ impl<S: Store> Namespace<S> {
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR);
         }
+        self.check_striper(cx, cred)?;
         let Some(value) = value else { return self.set_plain(cx, fid, DMV, None, flags) };
         let default = LmvUser::decode(value)?;
         default.check_default(&[self.config.mdt_index])?;

@@ -1,9 +1,10 @@
 //! Projects: the attribute `lustre.project`, inheritance, and the boundary around a project.
 //!
 //! * Every file has a project, 0 unless it was set or inherited. Everybody reads it.
-//! * Only the superuser changes it (EPERM), as in Lustre with `enable_chprojid_gid=0`. The owner
-//!   may set the value that it has. EINVAL for a value that is no project, and for a removal. The
-//!   flags of setxattr(2) do not matter. Also sets ctime.
+//! * The superuser changes it, and an owner whom Lustre's `enable_chprojid_gid` permits it
+//!   ([`crate::Env::project_changers`]); otherwise EPERM. Each owner may set the value that it has.
+//!   EINVAL for a value that is no project, and for a removal. The flags of setxattr(2) do not
+//!   matter. Also sets ctime.
 //! * A new entry of a directory whose flag is set gets the directory's project id. Only a new
 //!   directory gets the flag as well.
 //! * Such a directory refuses files with another id: EXDEV for a link, for the rename of a
@@ -12,7 +13,7 @@
 
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Project};
 
-use crate::{Namespace, Store, access::is_root, interface::Cx, record::Inode};
+use crate::{Namespace, Store, interface::Cx, record::Inode};
 
 /// Returns the project of a new entry of directory `dir`.
 pub(crate) fn inherited(dir: &Inode, kind: FileKind) -> Project {
@@ -39,7 +40,8 @@ impl<S: Store> Namespace<S> {
         value: Option<&[u8]>,
     ) -> wire::Result<()> {
         let project = Project::decode(value.ok_or(Errno::EINVAL)?)?;
-        if project != inode.project && !is_root(cred) {
+        // A replayed change was permitted then.
+        if project != inode.project && self.replaying.is_none() && !cx.env.project_changers().has(cred)? {
             return Err(Errno::EPERM);
         }
         self.edit(fid, |i| {

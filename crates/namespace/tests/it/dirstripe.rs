@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use sheen_layout::lmv::{HashType, INHERIT_NONE, LmvMds, LmvUser, MAGIC_V1};
-use sheen_namespace::Config;
+use sheen_namespace::{Config, Permitted};
 use sheen_wire::{
     Cred, Errno, Fid,
     fid::ROOT,
@@ -96,6 +96,31 @@ fn directory_default_is_stored_byte_for_byte() {
         assert_eq!(fs.get(&ME, d, "trusted.dmv"), Err(Errno::ENODATA));
     }
     assert_eq!(fs.unset(&ME, d, "trusted.dmv"), Err(Errno::ENODATA));
+}
+
+#[test]
+fn only_permitted_owners_request_layouts_of_directories() {
+    let mut fs = Fs::new();
+    let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
+    fs.chown(&ME, d, Some(9), Some(9)).unwrap();
+    let (owner, one, four) = (user_in(9, &[50]), ask(1).encode(), over(4).encode());
+    for permitted in [Permitted::Nobody, Permitted::Group(51)] {
+        fs.env.directory_stripers = permitted;
+        for name in ["lustre.lmv", "lustre.dmv"] {
+            for value in [&one, &four, &ask(0).encode()] {
+                assert_eq!(fs.set(&owner, d, name, value, 0), Err(Errno::EPERM), "{permitted:?} {name}");
+            }
+        }
+        assert_eq!(fs.unset(&owner, d, "lustre.dmv"), Err(Errno::EPERM));
+    }
+    assert_eq!(layout_of(&mut fs, d).stripe_count, 0);
+    for permitted in [Permitted::Everybody, Permitted::Group(50)] {
+        fs.env.directory_stripers = permitted;
+        fs.set(&owner, d, "lustre.lmv", &four, 0).unwrap();
+        fs.set(&owner, d, "lustre.dmv", &four, 0).unwrap();
+        assert_eq!(layout_of(&mut fs, d).stripe_count, 4);
+        fs.set(&owner, d, "lustre.lmv", &one, 0).unwrap();
+    }
 }
 
 #[test]

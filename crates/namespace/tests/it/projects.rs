@@ -1,6 +1,7 @@
 //! Projects: the attribute `lustre.project`, inheritance, and the boundary around a project.
 
 use crate::common::*;
+use sheen_namespace::Permitted;
 use sheen_wire::{
     Cred, Errno, Fid, FileKind, Project,
     fid::ROOT,
@@ -82,6 +83,41 @@ fn only_the_superuser_changes_the_project() {
     assert_eq!((after.mtime, after.perm), (before.mtime, before.perm));
     fs.set(&ME, f, NAME, &Project { id: 4, inherits: true }.encode(), 0).unwrap();
     assert_eq!(of(&mut fs, f), (4, true));
+}
+
+#[test]
+fn permitted_owners_change_the_project_of_their_own_files() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o666).unwrap();
+    fs.chown(&ME, f, Some(9), Some(9)).unwrap();
+    let value = |id| Project { id, inherits: false }.encode();
+    fs.env.project_changers = Permitted::Everybody;
+    fs.set(&user(9), f, NAME, &value(1), 0).unwrap();
+    assert_eq!(fs.set(&user(8), f, NAME, &value(2), 0), Err(Errno::EPERM), "not the owner");
+    fs.env.project_changers = Permitted::Group(50);
+    assert_eq!(fs.set(&user_in(9, &[51]), f, NAME, &value(2), 0), Err(Errno::EPERM), "in another group");
+    let unknown = Cred { groups: None, ..user(9) };
+    assert_eq!(fs.set(&unknown, f, NAME, &value(2), 0), Err(Errno::NEED_GROUPS));
+    fs.set(&user_in(9, &[50]), f, NAME, &value(2), 0).unwrap();
+    fs.set(&Cred { gid: 50, ..user(9) }, f, NAME, &value(3), 0).unwrap();
+    fs.env.project_changers = Permitted::from_gid(0);
+    assert_eq!(fs.set(&Cred { gid: 0, ..user(9) }, f, NAME, &value(4), 0), Err(Errno::EPERM), "0 is no group");
+    fs.set(&ME, f, NAME, &value(5), 0).unwrap();
+    assert_eq!(of(&mut fs, f), (5, false));
+}
+
+#[test]
+fn numbers_of_groups_permit_all_users_none_or_a_group() {
+    for (gid, permitted) in [
+        (-1, Permitted::Everybody),
+        (0, Permitted::Nobody),
+        (1, Permitted::Group(1)),
+        (4_294_967_294, Permitted::Group(4_294_967_294)),
+        (-2, Permitted::Nobody),
+        (1 << 32, Permitted::Nobody),
+    ] {
+        assert_eq!(Permitted::from_gid(gid), permitted, "{gid}");
+    }
 }
 
 #[test]

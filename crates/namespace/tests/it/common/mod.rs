@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Component, Count, Defaults, Layout, LayoutError, Wanted, WantedLayout, resolve_asked};
-use sheen_namespace::{Batch, Check, ClientId, Config, Done, Env, LayoutRequest, MemStore, Namespace, OpError, Store};
+use sheen_namespace::{
+    Batch, Check, ClientId, Config, Done, Env, LayoutRequest, MemStore, Namespace, OpError, Permitted, Store,
+};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time,
     fid::ROOT,
@@ -41,6 +43,9 @@ pub struct TestEnv {
     pub down: Vec<u32>,
     /// Locks that clients hold.
     pub locks: Vec<(ClientId, u64)>,
+    /// Besides the superuser.
+    pub project_changers: Permitted,
+    pub directory_stripers: Permitted,
     next_ost: u32,
 }
 
@@ -94,6 +99,14 @@ impl Env for TestEnv {
         self.locks.clone()
     }
 
+    fn project_changers(&self) -> Permitted {
+        self.project_changers
+    }
+
+    fn directory_stripers(&self) -> Permitted {
+        self.directory_stripers
+    }
+
     fn statfs(&self, files: u64) -> StatFs {
         StatFs { files, ..StatFs::default() }
     }
@@ -135,6 +148,8 @@ impl Fs {
             full: vec![],
             down: vec![],
             locks: vec![],
+            project_changers: Permitted::Nobody,
+            directory_stripers: Permitted::Nobody,
             next_ost: 0,
         };
         let ns = Namespace::open(store.clone(), config, env.now, 1 << 32).unwrap();
