@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs one test program in namespaces of its own, and cleans up after it.
 #   scripts/jail.sh PROGRAM [ARGUMENT...]
-# The program sees only its own mounts (with an empty /dev/shm and /run/sheen), its own processes
-# and its own loopback network. TMPDIR is a directory of its own on disk.
+# The program sees only its own mounts (with an empty /dev/shm, /run/sheen and /run/sheen-public),
+# its own processes and its own loopback network. TMPDIR is a directory of its own on disk.
 # When the program ends, or on SIGTERM or SIGINT, the script aborts its mounts and kills its
 # processes. A signal means that the program hangs: the script first prints the kernel stacks of its
 # processes.
@@ -53,8 +53,9 @@ case ${1:-} in
   else
     mount -t tmpfs -o mode=1777 none /dev/shm
   fi
-  mkdir -p /run/sheen
+  mkdir -p /run/sheen /run/sheen-public
   mount -t tmpfs -o mode=700 none /run/sheen
+  mount -t tmpfs -o mode=755 none /run/sheen-public
   [ -d /sys/fs/fuse/connections ] && [ -z "$(ls /sys/fs/fuse/connections)" ] &&
     mount -t fusectl none /sys/fs/fuse/connections 2>/dev/null || true
   ip link set lo up

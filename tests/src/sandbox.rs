@@ -1,9 +1,10 @@
 //! Sandboxes for tests that compare the output of commands. In a sandbox, commands see one file
 //! system, at paths of the test's choice, and no other Sheen process.
 //!
-//! A sandbox is a mount namespace with a fresh `/mnt` and a fresh `/run/sheen`. Its files are in a
-//! tmpfs of its own. Mounts of other tests are unmounted in it. `lfs df` and `lctl dl`, which show
-//! all mounts of the host, so show only this file system. Creating a sandbox requires root.
+//! A sandbox is a mount namespace with a fresh `/mnt`, `/run/sheen` and `/run/sheen-public`. Its
+//! files are in a tmpfs of its own. Mounts of other tests are unmounted in it. `lfs df` and
+//! `lctl dl`, which show all mounts of the host, so show only this file system. Creating a sandbox
+//! requires root.
 
 use std::{
     fs,
@@ -62,8 +63,9 @@ awk '$3 == \"fuse.sheen\" {{ print $2 }}' /proc/mounts | while read -r at; do
   # One whose directory another test removes meanwhile goes by itself.
   umount -l \"$(printf %b \"$at\")\" || ! grep -qF \" $at fuse.sheen\" /proc/mounts
 done
-mkdir -p /run/sheen
+mkdir -p /run/sheen /run/sheen-public
 mount -t tmpfs -o mode=700 none /run/sheen
+mount -t tmpfs -o mode=755 none /run/sheen-public
 mount -t tmpfs -o mode=755 none /mnt
 mount -t tmpfs -o mode=755,size={SPACE} none {}",
             self.base.display()

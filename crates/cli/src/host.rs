@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::D
 
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
-use sheen_control::Control;
+use sheen_control::{Control, PublicControl};
 use sheen_layout::Asked;
 use sheen_lnet::{Audit, Fault, MountSource, Net, Nid, Trust, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
@@ -80,6 +80,7 @@ pub struct Host {
     /// Names the jobs of the programs on its mounts.
     jobs: Arc<JobIds>,
     _control: Option<Control>,
+    _public_control: Option<PublicControl>,
 }
 
 /// Starts the runtime of a host.
@@ -149,6 +150,10 @@ impl Host {
                 None
             }
         };
+        let public_control = PublicControl::serve(&params).unwrap_or_else(|e| {
+            tracing::warn!("other users cannot read parameters of this process, because it has no public socket: {e}");
+            None
+        });
         let server = Server::new(net.clone());
         server.add::<Selftest>(selftest::TARGET, SelftestService::new(&rt));
         Host {
@@ -167,6 +172,7 @@ impl Host {
             audit,
             jobs,
             _control: control,
+            _public_control: public_control,
         }
     }
 

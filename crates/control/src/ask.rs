@@ -7,12 +7,18 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use sheen_wire::Errno;
+
 use crate::message::{REPLY_BYTES_MAX, Reply, Request, STALL, read_line, write_line};
 use crate::sockets::connect;
 
 /// Number of parts of the time limit for the greeting. If the whole machine pauses, as a virtual
 /// machine may, only one part is used up. The process still has the others.
 const GREETING_TIMEOUT_PARTS: u32 = 3;
+/// How often a request is repeated that a public socket refuses because it is busy, and the pause
+/// before. The socket serves a request in milliseconds.
+const BUSY_RETRIES: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// Processes that are queried at once. If there are more, they are queried in groups.
 const ASKED_AT_ONCE_MAX: usize = 64;
 
@@ -102,11 +108,22 @@ fn ask_together(sockets: &[PathBuf], request: &Request, greeting: Duration) -> V
 }
 
 /// Sends a request to the process behind a socket. Returns its reply. `greeting`: time limit for
-/// its greeting.
+/// its greeting. Repeats it for about a second while a public socket is busy.
 ///
 /// # Errors
 /// [`NoReply`].
 pub fn ask(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
+    let busy = Reply::Error { errno: Errno::EBUSY.0 };
+    for _ in 0..BUSY_RETRIES {
+        match ask_once(socket, request, greeting)? {
+            reply if reply == busy => thread::sleep(BUSY_PAUSE),
+            reply => return Ok(reply),
+        }
+    }
+    ask_once(socket, request, greeting)
+}
+
+fn ask_once(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
     let (stream, first) = begin(socket, request, greeting).map_err(|e| after(greeting, e))?;
     finish(&stream, first).map_err(|e| after(STALL, e))
 }
@@ -120,7 +137,11 @@ fn begin(socket: &Path, request: &Request, greeting: Duration) -> io::Result<(Un
     let stream = connect(socket)?;
     stream.set_read_timeout(Some(greeting / GREETING_TIMEOUT_PARTS))?;
     stream.set_write_timeout(Some(greeting))?;
-    write_line(&stream, request)?;
+    match write_line(&stream, request) {
+        // A busy public socket replies and closes before it gets the request.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
     let mut first = [0];
     for _ in 1..GREETING_TIMEOUT_PARTS {
         match (&stream).read_exact(&mut first) {

@@ -3,7 +3,8 @@
 //!
 //! A process listens on `<pid>.sock` in its runtime directory. A connection carries one request and
 //! one reply, each a line of JSON. Only the owner of the process and root can reach the socket: the
-//! directory has mode 0700, the socket 0600.
+//! directory has mode 0700, the socket 0600. A process of root has a second socket, through which
+//! all users may read public parameters (`public`).
 //!
 //! A separate thread blocks in `accept`. It costs nothing while idle, and answers even if the
 //! runtime is stuck, which is when an administrator needs it. Each connection gets a thread, up to
@@ -19,7 +20,9 @@
 //! the process is resumed, its greeting fails, and it does not read the request.
 //!
 //! * `message`: requests and replies, and how they travel;
+//! * `listener`: a socket that a process listens on;
 //! * `serve`: the server's side, [`Control`];
+//! * `public`: the socket for all users, [`PublicControl`];
 //! * `ask`: the client's side;
 //! * `sockets`: the runtime directories and the sockets in them.
 
@@ -29,7 +32,9 @@
 )]
 
 mod ask;
+mod listener;
 mod message;
+mod public;
 mod serve;
 mod sockets;
 #[cfg(test)]
@@ -37,5 +42,6 @@ mod tests;
 
 pub use ask::{NoReply, Replies, Silent, ask, ask_all};
 pub use message::{GREETING_TIMEOUT, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult};
+pub use public::PublicControl;
 pub use serve::{Control, answer};
-pub use sockets::{DIR_ENV, is_closed, runtime_dir, sockets, sockets_in};
+pub use sockets::{DIR_ENV, is_closed, public_sockets, runtime_dir, sockets, sockets_in};

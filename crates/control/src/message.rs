@@ -1,7 +1,6 @@
 //! Requests and replies: each a line of JSON.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -39,6 +38,12 @@ pub enum Request {
         /// Shell pattern.
         pattern: String,
     },
+    /// Typed values that match any of several patterns. Processes of earlier releases refuse it
+    /// (EPROTO).
+    GetTypedAny {
+        /// Shell patterns.
+        patterns: Vec<String>,
+    },
     /// Sets all that match.
     Set {
         /// Shell pattern.
@@ -68,7 +73,7 @@ pub enum Reply {
     Nodes(Vec<Node>),
     /// To `Get`.
     Values(Vec<Found>),
-    /// To `GetTyped`.
+    /// To `GetTyped` and `GetTypedAny`.
     Typed(Vec<TypedParam>),
     /// To `Set`.
     Results(Vec<SetResult>),
@@ -77,7 +82,8 @@ pub enum Reply {
     /// To `Nids`.
     Nids(Vec<String>),
     /// Nothing matched, or the request was invalid. EMSGSIZE: the reply is longer than
-    /// [`REPLY_BYTES_MAX`].
+    /// [`REPLY_BYTES_MAX`]. Only on a public socket: EACCES for a request that other users may not
+    /// send; EBUSY if the process serves too many requests of this user, or of all users.
     Error {
         /// Linux's errno.
         errno: i32,
@@ -107,22 +113,28 @@ pub(crate) fn read_line(from: impl Read, max: u64) -> io::Result<String> {
 }
 
 /// Sends a message as a line of JSON.
-pub(crate) fn write_line<T: Serialize>(stream: &UnixStream, message: &T) -> io::Result<()> {
-    write(stream, serde_json::to_vec(message)?)
+pub(crate) fn write_line<T: Serialize>(to: impl Write, message: &T) -> io::Result<()> {
+    write(to, serde_json::to_vec(message)?)
 }
 
-/// Sends a reply after the greeting. Instead of a reply that is too long it sends EMSGSIZE, because
-/// the peer would stop reading and could not tell why.
-pub(crate) fn write_reply(stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+/// Sends a reply after the greeting.
+pub(crate) fn write_reply(to: impl Write, reply: &Reply) -> io::Result<()> {
+    write(to, reply_line(reply, REPLY_BYTES_MAX)?)
+}
+
+/// Returns a reply as JSON. Instead of a reply that has more than `max` bytes with its greeting, it
+/// returns EMSGSIZE, because the peer would stop reading and could not tell why.
+pub(crate) fn reply_line(reply: &Reply, max: u64) -> io::Result<Vec<u8>> {
     let line = serde_json::to_vec(reply)?;
     let bytes = GREETING.len() + line.len() + 1;
-    if bytes as u64 > REPLY_BYTES_MAX {
-        return write_line(stream, &Reply::Error { errno: Errno::EMSGSIZE.0 });
+    if bytes as u64 > max {
+        return Ok(serde_json::to_vec(&Reply::Error { errno: Errno::EMSGSIZE.0 })?);
     }
-    write(stream, line)
+    Ok(line)
 }
 
-fn write(mut stream: &UnixStream, mut line: Vec<u8>) -> io::Result<()> {
+/// Sends a line without its end.
+pub(crate) fn write(mut to: impl Write, mut line: Vec<u8>) -> io::Result<()> {
     line.push(b'\n');
-    stream.write_all(&line)
+    to.write_all(&line)
 }

@@ -1,32 +1,27 @@
 //! The server's side: the control socket of this process.
 
-use std::fs::{self, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
 use sheen_params::{ParamError, Params, Set, fsname_of};
 use sheen_wire::Errno;
 
+use crate::listener::{Accepts, Listener};
 use crate::message::{GREETING, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult, read_line, write_reply};
-use crate::sockets::{private_dir, remove_stale, runtime_dir};
+use crate::sockets::{private_dir, runtime_dir};
 
 /// Connections that a process serves in threads of their own. The accepting thread serves a further
 /// one itself; later ones wait for it.
 const SERVED_AT_ONCE_MAX: usize = 16;
+/// Mode of a control socket.
+const MODE: u32 = 0o600;
 
 /// The control socket of this process. It is closed and removed when this is dropped.
 #[derive(Debug)]
-pub struct Control {
-    path: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<thread::JoinHandle<()>>,
-}
+pub struct Control(Listener);
 
 impl Control {
     /// Serves `params` in this user's runtime directory ([`runtime_dir`]).
@@ -43,52 +38,21 @@ impl Control {
     /// As [`Control::serve`].
     pub fn serve_in(dir: &Path, params: &Params) -> io::Result<Control> {
         private_dir(dir)?;
-        remove_stale(dir);
-        let path = dir.join(format!("{}.sock", std::process::id()));
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (seen, params) = (stop.clone(), params.clone());
-        let thread = thread::Builder::new().name("control".into()).spawn(move || run(&listener, &params, &seen))?;
-        Ok(Control { path, stop, thread: Some(thread) })
+        let params = params.clone();
+        Listener::open(dir, MODE, move |accepts| run(&accepts, &params)).map(Control)
     }
 
     /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 }
 
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
-        // A connection wakes the thread that blocks in accept.
-        let woken = UnixStream::connect(&self.path).is_ok();
-        let _ = fs::remove_file(&self.path);
-        if let Some(thread) = self.thread.take().filter(|_| woken) {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(listener: &UnixListener, params: &Params, stop: &AtomicBool) {
+fn run(accepts: &Accepts, params: &Params) {
     // Each connection that is being served holds another reference.
     let served = Arc::new(());
     thread::scope(|scope| {
-        loop {
-            let peer = listener.accept();
-            if stop.load(Relaxed) {
-                return;
-            }
-            let Ok((stream, _)) = peer else {
-                // Out of file descriptors: wait until some are closed, instead of spinning.
-                thread::sleep(Duration::from_millis(100));
-                continue;
-            };
+        while let Some(stream) = accepts.accept() {
             let is_full = Arc::strong_count(&served) > SERVED_AT_ONCE_MAX;
             let ticket = served.clone();
             let serve = move || {
@@ -129,6 +93,7 @@ pub fn answer(request: &Request, params: &Params) -> Reply {
         Request::List { pattern } => params.list_of(pattern, fsname).map(Reply::Nodes),
         Request::Get { pattern } => params.get_of(pattern, fsname).map(Reply::Values),
         Request::GetTyped { pattern } => params.typed_of(pattern, fsname).map(Reply::Typed),
+        Request::GetTypedAny { patterns } => params.typed_of_any(patterns, fsname).map(Reply::Typed),
         Request::Set { pattern, value } => params
             .set_of(pattern, value, fsname)
             .map(|results| Reply::Results(results.into_iter().map(|set| result_of(set, params)).collect())),

@@ -1,30 +1,85 @@
 //! The runtime directories, and the control sockets in them.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Environment variable with the runtime directory, for tests and for several systems side by side.
 pub const DIR_ENV: &str = "SHEEN_RUNTIME_DIR";
 
+/// The directory of root's control sockets.
+const ROOT_DIR: &str = "/run/sheen";
+/// Added to the name of a directory of control sockets: the directory of public sockets.
+const PUBLIC_SUFFIX: &str = "-public";
+/// Mode of the directory of public sockets.
+const PUBLIC_DIR_MODE: u32 = 0o755;
+
 /// Returns the directory of this user's control sockets: `$SHEEN_RUNTIME_DIR`; for root
 /// `/run/sheen`; else `$XDG_RUNTIME_DIR/sheen`; else `/tmp/sheen-<uid>`.
 pub fn runtime_dir() -> PathBuf {
     let uid = rustix::process::geteuid();
-    if let Some(dir) = std::env::var_os(DIR_ENV).filter(|d| !d.is_empty()) {
-        return dir.into();
+    if let Some(dir) = named_dir() {
+        return dir;
     }
     if uid.is_root() {
-        return "/run/sheen".into();
+        return ROOT_DIR.into();
     }
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|d| d.is_dir()) {
         Some(dir) => dir.join("sheen"),
         None => format!("/tmp/sheen-{}", uid.as_raw()).into(),
     }
+}
+
+/// Returns `$SHEEN_RUNTIME_DIR`, if it is set.
+fn named_dir() -> Option<PathBuf> {
+    std::env::var_os(DIR_ENV).filter(|d| !d.is_empty()).map(PathBuf::from)
+}
+
+/// Returns the directory of the public sockets of root's processes: `$SHEEN_RUNTIME_DIR-public`,
+/// else `/run/sheen-public`. `None`: the variable names no directory that can have a sibling, such
+/// as `/`.
+pub(crate) fn public_dir() -> Option<PathBuf> {
+    public_sibling(&named_dir().unwrap_or_else(|| ROOT_DIR.into()))
+}
+
+fn public_sibling(dir: &Path) -> Option<PathBuf> {
+    let mut name = dir.file_name()?.to_owned();
+    name.push(PUBLIC_SUFFIX);
+    Some(dir.with_file_name(name))
+}
+
+/// Returns the public sockets of root's processes whose control sockets this user cannot reach,
+/// sorted. Through these sockets all users may list and read public parameters. Root uses control
+/// sockets only.
+pub fn public_sockets() -> Vec<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let private = named_dir().unwrap_or_else(|| ROOT_DIR.into());
+    public_sibling(&private).map(|public| public_sockets_in(&public, &private)).unwrap_or_default()
+}
+
+/// Returns the public sockets in `public` that have no reachable control socket in `private`. A
+/// directory that others than root and this user can change has none: its sockets could belong to
+/// anyone.
+pub(crate) fn public_sockets_in(public: &Path, private: &Path) -> Vec<PathBuf> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_trusted = fs::symlink_metadata(public)
+        .is_ok_and(|meta| meta.is_dir() && [0, own].contains(&meta.uid()) && meta.mode() & 0o022 == 0);
+    if !is_trusted {
+        return Vec::new();
+    }
+    let mut found = sockets_in(public);
+    found.retain(|socket| {
+        let name = socket.file_name().unwrap_or_default();
+        rustix::fs::access(private.join(name), Access::WRITE_OK).is_err()
+    });
+    found
 }
 
 /// Returns the control sockets that this user can reach, sorted. Root reaches those of all users
@@ -40,7 +95,7 @@ pub fn sockets() -> Vec<PathBuf> {
 fn dirs() -> Vec<PathBuf> {
     let mut dirs = vec![runtime_dir()];
     if std::env::var_os(DIR_ENV).is_none() {
-        dirs.push("/run/sheen".into());
+        dirs.push(ROOT_DIR.into());
         if rustix::process::geteuid().is_root() {
             dirs.extend(children("/run/user").into_iter().map(|d| d.join("sheen")));
             dirs.extend(children("/tmp").into_iter().filter(|d| name_of(d).starts_with("sheen-")));
@@ -80,6 +135,19 @@ fn name_of(path: &Path) -> std::borrow::Cow<'_, str> {
 /// others: a user who can write there could impersonate a process of this user.
 pub(crate) fn private_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    check_own(dir)
+}
+
+/// Creates `dir` so that all users can reach the sockets in it, and only this user can change it.
+/// An existing directory must belong to this user and not be writable by others.
+pub(crate) fn make_public_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PUBLIC_DIR_MODE).create(dir)?;
+    check_own(dir)?;
+    // The umask may have removed bits.
+    fs::set_permissions(dir, Permissions::from_mode(PUBLIC_DIR_MODE))
+}
+
+fn check_own(dir: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(dir)?;
     let ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     if ours {
@@ -110,4 +178,18 @@ pub(crate) fn connect(socket: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::from(fd);
     stream.set_nonblocking(false)?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_directory_is_beside_the_runtime_directory() {
+        for (dir, public) in [("/run/sheen", "/run/sheen-public"), ("/tmp/a/", "/tmp/a-public"), ("run", "run-public")]
+        {
+            assert_eq!(public_sibling(Path::new(dir)), Some(public.into()), "{dir}");
+        }
+        assert_eq!(public_sibling(Path::new("/")), None);
+    }
 }

@@ -13,7 +13,7 @@
 //!   `snapshot`: their values at one moment;
 //! * `columns`: Lustre's tables of reads and writes;
 //! * `waits`: lists of waiting clients and operations;
-//! * `registry`: all parameters of a process, by name;
+//! * `registry`: all parameters of a process, by name; `public`: those that every user may read;
 //! * `permanent`, `settings`: permanent settings.
 //!
 //! Invariants:
@@ -21,6 +21,7 @@
 //! * Results are sorted by name, whatever the order of registration.
 //! * A setter never receives a value outside the parameter's range.
 //! * A request for one file system reads and sets only what belongs to it ([`Params::get_of`]).
+//! * A parameter that the list in `public` does not name is hidden from other users.
 
 mod columns;
 mod devices;
@@ -30,6 +31,7 @@ pub mod job_stats;
 mod labels;
 mod param;
 mod permanent;
+mod public;
 mod registry;
 mod settings;
 mod snapshot;

@@ -10,6 +10,7 @@ use sheen_wire::{Errno, glob::Glob};
 
 use crate::fsname::fsname_of;
 use crate::labels::Labels;
+use crate::public::is_public;
 use crate::settings::PermanentSettings;
 use crate::{Device, Param, ParamError, Value};
 
@@ -65,10 +66,15 @@ struct Scope<'a> {
     fsname: Option<&'a str>,
     /// The process has no other file system, so parameters of the whole process belong to this one.
     is_alone: bool,
+    /// Only public parameters.
+    is_public: bool,
 }
 
 impl Scope<'_> {
     fn has(&self, name: &str) -> bool {
+        if self.is_public && !is_public(name) {
+            return false;
+        }
         let Some(wanted) = self.fsname else { return true };
         fsname_of(name).map_or(self.is_alone, |fsname| fsname == wanted)
     }
@@ -76,14 +82,18 @@ impl Scope<'_> {
 
 /// The parameters and devices of one process. A handle that is cheap to clone.
 #[derive(Clone, Default)]
-pub struct Params(Arc<Inner>);
+pub struct Params {
+    inner: Arc<Inner>,
+    /// Set by [`Params::public_view`].
+    is_public: bool,
+}
 
 /// A handle that does not keep the parameters alive.
 pub(crate) struct WeakParams(Weak<Inner>);
 
 impl WeakParams {
     pub(crate) fn upgrade(&self) -> Option<Params> {
-        self.0.upgrade().map(Params)
+        self.0.upgrade().map(|inner| Params { inner, is_public: false })
     }
 }
 
@@ -104,7 +114,7 @@ struct Source {
 
 impl fmt::Debug for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Params({})", self.0.params.read().len())
+        write!(f, "Params({})", self.inner.params.read().len())
     }
 }
 
@@ -116,6 +126,13 @@ impl Params {
         params
     }
 
+    /// Returns a handle for users who may neither change this process nor see all of it. It lists
+    /// and reads only public parameters, shows no devices, and refuses to set (EACCES). To this
+    /// handle the other parameters do not exist (ENOENT).
+    pub fn public_view(&self) -> Params {
+        Params { inner: self.inner.clone(), is_public: true }
+    }
+
     /// Registers a parameter, or replaces the one of that name. `name` has dots between its
     /// components. If a component itself contains dots, write `/` between all components.
     ///
@@ -125,7 +142,7 @@ impl Params {
     /// it.
     pub fn register(&self, name: &str, param: Param) {
         let (path, param) = (path(name), Arc::new(param));
-        let known = self.0.params.write().insert(path.clone(), param.clone()).is_some();
+        let known = self.inner.params.write().insert(path.clone(), param.clone()).is_some();
         if !known {
             self.apply_to_new(&path, &param);
         }
@@ -136,7 +153,7 @@ impl Params {
         let path = path(name);
         // All names that begin with `PATH/`: `0` is the character after `/`.
         let below = format!("{path}/")..format!("{path}0");
-        let mut params = self.0.params.write();
+        let mut params = self.inner.params.write();
         params.remove(&path);
         let below: Vec<String> = params.range(below).map(|(name, _)| name.clone()).collect();
         for name in below {
@@ -159,7 +176,7 @@ impl Params {
     /// As [`Params::get`].
     pub fn get_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Found>, ParamError> {
         Ok(self
-            .find(pattern, fsname)?
+            .find(&[pattern], fsname)?
             .into_iter()
             .map(|(name, param)| Found { name: dotted(&name), value: param.get(), writable: param.writable() })
             .collect())
@@ -170,6 +187,19 @@ impl Params {
     /// # Errors
     /// As [`Params::get`].
     pub fn typed_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<TypedParam>, ParamError> {
+        self.typed_of_any(&[pattern], fsname)
+    }
+
+    /// As [`Params::typed_of`], for several patterns: returns what matches any of them, each
+    /// parameter once.
+    ///
+    /// # Errors
+    /// As [`Params::get`].
+    pub fn typed_of_any(
+        &self,
+        patterns: &[impl AsRef<str>],
+        fsname: Option<&str>,
+    ) -> Result<Vec<TypedParam>, ParamError> {
         let typed = |(path, param): (String, Arc<Param>)| TypedParam {
             name: dotted(&path),
             labels: Labels::of(&path),
@@ -177,7 +207,7 @@ impl Params {
             writable: param.writable(),
             value: param.value(),
         };
-        Ok(self.find(pattern, fsname)?.into_iter().map(typed).collect())
+        Ok(self.find(patterns, fsname)?.into_iter().map(typed).collect())
     }
 
     /// Sets every parameter that matches. Returns the result of each, sorted by name.
@@ -194,10 +224,11 @@ impl Params {
     /// # Errors
     /// As [`Params::set`].
     pub fn set_of(&self, pattern: &str, value: &str, fsname: Option<&str>) -> Result<Vec<Set>, ParamError> {
+        let set = |param: &Param| if self.is_public { Err(Errno::EACCES.into()) } else { param.set(value) };
         Ok(self
-            .find(pattern, fsname)?
+            .find(&[pattern], fsname)?
             .into_iter()
-            .map(|(name, param)| Set { name: dotted(&name), result: param.set(value) })
+            .map(|(name, param)| Set { name: dotted(&name), result: set(&param) })
             .collect())
     }
 
@@ -217,7 +248,7 @@ impl Params {
     /// As [`Params::list`].
     pub fn list_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Node>, ParamError> {
         let (scope, pattern) = (self.scope(fsname), Glob::of_params(pattern));
-        let params = self.0.params.read();
+        let params = self.inner.params.read();
         let mut nodes = BTreeMap::new();
         for (name, param) in params.iter().filter(|(name, _)| scope.has(name)) {
             let ends = name.match_indices('/').map(|(at, _)| (at, true)).chain([(name.len(), false)]);
@@ -234,13 +265,13 @@ impl Params {
 
     /// Returns the file systems to which the parameters of this process belong, sorted.
     pub fn fsnames(&self) -> BTreeSet<String> {
-        self.0.params.read().keys().filter_map(|name| fsname_of(name)).map(str::to_owned).collect()
+        self.inner.params.read().keys().filter_map(|name| fsname_of(name)).map(str::to_owned).collect()
     }
 
     /// Adds a device to the list of `lctl dl`, or replaces the one of that name. `read` returns its
     /// current state.
     pub fn add_device(&self, name: &str, read: impl Fn() -> Device + Send + Sync + 'static) {
-        let mut devices = self.0.devices.write();
+        let mut devices = self.inner.devices.write();
         let source = Source { name: name.to_string(), read: Arc::new(read) };
         match devices.iter_mut().find(|d| d.name == name) {
             Some(slot) => *slot = source,
@@ -250,7 +281,7 @@ impl Params {
 
     /// Removes a device from the list.
     pub fn remove_device(&self, name: &str) {
-        self.0.devices.write().retain(|d| d.name != name);
+        self.inner.devices.write().retain(|d| d.name != name);
     }
 
     /// Returns all devices, in order of registration.
@@ -262,7 +293,7 @@ impl Params {
     /// [`Params::get_of`].
     pub fn devices_of(&self, fsname: Option<&str>) -> Vec<Device> {
         let scope = self.scope(fsname);
-        let devices = self.0.devices.read();
+        let devices = self.inner.devices.read();
         let read: Vec<_> = devices.iter().filter(|d| scope.has(&d.name)).map(|d| d.read.clone()).collect();
         // As for parameters, no lock is held while a device is read.
         drop(devices);
@@ -272,7 +303,7 @@ impl Params {
     /// Adds a NID at which this process can be reached.
     pub fn add_nid(&self, nid: impl Into<String>) {
         let nid = nid.into();
-        let mut nids = self.0.nids.write();
+        let mut nids = self.inner.nids.write();
         if !nids.contains(&nid) {
             nids.push(nid);
         }
@@ -280,31 +311,38 @@ impl Params {
 
     /// Returns the NIDs of this process.
     pub fn nids(&self) -> Vec<String> {
-        self.0.nids.read().clone()
+        self.inner.nids.read().clone()
     }
 
     pub(crate) fn permanent(&self) -> &Mutex<PermanentSettings> {
-        &self.0.permanent
+        &self.inner.permanent
     }
 
     pub(crate) fn downgrade(&self) -> WeakParams {
-        WeakParams(Arc::downgrade(&self.0))
+        WeakParams(Arc::downgrade(&self.inner))
     }
 
     /// Returns all parameters, by path.
     pub(crate) fn all(&self) -> Vec<(String, Arc<Param>)> {
-        self.0.params.read().iter().map(|(path, param)| (path.clone(), param.clone())).collect()
+        self.inner.params.read().iter().map(|(path, param)| (path.clone(), param.clone())).collect()
     }
 
     fn scope<'a>(&self, fsname: Option<&'a str>) -> Scope<'a> {
         let is_alone = fsname.is_some_and(|fsname| self.fsnames().into_iter().eq([fsname]));
-        Scope { fsname, is_alone }
+        Scope { fsname, is_alone, is_public: self.is_public }
     }
 
-    fn find(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
-        let (scope, pattern) = (self.scope(fsname), Glob::of_params(pattern));
-        let params = self.0.params.read();
-        let matching = params.iter().filter(|(name, _)| pattern.matches(name) && scope.has(name));
+    /// Returns the parameters that match any of the patterns, each once.
+    fn find(
+        &self,
+        patterns: &[impl AsRef<str>],
+        fsname: Option<&str>,
+    ) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
+        let scope = self.scope(fsname);
+        let patterns: Vec<Glob> = patterns.iter().map(|pattern| Glob::of_params(pattern.as_ref())).collect();
+        let params = self.inner.params.read();
+        let is_meant = |name: &str| patterns.iter().any(|pattern| pattern.matches(name)) && scope.has(name);
+        let matching = params.iter().filter(|(name, _)| is_meant(name));
         let found: Vec<_> = matching.map(|(name, param)| (name.clone(), param.clone())).collect();
         if found.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(found) }
     }
@@ -442,5 +480,45 @@ mod tests {
         };
         assert_eq!(found, [want]);
         assert!(params.typed_of("*.*.commit_interval_ms", Some("other")).is_err());
+    }
+
+    #[test]
+    fn typed_params_of_several_patterns_are_returned_once() {
+        let (params, _) = sample();
+        let found = params.typed_of_any(&["nosuch", "version", "mgc.*.*", "*"], None).unwrap();
+        let names: Vec<_> = found.iter().map(|param| &param.name[..]).collect();
+        assert_eq!(names, ["mgc.MGC10.0.0.1@tcp.active", "version"]);
+        assert_eq!(params.typed_of_any(&["nosuch", ""], None).unwrap_err().errno, Errno::ENOENT);
+        let none: [&str; 0] = [];
+        assert_eq!(params.typed_of_any(&none, None).unwrap_err().errno, Errno::ENOENT);
+    }
+
+    #[test]
+    fn public_view_reads_public_parameters_and_sets_none() {
+        let (params, cells) = sample();
+        let orders = Arc::new(AtomicU64::new(0));
+        let (secret, given) = (|| "secret".to_owned(), orders.clone());
+        let order = move |_: &str| {
+            given.fetch_add(1, Relaxed);
+            Ok(())
+        };
+        params.register("mgs.MGS.live.params", Param::order(secret, order));
+        params.register("mdt/sheen-MDT0000/exports/10.0.0.1@tcp/uuid", Param::text(secret));
+        params.register("mdt.sheen-MDT0000.job_stats", Param::text(secret));
+        params.add_device("sheen-MDT0000", || Device::new("mdt", "sheen-MDT0000", "sheen-MDT0000_UUID"));
+        let public = params.public_view();
+        let found = names(public.get("osc.*.*").unwrap());
+        assert_eq!(found, names(params.get("osc.*.*").unwrap()));
+        let set = public.set("osc.*.max_rpcs_in_flight", "16").unwrap();
+        assert_eq!(set.len(), cells.len());
+        assert!(set.iter().all(|set| set.result.as_ref().is_err_and(|e| e.errno == Errno::EACCES)));
+        assert!(cells.iter().all(|cell| cell.load(Relaxed) == 8));
+        for hidden in ["mgs.*.*.*", "mdt.*.*", "mdt.*", "mdt/*/exports/*/*", "mdt.sheen-MDT0000.job_stats", "mgs"] {
+            assert_eq!(public.get(hidden).unwrap_err().errno, Errno::ENOENT, "{hidden}");
+            assert_eq!(public.list(hidden).unwrap_err().errno, Errno::ENOENT, "{hidden}");
+            assert_eq!(public.set(hidden, "1").unwrap_err().errno, Errno::ENOENT, "{hidden}");
+            assert!(public.typed_of(hidden, Some("sheen")).is_err(), "{hidden}");
+        }
+        assert_eq!((orders.load(Relaxed), public.devices()), (0, vec![]));
     }
 }

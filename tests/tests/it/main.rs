@@ -48,6 +48,7 @@ mod pfl;
 mod pools;
 mod programs;
 mod projects;
+mod public_params;
 mod quotas;
 mod races;
 mod reference;

@@ -205,9 +205,25 @@ struct Found {
 }
 
 impl Process {
-    /// Returns the parameters that become metrics. Stops after the time limit, but a request that
-    /// is under way may take longer.
+    /// Returns the parameters that become metrics, by one request if they fit in one reply.
     fn params(&self, limit: Duration) -> Answer<Found> {
+        let patterns = sheen_metrics::patterns().map(str::to_owned).collect();
+        match self.ask(Request::GetTypedAny { patterns }) {
+            Ok(Reply::Typed(params)) => {
+                Ok(Found { params: params.into_iter().map(without_unused).collect(), ..Found::default() })
+            }
+            // Nothing matches.
+            Ok(Reply::Error { errno }) if errno == Errno::ENOENT.0 => Ok(Found::default()),
+            // Too many jobs, an invalid value, or a process of an earlier release.
+            Ok(_) => self.params_one_by_one(limit),
+            Err(NoReply::Failed(e)) if e.kind() == io::ErrorKind::InvalidData => self.params_one_by_one(limit),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// As [`Process::params`], by a request for each pattern. Stops after the time limit, but a
+    /// request that is under way may take longer.
+    fn params_one_by_one(&self, limit: Duration) -> Answer<Found> {
         let (start, mut found) = (self.rt.now(), Found::default());
         for pattern in sheen_metrics::patterns() {
             for name in self.requested(pattern)? {
@@ -325,6 +341,8 @@ mod tests {
         assert_eq!(process.requested("mdt.*.job_stats").unwrap(), wanted);
         let found = process.params(limit).unwrap();
         assert!(found.unreadable.is_empty());
+        let names = |found: &Found| found.params.iter().map(|param| param.name.clone()).collect::<BTreeSet<_>>();
+        assert_eq!(names(&process.params_one_by_one(limit).unwrap()), names(&found));
         let jobs: Vec<_> = found.params.iter().filter(|param| wanted.contains(&param.name.as_str())).collect();
         assert_eq!(jobs.len(), wanted.len());
         for param in jobs {

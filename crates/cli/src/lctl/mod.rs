@@ -3,9 +3,10 @@
 //!
 //! Each process answers on a control socket ([`sheen_control`]). `lctl` queries all of them
 //! at once and merges the replies, sorted by name: the output does not depend on the number of
-//! processes. It reports and skips a process that does not answer. Options, output and exit codes
-//! are Lustre's. A failure exits with its errno (2, 13, 22, 34). A usage error exits with 4 and
-//! prints the usage on standard output.
+//! processes. It reports and skips a process that does not answer. An ordinary user also reads the
+//! public parameters of root's processes. Options, output and exit codes are Lustre's. A failure
+//! exits with its errno (2, 13, 22, 34). A usage error exits with 4 and prints the usage on
+//! standard output.
 //!
 //! `--fsname` is Sheen's own. Lustre's `lctl` speaks to the modules of one kernel. Sheen's reaches
 //! every file system of the machine, so a user must be able to select one.
@@ -59,6 +60,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     let colors = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
     let processes = Running::new(sheen_control::sockets, scaled(sheen_control::GREETING_TIMEOUT))
+        .with_public(sheen_control::public_sockets)
         .with_closed(sheen_control::is_closed);
     let mut tool = Tool { processes: &processes, fsname: None, device: None, colors, out: &mut out, err: &mut err };
     let code = if args.is_empty() { command_lines::run(&mut tool) } else { run(&args, &mut tool) };
@@ -110,7 +112,8 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         let resume = resume.unwrap_or_default();
         writeln!(tool.err, "lctl: {process} and is left out: it may be stopped or hang{resume}")?;
     }
-    let nobody_answers = tool.processes.ask(&Request::Nids).is_empty();
+    let processes = tool.processes;
+    let nobody_answers = processes.ask(&Request::Nids).is_empty() && processes.ask_public(&Request::Nids).is_empty();
     Ok(if code == 0 && nobody_answers { Errno::ETIMEDOUT.0 } else { code })
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sheen_control::{REPLY_BYTES_MAX, Reply, Request};
+use sheen_control::{Reply, Request};
 use sheen_params::{Found, Node, TypedParam};
 use sheen_wire::Errno;
 
@@ -124,7 +124,7 @@ fn get_json(given: &ParsedArgs, tool: &mut Tool<'_>) -> io::Result<i32> {
 }
 
 /// Sends a request for a pattern and, with `-R`, for the names below it. Returns the values of all
-/// replies. Reports and returns an error if no process has a match, or if a reply is too long.
+/// replies. Reports and returns an error if no process has a match, or if one sends no values.
 fn ask<T>(
     command: &str,
     pattern: &str,
@@ -133,19 +133,19 @@ fn ask<T>(
     request: impl Fn(String) -> Request,
     mut values: impl FnMut(Reply) -> Option<Vec<T>>,
 ) -> io::Result<(Vec<T>, Option<Errno>)> {
-    let (mut all, mut is_too_long) = (None, false);
+    let (mut all, mut unsent) = (None, None);
     for pattern in deeper(pattern, given.has("R")) {
-        for reply in tool.ask(request(pattern)) {
-            is_too_long |= reply == Reply::Error { errno: Errno::EMSGSIZE.0 };
+        for reply in tool.ask_readable(request(pattern)) {
+            unsent = unsent.or(why_unsent(&reply));
             if let Some(found) = values(reply) {
                 all.get_or_insert_with(Vec::new).extend(found);
             }
         }
     }
-    let error = match &all {
-        _ if is_too_long => Some(too_long(command, pattern, tool)?),
-        Some(_) => None,
-        None => Some(missing(command, pattern, tool)?),
+    let error = match (unsent, &all) {
+        (Some((errno, advice)), _) => Some(incomplete(command, pattern, errno, advice, tool)?),
+        (None, Some(_)) => None,
+        (None, None) => Some(missing(command, pattern, tool)?),
     };
     Ok((all.unwrap_or_default(), error))
 }
@@ -213,7 +213,7 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             code = first(code, Errno::EINVAL);
             continue;
         };
-        let set = set_here(pattern, value, given.has("n"), tool)?;
+        let set = set_here(pattern, value, given.has("n"), Tool::ask_readable, tool)?;
         if set == (SetHere { done: 0, refused: None }) {
             let errno = missing("set_param", pattern, tool)?;
             writeln!(tool.err, "error: set_param: setting '{}'='{value}': {errno}", slashes(pattern))?;
@@ -291,22 +291,37 @@ fn deeper(pattern: &str, recursive: bool) -> Vec<String> {
     (0..=below).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect()
 }
 
-/// Reports that a process has more values than fit in its reply. Returns the error.
-fn too_long(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<Errno> {
-    let (errno, limit) = (Errno::EMSGSIZE, REPLY_BYTES_MAX >> 20);
-    writeln!(tool.err, "error: {command}: param_path '{}': {errno}", slashes(pattern))?;
-    writeln!(tool.err, "a process has more than {limit} MiB of values that match; use a narrower pattern")?;
+/// Returns why a process sent no values although some may match, and what to do.
+fn why_unsent(reply: &Reply) -> Option<(Errno, &'static str)> {
+    let Reply::Error { errno } = reply else { return None };
+    match Errno(*errno) {
+        errno @ Errno::EMSGSIZE => {
+            Some((errno, "a process has more values that match than fit in its reply; use a narrower pattern"))
+        }
+        errno @ Errno::EBUSY => Some((errno, "a process of root serves too many requests of users now; try again")),
+        _ => None,
+    }
+}
+
+/// Reports that a process sent no values. Returns the error.
+fn incomplete(command: &str, pattern: &str, errno: Errno, advice: &str, tool: &mut Tool<'_>) -> io::Result<Errno> {
+    writeln!(tool.err, "error: {command}: param_path '{}': {errno}\n{advice}", slashes(pattern))?;
     Ok(errno)
 }
 
 /// Reports that no parameter matches. Returns the error: EACCES if there may be one in a process
-/// that this user may not query.
+/// that this user may not query, or only read in part.
 fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<Errno> {
     let is_reached = tool.ask(Request::Nids).iter().any(|reply| matches!(reply, Reply::Nids(_)));
-    let is_denied = !is_reached && tool.processes.denied();
+    // They refuse the request, but they are there.
+    let has_public = !tool.processes.ask_public(&Request::Nids).is_empty();
+    let is_denied = !is_reached && (has_public || tool.processes.denied());
     let errno = if is_denied { Errno::EACCES } else { Errno::ENOENT };
     writeln!(tool.err, "error: {command}: param_path '{}': {errno}", slashes(pattern))?;
     if is_reached {
+        if has_public {
+            writeln!(tool.err, "processes of root show other users only a part of their parameters")?;
+        }
         return Ok(errno);
     }
     match &tool.fsname {

@@ -107,7 +107,7 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
         if let Err(errno) = settings::check(pattern, value) {
             return refuse(change, errno, tool);
         }
-        match set_here(pattern, value, quiet, tool)? {
+        match set_here(pattern, value, quiet, Tool::ask, tool)? {
             SetHere { done: 0, refused: Some(errno) } => return Ok(Err(errno)),
             SetHere { done: 0, refused: None } => writeln!(
                 tool.err,

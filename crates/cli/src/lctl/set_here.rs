@@ -17,12 +17,16 @@ pub struct SetHere {
     pub refused: Option<Errno>,
 }
 
+/// Sends a request: [`Tool::ask`] or [`Tool::ask_readable`].
+pub type Ask<'a> = fn(&Tool<'a>, Request) -> Vec<Reply>;
+
 /// Sets the parameters of this machine that match a pattern. Prints a line for each that was set,
-/// an error for each that was not, and an error for the whole pattern.
-pub fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<SetHere> {
+/// an error for each that was not, and an error for the whole pattern. `ask`: decides whether the
+/// parameters that the user may only read are among them; they refuse each value.
+pub fn set_here<'a>(pattern: &str, value: &str, quiet: bool, ask: Ask<'a>, tool: &mut Tool<'a>) -> io::Result<SetHere> {
     let request = Request::Set { pattern: pattern.to_string(), value: value.to_string() };
     let mut results: Vec<SetResult> = Vec::new();
-    for reply in tool.ask(request) {
+    for reply in ask(tool, request) {
         if let Reply::Results(some) = reply {
             results.extend(some);
         }

@@ -152,7 +152,7 @@ impl Processes for WithTooLongReply {
 #[test]
 fn get_param_reports_replies_that_are_too_long_and_prints_the_others() {
     let want = "error: get_param: param_path 'version': Message too long\n\
-                a process has more than 16 MiB of values that match; use a narrower pattern\n";
+                a process has more values that match than fit in its reply; use a narrower pattern\n";
     for option in ["-n", "--json"] {
         let args = ["get_param", option, "version"].map(str::to_owned);
         let (code, out, err) = run_with(&WithTooLongReply(Params::new()), &args);
@@ -440,6 +440,75 @@ fn lctl_reports_processes_of_other_users_as_permission_denied() {
     let set = "error: set_param: setting 'osc/*/active'='1': Permission denied\n";
     let said = format!("error: set_param: param_path 'osc/*/active': Permission denied\n{hint}{set}");
     assert_eq!(run("set_param osc.*.active=1"), (13, String::new(), said));
+}
+
+/// A process of root, as an ordinary user sees it, and perhaps a process of the user.
+struct OfRoot {
+    public: Params,
+    own: Option<Params>,
+}
+
+impl Processes for OfRoot {
+    fn ask(&self, request: &Request) -> Vec<Reply> {
+        self.own.iter().map(|own| control::answer(request, own)).collect()
+    }
+
+    fn ask_public(&self, request: &Request) -> Vec<Reply> {
+        vec![match request {
+            Request::Nids | Request::Devices => Reply::Error { errno: Errno::EACCES.0 },
+            request => control::answer(request, &self.public.public_view()),
+        }]
+    }
+
+    fn silent(&self) -> Vec<Silent> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn ordinary_user_reads_public_parameters_and_sets_only_its_own() {
+    let [mount, server] = processes();
+    server.register("mdt.sheen-MDT0000.job_stats", Param::text(|| "secret".into()));
+    let run = |processes: &OfRoot, line: &str| {
+        let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        run_with(processes, &args)
+    };
+    let mut users = OfRoot { public: server, own: None };
+    let blocksize = "obdfilter.sheen-OST0000.blocksize=4096\n";
+    assert_eq!(run(&users, "get_param obdfilter.*.blocksize"), (0, blocksize.into(), String::new()));
+    let hint = "the Sheen processes here belong to other users; run lctl as their user or as root\n";
+    let said = format!("error: get_param: param_path 'mdt/*/job_stats': Permission denied\n{hint}");
+    assert_eq!(run(&users, "get_param mdt.*.job_stats"), (13, String::new(), said));
+    users.public.register("osc.sheen-OST0009-osc-MDT0000.active", Param::bool(|| true, |_| panic!("set")));
+    let said = "error: set_param: setting osc/sheen-OST0009-osc-MDT0000/active=0: Permission denied\n\
+                error: set_param: setting 'osc/*/active'='0': Permission denied\n";
+    assert_eq!(run(&users, "set_param osc.*.active=0"), (13, String::new(), said.into()));
+    users.own = Some(mount);
+    let set = "osc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=9\n";
+    assert_eq!(run(&users, "set_param osc.*OST0001*.max_rpcs_in_flight=9"), (0, set.into(), String::new()));
+    let hint = "processes of root show other users only a part of their parameters\n";
+    let said = format!("error: get_param: param_path 'mdt/*/job_stats': No such file or directory\n{hint}");
+    assert_eq!(run(&users, "get_param mdt.*.job_stats"), (2, String::new(), said));
+}
+
+#[test]
+fn get_param_reports_a_process_that_is_busy() {
+    struct Busy;
+
+    impl Processes for Busy {
+        fn ask(&self, _: &Request) -> Vec<Reply> {
+            vec![Reply::Error { errno: Errno::EBUSY.0 }]
+        }
+
+        fn silent(&self) -> Vec<Silent> {
+            Vec::new()
+        }
+    }
+
+    let want = "error: get_param: param_path 'version': Device or resource busy\n\
+                a process of root serves too many requests of users now; try again\n";
+    let args = ["get_param", "version"].map(str::to_owned);
+    assert_eq!(run_with(&Busy, &args), (16, String::new(), want.into()));
 }
 
 #[test]

@@ -23,11 +23,25 @@ pub struct Tool<'a> {
 }
 
 impl Tool<'_> {
-    /// Sends a request to all processes. With `--fsname`, the request covers only that file system.
+    /// Sends a request to all processes that the user controls. With `--fsname`, the request covers
+    /// only that file system.
     pub fn ask(&self, request: Request) -> Vec<Reply> {
+        self.processes.ask(&self.of_fsname(request))
+    }
+
+    /// As [`Tool::ask`], and sends the request also to processes of which the user may only read
+    /// public parameters.
+    pub fn ask_readable(&self, request: Request) -> Vec<Reply> {
+        let request = self.of_fsname(request);
+        let mut replies = self.processes.ask(&request);
+        replies.extend(self.processes.ask_public(&request));
+        replies
+    }
+
+    fn of_fsname(&self, request: Request) -> Request {
         match &self.fsname {
-            Some(fsname) => self.processes.ask(&Request::Of { fsname: fsname.clone(), request: Box::new(request) }),
-            None => self.processes.ask(&request),
+            Some(fsname) => Request::Of { fsname: fsname.clone(), request: Box::new(request) },
+            None => request,
         }
     }
 }

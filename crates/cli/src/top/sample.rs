@@ -8,6 +8,7 @@ use std::{
 
 use sheen_control::{GREETING_TIMEOUT, Replies, Reply, Request, Silent, ask_all, sockets};
 use sheen_params::{Snapshot, TypedParam, Value, Wait, parse_waits};
+use sheen_wire::Errno;
 
 use crate::time_limits::scaled;
 
@@ -58,11 +59,11 @@ pub struct Sample {
 impl Sample {
     /// Asks all processes that the user can reach. `fsname`: only for this file system.
     pub fn take(fsname: Option<&str>) -> Sample {
-        let mut sockets = sockets();
         let ask = |sockets: &[PathBuf], request| ask_all(sockets, &of(fsname, request), scaled(GREETING_TIMEOUT));
-        let Replies { replies, silent, .. } = ask(&sockets, Request::Get { pattern: WAITS.to_owned() });
-        // A stopped process would delay each of the other requests.
-        sockets.retain(|socket| silent.iter().all(|silent| silent.socket != *socket));
+        let patterns = || [WAITS].into_iter().chain(STATS).map(str::to_owned);
+        let mut sockets = sockets();
+        let Replies { mut replies, silent, .. } =
+            ask(&sockets, Request::GetTypedAny { patterns: patterns().collect() });
         let mut sample = Sample {
             at: Instant::now(),
             processes: replies.len(),
@@ -71,22 +72,25 @@ impl Sample {
             targets: BTreeMap::new(),
             jobs: BTreeMap::new(),
         };
-        let found =
-            replies.into_iter().filter_map(|reply| if let Reply::Values(found) = reply { Some(found) } else { None });
-        let texts: Vec<String> = found.flatten().map(|found| found.value).collect();
-        sample.waits = waits_in(&texts);
-        for pattern in STATS {
-            for reply in ask(&sockets, Request::GetTyped { pattern: pattern.to_owned() }).replies {
-                if let Reply::Typed(params) = reply {
-                    params.iter().for_each(|param| sample.add(param));
-                }
+        if replies.iter().any(is_unsent) {
+            // A stopped process would delay each of the other requests.
+            sockets.retain(|socket| sample.silent.iter().all(|silent| silent.socket != *socket));
+            replies = patterns().flat_map(|pattern| ask(&sockets, Request::GetTyped { pattern }).replies).collect();
+        }
+        let mut texts = Vec::new();
+        for reply in &replies {
+            if let Reply::Typed(params) = reply {
+                params.iter().for_each(|param| sample.add(param, &mut texts));
             }
         }
+        sample.waits = waits_in(&texts);
         sample
     }
 
-    fn add(&mut self, param: &TypedParam) {
+    /// Adds a parameter. The text of a list of waits is added to `texts`.
+    fn add(&mut self, param: &TypedParam, texts: &mut Vec<String>) {
         match &param.value {
+            Value::Text(text) => texts.push(text.clone()),
             Value::Counters(counts) => {
                 if let Some(target) = param.name.split('.').nth(1) {
                     self.targets.entry(target.to_owned()).or_default().add(counts);
@@ -120,6 +124,12 @@ impl Counts {
             }
         }
     }
+}
+
+/// Whether a process did not send all values in one reply: there are too many jobs, or the process
+/// is of an earlier release.
+fn is_unsent(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error { errno } if [Errno::EMSGSIZE.0, Errno::EPROTO.0].contains(errno))
 }
 
 fn of(fsname: Option<&str>, request: Request) -> Request {
