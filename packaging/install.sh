@@ -44,10 +44,12 @@ c_library() {
   strip --strip-debug --enable-deterministic-archives "$dest$libraries/liblustreapi.a"
   local include=$dest$prefix/include
   install -D -m 644 -t "$include/lustre" crates/llapi/include/lustre/*.h
-  install -D -m 644 -t "$include/linux/lustre" crates/llapi/include/linux/lustre/lustre_user.h
+  install -D -m 644 -t "$include/linux/lustre" crates/llapi/include/linux/lustre/*.h
   install -d "$dest$libraries/pkgconfig"
   sed "s,@PREFIX@,$prefix,; s,@LIBRARIES@,$libraries,; s,@VERSION@,$version," \
     packaging/lustreapi.pc.in >"$dest$libraries/pkgconfig/lustreapi.pc"
+  # The name in Lustre's packages.
+  ln -sf lustreapi.pc "$dest$libraries/pkgconfig/lustre.pc"
 }
 
 manual_pages() {

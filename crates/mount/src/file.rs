@@ -4,13 +4,14 @@ use std::{
     ops::Deref,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
 };
 
 use parking_lot::Mutex;
 use sheen_client::OpenFile;
 use sheen_fuse::abi::flags::fopen;
+use sheen_wire::{Errno, Result, ioctl, mds::flags};
 
 /// An open file of the client, with the owners that have locked through it.
 ///
@@ -26,6 +27,8 @@ pub struct File {
     lockers: Mutex<Vec<u64>>,
     read: AtomicBool,
     unprivileged: AtomicBool,
+    /// Flags that programs set ([`ioctl::SET_FILE_FLAGS`]).
+    set_flags: AtomicU32,
 }
 
 impl File {
@@ -33,7 +36,8 @@ impl File {
     /// ([`crate::locks::Owners::next`]). `nonblocking`: with O_NONBLOCK.
     pub fn new(open: Arc<OpenFile>, number: u64, nonblocking: bool) -> Arc<File> {
         let (read, unprivileged) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(File { open, number, nonblocking, lockers: Mutex::new(Vec::new()), read, unprivileged })
+        let (lockers, set_flags) = (Mutex::new(Vec::new()), AtomicU32::new(0));
+        Arc::new(File { open, number, nonblocking, lockers, read, unprivileged, set_flags })
     }
 
     /// Returns the number that no other open file of the mount ever has. It owns the file's locks
@@ -65,6 +69,29 @@ impl File {
     /// Returns whether its attributes may have changed without the kernel's knowledge.
     pub fn changes_unseen(&self) -> bool {
         self.read.load(Relaxed) || self.unprivileged.load(Relaxed)
+    }
+
+    /// Returns the flags that programs set, and whether the open file has a group lock.
+    pub fn program_flags(&self) -> u32 {
+        let group = if self.open.is_in_group() { ioctl::GROUP_LOCKED } else { 0 };
+        self.set_flags.load(Relaxed) | group
+    }
+
+    /// Sets flags, which have no effect.
+    ///
+    /// # Errors
+    /// EINVAL: the program asks for no locks, but the file was opened without O_DIRECT.
+    pub fn set_program_flags(&self, set: u32) -> Result<()> {
+        if set & ioctl::IGNORE_LOCK != 0 && self.open.flags() & flags::DIRECT == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.set_flags.fetch_or(set & !ioctl::GROUP_LOCKED, Relaxed);
+        Ok(())
+    }
+
+    /// Clears flags.
+    pub fn clear_program_flags(&self, clear: u32) {
+        self.set_flags.fetch_and(!clear, Relaxed);
     }
 
     /// Returns the client's open file.

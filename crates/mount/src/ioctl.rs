@@ -1,12 +1,12 @@
-//! ioctl(2): layouts, group locks, advice, data versions, directory entries, selection of a mirror,
-//! migration, and layout swaps ([`sheen_wire::ioctl`]).
+//! ioctl(2) on open files: layouts, group locks, advice, data versions, flags, selection of a
+//! mirror, migration, and layout swaps; and directory entries ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
 use sheen_client::{Caller, LockedAhead, Seek};
 use sheen_fuse::{Ioctl, abi::flags::ioctl::DIR};
 use sheen_wire::{
     Errno, Fid, FileKind, Result, entries,
-    ioctl::{self, DataVersion, FileId, Ladvise, MigrateEnd, MigrateSeek},
+    ioctl::{self, DataVersion, FileId, Ladvise, LadviseList, MigrateEnd, MigrateSeek},
     mds::{flags, xattr},
 };
 
@@ -24,7 +24,9 @@ pub fn waits(ioctl: &Ioctl) -> bool {
     matches!(
         ioctl.cmd,
         ioctl::GROUP_LOCK
+            | ioctl::GROUP_LOCK_BY_VALUE
             | ioctl::LADVISE
+            | ioctl::LADVISE_LIST
             | ioctl::DATA_VERSION
             | ioctl::MIGRATE_BEGIN
             | ioctl::MIGRATE_SEEK
@@ -35,7 +37,40 @@ pub fn waits(ioctl: &Ioctl) -> bool {
 
 /// Returns whether the ioctl changes the file, also through a file that is open for reading alone.
 fn changes(cmd: u32) -> bool {
-    matches!(cmd, ioctl::LOV_SETSTRIPE | ioctl::MIGRATE_BEGIN | ioctl::MIGRATE_END | ioctl::SWAP_LAYOUTS)
+    matches!(
+        cmd,
+        ioctl::LOV_SETSTRIPE
+            | ioctl::LOV_SETSTRIPE_V1
+            | ioctl::MIGRATE_BEGIN
+            | ioctl::MIGRATE_END
+            | ioctl::SWAP_LAYOUTS
+    )
+}
+
+/// Returns whether the ioctl is one on a regular file that is open.
+fn is_of_file(cmd: u32) -> bool {
+    matches!(
+        cmd,
+        ioctl::GROUP_LOCK
+            | ioctl::GROUP_LOCK_BY_VALUE
+            | ioctl::GROUP_UNLOCK
+            | ioctl::GROUP_UNLOCK_BY_VALUE
+            | ioctl::LADVISE
+            | ioctl::LADVISE_LIST
+            | ioctl::DATA_VERSION
+            | ioctl::SET_MIRROR
+            | ioctl::SET_MIRROR_BY_VALUE
+            | ioctl::LOV_SETSTRIPE
+            | ioctl::LOV_SETSTRIPE_V1
+            | ioctl::LOV_GETSTRIPE
+            | ioctl::GET_FILE_FLAGS
+            | ioctl::SET_FILE_FLAGS
+            | ioctl::CLEAR_FILE_FLAGS
+            | ioctl::MIGRATE_BEGIN
+            | ioctl::MIGRATE_SEEK
+            | ioctl::MIGRATE_END
+            | ioctl::SWAP_LAYOUTS
+    )
 }
 
 /// Executes an ioctl. `signal`: ends a wait, with EINTR.
@@ -43,21 +78,10 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
     if ioctl.cmd == ioctl::ENTRIES && ioctl.flags & DIR != 0 {
         return entries(fs, who, ioctl).await;
     }
-    let known = matches!(
-        ioctl.cmd,
-        ioctl::GROUP_LOCK
-            | ioctl::GROUP_UNLOCK
-            | ioctl::LADVISE
-            | ioctl::DATA_VERSION
-            | ioctl::SET_MIRROR
-            | ioctl::LOV_SETSTRIPE
-            | ioctl::LOV_GETSTRIPE
-            | ioctl::MIGRATE_BEGIN
-            | ioctl::MIGRATE_SEEK
-            | ioctl::MIGRATE_END
-            | ioctl::SWAP_LAYOUTS
-    );
-    if !known || ioctl.flags & DIR != 0 {
+    if !is_of_file(ioctl.cmd) {
+        return Err(if ioctl::is_of_missing_feature(ioctl.cmd) { Errno::EOPNOTSUPP } else { Errno::ENOTTY });
+    }
+    if ioctl.flags & DIR != 0 {
         return Err(Errno::ENOTTY);
     }
     let file = fs.files.get(ioctl.fh).ok_or(Errno::EBADF)?;
@@ -78,7 +102,9 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
     }
     let work = async {
         match ioctl.cmd {
-            ioctl::GROUP_LOCK => fs.client.group_lock(&file, number(&ioctl.input)?, file.nonblocking()).await?,
+            ioctl::GROUP_LOCK | ioctl::GROUP_LOCK_BY_VALUE => {
+                fs.client.group_lock(&file, number(ioctl)?, file.nonblocking()).await?;
+            }
             ioctl::MIGRATE_SEEK => {
                 let mut seek = MigrateSeek::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
                 let what = if seek.hole == 0 { Seek::Data } else { Seek::Hole };
@@ -94,18 +120,32 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
                 return Ok(Answer::Ioctl(Bytes::copy_from_slice(asked.encode())));
             }
             ioctl::MIGRATE_BEGIN => fs.client.migrate_begin(&file).await?,
-            ioctl::GROUP_UNLOCK => fs.client.group_unlock(&file, number(&ioctl.input)?)?,
-            ioctl::SET_MIRROR => {
-                let id = u16::try_from(number(&ioctl.input)?).map_err(|_| Errno::EINVAL)?;
+            ioctl::GROUP_UNLOCK | ioctl::GROUP_UNLOCK_BY_VALUE => fs.client.group_unlock(&file, number(ioctl)?)?,
+            ioctl::SET_MIRROR | ioctl::SET_MIRROR_BY_VALUE => {
+                let id = u16::try_from(number(ioctl)?).map_err(|_| Errno::EINVAL)?;
                 fs.client.use_mirror(who, &file, id).await?;
             }
-            ioctl::LOV_SETSTRIPE => set_layout(fs, who, &file, &ioctl.input).await?,
+            ioctl::GET_FILE_FLAGS => {
+                return Ok(Answer::Ioctl(Bytes::copy_from_slice(&file.program_flags().to_ne_bytes())));
+            }
+            ioctl::SET_FILE_FLAGS => file.set_program_flags(ioctl::int(&ioctl.input)?)?,
+            ioctl::CLEAR_FILE_FLAGS => file.clear_program_flags(ioctl::int(&ioctl.input)?),
+            ioctl::LOV_SETSTRIPE | ioctl::LOV_SETSTRIPE_V1 => set_layout(fs, who, &file, &ioctl.input).await?,
             ioctl::LOV_GETSTRIPE => {
                 let layout = fs.client.plain_layout(who, &file).await?;
                 let fits = layout.len() <= ioctl.out_size as usize;
                 return if fits { Ok(Answer::Ioctl(layout)) } else { Err(Errno::ERANGE) };
             }
-            _ => return advise(fs, &file, &ioctl.input).await,
+            ioctl::LADVISE_LIST => {
+                let mut list = LadviseList::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
+                list.first.result = advise(fs, &file, list.first()?).await?.result;
+                return Ok(Answer::Ioctl(Bytes::copy_from_slice(list.encode())));
+            }
+            _ => {
+                let advice = Ladvise::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
+                let done = advise(fs, &file, advice).await?;
+                return Ok(Answer::Ioctl(Bytes::copy_from_slice(done.encode())));
+            }
         }
         Ok(Answer::Ioctl(Bytes::new()))
     };
@@ -141,13 +181,16 @@ async fn entries(fs: &Inner, who: &Caller, ioctl: &Ioctl) -> Result<Answer> {
     Ok(Answer::Ioctl(packer.finish(all_in && page.eof).into()))
 }
 
-fn number(input: &[u8]) -> Result<u64> {
-    input.try_into().map(u64::from_ne_bytes).map_err(|_| Errno::EINVAL)
+/// Returns a number that the program passed by pointer, or in place of the pointer.
+fn number(ioctl: &Ioctl) -> Result<u64> {
+    match ioctl.cmd {
+        ioctl::GROUP_LOCK_BY_VALUE | ioctl::GROUP_UNLOCK_BY_VALUE | ioctl::SET_MIRROR_BY_VALUE => Ok(ioctl.arg),
+        _ => <[u8; 8]>::try_from(&ioctl.input[..]).map(u64::from_ne_bytes).map_err(|_| Errno::EINVAL),
+    }
 }
 
 /// Executes the advice, and returns it with its result filled in.
-async fn advise(fs: &Inner, file: &File, input: &[u8]) -> Result<Answer> {
-    let mut advice = Ladvise::decode(input).ok_or(Errno::EINVAL)?;
+async fn advise(fs: &Inner, file: &File, mut advice: Ladvise) -> Result<Ladvise> {
     match advice.advice {
         ioctl::WILLREAD | ioctl::DONTNEED => {}
         ioctl::LOCKNOEXPAND => return Err(Errno::EOPNOTSUPP),
@@ -167,5 +210,5 @@ async fn advise(fs: &Inner, file: &File, input: &[u8]) -> Result<Answer> {
         }
         _ => return Err(Errno::EINVAL),
     }
-    Ok(Answer::Ioctl(Bytes::copy_from_slice(advice.encode())))
+    Ok(advice)
 }

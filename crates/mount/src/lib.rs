@@ -9,7 +9,8 @@
 //! * [`ops`]: one function per operation, from the kernel's terms to the client's;
 //! * [`answer`]: the result of an operation, before it is written to the kernel;
 //! * [`kernel`], [`lookup_counts`]: the kernel's caches, and their invalidation;
-//! * [`file`], [`locks`], [`ioctl`], [`project`]: open files, file locks of programs, and ioctls;
+//! * [`file`], [`locks`]: open files, and file locks of programs;
+//! * [`ioctl`], [`queries`], [`project`]: ioctls;
 //! * [`job_ids`]: the jobs for which programs work.
 //!
 //! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), one for each FID. So there is no table of
@@ -34,6 +35,7 @@ mod ops;
 mod options;
 mod parked;
 mod project;
+mod queries;
 mod serve;
 mod state;
 

@@ -19,7 +19,7 @@ use sheen_wire::{
 use crate::{
     answer::Answer,
     file::File,
-    ioctl, locks, node, project,
+    ioctl, locks, node, project, queries,
     state::{Inner, Signal, interrupted},
 };
 
@@ -180,6 +180,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::Ioctl(command) if project::is_of_project(command.cmd) => {
             Box::pin(project::run(&fs, &who, fid, &command)).await
         }
+        Op::Ioctl(command) if queries::answers(&command) => Box::pin(queries::run(&fs, &who, fid, &command)).await,
         Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &who, &command, signal)).await,
         // BMAP, POLL (files are always ready): the kernel does these itself, or the program gets an
         // error.

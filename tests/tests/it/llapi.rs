@@ -391,6 +391,18 @@ fn setstripe_ioctl_sets_the_layout() {
     assert_eq!(untouched.ok(), "untouched has no stripe info\n");
 }
 
+/// Other programs that know Lustre's ioctls: group locks, flags, identity, advice, directories.
+#[test]
+fn ioctls_of_files_and_directories_answer_as_lustres() {
+    let fs = fs4!();
+    Program::compile("queries", false).run(&[fs.mnt.to_str().unwrap()]).ok();
+}
+
+#[test]
+fn headers_have_lustres_numbers_and_missing_features_return_eopnotsupp() {
+    Program::compile("headers", false).run(&[]).ok();
+}
+
 /// ROMIO's driver for Lustre uses these calls. It does not know composite layouts.
 #[test]
 fn romio_sets_hinted_stripes_and_reads_those_of_composite_layouts() {
@@ -553,8 +565,15 @@ fn header_compiles_in_other_c_dialects() {
     let source = "#include <lustre/lustreapi.h>\nint main(void) { return sizeof(struct lov_user_md_v3) != 48; }\n";
     compile("gcc", source, &["-std=gnu99"]);
     compile("gcc", source, &["-std=gnu17"]);
+    // As an installed header, in strict dialects as well.
+    let include = root().join("crates/llapi/include");
+    let installed = |dialect| ["-pedantic", dialect, "-isystem", include.to_str().unwrap()];
+    for dialect in ["-std=c99", "-std=c11", "-std=c17"] {
+        compile("gcc", source, &installed(dialect));
+    }
     if Command::new("g++").arg("--version").output().is_ok() {
         compile("g++", source, &["-std=gnu++17"]);
+        compile("g++", source, &installed("-std=c++17"));
     }
 }
 
@@ -613,6 +632,9 @@ fn the_header_declares_what_the_library_exports() {
         sources += &fs::read_to_string(entry.path()).unwrap();
     }
     found.extend(exported.captures_iter(&sources).map(|name| name.get(1).unwrap().as_str()));
+    // A macro defines those that return EOPNOTSUPP.
+    let unsupported = regex::Regex::new(r"(?m)^    fn (llapi_[a-z0-9_]+)\(").unwrap();
+    found.extend(unsupported.captures_iter(&sources).map(|name| name.get(1).unwrap().as_str()));
     assert_eq!(found, names);
     assert!(names.len() > 90, "found too few: {names:?}");
 }

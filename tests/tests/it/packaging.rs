@@ -110,6 +110,7 @@ fn installation_has_all_names_pages_and_completions() {
         "lib/liblustreapi.a",
         "include/lustre/lustreapi.h",
         "include/linux/lustre/lustre_user.h",
+        "include/linux/lustre/lustre_ioctl.h",
         "share/man/man1/lfs-setstripe.1",
         "share/man/man8/mount.fuse.sheen.8",
         "share/bash-completion/completions/lctl",
@@ -128,4 +129,7 @@ fn installation_has_all_names_pages_and_completions() {
     assert_eq!(setting(&unit, "ExecStart"), Some("/usr/local/bin/sheen oss $OPTIONS"));
     let config = fs::read_to_string(local.join("lib/pkgconfig/lustreapi.pc")).unwrap();
     assert!(config.contains("\nlibdir=/usr/local/lib\n") && !config.contains('@'), "{config}");
+    // Programs for Lustre look for it under this name, and include headers without `lustre/`.
+    assert_eq!(fs::read_to_string(local.join("lib/pkgconfig/lustre.pc")).unwrap(), config);
+    assert!(config.contains("\nCflags: -I${includedir} -I${includedir}/lustre\n"), "{config}");
 }

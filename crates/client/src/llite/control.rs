@@ -151,6 +151,14 @@ impl Client {
         }
     }
 
+    /// Returns the number of targets of a kind, including inactive ones.
+    pub fn target_count(&self, kind: TargetKind) -> usize {
+        match kind {
+            TargetKind::Mdt => 1,
+            TargetKind::Ost => self.lov.osts().len(),
+        }
+    }
+
     async fn target_infos(&self) -> Vec<TargetInfo> {
         let uuid = |kind, index| format!("{}_UUID", target_name(&self.fsname, kind, index));
         let statfs = self.statfs_mdt().await;

@@ -207,7 +207,7 @@ impl OpenFile {
     }
 
     /// Whether the open file is in a group.
-    pub(crate) fn is_in_group(&self) -> bool {
+    pub fn is_in_group(&self) -> bool {
         matches!(*self.group.lock(), Group::In(_))
     }
 }

@@ -25,8 +25,6 @@ extern "C" {
 
 #define lustre_fid struct lu_fid
 
-/* The type of statx(2), from <sys/stat.h> with _GNU_SOURCE. */
-typedef struct statx lstatx_t;
 /* From <fcntl.h> with _GNU_SOURCE, and from <mntent.h>. */
 struct file_handle;
 struct mntent;
@@ -317,6 +315,8 @@ int llapi_lease_set(int fd, const struct ll_ioc_lease *data);
 int llapi_lease_check(int fd); /* LL_LEASE_WRLCK or 0 */
 int llapi_lease_release(int fd);
 int llapi_lease_acquire(int fd, enum ll_lease_mode mode);
+int llapi_lease_get(int fd, int mode); /* older forms of acquire and release */
+int llapi_lease_put(int fd);
 ssize_t llapi_mirror_write(int fd, unsigned int id, const void *buf, size_t count, off_t pos);
 int llapi_mirror_truncate(int fd, unsigned int id, off_t length);
 int llapi_mirror_punch(int fd, unsigned int id, off_t start, size_t length);
@@ -401,6 +401,7 @@ int llapi_obd_fstatfs(int fd, __u32 type, __u32 index, struct obd_statfs *stat_b
 int llapi_file_get_lov_uuid(const char *path, struct obd_uuid *lov_uuid);
 int llapi_file_fget_lov_uuid(int fd, struct obd_uuid *lov_uuid);
 int llapi_file_get_lmv_uuid(const char *path, struct obd_uuid *lmv_uuid);
+int llapi_file_fget_lmv_uuid(int fd, struct obd_uuid *lmv_uuid);
 int llapi_uuid_match(char *real_uuid, char *search_uuid); /* 1 or 0 */
 /* By the file system's name or a path on it. EOVERFLOW: the result does not fit. */
 int llapi_get_poollist(const char *name, char **poollist, int list_size, char *buffer, int buffer_size);
@@ -454,6 +455,68 @@ int llapi_parse_size(const char *string, unsigned long long *size, unsigned long
 
 /* Sheen's version, as in lctl get_param version. */
 int llapi_get_version_string(char *version, unsigned int version_size);
+
+/* Returns 0: no file is encrypted. -errno. */
+int llapi_file_is_encrypted(int fd);
+
+/* ---- not implemented: -EOPNOTSUPP ---- */
+
+/* Archives: files. */
+int llapi_hsm_state_get(const char *path, struct hsm_user_state *hus);
+int llapi_hsm_state_get_fd(int fd, struct hsm_user_state *hus);
+int llapi_hsm_state_set(const char *path, __u64 setmask, __u64 clearmask, __u32 archive_id);
+int llapi_hsm_state_set_fd(int fd, __u64 setmask, __u64 clearmask, __u32 archive_id);
+int llapi_hsm_data_version_set(int fd, __u64 data_version);
+int llapi_hsm_current_action(const char *path, struct hsm_current_action *hca);
+/* Only this call succeeds. Free the request with free(). */
+struct hsm_user_request *llapi_hsm_user_request_alloc(int itemcount, int data_len);
+int llapi_hsm_request(const char *path, const struct hsm_user_request *request);
+int llapi_hsm_import(const char *dst, int archive, const struct stat *st, unsigned long long stripe_size,
+		     int stripe_offset, int stripe_count, enum lov_pattern stripe_pattern, char *pool_name,
+		     struct lu_fid *newfid);
+
+/* Archives: copytools. */
+struct hsm_copytool_private;
+struct hsm_copyaction_private;
+int llapi_hsm_copytool_register(struct hsm_copytool_private **priv, const char *mnt, int archive_count, int *archives,
+				int rfd_flags);
+int llapi_hsm_copytool_unregister(struct hsm_copytool_private **priv);
+int llapi_hsm_copytool_get_fd(struct hsm_copytool_private *ct);
+int llapi_hsm_copytool_recv(struct hsm_copytool_private *priv, struct hsm_action_list **hal, int *msgsize);
+int llapi_hsm_action_begin(struct hsm_copyaction_private **phcp, const struct hsm_copytool_private *ct,
+			   const struct hsm_action_item *hai, int restore_mdt_index, int restore_open_flags,
+			   bool is_error);
+int llapi_hsm_action_end(struct hsm_copyaction_private **phcp, const struct hsm_extent *he, int hp_flags, int errval);
+int llapi_hsm_action_progress(struct hsm_copyaction_private *hcp, const struct hsm_extent *he, __u64 total,
+			      int hp_flags);
+int llapi_hsm_action_get_dfid(const struct hsm_copyaction_private *hcp, struct lu_fid *fid);
+int llapi_hsm_action_get_fd(const struct hsm_copyaction_private *hcp);
+int llapi_hsm_register_event_fifo(const char *path);
+int llapi_hsm_unregister_event_fifo(const char *path);
+
+/* Caches on clients. */
+int llapi_pcc_attach(const char *path, __u32 id, enum lu_pcc_type type);
+int llapi_pcc_attach_fid(const char *mntpath, const struct lu_fid *fid, __u32 id, enum lu_pcc_type type);
+int llapi_pcc_attach_fid_str(const char *mntpath, const char *fidstr, __u32 id, enum lu_pcc_type type);
+int llapi_pcc_detach_fd(int fd, __u32 flags);
+int llapi_pcc_detach_fid(const char *mntpath, const struct lu_fid *fid, __u32 flags);
+int llapi_pcc_detach_fid_str(const char *mntpath, const char *fidstr, __u32 flags);
+int llapi_pcc_detach_file(const char *path, __u32 flags);
+int llapi_pcc_state_get(const char *path, struct lu_pcc_state *state);
+int llapi_pcc_state_get_fd(int fd, struct lu_pcc_state *state);
+int llapi_pccdev_set(const char *mntpath, const char *cmd);
+int llapi_pccdev_get(const char *mntpath);
+int llapi_pcc_del(const char *mntpath, const char *pccpath, enum lu_pcc_cleanup_flags flags);
+int llapi_pcc_clear(const char *mntpath, enum lu_pcc_cleanup_flags flags);
+
+/* Heat, removal by FID, foreign layouts. */
+int llapi_heat_get(int fd, struct lu_heat *heat);
+int llapi_heat_set(int fd, __u64 flags);
+int llapi_rmfid(const char *path, struct fid_array *fa);
+int llapi_rmfid_at(int fd, struct fid_array *fa);
+int llapi_file_create_foreign(const char *name, mode_t mode, __u32 type, __u32 flags, char *foreign_lov);
+int llapi_dir_create_foreign(const char *name, mode_t mode, __u32 type, __u32 flags, const char *value);
+int llapi_unlink_foreign(char *dname);
 
 #if defined(__cplusplus)
 }

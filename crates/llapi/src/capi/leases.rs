@@ -84,6 +84,12 @@ pub extern "C" fn llapi_lease_release(fd: c_int) -> c_int {
     or_minus_errno(|| release(unsafe { file(fd)? }, &[]))
 }
 
+/// An older form of [`llapi_lease_release`].
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_lease_put(fd: c_int) -> c_int {
+    llapi_lease_release(fd)
+}
+
 /// A lease on a whole file. It is not supported: -EOPNOTSUPP.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_lease_acquire(fd: c_int, _mode: c_uint) -> c_int {

@@ -7,22 +7,14 @@ use std::{
 
 use sheen_admin::open_file;
 use sheen_wire::{
-    Errno, Result,
-    ioctl::{self, Ladvise},
+    Errno,
+    ioctl::{LADVISE_MAX, Ladvise},
 };
 
 use crate::{
     capi::messages,
     ffi::{file, or_minus_errno, or_minus_one},
 };
-
-/// `LAH_COUNT_MAX`: largest number of pieces of advice in one call.
-const ADVICES_MAX: usize = 1024;
-/// `LF_ASYNC`; and `LF_UNSET`, which withdraws advice and is not supported.
-const ASYNC: u32 = 1;
-const UNSET: u32 = 2;
-/// The end of a range counts as the byte after the last if it is a multiple of this.
-const PAGE: u64 = 4096;
 
 /// Takes a group lock on an open file. The group's number must not be 0. Waits until conflicting
 /// locks are cancelled, unless the file was opened with `O_NONBLOCK`. The lock ends when the file
@@ -70,57 +62,17 @@ pub extern "C" fn llapi_group_unlock64(fd: c_int, group: u64) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_ladvise(fd: c_int, flags: c_ulonglong, count: c_int, advices: *mut Ladvise) -> c_int {
     or_minus_one(|| {
-        let count = usize::try_from(count).ok().filter(|n| (1..=ADVICES_MAX).contains(n)).ok_or(Errno::EINVAL)?;
+        let count = u32::try_from(count).ok().filter(|n| (1..=LADVISE_MAX).contains(n)).ok_or(Errno::EINVAL)?;
         let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
         if advices.is_null() {
             return Err(Errno::EINVAL);
         }
         // SAFETY: not null, and C guarantees that many elements.
-        let advices = unsafe { slice::from_raw_parts_mut(advices, count) };
+        let advices = unsafe { slice::from_raw_parts_mut(advices, count as usize) };
         let file = unsafe { file(fd)? };
         for advice in advices {
-            advice.result = open_file::advise(file, &ask(advice, flags)?)?.result;
+            advice.result = open_file::advise(file, &advice.asked(flags)?)?.result;
         }
         Ok(0)
     })
-}
-
-/// Converts advice to the form that the mount accepts.
-fn ask(advice: &Ladvise, flags: u32) -> Result<Ladvise> {
-    let flags = flags | advice.flags;
-    let last = match advice.last {
-        u64::MAX => u64::MAX,
-        end if end.is_multiple_of(PAGE) => end.checked_sub(1).ok_or(Errno::EINVAL)?,
-        last => last,
-    };
-    if flags & !(ASYNC | UNSET) != 0 || last < advice.start {
-        return Err(Errno::EINVAL);
-    }
-    if flags & UNSET != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let flags = if flags & ASYNC != 0 { ioctl::ASYNC } else { 0 };
-    Ok(Ladvise { flags, last, ..*advice })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ladvise_accepts_the_last_byte_or_the_one_after_as_end() {
-        let last = |start, last| ask(&Ladvise { start, last, ..Ladvise::default() }, 0).map(|a| a.last);
-        assert_eq!(last(0, 1 << 20), Ok((1 << 20) - 1));
-        assert_eq!(last(0, (1 << 20) - 1), Ok((1 << 20) - 1));
-        assert_eq!(last(0, u64::MAX), Ok(u64::MAX));
-        assert_eq!(last(4096, 4096), Err(Errno::EINVAL));
-        assert_eq!(last(0, 0), Err(Errno::EINVAL));
-    }
-
-    #[test]
-    fn ladvise_refuses_unknown_flags() {
-        let flags = |one, all| ask(&Ladvise { flags: one, last: 10, ..Ladvise::default() }, all).map(|a| a.flags);
-        assert_eq!((flags(0, 0), flags(ASYNC, 0), flags(0, ASYNC)), (Ok(0), Ok(ioctl::ASYNC), Ok(ioctl::ASYNC)));
-        assert_eq!((flags(4, 0), flags(0, UNSET)), (Err(Errno::EINVAL), Err(Errno::EOPNOTSUPP)));
-    }
 }

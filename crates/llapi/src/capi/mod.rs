@@ -28,6 +28,7 @@ pub mod sparse;
 pub mod stat;
 pub mod swap;
 pub mod targets;
+pub mod unsupported;
 pub mod versions;
 pub mod volatile;
 

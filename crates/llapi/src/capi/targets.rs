@@ -197,6 +197,12 @@ pub unsafe extern "C" fn llapi_file_get_lmv_uuid(path: *const c_char, uuid: *mut
     or_minus_errno(|| unsafe { put_group(At::Path(pathname(path)?), "clilmv", uuid) })
 }
 
+/// As [`llapi_file_get_lmv_uuid`], by an open file of the mount.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_file_fget_lmv_uuid(fd: c_int, uuid: *mut [u8; UUID_BYTES]) -> c_int {
+    or_minus_errno(|| unsafe { put_group(At::File(file(fd)?), "clilmv", uuid) })
+}
+
 /// # Safety
 /// `uuid` is null, or points to room for one.
 unsafe fn put_group(at: At<'_>, kind: &str, uuid: *mut [u8; UUID_BYTES]) -> Result<c_int> {

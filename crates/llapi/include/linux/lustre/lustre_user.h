@@ -1,5 +1,6 @@
 /*
- * Layouts as programs see them: their bytes in the attribute lustre.lov; and file identifiers.
+ * Layouts as programs see them: their bytes in the attribute lustre.lov; and file identifiers. The
+ * header includes further ones: directories over MDTs, changelogs, archives, ioctl(2).
  *
  * The names, sizes and numbers are those of Lustre's header of this name; the comments are Sheen's.
  * All fields of a layout are little-endian in the attribute. The structs here read them on a
@@ -8,14 +9,31 @@
 #ifndef SHEEN_LUSTRE_USER_H
 #define SHEEN_LUSTRE_USER_H
 
+#include <linux/fs.h>
 #include <linux/types.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
+/* struct statx: from <sys/stat.h> with _GNU_SOURCE. */
+#ifndef STATX_BASIC_STATS
+#include <linux/stat.h>
+#endif
 
 #if defined(__cplusplus)
 extern "C" {
 #endif
+
+/* f_type of statfs(2) on a mount of Lustre. Sheen's mounts have FUSE's number, 0x65735546:
+ * llapi_search_fsname() tells whether a path is on one. */
+#define LL_SUPER_MAGIC 0x0BD00BD0
+#define LUSTRE_SUPER_MAGIC LL_SUPER_MAGIC
+
+typedef struct stat lstat_t;
+#define lstat_f lstat
+#define fstat_f fstat
+#define fstatat_f fstatat
+typedef struct statx lstatx_t;
 
 /* ---- file identifiers ---- */
 
@@ -62,12 +80,82 @@ static inline char *obd_uuid2str(const struct obd_uuid *uuid)
 	return (char *)uuid->uuid;
 }
 
+static inline bool obd_uuid_equals(const struct obd_uuid *one, const struct obd_uuid *other)
+{
+	return strncmp(one->uuid, other->uuid, UUID_MAX) == 0;
+}
+
+static inline int obd_uuid_empty(struct obd_uuid *uuid)
+{
+	return uuid->uuid[0] == 0;
+}
+
+static inline void obd_str2uuid(struct obd_uuid *uuid, const char *text)
+{
+	size_t length = strlen(text);
+
+	memset(uuid->uuid, 0, UUID_MAX);
+	memcpy(uuid->uuid, text, length < UUID_MAX ? length : UUID_MAX - 1);
+}
+
+/* The file system of a target: scratch of scratch-OST0007_UUID. */
+static inline void obd_uuid2fsname(char *name, char *uuid, unsigned int room)
+{
+	const char *end = strrchr(uuid, '-');
+	size_t length = end != NULL ? (size_t)(end - uuid) : strlen(uuid);
+
+	if (room == 0)
+		return;
+	if (length >= room)
+		length = room - 1;
+	memcpy(name, uuid, length);
+	name[length] = 0;
+}
+
+#define MAX_OBD_NAME 128
+
+struct ll_fid {
+	__u64 id;
+	__u32 generation;
+	__u32 f_type;
+};
+
+/* For LL_IOC_RMFID and LL_IOC_GETPARENT, which are not implemented. */
+struct fid_array {
+	__u32 fa_nr;
+	__u32 fa_padding0;
+	__u64 fa_padding1;
+	struct lu_fid fa_fids[];
+};
+#define OBD_MAX_FIDS_IN_ARRAY 4096
+
+struct getparent {
+	struct lu_fid gp_fid;
+	__u32 gp_linkno;
+	__u32 gp_name_size;
+	char gp_name[];
+} __attribute__((packed));
+
+/* Directory in the root of each file system. */
+#define dot_lustre_name ".lustre"
+
 /* ---- space and attributes ---- */
 
 /* For llapi_obd_statfs(): MDTs; OSTs; the third has no effect. */
 #define LL_STATFS_LMV 1
 #define LL_STATFS_LOV 2
 #define LL_STATFS_NODELAY 4
+
+enum obd_statfs_state {
+	OS_STATFS_DEGRADED = 0x001,
+	OS_STATFS_READONLY = 0x002,
+	OS_STATFS_NOCREATE = 0x004,
+	OS_STATFS_NOPRECREATE = OS_STATFS_NOCREATE,
+	OS_STATFS_ENOSPC = 0x020,
+	OS_STATFS_ENOINO = 0x040,
+	OS_STATFS_SUM = 0x100,
+	OS_STATFS_NONROT = 0x200,
+};
 
 /* Space of a target: 144 bytes. */
 struct obd_statfs {
@@ -81,7 +169,7 @@ struct obd_statfs {
 	__u32 os_bsize;
 	__u32 os_namelen;
 	__u64 os_maxbytes;
-	__u32 os_state; /* 1: degraded */
+	__u32 os_state; /* enum obd_statfs_state: OS_STATFS_DEGRADED or 0 */
 	__u32 os_fprecreated; /* 0 */
 	__u32 os_granted; /* 0 */
 	__u32 os_spare3;
@@ -118,18 +206,32 @@ struct obd_statfs {
 #define LUSTRE_MAXINSTANCE 16
 #define LOV_MAXPOOLNAME 15
 #define LOV_POOLNAMEF "%.15s"
+#define LOV_POOL_IGNORE "ignore" /* Lustre's names for "no pool" and "pool of the directory" */
+#define LOV_POOL_INHERIT "inherit"
+#define LOV_POOL_NONE "none"
 #define LOV_MIN_STRIPE_BITS 16
 #define LOV_MIN_STRIPE_SIZE (1 << LOV_MIN_STRIPE_BITS)
+#define LOV_MAX_STRIPE_COUNT_OLD 160
 #define LOV_MAX_STRIPE_COUNT 2000
 #define LOV_ALL_STRIPES 0xffff
+#define LOV_ALL_STRIPES_WIDE 0xffe0 /* up to LOV_ALL_STRIPES: several stripes on every OST */
+#define LOV_V1_INSANE_STRIPE_INDEX (LOV_ALL_STRIPES_WIDE - 1)
+#define LOV_V1_INSANE_STRIPE_COUNT LOV_V1_INSANE_STRIPE_INDEX
+#define LOV_OFFSET_DEFAULT ((__u16)-1)
+#define LMV_OFFSET_DEFAULT ((__u32)-1)
+#define LMV_MAX_STRIPE_COUNT 2000
+#define LMV_MAX_STRIPES_PER_MDT 5
+#define LUSTRE_MIRROR_COUNT_DEF 16
 #define LUSTRE_MIRROR_COUNT_MAX 16
 #define LUSTRE_EOF 0xffffffffffffffffULL
+#define XATTR_LUSTRE_PREFIX "lustre."
 #define XATTR_LUSTRE_LOV "lustre.lov"
 
 /* ---- layouts ---- */
 
 #define LOV_USER_MAGIC_V1 0x0BD10BD0
 #define LOV_USER_MAGIC LOV_USER_MAGIC_V1
+#define LOV_USER_MAGIC_JOIN_V1 0x0BD20BD0 /* never used */
 #define LOV_USER_MAGIC_V3 0x0BD30BD0
 #define LOV_USER_MAGIC_SPECIFIC 0x0BD50BD0 /* v3 with a list of OSTs to use */
 #define LOV_USER_MAGIC_COMP_V1 0x0BD60BD0
@@ -146,16 +248,34 @@ struct obd_statfs {
 enum lov_pattern {
 	LOV_PATTERN_NONE = 0x000,
 	LOV_PATTERN_RAID0 = 0x001,
+	LOV_PATTERN_RAID1 = 0x002,
+	LOV_PATTERN_PARITY = 0x004,
 	LOV_PATTERN_MDT = 0x100,
 	LOV_PATTERN_OVERSTRIPING = 0x200,
 	LOV_PATTERN_FOREIGN = 0x400,
+	LOV_PATTERN_COMPRESS = 0x800,
+	LOV_PATTERN_BAD = LOV_PATTERN_RAID1 | LOV_PATTERN_MDT | LOV_PATTERN_FOREIGN,
+	LOV_PATTERN_F_MASK = (int)0xffff0000,
+	LOV_PATTERN_F_HOLE = 0x40000000,
 	LOV_PATTERN_F_RELEASED = (int)0x80000000,
+	LOV_PATTERN_DEFAULT = (int)0xffffffff,
 };
+
+static inline bool lov_pattern_supported(enum lov_pattern pattern)
+{
+	int base = pattern & ~LOV_PATTERN_F_MASK;
+
+	return base == LOV_PATTERN_RAID0 || base == LOV_PATTERN_MDT ||
+	       base == (LOV_PATTERN_RAID0 | LOV_PATTERN_OVERSTRIPING);
+}
 
 /* One object: 24 bytes. */
 struct lov_user_ost_data_v1 {
 	struct ost_id l_ost_oi;
-	__u32 l_ost_gen; /* 0 */
+	union {
+		__u32 l_ost_type;
+		__u32 l_ost_gen; /* 0 */
+	};
 	__u32 l_ost_idx; /* index of its OST */
 } __attribute__((packed));
 #define lov_user_ost_data lov_user_ost_data_v1
@@ -175,7 +295,7 @@ struct lov_user_md_v1 {
 		__u16 lmm_layout_gen;
 	};
 	struct lov_user_ost_data_v1 lmm_objects[];
-} __attribute__((packed));
+} __attribute__((packed, __may_alias__));
 #define lov_user_md lov_user_md_v1
 #define lmm_object_id lmm_oi.oi.oi_id
 #define lmm_object_seq lmm_oi.oi.oi_seq
@@ -193,7 +313,7 @@ struct lov_user_md_v3 {
 	};
 	char lmm_pool_name[LOV_MAXPOOLNAME + 1];
 	struct lov_user_ost_data_v1 lmm_objects[];
-} __attribute__((packed));
+} __attribute__((packed, __may_alias__));
 
 /* Size in bytes of a plain layout with that many objects. */
 static inline size_t lov_user_md_size(__u16 stripes, __u32 magic)
@@ -203,10 +323,67 @@ static inline size_t lov_user_md_size(__u16 stripes, __u32 magic)
 	return head + stripes * sizeof(struct lov_user_ost_data_v1);
 }
 
+/* Attributes with a layout. No function here stores them; Lustre's IOC_MDC_GETFILEINFO does. */
+struct lov_user_mds_data_v1 {
+	lstat_t lmd_st;
+	struct lov_user_md_v1 lmd_lmm;
+} __attribute__((packed));
+
+struct lov_user_mds_data_v2 {
+	struct lu_fid lmd_fid;
+	lstatx_t lmd_stx;
+	__u64 lmd_flags;
+	__u32 lmd_lmmsize;
+	__u32 lmd_padding;
+	struct lov_user_md_v1 lmd_lmm;
+} __attribute__((packed));
+#define lov_user_mds_data lov_user_mds_data_v2
+
+/* A foreign layout. Sheen has none. */
+struct lov_foreign_md {
+	__u32 lfm_magic;
+	__u32 lfm_length;
+	__u32 lfm_type; /* enum lustre_foreign_types */
+	__u32 lfm_flags;
+	char lfm_value[];
+} __attribute__((packed));
+
+enum lustre_foreign_types {
+	LU_FOREIGN_TYPE_NONE = 0,
+	LU_FOREIGN_TYPE_POSIX = 1,
+	LU_FOREIGN_TYPE_PCCRW = 2,
+	LU_FOREIGN_TYPE_PCCRO = 3,
+	LU_FOREIGN_TYPE_S3 = 4,
+	LU_FOREIGN_TYPE_SYMLINK = 0xda05,
+	LU_FOREIGN_TYPE_UNKNOWN = (int)0xffffffff,
+};
+
 struct lu_extent {
 	__u64 e_start;
 	__u64 e_end; /* byte after the last; LUSTRE_EOF: no end */
 } __attribute__((packed));
+
+/* Printed as [0, 0x100000): printf(DEXT "\n", PEXT(&extent)) */
+#define DEXT "[%#llx, %#llx)"
+#define PEXT(extent) (unsigned long long)(extent)->e_start, (unsigned long long)(extent)->e_end
+
+static inline bool lu_extent_is_overlapped(struct lu_extent *one, struct lu_extent *other)
+{
+	return one->e_start < other->e_end && other->e_start < one->e_end;
+}
+
+static inline bool lu_extent_is_equal(struct lu_extent *one, struct lu_extent *other)
+{
+	return one->e_start == other->e_start && one->e_end == other->e_end;
+}
+
+static inline bool lu_extent_is_whole(struct lu_extent *extent)
+{
+	return extent->e_start == 0 && extent->e_end == LUSTRE_EOF;
+}
+
+/* Unit of the stripe size field where it is an extension size, in bytes. */
+#define SEL_UNIT_SIZE 1024llu
 
 /* Flags of a component. */
 enum lov_comp_md_entry_flags {
@@ -219,6 +396,9 @@ enum lov_comp_md_entry_flags {
 	LCME_FL_NOSYNC = 0x00000020,
 	LCME_FL_EXTENSION = 0x00000040,
 	LCME_FL_PARITY = 0x00000080,
+	LCME_FL_COMPRESS = 0x00000100,
+	LCME_FL_PARTIAL = 0x00000200,
+	LCME_FL_NOCOMPR = 0x00000400,
 	LCME_FL_NEG = (int)0x80000000,
 };
 
@@ -237,8 +417,16 @@ enum lcme_id {
 	LCME_ID_ALL = (int)0xffffffff,
 	LCME_ID_NOT_ID = LCME_FL_NEG,
 };
+#define LCME_ID_MASK LCME_ID_MAX
+#define SEQ_ID_MAX 0x0000ffff
+#define SEQ_ID_MASK SEQ_ID_MAX
 #define MIRROR_ID_MASK 0x7fff0000
 #define MIRROR_ID_SHIFT 16
+
+static inline __u32 pflr_id(__u16 mirror_id, __u16 number)
+{
+	return (((__u32)mirror_id << MIRROR_ID_SHIFT) & MIRROR_ID_MASK) | number;
+}
 
 static inline __u16 mirror_id_of(__u32 id)
 {
@@ -271,44 +459,50 @@ struct lov_comp_md_v1 {
 	struct lov_comp_md_entry_v1 lcm_entries[];
 } __attribute__((packed));
 
-/* ---- layouts by ioctl(2), of open files ---- */
+/* ---- open files ---- */
 
 /*
  * A new file that is opened for writing with this flag has no layout until LL_IOC_LOV_SETSTRIPE, or
- * the first write, gives it one. The first ioctl takes a struct lov_user_md_v1 or _v3 (EEXIST: the
- * file has a layout). The second stores one, with all objects: of a composite layout the last
- * component with objects, of an empty file the last component. The attribute lustre.lov has all
- * components.
+ * the first write, gives it one.
  */
+#ifndef FASYNC
+#define FASYNC 00020000
+#endif
 #define O_LOV_DELAY_CREATE (O_NOCTTY | FASYNC)
-#define LL_IOC_LOV_SETSTRIPE 0x4030669aU
-#define LL_IOC_LOV_GETSTRIPE 0xbfff669bU
-/* Files without locks. Not supported here: ENOTTY. */
-#define LL_IOC_SETFLAGS 0x40086698U
-#define LL_FILE_IGNORE_LOCK 0x00000001
 
-/* ---- directories ---- */
+/* Of LL_IOC_GETFLAGS. They have no effect. */
+enum ll_file_flags {
+	LL_FILE_IGNORE_LOCK = 0x01, /* work without locks: Sheen takes them all the same */
+	LL_FILE_GROUP_LOCKED = 0x02,
+	LL_FILE_READAHEA = 0x04,
+	LL_FILE_LOCKED_DIRECTIO = 0x08,
+	LL_FILE_FLOCK_WARNING = 0x20,
+};
 
-/* How names are distributed over the stripes of a directory. */
-enum lmv_hash_type {
-	LMV_HASH_TYPE_UNKNOWN = 0, /* the MDT chooses */
-	LMV_HASH_TYPE_ALL_CHARS = 1,
-	LMV_HASH_TYPE_FNV_1A_64 = 2,
-	LMV_HASH_TYPE_CRUSH = 3,
-	LMV_HASH_TYPE_CRUSH2 = 4,
+/* For LL_IOC_FUTIMES_3, which is not implemented. */
+struct ll_futimes_3 {
+	__u64 lfu_atime_sec;
+	__u64 lfu_atime_nsec;
+	__u64 lfu_mtime_sec;
+	__u64 lfu_mtime_nsec;
+	__u64 lfu_ctime_sec;
+	__u64 lfu_ctime_nsec;
 };
-/* Number of levels to which a default is inherited, and for how many of them new directories are
- * placed round-robin. */
-enum {
-	LMV_INHERIT_UNLIMITED = 0,
-	LMV_INHERIT_END = 1,
-	LMV_INHERIT_MAX = 250,
-	LMV_INHERIT_NONE = 255,
+
+/* For LL_IOC_PROJECT, which is not implemented: use FS_IOC_FSSETXATTR. */
+struct lu_project {
+	__u32 project_type; /* enum lu_project_type */
+	__u32 project_id;
+	__u32 project_xflags;
+	__u32 project_reserved;
+	char project_name[256];
 };
-enum {
-	LMV_INHERIT_RR_NONE = 0,
-	LMV_INHERIT_RR_MAX = 250,
-	LMV_INHERIT_RR_UNLIMITED = 255,
+
+enum lu_project_type {
+	LU_PROJECT_NONE = 0,
+	LU_PROJECT_SET = 1,
+	LU_PROJECT_GET = 2,
+	LU_PROJECT_MAX
 };
 
 /* ---- leases ---- */
@@ -340,6 +534,13 @@ struct ll_ioc_lease {
 enum ioc_data_version_flags {
 	LL_DV_RD_FLUSH = (1 << 0),
 	LL_DV_WR_FLUSH = (1 << 1),
+	LL_DV_SZ_UPDATE = (1 << 2), /* EINVAL */
+};
+
+struct ioc_data_version {
+	__u64 idv_version;
+	__u32 idv_layout_version;
+	__u32 idv_flags; /* enum ioc_data_version_flags */
 };
 
 /* ---- advice ---- */
@@ -350,17 +551,27 @@ enum lu_ladvise_type {
 	LU_LADVISE_DONTNEED = 2,
 	LU_LADVISE_LOCKNOEXPAND = 3,
 	LU_LADVISE_LOCKAHEAD = 4,
+	LU_LADVISE_MAX
 };
+#define LU_LADVISE_NAMES {                                                                                 \
+	[LU_LADVISE_WILLREAD] = "willread", [LU_LADVISE_DONTNEED] = "dontneed",                            \
+	[LU_LADVISE_LOCKNOEXPAND] = "locknoexpand", [LU_LADVISE_LOCKAHEAD] = "lockahead",                  \
+}
 
 enum ladvise_flag {
 	LF_ASYNC = 0x1,
 	LF_UNSET = 0x2,
 };
+#define LF_LOCKNOEXPAND_MASK LF_UNSET
+#define LF_DEFAULT_MASK LF_ASYNC
+#define LF_MASK (LF_ASYNC | LF_UNSET)
 
 enum lock_mode_user {
 	MODE_READ_USER = 1,
 	MODE_WRITE_USER = 2,
+	MODE_MAX_USER
 };
+#define LOCK_MODE_NAMES {[MODE_READ_USER] = "READ", [MODE_WRITE_USER] = "WRITE"}
 
 enum lockahead_results {
 	LLA_RESULT_SENT = 0,
@@ -383,9 +594,18 @@ struct llapi_lu_ladvise {
 #define lla_peradvice_flags lla_value2
 #define lla_lockahead_result lla_value3
 
-#if defined(__cplusplus)
-}
-#endif
+#define LADVISE_MAGIC 0x1ADF1CE0
+
+/* Argument of LL_IOC_LADVISE. */
+struct llapi_ladvise_hdr {
+	__u32 lah_magic; /* LADVISE_MAGIC */
+	__u32 lah_count;
+	__u64 lah_flags; /* enum ladvise_flag */
+	__u32 lah_value1;
+	__u32 lah_value2;
+	__u64 lah_value3;
+	struct llapi_lu_ladvise lah_advise[];
+};
 
 /* ---- swap of layouts ---- */
 
@@ -393,213 +613,24 @@ struct llapi_lu_ladvise {
 #define SWAP_LAYOUTS_CHECK_DV2	(1 << 1)
 #define SWAP_LAYOUTS_KEEP_MTIME	(1 << 2)
 #define SWAP_LAYOUTS_KEEP_ATIME	(1 << 3)
+#define SWAP_LAYOUTS_CLOSE	(1 << 4)
 
-/* ---- changelogs ---- */
-
-/* Lustre's types of records. Sheen records no CL_EXT, CL_OPEN, CL_HSM, CL_MIGRATE, CL_FLRW, CL_RESYNC,
- * CL_GETXATTR and CL_DN_OPEN. */
-enum changelog_rec_type {
-	CL_NONE = -1,
-	CL_MARK = 0,
-	CL_CREATE = 1,
-	CL_MKDIR = 2,
-	CL_HARDLINK = 3,
-	CL_SOFTLINK = 4,
-	CL_MKNOD = 5,
-	CL_UNLINK = 6,
-	CL_RMDIR = 7,
-	CL_RENAME = 8,
-	CL_EXT = 9,
-	CL_OPEN = 10,
-	CL_CLOSE = 11,
-	CL_LAYOUT = 12,
-	CL_TRUNC = 13,
-	CL_SETATTR = 14,
-	CL_SETXATTR = 15,
-	CL_XATTR = CL_SETXATTR,
-	CL_HSM = 16,
-	CL_MTIME = 17,
-	CL_CTIME = 18,
-	CL_ATIME = 19,
-	CL_MIGRATE = 20,
-	CL_FLRW = 21,
-	CL_RESYNC = 22,
-	CL_GETXATTR = 23,
-	CL_DN_OPEN = 24,
-	CL_LAST
+/* For LL_IOC_LOV_SWAP_LAYOUTS, which is not implemented. */
+struct lustre_swap_layouts {
+	__u64 sl_flags;
+	__u32 sl_fd;
+	__u32 sl_gid;
+	__u64 sl_dv1;
+	__u64 sl_dv2;
 };
 
-static inline const char *changelog_type2str(int type)
-{
-	static const char *const names[] = {
-		"MARK",	 "CREAT", "MKDIR", "HLINK", "SLINK", "MKNOD", "UNLNK", "RMDIR",	 "RENME",
-		"RNMTO", "OPEN",  "CLOSE", "LYOUT", "TRUNC", "SATTR", "XATTR", "HSM",	 "MTIME",
-		"CTIME", "ATIME", "MIGRT", "FLRW",  "RESYNC", "GXATR", "NOPEN",
-	};
-
-	return type >= 0 && type < CL_LAST ? names[type] : NULL;
+#if defined(__cplusplus)
 }
+#endif
 
-/* Flags of a record: its parts, and below CLF_FLAGMASK those of its type. */
-enum changelog_rec_flags {
-	CLF_VERSION = 0x1000,
-	CLF_RENAME = 0x2000,
-	CLF_JOBID = 0x4000,
-	CLF_EXTRA_FLAGS = 0x8000,
-	CLF_FLAGSHIFT = 12,
-	CLF_FLAGMASK = (1U << CLF_FLAGSHIFT) - 1,
-	CLF_VERMASK = ~CLF_FLAGMASK
-};
-
-#define CLF_UNLINK_LAST 0x0001 /* the name was the last one of the file */
-#define CLF_RENAME_LAST 0x0001 /* the replaced name was the last one of its file */
-
-enum changelog_rec_extra_flags {
-	CLFE_UIDGID = 0x0001,
-	CLFE_NID = 0x0002,
-	CLFE_OPEN = 0x0004,
-	CLFE_XATTR = 0x0008
-};
-
-/* The fixed part of a record. The optional parts follow in the order of their structs below, then
- * the names: without a NUL, except between the two names of a renamed file. */
-struct changelog_rec {
-	__u16 cr_namelen; /* of both names and the NUL between them */
-	__u16 cr_flags; /* enum changelog_rec_flags */
-	__u32 cr_type; /* enum changelog_rec_type */
-	__u64 cr_index;
-	__u64 cr_prev; /* 0 */
-	__u64 cr_time; /* seconds << 30 | nanoseconds */
-	union {
-		struct lu_fid cr_tfid; /* the file */
-		__u32 cr_markerflags;
-	};
-	struct lu_fid cr_pfid; /* the directory */
-};
-
-struct changelog_ext_rename {
-	struct lu_fid cr_sfid; /* the renamed file, or zero */
-	struct lu_fid cr_spfid; /* its former directory, or zero */
-};
-
-#define LUSTRE_JOBID_SIZE 32
-
-struct changelog_ext_jobid {
-	char cr_jobid[LUSTRE_JOBID_SIZE];
-};
-
-struct changelog_ext_extra_flags {
-	__u64 cr_extra_flags; /* enum changelog_rec_extra_flags: the parts that follow */
-};
-
-struct changelog_ext_uidgid {
-	__u64 cr_uid;
-	__u64 cr_gid;
-};
-
-struct changelog_ext_nid {
-	__u64 cr_nid;
-	__u64 extra;
-	__u32 padding;
-};
-
-struct changelog_ext_openmode {
-	__u32 cr_openflags; /* 0 */
-};
-
-struct changelog_ext_xattr {
-	char cr_xattr[256];
-};
-
-/* The offset of the part after those that the flags name. */
-static inline size_t changelog_rec_offset(unsigned int flags, unsigned int extra)
-{
-	size_t offset = sizeof(struct changelog_rec);
-
-	if (flags & CLF_RENAME)
-		offset += sizeof(struct changelog_ext_rename);
-	if (flags & CLF_JOBID)
-		offset += sizeof(struct changelog_ext_jobid);
-	if (flags & CLF_EXTRA_FLAGS) {
-		offset += sizeof(struct changelog_ext_extra_flags);
-		if (extra & CLFE_UIDGID)
-			offset += sizeof(struct changelog_ext_uidgid);
-		if (extra & CLFE_NID)
-			offset += sizeof(struct changelog_ext_nid);
-		if (extra & CLFE_OPEN)
-			offset += sizeof(struct changelog_ext_openmode);
-		if (extra & CLFE_XATTR)
-			offset += sizeof(struct changelog_ext_xattr);
-	}
-	return offset;
-}
-
-static inline struct changelog_ext_rename *changelog_rec_rename(const struct changelog_rec *rec)
-{
-	return (struct changelog_ext_rename *)((char *)rec + changelog_rec_offset(rec->cr_flags & CLF_VERSION, 0));
-}
-
-static inline struct changelog_ext_jobid *changelog_rec_jobid(const struct changelog_rec *rec)
-{
-	return (struct changelog_ext_jobid *)((char *)rec + changelog_rec_offset(rec->cr_flags & CLF_RENAME, 0));
-}
-
-static inline struct changelog_ext_extra_flags *changelog_rec_extra_flags(const struct changelog_rec *rec)
-{
-	unsigned int before = rec->cr_flags & (CLF_RENAME | CLF_JOBID);
-
-	return (struct changelog_ext_extra_flags *)((char *)rec + changelog_rec_offset(before, 0));
-}
-
-/* The extra part that follows those in `before`. */
-static inline void *changelog_rec_extra(const struct changelog_rec *rec, unsigned int before)
-{
-	unsigned int extra = (unsigned int)changelog_rec_extra_flags(rec)->cr_extra_flags & before;
-
-	return (char *)rec + changelog_rec_offset(rec->cr_flags, extra);
-}
-
-static inline struct changelog_ext_uidgid *changelog_rec_uidgid(const struct changelog_rec *rec)
-{
-	return (struct changelog_ext_uidgid *)changelog_rec_extra(rec, 0);
-}
-
-static inline struct changelog_ext_nid *changelog_rec_nid(const struct changelog_rec *rec)
-{
-	return (struct changelog_ext_nid *)changelog_rec_extra(rec, CLFE_UIDGID);
-}
-
-static inline struct changelog_ext_openmode *changelog_rec_openmode(const struct changelog_rec *rec)
-{
-	return (struct changelog_ext_openmode *)changelog_rec_extra(rec, CLFE_UIDGID | CLFE_NID);
-}
-
-static inline struct changelog_ext_xattr *changelog_rec_xattr(const struct changelog_rec *rec)
-{
-	return (struct changelog_ext_xattr *)changelog_rec_extra(rec, CLFE_UIDGID | CLFE_NID | CLFE_OPEN);
-}
-
-static inline char *changelog_rec_name(const struct changelog_rec *rec)
-{
-	unsigned int extra = 0;
-
-	if (rec->cr_flags & CLF_EXTRA_FLAGS)
-		extra = (unsigned int)changelog_rec_extra_flags(rec)->cr_extra_flags;
-	return (char *)rec + changelog_rec_offset(rec->cr_flags, extra);
-}
-
-/* The former name of a renamed file, and its length. */
-static inline size_t changelog_rec_snamelen(const struct changelog_rec *rec)
-{
-	const char *name = changelog_rec_name(rec);
-	const char *end = (const char *)memchr(name, 0, rec->cr_namelen);
-
-	return end == NULL ? 0 : (size_t)(name + rec->cr_namelen - end - 1);
-}
-
-static inline char *changelog_rec_sname(const struct changelog_rec *rec)
-{
-	return changelog_rec_name(rec) + rec->cr_namelen - changelog_rec_snamelen(rec);
-}
+#include <linux/lustre/lustre_lmv.h>
+#include <linux/lustre/lustre_changelog.h>
+#include <linux/lustre/lustre_hsm.h>
+#include <linux/lustre/lustre_ioctl.h>
 
 #endif
