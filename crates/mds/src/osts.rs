@@ -25,6 +25,7 @@ const RETRY: Duration = Duration::from_secs(5);
 fn update(mdt: &Arc<Mdt>, config: &Config) {
     mdt.params.keep(&config.fsname, config.version, &config.params);
     set_nodemaps(mdt, config);
+    mdt.quotas.set_pools(&config.pools);
     let mut servers = BTreeMap::new();
     let (removed, osts): (Vec<_>, Vec<_>) =
         config.targets.iter().filter(|t| t.kind == TargetKind::Ost).partition(|t| t.removed);

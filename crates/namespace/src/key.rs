@@ -22,12 +22,14 @@
 //! | `n` | kind (u8), id (u32) | number of files of a user, group or project (u64) |
 //! | `d` | kind (u8), id (u32) | [`crate::quotas::IdRecord`] |
 //! | `g` | kind (u8) | [`crate::quotas::KindRecord`] |
+//! | `b` | kind (u8), id (u32), name of a pool | [`crate::pool_quotas::PoolIdRecord`] |
+//! | `m` | kind (u8), name of a pool | [`crate::pool_quotas::PoolKindRecord`] |
 //! | `a` | FID | unit: an entry of the owner log, module `owner_log` |
 //!
 //! A layout in the unlink log belongs to a deleted file, or holds objects removed from a file.
 
 use sheen_wire::{
-    Fid,
+    Fid, PoolName,
     quota::{Id, Kind},
 };
 
@@ -49,6 +51,10 @@ pub(crate) const USAGE: u8 = b'n';
 pub(crate) const LIMITS: u8 = b'd';
 /// The table of default limits and grace times.
 pub(crate) const DEFAULTS: u8 = b'g';
+/// The table of limits of users, groups and projects within pools.
+pub(crate) const POOL_LIMITS: u8 = b'b';
+/// The table of default limits and grace times within pools.
+pub(crate) const POOL_DEFAULTS: u8 = b'm';
 /// The table of the owner log.
 pub(crate) const OWNERS: u8 = b'a';
 /// Largest key of the other tables: table, FID, hash.
@@ -161,6 +167,30 @@ pub(crate) fn defaults(kind: Kind) -> Vec<u8> {
 /// The kind in a key of [`quota`] or [`defaults`].
 pub(crate) fn quota_kind(key: &[u8]) -> Option<Kind> {
     Kind::ALL.get(usize::from(*key.get(1)?)).copied()
+}
+
+/// The key of an id in [`POOL_LIMITS`].
+pub(crate) fn pool_quota(id: Id, pool: PoolName) -> Vec<u8> {
+    with(POOL_LIMITS, &[&[id.kind as u8], &id.id.to_be_bytes(), pool.as_str().as_bytes()])
+}
+
+/// The id and the pool in a key of [`pool_quota`].
+pub(crate) fn pool_quota_id(key: &[u8]) -> Option<(Id, PoolName)> {
+    Some((quota_id(key.get(..6)?)?, pool_name(key.get(6..)?)?))
+}
+
+/// The key of a kind in [`POOL_DEFAULTS`].
+pub(crate) fn pool_defaults(kind: Kind, pool: PoolName) -> Vec<u8> {
+    with(POOL_DEFAULTS, &[&[kind as u8], pool.as_str().as_bytes()])
+}
+
+/// The kind and the pool in a key of [`pool_defaults`].
+pub(crate) fn pool_quota_kind(key: &[u8]) -> Option<(Kind, PoolName)> {
+    Some((quota_kind(key)?, pool_name(key.get(2..)?)?))
+}
+
+fn pool_name(bytes: &[u8]) -> Option<PoolName> {
+    PoolName::new(std::str::from_utf8(bytes).ok()?).ok()
 }
 
 /// The key of a FID in a table whose keys are FIDs.

@@ -49,6 +49,7 @@ mod namespace;
 mod ops;
 mod orphans;
 mod owner_log;
+mod pool_quotas;
 mod quota_reports;
 mod quotas;
 mod record;
@@ -92,6 +93,8 @@ pub fn fuzz_records(bytes: &[u8]) {
     let _ = record::decode::<changelog::State>(&[], bytes);
     let _ = record::decode::<quotas::IdRecord>(&[], bytes);
     let _ = record::decode::<quotas::KindRecord>(&[], bytes);
+    let _ = record::decode::<pool_quotas::PoolIdRecord>(&[], bytes);
+    let _ = record::decode::<pool_quotas::PoolKindRecord>(&[], bytes);
     let _ = record::decode::<Vec<sheen_wire::changelog::Record>>(&[], bytes);
     let _ = acl::Acl::decode(bytes);
 }

@@ -1,5 +1,5 @@
 //! Quotas (decision 047): the number of files of each user, group and project, and the limits of
-//! space and files.
+//! space and files. Module `pool_quotas` has the limits within pools.
 //!
 //! The MDT enforces the limits of files itself ([`Quotas::check`]). The service divides the limits
 //! of space among the OSTs.
@@ -18,17 +18,18 @@
 //! All numbers and limits are in memory. A creation costs three lookups in a map, and some more if
 //! there are limits of files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sheen_wire::{
-    self as wire, Errno, Time,
+    self as wire, Errno, PoolName, Time,
     quota::{Change, Grace, Id, Kind, Limits, Owner, Setting},
 };
 
 use crate::{
     Store, StoreError, key,
-    record::{Inode, Stored, decode, encode},
+    pool_quotas::PoolQuotas,
+    record::{Inode, RawChange, Stored, decode, encode},
     table_scan::for_each_in,
 };
 
@@ -47,9 +48,6 @@ pub(crate) struct KindRecord {
     pub default: Setting,
     pub grace: Grace,
 }
-
-/// A key of the store, and its new record. `None` removes it.
-pub(crate) type RawChange = (Vec<u8>, Option<Vec<u8>>);
 
 impl Stored for IdRecord {}
 impl Stored for KindRecord {}
@@ -76,6 +74,7 @@ pub(crate) struct Quotas {
     /// The ids to be written with the next batch.
     changed: Vec<Id>,
     are_kinds_changed: [bool; Kind::ALL.len()],
+    pools: PoolQuotas,
     /// Number of the changes of [`Quotas::limited`] and of limits in this life of the MDT.
     generation: u64,
     /// Whether there is any limit of files.
@@ -101,6 +100,7 @@ impl Quotas {
             quotas.kinds[kind as usize] = decode(key, value)?;
             Ok(())
         })?;
+        quotas.pools = PoolQuotas::open(store)?;
         if !is_counted {
             quotas.count_all(store)?;
         }
@@ -158,8 +158,9 @@ impl Quotas {
         state.is_used_changed = true;
         list(&mut self.changed, id, state);
         // An id gets the default limits with its first file.
-        let is_new = state.used == 1 && state.record.own.is_none();
-        if is_new && !is_none(&self.setting_of(id, None).0) {
+        let is_first = state.used == 1;
+        let is_new = is_first && state.record.own.is_none();
+        if (is_new && !is_none(&self.setting_of(id, None).0)) || (is_first && self.pools.has_default(id)) {
             self.generation += 1;
         }
     }
@@ -206,31 +207,39 @@ impl Quotas {
     /// Changes limits or grace times.
     ///
     /// # Errors
-    /// EINVAL: a soft limit above the hard one, id 0, or an id that nobody has. Nothing has changed
-    /// then.
+    /// EINVAL: a soft limit above the hard one, id 0, an id that nobody has, or a limit of files
+    /// within a pool. Nothing has changed then.
     pub(crate) fn change(&mut self, change: Change, now: Time) -> wire::Result<()> {
+        change.id().map_or(Ok(()), check_id)?;
+        match change.pool() {
+            Some(pool) => self.pools.change(pool, change)?,
+            None => self.change_all(change, now)?,
+        }
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// Changes the limits within all targets.
+    fn change_all(&mut self, change: Change, now: Time) -> wire::Result<()> {
         match change {
-            Change::Limits { id, space, files } => {
-                check_id(id)?;
+            Change::Limits { id, space, files, .. } => {
                 let (old, _) = self.setting(id);
                 let own = Setting { space: space.apply(old.space)?, files: files.apply(old.files)? };
                 self.edit(id, |record| record.own = Some(own));
             }
-            Change::UseDefault(id) | Change::Delete(id) => {
-                check_id(id)?;
+            Change::UseDefault { id, .. } | Change::Delete { id, .. } => {
                 self.edit(id, |record| record.own = None);
             }
-            Change::Default { kind, space, files } => {
+            Change::Default { kind, space, files, .. } => {
                 let old = self.default_of(kind);
                 let default = Setting { space: space.apply(old.space)?, files: files.apply(old.files)? };
                 self.edit_kind(kind, |record| record.default = default);
             }
-            Change::Grace { kind, space, files } => self.edit_kind(kind, |KindRecord { grace, .. }| {
+            Change::Grace { kind, space, files, .. } => self.edit_kind(kind, |KindRecord { grace, .. }| {
                 grace.space = space.unwrap_or(grace.space);
                 grace.files = files.unwrap_or(grace.files);
             }),
         }
-        self.generation += 1;
         let had_limits = self.limits_files;
         self.limits_files = self.has_limits_of_files();
         self.watch_all(now, had_limits || self.limits_files);
@@ -294,6 +303,10 @@ impl Quotas {
         self.kinds[kind as usize].grace
     }
 
+    pub(crate) fn pools(&self) -> &PoolQuotas {
+        &self.pools
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -310,7 +323,10 @@ impl Quotas {
 
     /// Sets since when an id exceeds its soft limit of space, with the next batch. Returns whether
     /// that is a change.
-    pub(crate) fn set_space_since(&mut self, id: Id, since: Option<Time>) -> bool {
+    pub(crate) fn set_space_since(&mut self, id: Id, pool: Option<PoolName>, since: Option<Time>) -> bool {
+        if let Some(pool) = pool {
+            return self.pools.set_since(id, pool, since);
+        }
         let changes = self.record(id).space_since != since;
         if changes {
             self.edit(id, |record| record.space_since = since);
@@ -318,21 +334,27 @@ impl Quotas {
         changes
     }
 
-    /// Returns the ids to which a limit applies: own limits, or those with files to which default
-    /// limits apply.
+    /// Returns the ids to which a limit applies, also one within a pool: own limits, or those with
+    /// files to which default limits apply. They ascend.
     pub(crate) fn limited(&self) -> Vec<Id> {
         let is_limited = |(id, state): (&Id, &State)| {
             let (setting, is_default) = self.setting_of(*id, state.record.own);
-            (!is_none(&setting) && (!is_default || state.used > 0)).then_some(*id)
+            let is_limited = !is_none(&setting) && (!is_default || state.used > 0);
+            (is_limited || (state.used > 0 && self.pools.has_default(*id))).then_some(*id)
         };
-        self.ids.iter().filter_map(is_limited).collect()
+        let known = self.ids.iter().filter_map(is_limited);
+        Vec::from_iter(known.chain(self.pools.limited()).collect::<BTreeSet<Id>>())
     }
 
-    /// Returns up to `limit` ids with files or own limits, from `first` on.
-    pub(crate) fn ids(&self, kind: Kind, first: u32, limit: usize) -> Vec<u32> {
+    /// Returns up to `limit` ids with files or own limits, from `first` on. With a pool: own limits
+    /// within it.
+    pub(crate) fn ids(&self, kind: Kind, pool: Option<PoolName>, first: u32, limit: usize) -> Vec<u32> {
         let range = self.ids.range(Id { kind, id: first }..=Id { kind, id: u32::MAX });
-        let known = range.filter(|(_, state)| state.used > 0 || state.record.own.is_some());
-        known.take(limit).map(|(id, _)| id.id).collect()
+        let has_own = |state: &State| pool.is_none() && state.record.own.is_some();
+        let known = range.filter(|(_, state)| state.used > 0 || has_own(state)).map(|(id, _)| id.id).take(limit);
+        let Some(pool) = pool else { return known.collect() };
+        let within = self.pools.ids(kind, pool, first).take(limit);
+        Vec::from_iter(known.chain(within).collect::<BTreeSet<u32>>().into_iter().take(limit))
     }
 
     /// Returns the records that have changed since the last call, for the batch that is about to be
@@ -361,6 +383,7 @@ impl Quotas {
                 changes.push((key::defaults(kind), Some(value)));
             }
         }
+        changes.extend(self.pools.take_changes()?);
         Ok(changes)
     }
 }

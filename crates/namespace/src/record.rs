@@ -292,6 +292,9 @@ pub(crate) struct OstIds {
     pub reserved: u32,
 }
 
+/// A key of the store, and its new record. `None` removes it.
+pub(crate) type RawChange = (Vec<u8>, Option<Vec<u8>>);
+
 /// A type of record. Its form in postcard is that of version 1.
 pub(crate) trait Stored: Serialize + DeserializeOwned {
     /// Returns the project, if the record has one that is not the default.

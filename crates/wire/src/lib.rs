@@ -12,7 +12,7 @@
 //! * [`frame`]: form of a message on a byte stream: fixed header, body, bulk, checksums;
 //! * [`control`], [`ioctl`], [`entries`], [`mirror`], [`project`], [`quota`]: requests of `lfs` and
 //!   programs to a mount;
-//! * [`glob`]: patterns of names of files and of parameters;
+//! * [`glob`]: patterns of names of files and of parameters; [`pool_name`]: names of pools;
 //! * [`bulk`]: file data that travels beside a message without being copied into it;
 //! * [`selftest`]: requests that only measure the network; [`echo`]: objects of measurements;
 //! * [`op_id`], [`job_id`]: ids of operations, for log lines, and of jobs, for statistics;
@@ -46,6 +46,7 @@ pub mod mirror;
 pub mod nodemap;
 pub mod op_id;
 pub mod ost;
+pub mod pool_name;
 pub mod project;
 pub mod protocol;
 pub mod quota;
@@ -59,6 +60,7 @@ pub use errno::{Errno, Result};
 pub use fid::Fid;
 pub use job_id::JobId;
 pub use op_id::OpId;
+pub use pool_name::PoolName;
 pub use project::Project;
 pub use protocol::{Mds, Mgs, Ost, Protocol, Replays, Selftest};
 pub use subject::Subject;

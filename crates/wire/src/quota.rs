@@ -4,10 +4,12 @@
 //! `lfs` reads and sets quotas by extended attributes of the file system's root. `getxattr` of
 //! [`QUERY_PREFIX`] with an encoded [`Query`] returns an encoded [`Answer`]. `setxattr` of
 //! [`XATTR`] takes an encoded [`Change`]. Both are never listed.
+//!
+//! Limits apply to all targets, or to the OSTs of a pool. A pool has limits of space alone.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Errno, Result};
+use crate::{Errno, PoolName, Result};
 
 /// Attribute of the root whose value is a [`Change`].
 pub const XATTR: &str = "lustre.quota";
@@ -139,26 +141,41 @@ impl NewLimits {
     }
 }
 
-/// A change of quotas. Superuser only (EPERM). EINVAL: a soft limit above the hard one.
+/// A change of quotas. Superuser only (EPERM). EINVAL: a soft limit above the hard one, or a pool and
+/// a limit or grace time of files. ENOENT: there is no such pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change {
     /// Gives an id limits of its own.
     Limits {
         /// Whose.
         id: Id,
+        /// Within which pool.
+        pool: Option<PoolName>,
         /// Space in bytes.
         space: NewLimits,
         /// Files.
         files: NewLimits,
     },
     /// Lets the default limits apply to an id.
-    UseDefault(Id),
+    UseDefault {
+        /// Whose.
+        id: Id,
+        /// Within which pool, which need not exist any more.
+        pool: Option<PoolName>,
+    },
     /// Removes the limits of an id. The default limits apply to it, if there are some.
-    Delete(Id),
+    Delete {
+        /// Whose.
+        id: Id,
+        /// Within which pool, which need not exist any more.
+        pool: Option<PoolName>,
+    },
     /// Sets the limits of all ids that have none of their own.
     Default {
         /// Of which ids.
         kind: Kind,
+        /// Within which pool.
+        pool: Option<PoolName>,
         /// Space in bytes.
         space: NewLimits,
         /// Files.
@@ -168,6 +185,8 @@ pub enum Change {
     Grace {
         /// Of which ids.
         kind: Kind,
+        /// Within which pool.
+        pool: Option<PoolName>,
         /// For space.
         space: Option<u64>,
         /// For files.
@@ -175,14 +194,56 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Returns the id whose limits it changes.
+    pub const fn id(&self) -> Option<Id> {
+        match self {
+            Change::Limits { id, .. } | Change::UseDefault { id, .. } | Change::Delete { id, .. } => Some(*id),
+            Change::Default { .. } | Change::Grace { .. } => None,
+        }
+    }
+
+    /// Returns the pool to which it applies. `None`: it applies to all targets.
+    pub const fn pool(&self) -> Option<PoolName> {
+        match self {
+            Change::Limits { pool, .. }
+            | Change::UseDefault { pool, .. }
+            | Change::Delete { pool, .. }
+            | Change::Default { pool, .. }
+            | Change::Grace { pool, .. } => *pool,
+        }
+    }
+
+    /// Returns the change within a pool.
+    #[must_use]
+    pub const fn within(mut self, of: Option<PoolName>) -> Change {
+        match &mut self {
+            Change::Limits { pool, .. }
+            | Change::UseDefault { pool, .. }
+            | Change::Delete { pool, .. }
+            | Change::Default { pool, .. }
+            | Change::Grace { pool, .. } => *pool = of,
+        }
+        self
+    }
+
+    /// Whether it removes an id's own limits, also those of a pool that does not exist any more.
+    pub const fn removes(&self) -> bool {
+        matches!(self, Change::UseDefault { .. } | Change::Delete { .. })
+    }
+}
+
 /// A question about quotas. Everybody may ask for their own user, their own groups, projects,
-/// defaults and grace times; the superuser for everything (else EPERM).
+/// defaults and grace times; the superuser for everything (else EPERM). With a pool, the answer has
+/// the use and the limits of space within its OSTs. ENOENT: there is no such pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Query {
     /// Use and limits of an id. `targets`: also each target's part.
     Of {
         /// Whose.
         id: Id,
+        /// Within which pool.
+        pool: Option<PoolName>,
         /// Whether the answer has the targets.
         targets: bool,
     },
@@ -190,11 +251,18 @@ pub enum Query {
     All {
         /// Of which ids.
         kind: Kind,
+        /// Within which pool.
+        pool: Option<PoolName>,
         /// The first id.
         first: u32,
     },
     /// Default limits and grace times.
-    Default(Kind),
+    Default {
+        /// Of which ids.
+        kind: Kind,
+        /// Within which pool.
+        pool: Option<PoolName>,
+    },
 }
 
 /// Use and limits of one resource.
@@ -311,6 +379,13 @@ impl Answer {
 }
 
 impl Query {
+    /// Returns the pool to which it applies. `None`: it applies to all targets.
+    pub const fn pool(&self) -> Option<PoolName> {
+        match self {
+            Query::Of { pool, .. } | Query::All { pool, .. } | Query::Default { pool, .. } => *pool,
+        }
+    }
+
     /// Returns the name of the attribute with the answer.
     ///
     /// # Errors
@@ -335,10 +410,13 @@ mod tests {
 
     #[test]
     fn query_is_the_name_of_an_attribute() {
-        let query = Query::Of { id: Id { kind: Kind::Project, id: u32::MAX - 1 }, targets: true };
-        let name = query.name().unwrap();
-        assert!(name.len() < 64 && name.is_ascii(), "{name}");
-        assert_eq!(Query::of_name(name.as_bytes()), Some(query));
+        for pool in [None, Some(PoolName::new("fifteen_letters").unwrap())] {
+            let query = Query::Of { id: Id { kind: Kind::Project, id: u32::MAX - 1 }, pool, targets: true };
+            let name = query.name().unwrap();
+            assert!(name.len() < 64 && name.is_ascii(), "{name}");
+            assert_eq!(Query::of_name(name.as_bytes()), Some(query));
+            assert_eq!(query.pool(), pool);
+        }
         for bad in ["lustre.quota", "lustre.quota.", "lustre.quota.0", "lustre.quota.zz", "lustre.quota.ff", "user.a"] {
             assert_eq!(Query::of_name(bad.as_bytes()), None, "{bad}");
         }
@@ -359,8 +437,10 @@ mod tests {
     fn change_and_answer_are_read_as_written() {
         let id = Id { kind: Kind::User, id: 1000 };
         let limits = NewLimits { soft: Some(1), hard: None };
-        let change = Change::Limits { id, space: limits, files: NewLimits::default() };
+        let pool = PoolName::new("ssd").ok();
+        let change = Change::Limits { id, pool, space: limits, files: NewLimits::default() };
         assert_eq!(Change::decode(&change.encode().unwrap()), Ok(change));
+        assert_eq!((change.id(), change.pool(), change.removes()), (Some(id), pool, false));
         assert_eq!(Change::decode(b"\xff"), Err(Errno::EINVAL));
         let target = TargetReport { target: "a-OST0000".into(), space: None, files: 3, space_allowed: Some(4) };
         let answer = Answer::Of { report: Report::default(), targets: vec![target], inexact: true };

@@ -45,6 +45,7 @@ mod ost_unavailable;
 mod packaging;
 mod persistent_params;
 mod pfl;
+mod pool_quotas;
 mod pools;
 mod programs;
 mod projects;

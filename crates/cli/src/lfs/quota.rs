@@ -13,20 +13,17 @@ use std::{
 };
 
 use sheen_wire::{
-    Errno, Result,
+    Errno, PoolName, Result,
     control::{self, MountInfo},
     mgs::target_name,
-    quota::{Answer, GRACE_SECS, Id, Kind, Limits, Query, Report, TargetReport, Usage},
+    quota::{Answer, Id, Kind, Limits, Query, Report, TargetReport, Usage},
 };
 
 use self::{
     options::{Asked, IdRange, Selected, View, Wrong},
     table::{Cells, Row},
 };
-use super::{
-    pool_list::pools_of,
-    tool::{Tool, keep_first},
-};
+use super::tool::{Tool, keep_first};
 
 /// Lustre's usage of `quota`.
 macro_rules! quota_usage {
@@ -91,7 +88,7 @@ pub const HELP: &str = concat!(
   --inode-hardlimit|--ihardlimit|--ilimit  hard limit of files
   --inode-grace|--igrace|--itime  time left until the soft limit of files acts as a hard one
   --filesystem|--mount-point  the mount point
-  --pool  with limits of 0, because pools have no quotas
+  --pool  use and limits of space within the OSTs of this pool
 "
 );
 
@@ -179,16 +176,19 @@ fn report(tool: &mut Tool, path: &Path, e: Errno) {
     }
 }
 
-/// Returns the mount that a path lies on, and checks that the pool exists. ENODEV: the path is not
-/// on a mount. ENOENT: there is no such path or pool.
-fn mounted(tool: &Tool, asked: &Asked, path: &Path) -> Result<MountInfo> {
+/// Returns the mount that a path lies on, and the pool that the call names. ENODEV: the path is not
+/// on a mount. ENOENT: there is no such path, or no pool can have this name.
+fn mounted(tool: &Tool, asked: &Asked, path: &Path) -> Result<(MountInfo, Option<PoolName>)> {
     let mount = mount_of(tool, path)?;
-    if let Some(pool) = &asked.pool {
-        let name = pool.strip_prefix(&format!("{}.", mount.fsname)).unwrap_or(pool);
-        let is_there = pools_of(tool, &mount)?.iter().any(|found| found.name == name);
-        return if is_there { Ok(mount) } else { Err(Errno::ENOENT) };
-    }
-    Ok(mount)
+    let pool = asked.pool.as_deref().map(|name| pool_of(name, &mount)).transpose()?;
+    Ok((mount, pool))
+}
+
+/// Returns the pool of a mount's file system that is named as `POOL` or `FSNAME.POOL`. ENOENT: no
+/// pool can have this name.
+pub fn pool_of(name: &str, mount: &MountInfo) -> Result<PoolName> {
+    let short = name.strip_prefix(&mount.fsname).and_then(|rest| rest.strip_prefix('.')).unwrap_or(name);
+    PoolName::new(short).map_err(|_| Errno::ENOENT)
 }
 
 /// Returns the mount that a path lies on. ENODEV: it lies on none.
@@ -198,12 +198,12 @@ pub fn mount_of(tool: &Tool, path: &Path) -> Result<MountInfo> {
 
 /// Shows use and limits of an id.
 fn show_id(tool: &mut Tool, asked: &Asked, id: Id, path: &Path) -> Result<bool> {
-    let mount = mounted(tool, asked, path)?;
+    let (mount, pool) = mounted(tool, asked, path)?;
     let targets = asked.verbose || asked.target.is_some();
-    let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::Of { id, targets })?;
+    let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::Of { id, pool, targets })?;
     let Answer::Of { report, mut targets, inexact } = answer else { return Err(Errno::EPROTO) };
-    let report = shown(asked, id.id, report);
-    if is_without_limits(asked, id.id) {
+    let report = shown(id.id, report);
+    if id.id == 0 {
         targets.iter_mut().for_each(|target| target.space_allowed = None);
     }
     if let Some(Selected { kind, index }) = asked.target {
@@ -220,15 +220,9 @@ fn show_id(tool: &mut Tool, asked: &Asked, id: Id, path: &Path) -> Result<bool> 
     Ok(!inexact)
 }
 
-/// Whether an id is shown without limits. As in Lustre, the id 0 is. So is a pool, because pools
-/// have no quotas.
-fn is_without_limits(asked: &Asked, id: u32) -> bool {
-    id == 0 || asked.pool.is_some()
-}
-
-/// Returns a report as it is shown.
-fn shown(asked: &Asked, id: u32, mut report: Report) -> Report {
-    if is_without_limits(asked, id) {
+/// Returns a report as it is shown: as in Lustre, the id 0 is shown without limits.
+fn shown(id: u32, mut report: Report) -> Report {
+    if id == 0 {
         let without = |usage: Usage| Usage { used: usage.used, ..Usage::default() };
         (report.space, report.files) = (without(report.space), without(report.files));
     }
@@ -276,10 +270,10 @@ fn target_row(asked: &Asked, target: &TargetReport, files: Limits) -> String {
 
 /// Shows all ids of a kind that have files or limits.
 fn show_all(tool: &mut Tool, asked: &Asked, kind: Kind, range: &IdRange, path: &Path) -> Result<bool> {
-    let mount = mounted(tool, asked, path)?;
+    let (mount, pool) = mounted(tool, asked, path)?;
     let (place, mut first, mut exact) = (path.display().to_string(), range.first, true);
     loop {
-        let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::All { kind, first })?;
+        let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::All { kind, pool, first })?;
         let Answer::All { ids, more, inexact } = answer else { return Err(Errno::EPROTO) };
         exact &= !inexact;
         for (id, report) in ids.iter().take_while(|(id, _)| *id <= range.last) {
@@ -288,7 +282,7 @@ fn show_all(tool: &mut Tool, asked: &Asked, kind: Kind, range: &IdRange, path: &
             }
             let name = if range.numeric { None } else { ids::name(Id { kind, id: *id }) };
             let name = name.unwrap_or_else(|| id.to_string());
-            let row = report_row(asked, &place, &name, &shown(asked, *id, *report), inexact);
+            let row = report_row(asked, &place, &name, &shown(*id, *report), inexact);
             tool.print(format_args!("{row}"));
         }
         let next = ids.last().and_then(|(last, _)| last.checked_add(1)).filter(|next| *next <= range.last);
@@ -301,12 +295,9 @@ fn show_all(tool: &mut Tool, asked: &Asked, kind: Kind, range: &IdRange, path: &
 
 /// Shows default limits and grace times.
 fn show_default(tool: &mut Tool, asked: &Asked, kind: Kind, path: &Path) -> Result<bool> {
-    let mount = mounted(tool, asked, path)?;
-    let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::Default(kind))?;
-    let Answer::Default { mut setting, grace } = answer else { return Err(Errno::EPROTO) };
-    if asked.pool.is_some() {
-        setting = Default::default();
-    }
+    let (mount, pool) = mounted(tool, asked, path)?;
+    let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::Default { kind, pool })?;
+    let Answer::Default { setting, grace } = answer else { return Err(Errno::EPROTO) };
     let table = &asked.table;
     let cells = |limits: Limits, secs: u64, text: &dyn Fn(u64) -> String| Cells {
         used: String::new(),
@@ -322,14 +313,10 @@ fn show_default(tool: &mut Tool, asked: &Asked, kind: Kind, path: &Path) -> Resu
 }
 
 fn show_grace(tool: &mut Tool, asked: &Asked, kind: Kind, path: &Path) -> Result<bool> {
-    let mount = mounted(tool, asked, path)?;
-    let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::Default(kind))?;
+    let (mount, pool) = mounted(tool, asked, path)?;
+    let answer = tool.fs.quota(Path::new(&mount.mountpoint), &Query::Default { kind, pool })?;
     let Answer::Default { grace, .. } = answer else { return Err(Errno::EPROTO) };
-    let (space, files) = match asked.pool {
-        Some(_) => (GRACE_SECS, GRACE_SECS),
-        None => (grace.space, grace.files),
-    };
-    let (space, files) = (table::duration(space), table::duration(files));
+    let (space, files) = (table::duration(grace.space), table::duration(grace.files));
     tool.print(format_args!("Block grace time: {space}; Inode grace time: {files}\n"));
     Ok(true)
 }

@@ -11,7 +11,7 @@ use super::{
     getopt::{Item, Spec, Value},
     numbers::{parse_size, parse_unsigned},
     quota::{
-        ids, mount_of,
+        ids, mount_of, pool_of,
         table::{NOTIFY_SECS, UNITS},
     },
     tool::{EXIT_USAGE, Tool, text},
@@ -50,7 +50,7 @@ pub const HELP: &str = concat!(
   -D|--default  the default limits apply
   --delete  remove the limits
   -t|--times  grace times of a kind: with -b|--block-grace and -i|--inode-grace
-  --pool  refused, because pools have no quotas
+  --pool  only within the OSTs of this pool: limits and grace times of space
 A limit of 0 means no limit. Grace times are seconds, or such as 1w2d3h4m5s, or notify.
 "
 );
@@ -114,6 +114,16 @@ impl From<String> for Wrong {
 
 type Parsed<T> = Result<T, Wrong>;
 
+/// A parsed call.
+struct Call {
+    /// The change, so far without the pool.
+    change: Change,
+    /// The pool, as it was named.
+    pool: Option<String>,
+    /// The path on a mount.
+    path: OsString,
+}
+
 /// Runs `lfs setquota`.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let has_times = args.iter().any(|arg| arg == "-t" || arg == "--times");
@@ -121,7 +131,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         true => parse_times(args),
         false => parse_limits(tool, args),
     };
-    match done.and_then(|(change, path)| apply(tool, &change, Path::new(&path))) {
+    match done.and_then(|call| apply(tool, &call)) {
         Ok(()) => 0,
         Err(Wrong::Help) => tool.help(USAGE),
         Err(Wrong::Usage(wrong)) => {
@@ -137,38 +147,47 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
 }
 
-fn apply(tool: &Tool, change: &Change, path: &Path) -> Parsed<()> {
-    let failed = |e: Errno| {
-        let path = path.display();
-        let why = match e {
-            Errno::ENODEV => format!("'{path}' is not on a mounted Lustre filesystem"),
-            Errno::EOPNOTSUPP => format!("only a subdirectory is mounted on '{path}': name a mount of all files"),
-            e => format!("quotactl failed: {e}"),
-        };
-        Wrong::Failed(why, e)
+fn apply(tool: &Tool, call: &Call) -> Parsed<()> {
+    let path = Path::new(&call.path);
+    let mount = mount_of(tool, path).map_err(|e| failed(e, path))?;
+    let failed_in_pool = |e| match (e, &call.pool) {
+        (Errno::ENOENT, Some(pool)) => {
+            Wrong::Failed(format!("file system '{}' has no pool '{pool}'", mount.fsname), Errno::ENOENT)
+        }
+        (e, _) => failed(e, path),
     };
-    let mount = mount_of(tool, path).map_err(failed)?;
-    let mount = Path::new(&mount.mountpoint);
-    match tool.fs.set_quota(mount, change) {
+    let pool = call.pool.as_deref().map(|name| pool_of(name, &mount)).transpose().map_err(failed_in_pool)?;
+    let (at, change) = (Path::new(&mount.mountpoint), call.change.within(pool));
+    match tool.fs.set_quota(at, &change) {
         Err(Errno::EINVAL) => {
-            let why = conflict(tool, mount, change).map(|why| format!("\nlfs setquota: {why}")).unwrap_or_default();
+            let why = conflict(tool, at, &change).map(|why| format!("\nlfs setquota: {why}")).unwrap_or_default();
             Err(Wrong::Failed(format!("quotactl failed: {}{why}", Errno::EINVAL), Errno::EINVAL))
         }
-        done => done.map_err(failed),
+        done => done.map_err(failed_in_pool),
     }
+}
+
+fn failed(e: Errno, path: &Path) -> Wrong {
+    let path = path.display();
+    let why = match e {
+        Errno::ENODEV => format!("'{path}' is not on a mounted Lustre filesystem"),
+        Errno::EOPNOTSUPP => format!("only a subdirectory is mounted on '{path}': name a mount of all files"),
+        e => format!("quotactl failed: {e}"),
+    };
+    Wrong::Failed(why, e)
 }
 
 /// Returns the present limit that contradicts a given one. `None`: the given limits contradict each
 /// other, or the present ones cannot be read.
 fn conflict(tool: &Tool, mount: &Path, change: &Change) -> Option<String> {
     let (present, space, files) = match *change {
-        Change::Limits { id, space, files } => {
-            let answer = tool.fs.quota(mount, &Query::Of { id, targets: false }).ok()?;
+        Change::Limits { id, pool, space, files } => {
+            let answer = tool.fs.quota(mount, &Query::Of { id, pool, targets: false }).ok()?;
             let Answer::Of { report, .. } = answer else { return None };
             (Setting { space: report.space.limits, files: report.files.limits }, space, files)
         }
-        Change::Default { kind, space, files } => {
-            let answer = tool.fs.quota(mount, &Query::Default(kind)).ok()?;
+        Change::Default { kind, pool, space, files } => {
+            let answer = tool.fs.quota(mount, &Query::Default { kind, pool }).ok()?;
             let Answer::Default { setting, .. } = answer else { return None };
             (setting, space, files)
         }
@@ -202,10 +221,15 @@ fn mount_point(mut operands: Vec<OsString>) -> Parsed<OsString> {
     }
 }
 
+/// Refuses limits and grace times of files within a pool.
+fn refuse_files(is_wrong: bool) -> Parsed<()> {
+    let wrong = "a pool has no limits of files (-i, -I)";
+    if is_wrong { Err(wrong.to_owned().into()) } else { Ok(()) }
+}
+
 /// Returns the refusal of an option that Lustre has.
 fn unsupported(id: &str) -> Wrong {
     let why = match id {
-        "pool" => "there are no quotas of pools yet",
         "lqa" => "there are no quotas of ranges of ids (--lqa)",
         _ => "--reset cannot compare the OSTs' records of owners with the MDT yet",
     };
@@ -219,11 +243,12 @@ struct Given {
     whose: Option<(Kind, Option<Id>)>,
     use_default: bool,
     delete: bool,
+    pool: Option<String>,
     space: NewLimits,
     files: NewLimits,
 }
 
-fn parse_limits(tool: &mut Tool, args: &[OsString]) -> Parsed<(Change, OsString)> {
+fn parse_limits(tool: &mut Tool, args: &[OsString]) -> Parsed<Call> {
     let (mut given, mut operands) = (Given::default(), Vec::new());
     for item in LIMITS.parse(args) {
         match item {
@@ -232,8 +257,14 @@ fn parse_limits(tool: &mut Tool, args: &[OsString]) -> Parsed<(Change, OsString)
             Item::Unrecognized(arg) => return Err(format!("unrecognized option '{}'", arg.display()).into()),
         }
     }
+    let pool = given.pool.take();
     let change = given.change()?;
-    Ok((change, mount_point(operands)?))
+    let has_files = match change {
+        Change::Limits { files, .. } | Change::Default { files, .. } => files != NewLimits::default(),
+        _ => false,
+    };
+    refuse_files(pool.is_some() && has_files)?;
+    Ok(Call { change, pool, path: mount_point(operands)? })
 }
 
 impl Given {
@@ -251,6 +282,10 @@ impl Given {
             }
             "delete" => {
                 self.delete = true;
+                Ok(())
+            }
+            "pool" => {
+                self.pool = Some(value.to_owned());
                 Ok(())
             }
             "h" => Err(Wrong::Help),
@@ -280,7 +315,7 @@ impl Given {
     }
 
     fn change(self) -> Parsed<Change> {
-        let Given { whose, use_default, delete, space, files } = self;
+        let Given { whose, use_default, delete, space, files, .. } = self;
         let Some((kind, id)) = whose else {
             return Err("either -u or -g must be specified".to_owned().into());
         };
@@ -288,11 +323,11 @@ impl Given {
         let wrong = match (use_default || delete, is_limited, id) {
             (true, true, _) => "limits should not be specified when using default quota",
             (true, false, None) => "can not set default quota for root user/group/project",
-            (true, false, Some(id)) if delete => return Ok(Change::Delete(id)),
-            (true, false, Some(id)) => return Ok(Change::UseDefault(id)),
+            (true, false, Some(id)) if delete => return Ok(Change::Delete { id, pool: None }),
+            (true, false, Some(id)) => return Ok(Change::UseDefault { id, pool: None }),
             (false, false, _) => "at least one limit must be specified",
-            (false, true, Some(id)) => return Ok(Change::Limits { id, space, files }),
-            (false, true, None) => return Ok(Change::Default { kind, space, files }),
+            (false, true, Some(id)) => return Ok(Change::Limits { id, pool: None, space, files }),
+            (false, true, None) => return Ok(Change::Default { kind, pool: None, space, files }),
         };
         Err(wrong.to_owned().into())
     }
@@ -331,8 +366,8 @@ fn warn(tool: &mut Tool, name: &str, limit: u64) {
 }
 
 /// Parses a call with `-t`.
-fn parse_times(args: &[OsString]) -> Parsed<(Change, OsString)> {
-    let (mut kind, mut space, mut files, mut operands) = (None, None, None, Vec::new());
+fn parse_times(args: &[OsString]) -> Parsed<Call> {
+    let (mut kind, mut space, mut files, mut pool, mut operands) = (None, None, None, None, Vec::new());
     for item in TIMES.parse(args) {
         let (id, value) = match item {
             Item::Option { id, value, .. } => (id, value.unwrap_or_default()),
@@ -354,6 +389,10 @@ fn parse_times(args: &[OsString]) -> Parsed<(Change, OsString)> {
                 files = Some(grace("inode-grace", text(&value))?);
                 None
             }
+            "pool" => {
+                pool = Some(text(&value).to_owned());
+                None
+            }
             "t" => None,
             "h" => return Err(Wrong::Help),
             id => return Err(unsupported(id)),
@@ -367,7 +406,9 @@ fn parse_times(args: &[OsString]) -> Parsed<(Change, OsString)> {
     if space.is_none() && files.is_none() {
         return Err("at least one grace time must be specified".to_owned().into());
     }
-    Ok((Change::Grace { kind, space, files }, mount_point(operands)?))
+    refuse_files(pool.is_some() && files.is_some())?;
+    let change = Change::Grace { kind, pool: None, space, files };
+    Ok(Call { change, pool, path: mount_point(operands)? })
 }
 
 fn grace(name: &str, text: &str) -> Parsed<u64> {

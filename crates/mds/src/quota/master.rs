@@ -13,10 +13,10 @@ use sheen_wire::ost::QuotaWant;
 use sheen_wire::quota::Id;
 use tracing::debug;
 
-use super::rules::{IDS_AT_ONCE, RETRY, all, rule};
+use super::rules::{IDS_AT_ONCE, RETRY, all, rules};
 use crate::mdt::Mdt;
 use crate::state::osp::Osp;
-use crate::state::quota::Allowed;
+use crate::state::quota::{Allowed, Scope};
 
 /// Maximum ids of one request.
 const IDS_MAX: usize = 16 * IDS_AT_ONCE;
@@ -72,12 +72,12 @@ async fn allow(mdt: &Mdt, osp: &Osp, ids: Vec<(Id, Option<u64>)>, all: bool) -> 
     sent.unwrap_or_else(|_| Err(osp.no_reply("quota_allow", ALLOW_TIMEOUT)))
 }
 
-/// Tells an OST all limits. It returns all allowances.
+/// Tells an OST all limits that apply there. It returns all allowances.
 async fn tell_all(mdt: &Mdt, osp: &Osp) -> Result<(), RequestError> {
     let _order = osp.quota.allowing.lock().await;
-    let ids = mdt.core.lock().ns.limited_ids();
-    let rules = mdt.read_rules(&ids);
-    let limited: Vec<Id> = rules.iter().filter(|(_, rule)| rule.is_some()).map(|(id, _)| *id).collect();
+    let mut limited = mdt.core.lock().ns.limited_ids();
+    mdt.read_rules(&limited);
+    mdt.quotas.divide(|division| limited.retain(|id| division.is_limited(*id, osp.index)));
     let (first, others) = limited.split_at(limited.len().min(IDS_MAX));
     for (at, some) in std::iter::once(first).chain(others.chunks(IDS_MAX)).enumerate() {
         let used = allow(mdt, osp, some.iter().map(|id| (*id, Some(0))).collect(), at == 0).await?;
@@ -92,31 +92,41 @@ async fn tell_all(mdt: &Mdt, osp: &Osp) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Tells an OST which of these ids have limits. It returns their allowances.
+/// Tells an OST which of these ids have limits there. It returns their allowances.
 pub(super) async fn tell(mdt: &Mdt, osp: &Osp, ids: &[Id]) -> Result<(), RequestError> {
     let _order = osp.quota.allowing.lock().await;
     for some in ids.chunks(IDS_MAX) {
-        let rules = mdt.read_rules(some);
-        let limits = rules.iter().map(|(id, rule)| (*id, rule.map(|_| 0))).collect();
-        let used = allow(mdt, osp, limits, false).await?;
-        let limited = rules.iter().zip(used).filter(|((_, rule), _)| rule.is_some());
-        returned(mdt, osp, limited.map(|((id, _), used)| (*id, used)));
+        mdt.read_rules(some);
+        let limits: Vec<(Id, Option<u64>)> = mdt
+            .quotas
+            .divide(|division| some.iter().map(|id| (*id, division.is_limited(*id, osp.index).then_some(0))).collect());
+        let used = allow(mdt, osp, limits.clone(), false).await?;
+        mdt.quotas.divide(|division| {
+            for ((id, limit), used) in limits.into_iter().zip(used) {
+                match limit {
+                    Some(_) => division.returned(id, osp.index, used),
+                    None => division.released(id, osp.index),
+                }
+            }
+        });
     }
     Ok(())
 }
 
-/// Records that an OST returned allowances, with the bytes in use there.
-fn returned(mdt: &Mdt, osp: &Osp, ids: impl Iterator<Item = (Id, u64)>) {
-    mdt.quotas.divide(|division| ids.for_each(|(id, used)| division.returned(id, osp.index, used)));
-}
-
-/// Makes an OST return the allowances of these ids. If it does not answer, the division does not
-/// change.
+/// Makes an OST return the allowances of those ids that have a limit there. If it does not answer,
+/// the division does not change.
 async fn take_back(mdt: &Mdt, osp: &Osp, ids: &[Id]) {
     let request = async {
         let _order = osp.quota.allowing.lock().await;
+        let mut ids = ids.to_vec();
+        mdt.quotas.divide(|division| ids.retain(|id| division.is_limited(*id, osp.index)));
+        if ids.is_empty() {
+            return Ok(());
+        }
         let used = osp.quota_allow(ids.iter().map(|id| (*id, Some(0))).collect(), false).await?;
-        returned(mdt, osp, ids.iter().copied().zip(used));
+        mdt.quotas.divide(|division| {
+            ids.iter().zip(used).for_each(|(id, used)| division.returned(*id, osp.index, used));
+        });
         Ok::<(), RequestError>(())
     };
     let error = match mdt.rt.timeout(RETURN_TIMEOUT, request).await {
@@ -158,12 +168,10 @@ async fn grant(mdt: &Mdt, osp: &Osp, wants: &[QuotaWant]) -> Result<(), RequestE
     mdt.quotas.divide(|division| {
         for want in wants {
             let answer = division.allow(osp.index, want, osts, now, at);
-            if answer.is_some_and(|answer| answer.exceeds_soft) {
-                exceeded.push(want.id);
-            }
             // 0 is no answer: the OST asks again.
-            let bytes = |answer: Allowed| if answer.again { 0 } else { answer.bytes.max(1) };
-            allowed.push((want.id, answer.map(bytes)));
+            let bytes = |answer: &Allowed| if answer.again { 0 } else { answer.bytes.max(1) };
+            allowed.push((want.id, answer.as_ref().map(bytes)));
+            exceeded.extend(answer.into_iter().flat_map(|answer| answer.exceeds_soft).map(|scope| (want.id, scope)));
         }
     });
     mdt.exceed_soft(&exceeded);
@@ -201,19 +209,18 @@ fn have_reported(mdt: &Mdt) -> bool {
 
 impl Mdt {
     /// Records that ids exceed their soft limits of space from now on.
-    fn exceed_soft(&self, ids: &[Id]) {
-        if ids.is_empty() {
+    fn exceed_soft(&self, limits: &[(Id, Scope)]) {
+        if limits.is_empty() {
             return;
         }
         let now = self.rt.wall();
         let mut core = self.core.lock();
-        for id in ids {
-            if core.ns.space_since(*id).is_none() {
-                core.ns.set_space_since(*id, Some(now));
+        for (id, scope) in limits {
+            if core.ns.space_since(*id, *scope).is_none() {
+                core.ns.set_space_since(*id, *scope, Some(now));
             }
         }
-        let rules: Vec<_> = ids.iter().map(|id| (*id, rule(&core, *id))).collect();
-        self.quotas.set_rules(&rules);
+        self.quotas.set_rules(limits.iter().map(|(id, _)| (*id, rules(&core, *id))).collect());
         self.wake_committer(&core);
     }
 }

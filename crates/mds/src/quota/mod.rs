@@ -10,7 +10,8 @@
 //! when it needs something.
 //!
 //! Invariants:
-//! * Before an OST charges an object to an id with a limit, it knows that the id has one.
+//! * Before an OST charges an object to an id with a limit there, it knows that the id has one. The
+//!   limit of a pool is none on other OSTs.
 //! * An allowance of 0 asks an OST to return what it has. It is no answer to a want, so a write
 //!   that waits there goes on waiting. Answers are at least 1 byte.
 //! * The division counts an allowance before the OST gets it, and no longer only after the OST has
@@ -51,11 +52,13 @@ pub(crate) fn spawn(mdt: &Arc<Mdt>) -> [JoinHandle<()>; 3] {
     ]
 }
 
-/// Returns the text of the parameter `quota`: the ids with a limit of space, one in a line.
+/// Returns the text of the parameter `quota`: the limits of space, one in a line.
 pub(crate) fn text(mdt: &Mdt) -> String {
-    let line = |Line { id, limits: Limits { soft, hard }, used, allowed }: Line| {
-        let kind = id.kind.name();
-        format!("- {{ {kind}: {}, soft: {soft}, hard: {hard}, used: {used}, allowed: {allowed} }}\n", id.id)
+    let line = |Line { id, scope, rule, used, allowed }: Line| {
+        let Limits { soft, hard } = rule.limits;
+        let (kind, id) = (id.kind.name(), id.id);
+        let pool = scope.map(|pool| format!("pool: {pool}, ")).unwrap_or_default();
+        format!("- {{ {kind}: {id}, {pool}soft: {soft}, hard: {hard}, used: {used}, allowed: {allowed} }}\n")
     };
     mdt.quotas.divide(|division| division.lines().map(line).collect())
 }

@@ -15,7 +15,7 @@ use sheen_wire::{Errno, Fid, Result};
 use tracing::{debug, info};
 
 use super::master;
-use super::rules::{RETRY, all, rule};
+use super::rules::{RETRY, all, rules};
 use crate::mdt::Mdt;
 use crate::state::core::Core;
 use crate::state::osp::Osp;
@@ -135,11 +135,15 @@ async fn send(
 }
 
 impl Mdt {
-    /// Returns those ids with a limit that the OST does not know so far.
+    /// Returns those ids with a limit on the OST that it does not know so far.
     fn limited_and_untold(&self, osp: &Osp, mut ids: BTreeSet<Id>) -> Vec<Id> {
         self.quotas.divide(|division| ids.retain(|id| !division.knows_limit(*id, osp.index)));
         let core = self.core.lock();
-        ids.into_iter().filter(|id| rule(&core, *id).is_some()).collect()
+        let rules: Vec<_> = ids.into_iter().map(|id| (id, rules(&core, id))).collect();
+        self.quotas.divide(|division| {
+            let limited = rules.iter().filter(|(_, rules)| division.apply(rules, osp.index));
+            limited.map(|(id, _)| *id).collect()
+        })
     }
 
     /// Returns the owner of a file and its objects. `None`: there is no such file.

@@ -8,14 +8,14 @@ use std::time::Duration;
 use sheen_layout::MDT_OST;
 use sheen_wire::mds::Reply;
 use sheen_wire::ost::QuotaUse;
-use sheen_wire::quota::{ALL_MAX, Answer, Id, Kind, Query, Report, TargetReport, Usage};
+use sheen_wire::quota::{ALL_MAX, Answer, Change, Id, Kind, Query, Report, TargetReport, Usage};
 use sheen_wire::{Cred, Errno, FileKind, Result};
 
-use super::rules::{all, rule};
+use super::rules::{all, rules};
 use crate::mdt::Mdt;
 use crate::state::core::Core;
 use crate::state::osp::{Osp, QuotaUses};
-use crate::state::quota::seconds_left;
+use crate::state::quota::{Near, Scope, seconds_left};
 
 /// Time that an OST may take to report the use of ids.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ fn may_ask(cred: &Cred, query: &Query) -> Result<()> {
         Query::Of { id: Id { kind: Kind::Group, id }, .. } => {
             cred.groups.as_ref().ok_or(Errno::NEED_GROUPS)?.contains(id)
         }
-        Query::Of { id: Id { kind: Kind::Project, .. }, .. } | Query::Default(_) => true,
+        Query::Of { id: Id { kind: Kind::Project, .. }, .. } | Query::Default { .. } => true,
         Query::All { .. } => false,
     };
     if may { Ok(()) } else { Err(Errno::EPERM) }
@@ -99,30 +99,54 @@ impl Mdt {
     /// Answers a query about quotas.
     ///
     /// # Errors
-    /// EPERM: the user may not ask this. ENODATA: it is no query. [`Errno::NEED_GROUPS`].
+    /// EPERM: the user may not ask this. ENOENT: there is no such pool. ENODATA: it is no query.
+    /// [`Errno::NEED_GROUPS`].
     pub(crate) async fn answer_quota(&self, cred: &Cred, name: &[u8]) -> Result<Reply> {
         let query = Query::of_name(name).ok_or(Errno::ENODATA)?;
         may_ask(cred, &query)?;
+        let osps = self.targets_in(query.pool())?;
         let answer = match query {
-            Query::Of { id, targets } => self.quota_of(id, targets).await,
-            Query::All { kind, first } => self.quota_of_all(Id { kind, id: first }).await,
-            Query::Default(kind) => {
+            Query::Of { id, pool, targets } => self.quota_of(id, pool, osps, targets).await,
+            Query::All { kind, pool, first } => self.quota_of_all(Id { kind, id: first }, pool, osps).await,
+            Query::Default { kind, pool } => {
                 let core = self.core.lock();
-                Answer::Default { setting: core.ns.quota_default(kind), grace: core.ns.quota_grace(kind) }
+                Answer::Default { setting: core.ns.quota_default(kind, pool), grace: core.ns.quota_grace(kind, pool) }
             }
         };
         Ok(Reply::Bytes(answer.encode()?.into()))
     }
 
-    async fn quota_of(&self, id: Id, targets: bool) -> Answer {
-        let osps = self.quota_targets();
+    /// Returns the targets in a scope. ENOENT: there is no such pool.
+    fn targets_in(&self, scope: Scope) -> Result<Vec<Arc<Osp>>> {
+        let mut osps = self.quota_targets();
+        if let Some(pool) = scope {
+            let members = self.quotas.members(pool)?;
+            osps.retain(|osp| members.contains(&osp.index));
+        }
+        Ok(osps)
+    }
+
+    /// Checks whether the pool of a change of quotas exists.
+    ///
+    /// # Errors
+    /// ENOENT: it does not.
+    pub(crate) fn check_quota_pool(&self, change: &[u8]) -> Result<()> {
+        // The namespace refuses a value that is no change.
+        let Ok(change) = Change::decode(change) else { return Ok(()) };
+        match change.pool() {
+            Some(pool) if !change.removes() => self.quotas.members(pool).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    async fn quota_of(&self, id: Id, scope: Scope, osps: Vec<Arc<Osp>>, targets: bool) -> Answer {
         let uses = all(osps.iter().map(|osp| uses(self, osp, id)).collect()).await;
         let uses: Vec<_> = osps.into_iter().zip(uses).map(|(osp, uses)| TargetUse::of(id, osp, uses)).collect();
         let inexact = uses.iter().any(|target| !target.complete);
         let used = uses.iter().filter_map(|target| target.used).fold(0_u64, |sum, used| sum.saturating_add(used.bytes));
         self.note_uses(id, &uses);
         let mut core = self.core.lock();
-        let report = self.report(&mut core, id, used, !inexact);
+        let report = self.report(&mut core, (id, scope), used, !inexact);
         let targets = if targets { self.target_reports(id, &uses, report.files.used) } else { Vec::new() };
         self.wake_committer(&core);
         Answer::Of { report, targets, inexact }
@@ -157,13 +181,12 @@ impl Mdt {
         std::iter::once(mdt).chain(osts).collect()
     }
 
-    async fn quota_of_all(&self, first: Id) -> Answer {
-        let osps = self.quota_targets();
+    async fn quota_of_all(&self, first: Id, scope: Scope, osps: Vec<Arc<Osp>>) -> Answer {
         let uses = all(osps.iter().map(|osp| uses(self, osp, first)).collect()).await;
         let mut sums = Sums::default();
         uses.into_iter().for_each(|uses| sums.add(first.kind, uses));
         let mut core = self.core.lock();
-        let known = core.ns.quota_ids(first.kind, first.id, ALL_MAX + 1);
+        let known = core.ns.quota_ids(first.kind, scope, first.id, ALL_MAX + 1);
         if let Some(last) = known.last().filter(|_| known.len() > ALL_MAX) {
             sums.cut(*last);
         }
@@ -172,7 +195,7 @@ impl Mdt {
         let more = ids.len() > ALL_MAX || sums.last.is_some();
         let report = |id: u32| {
             let used = sums.bytes.get(&id).copied().unwrap_or_default();
-            (id, self.report(&mut core, Id { kind: first.kind, id }, used, !sums.inexact))
+            (id, self.report(&mut core, (Id { kind: first.kind, id }, scope), used, !sums.inexact))
         };
         let ids = ids.into_iter().take(ALL_MAX).map(report).collect();
         self.wake_committer(&core);
@@ -181,20 +204,21 @@ impl Mdt {
 
     /// Returns use and limits of an id that uses so many bytes. Records whether they exceed the
     /// soft limit. `exact`: no target is missing in the sum.
-    fn report(&self, core: &mut Core, id: Id, used: u64, exact: bool) -> Report {
+    fn report(&self, core: &mut Core, (id, scope): (Id, Scope), used: u64, exact: bool) -> Report {
         let now = self.rt.wall();
-        let (setting, uses_default) = core.ns.quota_setting(id);
-        let grace = core.ns.quota_grace(id.kind);
-        let known = core.ns.space_since(id);
+        let (setting, uses_default) = core.ns.quota_setting(id, scope);
+        let grace = core.ns.quota_grace(id.kind, scope);
+        let known = core.ns.space_since(id, scope);
         let is_exceeded = setting.space.soft > 0 && used > setting.space.soft;
         let since = if is_exceeded { known.or(Some(now)) } else { known.filter(|_| !exact) };
         if since != known {
-            core.ns.set_space_since(id, since);
-            self.quotas.set_rules(&[(id, rule(core, id))]);
+            core.ns.set_space_since(id, scope, since);
+            self.quotas.set_rules(vec![(id, rules(core, id))]);
         }
         let left = |since, grace| seconds_left(since, grace, now);
         let space_grace = since.filter(|_| is_exceeded).map(|since| left(since, grace.space));
-        let files_grace = core.ns.files_grace(id).map(|since| left(since, grace.files));
+        let files_since = core.ns.files_grace(id).filter(|_| scope.is_none());
+        let files_grace = files_since.map(|since| left(since, grace.files));
         let files = core.ns.files_used(id);
         Report {
             space: Usage { used, limits: setting.space, grace: space_grace },
@@ -213,13 +237,14 @@ impl Mdt {
             return;
         }
         let charged = self.core.lock().ns.charged(entry.attr.fid);
-        let Ok(Some((owner, _))) = charged else { return };
+        let Ok(Some((owner, objects))) = charged else { return };
         if owner.is_exempt() {
             return;
         }
-        let bytes = TIGHT_BYTES.saturating_mul(self.quota_targets().len() as u64);
-        let (now, at) = (self.rt.wall(), self.rt.now());
-        let (is_tight, stale) = self.quotas.divide(|division| division.tight(owner.ids(), bytes, now, at, USE_AGE));
+        let osts = objects.into_iter().map(|(ost, _)| ost).collect();
+        let (all, now, at) = (self.quota_targets().len() as u64, self.rt.wall(), self.rt.now());
+        let near = Near { each: TIGHT_BYTES, all, age: USE_AGE, now, at };
+        let (is_tight, stale) = self.quotas.divide(|division| division.tight(owner.ids(), &osts, &near));
         *tight = is_tight;
         self.quotas.refresh(stale);
     }
@@ -234,7 +259,7 @@ mod tests {
     }
 
     fn of(kind: Kind, id: u32) -> Query {
-        Query::Of { id: Id { kind, id }, targets: false }
+        Query::Of { id: Id { kind, id }, pool: None, targets: false }
     }
 
     #[test]
@@ -247,8 +272,8 @@ mod tests {
             (of(Kind::Group, 7), Ok(())),
             (of(Kind::Group, 8), Err(Errno::EPERM)),
             (of(Kind::Project, 8), Ok(())),
-            (Query::Default(Kind::User), Ok(())),
-            (Query::All { kind: Kind::Project, first: 0 }, Err(Errno::EPERM)),
+            (Query::Default { kind: Kind::User, pool: None }, Ok(())),
+            (Query::All { kind: Kind::Project, pool: None, first: 0 }, Err(Errno::EPERM)),
         ] {
             assert_eq!((may_ask(&user, &query), may_ask(&Cred::ROOT, &query)), (may, Ok(())), "{query:?}");
         }

@@ -10,7 +10,7 @@ use sheen_wire::quota::Id;
 use crate::mdt::Mdt;
 use crate::state::core::Core;
 use crate::state::osp::Osp;
-use crate::state::quota::Rule;
+use crate::state::quota::{Rule, Rules, Scope};
 
 /// Pause after a failed request to an OST.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -34,10 +34,15 @@ pub(super) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     running.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Returns the limit of space of an id.
-pub(super) fn rule(core: &Core, id: Id) -> Option<Rule> {
-    let limits = core.ns.quota_setting(id).0.space;
-    let (grace, since) = (core.ns.quota_grace(id.kind).space, core.ns.space_since(id));
+/// Returns the limits of space of an id, within all targets and within pools.
+pub(super) fn rules(core: &Core, id: Id) -> Rules {
+    let scopes = std::iter::once(None).chain(core.ns.limiting_pools(id).into_iter().map(Some));
+    scopes.filter_map(|scope| Some((scope, rule(core, id, scope)?))).collect()
+}
+
+fn rule(core: &Core, id: Id, scope: Scope) -> Option<Rule> {
+    let limits = core.ns.quota_setting(id, scope).0.space;
+    let (grace, since) = (core.ns.quota_grace(id.kind, scope).space, core.ns.space_since(id, scope));
     (!limits.is_none()).then_some(Rule { limits, grace, since })
 }
 
@@ -48,16 +53,12 @@ impl Mdt {
     }
 
     /// Reads the limits of ids, and lets them apply.
-    pub(super) fn read_rules(&self, ids: &[Id]) -> Vec<(Id, Option<Rule>)> {
-        let mut rules = Vec::with_capacity(ids.len());
+    pub(super) fn read_rules(&self, ids: &[Id]) {
         for some in ids.chunks(IDS_AT_ONCE) {
             let core = self.core.lock();
-            let read: Vec<(Id, Option<Rule>)> = some.iter().map(|id| (*id, rule(&core, *id))).collect();
             // With the core lock held: otherwise, older limits could replace newer ones.
-            self.quotas.set_rules(&read);
-            rules.extend(read);
+            self.quotas.set_rules(some.iter().map(|id| (*id, rules(&core, *id))).collect());
         }
-        rules
     }
 }
 

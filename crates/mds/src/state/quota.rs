@@ -4,10 +4,14 @@
 //! question to the MDT. The share of an OST is its allowance, or its use if that is more (writes
 //! under grants and files of the superuser need no allowance).
 //!
+//! A limit has a scope: all targets, or the OSTs of a pool. The limits whose scopes contain an OST
+//! apply there; the smallest remainder determines the allowance.
+//!
 //! Invariants:
-//! * An OST gets no allowance beyond what the others leave of the limit. So the sum of the
-//!   allowances exceeds the limit only if the limit was lowered and the OST did not answer since.
-//! * A want that fits into the limit is satisfied after the other OSTs returned their allowances.
+//! * An OST gets no allowance beyond what the others in the scope leave of each limit. So the sum
+//!   of the allowances exceeds a limit only if the limit was lowered, or the pool got an OST, and
+//!   an OST did not answer since.
+//! * A want that fits into the limits is satisfied after the other OSTs returned their allowances.
 //! * As long as all wants fit below the soft limit, the sum of the allowances stays below it: the
 //!   grace time begins with a write, not with an allowance.
 
@@ -15,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sheen_rt::Instant;
-use sheen_wire::Time;
 use sheen_wire::ost::QuotaWant;
 use sheen_wire::quota::{Id, Limits};
+use sheen_wire::{PoolName, Time};
 
 /// The limit of an id that has none.
 const NO_LIMIT: u64 = u64::MAX / 4;
@@ -31,6 +35,11 @@ const CHUNK_MAX: u64 = 1 << 30;
 /// Part of a limit that one chunk is, for each OST.
 const CHUNKS_PER_OST: u64 = 8;
 
+/// The targets within which a limit applies: the OSTs of a pool, or all. `None`: all.
+pub(crate) type Scope = Option<PoolName>;
+/// The limits of an id.
+pub(crate) type Rules = BTreeMap<Scope, Rule>;
+
 /// Allowance and use of an id on one OST.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Part {
@@ -41,13 +50,18 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Returns what the OST has of the limit.
+    /// Returns what the OST has of a limit.
     fn share(self) -> u64 {
         self.allow.max(self.used)
     }
+
+    /// Whether the OST may use more than it does.
+    fn has_spare(self) -> bool {
+        self.allow > self.used
+    }
 }
 
-/// The limit of an id.
+/// A limit of an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
     pub limits: Limits,
@@ -77,49 +91,121 @@ pub(crate) fn seconds_left(since: Time, grace: u64, now: Time) -> i64 {
     since.sec.saturating_add(i64::try_from(grace).unwrap_or(i64::MAX)).saturating_sub(now.sec)
 }
 
-struct Entry {
+/// The OSTs of the pools.
+#[derive(Default)]
+struct Pools(BTreeMap<PoolName, BTreeSet<u32>>);
+
+impl Pools {
+    /// Whether a scope contains an OST. A pool that does not exist contains none, and no pool
+    /// contains the MDT's own data service.
+    fn contain(&self, scope: Scope, ost: u32) -> bool {
+        scope.is_none_or(|pool| self.0.get(&pool).is_some_and(|osts| osts.contains(&ost)))
+    }
+
+    /// Returns the number of targets in a scope. `all`: the number of all.
+    fn count(&self, scope: Scope, all: u64) -> u64 {
+        scope.map_or(all, |pool| self.0.get(&pool).map_or(0, |osts| osts.len() as u64)).max(1)
+    }
+}
+
+/// A limit, and when a want was last refused because of it.
+#[derive(Clone, Copy)]
+struct Limit {
     rule: Rule,
+    refused: Option<Instant>,
+}
+
+struct Entry {
+    /// At least one.
+    limits: BTreeMap<Scope, Limit>,
     /// By OST. An OST that is missing does not know that the id has a limit.
     parts: BTreeMap<u32, Part>,
-    /// When a want was last refused.
-    refused: Option<Instant>,
-    /// When the use was last requested because the id is near its limit.
+    /// When the use was last requested because the id is near a limit.
     refreshed: Option<Instant>,
 }
 
+/// A limit that applies on an OST, as this OST sees it.
+struct Budget {
+    scope: Scope,
+    rule: Rule,
+    /// Shares of the other OSTs in the scope.
+    others: u64,
+    /// Whether one of these may use more than it does.
+    others_have_spare: bool,
+    refused: Option<Instant>,
+}
+
+impl Budget {
+    /// Returns what the other OSTs leave of a limit.
+    fn left(&self, limit: u64) -> u64 {
+        limit.saturating_sub(self.others)
+    }
+
+    /// Returns the bytes up to which an OST may use space that needs so many. `waits`: a write
+    /// waits. If none does, the soft limit is not exceeded.
+    fn free(&self, needed: u64, waits: bool, now: Time) -> u64 {
+        let bound = self.rule.bound(now);
+        let stays_below = |soft: &u64| !waits || needed <= self.left(*soft);
+        self.left(self.rule.ceiling().filter(stays_below).map_or(bound, |soft| soft.min(bound)))
+    }
+
+    /// Whether the use would exceed the soft limit for the first time, or the limit.
+    fn is_short(&self, needed: u64, now: Time) -> bool {
+        needed > self.left(self.rule.ceiling().unwrap_or_else(|| self.rule.bound(now)))
+    }
+
+    /// Whether questions to the other OSTs would have the same answers as a moment ago.
+    fn is_known(&self, at: Instant, pause: Duration) -> bool {
+        self.refused.is_some_and(|refused| at.since(refused) < pause) && !self.others_have_spare
+    }
+}
+
 impl Entry {
-    fn used(&self) -> u64 {
-        self.parts.values().fold(0_u64, |sum, part| sum.saturating_add(part.used))
+    /// Returns the bytes in use in a scope.
+    fn used(&self, scope: Scope, pools: &Pools) -> u64 {
+        self.sum(scope, pools, |part| part.used)
     }
 
-    /// Whether OSTs other than one may use more than they do.
-    fn others_have_spare(&self, ost: u32) -> bool {
-        self.parts.iter().any(|(other, part)| *other != ost && part.allow > part.used)
+    fn sum(&self, scope: Scope, pools: &Pools, number: impl Fn(&Part) -> u64) -> u64 {
+        let parts = self.parts.iter().filter(|(ost, _)| pools.contain(scope, **ost));
+        parts.fold(0_u64, |sum, (_, part)| sum.saturating_add(number(part)))
     }
 
-    /// Returns what all OSTs but one leave of a limit.
-    fn left_by_others(&self, ost: u32, limit: u64) -> u64 {
-        let others = self.parts.iter().filter(|(other, _)| **other != ost);
-        others.fold(limit, |left, (_, part)| left.saturating_sub(part.share()))
+    /// Returns the limits that apply on an OST.
+    fn budgets(&self, ost: u32, pools: &Pools) -> Vec<Budget> {
+        let applying = self.limits.iter().filter(|(scope, _)| pools.contain(**scope, ost));
+        let budget = |(scope, limit): (&Scope, &Limit)| {
+            let mut budget =
+                Budget { scope: *scope, rule: limit.rule, others: 0, others_have_spare: false, refused: limit.refused };
+            for (other, part) in &self.parts {
+                if *other != ost && pools.contain(*scope, *other) {
+                    budget.others = budget.others.saturating_add(part.share());
+                    budget.others_have_spare |= part.has_spare();
+                }
+            }
+            budget
+        };
+        applying.map(budget).collect()
     }
 }
 
 /// The answer to a want.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Allowed {
     /// The new allowance.
     pub bytes: u64,
-    /// The id exceeds its soft limit from now on.
-    pub exceeds_soft: bool,
+    /// The id exceeds the soft limits of these scopes from now on.
+    pub exceeds_soft: Vec<Scope>,
     /// It is too little, and other OSTs have bytes again that they do not use: the OST is to ask
     /// again.
     pub again: bool,
 }
 
-/// The line of an id in the parameter `quota`.
+/// A limit of an id, as the parameters show it.
 pub(crate) struct Line {
     pub id: Id,
-    pub limits: Limits,
+    pub scope: Scope,
+    pub rule: Rule,
     pub used: u64,
     pub allowed: u64,
 }
@@ -128,6 +214,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 pub(crate) struct Division {
     entries: BTreeMap<Id, Entry>,
+    pools: Pools,
     /// Ids whose limits have changed, and are not yet sent to all OSTs.
     news: BTreeSet<Id>,
 }
@@ -143,18 +230,44 @@ impl Division {
         self.entries.keys().copied().collect()
     }
 
-    /// Sets the limit of an id; `None`: it has none.
-    pub fn set_rule(&mut self, id: Id, rule: Option<Rule>) {
-        let known = self.entries.get(&id).map(|entry| entry.rule.limits);
-        let is_news = known != rule.map(|rule| rule.limits);
-        match rule {
-            None => drop(self.entries.remove(&id)),
-            Some(rule) => {
-                let new = || Entry { rule, parts: BTreeMap::new(), refused: None, refreshed: None };
-                let entry = self.entries.entry(id).or_insert_with(new);
-                entry.rule = rule;
-                entry.refused = entry.refused.filter(|_| !is_news);
+    /// Returns the OSTs of a pool. `None`: there is no such pool.
+    pub fn members(&self, pool: PoolName) -> Option<&BTreeSet<u32>> {
+        self.pools.0.get(&pool)
+    }
+
+    /// Sets the pools and their OSTs. The limits of ids in pools that have changed are news then.
+    /// Returns whether there are any.
+    pub fn set_pools(&mut self, pools: BTreeMap<PoolName, BTreeSet<u32>>) -> bool {
+        let old = std::mem::replace(&mut self.pools, Pools(pools));
+        let has_changed = |scope: Scope| scope.is_some_and(|pool| old.0.get(&pool) != self.pools.0.get(&pool));
+        for (id, entry) in &mut self.entries {
+            for (_, limit) in entry.limits.iter_mut().filter(|(scope, _)| has_changed(**scope)) {
+                limit.refused = None;
+                self.news.insert(*id);
             }
+        }
+        !self.news.is_empty()
+    }
+
+    /// Sets the limits of an id. Without any it is unlimited.
+    pub fn set_rules(&mut self, id: Id, rules: Rules) {
+        let new = || Entry { limits: BTreeMap::new(), parts: BTreeMap::new(), refreshed: None };
+        let entry = self.entries.entry(id).or_insert_with(new);
+        let mut is_news = entry.limits.keys().any(|scope| !rules.contains_key(scope));
+        entry.limits.retain(|scope, _| rules.contains_key(scope));
+        for (scope, rule) in rules {
+            let limit = entry.limits.entry(scope).or_insert_with(|| {
+                is_news = true;
+                Limit { rule, refused: None }
+            });
+            if limit.rule.limits != rule.limits {
+                is_news = true;
+                limit.refused = None;
+            }
+            limit.rule = rule;
+        }
+        if entry.limits.is_empty() {
+            self.entries.remove(&id);
         }
         if is_news {
             self.news.insert(id);
@@ -164,6 +277,16 @@ impl Division {
     /// Takes the ids whose limits have changed, to be sent to all OSTs.
     pub fn take_news(&mut self) -> Vec<Id> {
         std::mem::take(&mut self.news).into_iter().collect()
+    }
+
+    /// Whether one of these limits applies on an OST.
+    pub fn apply(&self, rules: &Rules, ost: u32) -> bool {
+        rules.keys().any(|scope| self.pools.contain(*scope, ost))
+    }
+
+    /// Whether a limit of an id applies on an OST.
+    pub fn is_limited(&self, id: Id, ost: u32) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.limits.keys().any(|scope| self.pools.contain(*scope, ost)))
     }
 
     /// Whether an OST knows that the id has a limit.
@@ -190,6 +313,13 @@ impl Division {
         self.returned(id, ost, used.max(known));
     }
 
+    /// Records that an id has no limit on an OST, as the OST knows.
+    pub fn released(&mut self, id: Id, ost: u32) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.parts.remove(&ost);
+        }
+    }
+
     /// Records the bytes in use on an OST.
     pub fn set_used(&mut self, id: Id, ost: u32, used: u64) {
         if let Some(part) = self.entries.get_mut(&id).and_then(|entry| entry.parts.get_mut(&ost)) {
@@ -211,316 +341,113 @@ impl Division {
         self.retain(ost, &BTreeSet::new());
     }
 
-    /// Returns the OSTs that must return their allowances before a want can be answered. Also those
-    /// without an allowance: they may use less than before. A want that repeats a refused one
-    /// within `pause` needs none, unless an OST has bytes to return. Otherwise a program that
-    /// repeats a refused write would cost a request to each OST each time.
+    /// Returns the OSTs that must return their allowances before a want can be answered: those in
+    /// the scopes of limits that leave too little. Also those without an allowance: they may use
+    /// less than before. A want that repeats a refused one within `pause` needs none, unless an OST
+    /// has bytes to return. Otherwise a program that repeats a refused write would cost a request
+    /// to each OST each time.
     pub fn returners(&self, ost: u32, want: &QuotaWant, now: Time, at: Instant, pause: Duration) -> Vec<u32> {
         let Some(entry) = self.entries.get(&want.id) else { return Vec::new() };
-        let limit = entry.rule.ceiling().unwrap_or_else(|| entry.rule.bound(now));
         let needed = want.used.saturating_add(want.wanted);
-        let was_refused = entry.refused.is_some_and(|refused| at.since(refused) < pause);
-        let is_pointless = was_refused && !entry.others_have_spare(ost);
-        if want.wanted == 0 || is_pointless || needed <= entry.left_by_others(ost, limit) {
-            return Vec::new();
-        }
+        let mut short = entry.budgets(ost, &self.pools);
+        short.retain(|budget| want.wanted > 0 && budget.is_short(needed, now) && !budget.is_known(at, pause));
+        let is_asked = |other: u32| short.iter().any(|budget| self.pools.contain(budget.scope, other));
         let others = entry.parts.iter().filter(|(other, part)| **other != ost && part.share() > 0);
-        others.map(|(other, _)| *other).collect()
+        others.map(|(other, _)| *other).filter(|other| is_asked(*other)).collect()
     }
 
-    /// Answers a want: sets and returns the OST's allowance. If the limit leaves too little, it is
-    /// no more than the OST uses, so that smaller writes elsewhere find the rest. `osts`: their
-    /// number. `None`: the id has no limit.
+    /// Answers a want: sets and returns the OST's allowance. If the limits leave too little, it is
+    /// no more than the OST uses, so that smaller writes elsewhere find the rest. `osts`: the
+    /// number of all targets. `None`: the id has no limit on this OST.
     pub fn allow(&mut self, ost: u32, want: &QuotaWant, osts: u64, now: Time, at: Instant) -> Option<Allowed> {
         let entry = self.entries.get_mut(&want.id)?;
+        let budgets = entry.budgets(ost, &self.pools);
+        let waits = want.wanted > 0;
         let needed = want.used.saturating_add(want.wanted);
-        let (bound, ceiling) = (entry.rule.bound(now), entry.rule.ceiling());
-        // Nobody waits for a want of 0 bytes, so it does not exceed the soft limit.
-        let stays_below = |soft: &u64| want.wanted == 0 || needed <= entry.left_by_others(ost, *soft);
-        let limit = ceiling.filter(stays_below).map_or(bound, |soft| soft.min(bound));
-        let free = entry.left_by_others(ost, limit);
-        let left = free.saturating_sub(needed);
-        let chunk = (bound / CHUNKS_PER_OST.saturating_mul(osts.max(1))).clamp(CHUNK_FAR, CHUNK_MAX);
+        let free_of = |budget: &Budget| budget.free(needed, waits, now);
+        let Some(free) = budgets.iter().map(free_of).min() else {
+            entry.parts.remove(&ost);
+            return None;
+        };
+        let chunks = budgets.iter().map(|budget| {
+            let parts = CHUNKS_PER_OST.saturating_mul(self.pools.count(budget.scope, osts));
+            (budget.rule.bound(now) / parts).clamp(CHUNK_FAR, CHUNK_MAX)
+        });
+        let (chunk, left) = (chunks.min().unwrap_or(CHUNK_FAR), free.saturating_sub(needed));
         // Near the limit less and less, so that the OSTs need not take the rest from each other.
         let extra = chunk.min((left / 2).max(CHUNK_MIN)).min(left);
         let known = entry.parts.get(&ost).map_or(0, |part| part.allow);
-        let at_least = if want.wanted == 0 { known } else { 0 };
-        let is_refused = want.wanted > 0 && needed > free;
+        let at_least = if waits { 0 } else { known };
+        let is_refused = waits && needed > free;
         let bytes = if is_refused { want.used } else { needed.saturating_add(extra).max(at_least) }.min(free);
-        if want.wanted > 0 {
-            entry.refused = is_refused.then_some(at);
+        let refusing = |budget: &Budget| waits && needed > free_of(budget);
+        // Only if all limits that refuse it may leave more.
+        let again = is_refused && budgets.iter().all(|budget| !refusing(budget) || budget.others_have_spare);
+        if waits {
+            for budget in &budgets {
+                if let Some(limit) = entry.limits.get_mut(&budget.scope) {
+                    limit.refused = refusing(budget).then_some(at);
+                }
+            }
         }
-        let again = is_refused && entry.others_have_spare(ost);
         entry.parts.insert(ost, Part { allow: bytes, used: want.used });
-        let exceeds_soft = ceiling.is_some_and(|soft| needed.min(bytes) > entry.left_by_others(ost, soft));
+        let exceeds =
+            |budget: &&Budget| budget.rule.ceiling().is_some_and(|soft| needed.min(bytes) > budget.left(soft));
+        let exceeds_soft = budgets.iter().filter(exceeds).map(|budget| budget.scope).collect();
         Some(Allowed { bytes, exceeds_soft, again })
     }
 
-    /// Returns whether one of the ids has less than `bytes` left, and those of them whose use
-    /// should be requested: files may have been deleted since. An id is returned once per `age`.
-    pub fn tight(&mut self, ids: [Id; 3], bytes: u64, now: Time, at: Instant, age: Duration) -> (bool, Vec<Id>) {
+    /// Returns whether one of the ids is near a limit, and those of them whose use should be
+    /// requested: files may have been deleted since. `osts`: those with the file's objects, whose
+    /// limits count. Without any, all limits do.
+    pub fn tight(&mut self, ids: [Id; 3], osts: &BTreeSet<u32>, near: &Near) -> (bool, Vec<Id>) {
         let (mut is_tight, mut stale) = (false, Vec::new());
         for id in ids {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
-            if entry.rule.bound(now).saturating_sub(entry.used()) >= bytes {
+            let pools = &self.pools;
+            let counts = |scope: Scope| osts.is_empty() || osts.iter().any(|ost| pools.contain(scope, *ost));
+            let is_near = |(scope, limit): (&Scope, &Limit)| {
+                let bytes = near.each.saturating_mul(pools.count(*scope, near.all));
+                let left = limit.rule.bound(near.now).saturating_sub(entry.used(*scope, pools));
+                counts(*scope) && left < bytes
+            };
+            if !entry.limits.iter().any(is_near) {
                 continue;
             }
             is_tight = true;
-            if entry.refreshed.is_none_or(|last| at.since(last) >= age) {
-                entry.refreshed = Some(at);
+            if entry.refreshed.is_none_or(|last| near.at.since(last) >= near.age) {
+                entry.refreshed = Some(near.at);
                 stale.push(id);
             }
         }
         (is_tight, stale)
     }
 
-    /// Returns the lines of the parameter `quota`.
+    /// Returns all limits, as the parameters show them.
     pub fn lines(&self) -> impl Iterator<Item = Line> {
-        self.entries.iter().map(|(id, entry)| {
-            let allowed = entry.parts.values().fold(0_u64, |sum, part| sum.saturating_add(part.allow));
-            Line { id: *id, limits: entry.rule.limits, used: entry.used(), allowed }
+        self.entries.iter().flat_map(move |(id, entry)| {
+            entry.limits.iter().map(move |(scope, limit)| Line {
+                id: *id,
+                scope: *scope,
+                rule: limit.rule,
+                used: entry.used(*scope, &self.pools),
+                allowed: entry.sum(*scope, &self.pools, |part| part.allow),
+            })
         })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use sheen_wire::quota::Kind;
-
-    use super::*;
-
-    const ID: Id = Id { kind: Kind::User, id: 1000 };
-    const MIB: u64 = 1 << 20;
-    const GIB: u64 = 1 << 30;
-
-    fn rule(soft: u64, hard: u64) -> Rule {
-        Rule { limits: Limits { soft, hard }, grace: 100, since: None }
-    }
-
-    fn time(sec: i64) -> Time {
-        Time { sec, nsec: 0 }
-    }
-
-    fn want(used: u64, wanted: u64) -> QuotaWant {
-        QuotaWant { id: ID, used, wanted }
-    }
-
-    fn division(rule: Rule, osts: u32) -> Division {
-        let mut division = Division::default();
-        division.set_rule(ID, Some(rule));
-        assert_eq!(division.take_news(), [ID]);
-        (0..osts).for_each(|ost| division.returned(ID, ost, 0));
-        division
-    }
-
-    fn allow(division: &mut Division, ost: u32, want: QuotaWant, osts: u64) -> Allowed {
-        division.allow(ost, &want, osts, time(0), Instant::ZERO).unwrap()
-    }
-
-    fn returners(division: &Division, ost: u32, want: QuotaWant) -> Vec<u32> {
-        division.returners(ost, &want, time(0), Instant::ZERO, Duration::ZERO)
-    }
-
-    #[test]
-    fn allowance_is_what_is_needed_and_a_chunk() {
-        let mut division = division(rule(0, 64 * GIB), 4);
-        let got = allow(&mut division, 1, want(5 * MIB, 3 * MIB), 4);
-        assert_eq!(got, Allowed { bytes: 8 * MIB + GIB, exceeds_soft: false, again: false });
-        assert_eq!(division.allowance(ID, 1), Some(8 * MIB + GIB));
-        assert_eq!((division.allowance(ID, 2), division.allowance(ID, 9)), (Some(0), None));
-    }
-
-    #[test]
-    fn chunks_shrink_near_the_limit() {
-        let mut division = division(rule(0, 64 * MIB), 1);
-        let (mut used, mut chunks) = (0, Vec::new());
-        while used < 64 * MIB {
-            let got = allow(&mut division, 0, want(used, MIB), 1).bytes;
-            chunks.push((got - used - MIB) / MIB);
-            used = got;
-        }
-        assert_eq!(chunks.first(), Some(&31));
-        assert!(chunks.is_sorted_by(|a, b| a >= b) && used == 64 * MIB, "{chunks:?}");
-    }
-
-    #[test]
-    fn want_is_refused_only_after_all_others_returned_what_they_do_not_use() {
-        let mut division = division(rule(0, 100 * MIB), 3);
-        allow(&mut division, 0, want(0, 90 * MIB), 3);
-        let wanted = want(0, 60 * MIB);
-        assert_eq!(returners(&division, 1, wanted), [0], "2 has nothing");
-        division.returned(ID, 0, 50 * MIB);
-        assert_eq!(allow(&mut division, 1, wanted, 3).bytes, 0, "the refusal");
-        assert_eq!(allow(&mut division, 2, want(0, MIB), 3).bytes, 25 * MIB + MIB / 2, "others find the rest");
-        assert!(allow(&mut division, 1, wanted, 3).again, "2 has some now");
-        assert_eq!(returners(&division, 1, wanted), [0, 2]);
-        division.returned(ID, 2, 0);
-        assert_eq!(returners(&division, 1, wanted), [0], "it may have deleted files");
-        division.returned(ID, 0, 10 * MIB);
-        assert!(allow(&mut division, 1, wanted, 3).bytes >= 60 * MIB);
-    }
-
-    #[test]
-    fn repeated_wants_after_a_refusal_do_not_ask_the_others_at_once() {
-        let mut division = division(rule(0, 10 * MIB), 2);
-        division.returned(ID, 0, 10 * MIB);
-        let at = Instant::from_nanos(1000);
-        division.allow(1, &want(0, MIB), 2, time(0), at).unwrap();
-        let pause = Duration::from_nanos(50);
-        let returners =
-            |division: &Division, at| division.returners(1, &want(0, MIB), time(0), Instant::from_nanos(at), pause);
-        assert_eq!((returners(&division, 1049), returners(&division, 1050)), (vec![], vec![0]));
-        division.set_rule(ID, Some(rule(0, 10 * MIB + 1)));
-        assert_eq!(returners(&division, 1001), [0], "the limit is another one");
-    }
-
-    #[test]
-    fn soft_limit_acts_as_a_hard_one_after_the_grace_time() {
-        let mut division = division(rule(10 * MIB, 100 * MIB), 1);
-        let got = allow(&mut division, 0, want(0, 9 * MIB), 1);
-        let wanted = Allowed { bytes: 10 * MIB, exceeds_soft: false, again: false };
-        assert_eq!(got, wanted, "not beyond the soft limit without need");
-        let got = allow(&mut division, 0, want(10 * MIB, MIB), 1);
-        assert!(got.exceeds_soft && got.bytes >= 11 * MIB);
-        division.set_rule(ID, Some(Rule { since: Some(time(0)), ..rule(10 * MIB, 100 * MIB) }));
-        let at = |division: &mut Division, sec| {
-            division.allow(0, &want(11 * MIB, MIB), 1, time(sec), Instant::ZERO).unwrap()
-        };
-        let got = at(&mut division, 99);
-        assert!(got.bytes >= 12 * MIB && !got.exceeds_soft, "known already");
-        assert_eq!(at(&mut division, 100).bytes, 10 * MIB);
-    }
-
-    #[test]
-    fn want_of_nothing_extends_an_allowance_and_never_shrinks_it() {
-        let mut division = division(rule(50 * MIB, 100 * MIB), 2);
-        allow(&mut division, 0, want(0, 30 * MIB), 2);
-        let before = division.allowance(ID, 0).unwrap();
-        let got = allow(&mut division, 0, want(MIB, 0), 2);
-        assert_eq!((got.bytes, got.exceeds_soft), (before, false));
-        let got = allow(&mut division, 0, want(before, 0), 2);
-        assert!(got.bytes > before && got.bytes <= 50 * MIB && !got.exceeds_soft);
-        assert!(returners(&division, 1, want(60 * MIB, 0)).is_empty(), "nobody waits");
-    }
-
-    #[test]
-    fn id_without_limit_has_no_allowance() {
-        let mut division = division(rule(0, GIB), 1);
-        let news = |division: &mut Division, rule| {
-            division.set_rule(ID, rule);
-            division.take_news().len()
-        };
-        assert_eq!(news(&mut division, Some(Rule { grace: 5, ..rule(0, GIB) })), 0, "the OSTs need not know");
-        assert_eq!(news(&mut division, Some(rule(0, 2 * GIB))), 1);
-        assert_eq!((news(&mut division, None), news(&mut division, None)), (1, 0));
-        assert!(division.is_empty());
-        assert_eq!(division.allow(0, &want(0, MIB), 1, time(0), Instant::ZERO), None);
-    }
-
-    #[test]
-    fn id_near_its_limit_is_tight_and_refreshed_from_time_to_time() {
-        let mut division = division(rule(0, 100 * MIB), 2);
-        let other = |kind| Id { kind, id: 7 };
-        let ids = [ID, other(Kind::Group), other(Kind::Project)];
-        let tight = |division: &mut Division, at| {
-            let age = Duration::from_nanos(10);
-            let (tight, stale) = division.tight(ids, 30 * MIB, time(0), Instant::from_nanos(at), age);
-            (tight, stale.len())
-        };
-        division.set_used(ID, 0, 70 * MIB);
-        assert_eq!(tight(&mut division, 0), (false, 0));
-        division.set_used(ID, 1, MIB);
-        assert_eq!([0, 9, 10].map(|at| tight(&mut division, at)), [(true, 1), (true, 0), (true, 1)]);
-    }
-
-    #[test]
-    fn ost_that_was_removed_or_knows_less_has_no_share() {
-        let mut division = division(rule(0, 10 * MIB), 2);
-        allow(&mut division, 0, want(0, 10 * MIB), 2);
-        division.retain(0, &BTreeSet::from([ID]));
-        assert!(division.knows_limit(ID, 0));
-        division.remove_ost(0);
-        assert!(!division.knows_limit(ID, 0) && division.knows_limit(ID, 1));
-        assert_eq!(allow(&mut division, 1, want(0, 10 * MIB), 1).bytes, 10 * MIB);
-    }
-
-    /// Pseudo-random numbers: the same ones for a seed.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % end
-        }
-    }
-
-    /// OSTs as they are, with the division that the MDT knows.
-    struct World {
-        division: Division,
-        rule: Rule,
-        osts: Vec<Part>,
-    }
-
-    impl World {
-        fn used(&self) -> u64 {
-            self.osts.iter().map(|part| part.used).sum()
-        }
-
-        fn take_back(&mut self, ost: usize) {
-            self.osts[ost].allow = 0;
-            self.division.returned(ID, ost as u32, self.osts[ost].used);
-        }
-
-        /// Writes on an OST; returns whether the write was allowed.
-        fn write(&mut self, ost: usize, bytes: u64) -> bool {
-            let used = self.osts[ost].used;
-            if used + bytes > self.osts[ost].allow {
-                let asked = want(used, bytes);
-                for other in returners(&self.division, ost as u32, asked) {
-                    self.take_back(other as usize);
-                }
-                let count = self.osts.len() as u64;
-                let got = allow(&mut self.division, ost as u32, asked, count);
-                if got.exceeds_soft {
-                    self.rule.since = Some(time(0));
-                    self.division.set_rule(ID, Some(self.rule));
-                }
-                self.osts[ost].allow = got.bytes;
-            }
-            let fits = used + bytes <= self.osts[ost].allow;
-            self.osts[ost].used += if fits { bytes } else { 0 };
-            fits
-        }
-    }
-
-    #[test]
-    fn allowances_never_exceed_the_limit_and_wants_that_fit_are_satisfied() {
-        for seed in 0..300 {
-            let mut numbers = Numbers(seed);
-            let count = 1 + numbers.below(6) as usize;
-            let hard = (1 + numbers.below(64)) * MIB;
-            let rule = rule(if numbers.below(2) == 0 { hard / 2 } else { 0 }, hard);
-            let mut world = World { division: division(rule, count as u32), rule, osts: vec![Part::default(); count] };
-            for step in 0..400 {
-                let (ost, bytes) = (numbers.below(count as u64) as usize, 1 + numbers.below(3 * MIB));
-                match numbers.below(8) {
-                    0 => world.osts[ost].used = numbers.below(world.osts[ost].used + 1),
-                    1 => world.take_back(ost),
-                    2 => {
-                        let asked = want(world.osts[ost].used, 0);
-                        world.osts[ost].allow = allow(&mut world.division, ost as u32, asked, count as u64).bytes;
-                    }
-                    _ => {
-                        let fits = world.used() + bytes <= hard;
-                        assert_eq!(world.write(ost, bytes), fits, "seed {seed}, step {step}");
-                    }
-                }
-                let allowed: u64 = world.osts.iter().map(|part| part.allow).sum();
-                assert!(allowed <= hard && world.used() <= hard, "seed {seed}, step {step}");
-                if world.rule.since.is_none() && rule.limits.soft > 0 {
-                    assert!(world.used() <= rule.limits.soft, "seed {seed}, step {step}: the grace time did not begin");
-                }
-            }
-        }
-    }
+/// When an id counts as near a limit, and when its use is requested again.
+pub(crate) struct Near {
+    /// Bytes for each target of a scope.
+    pub each: u64,
+    /// The number of all targets.
+    pub all: u64,
+    /// The use of an id is requested once in this time.
+    pub age: Duration,
+    pub now: Time,
+    pub at: Instant,
 }
+
+#[cfg(test)]
+mod tests;

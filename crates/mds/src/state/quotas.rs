@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use sheen_wire::Fid;
+use sheen_wire::mgs::Pool;
 use sheen_wire::quota::Id;
+use sheen_wire::{Errno, Fid, PoolName, Result};
 use tokio::sync::Notify;
 
-use crate::state::quota::{Division, Rule};
+use crate::state::quota::{Division, Rules};
 
 /// The state of quotas. Its locks are taken after that of the core, and never held across a wait.
 pub(crate) struct Quotas {
@@ -64,8 +65,28 @@ impl Quotas {
     }
 
     /// Sets the limits of ids.
-    pub fn set_rules(&self, rules: &[(Id, Option<Rule>)]) {
-        self.divide(|division| rules.iter().for_each(|(id, rule)| division.set_rule(*id, *rule)));
+    pub fn set_rules(&self, rules: Vec<(Id, Rules)>) {
+        self.divide(|division| rules.into_iter().for_each(|(id, rules)| division.set_rules(id, rules)));
+    }
+
+    /// Sets the pools of the file system, with their OSTs.
+    pub fn set_pools(&self, pools: &[Pool]) {
+        // The MGS lets no pool have another name.
+        let named = pools.iter().filter_map(|pool| {
+            let osts: BTreeSet<u32> = pool.osts.iter().copied().collect();
+            Some((PoolName::new(&pool.name).ok()?, osts))
+        });
+        if self.divide(|division| division.set_pools(named.collect())) {
+            self.limits_changed.notify_one();
+        }
+    }
+
+    /// Returns the OSTs of a pool.
+    ///
+    /// # Errors
+    /// ENOENT: there is no such pool.
+    pub fn members(&self, pool: PoolName) -> Result<BTreeSet<u32>> {
+        self.divide(|division| division.members(pool).cloned()).ok_or(Errno::ENOENT)
     }
 
     /// Notes the number of the last change of limits.

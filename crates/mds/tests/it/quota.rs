@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sheen_wire::mds::{Reply, Request, SetAttr, flags};
+use sheen_wire::mgs::PoolChange;
 use sheen_wire::quota::{self, Answer, Change, Id, Kind, NewLimits, Owner, Query, Report};
-use sheen_wire::{Cred, Errno, Fid, Result, fid};
+use sheen_wire::{Cred, Errno, Fid, PoolName, Result, fid};
 
 use crate::common::{FakeOst, Host, config, objects, with_host};
 
@@ -23,7 +24,7 @@ impl Host {
 
     async fn limit(&self, soft: u64, hard: u64) {
         let space = NewLimits { soft: Some(soft), hard: Some(hard) };
-        self.set_quota(Change::Limits { id: USER, space, files: NewLimits::default() }).await.unwrap();
+        self.set_quota(Change::Limits { id: USER, pool: None, space, files: NewLimits::default() }).await.unwrap();
     }
 
     async fn quota(&self, uid: u32, query: Query) -> Result<Answer> {
@@ -138,9 +139,55 @@ fn limit_is_divided_and_taken_back_from_other_osts() {
         host.a_while().await;
         assert_eq!(osts[0].quota.allowance(USER), Some(Some(40 * MIB)), "40 + 20 MiB are too much");
 
-        host.set_quota(Change::Delete(USER)).await.unwrap();
+        host.set_quota(Change::Delete { id: USER, pool: None }).await.unwrap();
         host.a_while().await;
         assert_eq!([0, 1].map(|ost: usize| osts[ost].quota.allowance(USER)), [Some(None); 2]);
+    });
+}
+
+#[test]
+fn limit_of_a_pool_applies_to_the_osts_that_the_pool_has() {
+    with_host(9, config(), async |_, _, host| {
+        let osts = host.add_osts(3).await;
+        let change = async |change| {
+            host.mgc.change_pool("sheen", "ssd", change).await.unwrap();
+            host.a_while().await;
+        };
+        let allowances = || [0, 1, 2].map(|ost: usize| osts[ost].quota.allowance(USER));
+        for first in [PoolChange::New, PoolChange::Add { ost: 0 }, PoolChange::Add { ost: 1 }] {
+            change(first).await;
+        }
+        let limit = |name| {
+            let space = NewLimits { soft: None, hard: Some(100 * MIB) };
+            Change::Limits { id: USER, pool: PoolName::new(name).ok(), space, files: NewLimits::default() }
+        };
+        assert_eq!(host.set_quota(limit("other")).await, Err(Errno::ENOENT));
+        host.set_quota(limit("ssd")).await.unwrap();
+        host.a_while().await;
+        assert_eq!(allowances(), [Some(Some(0)), Some(Some(0)), Some(None)]);
+        osts[0].quota.want(USER, 90 * MIB);
+        host.a_while().await;
+        used(&osts, &[40 * MIB, 0, 70 * MIB]);
+        osts[1].quota.want(USER, 50 * MIB);
+        host.a_while().await;
+        assert_eq!(allowances()[0], Some(Some(0)), "returned");
+        assert!(allowances()[1].flatten().is_some_and(|bytes| (50 * MIB..=60 * MIB).contains(&bytes)));
+        let query = |name| Query::Of { id: USER, pool: PoolName::new(name).ok(), targets: true };
+        let Ok(Answer::Of { report, targets, .. }) = host.quota(0, query("ssd")).await else { panic!() };
+        assert_eq!((report.space.used, report.space.limits.hard, targets.len()), (40 * MIB, 100 * MIB, 3));
+        assert_eq!(host.quota(0, query("other")).await, Err(Errno::ENOENT));
+
+        change(PoolChange::Add { ost: 2 }).await;
+        osts[1].quota.want(USER, MIB);
+        host.a_while().await;
+        assert_eq!(allowances()[1..], [Some(Some(1)), Some(Some(0))], "40 + 70 MiB are too much");
+        change(PoolChange::Remove { ost: 2 }).await;
+        osts[1].quota.want(USER, MIB);
+        host.a_while().await;
+        assert!(allowances()[1].flatten() >= Some(MIB) && allowances()[2] == Some(None));
+        change(PoolChange::Destroy).await;
+        assert_eq!(allowances(), [Some(None); 3]);
+        host.set_quota(Change::Delete { id: USER, pool: PoolName::new("ssd").ok() }).await.unwrap();
     });
 }
 
@@ -166,7 +213,9 @@ fn new_owner_is_sent_after_the_default_limit_that_applies_to_it() {
     with_host(6, config(), async |_, _, host| {
         let ost = host.add_ost(0).await;
         let space = NewLimits { soft: None, hard: Some(MIB) };
-        host.set_quota(Change::Default { kind: Kind::User, space, files: NewLimits::default() }).await.unwrap();
+        host.set_quota(Change::Default { kind: Kind::User, pool: None, space, files: NewLimits::default() })
+            .await
+            .unwrap();
         host.a_while().await;
         assert_eq!(ost.quota.allowance(USER), None);
         let (_, object) = host.make_owned("f").await;
@@ -189,7 +238,7 @@ fn query_returns_sums_and_says_if_a_target_is_missing() {
         used(&osts, &[3 * MIB, 4 * MIB]);
         host.limit(5 * MIB, 10 * MIB).await;
         host.a_while().await;
-        let query = Query::Of { id: USER, targets: true };
+        let query = Query::Of { id: USER, pool: None, targets: true };
         let Ok(Answer::Of { report: sum, targets, inexact: false }) = host.quota(0, query).await else { panic!() };
         assert_eq!((sum.space.used, sum.space.limits.hard), (7 * MIB, 10 * MIB));
         assert!(sum.space.grace.is_some_and(|left| left > 0), "the soft limit is exceeded");
@@ -197,7 +246,8 @@ fn query_returns_sums_and_says_if_a_target_is_missing() {
         assert_eq!(names, ["sheen-MDT0000", "sheen-OST0000", "sheen-OST0001"]);
         assert_eq!(targets[2].space, Some(4 * MIB));
 
-        let Ok(Answer::All { ids, more: false, .. }) = host.quota(0, Query::All { kind: Kind::User, first: 1 }).await
+        let Ok(Answer::All { ids, more: false, .. }) =
+            host.quota(0, Query::All { kind: Kind::User, pool: None, first: 1 }).await
         else {
             panic!()
         };

@@ -23,6 +23,7 @@ use crate::{
     format, key,
     namespace::hash_of_name,
     ops::{COOKIE_INDEX_BITS, is_dots},
+    pool_quotas::{PoolIdRecord, PoolKindRecord},
     quotas::{IdRecord, KindRecord},
     record::{Bucket, Counters, Inode, OstIds, Stored, Super, Xattrs, decode},
     table_scan::for_each_in,
@@ -102,6 +103,14 @@ impl<'a, S: Store> Scan<'a, S> {
         self.table(key::DEFAULTS, |_, key, value| {
             key::quota_kind(key).ok_or_else(|| malformed(key))?;
             decode::<KindRecord>(key, value).map(drop)
+        })?;
+        self.table(key::POOL_LIMITS, |_, key, value| {
+            key::pool_quota_id(key).ok_or_else(|| malformed(key))?;
+            decode::<PoolIdRecord>(key, value).map(drop)
+        })?;
+        self.table(key::POOL_DEFAULTS, |_, key, value| {
+            key::pool_quota_kind(key).ok_or_else(|| malformed(key))?;
+            decode::<PoolKindRecord>(key, value).map(drop)
         })?;
         self.table(key::OWNERS, |_, key, value| {
             key::orphan_fid(key).ok_or_else(|| malformed(key))?;

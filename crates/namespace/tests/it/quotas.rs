@@ -5,7 +5,7 @@ use crate::common::*;
 use bytes::Bytes;
 use sheen_namespace::{Check, Decided, Store};
 use sheen_wire::{
-    Cred, Errno, Fid, Project, Result,
+    Cred, Errno, Fid, PoolName, Project, Result,
     fid::ROOT,
     mds::{NewNode, Request, flags, rename},
     quota::{Change, Grace, Id, Kind, Limits, NewLimits, Setting, XATTR},
@@ -33,7 +33,7 @@ fn both(soft: u64, hard: u64) -> NewLimits {
 
 /// Sets the limits of files of an id.
 fn limit(fs: &mut Fs, id: Id, soft: u64, hard: u64) {
-    change(fs, Change::Limits { id, space: NewLimits::default(), files: both(soft, hard) }).unwrap();
+    change(fs, Change::Limits { id, pool: None, space: NewLimits::default(), files: both(soft, hard) }).unwrap();
 }
 
 fn of_files(soft: u64, hard: u64) -> Setting {
@@ -74,12 +74,12 @@ fn files_of_all_kinds_count_until_their_last_name_is_removed() {
     fs.commit();
     let mut fs = fs.crash();
     assert_eq!((used(&fs, [5, 5, 0]), fs.ns.files()), ([1, 1, 3], 3));
-    assert_eq!(fs.ns.quota_ids(Kind::User, 0, 9), [0, 5]);
+    assert_eq!(fs.ns.quota_ids(Kind::User, None, 0, 9), [0, 5]);
     fs.unlink(&me, d, "n").unwrap();
     fs.commit();
     assert_eq!(keys(&fs, b'n').len(), 3, "user 0, group 0 and project 0");
     let fs = fs.crash();
-    assert_eq!((used(&fs, [5, 5, 0]), fs.ns.quota_ids(Kind::User, 0, 9)), ([0, 0, 2], vec![0]));
+    assert_eq!((used(&fs, [5, 5, 0]), fs.ns.quota_ids(Kind::User, None, 0, 9)), ([0, 0, 2], vec![0]));
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn limits_of_group_and_project_refuse_creations() {
 fn soft_limit_refuses_after_the_grace_time() {
     let mut fs = Fs::new();
     let (d, me, id) = (open_dir(&mut fs), user(5), user_id(5));
-    change(&mut fs, Change::Grace { kind: Kind::User, space: None, files: Some(100) }).unwrap();
-    assert_eq!(fs.ns.quota_grace(Kind::User), Grace { files: 100, ..Grace::default() });
+    change(&mut fs, Change::Grace { kind: Kind::User, pool: None, space: None, files: Some(100) }).unwrap();
+    assert_eq!(fs.ns.quota_grace(Kind::User, None), Grace { files: 100, ..Grace::default() });
     limit(&mut fs, id, 1, 3);
     fs.mkdir(&me, d, "a", 0o755).unwrap();
     assert_eq!(fs.ns.files_grace(id), None);
@@ -228,33 +228,41 @@ fn default_limits_apply_to_ids_without_own_ones() {
     let mut fs = Fs::new();
     let (d, id) = (open_dir(&mut fs), user_id(5));
     let default = |fs: &mut Fs, hard| {
-        change(fs, Change::Default { kind: Kind::User, space: NewLimits::default(), files: both(0, hard) }).unwrap();
+        change(fs, Change::Default { kind: Kind::User, pool: None, space: NewLimits::default(), files: both(0, hard) })
+            .unwrap();
     };
     default(&mut fs, 1);
-    assert_eq!(fs.ns.quota_default(Kind::User), of_files(0, 1));
+    assert_eq!(fs.ns.quota_default(Kind::User, None), of_files(0, 1));
     let generation = fs.ns.quota_generation();
     fs.mkdir(&user(5), d, "a", 0o755).unwrap();
     assert!(fs.ns.quota_generation() > generation, "user 5 has a limit with the first file");
     assert_eq!(fs.mkdir(&user(5), d, "b", 0o755), Err(Errno::EDQUOT));
     fs.mkdir(&ME, d, "of 0", 0o755).unwrap();
-    assert_eq!(fs.ns.quota_setting(id), (of_files(0, 1), true));
-    assert_eq!(fs.ns.quota_setting(user_id(0)), (Setting::default(), false));
+    assert_eq!(fs.ns.quota_setting(id, None), (of_files(0, 1), true));
+    assert_eq!(fs.ns.quota_setting(user_id(0), None), (Setting::default(), false));
     assert_eq!(fs.ns.limited_ids(), [id]);
 
     limit(&mut fs, id, 0, 2);
     fs.mkdir(&user(5), d, "b", 0o755).unwrap();
     assert_eq!(fs.mkdir(&user(5), d, "c", 0o755), Err(Errno::EDQUOT));
-    assert_eq!(fs.ns.quota_setting(id), (of_files(0, 2), false));
+    assert_eq!(fs.ns.quota_setting(id, None), (of_files(0, 2), false));
     fs.commit();
     let mut fs = fs.crash();
-    assert_eq!((fs.ns.quota_setting(id), fs.ns.quota_default(Kind::User)), ((of_files(0, 2), false), of_files(0, 1)));
+    assert_eq!(
+        (fs.ns.quota_setting(id, None), fs.ns.quota_default(Kind::User, None)),
+        ((of_files(0, 2), false), of_files(0, 1))
+    );
     limit(&mut fs, id, 0, 0);
     fs.mkdir(&user(5), d, "c", 0o755).unwrap();
-    assert_eq!((fs.ns.quota_setting(id).1, fs.ns.limited_ids()), (false, vec![]), "own limits that limit nothing");
-    for to_default in [Change::UseDefault(id), Change::Delete(id)] {
+    assert_eq!(
+        (fs.ns.quota_setting(id, None).1, fs.ns.limited_ids()),
+        (false, vec![]),
+        "own limits that limit nothing"
+    );
+    for to_default in [Change::UseDefault { id, pool: None }, Change::Delete { id, pool: None }] {
         limit(&mut fs, id, 0, 9);
         change(&mut fs, to_default).unwrap();
-        assert_eq!(fs.ns.quota_setting(id), (of_files(0, 1), true));
+        assert_eq!(fs.ns.quota_setting(id, None), (of_files(0, 1), true));
         assert_eq!(fs.mkdir(&user(5), d, "e", 0o755), Err(Errno::EDQUOT));
     }
     fs.commit();
@@ -268,39 +276,45 @@ fn default_limits_apply_to_ids_without_own_ones() {
 fn unset_parts_of_a_change_stay() {
     let mut fs = Fs::new();
     let id = user_id(5);
-    let of_space = Change::Limits { id, space: both(7, 8), files: NewLimits::default() };
+    let of_space = Change::Limits { id, pool: None, space: both(7, 8), files: NewLimits::default() };
     change(&mut fs, of_space).unwrap();
     let hard_alone = NewLimits { hard: Some(4), soft: None };
-    change(&mut fs, Change::Limits { id, space: NewLimits::default(), files: hard_alone }).unwrap();
+    change(&mut fs, Change::Limits { id, pool: None, space: NewLimits::default(), files: hard_alone }).unwrap();
     let expected = Setting { space: Limits { soft: 7, hard: 8 }, files: Limits { soft: 0, hard: 4 } };
-    assert_eq!(fs.ns.quota_setting(id), (expected, false));
+    assert_eq!(fs.ns.quota_setting(id, None), (expected, false));
     assert_eq!(fs.ns.limited_ids(), [id], "without files");
-    assert_eq!((fs.ns.quota_ids(Kind::User, 1, 9), fs.ns.quota_ids(Kind::User, 6, 9)), (vec![5], vec![]));
-    assert_eq!((fs.ns.quota_ids(Kind::User, 0, 1), fs.ns.quota_ids(Kind::Group, 0, 9)), (vec![0], vec![0]));
+    assert_eq!((fs.ns.quota_ids(Kind::User, None, 1, 9), fs.ns.quota_ids(Kind::User, None, 6, 9)), (vec![5], vec![]));
+    assert_eq!((fs.ns.quota_ids(Kind::User, None, 0, 1), fs.ns.quota_ids(Kind::Group, None, 0, 9)), (vec![0], vec![0]));
 }
 
 #[test]
 fn quota_attribute_is_set_by_the_superuser_on_the_root_alone() {
     let mut fs = Fs::new();
     let (d, id) = (open_dir(&mut fs), user_id(5));
-    let good = Change::Limits { id, space: both(0, 1), files: both(0, 1) }.encode().unwrap();
+    let good = Change::Limits { id, pool: None, space: both(0, 1), files: both(0, 1) }.encode().unwrap();
     let (generation, ctime) = (fs.ns.quota_generation(), fs.attr(ROOT).ctime);
     assert_eq!(fs.set(&user(5), ROOT, XATTR, &good, 0), Err(Errno::EPERM));
     assert_eq!(fs.unset(&user(5), ROOT, XATTR), Err(Errno::EPERM));
     assert_eq!(fs.set(&ME, d, XATTR, &good, 0), Err(Errno::EOPNOTSUPP));
     assert_eq!(fs.unset(&ME, ROOT, XATTR), Err(Errno::EINVAL));
     assert_eq!(fs.set(&ME, ROOT, XATTR, b"\xff", 0), Err(Errno::EINVAL));
-    assert_eq!(change(&mut fs, Change::Limits { id, space: both(2, 1), files: both(0, 1) }), Err(Errno::EINVAL));
-    assert_eq!(change(&mut fs, Change::Limits { id, space: both(0, 1), files: both(2, 1) }), Err(Errno::EINVAL));
+    assert_eq!(
+        change(&mut fs, Change::Limits { id, pool: None, space: both(2, 1), files: both(0, 1) }),
+        Err(Errno::EINVAL)
+    );
+    assert_eq!(
+        change(&mut fs, Change::Limits { id, pool: None, space: both(0, 1), files: both(2, 1) }),
+        Err(Errno::EINVAL)
+    );
     for id in [0, u32::MAX].map(user_id) {
-        let limits = Change::Limits { id, space: both(0, 1), files: both(0, 1) };
-        for bad in [limits, Change::UseDefault(id), Change::Delete(id)] {
+        let limits = Change::Limits { id, pool: None, space: both(0, 1), files: both(0, 1) };
+        for bad in [limits, Change::UseDefault { id, pool: None }, Change::Delete { id, pool: None }] {
             assert_eq!(change(&mut fs, bad), Err(Errno::EINVAL), "{id:?}");
         }
     }
     assert_eq!(fs.get(&ME, ROOT, XATTR), Err(Errno::ENODATA));
     assert_eq!((fs.ns.quota_generation(), fs.attr(ROOT).ctime), (generation, ctime), "nothing has changed");
-    assert_eq!(fs.ns.quota_setting(id).0, Setting::default());
+    assert_eq!(fs.ns.quota_setting(id, None).0, Setting::default());
     fs.set(&ME, ROOT, XATTR, &good, 0).unwrap();
     assert!(fs.ns.quota_generation() > generation && fs.attr(ROOT).ctime > ctime);
     assert!(!fs.names(&ME, ROOT).iter().any(|name| name == XATTR), "it is not listed");
@@ -310,17 +324,58 @@ fn quota_attribute_is_set_by_the_superuser_on_the_root_alone() {
 fn space_since_survives_a_restart() {
     let mut fs = Fs::new();
     let (id, since) = (user_id(5), Some(fs.env.now));
-    fs.ns.set_space_since(id, since);
+    fs.ns.set_space_since(id, None, since);
     assert!(fs.ns.dirty().1 > 0, "the service commits it");
     fs.commit();
     let mut fs = fs.crash();
-    assert_eq!((fs.ns.space_since(id), fs.ns.files_grace(id)), (since, None));
-    fs.ns.set_space_since(id, since);
+    assert_eq!((fs.ns.space_since(id, None), fs.ns.files_grace(id)), (since, None));
+    fs.ns.set_space_since(id, None, since);
     assert_eq!(fs.ns.dirty().1, 0, "no change");
-    fs.ns.set_space_since(id, None);
+    fs.ns.set_space_since(id, None, None);
     fs.commit();
     let fs = fs.crash();
-    assert_eq!((fs.ns.space_since(id), keys(&fs, b'd')), (None, vec![]));
+    assert_eq!((fs.ns.space_since(id, None), keys(&fs, b'd')), (None, vec![]));
+}
+
+#[test]
+fn limits_within_a_pool_survive_a_restart_and_limit_no_files() {
+    let mut fs = Fs::new();
+    let (d, id, pool) = (open_dir(&mut fs), user_id(5), Some(PoolName::new("ssd").unwrap()));
+    let files = NewLimits::default();
+    change(&mut fs, Change::Default { kind: Kind::User, pool, space: both(0, 9), files }).unwrap();
+    assert_eq!(fs.ns.limited_ids(), []);
+    let generation = fs.ns.quota_generation();
+    fs.mkdir(&user(5), d, "a", 0o755).unwrap();
+    assert!(fs.ns.quota_generation() > generation, "user 5 has a limit with the first file");
+    change(&mut fs, Change::Limits { id: user_id(7), pool, space: both(3, 4), files }).unwrap();
+    change(&mut fs, Change::Grace { kind: Kind::User, pool, space: Some(60), files: None }).unwrap();
+    let bad = Change::Limits { id, pool, space: both(0, 1), files: both(0, 1) };
+    assert_eq!(change(&mut fs, bad), Err(Errno::EINVAL));
+    let since = Some(fs.env.now);
+    fs.ns.set_space_since(id, pool, since);
+    fs.commit();
+
+    let mut fs = fs.crash();
+    let of_space = |soft, hard| Setting { space: Limits { soft, hard }, ..Setting::default() };
+    assert_eq!((fs.ns.limited_ids(), fs.ns.quota_ids(Kind::User, pool, 1, 9)), (vec![id, user_id(7)], vec![5, 7]));
+    assert_eq!(fs.ns.quota_ids(Kind::User, None, 1, 9), [5]);
+    assert_eq!(fs.ns.quota_setting(id, pool), (of_space(0, 9), true));
+    assert_eq!(fs.ns.quota_setting(user_id(7), pool), (of_space(3, 4), false));
+    assert_eq!(
+        (fs.ns.quota_setting(id, None).0, fs.ns.quota_default(Kind::User, pool)),
+        (Setting::default(), of_space(0, 9))
+    );
+    assert_eq!(
+        (fs.ns.quota_grace(Kind::User, pool).space, fs.ns.quota_grace(Kind::User, None)),
+        (60, Grace::default())
+    );
+    assert_eq!((fs.ns.space_since(id, pool), fs.ns.space_since(id, None)), (since, None));
+    assert_eq!(fs.ns.limiting_pools(id).into_iter().map(Some).collect::<Vec<_>>(), [pool]);
+    assert!(problems(&fs).is_empty());
+    change(&mut fs, Change::Delete { id: user_id(7), pool }).unwrap();
+    assert_eq!((fs.ns.limited_ids(), fs.ns.quota_setting(user_id(7), pool).1), (vec![id], true));
+    fs.commit();
+    assert_eq!((keys(&fs, b'b').len(), keys(&fs, b'm').len()), (1, 1));
 }
 
 #[test]
@@ -339,11 +394,11 @@ fn crash_between_seal_and_commit_loses_files_and_their_count_together() {
     };
     lost(&mut fs);
     let mut fs = fs.crash();
-    assert_eq!((used(&fs, [5, 5, 0]), fs.ns.quota_setting(id).0), ([1, 1, 3], of_files(0, 7)));
+    assert_eq!((used(&fs, [5, 5, 0]), fs.ns.quota_setting(id, None).0), ([1, 1, 3], of_files(0, 7)));
     lost(&mut fs);
     fs.land();
     let mut fs = fs.crash();
-    assert_eq!((used(&fs, [5, 5, 0]), fs.ns.quota_setting(id).0), ([2, 2, 4], of_files(0, 8)));
+    assert_eq!((used(&fs, [5, 5, 0]), fs.ns.quota_setting(id, None).0), ([2, 2, 4], of_files(0, 8)));
     assert_eq!(fs.ls(d), ["a", "b"]);
 }
 

@@ -86,7 +86,7 @@ pub struct Asked {
     pub verbose: bool,
     /// Only the part of this target.
     pub target: Option<Selected>,
-    /// With the limits of this pool, of which there are none.
+    /// Within the OSTs of this pool.
     pub pool: Option<String>,
     /// Paths on the mounts. None: all mounts.
     pub mounts: Vec<OsString>,

@@ -75,11 +75,11 @@ setquota failed: No such device
 ",
     );
     check(
-        "$ lfs setquota -u 4000001000 --pool p1 -B 10M /mnt/c1
-[exit 95]
+        "$ lfs setquota -u 4000001000 --pool nopool -B 10M /mnt/c1
+[exit 2]
 --- stderr
-lfs setquota: there are no quotas of pools yet
-setquota failed: Operation not supported
+lfs setquota: file system 'lustre' has no pool 'nopool'
+setquota failed: No such file or directory
 ",
     );
     check(
@@ -90,6 +90,30 @@ lfs setquota: can't set quota for root usr/group/project.
 setquota failed: Operation not permitted
 ",
     );
+}
+
+#[test]
+fn setquota_sets_limits_within_a_pool() {
+    let mut fake = Fake::new("/mnt/c1");
+    let mut within = |options: &str| {
+        let (code, _, err) = lfs(&mut fake, &format!("lfs setquota {options} /mnt/c1"));
+        assert_eq!((code, err.as_str()), (0, ""), "{options}");
+        let columns = "--bsoftlimit --bhardlimit";
+        let cells = ["--pool p1", "--pool p2", ""].map(|pool| {
+            let out = lfs(&mut fake, &format!("lfs quota -q {columns} {pool} -u 4000001000 /mnt/c1")).1;
+            out.split_whitespace().collect::<Vec<_>>().join(" ")
+        });
+        cells.join(", ")
+    };
+    assert_eq!(within("-u 4000001000 --pool p1 -b 10M -B 20M"), "10240 20480, 0 0, 0 0");
+    assert_eq!(within("-u 4000001000 --pool lustre.p2 -B 30M"), "10240 20480, 0 30720, 0 0");
+    assert_eq!(within("-U --pool p1 -B 40M"), "10240 20480, 0 30720, 0 0");
+    assert_eq!(within("-u 4000001000 --pool p1 --delete"), "0 40960, 0 30720, 0 0");
+    assert_eq!(within("-t -u --pool p1 -b 1d"), "0 40960, 0 30720, 0 0");
+    for (pool, want) in [("p1", "1d"), ("p2", "1w")] {
+        let out = lfs(&mut fake, &format!("lfs quota -t -u --pool {pool} /mnt/c1")).1;
+        assert_eq!(out, format!("Block grace time: {want}; Inode grace time: 1w\n"), "{pool}");
+    }
 }
 
 #[test]
@@ -134,6 +158,8 @@ fn setquota_refuses_bad_calls() {
         ("-t -u -g -b 1d /mnt/c1", "-u/g/p can't be used more than once"),
         ("-t -u -b 1y /mnt/c1", "bad block-grace: 1y"),
         ("-t -u -z", "unrecognized option '-z'"),
+        ("-u 5 --pool p1 -B 10M -I 5000 /mnt/c1", "a pool has no limits of files (-i, -I)"),
+        ("-t -u --pool p1 -i 1d /mnt/c1", "a pool has no limits of files (-i, -I)"),
     ] {
         let ran = lfs(&mut fake, &format!("lfs setquota {line}"));
         let err = format!("lfs setquota: {err}\nsetquota failed: Unknown error -4\n");
