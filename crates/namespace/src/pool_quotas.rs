@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! * A pool has no limits of files.
-//! * The default limits of a pool apply to each id without limits of its own in that pool, but never
-//!   to id 0.
+//! * The default limits of a pool apply to each id without limits of its own in that pool, but
+//!   never to id 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,7 +139,8 @@ impl PoolQuotas {
         self.record(id, pool).since
     }
 
-    /// Sets since when an id exceeds its soft limit within a pool. Returns whether that is a change.
+    /// Sets since when an id exceeds its soft limit within a pool. Returns whether that is a
+    /// change.
     pub fn set_since(&mut self, id: Id, pool: PoolName, since: Option<Time>) -> bool {
         let changes = self.since(id, pool) != since;
         if changes {

@@ -141,8 +141,8 @@ impl NewLimits {
     }
 }
 
-/// A change of quotas. Superuser only (EPERM). EINVAL: a soft limit above the hard one, or a pool and
-/// a limit or grace time of files. ENOENT: there is no such pool.
+/// A change of quotas. Superuser only (EPERM). EINVAL: a soft limit above the hard one, or a pool
+/// and a limit or grace time of files. ENOENT: there is no such pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change {
     /// Gives an id limits of its own.

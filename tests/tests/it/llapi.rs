@@ -14,7 +14,12 @@ use std::{
 };
 
 use sheen_layout::Composite;
-use sheen_tests::{Fs, Guarded, Ran, can_mount, is_root, posix::layout, run, run_command, sheen, wait::EVENTUALLY};
+use sheen_tests::{
+    Fs, Guarded, Ran, can_mount, is_root,
+    posix::layout,
+    run, run_command, sheen,
+    wait::{EVENTUALLY, eventually},
+};
 
 #[path = "../../../crates/layout/src/codec/fixtures.rs"]
 #[allow(dead_code, reason = "other tests use the other layouts")]
@@ -349,6 +354,23 @@ fn changelog_calls_return_records_until_they_are_cleared() {
 
 /// Migration tools other than `lfs migrate` use these calls.
 #[test]
+fn quotactl_call_sets_and_returns_limits_and_use() {
+    if !is_root() {
+        return println!("skipped: only the superuser sets quotas");
+    }
+    let fs = fs4!("--fsname", "quotactl", "--default-layout", "plain");
+    fs.lfs("setstripe -i 2 .").ok();
+    fs.sh("dd if=/dev/zero of=f bs=1M count=3 conv=fsync; chown 65534:65534 f").ok();
+    let used = || fs.lfs("quota -q --blocks -u 65534 .").out.trim().to_owned();
+    eventually("the file is charged", || used() == "3072");
+    let program = Program::compile("quota", false);
+    program.run(&[fs.mnt.to_str().unwrap(), "set"]).ok();
+    let cells = fs.lfs("quota -q --bquota --blimit --iquota --ilimit -u 65534 .").ok();
+    assert_eq!(cells.split_whitespace().collect::<Vec<_>>(), ["1024", "1048576", "0", "500"]);
+    program.run_as_nobody(&[fs.mnt.to_str().unwrap(), "get"]).ok();
+}
+
+#[test]
 fn program_restripes_a_file_with_a_volatile_file() {
     let fs = fs4!();
     fs.lfs("setstripe -c 1 -i 0 f").ok();
@@ -596,6 +618,9 @@ IS(sizeof(struct llapi_lu_ladvise), 32);
 IS(sizeof(struct obd_statfs), 144);
 IS(sizeof(struct llapi_resync_comp), 32);
 IS(sizeof(struct ll_ioc_lease), 12);
+IS(sizeof(struct if_quotactl), 176);
+IS(offsetof(struct if_quotactl, qc_dqblk), 48);
+IS(offsetof(struct if_quotactl, qc_poolname), 176);
 IS(offsetof(struct llapi_resync_comp, lrc_synced), 24);
 IS(offsetof(struct obd_statfs, os_bsize), 88);
 IS(offsetof(struct obd_statfs, os_state), 104);

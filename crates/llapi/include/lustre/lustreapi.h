@@ -447,6 +447,19 @@ int llapi_changelog_fini(void **priv);
 /* The user idstr, such as cl1, needs no records up to endrec any more; 0: up to the last one. */
 int llapi_changelog_clear(const char *mdtname, const char *idstr, long long endrec);
 
+/* ---- quotas: -errno ---- */
+
+/*
+ * Gets or sets quotas of the file system of a path; see struct if_quotactl. Users may get their own
+ * ones; only the superuser may get others, and set any (EPERM). A command that sets takes the
+ * limits of space or files, or the grace times, that the bits QIF_BLIMITS, QIF_ILIMITS, QIF_BTIME
+ * and QIF_ITIME of dqb_valid select; EINVAL without any. EINVAL: unknown type, id 0, a soft limit
+ * above the hard one, or a limit of files within a pool. ENOENT: no such pool. ENODEV: no such
+ * target. EIO: a target does not answer; what the others use is stored. EOPNOTSUPP: unknown
+ * command.
+ */
+int llapi_quotactl(char *mnt, struct if_quotactl *qctl);
+
 /* ---- other: -1 ---- */
 
 /* Parses 64k, 1M and the like. A number alone is in units of *size_units, which then holds the unit

@@ -24,6 +24,7 @@ pub mod messages;
 pub mod mirrors;
 pub mod mount;
 pub mod numbers;
+pub mod quota;
 pub mod sparse;
 pub mod stat;
 pub mod swap;

@@ -633,4 +633,122 @@ struct lustre_swap_layouts {
 #include <linux/lustre/lustre_hsm.h>
 #include <linux/lustre/lustre_ioctl.h>
 
+
+/* ---- quotas ---- */
+
+/* Types, as the kernel's. */
+#ifndef USRQUOTA
+#define USRQUOTA 0
+#define GRPQUOTA 1
+#endif
+#ifndef PRJQUOTA
+#define PRJQUOTA 2
+#endif
+
+/* Bits of dqb_valid, as the kernel's: which limits, uses and times of struct obd_dqblk count. */
+#ifndef QIF_BLIMITS
+#define QIF_BLIMITS 1
+#define QIF_SPACE 2
+#define QIF_ILIMITS 4
+#define QIF_INODES 8
+#define QIF_BTIME 16
+#define QIF_ITIME 32
+#define QIF_LIMITS (QIF_BLIMITS | QIF_ILIMITS)
+#define QIF_USAGE (QIF_SPACE | QIF_INODES)
+#define QIF_TIMES (QIF_BTIME | QIF_ITIME)
+#define QIF_ALL (QIF_LIMITS | QIF_USAGE | QIF_TIMES)
+#endif
+
+/* Commands of llapi_quotactl. Those with POOL take the name of a pool in qc_poolname. */
+#define LUSTRE_Q_GETINFO 0x800005 /* grace times */
+#define LUSTRE_Q_SETINFO 0x800006
+#define LUSTRE_Q_GETQUOTA 0x800007 /* use and limits of an id */
+#define LUSTRE_Q_SETQUOTA 0x800008
+#define LUSTRE_Q_GETDEFAULT 0x80000d /* default limits; their times are grace times */
+#define LUSTRE_Q_SETDEFAULT 0x80000e /* of an id other than 0: the default limits apply to it */
+#define LUSTRE_Q_GETQUOTAPOOL 0x80000f
+#define LUSTRE_Q_SETQUOTAPOOL 0x800010
+#define LUSTRE_Q_GETINFOPOOL 0x800011
+#define LUSTRE_Q_SETINFOPOOL 0x800012
+#define LUSTRE_Q_GETDEFAULT_POOL 0x800013
+#define LUSTRE_Q_SETDEFAULT_POOL 0x800014
+#define LUSTRE_Q_DELETEQID 0x800015 /* removes the limits of an id */
+#define LUSTRE_Q_RESETQID 0x800016  /* EOPNOTSUPP, as the next three */
+#define LUSTRE_Q_ITERQUOTA 0x800017
+#define LUSTRE_Q_ITEROQUOTA 0x800018
+#define LUSTRE_Q_GETALLQUOTA 0x800019
+
+#define LUSTRE_Q_CMD_IS_POOL(cmd)                                                                          \
+	((cmd) == LUSTRE_Q_GETQUOTAPOOL || (cmd) == LUSTRE_Q_SETQUOTAPOOL ||                               \
+	 (cmd) == LUSTRE_Q_GETINFOPOOL || (cmd) == LUSTRE_Q_SETINFOPOOL ||                                 \
+	 (cmd) == LUSTRE_Q_GETDEFAULT_POOL || (cmd) == LUSTRE_Q_SETDEFAULT_POOL)
+
+/* A time of struct obd_dqblk: its lower 48 bits are seconds, the others are flags. */
+#define LQUOTA_GRACE_BITS 48
+#define LQUOTA_GRACE_MASK ((1ULL << LQUOTA_GRACE_BITS) - 1)
+#define LQUOTA_GRACE(t) ((t) & LQUOTA_GRACE_MASK)
+#define LQUOTA_FLAG(t) ((t) >> LQUOTA_GRACE_BITS)
+#define LQUOTA_GRACE_FLAG(t, f) ((__u64)(t) | (__u64)(f) << LQUOTA_GRACE_BITS)
+#define LQUOTA_FLAG_DEFAULT 0x0001 /* the default limits apply to the id */
+/* Grace time with which a soft limit never acts as a hard one. */
+#define NOTIFY_GRACE_TIME LQUOTA_GRACE_MASK
+
+/* Grace times in seconds. */
+struct obd_dqinfo {
+	__u64 dqi_bgrace;
+	__u64 dqi_igrace;
+	__u32 dqi_flags;
+	__u32 dqi_valid;
+};
+
+/* Limits of space are in KiB, the use in bytes. While a soft limit is exceeded, dqb_btime and
+ * dqb_itime are the seconds since 1970 at which it acts as a hard one; otherwise they are 0. */
+struct obd_dqblk {
+	__u64 dqb_bhardlimit;
+	__u64 dqb_bsoftlimit;
+	__u64 dqb_curspace;
+	__u64 dqb_ihardlimit;
+	__u64 dqb_isoftlimit;
+	__u64 dqb_curinodes;
+	__u64 dqb_btime;
+	__u64 dqb_itime;
+	__u32 dqb_valid;
+	__u32 dqb_padding;
+};
+
+/* qc_valid: the whole file system, or the target with index qc_idx, or with uuid obd_uuid. */
+enum {
+	QC_GENERAL = 0,
+	QC_MDTIDX = 1,
+	QC_OSTIDX = 2,
+	QC_UUID = 3
+};
+
+struct if_quotactl {
+	__u32 qc_cmd;
+	__u32 qc_type; /* USRQUOTA, GRPQUOTA or PRJQUOTA */
+	__u32 qc_id;
+	__u32 qc_stat;
+	__u32 qc_valid;
+	__u32 qc_idx;
+	struct obd_dqinfo qc_dqinfo;
+	struct obd_dqblk qc_dqblk;
+	char obd_type[16];
+	struct obd_uuid obd_uuid;
+	char qc_poolname[]; /* for commands with POOL: at least LOV_MAXPOOLNAME + 1 bytes */
+};
+
+static inline const char *qtype_name(int qtype)
+{
+	switch (qtype) {
+	case USRQUOTA:
+		return "usr";
+	case GRPQUOTA:
+		return "grp";
+	case PRJQUOTA:
+		return "prj";
+	}
+	return "unknown";
+}
+
 #endif
