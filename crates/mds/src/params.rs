@@ -1,5 +1,5 @@
 //! Parameters and devices of an MDT, with Lustre's names: `mdt.*`, `lod.*`, `osp.*`, `mdd.*`
-//! (module `changelog`), and `lov.*-mdtlov.pools.*` for its pools.
+//! (module `changelog`), `qmt.*` (module `quota`), and `lov.*-mdtlov.pools.*` for its pools.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -22,6 +22,7 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     register_mdt(mdt);
     register_lod(mdt);
     changelog::register(mdt);
+    quota::register(mdt);
     mdt.locks.server.register(&mdt.params);
     let weak = Arc::downgrade(mdt);
     let (name, uuid) = (mdt.name.clone(), format!("{}_UUID", mdt.name));
@@ -45,6 +46,7 @@ pub(crate) fn unregister(mdt: &Mdt) {
     mdt.locks.server.unregister(params);
     params.unregister(&dir(&mdt.name));
     params.unregister(&changelog::dir(mdt));
+    quota::unregister(mdt);
     params.unregister(&format!("lod.{}", lod_name(mdt)));
     params.unregister(&format!("lov.{}", lod_name(mdt)));
     mdt.osts.all().iter().for_each(|osp| unregister_osp(mdt, osp));
@@ -116,9 +118,11 @@ pub(crate) fn register_pools<'a>(mdt: &Arc<Mdt>, pools: &[Pool], old: impl Itera
         let line = |ost: &u32| format!("{}_UUID\n", target_name(&mdt.config.fsname, TargetKind::Ost, *ost));
         let lines: String = pool.osts.iter().map(line).collect();
         mdt.params.register(&format!("{dir}.{}", pool.name), Param::text(move || lines.clone()));
+        quota::register_pool(mdt, &pool.name);
     }
     for removed in old.filter(|name| pools.iter().all(|p| p.name != *name)) {
         mdt.params.unregister(&format!("{dir}.{removed}"));
+        quota::unregister_pool(mdt, removed);
     }
 }
 

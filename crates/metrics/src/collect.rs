@@ -7,7 +7,7 @@ use sheen_wire::glob::Glob;
 
 use crate::point::{LabelSet, Point, PointValue, labels_of, with};
 use crate::table::{FAMILIES, Family, Source, Take};
-use crate::{statistics, status};
+use crate::{quotas, statistics, status};
 
 /// How many processes a scrape of this machine covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,7 +69,10 @@ fn of_param(param: &TypedParam, source: &Source) -> Vec<Point> {
         Value::Number(number) if take == Take::Number => vec![Point::number(labels, *number)],
         Value::Flag(on) if take == Take::Number => vec![Point::number(labels, *on)],
         Value::Number(_) | Value::Flag(_) => Vec::new(),
-        Value::Text(text) => status::points(text, take, &param.labels, source.component, labels),
+        Value::Text(text) => match take {
+            Take::Quota(field) => quotas::points(text, field, param, source.component),
+            _ => status::points(text, take, &param.labels, source.component, labels),
+        },
         Value::Counters(stats) | Value::Histogram(stats) => statistics::points(stats, take, &labels),
         Value::Jobs(jobs) => jobs.iter().flat_map(|job| of_job(job, take, &labels)).collect(),
     }

@@ -6,7 +6,8 @@
 //! system has the label `fsname` as well.
 //!
 //! * `table`: all metrics, and the parameters that they come from;
-//! * `point`: a value with its labels; `statistics`, `status`: values of statistics and of texts;
+//! * `point`: a value with its labels; `statistics`, `status`, `quotas`: values of statistics and
+//!   of texts;
 //! * `collect`: the values of all metrics; `exposition`: their text;
 //! * `serve`: the endpoint.
 //!
@@ -22,6 +23,7 @@
 mod collect;
 mod exposition;
 mod point;
+mod quotas;
 mod serve;
 mod statistics;
 mod status;

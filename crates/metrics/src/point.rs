@@ -57,7 +57,7 @@ pub fn add_place(set: &mut LabelSet, labels: &Labels, component: Component) {
     let (target, device) = match component {
         Component::Client | Component::Osp => (&labels.device, &None),
         Component::Osc | Component::Mdc => (&labels.target, &labels.device),
-        Component::Ost | Component::Mdt | Component::Dom => (&labels.target, &None),
+        Component::Ost | Component::Mdt | Component::Dom | Component::Qmt => (&labels.target, &None),
         Component::Process => (&None, &None),
     };
     for (name, value) in [("fsname", &labels.fsname), ("target", target), ("device", device)] {

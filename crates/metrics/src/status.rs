@@ -24,6 +24,7 @@ pub fn points(text: &str, take: Take, labels: &Labels, component: Component, set
             recovery(text, what).map(|number| Point::number(set, number))
         }
         Take::Number
+        | Take::Quota(_)
         | Take::Since
         | Take::One(..)
         | Take::Each(..)

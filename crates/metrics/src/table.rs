@@ -58,6 +58,8 @@ pub enum Component {
     Dom,
     /// The MDT's device for an OST. As in lustrefs-exporter, its name is the label `target`.
     Osp,
+    /// The quota master of an MDT: without the label `component`, as in lustrefs-exporter.
+    Qmt,
     /// A mount. As in lustrefs-exporter, its name is the label `target`.
     Client,
     /// A mount's device for an OST, or for the data service of an MDT.
@@ -81,6 +83,8 @@ pub enum Take {
     Version,
     /// A field of the text of `recovery_status`.
     Recovery(RecoveryField),
+    /// The field with this name of each id in a text of quotas.
+    Quota(&'static str),
     /// Time since which statistics count, in seconds since 1970.
     Since,
     /// One statistic, by its name. The second text is the label `operation`; empty: no such label.
@@ -308,6 +312,45 @@ pub const FAMILIES: &[Family] = families! {
         "mdt.*.last_committed" Mdt Number;
     }
 
+    // Quotas.
+    "lustre_quota_hard" Gauge "Hard limit: of space in KiB, or of files; 0: none." {
+        "qmt.*.*.glb-usr" Qmt Quota("hard");
+        "qmt.*.*.glb-grp" Qmt Quota("hard");
+        "qmt.*.*.glb-prj" Qmt Quota("hard");
+    }
+    "lustre_quota_soft" Gauge "Soft limit: of space in KiB, or of files; 0: none." {
+        "qmt.*.*.glb-usr" Qmt Quota("soft");
+        "qmt.*.*.glb-grp" Qmt Quota("soft");
+        "qmt.*.*.glb-prj" Qmt Quota("soft");
+    }
+    "lustre_quota_granted" Gauge "What targets use of a limit, or may use without a question." {
+        "qmt.*.*.glb-usr" Qmt Quota("granted");
+        "qmt.*.*.glb-grp" Qmt Quota("granted");
+        "qmt.*.*.glb-prj" Qmt Quota("granted");
+    }
+    "lustre_quota_used_kbytes" Gauge "Space of the target that the id uses, in KiB." {
+        "osd-sheen.*-OST*.quota_slave.acct_user" Ost Quota("kbytes");
+        "osd-sheen.*-OST*.quota_slave.acct_group" Ost Quota("kbytes");
+        "osd-sheen.*-OST*.quota_slave.acct_project" Ost Quota("kbytes");
+        "osd-sheen.*-MDT????.quota_slave.acct_user" Mdt Quota("kbytes");
+        "osd-sheen.*-MDT????.quota_slave.acct_group" Mdt Quota("kbytes");
+        "osd-sheen.*-MDT????.quota_slave.acct_project" Mdt Quota("kbytes");
+        "osd-sheen.*-dom.quota_slave.acct_user" Dom Quota("kbytes");
+        "osd-sheen.*-dom.quota_slave.acct_group" Dom Quota("kbytes");
+        "osd-sheen.*-dom.quota_slave.acct_project" Dom Quota("kbytes");
+    }
+    "lustre_quota_used_inodes" Gauge "Files of an MDT, or objects of an OST, of the id." {
+        "osd-sheen.*-OST*.quota_slave.acct_user" Ost Quota("inodes");
+        "osd-sheen.*-OST*.quota_slave.acct_group" Ost Quota("inodes");
+        "osd-sheen.*-OST*.quota_slave.acct_project" Ost Quota("inodes");
+        "osd-sheen.*-MDT????.quota_slave.acct_user" Mdt Quota("inodes");
+        "osd-sheen.*-MDT????.quota_slave.acct_group" Mdt Quota("inodes");
+        "osd-sheen.*-MDT????.quota_slave.acct_project" Mdt Quota("inodes");
+        "osd-sheen.*-dom.quota_slave.acct_user" Dom Quota("inodes");
+        "osd-sheen.*-dom.quota_slave.acct_group" Dom Quota("inodes");
+        "osd-sheen.*-dom.quota_slave.acct_project" Dom Quota("inodes");
+    }
+
     // Jobs.
     "lustre_job_read_samples_total" Counter "Reads of the job." {
         "obdfilter.*.job_stats" Ost One("read_bytes", "read_bytes", Count);
@@ -492,7 +535,7 @@ impl Component {
             Component::Client => Some("client"),
             Component::Osc => Some("osc"),
             Component::Mdc => Some("mdc"),
-            Component::Process => None,
+            Component::Qmt | Component::Process => None,
         }
     }
 }

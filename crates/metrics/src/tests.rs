@@ -80,6 +80,35 @@ lustre_capacity_kilobytes{component="mdt",fsname="sheen",target="sheen-MDT0000"}
 }
 
 #[test]
+fn quotas_become_gauges_for_each_id() {
+    let params = Params::default();
+    let limits = "global_pool0_dt_usr\n- id:      7\n  limits:  { hard: 9, soft: 8, granted: 5, time: 0 }\n";
+    words(&params, "qmt.sheen-QMT0000.dt-0x0.glb-usr", limits);
+    words(&params, "qmt.sheen-QMT0000.md-0x0.glb-usr", "global_pool0_md_usr\n");
+    words(&params, "qmt.sheen-QMT0000.dt-fast.glb-prj", limits);
+    let usage = "grp_accounting:\n- id:      3\n  usage:   { inodes: 2, kbytes: 40 }\n";
+    for target in ["sheen-OST0000", "sheen-MDT0000", "sheen-MDT0000-dom"] {
+        words(&params, &format!("osd-sheen.{target}.quota_slave.acct_group"), usage);
+    }
+    let text = text_of(&params);
+    let of = |component: &str, target: &str| {
+        format!(r#"{{component="{component}",fsname="sheen",target="{target}",accounting="group",id="3"}}"#)
+    };
+    let qmt = r#"{fsname="sheen",target="sheen-QMT0000",manager="dt","#;
+    for (series, want) in [
+        (format!(r#"lustre_quota_hard{qmt}pool="",accounting="user",id="7"}}"#), 9.0),
+        (format!(r#"lustre_quota_soft{qmt}pool="fast",accounting="project",id="7"}}"#), 8.0),
+        (format!(r#"lustre_quota_granted{qmt}pool="",accounting="user",id="7"}}"#), 5.0),
+        (format!("lustre_quota_used_kbytes{}", of("ost", "sheen-OST0000")), 40.0),
+        (format!("lustre_quota_used_inodes{}", of("mdt", "sheen-MDT0000")), 2.0),
+        (format!("lustre_quota_used_inodes{}", of("dom", "sheen-MDT0000")), 2.0),
+    ] {
+        assert_eq!(value(&text, &series), Some(want), "{series}\n{text}");
+    }
+    assert_eq!(samples_of(&text).len(), 12, "{text}");
+}
+
+#[test]
 fn statistics_become_counters_by_operation() {
     let params = Params::default();
     let start = Time { sec: 1000, nsec: 7 };

@@ -23,7 +23,8 @@
 //! * `dom_inline`: inline DoM data, for the data service of an MDT;
 //! * `scrub`, `scrubber`: checksums of objects at rest;
 //! * `space`: the space granted to clients;
-//! * `quota`, `quota_count`: limits of space, and the count of objects by owner;
+//! * `quota`, `quota_count`: limits of space, and the count of objects by owner; `quota_params`:
+//!   their parameters;
 //! * `disk`, `disk_model`, `disk_spec`: a modelled disk, for measurements;
 //! * `survey`, `loads`: loads that the OST makes itself, for measurements;
 //! * [`Ost`]: the service around all this. `start`: start, stop and registration with the MGS;
@@ -65,6 +66,7 @@ mod ost;
 mod params;
 mod quota;
 mod quota_count;
+mod quota_params;
 mod quota_state;
 mod reads;
 mod recovery;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use sheen_params::{Device, Param, Params, Snapshot, Unit, job_stats::CLEANUP_SECS_MAX, waits_text};
 use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 
-use crate::{Ost, brw_stats};
+use crate::{Ost, brw_stats, quota_params};
 
 /// Longest time from a change to a commit, in milliseconds.
 const COMMIT_INTERVAL_MAX: u64 = 60_000;
@@ -76,6 +76,7 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     scrub(&weak, &put);
     let of = weak.clone();
     put("quota", Param::text(move || read(&of, Ost::quota_text)));
+    quota_params::register(ost, params, &osd_dir(ost));
     let of = weak.clone();
     sheen_recoveryd::register(&ost.recovery, &dir, params, move || of.upgrade().map(|ost| ost.commits.last()));
     ost.locks.register(params);

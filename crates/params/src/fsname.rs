@@ -42,14 +42,16 @@ pub(crate) fn target_of(device: &str) -> Option<&str> {
     begins_with_index(rest).then(|| &device[..fsname.len() + "-OST0000".len()])
 }
 
-/// Returns whether a file system's name ends before `rest`: `-OST0000…`, `-MDT0000…`, `-clilov-…`.
+/// Returns whether a file system's name ends before `rest`: `-OST0000…`, `-MDT0000…`, `-QMT0000…`,
+/// `-clilov-…`.
 fn ends_fsname(rest: &str) -> bool {
     begins_with_index(rest) || rest.starts_with("-clilov-")
 }
 
-/// Returns whether `rest` is `-OST0000…` or `-MDT0000…`.
+/// Returns whether `rest` is `-OST0000…`, `-MDT0000…` or `-QMT0000…`.
 fn begins_with_index(rest: &str) -> bool {
-    let index = rest.strip_prefix("-OST").or_else(|| rest.strip_prefix("-MDT")).and_then(|index| index.get(..4));
+    let index = ["-OST", "-MDT", "-QMT"].into_iter().find_map(|kind| rest.strip_prefix(kind));
+    let index = index.and_then(|index| index.get(..4));
     index.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
@@ -79,6 +81,8 @@ mod tests {
             ("mgs.MGS.pools.sheen", "sheen"),
             ("mgs.MGS.nodemaps.sheen", "sheen"),
             ("sheen-OST0000-osc-ff00", "sheen"),
+            ("qmt.a-b-QMT0000.dt-0x0.glb-usr", "a-b"),
+            ("osd-sheen.a-b-OST0000.quota_slave.acct_user", "a-b"),
         ] {
             assert_eq!(fsname_of(name), Some(fsname), "{name}");
         }

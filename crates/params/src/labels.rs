@@ -50,6 +50,7 @@ mod tests {
             ("llite/sheen-ff00/stats", "sheen", "", "sheen-ff00"),
             ("mgc/sheen/params", "sheen", "", ""),
             ("srpc/sheen/flavor", "sheen", "", ""),
+            ("qmt/sheen-QMT0000/dt-0x0/glb-usr", "sheen", "sheen-QMT0000", "sheen-QMT0000"),
             ("mgc/MGC10.0.2.15@tcp/active", "", "", "MGC10.0.2.15@tcp"),
             ("mgs/MGS/live/params", "", "", "MGS"),
             ("lnet/delay_us", "", "", ""),

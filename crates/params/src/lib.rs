@@ -12,7 +12,7 @@
 //! * `stats`, `histogram`, `spread`: counters that are cheap enough for every request;
 //!   `snapshot`: their values at one moment;
 //! * `columns`: Lustre's tables of reads and writes;
-//! * `waits`: lists of waiting clients and operations;
+//! * `waits`: lists of waiting clients and operations; [`quotas`]: texts of quotas;
 //! * `registry`: all parameters of a process, by name; `public`: those that every user may read;
 //! * `permanent`, `settings`: permanent settings.
 //!
@@ -32,6 +32,7 @@ mod labels;
 mod param;
 mod permanent;
 mod public;
+pub mod quotas;
 mod registry;
 mod settings;
 mod snapshot;

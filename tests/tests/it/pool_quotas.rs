@@ -70,6 +70,45 @@ fn limit_of_a_pool_holds_on_its_osts_alone() {
 }
 
 #[test]
+fn quota_parameters_have_lustres_form() {
+    Sandbox::enter("pool-quotas-params", |s| {
+        up(s);
+        on_mount(s, "lfs setquota -u 65534 -b 1G -B 2G -I 5000 . && lfs setquota -u 65534 --pool ssd -B 1G .").ok();
+        on_mount(s, "lfs setquota -t -u --pool ssd -b 1d .").ok();
+        let row = |id: u32, [hard, soft, granted, time]: [u64; 4]| {
+            format!(
+                "- id:      {id}\n  limits:  {{ hard: {hard:>20}, soft: {soft:>20}, granted: {granted:>20}, time: {time:>20} }}\n"
+            )
+        };
+        let week = 7 * 24 * 3600;
+        for (scope, limits, grace) in [
+            ("dt-0x0", [2 << 20, 1 << 20, 0, 0], week),
+            ("md-0x0", [5000, 0, 0, 0], week),
+            ("dt-ssd", [1 << 20, 0, 0, 0], 24 * 3600),
+        ] {
+            let name = format!("qmt.lustre-QMT0000.{scope}.glb-usr");
+            let title = format!("global_pool0_{}_usr\n", &scope[..2]);
+            let want = format!("{name}=\n{title}{}{}", row(0, [0, 0, 0, grace]), row(65534, limits));
+            eventually(format!("{name} is {want}"), || on_mount(s, &format!("lctl get_param {name}")).out == want);
+        }
+        by_nobody(s, "dd if=/dev/zero of=slow/b bs=1M count=2 conv=fsync").ok();
+        let usage = |inodes: u64, kib: u64| {
+            format!("- id:      65534\n  usage:   {{ inodes: {inodes:>20}, kbytes: {kib:>20} }}\n")
+        };
+        for (target, want) in [("OST0002", usage(1, 2048)), ("MDT0000", usage(1, 0))] {
+            let get = format!("lctl get_param -n osd-*.lustre-{target}.quota_slave.acct_user");
+            eventually(format!("{get} has {want}"), || on_mount(s, &get).out.contains(&want));
+        }
+        let info = "lctl get_param -n osd-*.lustre-OST0000.quota_slave.info";
+        let is_ready = |text: &str| text.contains("conn to master: setup\n") && text.contains("slv[1],reint[0]");
+        eventually("the OST is ready", || is_ready(&on_mount(s, info).out));
+        on_mount(s, "lctl pool_destroy lustre.ssd").ok();
+        let get = "lctl get_param qmt.*.dt-ssd.glb-usr";
+        eventually("the pool has no parameter", || on_mount(s, get).code != 0);
+    });
+}
+
+#[test]
 fn smallest_limit_of_pool_and_file_system_holds() {
     Sandbox::enter("pool-quotas-both", |s| {
         up(s);

@@ -4,7 +4,8 @@
 //! * `master`: limits and allowances, for each OST;
 //! * `owners`: owners of objects, which the OSTs ask for or which have changed;
 //! * `query`: answers to `lfs quota`;
-//! * `rules`: the limits of ids, read from the namespace, and helpers of the other modules.
+//! * `rules`: the limits of ids, read from the namespace, and helpers of the other modules;
+//! * `shown`: parameters with Lustre's names.
 //!
 //! OSTs do not connect to the MDT. The MDT holds a request open at each OST, which the OST answers
 //! when it needs something.
@@ -23,6 +24,7 @@ mod master;
 mod owners;
 mod query;
 mod rules;
+mod shown;
 
 use std::sync::Arc;
 
@@ -32,6 +34,8 @@ use sheen_wire::quota::Limits;
 use crate::mdt::Mdt;
 use crate::state::osp::Osp;
 use crate::state::quota::Line;
+
+pub(crate) use shown::{register, register_pool, unregister, unregister_pool};
 
 /// Serves the needs of one OST, as a part of its task ([`crate::osp`]).
 pub(crate) async fn run(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
