@@ -1,8 +1,10 @@
-//! Users, groups and local time of this host, from the C library.
+//! Users, groups and local time of this host, from the C library; names of projects.
 
 use std::{
     ffi::{CStr, CString},
+    fs,
     mem::MaybeUninit,
+    sync::OnceLock,
 };
 
 /// Returns the id of a user by name or number.
@@ -44,6 +46,35 @@ pub fn group_name(gid: u32) -> Option<String> {
     // SAFETY: the name of an entry ends with a NUL.
     let name = unsafe { CStr::from_ptr(entry.gr_name) };
     Some(name.to_string_lossy().into_owned())
+}
+
+/// Names of projects, as the tools of XFS and ext4 read them: `NAME:ID` in a line.
+const PROJECTS: &str = "/etc/projid";
+
+/// Returns the id of a project by name or number.
+pub fn project(text: &str) -> Option<u32> {
+    id(text).or_else(|| projects().iter().find(|(name, _)| name == text).map(|(_, id)| *id))
+}
+
+/// Returns the name of a project. `None`: this host has no name for it.
+pub fn project_name(id: u32) -> Option<String> {
+    projects().iter().find(|(_, known)| *known == id).map(|(name, _)| name.clone())
+}
+
+/// Returns the names of projects and their ids. The file is read once.
+fn projects() -> &'static [(String, u32)] {
+    static READ: OnceLock<Vec<(String, u32)>> = OnceLock::new();
+    READ.get_or_init(|| parse_projects(&fs::read_to_string(PROJECTS).unwrap_or_default()))
+}
+
+/// Parses the file of names. Skips comments, and lines that name no project.
+fn parse_projects(text: &str) -> Vec<(String, u32)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let named = lines.filter_map(|line| {
+        let (name, number) = line.split_once(':')?;
+        Some((name.trim(), id(number.trim())?))
+    });
+    named.filter(|(name, _)| !name.is_empty()).map(|(name, id)| (name.to_owned(), id)).collect()
 }
 
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
@@ -128,6 +159,14 @@ mod tests {
     fn users_and_groups_have_names() {
         assert_eq!((user_name(0).as_deref(), group_name(0).as_deref()), (Some("root"), Some("root")));
         assert_eq!((user_name(4_000_001_000), group_name(4_000_001_000)), (None, None));
+    }
+
+    #[test]
+    fn names_of_projects_are_parsed() {
+        let text = "# projects\nclimate:1000\n weather : 7 \nbad\n:5\nworse:x\n#c:3\nempty:\nlast:4294967294";
+        let want = [("climate", 1000), ("weather", 7), ("last", 4_294_967_294)];
+        assert_eq!(parse_projects(text), want.map(|(name, id)| (name.to_owned(), id)));
+        assert_eq!((project("42"), project("no such project")), (Some(42), None));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use sheen_wire::{FileKind, Project, project::ID_MAX};
 
 use super::{
     getopt::{self, Item, Value},
+    host,
     tool::{Tool, text},
 };
 
@@ -142,7 +143,7 @@ fn option(asked: &mut ProjectOptions, id: &str, value: &str) -> Result<(), Strin
         "k" => asked.keep = true,
         "p" => {
             // Decimal only, as in Lustre: `010` is 10.
-            let number = value.parse::<u32>().ok().filter(|id| *id <= ID_MAX);
+            let number = value.parse::<u32>().ok().or_else(|| host::project(value)).filter(|id| *id <= ID_MAX);
             asked.id = Some(number.ok_or_else(|| format!("invalid project id '{value}'"))?);
         }
         "r" => asked.recursive = true,

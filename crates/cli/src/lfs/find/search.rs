@@ -93,7 +93,7 @@ fn property(id: &str, value: &OsStr) -> Option<Property> {
         "links" => Property::Links(range::count(text)?),
         "user" => Property::User(host::user(text)?),
         "group" => Property::Group(host::group(text)?),
-        "projid" => Property::Project(text.parse().ok()?),
+        "projid" => Property::Project(text.parse::<u32>().ok().or_else(|| host::project(text))?),
         "attrs" => Property::Attributes(bits(text, |name| {
             ATTRIBUTES.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name)).map(|(_, bit, _)| *bit)
         })?),

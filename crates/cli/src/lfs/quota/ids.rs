@@ -16,25 +16,25 @@ pub fn short(kind: Kind) -> &'static str {
     }
 }
 
-/// Parses a name or a number. A project is a number, or `u:USER` or `g:GROUP` for their ids.
+/// Parses a name or a number. `u:USER` and `g:GROUP` stand for projects with their ids.
 pub fn parse(kind: Kind, text: &str) -> Option<Id> {
     let id = match (kind, text.split_once(':')) {
         (Kind::User, _) => host::user(text)?,
         (Kind::Group, _) => host::group(text)?,
         (Kind::Project, Some(("u", name))) => host::user(name)?,
         (Kind::Project, Some(("g", name))) => host::group(name)?,
-        (Kind::Project, _) => host::id(text)?,
+        (Kind::Project, _) => host::project(text)?,
     };
     // The next number means none, for users and groups as well.
     (id <= project::ID_MAX).then_some(Id { kind, id })
 }
 
-/// Returns the name of a user or a group. `None`: it has none on this host. Projects have none.
+/// Returns the name of a user, a group or a project. `None`: it has none on this host.
 pub fn name(id: Id) -> Option<String> {
     match id.kind {
         Kind::User => host::user_name(id.id),
         Kind::Group => host::group_name(id.id),
-        Kind::Project => None,
+        Kind::Project => host::project_name(id.id),
     }
 }
 
