@@ -323,7 +323,7 @@ pub const FAMILIES: &[Family] = families! {
         "qmt.*.*.glb-grp" Qmt Quota("soft");
         "qmt.*.*.glb-prj" Qmt Quota("soft");
     }
-    "lustre_quota_granted" Gauge "What targets use of a limit, or may use without a question." {
+    "lustre_quota_granted" Gauge "Part of the limit that targets use, or may use without a question." {
         "qmt.*.*.glb-usr" Qmt Quota("granted");
         "qmt.*.*.glb-grp" Qmt Quota("granted");
         "qmt.*.*.glb-prj" Qmt Quota("granted");

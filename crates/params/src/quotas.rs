@@ -26,7 +26,7 @@ pub struct LimitsRow {
     pub hard: u64,
     /// Soft limit; 0: none.
     pub soft: u64,
-    /// What targets use, or may use without a question.
+    /// The part that targets use, or may use without a question.
     pub granted: u64,
     /// Seconds since 1970 at which the soft limit acts as a hard one; 0: it is not exceeded. Of id
     /// 0: grace time in seconds.

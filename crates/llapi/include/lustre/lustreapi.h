@@ -455,7 +455,7 @@ int llapi_changelog_clear(const char *mdtname, const char *idstr, long long endr
  * limits of space or files, or the grace times, that the bits QIF_BLIMITS, QIF_ILIMITS, QIF_BTIME
  * and QIF_ITIME of dqb_valid select; EINVAL without any. EINVAL: unknown type, id 0, a soft limit
  * above the hard one, or a limit of files within a pool. ENOENT: no such pool. ENODEV: no such
- * target. EIO: a target does not answer; what the others use is stored. EOPNOTSUPP: unknown
+ * target. EIO: a target does not answer; the use of the others is stored. EOPNOTSUPP: unknown
  * command.
  */
 int llapi_quotactl(char *mnt, struct if_quotactl *qctl);

@@ -176,7 +176,7 @@ impl IfQuotactl {
         }
     }
 
-    /// Stores use and limits of an id. EIO: a target does not answer. What the others use is
+    /// Stores use and limits of an id. EIO: a target does not answer. The use of the others is
     /// stored.
     fn get(&mut self, mount: &MountInfo, id: Id, pool: Option<PoolName>) -> Result<()> {
         let query = Query::Of { id, pool, targets: self.qc_valid != GENERAL };
