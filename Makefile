@@ -49,7 +49,7 @@ install: build ## programs, C library, manual pages, completions, units: /usr/lo
 deb: build ## Debian packages of all that, for /usr: target/deb (docs/install.md)
 	@packaging/deb/build.sh
 
-install-io-uring: ## FUSE over io_uring after each boot, which makes mounts faster (docs/operations.md)
+install-io-uring: ## FUSE over io_uring after each boot, which makes mounts faster (docs/administration.md)
 	install -d "$(DESTDIR)/etc/modprobe.d"
 	echo 'options fuse enable_uring=1' >"$(DESTDIR)/etc/modprobe.d/sheen.conf"
 

@@ -125,7 +125,7 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
 
 /// Parses the flags and options of `sheen mount`. Set-user-id bits and device files take effect
 /// only if asked for, and only for root: each holder of the file system's key can claim to be any
-/// user (docs/operations.md, Trust).
+/// user (docs/administration.md, Trust).
 pub fn asked(args: &MountArgsCommon) -> Result<MountRequest> {
     let options = sheen_mount::Options {
         threads: args.fuse_threads,
@@ -290,7 +290,7 @@ fn refusal(name: &str, value: Option<&str>) -> Failure {
     }
     let word = value.map_or(name.to_owned(), |value| format!("{name}={value}"));
     Failure::new(format!("unknown mount option '{word}'")).advise(
-        "supported are the options of mount(8) and mount.lustre(8) that docs/operations.md lists, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N, soft[=SECONDS], io_uring=auto|on|off",
+        "supported are the options of mount(8) and mount.lustre(8) that docs/administration.md lists, and allow_other, private, allow_suid, allow_dev, nordplus, fuse_threads=N, soft[=SECONDS], io_uring=auto|on|off",
     )
 }
 

@@ -53,9 +53,13 @@ pub fn points(stats: &Snapshot, take: Take, labels: &LabelSet) -> Vec<Point> {
             let found = ["read", "write"].into_iter().filter_map(of);
             found.flat_map(|(sample, labels)| by_bucket(sample, &labels, "size")).collect()
         }
-        Take::Number | Take::Health | Take::Connected | Take::Version | Take::Recovery(_) | Take::Quota(_) => {
-            Vec::new()
-        }
+        Take::Number
+        | Take::Health
+        | Take::Connected
+        | Take::ConnectedIfUsed
+        | Take::Version
+        | Take::Recovery(_)
+        | Take::Quota(_) => Vec::new(),
     }
 }
 

@@ -9,13 +9,16 @@ use crate::table::{Component, RecoveryField, Take};
 const HEALTHY: &str = "healthy";
 /// State of an import through which requests go.
 const CONNECTED: &str = "FULL";
+/// State of an import that was not used yet.
+const UNUSED: &str = "NEW";
 
 /// Returns the points that `take` selects. `labels`: those of the parameter, as a set in `set`.
 pub fn points(text: &str, take: Take, labels: &Labels, component: Component, set: LabelSet) -> Vec<Point> {
     let point = match take {
         Take::Health => Some(Point::number(set, text.trim() == HEALTHY)),
-        Take::Connected => {
+        Take::Connected | Take::ConnectedIfUsed => {
             let state = field(text, "current_state");
+            let state = state.filter(|&state| take == Take::Connected || state != UNUSED);
             state.map(|state| Point::number(set, state == CONNECTED))
         }
         Take::Version => Some(Point { labels: with(&set, "version", text), value: PointValue::Info }),

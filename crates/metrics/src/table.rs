@@ -79,6 +79,9 @@ pub enum Take {
     Health,
     /// 1 if the text is the state `FULL` of an import, otherwise 0.
     Connected,
+    /// As `Connected`, and nothing for the state `NEW`: a mount connects to the data service of an
+    /// MDT at the first use of such data.
+    ConnectedIfUsed,
     /// The text, as the label `version`.
     Version,
     /// A field of the text of `recovery_status`.
@@ -484,7 +487,7 @@ pub const FAMILIES: &[Family] = families! {
     // Connections of mounts to targets.
     "sheen_import_connected" Gauge "1 if the mount is connected to the target." {
         "osc.*.state" Osc Connected;
-        "dom.*-dom-*.state" Osc Connected;
+        "dom.*-dom-*.state" Osc ConnectedIfUsed;
         "mdc.*.state" Mdc Connected;
     }
     "sheen_rpcs_in_flight" Gauge "Requests under way." {

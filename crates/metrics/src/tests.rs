@@ -267,14 +267,23 @@ fn health_and_states_become_numbers() {
     words(&params, "mdt.sheen-MDT0000.health", "healthy");
     words(&params, "osc.sheen-OST0000-osc-ff00.state", "current_state: FULL\n");
     words(&params, "osc.sheen-OST0001-osc-ff00.state", "current_state: DISCONN\n");
+    words(&params, "osc.sheen-OST0002-osc-ff00.state", "current_state: NEW\n");
+    words(&params, "dom.sheen-MDT0000-dom-ff00.state", "current_state: NEW\n");
+    words(&params, "dom.sheen-MDT0000-dom-ff01.state", "current_state: FULL\n");
     words(&params, "version", "0.1.0");
     let healthy = text_of(&params);
     assert_eq!(value(&healthy, "lustre_health_healthy"), Some(1.0), "{healthy}");
     assert_eq!(value(&healthy, r#"sheen_build_info{version="0.1.0"}"#), Some(1.0), "{healthy}");
-    for (ost, connected) in [(0, 1.0), (1, 0.0)] {
-        let labels = format!(r#"target="sheen-OST000{ost}",device="sheen-OST000{ost}-osc-ff00""#);
+    for (target, kind, client, connected) in [
+        ("OST0000", "osc", "ff00", Some(1.0)),
+        ("OST0001", "osc", "ff00", Some(0.0)),
+        ("OST0002", "osc", "ff00", Some(0.0)),
+        ("MDT0000", "dom", "ff00", None),
+        ("MDT0000", "dom", "ff01", Some(1.0)),
+    ] {
+        let labels = format!(r#"target="sheen-{target}",device="sheen-{target}-{kind}-{client}""#);
         let series = format!("sheen_import_connected{{component=\"osc\",fsname=\"sheen\",{labels}}}");
-        assert_eq!(value(&healthy, &series), Some(connected), "{series}\n{healthy}");
+        assert_eq!(value(&healthy, &series), connected, "{series}\n{healthy}");
     }
     words(&params, "mdt.b-MDT0000.health", "read-only: the store is damaged");
     let text = text_of(&params);

@@ -124,8 +124,8 @@ fn max_create_count_0_stops_new_objects_and_existing_ones_stay_in_use() {
     assert_eq!(osts(&at.a("listed"))[1], on(&[1, 2]));
 }
 
-/// Follows `docs/operations.md` while programs write, on the default layout of a new file system
-/// and on others.
+/// Follows `docs/administration.md` while programs write, on the default layout of a new file
+/// system and on others.
 #[test]
 fn migrate_empties_an_ost_while_programs_write() {
     let (two, at) = two_mounts!(LIMIT, "d");

@@ -1,6 +1,7 @@
 //! Metrics for Prometheus: `--metrics` of servers, and `sheen metrics`.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -12,9 +13,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use sheen_tests::{
     Fs, Guarded,
     address::own_address,
-    can_mount, new_dir, run, run_command, sheen,
+    can_mount, new_dir, run, run_command,
+    sandbox::Sandbox,
+    sheen,
     wait::{EVENTUALLY, eventually_some},
 };
+
+const DASHBOARD: &str = include_str!("../../../docs/monitoring/sheen.json");
+/// Metrics of the dashboard that exist only while a target is in recovery, or after it.
+const RECOVERY: &str = "recovery_status_";
 
 /// Bytes that the test writes.
 const BYTES: f64 = (4 << 20) as f64;
@@ -123,6 +130,32 @@ fn metrics_of_servers_are_served_and_those_of_mounts_are_printed() {
     assert_eq!(fs.start(&["--metrics", &listen]).code, 0, "the same options: it is already running");
     let other = fs.start(&[]);
     assert!(other.code == 1 && other.err.contains("another configuration"), "{}", other.err);
+}
+
+/// Returns the names of the metrics in the expressions of the dashboard.
+fn names_of_the_dashboard() -> BTreeSet<&'static str> {
+    let words = DASHBOARD.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let is_metric = |word: &&str| ["lustre_", "sheen_", "recovery_"].iter().any(|prefix| word.starts_with(prefix));
+    words.filter(is_metric).filter(|name| !name.starts_with(RECOVERY)).collect()
+}
+
+#[test]
+fn every_metric_of_the_dashboard_has_a_sample_after_reads_and_writes() {
+    Sandbox::enter("dashboard", |sandbox| {
+        sandbox.up_with("sheen", "/mnt/sheen", "");
+        sandbox.mount_again("/mnt/again");
+        let sh = |script: &str| sandbox.sh(Path::new("/mnt/sheen"), script).ok();
+        sh("lctl set_param -P jobid_var=procname_uid");
+        sh("dd if=/dev/zero of=file bs=1M count=4 conv=fsync; cat /mnt/again/file >/dev/null");
+        let names = names_of_the_dashboard();
+        assert!(names.len() > 30, "{names:?}");
+        let missing = |text: &str| -> Vec<&str> {
+            let has = |name: &str| [' ', '{'].iter().any(|end| text.contains(&format!("\n{name}{end}")));
+            names.iter().copied().filter(|&name| !has(name)).collect()
+        };
+        // A busy machine can leave a process out, once.
+        eventually_some(format!("all of {names:?}"), || missing(&sh("sheen metrics")).is_empty().then_some(()));
+    });
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn unhealthy(mdt: &str, reason: &str) -> Finding {
     Finding::error(
         "mdt_health",
         format!("{mdt} refuses changes: {reason}"),
-        "its log has the reason; docs/operations.md says what to do (\"A damaged store\")",
+        "its log has the reason; docs/administration.md says what to do (\"A damaged store\")",
     )
 }
 

@@ -1,11 +1,11 @@
 //! The manual page mount.sheen(8). The meanings of the mount options are those of the table in
-//! docs/operations.md. The other lists are those of [`mount_options`].
+//! docs/administration.md. The other lists are those of [`mount_options`].
 
 use super::roff::{ADMINISTRATION, Page};
 use crate::mount_options::{HARMLESS, HARMLESS_WITH_VALUE, UNSUPPORTED};
 
 /// The document with the table.
-const OPERATIONS: &str = include_str!("../../../../../docs/operations.md");
+const GUIDE: &str = include_str!("../../../../../docs/administration.md");
 /// Heading of the section with the table.
 const HEADING: &str = "\n### Mount options\n";
 
@@ -26,7 +26,7 @@ pub fn page() -> Page {
     environment_and_files(&mut page);
     page.heading("SEE ALSO");
     page.paragraph("sheen(1), sheen-mount(1), sheen-key(1), mount(8), fstab(5)");
-    page.paragraph("The documents docs/operations.md and docs/security.md explain mounts and keys.");
+    page.paragraph("The documents docs/administration.md and docs/security.md explain mounts and keys.");
     page
 }
 
@@ -96,7 +96,7 @@ fn environment_and_files(page: &mut Page) {
 
 /// Returns the rows of the table of mount options: names and meaning, as Markdown.
 fn documented_options() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let section = OPERATIONS.split_once(HEADING).map_or("", |(_, section)| section);
+    let section = GUIDE.split_once(HEADING).map_or("", |(_, section)| section);
     let section = section.split_once("\n#").map_or(section, |(section, _)| section);
     let rows = section.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'));
     // The first two rows are the heads of the columns and a line.
