@@ -87,6 +87,8 @@ documents() {
   install -D -m 644 -t "$doc" README.md CHANGELOG.md LICENSE
   install -D -m 644 -t "$doc/docs" docs/*.md
   install -D -m 644 -t "$doc/docs/monitoring" docs/monitoring/*.json
+  install -D -m 644 -t "$doc/docs/pictures" docs/pictures/*
+  install -D -m 644 -t "$doc/docs/examples" docs/examples/*
   install -D -m 644 -t "$doc/examples" packaging/examples/*.conf
 }
 

@@ -117,6 +117,7 @@ fn installation_has_all_names_pages_and_completions() {
         "share/fish/vendor_completions.d/lfs.fish",
         "share/zsh/site-functions/_sheen",
         "share/doc/sheen/docs/install.md",
+        "share/doc/sheen/docs/pictures/dashboard.svg",
         "share/doc/sheen/examples/mgs.conf",
     ] {
         assert!(local.join(name).exists(), "{name} is missing");

@@ -13,13 +13,16 @@ it reads commands from standard input, one per line.
   dl           devices: targets, services and the clients' connections to them
   deactivate   stop using an OST (--device DEVICE); activate uses it again
   get_param    values of parameters, by name or pattern
-  set_param    set parameters
+  set_param    set parameters; with -P, or by conf_param, permanently
   list_param   names of parameters
   list_nids    network identifiers of this machine
   ping         whether a server answers
   which_nid    the nearest of several NIDs
   llog_print   permanent settings, or targets and pools; llog_catlist lists the logs
   del_ost      remove an OST from a file system for good
+  abort_recovery   end the wait of a restarted server for missing mounts
+  lfsck_start  check an MDT or an OST; lfsck_query shows the result, lfsck_stop ends it
+  changelog_register   record the changes of an MDT for a user; changelog_deregister
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
   nodemap_add  rules for the clients at some addresses, or with some keys; nodemap_activate,
                nodemap_modify, nodemap_info and other nodemap commands
