@@ -8,7 +8,7 @@ use sheen_tests::sim::{
     cluster::{as_host, as_user},
     crashes::{Crash, crashes, crashes_with_data},
     lost_client::{shared_changes, without_mdt, without_ost},
-    ost_crash::{appends_and_crashes, late_writer, lost_writer, ost_crashes},
+    ost_crash::{appends_and_crashes, crash_in_recovery, late_writer, lost_writer, ost_crashes, waiting_requests},
     outage::read_through_outages,
     race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
     scenario::{
@@ -148,6 +148,16 @@ fn appends_are_made_once_although_the_ost_crashes() {
 #[test]
 fn writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data() {
     seeds("writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data", 300, late_writer);
+}
+
+#[test]
+fn ost_that_crashes_in_its_recovery_waits_for_the_same_clients_again() {
+    seeds("ost_that_crashes_in_its_recovery_waits_for_the_same_clients_again", 200, crash_in_recovery);
+}
+
+#[test]
+fn request_that_waits_for_a_lock_at_the_crash_of_the_ost_executes_once() {
+    seeds("request_that_waits_for_a_lock_at_the_crash_of_the_ost_executes_once", 200, waiting_requests);
 }
 
 /// Seed 29 of the power failures found the bug: writes and fsyncs succeeded on a file that the MDT

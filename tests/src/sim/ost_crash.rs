@@ -7,7 +7,11 @@ use bytes::Bytes;
 use fastrand::Rng;
 use sheen_client::{Caller, Client, OpenFile};
 use sheen_rt::sim::World;
-use sheen_wire::{Bulk, Errno, fid::ROOT, mds::flags};
+use sheen_wire::{
+    Bulk, Errno,
+    fid::ROOT,
+    mds::{SetAttr, flags},
+};
 
 use super::{
     CLIENTS, OSSES,
@@ -21,6 +25,7 @@ const DIRTY_MAX: Duration = Duration::from_millis(300);
 const DOWN_MAX: Duration = Duration::from_secs(2);
 /// Time for which the writer cannot reach the restarted OSS, at most.
 const LATE_MAX: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(1);
 /// The OSS.
 const OSS: u32 = OSSES[0];
 /// Bytes of a write.
@@ -57,7 +62,7 @@ impl Shared<'_> {
 
     async fn read(&self, client: usize) -> Vec<u8> {
         let (client, file) = &self.clients[client];
-        client.read(file, 0, LEN).await.expect("it is there").into_bytes().to_vec()
+        read(client, file, LEN).await
     }
 
     async fn fsync(&self, client: usize) -> Result<(), Errno> {
@@ -86,6 +91,50 @@ impl Shared<'_> {
         self.pause(DOWN_MAX).await;
         self.nodes.push(start(self.world, OSS).await.expect("nothing else crashes it"));
     }
+
+    /// Returns the OSS that was started last.
+    fn node(&self) -> &Node {
+        self.nodes.last().expect("servers were started")
+    }
+
+    /// Ends the partition between the writer and the OSS after a time that depends on the seed.
+    async fn heal_late(&self, writer: usize, seed: u64) {
+        let late = Duration::from_micros(seed * 7919 % LATE_MAX.as_micros() as u64);
+        self.world.rt(CLIENTS[0]).sleep(late).await;
+        self.world.heal(CLIENTS[writer], OSS);
+    }
+
+    /// Asserts that each client syncs without an error, and that all of them read this.
+    async fn check(&self, expected: &[u8]) {
+        for client in 0..CLIENTS.len() {
+            assert_eq!(self.fsync(client).await, Ok(()), "client {client}: nothing is lost");
+        }
+        for (n, (client, file)) in self.clients.iter().enumerate() {
+            let found = read(client, file, 2 * LEN).await;
+            assert!(found == expected, "client {n} reads {} bytes: {}", found.len(), runs(&found));
+        }
+    }
+
+    /// The OST, which client 0 cannot reach, ends its recovery without it. Then the client comes
+    /// back with its dirty data of before the crash, which must be discarded.
+    async fn return_too_late(&self) {
+        self.write(1, 3).await;
+        assert_eq!(self.read(2).await, [3; LEN], "the recovery went on without the writer");
+        self.world.heal(CLIENTS[0], OSS);
+        assert_eq!(self.fsync(0).await, Err(Errno::EIO), "its data is lost");
+        self.check(&[3; LEN]).await;
+        assert_eq!(self.node().lost_clients(), 1);
+    }
+}
+
+async fn read(client: &Client, file: &OpenFile, len: usize) -> Vec<u8> {
+    client.read(file, 0, len).await.expect("it is there").into_bytes().to_vec()
+}
+
+/// Shows bytes as lengths of equal ones.
+fn runs(bytes: &[u8]) -> String {
+    let runs = bytes.chunk_by(|a, b| a == b).map(|run| format!("{} times {}", run.len(), run[0]));
+    runs.collect::<Vec<_>>().join(", ")
 }
 
 /// Crashes the OSS `crashes` times while a client has dirty data and another one is about to read
@@ -110,17 +159,8 @@ pub fn ost_crashes(seed: u64, crashes: u8, log: usize) -> Trace {
                 }
                 assert_eq!(shared.read(other).await, vec![expected; LEN], "client {other}");
             };
-            let healing = async {
-                world.rt(CLIENTS[0]).sleep(Duration::from_micros(seed * 7919 % LATE_MAX.as_micros() as u64)).await;
-                world.heal(CLIENTS[writer], OSS);
-            };
-            tokio::join!(using, healing);
-            for client in 0..CLIENTS.len() {
-                assert_eq!(shared.fsync(client).await, Ok(()), "client {client}: nothing is lost");
-            }
-            for client in 0..CLIENTS.len() {
-                assert_eq!(shared.read(client).await, vec![expected; LEN], "client {client}");
-            }
+            tokio::join!(using, shared.heal_late(writer, seed));
+            shared.check(&[expected; LEN]).await;
         }
     })
 }
@@ -133,16 +173,101 @@ pub fn late_writer(seed: u64, log: usize) -> Trace {
         shared.write_and_crash(0, 2).await;
         world.partition(CLIENTS[0], OSS);
         shared.restart().await;
-        shared.write(1, 3).await;
-        assert_eq!(shared.read(2).await, [3; LEN], "the recovery went on without the writer");
-        world.heal(CLIENTS[0], OSS);
-        assert_eq!(shared.fsync(0).await, Err(Errno::EIO), "its data is lost");
-        assert_eq!(shared.fsync(0).await, Ok(()), "a loss is reported once");
-        for client in 0..CLIENTS.len() {
-            assert_eq!(shared.read(client).await, [3; LEN], "client {client}");
+        shared.return_too_late().await;
+    })
+}
+
+/// Crashes the OSS once more while it waits for a client with dirty data and all others are back.
+/// With every second seed, that client comes back in time, and nothing is lost. With the others,
+/// the recovery ends without it.
+pub fn crash_in_recovery(seed: u64, log: usize) -> Trace {
+    simulate(seed, log, bad_network_config(seed), async |world| {
+        let mut shared = Shared::boot(world, seed).await;
+        // The OST waits only for clients that have used it.
+        for client in 1..CLIENTS.len() {
+            shared.write(client, 1).await;
         }
-        let Some(Node::Oss(_, ost)) = shared.nodes.last() else { panic!("the OSS was started last") };
-        assert_eq!(ost.recovery_counts().dropped, 1);
+        shared.write_and_crash(0, 2).await;
+        world.partition(CLIENTS[0], OSS);
+        shared.restart().await;
+        while shared.node().clients_back() < CLIENTS.len() - 1 {
+            world.rt(CLIENTS[0]).sleep(POLL).await;
+        }
+        shared.pause(DIRTY_MAX).await;
+        assert_eq!(shared.node().lost_clients(), 0, "it waits for the writer");
+        world.note("the power of the OSS fails in its recovery");
+        world.crash_host(OSS);
+        shared.restart().await;
+        if seed.is_multiple_of(2) {
+            shared.heal_late(0, seed).await;
+            shared.check(&[2; LEN]).await;
+            assert_eq!(shared.node().lost_clients(), 0);
+        } else {
+            shared.return_too_late().await;
+        }
+    })
+}
+
+/// A request that waits for the lock of another client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waiting {
+    Write,
+    Append,
+    Read,
+    Truncate,
+}
+
+impl Waiting {
+    /// Executes the request on the file, which another client has filled with 2.
+    async fn run(self, client: &Client, file: &OpenFile) {
+        let bytes = |n: u8, len| Bulk::from(Bytes::from(vec![n; len]));
+        match self {
+            Waiting::Write => assert_eq!(client.write(file, 0, bytes(3, RECORD)).await, Ok(RECORD)),
+            Waiting::Append => {
+                assert_eq!(client.write_as(file, 0, bytes(3, RECORD), true, false).await, Ok(RECORD));
+            }
+            Waiting::Read => assert!(read(client, file, LEN).await == [2; LEN], "without the writer's data"),
+            Waiting::Truncate => {
+                let set = SetAttr { size: Some(RECORD as u64), ..SetAttr::default() };
+                let cut = client.setattr(&Caller::ROOT, file.fid(), set, Some(file)).await;
+                assert_eq!(cut.map(|entry| entry.attr.size), Ok(RECORD as u64));
+            }
+        }
+    }
+
+    /// Returns the content of the file after the request.
+    fn content(self) -> Vec<u8> {
+        match self {
+            Waiting::Write => [vec![3; RECORD], vec![2; LEN - RECORD]].concat(),
+            Waiting::Append => [vec![2; LEN], vec![3; RECORD]].concat(),
+            Waiting::Read => vec![2; LEN],
+            Waiting::Truncate => vec![2; RECORD],
+        }
+    }
+}
+
+/// Crashes the OSS while a request waits for the lock of a client that has dirty data and cannot be
+/// reached. The request is executed once, after the data is there.
+pub fn waiting_requests(seed: u64, log: usize) -> Trace {
+    let waiting = [Waiting::Write, Waiting::Append, Waiting::Read, Waiting::Truncate][(seed % 4) as usize];
+    simulate(seed, log, bad_network_config(seed), async |world| {
+        let mut shared = Shared::boot(world, seed).await;
+        shared.write(0, 1).await;
+        assert_eq!(shared.fsync(0).await, Ok(()));
+        shared.write(0, 2).await;
+        world.partition(CLIENTS[0], OSS);
+        let (client, file) = shared.clients[1].clone();
+        let request = world.rt(CLIENTS[1]).spawn("wait", async move { waiting.run(&client, &file).await });
+        shared.pause(DIRTY_MAX).await;
+        assert!(!request.is_finished(), "{waiting:?} waits for the lock");
+        world.note(&format!("the power of the OSS fails while {waiting:?} waits"));
+        world.crash_host(OSS);
+        shared.restart().await;
+        assert!(!request.is_finished(), "{waiting:?} waits for the data");
+        shared.heal_late(0, seed).await;
+        request.await.expect("clients do not crash");
+        shared.check(&waiting.content()).await;
+        assert_eq!(shared.node().lost_clients(), 0);
     })
 }
 

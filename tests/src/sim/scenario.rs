@@ -397,7 +397,8 @@ async fn check_after_crash(world: &World, run: &Run, victims: Victims) -> (Tree,
 }
 
 /// The MDT loses a file that a client has open. The client must get errors, and it must leave no
-/// objects behind.
+/// objects behind. With every second seed, the MDS then crashes again. The client must not replay
+/// what was lost.
 pub fn lost_file(seed: u64, log: usize) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
@@ -410,6 +411,11 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
         // The client may use its caches until it knows of the restart, at the latest from the first
         // reply of the restarted MDT.
         assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
+        if seed % 2 == 1 {
+            world.note("the power of the MDS fails again");
+            world.crash_host(MDS);
+            restart(world, Victims::Mds, &mut nodes).await;
+        }
         assert_eq!(client.getattr(attr.attr.fid, None).await.err(), Some(Errno::ENOENT), "it was lost");
         let data = || Bulk::from(bytes::Bytes::from_static(b"data"));
         assert_eq!(client.fsync(&file, false).await, Err(Errno::ESTALE));
