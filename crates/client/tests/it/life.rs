@@ -105,7 +105,7 @@ fn umount_closes_files_and_removes_parameters() {
         assert_eq!(m.world.state.lock().open.len(), 2);
         assert_eq!(m.params.get("*.*.max_rpcs_in_flight").unwrap().len(), 4);
         let kinds = |m: &Mounted| m.params.devices().into_iter().map(|d| d.kind).collect::<Vec<_>>();
-        assert_eq!(kinds(&m), ["mgc", "lov", "mdc", "osc", "osc"]);
+        assert_eq!(kinds(&m), ["mgc", "lov", "lmv", "mdc", "osc", "osc"]);
         m.client.umount().await;
         assert!(m.world.state.lock().open.is_empty());
         assert!(m.params.get("*.*.max_rpcs_in_flight").is_err());
