@@ -37,13 +37,25 @@ use crate::state::recovery::Change;
 
 impl Mdt {
     /// Waits until this request may be executed.
-    pub(crate) async fn wait_for_recovery(&self, request: &Request) {
+    ///
+    /// # Errors
+    /// ESHUTDOWN: the MDT stops.
+    pub(crate) async fn wait_for_recovery(&self, request: &Request) -> Result<()> {
         match request {
-            Request::Replay { .. } | Request::Recovered | Request::Cancel | Request::OwnSequences { .. } => {}
+            Request::Replay { .. } | Request::Recovered | Request::Cancel | Request::OwnSequences { .. } => Ok(()),
             Request::AdoptLayouts { .. } | Request::Reopen { .. } | Request::Relock { .. } | Request::Close { .. } => {
-                self.recovery.replayed().await
+                self.unless_stopping(self.recovery.replayed()).await
             }
-            _ => self.recovery.ended().await,
+            _ => self.unless_stopping(self.recovery.ended()).await,
+        }
+    }
+
+    /// Returns the output of `wait`, or ESHUTDOWN if the MDT stops first.
+    async fn unless_stopping<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
+        tokio::select! {
+            biased;
+            done = wait => Ok(done),
+            () = self.locks.wait_stopping() => Err(Errno::ESHUTDOWN),
         }
     }
 
@@ -51,7 +63,8 @@ impl Mdt {
     ///
     /// # Errors
     /// ESTALE: the MDT does not wait for this client. EPROTO: not a replay that a client sends.
-    /// EPERM: it lacks the proof that this client needs ([`Mdt::confine_replay`]).
+    /// EPERM: it lacks the proof that this client needs ([`Mdt::confine_replay`]). ESHUTDOWN: the
+    /// MDT stops.
     pub(crate) async fn replay(
         &self,
         export: &Arc<Export>,
@@ -93,7 +106,8 @@ impl Mdt {
         };
         self.recovery.window.lock().replay(client, first, changes, last).map_err(|_| Errno::ESTALE)?;
         self.recovery.notify();
-        self.recovery.outcomes(client, &transnos).await.map(Reply::Replayed).map_err(|_| Errno::ESTALE)
+        let outcomes = self.unless_stopping(self.recovery.outcomes(client, &transnos)).await?;
+        outcomes.map(Reply::Replayed).map_err(|_| Errno::ESTALE)
     }
 
     /// Adopts layouts that a client knows and that are newer than the stored ones.

@@ -203,7 +203,7 @@ impl Mdt {
         self.locks.server.convert(export, &call.converts);
         if !self.recovery.is_ended() {
             // Boxed, because it is rare.
-            Box::pin(self.wait_for_recovery(&call.request)).await;
+            Box::pin(self.wait_for_recovery(&call.request)).await?;
         }
         if *export.role() != Role::Server {
             self.nodemaps.known().await;

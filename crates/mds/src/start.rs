@@ -133,25 +133,32 @@ impl Mdt {
     }
 
     /// Stops the MDT: admits no new requests (their clients wait for its return), answers the
-    /// running ones, commits what was executed, closes the store and releases the directory. A
-    /// second call does nothing.
+    /// running ones, commits what was executed, closes the store and releases the directory. In a
+    /// recovery it does not answer them, because they wait for other clients. They are repeated at
+    /// the next start. A second call does nothing.
     ///
     /// # Errors
     /// EIO: the last commit failed; uncommitted changes are lost.
     pub async fn stop(&self) -> Result<()> {
         let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
-        if self.recovery.is_ended() {
+        let (server, in_recovery) = (self.server.upgrade(), !self.recovery.is_ended());
+        if in_recovery {
+            // Before the waits end, so that no client gets an answer.
+            server.iter().for_each(|server| server.remove(&self.name));
+            self.locks.stop();
+        } else {
             self.revoke_all().await;
-        }
-        self.locks.stop();
-        // Before the last commit, so that the commit has every change that clients got a reply to.
-        if let Some(server) = self.server.upgrade() {
-            server.drain(&self.name).await;
+            self.locks.stop();
+            // Before the last commit, so that the commit has every change that clients got a reply
+            // to.
+            if let Some(server) = server {
+                server.drain(&self.name).await;
+            }
         }
         {
             let mut core = self.core.lock();
             self.stopped.store(true, Relaxed);
-            let is_relied_on = self.is_relied_on(&core);
+            let is_relied_on = in_recovery || self.is_relied_on(&core);
             core.ns.stop(is_relied_on);
         }
         self.lfsck.stop();

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use sheen_lnet::{Net, Nid};
+use sheen_rpc::{Import, ImportConfig};
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_rt::{File, OpenOptions, Rt};
-use sheen_wire::{Errno, ost::Allocate};
+use sheen_wire::ldlm::Cookie;
+use sheen_wire::mds::Call;
+use sheen_wire::{Errno, Mds, ost::Allocate};
 
-use crate::common::{Host, config};
+use crate::common::client::lookup;
+use crate::common::{Host, MDS, PORT, config};
 
 const MIB: u64 = 1 << 20;
 
@@ -110,6 +115,11 @@ fn mdt_is_read_only_while_the_reserve_is_used_up() {
         assert!(host.exists("e0").await);
         assert_eq!(host.mkdir("no").await, Err(Errno::EROFS));
         assert!(host.param("mdt.*.health").starts_with("read-only"));
+        // A client gets a lock, although the list of clients cannot be written.
+        let nid = Nid::Tcp(host.server.listen(sim.addr(MDS, PORT)).await.unwrap());
+        let client = Import::<Mds>::new(Net::new(sim.rt(2)), ImportConfig::new("late", host.mdt.name(), vec![nid]));
+        let cached = Call { keep: Some(Cookie(1)), ..lookup("e2").into() };
+        assert_eq!(client.request(cached).send().await.unwrap().body.grants.len(), 1);
 
         ballast.set_len(0).unwrap();
         rt.sleep(Duration::from_secs(3)).await;
@@ -117,6 +127,11 @@ fn mdt_is_read_only_while_the_reserve_is_used_up() {
         host.sync().await.unwrap();
         host.rmdir("e0").await.unwrap();
         assert!(host.exists("e1").await && !host.exists("e0").await);
+        host.sync().await.unwrap();
+        sim.crash_host(MDS);
+        drop(host);
+        let host = Host::start(&sim.rt(MDS), config()).await;
+        assert_eq!(host.mdt.recovery_counts().clients, 1, "the list has the client now");
     })
     .unwrap();
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{FakeOst, Host, config, simulate, with_host};
+use crate::common::{FakeOst, Host, config, simulate, until, with_host};
 use bytes::Bytes;
 use sheen_lnet::{Fault, Net, Nid};
 use sheen_mds::{Mdt, MdtConfig};
@@ -15,15 +15,17 @@ use sheen_rpc::{Import, ImportConfig, Recovering, Server};
 use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
-use sheen_wire::mds::{Call, Reply, Request, SetAttr, flags};
+use sheen_wire::mds::{Call, Change, NewNode, Replay, Reply, Request, SetAttr, flags};
 use sheen_wire::mgs::TargetKind;
-use sheen_wire::{Cred, Errno, Fid, Mds, Ost, Result, fid};
+use sheen_wire::{Cred, Errno, Fid, Mds, Ost, Result, fid, frame};
 
 const PORT: u16 = 7988;
 const MDS: u32 = 1;
 /// Host of MGS and OST.
 const OTHERS: u32 = 2;
 const CLIENT: u32 = 3;
+/// Host of a client that cannot reach the MDT for a while.
+const SEPARATED: u32 = 4;
 
 fn create(fid: Fid, name: &str) -> Request {
     let (name, flags) = (Bytes::copy_from_slice(name.as_bytes()), flags::CREAT | flags::EXCL | flags::RDWR);
@@ -135,8 +137,13 @@ async fn start_mdt_on(world: &World, net: Arc<Net>) -> (Arc<Mdt>, Arc<Server>) {
 
 /// Connects a client on a third host, which has nothing to replay after a restart.
 fn client(world: &World, name: &str, mdt: &Mdt) -> Arc<Import<Mds>> {
+    client_on(world, CLIENT, name, mdt)
+}
+
+/// As [`client`], on this host.
+fn client_on(world: &World, host: u32, name: &str, mdt: &Mdt) -> Arc<Import<Mds>> {
     let nid = Nid::Tcp(world.addr(MDS, PORT));
-    let import = Import::new(Net::new(world.rt(CLIENT)), ImportConfig::new(name, mdt.name(), vec![nid]));
+    let import = Import::new(Net::new(world.rt(host)), ImportConfig::new(name, mdt.name(), vec![nid]));
     import.on_restart(|mdt| Box::pin(async move { recover(&mdt, Vec::new()).await.map(drop) }));
     import
 }
@@ -347,5 +354,69 @@ fn program_that_runs_during_a_clean_restart_remains_protected() {
         let _life = start_mdt(sim).await;
         let write = Request::Open { cred: Cred::ROOT, fid: f, flags: flags::WRONLY };
         assert_eq!(opened(&other, write).await, Err(Errno::ETXTBSY));
+    });
+}
+
+/// Makes a directory in the root. Returns the change as its client replays it.
+async fn mkdir(import: &Import<Mds>, fid: Fid, name: &'static str) -> Replay {
+    let (cred, parent, node) = (Cred::ROOT, fid::ROOT, NewNode::Dir);
+    let request = Request::Create { cred, parent, name: name.into(), fid, node, mode: 0o755, umask: 0 };
+    let call = frame::to_body(&Call::from(request.clone())).unwrap().into();
+    let response = import.request(request).send().await.unwrap();
+    let Change { time, layout, proof } = response.body.change.unwrap();
+    Replay { transno: response.transno, call, time, layout, named: Vec::new(), proof }
+}
+
+/// Lets a client replay this change after restarts that have lost it.
+fn replay_after_restart(import: &Import<Mds>, change: Replay) {
+    import.on_restart(move |mdt| {
+        let mut replays = vec![change.clone()];
+        Box::pin(async move {
+            replays.retain(|replay| replay.transno > mdt.welcome().last_committed);
+            match mdt.call(Request::Replay { replays, first: true, last: true }).await?.body.reply {
+                Reply::Replayed(outcomes) => assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}"),
+                other => panic!("{other:?}"),
+            }
+            mdt.call(Request::Recovered).await?;
+            Ok(())
+        })
+    });
+}
+
+/// A client has replayed its changes, and waits for another one that is not back yet.
+#[test]
+fn mdt_stops_at_once_in_recovery_and_its_next_start_waits_for_the_same_clients() {
+    simulate(10, async |sim, _| {
+        let _others = others(sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(sim).await;
+        let rt = sim.rt(CLIENT);
+        let clients = [client(sim, "here", &life.0), client_on(sim, SEPARATED, "separated", &life.0)];
+        let seqs = [seq(&clients[0]).await, seq(&clients[1]).await];
+        // The first change of a client waits for a commit.
+        mkdir(&clients[0], Fid::new(seqs[0], 1), "a").await;
+        mkdir(&clients[1], Fid::new(seqs[1], 1), "b").await;
+        replay_after_restart(&clients[0], mkdir(&clients[0], Fid::new(seqs[0], 2), "c").await);
+        replay_after_restart(&clients[1], mkdir(&clients[1], Fid::new(seqs[1], 2), "d").await);
+        std::mem::forget(life);
+        sim.crash_host(MDS);
+        sim.partition(MDS, SEPARATED);
+        let (mdt, server) = start_mdt(sim).await;
+        until(&rt, || mdt.recovery_counts().queued == 1).await;
+        let began = rt.now();
+        mdt.stop().await.unwrap();
+        let took = rt.now().since(began);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        server.stop().await;
+        drop((mdt, server));
+        sim.heal(MDS, SEPARATED);
+
+        let (mdt, _server) = start_mdt(sim).await;
+        assert_eq!(mdt.recovery_counts().clients, clients.len());
+        for name in ["a", "b", "c", "d"] {
+            let lookup = Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name: name.into() };
+            clients[0].request(lookup).send().await.unwrap();
+        }
+        let counts = mdt.recovery_counts();
+        assert_eq!((counts.completed, counts.dropped, counts.replayed), (2, 0, 2));
     });
 }

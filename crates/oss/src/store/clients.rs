@@ -185,4 +185,28 @@ mod tests {
             })
             .unwrap();
     }
+
+    #[test]
+    fn list_that_could_not_be_written_is_complete_after_the_next_write() {
+        let world = Sim::new(2, SimConfig::default());
+        let (rt, dir) = (world.rt(1), Path::new("/ost"));
+        world
+            .run(async {
+                rt.disk().create_dir_all(dir).unwrap();
+                let list = ClientList::open(&rt, dir).unwrap();
+                // No file can replace a directory.
+                rt.disk().create_dir_all(dir.join(CLIENTS)).unwrap();
+                list.add("a", 1).await;
+                list.add("b", 2).await;
+                assert!(list.remove("a", 1));
+                list.flush().await;
+                assert_eq!(list.names(), ["b"], "the clients work nevertheless");
+                rt.disk().remove_dir_all(dir.join(CLIENTS)).unwrap();
+                list.add("b", 2).await;
+                assert!(rt.disk().metadata(dir.join(CLIENTS)).is_err(), "nothing new to write");
+                list.add("c", 3).await;
+                assert_eq!(ClientList::open(&rt, dir).unwrap().names(), ["b", "c"]);
+            })
+            .unwrap();
+    }
 }
