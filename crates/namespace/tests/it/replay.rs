@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::common::*;
 use bytes::Bytes;
-use sheen_layout::{Layout, Spec};
+use sheen_layout::{
+    Count, Layout, Pool, Spec, Template, TemplateComponent,
+    lmv::{HashType, LmvUser},
+};
 use sheen_namespace::Decided;
 use sheen_wire::{
-    Cred, Errno, Fid, Project, Result, Time,
+    Cred, Errno, Fid, FileKind, Project, Result, Time,
     fid::ROOT,
     mds::{Entry, NewNode, Reply, Request, SetAttr, SetTime, flags},
 };
@@ -22,6 +25,8 @@ struct Answered {
     named: Vec<Fid>,
 }
 
+const MIB: u64 = 1 << 20;
+
 /// Executes requests, and records the changes.
 struct Client {
     fs: Fs,
@@ -33,7 +38,7 @@ impl Client {
         let mut fs = Fs::new();
         assert!(fs.ns.list_client("me"));
         // Reserves ids of all OSTs.
-        let value = Spec { count: Some(sheen_layout::Count::All), ..Spec::default() }.encode();
+        let value = Spec { count: Some(Count::All), ..Spec::default() }.encode();
         fs.mknod(&Cred::ROOT, ROOT, "wide", 0o644)
             .and_then(|fid| fs.set(&Cred::ROOT, fid, "lustre.lov", &value, 0))
             .unwrap();
@@ -124,10 +129,30 @@ fn tree(fs: &mut Fs) -> BTreeMap<String, Entry> {
     tree
 }
 
+/// Returns layout and default layout of each directory in the root, and of the root.
+fn directory_layouts(fs: &mut Fs) -> BTreeMap<String, [Result<Bytes>; 2]> {
+    let directories = tree(fs).into_iter().filter(|(_, entry)| entry.attr.kind == FileKind::Dir);
+    let mut of = |fid| ["lustre.lmv", "lustre.dmv"].map(|name| fs.get(&Cred::ROOT, fid, name));
+    directories.map(|(name, entry)| (name, of(entry.attr.fid))).collect()
+}
+
 /// Whether an object may be destroyed as that of a lost create.
 fn is_orphan(fs: &Fs, ost: u32, object: Fid) -> bool {
     let ranges = fs.ns.orphan_ranges();
     ranges.iter().any(|r| r.ost == ost && r.seq == object.seq && (r.first..=r.last).contains(&object.oid))
+}
+
+/// Value of `lustre.lov`: a composite layout, two mirrors, a layout in a pool, or nothing special.
+fn layout_value(n: usize) -> Vec<u8> {
+    let spec = |count| Spec { count: Some(Count::Stripes(count)), ..Spec::default() };
+    let part = |start, end, count| TemplateComponent::striped(start, end, spec(count));
+    let two_parts = vec![part(0, MIB, 1), part(MIB, u64::MAX, 2)];
+    match n {
+        0 => Template::new(two_parts).encode(),
+        1 => Template { components: [vec![part(0, u64::MAX, 2)], two_parts].concat(), mirrors: 2 }.encode(),
+        2 => Spec { pool: Some(Pool::new("flash").unwrap()), ..spec(2) }.encode(),
+        _ => Spec::default().encode(),
+    }
 }
 
 /// One random request.
@@ -137,7 +162,14 @@ fn draw(client: &mut Client, dice: &mut impl FnMut(usize) -> usize) -> Request {
     let new = client.fs.fid();
     let old = client.fs.lookup(&Cred::ROOT, ROOT, name).map_or(new, |attr| attr.fid);
     let set = |set: SetAttr| setattr(old, set, None);
-    match dice(12) {
+    let set_value = |fid, name, value: Vec<u8>| Request::SetXattr {
+        cred: Cred::ROOT,
+        fid,
+        name: bytes(name),
+        value: value.into(),
+        flags: 0,
+    };
+    match dice(17) {
         0 | 1 => create(new, name, flags::RDWR),
         2 => create(new, name, flags::RDWR | flags::LAYOUT_LATER | flags::EXCL),
         3 => {
@@ -153,9 +185,17 @@ fn draw(client: &mut Client, dice: &mut impl FnMut(usize) -> usize) -> Request {
         7 => Request::Link { cred: Cred::ROOT, fid: old, parent: ROOT, name: bytes(other) },
         8 => set(SetAttr { size: Some(dice(9) as u64), ..SetAttr::default() }),
         9 => set(SetAttr { perm: Some(0o600), atime: Some(SetTime::Now), ..SetAttr::default() }),
-        10 => {
-            let value = Spec { count: Some(sheen_layout::Count::Stripes(2)), ..Spec::default() }.encode().into();
-            Request::SetXattr { cred: Cred::ROOT, fid: old, name: bytes("lustre.lov"), value, flags: 0 }
+        10 => set_value(old, "lustre.lov", Spec { count: Some(Count::Stripes(2)), ..Spec::default() }.encode()),
+        // The default of the root is the layout of later files.
+        11 | 12 => set_value([old, ROOT][dice(2)], "lustre.lov", layout_value(dice(4))),
+        13 => {
+            let striped = LmvUser { hash: HashType(HashType::OVERSTRIPED), ..LmvUser::new(dice(4) as i32) };
+            let (fid, name) = [(old, "lustre.lmv"), (old, "lustre.dmv"), (ROOT, "lustre.dmv")][dice(3)];
+            set_value(fid, name, striped.encode())
+        }
+        14 | 15 => {
+            let start = dice(3) as u64 * MIB;
+            Request::LayoutIntent { fid: old, start, end: start + 1 }
         }
         _ => Request::Open { cred: Cred::ROOT, fid: old, flags: flags::RDWR | [0, flags::TRUNC][dice(2)] },
     }
@@ -179,10 +219,11 @@ fn replayed_changes_have_the_same_result_as_before() {
                     client.fs.commit();
                 }
             }
-            let before = tree(&mut client.fs);
+            let (before, directories) = (tree(&mut client.fs), directory_layouts(&mut client.fs));
             client = client.crash_and_replay();
             let after = tree(&mut client.fs);
             assert_eq!(format!("{after:?}"), format!("{before:?}"), "seed {seed}, round {round}");
+            assert_eq!(directory_layouts(&mut client.fs), directories, "seed {seed}, round {round}");
             for layout in after.values().filter_map(|e| e.layout.as_ref()).filter_map(|l| Layout::decode(l).ok()) {
                 assert!(layout.all_objects().all(|s| !is_orphan(&client.fs, s.ost, s.object)), "seed {seed}");
             }
