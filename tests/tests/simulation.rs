@@ -5,6 +5,7 @@
 //! its events.
 
 use sheen_tests::sim::{
+    client_death::{around_mds_crash, around_oss_crash, remounted},
     cluster::{as_host, as_user},
     crashes::{Crash, crashes, crashes_with_data},
     lost_client::{shared_changes, without_mdt, without_ost},
@@ -126,6 +127,21 @@ fn commit_on_sharing_protects_changes_from_the_loss_of_another_client() {
 #[test]
 fn ost_recovery_without_one_client_costs_only_that_client() {
     seeds("ost_recovery_without_one_client_costs_only_that_client", 300, without_ost);
+}
+
+#[test]
+fn death_of_a_client_around_an_mds_crash_costs_only_its_unsynced_changes() {
+    seeds("death_of_a_client_around_an_mds_crash_costs_only_its_unsynced_changes", 150, around_mds_crash);
+}
+
+#[test]
+fn death_of_a_client_around_an_oss_crash_costs_only_its_unsynced_data() {
+    seeds("death_of_a_client_around_an_oss_crash_costs_only_its_unsynced_data", 150, around_oss_crash);
+}
+
+#[test]
+fn changes_of_a_remounted_client_survive_an_mds_crash() {
+    seeds("changes_of_a_remounted_client_survive_an_mds_crash", 60, remounted);
 }
 
 #[test]

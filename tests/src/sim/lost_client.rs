@@ -5,7 +5,7 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fastrand::Rng;
-use sheen_client::{Caller, Client, OpenFile};
+use sheen_client::{Caller, Client, OpenDir, OpenFile};
 use sheen_rt::sim::World;
 use sheen_wire::{
     Bulk, Errno, Fid,
@@ -29,7 +29,12 @@ const DOWN_MAX: Duration = Duration::from_secs(2);
 /// Time between the return of the other clients and an abort, at most. They may have finished.
 const ABORT_MAX: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(1);
-const LEN: usize = 5000;
+/// Bytes of a file.
+pub(super) const LEN: usize = 5000;
+/// Bytes of a readdir page.
+const PAGE: u32 = 4096;
+/// Name of a directory that its client removes while it is open.
+const OPEN_DIR: &str = "open";
 
 /// How the wait for the client ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,30 +46,35 @@ pub enum End {
 }
 
 /// A client with its own directory.
-struct Member {
-    client: Arc<Client>,
-    dir: Fid,
+pub(super) struct Member {
+    pub(super) client: Arc<Client>,
+    pub(super) dir: Fid,
 }
 
 /// The files of a member at the moment of the crash.
-struct Held {
+pub(super) struct Held {
     /// A file that it has created, locked and written.
     file: Arc<OpenFile>,
     fid: Fid,
     /// A file that it has removed while it was open.
-    removed: Arc<OpenFile>,
+    pub(super) removed: Arc<OpenFile>,
+    /// Such a directory.
+    pub(super) dir: Arc<OpenDir>,
 }
 
-fn lock(owner: u64) -> Flock {
+/// Returns a lock on a whole file.
+pub(super) fn lock(owner: u64) -> Flock {
     Flock { start: 0, end: u64::MAX, owner, pid: 1, kind: FlockKind::Flock }
 }
 
-fn bytes(n: usize) -> Bulk {
+/// Returns the content of a file of this member.
+pub(super) fn bytes(n: usize) -> Bulk {
     Bulk::from(Bytes::from(vec![n as u8 + 1; LEN]))
 }
 
 impl Member {
-    async fn new(world: &World, n: usize) -> Member {
+    /// Mounts the file system on a client host, and makes a directory.
+    pub(super) async fn new(world: &World, n: usize) -> Member {
         let client = mount(world, CLIENTS[n]).await;
         let made = client.mkdir(&Caller::ROOT, ROOT, &format!("d{n}").into(), 0o755, 0).await;
         let dir = made.expect("it is allowed").attr.fid;
@@ -72,7 +82,8 @@ impl Member {
         Member { client, dir }
     }
 
-    async fn create(&self, name: &str) -> (Fid, Arc<OpenFile>) {
+    /// Creates a file in its directory.
+    pub(super) async fn create(&self, name: &str) -> (Fid, Arc<OpenFile>) {
         let name = Bytes::copy_from_slice(name.as_bytes());
         let made = self.client.create(&Caller::ROOT, self.dir, &name, flags::RDWR, 0o644, 0).await;
         let (entry, file) = made.expect("it is allowed");
@@ -81,7 +92,7 @@ impl Member {
 
     /// Makes changes that are not synced. `ost`: on the OST that crashes; only data of the file is
     /// not synced then, and is dirty.
-    async fn change(&self, n: usize, ost: bool) -> Held {
+    pub(super) async fn change(&self, n: usize, ost: bool) -> Held {
         let client = &self.client;
         let (fid, file) = self.create("file").await;
         let (_, removed) = self.create("removed").await;
@@ -89,23 +100,29 @@ impl Member {
             assert_eq!(client.write(file, 0, bytes(n)).await, Ok(LEN));
         }
         assert_eq!(client.unlink(&Caller::ROOT, self.dir, &"removed".into()).await, Ok(()));
+        let made = client.mkdir(&Caller::ROOT, self.dir, &OPEN_DIR.into(), 0o755, 0).await;
+        let made = made.expect("it is allowed").attr.fid;
+        let dir = client.opendir(&Caller::ROOT, made, 0).await.expect("it was just made");
+        assert_eq!(client.rmdir(&Caller::ROOT, self.dir, &OPEN_DIR.into()).await, Ok(()));
         assert_eq!(client.lock(fid, lock(1), Mode::Pw, false, pending()).await, Ok(()));
         if ost {
             assert_eq!(client.write(&file, 0, bytes(n + 1)).await, Ok(LEN));
             assert_eq!(client.syncfs().await, Ok(()));
             assert_eq!(client.write(&file, 0, bytes(n)).await, Ok(LEN));
         }
-        Held { file, fid, removed }
+        Held { file, fid, removed, dir }
     }
 
     /// Checks that a client which came back in time has lost nothing.
-    async fn check(&self, n: usize, held: &Held, other: &Client) {
+    pub(super) async fn check(&self, n: usize, held: &Held, other: &Client) {
         let client = &self.client;
         for file in [&held.file, &held.removed] {
             let read = client.read(file, 0, LEN).await.expect("it is there").into_bytes();
             assert!(read == vec![n as u8 + 1; LEN], "client {n}");
             assert_eq!(client.fsync(file, false).await, Ok(()), "client {n}");
         }
+        let listed = client.readdir(&held.dir, 0, PAGE, false).await.map(|page| page.entries.len());
+        assert_eq!(listed, Ok(2), "client {n}: a removed directory is empty");
         assert_eq!(client.lookup(&Caller::ROOT, self.dir, &"file".into()).await.map(|e| e.attr.fid), Ok(held.fid));
         assert_eq!(client.syncfs().await, Ok(()), "client {n}");
         let conflict = other.lock(held.fid, lock(2), Mode::Pw, false, pending()).await;
@@ -148,8 +165,14 @@ pub fn lost_client(seed: u64, host: u32, end: End, log: usize) -> Trace {
         }
         assert_eq!(node.lost_clients(), 1, "only the client that is not there");
         nodes.push(node);
+        let (lost, other) = (&members[LOST], &members[LOST + 1].client);
+        if host == MDS {
+            // The removal may be lost with the client.
+            let has_name = other.lookup(&Caller::ROOT, lost.dir, &OPEN_DIR.into()).await.is_ok();
+            let exists = other.getattr(held[LOST].dir.fid(), None).await.is_ok();
+            assert_eq!(exists, has_name, "an orphan of a client that is lost is deleted");
+        }
         world.heal(CLIENTS[LOST], host);
-        let lost = &members[LOST];
         let synced = lost.client.syncfs().await;
         let found = lost.client.lookup(&Caller::ROOT, lost.dir, &"file".into()).await;
         let data = lost.client.read(&held[LOST].file, 0, LEN).await.map(|read| read.into_bytes().to_vec());
@@ -157,6 +180,8 @@ pub fn lost_client(seed: u64, host: u32, end: End, log: usize) -> Trace {
             assert_eq!(synced, Err(Errno::EIO), "its losses are reported: {found:?}");
         }
         assert_eq!(lost.client.syncfs().await, Ok(()), "once");
+        // Fails if the directory is lost.
+        let _ = lost.client.releasedir(held[LOST].dir.clone()).await;
     })
 }
 

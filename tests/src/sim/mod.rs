@@ -19,13 +19,15 @@
 //! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
 //!   replies.
 //! * [`crashes`]: crashes of servers under load; [`ost_crash`]: of an OSS, with dirty data.
-//! * [`lost_client`]: recoveries that go on without one client.
+//! * [`lost_client`]: recoveries that go on without one client; [`client_death`]: clients that die
+//!   around the crash of a server.
 //! * [`outage`]: mirrors while an OST is down; [`user_outage`]: a user's mount while a server is.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
 #![allow(missing_docs, reason = "fields of operations have the names of the system call's parameters")]
 
 pub mod claims;
+pub mod client_death;
 pub mod cluster;
 pub mod copy;
 pub mod crashes;

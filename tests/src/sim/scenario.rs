@@ -162,7 +162,7 @@ pub(super) type Objects = BTreeSet<(u32, Fid)>;
 
 /// Waits until the OSTs hold only objects of files and `waste`. Returns further objects that are
 /// not removed in time.
-async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
+pub(super) async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
     let rt = world.rt(CLIENTS[0]);
     let all = || objects(world).into_iter().chain(data_objects(world));
     let left = || all().filter(|o| !tree.objects.contains(o) && !waste.contains(o)).collect();
