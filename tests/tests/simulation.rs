@@ -9,6 +9,7 @@ use sheen_tests::sim::{
     cluster::{as_host, as_user},
     crashes::{Crash, crashes, crashes_with_data},
     lost_client::{shared_changes, without_mdt, without_ost},
+    lost_load::lost_under_load,
     ost_crash::{appends_and_crashes, crash_in_recovery, late_writer, lost_writer, ost_crashes, waiting_requests},
     outage::read_through_outages,
     race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
@@ -127,6 +128,12 @@ fn commit_on_sharing_protects_changes_from_the_loss_of_another_client() {
 #[test]
 fn ost_recovery_without_one_client_costs_only_that_client() {
     seeds("ost_recovery_without_one_client_costs_only_that_client", 300, without_ost);
+}
+
+#[test]
+fn mdt_recovery_without_one_client_replays_all_changes_of_the_others_under_load() {
+    let test = "mdt_recovery_without_one_client_replays_all_changes_of_the_others_under_load";
+    seeds(test, 200, lost_under_load);
 }
 
 #[test]

@@ -74,13 +74,17 @@ impl Uncommitted {
         }))
     }
 
-    /// Records an answered change of these inodes.
+    /// Records an answered change of these inodes. A reply without a change, such as that of a
+    /// sync, tells as well what is committed.
     pub fn changed(&self, transaction: Transaction, inodes: impl Iterator<Item = Fid>) {
         let Transaction { transno, incarnation, committed } = transaction;
+        let mut state = self.0.lock();
         if transno == 0 {
+            if state.incarnation == incarnation {
+                state.forget(committed);
+            }
             return;
         }
-        let mut state = self.0.lock();
         if state.incarnation == 0 {
             state.incarnation = incarnation;
         }
@@ -243,6 +247,18 @@ mod tests {
         change(&at, LIFE + 1, 12, 11, 5);
         at.restarted(LIFE + 2, had(12));
         assert_eq!((at.synced(fid(4)), at.synced(fid(5)), at.synced_all()), (Ok(()), Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn synced_change_is_not_lost_although_no_change_follows() {
+        let at = Uncommitted::new();
+        change(&at, LIFE, 10, 0, 1);
+        change(&at, LIFE, 11, 0, 2);
+        // A reply of an earlier server counts other transnos.
+        change(&at, LIFE - 1, 0, 20, 3);
+        change(&at, LIFE, 0, 10, 3);
+        at.restarted(LIFE + 1, had(0));
+        assert_eq!((at.synced(fid(1)), at.synced(fid(2)), at.synced_all()), (Ok(()), Err(Errno::EIO), Err(Errno::EIO)));
     }
 
     #[test]

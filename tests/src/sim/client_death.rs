@@ -12,7 +12,7 @@ use sheen_wire::{Fid, ldlm::Mode, mds::flags};
 use super::{
     CLIENTS, MDS, OSSES,
     cluster::{bad_network_config, mount, start, start_some},
-    lost_client::{Held, LEN, Member, bytes, lock},
+    lost_client::{Held, LEN, Member, bytes, lock, random},
     scenario::{Objects, Trace, cleaned, simulate},
     tree::walk,
 };
@@ -75,7 +75,6 @@ fn client_death(seed: u64, server: u32, log: usize) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {
         let mut nodes = start_some(world, 1, false).await;
         let mut rng = Rng::with_seed(seed ^ 0xdead);
-        let mut random = |max: Duration| Duration::from_micros(rng.u64(0..max.as_micros() as u64));
         let rt = world.rt(CLIENTS[DEAD + 1]);
         let mut members = Vec::new();
         for n in 0..CLIENTS.len() {
@@ -90,21 +89,21 @@ fn client_death(seed: u64, server: u32, log: usize) -> Trace {
             world.note(&format!("a client dies: {moment:?}"));
             world.crash_host(CLIENTS[DEAD]);
         };
-        rt.sleep(random(GAP_MAX)).await;
+        rt.sleep(random(&mut rng, GAP_MAX)).await;
         if moment == Moment::BeforeTheCrash {
             die();
-            rt.sleep(random(GAP_MAX)).await;
+            rt.sleep(random(&mut rng, GAP_MAX)).await;
         }
         world.note("the power of a server fails");
         world.crash_host(server);
         if moment == Moment::WhileDown {
-            rt.sleep(random(GAP_MAX)).await;
+            rt.sleep(random(&mut rng, GAP_MAX)).await;
             die();
         }
-        rt.sleep(random(DOWN_MAX)).await;
+        rt.sleep(random(&mut rng, DOWN_MAX)).await;
         let node = start(world, server).await.expect("nothing else crashes it");
         if moment == Moment::InRecovery {
-            rt.sleep(random(RECOVERY_MAX)).await;
+            rt.sleep(random(&mut rng, RECOVERY_MAX)).await;
             die();
         }
         let mut again = None;

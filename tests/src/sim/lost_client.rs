@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The client that is lost.
-const LOST: usize = 0;
+pub(super) const LOST: usize = 0;
 /// Time between the changes and the crash, at most: less than the interval of commits.
 const UNCOMMITTED_MAX: Duration = Duration::from_millis(150);
 /// Time for which the server is down, at most.
@@ -130,14 +130,37 @@ impl Member {
     }
 }
 
+/// Returns a random time below this one.
+pub(super) fn random(rng: &mut Rng, max: Duration) -> Duration {
+    Duration::from_micros(rng.u64(0..max.as_micros() as u64))
+}
+
+/// Crashes a server after a moment, and restarts it. One client cannot reach it, and the wait for
+/// this client ends.
+pub(super) async fn crash_without_lost(world: &World, host: u32, end: End, rng: &mut Rng) -> Node {
+    let rt = world.rt(CLIENTS[LOST]);
+    rt.sleep(random(rng, UNCOMMITTED_MAX)).await;
+    world.note("the power of a server fails");
+    world.crash_host(host);
+    world.partition(CLIENTS[LOST], host);
+    rt.sleep(random(rng, DOWN_MAX)).await;
+    let node = start(world, host).await.expect("nothing else crashes it");
+    if end == End::Aborted {
+        while node.clients_back() < CLIENTS.len() - 1 {
+            rt.sleep(POLL).await;
+        }
+        rt.sleep(random(rng, ABORT_MAX)).await;
+        node.abort_recovery();
+    }
+    node
+}
+
 /// Crashes a server while all clients have changes that it may not have committed, or dirty data.
 /// One client comes back only after the recovery.
 pub fn lost_client(seed: u64, host: u32, end: End, log: usize) -> Trace {
     simulate(seed, log, bad_network_config(seed), async |world| {
         let mut nodes = start_some(world, 1, false).await;
         let mut rng = Rng::with_seed(seed ^ 0x1057);
-        let mut random = |max: Duration| Duration::from_micros(rng.u64(0..max.as_micros() as u64));
-        let rt = world.rt(CLIENTS[LOST]);
         let mut members = Vec::new();
         for n in 0..CLIENTS.len() {
             members.push(Member::new(world, n).await);
@@ -146,19 +169,7 @@ pub fn lost_client(seed: u64, host: u32, end: End, log: usize) -> Trace {
         for (n, member) in members.iter().enumerate() {
             held.push(member.change(n, host != MDS).await);
         }
-        rt.sleep(random(UNCOMMITTED_MAX)).await;
-        world.note("the power of a server fails");
-        world.crash_host(host);
-        world.partition(CLIENTS[LOST], host);
-        rt.sleep(random(DOWN_MAX)).await;
-        let node = start(world, host).await.expect("nothing else crashes it");
-        if end == End::Aborted {
-            while node.clients_back() < CLIENTS.len() - 1 {
-                rt.sleep(POLL).await;
-            }
-            rt.sleep(random(ABORT_MAX)).await;
-            node.abort_recovery();
-        }
+        let node = crash_without_lost(world, host, end, &mut rng).await;
         for (n, member) in members.iter().enumerate().filter(|(n, _)| *n != LOST) {
             let other = CLIENTS.len() - n;
             member.check(n, &held[n], &members[other].client).await;
@@ -215,7 +226,7 @@ pub fn shared_changes(seed: u64, log: usize) -> Trace {
         // Last, because the wait for a later change would make it durable, too.
         assert_eq!(lost.unlink(&Caller::ROOT, old, &"file".into()).await, Ok(()));
         assert_eq!(two.rmdir(&Caller::ROOT, ROOT, &"old".into()).await, Ok(()));
-        rt.sleep(Duration::from_micros(Rng::with_seed(seed).u64(0..UNCOMMITTED_MAX.as_micros() as u64))).await;
+        rt.sleep(random(&mut Rng::with_seed(seed), UNCOMMITTED_MAX)).await;
         world.note("the power of the MDS fails");
         world.crash_host(MDS);
         world.partition(CLIENTS[LOST], MDS);

@@ -19,8 +19,8 @@
 //! * [`race`]: concurrent clients, and the search for a legal order of operations that explains all
 //!   replies.
 //! * [`crashes`]: crashes of servers under load; [`ost_crash`]: of an OSS, with dirty data.
-//! * [`lost_client`]: recoveries that go on without one client; [`client_death`]: clients that die
-//!   around the crash of a server.
+//! * [`lost_client`]: recoveries that go on without one client; [`lost_load`]: the same under load;
+//!   [`client_death`]: clients that die around the crash of a server.
 //! * [`outage`]: mirrors while an OST is down; [`user_outage`]: a user's mount while a server is.
 //! * [`scenario`]: the scenarios that the tests run, and their seeds.
 
@@ -35,6 +35,7 @@ pub mod draw;
 pub mod durability;
 pub mod faults;
 pub mod lost_client;
+pub mod lost_load;
 pub mod model;
 pub mod op;
 pub mod ost_crash;
