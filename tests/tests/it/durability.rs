@@ -273,6 +273,18 @@ fn restart_serves_all_files_and_a_second_up_is_no_error() {
 }
 
 #[test]
+fn killed_up_does_not_wait_for_its_own_mount_at_the_next_start() {
+    let fs = disk!();
+    fs.sh("mkdir d && echo x > d/f && sync . && echo y >> d/f && touch d/g").ok();
+    fs.kill();
+    fs.start(&[]).ok();
+    fs.sh("grep x d/f").ok();
+    let names = ["mdt.*.recovery_status", "obdfilter.*.recovery_status"];
+    let status = names.map(|name| run(sheen(), ["lctl", "get_param", "-n", name]).ok());
+    assert_eq!(status, ["status: INACTIVE\n".to_owned(), "status: INACTIVE\n".repeat(4)]);
+}
+
+#[test]
 fn restarts_of_one_process_activate_all_osts_without_warnings() {
     let fs = disk!();
     let log = || fs::read_to_string(fs.dir().join("sheen.log")).unwrap();

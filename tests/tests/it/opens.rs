@@ -3,14 +3,16 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
     path::Path,
+    process::{ChildStdout, Stdio},
     thread,
     time::Duration,
 };
 
 use sheen_tests::{
-    can_mount,
+    Guarded, can_mount,
     cluster::{Cluster, bash},
     is_root,
     mounts::{LIMIT, Two, TwoMounts, as_nobody},
@@ -150,18 +152,20 @@ fn orphans_of_a_killed_mount_are_destroyed() {
     }
 }
 
-#[test]
-fn open_descriptor_keeps_its_access_after_chmod() {
-    skip_unless_mountable!();
-    if !is_root() {
-        return println!("skipped: needs root to become another user");
-    }
-    let two = TwoMounts::up(LIMIT);
-    for at in [two.dir("d"), two.dir("e").swapped()] {
-        fs::set_permissions(at.a(""), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(at.a("f"), noise(1, LEN)).unwrap();
-        fs::set_permissions(at.a("f"), fs::Permissions::from_mode(0o666)).unwrap();
-        fs::metadata(at.b("f")).unwrap();
+/// A program of an unprivileged user that has the file `f` of a directory open. It then uses the
+/// file through its descriptor, and opens it again.
+struct Opener {
+    child: Guarded,
+    output: BufReader<ChildStdout>,
+}
+
+/// Output of an [`Opener`] whose file another user has forbidden meanwhile to change by name.
+const ONLY_BY_DESCRIPTOR: &str = "5 5\ndenied\nrefused\n";
+
+impl Opener {
+    /// Starts the program, and waits until it has opened the file.
+    #[track_caller]
+    fn start(dir: &Path) -> Opener {
         let script = "
 import os, sys, time
 fd = os.open('f', os.O_RDWR)
@@ -176,24 +180,51 @@ try: os.ftruncate(os.open('f', os.O_RDONLY), 1)
 except OSError: print('refused')
 ";
         let mut child = as_nobody(&format!("python3 -c \"{}\"", script.replace('"', "\\\"")));
-        child.current_dir(at.b("")).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut child = child.spawn().unwrap();
-        let (mut to, mut from) = (child.stdin.take().unwrap(), std::io::BufReader::new(child.stdout.take().unwrap()));
+        child.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Guarded(child.spawn().unwrap());
+        let mut output = BufReader::new(child.0.stdout.take().unwrap());
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut from, &mut line).unwrap();
+        output.read_line(&mut line).unwrap();
         assert_eq!(line, "open\n");
-        fs::set_permissions(at.a("f"), fs::Permissions::from_mode(0o644)).unwrap();
-        std::io::Write::write_all(&mut to, b"\n").unwrap();
+        Opener { child, output }
+    }
+
+    /// Lets the program go on, and returns its output.
+    #[track_caller]
+    fn use_file(mut self) -> String {
+        self.child.0.stdin.take().unwrap().write_all(b"\n").unwrap();
         let mut rest = String::new();
-        std::io::Read::read_to_string(&mut from, &mut rest).unwrap();
-        assert!(child.wait().unwrap().success());
-        assert_eq!(rest, "5 5\ndenied\nrefused\n");
+        self.output.read_to_string(&mut rest).unwrap();
+        assert!(self.child.0.wait().unwrap().success());
+        rest
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn open_descriptor_keeps_its_access_after_chmod() {
+    skip_unless_mountable!();
+    if !is_root() {
+        return println!("skipped: needs root to become another user");
+    }
+    let two = TwoMounts::up(LIMIT);
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        set_mode(&at.a(""), 0o755);
+        fs::write(at.a("f"), noise(1, LEN)).unwrap();
+        set_mode(&at.a("f"), 0o666);
+        fs::metadata(at.b("f")).unwrap();
+        let opener = Opener::start(&at.b(""));
+        set_mode(&at.a("f"), 0o644);
+        assert_eq!(opener.use_file(), ONLY_BY_DESCRIPTOR);
     }
     // Capabilities are removed when an unprivileged user opens a file for writing, also if the
     // mount has it cached.
     let at = two.dir("d");
     fs::write(at.a("c"), "x").unwrap();
-    fs::set_permissions(at.a("c"), fs::Permissions::from_mode(0o666)).unwrap();
+    set_mode(&at.a("c"), 0o666);
     let set = "setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 c";
     bash(&at.a(""), set).ok();
     bash(&at.b(""), "cat c; getfattr -n security.capability c").ok();
@@ -201,6 +232,27 @@ except OSError: print('refused')
     write.current_dir(at.b(""));
     run_command(write).ok();
     assert_ne!(bash(&at.b(""), "getfattr -n security.capability c").code, 0, "the open removed the capability");
+}
+
+#[test]
+fn open_descriptor_keeps_its_access_over_an_mds_restart() {
+    skip_unless_mountable!();
+    if !is_root() {
+        return println!("skipped: needs root to become another user");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount();
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    set_mode(&dir, 0o755);
+    fs::write(dir.join("f"), noise(1, LEN)).unwrap();
+    set_mode(&dir.join("f"), 0o666);
+    let opener = Opener::start(&dir);
+    set_mode(&dir.join("f"), 0);
+    cluster.kill("mds");
+    cluster.spawn("mds");
+    assert_eq!(opener.use_file(), ONLY_BY_DESCRIPTOR);
+    assert_eq!(fs::metadata(dir.join("f")).unwrap().len(), 5);
 }
 
 /// A program that opens a name gets the file that had this name, whole, however long it is open and

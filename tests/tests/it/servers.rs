@@ -87,6 +87,26 @@ fn metadata_operations_continue_after_mds_and_mgs_restarts() {
 }
 
 #[test]
+fn mds_that_starts_without_its_mgs_serves_existing_files() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount();
+    bash(&mount.mnt, "mkdir d && echo x > d/f && sync .").ok();
+    cluster.kill("mgs");
+    cluster.kill("mds");
+    cluster.spawn("mds");
+    let mnt = mount.mnt.clone();
+    let used = "cat d/f && mv d/f d/g && chmod 600 d/g && stat -c '%n %a' d/g";
+    let found = while_down("operations on an existing file", move || bash(&mnt, used).ok());
+    assert_eq!(found, "x\nd/g 600\n");
+    cluster.spawn("mgs");
+    eventually("files can be created", || bash(&mount.mnt, "echo y > d/new").code == 0);
+    assert_eq!(bash(&mount.mnt, "cat d/g d/new").ok(), "x\ny\n");
+}
+
+#[test]
 fn stopped_mgs_logs_no_error() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
