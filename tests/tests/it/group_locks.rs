@@ -20,8 +20,8 @@ use sheen_tests::{
     Guarded, can_mount,
     cluster::Cluster,
     mounts::{LIMIT, TwoMounts, Watch},
-    run, sheen, two_mounts,
-    wait::{EVENTUALLY, let_pass},
+    objects_below, run, sheen, two_mounts,
+    wait::{EVENTUALLY, eventually, let_pass},
 };
 use sheen_wire::ioctl::{self as number, Ladvise};
 
@@ -338,6 +338,24 @@ fn group_locks_survive_the_kill_of_their_ost() {
     soon(writer).unwrap();
     let bytes = fs::read(first.path("f")).unwrap();
     assert_eq!((&bytes[..12], &bytes[100_000..]), (&b"thirstranger"[..], &b"third"[..]));
+}
+
+#[test]
+fn removed_file_is_destroyed_although_a_frozen_mount_holds_its_group_lock() {
+    let two = two_mounts!(LIMIT);
+    let at = two.dir("d");
+    let file = open(&at.b("f"), 0);
+    group_lock(&file, 7).unwrap();
+    file.write_all_at(b"of the group", 0).unwrap();
+    file.sync_all().unwrap();
+    assert!(objects_below(&two.fs.dir()) > 0);
+    // The mount stays frozen, so its eviction ends the lock. No child process is started meanwhile:
+    // it would close `file`, and wait for the mount.
+    two.second.freeze();
+    fs::remove_file(at.a("f")).unwrap();
+    eventually("the objects are destroyed", || objects_below(&two.fs.dir()) == 0);
+    two.second.resume();
+    drop(file);
 }
 
 #[test]

@@ -394,6 +394,40 @@ fn killed_ost_gets_the_dirty_data_after_its_restart() {
     same(&all(&mount.path("f")), &data, "its own mount");
 }
 
+/// Two mounts write alternate pieces of one file, one of them past the page cache.
+#[test]
+fn buffered_and_direct_writers_complete_although_their_ost_is_killed() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let [a, b, reader] = ["mnt", "mnt2", "mnt3"].map(|name| cluster.mount_as(name));
+    let _watch = Watch::over(&[&a.mnt, &b.mnt, &reader.mnt], LIMIT);
+    setstripe(&a.mnt, "-c 2 -S 64K", "f");
+    let (files, written) = ([rw(&a.path("f")), direct(&b.path("f"))], AtomicU64::new(0));
+    let data = noise(1, 4 << 20);
+    thread::scope(|scope| {
+        for (turn, file) in files.iter().enumerate() {
+            let (data, written) = (&data, &written);
+            scope.spawn(move || {
+                for (i, bytes) in data.chunks(PIECE).enumerate().filter(|(i, _)| i % 2 == turn) {
+                    file.write_all_at(bytes, (i * PIECE) as u64).unwrap();
+                    written.fetch_add(1, SeqCst);
+                }
+                file.sync_all().expect("nothing is lost");
+            });
+        }
+        for part in [4, 2] {
+            let pieces = (data.len() / PIECE / part) as u64;
+            eventually(format!("{pieces} pieces are written"), || written.load(SeqCst) >= pieces);
+            cluster.kill("oss");
+            let_pass(DOWN);
+            cluster.spawn("oss");
+        }
+    });
+    same(&all(&reader.path("f")), &data, "a third mount");
+}
+
 /// OSTs on small disks of their own.
 struct Small {
     fs: Fs,

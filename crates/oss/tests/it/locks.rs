@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{Mutex, mpsc::channel},
+    time::Duration,
 };
 
 use crate::common::{OBJECT, Process, caller::*, part};
@@ -204,6 +205,31 @@ fn write_waits_for_a_dead_lock_holder_until_its_eviction() {
     assert!((300..400).contains(&took), "{took} ms; the lock timeout is 300 ms");
     assert_eq!((dead.asked(), process.locks()), (id, 0));
     process.wait_for(|| (process.value("obdfilter.sheen-OST0000.num_exports") == "1").then_some(()));
+}
+
+/// A group may hold its lock for as long as its programs want. The truncate waits for it, and a
+/// third client for the truncate.
+#[test]
+fn truncate_that_takes_longer_than_the_lock_timeout_evicts_nobody() {
+    let (process, ost) = Process::with_ost();
+    process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
+    let [member, writer, reader] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
+    member.write(OBJECT, 0, &[7; 8192]);
+    let group = Enqueue { mode: Mode::Group, policy: Policy::group(7), ..pr(OBJECT, ALL) };
+    let id = granted(member.enqueue(vec![group])[0].0);
+    let cut = writer.begin(Request::Truncate { file: Fid::ZERO, objects: vec![(OBJECT, 10)] }, Bytes::new());
+    process.until_locks(2);
+    let wants = reader.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, Bytes::new());
+    process.until_locks(3);
+    process.sleep(Duration::from_secs(2));
+    assert!(!cut.is_finished() && !wants.is_finished());
+    member.cancel(id);
+    writer.end(cut).unwrap();
+    let (answer, attr) = enqueued(reader.end(wants).unwrap())[0];
+    granted(answer);
+    assert_eq!(attr.size, 10);
+    assert_eq!(process.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_timeouts"), "0");
+    assert_eq!(process.value("obdfilter.sheen-OST0000.num_exports"), "3");
 }
 
 /// The client cannot cancel the one lock before it learns that both are granted.
