@@ -332,6 +332,26 @@ fn create_waits_for_osts_that_reconnect_at_once() {
 }
 
 #[test]
+fn mdt_stops_at_once_although_its_osts_are_silent() {
+    with_wide_files(12, async |sim, host| {
+        let servers = [serve(sim, OSSES[0], &[0]).await, serve(sim, OSSES[1], &[1]).await];
+        register(host, 0, &servers[0].nid).await;
+        register(host, 1, &servers[1].nid).await;
+        host.mdt.wait_osts(2).await;
+        assert_eq!(osts_of_new(host, "f").await, [0, 1]);
+        OSSES[..2].iter().for_each(|oss| sim.partition(MDS, *oss));
+        // The MDT waits for the replies to its destroys.
+        host.unlink("f").await.unwrap();
+        host.rt.sleep(Duration::from_secs(1)).await;
+        assert!(servers.iter().all(|server| server.ost.destroyed().is_empty()));
+        let began = host.rt.now();
+        host.mdt.stop().await.unwrap();
+        let took = host.rt.now().since(began);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    });
+}
+
+#[test]
 fn ost_that_moves_takes_objects_at_its_new_address_and_others_stay_connected() {
     with_wide_files(11, async |sim, host| {
         // When OST 0 moves, the MDT numbers the servers of the other two anew.

@@ -189,6 +189,36 @@ fn hard_import_waits_for_its_server_without_a_limit() {
     .unwrap();
 }
 
+/// The pauses grow to half a second, with a random part of at most a quarter.
+#[test]
+fn client_reconnects_in_short_intervals_however_often_it_fails() {
+    let sim = Sim::new(4, SimConfig::default());
+    sim.run(async {
+        let (rt, address) = (sim.rt(2), sim.addr(1, PORT));
+        let mut config = import_config("hard", Some(address));
+        config.params.hard = true;
+        let import: Arc<Import<Mds>> = Import::new(Net::new(rt.clone()), config);
+        let listener = sim.rt(1).listen(address).await.unwrap();
+        let waits = begin_seq(&rt, &import);
+        let mut attempts = Vec::new();
+        // Each connection is closed without an answer.
+        for _ in 0..100 {
+            drop(listener.accept().await.unwrap());
+            attempts.push(rt.now());
+        }
+        let pauses: Vec<u128> = attempts.windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
+        let expected = [50, 100, 200, 400].into_iter().chain(std::iter::repeat(500));
+        for (pause, least) in pauses.iter().zip(expected) {
+            // Packets take up to half a millisecond.
+            assert!((least - 1..least * 5 / 4 + 5).contains(pause), "{pauses:?}");
+        }
+        drop(listener);
+        let _server = server(&sim, &Arc::new(Echo::new(1))).await;
+        assert_eq!(waits.await.unwrap(), Ok(1));
+    })
+    .unwrap();
+}
+
 #[test]
 fn evicted_client_recovers_and_its_request_is_executed_once() {
     let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
