@@ -87,7 +87,7 @@ impl TwoMounts {
     pub fn requests(&self) -> Counts {
         let mut found = self.counters("mdc.{}-*.stats", "[usecs]");
         found.extend(self.counters("osc.{}-*.stats", "[usecs]"));
-        found.extend(self.counters("dom.{}-*.stats", "[usecs]"));
+        found.extend(self.counters("dom.{}-*-dom-*.stats", "[usecs]"));
         // The first line of times is their sum.
         found.retain(|name, _| !name.ends_with("_statfs") && !name.ends_with(" req_waittime"));
         found
