@@ -46,8 +46,8 @@ impl<S: Store> Namespace<S> {
         self.tables.quotas.pools().of(id)
     }
 
-    /// Returns the ids to which a limit of space or files applies, within all targets or a pool:
-    /// those with limits of their own, and those with files to which default limits apply.
+    /// Returns the ids to which a limit of space or files applies, within all targets or a pool.
+    /// These are ids with limits of their own, and ids with files to which default limits apply.
     pub fn limited_ids(&self) -> Vec<Id> {
         self.tables.quotas.limited()
     }

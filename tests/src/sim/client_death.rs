@@ -1,6 +1,6 @@
 //! Deaths of clients around the crash of a server. The server waits for a dead client up to its
-//! limit. Then the others go on, and have lost nothing. What the dead client has synced is there,
-//! and its locks, orphans and objects of lost files are not.
+//! limit. Then the others go on, and have lost nothing. The changes that the dead client has synced
+//! are there, and its locks, orphans and objects of lost files are not.
 
 use std::{future::pending, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Parameters that Lustre's tuning guides set: readahead, statahead, and the type of checksums. Also
-//! the addresses and states of targets, which scripts read.
+//! Parameters that Lustre's tuning guides set: readahead, statahead, and the type of checksums.
+//! Also the addresses and states of targets, which scripts read.
 //!
 //! Each of them has its effect. Lustre's parameters that could have none here are not registered;
 //! docs/lctl.md lists them.

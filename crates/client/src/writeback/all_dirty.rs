@@ -1,8 +1,8 @@
 //! The dirty data of all OSTs of a mount, and its bound.
 //!
 //! `max_dirty_mb` bounds the dirty data of one OST. With many OSTs, the sum of these bounds can
-//! exceed the memory. So the sum of the dirty data has a bound of its own. A write that would exceed
-//! it is not cached: the OST gets it at once, and its writer waits for that OST alone.
+//! exceed the memory. So the sum of the dirty data has a bound of its own. A write that would
+//! exceed it is not cached: the OST gets it at once, and its writer waits for that OST alone.
 //!
 //! Invariant: the sum never exceeds the bound.
 

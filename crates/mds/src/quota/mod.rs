@@ -17,8 +17,8 @@
 //!   that waits there goes on waiting. Answers are at least 1 byte.
 //! * The division counts an allowance before the OST gets it, and no longer only after the OST has
 //!   returned it. So a lost message never lets the allowances exceed a limit.
-//! * An OST that does not answer delays the allowances of others by at most 2 s, and owners of objects
-//!   by at most 30 s.
+//! * An OST that does not answer delays the allowances of others by at most 2 s, and owners of
+//!   objects by at most 30 s.
 
 mod master;
 mod owners;
