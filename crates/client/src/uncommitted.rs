@@ -12,7 +12,11 @@
 //! [`CHANGES_MAX`] the oldest ones are dropped. If one of these is lost, only a sync of everything
 //! reports it. The same holds for lost changes of more than [`LOST_MAX`] inodes.
 
-use std::{collections::BTreeSet, num::NonZeroUsize};
+use std::{
+    collections::BTreeSet,
+    num::NonZeroUsize,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -29,7 +33,11 @@ const LOST_MAX: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 const NAMED_IN_LOG: usize = 8;
 
 /// The changes that may still be lost, and the lost ones.
-pub struct Uncommitted(Mutex<State>);
+pub struct Uncommitted {
+    state: Mutex<State>,
+    /// Whether changes may be recorded, so that most replies without a change need no lock.
+    any: AtomicBool,
+}
 
 struct State {
     /// Incarnation of the server.
@@ -63,7 +71,7 @@ pub struct Transaction {
 impl Uncommitted {
     /// Creates an empty record.
     pub fn new() -> Uncommitted {
-        Uncommitted(Mutex::new(State {
+        let state = State {
             incarnation: 0,
             survived: Outcome::default(),
             changes: BTreeSet::new(),
@@ -71,17 +79,22 @@ impl Uncommitted {
             failed: BTreeSet::new(),
             lost: LruCache::with_hasher(LOST_MAX, FxBuildHasher),
             lost_any: false,
-        }))
+        };
+        Uncommitted { state: Mutex::new(state), any: AtomicBool::new(false) }
     }
 
     /// Records an answered change of these inodes. A reply without a change, such as that of a
     /// sync, tells as well what is committed.
     pub fn changed(&self, transaction: Transaction, inodes: impl Iterator<Item = Fid>) {
         let Transaction { transno, incarnation, committed } = transaction;
-        let mut state = self.0.lock();
+        if transno == 0 && !self.any.load(Relaxed) {
+            return;
+        }
+        let mut state = self.state.lock();
         if transno == 0 {
             if state.incarnation == incarnation {
                 state.forget(committed);
+                self.any.store(!state.changes.is_empty(), Relaxed);
             }
             return;
         }
@@ -105,6 +118,7 @@ impl Uncommitted {
             state.forget(committed);
         }
         state.changes.extend(inodes.map(|inode| (transno, inode)));
+        self.any.store(true, Relaxed);
         while state.changes.len() > CHANGES_MAX {
             state.dropped = state.changes.pop_first().map_or(0, |(transno, _)| transno);
         }
@@ -113,7 +127,7 @@ impl Uncommitted {
     /// Processes the recovery of a server that has forgotten this client. `survived`: the changes
     /// of its earlier lives that it has.
     pub fn restarted(&self, incarnation: u64, survived: Outcome) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.incarnation == 0 || state.incarnation == incarnation {
             return;
         }
@@ -132,7 +146,7 @@ impl Uncommitted {
 
     /// Records that these changes could not be replayed.
     pub fn not_replayed(&self, transnos: &BTreeSet<u64>) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let incarnation = state.incarnation;
         state.failed.extend(transnos.iter().map(|transno| (incarnation, *transno)));
         while state.failed.len() > LOST_MAX.get() {
@@ -150,7 +164,7 @@ impl Uncommitted {
     /// # Errors
     /// EIO: changes of it were lost. Reported once.
     pub fn synced(&self, inode: Fid) -> Result<()> {
-        match self.0.lock().lost.pop(&inode) {
+        match self.state.lock().lost.pop(&inode) {
             Some(()) => Err(Errno::EIO),
             None => Ok(()),
         }
@@ -161,7 +175,7 @@ impl Uncommitted {
     /// # Errors
     /// EIO: changes were lost. Reported once here, and once more by a sync of each inode.
     pub fn synced_all(&self) -> Result<()> {
-        if std::mem::take(&mut self.0.lock().lost_any) { Err(Errno::EIO) } else { Ok(()) }
+        if std::mem::take(&mut self.state.lock().lost_any) { Err(Errno::EIO) } else { Ok(()) }
     }
 }
 
@@ -318,7 +332,7 @@ mod tests {
         for transno in 1..=CHANGES_MAX as u64 / 2 + 1 {
             change(&at, LIFE, transno, 0, u32::try_from(transno).expect("small"));
         }
-        assert_eq!(at.0.lock().changes.len(), CHANGES_MAX);
+        assert_eq!(at.state.lock().changes.len(), CHANGES_MAX);
         at.restarted(LIFE + 1, had(CHANGES_MAX as u64));
         assert_eq!(at.synced_all(), Ok(()));
         for transno in 1..=CHANGES_MAX as u64 / 2 + 1 {

@@ -9,7 +9,7 @@
 //!   ([`Params::public_view`]). It lists neither devices nor NIDs.
 //! * Users cannot delay the control socket: the public one has threads of its own.
 //! * A user occupies at most [`OF_USER_MAX`] of [`SERVED_MAX`] connections. Others are refused with
-//!   EBUSY at once, so no user fills the queue of the socket for the others.
+//!   EBUSY at once. A user with several uids (subordinate ones) can occupy more.
 //! * A connection ends after [`PEER_TIMEOUT`] for the request, and as much for the reply, however
 //!   slowly its peer sends and reads.
 //! * One request is executed at a time. So the requests of all users take at most one processor,
@@ -39,7 +39,7 @@ pub(crate) const SERVED_MAX: usize = 16;
 /// Time limit for a peer to send its request, and to read the reply.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest request, in bytes: a pattern.
-pub(crate) const REQUEST_BYTES_MAX: u64 = 4 << 10;
+pub(crate) const REQUEST_BYTES_MAX: u64 = 512;
 /// Longest reply, in bytes: some 25,000 parameters.
 const REPLY_BYTES_MAX: u64 = 4 << 20;
 /// Mode of a public socket: all users may connect.

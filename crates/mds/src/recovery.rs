@@ -209,8 +209,11 @@ impl Mdt {
 
     /// Drops the clients for which the wait is over.
     fn drop_clients(&self, over: Over) {
-        let dropped = self.recovery.drop_clients(over);
         let mut core = self.core.lock();
+        if self.stopped.load(Relaxed) {
+            return; // the next life waits for them again
+        }
+        let dropped = self.recovery.drop_clients(over);
         for client in &dropped {
             warn!("{}: client {client} did not recover in time; its uncommitted changes are lost", self.name);
             core.ns.drop_client(client);
@@ -226,6 +229,9 @@ impl Mdt {
     /// Deletes the orphans that no client has open.
     fn finish_recovery(&self) {
         let mut core = self.core.lock();
+        if self.stopped.load(Relaxed) {
+            return;
+        }
         match core.ns.finish_recovery() {
             Err(e) if e.is_damage() => self.damaged(&e),
             Err(e) => {
@@ -250,6 +256,9 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
     let mut connected = 0;
     loop {
         mdt.execute_replays().await;
+        if mdt.locks.is_stopping() {
+            return;
+        }
         if mdt.recovery.window.lock().stage() == Stage::Ended {
             break;
         }

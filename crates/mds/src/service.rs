@@ -235,10 +235,12 @@ impl Mdt {
             Request::GetXattr { cred, name, .. } if name.starts_with(quota::QUERY_PREFIX.as_bytes()) => {
                 Box::pin(self.answer_quota(cred, name)).await.map(|reply| Answer::from(reply).into())
             }
-            Request::SetXattr { name, value, .. } if name == quota::XATTR => match self.check_quota_pool(value) {
-                Ok(()) => self.execute(export, origin, &call).await,
-                Err(errno) => Err(errno),
-            },
+            Request::SetXattr { cred, name, value, .. } if name == quota::XATTR => {
+                match self.check_quota_pool(cred, value) {
+                    Ok(()) => self.execute(export, origin, &call).await,
+                    Err(errno) => Err(errno),
+                }
+            }
             Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
             Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
             Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,

@@ -85,14 +85,20 @@ impl PoolQuotas {
                 without_files(files == NewLimits::default())?;
                 let own = space.apply(self.limits(id, pool).0)?;
                 self.edit(id, pool, |record| record.own = Some(own));
+                self.end_grace_without_limit(id, pool);
             }
             Change::UseDefault { id, .. } | Change::Delete { id, .. } => {
                 self.edit(id, pool, |record| record.own = None);
+                self.end_grace_without_limit(id, pool);
             }
             Change::Default { kind, space, files, .. } => {
                 without_files(files == NewLimits::default())?;
                 let default = space.apply(self.default_of(kind, pool))?;
                 self.edit_kind(kind, pool, |record| record.default = default);
+                let ids = self.ids.keys().filter(|(id, of)| id.kind == kind && *of == pool);
+                for (id, _) in ids.copied().collect::<Vec<_>>() {
+                    self.end_grace_without_limit(id, pool);
+                }
             }
             Change::Grace { kind, space, files, .. } => {
                 without_files(files.is_none())?;
@@ -100,6 +106,13 @@ impl PoolQuotas {
             }
         }
         Ok(())
+    }
+
+    /// Ends the grace time of an id that has no soft limit. A later limit begins a new one.
+    fn end_grace_without_limit(&mut self, id: Id, pool: PoolName) {
+        if self.limits(id, pool).0.soft == 0 {
+            self.set_since(id, pool, None);
+        }
     }
 
     fn edit(&mut self, id: Id, pool: PoolName, change: impl FnOnce(&mut PoolIdRecord)) {
@@ -303,6 +316,24 @@ mod tests {
     }
 
     #[test]
+    fn grace_time_within_a_pool_ends_with_its_soft_limit() {
+        let soft = |soft| NewLimits { soft: Some(soft), hard: None };
+        let files = NewLimits::default();
+        let (a, mut pools) = (pool("a"), PoolQuotas::default());
+        let own = |soft_limit| Change::Limits { id: ID, pool: None, space: soft(soft_limit), files };
+        let default = |soft_limit| Change::Default { kind: Kind::User, pool: None, space: soft(soft_limit), files };
+        let steps: [[Change; 2]; 3] =
+            [[own(5), own(0)], [own(5), Change::Delete { id: ID, pool: None }], [default(5), default(0)]];
+        for [set, removed] in steps {
+            pools.change(a, set).unwrap();
+            assert!(pools.set_since(ID, a, Some(Time::default())));
+            pools.change(a, removed).unwrap();
+            assert_eq!(pools.since(ID, a), None, "{removed:?}");
+            pools.change(a, Change::UseDefault { id: ID, pool: None }).unwrap();
+        }
+    }
+
+    #[test]
     fn records_without_content_are_removed_from_the_store() {
         let mut pools = PoolQuotas::default();
         limit(&mut pools, ID, "a", 7);
@@ -312,7 +343,7 @@ mod tests {
         let written = pools.take_changes().unwrap();
         assert!(written.len() == 2 && written.iter().all(|(_, value)| value.is_some()), "{written:?}");
         pools.change(pool("a"), Change::UseDefault { id: ID, pool: None }).unwrap();
-        assert!(pools.set_since(ID, pool("a"), None));
+        assert_eq!(pools.since(ID, pool("a")), None, "there is no soft limit");
         default(&mut pools, "a", 0);
         let removed: [RawChange; 2] =
             [(key::pool_quota(ID, pool("a")), None), (key::pool_defaults(Kind::User, pool("a")), None)];

@@ -226,14 +226,20 @@ impl Quotas {
                 let (old, _) = self.setting(id);
                 let own = Setting { space: space.apply(old.space)?, files: files.apply(old.files)? };
                 self.edit(id, |record| record.own = Some(own));
+                self.end_space_grace_without_limit(id);
             }
             Change::UseDefault { id, .. } | Change::Delete { id, .. } => {
                 self.edit(id, |record| record.own = None);
+                self.end_space_grace_without_limit(id);
             }
             Change::Default { kind, space, files, .. } => {
                 let old = self.default_of(kind);
                 let default = Setting { space: space.apply(old.space)?, files: files.apply(old.files)? };
                 self.edit_kind(kind, |record| record.default = default);
+                let exceeding =
+                    |(id, state): (&Id, &State)| (id.kind == kind && state.record.space_since.is_some()).then_some(*id);
+                let exceeding: Vec<Id> = self.ids.iter().filter_map(exceeding).collect();
+                exceeding.into_iter().for_each(|id| self.end_space_grace_without_limit(id));
             }
             Change::Grace { kind, space, files, .. } => self.edit_kind(kind, |KindRecord { grace, .. }| {
                 grace.space = space.unwrap_or(grace.space);
@@ -244,6 +250,14 @@ impl Quotas {
         self.limits_files = self.has_limits_of_files();
         self.watch_all(now, had_limits || self.limits_files);
         Ok(())
+    }
+
+    /// Ends the grace time for space of an id that has no soft limit. A later limit begins a new
+    /// one.
+    fn end_space_grace_without_limit(&mut self, id: Id) {
+        if self.setting(id).0.space.soft == 0 {
+            self.edit(id, |record| record.space_since = None);
+        }
     }
 
     /// Begins or ends the grace times of all ids after a change of limits.

@@ -248,7 +248,8 @@ impl Params {
     /// As [`Params::list`].
     pub fn list_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Node>, ParamError> {
         let (scope, pattern) = (self.scope(fsname), Glob::of_params(pattern));
-        let params = self.inner.params.read();
+        // No lock is held meanwhile, because matching a long pattern takes time.
+        let params = self.all();
         let mut nodes = BTreeMap::new();
         for (name, param) in params.iter().filter(|(name, _)| scope.has(name)) {
             let ends = name.match_indices('/').map(|(at, _)| (at, true)).chain([(name.len(), false)]);
@@ -340,10 +341,9 @@ impl Params {
     ) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
         let scope = self.scope(fsname);
         let patterns: Vec<Glob> = patterns.iter().map(|pattern| Glob::of_params(pattern.as_ref())).collect();
-        let params = self.inner.params.read();
-        let is_meant = |name: &str| patterns.iter().any(|pattern| pattern.matches(name)) && scope.has(name);
-        let matching = params.iter().filter(|(name, _)| is_meant(name));
-        let found: Vec<_> = matching.map(|(name, param)| (name.clone(), param.clone())).collect();
+        // No lock is held meanwhile, because matching a long pattern takes time.
+        let mut found = self.all();
+        found.retain(|(name, _)| scope.has(name) && patterns.iter().any(|pattern| pattern.matches(name)));
         if found.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(found) }
     }
 }

@@ -11,6 +11,8 @@ use sheen_params::{Buckets, Histogram, Sample, Spread};
 use sheen_rt::Instant;
 use sheen_wire::Time;
 
+/// Accuracy of the instant of the last reply, in nanoseconds: a millisecond.
+const REPLIED_STEP_NS: u64 = 1_000_000;
 /// Kinds of requests that are counted. A protocol has some 30.
 const OPS_MAX: usize = 64;
 
@@ -134,7 +136,12 @@ impl Stats {
 
     /// Records that the server replied at this instant.
     pub(crate) fn replied(&self, now: Instant) {
-        self.replied_ns.store(now.as_nanos().max(1), Relaxed);
+        // It is shown in seconds, and a load is cheaper than a store.
+        let now = now.as_nanos().max(1);
+        let last = self.replied_ns.load(Relaxed);
+        if last == 0 || now.saturating_sub(last) > REPLIED_STEP_NS {
+            self.replied_ns.store(now, Relaxed);
+        }
     }
 
     /// Records that a request is sent. `active`: the requests under way, itself included.

@@ -85,7 +85,8 @@ impl Rt {
         }
     }
 
-    /// Returns the size of the host's memory, in bytes.
+    /// Returns the size of the memory that this process may use, in bytes: the host's, or the limit
+    /// of its control group, if that is less.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
             Inner::Real(_) => real::memory_bytes(),

@@ -69,6 +69,8 @@ struct Log {
     answered: usize,
     /// Number of the last change that was synced.
     synced: usize,
+    /// A sync of the program has reported the loss.
+    has_reported: bool,
     /// The client begins no further change, and its last one may fail.
     is_stopped: bool,
 }
@@ -79,7 +81,14 @@ fn one_of(rng: &mut Rng, names: &[&'static str]) -> &'static str {
 
 impl Log {
     fn new() -> Log {
-        Log { states: vec![Names::new()], files: Vec::new(), answered: 0, synced: 0, is_stopped: false }
+        Log {
+            states: vec![Names::new()],
+            files: Vec::new(),
+            answered: 0,
+            synced: 0,
+            has_reported: false,
+            is_stopped: false,
+        }
     }
 
     fn names(&self) -> &Names {
@@ -157,6 +166,7 @@ async fn program(member: Arc<Member>, watched: Fid, log: Arc<Mutex<Log>>, mut rn
             let synced = member.client.syncfs().await;
             let mut log = locked(&log);
             if log.is_stopped {
+                log.has_reported = synced.is_err();
                 return;
             }
             assert_eq!(synced, Ok(()));
@@ -209,7 +219,8 @@ async fn check_complete(member: &Member, log: &Log, other: &Client) {
 }
 
 /// Checks what the lost client reports. `last`: the number of its last change that the MDT has.
-async fn check_reports(client: &Client, log: &Log, last: usize) {
+/// `has_reported`: a sync of the program has reported the loss.
+async fn check_reports(client: &Client, log: &Log, last: usize, has_reported: bool) {
     for (n, file) in log.files.iter().enumerate() {
         if file.changed.max(file.moved) > log.answered {
             continue; // It was executed later, or not.
@@ -229,7 +240,8 @@ async fn check_reports(client: &Client, log: &Log, last: usize) {
         assert!(!exists || again == Ok(()), "file {n}: a loss is reported once, not {again:?}");
     }
     let synced = client.syncfs().await;
-    assert!(last >= log.answered || synced == Err(Errno::EIO), "{} changes are lost", log.answered - last);
+    let is_reported = has_reported || synced == Err(Errno::EIO);
+    assert!(last >= log.answered || is_reported, "{} changes are lost", log.answered - last);
     assert_eq!(client.syncfs().await, Ok(()), "once");
 }
 
@@ -257,13 +269,13 @@ pub fn lost_under_load(seed: u64, log: usize) -> Trace {
         for program in programs {
             program.await.expect("clients do not crash");
         }
-        assert_eq!(node.lost_clients(), 1, "only the client that is not there");
-        nodes.push(node);
         let (lost, other) = (&members[LOST], &members[LOST + 1].client);
         for (n, member) in members.iter().enumerate().filter(|(n, _)| *n != LOST) {
             let log = locked(&logs[n]).clone();
             check_complete(member, &log, &members[CLIENTS.len() - n].client).await;
         }
+        assert_eq!(node.lost_clients(), 1, "only the client that is not there");
+        nodes.push(node);
         let log = locked(&logs[LOST]).clone();
         let found = listing(other, lost.dir).await;
         let last = log.states.iter().rposition(|names| modes(names) == found);
@@ -272,6 +284,7 @@ pub fn lost_under_load(seed: u64, log: usize) -> Trace {
         locked(&logs[LOST]).is_stopped = true;
         world.heal(CLIENTS[LOST], MDS);
         lost_program.await.expect("clients do not crash");
-        check_reports(&lost.client, &log, last).await;
+        let has_reported = locked(&logs[LOST]).has_reported;
+        check_reports(&lost.client, &log, last, has_reported).await;
     })
 }

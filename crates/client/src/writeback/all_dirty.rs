@@ -29,6 +29,9 @@ impl AllDirty {
     /// Adds bytes that are about to become dirty. Returns `false`, and adds nothing, if the sum
     /// would exceed the bound.
     pub fn add(&self, bytes: u64) -> bool {
+        if bytes == 0 {
+            return true; // an overwrite of dirty data
+        }
         let added = |sum: u64| sum.checked_add(bytes).filter(|sum| *sum <= self.max);
         self.bytes.fetch_update(Relaxed, Relaxed, added).is_ok()
     }

@@ -164,17 +164,20 @@ async fn answer(mdt: &Mdt, osp: &Osp, wants: &[QuotaWant]) -> Result<(), Request
 async fn grant(mdt: &Mdt, osp: &Osp, wants: &[QuotaWant]) -> Result<(), RequestError> {
     let _order = osp.quota.allowing.lock().await;
     let (now, at, osts) = (mdt.rt.wall(), mdt.rt.now(), mdt.quota_targets().len() as u64);
-    let (mut allowed, mut exceeded) = (Vec::with_capacity(wants.len()), Vec::new());
+    let (mut allowed, mut complying, mut exceeded) = (Vec::with_capacity(wants.len()), Vec::new(), Vec::new());
     mdt.quotas.divide(|division| {
         for want in wants {
             let answer = division.allow(osp.index, want, osts, now, at);
             // 0 is no answer: the OST asks again.
             let bytes = |answer: &Allowed| if answer.again { 0 } else { answer.bytes.max(1) };
             allowed.push((want.id, answer.as_ref().map(bytes)));
-            exceeded.extend(answer.into_iter().flat_map(|answer| answer.exceeds_soft).map(|scope| (want.id, scope)));
+            if let Some(answer) = answer {
+                complying.extend(answer.complies.into_iter().map(|scope| (want.id, scope)));
+                exceeded.extend(answer.exceeds_soft.into_iter().map(|scope| (want.id, scope)));
+            }
         }
     });
-    mdt.exceed_soft(&exceeded);
+    mdt.note_soft_limits(&complying, &exceeded);
     let used = allow(mdt, osp, allowed, false).await?;
     mdt.quotas.divide(|division| {
         wants.iter().zip(used).for_each(|(want, used)| division.set_used(want.id, osp.index, used));
@@ -208,19 +211,25 @@ fn have_reported(mdt: &Mdt) -> bool {
 }
 
 impl Mdt {
-    /// Records that ids exceed their soft limits of space from now on.
-    fn exceed_soft(&self, limits: &[(Id, Scope)]) {
-        if limits.is_empty() {
+    /// Records that ids comply with soft limits of space again, or exceed them from now on. A limit
+    /// that was removed meanwhile is not exceeded.
+    fn note_soft_limits(&self, complying: &[(Id, Scope)], exceeded: &[(Id, Scope)]) {
+        if complying.is_empty() && exceeded.is_empty() {
             return;
         }
         let now = self.rt.wall();
         let mut core = self.core.lock();
-        for (id, scope) in limits {
-            if core.ns.space_since(*id, *scope).is_none() {
+        for (id, scope) in complying {
+            core.ns.set_space_since(*id, *scope, None);
+        }
+        for (id, scope) in exceeded {
+            let has_limit = core.ns.quota_setting(*id, *scope).0.space.soft > 0;
+            if has_limit && core.ns.space_since(*id, *scope).is_none() {
                 core.ns.set_space_since(*id, *scope, Some(now));
             }
         }
-        self.quotas.set_rules(limits.iter().map(|(id, _)| (*id, rules(&core, *id))).collect());
+        let ids = complying.iter().chain(exceeded).map(|(id, _)| (*id, rules(&core, *id)));
+        self.quotas.set_rules(ids.collect());
         self.wake_committer(&core);
     }
 }

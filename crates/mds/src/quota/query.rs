@@ -9,7 +9,7 @@ use sheen_layout::MDT_OST;
 use sheen_wire::mds::Reply;
 use sheen_wire::ost::QuotaUse;
 use sheen_wire::quota::{ALL_MAX, Answer, Change, Id, Kind, Query, Report, TargetReport, Usage};
-use sheen_wire::{Cred, Errno, FileKind, Result};
+use sheen_wire::{Cred, Errno, FileKind, PoolName, Result};
 
 use super::rules::{all, rules};
 use crate::mdt::Mdt;
@@ -116,11 +116,22 @@ impl Mdt {
         Ok(Reply::Bytes(answer.encode()?.into()))
     }
 
-    /// Returns the targets in a scope. ENOENT: there is no such pool.
+    /// Returns the OSTs of a pool.
+    ///
+    /// # Errors
+    /// ENOENT: there is no such pool. EAGAIN: the MGS has not reported the pools yet.
+    fn pool_members(&self, pool: PoolName) -> Result<BTreeSet<u32>> {
+        if self.osts.known() { self.quotas.members(pool) } else { Err(Errno::EAGAIN) }
+    }
+
+    /// Returns the targets in a scope.
+    ///
+    /// # Errors
+    /// As [`Mdt::pool_members`].
     fn targets_in(&self, scope: Scope) -> Result<Vec<Arc<Osp>>> {
         let mut osps = self.quota_targets();
         if let Some(pool) = scope {
-            let members = self.quotas.members(pool)?;
+            let members = self.pool_members(pool)?;
             osps.retain(|osp| members.contains(&osp.index));
         }
         Ok(osps)
@@ -129,12 +140,12 @@ impl Mdt {
     /// Checks whether the pool of a change of quotas exists.
     ///
     /// # Errors
-    /// ENOENT: it does not.
-    pub(crate) fn check_quota_pool(&self, change: &[u8]) -> Result<()> {
-        // The namespace refuses a value that is no change.
-        let Ok(change) = Change::decode(change) else { return Ok(()) };
+    /// As [`Mdt::pool_members`].
+    pub(crate) fn check_quota_pool(&self, cred: &Cred, change: &[u8]) -> Result<()> {
+        // The namespace refuses others than the superuser, and a value that is no change.
+        let Some(change) = Change::decode(change).ok().filter(|_| cred.uid == 0) else { return Ok(()) };
         match change.pool() {
-            Some(pool) if !change.removes() => self.quotas.members(pool).map(drop),
+            Some(pool) if !change.removes() => self.pool_members(pool).map(drop),
             _ => Ok(()),
         }
     }
@@ -155,7 +166,8 @@ impl Mdt {
     /// Records the use of an id in the division.
     fn note_uses(&self, id: Id, uses: &[TargetUse]) {
         self.quotas.divide(|division| {
-            for TargetUse { osp, used, .. } in uses {
+            // A target that still counts has more than it says.
+            for TargetUse { osp, used, .. } in uses.iter().filter(|target| target.complete) {
                 used.iter().for_each(|used| division.set_used(id, osp.index, used.bytes));
             }
         });

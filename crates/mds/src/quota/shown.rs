@@ -4,6 +4,7 @@
 use std::iter;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use sheen_params::Param;
 use sheen_params::quotas::{IDS_MAX, LimitsRow, UsageRow, accounting_text, limits_text};
 use sheen_wire::quota::{Id, Kind};
@@ -19,6 +20,8 @@ const KINDS: [(Kind, &str, &str); 3] =
     [(Kind::User, "user", "usr"), (Kind::Group, "group", "grp"), (Kind::Project, "project", "prj")];
 /// Stands for all targets in names. A pool of this name has no parameters.
 const NO_POOL: &str = "0x0";
+/// Limits that are read while the division is locked once.
+const LINES_AT_ONCE: usize = 64;
 /// Unit of limits of space: KiB.
 const KIB: u64 = 1024;
 
@@ -84,10 +87,13 @@ fn limits_of_space(mdt: &Mdt, kind: Kind, short: &str, scope: Scope) -> String {
         granted: allowed.max(used).div_ceil(KIB),
         time: end(rule.since, rule.grace),
     };
-    let rows: Vec<LimitsRow> = mdt.quotas.divide(|division| {
-        let lines = division.lines().filter(|line| line.id.kind == kind && line.scope == scope);
-        lines.map(row).take(IDS_MAX).collect()
-    });
+    let (mut rows, mut next) = (Vec::new(), Some(0));
+    while let Some(first) = next.filter(|_| rows.len() < IDS_MAX) {
+        let lines = mdt.quotas.divide(|division| division.lines_of(Id { kind, id: first }, scope, LINES_AT_ONCE));
+        let last = lines.last().filter(|_| lines.len() == LINES_AT_ONCE);
+        next = last.and_then(|line| line.id.id.checked_add(1));
+        rows.extend(lines.into_iter().map(row));
+    }
     limits_text("dt", short, iter::once(grace_row(grace)).chain(rows))
 }
 
@@ -100,6 +106,7 @@ fn limits_of_files(mdt: &Mdt, kind: Kind, short: &str) -> String {
             let (granted, time) = (core.ns.files_used(id), end(core.ns.files_grace(id), grace));
             rows.push(LimitsRow { id: id.id, hard: limits.hard, soft: limits.soft, granted, time });
         }
+        rows.len() <= IDS_MAX
     });
     limits_text("md", short, rows)
 }
@@ -113,6 +120,7 @@ fn accounting(mdt: &Mdt, kind: Kind, short: &str) -> String {
         if inodes > 0 {
             rows.push(UsageRow { id: id.id, inodes, kbytes: 0 });
         }
+        rows.len() < IDS_MAX
     });
     accounting_text(short, rows)
 }
@@ -136,14 +144,17 @@ fn end(since: Option<Time>, grace: u64) -> u64 {
     since.map_or(0, |since| u64::try_from(since.sec).unwrap_or(0).saturating_add(grace))
 }
 
-/// Calls `f` with the ids that have files or limits of their own. The MDT executes requests between
-/// them.
-fn for_each_id(mdt: &Mdt, kind: Kind, mut f: impl FnMut(&Core, Id)) {
+/// Calls `f` with the ids that have files or limits of their own, until it returns false. The MDT
+/// executes requests between them.
+fn for_each_id(mdt: &Mdt, kind: Kind, mut f: impl FnMut(&Core, Id) -> bool) {
     let mut next = Some(0);
     while let Some(first) = next {
         let core = mdt.core.lock();
         let ids = core.ns.quota_ids(kind, None, first, IDS_AT_ONCE);
-        ids.iter().for_each(|id| f(&core, Id { kind, id: *id }));
+        if !ids.iter().all(|id| f(&core, Id { kind, id: *id })) {
+            return;
+        }
         next = ids.last().filter(|_| ids.len() == IDS_AT_ONCE).and_then(|last| last.checked_add(1));
+        MutexGuard::unlock_fair(core); // requests wait for it
     }
 }

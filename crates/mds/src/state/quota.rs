@@ -171,6 +171,24 @@ impl Entry {
         parts.fold(0_u64, |sum, (_, part)| sum.saturating_add(number(part)))
     }
 
+    /// Ends the grace times of those limits that the shares of all OSTs no longer exceed. Returns
+    /// their scopes. `used`: the bytes in use on the OST of these budgets.
+    fn end_grace_times(&mut self, budgets: &mut [Budget], used: u64) -> Vec<Scope> {
+        let is_over = |budget: &&mut Budget| {
+            let soft = budget.rule.limits.soft;
+            budget.rule.since.is_some() && soft > 0 && budget.others.saturating_add(used) <= soft
+        };
+        let mut ended = Vec::new();
+        for budget in budgets.iter_mut().filter(is_over) {
+            budget.rule.since = None;
+            if let Some(limit) = self.limits.get_mut(&budget.scope) {
+                limit.rule.since = None;
+            }
+            ended.push(budget.scope);
+        }
+        ended
+    }
+
     /// Returns the limits that apply on an OST.
     fn budgets(&self, ost: u32, pools: &Pools) -> Vec<Budget> {
         let applying = self.limits.iter().filter(|(scope, _)| pools.contain(**scope, ost));
@@ -194,6 +212,8 @@ impl Entry {
 pub(crate) struct Allowed {
     /// The new allowance.
     pub bytes: u64,
+    /// The id no longer exceeds the soft limits of these scopes: their grace times end.
+    pub complies: Vec<Scope>,
     /// The id exceeds the soft limits of these scopes from now on.
     pub exceeds_soft: Vec<Scope>,
     /// It is too little, and other OSTs have bytes again that they do not use: the OST is to ask
@@ -361,7 +381,8 @@ impl Division {
     /// number of all targets. `None`: the id has no limit on this OST.
     pub fn allow(&mut self, ost: u32, want: &QuotaWant, osts: u64, now: Time, at: Instant) -> Option<Allowed> {
         let entry = self.entries.get_mut(&want.id)?;
-        let budgets = entry.budgets(ost, &self.pools);
+        let mut budgets = entry.budgets(ost, &self.pools);
+        let complies = entry.end_grace_times(&mut budgets, want.used);
         let waits = want.wanted > 0;
         let needed = want.used.saturating_add(want.wanted);
         let free_of = |budget: &Budget| budget.free(needed, waits, now);
@@ -394,7 +415,7 @@ impl Division {
         let exceeds =
             |budget: &&Budget| budget.rule.ceiling().is_some_and(|soft| needed.min(bytes) > budget.left(soft));
         let exceeds_soft = budgets.iter().filter(exceeds).map(|budget| budget.scope).collect();
-        Some(Allowed { bytes, exceeds_soft, again })
+        Some(Allowed { bytes, complies, exceeds_soft, again })
     }
 
     /// Returns whether one of the ids is near a limit, and those of them whose use should be
@@ -405,7 +426,11 @@ impl Division {
         for id in ids {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             let pools = &self.pools;
-            let counts = |scope: Scope| osts.is_empty() || osts.iter().any(|ost| pools.contain(scope, *ost));
+            let exists =
+                |scope: Scope| scope.is_none_or(|pool| pools.0.get(&pool).is_some_and(|osts| !osts.is_empty()));
+            let counts = |scope: Scope| {
+                if osts.is_empty() { exists(scope) } else { osts.iter().any(|ost| pools.contain(scope, *ost)) }
+            };
             let is_near = |(scope, limit): (&Scope, &Limit)| {
                 let bytes = near.each.saturating_mul(pools.count(*scope, near.all));
                 let left = limit.rule.bound(near.now).saturating_sub(entry.used(*scope, pools));
@@ -423,17 +448,28 @@ impl Division {
         (is_tight, stale)
     }
 
-    /// Returns all limits, as the parameters show them.
+    /// Returns all limits, as the parameter `quota` shows them.
     pub fn lines(&self) -> impl Iterator<Item = Line> {
         self.entries.iter().flat_map(move |(id, entry)| {
-            entry.limits.iter().map(move |(scope, limit)| Line {
-                id: *id,
-                scope: *scope,
-                rule: limit.rule,
-                used: entry.used(*scope, &self.pools),
-                allowed: entry.sum(*scope, &self.pools, |part| part.allow),
-            })
+            entry.limits.iter().map(move |(scope, limit)| self.line(*id, *scope, entry, limit))
         })
+    }
+
+    /// Returns up to `max` limits within a scope, of ids from `first` on of the same kind.
+    pub fn lines_of(&self, first: Id, scope: Scope, max: usize) -> Vec<Line> {
+        let of_kind = self.entries.range(first..).take_while(|(id, _)| id.kind == first.kind);
+        let limits = of_kind.filter_map(|(id, entry)| Some((*id, entry, entry.limits.get(&scope)?)));
+        limits.take(max).map(|(id, entry, limit)| self.line(id, scope, entry, limit)).collect()
+    }
+
+    fn line(&self, id: Id, scope: Scope, entry: &Entry, limit: &Limit) -> Line {
+        Line {
+            id,
+            scope,
+            rule: limit.rule,
+            used: entry.used(scope, &self.pools),
+            allowed: entry.sum(scope, &self.pools, |part| part.allow),
+        }
     }
 }
 

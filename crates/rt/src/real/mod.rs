@@ -164,10 +164,20 @@ impl Real {
     }
 }
 
-/// Returns the size of this machine's memory, in bytes.
+/// Returns the size of the memory that this process may use, in bytes: the machine's, or the limit
+/// of its control group (version 2), if that is less.
 pub(crate) fn memory_bytes() -> u64 {
     let info = sysinfo();
-    info.totalram.saturating_mul(info.mem_unit.into())
+    let all = info.totalram.saturating_mul(info.mem_unit.into());
+    group_limit().map_or(all, |limit| limit.min(all))
+}
+
+/// Returns the limit of memory of this process's control group, in bytes. `None`: it has none.
+/// Limits of the groups around it do not count.
+fn group_limit() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    std::fs::read_to_string(format!("/sys/fs/cgroup{own}/memory.max")).ok()?.trim().parse().ok()
 }
 
 /// Returns a hash of the kernel's boot id, or `None` if it cannot be read.

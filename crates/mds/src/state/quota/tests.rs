@@ -48,7 +48,7 @@ fn returners(division: &Division, ost: u32, want: QuotaWant) -> Vec<u32> {
 fn allowance_is_what_is_needed_and_a_chunk() {
     let mut division = division(rule(0, 64 * GIB), 4);
     let got = allow(&mut division, 1, want(5 * MIB, 3 * MIB), 4);
-    assert_eq!(got, Allowed { bytes: 8 * MIB + GIB, exceeds_soft: vec![], again: false });
+    assert_eq!(got, Allowed { bytes: 8 * MIB + GIB, complies: vec![], exceeds_soft: vec![], again: false });
     assert_eq!(division.allowance(ID, 1), Some(8 * MIB + GIB));
     assert_eq!((division.allowance(ID, 2), division.allowance(ID, 9)), (Some(0), None));
 }
@@ -101,7 +101,7 @@ fn repeated_wants_after_a_refusal_do_not_ask_the_others_at_once() {
 fn soft_limit_acts_as_a_hard_one_after_the_grace_time() {
     let mut division = division(rule(10 * MIB, 100 * MIB), 1);
     let got = allow(&mut division, 0, want(0, 9 * MIB), 1);
-    let wanted = Allowed { bytes: 10 * MIB, exceeds_soft: vec![], again: false };
+    let wanted = Allowed { bytes: 10 * MIB, complies: vec![], exceeds_soft: vec![], again: false };
     assert_eq!(got, wanted, "not beyond the soft limit without need");
     let got = allow(&mut division, 0, want(10 * MIB, MIB), 1);
     assert!(got.exceeds_soft == [None] && got.bytes >= 11 * MIB);
@@ -111,6 +111,19 @@ fn soft_limit_acts_as_a_hard_one_after_the_grace_time() {
     let got = at(&mut division, 99);
     assert!(got.bytes >= 12 * MIB && got.exceeds_soft.is_empty(), "known already");
     assert_eq!(at(&mut division, 100).bytes, 10 * MIB);
+}
+
+#[test]
+fn grace_time_ends_when_the_use_complies_with_the_soft_limit() {
+    let exceeded = Rule { since: Some(time(0)), ..rule(10 * MIB, 100 * MIB) };
+    let mut division = division(exceeded, 2);
+    let late =
+        |division: &mut Division, used| division.allow(0, &want(used, MIB), 2, time(500), Instant::ZERO).unwrap();
+    assert_eq!(late(&mut division, 11 * MIB).bytes, 10 * MIB, "the grace time is over");
+    let got = late(&mut division, MIB);
+    assert_eq!((got.complies, got.exceeds_soft), (vec![None], vec![]), "files were deleted");
+    let got = late(&mut division, 10 * MIB);
+    assert!(got.bytes >= 11 * MIB && got.exceeds_soft == [None], "a new grace time begins");
 }
 
 #[test]
