@@ -3,8 +3,8 @@
 //! * The attribute's value is a [`Change`] of limits, defaults or grace times. Only the superuser
 //!   sets it (EPERM), on the root directory (EOPNOTSUPP). EINVAL for a value that is no change, for
 //!   a soft limit above the hard one, for the id 0, and for a removal. EINVAL also for a limit of
-//!   files within a pool. The service has checked that the pool exists. It cannot be read (ENODATA): the
-//!   service answers queries. Sets ctime of the root directory.
+//!   files within a pool. The service has checked that the pool exists. It cannot be read
+//!   (ENODATA): the service answers queries. Sets ctime of the root directory.
 //! * Limits that a change leaves as they are stay those that apply to the id, own or default. From
 //!   then on they are its own.
 //! * A creation returns EDQUOT if its user, group or project would exceed a limit of files. That is
