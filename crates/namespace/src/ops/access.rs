@@ -10,6 +10,7 @@ use sheen_wire::{self as wire, Cred, Errno, Fid, fid::ROOT, mds::Reply, nodemap:
 use crate::{
     ClientId, Namespace, Store,
     access::{self, EXEC, READ, WRITE},
+    interface::Permitted,
     record::Inode,
 };
 
@@ -36,6 +37,12 @@ impl<'a> Reach<'a> {
 }
 
 impl<S: Store> Namespace<S> {
+    /// Checks that the caller may make a change that a parameter of the MDT permits to some users.
+    /// A replayed change was permitted before.
+    pub(crate) fn check_permitted(&self, users: Permitted, cred: &Cred) -> wire::Result<()> {
+        if self.replaying.is_some() || users.has(cred)? { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
     pub(crate) fn access(&mut self, cred: &Cred, fid: Fid, mask: u32) -> wire::Result<Reply> {
         let inode = self.live(fid)?;
         if mask & !7 != 0 {

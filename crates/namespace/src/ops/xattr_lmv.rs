@@ -92,7 +92,7 @@ impl<S: Store> Namespace<S> {
         if lmv::magic_of(value)? == lmv::MAGIC_V1 {
             return Ok(());
         }
-        self.check_striper(cx, cred)?;
+        self.check_permitted(cx.env.directory_stripers(), cred)?;
         let ask = LmvUser::decode(value)?;
         ask.check(&[self.config.mdt_index])?;
         if inode.entries > 0 {
@@ -102,13 +102,6 @@ impl<S: Store> Namespace<S> {
         let layout = self.layout_for(&ask, fid);
         self.put_stored(cx, fid, LMV, layout.as_deref())?;
         self.put_stored(cx, fid, DMV, None)
-    }
-
-    /// Checks that the caller may request layouts of directories.
-    fn check_striper(&self, cx: &Cx, cred: &Cred) -> wire::Result<()> {
-        // A replayed change was permitted then.
-        let may = self.replaying.is_some() || cx.env.directory_stripers().has(cred)?;
-        if may { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// Sets the default. The caller has checked the owner.
@@ -124,7 +117,7 @@ impl<S: Store> Namespace<S> {
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        self.check_striper(cx, cred)?;
+        self.check_permitted(cx.env.directory_stripers(), cred)?;
         let Some(value) = value else { return self.set_plain(cx, fid, DMV, None, flags) };
         let default = LmvUser::decode(value)?;
         default.check_default(&[self.config.mdt_index])?;

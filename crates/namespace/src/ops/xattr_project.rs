@@ -40,9 +40,8 @@ impl<S: Store> Namespace<S> {
         value: Option<&[u8]>,
     ) -> wire::Result<()> {
         let project = Project::decode(value.ok_or(Errno::EINVAL)?)?;
-        // A replayed change was permitted then.
-        if project != inode.project && self.replaying.is_none() && !cx.env.project_changers().has(cred)? {
-            return Err(Errno::EPERM);
+        if project != inode.project {
+            self.check_permitted(cx.env.project_changers(), cred)?;
         }
         self.edit(fid, |i| {
             i.project = project;
