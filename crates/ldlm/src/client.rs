@@ -323,6 +323,13 @@ impl Locks {
         }
     }
 
+    /// Ends a request like [`Locks::failed`] if a blocking callback came before its reply.
+    pub fn fail_if_asked(&mut self, cookie: Cookie, actions: &mut Vec<Action>) {
+        if self.find(cookie).is_some_and(|n| self.locks[n].asked) {
+            self.failed(cookie, actions);
+        }
+    }
+
     /// Drops a reference.
     pub fn release(&mut self, now: Instant, cookie: Cookie, actions: &mut Vec<Action>) {
         let Some(n) = self.find(cookie) else { return };

@@ -13,14 +13,13 @@ use crate::{failure::Failure, mdc::MdtReply};
 pub struct Change<'a> {
     cache: &'a Cache,
     begun: Option<Begun>,
-    data: bool,
 }
 
 impl Cache {
     /// Begins a change of these inodes. `data`: the change affects only the data in their objects.
     pub fn change(&self, fids: &[Fid], data: bool) -> Change<'_> {
-        let begun = self.meta.lock().begin(fids);
-        Change { cache: self, begun: Some(begun), data }
+        let begun = self.meta.lock().begin(fids, data);
+        Change { cache: self, begun: Some(begun) }
     }
 
     /// Begins a change that adds a name to a directory. `also`: the existing inode that gets the
@@ -76,7 +75,7 @@ impl Change<'_> {
 
     fn ended(mut self, error: Option<Errno>, also: &[Fid]) -> Option<Token> {
         let begun = self.begun.take()?;
-        let token = self.cache.meta.lock().end(&begun, self.data, also);
+        let token = self.cache.meta.lock().end(&begun, also);
         if matches!(error, Some(Errno::ETIMEDOUT | Errno::ESHUTDOWN)) {
             self.cache.unsure();
         }
@@ -87,7 +86,7 @@ impl Change<'_> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
-            self.cache.meta.lock().end(&begun, self.data, &[]);
+            self.cache.meta.lock().end(&begun, &[]);
             self.cache.unsure();
         }
     }

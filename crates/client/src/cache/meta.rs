@@ -14,7 +14,8 @@
 //! the change. So a change ([`Meta::begin`], [`Meta::end`]) drops what it changed before it
 //! returns. A reply is not cached if a change ended after the request was sent, because the reply
 //! may predate the change ([`Token`]). The ends of changes are counted in shards, by hash of the
-//! FID. A collision costs one request.
+//! FID. A collision costs one request. While a change is in progress, another client may have seen
+//! its result already. So the cache does not return what the change may affect.
 //!
 //! **New directories**: the client knows every name in a directory that it created, as long as it
 //! holds the directory's lock. These are the names that it added itself, each noted before the
@@ -138,6 +139,8 @@ pub struct Known {
 struct Changing {
     /// Changes in progress.
     now: u32,
+    /// Those of them that affect more than the data in objects.
+    attrs: u32,
     /// Changes begun since the entry was created.
     begun: u64,
 }
@@ -157,6 +160,8 @@ pub struct Begun {
     seq: u64,
     /// Whether no other change of these inodes was in progress.
     alone: bool,
+    /// Whether the change affects only the data in objects.
+    data: bool,
     /// The changed inodes, and the number of this change among the changes of the inode.
     own: Vec<(Fid, u64)>,
 }
@@ -225,9 +230,20 @@ impl Meta {
         self.cleared <= token.seq && !self.changing.contains_key(&fid) && (ended <= token.seq || own())
     }
 
-    /// Returns the attributes of an inode.
+    /// Returns the attributes of an inode. Not while this client changes them: another client may
+    /// have seen the change.
     pub fn get(&mut self, fid: Fid) -> Option<Known> {
-        self.inodes.get(&fid)?.known.clone()
+        if self.is_changing(fid) { None } else { self.inodes.get(&fid)?.known.clone() }
+    }
+
+    /// Returns the layout of the cached attributes, valid or not.
+    pub fn last_layout(&mut self, fid: Fid) -> Option<Arc<Layout>> {
+        self.inodes.get(&fid)?.known.as_ref()?.layout.clone()
+    }
+
+    /// Whether this client is changing more of an inode than the data in its objects.
+    pub fn is_changing(&self, fid: Fid) -> bool {
+        self.changing.get(&fid).is_some_and(|changing| changing.attrs > 0)
     }
 
     /// Returns the attributes of an inode merged with those of its objects. Not during a change by
@@ -510,9 +526,9 @@ impl Meta {
         (self.absent, self.noted, self.contents_bytes) = (0, 0, 0);
     }
 
-    /// Begins a change of these inodes.
-    pub fn begin(&mut self, fids: &[Fid]) -> Begun {
-        let mut begun = Begun { seq: self.seq, alone: true, own: Vec::with_capacity(fids.len()) };
+    /// Begins a change of these inodes. `data`: only the data in the objects changes.
+    pub fn begin(&mut self, fids: &[Fid], data: bool) -> Begun {
+        let mut begun = Begun { seq: self.seq, alone: true, data, own: Vec::with_capacity(fids.len()) };
         for fid in fids {
             if begun.own.iter().any(|(own, _)| own == fid) {
                 continue;
@@ -520,21 +536,23 @@ impl Meta {
             let changing = self.changing.entry(*fid).or_default();
             begun.alone &= changing.now == 0;
             changing.now += 1;
+            changing.attrs += u32::from(!data);
             changing.begun += 1;
             begun.own.push((*fid, changing.begun));
         }
         begun
     }
 
-    /// Ends a change, and drops what it changed. `also`: further changed inodes. `data`: only the
-    /// data in the objects changed. Returns a token to cache the reply.
-    pub fn end(&mut self, begun: &Begun, data: bool, also: &[Fid]) -> Token {
+    /// Ends a change, and drops what it changed. `also`: further changed inodes. Returns a token to
+    /// cache the reply.
+    pub fn end(&mut self, begun: &Begun, also: &[Fid]) -> Token {
         self.seq += 1;
         let mut alone = begun.alone;
         for (fid, count) in &begun.own {
             if let Some(changing) = self.changing.get_mut(fid) {
                 alone &= changing.begun == *count;
                 changing.now -= 1;
+                changing.attrs -= u32::from(!begun.data);
                 if changing.now == 0 {
                     self.changing.remove(fid);
                 }
@@ -542,7 +560,7 @@ impl Meta {
         }
         for fid in begun.own.iter().map(|(fid, _)| fid).chain(also) {
             self.ended[shard(*fid)] = self.seq;
-            if data { self.unmerge(*fid) } else { self.changed(*fid) }
+            if begun.data { self.unmerge(*fid) } else { self.changed(*fid) }
         }
         let mut fids = [Fid::ZERO; OWN_MAX];
         fids.iter_mut().zip(&begun.own).for_each(|(to, (fid, _))| *to = *fid);
@@ -586,28 +604,28 @@ mod tests {
     fn reply_requested_before_end_of_change_is_not_cached() {
         let mut meta = Meta::new(10);
         let before = meta.token();
-        let change = meta.begin(&[FILE]);
+        let change = meta.begin(&[FILE], false);
         let during = meta.token();
         meta.put(FILE, attr(FILE), None, &during);
         assert!(meta.get(FILE).is_none(), "a change is under way");
-        let own = meta.end(&change, false, &[]);
+        let own = meta.end(&change, &[]);
         meta.put(FILE, attr(FILE), None, &before);
         meta.put(FILE, attr(FILE), None, &during);
         assert!(meta.get(FILE).is_none(), "the answers may be from before");
         meta.put(FILE, attr(FILE), None, &own);
         assert!(meta.get(FILE).is_some(), "the change's own answer is from after");
 
-        let (one, two) = (meta.begin(&[FILE]), meta.begin(&[FILE]));
+        let (one, two) = (meta.begin(&[FILE], false), meta.begin(&[FILE], false));
         for change in [one, two] {
-            let own = meta.end(&change, false, &[]);
+            let own = meta.end(&change, &[]);
             meta.put(FILE, attr(FILE), None, &own);
             assert!(meta.get(FILE).is_none(), "which of two is from after the other is not known");
         }
         assert!(meta.changing.is_empty());
 
-        let (before, change) = (meta.token(), meta.begin(&[DIR]));
+        let (before, change) = (meta.token(), meta.begin(&[DIR], false));
         meta.put(FILE, attr(FILE), None, &before);
-        meta.end(&change, false, &[FILE]);
+        meta.end(&change, &[FILE]);
         assert!(meta.get(FILE).is_none(), "it turned out to be changed as well");
         meta.put(FILE, attr(FILE), None, &before);
         assert!(meta.get(FILE).is_none());
@@ -618,12 +636,32 @@ mod tests {
     }
 
     #[test]
+    fn attributes_are_not_returned_while_they_are_being_changed() {
+        let mut meta = Meta::new(10);
+        let token = meta.token();
+        meta.put(FILE, attr(FILE), None, &token);
+        let write = meta.begin(&[FILE], true);
+        assert!(meta.get(FILE).is_some(), "a write changes the objects alone");
+        let change = meta.begin(&[FILE], false);
+        assert!(meta.get(FILE).is_none() && meta.is_changing(FILE), "another client may have seen the change");
+        meta.end(&write, &[]);
+        assert!(meta.get(FILE).is_none());
+        let own = meta.end(&change, &[]);
+        assert!(meta.get(FILE).is_none() && !meta.is_changing(FILE), "they are outdated");
+        let fresh = meta.token();
+        meta.put(FILE, attr(FILE), None, &own);
+        assert!(meta.get(FILE).is_none(), "the write ended in between");
+        meta.put(FILE, attr(FILE), None, &fresh);
+        assert!(meta.get(FILE).is_some());
+    }
+
+    #[test]
     fn reply_to_change_is_not_cached_for_other_inode_in_same_shard() {
         let mut meta = Meta::new(10);
         let other = (3..).map(|oid| Fid::new(DIR.seq, oid)).find(|fid| shard(*fid) == shard(DIR)).unwrap();
-        let (create, chmod) = (meta.begin(&[DIR]), meta.begin(&[other]));
-        meta.end(&chmod, false, &[]);
-        let own = meta.end(&create, false, &[]);
+        let (create, chmod) = (meta.begin(&[DIR], false), meta.begin(&[other], false));
+        meta.end(&chmod, &[]);
+        let own = meta.end(&create, &[]);
         meta.put(other, attr(other), None, &own);
         assert!(meta.get(other).is_none(), "it may be from before the other change");
         meta.put(DIR, attr(DIR), None, &own);
@@ -657,8 +695,8 @@ mod tests {
         assert!(!meta.is_absent(DIR, &Bytes::from(vec![b'a'; NAME_MAX + 1])), "no name");
         meta.adds(DIR, &name("a"));
         assert!(!meta.is_absent(DIR, &name("a")), "from before it is asked for");
-        let own = meta.begin(&[DIR]);
-        meta.end(&own, false, &[]);
+        let own = meta.begin(&[DIR], false);
+        meta.end(&own, &[]);
         assert!(!meta.is_absent(DIR, &name("a")) && meta.is_absent(DIR, &name("b")), "own changes are known");
         meta.drop_bits(DIR, bits::UPDATE);
         assert!(!meta.is_absent(DIR, &name("b")), "without the lock anybody may put names there");
@@ -693,10 +731,10 @@ mod tests {
         assert_eq!(meta.content(FILE, 0, 99, 10).unwrap().len(), 1);
         assert_eq!(meta.content(FILE, 0, 200, 10).unwrap().len(), 0);
         assert!(meta.content(FILE, 1, 1, 2).is_none(), "of another layout");
-        let change = meta.begin(&[FILE]);
+        let change = meta.begin(&[FILE], true);
         assert!(there(&mut meta, FILE).is_none(), "somebody may have seen the change");
         assert!(meta.merged(FILE).is_none() && meta.get(FILE).is_some());
-        meta.end(&change, true, &[]);
+        meta.end(&change, &[]);
         assert!(there(&mut meta, FILE).is_none());
 
         for drop in [|meta: &mut Meta| meta.unmerge(FILE), |meta: &mut Meta| meta.drop_bits(FILE, bits::UPDATE)] {

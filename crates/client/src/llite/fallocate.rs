@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Client, OpenFile,
     failure::Failure,
+    lov::InUse,
     stats::Op,
     types::falloc::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE},
 };
@@ -57,10 +58,18 @@ impl Client {
             _ => self.place_for_writing(file, offset, len, false).await?,
         };
         let used = LayoutUse::new(file, layout.clone(), changes);
+        let (guard, locks) = match file.mirror() {
+            0 => (guard, InUse::default()),
+            _ => {
+                drop(guard);
+                (None, Box::pin(self.lock_mirror(file, &used)).await?)
+            }
+        };
         file.note_write();
         let change = self.cache.change(&[fid], true);
         let (answer, _) = self.under(fid, guard, self.lov.allocate(&layout, mode, offset, len)).await;
         change.end_data(&answer);
+        drop(locks);
         if answer == Err(Failure::MOVED_PARTLY) && file.mirror() == 0 {
             let finished = Box::pin(self.finish(fid, &layout, &Begun::Allocate(mode, offset, len))).await?;
             return Ok(if finished.is_some() { Attempt::Done(()) } else { Attempt::Repeat });

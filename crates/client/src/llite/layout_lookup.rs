@@ -14,6 +14,8 @@
 //! * [`crate::open::Inode`] of an open file has the newest layout that this client has received.
 //!   The layout is *held* only if this client has had a LAYOUT lock ever since the MDT sent it, or
 //!   requested the objects itself. The client's own locks do not block its own requests.
+//! * While this client's own request changes the layout, no layout is held: other clients may have
+//!   used the new one already.
 //! * A read that runs beside this client's own request for objects may return data from before the
 //!   request. The kernel drops such pages.
 
@@ -29,6 +31,7 @@ use sheen_wire::{
 use crate::{
     Client, OpenFile,
     cache::{
+        Change,
         data::{PATIENCE, Reading, Reads},
         is_as_new, is_settled,
     },
@@ -216,7 +219,8 @@ impl Client {
             file.inode.learn(&layout);
             return Ok(Some(Placed { layout, guard: None }));
         }
-        match reply.lock.and_then(|cookie| self.guard_again(fid, cookie)) {
+        let is_changing = self.cache.meta.lock().is_changing(fid);
+        match reply.lock.filter(|_| !is_changing).and_then(|cookie| self.guard_again(fid, cookie)) {
             Some(guard) => {
                 file.inode.learn(&layout);
                 // Another request of this client may have added objects meanwhile.
@@ -299,7 +303,7 @@ impl Client {
     pub(crate) async fn ask_objects_locked(&self, fid: Fid, start: u64, end: u64) -> Result<Located> {
         let before = self.layout_lock(fid).map(|lock| lock.cookie());
         let asking = self.asking_unknown();
-        let change = self.cache.change(&[fid], false);
+        let change = self.change_layout(fid);
         let answer =
             self.mdc.request(Request::LayoutIntent { fid, start, end }).with_locks(asking.wants()).send().await;
         let asking = asking.changed(change.end(&answer));
@@ -312,6 +316,13 @@ impl Client {
         let cookie = lock.as_ref().map(LockRef::cookie);
         self.note_layout(fid, &layout, lock);
         Ok(Located { layout, lock: cookie })
+    }
+
+    /// Begins a change of a file's layout.
+    pub(crate) fn change_layout(&self, fid: Fid) -> Change<'_> {
+        let change = self.cache.change(&[fid], false);
+        self.files.outdate(fid);
+        change
     }
 
     /// Records the new layout of a file: other objects, or more. `lock`: the LAYOUT lock that
@@ -363,7 +374,7 @@ impl Client {
     /// Returns the newest layout of a file that this client knows, valid or not. This client may
     /// have dirty data of its objects.
     pub(crate) fn last_layout(&self, fid: Fid) -> Option<Arc<Layout>> {
-        let cached = || self.cache.meta.lock().get(fid)?.layout;
+        let cached = || self.cache.meta.lock().last_layout(fid);
         let known = [self.layouts.get(fid), self.files.last_layout(fid), cached()];
         known.into_iter().flatten().reduce(|last, other| if is_as_new(&last, &other) { last } else { other })
     }

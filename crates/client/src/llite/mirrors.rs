@@ -30,7 +30,7 @@ use sheen_wire::{
 use tokio::sync::RwLockReadGuard;
 
 use super::{
-    layout_lookup::{Located, Placed},
+    layout_lookup::{HOLD_MAX, Located, Placed},
     read::Range,
     with_layout::{LayoutUse, Retries},
 };
@@ -38,6 +38,7 @@ use crate::{
     Caller, Client, OpenFile, ReadData,
     cache::{ReadRefs, data::Reading},
     failure::Failure,
+    lov::InUse,
     mdc,
 };
 
@@ -117,13 +118,34 @@ impl Client {
             // Permission was checked at the open, as with objects for the file itself.
             let name = Bytes::from_static(mirror::XATTR.as_bytes());
             let request = Request::SetXattr { cred: Cred::ROOT, fid, name, value, flags: 0 };
-            let change = self.cache.change(&[fid], false);
+            let change = self.change_layout(fid);
             let answer = self.mdc.request(request).reply().await;
             change.end(&answer);
             mdc::done(answer?)?;
             self.edited(fid).await;
             retries.again()?;
         }
+    }
+
+    /// Locks all objects of the mirror that an open file uses, before a change of them, and then
+    /// checks that the mirror may still be written. A change that is sent under these locks cannot
+    /// reach the mirror after a later resync by another client: that resync has to lock the objects,
+    /// too. The LAYOUT lock would not exclude it, because it is not in use for long.
+    ///
+    /// # Errors
+    /// EBUSY: the mirror is not stale, was named in an older layout, or cannot be locked. Otherwise
+    /// the error of an OST.
+    pub(crate) async fn lock_mirror(&self, file: &OpenFile, used: &LayoutUse) -> Result<InUse, Failure> {
+        let locks = self.lov.lock_objects(&used.layout).await?.ok_or(Errno::EBUSY)?;
+        if used.is_current(file) {
+            return Ok(locks);
+        }
+        // OSTs wait for these locks for a limited time.
+        match self.rt.timeout(HOLD_MAX, self.is_stale(file, used)).await {
+            Ok(checked) => checked?,
+            Err(_) => return Err(Errno::EBUSY.into()),
+        };
+        Ok(locks)
     }
 
     /// Returns whether an operation with this layout has to be repeated, because the file is

@@ -172,11 +172,15 @@ impl Client {
         let _turn = self.repairing(file).await;
         let changes = file.inode.changes();
         let placed = self.place_for_writing(file, size.saturating_sub(1), u64::from(size > 0), false).await?;
-        let used = LayoutUse::new(file, placed.layout.clone(), changes);
+        let used = LayoutUse::new(file, placed.layout, changes);
+        drop(placed.guard);
+        let failed = |failure: Failure| if failure.is_moved() { Errno::EBUSY } else { failure.into_errno() };
+        let locks = self.lock_mirror(file, &used).await.map_err(failed)?;
         let change = self.cache.change(&[file.fid()], true);
-        let (answer, _) = self.under(file.fid(), placed.guard, self.lov.truncate(&placed.layout, size)).await;
+        let answer = self.lov.truncate(&used.layout, size).await;
         change.end_data(&answer);
-        answer.map_err(|failure| if failure.is_moved() { Errno::EBUSY } else { failure.into_errno() })?;
+        drop(locks);
+        answer.map_err(failed)?;
         if used.is_current(file) {
             return Ok(());
         }

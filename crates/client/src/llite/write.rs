@@ -115,11 +115,18 @@ impl Client {
             0 => self.write_mode(file, len, sync, page),
             _ => WriteMode { sync, ..WriteMode::default() },
         };
+        let (guard, locks) = match file.mirror() {
+            0 => (guard, InUse::default()),
+            _ => {
+                drop(guard);
+                (None, Box::pin(self.lock_mirror(file, &used)).await?)
+            }
+        };
         let answer = {
-            let none = InUse::default();
-            let work = pin!(self.write_at(file, layout, offset, data.clone(), mode, &none));
+            let work = pin!(self.write_at(file, layout, offset, data.clone(), mode, &locks));
             self.under(fid, guard, work).await.0
         };
+        drop(locks);
         if answer == Err(Failure::MOVED_PARTLY) {
             return Ok(Attempt::Done(Box::pin(self.finish_write(file, layout, offset, data.clone())).await?));
         }

@@ -351,6 +351,12 @@ impl PendingEnqueue {
         self.cookie
     }
 
+    /// Cancels the lock if the target has granted and revoked it, although the reply is still to
+    /// come: other locks of the same request wait. The reply will bring no lock then.
+    pub fn cancel_if_wanted(&self) {
+        self.table.with(|locks, actions| locks.fail_if_asked(self.cookie, actions));
+    }
+
     /// Processes the reply. Returns `None` if no lock was granted.
     pub fn answered(mut self, answer: &Enqueued) -> Option<LockRef> {
         let Enqueued::Granted { id, mode, policy } = *answer else { return None };

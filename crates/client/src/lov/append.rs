@@ -35,9 +35,6 @@ use sheen_wire::{
 use super::{Lov, enqueue::WHOLE, in_use::InUse, known_ends::Stamp, split::by_ost, stripe};
 use crate::{failure::Result, locks::LockRef, writeback::Appending};
 
-/// How long locks of one OST are in use while another OST is waited for. A quarter of the time
-/// after which a server evicts a client that does not cancel a revoked lock.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of lock attempts, when locks are lost or take long.
 const ROUNDS_MAX: usize = 16;
 
@@ -84,6 +81,21 @@ impl Lov {
         }
         tracing::warn!("{}: cannot lock the end of the file for an append: returning ENOLCK", layout.fid());
         Err(Errno::ENOLCK.into())
+    }
+
+    /// Returns PW locks on all objects of a file. `None`: other clients revoke them again and again.
+    ///
+    /// # Errors
+    /// The error of an OST.
+    pub async fn lock_objects(&self, layout: &Layout) -> Result<Option<InUse>> {
+        // As in `lock_end`.
+        self.settle_file(layout).await;
+        for _ in 0..ROUNDS_MAX {
+            if let Some(locks) = self.lock_for_writing(layout).await? {
+                return Ok(Some(InUse::new(layout, locks.into_iter().enumerate())));
+            }
+        }
+        Ok(None)
     }
 
     /// Registers an append at the OSTs of all objects.

@@ -10,8 +10,13 @@
 //! request gets no lock and needs none any more. The OST would grant it only after the client has
 //! left the group. The program that has to leave the group may itself wait for the blocked
 //! operation: the kernel has locked the pages of a read, and the file of a write.
+//!
+//! **Several PW locks**: while a request waits for one of its locks, other clients may need another
+//! one that the OST has granted already. A member of a group, for example, joins the group on the
+//! objects where it exists, ahead of waiting requests. Both would wait for each other. So after some
+//! time the client cancels those of the locks that are wanted, and the caller asks again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -33,6 +38,9 @@ pub type Want = (Fid, Fid, Policy, Flags);
 /// Result of a lock request during which this client joined a group on the object.
 const IN_GROUP: Enqueued = Enqueued::Refused(Errno::EAGAIN);
 
+/// How long locks of one OST are in use while another OST is waited for. A quarter of the time
+/// after which a server evicts a client that does not cancel a revoked lock.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The range of a whole object.
 pub const WHOLE: Policy = Policy::extent(0, u64::MAX);
 
@@ -152,10 +160,18 @@ impl Lov {
             let objects: Vec<_> = wants.iter().map(|(_, object, ..)| Resource::extent(*object)).collect();
             ost.osc.locks().joins_group(&objects).await;
         };
+        let cancel_wanted = async {
+            while asking.len() > 1 && mode.writes() {
+                self.rt.sleep(PATIENCE).await;
+                asking.iter().for_each(PendingEnqueue::cancel_if_wanted);
+            }
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
             biased;
             reply = &mut call => return Ok(Some((reply?, asking))),
             () = joins => {}
+            () = cancel_wanted => {}
         }
         let (ost, held, tight_files, wants) = (ost.clone(), self.objects.clone(), self.tight.clone(), wants.to_vec());
         let late = async move {

@@ -10,7 +10,7 @@ use sheen_wire::{
 
 use super::{
     Lov,
-    append::PATIENCE,
+    enqueue::PATIENCE,
     follow::after,
     in_use::InUse,
     split::{Rpc, Split},

@@ -144,6 +144,19 @@ fn failed_request_with_early_blocking_callback_is_cancelled() {
 }
 
 #[test]
+fn pending_lock_is_cancelled_only_after_a_blocking_callback() {
+    let mut locks = Locks::new(Tunables::default());
+    let (mut actions, all) = (Vec::new(), Policy::extent(0, EOF));
+    let cookie = locks.begin(object(1), Mode::Pw, all);
+    locks.fail_if_asked(cookie, &mut actions);
+    assert!(actions.is_empty() && locks.pending(object(1)) == 1);
+    locks.blocked(cookie, LockId(5), &all, &mut actions);
+    locks.fail_if_asked(cookie, &mut actions);
+    assert_eq!(actions, [Action::Cancel { id: LockId(5) }]);
+    assert!(!locks.granted(cookie, LockId(5), Mode::Pw, all, &mut actions), "the reply brings no lock");
+}
+
+#[test]
 fn shrink_cancels_unused_locks_beyond_lru_size_or_age() {
     let mut locks = Locks::new(Tunables { lru_size: 3, lru_max_age_ms: 1000 });
     let all = Policy::extent(0, EOF);

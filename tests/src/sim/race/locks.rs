@@ -8,7 +8,10 @@
 //!   the client does not know it yet.
 //! * The grants of an OST do not exceed its free space.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fastrand::Rng;
 use sheen_layout::MDT_OST;
@@ -57,6 +60,27 @@ pub fn look(stage: &Stage) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Describes all requests that wait for a lock, with all locks on the same resource, a line each.
+pub fn waiting(stage: &Stage) -> String {
+    let mut lines = String::new();
+    let mut add = |target: &str, locks: Vec<Info>| {
+        let waited: BTreeSet<Resource> = locks.iter().filter(|lock| !lock.granted).map(|lock| lock.resource).collect();
+        for lock in locks.iter().filter(|lock| waited.contains(&lock.resource)) {
+            lines.push_str(&format!("{target}: {lock:?}\n"));
+        }
+    };
+    for node in &stage.nodes {
+        match node {
+            Node::Mds(_, _, mdt, data) => {
+                add(mdt.name(), mdt.lockd().all_locks());
+                data.iter().for_each(|data| add(data.name(), data.lockd().all_locks()));
+            }
+            Node::Oss(_, ost) => add(ost.name(), ost.lockd().all_locks()),
+        }
+    }
+    lines
 }
 
 fn look_at_ost(stage: &Stage, ost: &Ost, index: u32) -> Result<(), String> {

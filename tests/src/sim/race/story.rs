@@ -102,7 +102,8 @@ async fn run(world: &World, stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u6
         }
     };
     if stage.control_rt().timeout(END, end).await.is_err() {
-        panic!("not finished {END:?} after the last fault; {} operations are left; {:?}", stage.left(), stage.plan);
+        let (left, waiting) = (stage.left(), locks::waiting(stage));
+        panic!("not finished {END:?} after the last fault; {left} operations are left; {:?}\n{waiting}", stage.plan);
     }
 }
 
