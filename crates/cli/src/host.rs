@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use sheen_client::{Client, ClientOptions};
+use sheen_client::{Client, ClientOptions, MountWait};
 use sheen_control::{Control, PublicControl};
 use sheen_layout::Asked;
 use sheen_lnet::{Audit, Fault, MountSource, Net, Nid, Trust, parse_source};
@@ -23,6 +23,7 @@ use crate::{
     announce::Plan,
     args::{AuditArg, AuthArg, AuthMode},
     audit::AuditFile,
+    daemon::Ready,
     error::{Context, Failure, Result},
     log_fields::LogFields,
     trust,
@@ -41,8 +42,6 @@ use watched_dirs::WatchedDirs;
 
 /// Least number of runtime threads: enough that a few slow disk writes do not block all other work.
 const RUNTIME_THREADS_MIN: usize = 4;
-/// Time limit for a mount to find and reach the file system's servers.
-const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for a start to wait until its OSTs accept new objects. The MDT lets creates wait for
 /// them as long.
@@ -56,6 +55,19 @@ const OTHER_PORT: u16 = 10;
 const MDT_INDEX: u32 = 0;
 /// Longest delay that can be set: 10 s, shorter than every timeout.
 const DELAY_MAX_US: u64 = 10_000_000;
+
+/// A mount to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct MountAt<'a> {
+    /// As the user gave it.
+    pub source: &'a str,
+    /// File system in the source.
+    pub fsname: &'a str,
+    /// Directory in the source; empty: the root.
+    pub subdir: &'a str,
+    /// Where to mount it.
+    pub mountpoint: &'a Path,
+}
 
 /// A process's services and mounts.
 pub struct Host {
@@ -333,39 +345,31 @@ impl Host {
         Ok(name)
     }
 
-    /// Mounts a file system.
+    /// Mounts a file system. `ready` gets the waits for servers.
     pub async fn mount(
         &self,
         mgs: &[Nid],
-        (fsname, subdir): (&str, &str),
-        mountpoint: &Path,
-        source: &str,
+        MountAt { source, fsname, subdir, mountpoint }: MountAt<'_>,
         mut face: sheen_mount::Options,
+        ready: &Ready,
     ) -> Result<Mount> {
         self.register_flavor(fsname);
+        let ready = ready.clone();
         let client_options = ClientOptions {
             groups: Arc::new(ProcGroups),
             mountpoint: mountpoint.to_string_lossy().into_owned(),
             subdir: subdir.to_owned(),
             server_wait: face.server_wait,
+            mgs_failover: parse_source(source).is_ok_and(|source| source.nids.len() > 1),
+            report_wait: Arc::new(move |wait: &MountWait| ready.note(wait)),
             ..ClientOptions::default()
         };
         let client =
             Client::mount(self.rt.clone(), self.net.clone(), mgs.to_vec(), fsname, client_options, self.params.clone());
+        let failed = || format!("cannot mount {source}");
         let client = tokio::select! {
-            client = self.rt.timeout(MOUNT_TIMEOUT, client) => client,
-            refused = self.net.refused(mgs) => return Err(refused).context(format!("cannot mount {source}")),
-        };
-        let client = match client {
-            Ok(Ok(client)) => client,
-            Ok(Err(e)) => {
-                return Err(Failure::new(format!("cannot mount {source}: {e}")));
-            }
-            Err(_) => {
-                return Err(Failure::new(format!("cannot mount {source}: no answer within {MOUNT_TIMEOUT:?}")).advise(
-                    "check the address, and that an MGS is running there: `sheen status` on that host shows it",
-                ));
-            }
+            client = client => client.context(failed())?,
+            refused = self.net.refused(mgs) => return Err(refused).context(failed()),
         };
         if client.is_read_only() && !face.flags.read_only {
             tracing::warn!("{source} is mounted read-only: its servers permit no changes");

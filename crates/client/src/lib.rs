@@ -60,6 +60,7 @@ mod locks;
 mod lov;
 mod mdc;
 mod mount;
+mod mount_waits;
 mod open;
 mod osc;
 mod params;

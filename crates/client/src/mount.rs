@@ -2,7 +2,8 @@
 //!
 //! Mounting reads the configuration from the MGS and creates an import for the MDT and for each
 //! OST, which begins to connect. It then reads the root directory and a FID sequence from the
-//! MDT, so a mount that succeeds also works. Afterwards a task waits at the MGS for configuration
+//! MDT, so a mount that succeeds also works. It waits for servers that are in recovery or taken
+//! over ([`MountWaits`]). Afterwards a task waits at the MGS for configuration
 //! changes: new OSTs and new addresses of targets take effect without a restart.
 
 use std::{
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_mgc::Mgc;
 use sheen_params::Params;
+use sheen_rpc::ConnectError;
 use sheen_rt::Rt;
 use sheen_wire::{
     Errno, Result,
@@ -34,6 +36,7 @@ use crate::{
     lock_owners::MdtLocks,
     lov::Lov,
     mdc::Mdc,
+    mount_waits::MountWaits,
     open::{Closes, OpenFiles, ScanPages},
     params,
     stats::OpStats,
@@ -46,8 +49,6 @@ use crate::{
 /// `MDT0000`.
 const INSTANCE_BITS: u64 = 0xff << 56;
 
-/// How long mounting waits for the MGS, and afterwards for the MDT.
-const MOUNT_WAIT: Duration = Duration::from_secs(20);
 /// How long unmounting waits for the close requests of files that are still open.
 const UMOUNT_WAIT: Duration = Duration::from_secs(5);
 /// How long unmounting waits until dirty data has been written to the OSTs.
@@ -75,7 +76,8 @@ impl Client {
         }
         let (uuid, instance) = (new_uuid(&rt), format!("{:016x}", rt.random_u64() | INSTANCE_BITS));
         let mgc = Mgc::new(net.clone(), mgs.clone(), &uuid);
-        let config = read_config(&rt, &mgc, &mgs, fsname).await?;
+        let waits = MountWaits::new(&rt, &options);
+        let config = read_config(&waits, &mgc, &mgs, fsname).await?;
         let lov = Arc::new(Lov::new(rt.clone()));
         let cache = Cache::new(&rt, options.inodes_max, lov.objects());
         let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), cache.clone(), params.clone())
@@ -117,7 +119,10 @@ impl Client {
         });
         let registered = params::register_client(params, &client);
         targets.apply(&config, &client.mdc);
-        client.first_contact(&options.subdir).await?;
+        client.first_contact(&options.subdir, options.server_wait.is_none(), &waits).await?;
+        let osts = client.lov.all().into_iter().filter(|ost| ost.osc.active());
+        let osts: Vec<_> = osts.map(|ost| ost.osc.import().clone()).collect();
+        waits.osts(&osts).await;
         client.mdc.capabilities().of_mount(client.mdc.import());
         *client.registered.lock() = Some(registered);
         let watch = rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone()));
@@ -163,10 +168,15 @@ impl Client {
     }
 
     /// Contacts the MDT, and finds the directory to be mounted, a path from its root. The mount
-    /// succeeds only if the MDT answers.
-    async fn first_contact(&self, path: &str) -> Result<(), MountError> {
+    /// succeeds only if the MDT answers. `hard`: repeats attempts to connect that take too long.
+    async fn first_contact(&self, path: &str, hard: bool, waits: &MountWaits) -> Result<(), MountError> {
         let ask = async {
-            self.mdc.import().connect().await?;
+            loop {
+                match self.mdc.import().connect().await {
+                    Err(ConnectError::Unreachable { .. }) if hard => {}
+                    connected => break connected?,
+                }
+            }
             let root = self.mdc.request(Request::Root { path: path.to_owned() }).reply().await?;
             self.mdc.reserve_fids().await?;
             if let Reply::Root { fid, read_only } = root { Ok((fid, read_only)) } else { Err(Errno::EPROTO) }
@@ -178,8 +188,7 @@ impl Client {
             Errno::EPERM => MountError::Nodemap(target_name(&self.fsname, TargetKind::Mdt, 0)),
             errno => MountError::Root { target: target_name(&self.fsname, TargetKind::Mdt, 0), errno },
         };
-        let found = self.rt.timeout(MOUNT_WAIT, ask).await.unwrap_or(Err(Errno::ETIMEDOUT));
-        let (root, read_only) = found.map_err(failed)?;
+        let (root, read_only) = waits.target(self.mdc.import(), ask).await?.map_err(failed)?;
         self.read_only.store(read_only, Relaxed);
         if root != ROOT {
             let _ = self.root.set(root);
@@ -188,13 +197,12 @@ impl Client {
     }
 }
 
-async fn read_config(rt: &Rt, mgc: &Mgc, nids: &[Nid], fsname: &str) -> Result<Config, MountError> {
-    let nids = || nids.iter().map(|nid| nid.to_string()).collect::<Vec<_>>().join(",");
-    match rt.timeout(MOUNT_WAIT, mgc.config(fsname)).await {
-        Ok(Ok(config)) => Ok(config),
-        Ok(Err(Errno::ENOENT)) => Err(MountError::NoFileSystem { nids: nids(), fsname: fsname.to_owned() }),
-        Ok(Err(errno)) => Err(MountError::Mgs { nids: nids(), errno }),
-        Err(_) => Err(MountError::Mgs { nids: nids(), errno: Errno::ETIMEDOUT }),
+async fn read_config(waits: &MountWaits, mgc: &Mgc, nids: &[Nid], fsname: &str) -> Result<Config, MountError> {
+    let all = || nids.iter().map(Nid::to_string).collect::<Vec<_>>().join(",");
+    match waits.mgs(mgc, nids, mgc.config(fsname)).await? {
+        Ok(config) => Ok(config),
+        Err(Errno::ENOENT) => Err(MountError::NoFileSystem { nids: all(), fsname: fsname.to_owned() }),
+        Err(errno) => Err(MountError::Mgs { nids: all(), errno }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Parameter types of the client's public operations, and the errors of a mount.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use sheen_wire::{Cred, Errno};
 
@@ -67,6 +67,12 @@ pub struct ClientOptions {
     /// How long an operation waits for a disconnected server before it fails. `None`: without a
     /// limit.
     pub server_wait: Option<Duration>,
+    /// Whether the MGS has several hosts, of which another one may be about to take it over.
+    /// Otherwise a mount fails at once if the MGS's host says that there is no MGS.
+    pub mgs_failover: bool,
+    /// Called once for each server for which the mount waits, before the mount succeeds or fails.
+    /// Must not block.
+    pub report_wait: ReportWait,
 }
 
 impl Default for ClientOptions {
@@ -78,6 +84,52 @@ impl Default for ClientOptions {
             mountpoint: String::new(),
             subdir: String::new(),
             server_wait: None,
+            mgs_failover: false,
+            report_wait: Arc::new(|_: &MountWait| {}),
+        }
+    }
+}
+
+/// Gets the waits of a mount for servers.
+pub type ReportWait = Arc<dyn Fn(&MountWait) + Send + Sync>;
+
+/// A wait of a mount for a server. Its text is a message for the user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MountWait {
+    /// A server does not answer.
+    Server {
+        /// The server: `the MGS`, or a target.
+        server: String,
+        /// The addresses tried.
+        nids: String,
+        /// The last attempt and its outcome.
+        reason: String,
+        /// The longest time to wait from now on.
+        limit: Duration,
+    },
+    /// A target waits for the clients that it had before its restart.
+    Recovery {
+        /// The target.
+        target: String,
+        /// The longest time to wait from now on.
+        limit: Duration,
+    },
+}
+
+impl fmt::Display for MountWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secs = |limit: &Duration| limit.as_millis().div_ceil(1000);
+        match self {
+            MountWait::Server { server, nids, reason, limit } => {
+                let limit = secs(limit);
+                write!(f, "waiting up to {limit} s for {server} at {nids} ({reason}); Ctrl-C ends the wait")
+            }
+            MountWait::Recovery { target, limit } => write!(
+                f,
+                "{target} is in recovery: waiting up to {} s for its clients of before the restart. Ctrl-C ends this \
+                 mount. `lctl --device {target} abort_recovery` on the server ends the recovery without them",
+                secs(limit)
+            ),
         }
     }
 }
@@ -113,10 +165,25 @@ pub enum MountError {
     /// No address was given.
     #[error("no MGS address given; mount as HOST@tcp:/FSNAME")]
     NoMgs,
-    /// The MGS did not answer.
-    #[error("cannot reach the MGS at {nids}: {errno}; check the address and that the MGS runs")]
-    Mgs {
+    /// The MGS, or a target, was not reached.
+    #[error(
+        "cannot reach {server} at {nids}: {reason}; check the address, and that the server runs there: `sheen status` \
+         on that host shows it"
+    )]
+    Unreachable {
+        /// The server: `the MGS`, or a target.
+        server: String,
         /// The addresses tried.
+        nids: String,
+        /// The last attempt and its outcome.
+        reason: String,
+        /// The error.
+        errno: Errno,
+    },
+    /// The MGS answered with an error.
+    #[error("the MGS at {nids} answered: {errno}; see its log")]
+    Mgs {
+        /// The addresses asked.
         nids: String,
         /// The error.
         errno: Errno,
@@ -171,9 +238,10 @@ impl MountError {
     pub fn errno(&self) -> Errno {
         match self {
             MountError::NoMgs | MountError::BadNid { .. } => Errno::EINVAL,
-            MountError::Mgs { errno, .. } | MountError::Root { errno, .. } | MountError::Subdirectory { errno, .. } => {
-                *errno
-            }
+            MountError::Unreachable { errno, .. }
+            | MountError::Mgs { errno, .. }
+            | MountError::Root { errno, .. }
+            | MountError::Subdirectory { errno, .. } => *errno,
             MountError::NoFileSystem { .. } => Errno::ENOENT,
             MountError::NoMdt(_) => Errno::ENODEV,
             MountError::Nodemap(_) => Errno::EACCES,

@@ -2,8 +2,10 @@
 //! objects.
 //!
 //! Shortly after a start the MDT does not know yet which OSTs and pools exist. When the connection
-//! to an OST has just broken, the MDT does not know whether it comes back. An operation that fails
-//! for such a reason is refused with [`MdtEnv::wait`] set, and retried when more is known.
+//! to an OST has just broken, the MDT does not know whether it comes back. After it was idle, it
+//! does not know which OSTs are degraded or full. An operation that fails for such a reason is
+//! refused with [`MdtEnv::wait`] set, and retried when more is known. If the MDT does not learn it
+//! in time, the client repeats the request ([`Errno::OSTS_DISCONNECTED`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +58,9 @@ impl Env for MdtEnv<'_> {
                 self.check_spec(&c.spec)
             }),
         };
+        if checked == Err(Errno::EINVAL) {
+            self.know_osts()?;
+        }
         self.wait |= checked.is_err() && self.is_starting() && !self.mdt.osts.settled();
         checked
     }
@@ -81,13 +86,13 @@ impl Env for MdtEnv<'_> {
     }
 
     fn place(&mut self, wanted: &Wanted) -> Result<Vec<u32>> {
+        self.know_osts()?;
         let (tunables, osts) = (&self.mdt.tunables, &self.mdt.osts);
-        osts.used(self.now);
-        let starting = self.is_starting();
-        if starting && wanted.pool.is_some() && !osts.known() {
+        if !osts.are_seen(self.now) {
             self.wait = true;
             return Err(Errno::ENOSPC);
         }
+        let starting = self.is_starting();
         let mut wanted = wanted.clone();
         tunables.place(&mut wanted);
         let (pool, view) = self.view(&wanted);
@@ -171,6 +176,20 @@ impl MdtEnv<'_> {
         self.now.since(self.mdt.recovery.ended_at()) < SETTLE
     }
 
+    /// Checks that the MDT knows which OSTs and pools exist, from the MGS or from its copy of the
+    /// configuration.
+    ///
+    /// # Errors
+    /// Otherwise the request is to be repeated: here shortly after a start, later by the client.
+    fn know_osts(&mut self) -> Result<()> {
+        if self.mdt.osts.known() {
+            return Ok(());
+        }
+        let is_starting = self.is_starting();
+        self.wait |= is_starting;
+        Err(if is_starting { Errno::ENOSPC } else { Errno::OSTS_DISCONNECTED })
+    }
+
     fn check_spec(&self, spec: &Spec) -> Result<()> {
         let osts = &self.mdt.osts;
         let view = match &spec.pool {
@@ -189,10 +208,7 @@ impl MdtEnv<'_> {
     /// if the user named that OST.
     fn settle_pool(&mut self, own: Option<&Spec>, wanted: &mut Wanted) -> Result<()> {
         let Some(name) = &wanted.pool else { return Ok(()) };
-        if self.is_starting() && !self.mdt.osts.known() {
-            self.wait = true;
-            return Err(Errno::ENOSPC);
-        }
+        self.know_osts()?;
         let inherited = own.is_none_or(|spec| spec.pool.is_none());
         let pool = match self.mdt.osts.pool(name.as_str()) {
             None if !inherited => return Err(Errno::EINVAL),
@@ -218,7 +234,8 @@ impl MdtEnv<'_> {
     }
 }
 
-/// Returns whether a file would get more stripes, or its first OST, if all OSTs were active.
+/// Returns whether a file would get more stripes, its first OST, or fewer degraded OSTs, if all
+/// OSTs were active.
 fn is_short(wanted: &Wanted, osts: &[Ost]) -> bool {
     if wanted.start.is_some_and(|index| osts.iter().any(|o| o.index == index && !o.active)) {
         return true;
@@ -229,5 +246,5 @@ fn is_short(wanted: &Wanted, osts: &[Ost]) -> bool {
         Count::Stripes(n) => osts.len().min(usize::from(n)),
         Count::All | Count::PerOst(_) => osts.len(),
     };
-    osts.iter().filter(|o| o.active).count() < distinct
+    osts.iter().filter(|o| o.active && !o.degraded).count() < distinct
 }

@@ -1,4 +1,7 @@
 //! Following the configuration of the MGS: the OSTs of the file system and their pools.
+//!
+//! The MDT stores a copy of it. If the MGS does not answer after a start, the MDT uses the copy
+//! until it does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +16,20 @@ use sheen_wire::mgs::{Config, Target, TargetKind};
 use tracing::{error, info, warn};
 
 use crate::mdt::Mdt;
-use crate::state::nodemaps;
 use crate::state::osp::Osp;
+use crate::state::{mgs_config, nodemaps};
 use crate::{osp, params};
 
 /// Pause before the MGS is asked again after an error.
 const RETRY: Duration = Duration::from_secs(5);
+/// Time that the MGS has to answer after a start, before the MDT uses its copy of the
+/// configuration. An MGS that runs, or is being restarted, needs less. Creates wait meanwhile.
+const MGS_WAIT: Duration = Duration::from_secs(3);
 
-/// Applies the configuration of the MGS. Parameters come first, so that an OST that must take no
-/// objects is never seen to take some.
+/// Applies a configuration, except its nodemaps. Parameters come first, so that an OST that must
+/// take no objects is never seen to take some.
 fn update(mdt: &Arc<Mdt>, config: &Config) {
     mdt.params.keep(&config.fsname, config.version, &config.params);
-    set_nodemaps(mdt, config);
     mdt.quotas.set_pools(&config.pools);
     let mut servers = BTreeMap::new();
     let (removed, osts): (Vec<_>, Vec<_>) =
@@ -54,6 +59,34 @@ fn set_nodemaps(mdt: &Mdt, config: &Config) {
         Err(e) => {
             error!("{}: cannot store the nodemaps: {e}; those before apply after a restart without MGS", mdt.name)
         }
+    }
+}
+
+/// Reads the copy of the configuration. `None`: there is none, or it cannot be read.
+fn read_copy(mdt: &Mdt) -> Option<Config> {
+    match mdt.rt.block_in_place(|| mgs_config::read(&mdt.rt.disk(), &mdt.config.dir)) {
+        Ok(copy) => copy.filter(|copy| copy.fsname == mdt.config.fsname),
+        Err(e) => {
+            let path = mdt.config.dir.join(mgs_config::FILE);
+            warn!(
+                "{}: cannot read {}: {e}; without the MGS no OSTs are known, and creates wait",
+                mdt.name,
+                path.display()
+            );
+            None
+        }
+    }
+}
+
+/// Stores a copy of a configuration for the next start, if it differs from the present copy.
+fn store_copy(mdt: &Mdt, copy: &mut Option<Config>, config: &Config) {
+    let part = mgs_config::stored_part(config);
+    if copy.as_ref() == Some(&part) {
+        return;
+    }
+    match mdt.rt.block_in_place(|| mgs_config::write(&mdt.rt.disk(), &mdt.config.dir, &part)) {
+        Ok(()) => *copy = Some(part),
+        Err(e) => error!("{}: cannot store the list of OSTs: {e}; a restart without MGS uses an older one", mdt.name),
     }
 }
 
@@ -124,6 +157,24 @@ fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, nids: Vec<Nid>, oss: u32
 /// The task that registers the MDT and follows the configuration. Ends only if the MGS refuses the
 /// MDT.
 pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
+    let copy = read_copy(&mdt);
+    let mut following = Box::pin(follow_mgs(mdt.clone(), copy.clone()));
+    if let Some(copy) = copy {
+        tokio::select! {
+            biased;
+            ended = &mut following => return ended,
+            () = mdt.rt.sleep(MGS_WAIT) => {}
+        }
+        if !mdt.osts.known() {
+            warn!("{}: the MGS does not answer: using the OSTs and settings that it reported before", mdt.name);
+            update(&mdt, &copy);
+        }
+    }
+    following.await
+}
+
+/// Registers the MDT and follows the configuration of the MGS. `copy`: the stored one.
+async fn follow_mgs(mdt: Arc<Mdt>, mut copy: Option<Config>) -> Result<()> {
     let config = &mdt.config;
     let mgc = Mgc::new(mdt.net.clone(), config.mgs.clone(), &mdt.uuid);
     let (index, nids) = (Some(config.index), &config.nids);
@@ -138,7 +189,9 @@ pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
         match mgc.watch(&config.fsname, version).await {
             Ok(config) => {
                 version = config.version;
+                set_nodemaps(&mdt, &config);
                 update(&mdt, &config);
+                store_copy(&mdt, &mut copy, &config);
             }
             Err(e) => {
                 error!("{}: cannot read the configuration from the MGS ({e}); retrying in 5 s", mdt.name);

@@ -126,6 +126,10 @@ impl Service<Mds> for Mdt {
         if self.recovery.is_ended() { self.commits.last_committed() } else { self.committed_before }
     }
 
+    fn recovery_left(&self) -> Option<Duration> {
+        self.recovery.left_max()
+    }
+
     fn uuid(&self) -> &str {
         &self.uuid
     }

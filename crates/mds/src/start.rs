@@ -39,7 +39,7 @@ use crate::{commit, destroy, dir, dom, jobs, lfsck, osts, params, quota, recover
 impl Mdt {
     /// Starts the MDT in a directory and serves it as a target of `server`. Formats an empty
     /// directory. Registers with the MGS and connects to the OSTs in the background: a disconnected
-    /// MGS or OST does not delay the start.
+    /// MGS or OST does not delay the start. Without an MGS it uses the OSTs that it knew before.
     ///
     /// # Errors
     /// The directory is in use, belongs to another target, cannot be read or written, or has lost

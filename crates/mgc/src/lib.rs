@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sheen_lnet::{Net, Nid};
-use sheen_rpc::{Import, ImportConfig};
+use sheen_rpc::{Import, ImportConfig, Miss};
 use sheen_rt::Rt;
 use sheen_wire::mgs::{Config, PoolChange, Reply, Request, TargetKind};
 use sheen_wire::{Errno, Mgs, Result};
@@ -112,6 +112,18 @@ impl Mgc {
             Reply::PoolChanged(result) => result,
             _ => Err(Errno::EPROTO),
         }
+    }
+
+    /// Returns how the last round over all addresses of the MGS has failed. `None`: none has failed
+    /// since the last connection.
+    pub fn miss(&self) -> Option<Miss> {
+        self.import.miss()
+    }
+
+    /// Waits until a round over all addresses of the MGS has failed since the last connection.
+    /// Never resolves while there is a connection, or no call under way.
+    pub async fn missed(&self) {
+        self.import.missed().await;
     }
 
     /// Repeats the request until the MGS answers.

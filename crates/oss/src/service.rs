@@ -1,7 +1,7 @@
 //! Requests to an OST: checked, counted, and passed to the [`crate::Store`] once no other client
 //! caches the data that they change.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sheen_lnet::Nid;
 use sheen_objects::{change::pieces, check, name::Dir};
@@ -65,6 +65,10 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn reconnected(&self, export: &Arc<Export>) {
         self.locks.lockd().reconnected(export);
+    }
+
+    fn recovery_left(&self) -> Option<Duration> {
+        self.recovery.left_max()
     }
 
     fn uuid(&self) -> &str {

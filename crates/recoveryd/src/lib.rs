@@ -155,6 +155,17 @@ impl<C, E: Clone> Recovery<C, E> {
         times.began + times.took.unwrap_or_default()
     }
 
+    /// Returns the longest time after which the server executes new requests. `None`: it does so
+    /// now. A change of the limits changes it.
+    pub fn left_max(&self) -> Option<Duration> {
+        if self.is_ended() {
+            return None;
+        }
+        let (times, limits) = (*self.times.lock(), self.limits());
+        let end = times.last.unwrap_or(times.began + limits.hard + GRACE);
+        Some(end.since(self.rt.now()))
+    }
+
     /// Lets the server execute new requests.
     pub fn end(&self) {
         {
@@ -258,5 +269,33 @@ impl<C, E: Clone> Recovery<C, E> {
         }
         *connected = now_connected;
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_rt::sim::{Sim, SimConfig};
+    use sheen_wire::Errno;
+
+    use super::*;
+
+    #[test]
+    fn longest_wait_shrinks_to_the_grace_time_after_an_abort_and_ends_with_the_recovery() {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            assert_eq!(Recovery::<(), Errno>::new(&rt, vec![], Limits::default()).left_max(), None);
+            let recovery = Recovery::<(), Errno>::new(&rt, vec!["missing".to_owned()], Limits::default());
+            let (hard, minute) = (Duration::from_secs(RECOVERY_TIME_HARD_SECS), Duration::from_secs(60));
+            assert_eq!(recovery.left_max(), Some(hard + GRACE));
+            rt.sleep(minute).await;
+            assert_eq!(recovery.left_max(), Some(hard + GRACE - minute));
+            recovery.abort();
+            assert_eq!(recovery.wait_for_clients(&mut 0).await, Some(Over::Missing));
+            assert_eq!(recovery.left_max(), Some(GRACE));
+            recovery.end();
+            assert_eq!(recovery.left_max(), None);
+        })
+        .unwrap();
     }
 }

@@ -46,7 +46,7 @@ mod waits;
 pub use export_stats::ExportStats;
 pub use gate::{Gate, Pass};
 pub use import::{
-    Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, PATIENT_IN_FLIGHT_MAX,
+    Cause, ConnectError, Import, ImportConfig, ImportParams, ImportRequest, ImportState, Miss, PATIENT_IN_FLIGHT_MAX,
     Preparation, RPCS_IN_FLIGHT_LIMIT, Recovering, RequestError, RetainedBudget, RetainedChange, URGENT_IN_FLIGHT_MAX,
 };
 pub use selftest::SelftestService;

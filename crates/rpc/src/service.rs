@@ -8,6 +8,7 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -128,6 +129,12 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
     /// Returns a number that changes at each start of the service. By it clients notice that the
     /// service forgot what was not durable.
     fn incarnation(&self) -> u64;
+
+    /// Returns the longest time for which new requests still wait, because the service is in
+    /// recovery. `None`, the default: it executes them now.
+    fn recovery_left(&self) -> Option<Duration> {
+        None
+    }
 
     /// Returns the uuid that distinguishes the target from others of its name; empty if there are
     /// none.

@@ -427,6 +427,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
             incarnation: self.service.incarnation(),
             known,
             last_committed: self.service.last_committed(),
+            recovery_secs: self.service.recovery_left().map(whole_secs),
         };
         Ok(Session { export, id, welcome })
     }
@@ -561,6 +562,11 @@ impl<P: Protocol> AnyTarget for Target<P> {
             self.remove();
         })
     }
+}
+
+/// Returns the seconds of a duration, rounded up.
+fn whole_secs(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
 /// A request whose execution must not be dropped or panic unnoticed: its client then gets EIO,

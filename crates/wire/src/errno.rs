@@ -75,6 +75,7 @@ errnos! {
     ENOTCONN = 107, "Transport endpoint is not connected";
     ESHUTDOWN = 108, "Cannot send after transport endpoint shutdown";
     ETIMEDOUT = 110, "Connection timed out";
+    ECONNREFUSED = 111, "Connection refused";
     EHOSTUNREACH = 113, "No route to host";
     EALREADY = 114, "Operation already in progress";
     EINPROGRESS = 115, "Operation now in progress";

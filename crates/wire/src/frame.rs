@@ -117,6 +117,9 @@ pub struct Welcome {
     pub known: bool,
     /// All transactions up to this one are durable.
     pub last_committed: u64,
+    /// The server is in recovery, and executes new requests at the latest after this many seconds.
+    /// `None`: it executes them now.
+    pub recovery_secs: Option<u32>,
 }
 
 /// The fixed part of a frame, as on the wire.

@@ -9,7 +9,7 @@ use crate::{ast, mds, mgs, ost, selftest, subject::Subject};
 /// Version of all messages. Raised when a message changes its meaning or form. Peers of different
 /// versions refuse each other at connect with a clear error. (Additions that old peers do not need
 /// are announced by feature bits instead.)
-pub const PROTOCOL_VERSION: u16 = 17;
+pub const PROTOCOL_VERSION: u16 = 18;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {

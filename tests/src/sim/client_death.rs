@@ -106,20 +106,14 @@ fn client_death(seed: u64, server: u32, log: usize) -> Trace {
             rt.sleep(random(&mut rng, RECOVERY_MAX)).await;
             die();
         }
-        let mut again = None;
-        if seed.is_multiple_of(2) && server != MDS {
-            again = Some(mount(world, CLIENTS[DEAD]).await);
-        }
+        // In the recovery, for whose end the mount waits.
+        let again = if seed.is_multiple_of(2) { Some(mount(world, CLIENTS[DEAD]).await) } else { None };
         for (n, member) in members.iter().enumerate().skip(DEAD + 1) {
             member.check(n, &held[n], &members[CLIENTS.len() - n].client).await;
         }
         let lost = node.lost_clients();
         assert!(lost == 1 || lost == 0 && moment == Moment::InRecovery, "{lost} clients are lost");
         nodes.push(node);
-        if seed.is_multiple_of(2) && server == MDS {
-            // During the recovery, the MDT would not answer in time.
-            again = Some(mount(world, CLIENTS[DEAD]).await);
-        }
         check_synced(members[DEAD].dir, synced, &members[DEAD + 1].client).await;
         if let Some(client) = again {
             let member = Member { client, dir: members[DEAD].dir };

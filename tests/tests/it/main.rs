@@ -37,6 +37,7 @@ mod migrate;
 mod migrate_mirrors;
 mod mirrors;
 mod mount_options;
+mod mount_waits;
 mod moved_servers;
 mod munge;
 mod nodemap;

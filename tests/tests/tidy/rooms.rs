@@ -67,9 +67,11 @@ const ROOMS: &[(&str, &[&str])] = &[
         "targets",
         &["params", "lock_owners", "cache", "lov", "osc", "mdc", "capabilities", "pools", "registered", "types"],
     ),
+    ("mount_waits", &["types", "join"]),
     (
         "mount",
         &[
+            "mount_waits",
             "targets",
             "params",
             "llite",

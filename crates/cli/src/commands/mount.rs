@@ -12,7 +12,7 @@ use crate::{
     commands::{remount, umount::is_mounted, up::prepare},
     daemon::{self, Ready},
     error::{Context, Failure, Result},
-    host::{self, Host},
+    host::{self, Host, MountAt},
     mount_options::{self, MountRequest},
     mount_point_check::check_no_server,
     paths::{self, private_dir},
@@ -68,7 +68,12 @@ fn serve(args: &MountArgs, asked: &MountRequest, mountpoint: PathBuf, ready: Rea
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt, trust::of_mount(asked.auth, asked.flavor, asked.munge)).await;
-        let mount = match start(args, asked, &mountpoint, &host).await {
+        let started = tokio::select! {
+            biased;
+            started = start(args, asked, &mountpoint, &host, &ready) => started,
+            () = ready.abandoned(&host.rt) => Err(Failure::new("interrupted: its command has ended")),
+        };
+        let mount = match started {
             Ok(mount) => Arc::new(mount),
             Err(failure) => {
                 ready.failed(&failure);
@@ -91,10 +96,16 @@ fn serve(args: &MountArgs, asked: &MountRequest, mountpoint: PathBuf, ready: Rea
 }
 
 /// Mounts, with as many retries as asked for.
-async fn start(args: &MountArgs, asked: &MountRequest, mountpoint: &Path, host: &Host) -> Result<sheen_mount::Mount> {
+async fn start(
+    args: &MountArgs,
+    asked: &MountRequest,
+    mountpoint: &Path,
+    host: &Host,
+    ready: &Ready,
+) -> Result<sheen_mount::Mount> {
     let mut left = asked.retries;
     loop {
-        match start_once(args, asked, mountpoint, host).await {
+        match start_once(args, asked, mountpoint, host, ready).await {
             Err(failure) if left > 0 => tracing::warn!("{failure}; retrying, {left} attempts left"),
             outcome => return outcome,
         }
@@ -108,7 +119,9 @@ async fn start_once(
     asked: &MountRequest,
     mountpoint: &Path,
     host: &Host,
+    ready: &Ready,
 ) -> Result<sheen_mount::Mount> {
     let (source, mgs) = host::resolve_source(&host.rt, &args.source).await?;
-    host.mount(&mgs, (&source.fsname, &source.subdir), mountpoint, &args.source, asked.options.clone()).await
+    let at = MountAt { source: &args.source, fsname: &source.fsname, subdir: &source.subdir, mountpoint };
+    host.mount(&mgs, at, asked.options.clone(), ready).await
 }

@@ -16,7 +16,7 @@ use crate::{
     daemon::{self, Ready},
     dir_kind::DirKind,
     error::{Context, Failure, Result},
-    host::{self, Host},
+    host::{self, Host, MountAt},
     lost_targets::osts_to_serve,
     mount_options,
     mount_point_check::{check_beside, check_no_server},
@@ -165,7 +165,12 @@ fn serve_or_say_why(
                 return Err(failure);
             }
         };
-        let (lock, mount) = match start(args, options, home, mountpoint.as_deref(), &host).await {
+        let started = tokio::select! {
+            biased;
+            started = start(args, options, home, mountpoint.as_deref(), &host, &ready) => started,
+            () = ready.abandoned(&host.rt) => Err(Failure::new("interrupted: its command has ended")),
+        };
+        let (lock, mount) = match started {
             Ok(started) => started,
             Err(failure) => {
                 host.stop().await;
@@ -208,6 +213,7 @@ async fn start(
     home: &Home,
     mountpoint: Option<&Path>,
     host: &Host,
+    ready: &Ready,
 ) -> Result<Started> {
     let mut config = plan(args, home)?;
     let mut lock = RunLock::take(&home.run())?;
@@ -235,7 +241,8 @@ async fn start(
         Some(at) => {
             prepare(at)?;
             let options = sheen_mount::Options { local: true, ..options };
-            Some(std::sync::Arc::new(host.mount(&mgs, (&config.fsname, ""), at, &source, options).await?))
+            let at = MountAt { source: &source, fsname: &config.fsname, subdir: "", mountpoint: at };
+            Some(std::sync::Arc::new(host.mount(&mgs, at, options, ready).await?))
         }
         None => None,
     };

@@ -12,20 +12,34 @@ use sheen_wire::auth::KeyId;
 
 use super::Host;
 
-/// Time that an OST waits, before it starts, for the permanent settings of the MGS. It suffices for
-/// an MGS that is running. Without one, the OST starts without them.
+/// Time that an OST waits at least, before it starts, for the permanent settings of the MGS.
+/// Longer than a restart of the MGS.
 const SETTINGS_WAIT: Duration = Duration::from_secs(1);
+/// Time that it waits for an MGS that runs. On a busy machine such an MGS may take a while.
+const SETTINGS_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Wait before the next request to the MGS after it refused one.
 const SETTINGS_RETRY: Duration = Duration::from_secs(5);
 
 impl Host {
-    /// Applies the permanent settings of a file system, before an OST starts.
+    /// Applies the permanent settings of a file system, before an OST starts. So nothing is placed
+    /// on an OST that is degraded by such a setting. Without an MGS, the OST starts without them.
     pub(super) async fn first_settings(&self, fsname: &str, mgs: &[Nid]) {
         if self.config_tasks.lock().contains_key(fsname) {
             return;
         }
         let mgc = self.config_client(mgs);
-        if let Ok(Ok(config)) = self.rt.timeout(SETTINGS_WAIT, mgc.config(fsname)).await {
+        let is_missing = async {
+            self.rt.sleep(SETTINGS_WAIT).await;
+            mgc.missed().await;
+        };
+        let asked = async {
+            tokio::select! {
+                biased;
+                config = mgc.config(fsname) => config.ok(),
+                () = is_missing => None,
+            }
+        };
+        if let Ok(Some(config)) = self.rt.timeout(SETTINGS_WAIT_MAX, asked).await {
             self.params.keep(fsname, config.version, &config.params);
         }
     }

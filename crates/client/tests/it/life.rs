@@ -2,16 +2,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::fake::{FakeMds, Mounted, ROOT, bulk, name, root, with, with_tcp};
-use sheen_client::{Caller, Client, ClientOptions, DirItem, MountError, OpenDir};
+use crate::fake::{FSNAME, FakeMds, FakeMgs, Mounted, ROOT, bulk, name, root, with, with_tcp};
+use parking_lot::Mutex;
+use sheen_client::{Caller, Client, ClientOptions, DirItem, MountError, MountWait, OpenDir};
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
 use sheen_rpc::Server;
-use sheen_rt::sim::{Sim, SimConfig};
+use sheen_rt::{
+    JoinHandle,
+    sim::{Sim, SimConfig},
+};
 use sheen_wire::{
-    Errno, Fid, FileKind, Mds,
+    Errno, Fid, FileKind, Mds, Mgs,
     control::{self, ImportInfo, MountInfo, TargetInfo},
     mds::{SetAttr, flags},
+    mgs::TargetKind,
 };
 
 const RDWR_CREATE: u32 = flags::RDWR | flags::CREAT;
@@ -31,9 +36,15 @@ fn failed_mount_reports_the_reason() {
         };
         let net = Net::new(rt.clone());
         assert!(matches!(mount(&net, vec![], "sheen").await, MountError::NoMgs));
-        let silent = mount(&net, vec![Nid::Tcp(sim.addr(9, 988))], "sheen").await;
+        let (closed, began) = (Nid::Tcp(sim.addr(9, 988)), rt.now());
+        let wrong = mount(&net, vec![closed], "sheen").await;
+        assert_eq!(wrong.errno(), Errno::ECONNREFUSED);
+        assert!(wrong.to_string().starts_with("cannot reach the MGS at 10.0.0.9:988@tcp: "), "{wrong}");
+        assert!(rt.now().since(began) < Duration::from_secs(3), "a wrong port is reported soon");
+        sim.partition(1, 8);
+        let silent = mount(&net, vec![Nid::Tcp(sim.addr(8, 988))], "sheen").await;
         assert_eq!(silent.errno(), Errno::ETIMEDOUT);
-        assert!(silent.to_string().contains("10.0.0.9"), "{silent}");
+        assert!(silent.to_string().contains("10.0.0.8:988@tcp: no answer; "), "{silent}");
 
         let m = Mounted::new(sim.rt(2), 1, 65536, &[0]).await;
         let unknown = mount(&m.net, vec![Nid::Lo], "other").await;
@@ -43,7 +54,86 @@ fn failed_mount_reports_the_reason() {
         assert!(matches!(mount(&m.net, vec![Nid::Lo], "sheen").await, MountError::NoMdt(_)));
         m.world.state.lock().config.targets = targets;
         m.server.remove("sheen-MDT0000");
-        assert!(matches!(mount(&m.net, vec![Nid::Lo], "sheen").await, MountError::Root { .. }));
+        let unreachable = mount(&m.net, vec![Nid::Lo], "sheen").await;
+        assert!(unreachable.to_string().starts_with("cannot reach sheen-MDT0000 at 0@lo: "), "{unreachable}");
+    };
+    sim.run(run).expect("the simulation ends");
+}
+
+/// The waits that mounts have reported.
+type Waits = Arc<Mutex<Vec<MountWait>>>;
+
+/// Mounts the file system in a task.
+fn begin_mount(m: &Mounted, mgs: Vec<Nid>, waits: &Waits) -> JoinHandle<Result<Arc<Client>, MountError>> {
+    let reported = waits.clone();
+    let options = ClientOptions {
+        mgs_failover: mgs.len() > 1,
+        report_wait: Arc::new(move |wait: &MountWait| reported.lock().push(wait.clone())),
+        ..ClientOptions::default()
+    };
+    let (rt, net) = (m.net.rt().clone(), m.net.clone());
+    let mounting = async move { Client::mount(rt, net, mgs, FSNAME, options, Params::new()).await };
+    m.net.rt().spawn("mount", mounting)
+}
+
+#[test]
+fn mount_waits_as_long_as_the_mdt_or_an_ost_is_in_recovery() {
+    with_tcp(1, 65536, &[0], async |m| {
+        let (rt, waits, mgs) = (m.net.rt(), Waits::default(), vec![Nid::Tcp(([10, 0, 0, 1], 988).into())]);
+        let longest = Duration::from_secs(280);
+        for (kind, name) in [(TargetKind::Mdt, "sheen-MDT0000"), (TargetKind::Ost, "sheen-OST0000")] {
+            m.world.state.lock().habits.recovery = Some((kind, longest));
+            let mounting = begin_mount(&m, mgs.clone(), &waits);
+            rt.sleep(Duration::from_secs(200)).await;
+            assert!(!mounting.is_finished(), "{name}");
+            m.world.state.lock().habits.recovery = None;
+            let client = mounting.await.unwrap().unwrap();
+            client.umount().await;
+            let reported = std::mem::take(&mut *waits.lock());
+            let [MountWait::Recovery { target, limit }] = &reported[..] else { panic!("{reported:?}") };
+            assert!(target == name && *limit <= longest && *limit > longest - Duration::from_secs(5), "{reported:?}");
+            assert!(reported[0].to_string().contains(&format!("`lctl --device {name} abort_recovery`")));
+        }
+        // A short recovery is not worth a message.
+        m.world.state.lock().habits.recovery = Some((TargetKind::Mdt, longest));
+        let mounting = begin_mount(&m, mgs, &waits);
+        rt.sleep(Duration::from_millis(500)).await;
+        m.world.state.lock().habits.recovery = None;
+        mounting.await.unwrap().unwrap().umount().await;
+        assert!(waits.lock().is_empty());
+    });
+}
+
+#[test]
+fn mount_waits_for_the_mdt_and_the_mgs_for_longer_than_a_takeover_takes() {
+    let sim = Sim::new(1, SimConfig { partition_timeout: Duration::from_secs(1000), ..SimConfig::default() });
+    let (serving, rt) = (sim.rt(1), sim.rt(2));
+    let takeover = Duration::from_secs(16);
+    let run = async {
+        let m = Mounted::over_tcp(serving.clone(), rt.clone(), 1, 65536, &[0]).await;
+        let waits = Waits::default();
+        // One host of the MGS is dead, and the other one does not serve it yet.
+        let (dead, other) = (sim.addr(8, 988), sim.addr(9, 988));
+        sim.partition(2, 8);
+        let mounting = begin_mount(&m, vec![Nid::Tcp(dead), Nid::Tcp(other)], &waits);
+        rt.sleep(takeover).await;
+        assert!(!mounting.is_finished());
+        let mgs = Server::new(Net::new(sim.rt(9)));
+        mgs.add::<Mgs>("MGS", Arc::new(FakeMgs(m.world.clone())));
+        mgs.listen(other).await.unwrap();
+        mounting.await.unwrap().unwrap().umount().await;
+        // The MDT is served again after a while.
+        m.server.remove("sheen-MDT0000");
+        let mounting = begin_mount(&m, vec![Nid::Tcp(other)], &waits);
+        rt.sleep(takeover).await;
+        assert!(!mounting.is_finished());
+        m.server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
+        mounting.await.unwrap().unwrap().umount().await;
+        let server = |wait: &MountWait| match wait {
+            MountWait::Server { server, limit, .. } if *limit > takeover => server.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(waits.lock().iter().map(server).collect::<Vec<_>>(), ["the MGS", "sheen-MDT0000"]);
     };
     sim.run(run).expect("the simulation ends");
 }

@@ -18,8 +18,11 @@ use tokio::sync::Notify;
 use crate::state::osp::{Osp, STATFS_AGE, STATFS_TIMEOUT};
 
 /// How long after the start of the MDT creates wait until OSTs answer. Later creates do not wait:
-/// they fail with ENOSPC or get fewer stripes than requested.
+/// they get fewer stripes than requested, or clients repeat them.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
+/// Time without a placement after which the next one waits for news of all OSTs. Longer than a
+/// busy MDT takes to renew its view ([`STATFS_AGE`]).
+const IDLE: Duration = Duration::from_secs(2);
 
 /// OSTs by index, each with its task.
 type Map = BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>;
@@ -35,9 +38,16 @@ pub(crate) struct Osts {
     pools: RwLock<BTreeMap<String, Arc<PoolOsts>>>,
     /// Whether the MGS has reported the OSTs and pools.
     known: AtomicBool,
-    /// When the free space was last requested.
-    asked: Mutex<Instant>,
+    asked: Mutex<Asked>,
     changed: Notify,
+}
+
+/// The last request for the free space of all OSTs because of a placement.
+#[derive(Default)]
+struct Asked {
+    at: Instant,
+    /// When the MDT asked after it had been idle, as long as placements wait for the replies.
+    awaited: Option<Instant>,
 }
 
 /// The OSTs of a pool.
@@ -69,7 +79,7 @@ impl Osts {
             view: RwLock::new(Arc::new(Vec::new())),
             pools: RwLock::new(BTreeMap::new()),
             known: AtomicBool::new(false),
-            asked: Mutex::new(Instant::ZERO),
+            asked: Mutex::default(),
             changed: Notify::new(),
         }
     }
@@ -190,13 +200,35 @@ impl Osts {
         self.changed.notified()
     }
 
-    /// Requests the free space of all OSTs if it is old, because objects were placed.
+    /// Requests the free space of all OSTs if it is old, because objects are to be placed.
     pub fn used(&self, now: Instant) {
         let mut asked = self.asked.lock();
-        if now.since(*asked) >= STATFS_AGE {
-            *asked = now;
-            self.map.lock().values().for_each(|(osp, _)| osp.refresh());
+        let idle = now.since(asked.at);
+        if idle >= STATFS_AGE {
+            asked.at = now;
+            let was_idle = idle >= IDLE;
+            if was_idle {
+                asked.awaited.get_or_insert(now);
+            }
+            for (osp, _) in self.map.lock().values() {
+                if was_idle && osp.is_view_old(now, false) { osp.look() } else { osp.refresh() }
+            }
         }
+    }
+
+    /// Calls [`Osts::used`]. Returns false if the placement should wait for the replies: the MDT
+    /// was idle, and some OSTs may be degraded or full meanwhile. A wait ends when the OSTs have
+    /// answered or count as disconnected, and at the latest after twice [`STATFS_TIMEOUT`].
+    pub fn are_seen(&self, now: Instant) -> bool {
+        self.used(now);
+        let mut asked = self.asked.lock();
+        let Some(since) = asked.awaited else { return true };
+        let is_old = |osp: &Arc<Osp>| osp.takes_objects() && osp.is_view_old(since, false);
+        if now.since(since) < 2 * STATFS_TIMEOUT && self.all().iter().any(is_old) {
+            return false;
+        }
+        asked.awaited = None;
+        true
     }
 
     /// Waits until the view of each connected OST is at most [`STATFS_AGE`] old, or the OST is

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::common::{FakeOst, Host, config, objects, slow_commits, with_host};
+use crate::common::{FakeOst, Host, config, objects, simulate, slow_commits, with_host};
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::Server;
 use sheen_rt::sim::{Sim, SimConfig, World};
-use sheen_wire::mgs::{TargetKind, target_name};
+use sheen_wire::mgs::{PoolChange, TargetKind, target_name};
 use sheen_wire::{Errno, Ost, mds::Request, ost};
 
 /// Port of the OSTs' servers.
@@ -186,6 +186,141 @@ fn creates_after_restart_wait_for_all_osts_within_settle_time() {
         let began = host.rt.now();
         assert_eq!(host.create_closed("more").await.unwrap().len(), 2);
         assert!(host.rt.now().since(began) < Duration::from_millis(100));
+    });
+}
+
+/// Makes an OST reachable that the MGS, or a former life of it, knows.
+fn serve_ost(host: &Host, index: u32) -> Arc<FakeOst> {
+    let ost = Arc::new(FakeOst::default());
+    host.server.add::<Ost>(&target_name("sheen", TargetKind::Ost, index), ost.clone());
+    ost
+}
+
+#[test]
+fn mdt_without_mgs_places_files_on_the_osts_that_it_knew() {
+    with_host(13, config(), async |sim, _, host| {
+        host.add_osts(3).await;
+        host.mgc.change_pool("sheen", "p", PoolChange::New).await.unwrap();
+        host.mgc.change_pool("sheen", "p", PoolChange::Add { ost: 2 }).await.unwrap();
+        host.rt.sleep(Duration::from_secs(1)).await;
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::without_mgs(&sim.rt(1), config()).await;
+        (0..3).for_each(|index| drop(serve_ost(&host, index)));
+        host.params.set("lod.*.stripecount", "-1").unwrap();
+        assert_eq!(osts_of_new(&host, "f").await, [0, 1, 2]);
+        assert_eq!(host.param("lov.*-mdtlov.pools.p"), "sheen-OST0002_UUID\n");
+        // The MGS returns: the OSTs stay connected, and a new one is used.
+        host.serve_mgs();
+        host.mdt.registered().await.unwrap();
+        host.add_ost(3).await;
+        host.mdt.wait_osts(4).await;
+        assert_eq!(osts_of_new(&host, "g").await, [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn mdt_asks_its_mgs_before_it_uses_the_osts_that_it_knew() {
+    with_host(14, config(), async |sim, _, host| {
+        host.add_osts(2).await;
+        let change = async |change| host.mgc.change_pool("sheen", "p", change).await.unwrap();
+        change(PoolChange::New).await;
+        change(PoolChange::Add { ost: 0 }).await;
+        host.rt.sleep(Duration::from_secs(1)).await;
+        // A change while the MDT is down.
+        host.mdt.stop().await.unwrap();
+        change(PoolChange::Add { ost: 1 }).await;
+        change(PoolChange::Remove { ost: 0 }).await;
+        sim.crash_host(1);
+        drop(host);
+        // The MGS answers a moment after the start.
+        let moment = Duration::from_secs(2);
+        let host = Host::without_mgs(&sim.rt(1), config()).await;
+        (0..2).for_each(|index| drop(serve_ost(&host, index)));
+        let began = host.rt.now();
+        let (osts, ()) = tokio::join!(osts_of_new(&host, "f"), async {
+            host.rt.sleep(moment).await;
+            host.serve_mgs();
+        });
+        assert_eq!(osts.len(), 1);
+        assert!(host.rt.now().since(began) >= moment, "it does not use the old pools");
+        assert_eq!(host.param("lov.*-mdtlov.pools.p"), "sheen-OST0001_UUID\n");
+    });
+}
+
+#[test]
+fn create_is_to_be_repeated_while_no_osts_are_known() {
+    simulate(15, async |_, rt| {
+        let host = Host::without_mgs(&rt, config()).await;
+        let began = rt.now();
+        assert_eq!(host.create("f").await.unwrap_err(), Errno::OSTS_DISCONNECTED);
+        assert!(rt.now().since(began) <= Duration::from_secs(10));
+        let began = rt.now();
+        assert_eq!(host.create("f").await.unwrap_err(), Errno::OSTS_DISCONNECTED);
+        assert!(rt.now().since(began) < Duration::from_millis(100), "the client waits, not the MDT");
+        host.serve_mgs();
+        let ost = host.add_ost(0).await;
+        host.create_closed("g").await.unwrap();
+        // A full OST is another matter.
+        ost.used_bytes.store(4096 << 20, Relaxed);
+        rt.sleep(Duration::from_secs(60)).await;
+        let began = rt.now();
+        assert_eq!(host.create("h").await.unwrap_err(), Errno::ENOSPC);
+        assert!(rt.now().since(began) < Duration::from_millis(100));
+    });
+}
+
+#[test]
+fn idle_mdt_asks_its_osts_before_it_places_a_file() {
+    with_host(16, config(), async |_, rt, host| {
+        let osts = host.add_osts(2).await;
+        for (n, degraded) in [(0, 1), (1, 0), (2, 1)] {
+            rt.sleep(Duration::from_secs(3600)).await;
+            osts[degraded].degraded.store(true, Relaxed);
+            osts[1 - degraded].degraded.store(false, Relaxed);
+            for file in 0..4 {
+                let placed = osts_of_new(&host, &format!("f{n}.{file}")).await;
+                assert_eq!(placed, [1 - degraded as u32], "{n}, {file}");
+            }
+        }
+    });
+}
+
+#[test]
+fn silent_ost_delays_the_first_file_of_an_idle_mdt_and_no_others() {
+    with_wide_files(17, async |sim, host| {
+        let servers = [serve(sim, OSSES[0], &[0]).await, serve(sim, OSSES[1], &[1]).await];
+        register(host, 0, &servers[0].nid).await;
+        register(host, 1, &servers[1].nid).await;
+        host.mdt.wait_osts(2).await;
+        host.rt.sleep(Duration::from_secs(60)).await;
+        sim.partition(MDS, OSSES[1]);
+        let began = host.rt.now();
+        assert_eq!(osts_of_new(host, "first").await, [0]);
+        assert!(host.rt.now().since(began) <= Duration::from_secs(6), "{:?}", host.rt.now().since(began));
+        for n in 0..5 {
+            let began = host.rt.now();
+            assert_eq!(osts_of_new(host, &format!("f{n}")).await, [0]);
+            assert!(host.rt.now().since(began) < Duration::from_millis(100));
+            host.rt.sleep(Duration::from_secs(10)).await;
+        }
+    });
+}
+
+#[test]
+fn restarted_mdt_places_no_file_on_a_degraded_ost_before_it_knows_the_others() {
+    with_host(18, config(), async |sim, _, host| {
+        host.add_osts(2).await;
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::start(&sim.rt(1), config()).await;
+        serve_ost(&host, 1).degraded.store(true, Relaxed);
+        host.mdt.wait_osts(1).await;
+        let (osts, _) = tokio::join!(osts_of_new(&host, "f"), async {
+            host.rt.sleep(Duration::from_secs(3)).await;
+            serve_ost(&host, 0)
+        });
+        assert_eq!(osts, [0]);
     });
 }
 

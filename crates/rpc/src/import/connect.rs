@@ -15,7 +15,7 @@ use sheen_wire::{
 };
 
 use super::{
-    error::ConnectError,
+    error::{ConnectError, Miss},
     inner::{Inner, Recovering, RecoveringRoute},
     link::{ImportState, RecoveringConnection},
     lo_peer::LoPeer,
@@ -170,6 +170,7 @@ impl<P: Protocol> Inner<P> {
             }
             let elsewhere = self.local_target().is_none();
             let (mut reason, mut refused) = ("no address of the target is known".to_owned(), false);
+            let mut is_absent = elsewhere;
             if self.reach_lo(&mut reason).await {
                 return None;
             }
@@ -192,12 +193,17 @@ impl<P: Protocol> Inner<P> {
                     Ok(Ok(welcomed)) => return Some(welcomed),
                     Ok(Err(e)) => {
                         refused |= e.kind() == io::ErrorKind::PermissionDenied;
+                        is_absent &= matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound);
                         reason = format!("{}: {e}", Nid::Tcp(addr));
                     }
-                    Err(_) => reason = format!("{}: no answer", Nid::Tcp(addr)),
+                    Err(_) => {
+                        is_absent = false;
+                        reason = format!("{}: no answer", Nid::Tcp(addr));
+                    }
                 }
             }
             let now = self.net.rt().now();
+            self.note_miss(Miss { reason: reason.clone(), is_absent });
             if self.stop_after_timeout(began, now, &reason) {
                 return None;
             }
@@ -231,11 +237,18 @@ impl<P: Protocol> Inner<P> {
         nids.iter().filter_map(|nid| if let Nid::Tcp(addr) = nid { Some(*addr) } else { None }).collect()
     }
 
+    /// Records that a round over all addresses has failed.
+    fn note_miss(&self, miss: Miss) {
+        let is_first = self.link.lock().miss.replace(miss).is_none();
+        if is_first {
+            self.changed.notify_waiters();
+        }
+    }
+
     /// Fails requests and calls of [`super::Import::connect`] that have waited too long. Returns
     /// whether to stop connecting. That happens only if the target was never reached.
     fn stop_after_timeout(&self, began: Instant, now: Instant, reason: &str) -> bool {
         let mut link = self.link.lock();
-        link.missed = true;
         // The wait of a request counts from when it was sent or from when the connection was lost,
         // whichever is later.
         let limit = self.recovery_timeout;
@@ -348,7 +361,10 @@ impl<P: Protocol> Inner<P> {
         let other = |text: String| Err(io::Error::other(text));
         match (answer.header.kind, answer.header.status) {
             (Kind::Welcome, 0) => {}
-            (Kind::Welcome, 19) => return other(format!("there is no target {} at this address", self.target)),
+            (Kind::Welcome, 19) => {
+                let text = format!("there is no target {} at this address", self.target);
+                return Err(io::Error::new(io::ErrorKind::NotFound, text));
+            }
             (Kind::Auth, _) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, AuthError::Demanded)),
             (Kind::Welcome, errno) => return other(format!("refused: {}", Errno(errno))),
             (kind, _) => return other(format!("answered with {kind:?} instead of a welcome")),
@@ -414,6 +430,7 @@ impl<P: Protocol> Inner<P> {
             (link.nid, link.nid_last) = (Some(nid), Some(nid));
             link.features = welcome.features;
             link.recovered(welcome.incarnation);
+            link.connected(welcome.recovery_secs, self.net.rt().now());
             link.role = Some(sender.role().clone());
             link.connection = Some(sender.clone());
             link.recovering = None;

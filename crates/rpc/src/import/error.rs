@@ -29,6 +29,16 @@ pub enum ConnectError {
     },
 }
 
+/// How the last round over all addresses of a target has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Miss {
+    /// The last attempt of the round and its outcome.
+    pub reason: String,
+    /// Every address answered that the target is not there: its host refused the connection, or
+    /// the server there does not have the target.
+    pub is_absent: bool,
+}
+
 impl From<ConnectError> for Errno {
     fn from(e: ConnectError) -> Errno {
         match e {

@@ -16,7 +16,12 @@ use sheen_wire::{
 };
 use tokio::sync::oneshot;
 
-use super::{budget::RetainedBudget, error::ConnectError, request_error::Cause, retained::Retained};
+use super::{
+    budget::RetainedBudget,
+    error::{ConnectError, Miss},
+    request_error::Cause,
+    retained::Retained,
+};
 
 /// Broken connections after which a request fails, once its time is up.
 const RESENDS_MAX: u32 = 16;
@@ -96,8 +101,10 @@ pub(super) struct Link {
     evictions: u64,
     /// The server evicted the client once more, and the restart hook has not succeeded since.
     eviction_pending: bool,
-    /// At least one round over all addresses failed.
-    pub(super) missed: bool,
+    /// The last round over all addresses since the last connection; it failed.
+    pub(super) miss: Option<Miss>,
+    /// Until when requests may wait for the server's recovery, as its last welcome said.
+    pub(super) recovery_until: Option<Instant>,
     /// Number of attempts to connect that were abandoned, and the reason of the last one.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnectError>,
@@ -286,6 +293,19 @@ impl Link {
             self.evictions += 1;
             self.fail(&Cause::Evicted, |p| p.guarded);
         }
+    }
+
+    /// Records a connection over which requests go from now on. `recovery_secs`: as in the welcome.
+    pub(super) fn connected(&mut self, recovery_secs: Option<u32>, now: Instant) {
+        self.miss = None;
+        self.recovery_until = recovery_secs.map(|secs| now + Duration::from_secs(secs.into()));
+    }
+
+    /// Returns the longest time for which requests still wait for the server's recovery. `None`: it
+    /// is not in recovery, or there is no connection.
+    pub(super) fn recovery_left(&self, now: Instant) -> Option<Duration> {
+        let left = self.recovery_until?.since(now);
+        (self.state == ImportState::Full && !left.is_zero()).then_some(left)
     }
 
     /// Returns whether the server of the present connection accepts operation ids.

@@ -101,6 +101,7 @@ impl<P: Protocol> Inner<P> {
         link.nid = Some(Nid::Lo);
         link.features = welcome.features;
         link.recovered(welcome.incarnation);
+        link.connected(welcome.recovery_secs, self.net.rt().now());
         self.last_committed.fetch_max(welcome.last_committed, Ordering::AcqRel);
         self.stats.connects.fetch_add(1, Ordering::Relaxed);
         *self.lo.write() = Some(peer.clone());

@@ -42,7 +42,7 @@ use sheen_wire::{
 
 pub use budget::RetainedBudget;
 pub use config::{ImportConfig, ImportParams, PATIENT_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_LIMIT, URGENT_IN_FLIGHT_MAX};
-pub use error::ConnectError;
+pub use error::{ConnectError, Miss};
 pub use inner::Recovering;
 pub use link::ImportState;
 pub use preparation::Preparation;
@@ -143,7 +143,34 @@ impl<P: Protocol> Import<P> {
     pub fn is_disconnected(&self) -> bool {
         self.inner.lo_peer();
         let link = self.inner.link.lock();
-        link.state != ImportState::Full && (link.incarnation.is_some() || link.missed)
+        link.state != ImportState::Full && (link.incarnation.is_some() || link.miss.is_some())
+    }
+
+    /// Returns how the last round over all addresses has failed. `None`: none has failed since the
+    /// last connection.
+    pub fn miss(&self) -> Option<Miss> {
+        self.inner.link.lock().miss.clone()
+    }
+
+    /// Waits until a round over all addresses has failed since the last connection. Never resolves
+    /// while there is a connection, or if the target is never needed.
+    pub async fn missed(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.inner.changed.notified());
+            changed.as_mut().enable();
+            if self.miss().is_some() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns the longest time for which requests still wait, because the server was in recovery
+    /// when this client connected. `None`: it was not, this time is over, or there is no
+    /// connection.
+    pub fn recovery_left(&self) -> Option<Duration> {
+        self.inner.lo_peer();
+        self.inner.link.lock().recovery_left(self.inner.net.rt().now())
     }
 
     /// Resolves when there is no connection; at once if there is none now.

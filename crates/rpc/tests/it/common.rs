@@ -54,6 +54,8 @@ pub struct Echo {
     pub data: Mutex<Bulk>,
     /// Reads are postponed until it is closed.
     pub postponed_until: Option<Arc<Semaphore>>,
+    /// As an MDT, how long it says that its recovery may take.
+    pub recovery_left: Mutex<Option<Duration>>,
 }
 
 impl Echo {
@@ -72,6 +74,7 @@ impl Echo {
             reply_bytes: 0,
             data: Mutex::default(),
             postponed_until: None,
+            recovery_left: Mutex::default(),
         }
     }
 
@@ -135,6 +138,10 @@ impl Service<Mds> for Echo {
 
     fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+
+    fn recovery_left(&self) -> Option<Duration> {
+        *self.recovery_left.lock()
     }
 
     fn features(&self) -> u64 {

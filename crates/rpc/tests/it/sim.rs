@@ -496,6 +496,55 @@ fn silent_server_is_disconnected_and_slow_server_is_not() {
 }
 
 #[test]
+fn miss_distinguishes_an_absent_target_from_a_silent_host() {
+    let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(100_000), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let rt = sim.rt(2);
+        let missed = async |import: &Arc<Import<Mds>>| {
+            import.begin_connect();
+            import.missed().await;
+            import.miss().unwrap().is_absent
+        };
+        let import = client(&sim, 2);
+        assert_eq!(import.miss(), None);
+        assert!(missed(&import).await, "the port is closed");
+        let server = server(&sim, &echo).await;
+        server.remove(TARGET);
+        let other = client(&sim, 3);
+        assert!(missed(&other).await, "the server has no such target");
+        server.add::<Mds>(TARGET, echo.clone());
+        import.connect().await.unwrap();
+        assert_eq!(import.miss(), None, "of before the connection");
+        assert!(rt.timeout(Duration::from_secs(100), import.missed()).await.is_err());
+        sim.partition(1, 4);
+        assert!(!missed(&client(&sim, 4)).await, "no answer");
+    })
+    .unwrap();
+}
+
+#[test]
+fn client_learns_at_its_connection_how_long_a_recovery_may_take() {
+    let sim = Sim::new(6, SimConfig::default());
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (before, rt) = (client(&sim, 2), sim.rt(2));
+        before.connect().await.unwrap();
+        assert_eq!(before.recovery_left(), None);
+        *echo.recovery_left.lock() = Some(Duration::from_millis(89_001));
+        let import = client(&sim, 3);
+        assert_eq!(import.recovery_left(), None, "it is not connected");
+        import.connect().await.unwrap();
+        let left = import.recovery_left().unwrap();
+        assert!(left > Duration::from_secs(89) && left <= Duration::from_secs(90), "{left:?}");
+        rt.sleep(Duration::from_secs(90)).await;
+        assert_eq!(import.recovery_left(), None);
+    })
+    .unwrap();
+}
+
+#[test]
 fn crashed_server_restart_runs_hook_before_resends() {
     let sim = Sim::new(4, SimConfig::default());
     let first = Arc::new(Echo::gated(1));

@@ -82,6 +82,7 @@ impl Service<Mds> for FakeMds {
         _: Bulk,
     ) -> BoxFuture<'a, Result<Response<wire_mds::Answer>>> {
         Box::pin(async move {
+            self.0.recovered(TargetKind::Mdt).await;
             self.0.pause().await;
             let op = call.request.op();
             let (reply, grants, invalidations) = {
@@ -104,6 +105,10 @@ impl Service<Mds> for FakeMds {
     fn incarnation(&self) -> u64 {
         self.0.state.lock().incarnation
     }
+
+    fn recovery_left(&self) -> Option<Duration> {
+        self.0.recovery_left(TargetKind::Mdt)
+    }
 }
 
 impl Service<Ost> for FakeOst {
@@ -114,6 +119,7 @@ impl Service<Ost> for FakeOst {
         bulk: Bulk,
     ) -> BoxFuture<'a, Result<Response<wire_ost::Reply>>> {
         Box::pin(async move {
+            self.0.recovered(TargetKind::Ost).await;
             self.0.pause().await;
             self.0.hold(self.1, &request).await;
             let wanted: Vec<Resource> = match &request {
@@ -133,6 +139,10 @@ impl Service<Ost> for FakeOst {
 
     fn incarnation(&self) -> u64 {
         1 + self.0.state.lock().habits.restarts
+    }
+
+    fn recovery_left(&self) -> Option<Duration> {
+        self.0.recovery_left(TargetKind::Ost)
     }
 }
 

@@ -12,7 +12,7 @@ use sheen_wire::{
     Attr, Errno, Fid, Time,
     ast::Grant,
     ldlm::{LockId, Resource},
-    mgs::Config,
+    mgs::{Config, TargetKind},
     ost::ObjectAttr,
 };
 use tokio::sync::Notify;
@@ -93,6 +93,18 @@ impl World {
         }
     }
 
+    /// Returns how long a target of this kind says that its recovery may take.
+    pub fn recovery_left(&self, kind: TargetKind) -> Option<Duration> {
+        self.state.lock().habits.recovery.filter(|(recovering, _)| *recovering == kind).map(|(_, left)| left)
+    }
+
+    /// Waits until targets of this kind are not in recovery.
+    pub async fn recovered(&self, kind: TargetKind) {
+        while self.recovery_left(kind).is_some() {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     pub async fn pause(&self) {
         let delay = self.state.lock().delay;
         if !delay.is_zero() {
@@ -135,6 +147,8 @@ pub struct Habits {
     pub lock_first: usize,
     /// Replies to the glimpses.
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
+    /// Targets in recovery: those of this kind answer no requests, and say how long it may take.
+    pub recovery: Option<(TargetKind, Duration)>,
     /// Number of restarts so far.
     pub restarts: u64,
     /// Whether restarted ones did not wait for the client.

@@ -24,7 +24,7 @@ use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{Answer, Entry, NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{TargetKind, target_name};
-use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, StatFs, fid, ost};
+use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, STATE_DEGRADED, StatFs, fid, ost};
 
 /// Port of the MDT in these tests.
 pub const PORT: u16 = 7988;
@@ -43,6 +43,8 @@ pub struct FakeOst {
     pub used_bytes: AtomicU64,
     /// Fails destroys with EIO.
     pub broken: AtomicBool,
+    /// Its disks are being repaired.
+    pub degraded: AtomicBool,
     /// Requests of quotas are recorded here, not in `asked`.
     pub quota: quota::FakeQuota,
 }
@@ -76,8 +78,9 @@ impl Service<Ost> for FakeOst {
             ost::Request::StatFs => {
                 let blocks = 1 << 20;
                 let bavail = blocks - self.used_bytes.load(Relaxed) / 4096;
+                let state = if self.degraded.load(Relaxed) { STATE_DEGRADED } else { 0 };
                 let space =
-                    StatFs { bsize: 4096, blocks, bfree: blocks, bavail, files: 1 << 20, ffree: 1 << 20, state: 0 };
+                    StatFs { bsize: 4096, blocks, bfree: blocks, bavail, files: 1 << 20, ffree: 1 << 20, state };
                 Ok(ost::Reply::StatFs(space))
             }
             _ if self.broken.load(Relaxed) => Err(Errno::EIO),
@@ -158,17 +161,35 @@ impl Host {
 
     /// The same with the MGS in the directory `mgs`.
     pub async fn start_in(rt: &Rt, mgs: &Path, config: MdtConfig) -> Host {
+        Host::begin(rt, mgs, config, true).await
+    }
+
+    /// Starts an MDT that does not reach its MGS before [`Host::serve_mgs`].
+    pub async fn without_mgs(rt: &Rt, config: MdtConfig) -> Host {
+        Host::begin(rt, Path::new("/mgs"), config, false).await
+    }
+
+    async fn begin(rt: &Rt, mgs: &Path, config: MdtConfig, serves_mgs: bool) -> Host {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
         let params = Params::new();
         let mgs = Mgs::start(rt.clone(), mgs, params.clone()).await.unwrap();
-        server.add::<sheen_wire::Mgs>(MGS_TARGET, mgs.clone());
+        if serves_mgs {
+            server.add::<sheen_wire::Mgs>(MGS_TARGET, mgs.clone());
+        }
         let mdt = Mdt::start(rt.clone(), net.clone(), &server, config, params.clone()).await.unwrap();
-        mdt.registered().await.unwrap();
+        if serves_mgs {
+            mdt.registered().await.unwrap();
+        }
         let import = Import::<Mds>::new(net.clone(), ImportConfig::new("client", mdt.name(), vec![Nid::Lo]));
         let Reply::Seq(seq) = import.request(Request::AllocSeq).send().await.unwrap().body.reply else { panic!() };
         let mgc = Mgc::new(net.clone(), vec![Nid::Lo], "osts");
         Host { rt: rt.clone(), net, server, mgs, mdt, params, import, mgc, seq, oid: AtomicU32::new(1) }
+    }
+
+    /// Makes the MGS reachable.
+    pub fn serve_mgs(&self) {
+        self.server.add::<sheen_wire::Mgs>(MGS_TARGET, self.mgs.clone());
     }
 
     /// Adds an OST and waits until the MDT uses it.

@@ -1,0 +1,77 @@
+//! A new mount while servers are in recovery or not there: its messages, and its end by a user.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, ChildStderr, Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sheen_tests::{
+    Guarded, Mount, can_mount,
+    cluster::{Cluster, bash},
+    is_root, new_dir, processes, run,
+    sandbox::Sandbox,
+    sheen,
+    wait::eventually,
+};
+
+/// Begins to mount the file system of a cluster. Returns the command, and its messages.
+fn begin(cluster: &Cluster, at: &Path) -> (Guarded, BufReader<ChildStderr>) {
+    fs::create_dir_all(at).unwrap();
+    let mut command = Command::new(sheen());
+    command.args(["mount", &format!("{}:/many", cluster.nid("mgs"))]).arg(at);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child: Child = command.spawn().unwrap();
+    let messages = BufReader::new(child.stderr.take().unwrap());
+    (Guarded(child), messages)
+}
+
+#[test]
+fn mount_during_a_recovery_reports_its_wait_until_it_is_interrupted_or_the_recovery_ends() {
+    if !can_mount() || !is_root() {
+        return println!("skipped: needs root and /dev/fuse");
+    }
+    Sandbox::enter("mount-waits", |sandbox| {
+        let mut cluster = Cluster::start();
+        let mount = cluster.mount();
+        bash(&mount.mnt, "echo before > f && sync f").ok();
+        // The restarted MDT waits for this mount.
+        mount.freeze();
+        cluster.kill("mds");
+        cluster.spawn("mds");
+        let later = cluster.base.join("later");
+        let words = [OsStr::new("mount"), later.as_os_str()];
+        for is_interrupted in [true, false] {
+            let (mut command, mut messages) = begin(&cluster, &later);
+            // Before, the command may wait for the start of the MDT.
+            let mut lines = (&mut messages).lines().map(Result::unwrap);
+            let message = lines.find(|line| line.contains(" is in recovery")).expect("a message");
+            assert!(message.starts_with("sheen: many-MDT0000 is in recovery: waiting up to "), "{message}");
+            if is_interrupted {
+                kill_process(Pid::from_child(&command.0), Signal::INT).unwrap();
+                assert!(!command.0.wait().unwrap().success());
+                eventually("the background process has ended", || processes(&words).is_empty());
+            } else {
+                sandbox.sh(Path::new("/"), "lctl --device many-MDT0000 abort_recovery").ok();
+                assert!(command.0.wait().unwrap().success());
+            }
+        }
+        // Unmounts it at the end.
+        let later = Mount { mnt: later };
+        assert_eq!(bash(&later.mnt, "cat f").ok(), "before\n");
+    });
+}
+
+#[test]
+fn mount_from_a_wrong_port_fails_with_the_address_and_the_reason() {
+    let at = new_dir(Path::new("/dev/shm"));
+    let ran = run(sheen(), ["mount", "127.0.0.1:9@tcp:/sheen", &at.to_string_lossy()]);
+    let _ = fs::remove_dir_all(&at);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let error = "cannot mount 127.0.0.1:9@tcp:/sheen: cannot reach the MGS at 127.0.0.1:9@tcp: Connection refused";
+    assert!(ran.err.contains(error), "{ran:?}");
+    assert!(!ran.err.contains("waiting"), "{ran:?}");
+}
