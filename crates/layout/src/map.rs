@@ -99,6 +99,19 @@ impl Layout {
         Chunks { extents: self.index().from(offset), offset, end: end.max(offset) }
     }
 
+    /// Returns the bytes of the file in `[offset, offset + len)` of the object of stripe `stripe`,
+    /// in order. The other bytes of the range are outside of the component, so they are holes.
+    pub fn object_chunks(&self, stripe: usize, offset: u64, len: u64) -> impl Iterator<Item = Chunk> {
+        let (first, last) = (self.object_offset(0, stripe), self.object_offset(u64::MAX, stripe));
+        let (mut at, end) = (offset.max(first), offset.saturating_add(len).min(last));
+        std::iter::from_fn(move || {
+            let rest = end.checked_sub(at).filter(|rest| *rest > 0)?;
+            let chunk = self.map(self.file_offset(stripe, at), rest).next().filter(|chunk| chunk.stripe == stripe)?;
+            at += chunk.len;
+            Some(chunk)
+        })
+    }
+
     /// Returns the location of one byte, if it has an object.
     pub fn locate(&self, offset: u64) -> Option<ByteLocation> {
         let extent = self.index().from(offset).first()?;

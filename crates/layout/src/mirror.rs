@@ -297,6 +297,13 @@ impl Layout {
         self.components().iter().flat_map(|c| c.stripe_list().into_owned())
     }
 
+    /// Returns the number of the mirror in [`Layout::mirrors`] that has an object of an OST, and
+    /// the object's number among the mirror's [`Layout::stripes`].
+    pub fn find_object(&self, ost: u32, object: Fid) -> Option<(usize, usize)> {
+        let stripe = |m: &Arc<Layout>| m.stripes().iter().position(|s| (s.ost, s.object) == (ost, object));
+        self.views().iter().enumerate().find_map(|(mirror, m)| Some((mirror, stripe(m)?)))
+    }
+
     /// Returns a mirror, or an error if it does not exist.
     fn view(&self, id: u16) -> Result<&Arc<Layout>, LayoutError> {
         if !self.is_mirrored() {

@@ -8,7 +8,7 @@
 //!                           │ durable unlinks
 //!                        destroy: objects of deleted files ──▶ OSTs
 //!   mgs ──▶ osts: list of OSTs, free space ──▶ placement
-//!   OSTs ◀─▶ quota: owners of objects, limits of space
+//!   OSTs ◀─▶ quota: owners of objects, limits of space; repair: damaged blocks
 //! ```
 //!
 //! `mdt` is the state of a running MDT; `state` has its parts. `start` starts and stops it. `dir`
@@ -61,6 +61,7 @@ mod osts;
 mod params;
 mod quota;
 mod recovery;
+mod repair;
 mod service;
 mod space;
 mod start;

@@ -1,5 +1,5 @@
-//! The task of one OST (Lustre's osp): its connection, its free space, its orphan objects, and its
-//! quotas (module `quota`).
+//! The task of one OST (Lustre's osp): its connection, its free space, its orphan objects, its
+//! quotas (module `quota`), and its damaged blocks (module `repair`).
 //!
 //! The task of an OST connects, removes orphan objects, requests the free space (statfs), and then
 //! sleeps. It wakes when objects are placed or a request to the OST fails, and requests the free
@@ -20,8 +20,8 @@ use sheen_wire::ost::Request;
 use tracing::{info, warn};
 
 use crate::mdt::Mdt;
-use crate::quota;
 use crate::state::osp::{Osp, STATFS_AGE, STATFS_TIMEOUT};
+use crate::{quota, repair};
 
 /// Pause between two attempts to reach an OST.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,6 +32,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
         biased;
         () = follow(&mdt, &osp) => {}
         () = quota::run(&mdt, &osp) => {}
+        () = repair::run(&mdt, &osp) => {}
     }
 }
 

@@ -61,13 +61,27 @@ impl<S: Store> Namespace<S> {
     /// # Errors
     /// EIO: it cannot be read.
     pub fn charged(&mut self, fid: Fid) -> wire::Result<Option<Charged>> {
+        let Some((owner, layout)) = self.owner_and_layout(fid)? else { return Ok(None) };
+        let objects = layout.iter().flat_map(Layout::all_objects).map(|s| (s.ost, s.object)).collect();
+        Ok(Some((owner, objects)))
+    }
+
+    /// Returns the layout of a regular file, possibly of an orphan, for a repair of its objects.
+    /// `None`: there is no such file, it has no layout, or the layout does not decode.
+    ///
+    /// # Errors
+    /// EIO: it cannot be read.
+    pub fn layout_to_repair(&mut self, fid: Fid) -> wire::Result<Option<Layout>> {
+        Ok(self.owner_and_layout(fid)?.and_then(|(_, layout)| layout))
+    }
+
+    fn owner_and_layout(&mut self, fid: Fid) -> wire::Result<Option<(Owner, Option<Layout>)>> {
         let inode = self.tables.inode(fid)?;
         // A walk over all files must not fill the cache beyond its bound.
         self.tables.end();
         let Some(inode) = inode.filter(|inode| inode.kind == FileKind::Regular) else { return Ok(None) };
         let layout = inode.layout.as_ref().and_then(|bytes| Layout::decode(bytes).ok());
-        let objects = layout.iter().flat_map(Layout::all_objects).map(|s| (s.ost, s.object)).collect();
-        Ok(Some((inode.owner(), objects)))
+        Ok(Some((inode.owner(), layout)))
     }
 
     /// Returns up to `limit` regular files after the FID `after`, in order of FID, as of the last

@@ -15,7 +15,10 @@ use sheen_wire::{
     Errno, Fid, Result, Time,
     bulk::BULK_BYTES_MAX,
     ldlm::{Enqueue, Kind},
-    ost::{CAPABILITIES_MAX, Change, OBJECT_SIZE_MAX, OWNERS_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX, Request},
+    ost::{
+        CAPABILITIES_MAX, Change, DamagedBlock, OBJECT_SIZE_MAX, OWNERS_MAX, ObjectAttr, PARTS_MAX, Part, REPLAYS_MAX,
+        Request,
+    },
 };
 
 use crate::name;
@@ -30,7 +33,8 @@ const NSEC_PER_SEC: u32 = 1_000_000_000;
 /// E2BIG: too many parts, or too many bytes for one request. EFBIG: past an object's largest size.
 /// EPROTO: bulk and parts do not agree. EINVAL: anything else that no client of this version sends.
 pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
-    if bulk_len != 0 && !matches!(request, Request::Write { .. } | Request::Replay { .. }) {
+    let has_bulk = matches!(request, Request::Write { .. } | Request::Replay { .. } | Request::Repair { .. });
+    if bulk_len != 0 && !has_bulk {
         return Err(Errno::EPROTO);
     }
     match request {
@@ -90,8 +94,9 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
             if owners.len() > OWNERS_MAX {
                 return Err(Errno::E2BIG);
             }
-            owners.iter().try_for_each(|(object, _)| named(*object))
+            owners.iter().try_for_each(|owned| named(owned.object))
         }
+        Request::Repair { object, block, at } => repair(*object, *block, *at, bulk_len),
         Request::StatFs
         | Request::Recover
         | Request::Recovered { .. }
@@ -119,6 +124,13 @@ fn replay(changes: &[(u64, Change)], bulk_len: usize) -> Result<()> {
         }
     }
     if bytes == bulk_len { Ok(()) } else { Err(Errno::EPROTO) }
+}
+
+/// Checks a repair with `bulk_len` bytes: they lie within the block.
+fn repair(object: Fid, block: DamagedBlock, at: u64, bulk_len: usize) -> Result<()> {
+    changes(object, block.offset, block.len)?;
+    let is_inside = at >= block.offset && at.saturating_add(bulk_len as u64) <= block.offset + block.len;
+    if bulk_len > 0 && is_inside { Ok(()) } else { Err(Errno::EPROTO) }
 }
 
 /// Checks the parts of a write. Returns their bytes.
@@ -199,7 +211,10 @@ mod tests {
         ost::Allocate,
     };
 
-    use sheen_wire::{ost::Grant, quota::Owner};
+    use sheen_wire::{
+        ost::{Grant, Owned},
+        quota::Owner,
+    };
 
     use super::*;
 
@@ -221,6 +236,17 @@ mod tests {
         assert_eq!(write(vec![part(0, 3), part(9, 4)], 8), Err(Errno::EPROTO));
         assert_eq!(write(vec![], 0), Ok(()));
         assert_eq!(request(&Request::StatFs, 1), Err(Errno::EPROTO));
+    }
+
+    #[test]
+    fn repair_outside_of_its_block_is_refused() {
+        let block = DamagedBlock { offset: 64, len: 10, sum: 1 };
+        let repair = |block, at, bytes| request(&Request::Repair { object: OBJECT, block, at }, bytes);
+        assert_eq!((repair(block, 64, 10), repair(block, 70, 4)), (Ok(()), Ok(())));
+        for (at, bytes) in [(64, 0), (63, 2), (64, 11), (70, 5), (u64::MAX, 1)] {
+            assert_eq!(repair(block, at, bytes), Err(Errno::EPROTO), "{at} {bytes}");
+        }
+        assert_eq!(repair(DamagedBlock { len: u64::MAX, ..block }, 64, 1), Err(Errno::EFBIG));
     }
 
     #[test]
@@ -254,7 +280,8 @@ mod tests {
         assert_eq!(destroy(PARTS_MAX), Ok(()));
         assert_eq!(destroy(PARTS_MAX + 1), Err(Errno::E2BIG));
         let own = |object, n| {
-            request(&Request::SetOwners { owners: vec![(object, Owner::default()); n], only_unowned: false }, 0)
+            let owned = Owned { object, file: Fid::ZERO, owner: Owner::default() };
+            request(&Request::SetOwners { owners: vec![owned; n], only_unowned: false }, 0)
         };
         assert_eq!((own(OBJECT, OWNERS_MAX), own(OBJECT, OWNERS_MAX + 1)), (Ok(()), Err(Errno::E2BIG)));
         assert_eq!(own(Fid::ZERO, 1), Err(Errno::EINVAL));

@@ -17,6 +17,7 @@
 use std::ops::Range;
 
 use crc_fast::{CrcAlgorithm, Digest};
+use sheen_wire::ost::DamagedBlock;
 
 /// Name of the extended attribute.
 pub const NAME: &str = "user.sheen.sums";
@@ -147,6 +148,19 @@ impl StoredSums {
         self.sums.get(block).copied().flatten()
     }
 
+    /// Returns a block with its checksum, for a report of damage. The block must exist.
+    pub fn damaged(&self, block: usize) -> DamagedBlock {
+        let (offset, len) = self.place(block);
+        DamagedBlock { offset, len, sum: self.get(block).unwrap_or(0) }
+    }
+
+    /// Returns the block of a report of damage. `None`: its checksum is not stored any more, so it
+    /// was changed since.
+    pub fn find(&self, damaged: &DamagedBlock) -> Option<usize> {
+        let mut blocks = self.within(damaged.offset, damaged.len);
+        blocks.find(|block| self.get(*block).is_some() && self.damaged(*block) == *damaged)
+    }
+
     /// Stores the checksum of a block.
     pub fn set(&mut self, block: usize, sum: u32) {
         if let Some(known) = self.sums.get_mut(block) {
@@ -253,6 +267,21 @@ mod tests {
         let mut stored = full(B);
         assert!(stored.forget(0, 1) && !stored.forget(0, 1) && stored.is_empty());
         assert_eq!(StoredSums::decode(&stored.encode()), Some(stored));
+    }
+
+    #[test]
+    fn damaged_block_is_found_until_it_changes() {
+        let mut stored = full(3 * B + 5);
+        let (second, last) = (stored.damaged(1), stored.damaged(3));
+        assert_eq!((second.offset, second.len, second.sum), (B, B, 2));
+        assert_eq!((stored.find(&second), stored.find(&last)), (Some(1), Some(3)));
+        assert_eq!(stored.find(&DamagedBlock { sum: 7, ..second }), None, "another checksum");
+        assert_eq!(stored.find(&DamagedBlock { len: B + 1, ..second }), None, "another block");
+        assert_eq!(stored.find(&DamagedBlock { offset: u64::MAX, ..second }), None);
+        assert_eq!(full(4 * B).find(&last), None, "it has grown");
+        stored.forget(B + 7, 1);
+        assert_eq!((stored.find(&second), stored.find(&last)), (None, Some(3)));
+        assert_eq!(stored.find(&DamagedBlock { sum: 0, ..second }), None, "without a checksum");
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! * `glimpses`: how writers are asked for sizes and times;
 //! * `seal`: sealing the objects that a migrated file leaves behind;
 //! * `dom_inline`: inline DoM data, for the data service of an MDT;
-//! * `scrub`, `scrubber`: checksums of objects at rest;
+//! * `scrub`, `scrubber`: checksums of objects at rest; `repair`: repair of damaged blocks;
 //! * `space`: the space granted to clients;
 //! * `quota`, `quota_count`: limits of space, and the count of objects by owner; `quota_params`:
 //!   their parameters;
@@ -70,6 +70,7 @@ mod quota_params;
 mod quota_state;
 mod reads;
 mod recovery;
+mod repair;
 mod replayed;
 mod scrub;
 mod scrubber;

@@ -140,7 +140,8 @@ fn job_stats(weak: &Weak<Ost>) -> Param {
 /// The parameters of the scrub.
 fn scrub(weak: &Weak<Ost>, put: &impl Fn(&str, Param)) {
     let of = weak.clone();
-    put("lfsck_scrub", Param::text(move || read(&of, |ost| ost.scrubber.status(ost.rt.wall(), &ost.store.damage()))));
+    let status = |ost: &Ost| ost.scrubber.status(ost.rt.wall(), &ost.store.damage_report());
+    put("lfsck_scrub", Param::text(move || read(&of, status)));
     let (get, set) = (weak.clone(), weak.clone());
     let run = move |on| {
         let ost = set.upgrade().ok_or(Errno::ENODEV)?;

@@ -1,7 +1,7 @@
 //! Quotas of an OST: what it asks the MDT for, and how writes wait for the answer.
 //!
-//! The MDT holds a `QuotaWait` open. The OST answers it with objects whose owners are unknown, and
-//! with ids that need more space.
+//! The MDT holds a `QuotaWait` open. The OST answers it with objects whose owners are unknown, with
+//! ids that need more space, and with damage that the MDT is to repair ([`crate::repair`]).
 //!
 //! Invariants:
 //! * bytes from a client's cache are never refused: the program was answered. Nor is a replay, nor
@@ -60,6 +60,7 @@ impl Ost {
         self.store.accounting().needs.notify_waiters();
         if self.quota.exports.lock().insert(export.id()) {
             self.store.accounting().report_again();
+            self.store.ask_for_repairs_again();
         }
         if export.is_ended() {
             self.quota_disconnected(export); // the server will not report that again
@@ -79,8 +80,9 @@ impl Ost {
             let (wants, unowned) = (accounting.report(), accounting.unowned_waiting());
             let (now, is_waiting) = (self.rt.now(), accounting.take_wanted_owner());
             let is_collected = is_waiting || unowned >= OWNERS_MAX || collected.is_some_and(|at| at <= now);
-            if !wants.is_empty() || (unowned > 0 && is_collected) {
-                return Ok(Reply::QuotaNeeds { unowned: accounting.report_unowned(), wants });
+            let damaged = self.store.damage_to_repair();
+            if !wants.is_empty() || !damaged.is_empty() || (unowned > 0 && is_collected) {
+                return Ok(Reply::QuotaNeeds { unowned: accounting.report_unowned(), wants, damaged });
             }
             if unowned == 0 {
                 collected = None;

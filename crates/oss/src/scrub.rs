@@ -6,6 +6,8 @@
 //! at which the stored checksums do not count: after a power failure, or an upgrade.
 //!
 //! Objects that changed shortly before a restart get their checksums in the next pass.
+//!
+//! The OST asks the MDT to repair what is damaged ([`crate::repair`]).
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering::Relaxed},
@@ -21,14 +23,22 @@ use crate::{Ost, scrubber::Counts, store::scrub::Scrubbed};
 
 /// Time between two searches for changed objects.
 const INTERVAL: Duration = Duration::from_secs(30);
+/// Time after which the MDT is asked again to repair damage: another mirror may be there by then.
+const ASK_AGAIN: Duration = Duration::from_secs(300);
 /// Objects that are listed at a time. Each list reads the names of a whole directory.
 const LIST_MAX: usize = 8192;
 
 /// The task. It ends with the OST.
 pub(crate) async fn run(ost: Weak<Ost>, rt: Rt, wake: Arc<Notify>) {
+    let mut asked = rt.now();
     while let Some(ost) = ost.upgrade() {
         let scrub = async {
-            if ost.scrubber.begin_pass(rt.wall()) {
+            let begins = ost.scrubber.begin_pass(rt.wall());
+            if begins || rt.now().since(asked) >= ASK_AGAIN {
+                ost.store.ask_for_repairs_again();
+                asked = rt.now();
+            }
+            if begins {
                 ost.scrub_all().await;
             }
             ost.scrub_changed().await;

@@ -10,11 +10,11 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_rt::Rt;
-use sheen_wire::{Fid, Result, Time};
+use sheen_wire::{Result, Time, ost::Damaged};
 use tokio::sync::Notify;
 
 use crate::store::{
-    Damage,
+    DamageReport,
     scrub::{Pace, Scrubbed},
 };
 
@@ -22,8 +22,6 @@ use crate::store::{
 const QUIET_SECS: u64 = 60;
 /// Default of `scrub_speed_mb`: about 3 % of a processor.
 const SPEED_MIB: u64 = 100;
-/// Damaged blocks that the status lists.
-const SHOWN_MAX: usize = 100;
 
 /// The state of a scrub.
 #[derive(Debug)]
@@ -163,7 +161,7 @@ impl Scrubber {
     }
 
     /// Returns the status as text in Lustre's form.
-    pub fn status(&self, now: Time, damage: &[(Fid, Damage)]) -> String {
+    pub fn status(&self, now: Time, report: &DamageReport) -> String {
         let state = self.state.lock();
         let stage = match state.stage {
             _ if state.wanted => "scanning",
@@ -184,14 +182,21 @@ impl Scrubber {
             "name: lfsck_scrub\nstatus: {stage}\nchecksums: {checksums}\ntime_since_latest_start: {}\n\
              time_since_last_completed: {}\nchecked: {objects}\nchecked_bytes: {bytes}\nupdated: {stored}\n\
              too_recent: {recent}\nfailed: {failed}\ndamaged_blocks: {damaged}\nunclear_blocks: {unclear}\n\
-             damaged_now: {}\n",
+             repaired: {}\n",
             since(state.started),
             since(state.ended),
-            damage.len()
+            report.repaired
         );
-        for (object, block) in damage.iter().take(SHOWN_MAX) {
-            text.push_str(&format!("- {{ object: \"{object}\", offset: {}, bytes: {} }}\n", block.offset, block.len));
-        }
+        report.last_repaired.iter().for_each(|repaired| text.push_str(&line(repaired)));
+        text.push_str(&format!("damaged_now: {}\n", report.damaged_now));
+        report.damaged.iter().for_each(|damaged| text.push_str(&line(damaged)));
         text
     }
+}
+
+/// Returns the line of a damaged or repaired block.
+fn line(damaged: &Damaged) -> String {
+    let Damaged { object, file, block } = damaged;
+    let file = if file.is_zero() { "unknown".to_owned() } else { file.to_string() };
+    format!("- {{ object: \"{object}\", file: \"{file}\", offset: {}, bytes: {} }}\n", block.offset, block.len)
 }

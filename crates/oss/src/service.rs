@@ -243,6 +243,10 @@ impl Ost {
                 Reply::Used(self.store.accounting().allow(&ids, all))
             }
             Request::QuotaUse { first } => self.quota_use(first),
+            Request::Repair { object, block, at } => {
+                Box::pin(self.repair(export, object, block, at, &bulk)).await?;
+                Reply::Ok
+            }
         };
         Ok(body.into())
     }

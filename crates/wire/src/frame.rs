@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn frame_header_bytes_are_pinned() {
         let bytes = sample().encode(b"abc");
-        assert_eq!(&bytes[..8], b"SHN\x1b\x11\x00\x04\x01", "magic and version");
+        assert_eq!(&bytes[..8], b"SHN\x1b\x12\x00\x04\x01", "magic and version");
         assert_eq!(bytes[8], 42);
         assert_eq!(&bytes[32..44], &[2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0]);
         assert_eq!(&bytes[52..], &[8, 0, 0, 0, 7, 0, 0, 0, 3, 0, 0, 0], "operation id, length of job id, reserved");

@@ -22,6 +22,8 @@ pub const PARTS_MAX: usize = 4096;
 pub const REPLAYS_MAX: usize = 1024;
 /// Maximum objects of one `SetOwners`, and of one `QuotaNeeds`.
 pub const OWNERS_MAX: usize = 4096;
+/// Maximum damaged blocks of one `QuotaNeeds`.
+pub const DAMAGED_MAX: usize = 256;
 /// Maximum ids of one answer to `QuotaUse`.
 pub const USES_MAX: usize = 4096;
 
@@ -34,6 +36,39 @@ pub struct Part {
     pub offset: u64,
     /// Length in bytes.
     pub len: u32,
+}
+
+/// A block of an object that differs from the checksum stored with the object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct DamagedBlock {
+    /// Offset of the block in the object.
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// The checksum (CRC-32C) that it should have.
+    pub sum: u32,
+}
+
+/// Damage of an object, which the MDT is to repair from another mirror of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Damaged {
+    /// The object.
+    pub object: Fid,
+    /// Its file, as far as the OST knows. [`Fid::ZERO`]: unknown.
+    pub file: Fid,
+    /// The block.
+    pub block: DamagedBlock,
+}
+
+/// File and owner of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Owned {
+    /// The object.
+    pub object: Fid,
+    /// The file whose layout has it. [`Fid::ZERO`]: unknown; the OST retains the one that it knows.
+    pub file: Fid,
+    /// Those to whom its space is charged.
+    pub owner: quota::Owner,
 }
 
 /// Target of a search, as in lseek(2).
@@ -220,12 +255,12 @@ pub enum Request {
     /// the OST. At most [`CAPABILITIES_MAX`]. Invalid ones are ignored: the requests that need them
     /// get [`Errno::NO_CAPABILITY`].
     Present { capabilities: Vec<Capability> },
-    /// From the MDT: sets the owners of objects, also of those that do not exist yet. Answered when
-    /// they are durable. At most [`OWNERS_MAX`]. `only_unowned`: objects whose owners are known
-    /// stay as they are, and the others need not be durable.
-    SetOwners { owners: Vec<(Fid, quota::Owner)>, only_unowned: bool },
+    /// From the MDT: sets files and owners of objects, also of those that do not exist yet.
+    /// Answered when they are durable. At most [`OWNERS_MAX`]. `only_unowned`: objects whose owners
+    /// are known stay as they are, and the others need not be durable.
+    SetOwners { owners: Vec<Owned>, only_unowned: bool },
     /// From the MDT: answered with `QuotaNeeds` as soon as the OST needs something of the MDT for
-    /// its quotas.
+    /// its quotas, or has found damage.
     QuotaWait,
     /// From the MDT: sets how many bytes the objects of these ids may use on the OST; `None`: any
     /// number. It may be less than they use. `all`: no other id has a limit. Also ends the waits of
@@ -233,6 +268,12 @@ pub enum Request {
     QuotaAllow { ids: Vec<(quota::Id, Option<u64>)>, all: bool },
     /// Asks for the use of ids from `first` on: at most [`USES_MAX`].
     QuotaUse { first: quota::Id },
+    /// From the MDT: writes the request's bulk to offset `at` of a damaged block, unless the block
+    /// has changed since. Bytes for a whole block are written only if they have its checksum. Of a
+    /// larger block the MDT has computed the checksum before. Answered after the last bytes of a
+    /// block when the block is intact and durable. ESTALE: the block has another checksum, or none.
+    /// EUCLEAN: the bytes do not have the checksum. EAGAIN: too many writes wait for locks.
+    Repair { object: Fid, block: DamagedBlock, at: u64 },
 }
 
 /// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
@@ -260,8 +301,8 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered`, `Evict`, `Present` and
-    /// `SetOwners`: done.
+    /// To `Destroy`, `DestroyRange`, `Seal`, `Unseal`, `Link`, `Recovered`, `Evict`, `Present`,
+    /// `SetOwners` and `Repair`: done.
     Ok,
     /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
@@ -320,6 +361,8 @@ pub enum Reply {
         unowned: Vec<(Fid, Fid)>,
         /// Ids that need more space.
         wants: Vec<QuotaWant>,
+        /// Damaged blocks: at most [`DAMAGED_MAX`].
+        damaged: Vec<Damaged>,
     },
     /// To `QuotaAllow`, in the order of the request: bytes that the ids use, with those that writes
     /// in progress may add.
@@ -388,6 +431,7 @@ impl Request {
             QuotaWait => "quota_wait",
             QuotaAllow { .. } => "quota_allow",
             QuotaUse { .. } => "quota_use",
+            Repair { .. } => "repair",
         }
     }
 
@@ -427,7 +471,8 @@ impl Request {
             | SetOwners { .. }
             | QuotaWait
             | QuotaAllow { .. }
-            | QuotaUse { .. } => {}
+            | QuotaUse { .. }
+            | Repair { .. } => {}
         }
     }
 
@@ -447,6 +492,7 @@ impl Request {
                 | QuotaWait
                 | QuotaAllow { .. }
                 | QuotaUse { .. }
+                | Repair { .. }
         )
     }
 }

@@ -117,7 +117,7 @@ impl Protocol for Ost {
         request.op()
     }
 
-    /// A recovery waits for other clients, and quotas for writes.
+    /// A recovery waits for other clients, and the MDT for writes or damage.
     fn waits_for_change(request: &ost::Request) -> bool {
         matches!(request, ost::Request::Replay { .. } | ost::Request::QuotaWait)
     }

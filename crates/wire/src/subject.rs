@@ -73,6 +73,7 @@ impl ost::Request {
                 objects.first().copied()
             }
             DestroyRange { seq, first, .. } => Some(Fid::new(*seq, *first)),
+            Repair { object, .. } => Some(*object),
             Seal { objects, .. } => objects.first().map(|(object, _)| *object),
             Link { objects } => objects.first().map(|(object, _)| *object),
             _ => {

@@ -126,6 +126,21 @@ fn an_oss_refuses_an_empty_directory_of_an_ost_and_serves_the_restored_one() {
     assert_eq!(bash(&mount.mnt, &format!("{} lfs df | grep -c OST", sheen().display())).ok(), "2\n");
 }
 
+/// Makes the OSTs store checksums at once, and scrubs one. Returns its state afterwards.
+fn scrub(ost: u32) -> String {
+    lctl("set_param obdfilter.*.scrub_quiet_secs=0");
+    lctl(&format!("lfsck_start -M sheen-OST000{ost} -t scrub"));
+    eventually_some("the scrub ends", || Some(query(ost)).filter(|text| text.contains("status: completed")))
+}
+
+fn query(ost: u32) -> String {
+    lctl(&format!("lfsck_query -M sheen-OST000{ost}"))
+}
+
+fn lctl(line: &str) -> String {
+    run(sheen(), std::iter::once("lctl").chain(line.split(' '))).ok()
+}
+
 /// Changes a byte of each large object of an OST.
 fn damage_objects(ost: &Path, offset: u64) {
     for (path, len) in listing(&ost.join("O")) {
@@ -144,14 +159,6 @@ fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
     let up = Fs::up(2);
-    let lctl = |line: &str| run(sheen(), std::iter::once("lctl").chain(line.split(' '))).ok();
-    let scrub = || {
-        lctl("lfsck_start -M sheen-OST0000 -t scrub");
-        eventually_some("the scrub ends", || {
-            Some(lctl("lfsck_query -M sheen-OST0000")).filter(|text| text.contains("status: completed"))
-        })
-    };
-    lctl("set_param obdfilter.*.scrub_quiet_secs=0");
     let data = noise(1, 300_000);
     up.lfs("setstripe -c 1 -i 0 plain").ok();
     up.lfs("mirror create -N -c 1 -i 0 -N -c 1 -i 1 mirrored").ok();
@@ -160,7 +167,7 @@ fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
         fs::File::open(up.path(name)).unwrap().sync_all().unwrap();
     }
     up.lfs("mirror resync mirrored").ok();
-    if scrub().contains("unsupported") {
+    if scrub(0).contains("unsupported") {
         return println!("skipped: no extended attributes in memory on this system");
     }
     up.stop().ok();
@@ -168,15 +175,68 @@ fn reads_of_damaged_bytes_fail_or_use_another_mirror() {
     up.start(&[]).ok();
     assert_eq!(fs::read(up.path("plain")).unwrap_err().raw_os_error(), Some(5), "EIO, not wrong bytes");
     assert!(fs::read(up.path("mirrored")).unwrap() == data, "from the other mirror");
-    let found = scrub();
-    assert!(found.contains("damaged_blocks: 2\n") && found.contains("offset: 65536, bytes: 65536"), "{found}");
+    scrub(0);
+    let fid = |name: &str| up.lfs(&format!("path2fid {name}")).ok().trim().to_owned();
+    let line = |name: &str| format!("file: \"{}\", offset: 65536, bytes: 65536", fid(name));
+    let found = eventually_some("the mirror is repaired", || Some(query(0)).filter(|t| t.contains("damaged_now: 1\n")));
+    let (repaired, damaged) = found.split_once("damaged_now: 1\n").unwrap();
+    assert!(repaired.contains("repaired: 1\n") && repaired.contains(&line("mirrored")), "{found}");
+    assert!(damaged.contains(&line("plain")), "{found}");
     fs::write(up.path("plain"), &data).unwrap();
     assert!(fs::read(up.path("plain")).unwrap() == data);
-    fs::remove_file(up.path("mirrored")).unwrap();
     eventually("nothing is damaged any more", || {
         let found = lctl("lfsck_query -A -t scrub");
         found.lines().filter(|line| line.starts_with("damaged_now:")).all(|line| line == "damaged_now: 0")
     });
+}
+
+#[test]
+fn damaged_mirrors_are_repaired_from_each_other() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(4);
+    let data = noise(1, 2_000_000);
+    // Of two stripes, of components, and of one stripe.
+    up.lfs("mirror create -N -c 2 -S 64k -o 0,1 -N -E 1M -c 1 -o 2 -E -1 -c 2 -S 128k -o 2,3 -N -c 1 -o 3 file").ok();
+    up.lfs("mirror create -N -c 1 -o 0 -N -c 1 -o 3 twice").ok();
+    up.lfs("mirror create -N -c 1 -o 0 -N -c 1 -o 1 moved").ok();
+    for name in ["file", "twice", "moved"] {
+        fs::write(up.path(name), &data).unwrap();
+        up.lfs(&format!("mirror resync {name}")).ok();
+    }
+    // The OSTs know the files of objects that came from another file.
+    up.lfs("migrate -N -c 1 -o 2 -N -c 1 -o 0 moved").ok();
+    up.sh("sync -f .").ok();
+    if (0..4).map(scrub).any(|text| text.contains("unsupported")) {
+        return println!("skipped: no extended attributes in memory on this system");
+    }
+    up.stop().ok();
+    for (ost, offset) in [(0, 70_000), (0, 800_000), (1, 500_000), (2, 3), (2, 1_400_000), (3, 70_000)] {
+        damage_objects(&up.dir().join(format!("ost{ost}")), offset);
+    }
+    up.start(&[]).ok();
+    let found: Vec<String> = (0..4).map(scrub).collect();
+    assert!(found.iter().all(|text| !text.contains("damaged_blocks: 0\n")), "{found:?}");
+    // Only in one place both mirrors of a file are damaged.
+    let fid = up.lfs("path2fid twice").ok().trim().to_owned();
+    for (ost, damaged) in [(0, 1), (1, 0), (2, 0), (3, 1)] {
+        let wanted = format!("damaged_now: {damaged}\n");
+        let text = eventually_some(format!("OST {ost} is repaired"), || {
+            Some(query(ost)).filter(|text| text.contains(&wanted))
+        });
+        let rest = text.split_once(&wanted).unwrap().1;
+        assert!(damaged == 0 || rest.contains(&format!("file: \"{fid}\", offset: 65536,")), "{text}");
+    }
+    for name in ["file", "moved"] {
+        up.lfs(&format!("mirror verify {name}")).ok();
+        assert!(fs::read(up.path(name)).unwrap() == data, "{name}");
+    }
+    // The repairs are durable and have the right checksums.
+    up.stop().ok();
+    up.start(&[]).ok();
+    assert!(scrub(1).contains("damaged_blocks: 0\n") && scrub(2).contains("damaged_blocks: 0\n"));
+    assert!(scrub(0).contains("damaged_blocks: 1\n") && scrub(3).contains("damaged_blocks: 1\n"));
 }
 
 #[test]

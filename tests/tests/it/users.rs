@@ -22,7 +22,7 @@ use sheen_wire::{
     ldlm::{Cookie, Enqueue, Mode, Policy, Resource},
     mds::{Call, REOPENS_MAX, Replay, Reply, Request, flags},
     mgs::{self, TargetKind},
-    ost::{self, Capability, rights},
+    ost::{self, Capability, DamagedBlock, rights},
     quota::Owner,
 };
 
@@ -335,13 +335,16 @@ fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
                 ost::Request::Link { objects: vec![(object, Fid::new(object.seq, object.oid + 1))] },
                 ost::Request::List { after: Fid::ZERO },
                 ost::Request::Evict { client: "other".to_owned() },
-                ost::Request::SetOwners { owners: vec![(object, Owner::default())], only_unowned: false },
+                ost::Request::SetOwners { owners: Vec::new(), only_unowned: false },
                 ost::Request::QuotaWait,
                 ost::Request::QuotaAllow { ids: Vec::new(), all: true },
                 ost::Request::QuotaUse { first: Owner::default().ids()[0] },
             ] {
                 assert_eq!(ask(&ost, request.clone(), b"").await.unwrap_err(), Errno::EPERM, "{request:?}");
             }
+            let block = DamagedBlock { offset: 0, len: 1, sum: 0 };
+            let repair = ost::Request::Repair { object, block, at: 0 };
+            assert_eq!(ask(&ost, repair, b"x").await.unwrap_err(), Errno::EPERM);
             assert_eq!(ask(&ost, read(object), b"").await.unwrap_err(), Errno::NO_CAPABILITY);
             // A host without limits gets all capabilities.
             let all = if role == "--host" { rights::READ | rights::WRITE } else { rights::READ };

@@ -131,11 +131,12 @@ usage: lfsck_start {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]] [-o]
        lfsck_start {-A|--all} [{-t|--type} TYPE[,TYPE...]] [-o]
   namespace  of an MDT: names, inodes, layouts, and the objects of the OSTs
   layout     the same check
-  scrub      of an OST: objects against their stored checksums
+  scrub      of an OST: objects against their stored checksums; damaged
+             blocks of mirrored files are repaired from another mirror
   all        default
   -o|--orphan  an object that belongs to no file becomes a file in
                /lost+found; it is destroyed if it is empty (namespace only)
-lctl lfsck_query lists what was found. Without -o nothing is repaired;
+lctl lfsck_query lists what was found. Without -o no metadata is repaired;
 'sheen fsck' repairs a stopped MDT.
 ";
 const LFSCK_STOP: &str = "\
@@ -145,6 +146,8 @@ usage: lfsck_stop {-M|--device} DEVICE
 ";
 const LFSCK_QUERY: &str = "\
 print the state of the check of an MDT or OST, and what was found
+For damaged and repaired blocks it prints the FID of the file;
+'lfs fid2path MOUNT FID' prints the file's paths.
 usage: lfsck_query {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]]
        lfsck_query {-A|--all}
 ";

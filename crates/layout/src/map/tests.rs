@@ -342,6 +342,28 @@ fn map_returns_one_chunk_for_a_component_of_one_stripe() {
     assert_eq!((layout.end(), layout.max_file_size()), (10 * UNIT, 10 * UNIT));
 }
 
+proptest! {
+    #[test]
+    fn object_chunks_are_the_bytes_of_the_file_in_the_object(
+        parts in parts(), endless in any::<bool>(), from in edges(MODEL_MAX), len in edges(MODEL_MAX),
+    ) {
+        let layout = composite(&parts, endless);
+        let bytes = |chunk: Chunk| (chunk.object_offset, chunk.file_offset, chunk.len);
+        for stripe in 0..layout.stripe_count() {
+            let all = layout.map(0, 16 * MODEL_MAX).filter(|chunk| chunk.stripe == stripe);
+            let cut = |chunk: Chunk| {
+                let start = chunk.object_offset.max(from);
+                let end = (chunk.object_offset + chunk.len).min(from + len);
+                let file_offset = chunk.file_offset + (start - chunk.object_offset);
+                (start < end).then(|| (start, file_offset, end - start))
+            };
+            let expected: Vec<(u64, u64, u64)> = all.filter_map(cut).collect();
+            let chunks: Vec<(u64, u64, u64)> = layout.object_chunks(stripe, from, len).map(bytes).collect();
+            prop_assert_eq!(chunks, expected);
+        }
+    }
+}
+
 #[test]
 fn locate_finds_bytes_among_many_components() {
     let layout = composite(&[Part { unit: 1, len: 2, count: 1 }; 3 * FEW], false);

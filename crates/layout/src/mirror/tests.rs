@@ -54,6 +54,15 @@ fn with_stale_others_leaves_one_mirror_fresh() {
 }
 
 #[test]
+fn object_is_found_in_its_mirror() {
+    let mirrored = layout(3, 1);
+    let found = |ost, n| mirrored.find_object(ost, Fid::new(7, n));
+    assert_eq!((found(1, 1), found(3, 3)), (Some((0, 0)), Some((2, 0))));
+    assert_eq!((found(2, 1), found(1, 5)), (None, None), "on another OST, or of another file");
+    assert_eq!(plain(1).find_object(1, Fid::new(7, 1)), None, "not mirrored");
+}
+
+#[test]
 fn preferred_mirrors_are_chosen_for_reads_and_writes() {
     let prefer = |flags| vec![crate::Mark { id: (3 << MIRROR_SHIFT) | 5, flags, negative: false }];
     let read = layout(3, 1).with_flags(&prefer(flags::PREF_RD)).unwrap();

@@ -15,7 +15,7 @@ use tracing::debug;
 
 use super::rules::{IDS_AT_ONCE, RETRY, all, rules};
 use crate::mdt::Mdt;
-use crate::state::osp::Osp;
+use crate::state::osp::{Osp, OspNeeds};
 use crate::state::quota::{Allowed, Scope};
 
 /// Maximum ids of one request.
@@ -53,14 +53,15 @@ async fn serve(mdt: &Arc<Mdt>, osp: &Arc<Osp>) -> RequestError {
         return error;
     }
     loop {
-        let (unowned, wants) = match osp.quota_needs().await {
+        let OspNeeds { unowned, wants, damaged } = match osp.quota_needs().await {
             Ok(needs) => needs,
             Err(error) => return error,
         };
-        if unowned.is_empty() && wants.is_empty() {
+        if unowned.is_empty() && wants.is_empty() && damaged.is_empty() {
             mdt.rt.sleep(RETRY).await; // such an answer has no reason
         }
         osp.quota.add(unowned);
+        osp.repairs.add(damaged);
         if let Err(error) = answer(mdt, osp, &wants).await {
             return error;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sheen_namespace::Charged;
 use sheen_rpc::RequestError;
-use sheen_wire::ost::{OWNERS_MAX, Request};
+use sheen_wire::ost::{OWNERS_MAX, Owned, Request};
 use sheen_wire::quota::{Id, Owner};
 use sheen_wire::{Errno, Fid, Result};
 use tracing::{debug, info};
@@ -33,8 +33,18 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// duration.
 const PASS_PAUSE: u32 = 10;
 
-/// Objects with their owners.
-type Owners = Vec<(Fid, Owner)>;
+/// Objects with their files and owners.
+type Owners = Vec<Owned>;
+
+/// Returns an object that belongs to no file: it is charged to the superuser.
+fn of_no_file(object: Fid) -> Owned {
+    Owned { object, file: Fid::ZERO, owner: Owner::default() }
+}
+
+/// Returns the objects that a file has on an OST.
+fn on(ost: u32, file: Fid, (owner, objects): Charged) -> impl Iterator<Item = Owned> {
+    objects.into_iter().filter(move |(on, _)| *on == ost).map(move |(_, object)| Owned { object, file, owner })
+}
 
 /// Sends an OST the owners of objects that it asked for.
 pub(super) async fn answer_unowned(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
@@ -60,7 +70,7 @@ async fn send_unowned(mdt: &Mdt, osp: &Osp, unowned: &[(Fid, Fid)]) -> Result<()
         owners.extend(mdt.owners_of(osp.index, some)?);
     }
     // Others may have been sent since: those of the owner log are right in any case.
-    owners.retain(|(object, _)| osp.quota.is_unowned(*object));
+    owners.retain(|owned| osp.quota.is_unowned(owned.object));
     send(mdt, osp, &owners, true).await?;
     Ok(())
 }
@@ -86,7 +96,7 @@ pub(super) async fn answer_lost(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
 async fn send_lost(mdt: &Mdt, osp: &Osp) -> Result<()> {
     let _order = osp.quota.owning.lock().await;
     // With the lock held: the owner log may have named some of them.
-    let owners: Owners = osp.quota.lost(OWNERS_MAX).into_iter().map(|object| (object, Owner::default())).collect();
+    let owners: Owners = osp.quota.lost(OWNERS_MAX).into_iter().map(of_no_file).collect();
     send(mdt, osp, &owners, true).await?;
     Ok(())
 }
@@ -114,13 +124,8 @@ async fn walk(mdt: &Mdt, osp: &Osp) -> Result<()> {
 /// Sends owners to an OST, after the limits of owners that are new there. With the lock `owning`
 /// held. `only_unowned`: an answer to a report, which may be older than an owner that was sent
 /// since.
-async fn send(
-    mdt: &Mdt,
-    osp: &Osp,
-    owners: &[(Fid, Owner)],
-    only_unowned: bool,
-) -> std::result::Result<(), RequestError> {
-    let ids: BTreeSet<Id> = owners.iter().flat_map(|(_, owner)| owner.ids()).collect();
+async fn send(mdt: &Mdt, osp: &Osp, owners: &[Owned], only_unowned: bool) -> std::result::Result<(), RequestError> {
+    let ids: BTreeSet<Id> = owners.iter().flat_map(|owned| owned.owner.ids()).collect();
     let new = mdt.limited_and_untold(osp, ids);
     if !new.is_empty() {
         master::tell(mdt, osp, &new).await?;
@@ -129,7 +134,7 @@ async fn send(
         let request = Request::SetOwners { owners: some.to_vec(), only_unowned };
         let op = request.op();
         mdt.rt.timeout(TIMEOUT, osp.run(request)).await.unwrap_or_else(|_| Err(osp.no_reply(op, TIMEOUT)))?;
-        osp.quota.owned(some.iter().map(|(object, _)| *object));
+        osp.quota.owned(some.iter().map(|owned| owned.object));
     }
     Ok(())
 }
@@ -167,7 +172,8 @@ impl Mdt {
         let owner_of = |(object, file): &(Fid, Fid)| {
             let charged = self.charged(&mut core, *file)?;
             let found = charged.filter(|(_, objects)| objects.contains(&(ost, *object)));
-            Ok((*object, found.map(|(owner, _)| owner).unwrap_or_default()))
+            let owned = |(owner, _)| Owned { object: *object, file: *file, owner };
+            Ok(found.map_or_else(|| of_no_file(*object), owned))
         };
         objects.iter().map(owner_of).collect()
     }
@@ -188,8 +194,9 @@ impl Mdt {
             };
             let Some(last) = files.last().copied() else { return Ok((owners, None)) };
             for file in &files {
-                let Some((owner, objects)) = self.charged(&mut core, *file)? else { continue };
-                owners.extend(objects.into_iter().filter(|(on, _)| *on == ost).map(|(_, object)| (object, owner)));
+                owners.extend(
+                    self.charged(&mut core, *file)?.map(|charged| on(ost, *file, charged)).into_iter().flatten(),
+                );
             }
             after = last;
             files_count += files.len();
@@ -253,8 +260,8 @@ async fn send_to(mdt: &Mdt, ost: u32, files: Vec<Fid>) -> Vec<((u32, Fid), Owner
     for some in files.chunks(FILES_AT_ONCE) {
         let mut core = mdt.core.lock();
         for file in some {
-            if let Ok(Some((owner, objects))) = mdt.charged(&mut core, *file) {
-                owners.extend(objects.into_iter().filter(|(on, _)| *on == ost).map(|(_, object)| (object, owner)));
+            if let Ok(Some(charged)) = mdt.charged(&mut core, *file) {
+                owners.extend(on(ost, *file, charged));
             }
         }
     }
@@ -263,7 +270,7 @@ async fn send_to(mdt: &Mdt, ost: u32, files: Vec<Fid>) -> Vec<((u32, Fid), Owner
         debug!("{}: {e}: objects there are charged to their former owners until the OST answers", mdt.name);
         return Vec::new();
     }
-    owners.into_iter().map(|(object, owner)| ((ost, object), owner)).collect()
+    owners.into_iter().map(|owned| ((ost, owned.object), owned.owner)).collect()
 }
 
 impl Mdt {

@@ -16,5 +16,6 @@ pub(crate) mod quota;
 pub(crate) mod quotas;
 pub(crate) mod recovery;
 pub(crate) mod relayouts;
+pub(crate) mod repairs;
 pub(crate) mod reserve;
 pub(crate) mod sequences;

@@ -11,11 +11,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_rpc::{Cause, Import, RequestError};
 use sheen_rt::Instant;
-use sheen_wire::ost::{QuotaUse, QuotaWant, Reply, Request};
-use sheen_wire::{Fid, Ost, StatFs, quota};
+use sheen_wire::ost::{Damaged, DamagedBlock, Part, QuotaUse, QuotaWant, Reply, Request};
+use sheen_wire::{Bulk, Fid, Ost, StatFs, quota};
 use tokio::sync::Notify;
 
 use crate::state::quotas::OspQuota;
+use crate::state::repairs::Repairs;
 
 /// Age at which the free space that placement uses is requested again.
 pub(crate) const STATFS_AGE: Duration = Duration::from_secs(1);
@@ -44,6 +45,7 @@ pub(crate) struct Osp {
     /// equivalent, because objects are not precreated.
     pub max_create_count: AtomicU64,
     pub quota: Arc<OspQuota>,
+    pub repairs: Repairs,
     state: Mutex<State>,
     /// Requests a statfs, at most one per [`STATFS_AGE`].
     pub refresh: Notify,
@@ -66,6 +68,16 @@ struct State {
     taken: u64,
     /// Last time that a growing file was given bytes.
     taken_at: Instant,
+}
+
+/// The needs of an OST.
+pub(crate) struct OspNeeds {
+    /// Objects whose owners it does not know, with their files.
+    pub unowned: Vec<(Fid, Fid)>,
+    /// Ids that need space.
+    pub wants: Vec<QuotaWant>,
+    /// Damaged blocks.
+    pub damaged: Vec<Damaged>,
 }
 
 /// The use of an OST by ids.
@@ -95,6 +107,7 @@ impl Osp {
             active_param: AtomicBool::new(true),
             max_create_count: AtomicU64::new(MAX_CREATE_COUNT),
             quota,
+            repairs: Repairs::default(),
             state: Mutex::new(State::default()),
             refresh: Notify::new(),
             urgent: Notify::new(),
@@ -244,11 +257,10 @@ impl Osp {
         }
     }
 
-    /// Waits until the OST needs something for its quotas: owners of objects (with their files),
-    /// and space for ids.
-    pub async fn quota_needs(&self) -> Result<(Vec<(Fid, Fid)>, Vec<QuotaWant>), RequestError> {
+    /// Waits until the OST needs something.
+    pub async fn quota_needs(&self) -> Result<OspNeeds, RequestError> {
         match self.import.request(Request::QuotaWait).patient().send().await?.body {
-            Reply::QuotaNeeds { unowned, wants } => Ok((unowned, wants)),
+            Reply::QuotaNeeds { unowned, wants, damaged } => Ok(OspNeeds { unowned, wants, damaged }),
             _ => Err(self.wrong_reply(Request::QuotaWait.op())),
         }
     }
@@ -271,6 +283,23 @@ impl Osp {
             Reply::QuotaUse { ids, more, complete } => Ok(QuotaUses { ids, more, complete }),
             _ => Err(self.wrong_reply(op)),
         }
+    }
+
+    /// Reads parts of objects. Returns the bytes of each part, which are fewer at the end of an
+    /// object, one after another.
+    pub async fn read(&self, parts: Vec<Part>) -> Result<(Vec<u32>, Bulk), RequestError> {
+        let request = Request::Read { parts };
+        let op = request.op();
+        let response = self.import.request(request).send().await?;
+        match response.body {
+            Reply::Read(lens) => Ok((lens, response.bulk)),
+            _ => Err(self.wrong_reply(op)),
+        }
+    }
+
+    /// Writes bytes to offset `at` of a damaged block of an object.
+    pub async fn repair(&self, object: Fid, block: DamagedBlock, at: u64, bytes: Bulk) -> Result<(), RequestError> {
+        self.import.request(Request::Repair { object, block, at }).bulk(bytes).send().await.map(drop)
     }
 
     /// Makes the error of a request that was not answered within `limit`. `op`: its name.

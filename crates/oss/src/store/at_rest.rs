@@ -26,7 +26,7 @@ use sheen_objects::{
     stored_sums::{Crc, NAME, crc_of},
 };
 use sheen_rt::File;
-use sheen_wire::{Bulk, Fid};
+use sheen_wire::{Bulk, Fid, ost::DamagedBlock};
 use tracing::warn;
 
 /// Bytes that are read at a time to compute a checksum.
@@ -71,6 +71,11 @@ impl Known {
         Known { stored, found }
     }
 
+    /// Whether a block was found intact when it was last compared since the object was opened.
+    pub fn is_intact(&self, block: usize) -> bool {
+        self.found.get(block).is_some_and(|found| found.load(Relaxed) == INTACT)
+    }
+
     /// Returns the blocks that a read of `[offset, offset + len)` has to compare.
     fn to_compare(&self, offset: u64, len: u64) -> impl Iterator<Item = usize> {
         let (some, whole) = (self.stored.blocks_of(offset, len), self.stored.within(offset, len));
@@ -82,29 +87,6 @@ impl Known {
                     found => found == DAMAGED,
                 }
         })
-    }
-}
-
-/// A block whose bytes differ from its stored checksum.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Damage {
-    /// Offset of the block.
-    pub offset: u64,
-    /// Its bytes.
-    pub len: u64,
-    /// The checksum that it should have.
-    pub sum: u32,
-}
-
-impl Damage {
-    fn new(stored: &StoredSums, block: usize) -> Damage {
-        let (offset, len) = stored.place(block);
-        Damage { offset, len, sum: stored.get(block).unwrap_or(0) }
-    }
-
-    /// Whether the checksum is still stored: the block was not written since.
-    pub fn is_in(&self, stored: &StoredSums) -> bool {
-        stored.within(self.offset, self.len).any(|block| Damage::new(stored, block) == *self)
     }
 }
 
@@ -204,12 +186,22 @@ impl AtRest {
         compare.then_some(known)
     }
 
+    /// Returns the stored checksums and the number of a block that was found damaged. `None`: it
+    /// was changed since, also through an object that had left the cache, or the epoch is another
+    /// one.
+    pub fn find(&self, epoch: u64, damaged: &DamagedBlock) -> Option<(Arc<Known>, usize)> {
+        let known = self.stored().filter(|known| known.stored.epoch == epoch)?;
+        let block = known.stored.find(damaged)?;
+        let is_stored = self.read_stored().is_some_and(|stored| stored.keeps(&known.stored, block));
+        is_stored.then_some((known, block))
+    }
+
     /// Compares bytes with the checksums from [`AtRest::to_compare`]: those of a read of
     /// `[offset, offset + len)`. They are fewer if the file ends before.
     ///
     /// # Errors
     /// Errors of the local file system.
-    pub fn compare(&self, known: &Known, offset: u64, len: u64, bytes: &Bulk) -> io::Result<Option<Damage>> {
+    pub fn compare(&self, known: &Known, offset: u64, len: u64, bytes: &Bulk) -> io::Result<Option<DamagedBlock>> {
         let end = offset + bytes.len() as u64;
         for block in known.to_compare(offset, len) {
             let (start, len) = known.stored.place(block);
@@ -228,20 +220,20 @@ impl AtRest {
 
     /// Compares the checksum of a block's bytes with the stored one, and notes the finding. A block
     /// that has lost its checksum meanwhile is being changed.
-    fn judge(&self, known: &Known, block: usize, crc: u32) -> Option<Damage> {
+    fn judge(&self, known: &Known, block: usize, crc: u32) -> Option<DamagedBlock> {
         let is_intact = known.stored.get(block) == Some(crc);
         if !is_intact && !self.read_stored().is_some_and(|stored| stored.keeps(&known.stored, block)) {
             return None;
         }
         known.found[block].store(if is_intact { INTACT } else { DAMAGED }, Relaxed);
-        (!is_intact).then(|| Damage::new(&known.stored, block))
+        (!is_intact).then(|| known.stored.damaged(block))
     }
 
     /// Returns the blocks of a range of blocks that differ from the stored checksums.
     ///
     /// # Errors
     /// Errors of the local file system.
-    pub fn damaged_blocks(&self, known: &Known, blocks: Range<usize>) -> io::Result<Vec<Damage>> {
+    pub fn damaged_blocks(&self, known: &Known, blocks: Range<usize>) -> io::Result<Vec<DamagedBlock>> {
         let mut damaged = Vec::new();
         for block in blocks {
             if known.stored.get(block).is_some() {

@@ -1,7 +1,11 @@
 //! Owners of objects, and the space that a write takes at most: what quotas need of the objects.
 
 use sheen_objects::grants::{self, BLOCK_BYTES};
-use sheen_wire::{Errno, Fid, Result, ost::Seek, quota::Owner};
+use sheen_wire::{
+    Errno, Fid, Result,
+    ost::{Owned, Seek},
+    quota::Owner,
+};
 
 use super::{Store, accounting::Accounting};
 
@@ -25,20 +29,20 @@ impl Store {
         self.files.owner(object)
     }
 
-    /// Sets the owners of objects. The objects need not exist. `only_unowned`: those with a known
-    /// owner stay as they are, and the others are not durable.
+    /// Sets files and owners of objects. The objects need not exist. `only_unowned`: those with a
+    /// known owner stay as they are, and the others are not durable.
     ///
     /// # Errors
     /// Errors of the local file system; some of the owners may be set then.
-    pub async fn set_owners(&self, owners: &[(Fid, Owner)], only_unowned: bool) -> Result<()> {
-        let set = |(object, owner): &(Fid, Owner)| self.files.set_owner(*object, *owner, only_unowned);
+    pub async fn set_owners(&self, owners: &[Owned], only_unowned: bool) -> Result<()> {
+        let set = |owned: &Owned| self.files.set_owner(owned, only_unowned);
         let done = self.rt.block_in_place(|| owners.iter().try_for_each(set));
         self.accounting().answered.notify_waiters();
         done?;
         if only_unowned {
             return Ok(()); // without its record, an object is asked for again
         }
-        Ok(self.accounting().index().sync(owners.iter().map(|(object, _)| *object)).await?)
+        Ok(self.accounting().index().sync(owners.iter().map(|owned| owned.object)).await?)
     }
 
     /// Counts objects, unless they are counted. `again`: also looks whether the owners of counted

@@ -160,6 +160,13 @@ impl Object {
         Ok(())
     }
 
+    /// Writes the time of the last change to the file again, after a write that is no change.
+    /// Before that write, [`Object::note_time`] has recorded the time.
+    pub fn restore_time(&self) {
+        *self.saved.lock() = NEVER; // the kernel has just dated the file otherwise
+        self.save_time();
+    }
+
     /// Writes the time of the last change to the file, unless the file has it already. Without this
     /// the file shows the kernel's own time, some milliseconds earlier, so an error does not fail
     /// the request.

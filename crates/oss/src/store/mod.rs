@@ -8,6 +8,7 @@
 //! * [`clients`]: the durable list of clients;
 //! * `at_rest`: checksums that are stored with objects, and `scrub`: the walk that stores and
 //!   compares them;
+//! * `damage`: the list of damage, `damage_report`: what others learn of it, and `repair`;
 //! * `durable`: which objects were durable once, so that a lost one is noticed;
 //! * `epoch`: whether data that was not synced may be lost;
 //! * `owner_index`: files and owners of objects; `accounting`: the sums by owner, `charges`: their
@@ -36,6 +37,7 @@ mod charges;
 pub mod clients;
 mod compare;
 mod damage;
+mod damage_report;
 mod destroy;
 mod drop_cached;
 mod durable;
@@ -49,6 +51,7 @@ mod markers;
 pub(crate) mod names;
 mod owner_index;
 mod read;
+mod repair;
 mod replay;
 pub mod scrub;
 mod seal;
@@ -59,9 +62,9 @@ mod truncate;
 mod write;
 
 pub use accounting::{Accounting, Answer, Reserved, Waiting};
-pub use at_rest::Damage;
 use clients::ClientList;
-use damage::Damaged;
+use damage::DamageList;
+pub use damage_report::DamageReport;
 use durable::DurableObjects;
 use epoch::{EPOCH, Epoch};
 use files::Files;
@@ -78,7 +81,7 @@ pub struct Store {
     sealed: SealedObjects,
     clients: ClientList,
     epoch: Epoch,
-    damaged: Damaged,
+    damaged: DamageList,
 }
 
 impl std::fmt::Debug for Store {
@@ -130,7 +133,7 @@ impl Store {
             sealed,
             clients,
             epoch,
-            damaged: Damaged::default(),
+            damaged: DamageList::default(),
             files: Files::new(rt, dir, open_files_max, durable),
             share: join(device),
             buffers: gather::Pools::new(),

@@ -8,7 +8,7 @@ use sheen_rt::JoinHandle;
 use sheen_wire::{
     Errno, Fid, Result, Time,
     ldlm::{Enqueue, Mode},
-    ost::{Allocate, Grant, Part, QuotaUse, QuotaWant, Reply, Request},
+    ost::{Allocate, Grant, Owned, Part, QuotaUse, QuotaWant, Reply, Request},
     quota::{Id, Kind, Owner},
 };
 
@@ -41,10 +41,8 @@ impl<'a> Mdt<'a> {
     }
 
     fn own(&self, object: Fid, owner: Owner) {
-        assert!(matches!(
-            self.0.call(Request::SetOwners { owners: vec![(object, owner)], only_unowned: false }),
-            Reply::Ok
-        ));
+        let owners = vec![Owned { object, file: FILE, owner }];
+        assert!(matches!(self.0.call(Request::SetOwners { owners, only_unowned: false }), Reply::Ok));
     }
 
     /// Lets Alice use some bytes. Returns those that she uses.
@@ -57,7 +55,7 @@ impl<'a> Mdt<'a> {
 
     fn needs(&self) -> (Vec<(Fid, Fid)>, Vec<QuotaWant>) {
         match self.0.call(Request::QuotaWait) {
-            Reply::QuotaNeeds { unowned, wants } => (unowned, wants),
+            Reply::QuotaNeeds { unowned, wants, damaged } if damaged.is_empty() => (unowned, wants),
             other => panic!("{other:?}"),
         }
     }
@@ -153,7 +151,7 @@ fn write_to_a_new_object_waits_for_its_owner_while_an_id_has_a_limit() {
     mdt.allow(Some(16 * KIB));
     assert_eq!(client.end(waits).err(), Some(Errno::EDQUOT));
     // A late answer to the question does not change an owner.
-    let owners = vec![(OTHER, Owner::default())];
+    let owners = vec![Owned { object: OTHER, file: Fid::ZERO, owner: Owner::default() }];
     mdt.0.call(Request::SetOwners { owners, only_unowned: true });
     assert_eq!(ost.store().owner(OTHER), Some(ALICE));
     process.run(ost.stop());

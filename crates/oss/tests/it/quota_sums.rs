@@ -13,7 +13,7 @@ use sheen_rt::{
 };
 use sheen_wire::{
     Bulk, Fid, Result, echo,
-    ost::{Allocate, Part, QuotaUse},
+    ost::{Allocate, Owned, Part, QuotaUse},
     quota::{Id, Kind, Owner},
 };
 
@@ -25,6 +25,10 @@ const FIRST: Id = Id { kind: Kind::User, id: 0 };
 
 fn fid(oid: u32) -> Fid {
     Fid::new(0x2_8000_0401, oid)
+}
+
+fn owned(oid: u32, owner: Owner) -> Owned {
+    Owned { object: fid(oid), file: Fid::ZERO, owner }
 }
 
 /// Opens a store with few open files, so that objects are closed and opened again all the time.
@@ -66,7 +70,7 @@ fn sums_follow_the_space_of_objects_on_a_real_disk() {
     let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap();
     let store = runtime.block_on(open(&rt, dir.path()));
     let mut owners = BTreeMap::from([(1, ALICE), (2, ALICE), (3, BOB)]);
-    let own: Vec<_> = owners.iter().map(|(oid, owner)| (fid(*oid), *owner)).collect();
+    let own: Vec<_> = owners.iter().map(|(oid, owner)| owned(*oid, *owner)).collect();
     runtime.block_on(store.set_owners(&own, false)).unwrap();
     assert!(uses(&store).is_empty(), "none exists");
     for oid in 1..=3 {
@@ -81,7 +85,7 @@ fn sums_follow_the_space_of_objects_on_a_real_disk() {
     store.allocate(FILE, Allocate::PunchHole, &[(fid(3), 0, 1 << 17)]).unwrap();
     check(&store, &owners, "allocated");
     owners.insert(1, BOB);
-    runtime.block_on(store.set_owners(&[(fid(1), BOB)], false)).unwrap();
+    runtime.block_on(store.set_owners(&[owned(1, BOB)], false)).unwrap();
     check(&store, &owners, "another owner");
     store.seal_object(fid(1), None).unwrap();
     runtime.block_on(store.link(&[(fid(1), fid(9))])).unwrap();
@@ -104,7 +108,7 @@ async fn random_change(rt: &Rt, store: &Store, owners: &mut BTreeMap<u32, Owner>
         6 => _ = store.allocate(FILE, Allocate::PunchHole, &[(fid(oid), pick(40_000), 1 + pick(20_000))]),
         7..10 => {
             let owner = if pick(2) == 0 { ALICE } else { BOB };
-            store.set_owners(&[(fid(oid), owner)], false).await.unwrap();
+            store.set_owners(&[owned(oid, owner)], false).await.unwrap();
             if !removed.contains(&oid) {
                 owners.insert(oid, owner);
             }
@@ -177,7 +181,7 @@ fn objects_from_before_the_index_are_unowned_until_the_mdt_names_their_owners() 
         assert!(uses(&store).is_empty(), "nobody is charged");
         write(&store, FILE, fid(2), 5000, 5000).unwrap();
         assert_eq!(store.accounting().report_unowned(), [(fid(2), FILE)], "its file is known now");
-        store.set_owners(&[(fid(2), ALICE), (fid(3), ALICE)], false).await.unwrap();
+        store.set_owners(&[owned(2, ALICE), owned(3, ALICE)], false).await.unwrap();
         check(&store, &BTreeMap::from([(2, ALICE), (3, ALICE)]), "named");
         store.accounting().report_again();
         assert_eq!(store.accounting().report_unowned(), [(fid(1), Fid::ZERO)]);

@@ -67,7 +67,7 @@ impl FakeQuota {
         loop {
             let (unowned, wants) = std::mem::take(&mut *self.needs.lock());
             if !unowned.is_empty() || !wants.is_empty() {
-                return Reply::QuotaNeeds { unowned, wants };
+                return Reply::QuotaNeeds { unowned, wants, damaged: Vec::new() };
             }
             self.needed.notified().await;
         }
@@ -80,7 +80,7 @@ impl FakeQuota {
         let reply = match request {
             Request::QuotaWait => self.needs().await,
             Request::SetOwners { owners, .. } => {
-                self.owners.lock().extend(owners);
+                self.owners.lock().extend(owners.iter().map(|owned| (owned.object, owned.owner)));
                 Reply::Ok
             }
             Request::QuotaAllow { ids, .. } => {

@@ -21,8 +21,9 @@ use std::{
     },
 };
 
+use sheen_objects::OwnerRecord;
 use sheen_rt::Metadata;
-use sheen_wire::{Fid, echo, quota::Owner};
+use sheen_wire::{Fid, echo, ost::Owned, quota::Owner};
 use tracing::debug;
 
 use super::{
@@ -206,28 +207,29 @@ impl Files {
         }
     }
 
-    /// Sets the owner of an object, which need not exist. Durable after a sync of the index.
+    /// Sets file and owner of an object, which need not exist. Durable after a sync of the index.
     /// `only_unowned`: unless it has one.
     ///
     /// # Errors
     /// Errors of the local file system.
-    pub fn set_owner(&self, object: Fid, owner: Owner, only_unowned: bool) -> io::Result<()> {
+    pub fn set_owner(&self, owned: &Owned, only_unowned: bool) -> io::Result<()> {
+        let Owned { object, file, owner } = *owned;
         let shard = self.shard(object);
         if self.destroyed.lock().contains(&object) {
             return Ok(());
         }
-        let mut record = self.accounting.index().read(object)?;
-        let before = record.owner;
-        if only_unowned && before.is_some() {
+        let before = self.accounting.index().read(object)?;
+        if only_unowned && before.owner.is_some() {
             self.accounting.not_unowned(object);
             return Ok(());
         }
-        record.owner = Some(owner);
-        if before != Some(owner) {
+        let file = if file.is_zero() { before.file } else { file };
+        let record = OwnerRecord { file, owner: Some(owner) };
+        if record != before {
             self.accounting.index().write(object, &record)?;
         }
         self.accounting.not_unowned(object);
-        self.give(&shard, object, before, owner);
+        self.give(&shard, object, before.owner, owner);
         Ok(())
     }
 
@@ -311,7 +313,8 @@ mod tests {
             object.file.write_all_at(offset, b"x").unwrap();
             files.changed(object, Time::default(), None);
         };
-        files.set_owner(fid(1), Owner { uid: 5, ..Owner::default() }, false).unwrap();
+        let owner = Owner { uid: 5, ..Owner::default() };
+        files.set_owner(&Owned { object: fid(1), file: Fid::ZERO, owner }, false).unwrap();
         let held = files.create(fid(1), Fid::ZERO).unwrap();
         write(&held, 0);
         fill();

@@ -1,0 +1,245 @@
+//! Repair of damaged blocks from other mirrors of their files.
+//!
+//! An OST reports blocks that differ from the checksum stored with the object. The MDT knows the
+//! layout of the file. It reads the same bytes of the file from another mirror, and sends them to
+//! the OST.
+//!
+//! Invariants:
+//! * the checksum alone decides which bytes are right: the MDT sends only bytes that have it. So a
+//!   repair takes no lock, and programs and tools may change file and layout meanwhile. A mirror
+//!   that is stale can still have the block, and is read last;
+//! * the OST writes the bytes only while the block has the checksum, so no change is undone;
+//! * one block of an OST is repaired after the other, in at most [`STEP_BYTES`] of memory. A larger
+//!   block is read twice: for the checksum, and to be sent. If the MDT stops in between, the block
+//!   is still damaged, and the OST reports it again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sheen_layout::Layout;
+use sheen_objects::stored_sums::Crc;
+use sheen_wire::ost::{Damaged, DamagedBlock, Part};
+use sheen_wire::{Bulk, Errno, Fid, Result};
+use tracing::debug;
+
+use crate::mdt::Mdt;
+use crate::state::osp::Osp;
+
+/// Bytes that are read and sent at a time.
+const STEP_BYTES: u64 = 4 << 20;
+/// Time that an OST may take to read or write them.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Repairs the blocks that an OST reports, as a part of its task ([`crate::osp`]).
+pub(crate) async fn run(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
+    // Before, a replay may change layouts.
+    mdt.recovery.ended().await;
+    loop {
+        let Some(damaged) = osp.repairs.take() else {
+            osp.repairs.wake.notified().await;
+            continue;
+        };
+        osp.when_connected().await;
+        if let Err(errno) = repair(mdt, osp, &damaged).await {
+            // The OST lists the damage, and asks again later.
+            let Damaged { object, file, block } = damaged;
+            debug!(
+                "{}: {errno}: cannot repair {} bytes from offset {} of object {object} of file {file} on {}",
+                mdt.name, block.len, block.offset, osp.target
+            );
+        }
+    }
+}
+
+/// Repairs a block.
+///
+/// # Errors
+/// ENOENT: the file is not known, or has the object in no mirror. ENODATA: no other mirror has the
+/// bytes. ESTALE: the block was changed since. Others as the OSTs return them.
+async fn repair(mdt: &Mdt, osp: &Osp, damaged: &Damaged) -> Result<()> {
+    let layout = mdt.layout_to_repair(damaged.file)?.ok_or(Errno::ENOENT)?;
+    let (mirror, stripe) = layout.find_object(osp.index, damaged.object).ok_or(Errno::ENOENT)?;
+    let place = Place { mirror: layout.mirrors().get(mirror).ok_or(Errno::ENOENT)?, stripe };
+    let mut failed = Errno::ENODATA;
+    for source in sources(&layout, mirror) {
+        match repair_from(mdt, osp, damaged, place, source).await {
+            // Another source may be readable, or have the right bytes.
+            Err(errno) if errno != Errno::ESTALE => failed = errno,
+            done => return done,
+        }
+    }
+    Err(failed)
+}
+
+impl Mdt {
+    /// Returns the layout of a file. `None`: there is no such file, or it has no layout.
+    fn layout_to_repair(&self, file: Fid) -> Result<Option<Layout>> {
+        let mut core = self.core.lock();
+        let layout = core.ns.layout_to_repair(file);
+        if layout.is_err()
+            && let Some(fault) = core.ns.take_fault()
+        {
+            self.store_failed("finding the other mirrors of a damaged file", &fault);
+        }
+        layout
+    }
+}
+
+/// Returns the other mirrors of a file, those that are up to date first.
+fn sources(layout: &Layout, damaged: usize) -> Vec<&Layout> {
+    let others = layout.mirrors().iter().enumerate().filter(|(mirror, _)| *mirror != damaged);
+    let mut sources: Vec<&Layout> = others.map(|(_, mirror)| &**mirror).collect();
+    sources.sort_by_key(|mirror| !mirror.is_fresh());
+    sources
+}
+
+/// The damaged object in its mirror.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    mirror: &'a Layout,
+    /// Number of the object among the mirror's stripes.
+    stripe: usize,
+}
+
+/// Repairs a block with the bytes of one mirror.
+///
+/// # Errors
+/// ENODATA: the mirror does not have the bytes. Others as [`repair`].
+async fn repair_from(mdt: &Mdt, osp: &Osp, damaged: &Damaged, place: Place<'_>, source: &Layout) -> Result<()> {
+    let (steps, mut sum, mut last) = (steps(&damaged.block), Crc::default(), Bytes::new());
+    for step in &steps {
+        last = read(mdt, source, place, *step).await?;
+        sum.update(&last);
+    }
+    if sum.finish() != damaged.block.sum {
+        return Err(Errno::ENODATA);
+    }
+    for step in &steps {
+        let bytes = match steps.len() {
+            1 => last.clone(),
+            _ => read(mdt, source, place, *step).await?,
+        };
+        let sent = osp.repair(damaged.object, damaged.block, step.offset, Bulk::from(bytes));
+        mdt.rt.timeout(TIMEOUT, sent).await.map_err(|_| Errno::ETIMEDOUT)?.map_err(|e| e.errno())?;
+    }
+    Ok(())
+}
+
+/// A range of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+/// Divides a block into ranges of at most [`STEP_BYTES`].
+fn steps(block: &DamagedBlock) -> Vec<Range> {
+    let end = block.offset.saturating_add(block.len);
+    let starts = (block.offset..end).step_by(STEP_BYTES as usize);
+    starts.map(|offset| Range { offset, len: STEP_BYTES.min(end - offset) }).collect()
+}
+
+/// Reads the bytes of a range of the damaged object from another mirror. Holes are zeros.
+///
+/// # Errors
+/// ENOTCONN: an OST is disconnected. Others as the OSTs return them.
+async fn read(mdt: &Mdt, source: &Layout, place: Place<'_>, range: Range) -> Result<Bytes> {
+    let mut bytes = vec![0; range.len as usize];
+    for (ost, (parts, places)) in requests(source, place, range) {
+        let osp = mdt.osts.connected(ost).ok_or(Errno::ENOTCONN)?;
+        let answer = mdt.rt.timeout(TIMEOUT, osp.read(parts)).await.map_err(|_| Errno::ETIMEDOUT)?;
+        let (lens, bulk) = answer.map_err(|e| e.errno())?;
+        let mut from = 0;
+        for (at, len) in places.into_iter().zip(lens.into_iter().map(|len| len as usize)) {
+            let piece = bulk.slice(from, len).into_bytes();
+            let to = bytes.get_mut(at..at.saturating_add(piece.len())).ok_or(Errno::EPROTO)?;
+            to.copy_from_slice(&piece);
+            from += len;
+        }
+    }
+    Ok(bytes.into())
+}
+
+/// Returns the parts of a mirror's objects that have the bytes of a range, and their places in the
+/// range, by OST.
+fn requests(source: &Layout, place: Place<'_>, range: Range) -> BTreeMap<u32, (Vec<Part>, Vec<usize>)> {
+    let mut requests: BTreeMap<u32, (Vec<Part>, Vec<usize>)> = BTreeMap::new();
+    for wanted in place.mirror.object_chunks(place.stripe, range.offset, range.len) {
+        for chunk in source.map(wanted.file_offset, wanted.len) {
+            let Some(stripe) = source.stripes().get(chunk.stripe) else { continue };
+            let (parts, places) = requests.entry(stripe.ost).or_default();
+            // At most a step.
+            parts.push(Part { object: stripe.object, offset: chunk.object_offset, len: chunk.len as u32 });
+            let in_object = wanted.object_offset + (chunk.file_offset - wanted.file_offset);
+            places.push((in_object - range.offset) as usize);
+        }
+    }
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_layout::{Mark, Stripe, flags};
+
+    use super::*;
+
+    const UNIT: u64 = 64 << 10;
+
+    fn object(oid: u32) -> Fid {
+        Fid::new(0x2_8000_0401, oid)
+    }
+
+    /// Returns a layout with this stripe size in units, and objects with ids from `first` on, on
+    /// OSTs of the same numbers.
+    fn striped(units: u64, first: u32, count: u32) -> Layout {
+        let stripes = (first..first + count).map(|n| Stripe { object: object(n), ost: n }).collect();
+        Layout::new(Fid::new(1, 1), (units * UNIT) as u32, None, stripes).unwrap()
+    }
+
+    #[test]
+    fn stale_mirrors_are_read_last() {
+        let layout = striped(1, 1, 2).with_merged(&striped(1, 10, 1)).and_then(|l| l.with_merged(&striped(1, 20, 1)));
+        let layout = layout.unwrap();
+        let fresh = layout.components().iter().filter(|c| c.mirror_id() != 2);
+        let marks: Vec<Mark> = fresh.map(|c| Mark { id: c.id, flags: flags::STALE, negative: true }).collect();
+        let layout = layout.with_flags(&marks).unwrap();
+        let ids = |damaged| sources(&layout, damaged).iter().map(|m| m.mirror_id()).collect::<Vec<u16>>();
+        assert_eq!((ids(0), ids(1), ids(2)), (vec![3, 2], vec![1, 3], vec![1, 2]));
+    }
+
+    #[test]
+    fn bytes_of_an_object_are_read_from_each_ost_of_another_mirror_once() {
+        let (damaged, source) = (striped(1, 1, 2), striped(1, 10, 3));
+        let part = |ost: u32, unit: u64| Part { object: object(ost), offset: unit * UNIT, len: UNIT as u32 };
+        let at = |units: &[u64]| units.iter().map(|unit| (unit * UNIT) as usize).collect::<Vec<usize>>();
+        // Units 0, 2, 4 and 6 of the file.
+        let range = Range { offset: 0, len: 4 * UNIT };
+        let expected = [
+            (10, (vec![part(10, 0), part(10, 2)], at(&[0, 3]))),
+            (11, (vec![part(11, 1)], at(&[2]))),
+            (12, (vec![part(12, 0)], at(&[1]))),
+        ];
+        assert_eq!(requests(&source, Place { mirror: &damaged, stripe: 0 }, range), BTreeMap::from(expected));
+        // Half of unit 3 of the file, and half of unit 5, from larger stripes.
+        let range = Range { offset: UNIT + UNIT / 2, len: UNIT };
+        let part = |ost, offset| Part { object: object(ost), offset, len: UNIT as u32 / 2 };
+        let expected = [
+            (10, (vec![part(10, 3 * UNIT)], vec![UNIT as usize / 2])),
+            (11, (vec![part(11, UNIT + UNIT / 2)], vec![0])),
+        ];
+        let larger = striped(2, 10, 2);
+        assert_eq!(requests(&larger, Place { mirror: &damaged, stripe: 1 }, range), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn large_block_is_repaired_in_steps() {
+        let block = |offset, len| DamagedBlock { offset, len, sum: 0 };
+        assert_eq!(steps(&block(UNIT, 100)), [Range { offset: UNIT, len: 100 }]);
+        let large = steps(&block(0, 2 * STEP_BYTES + 1));
+        let expected = [(0, STEP_BYTES), (STEP_BYTES, STEP_BYTES), (2 * STEP_BYTES, 1)];
+        assert_eq!(large, expected.map(|(offset, len)| Range { offset, len }));
+        assert!(steps(&block(7, 0)).is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+//! Reports of damage: log lines, the status of the scrub, and requests for repairs.
+
+use sheen_wire::{
+    Fid,
+    ost::{DAMAGED_MAX, Damaged, DamagedBlock},
+};
+use tracing::error;
+
+use super::Store;
+
+/// Damaged blocks that the status lists.
+const SHOWN_MAX: usize = 100;
+
+/// The damage of an OST.
+#[derive(Clone, Debug, Default)]
+pub struct DamageReport {
+    /// Number of damaged blocks.
+    pub damaged_now: usize,
+    /// The first of them.
+    pub damaged: Vec<Damaged>,
+    /// Number of blocks that were repaired since the OST started.
+    pub repaired: u64,
+    /// The last of them.
+    pub last_repaired: Vec<Damaged>,
+}
+
+/// Names an object and its file in a log line.
+pub(super) fn name(object: Fid, file: Fid) -> String {
+    if file.is_zero() { format!("object {object}") } else { format!("object {object} of file {file}") }
+}
+
+impl Store {
+    /// Returns the file of an object. [`Fid::ZERO`]: unknown.
+    pub fn file_of(&self, object: Fid) -> Fid {
+        self.accounting().index().read(object).map_or(Fid::ZERO, |record| record.file)
+    }
+
+    fn with_file(&self, (object, block): (Fid, DamagedBlock)) -> Damaged {
+        Damaged { object, file: self.file_of(object), block }
+    }
+
+    /// Logs and lists damage that was not found before, and asks the MDT to repair it.
+    pub(super) fn note_damage(&self, object: Fid, block: DamagedBlock) {
+        if self.damaged.add(object, block) {
+            error!(
+                "{}: {} is damaged: {} bytes from offset {} differ from their checksum; reads of them fail with EIO \
+                 until they are repaired from another mirror. Without a mirror, restore the file from a copy. Check \
+                 the device",
+                self.home.dir().display(),
+                name(object, self.file_of(object)),
+                block.len,
+                block.offset
+            );
+            self.accounting().needs.notify_waiters();
+        }
+    }
+
+    /// Returns the damaged blocks that were found, by object. Those that have been written,
+    /// destroyed or found intact since are left out.
+    pub fn damage(&self) -> Vec<(Fid, DamagedBlock)> {
+        let (still, changed): (Vec<_>, Vec<_>) = self.damaged.all().into_iter().partition(|(object, block)| {
+            let object = self.files.existing(*object).ok().flatten();
+            let stored = object.and_then(|object| object.at_rest.stored());
+            stored.is_some_and(|known| known.stored.find(block).is_some_and(|number| !known.is_intact(number)))
+        });
+        self.damaged.remove(&changed);
+        still
+    }
+
+    /// Returns the damage for the status of the scrub.
+    pub fn damage_report(&self) -> DamageReport {
+        let damaged = self.damage();
+        let (repaired, last_repaired) = self.damaged.repairs();
+        let shown = damaged.iter().take(SHOWN_MAX).map(|damaged| self.with_file(*damaged)).collect();
+        DamageReport { damaged_now: damaged.len(), damaged: shown, repaired, last_repaired }
+    }
+
+    /// Returns damaged blocks that the MDT is to be asked to repair, and was not asked for so far.
+    pub fn damage_to_repair(&self) -> Vec<Damaged> {
+        let unasked = self.damaged.take_unasked(DAMAGED_MAX);
+        unasked.into_iter().map(|damaged| self.with_file(damaged)).collect()
+    }
+
+    /// Lets the MDT be asked again to repair all damaged blocks.
+    pub fn ask_for_repairs_again(&self) {
+        if self.damaged.ask_again() {
+            self.accounting().needs.notify_waiters();
+        }
+    }
+}
