@@ -18,14 +18,18 @@
 //!   ([`Relayouts`](crate::state::relayouts::Relayouts)). Meanwhile no client
 //!   can have the file's objects unsealed.
 //! * It continues if the requester disconnects, and is never left half done.
+//! * The MDT waits for an OST only for a limited time. Each request has a number (`order`), by
+//!   which the OST refuses requests that come too late. So they undo nothing of a later migration
+//!   or swap. The MDT requests the unseal of an object before its reserved name may be destroyed,
+//!   and an OST does not use a destroyed name again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sheen_namespace::{ClientId, Done, OpError, Renamed, Taking};
-use sheen_rpc::{Export, RequestError, Response};
-use sheen_rt::operation;
+use sheen_rpc::{Cause, Export, RequestError, Response};
+use sheen_rt::{Rt, operation};
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost::{self, PARTS_MAX};
 use sheen_wire::{Errno, Fid, Result};
@@ -36,12 +40,15 @@ use crate::locks::LockedChange;
 use crate::mdt::Mdt;
 use crate::state::commits::Goal;
 use crate::state::core::Core;
+use crate::state::osp::Osp;
 
 /// Time that an OST may take to seal a file's objects, or to give them second names. It is twice
 /// the time after which an OST evicts clients that do not cancel their locks.
 pub(crate) const SEAL_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time that an OST may take to unseal them.
 const UNSEAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before a request is repeated that met an OST in recovery.
+const RECOVERING_PAUSE: Duration = Duration::from_millis(500);
 
 impl Mdt {
     /// Executes a [`Request::TakeLayout`].
@@ -63,22 +70,19 @@ impl Mdt {
             taking?
         };
         let taken = self.take_begun(export, request, &taking, versions, *group).await;
+        if taken.is_err() {
+            let renamed = taking.renamed.iter().map(|name| (name.ost, name.old));
+            self.unseal(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
+        }
         self.core.lock().ns.end_take(*fid);
         if !taking.renamed.is_empty() {
             self.destroyer.rescan();
         }
-        match taken {
-            Ok((transno, change)) => {
-                change.revoke_when(self.durable(transno), self.fences.settled()).await?;
-                Ok(transno)
-            }
-            Err(errno) => {
-                let renamed = taking.renamed.iter().map(|name| (name.ost, name.old));
-                self.unseal(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
-                // MOVED: an earlier migration left an object sealed. It is unsealed now.
-                Err(if errno == Errno::MOVED { Errno::EBUSY } else { errno })
-            }
-        }
+        // MOVED: an earlier migration left an object sealed. It is unsealed now.
+        let busy = |errno: Errno| if errno == Errno::MOVED { Errno::EBUSY } else { errno };
+        let (transno, change) = taken.map_err(busy)?;
+        change.revoke_when(self.durable(transno), self.fences.settled()).await?;
+        Ok(transno)
     }
 
     async fn take_begun(
@@ -164,9 +168,9 @@ impl Mdt {
     /// Makes the OSTs seal objects, if the objects still have these versions.
     async fn seal(&self, objects: &[(u32, Fid)], versions: &[(Fid, u64)], group: Option<u64>) -> Result<()> {
         let versions: BTreeMap<Fid, u64> = versions.iter().copied().collect();
-        let request = |objects: Vec<Fid>| {
+        let request = |objects: Vec<Fid>, order| {
             let version = |object: Fid| Some((object, Some(*versions.get(&object)?)));
-            ost::Request::Seal { objects: objects.into_iter().filter_map(version).collect(), group }
+            ost::Request::Seal { objects: objects.into_iter().filter_map(version).collect(), group, order }
         };
         self.each_ost(objects, SEAL_TIMEOUT, request).await
     }
@@ -174,19 +178,20 @@ impl Mdt {
     /// Makes the OSTs seal objects that will get other names.
     pub(crate) async fn seal_old_names(&self, names: &[Renamed]) -> Result<()> {
         let old: Vec<_> = names.iter().map(|name| (name.ost, (name.old, None))).collect();
-        self.each_ost(&old, SEAL_TIMEOUT, |objects| ost::Request::Seal { objects, group: None }).await
+        let request = |objects, order| ost::Request::Seal { objects, group: None, order };
+        self.each_ost(&old, SEAL_TIMEOUT, request).await
     }
 
     /// Gives sealed objects their new names in addition to the old ones.
     pub(crate) async fn link_new_names(&self, names: &[Renamed]) -> Result<()> {
         let both: Vec<_> = names.iter().map(|name| (name.ost, (name.old, name.new))).collect();
-        self.each_ost(&both, SEAL_TIMEOUT, |objects| ost::Request::Link { objects }).await
+        self.each_ost(&both, SEAL_TIMEOUT, |objects, order| ost::Request::Link { objects, order }).await
     }
 
     /// Makes the OSTs unseal objects. An object that cannot be reached now is unsealed when a
     /// client reports it.
     pub(crate) async fn unseal(&self, objects: &[(u32, Fid)]) {
-        let request = |objects| ost::Request::Unseal { objects };
+        let request = |objects, order| ost::Request::Unseal { objects, order };
         if let Err(errno) = self.each_ost(objects, UNSEAL_TIMEOUT, request).await {
             warn!(
                 "{}: unsealing objects after a migration or layout swap failed ({errno}); the next access to one retries",
@@ -196,30 +201,27 @@ impl Mdt {
     }
 
     /// Sends the requests for these objects to their OSTs, all in parallel, with at most
-    /// [`PARTS_MAX`] objects each. Returns an error if any of them fails.
+    /// [`PARTS_MAX`] objects each. `request` gets the objects and the request's order. Returns an
+    /// error if any of them fails.
     async fn each_ost<T: Copy>(
         &self,
         objects: &[(u32, T)],
         timeout: Duration,
-        request: impl Fn(Vec<T>) -> ost::Request,
+        request: impl Fn(Vec<T>, u64) -> ost::Request,
     ) -> Result<()> {
         let mut per_ost: BTreeMap<u32, Vec<T>> = BTreeMap::new();
         for (ost, object) in objects {
             per_ost.entry(*ost).or_default().push(*object);
         }
+        let order = self.relayouts.next_request();
         let mut tasks = Vec::new();
         let mut outcome = Ok(());
         for (ost, objects) in per_ost {
             match self.osts.connected(ost) {
                 None => outcome = Err(Errno::EIO),
                 Some(osp) => tasks.extend(objects.chunks(PARTS_MAX).map(|objects| {
-                    let (rt, osp, request) = (self.rt.clone(), osp.clone(), request(objects.to_vec()));
-                    let op = request.op();
-                    let run = async move {
-                        let answer = rt.timeout(timeout, osp.run(request)).await;
-                        let answer = answer.unwrap_or_else(|_| Err(osp.no_reply(op, timeout)));
-                        answer.map_err(RequestError::into_errno)
-                    };
+                    let request = request(objects.to_vec(), order);
+                    let run = until_recovered(self.rt.clone(), osp.clone(), request, timeout);
                     self.rt.spawn("migrate", operation::inherit(run))
                 })),
             }
@@ -229,4 +231,22 @@ impl Mdt {
         }
         outcome
     }
+}
+
+/// Sends a request to an OST, and repeats it while the OST is in recovery.
+///
+/// # Errors
+/// ETIMEDOUT: the OST has not executed it within `limit`; it may do so later. The OST's error.
+async fn until_recovered(rt: Rt, osp: Arc<Osp>, request: ost::Request, limit: Duration) -> Result<()> {
+    let op = request.op();
+    let executed = async {
+        loop {
+            match osp.run(request.clone()).await {
+                Err(e) if *e.cause() == Cause::Answered(Errno::EAGAIN) => rt.sleep(RECOVERING_PAUSE).await,
+                answer => return answer,
+            }
+        }
+    };
+    let answer = rt.timeout(limit, executed).await.unwrap_or_else(|_| Err(osp.no_reply(op, limit)));
+    answer.map_err(RequestError::into_errno)
 }

@@ -77,6 +77,10 @@ impl Mdt {
         for _ in 0..TRIES {
             let Some(names) = self.begin_swap(request).await? else { return Ok(0) };
             let swapped = self.swap_begun(export, request, &names).await;
+            if swapped.is_err() {
+                let old: Vec<_> = names.iter().map(|n| (n.ost, n.old)).collect();
+                self.unseal(&old).await;
+            }
             self.core.lock().ns.end_swap(request);
             self.destroyer.rescan();
             let errno = match swapped {
@@ -86,8 +90,6 @@ impl Mdt {
                 }
                 Err(errno) => errno,
             };
-            let old: Vec<_> = names.iter().map(|n| (n.ost, n.old)).collect();
-            self.unseal(&old).await;
             // MOVED: an earlier migration or swap left an object sealed. It is unsealed now.
             if !matches!(errno, Errno::EAGAIN | Errno::MOVED) {
                 return Err(errno);

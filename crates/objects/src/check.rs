@@ -58,12 +58,12 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         | Request::Destroy { objects }
         | Request::Versions { objects, .. }
         | Request::Follow { objects }
-        | Request::Unseal { objects } => names(objects),
-        Request::Link { objects } => {
+        | Request::Unseal { objects, .. } => names(objects),
+        Request::Link { objects, .. } => {
             count(objects.len())?;
             objects.iter().try_for_each(|(old, new)| named(*old).and(named(*new)))
         }
-        Request::Seal { objects, group } => {
+        Request::Seal { objects, group, .. } => {
             count(objects.len())?;
             objects.iter().try_for_each(|(object, _)| named(*object))?;
             if *group == Some(0) { Err(Errno::EINVAL) } else { Ok(()) }

@@ -57,7 +57,8 @@ impl Ost {
     /// Waits until this request may be executed. Returns the reply if it may not.
     ///
     /// # Errors
-    /// ESHUTDOWN: the OST stops, or the client has disconnected.
+    /// ESHUTDOWN: the OST stops, or the client has disconnected. EAGAIN: the MDT repeats the
+    /// request later.
     pub(crate) async fn wait_for_recovery(&self, export: &Export, request: &Request) -> Result<Option<Reply>> {
         use Request::*;
         let is_back = || self.recovery.window.lock().has_replayed(export.client());
@@ -68,6 +69,11 @@ impl Ost {
             // No client uses these objects any more.
             Destroy { .. } | DestroyRange { .. } => Ok(None),
             Evict { .. } | Present { .. } => Ok(None),
+            // Clients flushed all dirty data of an object before it was sealed.
+            Unseal { .. } => Ok(None),
+            // The MDT repeats it. If the request waited here, it could be executed when the MDT
+            // does not wait for it any more.
+            Seal { .. } | Link { .. } => Err(Errno::EAGAIN),
             SetOwners { .. } | QuotaWait | QuotaAllow { .. } | QuotaUse { .. } => Ok(None),
             Write { held: true, .. } if is_back() => {
                 self.recovery.progress();

@@ -8,7 +8,10 @@
 //!   dropped its cached data. Each object is sealed by itself, so that the OST waits for no lock
 //!   while it holds another one. A sealed object does not change any more;
 //! * sealing takes PW, not EX: EX would make clients discard dirty data;
-//! * a seal request waits at most [`SEAL_WAIT_MAX`], because other requests queue behind it.
+//! * a seal request waits at most [`SEAL_WAIT_MAX`], because other requests queue behind it. It
+//!   does not wait for the end of a recovery;
+//! * a request for which the MDT does not wait any more has no effect on objects that were sealed
+//!   later ([`Order`]).
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +22,7 @@ use sheen_wire::{
     ldlm::{Mode, Policy, Resource},
 };
 
-use crate::{Ost, Store, changes::ObjectChange, locks};
+use crate::{Ost, Store, changes::ObjectChange, locks, store::Order};
 
 /// How long a seal request waits for locks of other clients before it fails with EBUSY. A program
 /// may hold a group lock for any time.
@@ -33,6 +36,7 @@ struct SealOne<'a> {
     object: Fid,
     version: Option<u64>,
     group: Option<u64>,
+    order: Order,
     sealed: &'a Mutex<Vec<Fid>>,
 }
 
@@ -43,7 +47,7 @@ impl ObjectChange for SealOne<'_> {
     }
 
     fn make(&self, store: &Store) -> Result<()> {
-        store.seal_object(self.object, self.version)?;
+        store.seal_object(self.object, self.version, self.order)?;
         self.sealed.lock().push(self.object);
         Ok(())
     }
@@ -70,9 +74,15 @@ impl Ost {
     /// # Errors
     /// EBUSY: an object has another version, or a client does not cancel its lock in time. As
     /// [`Ost::versions`].
-    pub(crate) async fn seal(&self, export: &Export, objects: &[(Fid, Option<u64>)], group: Option<u64>) -> Result<()> {
-        let sealed = Mutex::default();
-        let one = |&(object, version): &(Fid, Option<u64>)| SealOne { object, version, group, sealed: &sealed };
+    pub(crate) async fn seal(
+        &self,
+        export: &Export,
+        objects: &[(Fid, Option<u64>)],
+        group: Option<u64>,
+        order: u64,
+    ) -> Result<()> {
+        let (sealed, order) = (Mutex::default(), order_of(export, order));
+        let one = |&(object, version): &(Fid, Option<u64>)| SealOne { object, version, group, order, sealed: &sealed };
         let sealing = self.change_each(export, objects.iter().map(one), false);
         let mut done = match self.rt.timeout(SEAL_WAIT_MAX, sealing).await {
             Ok(Ok(_)) => self.store.sync_markers().await,
@@ -84,9 +94,17 @@ impl Ost {
             done = self.settle(&objects).await;
         }
         if done.is_err() {
-            self.store.unseal(&sealed.lock())?;
+            self.store.unseal(&sealed.lock(), order)?;
         }
         done
+    }
+
+    /// Unseals objects.
+    ///
+    /// # Errors
+    /// As [`Store::unseal`].
+    pub(crate) fn unseal(&self, export: &Export, objects: &[Fid], order: u64) -> Result<()> {
+        self.store.unseal(objects, order_of(export, order))
     }
 
     /// Gives sealed objects second names ([`Store::link`]). The markers that record them need
@@ -94,8 +112,13 @@ impl Ost {
     ///
     /// # Errors
     /// ENOSPC: the remaining space is granted to clients. As [`Store::link`].
-    pub(crate) async fn link(&self, export: &Export, objects: &[(Fid, Fid)]) -> Result<()> {
+    pub(crate) async fn link(&self, export: &Export, objects: &[(Fid, Fid)], order: u64) -> Result<()> {
         let _space = self.reserve_for_files(export, objects.len())?;
-        self.store.link(objects).await
+        self.store.link(objects, order_of(export, order)).await
     }
+}
+
+/// Returns the place of an MDT's request. `number`: as the MDT counts.
+fn order_of(export: &Export, number: u64) -> Order {
+    Order { export: export.id(), number }
 }

@@ -202,12 +202,12 @@ impl Ost {
             Request::Versions { objects, flush } => {
                 Reply::Versions(Box::pin(self.versions(export, &objects, flush)).await?)
             }
-            Request::Seal { objects, group } => {
-                Box::pin(self.seal(export, &objects, group)).await?;
+            Request::Seal { objects, group, order } => {
+                Box::pin(self.seal(export, &objects, group, order)).await?;
                 Reply::Ok
             }
-            Request::Unseal { objects } => {
-                self.store.unseal(&objects)?;
+            Request::Unseal { objects, order } => {
+                self.unseal(export, &objects, order)?;
                 Reply::Ok
             }
             Request::Recover => self.client_returned(export)?,
@@ -228,8 +228,8 @@ impl Ost {
                 self.present(export, &capabilities);
                 Reply::Ok
             }
-            Request::Link { objects } => {
-                Box::pin(self.link(export, &objects)).await?;
+            Request::Link { objects, order } => {
+                Box::pin(self.link(export, &objects, order)).await?;
                 Reply::Ok
             }
             Request::SetOwners { owners, only_unowned } => {

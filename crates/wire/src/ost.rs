@@ -219,17 +219,21 @@ pub enum Request {
     /// Seals objects whose versions are still the given ones (`None`: any). A sealed object refuses
     /// reads, writes and locks (`Errno::MOVED`), also after a restart and after it is destroyed,
     /// until `Unseal`. Before, clients have flushed and dropped everything that they cache of it.
-    /// `group`: locks of this group do not conflict, and no program writes in it meanwhile. EBUSY,
-    /// and none is sealed: one has another version, or a client does not cancel its locks.
-    Seal { objects: Vec<(Fid, Option<u64>)>, group: Option<u64> },
-    /// Undoes `Seal`, for a file that retains its objects. Objects that are not sealed are
-    /// ignored.
-    Unseal { objects: Vec<Fid> },
+    /// `group`: locks of this group do not conflict, and no program writes in it meanwhile.
+    /// `order`: number of the request among those of this MDT, which rises for each object. EBUSY,
+    /// and none is sealed: one has another version, or a client does not cancel its locks. EAGAIN:
+    /// the OST is in recovery.
+    Seal { objects: Vec<(Fid, Option<u64>)>, group: Option<u64>, order: u64 },
+    /// Undoes `Seal`, for a file that retains its objects. Objects are ignored that are not sealed,
+    /// or were sealed by a request of a higher `order`. In the latter case this request comes late,
+    /// and the MDT does not wait for it any more. Executed also in recovery.
+    Unseal { objects: Vec<Fid>, order: u64 },
     /// Gives each sealed object a second, never used name, under which it is not sealed, with all
     /// its bytes: (old, new). Answered when bytes and names are durable. A missing object gets no
-    /// name: it reads as empty under either. EBUSY: one object is not sealed; some of the others
-    /// may have their new names.
-    Link { objects: Vec<(Fid, Fid)> },
+    /// name: it reads as empty under either. EBUSY: one object is not sealed, or was sealed by a
+    /// request of a higher `order`; some of the others may have their new names. EAGAIN: the OST is
+    /// in recovery.
+    Link { objects: Vec<(Fid, Fid)>, order: u64 },
     /// Asks for the present names of objects that `Link` renamed: the object itself if it is not
     /// sealed, else the last of its names. Used by a client that changed some of a file's objects
     /// before they were sealed, and must also change the others. `Errno::MOVED`: one is sealed and

@@ -69,13 +69,15 @@ impl ost::Request {
     pub fn subject(&self) -> Subject {
         use ost::Request::*;
         Subject::of_file(match self {
-            Attrs { objects } | Sync { objects } | Destroy { objects } | Unseal { objects } | Follow { objects } => {
-                objects.first().copied()
-            }
+            Attrs { objects }
+            | Sync { objects }
+            | Destroy { objects }
+            | Unseal { objects, .. }
+            | Follow { objects } => objects.first().copied(),
             DestroyRange { seq, first, .. } => Some(Fid::new(*seq, *first)),
             Repair { object, .. } => Some(*object),
             Seal { objects, .. } => objects.first().map(|(object, _)| *object),
-            Link { objects } => objects.first().map(|(object, _)| *object),
+            Link { objects, .. } => objects.first().map(|(object, _)| *object),
             _ => {
                 let mut first = None;
                 self.uses(|object, _| {
@@ -120,7 +122,7 @@ mod tests {
             ost::Request::Replay { changes: vec![(1, replayed)], first: true, last: true },
             ost::Request::Destroy { objects: vec![first, second] },
             ost::Request::DestroyRange { seq: 9, first: 1, last: 2 },
-            ost::Request::Link { objects: vec![(first, second)] },
+            ost::Request::Link { objects: vec![(first, second)], order: 1 },
         ] {
             assert_eq!(request.subject(), Subject { fid: Some(first), ..Subject::default() }, "{request:?}");
         }

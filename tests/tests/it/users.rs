@@ -330,9 +330,9 @@ fn keys_of_hosts_and_users_cannot_add_or_replace_servers() {
             for request in [
                 ost::Request::Destroy { objects: vec![object] },
                 ost::Request::DestroyRange { seq: object.seq, first: 0, last: u32::MAX },
-                ost::Request::Seal { objects: vec![(object, None)], group: None },
-                ost::Request::Unseal { objects: vec![object] },
-                ost::Request::Link { objects: vec![(object, Fid::new(object.seq, object.oid + 1))] },
+                ost::Request::Seal { objects: vec![(object, None)], group: None, order: 1 },
+                ost::Request::Unseal { objects: vec![object], order: 1 },
+                ost::Request::Link { objects: vec![(object, Fid::new(object.seq, object.oid + 1))], order: 1 },
                 ost::Request::List { after: Fid::ZERO },
                 ost::Request::Evict { client: "other".to_owned() },
                 ost::Request::SetOwners { owners: Vec::new(), only_unowned: false },

@@ -1,6 +1,8 @@
-//! The files of which a migration or a swap of layouts is under way.
+//! The files of which a migration or a swap of layouts is under way, and the order of its requests
+//! to the OSTs.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use sheen_wire::Fid;
@@ -11,6 +13,8 @@ use tokio::sync::Notify;
 pub(crate) struct Relayouts {
     files: Mutex<BTreeSet<Fid>>,
     ended: Notify,
+    /// Number of the last request.
+    requests: AtomicU64,
 }
 
 /// One such file. Dropping this ends the entry.
@@ -36,6 +40,12 @@ impl Relayouts {
             }
             ended.await;
         }
+    }
+
+    /// Returns the number of the next request to an OST. The requests about one file have rising
+    /// numbers, because the file is entered here meanwhile.
+    pub fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Relaxed) + 1
     }
 }
 

@@ -19,4 +19,5 @@ mod osts;
 mod pools;
 mod quota;
 mod real;
+mod relayout;
 mod restart;

@@ -20,21 +20,21 @@ use std::collections::BTreeSet;
 use sheen_objects::name::Dir;
 use sheen_wire::{Errno, Fid, Result};
 
-use super::{Store, sync::BATCH};
+use super::{Store, markers::Order, sync::BATCH};
 
 impl Store {
     /// Gives sealed objects second names: (old, new). A name that already exists, from an earlier
     /// run of the same request, stays.
     ///
     /// # Errors
-    /// EBUSY: one is not sealed. Errors of the local file system; some of the objects may have
-    /// their names then.
-    pub async fn link(&self, objects: &[(Fid, Fid)]) -> Result<()> {
+    /// EBUSY: one is not sealed, or was sealed after this order. ESTALE: a new name was destroyed
+    /// meanwhile. Errors of the local file system. Some of the objects may have their names then.
+    pub async fn link(&self, objects: &[(Fid, Fid)], order: Order) -> Result<()> {
         let mut dirs = BTreeSet::new();
         for batch in objects.chunks(BATCH) {
             let (mut open, mut there) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
             for &(old, new) in batch {
-                if !self.is_sealed(old) {
+                if !self.is_sealed_before(old, order) {
                     return Err(Errno::EBUSY);
                 }
                 if let Some(object) = self.files.existing(old)? {
@@ -52,7 +52,7 @@ impl Store {
             self.files.settle(dir).await?;
         }
         // Last, so that a client that learns a new name finds the object there.
-        objects.iter().try_for_each(|&(old, new)| self.record_new_name(old, new))?;
+        objects.iter().try_for_each(|&(old, new)| self.record_new_name(old, new, order))?;
         self.sync_markers().await
     }
 }

@@ -5,7 +5,10 @@
 //!   for as long as the marker exists;
 //! * markers stay for [`MARKER_AGE_MIN`], and for as long as the object exists. A client trusts a
 //!   layout for a small part of that time (the client's `LAYOUT_TRUST`);
-//! * there are at most [`MARKERS_MAX`] markers.
+//! * there are at most [`MARKERS_MAX`] markers;
+//! * a request that its MDT does not wait for any more may be executed late. It changes no marker
+//!   of a later seal ([`Order`]). Requests do not outlive the OST's process, so the order is not
+//!   stored.
 
 use std::{
     collections::VecDeque,
@@ -36,6 +39,21 @@ const EXPIRE_AT_ONCE: usize = 16;
 /// Outdated entries of `by_age` that are allowed, beside as many as there are sealed objects.
 const SUPERSEDED_MAX: usize = 64;
 
+/// Place of a request among all that seal, unseal or link objects. Those of a later export come
+/// later: an MDT that was restarted, or was evicted, has another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Order {
+    /// Number of the MDT's export.
+    pub export: u64,
+    /// Number of the request, as the MDT counts.
+    pub number: u64,
+}
+
+impl Order {
+    /// After all requests.
+    pub const LAST: Order = Order { export: u64::MAX, number: u64::MAX };
+}
+
 /// The sealed objects of an OST.
 pub struct SealedObjects {
     disk: Disk,
@@ -52,6 +70,8 @@ struct Marker {
     at: Time,
     /// Name under which the object continues, if there is one.
     to: Option<Fid>,
+    /// Order of the seal; the first one for a seal from before the OST's start.
+    order: Order,
 }
 
 #[derive(Default)]
@@ -93,7 +113,7 @@ impl SealedObjects {
             // An unreadable name counts as none: the object is sealed.
             let text = disk.read(dir.join(marker(*object)))?;
             let to = std::str::from_utf8(&text).ok().and_then(parse);
-            objects.insert(*object, Marker { at: *at, to });
+            objects.insert(*object, Marker { at: *at, to, order: Order::default() });
         }
         let count = AtomicUsize::new(objects.len());
         Ok(SealedObjects { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
@@ -109,8 +129,13 @@ impl SealedObjects {
         self.count.load(SeqCst) > 0 && self.state.read().objects.contains_key(&object)
     }
 
+    /// Whether an object is sealed, and a request of this order comes after the seal.
+    pub fn has_before(&self, object: Fid, order: Order) -> bool {
+        self.state.read().objects.get(&object).is_some_and(|marker| marker.order <= order)
+    }
+
     /// Adds a marker. Durable after [`SealedObjects::sync`].
-    pub fn insert(&self, object: Fid, now: Time) -> Result<()> {
+    pub fn insert(&self, object: Fid, order: Order, now: Time) -> Result<()> {
         let mut state = self.state.write();
         if state.objects.len() >= MARKERS_MAX {
             return Err(Errno::EBUSY);
@@ -124,15 +149,16 @@ impl SealedObjects {
             made => made,
         };
         made?.set_mtime(now)?;
-        state.put(object, Marker { at: now, to: None });
+        state.put(object, Marker { at: now, to: None, order });
         self.count.store(state.objects.len(), SeqCst);
         Ok(())
     }
 
-    /// Removes a marker, if there is one. Durable after [`SealedObjects::sync`].
-    pub fn remove(&self, object: Fid) -> Result<()> {
+    /// Removes a marker, if there is one of this order or before. Durable after
+    /// [`SealedObjects::sync`].
+    pub fn remove(&self, object: Fid, order: Order) -> Result<()> {
         let mut state = self.state.write();
-        if state.objects.contains_key(&object) {
+        if state.objects.get(&object).is_some_and(|marker| marker.order <= order) {
             match self.disk.remove_file(self.dir.join(marker(object))) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
                 _ => {}
@@ -144,10 +170,11 @@ impl SealedObjects {
     }
 
     /// Records the name under which a sealed object continues. Durable on return but for the
-    /// directory.
-    pub fn record_new_name(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
+    /// directory. EBUSY: it is not sealed, or was sealed after this order.
+    pub fn record_new_name(&self, object: Fid, new: Fid, order: Order, now: Time) -> Result<()> {
         let mut state = self.state.write();
-        let Some(known) = state.objects.get_mut(&object) else { return Err(Errno::EBUSY) };
+        let known = state.objects.get_mut(&object).filter(|marker| marker.order <= order);
+        let Some(known) = known else { return Err(Errno::EBUSY) };
         let path = self.dir.join(marker(object));
         self.disk.write_atomic(&path, marker(new).as_bytes())?;
         self.disk.open(&path, OpenOptions::READ_WRITE)?.set_mtime(now)?;

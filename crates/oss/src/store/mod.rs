@@ -69,6 +69,7 @@ use durable::DurableObjects;
 use epoch::{EPOCH, Epoch};
 use files::Files;
 use format::Home;
+pub use markers::Order;
 use markers::SealedObjects;
 
 /// An OST's directory, locked by this process and ready for requests.

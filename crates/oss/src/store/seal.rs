@@ -6,13 +6,15 @@
 //!
 //! Invariants:
 //! * a marker is durable before the OST answers `Seal`;
+//! * a request that comes late does not undo a later seal ([`Order`]). A seal that comes late is
+//!   harmless: the next client that meets the object reports it, and the MDT has it unsealed;
 //! * an operation under the OST's own lock checks for a marker before it starts. An operation
 //!   without a lock checks afterwards: if there is none, the operation was done before the object
 //!   was sealed.
 
 use sheen_wire::{Errno, Fid, Result};
 
-use super::Store;
+use super::{Store, markers::Order};
 
 impl Store {
     /// Checks that no object is sealed.
@@ -42,14 +44,14 @@ impl Store {
     /// # Errors
     /// EBUSY: the version is another one, or too many objects are sealed. MOVED: the object is
     /// already sealed. Errors of the local file system.
-    pub fn seal_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
+    pub fn seal_object(&self, object: Fid, version: Option<u64>, order: Order) -> Result<()> {
         match version {
             None => self.check_unsealed([object])?,
             Some(version) if self.version(object)? != version => return Err(Errno::EBUSY),
             Some(_) => {}
         }
         self.expire_markers()?;
-        self.sealed.insert(object, self.rt.wall())
+        self.sealed.insert(object, order, self.rt.wall())
     }
 
     /// Makes all seals and unseals so far durable.
@@ -60,12 +62,12 @@ impl Store {
         self.sealed.sync().await
     }
 
-    /// Unseals objects.
+    /// Unseals objects, except those that were sealed after this order.
     ///
     /// # Errors
     /// Errors of the local file system; some of the objects may be unsealed then.
-    pub fn unseal(&self, objects: &[Fid]) -> Result<()> {
-        objects.iter().try_for_each(|&object| self.sealed.remove(object))
+    pub fn unseal(&self, objects: &[Fid], order: Order) -> Result<()> {
+        objects.iter().try_for_each(|&object| self.sealed.remove(object, order))
     }
 
     /// Returns the present names of objects that may continue under other names.
@@ -79,8 +81,13 @@ impl Store {
 
     /// Records the name under which a sealed object continues. Durable after
     /// [`Store::sync_markers`].
-    pub(super) fn record_new_name(&self, object: Fid, new: Fid) -> Result<()> {
-        self.sealed.record_new_name(object, new, self.rt.wall())
+    pub(super) fn record_new_name(&self, object: Fid, new: Fid, order: Order) -> Result<()> {
+        self.sealed.record_new_name(object, new, order, self.rt.wall())
+    }
+
+    /// Whether an object is sealed, and was so before this order.
+    pub(super) fn is_sealed_before(&self, object: Fid, order: Order) -> bool {
+        self.sealed.has_before(object, order)
     }
 
     /// Whether an object is sealed.
@@ -98,7 +105,7 @@ impl Store {
         let now = self.rt.wall();
         for object in self.sealed.old(now) {
             match self.files.metadata(object) {
-                Ok(None) => self.sealed.remove(object)?,
+                Ok(None) => self.sealed.remove(object, Order::LAST)?,
                 Ok(Some(_)) | Err(_) => self.sealed.keep(object, now),
             }
         }

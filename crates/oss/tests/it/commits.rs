@@ -90,7 +90,7 @@ fn removal_and_seal_commit_what_was_changed_shortly_before() {
     let range = |first, last| Request::DestroyRange { seq: OBJECT.seq, first, last };
     assert!(!s.commits(0, range(51, 60)) && s.commits(0, range(41, 50)));
     s.write(0, &[object(70)], false);
-    assert!(s.commits(1, Request::Seal { objects: vec![(object(70), None)], group: None }));
+    assert!(s.commits(1, Request::Seal { objects: vec![(object(70), None)], group: None, order: 1 }));
     s.process.run(s.ost.stop());
 }
 

@@ -215,9 +215,9 @@ fn link_markers_use_no_granted_space() {
         b.fill(1, 0, MIB).await;
         b.fill(2, 0, 4096).await;
         let (object, other) = (Fid::new(0x2_8000_0401, 1), Fid::new(0x2_8000_0401, 9));
-        let close = Request::Seal { objects: vec![(object, None)], group: None };
+        let close = Request::Seal { objects: vec![(object, None)], group: None, order: 1 };
         b.0.request(close).send().await.unwrap();
-        let link = Request::Link { objects: vec![(object, other)] };
+        let link = Request::Link { objects: vec![(object, other)], order: 1 };
         assert_eq!(b.0.request(link).send().await.unwrap_err(), Errno::ENOSPC);
         assert!(granted <= ost.store().free().unwrap());
     });

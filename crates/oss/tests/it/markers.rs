@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store};
+use sheen_oss::{Sharing, Store, store::Order};
 use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
@@ -28,7 +28,7 @@ fn write(store: &Store, oid: u32) -> Result<(), Errno> {
 }
 
 fn close(store: &Store, oid: u32) -> Result<(), Errno> {
-    store.seal_object(fid(oid), Some(store.version(fid(oid))?))
+    store.seal_object(fid(oid), Some(store.version(fid(oid))?), Order::default())
 }
 
 /// A new OST with a written object 1.
@@ -47,7 +47,7 @@ fn seal_marker_age_counts_from_the_last_seal() {
     let run = async {
         let store = store(&rt).await;
         close(&store, 1).unwrap();
-        store.unseal(&[fid(1)]).unwrap();
+        store.unseal(&[fid(1)], Order::default()).unwrap();
         rt.sleep(24 * HOUR - MINUTE).await;
         close(&store, 1).unwrap();
         store.destroy(&[fid(1)]).await.unwrap();
@@ -71,7 +71,7 @@ fn seal_marker_stays_as_long_as_the_object_exists() {
         for _ in 0..3 {
             rt.sleep(25 * HOUR).await;
             close(&store, 2).unwrap();
-            store.unseal(&[fid(2)]).unwrap();
+            store.unseal(&[fid(2)], Order::default()).unwrap();
             assert_eq!((store.sealed_count(), write(&store, 1)), (1, Err(Errno::MOVED)));
         }
     };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sheen_oss::{Sharing, Store};
+use sheen_oss::{Sharing, Store, store::Order};
 use sheen_rt::{
     RealOptions, Rt,
     sim::{Sim, SimConfig},
@@ -87,8 +87,8 @@ fn sums_follow_the_space_of_objects_on_a_real_disk() {
     owners.insert(1, BOB);
     runtime.block_on(store.set_owners(&[owned(1, BOB)], false)).unwrap();
     check(&store, &owners, "another owner");
-    store.seal_object(fid(1), None).unwrap();
-    runtime.block_on(store.link(&[(fid(1), fid(9))])).unwrap();
+    store.seal_object(fid(1), None, Order::default()).unwrap();
+    runtime.block_on(store.link(&[(fid(1), fid(9))], Order::default())).unwrap();
     owners.insert(9, BOB);
     check(&store, &owners, "another name");
     runtime.block_on(store.destroy(&[fid(1), fid(2)])).unwrap();
@@ -121,11 +121,11 @@ async fn random_change(rt: &Rt, store: &Store, owners: &mut BTreeMap<u32, Owner>
         _ => {
             // Moves to another name.
             let new = 1000 + pick(1 << 30) as u32;
-            if store.seal_object(fid(oid), None).is_err() {
+            if store.seal_object(fid(oid), None, Order::default()).is_err() {
                 return;
             }
             let exists = store.objects_after(Fid::ZERO, usize::MAX).unwrap().contains(&fid(oid));
-            store.link(&[(fid(oid), fid(new))]).await.unwrap();
+            store.link(&[(fid(oid), fid(new))], Order::default()).await.unwrap();
             store.destroy(&[fid(oid)]).await.unwrap();
             removed.insert(oid);
             if let Some(owner) = owners.remove(&oid).filter(|_| exists) {

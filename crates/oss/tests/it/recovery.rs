@@ -8,7 +8,7 @@ use sheen_oss::Ost;
 use sheen_rpc::{Export, Import, ImportConfig, Response, Service};
 use sheen_rt::JoinHandle;
 use sheen_wire::{
-    Fid, Result,
+    Errno, Fid, Result,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
     ost::{Change, Grant, Reply, Request},
 };
@@ -85,6 +85,22 @@ fn read_needs_room_only_after_the_recovery() {
     s.process.end(waits);
     assert!(s.process.end(answer).unwrap().bulk.is_empty());
     assert!(s.ost.postponed(&export, &read()).is_none());
+    s.process.run(s.ost.stop());
+}
+
+#[test]
+fn ost_in_recovery_unseals_objects_and_refuses_to_seal_or_link_them() {
+    let s = Setup::new();
+    let (mdt, new) = (Caller::local(&s.process, &s.ost, "mdt"), Fid::new(OBJECT.seq, OBJECT.oid + 1));
+    let seal = || Request::Seal { objects: vec![(OBJECT, None)], group: None, order: 2 };
+    for request in [seal(), Request::Link { objects: vec![(OBJECT, new)], order: 1 }] {
+        assert_eq!(mdt.end(mdt.begin(request, Bytes::new())).err(), Some(Errno::EAGAIN));
+    }
+    mdt.call(Request::Unseal { objects: vec![OBJECT], order: 1 });
+    s.ost.abort_recovery();
+    assert!(mdt.read(OBJECT).is_empty(), "after the recovery");
+    mdt.call(seal());
+    assert_eq!(s.ost.store().sealed_count(), 1);
     s.process.run(s.ost.stop());
 }
 

@@ -23,7 +23,7 @@ fn pw(object: Fid) -> Enqueue {
 }
 
 fn close(client: &Caller<'_>, objects: &[(Fid, Option<u64>)]) -> Result<(), Errno> {
-    let request = Request::Seal { objects: objects.to_vec(), group: None };
+    let request = Request::Seal { objects: objects.to_vec(), group: None, order: 1 };
     client.end(client.begin(request, bytes::Bytes::new())).map(drop)
 }
 
@@ -93,7 +93,7 @@ fn sealed_object_refuses_all_requests_until_unsealed() {
         assert_eq!(fails(&client, request.clone(), data), Some(Errno::MOVED), "{request:?}");
     }
     assert_eq!(ost.store().sealed_count(), 2);
-    client.call(Request::Unseal { objects: vec![OBJECT, OTHER] });
+    client.call(Request::Unseal { objects: vec![OBJECT, OTHER], order: 1 });
     assert_eq!(&client.read(OBJECT)[..], b"bytes");
     assert_eq!(versions(&client), known, "sealing did not change it");
     client.write(OBJECT, 0, b"B");
@@ -149,7 +149,7 @@ fn seal_waits_for_dirty_data_and_detects_it() {
     assert_eq!(&mover.read(OBJECT)[..], b"dirty");
     let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
     let Enqueued::Granted { id, .. } = answer else { panic!("{answer:?}") };
-    let closing = mover.begin(Request::Seal { objects: known.clone(), group: None }, bytes::Bytes::new());
+    let closing = mover.begin(Request::Seal { objects: known.clone(), group: None, order: 1 }, bytes::Bytes::new());
     let (asked, mode) = holder.asked_for();
     assert_eq!((asked, mode), (id, Mode::Pw));
     holder.write(OBJECT, 0, b"later");
@@ -157,7 +157,7 @@ fn seal_waits_for_dirty_data_and_detects_it() {
     assert_eq!(mover.end(closing).err(), Some(Errno::EBUSY), "the holder flushed dirty data first");
     let (id, attr) = holder.keep(OBJECT);
     assert_eq!(attr, ObjectAttr { size: 5, ..attr });
-    let closing = mover.begin(Request::Seal { objects: versions(&mover), group: None }, bytes::Bytes::new());
+    let closing = mover.begin(Request::Seal { objects: versions(&mover), group: None, order: 1 }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
     // An enqueue that arrives while the seal waits fails with MOVED.
     let late = mover.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, bytes::Bytes::new());
@@ -170,7 +170,7 @@ const NEW: [Fid; 2] = [Fid::new(OBJECT.seq, 77), Fid::new(OBJECT.seq, 78)];
 
 fn link(client: &Caller<'_>) -> Result<(), Errno> {
     let objects = vec![(OBJECT, NEW[0]), (OTHER, NEW[1])];
-    client.end(client.begin(Request::Link { objects }, bytes::Bytes::new())).map(drop)
+    client.end(client.begin(Request::Link { objects, order: 1 }, bytes::Bytes::new())).map(drop)
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn destroying_a_linked_name_keeps_the_original_object() {
     assert_eq!(link(&client), Ok(()));
     let Reply::Attrs(linked) = client.call(Request::Attrs { objects: vec![NEW[0]] }) else { panic!("attributes") };
     assert_eq!(linked, before, "size, space and time of the last change");
-    client.call(Request::Unseal { objects: vec![OBJECT, OTHER] });
+    client.call(Request::Unseal { objects: vec![OBJECT, OTHER], order: 1 });
     client.call(Request::Destroy { objects: NEW.to_vec() });
     client.write(OBJECT, 5, b" and more");
     assert_eq!(link(&client), Err(Errno::EBUSY), "a late request finds the objects unsealed");
@@ -236,7 +236,8 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     };
     assert_eq!(follow(&writer), Ok(vec![OBJECT, OTHER]));
     let (id, _) = holder.keep(OTHER);
-    let closing = mover.begin(Request::Seal { objects: vec![(OTHER, None)], group: None }, bytes::Bytes::new());
+    let closing =
+        mover.begin(Request::Seal { objects: vec![(OTHER, None)], group: None, order: 1 }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
     // The first object is written at once, the second waits for the client that seals it.
     let parts = vec![part(0, 3), Part { object: OTHER, ..part(0, 3) }];
@@ -268,7 +269,7 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     assert_eq!(close(&mover, &[(NEW[1], None)]), Ok(()));
     assert_eq!(follow(&writer), Err(Errno::EAGAIN));
     let last = Fid::new(OBJECT.seq, 99);
-    mover.call(Request::Link { objects: vec![(NEW[1], last)] });
+    mover.call(Request::Link { objects: vec![(NEW[1], last)], order: 1 });
     mover.call(Request::Destroy { objects: vec![OBJECT, OTHER, NEW[1]] });
     process.run(ost.stop());
     let ost = process.start(Some(0)).unwrap();
@@ -276,6 +277,42 @@ fn partial_write_returns_moved_partly_and_follow_finds_the_new_names() {
     assert_eq!(follow(&writer), Ok(vec![NEW[0], last]), "also after a restart");
     assert_eq!(&writer.read(last)[..], b"xyzer");
     // An unsealed object has no other name.
-    writer.call(Request::Unseal { objects: vec![OBJECT] });
+    writer.call(Request::Unseal { objects: vec![OBJECT], order: 1 });
     assert_eq!(follow(&writer), Ok(vec![OBJECT, last]));
+}
+
+/// The MDT does not wait for these requests any more: an OST that stood still executes them after
+/// later ones.
+#[test]
+fn late_unseal_and_link_do_not_change_an_object_sealed_later() {
+    let (process, ost) = Process::with_ost();
+    let client = |name| Caller::local(&process, &ost, name);
+    let (mdt, successor) = (client("mdt-1"), client("mdt-2"));
+    mdt.write(OBJECT, 0, b"bytes");
+    let seal = |mdt: &Caller<'_>, order| {
+        mdt.call(Request::Seal { objects: vec![(OBJECT, None)], group: None, order });
+        assert_eq!(ost.store().sealed_count(), 1);
+    };
+    let unseal = |mdt: &Caller<'_>, order| {
+        mdt.call(Request::Unseal { objects: vec![OBJECT], order });
+        ost.store().sealed_count()
+    };
+    let link = |order| fails(&mdt, Request::Link { objects: vec![(OBJECT, NEW[0])], order }, b"");
+    seal(&mdt, 5);
+    assert_eq!((unseal(&mdt, 4), link(4)), (1, Some(Errno::EBUSY)));
+    assert_eq!(unseal(&mdt, 6), 0);
+    assert_eq!(link(7), Some(Errno::EBUSY), "it is not sealed");
+    // A restarted MDT counts from the beginning.
+    seal(&mdt, 8);
+    assert_eq!(unseal(&successor, 1), 0);
+    seal(&successor, 2);
+    assert_eq!((unseal(&mdt, 9), link(9)), (1, Some(Errno::EBUSY)));
+    let follow = Request::Follow { objects: vec![OBJECT] };
+    assert_eq!(fails(&successor, follow, b""), Some(Errno::MOVED), "it has got no new name");
+    process.run(ost.stop());
+    let ost = process.start(Some(0)).unwrap();
+    let mdt = Caller::local(&process, &ost, "mdt-3");
+    assert_eq!(ost.store().sealed_count(), 1);
+    mdt.call(Request::Unseal { objects: vec![OBJECT], order: 1 });
+    assert_eq!(ost.store().sealed_count(), 0);
 }

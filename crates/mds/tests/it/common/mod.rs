@@ -45,6 +45,8 @@ pub struct FakeOst {
     pub broken: AtomicBool,
     /// Its disks are being repaired.
     pub degraded: AtomicBool,
+    /// Refuses seals and links, as an OST in recovery does.
+    pub recovering: AtomicBool,
     /// Requests of quotas are recorded here, not in `asked`.
     pub quota: quota::FakeQuota,
 }
@@ -84,6 +86,9 @@ impl Service<Ost> for FakeOst {
                 Ok(ost::Reply::StatFs(space))
             }
             _ if self.broken.load(Relaxed) => Err(Errno::EIO),
+            ost::Request::Seal { .. } | ost::Request::Link { .. } if self.recovering.load(Relaxed) => {
+                Err(Errno::EAGAIN)
+            }
             // Two at a time, so that listing takes several requests.
             ost::Request::List { after } => {
                 Ok(ost::Reply::Objects(self.objects.lock().iter().filter(|o| *o > after).take(2).copied().collect()))
