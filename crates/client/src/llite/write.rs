@@ -154,7 +154,8 @@ impl Client {
 
     /// As [`Client::finish_write`], for an append. If the file still has its objects, because a
     /// migration in the same group was refused, the remaining bytes belong behind the written part.
-    /// No other append may come between, so the locks stay in use as long as they may.
+    /// No other append may come between, so the locks stay in use as long as they may. EIO: they
+    /// were lost.
     async fn finish_append(
         &self,
         file: &OpenFile,
@@ -180,6 +181,7 @@ impl Client {
             if done != Err(Failure::MOVED) || layout.is_mirrored() || has_left {
                 return done;
             }
+            self.lov.resume_append(&locks)?;
             match self.write_at(file, layout, end, data.clone(), mode, &locks).await {
                 Err(Failure::LayoutMoved { .. }) => retries.again()?,
                 written => return Ok((written?, layout.generation())),

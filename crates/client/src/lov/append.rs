@@ -20,9 +20,13 @@
 //! A restarted OST has no locks. From the last check of the locks until its part is written, the
 //! append is registered at the OST ([`crate::writeback::Appending`]). The restarted OST accepts the
 //! write before other clients get locks. After an eviction, or if the OST did not wait for this
-//! client, the append fails with EIO. The remainder of an append that met sealed objects and was
-//! written in part (a layout swap) is not registered. If an OST is restarted just then, the
-//! remainder may collide with another append.
+//! client, the append fails with EIO.
+//!
+//! An append that met sealed objects, and was done in part, is repeated at the same offset once the
+//! MDT has answered. Meanwhile it is not registered, because that answer may depend on the end of a
+//! recovery. Before it is repeated, it is registered again ([`Lov::resume_append`]). If a lock was
+//! lost in between, another client may have appended, and the append fails with EIO. Group locks
+//! outlive a restart.
 
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 
@@ -104,6 +108,16 @@ impl Lov {
         osts.into_iter().filter_map(|ost| Some((ost, self.get(ost)?.writeback.begin_append()))).collect()
     }
 
+    /// Registers an append again that is going to be repeated at the end that it had found.
+    ///
+    /// # Errors
+    /// EIO: a lock was lost since, so the file may have another end now.
+    pub fn resume_append(&self, locks: &InUse) -> Result<()> {
+        // The check comes after the registration, as in `lock_end`.
+        let register = |ost| Some(self.get(ost)?.writeback.begin_append());
+        if locks.resume_append(register) { Ok(()) } else { Err(Errno::EIO.into()) }
+    }
+
     /// Notes the new end of the file after an append.
     pub fn appended(&self, layout: &Layout, under: FoundUnder, end: u64) {
         if let Some(since) = under.since {
@@ -137,10 +151,13 @@ impl Lov {
         Ok(locks.into_iter().collect())
     }
 
-    /// Returns the PW lock on a stripe's object, if this client holds it.
+    /// Returns a lock of this client that protects the end of a stripe's object, if there is one.
+    /// The group's lock comes before PW, because it outlives a restart of the OST.
     fn writable(&self, layout: &Layout, index: usize) -> Option<LockRef> {
         let stripe = layout.stripes().get(index)?;
-        self.get(stripe.ost)?.osc.locks().matching_in(Resource::extent(stripe.object), Mode::Pw, &WHOLE)
+        let (ost, object) = (self.get(stripe.ost)?, Resource::extent(stripe.object));
+        let locks = ost.osc.locks();
+        locks.in_group(object).or_else(|| locks.matching_in(object, Mode::Pw, &WHOLE))
     }
 
     /// Requests PW locks on the objects of these stripes, all on one OST, and waits for them.

@@ -9,7 +9,7 @@
 //! so it cannot as long as any of the append's locks is in use.
 //!
 //! An append is registered at each of its OSTs ([`Appending`]) for as long as the locks there are
-//! in use, or until a request fails.
+//! in use, or until a request fails. Before it is repeated, it is registered again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -68,6 +68,16 @@ impl InUse {
     pub fn end_append(&self, ost: u32) {
         let append = self.0.lock().get_mut(&ost).and_then(|of| of.append.take());
         drop(append);
+    }
+
+    /// Registers the append again, with `register`, at the OSTs where a request failed. Returns
+    /// whether the client has lost none of the locks that are still in use.
+    pub fn resume_append(&self, register: impl Fn(u32) -> Option<Appending>) -> bool {
+        let mut osts = self.0.lock();
+        for (ost, of) in osts.iter_mut().filter(|(_, of)| of.append.is_none()) {
+            of.append = register(*ost).map(Arc::new);
+        }
+        osts.values().flat_map(|of| &of.locks).all(|lock| !lock.is_lost())
     }
 
     /// Begins the write, with one request per item to the OST of that index. Releases the locks of

@@ -11,8 +11,8 @@
 //!   locks. So either a restart finds it registered, or the append finds its locks lost, and looks
 //!   up the end again;
 //! * as long as an append is registered, it waits for nothing that may come after the end of the
-//!   recovery. So its write takes no slot of other requests, and after a failure it is not
-//!   registered any more;
+//!   recovery. So its write takes no slot of other requests. After a failure it is not registered
+//!   until it is repeated;
 //! * after an eviction, other clients may have appended. The same holds if the restarted OST did
 //!   not wait for this client. Then a registered append sends nothing more, and fails with EIO.
 

@@ -192,28 +192,104 @@ fn append_blocked_on_size_query_releases_its_locks() {
     });
 }
 
+/// Appends 20 bytes to a file on OSTs 0 and 1, optionally in a group. 6 bytes are written. The
+/// object of the others is sealed for a moment, and the client waits for the MDT's reply about it.
+async fn append_in_part(m: &Mounted, group: Option<u64>) -> JoinHandle<Result<usize>> {
+    m.world.state.lock().locks.on = true;
+    let file = create(m).await;
+    append(m, &file, 65_530).await;
+    if let Some(gid) = group {
+        m.client.group_lock(&file, gid, false).await.expect("nobody else uses it");
+    }
+    m.world.state.lock().habits.hold = true;
+    let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+    let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 20])).await });
+    rt.sleep(Duration::from_millis(50)).await;
+    {
+        let mut state = m.world.state.lock();
+        let layout = Layout::decode(state.nodes[&file.fid()].layout.as_ref().unwrap()).unwrap();
+        state.habits.sealed.insert(layout.stripes()[1].object);
+        state.habits.late = Some("layout_moved");
+        (state.habits.unseals, state.habits.hold) = (true, false);
+    }
+    rt.sleep(Duration::from_millis(50)).await;
+    assert!(!appending.is_finished());
+    m.world.asked();
+    appending
+}
+
+/// Delivers the MDT's reply. Returns the result of the append, and the requests that followed.
+async fn end_append(m: &Mounted, appending: JoinHandle<Result<usize>>) -> (Result<usize>, Vec<String>) {
+    m.world.asked();
+    m.world.state.lock().habits.late = None;
+    let appended = appending.await.unwrap();
+    (appended, m.world.asked())
+}
+
+/// Asserts that the whole append is in the objects.
+fn check_appended(m: &Mounted) {
+    let there: Vec<Vec<u8>> = m.world.state.lock().objects.values().map(|object| object.data.clone()).collect();
+    assert_eq!(there, [[&[7; 65_530][..], &[8; 6]].concat(), vec![8; 14]]);
+}
+
+/// Restarts OST 1, and waits for the report of the client. From then on, other clients may append.
+async fn restart_ost(m: &Mounted) {
+    m.stop_ost(1);
+    m.start_ost(1);
+    let rt = m.net.rt();
+    let reported = async {
+        while !m.world.state.lock().log.iter().any(|line| line == "ost1 recovered") {
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(rt.timeout(Duration::from_secs(4), reported).await.is_ok(), "the report does not wait for the MDT");
+}
+
 /// Found by seed 10023 of the simulated races beside migrations: a group on the same mount migrates
 /// the file, seals some of its objects, and fails. An append that was executed in part was then
 /// repeated as a whole, behind that part.
 #[test]
 fn append_that_met_sealed_object_completes_at_its_offset() {
     with(2, 65536, &[0, 1], async |m| {
-        m.world.state.lock().locks.on = true;
-        let file = create(&m).await;
-        append(&m, &file, 65_530).await;
-        m.world.state.lock().habits.hold = true;
-        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
-        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 20])).await });
-        rt.sleep(Duration::from_millis(50)).await;
-        {
-            let mut state = m.world.state.lock();
-            let layout = Layout::decode(state.nodes[&file.fid()].layout.as_ref().unwrap()).unwrap();
-            state.habits.sealed.insert(layout.stripes()[1].object);
-            (state.habits.unseals, state.habits.hold) = (true, false);
-        }
-        assert_eq!(appending.await.unwrap(), Ok(20));
-        let there: Vec<Vec<u8>> = m.world.state.lock().objects.values().map(|object| object.data.clone()).collect();
-        assert_eq!(there, [[&[7; 65_530][..], &[8; 6]].concat(), vec![8; 14]]);
+        let appending = append_in_part(&m, None).await;
+        assert_eq!(end_append(&m, appending).await.0, Ok(20));
+        check_appended(&m);
+    });
+}
+
+/// Other clients may have appended since the eviction.
+#[test]
+fn append_that_met_sealed_object_fails_after_an_eviction() {
+    with_tcp(2, 65536, &[0, 1], async |m| {
+        let appending = append_in_part(&m, None).await;
+        let export = m.world.state.lock().locks.osts[&1].clone();
+        export.evict("test");
+        m.net.rt().sleep(Duration::from_secs(1)).await;
+        let (appended, log) = end_append(&m, appending).await;
+        assert_eq!(appended, Err(Errno::EIO));
+        assert!(of(&log, "ost1").iter().all(|line| !line.starts_with("write")), "{log:?}");
+    });
+}
+
+#[test]
+fn append_that_met_sealed_object_fails_after_a_restart_of_its_ost() {
+    with_tcp(2, 65536, &[0, 1], async |m| {
+        let appending = append_in_part(&m, None).await;
+        restart_ost(&m).await;
+        let (appended, log) = end_append(&m, appending).await;
+        assert_eq!(appended, Err(Errno::EIO));
+        assert!(of(&log, "ost1").iter().all(|line| !line.starts_with("write")), "{log:?}");
+    });
+}
+
+/// The group's locks exclude other clients also after the restart.
+#[test]
+fn append_in_a_group_that_met_sealed_object_completes_after_a_restart_of_its_ost() {
+    with_tcp(2, 65536, &[0, 1], async |m| {
+        let appending = append_in_part(&m, Some(7)).await;
+        restart_ost(&m).await;
+        assert_eq!(end_append(&m, appending).await.0, Ok(20));
+        check_appended(&m);
     });
 }
 
