@@ -10,7 +10,10 @@ use sheen_tests::sim::{
     crashes::{Crash, crashes, crashes_with_data},
     lost_client::{shared_changes, without_mdt, without_ost},
     lost_load::lost_under_load,
-    ost_crash::{appends_and_crashes, crash_in_recovery, late_writer, lost_writer, ost_crashes, waiting_requests},
+    ost_crash::{
+        appends_and_crashes, crash_in_recovery, late_writer, lost_writer, migration_and_crash, ost_crashes,
+        waiting_requests,
+    },
     outage::read_through_outages,
     race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
     scenario::{
@@ -176,6 +179,11 @@ fn writer_that_a_restarted_ost_did_not_wait_for_discards_its_dirty_data() {
 #[test]
 fn ost_that_crashes_in_its_recovery_waits_for_the_same_clients_again() {
     seeds("ost_that_crashes_in_its_recovery_waits_for_the_same_clients_again", 200, crash_in_recovery);
+}
+
+#[test]
+fn dirty_data_reaches_a_file_that_is_migrated_while_its_ost_crashes() {
+    seeds("dirty_data_reaches_a_file_that_is_migrated_while_its_ost_crashes", 200, migration_and_crash);
 }
 
 #[test]

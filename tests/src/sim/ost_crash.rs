@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use fastrand::Rng;
 use sheen_client::{Caller, Client, OpenFile};
+use sheen_layout::{Asked, Spec};
 use sheen_rt::sim::World;
 use sheen_wire::{
     Bulk, Errno,
@@ -16,6 +17,7 @@ use sheen_wire::{
 use super::{
     CLIENTS, OSSES,
     cluster::{Node, bad_network_config, mount, start, start_some},
+    copy::migrate,
     scenario::{Trace, simulate},
 };
 
@@ -28,6 +30,10 @@ const LATE_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(1);
 /// The OSS.
 const OSS: u32 = OSSES[0];
+/// Time between the start of a migration and the crash, at most: as long as a copy takes.
+const COPY_MAX: Duration = Duration::from_millis(200);
+/// Maximum number of times that a tool migrates the file, because servers do not answer in time.
+const MIGRATIONS_MAX: usize = 10;
 /// Bytes of a write.
 const LEN: usize = 5000;
 /// Bytes of an appended record.
@@ -205,6 +211,47 @@ pub fn crash_in_recovery(seed: u64, log: usize) -> Trace {
         } else {
             shared.return_too_late().await;
         }
+    })
+}
+
+/// Crashes the OSS while one client has dirty data and another one migrates the file. The writer
+/// reaches the restarted OSS later than others. With every second seed, it cannot reach the OSS
+/// from the beginning of the migration. Its data is in the file at the end.
+pub fn migration_and_crash(seed: u64, log: usize) -> Trace {
+    simulate(seed, log, bad_network_config(seed), async |world| {
+        let mut shared = Shared::boot(world, seed).await;
+        let is_first = seed.is_multiple_of(2);
+        // For lock and grant.
+        shared.write(0, 1).await;
+        assert_eq!(shared.fsync(0).await, Ok(()));
+        if is_first {
+            shared.write(0, 2).await;
+            world.partition(CLIENTS[0], OSS);
+        }
+        let (client, file) = shared.clients[1].clone();
+        let moving = world.rt(CLIENTS[1]).spawn("migrate", async move {
+            let asked: Bytes = Asked::Plain(Spec::default()).encode().into();
+            let mut moved = Err(Errno::EBUSY);
+            for _ in 0..MIGRATIONS_MAX {
+                moved = migrate(&client, file.fid(), asked.clone(), None).await;
+                if moved.is_ok() {
+                    break;
+                }
+            }
+            moved
+        });
+        shared.pause(COPY_MAX).await;
+        if !is_first {
+            shared.write(0, 2).await;
+            world.partition(CLIENTS[0], OSS);
+        }
+        world.note("the power of the OSS fails beside a migration");
+        world.crash_host(OSS);
+        shared.restart().await;
+        shared.heal_late(0, seed).await;
+        assert_eq!(moving.await.expect("clients do not crash"), Ok(()));
+        shared.check(&[2; LEN]).await;
+        assert_eq!(shared.node().lost_clients(), 0);
     })
 }
 

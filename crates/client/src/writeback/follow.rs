@@ -1,6 +1,9 @@
-//! Dirty data that outlived a restart of its OST and meets a sealed object. The restarted OST did
-//! not know the lock on the data, so sealing did not wait for its flush. If the object has a new
+//! Dirty data that outlived a restart of its OST and meets a sealed object. If the object has a new
 //! name (a layout swap), the data is written there.
+//!
+//! An OST waits in its recovery for the dirty data of its clients, and seals nothing before. Only
+//! clients in its own process are not awaited: such an OST does not know their locks after a
+//! restart, so sealing does not wait for their flush.
 
 use std::time::Duration;
 
