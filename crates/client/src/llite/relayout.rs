@@ -102,14 +102,14 @@ impl Client {
     /// Returns a number that differs after each change of the file's bytes, and the generation of
     /// the file's layout. With `flush`, this client and others write their dirty data first.
     /// Without it, dirty data counts once the OST has it. The number may also change without a
-    /// write: when an OST is restarted, or the file is migrated. 0: nothing was written to the file
+    /// write: when an OST's host fails, or the file is migrated. 0: nothing was written to the file
     /// yet.
     ///
     /// # Errors
     /// Any error of the MDT and the OSTs.
     pub async fn data_version(&self, file: &OpenFile, flush: bool) -> Result<(u64, u32)> {
         let (layout, versions) = self.versions_now(file, flush).await?;
-        // A sum, as in Lustre: each version only grows while its OST runs.
+        // A sum, as in Lustre: each version only grows, also over restarts of its OST.
         let sum = versions.iter().fold(0, |sum: u64, (_, version)| sum.wrapping_add(*version));
         Ok((sum, layout.map_or(0, |layout| layout.generation())))
     }

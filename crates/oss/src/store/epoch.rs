@@ -28,8 +28,8 @@ const SERVING: &str = "serving";
 const REPLAYING: &str = "replaying";
 /// Stands for a boot that no host has.
 const NO_BOOT: u64 = 0;
-/// Bits of a transno below the number of the life.
-const LIFE_SHIFT: u32 = 40;
+/// Bits of a transno, and of a data version, below the number of the life.
+pub const LIFE_SHIFT: u32 = 40;
 /// Maximum number of epochs for which clients replay. One is added when a host fails in the middle
 /// of a recovery.
 const LOST_MAX: usize = 8;

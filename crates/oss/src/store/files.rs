@@ -10,7 +10,6 @@
 //!   it to the file before it leaves the cache. Until the [`Object`] knows a time, the file's mtime
 //!   counts. The kernel sets that mtime when bytes reach the file, which is later than the write if
 //!   they come from a client's cache. If the process is killed, the kernel's time remains;
-//! * a data version ([`Files::version`]) is never given twice, not even to different objects;
 //! * opening waits under the shard's lock. This delays one in [`SHARDS`] objects, and never those
 //!   that are open in other shards.
 
@@ -22,7 +21,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicI64, AtomicU64,
+            AtomicBool, AtomicI64,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -41,7 +40,13 @@ use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
 use tracing::{debug, error};
 
-use super::{accounting::Accounting, at_rest::AtRest, durable::DurableObjects, names};
+use super::{
+    accounting::Accounting,
+    at_rest::AtRest,
+    durable::DurableObjects,
+    names,
+    versions::{ObjectVersion, Versions},
+};
 
 mod charging;
 mod open_charge;
@@ -53,9 +58,6 @@ const SHARDS: usize = 64;
 /// Directories whose durability is remembered: 128 sequences. A forgotten directory is synced once
 /// more than needed.
 const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
-/// Number of reported versions that are remembered after the object's file was closed: some 4 MiB.
-/// An object beyond that gets a new version, as if it had been changed.
-const REPORTED_VERSIONS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// Number of destroyed objects that are remembered: some 4 MiB.
 const DESTROYED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// Number of changed objects that are remembered for the scrub: some 4 MiB. Others wait for the
@@ -92,9 +94,7 @@ pub struct Object {
     /// True once the object has left the cache: a later change must write the time by itself.
     evicted: AtomicBool,
     /// Data version, replaced at each change: see [`Files::version`].
-    version: AtomicU64,
-    /// Whether the version has been reported to a client.
-    reported: AtomicBool,
+    version: ObjectVersion,
     /// Whether it has changed since it was last scrubbed.
     unscrubbed: AtomicBool,
     /// The charge for it.
@@ -127,8 +127,9 @@ impl Object {
     }
 
     /// Begins a change of `[offset, offset + len)`: announces it to the checksums in memory, and
-    /// removes the stored ones.
+    /// removes the stored ones and the recorded data version.
     pub fn begin_change(&self, offset: u64, len: u64) -> Claim {
+        self.version.begin_change(self.fid, &self.file);
         let mut sums = self.sums();
         let claim = sums.begin(offset, len, true);
         self.at_rest.forget(offset, len);
@@ -216,11 +217,7 @@ pub struct Files {
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
     sums: Budget,
-    /// The last data version given.
-    versions: AtomicU64,
-    /// Reported versions of objects that are not open. Accessed under the lock of the object's
-    /// shard.
-    reported: Mutex<LruCache<Fid, u64, FxBuildHasher>>,
+    versions: Versions,
     /// Destroyed objects, whose names are never used again. Accessed under the lock of the object's
     /// shard.
     destroyed: Mutex<LruCache<Fid, (), FxBuildHasher>>,
@@ -231,7 +228,7 @@ pub struct Files {
 impl Files {
     /// Returns the files of the objects below `root`. At most about `open_files_max` files stay
     /// open, and at least one per shard.
-    pub fn new(rt: &Rt, root: &Path, open_files_max: usize, durable: DurableObjects) -> Files {
+    pub fn new(rt: &Rt, root: &Path, open_files_max: usize, durable: DurableObjects, versions: Versions) -> Files {
         let each = NonZeroUsize::new(open_files_max / SHARDS).unwrap_or(NonZeroUsize::MIN);
         Files {
             disk: rt.disk(),
@@ -241,9 +238,7 @@ impl Files {
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
             sums: Budget::default(),
-            // Likely different from the versions of earlier runs of the process; never 0.
-            versions: AtomicU64::new(rt.random_u64() >> 1 | 1),
-            reported: Mutex::new(LruCache::with_hasher(REPORTED_VERSIONS_MAX, FxBuildHasher)),
+            versions,
             destroyed: Mutex::new(LruCache::with_hasher(DESTROYED_MAX, FxBuildHasher)),
             unscrubbed: Mutex::new(LruCache::with_hasher(UNSCRUBBED_MAX, FxBuildHasher)),
         }
@@ -272,19 +267,13 @@ impl Files {
         self.unscrubbed.lock().put(object, ());
     }
 
-    /// Returns a data version that no object has had since the process started.
-    fn next_version(&self) -> u64 {
-        self.versions.fetch_add(1, SeqCst).wrapping_add(1).max(1)
-    }
-
     /// Returns the object's data version; 0 if the object does not exist. Each change of bytes or
-    /// size replaces the version. It may also be replaced without a change: after a restart, or
-    /// when the versions of very many objects were requested since. Compare versions only while no
-    /// client is changing the object: a change in progress does not count yet.
+    /// size replaces the version. It may also be replaced without a change, for example after a
+    /// failure of the host. Compare versions only while no client is changing the object: a change
+    /// in progress does not count yet.
     pub fn version(&self, object: Fid) -> io::Result<u64> {
         let Some(open) = self.existing(object)? else { return Ok(0) };
-        open.reported.store(true, SeqCst);
-        Ok(open.version.load(SeqCst))
+        Ok(self.versions.report(object, &open.version, &open.file))
     }
 
     /// Saves time and reported version of an object that was just removed from the cache. The
@@ -296,9 +285,7 @@ impl Files {
         if object.unscrubbed.load(Relaxed) {
             self.unscrubbed.lock().put(object.fid, ());
         }
-        if object.reported.load(SeqCst) {
-            self.reported.lock().put(object.fid, object.version.load(SeqCst));
-        }
+        self.versions.closed(object.fid, &object.version);
     }
 
     /// Number of files open at the moment.
@@ -342,7 +329,7 @@ impl Files {
     /// before that, the time is lost, and with it some milliseconds.
     pub fn changed(&self, object: &Object, now: Time, written: Option<u64>) {
         let now = nanos(now);
-        object.version.store(self.next_version(), SeqCst);
+        self.versions.changed(object.fid, &object.version, &object.file);
         object.unscrubbed.store(true, Relaxed);
         object.changed.fetch_max(now, SeqCst);
         // Either this sees that the object was evicted, or the eviction saw the new time.
@@ -365,9 +352,10 @@ impl Files {
     #[cold]
     fn changed_late(&self, object: &Object, now: i64) {
         let shard = self.shard(object.fid);
-        self.reported.lock().pop(&object.fid);
         object.at_rest.forget_all();
-        match shard.peek(&object.fid) {
+        let open = shard.peek(&object.fid);
+        self.versions.changed_late(object.fid, open.map(|open| &open.version), &object.file);
+        match open {
             Some(open) => {
                 open.at_rest.forget_all();
                 match open.note_time() {
@@ -379,7 +367,6 @@ impl Files {
                         debug!("cannot read an object's mtime: {e}; it shows the kernel's time of the last change")
                     }
                 }
-                open.version.store(self.next_version(), SeqCst);
             }
             None if object.file.metadata().is_ok_and(|m| m.mtime < time(now)) => set_time(&object.file, now),
             None => {}
@@ -475,25 +462,10 @@ impl Files {
         let (saved, evicted, at_rest) =
             (Mutex::new(NEVER), AtomicBool::new(false), AtRest::opened(object, &file, undated));
         let sums = Mutex::new(Sums::new(&self.sums));
-        let reported = self.reported.lock().pop(&object);
-        let version = AtomicU64::new(reported.unwrap_or_else(|| self.next_version()));
-        let reported = AtomicBool::new(reported.is_some());
+        let version = self.versions.opened(object, undated);
         let (fid, unscrubbed, charge) = (object, AtomicBool::new(false), OpenCharge::default());
-        let object = Object {
-            file,
-            fid,
-            dir,
-            created,
-            changed,
-            saved,
-            at_rest,
-            sums,
-            evicted,
-            version,
-            reported,
-            unscrubbed,
-            charge,
-        };
+        let object =
+            Object { file, fid, dir, created, changed, saved, at_rest, sums, evicted, version, unscrubbed, charge };
         let open = Arc::new(object);
         if let Purpose::Change(file) | Purpose::Create(file) = purpose {
             self.begin_charge(&open, file, found);
@@ -550,7 +522,7 @@ impl Files {
     fn remove_from(&self, mut shard: MutexGuard<'_, Shard>, object: Fid) -> io::Result<()> {
         self.durable.remove(object)?;
         let open = shard.pop(&object);
-        self.reported.lock().pop(&object);
+        self.versions.forget(object);
         self.end_charge(object, open.as_deref());
         let removed = self.disk.remove_file(self.path(object));
         let is_removed = removed.is_ok();
@@ -675,13 +647,15 @@ fn out_of_files(e: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::epoch::Epoch;
     use sheen_rt::sim::{Sim, SimConfig};
 
     /// A formatted directory without objects.
     fn empty(rt: &Rt) -> Files {
         rt.disk().create_dir_all("/ost/O").unwrap();
         let durable = DurableObjects::open(rt, Path::new("/ost")).unwrap();
-        Files::new(rt, Path::new("/ost"), SHARDS, durable)
+        let versions = Versions::new(rt, &Epoch::open(rt, Path::new("/ost")).unwrap());
+        Files::new(rt, Path::new("/ost"), SHARDS, durable, versions)
     }
 
     #[test]
@@ -728,12 +702,12 @@ mod tests {
         held.file.write_all_at(0, b"x").unwrap();
         (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let open = files.existing(fid(1)).unwrap().unwrap();
-        let version = open.version.load(SeqCst);
+        let version = open.version.number();
         sim.crash_host(1);
         assert!(open.file.metadata().is_err());
         files.changed(&held, Time { sec: 1, nsec: 0 }, None);
         assert_eq!(open.changed.load(SeqCst), NEVER, "the file's own mtime counts");
-        assert_ne!(open.version.load(SeqCst), version);
+        assert_ne!(open.version.number(), version);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! * `damage`: the list of damage, `damage_report`: what others learn of it, and `repair`;
 //! * `durable`: which objects were durable once, so that a lost one is noticed;
 //! * `epoch`: whether data that was not synced may be lost;
+//! * `versions`: data versions, and their records;
 //! * `owner_index`: files and owners of objects; `accounting`: the sums by owner, `charges`: their
 //!   operations;
 //! * `replay`: changes made once more that a power failure may have undone;
@@ -59,6 +60,7 @@ mod seek;
 mod statfs;
 mod sync;
 mod truncate;
+mod versions;
 mod write;
 
 pub use accounting::{Accounting, Answer, Reserved, Waiting};
@@ -71,6 +73,7 @@ use files::Files;
 use format::Home;
 pub use markers::Order;
 use markers::SealedObjects;
+use versions::Versions;
 
 /// An OST's directory, locked by this process and ready for requests.
 pub struct Store {
@@ -130,12 +133,13 @@ impl Store {
             path: dir.join(EPOCH),
             source,
         })?;
+        let versions = Versions::new(rt, &epoch);
         Ok(Store {
             sealed,
             clients,
             epoch,
             damaged: DamageList::default(),
-            files: Files::new(rt, dir, open_files_max, durable),
+            files: Files::new(rt, dir, open_files_max, durable, versions),
             share: join(device),
             buffers: gather::Pools::new(),
             rt: rt.clone(),

@@ -22,3 +22,4 @@ mod seal;
 mod service;
 #[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]
 mod store;
+mod versions;

@@ -62,6 +62,25 @@ fn data_version_changes_with_every_change_and_only_then() {
 }
 
 #[test]
+fn data_version_survives_a_restart_of_the_ost() {
+    let (process, ost) = Process::with_ost();
+    let client = Caller::local(&process, &ost, "c");
+    client.write(OBJECT, 0, b"bytes");
+    let known = versions(&client);
+    process.run(ost.stop());
+    let ost = process.start(Some(0)).unwrap();
+    let client = Caller::local(&process, &ost, "d");
+    assert_eq!(versions(&client), known);
+    client.write(OBJECT, 0, b"B");
+    assert_eq!(close(&client, &known), Err(Errno::EBUSY), "it was changed since");
+    let known = versions(&client);
+    process.run(ost.stop());
+    let ost = process.start(Some(0)).unwrap();
+    let client = Caller::local(&process, &ost, "e");
+    assert_eq!(close(&client, &known), Ok(()));
+}
+
+#[test]
 fn sealed_object_refuses_all_requests_until_unsealed() {
     let (process, ost) = Process::with_ost();
     let client = Caller::local(&process, &ost, "c");

@@ -298,14 +298,15 @@ mod tests {
     };
 
     use super::*;
-    use crate::store::durable::DurableObjects;
+    use crate::store::{durable::DurableObjects, epoch::Epoch, versions::Versions};
 
     #[test]
     fn change_through_an_evicted_object_is_counted() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
         rt.disk().create_dir_all("/ost/O").unwrap();
         let durable = DurableObjects::open(&rt, Path::new("/ost")).unwrap();
-        let files = Files::new(&rt, Path::new("/ost"), 64, durable);
+        let versions = Versions::new(&rt, &Epoch::open(&rt, Path::new("/ost")).unwrap());
+        let files = Files::new(&rt, Path::new("/ost"), 64, durable, versions);
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
         let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid), Fid::ZERO).unwrap()));
         let used = || files.accounting().uses(Id { kind: Kind::User, id: 5 }, 1).0.first().map(|used| used.1.bytes);
