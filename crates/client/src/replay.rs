@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sheen_rpc::{Cause, Recovering, RequestError, RetainedChange};
 use sheen_wire::{
     Errno, Mds, Result, frame,
-    mds::{Answer, Call, Change, REPLAYS_MAX, Replay, Reply, Request, flags},
+    mds::{Answer, Call, Change, REPLAYS_MAX, Replay, Reply, Request},
 };
 
 /// Maximum bytes of changes or layouts in one request.
@@ -112,7 +112,11 @@ fn size(replay: &Replay) -> usize {
 fn to_replay(retained: &RetainedChange) -> Option<Replay> {
     let answer: Answer = frame::from_body(&retained.reply).ok()?;
     let Change { time, layout, proof } = answer.change?;
-    let created = matches!(answer.reply, Reply::Opened { created: true, .. });
+    let mut call: Call = frame::from_body(&retained.request).ok()?;
+    let encoded: Bytes = match call.request.prepare_replay(&answer.reply) {
+        true => frame::to_body(&call).ok()?.into(),
+        false => retained.request.clone(),
+    };
     let named = match &answer.reply {
         Reply::Opened { entry, .. } => vec![entry.attr.fid],
         _ => answer.invalidations,
@@ -121,13 +125,6 @@ fn to_replay(retained: &RetainedChange) -> Option<Replay> {
         Reply::Opened { entry, .. } | Reply::Entry(entry) => entry.layout,
         _ => None,
     });
-    let mut call: Call = frame::from_body(&retained.request).ok()?;
-    let mut encoded = retained.request.clone();
-    if let (Request::OpenCreate { flags, .. }, true) = (&mut call.request, created) {
-        // The name may refer to another file, if the change that had removed that one is lost.
-        *flags |= flags::EXCL;
-        encoded = frame::to_body(&call).ok()?.into();
-    }
     call.request.is_replayed().then_some(Replay {
         transno: retained.transno,
         call: encoded,
@@ -141,7 +138,10 @@ fn to_replay(retained: &RetainedChange) -> Option<Replay> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheen_wire::{Attr, Bulk, Cred, Fid, FileKind, Time, mds::Entry};
+    use sheen_wire::{
+        Attr, Bulk, Cred, Fid, FileKind, Time,
+        mds::{Closed, Entry, NO_HANDLE, flags},
+    };
 
     fn retained(request: Request, change: Option<Change>) -> RetainedChange {
         let body = |bytes: Vec<u8>| Bytes::from(bytes);
@@ -185,6 +185,24 @@ mod tests {
             };
             assert_eq!(flags & flags::EXCL != 0, created);
         }
+    }
+
+    #[test]
+    fn close_is_replayed_with_the_reads_in_its_reply() {
+        let fid = Fid::new(1, 2);
+        let closed = |handle, read| Closed { fid, handle, read };
+        let close = Request::Close { files: vec![closed(5, None), closed(NO_HANDLE, Some(7))] };
+        let replayed = |attrs: Vec<Attr>| {
+            let change = Some(Change { time: Time::default(), layout: None, proof: None });
+            let reply = frame::to_body(&Answer { change, ..Reply::Attrs(attrs).into() }).unwrap().into();
+            to_replay(&RetainedChange { reply, ..retained(close.clone(), None) })
+        };
+        let replay = replayed(vec![Attr::new(fid, FileKind::Regular, 0o644, Time::default())]).unwrap();
+        match frame::from_body::<Call>(&replay.call).unwrap().request {
+            Request::Close { files } => assert_eq!(files, [closed(NO_HANDLE, Some(7))]),
+            other => panic!("{other:?}"),
+        }
+        assert!(replayed(Vec::new()).is_none(), "the file is deleted");
     }
 
     #[test]

@@ -350,10 +350,8 @@ impl Mdt {
         let Some((holder, signer)) = self.signing(export, CHANGE_PURPOSE) else {
             return;
         };
-        let (mut request, is_new) = (request.clone(), matches!(done.reply, Reply::Opened { created: true, .. }));
-        if let (Request::OpenCreate { flags, .. }, true) = (&mut request, is_new) {
-            *flags |= flags::EXCL; // as in the client's replay
-        }
+        let mut request = request.clone();
+        request.prepare_replay(&done.reply);
         let layout = change.layout.as_ref().or(match &done.reply {
             Reply::Opened { entry, .. } | Reply::Entry(entry) => entry.layout.as_ref(),
             _ => None,

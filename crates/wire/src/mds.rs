@@ -568,20 +568,44 @@ impl Request {
     /// are answered when their change is durable, or the client repeats them in another way.
     pub fn is_replayed(&self) -> bool {
         use Request::*;
-        matches!(
-            self,
-            Create { .. }
-                | Open { .. }
-                | OpenCreate { .. }
-                | TmpFile { .. }
-                | Unlink { .. }
-                | Rename { .. }
-                | Link { .. }
-                | SetAttr { .. }
-                | SetXattr { .. }
-                | RemoveXattr { .. }
-                | LayoutIntent { .. }
-        )
+        match self {
+            Close { files } => !files.is_empty(),
+            _ => matches!(
+                self,
+                Create { .. }
+                    | Open { .. }
+                    | OpenCreate { .. }
+                    | TmpFile { .. }
+                    | Unlink { .. }
+                    | Rename { .. }
+                    | Link { .. }
+                    | SetAttr { .. }
+                    | SetXattr { .. }
+                    | RemoveXattr { .. }
+                    | LayoutIntent { .. }
+            ),
+        }
+    }
+
+    /// Changes an executed request into the one that the client replays. The MDT does the same
+    /// before it proves the change ([`Change::proof`]). Returns whether anything was changed.
+    ///
+    /// * A create that made its file becomes exclusive. The name may refer to another file, if the
+    ///   change that had removed that one is lost.
+    /// * A close retains the reads that the MDT accepted. Its handles do not exist any more.
+    pub fn prepare_replay(&mut self, reply: &Reply) -> bool {
+        match (self, reply) {
+            (Request::OpenCreate { flags, .. }, Reply::Opened { created: true, .. }) => *flags |= flags::EXCL,
+            (Request::Close { files }, Reply::Attrs(attrs)) => {
+                let mut accepted = attrs.iter().peekable();
+                files.retain_mut(|closed| {
+                    closed.handle = NO_HANDLE;
+                    closed.read.is_some() && accepted.next_if(|attr| attr.fid == closed.fid).is_some()
+                });
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Returns the name for statistics, after Lustre's `md_stats` and `mdt.*.md_stats`.
@@ -705,5 +729,24 @@ impl Answer {
             | Reply::Sequences(_)
             | Reply::Root { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replayed_close_has_the_reads_that_the_mdt_accepted() {
+        let fid = |oid| Fid::new(7, oid);
+        let closed = |oid, handle, read| Closed { fid: fid(oid), handle, read };
+        let attr = |oid| Attr::new(fid(oid), FileKind::Regular, 0o644, Time::default());
+        let files = vec![closed(1, 5, Some(10)), closed(2, 6, None), closed(3, NO_HANDLE, Some(30))];
+        let mut close = Request::Close { files };
+        assert!(close.prepare_replay(&Reply::Attrs(vec![attr(3)])) && close.is_replayed());
+        let Request::Close { files } = &close else { panic!("{close:?}") };
+        assert_eq!(*files, [closed(3, NO_HANDLE, Some(30))], "the first file is deleted");
+        // Nothing was accepted, or the answer shows nothing.
+        assert!(close.prepare_replay(&Reply::Attrs(Vec::new())) && !close.is_replayed());
     }
 }

@@ -166,8 +166,8 @@ fn uncommitted() -> (Cluster, Mount, Mount) {
     (cluster, mount, other)
 }
 
-/// The state of all directories: names, kinds, permissions, link counts, times, attributes.
-const STATE: &str = "shopt -s nullglob; for i in $(seq 0 9); do ls -A $i; stat -c '%n %F %a %h %i %y %z' $i $i/*; \
+/// The state of all directories: names, kinds, permissions, link counts, all times, attributes.
+const STATE: &str = "shopt -s nullglob; for i in $(seq 0 9); do ls -A $i; stat -c '%n %F %a %h %i %x %y %z' $i $i/*; \
      getfattr -d $i/f 2>/dev/null || true; done";
 
 fn recovery_status() -> String {
@@ -185,6 +185,13 @@ fn changes_that_a_killed_mdt_had_answered_are_replayed() {
     let mut open = File::options().read(true).write(true).create_new(true).open(mount.mnt.join("9/open")).unwrap();
     open.write_all(b"before").unwrap();
     fs::remove_file(mount.mnt.join("9/open")).unwrap();
+    // The close of a file that was read reports its access time.
+    let accessed = || bash(&other.mnt, "stat -c %x 9/f").ok();
+    let unread = accessed();
+    eventually("the access time moves", || {
+        bash(&other.mnt, "dd if=9/f of=/dev/null iflag=direct status=none").ok();
+        accessed() != unread
+    });
     let before = bash(&other.mnt, STATE).ok();
     cluster.kill("mds");
     cluster.spawn("mds");

@@ -11,6 +11,7 @@
 //!   the access time is not undone;
 //! * before this client returns the attributes of a file that was read, it sends the file's pending
 //!   close;
+//! * an access time that the MDT has answered survives its crash: the close is replayed;
 //! * at most [`CLOSED_MAX`] closes are pending;
 //! * a handle is pending only under a LAYOUT lock on its file, and is released before that lock is
 //!   cancelled ([`crate::lock_owners::MdtLocks`]). So another client that removes the file, swaps

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::Placer;
 use sheen_namespace::{Done, Namespace};
-use sheen_wire::mds::{Change, Request};
+use sheen_wire::mds::{Change, Reply, Request};
 
 use crate::state::authors::Authors;
 use crate::store::RedbStore;
@@ -30,6 +30,10 @@ impl Core {
     /// Returns what a replay of a request needs that was just executed. `None`: it is not replayed.
     pub fn decided(&mut self, request: &Request, done: &Done) -> Option<Change> {
         if done.transno == 0 || !request.is_replayed() {
+            return None;
+        }
+        // A close of orphans only: a recovery deletes them at its end.
+        if matches!(&done.reply, Reply::Attrs(attrs) if attrs.is_empty()) {
             return None;
         }
         // The replies to the others have the layout.

@@ -7,6 +7,7 @@
 //!   time must be older than a day, or not newer than the last change of content or attributes. If
 //!   the attributes were changed after the close, the access time stays, because that change may
 //!   have set it.
+//! * A replay sets the access times again, by the same rules and with the times of then.
 //! * The reply has the attributes of the files that were read and still have a name.
 //! * A close of a file that was open for writing is in the changelog, without its user: the
 //!   request has none.

@@ -12,7 +12,7 @@ use sheen_namespace::Decided;
 use sheen_wire::{
     Cred, Errno, Fid, FileKind, Project, Result, Time,
     fid::ROOT,
-    mds::{Entry, NewNode, Reply, Request, SetAttr, SetTime, flags},
+    mds::{Closed, Entry, NO_HANDLE, NewNode, Reply, Request, SetAttr, SetTime, flags},
 };
 
 /// An answered change, as a client retains it.
@@ -169,7 +169,7 @@ fn draw(client: &mut Client, dice: &mut impl FnMut(usize) -> usize) -> Request {
         value: value.into(),
         flags: 0,
     };
-    match dice(17) {
+    match dice(18) {
         0 | 1 => create(new, name, flags::RDWR),
         2 => create(new, name, flags::RDWR | flags::LAYOUT_LATER | flags::EXCL),
         3 => {
@@ -196,6 +196,10 @@ fn draw(client: &mut Client, dice: &mut impl FnMut(usize) -> usize) -> Request {
         14 | 15 => {
             let start = dice(3) as u64 * MIB;
             Request::LayoutIntent { fid: old, start, end: start + 1 }
+        }
+        16 => {
+            let read = Some(dice(3) as u32 * 700_000);
+            Request::Close { files: vec![Closed { fid: old, handle: NO_HANDLE, read }] }
         }
         _ => Request::Open { cred: Cred::ROOT, fid: old, flags: flags::RDWR | [0, flags::TRUNC][dice(2)] },
     }
@@ -297,6 +301,47 @@ fn truncate_by_handle_is_replayed_without_the_handle() {
     client.send(setattr(fid, SetAttr { perm: Some(0), ..SetAttr::default() }, None)).unwrap();
     client.send(setattr(fid, SetAttr { size: Some(7), ..SetAttr::default() }, Some(handle))).unwrap();
     client.crash_and_replay();
+}
+
+/// The file is read, changed and read again. It is open, and the handle does not survive the crash.
+#[test]
+fn access_times_that_closes_reported_are_replayed() {
+    let mut client = Client::new();
+    let fid = client.fs.fid();
+    let Ok(Reply::Opened { handle, .. }) = client.send(create(fid, "f", flags::RDWR)) else { panic!() };
+    client.fs.commit();
+    let read = |handle, micros| Request::Close { files: vec![Closed { fid, handle, read: Some(micros) }] };
+    let mut times = vec![client.fs.attr(fid).atime];
+    for handle in [NO_HANDLE, handle] {
+        client.send(setattr(fid, SetAttr { perm: Some(0o600), ..SetAttr::default() }, None)).unwrap();
+        client.send(read(handle, 300_000)).unwrap();
+        times.push(client.fs.attr(fid).atime);
+    }
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+    let mut client = client.crash_and_replay();
+    assert_eq!(client.answered.len(), 4);
+    assert_eq!(Some(client.fs.attr(fid).atime), times.pop());
+}
+
+/// Another client removed the file before, or changed it after the read.
+#[test]
+fn replayed_close_of_a_missing_or_changed_file_changes_nothing() {
+    let mut client = Client::new();
+    let fid = client.fs.mknod(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    client.fs.commit();
+    client.send(Request::Close { files: vec![Closed { fid, handle: NO_HANDLE, read: Some(0) }] }).unwrap();
+    let close = client.answered.pop().unwrap();
+    let mut fs = client.fs.crash();
+    fs.env.now = close.time;
+    fs.chmod(&Cred::ROOT, fid, 0o600).unwrap();
+    let before = fs.attr(fid);
+    let close = Answered { transno: fs.ns.last_transno() + 10, ..close };
+    assert_eq!(replay(&mut fs, &close), Ok(()));
+    assert_eq!(fs.attr(fid), before);
+    fs.call(unlink("f")).unwrap();
+    let last = fs.ns.last_transno();
+    assert_eq!(replay(&mut fs, &close), Ok(()));
+    assert_eq!(fs.ns.last_transno(), last, "a sync does not wait for it");
 }
 
 #[test]
