@@ -80,7 +80,7 @@ impl Guard {
             server,
             boot: rt.boot_id(),
             beat: 0,
-            checked: rt.now().as_nanos(),
+            checked: rt.boot_time().as_nanos(),
             stopped: false,
         };
         let taking = Taking { rt, disk: &disk, locks, dir, times, takeover, me: &record };
@@ -96,7 +96,7 @@ impl Guard {
             lost: watch::Sender::new(None),
         });
         // The first lease: serving begins with a beat that finds this server's name.
-        let began = rt.now();
+        let began = rt.boot_time();
         match shared.clone().beat().await.map_err(|error| FailoverError::Io { path: dir.into(), error })? {
             Some(Lost::Taken(owner)) => return Err(FailoverError::Owned { dir: dir.into(), owner }),
             _ => shared.renew(began),
@@ -140,7 +140,7 @@ impl Guard {
         // No beat of this server is under way after that.
         let written = rt.run_on_own_thread(THREAD, move || {
             let mut record = shared.record.lock();
-            let checked = shared.rt.now();
+            let checked = shared.rt.boot_time();
             if !shared.is_owner(&record)? {
                 return Ok(());
             }
@@ -175,7 +175,7 @@ impl Shared {
         let rt = self.rt.clone();
         let beat = move || {
             let mut record = self.record.lock();
-            let checked = self.rt.now();
+            let checked = self.rt.boot_time();
             match Record::read(&self.disk, &self.dir)? {
                 Some(found) if found.owner == record.owner => {}
                 found => return Ok(Some(Lost::Taken(found.map(|found| found.server).unwrap_or_default()))),
@@ -197,12 +197,12 @@ impl Shared {
         let mut warned = false;
         loop {
             self.rt.sleep(self.times.beat).await;
-            let began = self.rt.now();
+            let began = self.rt.boot_time();
             match self.clone().beat().await {
                 Ok(Some(lost @ (Lost::Taken(_) | Lost::Expired))) => return self.lose(lost),
                 Ok(asked) => {
                     // A lease that has ended is not renewed.
-                    if self.rt.now() >= *self.lease.lock() {
+                    if self.rt.boot_time() >= *self.lease.lock() {
                         return self.lose(Lost::Expired);
                     }
                     self.renew(began);
@@ -220,14 +220,15 @@ impl Shared {
         }
     }
 
-    /// Notices the end of the lease, also while a beat waits for the storage.
+    /// Notices the end of the lease, also while a beat waits for the storage. A sleep does not
+    /// include the time for which the host is suspended, hence the short ones.
     async fn watchdog(self: Arc<Self>) {
         loop {
-            let left = self.lease.lock().since(self.rt.now());
+            let left = self.lease.lock().since(self.rt.boot_time());
             if left.is_zero() {
                 return self.lose(Lost::Expired);
             }
-            self.rt.sleep(left).await;
+            self.rt.sleep(left.min(self.times.beat)).await;
         }
     }
 
@@ -329,7 +330,7 @@ impl Taking<'_> {
         if first.boot == self.me.boot {
             // It held the lock, so it has ended. But its last write may have come late, over the
             // name of a new owner on another host.
-            let age = self.rt.now().since(Instant::from_nanos(first.checked));
+            let age = self.rt.boot_time().since(Instant::from_nanos(first.checked));
             return Ok(Owner::Free { here: age < self.times.lease });
         }
         if first.stopped {

@@ -20,9 +20,14 @@
 //! it had read its own name, hence before the name was replaced. So its lease ends before `claim`
 //! is over.
 //!
-//! A host that is halted or suspended continues with its work until its next beat, and its kernel
-//! writes what it had cached. No file can prevent this: it takes a fence (STONITH), as with every
-//! such protection.
+//! Leases are measured by the time since the boot ([`sheen_rt::Rt::boot_time`]), which includes the
+//! time for which a host is suspended. The waits of a new owner are not: that would shorten them.
+//! [`Options::on_beat`] gets the end of the lease. The server looks at it before each reply and each
+//! change of a file ([`sheen_rt::Rt::lease_until`]).
+//!
+//! A process that is halted between that look and the system call completes the call, and its
+//! kernel writes what it had cached. No file can prevent this: it takes a fence (STONITH), as with
+//! every such protection (docs/failover.md).
 
 mod guard;
 mod options;

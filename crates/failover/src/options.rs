@@ -45,7 +45,7 @@ pub struct Options {
     pub takeover: bool,
     /// Intervals.
     pub times: Times,
-    /// Called after each beat with the end of the lease.
+    /// Called after each beat with the end of the lease, by [`sheen_rt::Rt::boot_time`].
     pub on_beat: Box<dyn Fn(Instant) + Send + Sync>,
 }
 

@@ -47,8 +47,8 @@ pub(crate) struct Record {
     pub boot: u64,
     /// Raised by each beat.
     pub beat: u64,
-    /// When the owner had last found its own name before it wrote this, in nanoseconds of its
-    /// host's clock.
+    /// When the owner had last found its own name before it wrote this, in nanoseconds since its
+    /// host's boot.
     pub checked: u64,
     /// The owner stopped in order, and has written everything.
     pub stopped: bool,

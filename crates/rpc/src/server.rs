@@ -16,7 +16,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_lnet::{Acceptor, Connection, Event, Frame, Net, Nid, Receiver, RecvError, Sender, Stranger};
-use sheen_rt::{Instant, JoinHandle};
+use sheen_rt::JoinHandle;
 use sheen_wire::{
     Errno, Protocol,
     bulk::BULK_BYTES_MAX,
@@ -84,8 +84,6 @@ struct Inner {
     acceptors: Mutex<Vec<JoinHandle<()>>>,
     connections: Mutex<BTreeMap<u64, Sender>>,
     connection_next: AtomicU64,
-    /// Nanoseconds of the instant from which on no requests are accepted; 0: there is none.
-    serves_until: AtomicU64,
     /// Limits the lines about refused connections, which strangers can cause at any rate.
     refusals: Mutex<LineLimits<Discriminant<Stranger>>>,
 }
@@ -106,7 +104,6 @@ impl Server {
             acceptors: Mutex::default(),
             connections: Mutex::default(),
             connection_next: AtomicU64::new(0),
-            serves_until: AtomicU64::new(0),
             refusals: Mutex::default(),
         };
         Arc::new(Server { inner: Arc::new(inner) })
@@ -152,12 +149,6 @@ impl Server {
         let task = self.inner.net.rt().spawn("rpc-accept", self.inner.clone().accept(acceptor));
         self.inner.acceptors.lock().push(task);
         Ok(bound)
-    }
-
-    /// Accepts requests over tcp only until `end`. A later call replaces it. After the end,
-    /// connections are closed when a request arrives. Without this call there is no end.
-    pub fn serve_until(&self, end: Instant) {
-        self.inner.serves_until.store(end.as_nanos(), Ordering::Release);
     }
 
     /// Closes the connections whose clients used keys that this process does not accept any more,
@@ -338,7 +329,7 @@ impl Inner {
             sender.room().await;
             let frame = receiver.recv().await?;
             match frame.header.kind {
-                Kind::Request if self.has_ended() => return Err(RecvError::Closed),
+                Kind::Request if !self.net.rt().has_lease() => return Err(RecvError::Closed),
                 Kind::Request => {
                     if let Some(work) = target.clone().request(session, frame, sender, request)? {
                         self.begin(work, &bulk).await?;
@@ -348,14 +339,6 @@ impl Inner {
                 Kind::Goodbye => return Ok(()),
                 other => return Err(FrameError::Kind(other as u8).into()),
             }
-        }
-    }
-
-    /// Returns whether the end set by [`Server::serve_until`] has come.
-    fn has_ended(&self) -> bool {
-        match self.serves_until.load(Ordering::Acquire) {
-            0 => false,
-            end => self.net.rt().now() >= Instant::from_nanos(end),
         }
     }
 

@@ -323,7 +323,11 @@ impl<P: Protocol> Target<P> {
     }
 
     /// Sends a reply. An error means that the connection ended: the client will resend the request.
+    /// Without a lease another process may serve the target, and its reply counts.
     async fn reply(&self, reply_to: ReplyTo, xid: u64, stored: Stored) {
+        if !self.rt.has_lease() {
+            return reply_to.sender.close();
+        }
         let frame = stored.into_frame(xid, reply_to.flags, self.service.last_committed());
         let _ = reply_to.sender.send(frame).await;
     }

@@ -48,6 +48,34 @@ impl Rt {
         }
     }
 
+    /// Returns the time since the boot of the host. Other than [`Rt::now`], it includes the time
+    /// for which the host was suspended. Not comparable with that time.
+    pub fn boot_time(&self) -> Instant {
+        match &self.0 {
+            Inner::Real(_) => real::lease::boot_time(),
+            Inner::Sim(s) => s.now(),
+        }
+    }
+
+    /// Gives this process a lease: it may serve and change files until `end` ([`Rt::boot_time`]). A
+    /// later call replaces the end; [`Instant::FAR`] removes it. Afterwards each change of a file,
+    /// and each sync, first calls the first `ended` and then fails. Hosts of a simulation are never
+    /// halted, and their leases do not end.
+    pub fn lease_until(&self, end: Instant, ended: fn()) {
+        match &self.0 {
+            Inner::Real(r) => r.lease.set(end, ended),
+            Inner::Sim(_) => {}
+        }
+    }
+
+    /// Whether the lease of this process holds ([`Rt::lease_until`]). It does if there is none.
+    pub fn has_lease(&self) -> bool {
+        match &self.0 {
+            Inner::Real(r) => r.lease.holds(),
+            Inner::Sim(_) => true,
+        }
+    }
+
     /// Returns the time of day. It may jump; use it for display and for time stamps of files only.
     pub fn wall(&self) -> Time {
         match &self.0 {
@@ -241,7 +269,7 @@ impl Rt {
     /// Returns this host's disk.
     pub fn disk(&self) -> Disk {
         match &self.0 {
-            Inner::Real(r) => Disk(DiskInner::Real(real::disk::Disk(r.handle.clone()))),
+            Inner::Real(r) => Disk(DiskInner::Real(real::disk::Disk::new(r.handle.clone(), r.lease.clone()))),
             Inner::Sim(s) => Disk(DiskInner::Sim(s.disk())),
         }
     }

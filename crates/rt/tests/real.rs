@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_rt::{Elapsed, JoinError, RealOptions, Rt, Runtime};
+use sheen_rt::{Elapsed, Instant, JoinError, OpenOptions, RealOptions, Rt, Runtime};
 
 /// Time limit for a test: longer than any busy machine takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -261,4 +261,49 @@ fn file_made_for_appends_is_private_to_its_owner() {
     let path = dir.path().join("log");
     rt.disk().open_append(&path).unwrap().append(b"line\n").unwrap();
     assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn files_do_not_change_after_the_end_of_the_lease() {
+    static ENDS: AtomicUsize = AtomicUsize::new(0);
+    let ended = || {
+        ENDS.fetch_add(1, Ordering::SeqCst);
+    };
+    let (runtime, rt) = start();
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, path) = (rt.disk(), dir.path().join("f"));
+    assert!(rt.has_lease(), "without one, nothing ends");
+    rt.lease_until(rt.boot_time() + PATIENCE, ended);
+    let file = disk.open(&path, OpenOptions::CREATE).unwrap();
+    file.write_all_at(0, b"before").unwrap();
+    assert!(rt.has_lease());
+
+    rt.lease_until(rt.boot_time(), ended);
+    assert!(!rt.has_lease());
+    let other = dir.path().join("other");
+    let refused = [
+        file.write_all_at(0, b"after").err(),
+        file.append(b"after").err(),
+        file.set_len(1).err(),
+        runtime.block_on(file.sync_data()).err(),
+        file.sync_data_blocking().err(),
+        disk.write_atomic(&path, b"after").err(),
+        disk.open(&other, OpenOptions::CREATE).err(),
+        disk.rename(&path, &other).err(),
+        disk.hard_link(&path, &other).err(),
+        disk.remove_file(&path).err(),
+        disk.create_dir_all(&other).err(),
+        disk.remove_dir_all(dir.path()).err(),
+        runtime.block_on(disk.sync_dir(dir.path())).err(),
+        runtime.block_on(disk.sync_fs(dir.path())).err(),
+    ];
+    let expected = vec![Some(ErrorKind::TimedOut); refused.len()];
+    assert_eq!(refused.iter().map(|e| e.as_ref().map(std::io::Error::kind)).collect::<Vec<_>>(), expected);
+    assert_eq!(ENDS.load(Ordering::SeqCst), refused.len());
+    assert_eq!(disk.read(&path).unwrap(), b"before", "reads go on");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+
+    rt.lease_until(Instant::FAR, ended);
+    file.write_all_at(0, b"later!").unwrap();
+    assert_eq!(disk.read(&path).unwrap(), b"later!");
 }

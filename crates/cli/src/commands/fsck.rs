@@ -155,11 +155,12 @@ async fn protect(rt: &Rt, dir: &Path) -> Result<Option<Guard>> {
     if !is_protected(&rt.disk(), dir) {
         return Ok(None);
     }
+    let of_lease = rt.clone();
     let options = Options {
         server: Server::new(&hostname(), std::process::id()),
         takeover: false,
         times: Times::default(),
-        on_beat: Box::new(|_| {}),
+        on_beat: Box::new(move |end| of_lease.lease_until(end, host::protection::end_after_lease)),
     };
     Guard::take(rt, dir, options).await.map(Some).context(format!("cannot take {}", dir.display()))
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sheen_failover::{FailoverError, Guard, Lost, Options, Server, Times, is_protected};
-use sheen_rt::proc::hostname;
+use sheen_rt::{Instant, Rt, proc::hostname};
 
 use super::Host;
 use crate::{
@@ -22,11 +22,12 @@ const WATCHDOG_DELAY: Duration = Duration::from_millis(500);
 const LOST: i32 = 1;
 
 /// The protection of a directory; none, if only one host can serve it.
-pub struct Protection(Option<Guard>);
+pub struct Protection(Option<(Guard, Rt)>);
 
 impl Host {
     /// Takes the directory for this process, if the options ask for it or a server has done so
-    /// before. From then on, this process accepts requests only while the directory is its own.
+    /// before. From then on, this process answers requests and changes files only while the
+    /// directory is its own.
     ///
     /// # Errors
     /// Another server has the directory; the message says what to do.
@@ -46,18 +47,18 @@ impl Host {
                 dir.display()
             );
         }
-        let (rt, server, watchdog) = (self.rt.clone(), self.server.clone(), Watchdog::start());
+        let (rt, watchdog) = (self.rt.clone(), Watchdog::start());
         let options = Options {
             server: Server::new(&hostname(), std::process::id()),
             takeover: args.takeover,
             times: Times::default(),
-            on_beat: Box::new(move |until| {
-                server.serve_until(until);
-                watchdog.renew(until.since(rt.now()));
+            on_beat: Box::new(move |end| {
+                rt.lease_until(end, end_after_lease);
+                watchdog.renew(end.since(rt.boot_time()));
             }),
         };
         match Guard::take(&self.rt, dir, options).await {
-            Ok(guard) => Ok(Protection(Some(guard))),
+            Ok(guard) => Ok(Protection(Some((guard, self.rt.clone())))),
             Err(e @ FailoverError::Owned { .. }) => {
                 Err(Failure::new(e.to_string()).advise("stop that server first, or use --takeover to make it stop"))
             }
@@ -71,7 +72,7 @@ impl Host {
 impl Protection {
     /// Resolves when another server asks for the directory. This one then stops in order.
     pub async fn asked(&self) {
-        let Some(guard) = &self.0 else { return pending().await };
+        let Some((guard, _)) = &self.0 else { return pending().await };
         match guard.lost().await {
             Lost::Asked(other) => tracing::info!("{other} asks for the directory: stopping"),
             // `lost` resolves as well.
@@ -81,7 +82,7 @@ impl Protection {
 
     /// Resolves when the directory no longer belongs to this process.
     pub async fn lost(&self) {
-        let Some(guard) = &self.0 else { return pending().await };
+        let Some((guard, _)) = &self.0 else { return pending().await };
         match guard.lost_for_good().await {
             Lost::Taken(other) => tracing::error!("{other} has taken the directory over: ending at once"),
             Lost::Asked(_) | Lost::Expired => tracing::error!(
@@ -92,8 +93,10 @@ impl Protection {
 
     /// Hands the directory over, when nothing is written any more.
     pub async fn release(self) {
-        if let Some(guard) = self.0 {
+        if let Some((guard, rt)) = self.0 {
             guard.release().await;
+            // What the process still writes is not in the directory.
+            rt.lease_until(Instant::FAR, end_after_lease);
         }
     }
 }
@@ -129,6 +132,15 @@ impl Watchdog {
         // The thread ends only with the process.
         let _ = self.0.send(left);
     }
+}
+
+/// Ends the process, which was about to change a file after the end of its lease.
+pub fn end_after_lease() {
+    eprintln!(
+        "sheen: this process was halted, or its storage did not answer, for longer than its lease; another server may \
+         have its directory: ending at once"
+    );
+    end_at_once()
 }
 
 /// Ends the process. It writes nothing more to the directory.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use sheen_lnet::{Connection, Fault, Frame, Net, Nid};
 use sheen_rpc::{Cause, ConnectError, Import, ImportConfig, ImportState, Server, ServerConfig};
-use sheen_rt::{JoinHandle, Rt};
+use sheen_rt::{Instant, JoinHandle, Rt};
 use sheen_wire::{
     Bulk, Errno, Mds, Ost,
     frame::{self, Hello, Kind},
@@ -148,6 +148,26 @@ fn resend_waits_for_the_running_execution() {
         assert_eq!(once.await.unwrap(), Ok(1));
         again.await.unwrap().unwrap();
         assert_eq!(echo.executed(), 2);
+    });
+}
+
+/// The server's process is halted during a request, for longer than its lease.
+#[test]
+fn server_without_a_lease_sends_no_reply_and_accepts_no_request() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::gated(1));
+        let (_net, _server, addr) = serve(&rt, &echo, patient_config(), 0).await;
+        let import = Import::<Mds>::new(Net::new(rt.clone()), patient_import_config("client", Some(addr)));
+        let call = begin_seq(&rt, &import);
+        until(&rt, || echo.executed() == 1).await;
+        rt.lease_until(Instant::from_nanos(1), || {});
+        echo.gate.add_permits(1);
+        // Each connection ends without a reply.
+        until(&rt, || import.stats().resent >= 2).await;
+        assert!(!call.is_finished());
+        rt.lease_until(Instant::FAR, || {});
+        assert_eq!(call.await.unwrap(), Ok(1));
+        assert_eq!(echo.executed(), 1);
     });
 }
 

@@ -23,7 +23,7 @@ use sheen_wire::{
 };
 use tokio::runtime::Handle;
 
-use super::blocking;
+use super::{blocking, lease::Lease};
 use crate::metadata::{ATTR_BYTES_MAX, DirEntry, DirEntryKind, Metadata, OpenOptions};
 
 /// Maximum number of buffers in one system call. The list is on the stack, and longer lists gain
@@ -31,10 +31,24 @@ use crate::metadata::{ATTR_BYTES_MAX, DirEntry, DirEntryKind, Metadata, OpenOpti
 const VECTORS: usize = 64;
 
 #[derive(Clone)]
-pub(crate) struct Disk(pub(crate) Handle);
+pub(crate) struct Disk {
+    handle: Handle,
+    lease: Arc<Lease>,
+}
 
 impl Disk {
+    pub(crate) fn new(handle: Handle, lease: Arc<Lease>) -> Disk {
+        Disk { handle, lease }
+    }
+
+    fn file(&self, fd: fs::File) -> File {
+        File { fd: Arc::new(fd), handle: self.handle.clone(), lease: self.lease.clone() }
+    }
+
     pub(crate) fn open(&self, path: &Path, o: OpenOptions) -> io::Result<File> {
+        if o.create || o.create_new || o.truncate {
+            self.lease.check()?;
+        }
         let flags = if o.direct { OFlags::DIRECT.bits() as i32 } else { 0 };
         let file = fs::OpenOptions::new()
             .read(o.read)
@@ -44,37 +58,43 @@ impl Disk {
             .truncate(o.truncate)
             .custom_flags(flags)
             .open(path)?;
-        Ok(File { fd: Arc::new(file), handle: self.0.clone() })
+        Ok(self.file(file))
     }
 
     pub(crate) fn open_append(&self, path: &Path) -> io::Result<File> {
+        self.lease.check()?;
         let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        Ok(File { fd: Arc::new(file), handle: self.0.clone() })
+        Ok(self.file(file))
     }
 
     pub(crate) fn open_dir(&self, path: &Path) -> io::Result<OpenDir> {
         let flags = OFlags::DIRECTORY.bits() as i32;
         let dir = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        Ok(OpenDir { fd: Arc::new(dir), handle: self.0.clone() })
+        Ok(OpenDir { fd: Arc::new(dir), handle: self.handle.clone(), lease: self.lease.clone() })
     }
 
     pub(crate) fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.lease.check()?;
         fs::create_dir_all(path)
     }
 
     pub(crate) fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.lease.check()?;
         fs::remove_file(path)
     }
 
     pub(crate) fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.lease.check()?;
         fs::remove_dir_all(path)
     }
 
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.lease.check()?;
         fs::rename(from, to)
     }
 
     pub(crate) fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.lease.check()?;
         fs::hard_link(from, to)
     }
 
@@ -110,21 +130,24 @@ impl Disk {
 
     pub(crate) fn write_atomic(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let (dir, tmp) = temporary(path)?;
+        self.lease.check()?;
         let file = fs::File::create(&tmp)?;
         io::Write::write_all(&mut &file, content)?;
         file.sync_all()?;
+        // The sync may have taken long.
+        self.lease.check()?;
         fs::rename(&tmp, path)?;
         fs::File::open(dir)?.sync_all()
     }
 
     pub(crate) async fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let dir = fs::File::open(path)?;
-        blocking(&self.0, move || dir.sync_all()).await
+        let (dir, lease) = (fs::File::open(path)?, self.lease.clone());
+        blocking(&self.handle, move || lease.check().and_then(|()| dir.sync_all())).await
     }
 
     pub(crate) async fn sync_fs(&self, path: &Path) -> io::Result<()> {
-        let any = fs::File::open(path)?;
-        blocking(&self.0, move || Ok(rustix::fs::syncfs(&any)?)).await
+        let (any, lease) = (fs::File::open(path)?, self.lease.clone());
+        blocking(&self.handle, move || sync_fs(&any, &lease)).await
     }
 
     pub(crate) fn try_lock(&self, path: &Path) -> io::Result<fs::File> {
@@ -132,6 +155,12 @@ impl Disk {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     }
+}
+
+/// Syncs the file system of an open file or directory.
+fn sync_fs(any: &fs::File, lease: &Lease) -> io::Result<()> {
+    lease.check()?;
+    Ok(rustix::fs::syncfs(any)?)
 }
 
 fn space(s: &rustix::fs::StatVfs) -> StatFs {
@@ -150,6 +179,7 @@ fn space(s: &rustix::fs::StatVfs) -> StatFs {
 pub(crate) struct OpenDir {
     fd: Arc<fs::File>,
     handle: Handle,
+    lease: Arc<Lease>,
 }
 
 impl OpenDir {
@@ -158,8 +188,8 @@ impl OpenDir {
     }
 
     pub(crate) async fn sync_fs(&self) -> io::Result<()> {
-        let fd = self.fd.clone();
-        blocking(&self.handle, move || Ok(rustix::fs::syncfs(&*fd)?)).await
+        let (fd, lease) = (self.fd.clone(), self.lease.clone());
+        blocking(&self.handle, move || sync_fs(&fd, &lease)).await
     }
 
     pub(crate) fn is_removed(&self) -> bool {
@@ -198,6 +228,7 @@ fn metadata(m: &fs::Metadata) -> io::Result<Metadata> {
 pub(crate) struct File {
     fd: Arc<fs::File>,
     handle: Handle,
+    lease: Arc<Lease>,
 }
 
 impl File {
@@ -239,6 +270,7 @@ impl File {
     }
 
     pub(crate) fn append(&self, buf: &[u8]) -> io::Result<()> {
+        self.lease.check()?;
         io::Write::write_all(&mut &*self.fd, buf)
     }
 
@@ -246,6 +278,7 @@ impl File {
     fn write_slices(&self, mut offset: u64, mut slices: &mut [IoSlice<'_>]) -> io::Result<u64> {
         let mut left: usize = slices.iter().map(|s| s.len()).sum();
         while left > 0 {
+            self.lease.check()?;
             let n = match rustix::io::pwritev(&*self.fd, slices, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => n,
@@ -260,6 +293,7 @@ impl File {
     }
 
     pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.lease.check()?;
         self.fd.set_len(len)
     }
 
@@ -267,6 +301,7 @@ impl File {
         let keep = |keep_size| if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
         const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
         let call = |flags| retry(|| fallocate(&*self.fd, flags, offset, len));
+        self.lease.check()?;
         match mode {
             Allocate::Reserve { keep_size } => call(keep(keep_size))?,
             Allocate::PunchHole => call(PUNCH)?,
@@ -303,6 +338,7 @@ impl File {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
             last_modification: Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() },
         };
+        self.lease.check()?;
         Ok(futimens(&*self.fd, &times)?)
     }
 
@@ -316,10 +352,12 @@ impl File {
     }
 
     pub(crate) fn set_attr(&self, name: &str, value: &[u8]) -> io::Result<()> {
+        self.lease.check()?;
         Ok(retry(|| fsetxattr(&*self.fd, name, value, XattrFlags::empty()))?)
     }
 
     pub(crate) fn remove_attr(&self, name: &str) -> io::Result<()> {
+        self.lease.check()?;
         match retry(|| fremovexattr(&*self.fd, name)) {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
@@ -327,11 +365,12 @@ impl File {
     }
 
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
-        let fd = self.fd.clone();
-        blocking(&self.handle, move || fd.sync_data()).await
+        let (fd, lease) = (self.fd.clone(), self.lease.clone());
+        blocking(&self.handle, move || lease.check().and_then(|()| fd.sync_data())).await
     }
 
     pub(crate) fn sync_data_blocking(&self) -> io::Result<()> {
+        self.lease.check()?;
         self.fd.sync_data()
     }
 

@@ -1,12 +1,16 @@
 //! The real world: tokio's multi-threaded runtime, the kernel's clock, sockets and files.
 
 pub(crate) mod disk;
+pub(crate) mod lease;
 pub(crate) mod net;
 
 use std::{
     hash::Hasher,
     io,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -26,6 +30,7 @@ use tokio::{
     sync::oneshot,
 };
 
+use self::lease::Lease;
 use crate::time::Instant;
 
 /// Maximum number of threads for blocking work, mostly fsync. More threads would only queue at the
@@ -71,6 +76,7 @@ impl Runtime {
 
 pub(crate) struct Real {
     pub(crate) handle: Handle,
+    pub(crate) lease: Arc<Lease>,
     pub(crate) boot_id: u64,
     random: AtomicU64,
 }
@@ -84,7 +90,7 @@ impl Real {
             .enable_all()
             .build()?;
         let handle = runtime.handle().clone();
-        let mut real = Real { handle, boot_id: 0, random: AtomicU64::default() };
+        let mut real = Real { handle, lease: Arc::default(), boot_id: 0, random: AtomicU64::default() };
         let mut seed = [0; 8];
         real.fill_random(&mut seed);
         real.random.store(u64::from_le_bytes(seed), Ordering::Relaxed);
