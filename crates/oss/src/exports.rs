@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use sheen_lnet::Nid;
 use sheen_rpc::Export;
 
 /// The connected clients that have sent a request.
@@ -39,6 +40,11 @@ impl Exports {
     /// Returns whether the client is on the durable list.
     pub fn is_listed(&self, export: &Export) -> bool {
         self.listed.contains(&export.id())
+    }
+
+    /// Returns the ids of the exports whose clients are in this process.
+    pub fn local(&self) -> FxHashSet<u64> {
+        self.clients.values().filter(|export| export.nid() == Nid::Lo).map(|export| export.id()).collect()
     }
 
     /// Returns the export of the client with this uuid.

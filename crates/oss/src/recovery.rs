@@ -50,6 +50,9 @@ use crate::{
 
 /// Time that an orderly stop waits for clients to cancel their locks.
 const REVOKE_MAX: Duration = Duration::from_secs(1);
+/// Time that it then waits for dirty data of clients of this process. The next start does not wait
+/// for them, and would make them discard it.
+const REVOKE_LOCAL_MAX: Duration = Duration::from_secs(10);
 /// Number of objects whose locks are revoked at a time.
 const REVOKED_AT_ONCE: usize = 256;
 
@@ -238,21 +241,36 @@ impl Ost {
         self.recovery.notify();
     }
 
-    /// Revokes the locks of all clients, as far as they cancel them at once. They may get new ones
+    /// Revokes the locks of all clients, as far as they cancel them in time. They may get new ones
     /// meanwhile.
     pub(crate) async fn revoke_all(&self) {
+        let locks = self.locks.lockd().all_locks();
+        let resources: BTreeSet<Resource> = locks.iter().map(|info| info.resource).collect();
+        let whole = resources.into_iter().map(|resource| (resource, Policy::extent(0, u64::MAX)));
+        let _ = self.rt.timeout(REVOKE_MAX, self.revoke(whole.collect())).await;
+        let left = self.local_writers();
+        if !left.is_empty() && self.rt.timeout(REVOKE_LOCAL_MAX, self.revoke(left)).await.is_err() {
+            warn!("{}: a mount of this process may discard dirty data: its flush took too long", self.name);
+        }
+    }
+
+    /// Waits until no client has a lock on these.
+    async fn revoke(&self, wants: Vec<(Resource, Policy)>) {
         let lockd = self.locks.lockd();
-        let resources: BTreeSet<Resource> = lockd.all_locks().iter().map(|info| info.resource).collect();
-        let resources: Vec<Resource> = resources.into_iter().collect();
-        let revoked = async {
-            for some in resources.chunks(REVOKED_AT_ONCE) {
-                let revoke = async |resource: &Resource| {
-                    lockd.local(&[(*resource, Mode::Pw, Policy::extent(0, u64::MAX))], None).wait().await;
-                };
-                all(some.iter().map(revoke)).await;
-            }
-        };
-        let _ = self.rt.timeout(REVOKE_MAX, revoked).await;
+        for some in wants.chunks(REVOKED_AT_ONCE) {
+            let revoke = async |(resource, policy): &(Resource, Policy)| {
+                lockd.local(&[(*resource, Mode::Pw, *policy)], None).wait().await;
+            };
+            all(some.iter().map(revoke)).await;
+        }
+    }
+
+    /// Returns the locks for writing of the clients of this process.
+    fn local_writers(&self) -> Vec<(Resource, Policy)> {
+        let local = self.exports.read().local();
+        let locks = self.locks.lockd().all_locks().into_iter().map(|info| (info.resource, info.lock));
+        let left = locks.filter(|(_, lock)| lock.mode == Mode::Pw && local.contains(&lock.client));
+        left.map(|(resource, lock)| (resource, lock.policy)).collect()
     }
 
     /// Leaves only clients with locks on the list, for the next start. Call it when no request is

@@ -137,6 +137,28 @@ fn ost_stops_at_once_in_recovery() {
     s.process.run(again.stop());
 }
 
+/// The next start does not wait for a client of this process. It would discard its dirty data.
+#[test]
+fn stop_waits_for_a_slow_flush_of_a_client_in_its_process() {
+    let (process, ost) = Process::with_ost();
+    let writer = Caller::local(&process, &ost, "writer");
+    let lock = granted(writer.enqueue(vec![Enqueue { mode: Mode::Pw, ..pr(OBJECT, ALL) }])[0].0);
+    let stopping = ost.clone();
+    let stop = process.net.rt().spawn("stop", async move { stopping.stop().await });
+    assert_eq!(writer.asked(), lock);
+    process.sleep(Duration::from_secs(5));
+    assert!(!stop.is_finished());
+    let (parts, grant) = (vec![part(0, 1)], Grant::default());
+    let flush = Request::Write { file: Fid::ZERO, parts, sync: false, mtime: None, grant, held: true };
+    writer.end(writer.begin(flush, Bytes::from_static(b"x"))).unwrap();
+    writer.cancel(lock);
+    process.end(stop);
+    let again = process.start(None).unwrap();
+    assert_eq!(again.recovery_counts().clients, 0);
+    assert_eq!(&Caller::local(&process, &again, "reader").read(OBJECT)[..], b"x");
+    process.run(again.stop());
+}
+
 /// Returns a request for a group lock. Without `ask`, it is for a lock of before the restart.
 fn group(gid: u64, cookie: u64, ask: bool) -> Request {
     let flags = Flags { nowait: true, ask, ..Flags::default() };
