@@ -37,6 +37,22 @@ impl Default for Times {
     }
 }
 
+/// Most seconds of one of the [`Times`].
+const SECONDS_MAX: u64 = 3600;
+
+impl Times {
+    /// Parses `LEASE,CLAIM,OBSERVE`, each 1 to 3600 seconds; the other times are the usual ones.
+    /// `None`: malformed. For tests: at most one server has a lease only if the lease of each server
+    /// is shorter than the claim of every other one, and each claim is shorter than each observe.
+    pub fn parse(text: &str) -> Option<Times> {
+        let seconds = text.split(',').map(|part| part.parse().ok().filter(|s| (1..=SECONDS_MAX).contains(s)));
+        let seconds: Vec<u64> = seconds.collect::<Option<_>>()?;
+        let [lease, claim, observe] = seconds[..] else { return None };
+        let [lease, claim, observe] = [lease, claim, observe].map(Duration::from_secs);
+        Some(Times { lease, claim, observe, ..Times::default() })
+    }
+}
+
 /// How to protect a directory.
 pub struct Options {
     /// This server, for messages of others.

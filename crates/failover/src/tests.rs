@@ -209,3 +209,12 @@ fn damaged_heartbeat_is_reported() {
         assert!(matches!(take(&sim, 1, false, &leases).await, Err(FailoverError::Io { .. })));
     });
 }
+
+#[test]
+fn times_of_tests_are_parsed() {
+    let shown = |times: Times| (times.lease.as_secs(), times.claim.as_secs(), times.observe.as_secs());
+    assert_eq!(Times::parse("15,8,9").map(shown), Some((15, 8, 9)));
+    for bad in ["", "15", "15,8", "15,8,9,10", "0,8,9", "15,8,3601", "15, 8,9", "a,b,c"] {
+        assert!(Times::parse(bad).is_none(), "{bad}");
+    }
+}

@@ -3,6 +3,10 @@
 //! The shared storage is a Sheen file system of its own. Its two mounts are the two hosts: they
 //! share data, and have their own file locks. A mount namespace with another boot id makes the
 //! kernel look like another host.
+//!
+//! The simulation of `sheen-failover` tests the leases themselves. Here they are so long that a
+//! machine that stalls ends no server. The waits of a new owner are short, because each test knows
+//! when the former owner does not serve.
 
 use std::{
     fs,
@@ -40,10 +44,19 @@ struct Pair {
 /// Names of the two servers.
 const FIRST: &str = "first";
 const SECOND: &str = "second";
+/// Lease, claim and observe in seconds: no server of a host that hangs takes part. A live owner is
+/// watched until its next beat, however late it comes.
+const CALM: &str = "600,1,600";
+/// For a server whose host will hang.
+const WILL_HANG: &str = "15,1,600";
+/// For a server that takes over from such a host. Its two waits are longer than that lease.
+const OF_HUNG: &str = "600,8,8";
+/// For a server that takes over from a dead process.
+const OF_DEAD: &str = "600,2,2";
 
 impl Pair {
     /// Moves the target of a cluster to shared storage, and serves it on the first host.
-    fn start(kind: &'static str) -> Pair {
+    fn start(kind: &'static str, times: &str) -> Pair {
         let mut cluster = Cluster::start();
         let storage = Fs::up_in(Path::new("/dev/shm"), 1, &LOCAL_LOCKS);
         let source = storage.status()["source"].as_str().expect("a source").to_owned();
@@ -55,16 +68,12 @@ impl Pair {
         // The ports of the cluster end with that of a second OSS.
         let nid = cluster.nid(kind);
         let other = cluster.second_oss();
-        let pair = Pair { cluster, kind, dirs, nids: [nid, other], _second: second, storage };
-        pair.with_server(FIRST, &[])
+        let mut pair = Pair { cluster, kind, dirs, nids: [nid, other], _second: second, storage };
+        pair.spawn(FIRST, times, &[]);
+        pair
     }
 
-    fn with_server(mut self, name: &'static str, options: &[&str]) -> Pair {
-        self.spawn(name, options);
-        self
-    }
-
-    fn spawn(&mut self, name: &'static str, options: &[&str]) {
+    fn spawn(&mut self, name: &'static str, times: &str, options: &[&str]) {
         let host = usize::from(name == SECOND);
         let mut program = Command::new(sheen());
         if host == 1 {
@@ -73,6 +82,7 @@ impl Pair {
             program = Command::new("unshare");
             program.args(["--mount", "sh", "-ec", &script, "sh"]).arg(sheen());
         }
+        program.env("SHEEN_FAILOVER_TIMES", times);
         let [one, two] = self.nids.clone();
         let mut all = vec!["--servicenode", &one, "--servicenode", &two];
         all.extend(options);
@@ -94,7 +104,7 @@ fn mds_on_another_host_takes_over_and_the_former_one_ends() {
     if !can_run() {
         return println!("skipped: needs root and /dev/fuse");
     }
-    let mut pair = Pair::start("mds");
+    let mut pair = Pair::start("mds", WILL_HANG);
     let mount = pair.cluster.mount();
     let _watch = Watch::over(&[&mount.mnt], LIMIT);
     let data = noise(1, 300_000);
@@ -102,14 +112,14 @@ fn mds_on_another_host_takes_over_and_the_former_one_ends() {
     fs::write(mount.path("data"), &data).unwrap();
 
     // While the first one serves, no second one starts.
-    pair.spawn(SECOND, &[]);
+    pair.spawn(SECOND, CALM, &[]);
     assert!(!pair.cluster.ended(SECOND));
     assert!(pair.cluster.log().contains(" is served by process "), "{}", pair.cluster.log());
 
     // The first host hangs. These changes may not be committed yet.
     bash(&mount.mnt, "mkdir uncommitted && mv d/f d/g").ok();
     pair.cluster.signal(FIRST, Signal::STOP);
-    pair.spawn(SECOND, &[]);
+    pair.spawn(SECOND, OF_HUNG, &[]);
     bash(&mount.mnt, "cat d/g && ls -d uncommitted && echo two > d/two && sync d/two d .").ok();
     assert!(fs::read(mount.path("data")).unwrap() == data);
     pair.cluster.signal(FIRST, Signal::CONT);
@@ -118,7 +128,7 @@ fn mds_on_another_host_takes_over_and_the_former_one_ends() {
     assert_eq!(bash(&mount.mnt, "cat d/two").ok(), "two\n");
 
     // Back to the first host, in order.
-    pair.spawn(FIRST, &["--takeover"]);
+    pair.spawn(FIRST, CALM, &["--takeover"]);
     assert!(pair.cluster.ended(SECOND), "it stops in order");
     assert_eq!(
         bash(&mount.mnt, "echo three > d/three && sync d/three && cat d/g d/two d/three").ok(),
@@ -133,7 +143,7 @@ fn oss_that_is_taken_over_in_order_loses_no_written_data() {
     if !can_run() {
         return println!("skipped: needs root and /dev/fuse");
     }
-    let mut pair = Pair::start("oss");
+    let mut pair = Pair::start("oss", CALM);
     eventually("the OSTs are served", || pair.lines("OSTs of many ready") == 2);
     let mount = pair.cluster.mount();
     let _watch = Watch::over(&[&mount.mnt], LIMIT);
@@ -144,7 +154,7 @@ fn oss_that_is_taken_over_in_order_loses_no_written_data() {
     let data = noise(1, 3 << 20);
     // Not synced: the first host has some of it, the mount has the rest.
     fs::write(mount.path("f"), &data).unwrap();
-    pair.spawn(SECOND, &["--takeover"]);
+    pair.spawn(SECOND, CALM, &["--takeover"]);
     assert!(pair.cluster.ended(FIRST), "it stops in order");
     bash(&mount.mnt, "sync f && echo more >> f && sync f && echo new > g && sync g").ok();
     assert!(fs::read(mount.path("f")).unwrap() == [data.as_slice(), b"more\n"].concat());
@@ -168,7 +178,7 @@ fn restart_with_both_nids(pair: &mut Pair) {
 fn mgs_failover_serves_mounts_new_mounts_and_later_permanent_settings() {
     // A sandbox, so that lctl finds only the processes of this test.
     Sandbox::enter("mgs-failover", |sandbox| {
-        let mut pair = Pair::start("mgs");
+        let mut pair = Pair::start("mgs", CALM);
         // The cluster's own MGS printed this line as well.
         eventually("the MGS is served", || pair.lines("MGS ready at") == 2);
         let served = ["OSTs of many ready at", "many-MDT0000 ready at"];
@@ -198,14 +208,14 @@ fn mgs_failover_serves_mounts_new_mounts_and_later_permanent_settings() {
         // The host of the MGS dies. The mount needs no MGS meanwhile.
         pair.cluster.kill(FIRST);
         bash(&mount.mnt, "cat before; echo during > during; sync during").ok();
-        pair.spawn(SECOND, &[]);
+        pair.spawn(SECOND, OF_DEAD, &[]);
         eventually("the MGS is served by the second host", || pair.lines("MGS ready at") == 3);
         let later = Mount::new(&source, at.join("later"));
         assert_eq!(bash(&later.mnt, "cat before during").ok(), "before\nduring\n");
         arrives(102, 2);
 
         // Back to the first host, in order.
-        pair.spawn(FIRST, &["--takeover"]);
+        pair.spawn(FIRST, CALM, &["--takeover"]);
         assert!(pair.cluster.ended(SECOND), "it stops in order");
         eventually("the MGS is served by the first host", || pair.lines("MGS ready at") == 4);
         let last = Mount::new(&source, at.join("last"));

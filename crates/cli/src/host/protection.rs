@@ -21,6 +21,10 @@ const WATCHDOG_DELAY: Duration = Duration::from_millis(500);
 /// Exit code of a process that lost its directory.
 const LOST: i32 = 1;
 
+/// Environment variable for tests ([`Times::parse`]): with a long lease, a machine that stalls for
+/// some seconds ends no server.
+const TIMES_ENV: &str = "SHEEN_FAILOVER_TIMES";
+
 /// The protection of a directory; none, if only one host can serve it.
 pub struct Protection(Option<(Guard, Rt)>);
 
@@ -51,7 +55,7 @@ impl Host {
         let options = Options {
             server: Server::new(&hostname(), std::process::id()),
             takeover: args.takeover,
-            times: Times::default(),
+            times: times()?,
             on_beat: Box::new(move |end| {
                 rt.lease_until(end, end_after_lease);
                 watchdog.renew(end.since(rt.boot_time()));
@@ -67,6 +71,17 @@ impl Host {
             failed => failed.map(|_| Protection(None)).context("cannot protect the directory"),
         }
     }
+}
+
+/// Returns the intervals of the protection.
+///
+/// # Errors
+/// [`TIMES_ENV`] is malformed.
+fn times() -> Result<Times> {
+    let Ok(text) = std::env::var(TIMES_ENV) else { return Ok(Times::default()) };
+    Times::parse(&text).ok_or_else(|| {
+        Failure::new(format!("invalid {TIMES_ENV} '{text}': expected LEASE,CLAIM,OBSERVE, each 1 to 3600 seconds"))
+    })
 }
 
 impl Protection {
