@@ -358,6 +358,47 @@ fn evicted_mount_discards_dirty_data_and_fsync_reports_it_once() {
     same(&all(&at.a("f")), &noise(4, LEN), "as does A");
 }
 
+/// As above, for data that a program has stored through a mapping: the kernel has it, and writes it
+/// when the mount has noticed the eviction.
+#[test]
+fn evicted_mount_discards_stores_into_a_mapping_and_msync_reports_it() {
+    let Some(two) = up() else { return };
+    let at = two.dir("d").swapped();
+    let file = rw(&at.a("f"));
+    file.write_all_at(&noise(1, LEN), 0).unwrap();
+    let map = Map::new(&file, LEN);
+    let theirs = noise(3, LEN);
+    // So that the test is short.
+    let lock_timeout = |secs: u32| set(&two, &format!("ldlm.namespaces.filter-{{}}-OST*.lock_timeout={secs}"));
+    lock_timeout(5);
+    // A slow machine may write the page before the freeze. Then the round proves nothing.
+    eventually("a mount is frozen with a stored page", || {
+        map.sync().expect("all is written");
+        let before = received(&two);
+        map.write(0, &noise(2, PIECE));
+        two.second.freeze();
+        let is_stored = received(&two) == before;
+        if is_stored {
+            // The mount stays frozen: that the write ends proves that it does not wait for ever.
+            rw(&at.b("f")).write_all_at(&theirs, 0).unwrap();
+        }
+        two.second.resume();
+        is_stored
+    });
+    lock_timeout(20);
+    assert_eq!(map.sync(), Err(Errno::IO), "msync reports that a store was discarded");
+    same(&all(&at.b("f")), &theirs, "what B wrote stays");
+    eventually("the mapping shows what B wrote", || map.read(0, LEN) == theirs);
+    // While the kernel drops the pages, the stores into others of them are discarded as well.
+    eventually("later stores are written", || {
+        map.write(0, &noise(4, PIECE));
+        map.sync().is_ok()
+    });
+    let both = [noise(4, PIECE), theirs[PIECE..].to_vec()].concat();
+    same(&all(&at.b("f")), &both, "B sees it");
+    same(&map.read(0, LEN), &both, "as does the mapping");
+}
+
 /// Dirty data that a killed OST has not received is sent after its restart.
 #[test]
 fn killed_ost_gets_the_dirty_data_after_its_restart() {

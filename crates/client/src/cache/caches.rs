@@ -110,6 +110,14 @@ impl Cache {
         }))
     }
 
+    /// Drops the kernel's pages of a file, however long the kernel takes.
+    pub async fn drop_pages(&self, file: &FileData) {
+        if let Some(kernel) = self.kernel().cloned() {
+            let fid = file.fid();
+            self.rt.run_blocking(move || kernel.data(fid)).await;
+        }
+    }
+
     /// Drops the pages that an invalidation left when it ended early. No lock guards these pages.
     /// New reads are locked meanwhile, so the unlocked ones come to an end.
     async fn flush_again(self: Arc<Cache>, file: Arc<FileData>, mut flushed: Flushed) {

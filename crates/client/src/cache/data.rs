@@ -15,6 +15,11 @@
 //! locks on the file's other objects. Its pages are left out as well. If an invalidation was
 //! already running, another thread repeats it without these pages.
 //!
+//! **Lost locks**: programs may have stored into pages under locks that an eviction has dropped, and
+//! other clients may have written the same bytes since. So while the invalidation after the loss
+//! runs, the writes of such pages fail ([`FileData::discards_page`]). The kernel then reports EIO at
+//! msync(2) and fsync(2).
+//!
 //! Two clients that write pages which they also cache could wait for each other in the kernel,
 //! where this module has no control. So an invalidation that takes longer than [`INVALIDATE_MAX`]
 //! no longer delays the cancel of the lock, and continues in the background.
@@ -80,6 +85,11 @@ struct State {
     pages: bool,
     /// Whether some of these pages are cached under the LAYOUT lock, such as holes without objects.
     holes: bool,
+    /// Number of invalidations after a loss of locks that run.
+    losing: u32,
+    /// Whether these discard pages that programs stored into, and whether they did.
+    discards: bool,
+    discarded: bool,
     /// Reads that wait for invalidations or for a new layout.
     stalls: Stalls,
 }
@@ -170,6 +180,29 @@ impl Drop for Reading {
     }
 }
 
+/// An invalidation after a loss of locks, until it is dropped.
+pub struct Losing {
+    /// The file.
+    pub file: Arc<FileData>,
+}
+
+impl Losing {
+    /// Whether pages that programs stored into are discarded.
+    pub fn discards(&self) -> bool {
+        self.file.state.lock().discards
+    }
+}
+
+impl Drop for Losing {
+    fn drop(&mut self) {
+        let mut state = self.file.state.lock();
+        state.losing -= 1;
+        if state.losing == 0 {
+            (state.discards, state.discarded) = (false, false);
+        }
+    }
+}
+
 /// A stalled read into the kernel's pages. Dropping it ends the stall.
 pub struct Stalled {
     file: Arc<FileData>,
@@ -221,12 +254,21 @@ impl DataCache {
         self.get(fid).map_or_else(|| self.objects.has_any(fid), |file| file.is_guarded())
     }
 
+    /// Discards what programs have stored into pages of the files whose locks were lost
+    /// ([`FileData::lose`]): other clients may have written since.
+    pub fn discard_stored(&self) {
+        for file in self.files.lock().values() {
+            let mut state = file.state.lock();
+            state.discards |= state.losing > 0;
+        }
+    }
+
     /// Removes the state of a file if it holds no information.
     pub fn tidy(&self, fid: Fid) {
         let mut files = self.files.lock();
         let Some(file) = files.get(&fid) else { return };
         let state = file.state.lock();
-        let is_idle = state.flushing == 0 && state.reading == 0 && state.stalls.is_empty();
+        let is_idle = state.flushing == 0 && state.reading == 0 && state.losing == 0 && state.stalls.is_empty();
         let is_spare = is_idle && !state.holes && !self.objects.has_any(fid);
         drop(state);
         if is_spare {
@@ -294,6 +336,25 @@ impl FileData {
     /// Whether the kernel has pages that are cached under the LAYOUT lock.
     pub fn has_holes(&self) -> bool {
         self.state.lock().holes
+    }
+
+    /// Registers the invalidation after a loss of locks.
+    pub fn lose(self: &Arc<Self>) -> Losing {
+        self.state.lock().losing += 1;
+        Losing { file: self.clone() }
+    }
+
+    /// Whether a page that the kernel writes back is discarded, because a program may have stored
+    /// into it under a lost lock. The first one after the loss is logged.
+    pub fn discards_page(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.discards && !std::mem::replace(&mut state.discarded, true) {
+            tracing::error!(
+                "{}: evicted by an OST: discarded stores of programs through mappings; msync and fsync return EIO",
+                self.fid
+            );
+        }
+        state.discards
     }
 
     /// Begins an invalidation. Returns `false` if the kernel has no pages.
@@ -555,6 +616,27 @@ mod tests {
             assert!(file.begin_flush(), "the kernel has the page of the stalled read");
         };
         sim.run(run).expect("the simulation ends");
+    }
+
+    #[test]
+    fn pages_are_discarded_while_the_invalidation_after_an_eviction_runs() {
+        let sim = Sim::new(1, SimConfig::default());
+        let cache = cache(&sim.rt(1));
+        drop(cache.reading(FILE, 0, 4096));
+        let file = cache.get(FILE).expect("it is read");
+        cache.discard_stored();
+        assert!(!file.discards_page(), "no lock was lost");
+        let (first, second) = (file.lose(), file.lose());
+        assert!(!file.discards_page(), "a restarted OST waits for this client");
+        cache.discard_stored();
+        cache.tidy(FILE);
+        assert!(cache.get(FILE).is_some() && first.discards() && file.discards_page());
+        drop(first);
+        assert!(file.discards_page());
+        drop(second);
+        assert!(!file.discards_page());
+        cache.tidy(FILE);
+        assert!(cache.get(FILE).is_none());
     }
 
     /// A kernel that has one page locked, and drops other pages.

@@ -113,7 +113,7 @@ impl Client {
         let layout = &used.layout;
         let mode = match attempt {
             0 => self.write_mode(file, len, sync, page),
-            _ => WriteMode { sync, ..WriteMode::default() },
+            _ => WriteMode { sync, page, ..WriteMode::default() },
         };
         let (guard, locks) = match file.mirror() {
             0 => (guard, InUse::default()),
@@ -273,10 +273,10 @@ impl Client {
         let first = !file.inode.written.swap(true, Relaxed);
         let direct = file.flags() & flags::DIRECT != 0;
         if first || sync || page || direct {
-            return WriteMode { sync, ..WriteMode::default() };
+            return WriteMode { sync, page, ..WriteMode::default() };
         }
         let cache = self.lov.keeping() && !file.inode.through.load(Relaxed);
-        WriteMode { sync, cache, lock: self.lov.locks_write(len), guarded: false }
+        WriteMode { sync, cache, lock: self.lov.locks_write(len), ..WriteMode::default() }
     }
 
     pub(super) async fn write_at(

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sheen_rpc::BoxFuture;
 
-use crate::cache::{Cache, data::FileData};
+use crate::cache::{Cache, data::Losing};
 
 /// Poll interval, and maximum number of polls, for the end of the reads that began under lost
 /// locks.
@@ -25,11 +25,18 @@ pub fn both(
 }
 
 /// Drops the kernel's pages of a file whose locks were lost. Repeats it after the end of the reads
-/// that began under these locks.
-pub async fn drop_lost_pages(cache: Arc<Cache>, file: Arc<FileData>) {
+/// that began under these locks. The stored pages that are to be discarded are dropped when
+/// `losing` is.
+pub async fn drop_lost_pages(cache: Arc<Cache>, losing: Losing) {
+    let file = losing.file.clone();
     if let Some(waits) = cache.flush_pages(&file) {
         waits.await;
     }
+    if losing.discards() {
+        // The invalidation may have ended early, because the pages waited for their OST.
+        cache.drop_pages(&file).await;
+    }
+    drop(losing);
     for _ in 0..LOST_READS_POLLS {
         if file.reads().under_way == 0 {
             break;

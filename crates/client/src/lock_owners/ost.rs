@@ -87,12 +87,16 @@ impl Owner for OstLocks {
                 self.cache.go_on(self.cache.drop_sizes(fid));
                 if let Some(file) = self.cache.data.get(fid) {
                     // On a task: the kernel may wait for reads that wait for this OST.
-                    drop(self.cache.rt().spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), file)));
+                    drop(self.cache.rt().spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), file.lose())));
                 }
             }
             self.objects.remove(resource.fid);
             self.cache.data.tidy(fid);
         }
+    }
+
+    fn discard_stored(&self) {
+        self.cache.data.discard_stored();
     }
 
     // Extent locks have no bits, so there are no converts.

@@ -49,6 +49,11 @@ pub trait Owner: Send + Sync + 'static {
     /// Drops all data cached under locks of this target after they were lost (restart or eviction).
     fn forgotten(&self, resources: &[Resource]);
 
+    /// Other clients may have written since the locks were lost: discards what programs have stored
+    /// under them in the kernel's pages. Called after [`Owner::forgotten`], before any request is
+    /// sent over the new connection.
+    fn discard_stored(&self) {}
+
     /// Sends cancels, and converts with the bits that each lock retains.
     fn cancel(&self, ids: Vec<LockId>, converts: Vec<(LockId, u64)>) -> BoxFuture<'static, ()>;
 }

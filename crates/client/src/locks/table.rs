@@ -297,6 +297,13 @@ impl LockTable {
         }
     }
 
+    /// As [`Owner::discard_stored`].
+    pub fn discard_stored(&self) {
+        if let Some(owner) = self.owner() {
+            owner.discard_stored();
+        }
+    }
+
     /// Cancels all unused locks (`lru_size=clear`).
     pub fn clear(self: &Arc<Self>) {
         self.with(|locks, actions| locks.clear(actions));

@@ -33,8 +33,8 @@ impl Ost {
     /// Combines the parts. If the OST is restarted or evicts this client, the locks are dropped
     /// first. Then changes are replayed that the OST may have lost, and group locks of programs are
     /// taken again. The dirty data under the locks is flushed before other clients use the objects.
-    /// If others may have used them already, the dirty data is discarded, and the group locks are
-    /// lost.
+    /// If others may have used them already, the dirty data and the stored pages of mappings are
+    /// discarded, and the group locks are lost.
     pub fn new(osc: Arc<Osc>, writeback: Arc<Writeback>, owner: Arc<dyn Owner>, evictions: &Arc<Evictions>) -> Ost {
         osc.locks().set_owner(Arc::downgrade(&owner));
         let evictions = evictions.clone();
@@ -75,6 +75,9 @@ impl Ost {
                     }
                 }
                 if let Some(locks) = locks {
+                    if reception == Reception::Evicted {
+                        locks.discard_stored();
+                    }
                     let lost = match reception {
                         Reception::Awaited => regroup(&ost, &locks, &presented).await?,
                         _ => lose_groups(&locks),

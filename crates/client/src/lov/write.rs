@@ -57,6 +57,9 @@ pub struct WriteMode {
     /// lost by an eviction, the write fails. A restarted OST accepts it before other clients get
     /// locks ([`crate::writeback::Appending`]).
     pub guarded: bool,
+    /// Whether the data is a page of the kernel's cache, which a program stored under a lock of
+    /// this client. If an OST evicts the client before it answers, the write fails.
+    pub page: bool,
 }
 
 impl Lov {
@@ -194,7 +197,7 @@ impl Lov {
         bulk: Bulk,
         held: &InUse,
     ) -> Result<(), NotWritten> {
-        let WriteMode { sync, guarded, .. } = mode;
+        let WriteMode { sync, guarded, page, .. } = mode;
         let target = self.ost(ost).await?;
         let (osc, writeback) = (&target.osc, &target.writeback);
         let before = if sync { self.unsynced.before(file, ost) } else { None };
@@ -206,7 +209,7 @@ impl Lov {
         let append = if guarded { held.append(ost) } else { None };
         let response = match append {
             Some(append) => append.send(request).await.inspect_err(|_| held.end_append(ost))?,
-            None if guarded => request.guarded().send().await?,
+            None if guarded || page => request.guarded().send().await?,
             None => request.send().await?,
         };
         match response.body {

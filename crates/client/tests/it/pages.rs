@@ -3,11 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::fake::{Kernel, Mounted, ROOT, bulk, name, root, with};
+use crate::fake::{Kernel, Mounted, ROOT, bulk, name, root, with, with_tcp};
 use sheen_client::OpenFile;
 use sheen_layout::{Count, Spec, Template, TemplateComponent};
 use sheen_wire::{
-    Fid,
+    Errno, Fid,
     ldlm::Resource,
     mds::{SetAttr, flags},
 };
@@ -146,5 +146,24 @@ fn page_write_behind_end_requests_no_objects() {
         m.client.setattr(&ROOT, f.fid(), set, Some(&f)).await.expect("truncate");
         page(&m, &f, 2 * STRIPE, PAGE).await;
         assert_eq!((size(&m, &f).await, written(&m, &f).await.1), (4 * STRIPE, 2 * STRIPE + PAGE));
+    });
+}
+
+/// Other clients may have written the page since.
+#[test]
+fn page_write_is_not_resent_after_eviction() {
+    with_tcp(1, STRIPE as u32, &[0], async |m| {
+        let f = file(&m, 5000).await;
+        m.world.state.lock().habits.hold = true;
+        let (client, mapped, rt) = (m.client.clone(), f.clone(), m.net.rt().clone());
+        let writing = rt.spawn("page", async move { client.write_page(&mapped, 0, bulk(&[2; PAGE])).await });
+        rt.sleep(Duration::from_millis(50)).await;
+        assert!(!writing.is_finished());
+        let export = m.world.state.lock().locks.osts[&0].clone();
+        export.evict("test");
+        rt.sleep(Duration::from_secs(1)).await;
+        m.world.state.lock().habits.hold = false;
+        assert_eq!(writing.await.unwrap(), Err(Errno::EIO));
+        page(&m, &f, 0, PAGE).await;
     });
 }
