@@ -22,8 +22,8 @@
 //!
 //! Leases are measured by the time since the boot ([`sheen_rt::Rt::boot_time`]), which includes the
 //! time for which a host is suspended. The waits of a new owner are not: that would shorten them.
-//! [`Options::on_beat`] gets the end of the lease. The server looks at it before each reply and each
-//! change of a file ([`sheen_rt::Rt::lease_until`]).
+//! [`Options::on_beat`] gets the end of the lease. The server looks at it before each reply and
+//! each change of a file ([`sheen_rt::Rt::lease_until`]).
 //!
 //! A process that is halted between that look and the system call completes the call, and its
 //! kernel writes what it had cached. No file can prevent this: it takes a fence (STONITH), as with

@@ -42,8 +42,9 @@ const SECONDS_MAX: u64 = 3600;
 
 impl Times {
     /// Parses `LEASE,CLAIM,OBSERVE`, each 1 to 3600 seconds; the other times are the usual ones.
-    /// `None`: malformed. For tests: at most one server has a lease only if the lease of each server
-    /// is shorter than the claim of every other one, and each claim is shorter than each observe.
+    /// `None`: malformed. For tests: with times other than the usual ones, two servers may have a
+    /// lease at a time. It takes a lease of each server that is shorter than the claim of every
+    /// other one, and claims that are shorter than each observe.
     pub fn parse(text: &str) -> Option<Times> {
         let seconds = text.split(',').map(|part| part.parse().ok().filter(|s| (1..=SECONDS_MAX).contains(s)));
         let seconds: Vec<u64> = seconds.collect::<Option<_>>()?;

@@ -258,8 +258,9 @@ impl Ost {
     async fn revoke(&self, wants: Vec<(Resource, Policy)>) {
         let lockd = self.locks.lockd();
         for some in wants.chunks(REVOKED_AT_ONCE) {
-            let revoke = async |(resource, policy): &(Resource, Policy)| {
-                lockd.local(&[(*resource, Mode::Pw, *policy)], None).wait().await;
+            let revoke = |(resource, policy): &(Resource, Policy)| {
+                let mut lock = lockd.local(&[(*resource, Mode::Pw, *policy)], None);
+                async move { lock.wait().await }
             };
             all(some.iter().map(revoke)).await;
         }

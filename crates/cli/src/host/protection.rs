@@ -110,7 +110,7 @@ impl Protection {
     pub async fn release(self) {
         if let Some((guard, rt)) = self.0 {
             guard.release().await;
-            // What the process still writes is not in the directory.
+            // Later writes of the process are not in the directory.
             rt.lease_until(Instant::FAR, end_after_lease);
         }
     }

@@ -15,10 +15,10 @@
 //! locks on the file's other objects. Its pages are left out as well. If an invalidation was
 //! already running, another thread repeats it without these pages.
 //!
-//! **Lost locks**: programs may have stored into pages under locks that an eviction has dropped, and
-//! other clients may have written the same bytes since. So while the invalidation after the loss
-//! runs, the writes of such pages fail ([`FileData::discards_page`]). The kernel then reports EIO at
-//! msync(2) and fsync(2).
+//! **Lost locks**: programs may have stored into pages under locks that an eviction has dropped.
+//! Other clients may have written the same bytes since. So while the invalidation after the loss
+//! runs, the writes of such pages fail ([`FileData::discards_page`]). The kernel then reports EIO
+//! at msync(2) and fsync(2).
 //!
 //! Two clients that write pages which they also cache could wait for each other in the kernel,
 //! where this module has no control. So an invalidation that takes longer than [`INVALIDATE_MAX`]

@@ -12,9 +12,10 @@
 //! in other objects, need not be truncated. Then the write may come after the truncate and counts
 //! as a later one, as with any write beside a truncate of several objects.
 //!
-//! **After an eviction by an OST** other clients may have written the bytes of a page that a program
-//! stored before. So the write of such a page fails, and the kernel reports EIO at msync(2). A write
-//! in flight at the eviction is not sent again. A later one fails while the kernel drops its pages.
+//! **After an eviction by an OST** other clients may have written the bytes of a page that a
+//! program stored before. So the write of such a page fails, and the kernel reports EIO at
+//! msync(2). A write in flight at the eviction is not sent again. A later one fails while the
+//! kernel drops its pages.
 //!
 //! **The write of a page waits for nothing that waits for the page.** An invalidation waits for the
 //! page, and it delays the cancel of locks. So the write requests no lock. Clients that know more
@@ -38,8 +39,8 @@ impl Client {
     /// and are discarded.
     ///
     /// # Errors
-    /// As [`Client::write`]. EINVAL: the open file uses one mirror, of which no page is cached. EIO:
-    /// an OST has evicted this client since a program stored into the page.
+    /// As [`Client::write`]. EINVAL: the open file uses one mirror, of which no page is cached.
+    /// EIO: an OST has evicted this client since a program stored into the page.
     pub async fn write_page(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
         if file.mirror() != 0 {
             return Err(Errno::EINVAL);
