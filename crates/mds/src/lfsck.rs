@@ -1,6 +1,6 @@
 //! The check of a running MDT, Lustre's `lfsck`: reads the records of the last commit, compares
-//! them, and asks the OSTs for their objects. On request it repairs orphan objects (module
-//! `adopt`). `sheen fsck` repairs everything else, on a stopped MDT.
+//! them, and asks the OSTs for their objects. On request it repairs what can be repaired under load
+//! (module `repairs`). `sheen fsck` repairs the rest, on a stopped MDT.
 //!
 //! Invariants:
 //! * The check reads a snapshot. Changes meanwhile neither disturb it nor wait for it.
@@ -8,7 +8,9 @@
 //!   snapshot has it. An object of a later file has a later id, or was adopted before; such files
 //!   are durable before the next snapshot.
 //! * Orphans are repaired only if no record of the metadata is damaged: they could be objects of
-//!   the file whose record cannot be read.
+//!   the file whose record cannot be read. The other repairs need that all records can be read.
+//! * Problems are repaired stage by stage ([`Problem::stage`]), and a check follows each stage: it
+//!   may cause or solve problems of later ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,36 +21,48 @@ use sheen_namespace::{Check, Problem, StoreError};
 use sheen_wire::{Errno, Fid};
 use tracing::{info, warn};
 
-use crate::adopt::Orphan;
 use crate::mdt::Mdt;
-use crate::state::lfsck::Outcomes;
+use crate::state::lfsck::{Ended, Outcomes, Repairs, Report};
 use crate::state::osp::Osp;
 
 /// Time that an OST may take to list a part of its objects.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of checks that one request makes, each with the repairs of one stage.
+const ROUNDS_MAX: u32 = 20;
 
 /// The task: runs a check whenever one is requested.
 pub(crate) async fn run(mdt: Arc<Mdt>) {
     loop {
         mdt.lfsck.wake.notified().await;
-        let Some(repair) = mdt.lfsck.begin(mdt.rt.wall()) else { continue };
-        match check(&mdt).await {
-            Ok(Checked { check, knows_all, unchecked }) => {
-                let repaired = match repair {
-                    false => Outcomes::new(),
-                    true => repair_orphans(&mdt, &check, knows_all && !mdt.commits.is_damaged()).await,
-                };
-                let (files, problems) = (check.files_count(), check.problem_count());
-                let done = repaired.values().filter(|outcome| outcome.is_ok()).count();
-                info!("{}: lfsck: {files} files, {problems} problems, {done} repaired", mdt.name);
-                mdt.lfsck.completed(&check, &repaired, unchecked, mdt.rt.wall());
-            }
-            Err(e) => {
-                warn!("{}: lfsck: {e}", mdt.name);
-                mdt.lfsck.failed(e.to_string());
-            }
+        let Some(repairs) = mdt.lfsck.begin(mdt.rt.wall()) else { continue };
+        let mut report = Report::default();
+        let ended = rounds(&mdt, repairs, &mut report).await;
+        mdt.core.lock().ns.end_watch();
+        match &ended {
+            Ended::Failed(why) => warn!("{}: lfsck: {why}", mdt.name),
+            _ => info!("{}: lfsck: {report}", mdt.name),
+        }
+        mdt.lfsck.ended(report, ended, mdt.rt.wall());
+    }
+}
+
+/// Checks, and repeats the check after repairs, until nothing more can be repaired.
+async fn rounds(mdt: &Arc<Mdt>, repairs: Repairs, report: &mut Report) -> Ended {
+    for _ in 0..ROUNDS_MAX {
+        let checked = match check(mdt, repairs).await {
+            Ok(checked) => checked,
+            Err(e) => return Ended::Failed(e.to_string()),
+        };
+        let outcomes = repair(mdt, &checked, repairs).await;
+        report.add(&checked.check, checked.unchecked, &outcomes, repairs);
+        if outcomes.values().any(is_end) {
+            return Ended::Stopped;
+        }
+        if repairs != Repairs::All || !outcomes.values().any(Result::is_ok) {
+            break;
         }
     }
+    Ended::Completed
 }
 
 /// A check with its objects.
@@ -60,17 +74,44 @@ struct Checked {
     unchecked: BTreeSet<u32>,
 }
 
-/// Repairs the orphan objects that a check has found. Returns the outcomes. EUCLEAN: other problems
-/// come first, because the objects may belong to files.
-async fn repair_orphans(mdt: &Mdt, check: &Check, is_sound: bool) -> Outcomes {
-    let orphans = check.problems().iter().filter_map(|problem| match *problem {
-        Problem::OrphanObject { ost, object, bytes } => Some(Orphan { ost, object, bytes }),
-        _ => None,
-    });
-    let orphans: Vec<Orphan> = orphans.collect();
-    let keys = orphans.iter().map(|orphan| (orphan.ost, orphan.object));
-    let outcomes = if is_sound { mdt.adopt(&orphans).await } else { vec![Err(Errno::EUCLEAN); orphans.len()] };
-    keys.zip(outcomes).collect()
+/// Repairs problems of the first stage of which any can be repaired. Returns the outcomes. EUCLEAN:
+/// other problems come first.
+async fn repair(mdt: &Mdt, Checked { check, knows_all, .. }: &Checked, repairs: Repairs) -> Outcomes {
+    let mut outcomes = Outcomes::new();
+    let is_wanted = |n: &usize| match check.problems().get(*n) {
+        Some(Problem::OrphanObject { .. }) => repairs >= Repairs::Orphans,
+        Some(_) => repairs == Repairs::All,
+        None => false,
+    };
+    let is_sound = !mdt.commits.is_damaged();
+    // The objects may belong to files.
+    let (orphans, others) = (is_sound && *knows_all, is_sound && check.permits_online_repairs());
+    for stage in check.online_stages().into_values() {
+        let problems = stage.into_iter().filter(is_wanted).filter_map(|n| Some((n, check.problems().get(n)?)));
+        let is_permitted = |(_, problem): &(usize, &Problem)| match problem {
+            Problem::OrphanObject { .. } => orphans,
+            _ => others,
+        };
+        let (permitted, refused): (Vec<_>, Vec<_>) = problems.partition(is_permitted);
+        outcomes.extend(refused.into_iter().map(|(n, _)| (n, Err(Errno::EUCLEAN))));
+        let (numbers, problems): (Vec<usize>, Vec<&Problem>) = permitted.into_iter().unzip();
+        let done = mdt.repair(&problems).await;
+        for (problem, repair) in
+            problems.iter().zip(&done).filter_map(|(p, done)| done.is_ok().then_some((p, p.repair()?)))
+        {
+            info!("{}: lfsck: {problem}; repaired: {repair}", mdt.name);
+        }
+        outcomes.extend(numbers.into_iter().zip(done));
+        if outcomes.values().any(|outcome| outcome.is_ok() || is_end(outcome)) {
+            break;
+        }
+    }
+    outcomes
+}
+
+/// Whether no further repair is to be tried.
+fn is_end(outcome: &Result<(), Errno>) -> bool {
+    matches!(outcome, Err(Errno::ECANCELED | Errno::ESHUTDOWN))
 }
 
 impl Mdt {
@@ -79,20 +120,27 @@ impl Mdt {
     /// # Errors
     /// The store is damaged, or cannot be read.
     pub async fn check(self: &Arc<Mdt>) -> Result<Check, StoreError> {
-        check(self).await.map(|checked| checked.check)
+        check(self, Repairs::Nothing).await.map(|checked| checked.check)
     }
 }
 
 /// Checks the metadata, and the objects of all OSTs that answer.
-async fn check(mdt: &Arc<Mdt>) -> Result<Checked, StoreError> {
+async fn check(mdt: &Arc<Mdt>, repairs: Repairs) -> Result<Checked, StoreError> {
     // A replay takes objects that seem to be orphans.
     mdt.recovery.ended().await;
+    if repairs == Repairs::All {
+        mdt.core.lock().ns.begin_watch();
+        let why =
+            |errno: Errno| StoreError::Failed(format!("cannot commit what was changed before the check: {errno}"));
+        mdt.sync(None).await.map_err(why)?;
+    }
     let this = mdt.clone();
     let checked = mdt.rt.run_blocking(move || {
         let snapshot = this.store.snapshot(this.lfsck.stop.clone())?;
         Check::of(&snapshot, &mut |done, all| this.lfsck.progress(done, all))
     });
     let mut check = checked.await?;
+    mdt.core.lock().ns.watch_only(check.problems());
     let knows_all = check.knows_all_objects();
     let mut unchecked = check.osts();
     unchecked.retain(|ost| !mdt.osts.is_removed(*ost));

@@ -37,7 +37,6 @@
 //!   nor destroys objects. The MDT refuses a directory that has an identity but has lost its store.
 //! * An idle MDT with connected OSTs uses no CPU: every task waits for an event, none polls.
 
-mod adopt;
 mod changelog;
 mod commit;
 mod config;
@@ -55,13 +54,14 @@ mod limits;
 mod locks;
 mod mdt;
 mod migrate;
+mod mirror_repair;
 mod offline;
 mod osp;
 mod osts;
 mod params;
 mod quota;
 mod recovery;
-mod repair;
+mod repairs;
 mod service;
 mod space;
 mod start;

@@ -32,7 +32,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
         biased;
         () = follow(&mdt, &osp) => {}
         () = quota::run(&mdt, &osp) => {}
-        () = repair::run(&mdt, &osp) => {}
+        () = mirror_repair::run(&mdt, &osp) => {}
     }
 }
 

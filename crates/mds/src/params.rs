@@ -11,6 +11,7 @@ use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
 use crate::mdt::Mdt;
+use crate::state::lfsck::Repairs;
 use crate::state::osp::{MAX_CREATE_COUNT, Osp};
 use crate::{changelog, dom, jobs, quota, space};
 
@@ -179,11 +180,14 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     let weak = Arc::downgrade(mdt);
     put("lfsck_namespace", Param::text(move || get(&weak, |mdt| mdt.lfsck.status(mdt.rt.wall()))));
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-    let run = move |on| start_or_stop(&set, on, false);
+    let run = move |on| start_or_stop(&set, on, Repairs::Nothing);
     put("lfsck_namespace_run", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), run));
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
-    let repair = move |on| start_or_stop(&set, on, true);
+    let repair = move |on| start_or_stop(&set, on, Repairs::Orphans);
     put("lfsck_namespace_orphans", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), repair));
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    let repair = move |on| start_or_stop(&set, on, Repairs::All);
+    put("lfsck_namespace_repair", Param::bool(move || get(&read, |mdt| mdt.lfsck.is_running()), repair));
     let weak = Arc::downgrade(mdt);
     // As the MGS shows them, so that `lctl` can see that a change has arrived.
     let nodemaps = move |mdt: &Mdt| serde_json::to_string(&*mdt.nodemaps.get()).unwrap_or_default();
@@ -288,10 +292,10 @@ fn put_in(mdt: &Weak<Mdt>, f: impl Fn(&Mdt)) -> Result<(), Errno> {
 }
 
 /// Starts a check, with or without repairs, or ends it.
-fn start_or_stop(mdt: &Weak<Mdt>, on: bool, repair: bool) -> Result<(), Errno> {
+fn start_or_stop(mdt: &Weak<Mdt>, on: bool, repairs: Repairs) -> Result<(), Errno> {
     let mdt = mdt.upgrade().ok_or(Errno::ENODEV)?;
     if on {
-        return mdt.lfsck.start(repair);
+        return mdt.lfsck.start(repairs);
     }
     mdt.lfsck.stop();
     Ok(())

@@ -85,6 +85,13 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Returns a batch that sets these records, or removes them, whatever they are. For tests that
+    /// damage a store.
+    #[doc(hidden)]
+    pub fn of_records(records: impl IntoIterator<Item = (Vec<u8>, Option<Vec<u8>>)>) -> Batch {
+        Batch { layer: Arc::new(Layer { raw: records.into_iter().collect(), ..Layer::default() }) }
+    }
+
     /// Longest key in bytes.
     pub const KEY_BYTES_MAX: usize = 64;
 

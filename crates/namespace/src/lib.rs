@@ -62,6 +62,7 @@ mod replies;
 mod store;
 mod table_scan;
 mod tables;
+mod watch;
 
 pub use access::{EXEC, READ, WRITE};
 pub use acl::map_ids as map_acl_ids;
@@ -70,7 +71,7 @@ pub use config::Config;
 pub use decided::Decided;
 pub use error::{OpError, StoreError};
 pub use format::STORE_FORMAT;
-pub use fsck::{Check, DamagedStore, EntryAt, Problem, salvage};
+pub use fsck::{Check, DamagedStore, EntryAt, Place, Problem, salvage};
 pub use handles::ClientId;
 pub use held::HeldOrphan;
 pub use ids::OrphanRange;

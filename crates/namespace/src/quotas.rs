@@ -172,6 +172,17 @@ impl Quotas {
         list(&mut self.changed, id, state);
     }
 
+    /// Sets the number of files of an id, which was wrong.
+    pub(crate) fn correct(&mut self, id: Id, used: u64, now: Time) {
+        let state = self.ids.entry(id).or_default();
+        state.used = used;
+        state.is_used_changed = true;
+        list(&mut self.changed, id, state);
+        // Default limits apply to ids that have files.
+        self.generation += 1;
+        self.watch(id, now);
+    }
+
     /// Begins or ends the grace time of an id's files.
     fn watch(&mut self, id: Id, now: Time) {
         if !self.limits_files {

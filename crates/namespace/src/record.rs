@@ -196,6 +196,12 @@ impl Inode {
         }
     }
 
+    /// Stores these names, each with its directory, as far as there is room.
+    pub(crate) fn set_links(&mut self, names: &[(Fid, Vec<u8>)]) {
+        self.links.clear();
+        names.iter().for_each(|(dir, name)| self.add_link(*dir, Name::new(name)));
+    }
+
     /// Removes a name if it is stored.
     pub(crate) fn remove_link(&mut self, parent: Fid, name: &[u8]) {
         if let Some(i) = self.links.iter().position(|l| l.parent == parent && *l.name == *name) {

@@ -18,6 +18,7 @@ use crate::{
     quotas::Quotas,
     record::{Bucket, Inode, Stored, Xattrs, decode, encode},
     table_scan::for_each_in,
+    watch::Watch,
 };
 
 /// Approximate overhead of a record in the store, in bytes; for the bound on a batch.
@@ -38,6 +39,8 @@ pub(crate) struct Tables<S> {
     /// Files of each user, group and project. Derived where inodes are written, as invalidations
     /// are.
     pub(crate) quotas: Quotas,
+    /// Notes changes during a check that repairs. A repair itself runs without it.
+    pub(crate) watch: Option<Watch>,
     /// Files of the owner log that the service knows, and that were not logged again since.
     pub(crate) known_owners: FxHashSet<Fid>,
     ops: u64,
@@ -57,6 +60,7 @@ impl<S: Store> Tables<S> {
             changed: false,
             invalidations: Invalidations::default(),
             quotas: Quotas::default(),
+            watch: None,
             known_owners: FxHashSet::default(),
             ops: 0,
             committed: transno,
@@ -201,6 +205,9 @@ impl<S: Store> Tables<S> {
         // trimmed only between operations. Only a new inode is not in the cache.
         let old = self.inodes.get(&fid).map(|i| &**i);
         self.invalidations.inode(fid, old, Some(&inode));
+        if let Some(watch) = &mut self.watch {
+            watch.inode(fid, old, Some(&inode), |id| self.quotas.used(id));
+        }
         let changes_owner = self.quotas.inode(old, Some(&inode));
         if changes_owner && inode.kind == FileKind::Regular && inode.layout.is_some() {
             self.log_owner(fid);
@@ -213,6 +220,9 @@ impl<S: Store> Tables<S> {
         self.touch(0);
         let old = self.inodes.get(&fid).map(|i| &**i);
         self.invalidations.inode(fid, old, None);
+        if let Some(watch) = &mut self.watch {
+            watch.inode(fid, old, None, |id| self.quotas.used(id));
+        }
         self.quotas.inode(old, None);
         self.inodes.remove(&fid);
         self.active.inodes.insert(fid, (None, self.next));
@@ -246,6 +256,9 @@ impl<S: Store> Tables<S> {
         self.touch(weight / 2);
         let old = self.entries.get(&(dir, hash)).and_then(Option::as_ref);
         self.invalidations.entries(dir, old, bucket.as_ref());
+        if let Some(watch) = &mut self.watch {
+            watch.bucket(dir, old, bucket.as_ref());
+        }
         self.entries.put((dir, hash), bucket.clone(), weight);
         self.active.entries.insert((dir, hash), bucket);
     }

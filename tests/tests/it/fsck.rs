@@ -168,6 +168,12 @@ fn lfsck_makes_a_file_of_an_orphan_object_on_a_running_file_system() {
     });
     assert!(found.contains("it has 0 bytes; repaired: destroy the object, which is empty\n"), "{found}");
     eventually("the object is destroyed", || !known.exists());
+    fs::write(&known, "again").unwrap();
+    let found = eventually_some("the object is an orphan", || {
+        Some(check("--repair")).filter(|found| found.contains("problems: 1\n"))
+    });
+    assert!(found.contains("it has 5 bytes; repaired: make it a file in /lost+found\n"), "{found}");
+    assert_eq!(up.sh("cat lost+found/OST0000-*").ok(), "again");
     assert_eq!(lctl("lfsck_start -A -t namespace"), "Started LFSCK on all devices: namespace\n");
     let refused = run(sheen(), ["lctl", "lfsck_start", "-o", "-M", "sheen-OST0000"]);
     assert!(refused.code == 22 && refused.err.contains("has no such check"), "{}", refused.err);

@@ -16,6 +16,7 @@ const OPTIONS: Spec = Spec {
         ("type", Value::Required, "t"),
         ("all", Value::No, "A"),
         ("orphan", Value::No, "o"),
+        ("repair", Value::No, "repair"),
     ],
 };
 /// A check: its name for `-t`, and the kind of device that has it.
@@ -30,20 +31,34 @@ const LAYOUT: &str = "layout";
 const ALL: &str = "all";
 const START: &str = "lfsck_start";
 
+/// A choice of repairs: the parameter that starts the check, after `lfsck_namespace_`, and the
+/// option.
+#[derive(Clone, Copy)]
+struct Repairs {
+    param: &'static str,
+    option: &'static str,
+}
+
+const ORPHANS: Repairs = Repairs { param: "orphans", option: "-o" };
+const ALL_REPAIRS: Repairs = Repairs { param: "repair", option: "--repair" };
+
 /// Runs one of the three commands.
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn run(command: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-    let (mut device, mut types, mut orphans, mut wrong) = (None, ALL.to_owned(), false, None);
+    let (mut device, mut types, mut repairs, mut wrong) = (None, ALL.to_owned(), None, None);
     for item in OPTIONS.parse(&args) {
         let text = |value: Option<OsString>| value.unwrap_or_default().to_string_lossy().into_owned();
         match item {
             Item::Option { id: "M", value, .. } => device = Some(text(value)),
             Item::Option { id: "t", value, .. } => types = text(value),
-            Item::Option { id: "o", .. } if command == START => orphans = true,
-            Item::Option { id: "o", .. } => wrong = Some("-o".into()),
+            // All repairs include those of orphans.
+            Item::Option { id: "o", .. } if command == START => repairs = repairs.or(Some(ORPHANS)),
+            Item::Option { id: "repair", .. } if command == START => repairs = Some(ALL_REPAIRS),
+            Item::Option { id: "o", .. } => wrong = Some(ORPHANS.option.into()),
+            Item::Option { id: "repair", .. } => wrong = Some(ALL_REPAIRS.option.into()),
             Item::Option { .. } => device = Some("*".to_owned()),
             Item::Operand(arg) | Item::Unrecognized(arg) => wrong = Some(arg),
         }
@@ -66,10 +81,10 @@ pub fn run(command: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i3
         types.split(',').any(|word| word == ALL || word == check.name || (word == LAYOUT && check.kind == "mdt"))
     };
     let mut checks: Vec<&Check> = CHECKS.iter().filter(is_wanted).collect();
-    if orphans {
+    if let Some(Repairs { option, .. }) = repairs {
         checks.retain(|check| check.kind == "mdt");
         if checks.is_empty() {
-            writeln!(tool.err, "error: {command}: -o: only the check of an MDT finds orphan objects")?;
+            writeln!(tool.err, "error: {command}: {option}: only the check of an MDT repairs")?;
             return Ok(Errno::EINVAL.0);
         }
     }
@@ -93,7 +108,7 @@ pub fn run(command: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i3
         let options = if device == "*" { vec![] } else { vec!["-n".to_owned()] };
         return param::get(&[options, vec![status]].concat(), tool);
     }
-    let run = if orphans { format!("mdt.{name}.lfsck_namespace_orphans") } else { run };
+    let run = repairs.map_or(run, |repairs| format!("mdt.{name}.lfsck_namespace_{}", repairs.param));
     let starts = command == START;
     let code = param::set(&["-n".to_owned(), format!("{run}={}", u8::from(starts))], tool)?;
     if code == 0 {

@@ -127,8 +127,9 @@ usage: --device DEVICE abort_recovery
 ";
 const LFSCK_START: &str = "\
 check an MDT or OST in the background
-usage: lfsck_start {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]] [-o]
-       lfsck_start {-A|--all} [{-t|--type} TYPE[,TYPE...]] [-o]
+usage: lfsck_start {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]]
+                   [-o|--repair]
+       lfsck_start {-A|--all} [{-t|--type} TYPE[,TYPE...]] [-o|--repair]
   namespace  of an MDT: names, inodes, layouts, and the objects of the OSTs
   layout     the same check
   scrub      of an OST: objects against their stored checksums; damaged
@@ -136,8 +137,11 @@ usage: lfsck_start {-M|--device} DEVICE [{-t|--type} TYPE[,TYPE...]] [-o]
   all        default
   -o|--orphan  an object that belongs to no file becomes a file in
                /lost+found; it is destroyed if it is empty (namespace only)
-lctl lfsck_query lists what was found. Without -o no metadata is repaired;
-'sheen fsck' repairs a stopped MDT.
+  --repair     repairs names, link counts, numbers of files and orphan
+               objects as well, while programs run (namespace only)
+lctl lfsck_query lists what was found, what was repaired, and what only
+'sheen fsck --repair' can repair on a stopped MDT. Without -o and --repair
+nothing is repaired.
 ";
 const LFSCK_STOP: &str = "\
 end the check of an MDT or OST

@@ -1,17 +1,27 @@
 //! The state of the check of a running MDT. The check is in [`crate::lfsck`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use sheen_namespace::{Check, Problem};
-use sheen_wire::{Errno, Fid, Result, Time};
+use sheen_wire::{Errno, Result, Time};
 use tokio::sync::Notify;
 
-/// Problems that the status lists.
+/// Problems that the status lists: so many that are left, and so many that were repaired.
 const SHOWN_MAX: usize = 100;
+
+/// The problems that a check repairs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Repairs {
+    Nothing,
+    /// Orphan objects.
+    Orphans,
+    /// All that a running MDT can repair.
+    All,
+}
 
 /// The state.
 #[derive(Default)]
@@ -25,8 +35,8 @@ pub(crate) struct Lfsck {
 
 #[derive(Default)]
 struct State {
-    /// Whether a check is requested, and whether it repairs orphan objects.
-    wanted: Option<bool>,
+    /// Whether a check is requested, and what it repairs.
+    wanted: Option<Repairs>,
     stage: Stage,
     started: Option<Time>,
     ended: Option<Time>,
@@ -34,7 +44,8 @@ struct State {
     progress: (u64, u64),
     /// Why the last check failed.
     failure: String,
-    result: Numbers,
+    /// Result of the last check. `None`: it ended before it knew anything.
+    result: Option<Report>,
 }
 
 /// Stage of the last check, with Lustre's names.
@@ -48,32 +59,88 @@ enum Stage {
     Failed,
 }
 
-/// Result of a check.
-#[derive(Default)]
-struct Numbers {
-    files: u64,
-    objects: u64,
-    problems: u64,
-    /// Problems that were repaired.
-    repaired: usize,
-    lines: Vec<String>,
-    unchecked: BTreeSet<u32>,
+/// How a check ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Completed,
+    /// Somebody has stopped it, or the MDT stops.
+    Stopped,
+    /// With the cause.
+    Failed(String),
 }
 
-/// Outcomes of the repairs of orphan objects, by OST and object.
-pub(crate) type Outcomes = BTreeMap<(u32, Fid), Result<()>>;
+/// Outcomes of repairs, by the position of the problem in [`Check::problems`].
+pub(crate) type Outcomes = BTreeMap<usize, Result<()>>;
+
+/// Result of a check, or of several with repairs between them.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    files: u64,
+    objects: u64,
+    /// The OSTs whose objects could not be listed.
+    unchecked: BTreeSet<u32>,
+    /// Number of problems that are left.
+    left: u64,
+    left_lines: Vec<String>,
+    /// Number of problems that were repaired.
+    repaired: u64,
+    repaired_lines: Vec<String>,
+    /// Whether any check has ended.
+    is_filled: bool,
+}
+
+impl Report {
+    /// Adds a check and the repairs that followed it. `unchecked`: the OSTs whose objects could not
+    /// be listed.
+    pub fn add(&mut self, check: &Check, unchecked: BTreeSet<u32>, outcomes: &Outcomes, repairs: Repairs) {
+        let repaired = outcomes.values().filter(|outcome| outcome.is_ok()).count() as u64;
+        self.files = check.files_count();
+        self.objects = check.objects_count();
+        self.unchecked = unchecked;
+        self.left = check.problem_count().saturating_sub(repaired);
+        self.repaired += repaired;
+        self.left_lines.clear();
+        self.is_filled = true;
+        for (n, problem) in check.problems().iter().enumerate() {
+            let outcome = outcomes.get(&n);
+            let lines = match outcome {
+                Some(Ok(())) => &mut self.repaired_lines,
+                _ => &mut self.left_lines,
+            };
+            if lines.len() < SHOWN_MAX {
+                lines.push(format!("{}: {problem}{}", problem.name(), describe(problem, outcome, repairs)));
+            }
+        }
+    }
+
+    /// Writes the numbers and the problems in Lustre's form.
+    fn write(&self, text: &mut String) -> fmt::Result {
+        let unchecked: Vec<String> = self.unchecked.iter().map(|ost| format!("OST{ost:04x}")).collect();
+        writeln!(text, "checked_files: {}\nchecked_objects: {}", self.files, self.objects)?;
+        writeln!(text, "unchecked_osts: [{}]", unchecked.join(", "))?;
+        writeln!(text, "problems: {}\nrepaired: {}", self.left + self.repaired, self.repaired)?;
+        self.left_lines.iter().chain(&self.repaired_lines).try_for_each(|line| writeln!(text, "- {line}"))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { files, left, repaired, .. } = self;
+        write!(f, "{files} files, {} problems, {repaired} repaired", left + repaired)
+    }
+}
 
 impl Lfsck {
-    /// Requests a check, with or without repairs of orphan objects.
+    /// Requests a check.
     ///
     /// # Errors
     /// EALREADY: a check is under way.
-    pub fn start(&self, repair: bool) -> Result<()> {
+    pub fn start(&self, repairs: Repairs) -> Result<()> {
         let mut state = self.state.lock();
         if state.stage == Stage::Scanning {
             return Err(Errno::EALREADY);
         }
-        state.wanted = Some(repair || state.wanted.unwrap_or_default());
+        state.wanted = state.wanted.max(Some(repairs));
         drop(state);
         self.wake.notify_one();
         Ok(())
@@ -92,8 +159,8 @@ impl Lfsck {
         state.wanted.is_some() || state.stage == Stage::Scanning
     }
 
-    /// Begins a check, if one is requested. Returns whether it repairs orphan objects.
-    pub fn begin(&self, now: Time) -> Option<bool> {
+    /// Begins a check, if one is requested. Returns what it repairs.
+    pub fn begin(&self, now: Time) -> Option<Repairs> {
         let mut state = self.state.lock();
         let wanted = state.wanted;
         if wanted.is_some() {
@@ -109,28 +176,17 @@ impl Lfsck {
         self.state.lock().progress = (done, all);
     }
 
-    /// Ends a check. `unchecked`: the OSTs whose objects could not be listed.
-    pub fn completed(&self, check: &Check, outcomes: &Outcomes, unchecked: BTreeSet<u32>, now: Time) {
-        let line = |problem: &Problem| format!("{}: {problem}{}", problem.name(), outcome(problem, outcomes));
-        let lines = check.problems().iter().take(SHOWN_MAX).map(line);
-        let result = Numbers {
-            files: check.files_count(),
-            objects: check.objects_count(),
-            problems: check.problem_count(),
-            repaired: outcomes.values().filter(|outcome| outcome.is_ok()).count(),
-            lines: lines.collect(),
-            unchecked,
-        };
+    /// Records the end of a check. A failure because of [`Lfsck::stop`] is a stop.
+    pub fn ended(&self, report: Report, ended: Ended, now: Time) {
         let mut state = self.state.lock();
-        (state.stage, state.ended, state.result) = (Stage::Completed, Some(now), result);
-    }
-
-    /// Ends a check that was stopped, or failed.
-    pub fn failed(&self, why: String) {
-        let mut state = self.state.lock();
-        let stopped = self.stop.swap(false, Relaxed);
-        state.stage = if stopped { Stage::Stopped } else { Stage::Failed };
-        state.failure = if stopped { String::new() } else { why };
+        let is_asked_to_stop = self.stop.swap(false, Relaxed);
+        state.result = Some(report).filter(|report| report.is_filled);
+        match ended {
+            Ended::Completed => (state.stage, state.ended) = (Stage::Completed, Some(now)),
+            Ended::Stopped => state.stage = Stage::Stopped,
+            Ended::Failed(_) if is_asked_to_stop => state.stage = Stage::Stopped,
+            Ended::Failed(why) => (state.stage, state.failure) = (Stage::Failed, why),
+        }
     }
 
     /// Returns the status as text in Lustre's form.
@@ -151,7 +207,6 @@ impl Lfsck {
             since(state.started),
             since(state.ended)
         );
-        let result = &state.result;
         // Writing to a string does not fail.
         let _ = match state.stage {
             Stage::Scanning => {
@@ -159,32 +214,28 @@ impl Lfsck {
                 writeln!(text, "checked_records: {done}\nestimated_records: {all}")
             }
             Stage::Failed => writeln!(text, "failure: {}", state.failure),
-            Stage::Completed => {
-                let unchecked: Vec<String> = result.unchecked.iter().map(|ost| format!("OST{ost:04x}")).collect();
-                writeln!(
-                    text,
-                    "checked_files: {}\nchecked_objects: {}\nunchecked_osts: [{}]\nproblems: {}\nrepaired: {}",
-                    result.files,
-                    result.objects,
-                    unchecked.join(", "),
-                    result.problems,
-                    result.repaired
-                )
-            }
-            Stage::Init | Stage::Stopped => Ok(()),
+            Stage::Init | Stage::Completed | Stage::Stopped => Ok(()),
         };
-        result.lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+        let _ = state.result.as_ref().map_or(Ok(()), |result| result.write(&mut text));
         text
     }
 }
 
-/// Returns the outcome of a problem's repair, as the end of its line.
-fn outcome(problem: &Problem, outcomes: &Outcomes) -> String {
-    let Problem::OrphanObject { ost, object, .. } = problem else { return String::new() };
-    match (outcomes.get(&(*ost, *object)), problem.repair()) {
-        (Some(Ok(())), Some(repair)) => format!("; repaired: {repair}"),
-        (Some(Err(Errno::EUCLEAN)), _) => "; not repaired: the metadata has other problems; run sheen fsck".to_owned(),
-        (Some(Err(errno)), _) => format!("; not repaired: {errno}"),
-        _ => String::new(),
-    }
+/// Returns the outcome of a problem's repair, as the end of its line. Without a request for repairs
+/// there is none.
+fn describe(problem: &Problem, outcome: Option<&Result<()>>, repairs: Repairs) -> String {
+    let why = match (outcome, problem.repair()) {
+        (Some(Ok(())), repair) => return format!("; repaired: {}", repair.unwrap_or_default()),
+        (Some(Err(Errno::EUCLEAN)), _) => "the metadata has other problems; run sheen fsck".to_owned(),
+        (Some(Err(Errno::ESTALE)), _) => "it changed during the check; start another one".to_owned(),
+        (Some(Err(Errno::E2BIG | Errno::ENOTEMPTY)), _) => {
+            "the directory has too many entries; stop the MDT and run sheen fsck --repair".to_owned()
+        }
+        (Some(Err(errno)), _) => errno.to_string(),
+        (None, _) if repairs != Repairs::All => return String::new(),
+        (None, None) => "there is no repair".to_owned(),
+        (None, Some(_)) if problem.is_repaired_online() => "other repairs came first; start another check".to_owned(),
+        (None, Some(_)) => "stop the MDT and run sheen fsck --repair".to_owned(),
+    };
+    format!("; not repaired: {why}")
 }

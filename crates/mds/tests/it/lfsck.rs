@@ -33,7 +33,7 @@ fn begin(host: &Host, repair: bool) {
 }
 
 /// Waits for the end of a check. Returns its result.
-async fn ended(host: &Host) -> String {
+pub async fn ended(host: &Host) -> String {
     let status = || host.param("mdt.*.lfsck_namespace");
     until(&host.rt, || !status().contains("status: scanning\n")).await;
     status()
@@ -249,6 +249,9 @@ fn stop_of_a_repair_ends_it_after_the_step_in_progress() {
         host.params.set("mdt.*.lfsck_namespace_run", "0").unwrap();
         client.cancel(&[lock]).await;
         let found = ended(&host).await;
+        assert!(found.contains("status: stopped\n"), "{found}");
+        assert!(found.contains(&format!("problems: {}\nrepaired: {STEP}\n", STEP + MORE)), "{found}");
+        assert_eq!(found.matches(&format!("; not repaired: {}\n", Errno::ECANCELED)).count(), MORE, "{found}");
         assert_eq!(adopted(&host).await.len(), 1 + STEP, "{found}");
         assert_eq!(*ost.objects.lock(), orphans);
         let found = check(&host, true).await;

@@ -20,4 +20,5 @@ mod pools;
 mod quota;
 mod real;
 mod relayout;
+mod repairs;
 mod restart;

@@ -1,6 +1,6 @@
 //! A check of a whole store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_layout::MDT_OST;
@@ -82,6 +82,22 @@ impl Check {
         let repairable = || self.found.problems.iter().filter(|problem| problem.repair().is_some());
         let first = repairable().map(Problem::stage).min();
         repairable().filter(|problem| Some(problem.stage()) == first).collect()
+    }
+
+    /// Returns the positions in [`Check::problems`] of those that a running MDT can repair, by
+    /// [`Problem::stage`].
+    pub fn online_stages(&self) -> BTreeMap<u8, Vec<usize>> {
+        let mut stages: BTreeMap<u8, Vec<usize>> = BTreeMap::new();
+        for (n, problem) in self.found.problems.iter().enumerate().filter(|(_, p)| p.is_repaired_online()) {
+            stages.entry(problem.stage()).or_default().push(n);
+        }
+        stages
+    }
+
+    /// Whether a running MDT may repair anything: all problems are known, and none makes other
+    /// findings doubtful. (For objects see [`Check::knows_all_objects`].)
+    pub fn permits_online_repairs(&self) -> bool {
+        self.found.more == 0 && !self.found.problems.iter().any(Problem::bars_online_repairs)
     }
 
     /// Returns the number of all problems.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Store, StoreError, key,
-    record::{Bucket, Inode, Link, decode},
+    record::{Bucket, Inode, LINK_ENTRY_BYTES, LINKS_BYTES_MAX, Link, decode},
     table_scan::for_each_in,
     tables::read,
 };
@@ -46,7 +46,7 @@ pub(super) fn compare(store: &impl Store, found: &mut Found, files: &FxHashSet<F
             // A file with many names has only some of them stored with it.
             let is_name = |link: &Link| names.iter().any(|at| at.dir == link.parent && *at.name == *link.name);
             if inode.links.is_empty() || !inode.links.iter().all(is_name) {
-                found.report(Problem::WrongLinks(fid));
+                found.report(wrong_links(fid, names));
             }
         }
     }
@@ -61,11 +61,22 @@ fn directory(found: &mut Found, fid: Fid, inode: &Inode, names: Vec<EntryAt>) {
     if let Some(first) = &first
         && (inode.links.len() != 1 || !is_stored(first))
     {
-        found.report(Problem::WrongLinks(fid));
+        found.report(wrong_links(fid, vec![first.clone()]));
     }
     for at in names.into_iter().filter(|at| Some(at) != first.as_ref()) {
         found.report(Problem::SecondName(at));
     }
+}
+
+/// Reports the names that should be stored with a file, as far as there is room for them.
+fn wrong_links(fid: Fid, names: Vec<EntryAt>) -> Problem {
+    let mut bytes = 0;
+    let fits = |at: &EntryAt| {
+        bytes += at.name.len() + LINK_ENTRY_BYTES;
+        bytes <= LINKS_BYTES_MAX
+    };
+    let names = names.into_iter().take_while(fits).map(|at| (at.dir, at.name)).collect();
+    Problem::WrongLinks { fid, names }
 }
 
 fn bad_entry(problem: &Problem) -> Option<(Fid, u64, usize)> {

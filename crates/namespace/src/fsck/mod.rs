@@ -1,8 +1,11 @@
-//! The check of a store that no MDT serves, and its repair (`sheen fsck`).
+//! The check of a store, its repair while no MDT serves it (`sheen fsck`), and the repairs that a
+//! running MDT can make.
 //!
 //! ```text
 //!   Check::of reads all records ─▶ problems ─▶ Check::repair ─▶ a batch ─▶ Check::of …
 //! ```
+//!
+//! A running MDT checks a snapshot, and repairs by operations of the namespace (module `online`).
 //!
 //! A check reads the state of the last commit. It never fails because of a wrong record: that
 //! record is a problem. It does fail if the store itself cannot be read.
@@ -17,11 +20,13 @@
 mod check;
 mod found;
 mod links;
+mod online;
 mod problem;
 mod repair;
 mod salvage;
 mod scan;
 
 pub use check::Check;
+pub use online::Place;
 pub use problem::{EntryAt, Problem};
 pub use salvage::{DamagedStore, salvage};

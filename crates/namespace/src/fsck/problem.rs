@@ -45,8 +45,14 @@ pub enum Problem {
     NoName(Fid, FileKind),
     /// A directory is below itself.
     Loop(EntryAt),
-    /// The names stored with a file are not its names.
-    WrongLinks(Fid),
+    /// The names stored with a file are not its names. Those of a directory lead to its parent
+    /// (`..`).
+    WrongLinks {
+        /// The file.
+        fid: Fid,
+        /// Directory and name of each that should be stored: as many as there is room for.
+        names: Vec<(Fid, Vec<u8>)>,
+    },
     /// A file's number of links is not the number of its names (of subdirectories, plus 2).
     LinkCount {
         /// The file.
@@ -150,7 +156,7 @@ impl Problem {
             Problem::SecondName(_) => "second_name_of_directory",
             Problem::NoName(..) => "file_without_name",
             Problem::Loop(_) => "directory_loop",
-            Problem::WrongLinks(_) => "wrong_links",
+            Problem::WrongLinks { .. } => "wrong_links",
             Problem::LinkCount { .. } => "link_count",
             Problem::EntryCount { .. } => "entry_count",
             Problem::XattrBytes { .. } => "xattr_size",
@@ -178,7 +184,7 @@ impl Problem {
             | Problem::Loop(at) => Some(at.fid),
             Problem::NoDirectory(fid)
             | Problem::NoName(fid, _)
-            | Problem::WrongLinks(fid)
+            | Problem::WrongLinks { fid, .. }
             | Problem::LinkCount { fid, .. }
             | Problem::EntryCount { fid, .. }
             | Problem::XattrBytes { fid, .. }
@@ -206,7 +212,7 @@ impl Problem {
             Problem::WrongType(..) => "set the entry's type",
             Problem::NoName(..) => "link it in /lost+found",
             Problem::Loop(_) => "move it to /lost+found",
-            Problem::WrongLinks(_) => "store its names",
+            Problem::WrongLinks { .. } => "store its names",
             Problem::LinkCount { .. } | Problem::EntryCount { .. } => "set the number",
             Problem::FileCount { .. } | Problem::QuotaUsage { .. } => "set the number",
             Problem::XattrBytes { .. } => "set the size",
@@ -218,6 +224,65 @@ impl Problem {
             Problem::OrphanObject { .. } => "make it a file in /lost+found",
             Problem::BadLayout(..) | Problem::LayoutOfOther(..) | Problem::SharedObject { .. } => return None,
         })
+    }
+
+    /// Returns the directories and files concerned.
+    pub fn files(&self) -> impl Iterator<Item = Fid> {
+        let dir = match self {
+            Problem::Dangling(at)
+            | Problem::BadEntry(at, _)
+            | Problem::WrongType(at, _)
+            | Problem::SecondName(at)
+            | Problem::Loop(at) => Some(at.dir),
+            _ => None,
+        };
+        dir.into_iter().chain(self.fid())
+    }
+
+    /// Whether a running MDT can repair it, see [`crate::Namespace::repair`]. The others need a
+    /// stopped MDT:
+    ///
+    /// * The MDT may have a record in memory that cannot be read.
+    /// * It may have used ids that count as unused, and destroyed objects, since the snapshot.
+    /// * A second bad entry of one hash has another position once the first one is removed.
+    /// * Each directory of a loop may have been moved since the snapshot.
+    pub fn is_repaired_online(&self) -> bool {
+        match self {
+            Problem::NoDirectory(_)
+            | Problem::Dangling(_)
+            | Problem::WrongType(..)
+            | Problem::SecondName(_)
+            | Problem::NoName(..)
+            | Problem::WrongLinks { .. }
+            | Problem::LinkCount { .. }
+            | Problem::EntryCount { .. }
+            | Problem::XattrBytes { .. }
+            | Problem::XattrsOfNoFile(_)
+            | Problem::WrongOrphan(_)
+            | Problem::FileCount { .. }
+            | Problem::QuotaUsage { .. }
+            | Problem::OrphanObject { .. } => true,
+            Problem::Unreadable { .. }
+            | Problem::BadEntry(..)
+            | Problem::Loop(_)
+            | Problem::BadLayout(..)
+            | Problem::LayoutOfOther(..)
+            | Problem::SharedObject { .. }
+            | Problem::DoomedObject { .. }
+            | Problem::ReusableObject { .. }
+            | Problem::ReusableFid(_) => false,
+        }
+    }
+
+    /// Whether the repair adds a name to `/lost+found`.
+    pub fn needs_lost_found(&self) -> bool {
+        matches!(self, Problem::NoName(..) | Problem::OrphanObject { bytes: 1.., .. })
+    }
+
+    /// Whether no other problem may be repaired on a running MDT: records are unknown, or new files
+    /// could get ids in use.
+    pub(super) fn bars_online_repairs(&self) -> bool {
+        self.stage() <= 1 && !self.is_repaired_online()
     }
 
     /// Whether objects of files may be unknown because of this problem, or count as unused.
@@ -271,7 +336,7 @@ impl fmt::Display for Problem {
             Problem::SecondName(at) => write!(f, "{}: directory {} has another name as well", entry(at), at.fid),
             Problem::NoName(fid, kind) => write!(f, "file {fid} of type {kind:?} has no name"),
             Problem::Loop(at) => write!(f, "{}: directory {} is below itself", entry(at), at.fid),
-            Problem::WrongLinks(fid) => write!(f, "file {fid}: the names stored with it are not its names"),
+            Problem::WrongLinks { fid, .. } => write!(f, "file {fid}: the names stored with it are not its names"),
             Problem::LinkCount { fid, stored, counted } => {
                 write!(f, "file {fid}: the number of links is {stored}, and should be {counted}")
             }

@@ -5,7 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use rustc_hash::FxHashSet;
 use sheen_layout::{Layout, LayoutError};
 use sheen_wire::{
     Fid, FileKind, Time,
@@ -16,7 +15,6 @@ use sheen_wire::{
 
 use super::{
     found::{Found, ObjectAt, Usage},
-    links::names_of,
     problem::{EntryAt, Problem},
     scan::unlinked_layout,
 };
@@ -52,7 +50,6 @@ pub(super) fn batch(store: &impl Store, found: &Found, problems: &[&Problem], no
     let usage = found.usage.clone();
     let mut changes = Changes { store, found, now, layer, counters, usage, oid: 0, lost_found: None };
     changes.entries(problems)?;
-    changes.links(problems)?;
     changes.ids(problems)?;
     for problem in problems {
         changes.repair(problem)?;
@@ -73,19 +70,19 @@ impl<S: Store> Changes<'_, S> {
             Problem::NoName(fid, kind) => self.keep(*fid, *kind)?,
             Problem::OrphanObject { ost, object, bytes: 0 } => self.destroy((*ost, *object))?,
             Problem::OrphanObject { ost, object, .. } => self.adopt((*ost, *object))?,
+            Problem::WrongLinks { fid, names } => self.edit(*fid, |inode| inode.set_links(names))?,
             Problem::LinkCount { fid, counted, .. } => self.edit(*fid, |inode| inode.nlink = *counted)?,
             Problem::EntryCount { fid, counted, .. } => self.edit(*fid, |inode| inode.entries = *counted)?,
             Problem::XattrBytes { fid, counted, .. } => self.edit(*fid, |inode| inode.xattr_bytes = *counted)?,
             Problem::FileCount { counted, .. } => self.counters.files = *counted,
             Problem::QuotaUsage { id, counted, .. } => self.put_usage(*id, *counted)?,
             Problem::ReusableFid(fid) => self.counters.seq_reserved = self.counters.seq_reserved.max(fid.seq),
-            // See `entries`, `links` and `ids`.
+            // See `entries` and `ids`.
             Problem::Dangling(_)
             | Problem::BadEntry(..)
             | Problem::SecondName(_)
             | Problem::Loop(_)
             | Problem::WrongType(..)
-            | Problem::WrongLinks(_)
             | Problem::DoomedObject { .. }
             | Problem::ReusableObject { .. } => {}
             Problem::BadLayout(..) | Problem::LayoutOfOther(..) | Problem::SharedObject { .. } => {}
@@ -116,22 +113,6 @@ impl<S: Store> Changes<'_, S> {
                 Some(kind) => kind.map(|kind| Dentry { kind, ..entry }),
             });
             self.put_bucket(dir, hash, remaining.collect());
-        }
-        Ok(())
-    }
-
-    /// Stores the names of files with them.
-    fn links(&mut self, problems: &[&Problem]) -> Result<(), StoreError> {
-        let wrong = problems.iter().filter_map(|problem| match problem {
-            Problem::WrongLinks(fid) => Some(*fid),
-            _ => None,
-        });
-        let wrong: FxHashSet<Fid> = wrong.collect();
-        for (fid, names) in names_of(self.store, &wrong)? {
-            self.edit(fid, |inode| {
-                inode.links.clear();
-                names.iter().for_each(|at| inode.add_link(at.dir, Name::new(&at.name)));
-            })?;
         }
         Ok(())
     }

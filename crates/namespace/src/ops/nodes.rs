@@ -135,6 +135,11 @@ impl<S: Store> Namespace<S> {
             self.tables.put_xattrs(fid, None);
         }
         self.tables.remove_inode(fid);
+        if self.counters.files == 0
+            && let Some(watch) = &mut self.tables.watch
+        {
+            watch.files_below_zero();
+        }
         self.counters.files = self.counters.files.saturating_sub(1);
         Ok(())
     }

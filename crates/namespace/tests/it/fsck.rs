@@ -15,32 +15,32 @@ use sheen_wire::{
     seq::{MdtIndex, ost_seq},
 };
 
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn content(store: &MemStore) -> Content {
+pub fn content(store: &MemStore) -> Content {
     store.range(&[0], &[u8::MAX], usize::MAX).unwrap().into_iter().collect()
 }
 
-fn store(content: &Content) -> Arc<MemStore> {
+pub fn store(content: &Content) -> Arc<MemStore> {
     let store = MemStore::new();
     content.iter().for_each(|(key, value)| store.put(key.clone(), value.clone()));
     Arc::new(store)
 }
 
-fn key(table: u8, fid: Fid) -> Vec<u8> {
+pub fn key(table: u8, fid: Fid) -> Vec<u8> {
     [&[table][..], &fid.to_key()].concat()
 }
 
-fn check(store: &MemStore) -> Check {
+pub fn check(store: &MemStore) -> Check {
     Check::of(store, &mut |_, _| {}).unwrap()
 }
 
-fn names(check: &Check) -> Vec<&'static str> {
+pub fn names(check: &Check) -> Vec<&'static str> {
     check.problems().iter().map(Problem::name).collect()
 }
 
 /// Repairs until nothing is left that can be repaired. Returns the last check.
-fn repair(store: &MemStore) -> Check {
+pub fn repair(store: &MemStore) -> Check {
     for _ in 0..20 {
         let check = check(store);
         match check.repair(store, Time { sec: 5000, nsec: 0 }).unwrap() {
@@ -55,7 +55,7 @@ fn repair(store: &MemStore) -> Check {
 }
 
 /// Serves a repaired store, and asserts that its tree is consistent.
-fn served(store: Arc<MemStore>) -> Fs {
+pub fn served(store: Arc<MemStore>) -> Fs {
     let mut fs = Fs::on(store, Config::default());
     fs.ns.finish_recovery().unwrap();
     fs.commit();
@@ -64,7 +64,7 @@ fn served(store: Arc<MemStore>) -> Fs {
 }
 
 /// A tree with a directory "d", a file "d/f" with a second name "g", and the state before "g".
-fn tree() -> (Fs, Fid, Fid, Content) {
+pub fn tree() -> (Fs, Fid, Fid, Content) {
     let mut fs = Fs::new();
     let d = fs.mkdir(&Cred::ROOT, ROOT, "d", 0o755).unwrap();
     let f = fs.touch(&Cred::ROOT, d, "f", 0o644).unwrap();
@@ -309,7 +309,7 @@ fn adopted_object_becomes_a_file_and_discarded_one_is_destroyed() {
 }
 
 /// Some random changes of a small tree.
-fn change(fs: &mut Fs, dirs: &mut Vec<Fid>, (op, a, b, n): (u8, usize, usize, u8)) {
+pub fn change(fs: &mut Fs, dirs: &mut Vec<Fid>, (op, a, b, n): (u8, usize, usize, u8)) {
     let (d, e) = (dirs[a % dirs.len()], dirs[b % dirs.len()]);
     let (name, other) = (format!("n{}", n % 5), format!("n{}", n / 5 % 5));
     let cred = &Cred::ROOT;

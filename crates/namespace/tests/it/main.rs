@@ -14,6 +14,7 @@ mod generations;
 mod invalidations;
 mod mirrors;
 mod model;
+mod online_repairs;
 mod ops;
 mod orphans;
 mod owner_log;

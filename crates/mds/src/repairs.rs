@@ -1,17 +1,19 @@
-//! Repair of orphan objects on a running MDT: those with data become files in `/lost+found`, empty
-//! ones are destroyed.
+//! Repairs on a running MDT, of what its check has found ([`crate::lfsck`]). Each one is an
+//! operation of the namespace ([`sheen_namespace::Namespace::repair`]), under the locks that other
+//! changes take.
 //!
 //! Invariants:
-//! * No client sees a file made of an object before the file is durable. Otherwise the client could
-//!   name it in a change, and replay that to an MDT that does not have the file.
+//! * No client sees a repair before it is durable. Otherwise the client could name the repaired
+//!   file in a change, and replay that to an MDT that has lost the repair.
 //! * All repairs are durable when they have ended. The next check reads a snapshot of the last
-//!   commit, and would find the same orphans again.
+//!   commit, and would find the same problems again.
 //! * While the store fails, only `/lost+found` cannot be used. So that directory is made by itself.
 
+use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::atomic::Ordering::Relaxed;
 
-use sheen_namespace::{Done, Env, OpError};
+use sheen_namespace::{Done, OpError, Place, Problem};
 use sheen_wire::{Errno, Fid, Result, fid::ROOT};
 
 use crate::env::MdtEnv;
@@ -20,16 +22,8 @@ use crate::mdt::Mdt;
 use crate::state::commits::Goal;
 use crate::state::core::Core;
 
-/// Objects repaired in one step: with the core lock held, and in one commit.
+/// Problems repaired in one step: with the core lock held, and in one commit.
 const AT_ONCE: usize = 64;
-
-/// An object that belongs to no file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Orphan {
-    pub ost: u32,
-    pub object: Fid,
-    pub bytes: u64,
-}
 
 /// The repairs of one step.
 struct Step {
@@ -38,17 +32,32 @@ struct Step {
     change: LockedChange,
 }
 
+/// The directory `/lost+found`, and a sequence of FIDs for new files.
+#[derive(Clone, Copy)]
+struct LostFound {
+    dir: Fid,
+    sequence: u64,
+}
+
+impl LostFound {
+    /// Returns the place for what the n-th repair of a step finds. The first FID is that of the
+    /// directory.
+    fn place(self, n: usize) -> Place {
+        Place { dir: self.dir, fid: Fid::new(self.sequence, n as u32 + 2) }
+    }
+}
+
 impl Mdt {
-    /// Repairs orphan objects. Returns the outcome of each. ENOSPC: the MDT is full, or has no FIDs
-    /// left. EROFS, EIO: the store cannot be written. ECANCELED: the check is to end. ESHUTDOWN:
-    /// the MDT stops.
-    pub(crate) async fn adopt(&self, orphans: &[Orphan]) -> Vec<Result<()>> {
-        let mut outcomes = Vec::with_capacity(orphans.len());
-        for some in orphans.chunks(AT_ONCE) {
-            match self.adopt_some(some).await {
+    /// Repairs problems of one stage. Returns the outcome of each. ENOSPC: the MDT is full, or has
+    /// no FIDs left. EROFS, EIO: the store cannot be written. ECANCELED: the check is to end.
+    /// ESHUTDOWN: the MDT stops. Others as [`sheen_namespace::Namespace::repair`].
+    pub(crate) async fn repair(&self, problems: &[&Problem]) -> Vec<Result<()>> {
+        let mut outcomes = Vec::with_capacity(problems.len());
+        for some in problems.chunks(AT_ONCE) {
+            match self.repair_some(some).await {
                 Ok(these) => outcomes.extend(these),
                 Err(errno) => {
-                    outcomes.resize(orphans.len(), Err(errno));
+                    outcomes.resize(problems.len(), Err(errno));
                     break;
                 }
             }
@@ -56,27 +65,25 @@ impl Mdt {
         outcomes
     }
 
-    async fn adopt_some(&self, orphans: &[Orphan]) -> Result<Vec<Result<()>>> {
-        let sequence = self.own_sequence().await?;
-        let mut fids = (1..).map(|oid| Fid::new(sequence, oid));
-        let mut next = || fids.next().unwrap_or(Fid::ZERO);
-        let dir = self.lost_found(next()).await?;
-        let fids: Vec<Fid> = orphans.iter().map(|_| next()).collect();
-        let adopt = |core: &mut Core| Ok(self.adopt_now(core, orphans, dir, &fids));
-        let Step { outcomes, transno, change } = self.when_settled(dir, adopt).await?;
+    async fn repair_some(&self, problems: &[&Problem]) -> Result<Vec<Result<()>>> {
+        let lost_found = match problems.iter().any(|problem| problem.needs_lost_found()) {
+            true => Some(self.lost_found().await?),
+            false => None,
+        };
+        let files = problems.iter().flat_map(|problem| problem.files());
+        let files: BTreeSet<Fid> = files.chain(lost_found.map(|at| at.dir)).collect();
+        let repair = |core: &mut Core| Ok(self.repair_now(core, problems, lost_found));
+        let Step { outcomes, transno, change } = self.when_settled(&files, repair).await?;
         change.revoke_when(self.durable(transno), ready(())).await?;
         Ok(outcomes)
     }
 
-    fn adopt_now(&self, core: &mut Core, orphans: &[Orphan], dir: Fid, fids: &[Fid]) -> Step {
+    fn repair_now(&self, core: &mut Core, problems: &[&Problem], lost_found: Option<LostFound>) -> Step {
         let Core { ns, placer, .. } = core;
         let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), client: None, wait: false };
         let (mut outcomes, mut transno, mut invalidations) = (Vec::new(), 0, Vec::new());
-        for (&Orphan { ost, object, bytes }, fid) in orphans.iter().zip(fids) {
-            let done = match bytes {
-                0 => ns.discard(ost, object, env.now()),
-                _ => ns.adopt(ost, object, dir, *fid, &mut env),
-            };
+        for (n, problem) in problems.iter().enumerate() {
+            let done = ns.repair(problem, lost_found.map(|at| at.place(n)), &mut env);
             outcomes.push(done.map(|done| {
                 transno = transno.max(done.transno);
                 invalidations.extend(done.invalidations);
@@ -86,7 +93,9 @@ impl Mdt {
     }
 
     /// Returns the directory `/lost+found`, which exists and is durable.
-    async fn lost_found(&self, new: Fid) -> Result<Fid> {
+    async fn lost_found(&self) -> Result<LostFound> {
+        let sequence = self.own_sequence().await?;
+        let new = Fid::new(sequence, 1);
         let make = |core: &mut Core| {
             if let Some(known) = core.ns.lost_found()? {
                 return Ok((known, None));
@@ -96,20 +105,20 @@ impl Mdt {
             let Done { transno, invalidations, .. } = ns.make_lost_found(new, &mut env)?;
             Ok((new, Some((transno, self.lasting_change(None, &invalidations)))))
         };
-        let (dir, made) = self.when_settled(ROOT, make).await?;
+        let (dir, made) = self.when_settled(&BTreeSet::from([ROOT]), make).await?;
         if let Some((transno, change)) = made {
             change.revoke().await;
             self.commits.reach(Goal::Transno(transno)).await?;
         }
-        Ok(dir)
+        Ok(LostFound { dir, sequence })
     }
 
-    /// Runs `work` with the core lock held, when no request is changing the inode.
-    async fn when_settled<T>(&self, fid: Fid, mut work: impl FnMut(&mut Core) -> Result<T>) -> Result<T> {
+    /// Runs `work` with the core lock held, when no request is changing any of these inodes.
+    async fn when_settled<T>(&self, files: &BTreeSet<Fid>, mut work: impl FnMut(&mut Core) -> Result<T>) -> Result<T> {
         loop {
             self.commits.admit().await?;
             self.check_space()?;
-            {
+            let changing = {
                 let mut core = self.core.lock();
                 if self.stopped.load(Relaxed) {
                     return Err(Errno::ESHUTDOWN);
@@ -117,16 +126,17 @@ impl Mdt {
                 if self.lfsck.stop.load(Relaxed) {
                     return Err(Errno::ECANCELED);
                 }
-                if !self.locks.is_changing(fid) {
+                let Some(changing) = files.iter().copied().find(|fid| self.locks.is_changing(*fid)) else {
                     let done = work(&mut core);
                     if let Some(fault) = core.ns.take_fault() {
                         self.store_failed("lfsck", &fault);
                     }
                     self.wake_committer(&core);
                     return done;
-                }
-            }
-            self.locks.settled(fid).await;
+                };
+                changing
+            };
+            self.locks.settled(changing).await;
         }
     }
 
