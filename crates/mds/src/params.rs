@@ -1,5 +1,6 @@
 //! Parameters and devices of an MDT, with Lustre's names: `mdt.*`, `lod.*`, `osp.*`, `mdd.*`
-//! (module `changelog`), `qmt.*` (module `quota`), and `lov.*-mdtlov.pools.*` for its pools.
+//! (module `changelog`), and `qmt.*` (module `quota`). `lov.*-mdtlov.*` has its pools, and Lustre's
+//! older names of the default layout and of the number of OSTs.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -201,6 +202,27 @@ fn register_mdt(mdt: &Arc<Mdt>) {
 fn register_lod(mdt: &Arc<Mdt>) {
     let name = lod_name(mdt);
     let put = |field: &str, param| mdt.params.register(&format!("lod.{name}.{field}"), param);
+    for kind in ["lod", "lov"] {
+        register_default_layout(mdt, |field, param| mdt.params.register(&format!("{kind}.{name}.{field}"), param));
+    }
+    put("qos_threshold_rr", percent(mdt, |mdt| &mdt.tunables.qos_threshold_percent));
+    put("qos_prio_free", percent(mdt, |mdt| &mdt.tunables.qos_prio_free_percent));
+    dom::register(mdt, put);
+    let weak = Arc::downgrade(mdt);
+    put(
+        "target_obd",
+        Param::text(move || {
+            let line = |osp: Arc<Osp>| {
+                let state = if osp.active() { "ACTIVE" } else { "INACTIVE" };
+                format!("{}: {}_UUID {state}\n", osp.index, osp.target)
+            };
+            weak.upgrade().map(|mdt| mdt.osts.all().into_iter().map(line).collect()).unwrap_or_default()
+        }),
+    );
+}
+
+/// Registers the parameters of the default layout, and the number of OSTs.
+fn register_default_layout(mdt: &Arc<Mdt>, put: impl Fn(&str, Param)) {
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
     put(
         "stripecount",
@@ -233,22 +255,10 @@ fn register_lod(mdt: &Arc<Mdt>) {
             move |v| put_in(&set, |mdt| mdt.tunables.stripe_offset.store(v, Relaxed)),
         ),
     );
-    put("qos_threshold_rr", percent(mdt, |mdt| &mdt.tunables.qos_threshold_percent));
-    put("qos_prio_free", percent(mdt, |mdt| &mdt.tunables.qos_prio_free_percent));
-    dom::register(mdt, put);
+    // 1 is Lustre's number of the pattern raid0.
+    put("stripetype", Param::u64_ro(|| 1));
     put("numobd", number(mdt, |mdt| mdt.osts.all().len() as u64));
     put("activeobd", number(mdt, |mdt| mdt.osts.all().iter().filter(|o| o.active()).count() as u64));
-    let weak = Arc::downgrade(mdt);
-    put(
-        "target_obd",
-        Param::text(move || {
-            let line = |osp: Arc<Osp>| {
-                let state = if osp.active() { "ACTIVE" } else { "INACTIVE" };
-                format!("{}: {}_UUID {state}\n", osp.index, osp.target)
-            };
-            weak.upgrade().map(|mdt| mdt.osts.all().into_iter().map(line).collect()).unwrap_or_default()
-        }),
-    );
 }
 
 /// Registers the parameters of space and inodes, in the units of their names.

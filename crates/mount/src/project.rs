@@ -9,7 +9,9 @@ use sheen_client::Caller;
 use sheen_fuse::Ioctl;
 use sheen_wire::{
     Errno, Fid, Project, Result,
-    project::{FsXattr, GET_FLAGS, GET_FSXATTR, INHERIT_FLAG, INHERIT_XFLAG, SET_FLAGS, SET_FSXATTR, XATTR},
+    project::{
+        EXTENT_FLAG, FsXattr, GET_FLAGS, GET_FSXATTR, INHERIT_FLAG, INHERIT_XFLAG, SET_FLAGS, SET_FSXATTR, XATTR,
+    },
 };
 
 use crate::{answer::Answer, state::Inner};
@@ -28,7 +30,7 @@ pub fn is_of_project(cmd: u32) -> bool {
 pub async fn run(fs: &Inner, who: &Caller, fid: Fid, ioctl: &Ioctl) -> Result<Answer> {
     match ioctl.cmd {
         GET_FLAGS => {
-            let flags = if get(fs, who, fid).await?.inherits { INHERIT_FLAG } else { 0 };
+            let flags = EXTENT_FLAG | if get(fs, who, fid).await?.inherits { INHERIT_FLAG } else { 0 };
             return output(&[flags.to_ne_bytes(), [0; 4]].concat(), ioctl.out_size);
         }
         GET_FSXATTR => {
@@ -38,7 +40,7 @@ pub async fn run(fs: &Inner, who: &Caller, fid: Fid, ioctl: &Ioctl) -> Result<An
         _ if fs.is_read_only() => return Err(Errno::EROFS),
         SET_FLAGS => {
             let flags = ioctl.input.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::EINVAL)?;
-            if flags & !INHERIT_FLAG != 0 {
+            if flags & !(INHERIT_FLAG | EXTENT_FLAG) != 0 {
                 return Err(Errno::EOPNOTSUPP);
             }
             let project = get(fs, who, fid).await?;

@@ -21,7 +21,7 @@ const DMV: &str = "lustre.dmv";
 /// Returns whether the ioctl is one of these.
 pub fn answers(ioctl: &Ioctl) -> bool {
     match ioctl.cmd {
-        ioctl::FLUSH_CONTEXT | ioctl::TARGET_COUNT | ioctl::PATH_TO_FID | ioctl::MDT_INDEX => true,
+        ioctl::FLUSH_CONTEXT | ioctl::TARGET_COUNT | ioctl::PATH_TO_FID | ioctl::MDT_INDEX | ioctl::FID_TO_MDT => true,
         ioctl::LOV_SETSTRIPE
         | ioctl::LOV_SETSTRIPE_V1
         | ioctl::LOV_GETSTRIPE
@@ -50,6 +50,11 @@ pub async fn run(fs: &Inner, who: &Caller, fid: Fid, ioctl: &Ioctl) -> Result<An
             let text = get(fs, who, fid, control::MDT).await?;
             let index: Option<i32> = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
             Bytes::copy_from_slice(&index.ok_or(Errno::EPROTO)?.to_ne_bytes())
+        }
+        ioctl::FID_TO_MDT => {
+            // The result of ioctl(2) is the index: there is one MDT, and its index is 0.
+            FileId::decode(input).filter(|file| file.seq != 0 && file.oid != 0).ok_or(Errno::EINVAL)?;
+            Bytes::new()
         }
         ioctl::LOV_GETSTRIPE => fitting(get(fs, who, fid, LOV).await?, ioctl, Errno::ERANGE)?,
         ioctl::LMV_GETSTRIPE => {
@@ -99,7 +104,9 @@ mod tests {
         for cmd in [ioctl::LOV_SETSTRIPE, ioctl::LOV_GETSTRIPE, ioctl::LMV_GETSTRIPE, ioctl::LMV_SET_DEFAULT] {
             assert_eq!((answers(&ioctl(cmd, DIR, 0)), answers(&ioctl(cmd, 0, 0))), (true, false), "{cmd:#x}");
         }
-        assert!(answers(&ioctl(ioctl::PATH_TO_FID, 0, 16)) && answers(&ioctl(ioctl::PATH_TO_FID, DIR, 16)));
+        for cmd in [ioctl::PATH_TO_FID, ioctl::FID_TO_MDT] {
+            assert!(answers(&ioctl(cmd, 0, 16)) && answers(&ioctl(cmd, DIR, 16)), "{cmd:#x}");
+        }
         assert!(!answers(&ioctl(ioctl::GROUP_LOCK_BY_VALUE, DIR, 0)));
     }
 

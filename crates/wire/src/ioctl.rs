@@ -124,6 +124,10 @@ pub const PATH_TO_FID: u32 = number(OUT, 173, size_of::<FileId>());
 /// Stores the index of the MDT that holds the file, an `i32`: `LL_IOC_GET_MDTIDX`.
 pub const MDT_INDEX: u32 = number(OUT, 175, size_of::<i32>());
 
+/// Returns the index of the MDT that holds a file as the result of ioctl(2): `LL_IOC_FID2MDTIDX`.
+/// The argument is the file's FID, a [`FileId`]. EINVAL: no file can have it.
+pub const FID_TO_MDT: u32 = number(INOUT, 248, size_of::<FileId>());
+
 /// Stores a layout of a directory over MDTs, `lmv_user_md`, without its stripes:
 /// `LL_IOC_LMV_GETSTRIPE`. The magic number in the argument names the layout: [`LMV_MAGIC_USER`] or
 /// [`LMV_MAGIC_V1`].
@@ -442,6 +446,8 @@ mod tests {
         // _IOR('f', 151, long), _IOW('f', 152, long), _IOW('f', 153, long), _IOR('f', 175, int)
         assert_eq!((GET_FILE_FLAGS, SET_FILE_FLAGS, CLEAR_FILE_FLAGS), (0x8008_6697, 0x4008_6698, 0x4008_6699));
         assert_eq!((MDT_INDEX, LOV_SETSTRIPE_V1), (0x8004_66af, 0xc020_669a));
+        // _IOWR('f', 248, struct lu_fid)
+        assert_eq!(FID_TO_MDT, 0xc010_66f8);
         // _IOWR('f', 241, struct lmv_user_md), _IOWR('f', 246, struct lmv_user_md)
         assert_eq!((LMV_GETSTRIPE, LMV_SET_DEFAULT), (0xc030_66f1, 0xc030_66f6));
     }

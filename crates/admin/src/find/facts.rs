@@ -172,19 +172,26 @@ impl Striping {
         self.components().iter().flat_map(|c| c.objects().iter().map(|s| s.ost))
     }
 
-    /// Whether the layout names the pool `name`. For an empty name: whether it names no pool.
+    /// Whether the layout names the pool `name`. As in Lustre, a component of a composite layout
+    /// counts once it has objects. For an empty name: whether it names no pool.
     pub fn is_in_pool(&self, name: &str) -> bool {
-        let mut pools = self.pools();
+        let is_composite = self.is_composite();
+        let mut pools = self.pools_of(move |c| !is_composite || c.flags & flags::INIT != 0);
         if name.is_empty() { pools.next().is_none() } else { pools.any(|pool| pool == name) }
     }
 
     /// The pools that the layout names.
     pub fn pools(&self) -> impl Iterator<Item = &str> {
+        self.pools_of(|_| true)
+    }
+
+    /// The pools that the components name for which `counts`, and that of a directory's default.
+    fn pools_of(&self, counts: impl Fn(&Component) -> bool) -> impl Iterator<Item = &str> {
         let default = match self {
             Striping::Default(spec) => spec.pool.as_ref(),
             _ => None,
         };
-        let parts = self.components().iter().filter_map(|c| c.pool.as_ref());
+        let parts = self.components().iter().filter(move |&c| counts(c)).filter_map(|c| c.pool.as_ref());
         default.into_iter().chain(parts).map(|pool| pool.as_str())
     }
 

@@ -80,7 +80,7 @@ impl Statahead {
         self.max.load(Relaxed)
     }
 
-    /// Sets [`Statahead::max`].
+    /// Sets [`Statahead::max`]. A larger value than [`STATAHEAD_MAX_LIMIT`] counts as the limit.
     pub fn set_max(&self, max: u64) {
         self.max.store(max.min(STATAHEAD_MAX_LIMIT), Relaxed);
     }

@@ -23,7 +23,7 @@ use crate::{
     cache::cache_stats_text,
     io_stats::IoTable,
     limits::PAGE_BYTES,
-    llite::{STATAHEAD_MAX_LIMIT, read_ahead_text, statahead_text, summary},
+    llite::{read_ahead_text, statahead_text, summary},
     locks::LockTable,
     lov::Ost,
     mdc::{MDC_RPCS_IN_FLIGHT_MIN, Mdc},
@@ -252,7 +252,8 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put(
         "statahead_max",
         Param::u64(
-            0..=STATAHEAD_MAX_LIMIT,
+            // Lustre's guides set more than a reply has room for. Such a value counts as the limit.
+            0..=u64::MAX,
             move || get.upgrade().map_or(0, |c| c.statahead.max()),
             move |max| set.upgrade().map(|c| c.statahead.set_max(max)).ok_or(Errno::ENODEV),
         ),

@@ -70,6 +70,9 @@ static void identity(const char *name, int open_flags)
 	CHECK(fd >= 0 && ioctl(fd, LL_IOC_PATH2FID, &found) == 0 && llapi_path2fid(name, &wanted) == 0);
 	CHECK(memcmp(&found, &wanted, sizeof(found)) == 0);
 	CHECK(ioctl(fd, LL_IOC_GET_MDTIDX, &index) == 0 && index == 0);
+	CHECK(ioctl(fd, LL_IOC_FID2MDTIDX, &found) == 0 && memcmp(&found, &wanted, sizeof(found)) == 0);
+	found.f_oid = 0;
+	FAILS(ioctl(fd, LL_IOC_FID2MDTIDX, &found), EINVAL);
 	CHECK(ioctl(fd, LL_IOC_GETOBDCOUNT, &osts) == 0 && osts == 4);
 	CHECK(ioctl(fd, LL_IOC_GETOBDCOUNT, &mdts) == 0 && mdts == 1);
 	CHECK(ioctl(fd, LL_IOC_FLUSHCTX) == 0);

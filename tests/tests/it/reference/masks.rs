@@ -7,6 +7,21 @@ use regex::{Captures, Regex};
 
 use super::placement::Placement;
 
+/// Stands for the character NUL in records, which are text.
+pub const NUL: char = '\u{2400}';
+
+/// Commands that list in an order that each system has of its own: that of a directory's hashes,
+/// or of the creation of pools and attributes.
+const UNORDERED: &[&str] = &[
+    "lfs find ",
+    "lfs getdirstripe -r ",
+    "lfs project ",
+    "touch pj/g; lfs project ",
+    "lfs pool_list ",
+    "lctl pool_list ",
+    "attr -l ",
+];
+
 /// Patterns and replacements.
 const MASKS: &[(&str, &str)] = &[
     // FIDs of files and objects: sequences from 0x200000400 on. Smaller ones, such as those of old
@@ -40,6 +55,14 @@ const MASKS: &[(&str, &str)] = &[
         r"(?m)^((?:statahead|agl|contents) total|(?:list|fname|hit|miss)_total|statahead wrong|readdir pages): \d+$",
         "${1}: #",
     ),
+    // Versions of the programs.
+    (r"(?m)^((?:lfs |lctl |version=)?)(?:2\.17\.57_\S+|\d+\.\d+\.\d+)$", "${1}<version>"),
+    // A default that follows from the memory of the host.
+    (r"(?m)(max_read_ahead_mb(?:==|: ))\d+$", "${1}#"),
+    // Rates of a migration.
+    (r"(?m)^(- \{ seconds: )\d+(, rmbps: ) *\d+(, wmbps: ) *\d+", "${1}#${2}#${3}#"),
+    // The size of a file that fills an OST.
+    (r"(?m)^(<inode> -rw-r--r-- 1 root root) \d+( <date> full)$", "${1} #${2}"),
     // Sizes of statfs.
     (r"(?m)^(Blocks: Total: |Inodes: Total: )\d+ +(Free: )\d+(?: +(Available: )\d+)?", "${1}# ${2}# ${3}#"),
     (r"(?m)^(\w+ [0-9a-f]+ 4096 4096) \d+ \d+ \d+ \d+ \d+ 255$", "${1} # # # # # 255"),
@@ -51,6 +74,8 @@ const MASKS: &[(&str, &str)] = &[
     // parent on another MDT, and the recorded file system has two MDTs.
     (r"(?m)^(trusted\.lma=0x00000000)0[04](000000)[0-9a-f]{32}$", "${1}00${2}<fid>"),
     (r"(?m)^(trusted\.link=0xdff1ea11[0-9a-f]{44})[0-9a-f]{32}", "${1}<fid>"),
+    // The directory of the second name of `c2`.
+    (r"(<fid>63320018)[0-9a-f]{32}", "${1}<fid>"),
     // Inode numbers, which follow from FIDs.
     (r"\b144115\d{12}\b", "<inode>"),
     // getconf's constants of this host, not of the file system.
@@ -65,18 +90,24 @@ static DF_CELL: LazyLock<Regex> = LazyLock::new(|| regex(r" +[\d.]+([kKMGTP]?)")
 static ROOT_USE: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^( +/mnt/c1) +\d+( .* -) +\d+( .* - )$"));
 /// Space in use of an ordinary user, which depends on the OSTs' file system.
 static USER_SPACE: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^( +/mnt/c1) +\d+(\*? .*)$"));
+/// A composite layout in hexadecimal. The number of components is in the third group.
+static COMPOSITE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?m)^(\w+\.lov=0x)(d00bd60b[0-9a-f]{20}([0-9a-f]{4})[0-9a-f]{32})([0-9a-f]+)$"));
 static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
+/// What dd(1) has copied until an OST was full, or a limit of space was reached.
+static COPIED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?m)^\d+(?:(\+0 records (?:in|out))|( bytes)(?: \(.*\))?( copied))"));
+/// The data version of a file with data.
+static DATA_VERSION: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^\d{10,}$"));
 /// A row of getstripe's table: index, object, object, group.
 static OBJECT_ROW: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\t *\S+)\t( *\d+)\t( *0x[0-9a-f]+)\t( *0x[0-9a-f]+)( \*)?$"));
-/// The OSTs of components and mirrors, which the file system seldom leaves to the user. Also the
-/// bytes behind the header and the entries of two mirrors.
+/// The OSTs of components and mirrors, which the file system seldom leaves to the user.
 static COMPONENTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let all = [
         (r"(l_ost_idx: +)\d+(, l_fid)", "${1}#${2}"),
         (r"(?m)^(      lmm_stripe_offset: )\d+$", "${1}#"),
         (r"(?m)^(      - l_ost_idx: )\d+(\n        l_fid)", "${1}#${2}"),
-        (r"\b(lustre\.lov=0xd00bd60b[0-9a-f]{248})[0-9a-f]+", "${1}<parts>"),
     ];
     all.iter().map(|(r, to)| (regex(r), *to)).collect()
 });
@@ -100,16 +131,18 @@ fn regex(pattern: &str) -> Regex {
 pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     let text = COMPONENTS.iter().fold(text.to_owned(), |text, (r, to)| r.replace_all(&text, *to).into_owned());
     let mut text = placement.mask(&text, command);
-    if command.starts_with("lfs find ") || command.starts_with("lfs getdirstripe -r ") {
-        // These commands list in the order of directories, which depends on hashes.
-        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    if UNORDERED.iter().any(|start| command.starts_with(start)) {
+        let mut lines: Vec<&str> = text.split_inclusive(['\n', NUL]).collect();
         lines.sort_unstable();
+        // Lustre repeats the warning about a directive.
+        lines.dedup_by(|a, b| a == b && a.starts_with("lfs find: warning: "));
         text = lines.concat();
     }
     if command.starts_with("lfs getstripe ") {
         text = sort_entries(&text, command.split(' ').next_back().unwrap_or_default());
     }
     text = OBJECT_ROW.replace_all(&text, object_row).into_owned();
+    text = COMPOSITE.replace_all(&text, composite).into_owned();
     text = DF_ROW
         .replace_all(&text, |c: &Captures| format!("{}{}", DF_CELL.replace_all(&c[1], blank_cell), &c[2]))
         .into_owned();
@@ -119,7 +152,13 @@ pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     if command == "lfs quota -u 65534 /mnt/c1" {
         text = USER_SPACE.replace_all(&text, "${1} #${2}").into_owned();
     }
-    if command.starts_with("df ") {
+    if text.contains("No space left on device") || text.contains("Disk quota exceeded") {
+        text = COPIED.replace_all(&text, "#${1}${2}${3}").into_owned();
+    }
+    if command.starts_with("lfs data_version ") {
+        text = DATA_VERSION.replace_all(&text, "<version>").into_owned();
+    }
+    if command.starts_with("df ") || command.ends_with("; df /mnt/c1") {
         // The columns of df(1) are as wide as their contents.
         text = BLANKS.replace_all(&text, " ").into_owned();
     }
@@ -137,14 +176,28 @@ fn devices(text: &str) -> String {
     lines.into_iter().collect()
 }
 
-/// Sorts the entries below a directory, whose order depends on hashes.
+/// Sorts the entries below a directory, whose order depends on hashes. An entry begins with its
+/// path, and is followed by its layout.
 fn sort_entries(text: &str, dir: &str) -> String {
     let below = format!("{dir}/");
-    let (mut entries, mut rest): (Vec<&str>, Vec<&str>) =
-        text.split_inclusive("\n\n").partition(|p| p.starts_with(&below));
-    entries.sort_unstable();
-    rest.append(&mut entries);
-    rest.concat()
+    let mut entries = vec![String::new()];
+    for line in text.split_inclusive('\n') {
+        if line.starts_with(&below) {
+            entries.push(String::new());
+        }
+        entries.last_mut().expect("never empty").push_str(line);
+    }
+    entries[1..].sort_unstable();
+    entries.concat()
+}
+
+/// Masks the parts of a composite layout behind its header and the entries of its components: each
+/// part names the file and its objects.
+fn composite(c: &Captures) -> String {
+    // A number of two bytes, the lower one first.
+    let count = u16::from_str_radix(&c[3], 16).map_or(0, u16::swap_bytes);
+    let entries = c[4].get(..96 * usize::from(count)).unwrap_or(&c[4]);
+    format!("{}{}{entries}<parts>", &c[1], &c[2])
 }
 
 /// Masks the ids in a row, if they fill their columns.
@@ -178,6 +231,9 @@ mod tests {
         let wider = "lustre-OST0000_UUID     73398000        6648      671332  31%  /mnt/c1[OST:0] \n";
         assert_eq!(mask(df), mask(wider));
         assert_ne!(mask(df), mask(&df.replacen(" 6648", "  6648", 1)));
+        let entry = "11".repeat(48);
+        let composite = format!("lustre.lov=0xd00bd60b{}0100{}{entry}", "0".repeat(20), "0".repeat(32));
+        assert_eq!(mask(&format!("{composite}0123\n")), format!("{composite}<parts>\n"));
         let lov = "d00bd10b0100000002000000000000000204000002000000000040000200ffff010400c00200000002000000000000000000000003000000010400c00200000002000000000000000000000000000000";
         assert_eq!(mask(lov), "d00bd10b01000000 <fid> 00004000 0200 ffff <object> 00000000 +0 <object> 00000000 +1");
         assert_eq!(mask("12 Nov 21 19:43 f"), "12 <date> f");

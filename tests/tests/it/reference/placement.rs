@@ -1,24 +1,37 @@
 //! Which OSTs the user chose (`-i`, `-o`, or a directory's default that names them). For other
-//! files, Lustre and Sheen each chose their own first OST. Indexes are then compared relative to
-//! the first one, so that the order of the stripes is still compared.
+//! files, Lustre and Sheen each chose their own OSTs. Each OST is then named by the number of OSTs
+//! that occur before it, so that the order of the stripes is still compared.
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
-/// Number of OSTs of the recorded file system, and of the one that repeats the commands.
-const OSTS: u32 = 4;
-
-/// Number of OSTs of each pool of the record, which have consecutive indexes.
-const POOL_OSTS: u32 = 2;
-
-/// A layout in hexadecimal: magic, pattern, FID, stripe size, count, generation, then the objects.
+/// A layout in hexadecimal: magic, pattern, FID, stripe size, count, generation, perhaps a pool, then
+/// the objects.
 static LOV: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\b(0x)?(d00bd10b[0-9a-f]{8})([0-9a-f]{32})([0-9a-f]{16})((?:[0-9a-f]{48})*)\b").expect("a pattern")
+    let head = r"\b(0x)?(d00bd[13]0b[0-9a-f]{8})([0-9a-f]{32})([0-9a-f]{16})";
+    Regex::new(&format!(r"{head}([0-9a-f]{{32}})?((?:[0-9a-f]{{48}})*)\b")).expect("a pattern")
 });
 static INDEX: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(\t +|      - l_ost_idx: |lmm_stripe_offset: |stripe_offset: )(\d+)(\t.*)?$").expect("a pattern")
 });
+
+/// The OSTs of a file, in the order in which they first occur.
+#[derive(Debug, Default)]
+struct Order {
+    seen: Vec<String>,
+}
+
+impl Order {
+    /// Returns `+N`: N other OSTs occurred before this one.
+    fn number(&mut self, ost: &str) -> String {
+        let at = self.seen.iter().position(|seen| seen == ost).unwrap_or_else(|| {
+            self.seen.push(ost.to_owned());
+            self.seen.len() - 1
+        });
+        format!("+{at}")
+    }
+}
 
 /// The files and directories whose OSTs the user has chosen so far.
 #[derive(Debug, Default, Clone)]
@@ -62,44 +75,42 @@ impl Placement {
     /// Masks a layout in hexadecimal. Removes the ids of file and objects, and makes OSTs relative
     /// if the file system chose them.
     fn mask_lov(&self, c: &Captures, file: &str) -> String {
-        let ost = |object: &str| u32::from_str_radix(&object[40..42], 16).unwrap_or(0);
-        let first = c[5].get(..48).map_or(0, ost);
+        let mut order = Order::default();
         let file_id = if c[3].bytes().all(|b| b == b'0') { "<none>" } else { "<fid>" };
         let start = c.get(1).map_or("", |m| m.as_str());
-        let mut out = format!("{start}{} {file_id} {} {} {}", &c[2], &c[4][..8], &c[4][8..12], &c[4][12..]);
-        for at in (0..c[5].len()).step_by(48) {
-            let object = &c[5][at..at + 48];
-            let relative = format!("+{}", (ost(object) + OSTS - first) % OSTS);
+        let pool = c.get(5).map_or("", |m| m.as_str());
+        let mut out = format!("{start}{} {file_id} {} {} {}{pool}", &c[2], &c[4][..8], &c[4][8..12], &c[4][12..]);
+        for at in (0..c[6].len()).step_by(48) {
+            let object = &c[6][at..at + 48];
+            let relative = order.number(&object[40..]);
             let index = if self.chosen.contains(file) { &object[40..] } else { &relative };
             out += &format!(" <object> {} {index}", &object[32..40]);
         }
         out
     }
 
-    /// Makes the indexes in `text` relative to the first one of their file, if the file system
-    /// chose them.
+    /// Replaces the indexes in `text` by their numbers in their file, if the file system chose
+    /// them.
     pub fn mask(&self, text: &str, command: &str) -> String {
         let last = command.split_whitespace().last().unwrap_or_default();
         let mut file = last.trim_matches('"').to_owned();
-        let (mut first, osts) = (None, if text.contains("lmm_pool: ") { POOL_OSTS } else { OSTS });
-        let alone = command.starts_with("lfs getstripe ") && command.contains(" -i ");
+        let mut order = Order::default();
+        let alone = command.contains("lfs getstripe ") && command.contains(" -i ");
         let mut out = String::new();
         for line in text.split_inclusive('\n') {
             let bare = line.trim_end_matches('\n');
             if bare.is_empty() {
-                first = None;
+                order = Order::default();
             } else if let Some(name) = bare.strip_prefix("# file: ") {
                 name.clone_into(&mut file);
             } else if !bare.contains([' ', '\t', ':']) && bare.parse::<u32>().is_err() {
-                (file, first) = (bare.to_owned(), None);
+                (file, order) = (bare.to_owned(), Order::default());
             }
             let chosen = self.chosen.contains(&file);
             match INDEX.captures(bare).filter(|_| !chosen) {
                 Some(c) => {
-                    let index: u32 = c[2].parse().unwrap_or(0);
-                    let first = *first.get_or_insert(index);
-                    let relative = (index + osts - first % osts) % osts;
-                    out.push_str(&format!("{}+{relative}{}\n", &c[1], c.get(3).map_or("", |m| m.as_str())));
+                    let number = order.number(&c[2]);
+                    out.push_str(&format!("{}{number}{}\n", &c[1], c.get(3).map_or("", |m| m.as_str())));
                 }
                 None if alone && !chosen && bare.parse::<u32>().is_ok() => out.push_str("+0\n"),
                 None => out.push_str(&LOV.replace_all(line, |c: &Captures| self.mask_lov(c, &file))),

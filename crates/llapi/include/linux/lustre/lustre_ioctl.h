@@ -21,6 +21,7 @@
 #define LL_IOC_GETOBDCOUNT _IOWR('f', 168, int) /* int *: 0 for OSTs, 1 for MDTs; then their number */
 #define LL_IOC_PATH2FID _IOR('f', 173, struct lu_fid)
 #define LL_IOC_GET_MDTIDX _IOR('f', 175, int) /* as Lustre's */
+#define LL_IOC_FID2MDTIDX _IOWR('f', 248, struct lu_fid) /* as Lustre's; returns the index */
 
 /* ---- layouts of files, and default layouts of directories ---- */
 
@@ -90,7 +91,6 @@
 #define LL_IOC_GET_LEASE _IO('f', 244) /* llapi_lease_check() */
 #define LL_IOC_HSM_IMPORT _IOWR('f', 245, struct hsm_user_import)
 #define LL_IOC_MIGRATE _IOR('f', 247, int)
-#define LL_IOC_FID2MDTIDX _IOWR('f', 248, struct lu_fid) /* llapi_get_mdt_index_by_fid() */
 #define LL_IOC_GETPARENT _IOWR('f', 249, struct getparent) /* llapi_fd2parent() */
 #define LL_IOC_HEAT_GET _IOWR('f', 251, struct lu_heat)
 #define LL_IOC_HEAT_SET _IOW('f', 251, __u64)
