@@ -1,6 +1,6 @@
 //! Operations on the files of a mount that take more than one system call: searches of directory
-//! trees ([`find`]), migration ([`migrate`]), mirrors ([`mirror`]), exchange of layouts
-//! ([`swap_layouts`]).
+//! trees ([`find`]), migration ([`migrate`]), mirrors ([`mirror`]), swaps ([`swap_layouts`]),
+//! removal by FID ([`remove_fid`]).
 //!
 //! `lfs` and the libraries share these operations. The crate prints nothing and parses no command
 //! line. Requests and results are typed. Progress goes to a callback of the caller ([`Progress`],
@@ -31,6 +31,7 @@ mod pace;
 pub mod paths;
 mod progress;
 pub mod project;
+mod rmfid;
 mod statx;
 mod swap;
 mod system;
@@ -40,5 +41,6 @@ pub use data_version::{data_version, data_version_of};
 pub use error::{Failure, Step, os_errno};
 pub use file_system::FileSystem;
 pub use progress::Progress;
+pub use rmfid::{BY_FID, remove_fid};
 pub use swap::{swap_layouts, swap_layouts_of};
 pub use system::{PROBE, System};

@@ -3,9 +3,9 @@
 //! library of that name. `include/` contains the headers; `docs/api.md` lists what is implemented.
 //!
 //! The library contains no client, no runtime and no threads. Everything goes through system calls
-//! on paths and open files of a mount: extended attributes and ioctl(2), as in `lfs`. A program
-//! therefore needs neither privileges nor configuration. A hung server blocks a system call, not
-//! the library.
+//! on paths and open files of a mount: extended attributes and ioctl(2), as in `lfs`. Parameters
+//! come from the control sockets of processes, as in `lctl`. A program therefore needs neither
+//! privileges nor configuration. A hung server blocks a system call, not the library.
 //!
 //! * [`layout`]: a layout that is read or built; [`xattr`]: its bytes; [`sanity`]: checks that its
 //!   components fit together. These three are pure.

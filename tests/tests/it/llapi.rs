@@ -17,7 +17,9 @@ use sheen_layout::Composite;
 use sheen_tests::{
     Fs, Guarded, Ran, can_mount, is_root,
     posix::layout,
-    run, run_command, sheen,
+    run, run_command,
+    sandbox::Sandbox,
+    sheen,
     wait::{EVENTUALLY, eventually},
 };
 
@@ -350,6 +352,18 @@ fn changelog_calls_return_records_until_they_are_cleared() {
     let fs = fs4!("--fsname", "changes");
     fs.sh(&format!("{} lctl --device changes-MDT0000 changelog_register", sheen().display())).ok();
     Program::compile("changelog", false).run(&[fs.mnt.to_str().unwrap(), "changes-MDT0000", "cl1"]).ok();
+}
+
+/// In a sandbox, because the calls query all processes of the host.
+#[test]
+fn param_calls_return_names_and_values() {
+    Sandbox::enter("llapi_params", |s| {
+        s.up("sheen", "/mnt/here");
+        let program = Program::compile("params", false);
+        let out = s.sh(Path::new("/"), &format!("{} sheen", program.path().display())).ok();
+        let rpcs = "lctl get_param -n 'osc.sheen-OST0001-osc-[!M]*.max_rpcs_in_flight'";
+        assert_eq!(out, format!("sheen\n{}", s.sh(Path::new("/"), rpcs).ok()));
+    });
 }
 
 /// Migration tools other than `lfs migrate` use these calls.

@@ -59,7 +59,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("fuse", &["wire"]),
     ("mount", &["wire", "rt", "fuse", "client"]),
     ("admin", &["wire", "layout"]),
-    ("llapi", &["wire", "layout", "admin"]),
+    ("llapi", &["wire", "layout", "control", "admin"]),
     ("lab", &["wire", "rt", "lnet", "rpc", "layout", "control"]),
     (
         "cli",

@@ -1,11 +1,4 @@
-//! `lfs rmfid`: removes files by FID, with all their names.
-//!
-//! The MDT returns the paths of the file, as for `lfs fid2path`: only the superuser may ask. Each
-//! name is removed like by unlink(2), so the kernel and the MDT check permissions. A name that was
-//! given to another file meanwhile is not removed, unless this happens just before the removal.
-//!
-//! Of a file with very many names, the MDT stores only some. If the file still has names after the
-//! stored ones are removed, the command fails.
+//! `lfs rmfid`: removes files by FID, with all their names ([`remove_fid`]).
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_wire::{Errno, Fid, Result, control};
+use sheen_admin::{BY_FID, remove_fid};
+use sheen_wire::{Errno, Fid, Result};
 
 use super::tool::{Tool, keep_first, text};
 
@@ -22,11 +16,6 @@ pub const USAGE: &str = "\
 Remove file(s) by FID(s)\n\
 usage: rmfid <fsname|rootpath> <fid> ...\n\
 ";
-
-/// Directory of a mount that has every file by its FID. A mounted subdirectory has none.
-const BY_FID: &str = ".lustre/fid";
-/// Number of times that the names are looked up. A file gets new names while some are removed.
-const ROUNDS_MAX: usize = 16;
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
@@ -56,7 +45,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             keep_first(&mut code, Errno::EINVAL);
             continue;
         };
-        if let Err(e) = remove(tool, &mount, fid) {
+        if let Err(e) = remove_fid(tool.fs, &mount, fid) {
             let hint = hint(e, &mount, fid);
             tool.complain(format_args!("lfs rmfid: cannot remove {fid}: {e}{hint}"));
             keep_first(&mut code, e);
@@ -84,89 +73,6 @@ fn hint(e: Errno, mount: &Path, fid: Fid) -> String {
     };
     let mount = mount.display();
     format!(": {why}; 'find {mount} -samefile {mount}/{BY_FID}/{fid}' finds its names")
-}
-
-/// Removes all names of a file, also those that it gets meanwhile.
-///
-/// * EISDIR: it is a directory.
-/// * EBUSY: it had other names after each of [`ROUNDS_MAX`] attempts.
-/// * EMLINK: it has names that the MDT does not store.
-/// * EOVERFLOW: the path of a name is too long.
-fn remove(tool: &Tool, mount: &Path, fid: Fid) -> Result<()> {
-    let mut removed = false;
-    for _ in 0..ROUNDS_MAX {
-        let names = match names(tool, mount, fid) {
-            Err(Errno::ENOENT) if removed => return Ok(()),
-            names => names?,
-        };
-        if names.is_empty() {
-            return match has_names(tool, mount, fid)? {
-                true => Err(Errno::EMLINK),
-                // A program has the file open, or other names are above the mounted directory.
-                false if removed => Ok(()),
-                false => Err(Errno::ENOENT),
-            };
-        }
-        for name in &names {
-            match tool.fs.unlink_fid(mount, name, fid) {
-                Ok(()) => removed = true,
-                // The file no longer has this name.
-                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ESTALE) => {}
-                Err(e) => return Err(e),
-            }
-        }
-    }
-    Err(Errno::EBUSY)
-}
-
-/// Returns whether a file has names. With a mounted subdirectory it is unknown: `false`.
-fn has_names(tool: &Tool, mount: &Path, fid: Fid) -> Result<bool> {
-    match tool.fs.nlink(&mount.join(BY_FID).join(fid.to_string())) {
-        Err(Errno::ENOENT | Errno::ESTALE) => Ok(false),
-        nlink => Ok(nlink? > 0),
-    }
-}
-
-/// Returns the stored names of a file, as paths below the mount.
-fn names(tool: &Tool, mount: &Path, fid: Fid) -> Result<Vec<PathBuf>> {
-    match paths(tool, mount, fid) {
-        Err(e @ (Errno::EOVERFLOW | Errno::ERANGE | Errno::E2BIG)) => names_by_parent(tool, mount, fid, e),
-        names => names,
-    }
-}
-
-/// Returns the paths of a file that the MDT returns in one reply. EOVERFLOW: one is too long.
-/// ERANGE, E2BIG: all together are.
-fn paths(tool: &Tool, mount: &Path, fid: Fid) -> Result<Vec<PathBuf>> {
-    let value = match tool.fs.get(mount, &format!("{}{fid}", control::PATHS_PREFIX)) {
-        Err(Errno::ENODATA) => return Err(Errno::ENOENT),
-        value => value?,
-    };
-    Ok(control::decode_paths(&value).into_iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
-}
-
-/// As [`names`], with one request for each directory. Leaves out names in directories whose paths
-/// are too long. Returns `too_long` if no other name is stored.
-fn names_by_parent(tool: &Tool, mount: &Path, fid: Fid, too_long: Errno) -> Result<Vec<PathBuf>> {
-    let by_fid = mount.join(BY_FID).join(fid.to_string());
-    let value = tool.fs.get(&by_fid, control::PARENTS).map_err(|_| too_long)?;
-    let mut names = Vec::new();
-    for entry in control::decode_paths(&value) {
-        let (parent, name) = parent_and_name(entry).ok_or(Errno::EPROTO)?;
-        match paths(tool, mount, parent) {
-            Ok(dirs) => names.extend(dirs.first().map(|dir| dir.join(name))),
-            Err(Errno::ENOENT | Errno::EOVERFLOW) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    if names.is_empty() { Err(too_long) } else { Ok(names) }
-}
-
-/// Splits an entry of [`control::PARENTS`].
-fn parent_and_name(entry: &[u8]) -> Option<(Fid, &OsStr)> {
-    let slash = entry.iter().position(|byte| *byte == b'/')?;
-    let parent = text(OsStr::from_bytes(&entry[..slash])).parse().ok()?;
-    Some((parent, OsStr::from_bytes(&entry[slash + 1..])))
 }
 
 #[cfg(test)]

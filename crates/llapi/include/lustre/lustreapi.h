@@ -3,7 +3,7 @@
  * -llustreapi.
  *
  * The functions, types and numbers are those of Lustre's library of this name; docs/api.md lists
- * what is implemented. Only names by FID need a privilege: they are restricted to the superuser.
+ * what is implemented. Names by FID, removal by FID and changelogs are restricted to the superuser.
  *
  * A function returns 0 or more on success. A heading states how its functions report an error:
  * "-1" (or null): errno has the error. "-errno": the function returns the error negated, and errno
@@ -12,6 +12,7 @@
 #ifndef SHEEN_LUSTREAPI_H
 #define SHEEN_LUSTREAPI_H
 
+#include <glob.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -315,6 +316,7 @@ int llapi_lease_set(int fd, const struct ll_ioc_lease *data);
 int llapi_lease_check(int fd); /* LL_LEASE_WRLCK or 0 */
 int llapi_lease_release(int fd);
 int llapi_lease_acquire(int fd, enum ll_lease_mode mode);
+int llapi_lease_release_intent(int fd, struct ll_ioc_lease *data); /* -EOPNOTSUPP */
 int llapi_lease_get(int fd, int mode); /* older forms of acquire and release */
 int llapi_lease_put(int fd);
 ssize_t llapi_mirror_write(int fd, unsigned int id, const void *buf, size_t count, off_t pos);
@@ -349,6 +351,15 @@ int llapi_open_by_fid_at(int dir_fd, const struct lu_fid *fid, int open_flags); 
 int llapi_fid_to_handle(struct file_handle **handle, const struct lu_fid *fid);
 int llapi_get_mdt_index_by_fid(int fd, const struct lu_fid *fid, int *mdt_index);
 
+/*
+ * Remove files with all their names, for the superuser. path: any path on the mount, or the file
+ * system's name. Returns 0 even if some files could not be removed: their f_ver is then the negated
+ * errno, and 0 for the others. EISDIR: a directory. EMLINK: the MDT does not store all names. EBUSY:
+ * the file got other names meanwhile. E2BIG: more than OBD_MAX_FIDS_IN_ARRAY files.
+ */
+int llapi_rmfid(const char *path, struct fid_array *fa);
+int llapi_rmfid_at(int fd, struct fid_array *fa);
+
 /* ---- group locks: -errno; advice: -1 ---- */
 
 int llapi_group_lock(int fd, int gid);
@@ -365,6 +376,9 @@ int llapi_ladvise(int fd, unsigned long long flags, int num_advise, struct llapi
  * after a restart of an OST. flags: LL_DV_RD_FLUSH, LL_DV_WR_FLUSH, or 0: dirty data of mounts does
  * not count yet. */
 int llapi_get_data_version(int fd, __u64 *data_version, __u64 flags);
+/* Makes all mounts write their dirty data of the file. */
+int llapi_file_flush(int fd);
+int llapi_fsync(int fd);
 
 /* ---- swap of layouts: -errno ---- */
 
@@ -442,6 +456,12 @@ int llapi_changelog_set_xflags(void *priv, enum changelog_send_extra_flag extra_
 int llapi_changelog_recv(void *priv, struct changelog_rec **rec);
 /* 1 if a record can be returned without a request, else 0. */
 int llapi_changelog_in_buf(void *priv);
+/*
+ * A descriptor for poll(2): it is readable while there may be records, and again a second after
+ * llapi_changelog_recv found none. If the program sets O_NONBLOCK on it, llapi_changelog_recv does
+ * not wait, but returns -EAGAIN. Neither read nor close it.
+ */
+int llapi_changelog_get_fd(void *priv);
 int llapi_changelog_free(struct changelog_rec **rec);
 int llapi_changelog_fini(void **priv);
 /* The user idstr, such as cl1, needs no records up to endrec any more; 0: up to the last one. */
@@ -459,6 +479,22 @@ int llapi_changelog_clear(const char *mdtname, const char *idstr, long long endr
  * command.
  */
 int llapi_quotactl(char *mnt, struct if_quotactl *qctl);
+
+/* ---- parameters: -errno ---- */
+
+/*
+ * Stores the names of parameters that match a pattern as that of lctl get_param, of all processes
+ * on this host that the user may query. A name is no file: only llapi_param_get_value() reads its
+ * value. ENOENT: nothing matches.
+ */
+int llapi_param_get_paths(const char *pattern, glob_t *paths);
+void llapi_param_paths_free(glob_t *paths);
+/*
+ * Stores a value as text. buf null: stores only the size of a buffer for it. *buf null: stores a
+ * new buffer, to be freed with free(), and the length. Else *buf has *buflen bytes; EOVERFLOW: too
+ * few, and *buflen is then how many are needed.
+ */
+int llapi_param_get_value(const char *path, char **buf, size_t *buflen);
 
 /* ---- other: -1 ---- */
 
@@ -506,6 +542,8 @@ int llapi_hsm_action_get_dfid(const struct hsm_copyaction_private *hcp, struct l
 int llapi_hsm_action_get_fd(const struct hsm_copyaction_private *hcp);
 int llapi_hsm_register_event_fifo(const char *path);
 int llapi_hsm_unregister_event_fifo(const char *path);
+int llapi_get_agent_uuid(char *path, char *buf, size_t bufsize);
+void llapi_hsm_log_error(enum llapi_message_level level, int error, const char *format, va_list args); /* does nothing */
 
 /* Caches on clients. */
 int llapi_pcc_attach(const char *path, __u32 id, enum lu_pcc_type type);
@@ -515,6 +553,10 @@ int llapi_pcc_detach_fd(int fd, __u32 flags);
 int llapi_pcc_detach_fid(const char *mntpath, const struct lu_fid *fid, __u32 flags);
 int llapi_pcc_detach_fid_str(const char *mntpath, const char *fidstr, __u32 flags);
 int llapi_pcc_detach_file(const char *path, __u32 flags);
+int llapi_pcc_detach_at(int dirfd, const struct lu_fid *fid, enum lu_pcc_detach_flags flags);
+int llapi_pcc_pin_file(const char *path, __u32 id);
+int llapi_pcc_unpin_file(const char *path, __u32 id);
+int llapi_pcc_backend_id_get(const char *path, enum lu_pcc_type type, __u32 *id);
 int llapi_pcc_state_get(const char *path, struct lu_pcc_state *state);
 int llapi_pcc_state_get_fd(int fd, struct lu_pcc_state *state);
 int llapi_pccdev_set(const char *mntpath, const char *cmd);
@@ -522,11 +564,9 @@ int llapi_pccdev_get(const char *mntpath);
 int llapi_pcc_del(const char *mntpath, const char *pccpath, enum lu_pcc_cleanup_flags flags);
 int llapi_pcc_clear(const char *mntpath, enum lu_pcc_cleanup_flags flags);
 
-/* Heat, removal by FID, foreign layouts. */
+/* Heat, foreign layouts. */
 int llapi_heat_get(int fd, struct lu_heat *heat);
 int llapi_heat_set(int fd, __u64 flags);
-int llapi_rmfid(const char *path, struct fid_array *fa);
-int llapi_rmfid_at(int fd, struct fid_array *fa);
 int llapi_file_create_foreign(const char *name, mode_t mode, __u32 type, __u32 flags, char *foreign_lov);
 int llapi_dir_create_foreign(const char *name, mode_t mode, __u32 type, __u32 flags, const char *value);
 int llapi_unlink_foreign(char *dname);

@@ -1,16 +1,24 @@
 //! Changelogs: `llapi_changelog_start`, `_recv`, `_free`, `_fini`, `_clear` and similar functions.
 //! They return a negated errno if they fail.
+//!
+//! The MDT does not notify readers. A reader that follows the changelog asks again after a pause.
+//! The descriptor of [`llapi_changelog_get_fd`] is a timer for that pause.
 
 use std::{
     collections::VecDeque,
     ffi::{CStr, c_char, c_int, c_longlong, c_uint, c_void},
+    os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     ptr,
 };
 
+use rustix::{
+    fs::OFlags,
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec},
+};
 use sheen_admin::{
     attributes::{self, At},
-    not_sheen,
+    not_sheen, os_errno,
 };
 use sheen_wire::{
     Errno, Fid, Result,
@@ -43,8 +51,11 @@ const XATTR_BYTES: usize = 256;
 /// Lustre's types of networks.
 const SOCKLND: u64 = 2;
 const LOLND: u64 = 9;
-/// Pause in milliseconds before a follower looks for new records again.
+/// Pause before a follower looks for new records again; in milliseconds for poll(2).
+const PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const PAUSE_MS: c_int = 1000;
+/// Time after which a timer expires at once.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 1 };
 
 /// A reader that C has begun.
 struct Reader {
@@ -53,6 +64,9 @@ struct Reader {
     records: VecDeque<Record>,
     flags: u32,
     extra_flags: u32,
+    /// A timer for programs that poll, once they have asked for it. It has expired while there may
+    /// be records.
+    timer: Option<OwnedFd>,
 }
 
 /// An MDT, and a mount of its file system.
@@ -81,13 +95,23 @@ impl Reader {
     }
 
     /// Returns the next record. `None`: there is none. EINTR: a signal ended the wait for one.
+    /// EAGAIN: the descriptor is non-blocking.
     fn next(&mut self) -> Result<Option<Record>> {
         loop {
             if self.records.is_empty() {
                 self.fill()?;
+                if let Some(timer) = &self.timer {
+                    set_timer(timer, if self.records.is_empty() { PAUSE } else { NOW })?;
+                }
             }
-            if !self.records.is_empty() || self.flags & FOLLOW == 0 {
-                return Ok(self.records.pop_front());
+            if let Some(record) = self.records.pop_front() {
+                return Ok(Some(record));
+            }
+            if self.flags & FOLLOW == 0 {
+                return Ok(None);
+            }
+            if self.is_nonblocking()? {
+                return Err(Errno::EAGAIN);
             }
             // SAFETY: no descriptors are passed.
             if unsafe { libc::poll(ptr::null_mut(), 0, PAUSE_MS) } < 0 {
@@ -95,6 +119,19 @@ impl Reader {
             }
         }
     }
+
+    /// Whether the program has set `O_NONBLOCK` on the descriptor.
+    fn is_nonblocking(&self) -> Result<bool> {
+        let Some(timer) = &self.timer else { return Ok(false) };
+        Ok(rustix::fs::fcntl_getfl(timer).map_err(os_errno)?.contains(OFlags::NONBLOCK))
+    }
+}
+
+/// Makes a timer expire after this time, and after each further [`PAUSE`] until it is set again.
+fn set_timer(timer: &OwnedFd, after: Timespec) -> Result<()> {
+    let spec = Itimerspec { it_interval: PAUSE, it_value: after };
+    rustix::time::timerfd_settime(timer, TimerfdTimerFlags::empty(), &spec).map_err(os_errno)?;
+    Ok(())
 }
 
 /// Begins to read the changelog of an MDT from record `start` on. -EINVAL, -ENODEV, -EPERM.
@@ -108,7 +145,7 @@ pub unsafe extern "C" fn llapi_changelog_start(
     or_minus_errno(|| {
         let mdt = Mdt::find(unsafe { text(mdt)? })?;
         let next = u64::try_from(start).map_err(|_| Errno::EINVAL)?;
-        let mut reader = Reader { mdt, next, records: VecDeque::new(), flags, extra_flags: 0 };
+        let mut reader = Reader { mdt, next, records: VecDeque::new(), flags, extra_flags: 0, timer: None };
         reader.fill()?;
         unsafe { put(private, ptr::null_mut())? };
         unsafe { put(private, Box::into_raw(Box::new(reader)).cast()) }.map(|()| 0)
@@ -126,6 +163,7 @@ pub unsafe extern "C" fn llapi_changelog_set_xflags(private: *mut c_void, extra_
 }
 
 /// Stores the next record, to be freed with [`llapi_changelog_free`]. Returns 1 if there is none.
+/// -EAGAIN: there is none, and the descriptor of [`llapi_changelog_get_fd`] is non-blocking.
 /// -EINVAL, -EINTR, -ENOMEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_changelog_recv(private: *mut c_void, record: *mut *mut c_void) -> c_int {
@@ -150,6 +188,22 @@ pub unsafe extern "C" fn llapi_changelog_in_buf(private: *mut c_void) -> c_int {
     or_minus_errno(|| {
         let reader = unsafe { exclusive(private.cast::<Reader>())? };
         Ok(c_int::from(!reader.records.is_empty()))
+    })
+}
+
+/// Returns a descriptor that poll(2) finds readable while [`llapi_changelog_recv`] may have a
+/// record: at once, and again a second after it had none. The program may set `O_NONBLOCK`. It
+/// must not read or close the descriptor; [`llapi_changelog_fini`] closes it. -EINVAL, -EMFILE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_changelog_get_fd(private: *mut c_void) -> c_int {
+    or_minus_errno(|| {
+        let reader = unsafe { exclusive(private.cast::<Reader>())? };
+        if let Some(timer) = &reader.timer {
+            return Ok(timer.as_raw_fd());
+        }
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).map_err(os_errno)?;
+        set_timer(&timer, NOW)?;
+        Ok(reader.timer.insert(timer).as_raw_fd())
     })
 }
 

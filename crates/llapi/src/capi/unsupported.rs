@@ -1,6 +1,6 @@
 //! Functions for what Sheen does not have: archives (HSM), caches on clients (PCC), heat of files,
-//! foreign layouts, removal by FID. They return -EOPNOTSUPP and set `errno`, so that programs which
-//! contain such calls can be linked. They use no argument.
+//! foreign layouts. They return -EOPNOTSUPP and set `errno`, so that programs which contain such
+//! calls can be linked. They use no argument.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
@@ -91,6 +91,8 @@ unsupported! {
     fn llapi_hsm_register_event_fifo(_path: *const c_char);
     /// Ends [`llapi_hsm_register_event_fifo`].
     fn llapi_hsm_unregister_event_fifo(_path: *const c_char);
+    /// Name of the client that runs a copytool.
+    fn llapi_get_agent_uuid(_path: *mut c_char, _name: *mut c_char, _room: usize);
 }
 
 // Caches on clients.
@@ -109,6 +111,14 @@ unsupported! {
     fn llapi_pcc_detach_fid_str(_mount: *const c_char, _fid: *const c_char, _flags: u32);
     /// As [`llapi_pcc_detach_fd`], by path.
     fn llapi_pcc_detach_file(_path: *const c_char, _flags: u32);
+    /// As [`llapi_pcc_detach_fd`], by FID and an open file of the mount.
+    fn llapi_pcc_detach_at(_fd: c_int, _fid: *const LuFid, _flags: c_uint);
+    /// Keeps a file in a cache.
+    fn llapi_pcc_pin_file(_path: *const c_char, _id: u32);
+    /// Ends [`llapi_pcc_pin_file`].
+    fn llapi_pcc_unpin_file(_path: *const c_char, _id: u32);
+    /// Id of the cache of a file.
+    fn llapi_pcc_backend_id_get(_path: *const c_char, _type: c_uint, _id: *mut u32);
     /// State of a file in a cache.
     fn llapi_pcc_state_get(_path: *const c_char, _state: *mut c_void);
     /// As [`llapi_pcc_state_get`], for an open file.
@@ -129,10 +139,6 @@ unsupported! {
     fn llapi_heat_get(_fd: c_int, _heat: *mut c_void);
     /// Sets flags of the heat of an open file.
     fn llapi_heat_set(_fd: c_int, _flags: u64);
-    /// Removes files with all their names, by FID.
-    fn llapi_rmfid(_path: *const c_char, _fids: *mut c_void);
-    /// As [`llapi_rmfid`], by an open file of the mount.
-    fn llapi_rmfid_at(_fd: c_int, _fids: *mut c_void);
     /// Creates a file with a foreign layout.
     fn llapi_file_create_foreign(_path: *const c_char, _mode: u32, _type: u32, _flags: u32, _value: *mut c_char);
     /// Creates a directory with a foreign layout.
@@ -141,7 +147,14 @@ unsupported! {
     fn llapi_unlink_foreign(_path: *mut c_char);
     /// An older form of `llapi_lease_acquire`.
     fn llapi_lease_get(_fd: c_int, _mode: c_int);
+    /// Releases a lease together with a change of the file.
+    fn llapi_lease_release_intent(_fd: c_int, _intent: *mut c_void);
 }
+
+/// Does nothing. In Lustre it writes an event to the pipe of [`llapi_hsm_register_event_fifo`], and
+/// here there is no such pipe. `_values`: a `va_list`.
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_hsm_log_error(_level: c_int, _error: c_int, _format: *const c_char, _values: *mut c_void) {}
 
 /// Size in bytes of `struct hsm_user_request` without items, and of an item.
 const REQUEST_BYTES: usize = 24;

@@ -1,9 +1,9 @@
-//! The data version, by which a program detects that a file's data has changed:
-//! `llapi_get_data_version`.
+//! The data version, by which a program detects that a file's data has changed, and flushes of
+//! dirty data: `llapi_get_data_version`, `llapi_file_flush`, `llapi_fsync`.
 
 use std::ffi::c_int;
 
-use sheen_admin::data_version_of;
+use sheen_admin::{data_version_of, os_errno};
 use sheen_wire::{
     Errno,
     ioctl::{READ_FLUSH, WRITE_FLUSH},
@@ -25,4 +25,19 @@ pub unsafe extern "C" fn llapi_get_data_version(fd: c_int, version: *mut u64, fl
         let now = data_version_of(unsafe { file(fd)? }, known.ok_or(Errno::EINVAL)?)?;
         unsafe { put(version, now) }.map(|()| 0)
     })
+}
+
+/// Makes all mounts write their dirty data of an open file. Returns 0, or a negated errno. -EINVAL:
+/// a directory; -EBADF, -ENOTTY.
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_file_flush(fd: c_int) -> c_int {
+    // SAFETY: C keeps the file open.
+    or_minus_errno(|| data_version_of(unsafe { file(fd)? }, WRITE_FLUSH).map(|_| 0))
+}
+
+/// As fsync(2), but returns a negated errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_fsync(fd: c_int) -> c_int {
+    // SAFETY: C keeps the file open.
+    or_minus_errno(|| rustix::fs::fsync(unsafe { file(fd)? }).map_err(os_errno).map(|()| 0))
 }

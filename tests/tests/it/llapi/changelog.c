@@ -3,6 +3,7 @@
  * registered before any change.
  */
 #include "check.h"
+#include <poll.h>
 
 #define EXTRA                                                                                              \
 	(CHANGELOG_EXTRA_FLAG_UIDGID | CHANGELOG_EXTRA_FLAG_NID | CHANGELOG_EXTRA_FLAG_OMODE |              \
@@ -44,6 +45,39 @@ static void end(struct changelog_rec *rec)
 static int is(const char *name, size_t length, const char *wanted)
 {
 	return length == strlen(wanted) && memcmp(name, wanted, length) == 0;
+}
+
+/* Follows the changelog as a program that waits for several descriptors does. */
+static void follow(const char *mdt)
+{
+	struct changelog_rec *rec = NULL;
+	struct pollfd waits = {.events = POLLIN};
+	void *reader = NULL;
+	int result, type;
+
+	CHECK(llapi_changelog_start(&reader, CHANGELOG_FLAG_FOLLOW, mdt, (long long)last + 1) == 0);
+	waits.fd = llapi_changelog_get_fd(reader);
+	CHECK(waits.fd >= 0 && llapi_changelog_get_fd(reader) == waits.fd);
+	CHECK(fcntl(waits.fd, F_SETFL, O_NONBLOCK) == 0);
+	CHECK(poll(&waits, 1, -1) == 1 && (waits.revents & POLLIN));
+	/* All records so far, and then a new one. */
+	while ((result = llapi_changelog_recv(reader, &rec)) == 0)
+		CHECK(llapi_changelog_free(&rec) == 0);
+	CHECK(result == -EAGAIN && rec == NULL);
+	CHECK(mkdir("followed", 0700) == 0);
+	for (type = CL_NONE; type != CL_MKDIR;) {
+		CHECK(poll(&waits, 1, -1) == 1);
+		result = llapi_changelog_recv(reader, &rec);
+		CHECK(result == 0 || result == -EAGAIN);
+		if (result != 0)
+			continue;
+		type = rec->cr_type;
+		CHECK(type != CL_MKDIR || is(changelog_rec_name(rec), rec->cr_namelen, "followed"));
+		CHECK(llapi_changelog_free(&rec) == 0);
+	}
+	CHECK(llapi_changelog_fini(&reader) == 0);
+	CHECK(fcntl(waits.fd, F_GETFL) == -1 && errno == EBADF);
+	REFUSES(llapi_changelog_get_fd(NULL), EINVAL);
 }
 
 static int same(const struct lu_fid *one, const struct lu_fid *other)
@@ -121,6 +155,7 @@ int main(int argc, char **argv)
 	CHECK(result == 1 && rec == NULL);
 	CHECK(llapi_changelog_in_buf(reader) == 0);
 	CHECK(llapi_changelog_fini(&reader) == 0);
+	follow(argv[2]);
 
 	llapi_msg_set_level(LLAPI_MSG_OFF);
 	REFUSES(llapi_changelog_start(&reader, 0, "nosuch", 0), EINVAL);

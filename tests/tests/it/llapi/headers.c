@@ -216,13 +216,23 @@ static void archives(void)
 	REFUSES(llapi_hsm_unregister_event_fifo("/"), EOPNOTSUPP);
 }
 
+/* The callback of a copytool for messages: it prints nothing. */
+static void log_event(const char *format, ...)
+{
+	va_list values;
+
+	va_start(values, format);
+	llapi_hsm_log_error(LLAPI_MSG_ERROR, -ENOSPC, format, values);
+	va_end(values);
+}
+
 static void caches_and_others(void)
 {
 	struct lu_fid fid = {0};
 	struct lu_pcc_state state;
-	struct fid_array fids = {0};
 	struct lu_heat heat = {.lh_count = 0};
-	char path[] = "/";
+	char path[] = "/", text[64];
+	__u32 id;
 
 	REFUSES(llapi_pcc_attach("/", 1, LU_PCC_READONLY), EOPNOTSUPP);
 	REFUSES(llapi_pcc_attach_fid("/", &fid, 1, LU_PCC_READWRITE), EOPNOTSUPP);
@@ -231,6 +241,10 @@ static void caches_and_others(void)
 	REFUSES(llapi_pcc_detach_fid("/", &fid, PCC_DETACH_FL_UNCACHE), EOPNOTSUPP);
 	REFUSES(llapi_pcc_detach_fid_str("/", "0x1:0x1:0x0", 0), EOPNOTSUPP);
 	REFUSES(llapi_pcc_detach_file("/", 0), EOPNOTSUPP);
+	REFUSES(llapi_pcc_detach_at(0, &fid, PCC_DETACH_FL_NONE), EOPNOTSUPP);
+	REFUSES(llapi_pcc_pin_file("/", 1), EOPNOTSUPP);
+	REFUSES(llapi_pcc_unpin_file("/", 1), EOPNOTSUPP);
+	REFUSES(llapi_pcc_backend_id_get("/", LU_PCC_READWRITE, &id), EOPNOTSUPP);
 	REFUSES(llapi_pcc_state_get("/", &state), EOPNOTSUPP);
 	REFUSES(llapi_pcc_state_get_fd(0, &state), EOPNOTSUPP);
 	REFUSES(llapi_pccdev_set("/", "clear"), EOPNOTSUPP);
@@ -239,12 +253,12 @@ static void caches_and_others(void)
 	REFUSES(llapi_pcc_clear("/", PCC_CLEANUP_FL_KEEP_DATA), EOPNOTSUPP);
 	REFUSES(llapi_heat_get(0, &heat), EOPNOTSUPP);
 	REFUSES(llapi_heat_set(0, LU_HEAT_FLAG_OFF), EOPNOTSUPP);
-	REFUSES(llapi_rmfid("/", &fids), EOPNOTSUPP);
-	REFUSES(llapi_rmfid_at(0, &fids), EOPNOTSUPP);
 	REFUSES(llapi_file_create_foreign("/", 0644, LU_FOREIGN_TYPE_NONE, 0, path), EOPNOTSUPP);
 	REFUSES(llapi_dir_create_foreign("/", 0755, LU_FOREIGN_TYPE_SYMLINK, 0, path), EOPNOTSUPP);
 	REFUSES(llapi_unlink_foreign(path), EOPNOTSUPP);
 	REFUSES(llapi_lease_get(0, LL_LEASE_RDLCK), EOPNOTSUPP);
+	REFUSES(llapi_lease_release_intent(0, NULL), EOPNOTSUPP);
+	REFUSES(llapi_get_agent_uuid(path, text, sizeof(text)), EOPNOTSUPP);
 }
 
 int main(void)
@@ -253,6 +267,7 @@ int main(void)
 	names_of_actions();
 	lists_of_actions();
 	archives();
+	log_event("%d files", 3);
 	caches_and_others();
 	return 0;
 }

@@ -1,4 +1,5 @@
-/* Data versions: each change of the data gives a new one. Argument: FILE, which is written. */
+/* Data versions and flushes: each change of the data gives a new version. Argument: FILE, which is
+ * written. */
 #include <sys/mman.h>
 
 #include "check.h"
@@ -30,8 +31,15 @@ int main(int argc, char **argv)
 	REFUSES(llapi_get_data_version(fd, &third, 1ULL << 32), EINVAL);
 	REFUSES(llapi_get_data_version(fd, NULL, 0), EINVAL);
 	REFUSES(llapi_get_data_version(-1, &third, 0), EBADF);
+	map[2] = 'z';
+	CHECK(llapi_file_flush(fd) == 0);
+	CHECK(llapi_get_data_version(fd, &second, 0) == 0);
+	CHECK(second != third);
+	CHECK(llapi_fsync(fd) == 0);
+	REFUSES(llapi_fsync(-1), EBADF);
 	fd = open("/proc/version", O_RDONLY);
 	CHECK(fd >= 0);
 	REFUSES(llapi_get_data_version(fd, &third, LL_DV_RD_FLUSH), ENOTTY);
+	REFUSES(llapi_file_flush(fd), ENOTTY);
 	return 0;
 }

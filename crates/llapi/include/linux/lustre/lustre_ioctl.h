@@ -84,7 +84,7 @@
 #define LL_IOC_HSM_ACTION _IOR('f', 220, struct hsm_current_action)
 #define LL_IOC_LMV_SETSTRIPE _IOWR('f', 240, struct lmv_user_md) /* llapi_dir_create() */
 #define LL_IOC_REMOVE_ENTRY _IOWR('f', 242, __u64)
-#define LL_IOC_RMFID _IOR('f', 242, struct fid_array)
+#define LL_IOC_RMFID _IOR('f', 242, struct fid_array) /* llapi_rmfid() */
 #define LL_IOC_UNLOCK_FOREIGN _IO('f', 242)
 #define LL_IOC_SET_LEASE _IOWR('f', 243, struct ll_ioc_lease) /* llapi_lease_set() */
 #define LL_IOC_SET_LEASE_OLD _IOWR('f', 243, long)

@@ -120,7 +120,7 @@ struct ll_fid {
 	__u32 f_type;
 };
 
-/* For LL_IOC_RMFID and LL_IOC_GETPARENT, which are not implemented. */
+/* For llapi_rmfid(), and for LL_IOC_GETPARENT, which is not implemented. */
 struct fid_array {
 	__u32 fa_nr;
 	__u32 fa_padding0;
