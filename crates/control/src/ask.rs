@@ -10,6 +10,7 @@ use std::time::Duration;
 use sheen_wire::Errno;
 
 use crate::message::{REPLY_BYTES_MAX, Reply, Request, STALL, read_line, write_line};
+use crate::page::{has_pages, joined, last_name};
 use crate::sockets::connect;
 
 /// Number of parts of the time limit for the greeting. If the whole machine pauses, as a virtual
@@ -19,6 +20,8 @@ const GREETING_TIMEOUT_PARTS: u32 = 3;
 /// before. The socket serves a request in milliseconds.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// Pages of a reply, at most: 1 GiB of values.
+const PAGES_MAX: u32 = 64;
 /// Processes that are queried at once. If there are more, they are queried in groups.
 const ASKED_AT_ONCE_MAX: usize = 64;
 
@@ -107,12 +110,51 @@ fn ask_together(sockets: &[PathBuf], request: &Request, greeting: Duration) -> V
     })
 }
 
-/// Sends a request to the process behind a socket. Returns its reply. `greeting`: time limit for
-/// its greeting. Repeats it for about a second while a public socket is busy.
+/// Sends a request to the process behind a socket. Returns its reply. If the values do not fit in
+/// one reply, requests them in pages. `greeting`: time limit for its greeting to each request.
+/// Repeats a request for about a second while a public socket is busy.
 ///
 /// # Errors
 /// [`NoReply`].
 pub fn ask(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
+    match ask_while_busy(socket, request, greeting)? {
+        Reply::Error { errno } if errno == Errno::EMSGSIZE.0 && has_pages(request) => {
+            ask_pages(socket, request, greeting)
+        }
+        reply => Ok(reply),
+    }
+}
+
+/// Requests all pages of a reply. EMSGSIZE: a single value is too long, the pages are more than
+/// [`PAGES_MAX`], or the process does not send them.
+fn ask_pages(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
+    let (mut all, mut after) = (None, String::new());
+    for _ in 0..PAGES_MAX {
+        let page = Request::Page { after: after.clone(), request: Box::new(request.clone()) };
+        let (reply, is_last) = match ask_while_busy(socket, &page, greeting)? {
+            Reply::Page { reply, is_last } => (*reply, is_last),
+            // All that matched has been unregistered meanwhile.
+            Reply::Error { errno } if errno == Errno::ENOENT.0 => return Ok(all.unwrap_or_else(too_long)),
+            _ => return Ok(too_long()),
+        };
+        let last = last_name(&reply).map(str::to_owned);
+        let so_far = joined(all, reply);
+        match last {
+            _ if is_last => return Ok(so_far),
+            Some(last) if last > after => after = last,
+            // The process does not go on.
+            _ => return Ok(too_long()),
+        }
+        all = Some(so_far);
+    }
+    Ok(too_long())
+}
+
+fn too_long() -> Reply {
+    Reply::Error { errno: Errno::EMSGSIZE.0 }
+}
+
+fn ask_while_busy(socket: &Path, request: &Request, greeting: Duration) -> Result<Reply, NoReply> {
     let busy = Reply::Error { errno: Errno::EBUSY.0 };
     for _ in 0..BUSY_RETRIES {
         match ask_once(socket, request, greeting)? {

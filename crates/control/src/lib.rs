@@ -4,7 +4,7 @@
 //! A process listens on `<pid>.sock` in its runtime directory. A connection carries one request and
 //! one reply, each a line of JSON. Only the owner of the process and root can reach the socket: the
 //! directory has mode 0700, the socket 0600. A process of root has a second socket, through which
-//! all users may read public parameters (`public`).
+//! all users may read public parameters and list devices (`public`).
 //!
 //! A separate thread blocks in `accept`. It costs nothing while idle, and answers even if the
 //! runtime is stuck, which is when an administrator needs it. Each connection gets a thread, up to
@@ -16,10 +16,14 @@
 //! greeting is white space before the JSON of the reply, which older clients skip. An older server
 //! sends only the reply.
 //!
+//! A client that gets EMSGSIZE, because the values are more than [`REPLY_BYTES_MAX`], requests them
+//! again in pages.
+//!
 //! Invariant: a process does not execute a request whose sender timed out before the greeting. When
 //! the process is resumed, its greeting fails, and it does not read the request.
 //!
 //! * `message`: requests and replies, and how they travel;
+//! * `page`: replies in pages;
 //! * `listener`: a socket that a process listens on;
 //! * `serve`: the server's side, [`Control`];
 //! * `public`: the socket for all users, [`PublicControl`];
@@ -34,6 +38,7 @@
 mod ask;
 mod listener;
 mod message;
+mod page;
 mod public;
 mod serve;
 mod sockets;

@@ -9,7 +9,7 @@ use sheen_wire::Errno;
 
 /// Longest request, in bytes: a pattern and a value.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Longest reply, in bytes: some 100,000 parameters.
+/// Longest reply, in bytes: some 100,000 parameters. More come in pages.
 pub const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// Time limit for a peer to send or to take its next bytes. A change may wait for a slow disk.
 pub const STALL: Duration = Duration::from_secs(30);
@@ -60,7 +60,15 @@ pub enum Request {
     Of {
         /// The file system.
         fsname: String,
-        /// Any other request.
+        /// Any request but this and `Page`.
+        request: Box<Request>,
+    },
+    /// The values of a request in the order of their names, as many as fit in a reply. Processes of
+    /// earlier releases refuse it (EPROTO).
+    Page {
+        /// The name that the values follow. Empty: all follow.
+        after: String,
+        /// `List`, `Get`, `GetTyped`, `GetTypedAny`, or `Of` with one of them.
         request: Box<Request>,
     },
 }
@@ -81,9 +89,17 @@ pub enum Reply {
     Devices(Vec<Device>),
     /// To `Nids`.
     Nids(Vec<String>),
-    /// Nothing matched, or the request was invalid. EMSGSIZE: the reply is longer than
-    /// [`REPLY_BYTES_MAX`]. Only on a public socket: EACCES for a request that other users may not
-    /// send; EBUSY if the process serves too many requests of this user, or of all users.
+    /// To `Page`.
+    Page {
+        /// Some of the values.
+        reply: Box<Reply>,
+        /// Whether no values follow.
+        is_last: bool,
+    },
+    /// Nothing matched, or the request was invalid. EMSGSIZE: the reply, or a single value of a
+    /// page, is longer than [`REPLY_BYTES_MAX`]. Only on a public socket: EACCES for a request that
+    /// other users may not send; EBUSY if the process serves too many requests of this user, or of
+    /// all users.
     Error {
         /// Linux's errno.
         errno: i32,

@@ -1,12 +1,13 @@
-//! The public socket of a process of root, through which all users of the machine list and read
-//! public parameters.
+//! The public socket of a process, through which all users of the machine list its devices, and
+//! list and read public parameters.
 //!
-//! Root's control sockets are in a directory that only root can enter. A process of root therefore
-//! listens on a second socket, in a directory that all users can enter and only root can change.
+//! Control sockets are in a directory that only their user can enter. A process of root therefore
+//! listens on a second socket, in a directory that all users can enter and only root can change. A
+//! process of another user does so if that directory exists and belongs to the user.
 //!
 //! Invariants:
 //! * A public socket changes nothing, and shows no other than the public parameters
-//!   ([`Params::public_view`]). It lists neither devices nor NIDs.
+//!   ([`Params::public_view`]) and the devices. It lists no NIDs.
 //! * Users cannot delay the control socket: the public one has threads of its own.
 //! * A user occupies at most [`OF_USER_MAX`] of [`SERVED_MAX`] connections. Others are refused with
 //!   EBUSY at once. A user with several uids (subordinate ones) can occupy more.
@@ -29,8 +30,8 @@ use sheen_wire::Errno;
 
 use crate::listener::{Accepts, Listener};
 use crate::message::{GREETING, Reply, Request, read_line, reply_line, write};
-use crate::serve::answer;
-use crate::sockets::{make_public_dir, public_dir};
+use crate::serve::answer_within;
+use crate::sockets::{is_own, make_public_dir, public_dir};
 
 /// Connections of one user that are served at once.
 pub(crate) const OF_USER_MAX: usize = 4;
@@ -50,15 +51,17 @@ const MODE: u32 = 0o666;
 pub struct PublicControl(Listener);
 
 impl PublicControl {
-    /// Serves the public ones of `params` to all users, if this is a process of root. `None`: it is
-    /// a process of another user.
+    /// Serves the public ones of `params` to all users, if this is a process of root, or of a user
+    /// to whom the directory of public sockets belongs. `None`: it is another process.
     ///
     /// # Errors
     /// The directory cannot be made, belongs to another user or can be changed by one; the socket
     /// cannot be bound.
     pub fn serve(params: &Params) -> io::Result<Option<PublicControl>> {
         match public_dir() {
-            Some(dir) if rustix::process::geteuid().is_root() => PublicControl::serve_in(&dir, params).map(Some),
+            Some(dir) if rustix::process::geteuid().is_root() || is_own(&dir) => {
+                PublicControl::serve_in(&dir, params).map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -164,20 +167,25 @@ fn serve_one(stream: &UnixStream, service: &Service) -> io::Result<()> {
 
 /// Executes a request of any user. `params`: their public view.
 fn answer_public(request: &Request, params: &Params) -> Reply {
-    let inner: &Request = match request {
-        Request::Of { request, .. } => request,
-        request => request,
-    };
-    match inner {
+    match innermost(request) {
         // The view refuses to set, with a result for each parameter.
-        Request::List { .. } | Request::Get { .. } | Request::GetTyped { .. } | Request::Set { .. } => {
-            answer(request, params)
-        }
+        Request::List { .. }
+        | Request::Get { .. }
+        | Request::GetTyped { .. }
+        | Request::Set { .. }
+        | Request::Devices => answer_within(request, params, REPLY_BYTES_MAX),
         // Many patterns take much time to match.
-        Request::GetTypedAny { .. } | Request::Devices | Request::Nids | Request::Of { .. } => {
+        Request::GetTypedAny { .. } | Request::Nids | Request::Of { .. } | Request::Page { .. } => {
             Reply::Error { errno: Errno::EACCES.0 }
         }
     }
+}
+
+/// Returns the request that `Page` and `Of` restrict. It is one of them if they are in another
+/// order.
+fn innermost(request: &Request) -> &Request {
+    let request: &Request = if let Request::Page { request, .. } = request { request } else { request };
+    if let Request::Of { request, .. } = request { request } else { request }
 }
 
 /// A connection with a time limit for all of its reads and writes together.
@@ -270,8 +278,19 @@ mod tests {
         for hidden in [get("mdt.*.*"), set("mdt.*.*"), get("nosuch"), of(get("nosuch"))] {
             assert_eq!(asked(&hidden), error(Errno::ENOENT));
         }
-        let many = Request::GetTypedAny { patterns: vec![pattern()] };
-        for refused in [Request::Devices, Request::Nids, many, of(Request::Nids), of(of(get("version")))] {
+        assert_eq!(asked(&Request::Devices), Reply::Devices(params.devices()));
+        assert!(matches!(asked(&of(Request::Devices)), Reply::Devices(_)));
+        let many = || Request::GetTypedAny { patterns: vec![pattern()] };
+        let page = |request: Request| Request::Page { after: String::new(), request: Box::new(request) };
+        for request in [page(get("osc.*.*")), page(of(get("osc.*.*")))] {
+            let Reply::Page { reply, is_last: true } = asked(&request) else { panic!("{request:?}") };
+            assert!(matches!(*reply, Reply::Values(found) if found.len() == 1));
+        }
+        assert_eq!(asked(&page(set("osc.*.*"))), error(Errno::EPROTO));
+        assert_eq!(value.load(Relaxed), 8);
+        for refused in
+            [Request::Nids, many(), of(Request::Nids), of(of(get("version"))), page(many()), of(page(get("version")))]
+        {
             assert_eq!(asked(&refused), error(Errno::EACCES), "{refused:?}");
         }
         let long = get(&"x".repeat(REQUEST_BYTES_MAX as usize));

@@ -10,7 +10,10 @@ use sheen_params::{ParamError, Params, Set, fsname_of};
 use sheen_wire::Errno;
 
 use crate::listener::{Accepts, Listener};
-use crate::message::{GREETING, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult, read_line, write_reply};
+use crate::message::{
+    GREETING, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request, STALL, SetResult, read_line, write_reply,
+};
+use crate::page::page;
 use crate::sockets::{private_dir, runtime_dir};
 
 /// Connections that a process serves in threads of their own. The accepting thread serves a further
@@ -85,11 +88,29 @@ pub(crate) fn serve_one(mut stream: &UnixStream, params: &Params) -> io::Result<
 
 /// Executes a request on the parameters of this process.
 pub fn answer(request: &Request, params: &Params) -> Reply {
+    answer_within(request, params, REPLY_BYTES_MAX)
+}
+
+/// As [`answer`]. `max`: most bytes of a page.
+pub(crate) fn answer_within(request: &Request, params: &Params, max: u64) -> Reply {
+    let (request, after) = match request {
+        Request::Page { after, request } => (&**request, Some(after)),
+        request => (request, None),
+    };
     let (request, fsname) = match request {
         Request::Of { fsname, request } => (&**request, Some(&fsname[..])),
         request => (request, None),
     };
-    let reply = match request {
+    let reply = match after {
+        Some(after) => page(request, fsname, after, params, max),
+        None => whole(request, fsname, params),
+    };
+    reply.unwrap_or_else(|ParamError { errno, .. }| Reply::Error { errno: errno.0 })
+}
+
+/// Executes a request whose reply is not in pages.
+fn whole(request: &Request, fsname: Option<&str>, params: &Params) -> Result<Reply, ParamError> {
+    match request {
         Request::List { pattern } => params.list_of(pattern, fsname).map(Reply::Nodes),
         Request::Get { pattern } => params.get_of(pattern, fsname).map(Reply::Values),
         Request::GetTyped { pattern } => params.typed_of(pattern, fsname).map(Reply::Typed),
@@ -100,9 +121,8 @@ pub fn answer(request: &Request, params: &Params) -> Reply {
         Request::Devices => Ok(Reply::Devices(params.devices_of(fsname))),
         Request::Nids if fsname.is_some_and(|fsname| !params.fsnames().contains(fsname)) => Err(Errno::ENOENT.into()),
         Request::Nids => Ok(Reply::Nids(params.nids())),
-        Request::Of { .. } => Err(Errno::EPROTO.into()),
-    };
-    reply.unwrap_or_else(|ParamError { errno, .. }| Reply::Error { errno: errno.0 })
+        Request::Of { .. } | Request::Page { .. } => Err(Errno::EPROTO.into()),
+    }
 }
 
 fn result_of(set: Set, params: &Params) -> SetResult {

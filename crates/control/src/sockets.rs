@@ -40,9 +40,8 @@ fn named_dir() -> Option<PathBuf> {
     std::env::var_os(DIR_ENV).filter(|d| !d.is_empty()).map(PathBuf::from)
 }
 
-/// Returns the directory of the public sockets of root's processes: `$SHEEN_RUNTIME_DIR-public`,
-/// else `/run/sheen-public`. `None`: the variable names no directory that can have a sibling, such
-/// as `/`.
+/// Returns the directory of public sockets: `$SHEEN_RUNTIME_DIR-public`, else `/run/sheen-public`.
+/// `None`: the variable names no directory that can have a sibling, such as `/`.
 pub(crate) fn public_dir() -> Option<PathBuf> {
     public_sibling(&named_dir().unwrap_or_else(|| ROOT_DIR.into()))
 }
@@ -53,9 +52,9 @@ fn public_sibling(dir: &Path) -> Option<PathBuf> {
     Some(dir.with_file_name(name))
 }
 
-/// Returns the public sockets of root's processes whose control sockets this user cannot reach,
-/// sorted. Through these sockets all users may list and read public parameters. Root uses control
-/// sockets only.
+/// Returns the public sockets of processes whose control sockets this user cannot reach, sorted.
+/// Through these sockets all users may list and read public parameters. Root uses control sockets
+/// only.
 pub fn public_sockets() -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -65,13 +64,9 @@ pub fn public_sockets() -> Vec<PathBuf> {
 }
 
 /// Returns the public sockets in `public` that have no reachable control socket in `private`. A
-/// directory that others than root and this user can change has none: its sockets could belong to
-/// anyone.
+/// directory that is not trusted has none: its sockets could belong to anyone.
 pub(crate) fn public_sockets_in(public: &Path, private: &Path) -> Vec<PathBuf> {
-    let own = rustix::process::geteuid().as_raw();
-    let is_trusted = fs::symlink_metadata(public)
-        .is_ok_and(|meta| meta.is_dir() && [0, own].contains(&meta.uid()) && meta.mode() & 0o022 == 0);
-    if !is_trusted {
+    if !is_trusted(public) {
         return Vec::new();
     }
     let mut found = sockets_in(public);
@@ -80,6 +75,24 @@ pub(crate) fn public_sockets_in(public: &Path, private: &Path) -> Vec<PathBuf> {
         rustix::fs::access(private.join(name), Access::WRITE_OK).is_err()
     });
     found
+}
+
+/// Whether nobody but root, this user, and a user to whom root gave the directory can put sockets
+/// there. Root gave it to its owner if only root can change the directory above it, such as `/run`.
+fn is_trusted(dir: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let is_closed = |meta: &fs::Metadata| meta.is_dir() && meta.mode() & 0o022 == 0;
+    let Ok(meta) = fs::symlink_metadata(dir) else { return false };
+    let is_from_root = || {
+        let parent = dir.parent().and_then(|parent| fs::metadata(parent).ok());
+        parent.is_some_and(|parent| is_closed(&parent) && parent.uid() == 0)
+    };
+    is_closed(&meta) && ([0, own].contains(&meta.uid()) || is_from_root())
+}
+
+/// Whether `dir` exists and belongs to this user.
+pub(crate) fn is_own(dir: &Path) -> bool {
+    fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Returns the control sockets that this user can reach, sorted. Root reaches those of all users
@@ -191,5 +204,24 @@ mod tests {
             assert_eq!(public_sibling(Path::new(dir)), Some(public.into()), "{dir}");
         }
         assert_eq!(public_sibling(Path::new("/")), None);
+    }
+
+    #[test]
+    fn directory_of_another_user_is_trusted_only_if_root_gave_it() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root can give a directory to a user");
+        }
+        let above = tempfile::tempdir().unwrap();
+        let mode = |mode| fs::set_permissions(above.path(), Permissions::from_mode(mode)).unwrap();
+        let dir = above.path().join("run-public");
+        make_public_dir(&dir).unwrap();
+        mode(0o1777);
+        assert!(is_trusted(&dir) && is_own(&dir), "it belongs to this user");
+        std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).unwrap();
+        assert!(!is_trusted(&dir) && !is_own(&dir), "its owner could have made it");
+        mode(0o755);
+        assert!(is_trusted(&dir));
+        fs::set_permissions(&dir, Permissions::from_mode(0o775)).unwrap();
+        assert!(!is_trusted(&dir) && !is_trusted(&dir.join("absent")));
     }
 }

@@ -72,6 +72,26 @@ fn reply_that_is_too_long_becomes_emsgsize() {
 }
 
 #[test]
+fn ask_joins_the_pages_of_values_beyond_one_reply() {
+    let dir = tempfile::tempdir().unwrap();
+    let params = Params::new();
+    let long = REPLY_BYTES_MAX as usize / 5 * 2;
+    for i in 0..5 {
+        params.register(&format!("mdt.a-MDT000{i}.job_stats"), Param::text(move || i.to_string().repeat(long)));
+    }
+    let control = Control::serve_in(&dir.path().join("run"), &params).unwrap();
+    let request = Request::Get { pattern: "mdt.*.job_stats".into() };
+    let of = Request::Of { fsname: "a".into(), request: Box::new(request.clone()) };
+    for request in [request, of] {
+        let Reply::Values(found) = ask(control.path(), &request, LIMIT).unwrap() else { panic!() };
+        let found: Vec<_> = found.iter().map(|f| (&*f.name, f.value.len(), &f.value[..1])).collect();
+        let names: Vec<_> = (0..5).map(|i| format!("mdt.a-MDT000{i}.job_stats")).collect();
+        let want: Vec<_> = names.iter().zip(["0", "1", "2", "3", "4"]).map(|(n, c)| (&**n, long, c)).collect();
+        assert_eq!(found, want);
+    }
+}
+
+#[test]
 fn control_socket_survives_invalid_requests() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::serve_in(&dir.path().join("run"), &Params::new()).unwrap();

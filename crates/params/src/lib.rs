@@ -48,7 +48,7 @@ pub use histogram::{Buckets, Histogram, bucket_label};
 pub use job_stats::{JobSnapshot, JobStats, Moment};
 pub use labels::Labels;
 pub use param::{Param, ParamError};
-pub use registry::{Found, Node, Params, Set, TypedParam};
+pub use registry::{Found, Match, Node, Params, Set, TypedParam};
 pub use snapshot::{Sample, Snapshot};
 pub use spread::Spread;
 pub use stats::Stats;

@@ -40,6 +40,35 @@ pub struct TypedParam {
     pub value: Value,
 }
 
+/// A parameter that matches a pattern. Its value has not been read yet.
+pub struct Match {
+    path: String,
+    param: Arc<Param>,
+}
+
+impl Match {
+    /// Returns the name with dots.
+    pub fn name(&self) -> String {
+        dotted(&self.path)
+    }
+
+    /// Reads the value as text.
+    pub fn found(&self) -> Found {
+        Found { name: self.name(), value: self.param.get(), writable: self.param.writable() }
+    }
+
+    /// Reads the typed value.
+    pub fn typed(&self) -> TypedParam {
+        TypedParam {
+            name: self.name(),
+            labels: Labels::of(&self.path),
+            unit: self.param.unit_name().map(str::to_owned),
+            writable: self.param.writable(),
+            value: self.param.value(),
+        }
+    }
+}
+
 /// A name in the tree of parameters.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Node {
@@ -127,7 +156,7 @@ impl Params {
     }
 
     /// Returns a handle for users who may neither change this process nor see all of it. It lists
-    /// and reads only public parameters, shows no devices, and refuses to set (EACCES). To this
+    /// and reads only public parameters and the devices, and refuses to set (EACCES). To this
     /// handle the other parameters do not exist (ENOENT).
     pub fn public_view(&self) -> Params {
         Params { inner: self.inner.clone(), is_public: true }
@@ -175,11 +204,7 @@ impl Params {
     /// # Errors
     /// As [`Params::get`].
     pub fn get_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Found>, ParamError> {
-        Ok(self
-            .find(&[pattern], fsname)?
-            .into_iter()
-            .map(|(name, param)| Found { name: dotted(&name), value: param.get(), writable: param.writable() })
-            .collect())
+        Ok(self.matches(&[pattern], fsname)?.iter().map(Match::found).collect())
     }
 
     /// As [`Params::get_of`], with typed values.
@@ -200,14 +225,24 @@ impl Params {
         patterns: &[impl AsRef<str>],
         fsname: Option<&str>,
     ) -> Result<Vec<TypedParam>, ParamError> {
-        let typed = |(path, param): (String, Arc<Param>)| TypedParam {
-            name: dotted(&path),
-            labels: Labels::of(&path),
-            unit: param.unit_name().map(str::to_owned),
-            writable: param.writable(),
-            value: param.value(),
-        };
-        Ok(self.find(patterns, fsname)?.into_iter().map(typed).collect())
+        Ok(self.matches(patterns, fsname)?.iter().map(Match::typed).collect())
+    }
+
+    /// Returns the parameters that match any of several patterns, each once, sorted by name with
+    /// `/` between its components. `fsname`: as in [`Params::get_of`].
+    ///
+    /// # Errors
+    /// As [`Params::get`].
+    pub fn matches(&self, patterns: &[impl AsRef<str>], fsname: Option<&str>) -> Result<Vec<Match>, ParamError> {
+        let scope = self.scope(fsname);
+        let patterns: Vec<Glob> = patterns.iter().map(|pattern| Glob::of_params(pattern.as_ref())).collect();
+        // No lock is held meanwhile, because matching a long pattern takes time.
+        let mut found = self.all();
+        found.retain(|(name, _)| scope.has(name) && patterns.iter().any(|pattern| pattern.matches(name)));
+        if found.is_empty() {
+            return Err(Errno::ENOENT.into());
+        }
+        Ok(found.into_iter().map(|(path, param)| Match { path, param }).collect())
     }
 
     /// Sets every parameter that matches. Returns the result of each, sorted by name.
@@ -226,9 +261,9 @@ impl Params {
     pub fn set_of(&self, pattern: &str, value: &str, fsname: Option<&str>) -> Result<Vec<Set>, ParamError> {
         let set = |param: &Param| if self.is_public { Err(Errno::EACCES.into()) } else { param.set(value) };
         Ok(self
-            .find(&[pattern], fsname)?
+            .matches(&[pattern], fsname)?
             .into_iter()
-            .map(|(name, param)| Set { name: dotted(&name), result: set(&param) })
+            .map(|found| Set { name: found.name(), result: set(&found.param) })
             .collect())
     }
 
@@ -293,7 +328,8 @@ impl Params {
     /// As [`Params::devices`], but only for the file system `fsname` if it is given, as in
     /// [`Params::get_of`].
     pub fn devices_of(&self, fsname: Option<&str>) -> Vec<Device> {
-        let scope = self.scope(fsname);
+        // Devices have no values to hide: public parameters show the same names, uuids and NIDs.
+        let scope = Scope { is_public: false, ..self.scope(fsname) };
         let devices = self.inner.devices.read();
         let read: Vec<_> = devices.iter().filter(|d| scope.has(&d.name)).map(|d| d.read.clone()).collect();
         // As for parameters, no lock is held while a device is read.
@@ -331,20 +367,6 @@ impl Params {
     fn scope<'a>(&self, fsname: Option<&'a str>) -> Scope<'a> {
         let is_alone = fsname.is_some_and(|fsname| self.fsnames().into_iter().eq([fsname]));
         Scope { fsname, is_alone, is_public: self.is_public }
-    }
-
-    /// Returns the parameters that match any of the patterns, each once.
-    fn find(
-        &self,
-        patterns: &[impl AsRef<str>],
-        fsname: Option<&str>,
-    ) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
-        let scope = self.scope(fsname);
-        let patterns: Vec<Glob> = patterns.iter().map(|pattern| Glob::of_params(pattern.as_ref())).collect();
-        // No lock is held meanwhile, because matching a long pattern takes time.
-        let mut found = self.all();
-        found.retain(|(name, _)| scope.has(name) && patterns.iter().any(|pattern| pattern.matches(name)));
-        if found.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(found) }
     }
 }
 
@@ -519,6 +541,7 @@ mod tests {
             assert_eq!(public.set(hidden, "1").unwrap_err().errno, Errno::ENOENT, "{hidden}");
             assert!(public.typed_of(hidden, Some("sheen")).is_err(), "{hidden}");
         }
-        assert_eq!((orders.load(Relaxed), public.devices()), (0, vec![]));
+        assert_eq!((orders.load(Relaxed), public.devices()), (0, params.devices()));
+        assert!(public.devices_of(Some("other")).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! `lctl` of ordinary users: they read public parameters of root's processes, and set none.
+//! `lctl` of ordinary users: they read public parameters of other users' processes, and set none.
 
 use std::path::Path;
 
@@ -27,10 +27,19 @@ fn ordinary_users_read_public_parameters_of_roots_processes() {
             "get_param --fsname sheen -n 'lov.*.target_obd'",
             "list_param -F 'obdfilter.*.kbytes*'",
             "list_param 'llite.*'",
+            "dl",
+            "dl -t -y --fsname sheen",
         ] {
             assert_eq!(nobody(s, line).ok(), root(s, line).ok(), "{line}");
         }
         assert_eq!(root(s, "get_param -N 'llite.*.stats'").ok().lines().count(), 2, "both processes answer");
+        let metrics = |user: &str| {
+            let scrape = format!("{user} sheen metrics --fsname sheen | grep -E '^(lustre_capacity|sheen_max_rpcs)'");
+            s.sh(Path::new("/"), &scrape).ok()
+        };
+        let of_root = metrics("");
+        assert_eq!(metrics(NOBODY.trim_end_matches(" lctl")), of_root);
+        assert!(of_root.contains("lustre_capacity_kilobytes{") && of_root.contains("OST0003"), "{of_root}");
         let modes = "stat -c '%a %U' /run/sheen-public /run/sheen-public/*.sock | sort -u";
         assert_eq!(s.sh(Path::new("/"), modes).ok(), "666 root\n755 root\n");
     });
@@ -70,5 +79,34 @@ error: set_param: setting 'lod/*/qos_threshold_rr'='20': Permission denied\n";
         let made =
             s.sh(Path::new("/"), &format!("{} touch /run/sheen-public/1.sock", NOBODY.trim_end_matches(" lctl")));
         assert_ne!(made.code, 0);
+    });
+}
+
+/// As a unit with `User=` and `RuntimeDirectory=` starts it (docs/install.md).
+#[test]
+fn ordinary_users_read_public_parameters_of_a_server_of_another_user() {
+    Sandbox::enter("public_params_user", |s| {
+        let script = format!(
+            "
+set -e
+install -d -o 12345 -m 755 /mnt/home
+install -d -m 755 /mnt/run
+install -d -o 12345 -m 700 /mnt/run/servers /mnt/run/servers-public
+export SHEEN_RUNTIME_DIR=/mnt/run/servers
+setpriv --reuid 12345 --regid 12345 --clear-groups env HOME=/mnt/home SHEEN_KEY_DIR=/mnt/home/keys \
+  sheen mgs --dir /mnt/home/mgs --listen 127.0.0.1:0@tcp >/mnt/home/log 2>&1 &
+server=$!
+trap 'kill $server; wait $server || true' EXIT
+until [ -S /mnt/run/servers-public/$server.sock ]; do kill -0 $server; sleep 0.1; done
+stat -c '%a %u' /mnt/run/servers /mnt/run/servers-public
+{NOBODY} dl | awk '{{ print $3, $4 }}'
+{NOBODY} get_param -n version
+{NOBODY} get_param mgs.MGS.live.params || echo refused
+"
+        );
+        let version = s.sh(Path::new("/"), "sheen --version").ok();
+        let version = version.trim().rsplit(' ').next().unwrap().to_owned();
+        let ran = s.sh(Path::new("/"), &script);
+        assert_eq!(ran.ok(), format!("700 12345\n755 12345\nmgs MGS\n{version}\nrefused\n"));
     });
 }

@@ -1,10 +1,12 @@
 //! `sheen metrics`: the metrics of all Sheen processes of this machine that the user can reach,
-//! mounts included. Each process answers on its control socket, as for `lctl`.
+//! mounts included. Each process answers on its control socket, as for `lctl`. Processes of which
+//! the user may only read public parameters answer on their public socket, with the metrics of
+//! these.
 
 use std::{collections::BTreeSet, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use sheen_control::{GREETING_TIMEOUT, NoReply, REPLY_BYTES_MAX, Reply, Request, Silent, ask, sockets};
+use sheen_control::{GREETING_TIMEOUT, NoReply, REPLY_BYTES_MAX, Reply, Request, Silent, ask, public_sockets, sockets};
 use sheen_metrics::Scrape;
 use sheen_params::{TypedParam, Value};
 use sheen_rt::Rt;
@@ -158,13 +160,16 @@ impl Drop for Mark {
 /// Asks all processes of this machine at once. Each one has this time to answer.
 async fn ask_all(rt: &Rt, busy: &Busy, fsname: Option<&str>, limit: Duration) -> Answers {
     let (mut answers, mut asked) = (Answers::default(), Vec::new());
-    for socket in rt.run_blocking(sockets).await {
+    let public = rt.run_blocking(public_sockets).await.into_iter().map(|socket| (socket, true));
+    let own = rt.run_blocking(sockets).await.into_iter().map(|socket| (socket, false));
+    for (socket, is_public) in own.chain(public) {
         let Some(mark) = busy.mark(socket.clone()) else {
             answers.add(socket, Err(NoReply::Silent(limit)));
             continue;
         };
         let (fsname, greeting) = (fsname.map(str::to_owned), scaled(GREETING_TIMEOUT));
-        let (timer, process) = (rt.clone(), Process { rt: rt.clone(), socket: socket.clone(), fsname, greeting });
+        let process = Process { rt: rt.clone(), socket: socket.clone(), is_public, fsname, greeting };
+        let timer = rt.clone();
         let task = rt.spawn("ask", async move {
             let asking = timer.run_blocking(move || {
                 let answer = process.params(limit);
@@ -190,6 +195,8 @@ async fn ask_all(rt: &Rt, busy: &Busy, fsname: Option<&str>, limit: Duration) ->
 struct Process {
     rt: Rt,
     socket: PathBuf,
+    /// The socket is a public one, which takes one pattern at a time.
+    is_public: bool,
     /// Only the parameters of this file system.
     fsname: Option<String>,
     /// Time limit for the greeting of the process.
@@ -207,6 +214,9 @@ struct Found {
 impl Process {
     /// Returns the parameters that become metrics, by one request if they fit in one reply.
     fn params(&self, limit: Duration) -> Answer<Found> {
+        if self.is_public {
+            return self.params_one_by_one(limit);
+        }
         let patterns = sheen_metrics::patterns().map(str::to_owned).collect();
         match self.ask(Request::GetTypedAny { patterns }) {
             Ok(Reply::Typed(params)) => {
@@ -236,6 +246,9 @@ impl Process {
                         return Err(io::Error::other("it runs an earlier release without typed parameters").into());
                     }
                     Ok(Reply::Error { errno }) if errno == Errno::EMSGSIZE.0 => found.unreadable.push(name),
+                    Ok(Reply::Error { errno }) if errno == Errno::EBUSY.0 => {
+                        return Err(io::Error::from(Errno::EBUSY).into());
+                    }
                     // Nothing matches.
                     Ok(_) => {}
                     Err(NoReply::Failed(e)) if e.kind() == io::ErrorKind::InvalidData => found.unreadable.push(name),
@@ -336,13 +349,15 @@ mod tests {
         let control = Control::serve_in(dir.path(), &params).unwrap();
         let (_runtime, rt) = host::runtime().unwrap();
         let limit = Duration::from_secs(600);
-        let process = Process { rt, socket: control.path().to_owned(), fsname: Some("a".into()), greeting: limit };
+        let (socket, fsname) = (control.path().to_owned(), Some("a".into()));
+        let mut process = Process { rt, socket, is_public: false, fsname, greeting: limit };
         let wanted = ["mdt.a-MDT0000.job_stats", "mdt.a-MDT0001.job_stats"];
         assert_eq!(process.requested("mdt.*.job_stats").unwrap(), wanted);
         let found = process.params(limit).unwrap();
         assert!(found.unreadable.is_empty());
         let names = |found: &Found| found.params.iter().map(|param| param.name.clone()).collect::<BTreeSet<_>>();
-        assert_eq!(names(&process.params_one_by_one(limit).unwrap()), names(&found));
+        process.is_public = true;
+        assert_eq!(names(&process.params(limit).unwrap()), names(&found));
         let jobs: Vec<_> = found.params.iter().filter(|param| wanted.contains(&param.name.as_str())).collect();
         assert_eq!(jobs.len(), wanted.len());
         for param in jobs {

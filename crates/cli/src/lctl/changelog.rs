@@ -37,7 +37,10 @@ pub fn run(command: &str, device: &str, args: &[String], tool: &mut Tool<'_>) ->
     if !takes {
         return options::wrong(command, tool);
     }
-    let Some(found) = devices::find(device, command, tool)? else { return Ok(Errno::ENODEV.0) };
+    let found = match devices::find(device, command, tool)? {
+        Ok(found) => found,
+        Err(errno) => return Ok(errno.0),
+    };
     if found.kind != "mdt" {
         writeln!(tool.err, "error: {command}: '{}' of type {} is not an MDT", found.name, found.kind)?;
         return Ok(Errno::EINVAL.0);

@@ -14,13 +14,14 @@ use crate::lfs::getopt::{Spec, Value};
 const DL: Spec = Spec { short: "ty", long: &[("target", Value::No, "t"), ("yaml", Value::No, "y"), FSNAME] };
 const LIST_NIDS: Spec = Spec { short: "", long: &[FSNAME] };
 
-/// Prints the devices of all processes, numbered consecutively.
+/// Prints the devices of all processes, numbered consecutively. Those of other users' processes
+/// come last.
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn dl(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = options::parse("dl", &DL, args, tool)? else { return Ok(usage::EXIT) };
-    let devices = devices(tool);
+    let devices = devices(tool.ask_readable(Request::Devices));
     if given.has("y") {
         print_yaml(&devices, given.has("t"), tool.out)?;
         return Ok(0);
@@ -55,16 +56,16 @@ fn print_yaml(devices: &[Device], peers: bool, out: &mut dyn Write) -> io::Resul
 /// The output cannot be written.
 pub fn select(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let [device] = args else { return options::wrong("device", tool) };
-    let Some(found) = find(device.trim_start_matches(['$', '%']), "device", tool)? else {
-        return Ok(Errno::ENODEV.0);
+    let found = match find(device.trim_start_matches(['$', '%']), "device", tool)? {
+        Ok(found) => found,
+        Err(errno) => return Ok(errno.0),
     };
     tool.device = Some(found.name);
     Ok(0)
 }
 
-/// Returns the devices of all processes. Their places in the list are their numbers.
-fn devices(tool: &Tool<'_>) -> Vec<Device> {
-    let replies = tool.ask(Request::Devices);
+/// Returns the devices in replies. Their places in the list are their numbers.
+fn devices(replies: Vec<Reply>) -> Vec<Device> {
     replies.into_iter().flat_map(|reply| if let Reply::Devices(d) = reply { d } else { Vec::new() }).collect()
 }
 
@@ -89,16 +90,27 @@ pub fn abort_recovery(device: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     set_on(device, "abort_recovery", &set, "no MDT or OST; those have the types mdt and obdfilter", tool)
 }
 
-/// Returns the device of this name or number; reports that there is none.
+/// Returns the device of this name or number. Reports that there is none (ENODEV), or that it
+/// belongs to a process that the user may not control (EACCES).
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn find(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Result<Option<Device>> {
-    let found = devices(tool).into_iter().enumerate().find(|(i, d)| d.name == device || i.to_string() == device);
-    if found.is_none() {
-        writeln!(tool.err, "error: {command}: no device '{device}'; 'lctl dl' lists names and numbers")?;
+pub fn find(device: &str, command: &str, tool: &mut Tool<'_>) -> io::Result<Result<Device, Errno>> {
+    let own = devices(tool.ask(Request::Devices));
+    let first_of_others = own.len();
+    let mut all = own.into_iter().chain(devices(tool.ask_public(Request::Devices))).enumerate();
+    match all.find(|(i, d)| d.name == device || i.to_string() == device) {
+        Some((index, found)) if index < first_of_others => Ok(Ok(found)),
+        Some(_) => {
+            let advice = "run lctl as that user or as root";
+            writeln!(tool.err, "error: {command}: '{device}' belongs to a process of another user; {advice}")?;
+            Ok(Err(Errno::EACCES))
+        }
+        None => {
+            writeln!(tool.err, "error: {command}: no device '{device}'; 'lctl dl' lists names and numbers")?;
+            Ok(Err(Errno::ENODEV))
+        }
     }
-    Ok(found.map(|(_, device)| device))
 }
 
 /// A parameter `KIND.DEVICE.FIELD` and its new value. `kind`: the type of the device, if `None`.
@@ -110,7 +122,10 @@ struct Setting {
 
 /// Sets a parameter of a device. `other`: what a device without this parameter is not.
 fn set_on(device: &str, command: &str, setting: &Setting, other: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
-    let Some(found) = find(device, command, tool)? else { return Ok(Errno::ENODEV.0) };
+    let found = match find(device, command, tool)? {
+        Ok(found) => found,
+        Err(errno) => return Ok(errno.0),
+    };
     let name = format!("{}.{}.{}", setting.kind.unwrap_or(&found.kind), found.name, setting.field);
     let set = Request::Set { pattern: name.clone(), value: setting.value.to_string() };
     let results = tool.ask(set).into_iter().flat_map(|r| if let Reply::Results(r) = r { r } else { Vec::new() });

@@ -90,7 +90,10 @@ pub fn run(command: &str, args: &[String], tool: &mut Tool<'_>) -> io::Result<i3
     }
     let mut name = device.clone();
     if device != "*" {
-        let Some(found) = devices::find(&device, command, tool)? else { return Ok(Errno::ENODEV.0) };
+        let found = match devices::find(&device, command, tool)? {
+            Ok(found) => found,
+            Err(errno) => return Ok(errno.0),
+        };
         checks.retain(|check| check.kind == found.kind);
         if checks.is_empty() {
             writeln!(tool.err, "error: {command}: '{}' of type {} has no such check", found.name, found.kind)?;

@@ -296,9 +296,9 @@ fn why_unsent(reply: &Reply) -> Option<(Errno, &'static str)> {
     let Reply::Error { errno } = reply else { return None };
     match Errno(*errno) {
         errno @ Errno::EMSGSIZE => {
-            Some((errno, "a process has more values that match than fit in its reply; use a narrower pattern"))
+            Some((errno, "a process has a value that is too long, or too many values; use a narrower pattern"))
         }
-        errno @ Errno::EBUSY => Some((errno, "a process of root serves too many requests of users now; try again")),
+        errno @ Errno::EBUSY => Some((errno, "a process serves too many requests of other users now; try again")),
         _ => None,
     }
 }
@@ -320,7 +320,7 @@ fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<Errn
     writeln!(tool.err, "error: {command}: param_path '{}': {errno}", slashes(pattern))?;
     if is_reached {
         if has_public {
-            writeln!(tool.err, "processes of root show other users only a part of their parameters")?;
+            writeln!(tool.err, "processes of other users show only a part of their parameters")?;
         }
         return Ok(errno);
     }

@@ -152,7 +152,7 @@ impl Processes for WithTooLongReply {
 #[test]
 fn get_param_reports_replies_that_are_too_long_and_prints_the_others() {
     let want = "error: get_param: param_path 'version': Message too long\n\
-                a process has more values that match than fit in its reply; use a narrower pattern\n";
+                a process has a value that is too long, or too many values; use a narrower pattern\n";
     for option in ["-n", "--json"] {
         let args = ["get_param", option, "version"].map(str::to_owned);
         let (code, out, err) = run_with(&WithTooLongReply(Params::new()), &args);
@@ -455,7 +455,7 @@ impl Processes for OfRoot {
 
     fn ask_public(&self, request: &Request) -> Vec<Reply> {
         vec![match request {
-            Request::Nids | Request::Devices => Reply::Error { errno: Errno::EACCES.0 },
+            Request::Nids => Reply::Error { errno: Errno::EACCES.0 },
             request => control::answer(request, &self.public.public_view()),
         }]
     }
@@ -486,9 +486,34 @@ fn ordinary_user_reads_public_parameters_and_sets_only_its_own() {
     users.own = Some(mount);
     let set = "osc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=9\n";
     assert_eq!(run(&users, "set_param osc.*OST0001*.max_rpcs_in_flight=9"), (0, set.into(), String::new()));
-    let hint = "processes of root show other users only a part of their parameters\n";
+    let hint = "processes of other users show only a part of their parameters\n";
     let said = format!("error: get_param: param_path 'mdt/*/job_stats': No such file or directory\n{hint}");
     assert_eq!(run(&users, "get_param mdt.*.job_stats"), (2, String::new(), said));
+}
+
+#[test]
+fn ordinary_user_lists_devices_of_other_users_and_changes_none() {
+    let [own, server] = processes();
+    own.add_device("MGC", || Device::new("mgc", "MGC", "a080"));
+    server.add_device("sheen-OST0000", || Device::new("obdfilter", "sheen-OST0000", "sheen-OST0000_UUID"));
+    let users = OfRoot { public: server, own: Some(own) };
+    let run = |line: &str| {
+        let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        run_with(&users, &args)
+    };
+    let (code, out, err) = run("dl");
+    assert_eq!((code, err.as_str()), (0, ""));
+    let names: Vec<_> = out.lines().map(|line| line.split_whitespace().nth(3).unwrap()).collect();
+    assert_eq!(names[names.len() - 1], "sheen-OST0000", "those of others come last: {out}");
+    assert!(names.contains(&"MGC"), "{out}");
+    let number = names.len() - 1;
+    for device in ["sheen-OST0000".to_owned(), number.to_string()] {
+        let said = format!(
+            "error: abort_recovery: '{device}' belongs to a process of another user; \
+             run lctl as that user or as root\n"
+        );
+        assert_eq!(run(&format!("--device {device} abort_recovery")), (13, String::new(), said));
+    }
 }
 
 #[test]
@@ -506,7 +531,7 @@ fn get_param_reports_a_process_that_is_busy() {
     }
 
     let want = "error: get_param: param_path 'version': Device or resource busy\n\
-                a process of root serves too many requests of users now; try again\n";
+                a process serves too many requests of other users now; try again\n";
     let args = ["get_param", "version"].map(str::to_owned);
     assert_eq!(run_with(&Busy, &args), (16, String::new(), want.into()));
 }

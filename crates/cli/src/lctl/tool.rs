@@ -32,10 +32,15 @@ impl Tool<'_> {
     /// As [`Tool::ask`], and sends the request also to processes of which the user may only read
     /// public parameters.
     pub fn ask_readable(&self, request: Request) -> Vec<Reply> {
-        let request = self.of_fsname(request);
-        let mut replies = self.processes.ask(&request);
-        replies.extend(self.processes.ask_public(&request));
+        let mut replies = self.ask(request.clone());
+        replies.extend(self.ask_public(request));
         replies
+    }
+
+    /// Sends a request to the processes of which the user may only read public parameters. With
+    /// `--fsname`, the request covers only that file system.
+    pub fn ask_public(&self, request: Request) -> Vec<Reply> {
+        self.processes.ask_public(&self.of_fsname(request))
     }
 
     fn of_fsname(&self, request: Request) -> Request {
