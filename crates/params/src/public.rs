@@ -40,6 +40,7 @@ const PUBLIC: &[(&[&str], &[&str])] = &[
             "statahead_min",
             "statahead_running_max",
             "statahead_stats",
+            "statahead_timeout",
             "stats",
             "uuid",
             "writeback",

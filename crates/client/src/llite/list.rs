@@ -71,8 +71,10 @@ impl Client {
         let plus = plus && self.statahead.max() > 0;
         let mut entries = Vec::new();
         if cookie < DOT {
-            self.statahead.begin(&dir.listing);
+            self.statahead.begin(&dir.listing, self.rt.now());
             entries.push(dot(b".", dir.fid(), DOT));
+        } else {
+            self.statahead.go_on(&dir.listing, self.rt.now());
         }
         if cookie < DOT_DOT {
             entries.push(dot(b"..", self.parent_of(dir.fid()).await, DOT_DOT));
@@ -177,7 +179,8 @@ impl Client {
     /// Records the lookup of a name, starts statahead for the names after it, and waits if its
     /// attributes are on their way. Returns whether they had been requested.
     pub(crate) async fn await_statahead(&self, dir: Fid, name: &Bytes) -> bool {
-        let Some(step) = self.statahead.looked_up(dir, name, &Known { client: self, dir }) else { return false };
+        let known = Known { client: self, dir };
+        let Some(step) = self.statahead.looked_up(dir, name, &known, self.rt.now()) else { return false };
         if let (Some(contents), Some(client)) = (step.contents, self.me()) {
             let fetch = async move { client.fetch_contents(contents).await };
             drop(self.rt.spawn("statahead", operation::within(operation::job(), fetch)));

@@ -47,5 +47,7 @@ pub use client::Client;
 pub use read_ahead::ReadAheadWindow;
 pub(crate) use read_ahead::{READ_AHEAD_MB_LIMIT, ReadAhead, read_ahead_text};
 pub(crate) use relayout::LAYOUT_TRUST;
-pub(crate) use statahead::{STATAHEAD_MAX_LIMIT, STATAHEAD_RUNNING_LIMIT, Statahead, statahead_text};
+pub(crate) use statahead::{
+    STATAHEAD_MAX_LIMIT, STATAHEAD_RUNNING_LIMIT, STATAHEAD_TIMEOUT_LIMIT, Statahead, statahead_text,
+};
 pub(crate) use statfs::summary;

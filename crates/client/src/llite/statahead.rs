@@ -2,15 +2,22 @@
 //! listings of open directories ([`Listing`]) decide what to request ahead for them; the requests
 //! are in `list`.
 //!
-//! Invariant: at most [`STATAHEAD_RUNNING_LIMIT`] listings remember pages.
+//! Statahead of a directory ends when more directories have it than may, or when neither lookups in
+//! order nor readdir have used it for `statahead_timeout`. It starts again at the next rewind.
+//!
+//! Invariant: statahead runs for at most [`STATAHEAD_RUNNING_LIMIT`] listings.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use sheen_params::Snapshot;
+use sheen_rt::Instant;
 use sheen_wire::Fid;
 
 use crate::open::{Limits, Listing, Names, Step, listing::WINDOW_MIN};
@@ -26,6 +33,24 @@ const STATAHEAD_RUNNING_DEFAULT: u64 = 16;
 /// Maximum of `statahead_running_max`. A listing remembers a few megabytes.
 pub const STATAHEAD_RUNNING_LIMIT: u64 = 256;
 
+/// Default of `statahead_timeout` in seconds, as in Lustre.
+const STATAHEAD_TIMEOUT_DEFAULT: u64 = 30;
+/// Maximum of `statahead_timeout` in seconds: an hour.
+pub const STATAHEAD_TIMEOUT_LIMIT: u64 = 3600;
+
+/// A listing for which statahead runs.
+struct Running {
+    listing: Arc<Listing>,
+    /// Time of the last rewind, readdir or lookup in order.
+    used: Instant,
+}
+
+impl Running {
+    fn is_idle(&self, now: Instant, timeout: Duration) -> bool {
+        now.since(self.used) > timeout
+    }
+}
+
 /// The statahead state of a mount. The public fields are parameters: `min` is `statahead_min`.
 pub struct Statahead {
     max: AtomicU64,
@@ -36,10 +61,12 @@ pub struct Statahead {
     /// Maximum number of directories for which statahead runs. They are those that were opened or
     /// rewound last.
     pub running_max: AtomicU64,
+    /// Seconds without use after which statahead of a directory ends.
+    pub timeout: AtomicU64,
     /// Whether the sizes of files are requested ahead as well.
     pub agl: AtomicBool,
-    /// Remembered listings; the most recently rewound one is the last.
-    listings: Mutex<Vec<Arc<Listing>>>,
+    /// The most recently rewound one is the last.
+    running: Mutex<Vec<Running>>,
     /// Number of times that statahead started.
     total: AtomicU64,
     /// Number of names requested because of lookups in order, and number of pages that came with
@@ -63,8 +90,9 @@ impl Statahead {
             min: AtomicU64::new(WINDOW_MIN as u64),
             batch_max: AtomicU64::new(STATAHEAD_MAX_LIMIT),
             running_max: AtomicU64::new(STATAHEAD_RUNNING_DEFAULT),
+            timeout: AtomicU64::new(STATAHEAD_TIMEOUT_DEFAULT),
             agl: AtomicBool::new(true),
-            listings: Mutex::default(),
+            running: Mutex::default(),
             total: zero(),
             names: zero(),
             pages: zero(),
@@ -90,17 +118,30 @@ impl Statahead {
         self.agl.load(Relaxed)
     }
 
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout.load(Relaxed))
+    }
+
     /// Notes that a directory is read from its start.
-    pub fn begin(&self, listing: &Arc<Listing>) {
+    pub fn begin(&self, listing: &Arc<Listing>, now: Instant) {
         listing.rewind();
-        let mut listings = self.listings.lock();
-        listings.retain(|other| !Arc::ptr_eq(other, listing));
-        listings.push(listing.clone());
-        let max = self.running_max.load(Relaxed).min(STATAHEAD_RUNNING_LIMIT) as usize;
-        let excess = listings.len().saturating_sub(max);
-        let oldest: Vec<_> = listings.drain(..excess).collect();
-        drop(listings);
-        oldest.iter().for_each(|listing| listing.rewind());
+        let (max, timeout) = (self.running_max.load(Relaxed).min(STATAHEAD_RUNNING_LIMIT) as usize, self.timeout());
+        let mut running = self.running.lock();
+        running.retain(|other| !Arc::ptr_eq(&other.listing, listing));
+        running.push(Running { listing: listing.clone(), used: now });
+        let excess = running.len().saturating_sub(max);
+        let mut ended: Vec<_> = running.drain(..excess).collect();
+        ended.extend(running.extract_if(.., |other| other.is_idle(now, timeout)));
+        drop(running);
+        ended.iter().for_each(|ended| ended.listing.rewind());
+    }
+
+    /// Notes that a directory is read further.
+    pub fn go_on(&self, listing: &Arc<Listing>, now: Instant) {
+        let mut running = self.running.lock();
+        if let Some(found) = running.iter_mut().find(|other| Arc::ptr_eq(&other.listing, listing)) {
+            found.used = now;
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -110,15 +151,22 @@ impl Statahead {
     }
 
     /// Processes the lookup of a name. `None`: no program looks up this directory in order.
-    pub fn looked_up(&self, dir: Fid, name: &[u8], names: &dyn Names) -> Option<Step> {
-        let limits = self.limits();
+    pub fn looked_up(&self, dir: Fid, name: &[u8], names: &dyn Names, now: Instant) -> Option<Step> {
+        let (limits, timeout) = (self.limits(), self.timeout());
         if limits.max == 0 {
             return None;
         }
-        let listings = self.listings.lock();
-        let mut of_dir = listings.iter().rev().filter(|listing| listing.fid == dir);
-        let step = of_dir.find_map(|listing| listing.looked_up(name, limits, names));
-        drop(listings);
+        let mut running = self.running.lock();
+        let idle = |other: &mut Running| other.listing.fid == dir && other.is_idle(now, timeout);
+        let ended: Vec<_> = running.extract_if(.., idle).collect();
+        let mut of_dir = running.iter_mut().rev().filter(|other| other.listing.fid == dir);
+        let step = of_dir.find_map(|other| {
+            let step = other.listing.looked_up(name, limits, names)?;
+            other.used = now;
+            Some(step)
+        });
+        drop(running);
+        ended.iter().for_each(|ended| ended.listing.rewind());
         if let Some(step) = &step {
             self.total.fetch_add(u64::from(step.began), Relaxed);
             let asked: usize = step.launches.iter().map(|launch| launch.count).sum();
@@ -181,6 +229,7 @@ mod tests {
     use crate::open::listing::{CONTENTS_MIN, tests::page};
 
     const DIR: Fid = Fid::new(0x2_0000_0401, 1);
+    const NOW: Instant = Instant::ZERO;
 
     /// Test double: all names are known except the given one; with `None`, no name is. The flag
     /// tells whether files were read.
@@ -201,9 +250,9 @@ mod tests {
     #[test]
     fn only_lookups_in_order_request_following_names_ahead() {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
-        ahead.begin(&listing);
+        ahead.begin(&listing, NOW);
         listing.push(listing.rewinds(), &page(0, 1000, true), false);
-        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &NOTHING);
+        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &NOTHING, NOW);
         assert!(look(500).is_none(), "not in order");
         let first = look(0).expect("in order");
         assert!(first.launches.is_empty() && !first.ahead, "one name is no pattern");
@@ -219,23 +268,25 @@ mod tests {
             asked += step.launches.iter().map(|l| l.count).sum::<usize>();
         }
         assert_eq!(asked, 998, "each name once");
-        ahead.begin(&listing);
+        ahead.begin(&listing, NOW);
         listing.push(listing.rewinds(), &page(0, 1000, true), false);
         for i in 0..1000 {
-            let step = ahead.looked_up(DIR, format!("f{i}").as_bytes(), &Seen(Some("f700"), false)).expect("in order");
+            let step =
+                ahead.looked_up(DIR, format!("f{i}").as_bytes(), &Seen(Some("f700"), false), NOW).expect("in order");
             let from: Vec<u64> = step.launches.iter().map(|launch| launch.after).collect();
             assert_eq!(from, if i == 700 { vec![10 + 699] } else { vec![] }, "{i}: only one is not known");
         }
         ahead.set_max(0);
-        ahead.begin(&listing);
+        ahead.begin(&listing, NOW);
         assert!(look(0).is_none(), "switched off");
     }
 
     /// Looks all names of a new listing up, and returns the sizes of the requests.
     fn requests(ahead: &Statahead, listing: &Arc<Listing>) -> Vec<usize> {
-        ahead.begin(listing);
+        ahead.begin(listing, NOW);
         listing.push(listing.rewinds(), &page(0, 1000, true), false);
-        let looked_up = (0..1000).filter_map(|i| ahead.looked_up(listing.fid, format!("f{i}").as_bytes(), &NOTHING));
+        let looked_up =
+            (0..1000).filter_map(|i| ahead.looked_up(listing.fid, format!("f{i}").as_bytes(), &NOTHING, NOW));
         looked_up.flat_map(|step| step.launches).map(|launch| launch.count).collect()
     }
 
@@ -265,9 +316,9 @@ mod tests {
     fn statahead_runs_for_the_directories_opened_last() {
         let other = Fid::new(0x2_0000_0401, 5000);
         let (ahead, one, two) = (Statahead::new(), Listing::new(DIR), Listing::new(other));
-        let look = |dir: Fid, i: u64| ahead.looked_up(dir, format!("f{i}").as_bytes(), &NOTHING);
+        let look = |dir: Fid, i: u64| ahead.looked_up(dir, format!("f{i}").as_bytes(), &NOTHING, NOW);
         let open = |listing: &Arc<Listing>| {
-            ahead.begin(listing);
+            ahead.begin(listing, NOW);
             listing.push(listing.rewinds(), &page(0, 10, true), false);
         };
         open(&one);
@@ -283,11 +334,37 @@ mod tests {
     }
 
     #[test]
+    fn statahead_of_an_idle_directory_ends_after_the_timeout() {
+        let at = |secs: u64| Instant::ZERO + Duration::from_secs(secs);
+        let (ahead, listing, other) = (Statahead::new(), Listing::new(DIR), Listing::new(DIR));
+        let begin = |now| {
+            ahead.begin(&listing, now);
+            listing.push(listing.rewinds(), &page(0, 100, true), false);
+        };
+        let look = |i: u64, now| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &NOTHING, now);
+        begin(at(0));
+        for (i, secs) in [(0, 30), (1, 60), (2, 90)] {
+            assert!(look(i, at(secs)).is_some(), "each lookup is a use");
+        }
+        ahead.go_on(&listing, at(120));
+        assert!(look(3, at(150)).is_some(), "as is readdir");
+        let rewinds = listing.rewinds();
+        assert!(look(4, at(181)).is_none() && look(5, at(181)).is_none());
+        assert_eq!(listing.rewinds(), rewinds + 1, "its pages are freed");
+        begin(at(182));
+        assert!(look(0, at(183)).is_some(), "it starts again");
+        ahead.timeout.store(1, Relaxed);
+        let rewinds = listing.rewinds();
+        ahead.begin(&other, at(185));
+        assert_eq!(listing.rewinds(), rewinds + 1, "another directory ends it as well");
+    }
+
+    #[test]
     fn statahead_skips_names_that_came_with_attributes() {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
-        ahead.begin(&listing);
+        ahead.begin(&listing, NOW);
         let landing = listing.push(listing.rewinds(), &page(0, 10, false), true).expect("with attributes");
-        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &NOTHING).expect("in order");
+        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &NOTHING, NOW).expect("in order");
         assert!(look(0).flight.is_some());
         drop(landing);
         for i in 1..10 {
@@ -301,10 +378,11 @@ mod tests {
     #[test]
     fn lookups_followed_by_reads_request_data_of_following_files() {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
-        ahead.begin(&listing);
+        ahead.begin(&listing, NOW);
         drop(listing.push(listing.rewinds(), &page(0, 1000, true), true));
-        let look =
-            |i: u64, reads| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &Seen(None, reads)).expect("in order");
+        let look = |i: u64, reads| {
+            ahead.looked_up(DIR, format!("f{i}").as_bytes(), &Seen(None, reads), NOW).expect("in order")
+        };
         (0..10).for_each(|i| assert!(look(i, false).contents.is_none(), "it only looks"));
         let first = look(10, true).contents.expect("it reads");
         let file = |i: u32| Fid::new(0x2_0000_0401, i + 2);

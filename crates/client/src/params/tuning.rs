@@ -15,7 +15,9 @@ use sheen_wire::{Errno, Protocol};
 
 use crate::{
     Client,
-    llite::{READ_AHEAD_MB_LIMIT, ReadAheadWindow, STATAHEAD_MAX_LIMIT, STATAHEAD_RUNNING_LIMIT},
+    llite::{
+        READ_AHEAD_MB_LIMIT, ReadAheadWindow, STATAHEAD_MAX_LIMIT, STATAHEAD_RUNNING_LIMIT, STATAHEAD_TIMEOUT_LIMIT,
+    },
 };
 
 /// The only type of checksums of bulk data.
@@ -45,6 +47,8 @@ pub fn register_statahead(params: &Params, dir: &str, client: &Arc<Client>) {
     put("statahead_min", number(client, 1, STATAHEAD_MAX_LIMIT, |c| &c.statahead.min));
     put("statahead_batch_max", number(client, 0, STATAHEAD_MAX_LIMIT, |c| &c.statahead.batch_max));
     put("statahead_running_max", number(client, 0, STATAHEAD_RUNNING_LIMIT, |c| &c.statahead.running_max));
+    let timeout = number(client, 1, STATAHEAD_TIMEOUT_LIMIT, |c| &c.statahead.timeout);
+    put("statahead_timeout", timeout.unit(Unit::Secs));
     let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
     let agl = Param::bool(
         move || get.upgrade().is_some_and(|c| c.statahead.fetches_sizes()),

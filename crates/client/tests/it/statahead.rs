@@ -120,6 +120,29 @@ fn statahead_agl_0_leaves_sizes_to_each_stat() {
 }
 
 #[test]
+fn statahead_timeout_ends_statahead_of_an_idle_directory() {
+    with(1, 65536, &[0], async |m| {
+        let dir = directory(&m, 100).await;
+        m.params.set("llite.*.statahead_timeout", "2").unwrap()[0].result.clone().unwrap();
+        let requests_after = async |idle: Duration| {
+            m.params.set("ldlm.namespaces.*.lru_size", "clear").unwrap();
+            settle(&m).await;
+            let page = m.client.list(&dir, 0, 1 << 20, false).await.unwrap();
+            m.net.rt().sleep(idle).await;
+            m.world.asked();
+            for item in page.entries.iter().filter(|item| item.cookie > 2) {
+                m.client.lookup(&ROOT, root(), &item.name).await.unwrap();
+            }
+            count(&m.world.asked(), "mds lookup")
+        };
+        assert_eq!(requests_after(Duration::from_secs(1)).await, 1, "the first");
+        assert_eq!(requests_after(Duration::from_secs(3)).await, 100);
+        let refused = m.params.set("llite.*.statahead_timeout", "0").unwrap().remove(0).result.unwrap_err();
+        assert_eq!(refused.accepts.as_deref(), Some("1 to 3600"));
+    });
+}
+
+#[test]
 fn listing_stays_the_same_until_rewind() {
     with(1, 65536, &[0], async |m| {
         let dir = directory(&m, 100).await;
