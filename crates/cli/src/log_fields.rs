@@ -34,6 +34,7 @@ mod tests {
     };
 
     use parking_lot::Mutex;
+    use sheen_rt::operation::Operation;
     use sheen_wire::OpId;
 
     use super::*;
@@ -62,7 +63,8 @@ mod tests {
             .without_time()
             .finish();
         tracing::subscriber::with_default(subscriber, || {
-            let work = operation::within(OpId::new(0xab, 14), async { tracing::warn!(seconds = 12, "slow request") });
+            let operation = Operation::without_job(OpId::new(0xab, 14));
+            let work = operation::within(operation, async { tracing::warn!(seconds = 12, "slow request") });
             assert!(pin!(work).poll(&mut Context::from_waker(Waker::noop())).is_ready());
             tracing::warn!(seconds = 13, "without an operation");
         });

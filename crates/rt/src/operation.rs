@@ -21,8 +21,9 @@ pub struct Operation {
     pub job: JobId,
 }
 
-impl From<OpId> for Operation {
-    fn from(id: OpId) -> Operation {
+impl Operation {
+    /// Creates an operation that belongs to no job.
+    pub const fn without_job(id: OpId) -> Operation {
         Operation { id, job: JobId::NONE }
     }
 }
@@ -77,7 +78,10 @@ mod tests {
             let both = within(one, async {
                 let plain = rt.spawn("plain", async move { here() });
                 let inheriting = rt.spawn("inheriting", inherit(async move { here() }));
-                let inner = (within(two, async { here() }).await, within(of_job, async { here() }).await);
+                let inner = (
+                    within(Operation::without_job(two), async { here() }).await,
+                    within(of_job, async { here() }).await,
+                );
                 (plain.await.unwrap(), inheriting.await.unwrap(), inner, here())
             });
             (both.await, here())

@@ -13,11 +13,11 @@ pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next())
 }
 
-/// Returns the share of the last 10 s in which some program waited, in percent, from a file of
+/// Returns the share of the last minute in which some program waited, in percent, from a file of
 /// /proc/pressure.
-pub fn some_avg10(pressure: &str) -> Option<f64> {
+pub fn some_avg60(pressure: &str) -> Option<f64> {
     let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
-    some.split(' ').find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
+    some.split(' ').find_map(|word| word.strip_prefix("avg60="))?.parse().ok()
 }
 
 /// Returns the three numbers of a setting such as `net.ipv4.tcp_rmem`.
@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(field(status, "CapEff:"), Some("000001ffffffffff"));
         assert_eq!(field(status, "CapBnd:"), None);
         let pressure = "some avg10=1.53 avg60=0.24 avg300=8.75 total=3\nfull avg10=9.00 avg60=0.00 total=0\n";
-        assert_eq!(some_avg10(pressure), Some(1.53));
-        assert_eq!(some_avg10(""), None);
+        assert_eq!(some_avg60(pressure), Some(0.24));
+        assert_eq!(some_avg60(""), None);
         assert_eq!(three_numbers("4096\t131072\t6291456\n"), Some([4096, 131_072, 6_291_456]));
         assert_eq!(three_numbers("4096\t131072\n"), None);
         assert_eq!(steal("cpu  1 2 3 10 5 6 5 8 9 10\ncpu0 1\n"), Some(0.2));

@@ -18,7 +18,8 @@ pub struct Processor {
     pub governors: BTreeSet<String>,
     /// Share of the processors' time since the boot that the host of a virtual machine took.
     pub steal: Option<f64>,
-    /// Share of the last 10 s in which programs waited for a processor, in percent.
+    /// Share of the last minute in which programs waited for a processor, in percent. A shorter
+    /// time would show what runs just now, such as this command itself.
     pub cpu_pressure: Option<f64>,
 }
 
@@ -79,7 +80,7 @@ fn steal(share: f64) -> Finding {
 
 fn pressure(share: f64) -> Finding {
     let check = "cpu_pressure";
-    let text = format!("programs waited for a processor in {share:.0} % of the last 10 s");
+    let text = format!("programs waited for a processor in {share:.0} % of the last minute");
     match share > PRESSURE_MAX {
         true => Finding::hint(check, text, "`top` shows the busy programs; stop those that are not needed"),
         false => Finding::ok(check, text),

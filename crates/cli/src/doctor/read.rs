@@ -162,7 +162,7 @@ pub fn processor() -> Processor {
         count: processors(),
         governors: governors.filter(|name| !name.is_empty()).collect(),
         steal: parse::steal(&text("/proc/stat")),
-        cpu_pressure: parse::some_avg10(&text("/proc/pressure/cpu")),
+        cpu_pressure: parse::some_avg60(&text("/proc/pressure/cpu")),
     }
 }
 

@@ -18,7 +18,19 @@ struct Object<'a> {
     snapshot_time: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     start_time: Option<f64>,
+    /// By job: each has times of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<BTreeMap<&'a str, Times>>,
     value: Shown<'a>,
+}
+
+/// When the statistics of a job were read, and since when they count, in seconds since 1970.
+#[derive(Serialize)]
+struct Times {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot_time: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_time: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -86,6 +98,10 @@ fn object(param: &TypedParam) -> Object<'_> {
         writable: param.writable,
         snapshot_time: stats.and_then(|stats| stats.taken).map(seconds),
         start_time: stats.and_then(|stats| stats.since).map(seconds),
+        times: match &param.value {
+            Value::Jobs(jobs) => Some(jobs.iter().map(|of| (&of.job[..], times(&of.counts))).collect()),
+            _ => None,
+        },
         value: match &param.value {
             Value::Number(number) => Shown::Number(*number),
             Value::Flag(flag) => Shown::Flag(*flag),
@@ -119,13 +135,17 @@ fn statistic(sample: &Sample, with_buckets: bool) -> Statistic<'_> {
     }
 }
 
+fn times(stats: &Snapshot) -> Times {
+    Times { snapshot_time: stats.taken.map(seconds), start_time: stats.since.map(seconds) }
+}
+
 fn seconds(time: Time) -> f64 {
     time.sec as f64 + f64::from(time.nsec) / 1e9
 }
 
 #[cfg(test)]
 mod tests {
-    use sheen_params::{Histogram, Param, Params, Stats, Unit};
+    use sheen_params::{Histogram, JobSnapshot, Param, Params, Stats, Unit};
 
     use super::*;
 
@@ -188,6 +208,20 @@ mod tests {
         let percentiles = ["p50", "p90", "p99", "p999"].map(|name| open[name].as_u64().unwrap());
         assert!(percentiles.is_sorted() && percentiles.iter().all(|p| (100..=128).contains(p)), "{percentiles:?}");
         assert_eq!((&open["unit"], open.get("buckets")), (&"usecs".into(), None));
+    }
+
+    #[test]
+    fn json_of_jobs_has_times_by_job() {
+        let params = Params::new();
+        let at = |sec| Some(Time { sec, nsec: 500_000_000 });
+        let samples = vec![Sample::of_count("open", "usecs", 3)];
+        let job = JobSnapshot { job: "dd.1000".into(), counts: Snapshot { taken: at(9), since: at(7), samples } };
+        params.register("mdt.a.job_stats", Param::jobs(move || vec![job.clone()], |_| Ok(())));
+        let found: Vec<serde_json::Value> = serde_json::from_str(&json(&params, "mdt.*.*")).unwrap();
+        assert_eq!(found[0]["value"]["dd.1000"]["open"]["count"], 3);
+        let times = &found[0]["times"]["dd.1000"];
+        assert_eq!((&times["snapshot_time"], &times["start_time"]), (&9.5.into(), &7.5.into()));
+        assert!(found[0].get("start_time").is_none());
     }
 
     #[test]

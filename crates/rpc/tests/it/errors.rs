@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Cause, Import, ImportConfig, ImportState, RequestError, Server};
 use sheen_rt::{
-    operation,
+    operation::{self, Operation},
     sim::{Sim, SimConfig, World},
 };
 use sheen_wire::{Errno, Mds, OpId, mds};
@@ -102,7 +102,7 @@ fn failure_is_logged_once_with_its_operation_and_repetitions_are_counted() {
             }
             rt.sleep(Duration::from_secs(10)).await;
             let late = async { import.failure("sync", Cause::Evicted).into_errno() };
-            assert_eq!(operation::within(OpId::new(1, 2), late).await, Errno::EIO);
+            assert_eq!(operation::within(Operation::without_job(OpId::new(1, 2)), late).await, Errno::EIO);
             for ordinary in [Cause::Answered(Errno::ENOENT), Cause::Answered(Errno::ENOSPC), Cause::Closed] {
                 import.failure("sync", ordinary).into_errno();
             }

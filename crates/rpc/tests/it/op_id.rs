@@ -7,7 +7,7 @@ use sheen_lnet::{Net, Nid};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
 use sheen_rt::{
     Rt,
-    operation::{self, SLOW_AFTER},
+    operation::{self, Operation, SLOW_AFTER},
     sim::{Sim, SimConfig, World},
 };
 use sheen_wire::{Bulk, Mds, Mgs, OpId, Ost, mds, mgs, ost};
@@ -108,7 +108,7 @@ fn request_carries_operation_id_to_every_server_although_connections_break() {
                 let op = if number % 5 == 0 { OpId::NONE } else { OpId::new(0xff00_0000_0000_0001, number) };
                 sent.push(op);
                 let call = import.request(mds::Request::AllocSeq).send();
-                operation::within(op, call).await.unwrap();
+                operation::within(Operation::without_job(op), call).await.unwrap();
             }
             faults.abort();
             assert!(import.stats().resent > 0);
@@ -127,7 +127,7 @@ fn lo_call_keeps_the_operation_of_its_caller() {
         server.add::<Mds>(TARGET, mdt.clone());
         let import = Import::<Mds>::new(net, import_config("client", None));
         let op = OpId::new(1, 2);
-        operation::within(op, import.request(mds::Request::AllocSeq).send()).await.unwrap();
+        operation::within(Operation::without_job(op), import.request(mds::Request::AllocSeq).send()).await.unwrap();
         assert_eq!(mdt.seen(), [op]);
     });
 }
@@ -151,7 +151,7 @@ fn slow_request_is_logged_by_client_and_server_with_its_operation() {
                     rt.sleep(time).await;
                     echo.gate.add_permits(1);
                 });
-                operation::within(OpId::new(9, number), seq(&import)).await.unwrap();
+                operation::within(Operation::without_job(OpId::new(9, number)), seq(&import)).await.unwrap();
                 release.await.unwrap();
             }
         })
